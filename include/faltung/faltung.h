@@ -1,0 +1,398 @@
+/* Faltung: convolution in every form, on signals, images, volumes and network layers.
+ *
+ * Three tiers, each complete in itself:
+ *
+ *   1. one call           falt_correlate, falt_convolve
+ *   2. plan and execute   falt_problem_*, falt_plan_create, falt_execute
+ *   3. wisdom             falt_wisdom_*, falt_explain, falt_verify: measure, remember, ask why
+ *
+ * Conventions that hold everywhere:
+ *   - Sizes, strides and offsets are int64_t and count elements, never bytes, unless a name says so.
+ *   - Logical order is batch, group, channel, depth, height, width, whatever the memory order.
+ *   - Functions return falt_status. FALT_OK is 0. After any other value falt_message() says, in one line and
+ *     for this thread, which argument was wrong and why.
+ *   - Structs are filled by their default function first, then changed field by field.
+ *   - The library prints nothing, never exits, and falt_execute neither allocates, waits for a lock nor tunes.
+ *   - Handles are destroyed by a function that takes their address and sets them to NULL; NULL is accepted.
+ *
+ * The operation inside is always cross-correlation,
+ *
+ *     y[n,g,k,o] = sum over c and taps j of  w[k,g,c,j] * x[n,g,c, o*stride + j*dilation - pad],
+ *
+ * and a true convolution is the same thing with the filter's spatial strides negated.
+ */
+#ifndef FALTUNG_H
+#define FALTUNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FALT_VERSION_MAJOR 0
+#define FALT_VERSION_MINOR 1
+#define FALT_VERSION_PATCH 0
+
+#if defined(_WIN32)
+#define FALT_API
+#else
+#define FALT_API __attribute__((visibility("default")))
+#endif
+
+/* ------------------------------------------------------------------------------------------------ status */
+
+/* Three ranges: 1.. the caller's mistake, 100.. impossible within the budget, 200.. the environment, 300.. a bug. */
+typedef enum falt_status {
+  FALT_OK = 0,
+  FALT_INVALID_ARGUMENT = 1, /* a null pointer, a value outside its enumeration, an inconsistent struct */
+  FALT_INVALID_TYPE,         /* types that have no meaning together */
+  FALT_INVALID_SIZE,         /* a size is zero, negative, or the product exceeds 2^63 - 1 bytes */
+  FALT_INVALID_SHAPE,        /* sizes that do not agree with each other */
+  FALT_INVALID_TEXT,         /* a problem line or a wisdom text that does not parse */
+  FALT_INVALID_METHOD,       /* no solver has this name */
+  FALT_OVER_BUDGET = 100,    /* solvers apply, but none within workspace, error, determinism or tuning time */
+  FALT_NO_SOLVER,            /* the named solver does not apply to this problem */
+  FALT_NO_MEMORY = 200,
+  FALT_NO_DEVICE,     /* the device is absent or was lost */
+  FALT_NO_FILE,       /* a cache or wisdom file cannot be read or written */
+  FALT_INTERNAL = 300 /* a bug in the library: please report the problem line */
+} falt_status;
+
+/* The enumerator's name, such as "FALT_INVALID_SIZE". Never NULL. Since 0.1. */
+FALT_API const char *falt_status_name(falt_status status);
+
+/* What the last failing call on this thread was about: one line, "argument: why; what to do". Never NULL.
+ * Valid until the next failing call on the same thread. Since 0.1. */
+FALT_API const char *falt_message(void);
+
+/* "0.1.0". Since 0.1. */
+FALT_API const char *falt_version(void);
+
+/* ------------------------------------------------------------------------------------------------- types */
+
+typedef enum falt_type {
+  FALT_U8,
+  FALT_S8,
+  FALT_U16,
+  FALT_S16,
+  FALT_S32,
+  FALT_F16,
+  FALT_BF16,
+  FALT_F32,
+  FALT_F64,
+  FALT_TYPE_COUNT
+} falt_type;
+
+/* "u8", "f32", ... Never NULL. Since 0.1. */
+FALT_API const char *falt_type_name(falt_type type);
+/* Bytes of one element. Since 0.1. */
+FALT_API size_t falt_type_size(falt_type type);
+
+/* How a signal a b c d goes on beyond its ends. */
+typedef enum falt_boundary {
+  FALT_CONSTANT,   /* k k k [a b c d] k k k   the problem's boundary_value */
+  FALT_EDGE,       /* a a a [a b c d] d d d */
+  FALT_SYMMETRIC,  /* c b a [a b c d] d c b   half-sample: the edge is repeated */
+  FALT_REFLECT101, /* d c b [a b c d] c b a   whole-sample: the edge is not repeated */
+  FALT_WRAP,       /* b c d [a b c d] a b c */
+  FALT_BOUNDARY_COUNT
+} falt_boundary;
+
+typedef enum falt_mode {
+  FALT_SAME,  /* as large as the input (divided by the stride, rounded up) */
+  FALT_VALID, /* only where the filter lies inside the input */
+  FALT_FULL   /* wherever the filter touches the input */
+} falt_mode;
+
+typedef enum falt_activation {
+  FALT_IDENTITY,
+  FALT_RELU,
+  FALT_RELU6,
+  FALT_LEAKY, /* x > 0 ? x : a*x        a = act_a, default 0.01 */
+  FALT_SILU,  /* x / (1 + exp(-x)) */
+  FALT_GELU,  /* x/2 * (1 + erf(x/sqrt 2)), the exact form */
+  FALT_SIGMOID,
+  FALT_TANH,
+  FALT_CLIP, /* min(max(x, act_a), act_b) */
+  FALT_ACTIVATION_COUNT
+} falt_activation;
+
+typedef enum falt_operation {
+  FALT_FORWARD,          /* reads input, filter; writes output */
+  FALT_BACKWARD_DATA,    /* reads output (dy), filter; writes input (dx). Transposed convolution */
+  FALT_BACKWARD_FILTER,  /* reads input, output (dy); writes filter (dw), and bias (db) where has_bias */
+  FALT_MAXPOOL,          /* reads input; writes output. NaN wins over every number */
+  FALT_AVGPOOL,          /* reads input; writes output */
+  FALT_BACKWARD_MAXPOOL, /* reads input, output (dy); writes dx, laid out as the input, to operands.residual */
+  FALT_BACKWARD_AVGPOOL, /* reads output (dy); writes input (dx) */
+  FALT_OPERATION_COUNT
+} falt_operation;
+
+/* ----------------------------------------------------------------------------------------------- problem */
+
+/* Index of each logical dimension in size[] and stride[]. A filter uses K where data uses N. */
+enum { FALT_N = 0, FALT_K = 0, FALT_G = 1, FALT_C = 2, FALT_D = 3, FALT_H = 4, FALT_W = 5, FALT_DIMS = 6 };
+
+/* One operand. Element (i0..i5) lies at data[offset + sum of i*stride]. A stride of 0 repeats an element along that
+ * dimension (operands that are read only); a negative stride walks backwards, with offset at the logical first element.
+ *   input   {N, G, C,  D,  H,  W}    C channels in each of G groups
+ *   filter  {K, G, C,  T,  R,  S}    K outputs in each group
+ *   output  {N, G, K, OD, OH, OW}
+ * Pooling has K = C = 1 and all channels in G; its filter has only T, R, S and no data. */
+typedef struct falt_tensor {
+  falt_type type;
+  int64_t size[FALT_DIMS];
+  int64_t stride[FALT_DIMS];
+  int64_t offset;
+} falt_tensor;
+
+/* One spatial axis. out[i] = sum over j of in[i*stride + j*dilation - pad[0]] * w[j].
+ * pad[0] is the anchor of a filter times its dilation. pad[1] follows from the output's size for filters and is what
+ * the caller asked for in layers; both may be any size, also negative (cropping). */
+typedef struct falt_axis {
+  int64_t stride;            /* at least 1 */
+  int64_t dilation;          /* at least 1; 1 means none */
+  int64_t pad[2];            /* before, after */
+  falt_boundary boundary[2]; /* before, after */
+} falt_axis;
+
+/* What to compute. Plain data: copy it freely. */
+typedef struct falt_problem {
+  falt_operation operation;
+  bool is_filter; /* written with a filter's words (correlate, convolve) rather than a layer's; changes no value */
+  int space;      /* 1, 2 or 3: axes before the last `space` ones have size 1 */
+  falt_tensor input, filter, output, residual;
+  falt_axis axis[3];     /* depth, height, width */
+  double boundary_value; /* what FALT_CONSTANT continues with */
+  falt_type accumulator; /* FALT_F32, FALT_F64 or FALT_S32 */
+  int rank;              /* number of separable terms that the filter's values are known to have; 0: not known */
+  /* y = act(alpha * scale[g,k] * acc + bias[g,k] + beta + residual), then rounded to nearest even and saturated if y is
+   * an integer. scale and bias have G*K elements, of type f64 if the output is f64 and f32 otherwise. */
+  double alpha, beta;
+  bool has_scale, has_bias, has_residual;
+  falt_activation activation;
+  double act_a, act_b;
+  bool count_pad; /* average pooling divides by the window's size even where it hangs over the edge */
+  uint64_t reserved[8];
+} falt_problem;
+
+/* Limits that a plan must obey. */
+typedef struct falt_budget {
+  int64_t max_workspace; /* bytes; negative: no limit. 0 is allowed and always possible */
+  double tune_seconds;   /* 0: choose by estimate; otherwise measure the candidates for about so long */
+  double max_error;      /* largest relative error allowed to trade for speed; 0: only rounding errors */
+  bool deterministic;    /* same bits in every run and for every number of threads */
+  bool allow_tf32;
+  char method[32]; /* a solver's name, or empty for any */
+  uint64_t reserved[8];
+} falt_budget;
+
+/* Fills *problem with a forward f32 problem of one element. Since 0.1. */
+FALT_API void falt_problem_default(falt_problem *problem);
+/* Fills *budget: no limits, estimate, deterministic off, tf32 off, any method. Since 0.1. */
+FALT_API void falt_budget_default(falt_budget *budget);
+
+/* Reads one problem line, such as "correlate h=480 w=640 r=3 s=3 boundary=edge type=u8"; docs/problem-line.md lists the
+ * words. The result passed falt_problem_check. budget may be NULL; words that belong to it are then an error.
+ * Returns FALT_INVALID_TEXT or what falt_problem_check returns. Since 0.1. */
+FALT_API falt_status falt_problem_parse(falt_problem *problem, falt_budget *budget, const char *line);
+
+/* Writes the canonical line, NUL-terminated, into text[0..size), cut if it does not fit. budget may be NULL.
+ * Returns the length of the whole line without the NUL, as snprintf does. Parsing that line gives an equal problem.
+ * Since 0.1. */
+FALT_API size_t falt_problem_print(const falt_problem *problem, const falt_budget *budget, char *text, size_t size);
+
+/* Whether the problem makes sense: every size, stride, type and enumeration. Since 0.1. */
+FALT_API falt_status falt_problem_check(const falt_problem *problem);
+
+/* 64-bit hash of the canonical problem; equal problems have equal hashes on every machine. Since 0.1. */
+FALT_API uint64_t falt_problem_hash(const falt_problem *problem);
+
+/* Gives a tensor dense strides for a layout: "nchw" "nhwc" "ncdhw" "ndhwc" "ncw" "nwc" for data (the channel is G*C
+ * with G outermost), "oihw" "ohwi" "hwio" and their 1D and 3D forms for filters. The letters name the order in memory,
+ * slowest first. Sets stride and offset, reads size. Since 0.1. */
+FALT_API falt_status falt_tensor_layout(falt_tensor *tensor, const char *layout);
+
+/* Sets output.size (and dense strides in the order of the input's) from the input, the filter, stride, dilation and pad
+ * of each axis: floor((I + pad[0] + pad[1] - E) / stride) + 1 with E = dilation*(K-1) + 1. Since 0.1. */
+FALT_API falt_status falt_problem_output(falt_problem *problem);
+
+/* ------------------------------------------------------------------------------------------------ device */
+
+/* Where plans run. A device owns its threads; any number of plans may share it, from any thread. */
+typedef struct falt_device falt_device;
+
+/* Runs body(context, i) for every i in [0, count), in any order and on any threads, and returns when all are done. */
+typedef void (*falt_pool)(void *pool, int64_t count, void (*body)(void *context, int64_t index), void *context);
+
+typedef struct falt_cpu_options {
+  int threads;     /* 0: FALTUNG_THREADS if set, else one per core this process may use. Never exceeded */
+  char isa[16];    /* highest instruction set: "portable" "avx2" "avx512" "neon"; empty: FALTUNG_ISA, else the best */
+  falt_pool pool;  /* NULL: the device's own threads */
+  void *pool_data; /* first argument of pool */
+  uint64_t reserved[8];
+} falt_cpu_options;
+
+FALT_API void falt_cpu_options_default(falt_cpu_options *options);
+/* Makes a CPU device in *device. options may be NULL for defaults. Destroy it after its plans. Since 0.1. */
+FALT_API falt_status falt_device_cpu(falt_device **device, const falt_cpu_options *options);
+FALT_API void falt_device_destroy(falt_device **device);
+
+/* Measured or assumed limits of a device. */
+typedef struct falt_limits {
+  double copy_bytes_per_s;  /* read + write, from and to memory */
+  double cache_bytes_per_s; /* the same within the last private cache, all threads */
+  double f32_flops;         /* multiply-adds counted as two, all threads */
+  double f64_flops;
+  bool measured; /* false: built-in estimates */
+} falt_limits;
+
+FALT_API void falt_device_limits(const falt_device *device, falt_limits *limits);
+/* Measures the limits (about a second), uses them from now on and stores them in the cache if that can be written.
+ * Returns FALT_OK also when the cache is read-only. Since 0.1. */
+FALT_API falt_status falt_device_measure(falt_device *device);
+/* One line, such as "cpu avx512 threads=2". Valid while the device lives. Since 0.1. */
+FALT_API const char *falt_device_name(const falt_device *device);
+
+/* -------------------------------------------------------------------------------------- plan and execute */
+
+/* How to compute a problem on a device. Immutable; may be executed by several threads at once if each brings its own
+ * workspace. */
+typedef struct falt_plan falt_plan;
+
+/* Plans for *problem on *device within *budget (NULL: no limits). filter_values may be NULL. If it is not, it points to
+ * the filter in host memory as problem->filter describes it; the plan copies what it needs, may use what the values are
+ * (separable, low rank, integer), packs them, and falt_execute then ignores operands.filter. Since 0.1. */
+FALT_API falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
+                                      const falt_budget *budget, const void *filter_values);
+FALT_API void falt_plan_destroy(falt_plan **plan);
+
+/* The tensors of the problem by their forward names; the operation says which of them is written (falt_operation).
+ * For FALT_BACKWARD_MAXPOOL, input is x, output is dy and residual receives dx, laid out as the input.
+ * Unused ones may be NULL. workspace must have falt_plan_workspace bytes, aligned to 64, and serve one execution at a
+ * time. */
+typedef struct falt_operands {
+  void *input, *filter, *output, *bias, *scale, *residual;
+  void *workspace;
+  void *stream; /* of the device, for devices that have streams */
+} falt_operands;
+
+/* Computes. Never allocates. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL. Since 0.1. */
+FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
+
+/* Bytes of workspace that falt_execute needs. Since 0.1. */
+FALT_API size_t falt_plan_workspace(const falt_plan *plan);
+/* The plan as an s-expression, such as "(direct avx512 4x6 threads=2)", cut and returned as by snprintf. Since 0.1. */
+FALT_API size_t falt_plan_print(const falt_plan *plan, char *text, size_t size);
+/* The solver's name. Since 0.1. */
+FALT_API const char *falt_plan_solver(const falt_plan *plan);
+
+/* ---------------------------------------------------------------------------------------------- one call */
+
+typedef struct falt_options {
+  int space;         /* 1, 2 or 3: how many of the last dimensions the filter covers; default 2 */
+  falt_mode mode;    /* default FALT_SAME */
+  falt_axis axis[3]; /* stride, dilation and boundary by axis; pad is used only where anchor is FALT_ANCHOR_PAD */
+  double boundary_value;
+  int64_t anchor[3];   /* depth, height, width; FALT_ANCHOR_CENTER for K/2 */
+  double alpha, beta;  /* dst = round(alpha * sum + beta) */
+  falt_device *device; /* NULL: a CPU device made for this call */
+  falt_budget budget;
+  uint64_t reserved[8];
+} falt_options;
+
+#define FALT_ANCHOR_CENTER INT64_MIN
+
+/* An array in memory for the one-call functions. */
+typedef struct falt_array {
+  void *data;
+  falt_tensor tensor;
+} falt_array;
+
+FALT_API void falt_options_default(falt_options *options);
+
+/* Describes an image of interleaved pixels: data[y*pitch + x*channels + c]. Since 0.1. */
+FALT_API falt_array falt_image(void *data, falt_type type, int64_t height, int64_t width, int64_t channels,
+                               int64_t pitch);
+/* Describes dense single-channel data in d, h, w order; 1 where a dimension is absent. Since 0.1. */
+FALT_API falt_array falt_volume(void *data, falt_type type, int64_t depth, int64_t height, int64_t width);
+
+/* Filters src into dst, which must have the size that the mode gives; src and dst must not overlap. The taps are one
+ * filter for all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Since 0.1. */
+FALT_API falt_status falt_correlate(const falt_array *src, const falt_array *taps, const falt_array *dst,
+                                    const falt_options *options);
+FALT_API falt_status falt_convolve(const falt_array *src, const falt_array *taps, const falt_array *dst,
+                                   const falt_options *options);
+
+/* Fills *problem for a filter as falt_correlate would: sizes of src and taps, options; output sizes follow the mode.
+ * flip asks for a true convolution. Since 0.1. */
+FALT_API falt_status falt_problem_filter(falt_problem *problem, const falt_tensor *src, const falt_tensor *taps,
+                                         falt_type out_type, bool flip, const falt_options *options);
+
+/* ------------------------------------------------------------------------------ asking why; remembering */
+
+/* One candidate of a problem, as falt_explain reports it. */
+typedef struct falt_candidate {
+  const char *solver;
+  const char *plan;     /* s-expression; empty if rejected */
+  const char *rejected; /* NULL, or why the solver does not apply or does not fit the budget */
+  bool chosen;
+  double predicted_seconds;
+  double seconds_median, seconds_min; /* 0 unless measured */
+  double flops, bytes;                /* work as the problem counts it: multiply-adds as two, each operand once */
+  double gbytes_per_s, gflops, limit_share;
+  const char *bound; /* "memory" or "compute" */
+  size_t workspace_bytes;
+  double error; /* predicted relative error */
+} falt_candidate;
+
+/* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each.
+ * The strings live until report returns. filter_values as in falt_plan_create. Since 0.1. */
+FALT_API falt_status falt_explain(falt_device *device, const falt_problem *problem, const falt_budget *budget,
+                                  const void *filter_values, double measure_seconds,
+                                  void (*report)(void *context, const falt_candidate *candidate), void *context);
+
+/* Times a plan on the operands for about `seconds` and fills the measured fields of *candidate. Since 0.1. */
+FALT_API falt_status falt_plan_time(const falt_plan *plan, const falt_operands *operands, double seconds,
+                                    falt_candidate *candidate);
+
+/* Result of one solver against the reference. */
+typedef struct falt_verdict {
+  const char *solver;
+  double max_abs_error, max_rel_error, tolerance;
+  bool ok;
+  uint64_t seed;
+} falt_verdict;
+
+/* Runs every solver that applies on random data (poisoned outputs, guard bands) and compares it with the reference.
+ * Returns FALT_OK also if a verdict is not ok. Since 0.1. */
+FALT_API falt_status falt_verify(falt_device *device, const falt_problem *problem, const falt_budget *budget,
+                                 uint64_t seed, void (*report)(void *context, const falt_verdict *verdict),
+                                 void *context);
+
+/* A random legal problem of modest size, as its line. Equal seeds give equal lines. Returns as snprintf. Since 0.1. */
+FALT_API size_t falt_problem_random(uint64_t seed, char *line, size_t size);
+
+/* Fills count elements: integers over their whole range, floats in [-1, 1). Since 0.1. */
+FALT_API void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed);
+
+/* Elements that lie between the first and the last element of a tensor, both included: what to allocate. Since 0.1. */
+FALT_API int64_t falt_tensor_span(const falt_tensor *tensor);
+
+/* Names of all solvers: i from 0 until NULL. Since 0.1. */
+FALT_API const char *falt_solver_name(int i);
+
+/* Wisdom: which solver was the fastest for a problem on this device, as measured. falt_plan_create with tune_seconds
+ * adds to it and every falt_plan_create consults it. Text, one line a problem; import is all or nothing. A NULL path
+ * means the file in FALTUNG_CACHE. Since 0.1. */
+FALT_API falt_status falt_wisdom_load(falt_device *device, const char *path);
+FALT_API falt_status falt_wisdom_save(const falt_device *device, const char *path);
+FALT_API void falt_wisdom_forget(falt_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+/* Facts about this processor. */
+#ifndef FALT_CORE_CPU_H
+#define FALT_CORE_CPU_H
+
+#include <stddef.h>
+
+/* Rising levels within one architecture; a kernel table is filled up to the level asked for. */
+typedef enum falt_isa { FALT_ISA_PORTABLE, FALT_ISA_NEON, FALT_ISA_AVX2, FALT_ISA_AVX512, FALT_ISA_COUNT } falt_isa;
+
+const char *falt_isa_name(falt_isa isa); /* "portable" "neon" "avx2" "avx512" */
+int falt_isa_find(const char *name);     /* -1 if unknown */
+/* The best level of this processor and operating system. avx2 implies FMA and F16C; avx512 implies F, BW, DQ, VL. */
+falt_isa falt_isa_best(void);
+/* Whether this processor runs this level. */
+int falt_isa_runs(falt_isa isa);
+
+typedef struct falt_caches {
+  size_t l1d, l2, l3; /* bytes; l1d and l2 of one core, l3 as one core sees it; guesses where unknown, never 0 */
+} falt_caches;
+falt_caches falt_cpu_caches(void);
+
+#endif

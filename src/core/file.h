@@ -1,0 +1,16 @@
+/* Small text files that appear whole or not at all. */
+#ifndef FALT_CORE_FILE_H
+#define FALT_CORE_FILE_H
+
+#include "faltung/faltung.h"
+
+/* Writes text to path through a temporary file beside it, fsync and rename; makes missing parent directories. */
+falt_status falt_file_write(const char *path, const char *text, size_t length);
+/* Reads a file of at most `limit` bytes, NUL-terminated; free with falt_free. FALT_NO_FILE if absent, unreadable,
+ * larger. */
+falt_status falt_file_read(const char *path, size_t limit, char **text, size_t *length);
+/* $FALTUNG_CACHE, or $XDG_CACHE_HOME/faltung, or $HOME/.cache/faltung, then "/name". False if none of them is set or
+ * the path does not fit. */
+bool falt_cache_path(const char *name, char *path, size_t size);
+
+#endif

@@ -1,0 +1,23 @@
+/* Threads: one parallel loop over a pool that never has more threads than asked for. */
+#ifndef FALT_CORE_THREAD_H
+#define FALT_CORE_THREAD_H
+
+#include "faltung/faltung.h"
+
+typedef struct falt_threads falt_threads;
+
+/* A pool of `count` threads, the caller's own included (so count - 1 are made, on first use). pool, if not NULL, is the
+ * caller's and replaces them. NULL when memory is short. */
+falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data);
+void falt_threads_destroy(falt_threads *threads); /* accepts NULL */
+int falt_threads_count(const falt_threads *threads);
+
+/* Runs body(context, i) for i in [0, count) and returns when all are done. Indices are handed out one by one, so uneven
+ * pieces balance. Inside a body, or while another thread uses the pool, the loop runs in the calling thread alone:
+ * nothing waits for a lock. */
+void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *context, int64_t index), void *context);
+
+/* Cores that this process may run on (affinity and cgroup quota), at least 1. */
+int falt_cores_available(void);
+
+#endif

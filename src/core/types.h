@@ -1,0 +1,29 @@
+/* Element types: names, sizes, and the one definition of how a value is read, rounded and saturated. */
+#ifndef FALT_CORE_TYPES_H
+#define FALT_CORE_TYPES_H
+
+#include "faltung/faltung.h"
+
+/* True for u8 .. s32. */
+bool falt_type_is_integer(falt_type type);
+/* Range of an integer type as doubles; +-infinity for floats. */
+double falt_type_min(falt_type type);
+double falt_type_max(falt_type type);
+/* Rounding error of one operation relative to the result: 0 for integers, 2^-24 for f32. */
+double falt_type_epsilon(falt_type type);
+int falt_type_find(const char *text, size_t length); /* -1 if unknown */
+
+/* IEEE 754 half and bfloat16 as bit patterns, rounding to nearest even, keeping NaN and infinity. From double in one
+ * rounding. */
+float falt_from_f16(uint16_t bits);
+float falt_from_bf16(uint16_t bits);
+uint16_t falt_to_f16(double value);
+uint16_t falt_to_bf16(double value);
+
+/* data[index] as a double (exact for every type). */
+double falt_load(const void *data, falt_type type, int64_t index);
+/* data[index] = value: integers are rounded to nearest even and saturated, NaN becomes 0 there; floats are rounded
+ * once. */
+void falt_store(void *data, falt_type type, int64_t index, double value);
+
+#endif

@@ -1,0 +1,84 @@
+/* The planner's side of the four nouns: solver, plan, device, and the question that the planner puts to each solver.
+ * Knows no algorithm; a device is a name, limits and a list of solvers. */
+#ifndef FALT_PLANNER_PLANNER_H
+#define FALT_PLANNER_PLANNER_H
+
+#include "core/cpu.h"
+#include "core/thread.h"
+#include "problem/problem.h"
+
+typedef struct falt_solver falt_solver;
+typedef struct falt_ask falt_ask;
+
+/* What a plan expects of itself. The planner orders plans by seconds. */
+typedef struct falt_cost {
+  double seconds;
+  double error; /* relative, beyond the rounding of the result: e.g. low-rank truncation. Rounding is not counted */
+} falt_cost;
+
+typedef struct falt_plan_table {
+  void (*execute)(const falt_plan *plan, const falt_operands *operands);
+  void (*print)(const falt_plan *plan, falt_text *text); /* the s-expression, parentheses included */
+  void (*destroy)(falt_plan *plan);                      /* frees what the plan owns and the plan itself */
+} falt_plan_table;
+
+/* The base of every plan: solvers embed it as their first member. */
+struct falt_plan {
+  const falt_plan_table *table;
+  const falt_solver *solver;
+  falt_device *device;
+  falt_problem problem;
+  falt_cost cost;
+  size_t workspace; /* bytes */
+  bool packed;      /* holds the filter; operands.filter is not read */
+};
+
+/* One algorithm on one device kind. */
+struct falt_solver {
+  const char *name;
+  const char *device_kind; /* "cpu", "cuda" */
+  bool only_by_name;       /* a rung of the ladder or a vendor's library: never chosen unless asked for by name */
+  bool nondeterministic;   /* sums in an order that depends on threads */
+  /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
+  falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
+};
+
+/* The question. */
+struct falt_ask {
+  const falt_problem *problem;
+  const falt_budget *budget;
+  falt_device *device;
+  const void *filter_values; /* host memory, or NULL when the filter comes with each execution */
+  char reason[160];          /* why not, one clause without a capital or a stop */
+};
+
+/* Records why and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */
+falt_plan *falt_refuse(falt_ask *ask, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A zeroed plan of `size` bytes with its base filled, or NULL with the reason set. */
+void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask);
+
+/* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. */
+falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
+
+/* A place to run. Back ends embed it as their first member. */
+struct falt_device {
+  const char *kind;
+  char name[96];
+  falt_limits limits;
+  falt_caches caches;
+  falt_isa isa;          /* CPU devices */
+  falt_threads *threads; /* CPU devices; the host's threads otherwise */
+  struct falt_wisdom *wisdom;
+  void (*destroy)(falt_device *device);
+  falt_status (*measure)(falt_device *device);
+};
+
+/* NULL-terminated; defined by src/solver/registry.c. */
+extern const falt_solver *const falt_solvers[];
+
+/* Roofline: seconds for this much work at `efficiency` of the multiply-add peak of `type` (f32 or f64), never faster
+ * than the bytes allow, plus a start-up of a few microseconds when threads must be woken. */
+double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes);
+
+#endif

@@ -1,0 +1,58 @@
+/* Problems seen from inside: boundaries as index maps, sizes, work. Knows no device and no algorithm. */
+#ifndef FALT_PROBLEM_PROBLEM_H
+#define FALT_PROBLEM_PROBLEM_H
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "core/types.h"
+
+/* Filter extent with its holes: dilation*(taps - 1) + 1. */
+static inline int64_t falt_extent(const falt_axis *axis, int64_t taps) {
+  return axis->dilation * (taps - 1) + 1;
+}
+
+/* Position u on an axis of `size` elements, continued by the axis's boundary: the index in [0, size) of the element
+ * that stands there, or -1 for the constant. Works for any u; on an axis of one element reflect101 behaves as edge. */
+int64_t falt_axis_map(const falt_axis *axis, int64_t size, int64_t u);
+
+/* The inverse: positions u in [low, high] with falt_axis_map(u) == i, in rising order. Start with *u = low - 1 and call
+ * until it returns false. Used where gradients gather. */
+bool falt_axis_preimage(const falt_axis *axis, int64_t size, int64_t i, int64_t low, int64_t high, int64_t *u);
+
+/* Outputs [*begin, *end) along one axis whose window lies wholly inside the input. */
+void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t out, int64_t *begin, int64_t *end);
+
+/* Elements of a tensor (product of sizes). */
+int64_t falt_tensor_count(const falt_tensor *tensor);
+/* Whether neighbours along dimension `dim` lie next to each other in memory. */
+static inline bool falt_tensor_unit(const falt_tensor *t, int dim) {
+  return t->stride[dim] == 1 || t->size[dim] == 1;
+}
+/* Element index of a logical position. */
+static inline int64_t falt_tensor_at(const falt_tensor *t, int64_t n, int64_t g, int64_t c, int64_t d, int64_t h,
+                                     int64_t w) {
+  return t->offset + n * t->stride[0] + g * t->stride[1] + c * t->stride[2] + d * t->stride[3] + h * t->stride[4] +
+         w * t->stride[5];
+}
+
+bool falt_is_pooling(falt_operation operation);
+/* The tensor that the operation writes. */
+const falt_tensor *falt_problem_result(const falt_problem *problem);
+/* Whether alpha, beta, scale, bias, residual and activation all do nothing. */
+bool falt_epilogue_is_identity(const falt_problem *problem);
+/* activation of one value, as the reference defines it. */
+double falt_activate(const falt_problem *problem, double value);
+
+/* Work as the problem counts it. */
+double falt_problem_flops(const falt_problem *problem); /* multiply-adds as two, padding counted */
+double falt_problem_bytes(const falt_problem *problem); /* each operand once */
+/* Length of the longest sum behind one result. */
+int64_t falt_problem_depth(const falt_problem *problem);
+
+/* Names in the order of their enumerations. */
+extern const char *const falt_boundary_names[FALT_BOUNDARY_COUNT];
+extern const char *const falt_activation_names[FALT_ACTIVATION_COUNT];
+extern const char *const falt_operation_names[FALT_OPERATION_COUNT];
+
+#endif
