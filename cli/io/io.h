@@ -1,0 +1,67 @@
+/* Files as rows of samples. Every format is opened, read and written through this one face; the command never asks
+ * which it is. A row is one step of the slowest axis: a line of an image, a plane of a volume, a frame of audio, a[i]
+ * of an array.
+ *
+ * Samples are interleaved: element (z, y, x, channel) of a row-major d x h x w x channels array. The slowest axis is d
+ * for volumes (space 3), h for images (space 2), w for signals (space 1). */
+#ifndef FALT_CLI_IO_H
+#define FALT_CLI_IO_H
+
+#include "faltung/faltung.h"
+
+/* One line for the user: "what: why; what to do", without the leading "faltung: ". */
+typedef struct io_error {
+  char text[512];
+} io_error;
+
+typedef struct io_info {
+  falt_type type;
+  int space;        /* 1, 2 or 3 */
+  int64_t size[3];  /* d, h, w; 1 where absent */
+  int64_t channels; /* interleaved; 1 if none */
+  double rate;      /* audio frames per second, else 0 */
+} io_info;
+
+typedef struct io_reader io_reader;
+typedef struct io_writer io_writer;
+
+/* Bytes of one row and number of rows, from an info that io_open returned (checked against overflow there). */
+int64_t io_row_elements(const io_info *info);
+int64_t io_rows(const io_info *info);
+
+/* Opens path ("-" is standard input, .npy) by its extension and checks everything that can be checked before reading.
+ * random asks for rows in any order; otherwise each row is read once, in rising order, with bounded memory.
+ * space 0 takes the format's own (an .npy of rank 1, 2, 3 is a signal, image, volume; rank 3 with a last axis of 2 to 4
+ * is an image of interleaved pixels); 1, 2 or 3 asks for that reading of an .npy. Returns NULL and fills *error. */
+io_reader *io_open(const char *path, int space, bool random, io_error *error);
+const io_info *io_reader_info(const io_reader *reader);
+/* Reads rows [first, first + count) into buffer, which holds count * io_row_elements elements. */
+bool io_read(io_reader *reader, int64_t first, int64_t count, void *buffer, io_error *error);
+void io_close(io_reader **reader);
+
+/* Creates path ("-" is standard output, .npy) under a temporary name beside it. like, if not NULL, lends its metadata,
+ * colour profile, rate and header. A type that the format cannot hold is an error that names those it can. */
+io_writer *io_create(const char *path, const io_info *info, const io_reader *like, io_error *error);
+/* Writes the next count rows. */
+bool io_write(io_writer *writer, int64_t count, const void *buffer, io_error *error);
+/* Completes the file, syncs it and gives it its name. On failure the temporary is removed. */
+bool io_finish(io_writer **writer, io_error *error);
+/* Gives up: removes the temporary. Accepts NULL. */
+void io_abandon(io_writer **writer);
+
+/* Whole arrays of any rank, for layers: .npy only. */
+typedef struct io_array {
+  falt_type type;
+  int rank; /* 0 to 8 */
+  int64_t size[8];
+  int64_t count; /* product of the sizes */
+  void *data;    /* C order; free with io_array_free */
+} io_array;
+bool io_array_read(const char *path, io_array *array, io_error *error);
+bool io_array_write(const char *path, const io_array *array, io_error *error);
+void io_array_free(io_array *array);
+
+/* One line a format: name, extensions, "found 8.14.1" or "not found: apt install libvips-dev". i from 0 until false. */
+bool io_format(int i, const char **name, const char **extensions, const char **state);
+
+#endif
