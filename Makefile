@@ -1,15 +1,45 @@
-# A front for CMake. `make` builds, `make demo` and `make test` also install what they need.
+# A front for CMake.
+#   make            build into build/
+#   make demo       install what is missing, build, filter a real picture, say how fast
+#   make test       install what is missing, build, pass the tests
+#   make check      everything that CI checks beyond the tests: style, imports, sanitizers, fuzz corpora, documentation
+#   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
+#   make install    PREFIX=/usr/local
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+SUITE ?= filters-cpu
 
-all: $(BUILD)/CMakeCache.txt
-	cmake --build $(BUILD) -j $(JOBS)
+all: configure
+	@cmake --build $(BUILD) -j $(JOBS)
 
-$(BUILD)/CMakeCache.txt:
-	cmake -S . -B $(BUILD)
+configure:
+	@[ -f $(BUILD)/CMakeCache.txt ] || cmake -S . -B $(BUILD)
+
+demo:
+	@ci/setup build
+	@$(MAKE) --no-print-directory all
+	@examples/demo $(BUILD)
+
+test:
+	@ci/setup test
+	@$(MAKE) --no-print-directory all
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+
+check:
+	@ci/setup check
+	@ci/check
+
+bench:
+	@ci/setup bench
+	@$(MAKE) --no-print-directory all
+	@bench/setup
+	@$(BUILD)/faltung bench $(SUITE) --peers
+
+install: all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf $(BUILD) build-*
 
-.PHONY: all clean
+.PHONY: all configure demo test check bench install clean
