@@ -41,6 +41,7 @@ struct falt_solver {
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
+  bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
 };
 
 /* The question. */
@@ -50,10 +51,16 @@ struct falt_ask {
   falt_device *device;
   const void *filter_values; /* host memory, or NULL when the filter comes with each execution */
   char reason[160];          /* why not, one clause without a capital or a stop */
+  bool no_memory;            /* the reason is a failed allocation */
+  const falt_solver *const *solvers; /* whom falt_plan_child asks; NULL: falt_solvers */
+  int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
 };
 
 /* Records why and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */
 falt_plan *falt_refuse(falt_ask *ask, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same after a failed allocation: the planner then returns FALT_NO_MEMORY if nothing else fits. */
+falt_plan *falt_refuse_memory(falt_ask *ask);
 
 /* A zeroed plan of `size` bytes with its base filled, or NULL with the reason set. */
 void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask);
@@ -72,6 +79,8 @@ struct falt_device {
   struct falt_wisdom *wisdom;
   void (*destroy)(falt_device *device);
   falt_status (*measure)(falt_device *device);
+  char model[64];   /* the processor's, so that what was measured on one machine is not believed on another */
+  unsigned verbose; /* what to print for people who asked: src/api/verbose.h */
 };
 
 /* NULL-terminated; defined by src/solver/registry.c. */
