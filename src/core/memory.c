@@ -1,0 +1,44 @@
+/* Aligned allocation, the fuse that lets tests make it fail, and checked arithmetic on sizes. */
+#include "core/memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic int64_t fuse = -1; /* allocations left before they fail; negative: they do not */
+
+void falt_alloc_fail_after(int64_t n) {
+  atomic_store(&fuse, n);
+}
+
+/* Burns one step of the fuse; true once it has burnt down. */
+static bool must_fail(void) {
+  int64_t left = atomic_load_explicit(&fuse, memory_order_relaxed);
+  while (left > 0)
+    if (atomic_compare_exchange_weak(&fuse, &left, left - 1)) return false;
+  return left == 0;
+}
+
+void *falt_alloc(size_t size) {
+  if (size > PTRDIFF_MAX - FALT_ALIGN || must_fail()) return NULL;
+  size_t rounded = (size + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return aligned_alloc(FALT_ALIGN, rounded ? rounded : FALT_ALIGN);
+}
+
+void *falt_alloc_zero(size_t size) {
+  void *memory = falt_alloc(size);
+  if (memory) memset(memory, 0, size);
+  return memory;
+}
+
+void falt_free(void *memory) {
+  free(memory);
+}
+
+bool falt_mul(int64_t a, int64_t b, int64_t *product) {
+  return !__builtin_mul_overflow(a, b, product);
+}
+
+bool falt_add(int64_t a, int64_t b, int64_t *sum) {
+  return !__builtin_add_overflow(a, b, sum);
+}

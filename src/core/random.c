@@ -1,0 +1,88 @@
+/* SplitMix64: the state counts up by the golden ratio of 2^64 and a bijective mixer makes each count look random.
+ * G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. */
+#include "core/random.h"
+
+#include <string.h>
+
+#include "core/types.h"
+
+uint64_t falt_random(uint64_t *state) {
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+/* The high half of word * range is uniform in [0, range) once the few words that would make some values likelier are
+ * thrown away (D. Lemire, "Fast random integer generation in an interval", 2019). */
+int64_t falt_random_int(uint64_t *state, int64_t low, int64_t high) {
+  uint64_t range = (uint64_t)high - (uint64_t)low + 1;
+  if (range == 0) return (int64_t)falt_random(state);
+  uint64_t surplus = -range % range;
+  unsigned __int128 product;
+  do product = (unsigned __int128)falt_random(state) * range;
+  while ((uint64_t)product < surplus);
+  return (int64_t)((uint64_t)low + (uint64_t)(product >> 64));
+}
+
+double falt_random_unit(uint64_t *state) {
+  return (double)(falt_random(state) >> 11) * 0x1p-53;
+}
+
+enum { CHUNK_WORDS = 512 };
+
+/* Random words, read as signed integers of the element's width. */
+typedef union chunk {
+  uint64_t words[CHUNK_WORDS];
+  int16_t s16[4 * CHUNK_WORDS];
+  int32_t s32[2 * CHUNK_WORDS];
+  int64_t s64[CHUNK_WORDS];
+} chunk;
+
+/* Each float type keeps as many leading bits as it holds exactly for every value in [-1, 1). */
+static void fill_f16(uint16_t *out, const chunk *from, int64_t count) {
+  for (int64_t i = 0; i < count; i++) out[i] = falt_to_f16((from->s16[i] >> 4) * 0x1p-11);
+}
+
+static void fill_bf16(uint16_t *out, const chunk *from, int64_t count) {
+  for (int64_t i = 0; i < count; i++) out[i] = falt_to_bf16((from->s16[i] >> 7) * 0x1p-8);
+}
+
+static void fill_f32(float *out, const chunk *from, int64_t count) {
+  for (int64_t i = 0; i < count; i++) out[i] = (float)(from->s32[i] >> 8) * 0x1p-23f;
+}
+
+static void fill_f64(double *out, const chunk *from, int64_t count) {
+  for (int64_t i = 0; i < count; i++) out[i] = (double)(from->s64[i] >> 10) * 0x1p-53;
+}
+
+static void fill_chunk(void *out, falt_type type, const chunk *from, int64_t count) {
+  switch (type) {
+    case FALT_F16:
+      fill_f16(out, from, count);
+      break;
+    case FALT_BF16:
+      fill_bf16(out, from, count);
+      break;
+    case FALT_F32:
+      fill_f32(out, from, count);
+      break;
+    case FALT_F64:
+      fill_f64(out, from, count);
+      break;
+    default:
+      memcpy(out, from, (size_t)count * falt_type_size(type));
+  }
+}
+
+/* Element i depends on the seed and i only, so a shorter fill is the beginning of a longer one. */
+void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed) {
+  size_t size = falt_type_size(type);
+  if (size == 0) return;
+  const int64_t most = (int64_t)(sizeof(chunk) / size);
+  chunk from;
+  for (int64_t done = 0; done < count; done += most) {
+    for (int i = 0; i < CHUNK_WORDS; i++) from.words[i] = falt_random(&seed);
+    fill_chunk((char *)data + (size_t)done * size, type, &from, count - done < most ? count - done : most);
+  }
+}

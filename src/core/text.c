@@ -1,0 +1,158 @@
+/* Text: a bounded writer, whole numbers and decimals in the "C" locale whatever the program has set, and names.
+ * F. J. Damerau, "A technique for computer detection and correction of spelling errors", 1964. */
+#include "core/text.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+/* Decimals have a point, also in a program that speaks French. Entering and leaving costs no allocation: "C" is built
+ * into the C library. */
+typedef struct c_locale {
+  locale_t plain, before;
+} c_locale;
+
+static c_locale enter_c_locale(void) {
+  c_locale here = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
+  if (here.plain) here.before = uselocale(here.plain);
+  return here;
+}
+
+static void leave_c_locale(c_locale here) {
+  if (!here.plain) return;
+  uselocale(here.before);
+  freelocale(here.plain);
+}
+
+falt_text falt_text_over(char *data, size_t size) {
+  if (size) data[0] = '\0';
+  return (falt_text){data, size, 0};
+}
+
+void falt_text_add(falt_text *text, const char *format, ...) {
+  const bool full = text->length >= text->size;
+  const c_locale here = enter_c_locale();
+  va_list arguments;
+  va_start(arguments, format);
+  const int added =
+      vsnprintf(full ? NULL : text->data + text->length, full ? 0 : text->size - text->length, format, arguments);
+  va_end(arguments);
+  leave_c_locale(here);
+  if (added > 0) text->length += (size_t)added;
+}
+
+/* Whole numbers are written out as people do; %g would make 1e+02 of 100. */
+static void shortest_decimal(char *number, size_t size, double value) {
+  if (fabs(value) < 1e15 && value == trunc(value)) {
+    snprintf(number, size, "%.0f", value);
+    return;
+  }
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(number, size, "%.*g", digits, value);
+    if (strtod(number, NULL) == value) return;
+  }
+}
+
+void falt_text_add_double(falt_text *text, double value) {
+  char number[32] = "nan";
+  const c_locale here = enter_c_locale();
+  if (!isnan(value)) shortest_decimal(number, sizeof number, value);
+  leave_c_locale(here);
+  falt_text_add(text, "%s", number);
+}
+
+bool falt_read_int(const char *text, size_t length, int64_t *value) {
+  const bool minus = length > 0 && text[0] == '-';
+  size_t i = length > 0 && (minus || text[0] == '+');
+  if (i == length) return false;
+  int64_t number = 0;
+  for (; i < length; i++) {
+    const int digit = text[i] - '0';
+    if (digit < 0 || digit > 9) return false;
+    if (!falt_mul(number, 10, &number)) return false;
+    if (!falt_add(number, minus ? -digit : digit, &number)) return false;
+  }
+  *value = number;
+  return true;
+}
+
+static bool is_word(const char *text, const char *word) {
+  for (; *word; text++, word++)
+    if (tolower((unsigned char)*text) != *word) return false;
+  return *text == '\0';
+}
+
+bool falt_read_double(const char *text, size_t length, double *value) {
+  char number[512];
+  if (length == 0 || length >= sizeof number || memchr(text, '\0', length)) return false;
+  memcpy(number, text, length);
+  number[length] = '\0';
+  const char *magnitude = number + (number[0] == '-' || number[0] == '+');
+  const bool is_infinity = is_word(magnitude, "inf") || is_word(magnitude, "infinity");
+  const bool is_special = is_infinity || is_word(magnitude, "nan");
+  if (!is_special && number[strspn(number, "0123456789.eE+-")]) return false; /* no spaces, no hexadecimal */
+
+  char *end;
+  const c_locale here = enter_c_locale();
+  const double read = strtod(number, &end);
+  leave_c_locale(here);
+  if (end != number + length || (isinf(read) && !is_infinity)) return false;
+  *value = read;
+  return true;
+}
+
+int falt_find_name(const char *text, size_t length, const char *const *names, int count) {
+  for (int i = 0; i < count; i++)
+    if (names[i] && strlen(names[i]) == length && memcmp(names[i], text, length) == 0) return i;
+  return -1;
+}
+
+enum { LONGEST_NAME = 64 };
+
+static bool same_letter(char a, char b) {
+  return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+static int least(int a, int b) {
+  return a < b ? a : b;
+}
+
+/* Fewest insertions, deletions, replacements and swaps of neighbours that turn a into b. Row i holds the distances of
+ * a's first i letters from every beginning of b; three rows are enough because a swap looks back two. */
+static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
+  int rows[3][LONGEST_NAME + 1];
+  for (int j = 0; j <= b_length; j++) rows[0][j] = j;
+  for (int i = 1; i <= a_length; i++) {
+    int *row = rows[i % 3];
+    const int *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
+    row[0] = i;
+    for (int j = 1; j <= b_length; j++) {
+      row[j] = least(least(up[j], row[j - 1]) + 1, up[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+      if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
+        row[j] = least(row[j], up2[j - 2] + 1);
+    }
+  }
+  return rows[a_length % 3][b_length];
+}
+
+const char *falt_nearest_name(const char *text, size_t length, const char *const *names, int count) {
+  const char *nearest = NULL;
+  int fewest = 2 * LONGEST_NAME;
+  if (length == 0 || length > LONGEST_NAME) return NULL;
+  for (int i = 0; i < count; i++) {
+    const size_t name_length = names[i] ? strlen(names[i]) : 0;
+    if (name_length == 0 || name_length > LONGEST_NAME) continue;
+    const int distance = edit_distance(text, (int)length, names[i], (int)name_length);
+    const int longer = (int)(length > name_length ? length : name_length);
+    if (2 * distance > longer || distance >= fewest) continue;
+    fewest = distance;
+    nearest = names[i];
+  }
+  return nearest;
+}
