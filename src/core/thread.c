@@ -1,0 +1,262 @@
+/* A pool of threads for one parallel loop at a time.
+ *
+ * One word holds the state: how many workers are inside the loop, whether it is open to more, and its number. The
+ * caller fills in the loop, opens it, takes part, closes it when the indices have run out, and waits until nobody is
+ * inside. A worker enters by raising the count with a compare-and-swap that fails once the loop is closed, so a worker
+ * that wakes late costs the caller nothing. Entering synchronises with opening, and the caller's wait with leaving.
+ *
+ * Workers watch the word for some microseconds after a loop, then sleep. Going to sleep and opening a loop are ordered
+ * by sequentially consistent accesses: either the worker sees the new loop or the caller sees the sleeper. */
+#include "core/thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "core/clock.h"
+#include "core/memory.h"
+
+enum { MOST_THREADS = 4096 };
+
+static const uint64_t INSIDE = 0xffff;               /* how many workers are in the loop */
+static const uint64_t OPEN = UINT64_C(1) << 16;      /* more may enter */
+static const uint64_t STOP = UINT64_C(1) << 17;      /* workers leave for good */
+static const uint64_t NEXT_LOOP = UINT64_C(1) << 18; /* the bits from here on count the loops */
+static const double WATCH_SECONDS = 50e-6;
+
+struct falt_threads {
+  _Alignas(FALT_ALIGN) _Atomic uint64_t state;
+  _Alignas(FALT_ALIGN) _Atomic int64_t next; /* index to hand out */
+  /* the loop; written while it is closed and empty, read inside */
+  _Alignas(FALT_ALIGN) void (*body)(void *context, int64_t index);
+  void *context;
+  int64_t length;
+  /* who sleeps */
+  _Alignas(FALT_ALIGN) atomic_int sleepers;
+  atomic_bool caller_sleeps;
+  pthread_mutex_t lock;
+  pthread_cond_t opened, emptied;
+  /* written by whoever holds `busy` */
+  _Alignas(FALT_ALIGN) atomic_bool busy;
+  bool started;
+  int workers, forks;
+  /* constant */
+  int count;
+  double watch_seconds;
+  falt_pool pool;
+  void *pool_data;
+  pthread_t thread[];
+};
+
+static _Thread_local bool inside_body;
+
+/* A forked child has the pool's memory but not its threads. */
+static atomic_int forks;
+static pthread_once_t watch_forks_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void) {
+  atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void) {
+  pthread_atfork(NULL, NULL, count_fork);
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static uint64_t number_of(uint64_t state) {
+  return state & ~(NEXT_LOOP - 1);
+}
+
+/* Watches the state until (state & mask) differs from `old` or the time is over; true if it differs. */
+static bool watch(falt_threads *threads, uint64_t mask, uint64_t old) {
+  const double end = falt_seconds() + threads->watch_seconds;
+  do {
+    for (int i = 0; i < 32; i++) {
+      if ((atomic_load_explicit(&threads->state, memory_order_acquire) & mask) != old) return true;
+      relax();
+    }
+  } while (falt_seconds() < end);
+  return false;
+}
+
+static void run_indices(falt_threads *threads) {
+  inside_body = true;
+  for (;;) {
+    const int64_t index = atomic_fetch_add_explicit(&threads->next, 1, memory_order_relaxed);
+    if (index >= threads->length) break;
+    threads->body(threads->context, index);
+  }
+  inside_body = false;
+}
+
+static bool enter(falt_threads *threads, uint64_t state) {
+  const uint64_t number = number_of(state);
+  while (state & OPEN && number_of(state) == number)
+    if (atomic_compare_exchange_weak_explicit(&threads->state, &state, state + 1, memory_order_acq_rel,
+                                              memory_order_acquire))
+      return true;
+  return false;
+}
+
+static void wake_caller(falt_threads *threads) {
+  pthread_mutex_lock(&threads->lock);
+  pthread_cond_signal(&threads->emptied);
+  pthread_mutex_unlock(&threads->lock);
+}
+
+static void leave(falt_threads *threads) {
+  const uint64_t left = atomic_fetch_sub(&threads->state, 1) - 1;
+  if (!(left & (INSIDE | OPEN)) && atomic_load(&threads->caller_sleeps)) wake_caller(threads);
+}
+
+static void sleep_until_opened(falt_threads *threads, uint64_t last) {
+  pthread_mutex_lock(&threads->lock);
+  atomic_fetch_add(&threads->sleepers, 1);
+  const uint64_t state = atomic_load(&threads->state);
+  if (!(state & STOP) && number_of(state) == last) pthread_cond_wait(&threads->opened, &threads->lock);
+  atomic_fetch_sub(&threads->sleepers, 1);
+  pthread_mutex_unlock(&threads->lock);
+}
+
+static void *work(void *argument) {
+  falt_threads *threads = argument;
+  const uint64_t news = ~(NEXT_LOOP - 1) | STOP;
+  uint64_t last = 0;
+  for (;;) {
+    if (!watch(threads, news, last)) sleep_until_opened(threads, last);
+    const uint64_t state = atomic_load_explicit(&threads->state, memory_order_acquire);
+    if (state & STOP) return NULL;
+    if (number_of(state) == last) continue;
+    last = number_of(state);
+    if (!enter(threads, state)) continue;
+    run_indices(threads);
+    leave(threads);
+  }
+}
+
+/* Makes the workers, as many as the system gives. They take no signals: handlers belong to the program's threads. */
+static void start(falt_threads *threads) {
+  sigset_t all, before;
+  threads->started = true;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int i = 0; i < threads->count - 1; i++, threads->workers++)
+    if (pthread_create(&threads->thread[i], NULL, work, threads) != 0) break;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void wake_workers(falt_threads *threads, int64_t wanted) {
+  if (atomic_load(&threads->sleepers) == 0) return;
+  pthread_mutex_lock(&threads->lock);
+  const int sleepers = atomic_load(&threads->sleepers);
+  for (int64_t i = wanted - (threads->workers - sleepers); i > 0; i--) pthread_cond_signal(&threads->opened);
+  pthread_mutex_unlock(&threads->lock);
+}
+
+static void sleep_until_empty(falt_threads *threads) {
+  pthread_mutex_lock(&threads->lock);
+  atomic_store(&threads->caller_sleeps, true);
+  while (atomic_load(&threads->state) & INSIDE) pthread_cond_wait(&threads->emptied, &threads->lock);
+  atomic_store(&threads->caller_sleeps, false);
+  pthread_mutex_unlock(&threads->lock);
+}
+
+static void close_and_wait(falt_threads *threads) {
+  uint64_t state = atomic_fetch_and(&threads->state, ~OPEN) & ~OPEN;
+  while (state & INSIDE) {
+    if (!watch(threads, INSIDE, state & INSIDE)) sleep_until_empty(threads);
+    state = atomic_load_explicit(&threads->state, memory_order_acquire);
+  }
+}
+
+static void run_on_workers(falt_threads *threads, int64_t count) {
+  if (!threads->started) start(threads);
+  atomic_store_explicit(&threads->next, 0, memory_order_relaxed);
+  const uint64_t state = atomic_load_explicit(&threads->state, memory_order_relaxed);
+  atomic_store(&threads->state, (state + NEXT_LOOP) | OPEN);
+  wake_workers(threads, falt_min(threads->workers, count - 1));
+  run_indices(threads);
+  close_and_wait(threads);
+}
+
+static void run_here(int64_t count, void (*body)(void *context, int64_t index), void *context) {
+  const bool was_inside = inside_body;
+  inside_body = true;
+  for (int64_t i = 0; i < count; i++) body(context, i);
+  inside_body = was_inside;
+}
+
+/* One index on a thread of the caller's pool. */
+static void run_foreign(void *context, int64_t index) {
+  const falt_threads *threads = context;
+  const bool was_inside = inside_body;
+  inside_body = true;
+  threads->body(threads->context, index);
+  inside_body = was_inside;
+}
+
+static bool try_acquire(falt_threads *threads) {
+  if (inside_body || threads->forks != atomic_load_explicit(&forks, memory_order_relaxed)) return false;
+  return !atomic_exchange_explicit(&threads->busy, true, memory_order_acquire);
+}
+
+void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *context, int64_t index),
+                       void *context) {
+  if (count <= 1 || !threads || (threads->count == 1 && !threads->pool) || !try_acquire(threads)) {
+    run_here(count, body, context);
+    return;
+  }
+  threads->body = body;
+  threads->context = context;
+  threads->length = count;
+  if (threads->pool)
+    threads->pool(threads->pool_data, count, run_foreign, threads);
+  else
+    run_on_workers(threads, count);
+  atomic_store_explicit(&threads->busy, false, memory_order_release);
+}
+
+falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data) {
+  count = count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count;
+  pthread_once(&watch_forks_once, watch_forks);
+  falt_threads *threads = falt_alloc_zero(sizeof *threads + (size_t)count * sizeof threads->thread[0]);
+  if (!threads) return NULL;
+  pthread_mutex_init(&threads->lock, NULL);
+  pthread_cond_init(&threads->opened, NULL);
+  pthread_cond_init(&threads->emptied, NULL);
+  threads->count = count;
+  threads->pool = pool;
+  threads->pool_data = pool_data;
+  threads->forks = atomic_load(&forks);
+  /* watching takes a core from a thread that works if there are more threads than cores */
+  threads->watch_seconds = count <= falt_cores_available() ? WATCH_SECONDS : 0;
+  return threads;
+}
+
+static void stop(falt_threads *threads) {
+  atomic_fetch_or(&threads->state, STOP);
+  pthread_mutex_lock(&threads->lock);
+  pthread_cond_broadcast(&threads->opened);
+  pthread_mutex_unlock(&threads->lock);
+  for (int i = 0; i < threads->workers; i++) pthread_join(threads->thread[i], NULL);
+  pthread_cond_destroy(&threads->emptied);
+  pthread_cond_destroy(&threads->opened);
+  pthread_mutex_destroy(&threads->lock);
+}
+
+void falt_threads_destroy(falt_threads *threads) {
+  if (!threads) return;
+  if (threads->forks == atomic_load(&forks)) stop(threads);
+  falt_free(threads);
+}
+
+int falt_threads_count(const falt_threads *threads) {
+  return threads->count;
+}
