@@ -100,7 +100,8 @@ LADDER_CLONES static void add_tap(float *sums, const float *row, float tap, int6
 }
 
 static void tile_of_row(const ladder_task *k, int64_t z, int64_t y, int64_t x0, int64_t n) {
-  float sums[TILE] = {0};
+  float sums[TILE];
+  memset(sums, 0, (size_t)n * sizeof *sums);
   int64_t first[2], end[2];
   inside_range(z, k->size[D], k->taps[D], &first[D], &end[D]);
   inside_range(y, k->size[H], k->taps[H], &first[H], &end[H]);
@@ -149,7 +150,11 @@ static void vectorised_band(const ladder_task *k, int64_t z, int64_t y, int64_t 
   const int inside = rows == ROWS && z >= k->taps[D] / 2 && z + k->taps[D] - k->taps[D] / 2 <= k->size[D] &&
                      y >= k->taps[H] / 2 && y + ROWS - 1 + k->taps[H] - k->taps[H] / 2 <= k->size[H];
   int64_t x = inside ? left : 0;
-  for (; inside && x + step + right <= k->size[W]; x += step) block_of_outputs(k, z, y, x);
+  if (inside && left + step + right <= k->size[W]) {
+    for (; x + step + right <= k->size[W]; x += step) block_of_outputs(k, z, y, x);
+    block_of_outputs(k, z, y, k->size[W] - right - step); /* the last block overlaps the one before */
+    x = k->size[W] - right;
+  }
   for (int64_t p = 0; p < rows; p++) {
     if (inside && left) tile_of_row(k, z, y + p, 0, min_of(left, k->size[W]));
     for (int64_t i = x; i < k->size[W]; i += TILE) tile_of_row(k, z, y + p, i, min_of(TILE, k->size[W] - i));
