@@ -275,7 +275,7 @@ static double backward_avgpool(const work *k, const int64_t i[FALT_DIMS]) {
 
 /* ---- execute */
 
-static double (*const values[FALT_OPERATION_COUNT])(const work *k, const int64_t i[FALT_DIMS]) = {
+static double (*const value_of[FALT_OPERATION_COUNT])(const work *k, const int64_t i[FALT_DIMS]) = {
     [FALT_FORWARD] = forward,
     [FALT_BACKWARD_DATA] = backward_data,
     [FALT_BACKWARD_FILTER] = backward_filter,
@@ -343,7 +343,7 @@ static void execute(const falt_plan *plan, const falt_operands *operands) {
           for (i[4] = 0; i[4] < result->size[4]; i[4]++)
             for (i[5] = 0; i[5] < result->size[5]; i[5]++)
               falt_store(data, result->type, falt_tensor_at(result, i[0], i[1], i[2], i[3], i[4], i[5]),
-                         values[p->operation](&k, i));
+                         value_of[p->operation](&k, i));
   if (p->operation == FALT_BACKWARD_FILTER && p->has_bias) bias_gradient(&k, operands->bias);
 }
 
