@@ -39,13 +39,24 @@ typedef union chunk {
   int64_t s64[CHUNK_WORDS];
 } chunk;
 
-/* Each float type keeps as many leading bits as it holds exactly for every value in [-1, 1). */
+static uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/* Each float type keeps as many leading bits as it holds exactly for every value in [-1, 1), so that nothing is
+ * rounded. No value but 0 is as small as a subnormal half: another exponent bias is all that tells it from a float. */
 static void fill_f16(uint16_t *out, const chunk *from, int64_t count) {
-  for (int64_t i = 0; i < count; i++) out[i] = falt_to_f16((from->s16[i] >> 4) * 0x1p-11);
+  for (int64_t i = 0; i < count; i++) {
+    const int kept = from->s16[i] >> 4;
+    const uint32_t bits = bits_of((float)kept * 0x1p-11f), magnitude = (bits >> 13 & 0x3ffff) - ((127 - 15) << 10);
+    out[i] = (uint16_t)((bits >> 16 & 0x8000) | (kept ? magnitude : 0));
+  }
 }
 
 static void fill_bf16(uint16_t *out, const chunk *from, int64_t count) {
-  for (int64_t i = 0; i < count; i++) out[i] = falt_to_bf16((from->s16[i] >> 7) * 0x1p-8);
+  for (int64_t i = 0; i < count; i++) out[i] = (uint16_t)(bits_of((float)(from->s16[i] >> 7) * 0x1p-8f) >> 16);
 }
 
 static void fill_f32(float *out, const chunk *from, int64_t count) {
