@@ -1,0 +1,181 @@
+/* Limits: what to assume of an unknown processor, and how to measure the one at hand.
+ *
+ * Copies count bytes read and written. "Memory" is a copy of arrays far larger than the last cache with stores that
+ * bypass it, "cache" one within half of each core's own cache. Every measurement is repeated and the best kept: a limit
+ * is what the machine can do, and whatever else it runs only takes away from that. */
+#include "cpu/limits.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/memory.h"
+#include "core/status.h"
+
+extern const falt_limit_kernels falt_limit_kernels_portable;
+#ifdef FALT_HAVE_NEON
+extern const falt_limit_kernels falt_limit_kernels_neon;
+#endif
+#ifdef FALT_HAVE_AVX2
+extern const falt_limit_kernels falt_limit_kernels_avx2;
+#endif
+#ifdef FALT_HAVE_AVX512
+extern const falt_limit_kernels falt_limit_kernels_avx512;
+#endif
+
+static const falt_limit_kernels *const tables[FALT_ISA_COUNT] = {
+    [FALT_ISA_PORTABLE] = &falt_limit_kernels_portable,
+#ifdef FALT_HAVE_NEON
+    [FALT_ISA_NEON] = &falt_limit_kernels_neon,
+#endif
+#ifdef FALT_HAVE_AVX2
+    [FALT_ISA_AVX2] = &falt_limit_kernels_avx2,
+#endif
+#ifdef FALT_HAVE_AVX512
+    [FALT_ISA_AVX512] = &falt_limit_kernels_avx512,
+#endif
+};
+
+const falt_limit_kernels *falt_limit_kernels_for(falt_isa isa) {
+  while (!tables[isa]) isa--;
+  return tables[isa];
+}
+
+/* ---- guessing */
+
+static const double clock_hertz = 2.6e9;
+static const double memory_per_core = 20e9, memory_per_socket = 160e9;
+
+/* Of one core in one cycle: f32 operations (two ports, multiply and add) and bytes copied within its own cache. */
+static const struct {
+  double flops, cache_bytes;
+} per_cycle[FALT_ISA_COUNT] = {
+    [FALT_ISA_PORTABLE] = {8, 20},
+    [FALT_ISA_NEON] = {16, 24},
+    [FALT_ISA_AVX2] = {32, 28},
+    [FALT_ISA_AVX512] = {64, 32},
+};
+
+falt_limits falt_limits_guess(falt_isa isa, int threads) {
+  double copy = memory_per_core * threads;
+  return (falt_limits){.copy_bytes_per_s = copy < memory_per_socket ? copy : memory_per_socket,
+                       .cache_bytes_per_s = per_cycle[isa].cache_bytes * clock_hertz * threads,
+                       .f32_flops = per_cycle[isa].flops * clock_hertz * threads,
+                       .f64_flops = per_cycle[isa].flops * clock_hertz * threads / 2,
+                       .measured = false};
+}
+
+/* ---- measuring */
+
+enum { PIECE = 1 << 20, LINE = 64 };
+static const double long_enough = 0.02; /* seconds of one sample: threads wake in microseconds, clocks rise in less */
+
+typedef struct measurement {
+  const falt_limit_kernels *kernels;
+  falt_threads *threads;
+  char *dst, *src;
+  int64_t bytes; /* of each array, or of each thread's part of it */
+  long times;
+} measurement;
+
+static void touch_piece(void *context, int64_t index) {
+  const measurement *m = context;
+  for (int64_t i = index * PIECE; i < (index + 1) * PIECE; i += LINE) m->src[i] = m->dst[i] = (char)index;
+}
+
+static void copy_piece(void *context, int64_t index) {
+  const measurement *m = context;
+  m->kernels->copy_memory(m->dst + index * PIECE, m->src + index * PIECE, PIECE);
+}
+
+static void copy_own(void *context, int64_t index) {
+  const measurement *m = context;
+  m->kernels->copy_cache(m->dst + index * m->bytes, m->src + index * m->bytes, (size_t)m->bytes, m->times);
+}
+
+/* A factor just below 1 keeps the sums normal numbers for ever. */
+static void multiply_f32(void *context, int64_t index) {
+  measurement *m = context;
+  volatile double result = m->kernels->f32(m->times, 0.5f, 1.0f + (float)index);
+  (void)result;
+}
+
+static void multiply_f64(void *context, int64_t index) {
+  measurement *m = context;
+  volatile double result = m->kernels->f64(m->times, 0.5, 1.0 + (double)index);
+  (void)result;
+}
+
+static double seconds_of(measurement *m, int64_t count, void (*body)(void *context, int64_t index)) {
+  double start = falt_seconds();
+  falt_parallel_for(m->threads, count, body, m);
+  return falt_seconds() - start;
+}
+
+static double best_of(measurement *m, int repeats, int64_t count, void (*body)(void *context, int64_t index)) {
+  double best = seconds_of(m, count, body);
+  for (int i = 1; i < repeats; i++) {
+    double seconds = seconds_of(m, count, body);
+    if (seconds < best) best = seconds;
+  }
+  return best;
+}
+
+/* Work per second, if one call of body on each thread does `work` times m->times. */
+static double rate(measurement *m, double work, void (*body)(void *context, int64_t index)) {
+  int64_t count = falt_threads_count(m->threads);
+  m->times = 1;
+  while (seconds_of(m, count, body) < long_enough) m->times *= 2;
+  return work * (double)m->times * (double)count / best_of(m, 5, count, body);
+}
+
+/* Twice the last cache for each of both arrays, but never much of a small machine. */
+static int64_t memory_size(const falt_caches *caches) {
+  int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+  int64_t wanted = falt_min(falt_max(2 * (int64_t)caches->l3, 64 << 20), 512 << 20);
+  return falt_max(falt_min(wanted, machine / 16) / PIECE, 1) * PIECE;
+}
+
+static bool open_arrays(measurement *m, int64_t bytes) {
+  m->dst = falt_alloc((size_t)bytes);
+  m->src = falt_alloc((size_t)bytes);
+  return m->dst && m->src;
+}
+
+static void close_arrays(measurement *m) {
+  falt_free(m->dst);
+  falt_free(m->src);
+  m->dst = m->src = NULL;
+}
+
+static bool measure_memory(measurement *m, const falt_caches *caches, double *bytes_per_s) {
+  m->bytes = memory_size(caches);
+  bool opened = open_arrays(m, m->bytes);
+  if (opened) {
+    seconds_of(m, m->bytes / PIECE, touch_piece);
+    *bytes_per_s = 2 * (double)m->bytes / best_of(m, 6, m->bytes / PIECE, copy_piece);
+  }
+  close_arrays(m);
+  return opened;
+}
+
+static bool measure_cache(measurement *m, const falt_caches *caches, double *bytes_per_s) {
+  int64_t total;
+  m->bytes = falt_max((int64_t)caches->l2 / 4 / LINE, 1) * LINE;
+  bool opened = falt_mul(m->bytes, falt_threads_count(m->threads), &total) && open_arrays(m, total);
+  if (opened) memset(m->src, 1, (size_t)total); /* pages never written to share one page of zeros */
+  if (opened) *bytes_per_s = rate(m, 2 * (double)m->bytes, copy_own);
+  close_arrays(m);
+  return opened;
+}
+
+falt_status falt_limits_measure(falt_limits *limits, falt_isa isa, const falt_caches *caches, falt_threads *threads) {
+  measurement m = {.kernels = falt_limit_kernels_for(isa), .threads = threads};
+  falt_limits found = {.measured = true};
+  if (!measure_memory(&m, caches, &found.copy_bytes_per_s) || !measure_cache(&m, caches, &found.cache_bytes_per_s))
+    return falt_fail(FALT_NO_MEMORY, "measuring: memory for the arrays to copy ran out");
+  found.f32_flops = rate(&m, m.kernels->f32_flops, multiply_f32);
+  found.f64_flops = rate(&m, m.kernels->f64_flops, multiply_f64);
+  *limits = found;
+  return FALT_OK;
+}

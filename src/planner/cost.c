@@ -1,0 +1,45 @@
+/* The roofline (Williams, Waterman, Patterson 2009): time is the larger of work over peak and bytes over bandwidth.
+ *
+ * What fits in the last private caches of all threads moves at cache speed, all else at memory speed. Calling costs
+ * about a microsecond; waking the other threads some five more, which small work does not pay: it runs on one thread.
+ */
+#include "planner/cost.h"
+
+static const double call_seconds = 1e-6;
+static const double wake_seconds = 5e-6;
+
+static double peak(const falt_device *device, falt_type type) {
+  return type == FALT_F64 ? device->limits.f64_flops : device->limits.f32_flops;
+}
+
+static double thread_count(const falt_device *device) {
+  return device->threads ? falt_threads_count(device->threads) : 1;
+}
+
+static double bandwidth(const falt_device *device, double bytes) {
+  double private_bytes = (double)device->caches.l2 * thread_count(device);
+  return bytes <= private_bytes ? device->limits.cache_bytes_per_s : device->limits.copy_bytes_per_s;
+}
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes) {
+  double together = larger(flops / (efficiency * peak(device, type)), bytes / bandwidth(device, bytes));
+  double alone = together * thread_count(device);
+  double woken = together + wake_seconds;
+  return call_seconds + (alone < woken ? alone : woken);
+}
+
+falt_limit falt_problem_limit(const falt_device *device, const falt_problem *problem) {
+  falt_limit limit = {.flops = falt_problem_flops(problem), .bytes = falt_problem_bytes(problem)};
+  limit.compute_seconds = limit.flops / peak(device, problem->accumulator);
+  limit.memory_seconds = limit.bytes / bandwidth(device, limit.bytes);
+  limit.seconds = larger(limit.compute_seconds, limit.memory_seconds);
+  return limit;
+}
+
+const char *falt_limit_bound(const falt_limit *limit) {
+  return limit->compute_seconds > limit->memory_seconds ? "compute" : "memory";
+}

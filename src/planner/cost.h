@@ -1,0 +1,18 @@
+/* The limit of a problem on a device: no algorithm that does this work and moves these bytes is faster. */
+#ifndef FALT_PLANNER_COST_H
+#define FALT_PLANNER_COST_H
+
+#include "planner/planner.h"
+
+typedef struct falt_limit {
+  double flops, bytes; /* as the problem counts them */
+  double seconds;      /* the larger of the two below, with no start-up */
+  double compute_seconds, memory_seconds;
+} falt_limit;
+
+falt_limit falt_problem_limit(const falt_device *device, const falt_problem *problem);
+
+/* "memory" or "compute", whichever is slower. */
+const char *falt_limit_bound(const falt_limit *limit);
+
+#endif

@@ -1,0 +1,73 @@
+/* Plans: for the caller, and for solvers that hand a part of their work to another solver. */
+#include <math.h>
+#include <string.h>
+
+#include "planner/search.h"
+#include "planner/tune.h"
+
+enum { MAX_DEPTH = 4 }; /* solvers within solvers; more is a loop */
+
+static falt_status check_budget(const falt_budget *budget) {
+  if (!budget) return FALT_OK;
+  if (!memchr(budget->method, '\0', sizeof budget->method))
+    return falt_fail(FALT_INVALID_ARGUMENT, "budget.method: not terminated; end the name with a NUL");
+  if (!(budget->tune_seconds >= 0) || isinf(budget->tune_seconds))
+    return falt_fail(FALT_INVALID_ARGUMENT, "budget.tune_seconds: %g is not a time; use 0 or more",
+                     budget->tune_seconds);
+  if (!(budget->max_error >= 0))
+    return falt_fail(FALT_INVALID_ARGUMENT, "budget.max_error: %g is not an error; use 0 or more", budget->max_error);
+  return FALT_OK;
+}
+
+falt_status falt_question_check(const falt_device *device, const falt_problem *problem, const falt_budget *budget) {
+  if (!device) return falt_fail(FALT_INVALID_ARGUMENT, "device: NULL; make one with falt_device_cpu");
+  if (!problem) return falt_fail(FALT_INVALID_ARGUMENT, "problem: NULL; fill one with falt_problem_default");
+  FALT_TRY(check_budget(budget));
+  return falt_problem_check(problem);
+}
+
+falt_status falt_plan_search(falt_plan **plan, const falt_solver *const *solvers, falt_device *device,
+                             const falt_problem *problem, const falt_budget *budget, const void *filter_values) {
+  if (!plan) return falt_fail(FALT_INVALID_ARGUMENT, "plan: NULL; pass the address of a falt_plan pointer");
+  *plan = NULL;
+  FALT_TRY(falt_question_check(device, problem, budget));
+  falt_search search;
+  falt_search_init(&search, solvers, device, problem, budget, filter_values);
+  falt_status status = falt_search_run(&search, true);
+  if (status == FALT_OK) {
+    falt_search_tune(&search);
+    *plan = (falt_plan *)search.chosen;
+    if (!*plan) status = falt_search_failure(&search);
+  }
+  falt_search_close(&search, *plan);
+  return status;
+}
+
+/* The most telling reason: that of the entry which sorted last, unless memory ran out. */
+static falt_plan *refuse_child(falt_ask *ask, const falt_search *search) {
+  for (int i = 0; i < search->count; i++)
+    if (search->entries[i].outcome == FALT_SHORT_OF_MEMORY) return falt_refuse_memory(ask);
+  if (!search->count) return falt_refuse(ask, "no solver is there for its inner problem");
+  const falt_entry *last = &search->entries[search->count - 1];
+  return falt_refuse(ask, "no plan for its inner problem; %.32s: %.80s", last->solver->name, last->reason);
+}
+
+falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values) {
+  if (ask->depth >= MAX_DEPTH) return falt_refuse(ask, "solvers are nested more than %d deep", MAX_DEPTH);
+  if (falt_problem_check(problem) != FALT_OK) return falt_refuse(ask, "its inner problem is not legal");
+  falt_budget budget = *ask->budget;
+  budget.method[0] = '\0';
+  budget.tune_seconds = 0; /* the whole is measured, not its parts */
+  falt_search search;
+  falt_search_init(&search, ask->solvers ? ask->solvers : falt_solvers, ask->device, problem, &budget, filter_values);
+  search.depth = ask->depth + 1;
+  falt_plan *plan = NULL;
+  if (falt_search_run(&search, false) == FALT_OK) {
+    plan = (falt_plan *)search.chosen;
+    if (!plan) refuse_child(ask, &search);
+  } else {
+    falt_refuse_memory(ask);
+  }
+  falt_search_close(&search, plan);
+  return plan;
+}

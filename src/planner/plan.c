@@ -1,0 +1,35 @@
+/* Bases of plans and questions: refusing with a reason, making a plan, destroying it. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/memory.h"
+#include "planner/planner.h"
+
+falt_plan *falt_refuse(falt_ask *ask, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(ask->reason, sizeof ask->reason, format, arguments);
+  va_end(arguments);
+  return NULL;
+}
+
+falt_plan *falt_refuse_memory(falt_ask *ask) {
+  ask->no_memory = true;
+  return falt_refuse(ask, "memory ran out while planning");
+}
+
+void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask) {
+  falt_plan *plan = falt_alloc_zero(size);
+  if (!plan) return falt_refuse_memory(ask);
+  plan->table = table;
+  plan->solver = solver;
+  plan->device = ask->device;
+  plan->problem = *ask->problem;
+  return plan;
+}
+
+void falt_plan_destroy(falt_plan **plan) {
+  if (!plan || !*plan) return;
+  (*plan)->table->destroy(*plan);
+  *plan = NULL;
+}

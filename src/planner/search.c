@@ -1,0 +1,208 @@
+/* The search, in the spirit of FFTW's kernel/planner.c: "does not apply" is no error, so the search is a loop. */
+#include "planner/search.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/memory.h"
+#include "planner/wisdom.h"
+
+void falt_search_init(falt_search *search, const falt_solver *const *solvers, falt_device *device,
+                      const falt_problem *problem, const falt_budget *budget, const void *filter_values) {
+  *search = (falt_search){.solvers = solvers, .device = device, .problem = problem, .filter_values = filter_values};
+  if (budget)
+    search->budget = *budget;
+  else
+    falt_budget_default(&search->budget);
+}
+
+static bool is_named(const falt_search *search, const falt_solver *solver) {
+  return strcmp(search->budget.method, solver->name) == 0;
+}
+
+static bool reject(falt_entry *entry, falt_outcome outcome, const char *reason) {
+  entry->outcome = outcome;
+  snprintf(entry->reason, sizeof entry->reason, "%s", reason);
+  return false;
+}
+
+static bool within_workspace(const falt_budget *budget, falt_entry *entry) {
+  if (budget->max_workspace < 0 || entry->plan->workspace <= (size_t)budget->max_workspace) return true;
+  reject(entry, FALT_OVER_WORKSPACE, "");
+  snprintf(entry->reason, sizeof entry->reason, "needs %zu bytes of workspace and the limit is %lld",
+           entry->plan->workspace, (long long)budget->max_workspace);
+  return false;
+}
+
+static bool within_error(const falt_budget *budget, falt_entry *entry) {
+  if (entry->plan->cost.error <= budget->max_error) return true;
+  reject(entry, FALT_INEXACT, "");
+  snprintf(entry->reason, sizeof entry->reason, "has a relative error of %.2g and the limit is %.2g",
+           entry->plan->cost.error, budget->max_error);
+  return false;
+}
+
+static bool within_budget(const falt_budget *budget, falt_entry *entry) {
+  if (!within_workspace(budget, entry)) return false;
+  if (budget->deterministic && entry->solver->nondeterministic)
+    return reject(entry, FALT_NOT_DETERMINISTIC, "its sums depend on the order of the threads");
+  return within_error(budget, entry);
+}
+
+/* Holds a plan against the method asked for and the budget. */
+static void judge(const falt_search *search, falt_entry *entry) {
+  bool named = is_named(search, entry->solver);
+  if (search->budget.method[0] && !named)
+    reject(entry, FALT_OTHER_METHOD, "another method was asked for");
+  else if (entry->solver->only_by_name && !named)
+    reject(entry, FALT_BY_NAME_ONLY, "runs only when it is named as the method");
+  else if (within_budget(&search->budget, entry) && entry->solver->last_resort && !named)
+    entry->outcome = FALT_LAST_RESORT;
+}
+
+static void ask_one(const falt_search *search, falt_entry *entry) {
+  falt_ask ask = {.problem = search->problem,
+                  .budget = &search->budget,
+                  .device = search->device,
+                  .filter_values = search->filter_values,
+                  .solvers = search->solvers,
+                  .depth = search->depth};
+  entry->plan = entry->solver->plan(entry->solver, &ask);
+  if (entry->plan)
+    judge(search, entry);
+  else
+    reject(entry, ask.no_memory ? FALT_SHORT_OF_MEMORY : FALT_INAPPLICABLE, ask.reason);
+}
+
+/* ---- order */
+
+static double expected(const falt_entry *entry) {
+  if (!entry->plan || isnan(entry->plan->cost.seconds)) return INFINITY;
+  return entry->min > 0 ? entry->min : entry->plan->cost.seconds;
+}
+
+static bool before(const falt_entry *a, const falt_entry *b) {
+  int rank_a = a->outcome > FALT_LAST_RESORT ? 2 : (int)a->outcome;
+  int rank_b = b->outcome > FALT_LAST_RESORT ? 2 : (int)b->outcome;
+  if (rank_a != rank_b) return rank_a < rank_b;
+  if ((a->min > 0) != (b->min > 0)) return a->min > 0; /* what was measured beats what is only predicted */
+  if (expected(a) != expected(b)) return expected(a) < expected(b);
+  return a->order < b->order;
+}
+
+void falt_search_sort(falt_search *search) {
+  for (int i = 1; i < search->count; i++) {
+    falt_entry moving = search->entries[i];
+    int j = i;
+    for (; j > 0 && before(&moving, &search->entries[j - 1]); j--) search->entries[j] = search->entries[j - 1];
+    search->entries[j] = moving;
+  }
+}
+
+/* ---- wisdom */
+
+int falt_search_fitting(const falt_search *search) {
+  int count = 0;
+  while (count < search->count && search->entries[count].outcome == FALT_FITS) count++;
+  return count;
+}
+
+/* Independent of the order of the entries: solvers are added up by their hashes. */
+static uint64_t competitors(const falt_search *search) {
+  uint64_t sum = 0;
+  for (int i = 0; i < falt_search_fitting(search); i++) {
+    const char *name = search->entries[i].solver->name;
+    sum += falt_hash(FALT_HASH_START, name, strlen(name));
+  }
+  return sum;
+}
+
+bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_t *among) {
+  falt_budget budget = search->budget;
+  budget.tune_seconds = 0;
+  budget.method[0] = '\0';
+  *among = competitors(search);
+  return falt_problem_print(search->problem, &budget, line, size) < size;
+}
+
+/* A remembered winner counts only if the same solvers competed: another filter may be separable, this one not. */
+static const falt_plan *remembered(const falt_search *search) {
+  char line[FALT_WISDOM_LINE], solver[FALT_WISDOM_NAME];
+  uint64_t among;
+  if (!search->device->wisdom || search->budget.method[0] || falt_wisdom_is_empty(search->device->wisdom)) return NULL;
+  if (!falt_search_key(search, line, sizeof line, &among)) return NULL;
+  if (!falt_wisdom_find(search->device->wisdom, line, among, solver)) return NULL;
+  for (int i = 0; i < falt_search_fitting(search); i++)
+    if (strcmp(search->entries[i].solver->name, solver) == 0) return search->entries[i].plan;
+  return NULL;
+}
+
+static void choose(falt_search *search) {
+  search->chosen = remembered(search);
+  search->from_wisdom = search->chosen != NULL;
+  if (search->chosen || !search->count || search->entries[0].outcome > FALT_LAST_RESORT) return;
+  search->chosen = search->entries[0].plan;
+}
+
+/* ---- the whole */
+
+static int solver_count(const falt_solver *const *solvers) {
+  int count = 0;
+  while (solvers[count]) count++;
+  return count;
+}
+
+static falt_status unknown_method(const falt_search *search, int count) {
+  const char *method = search->budget.method;
+  const char **names = falt_alloc((size_t)(count + 1) * sizeof *names);
+  for (int i = 0; names && i < count; i++) names[i] = search->solvers[i]->name;
+  const char *near = names ? falt_nearest_name(method, strlen(method), names, count) : NULL;
+  falt_free(names);
+  if (near) return falt_fail(FALT_INVALID_METHOD, "method: no solver is called '%s'; did you mean '%s'?", method, near);
+  return falt_fail(FALT_INVALID_METHOD, "method: no solver is called '%s'; 'faltung info' lists them", method);
+}
+
+static falt_status check_method(const falt_search *search, int count) {
+  if (!search->budget.method[0]) return FALT_OK;
+  const char *other_kind = NULL;
+  for (int i = 0; i < count; i++) {
+    if (!is_named(search, search->solvers[i])) continue;
+    if (strcmp(search->solvers[i]->device_kind, search->device->kind) == 0) return FALT_OK;
+    other_kind = search->solvers[i]->device_kind;
+  }
+  if (!other_kind) return unknown_method(search, count);
+  return falt_fail(FALT_NO_SOLVER,
+                   "method: '%s' runs on %s devices and this one is %s; choose another method or device",
+                   search->budget.method, other_kind, search->device->kind);
+}
+
+falt_status falt_search_run(falt_search *search, bool only_named) {
+  int count = solver_count(search->solvers);
+  FALT_TRY(check_method(search, count));
+  only_named = only_named && search->budget.method[0];
+  search->entries = falt_alloc_zero((size_t)count * sizeof *search->entries);
+  if (!search->entries) return falt_fail(FALT_NO_MEMORY, "planning: memory ran out");
+  for (int i = 0; i < count; i++) {
+    const falt_solver *solver = search->solvers[i];
+    if (strcmp(solver->device_kind, search->device->kind) != 0) continue;
+    if (only_named && !is_named(search, solver)) continue;
+    falt_entry *entry = &search->entries[search->count++];
+    entry->solver = solver;
+    entry->order = i;
+    ask_one(search, entry);
+  }
+  falt_search_sort(search);
+  choose(search);
+  return FALT_OK;
+}
+
+void falt_search_close(falt_search *search, const falt_plan *keep) {
+  for (int i = 0; i < search->count; i++)
+    if (search->entries[i].plan != keep) falt_plan_destroy(&search->entries[i].plan);
+  falt_free(search->entries);
+  search->entries = NULL;
+  search->count = 0;
+  search->chosen = NULL;
+}

@@ -1,0 +1,67 @@
+/* The search: every solver is asked, every plan is held against the budget, the fastest that fits is chosen.
+ * The list of solvers is an argument, so that tests can bring their own. */
+#ifndef FALT_PLANNER_SEARCH_H
+#define FALT_PLANNER_SEARCH_H
+
+#include "planner/planner.h"
+
+typedef enum falt_outcome {
+  FALT_FITS,
+  FALT_LAST_RESORT,    /* fits, and stands back while anything else does */
+  FALT_BY_NAME_ONLY,   /* would fit had it been named */
+  FALT_OTHER_METHOD,   /* another one was named */
+  FALT_OVER_WORKSPACE, /* the budget excludes it ... */
+  FALT_NOT_DETERMINISTIC,
+  FALT_INEXACT,
+  FALT_INAPPLICABLE,   /* the solver said no */
+  FALT_SHORT_OF_MEMORY /* the solver could not allocate its plan */
+} falt_outcome;
+
+typedef struct falt_entry {
+  const falt_solver *solver;
+  falt_plan *plan; /* NULL when the solver said no */
+  falt_outcome outcome;
+  int order;          /* in the list: breaks ties */
+  double median, min; /* seconds; 0 unless measured */
+  char reason[160];   /* why it is not among those that fit; empty if it is */
+} falt_entry;
+
+typedef struct falt_search {
+  const falt_solver *const *solvers;
+  falt_device *device;
+  const falt_problem *problem;
+  falt_budget budget;
+  const void *filter_values;
+  int depth;
+  falt_entry *entries; /* best first, the rejected last */
+  int count;
+  const falt_plan *chosen; /* one of the entries', or NULL */
+  bool from_wisdom;        /* chosen because it was the fastest when measured */
+} falt_search;
+
+/* Fills the question; entries stay empty. */
+void falt_search_init(falt_search *search, const falt_solver *const *solvers, falt_device *device,
+                      const falt_problem *problem, const falt_budget *budget, const void *filter_values);
+/* Asks every solver of the device, or only the one that the budget names if `only_named`; sorts and chooses, by wisdom
+ * if there is any. Fails only with FALT_NO_MEMORY or FALT_INVALID_METHOD; finding nothing leaves chosen NULL. */
+falt_status falt_search_run(falt_search *search, bool only_named);
+/* Sorts by what was measured, else predicted. */
+void falt_search_sort(falt_search *search);
+/* Why chosen is NULL, as the status and message of the whole search. */
+falt_status falt_search_failure(const falt_search *search);
+/* Destroys every plan but one (NULL: all). */
+void falt_search_close(falt_search *search, const falt_plan *keep);
+
+/* Entries that fit and compete; they come first. */
+int falt_search_fitting(const falt_search *search);
+/* What the problem is called in wisdom, and which solvers competed. False if the name is too long to be remembered. */
+bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_t *among);
+
+/* Whether device, problem and budget (which may be NULL) make a question that can be asked. */
+falt_status falt_question_check(const falt_device *device, const falt_problem *problem, const falt_budget *budget);
+
+/* falt_plan_create over a list of solvers. */
+falt_status falt_plan_search(falt_plan **plan, const falt_solver *const *solvers, falt_device *device,
+                             const falt_problem *problem, const falt_budget *budget, const void *filter_values);
+
+#endif

@@ -1,0 +1,105 @@
+/* Trials: operands as the problem describes them, wherever in memory its offsets and strides point. */
+#include "planner/trial.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "core/random.h"
+
+enum { PATTERN = 16381 }; /* elements drawn; the rest repeats them. A prime, so that rows differ */
+
+static double random_value(falt_type type, uint64_t *state) {
+  double unit = falt_random_unit(state);
+  if (!falt_type_is_integer(type)) return 2 * unit - 1;
+  return falt_type_min(type) + unit * (falt_type_max(type) - falt_type_min(type));
+}
+
+static void fill(void *data, falt_type type, int64_t count) {
+  uint64_t state = 1;
+  int64_t drawn = falt_min(count, PATTERN);
+  for (int64_t i = 0; i < drawn; i++) falt_store(data, type, i, random_value(type, &state));
+  size_t bytes = falt_type_size(type) * (size_t)count;
+  for (size_t done = falt_type_size(type) * (size_t)drawn; done < bytes; done *= 2)
+    memcpy((char *)data + done, data, done < bytes - done ? done : bytes - done);
+}
+
+/* The lowest element index of a tensor: below the offset when strides are negative. */
+static int64_t lowest(const falt_tensor *tensor) {
+  int64_t index = tensor->offset;
+  for (int d = 0; d < FALT_DIMS; d++)
+    if (tensor->stride[d] < 0) index += (tensor->size[d] - 1) * tensor->stride[d];
+  return index;
+}
+
+static void *keep(falt_trial *trial, size_t bytes) {
+  void *memory = falt_alloc(bytes);
+  if (memory) trial->memory[trial->count++] = memory;
+  return memory;
+}
+
+/* Room for the tensor's elements and no more; the pointer is set back by the offset, as a caller's would be. */
+static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor) {
+  int64_t span = falt_tensor_span(tensor);
+  size_t element = falt_type_size(tensor->type);
+  void *memory = keep(trial, (size_t)span * element);
+  if (!memory) return false;
+  fill(memory, tensor->type, span);
+  *operand = (void *)((uintptr_t)memory - (uintptr_t)lowest(tensor) * element);
+  return true;
+}
+
+/* Bias or scale: one value an output channel. */
+static bool provide_vector(falt_trial *trial, void **operand, const falt_problem *problem) {
+  falt_type type = problem->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
+  int64_t count = problem->output.size[FALT_G] * problem->output.size[FALT_C];
+  *operand = keep(trial, (size_t)count * sizeof(double));
+  if (*operand) fill(*operand, type, count);
+  return *operand != NULL;
+}
+
+static bool machine_has(const falt_problem *problem, size_t workspace) {
+  double available = 0.75 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+  const falt_tensor *tensors[] = {&problem->input, &problem->filter, &problem->output, &problem->residual};
+  double needed = (double)workspace;
+  for (int i = 0; i < 4; i++) needed += (double)falt_tensor_span(tensors[i]) * (double)falt_type_size(tensors[i]->type);
+  return needed <= available;
+}
+
+static bool provide_all(falt_trial *trial, const falt_problem *problem, size_t workspace) {
+  falt_operands *o = &trial->operands;
+  bool dx_apart = problem->operation == FALT_BACKWARD_MAXPOOL;
+  const falt_tensor *residual = dx_apart ? &problem->input : &problem->residual;
+  return provide(trial, &o->input, &problem->input) && provide(trial, &o->output, &problem->output) &&
+         (falt_is_pooling(problem->operation) || provide(trial, &o->filter, &problem->filter)) &&
+         (!(problem->has_residual || dx_apart) || provide(trial, &o->residual, residual)) &&
+         (!problem->has_bias || provide_vector(trial, &o->bias, problem)) &&
+         (!problem->has_scale || provide_vector(trial, &o->scale, problem)) &&
+         (!workspace || (o->workspace = keep(trial, workspace)));
+}
+
+falt_status falt_trial_open(falt_trial *trial, const falt_problem *problem, size_t workspace) {
+  *trial = (falt_trial){.count = 0};
+  if (machine_has(problem, workspace) && provide_all(trial, problem, workspace)) return FALT_OK;
+  falt_trial_close(trial);
+  return falt_fail(FALT_NO_MEMORY, "measuring: the operands do not fit in memory; use a smaller problem");
+}
+
+void falt_trial_close(falt_trial *trial) {
+  while (trial->count > 0) falt_free(trial->memory[--trial->count]);
+}
+
+typedef struct execution {
+  const falt_plan *plan;
+  const falt_operands *operands;
+} execution;
+
+static void execute(void *context) {
+  const execution *call = context;
+  call->plan->table->execute(call->plan, call->operands);
+}
+
+falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds) {
+  execution call = {plan, operands};
+  return falt_time(execute, &call, seconds);
+}

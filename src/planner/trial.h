@@ -1,0 +1,21 @@
+/* Running a plan to see how long it takes: random operands, a workspace, a clock. */
+#ifndef FALT_PLANNER_TRIAL_H
+#define FALT_PLANNER_TRIAL_H
+
+#include "planner/planner.h"
+#include "planner/timer.h"
+
+typedef struct falt_trial {
+  falt_operands operands;
+  void *memory[7];
+  int count;
+} falt_trial;
+
+/* Every operand that the problem names, filled, and a workspace of so many bytes. FALT_NO_MEMORY leaves nothing
+ * behind, and is also the answer when the machine has less memory than the operands need. */
+falt_status falt_trial_open(falt_trial *trial, const falt_problem *problem, size_t workspace);
+void falt_trial_close(falt_trial *trial);
+
+falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds);
+
+#endif

@@ -1,0 +1,68 @@
+/* Tuning: the candidates run on random data, best predicted first, until the time is over; the winner is remembered. */
+#include "planner/tune.h"
+
+#include "core/clock.h"
+#include "planner/trial.h"
+#include "planner/wisdom.h"
+
+static size_t largest_workspace(const falt_search *search, int count) {
+  size_t bytes = 0;
+  for (int i = 0; i < count; i++)
+    if (search->entries[i].plan->workspace > bytes) bytes = search->entries[i].plan->workspace;
+  return bytes;
+}
+
+static void measure(falt_entry *entry, const falt_operands *operands, double seconds) {
+  falt_timing timing = falt_trial_time(entry->plan, operands, seconds);
+  entry->median = timing.median;
+  entry->min = timing.min;
+}
+
+/* The first is always measured; later ones while time is left for at least one run as predicted. */
+static void measure_within(falt_search *search, int count, const falt_operands *operands, double seconds) {
+  double end = falt_seconds() + seconds;
+  for (int i = 0; i < count; i++) {
+    double left = end - falt_seconds();
+    if (i > 0 && !(search->entries[i].plan->cost.seconds < left)) return;
+    measure(&search->entries[i], operands, left / (count - i));
+  }
+}
+
+static void remember(const falt_search *search) {
+  char line[FALT_WISDOM_LINE];
+  uint64_t among;
+  const falt_entry *best = &search->entries[0];
+  if (search->device->wisdom && falt_search_key(search, line, sizeof line, &among))
+    falt_wisdom_learn(search->device->wisdom, line, among, best->solver->name, best->min);
+}
+
+void falt_search_tune(falt_search *search) {
+  int count = falt_search_fitting(search);
+  falt_trial trial;
+  if (!(search->budget.tune_seconds > 0) || count < 2 || search->budget.method[0] || search->from_wisdom) return;
+  if (falt_trial_open(&trial, search->problem, largest_workspace(search, count)) != FALT_OK) return;
+  measure_within(search, count, &trial.operands, search->budget.tune_seconds);
+  falt_trial_close(&trial);
+  falt_search_sort(search);
+  search->chosen = search->entries[0].plan;
+  remember(search);
+}
+
+/* All that fit; of the last resorts, those that are the only answer or done soon. */
+static int worth_measuring(const falt_search *search, double seconds) {
+  int count = falt_search_fitting(search);
+  for (; count < search->count && search->entries[count].outcome == FALT_LAST_RESORT; count++)
+    if (count > 0 && search->entries[count].plan->cost.seconds > seconds) break;
+  return count;
+}
+
+falt_status falt_search_measure(falt_search *search, double seconds) {
+  int count = worth_measuring(search, seconds);
+  if (count == 0) return FALT_OK;
+  falt_trial trial;
+  FALT_TRY(falt_trial_open(&trial, search->problem, largest_workspace(search, count)));
+  for (int i = 0; i < count; i++) measure(&search->entries[i], &trial.operands, seconds);
+  falt_trial_close(&trial);
+  falt_search_sort(search);
+  return FALT_OK;
+}

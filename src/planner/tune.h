@@ -1,0 +1,14 @@
+/* Measuring instead of believing. */
+#ifndef FALT_PLANNER_TUNE_H
+#define FALT_PLANNER_TUNE_H
+
+#include "planner/search.h"
+
+/* Measures the entries that fit, best predicted first, for about budget.tune_seconds together, chooses the fastest and
+ * remembers it in the device's wisdom. Does nothing where there is nothing to choose. */
+void falt_search_tune(falt_search *search);
+
+/* Measures each entry that fits for about `seconds` and sorts. */
+falt_status falt_search_measure(falt_search *search, double seconds);
+
+#endif
