@@ -1,0 +1,46 @@
+/* What one file format gives to the face in io.h: a table of functions. .npy is built in; the others live in modules
+ * that are loaded when the first such file is met, because the libraries behind them take longer to load than a small
+ * image takes to filter. */
+#ifndef FALT_CLI_IO_FORMAT_H
+#define FALT_CLI_IO_FORMAT_H
+
+#include "io/io.h"
+#include "io/output.h"
+
+/* Raised with every change of io_backend; a module of another version is refused. */
+enum { IO_BACKEND_VERSION = 1 };
+
+/* The symbol that a module exports: a const io_backend. */
+#define IO_BACKEND_SYMBOL "io_backend_export"
+
+typedef struct io_backend {
+  int version;
+  unsigned spaces; /* bit s: holds arrays of space s */
+  /* Bit t: files with this extension (lower case, with its dot) hold samples of falt_type t. 0: cannot be written. */
+  unsigned (*types)(const char *extension);
+  /* Opens path, fills *info except for what the face checks, returns the reader's state or NULL. */
+  void *(*open)(const char *path, int space, bool random, io_info *info, io_error *error);
+  bool (*read)(void *reader, int64_t first, int64_t count, void *buffer, io_error *error);
+  void (*close)(void *reader);
+  /* Begins the file output->temporary. like is the state of a reader of the same format, or NULL. It may be closed
+   * before the writer is finished. */
+  void *(*create)(const io_output *output, const io_info *info, const void *like, io_error *error);
+  bool (*write)(void *writer, int64_t count, const void *buffer, io_error *error);
+  /* Ends the file, or drops it; releases the writer either way. Syncing and renaming are the face's. */
+  bool (*finish)(void *writer, io_error *error);
+  void (*abandon)(void *writer);
+} io_backend;
+
+/* Writes the line and returns false, so that failing is one return statement. */
+bool io_fail(io_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The built-in format. */
+extern const io_backend io_npy;
+
+/* The extension of a path with its dot, in lower case, cut to size; ".nii.gz" counts as one. Empty if there is none. */
+void io_extension(const char *path, char *text, size_t size);
+
+/* The backend for a path, loading its module if needed; NULL with *error filled. */
+const io_backend *io_backend_find(const char *path, io_error *error);
+
+#endif

@@ -1,0 +1,208 @@
+/* The one face of all formats: finds the backend by extension, checks what all of them promise, keeps rows in order,
+ * and lets files appear whole or not at all. */
+#include "io/io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "io/format.h"
+
+struct io_reader {
+  const io_backend *backend;
+  void *state;
+  char *path;
+  io_info info;
+  bool random;
+  int64_t next; /* first row that may still be asked for, unless random */
+};
+
+struct io_writer {
+  const io_backend *backend;
+  void *state;
+  io_output output;
+  io_info info;
+  int64_t next;
+};
+
+int64_t io_row_elements(const io_info *info) {
+  return info->channels * (info->space > 1 ? info->size[2] : 1) * (info->space > 2 ? info->size[1] : 1);
+}
+
+int64_t io_rows(const io_info *info) {
+  return info->size[3 - info->space];
+}
+
+void io_extension(const char *path, char *text, size_t size) {
+  const char *slash = strrchr(path, '/');
+  const char *base = slash ? slash + 1 : path;
+  const char *dot = strrchr(base, '.');
+  text[0] = '\0';
+  if (!dot || dot == base || strlen(dot) >= size) return;
+  if (strcasecmp(dot, ".gz") == 0 && dot - base > 4 && strncasecmp(dot - 4, ".nii", 4) == 0) dot -= 4;
+  size_t length = strlen(dot);
+  if (length >= size) return;
+  for (size_t i = 0; i <= length; i++) text[i] = dot[i] >= 'A' && dot[i] <= 'Z' ? (char)(dot[i] + 32) : dot[i];
+}
+
+/* Sizes at least 1, and all samples together countable in bytes. */
+static bool check_info(const char *path, const io_info *info, io_error *error) {
+  int64_t bytes = (int64_t)falt_type_size(info->type);
+  bool overflow = __builtin_mul_overflow(bytes, info->channels, &bytes);
+  bool positive = info->channels > 0;
+  for (int i = 0; i < 3; i++) {
+    positive &= info->size[i] > 0;
+    overflow |= __builtin_mul_overflow(bytes, info->size[i], &bytes);
+  }
+  if (!positive) return io_fail(error, "%s: is empty: one of its sizes is not positive; check the file", path);
+  return !overflow || io_fail(error, "%s: declares more than 2^63 bytes of samples; it cannot be real", path);
+}
+
+/* ------------------------------------------------------------------------------------------------------ reading */
+
+static bool open_reader(io_reader *reader, int space, io_error *error) {
+  struct stat status;
+  const bool standard = strcmp(reader->path, "-") == 0;
+  if (!standard && stat(reader->path, &status) != 0)
+    return io_fail(error, "%s: cannot be read: %s; check the path", reader->path, strerror(errno));
+  if (!standard && S_ISDIR(status.st_mode))
+    return io_fail(error, "%s: is a directory; name a file in it", reader->path);
+  reader->backend = io_backend_find(reader->path, error);
+  if (!reader->backend) return false;
+  reader->state = reader->backend->open(reader->path, space, reader->random, &reader->info, error);
+  return reader->state && check_info(reader->path, &reader->info, error);
+}
+
+io_reader *io_open(const char *path, int space, bool random, io_error *error) {
+  io_reader *reader = calloc(1, sizeof *reader);
+  if (reader) reader->path = strdup(path);
+  if (!reader || !reader->path) {
+    free(reader);
+    io_fail(error, "%s: cannot be read: out of memory; close other programs", path);
+    return NULL;
+  }
+  reader->random = random;
+  reader->info = (io_info){.size = {1, 1, 1}, .channels = 1, .space = space};
+  if (!open_reader(reader, space, error)) io_close(&reader);
+  return reader;
+}
+
+const io_info *io_reader_info(const io_reader *reader) {
+  return &reader->info;
+}
+
+bool io_read(io_reader *reader, int64_t first, int64_t count, void *buffer, io_error *error) {
+  const int64_t rows = io_rows(&reader->info);
+  if (first < 0 || count < 0 || first > rows || count > rows - first)
+    return io_fail(error, "%s: rows %lld to %lld of %lld were asked for; please report this", reader->path,
+                   (long long)first, (long long)(first + count), (long long)rows);
+  if (!reader->random && first < reader->next)
+    return io_fail(error, "%s: row %lld was asked for after row %lld; please report this", reader->path,
+                   (long long)first, (long long)reader->next);
+  reader->next = first + count;
+  return count == 0 || reader->backend->read(reader->state, first, count, buffer, error);
+}
+
+void io_close(io_reader **reader) {
+  io_reader *r = *reader;
+  if (!r) return;
+  if (r->state) r->backend->close(r->state);
+  free(r->path);
+  free(r);
+  *reader = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------ writing */
+
+/* "u8, u16 and f32" from a set of types. */
+static void list_types(unsigned set, char *text, size_t size) {
+  size_t n = 0;
+  text[0] = '\0';
+  for (int t = 0; t < FALT_TYPE_COUNT; t++) {
+    if (!(set >> t & 1)) continue;
+    const char *joint = n == 0 ? "" : set >> (t + 1) ? ", " : " and ";
+    const char *name = falt_type_name((falt_type)t);
+    if (n + strlen(joint) + strlen(name) >= size) return;
+    memcpy(text + n, joint, strlen(joint) + 1);
+    n += strlen(joint);
+    memcpy(text + n, name, strlen(name) + 1);
+    n += strlen(name);
+  }
+}
+
+static bool check_holds(const io_backend *backend, const char *path, const io_info *info, io_error *error) {
+  static const char *const kinds[] = {"", "signals", "images", "volumes"};
+  char extension[32], list[64];
+  io_extension(path, extension, sizeof extension);
+  if (!(backend->spaces >> info->space & 1))
+    return io_fail(error, "%s: %s files hold no %s; write .npy or a format for %s", path, extension, kinds[info->space],
+                   kinds[info->space]);
+  const unsigned set = backend->types(extension);
+  if (set == 0) return io_fail(error, "%s: %s files cannot be written; write another format", path, extension);
+  if (set >> info->type & 1) return true;
+  list_types(set, list, sizeof list);
+  return io_fail(error, "%s: %s files hold %s, not %s; choose --out-type or another format", path, extension, list,
+                 falt_type_name(info->type));
+}
+
+static bool open_writer(io_writer *writer, const char *path, const io_reader *like, io_error *error) {
+  writer->backend = io_backend_find(path, error);
+  if (!writer->backend || !check_info(path, &writer->info, error)) return false;
+  if (writer->backend != &io_npy && !check_holds(writer->backend, path, &writer->info, error)) return false;
+  if (!io_output_open(&writer->output, path, writer->backend == &io_npy, error)) return false;
+  const void *source = like && like->backend == writer->backend ? like->state : NULL;
+  writer->state = writer->backend->create(&writer->output, &writer->info, source, error);
+  if (!writer->state) io_output_discard(&writer->output);
+  return writer->state != NULL;
+}
+
+io_writer *io_create(const char *path, const io_info *info, const io_reader *like, io_error *error) {
+  io_writer *writer = calloc(1, sizeof *writer);
+  if (!writer) {
+    io_fail(error, "%s: cannot be written: out of memory; close other programs", path);
+    return NULL;
+  }
+  writer->info = *info;
+  if (open_writer(writer, path, like, error)) return writer;
+  free(writer);
+  return NULL;
+}
+
+bool io_write(io_writer *writer, int64_t count, const void *buffer, io_error *error) {
+  const int64_t left = io_rows(&writer->info) - writer->next;
+  if (count < 0 || count > left)
+    return io_fail(error, "%s: %lld rows were written where %lld were left; please report this", writer->output.path,
+                   (long long)count, (long long)left);
+  writer->next += count;
+  return count == 0 || writer->backend->write(writer->state, count, buffer, error);
+}
+
+bool io_finish(io_writer **writer, io_error *error) {
+  io_writer *w = *writer;
+  const int64_t left = io_rows(&w->info) - w->next;
+  bool done;
+  if (left == 0) {
+    done = w->backend->finish(w->state, error);
+  } else {
+    w->backend->abandon(w->state);
+    done = io_fail(error, "%s: ended with %lld rows missing; please report this", w->output.path, (long long)left);
+  }
+  if (done)
+    done = io_output_commit(&w->output, error);
+  else
+    io_output_discard(&w->output);
+  free(w);
+  *writer = NULL;
+  return done;
+}
+
+void io_abandon(io_writer **writer) {
+  io_writer *w = *writer;
+  if (!w) return;
+  w->backend->abandon(w->state);
+  io_output_discard(&w->output);
+  free(w);
+  *writer = NULL;
+}

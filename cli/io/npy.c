@@ -1,0 +1,184 @@
+/* .npy as rows of samples, and as whole arrays for layers. Axes are d, h, w and, behind them, interleaved channels. */
+#include "io/npy.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/format.h"
+
+typedef struct npy_reader {
+  npy_file file;
+  bool channel_axis; /* the last axis is the channels', even if it has size 1: written again as such */
+} npy_reader;
+
+typedef struct npy_writer {
+  const io_output *output;
+  int64_t row_bytes;
+} npy_writer;
+
+static unsigned types(const char *extension) {
+  (void)extension;
+  return (1u << FALT_TYPE_COUNT) - 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------ reader */
+
+/* Which axes are space: see io_open. */
+static int natural_space(const npy_header *h) {
+  const bool pixels = h->rank == 3 && h->size[2] >= 2 && h->size[2] <= 4;
+  return pixels ? 2 : h->rank < 3 ? h->rank : 3;
+}
+
+static bool describe(npy_reader *reader, int space, io_info *info, io_error *error) {
+  static const char *const kinds[] = {"", "a signal", "an image", "a volume"};
+  const npy_header *h = &reader->file.header;
+  const char *name = reader->file.name;
+  if (h->rank == 0 || h->rank > 4)
+    return io_fail(error, "%s: has %d axes; a signal, an image or a volume has 1 to 3, and one more for channels", name,
+                   h->rank);
+  info->space = space ? space : natural_space(h);
+  if (h->rank != info->space && h->rank != info->space + 1)
+    return io_fail(error, "%s: has %d axes, but %s has %d, or %d with channels; reshape it", name, h->rank,
+                   kinds[info->space], info->space, info->space + 1);
+  if (h->count == 0) return io_fail(error, "%s: is empty: one of its sizes is 0; write an array with elements", name);
+  reader->channel_axis = h->rank > info->space;
+  info->type = h->type;
+  info->channels = reader->channel_axis ? h->size[h->rank - 1] : 1;
+  for (int i = 0; i < 3; i++) info->size[i] = i < 3 - info->space ? 1 : h->size[i - (3 - info->space)];
+  return true;
+}
+
+static void *open_npy(const char *path, int space, bool random, io_info *info, io_error *error) {
+  npy_reader *reader = calloc(1, sizeof *reader);
+  if (!reader) {
+    io_fail(error, "%s: cannot be read: out of memory; close other programs", path);
+    return NULL;
+  }
+  bool done = npy_open_path(&reader->file, path, error);
+  done = done && describe(reader, space, info, error);
+  if (done && random && !reader->file.seekable) done = npy_load(&reader->file, error);
+  if (done) return reader;
+  npy_close(&reader->file);
+  free(reader);
+  return NULL;
+}
+
+static bool read_npy(void *state, int64_t first, int64_t count, void *buffer, io_error *error) {
+  return npy_read_rows(&((npy_reader *)state)->file, first, count, buffer, error);
+}
+
+static void close_npy(void *state) {
+  npy_reader *reader = state;
+  npy_close(&reader->file);
+  free(reader);
+}
+
+/* ------------------------------------------------------------------------------------------------------ writer */
+
+/* Header, and the file's full length, so that a disk too small is noticed before the work rather than after it. File
+ * systems without the call find out later. */
+static bool begin(const io_output *output, npy_header *header, io_error *error) {
+  char bytes[NPY_MAX_HEADER];
+  if (!npy_header_measure(header))
+    return io_fail(error, "%s: would need more than 2^63 bytes; write a smaller array", output->path);
+  const size_t length = npy_header_print(header, bytes);
+  int64_t total;
+  if (__builtin_add_overflow(header->bytes, (int64_t)length, &total))
+    return io_fail(error, "%s: would need more than 2^63 bytes; write a smaller array", output->path);
+  if (output->temporary && !io_output_reserve(output, total, error)) return false;
+  return io_output_write(output, bytes, (int64_t)length, error);
+}
+
+static void *create_npy(const io_output *output, const io_info *info, const void *like, io_error *error) {
+  npy_header header = {.type = info->type};
+  const npy_reader *source = like;
+  for (int i = 3 - info->space; i < 3; i++) header.size[header.rank++] = info->size[i];
+  if (info->channels > 1 || (source && source->channel_axis)) header.size[header.rank++] = info->channels;
+  if (!begin(output, &header, error)) return NULL;
+  npy_writer *writer = malloc(sizeof *writer);
+  if (writer)
+    *writer = (npy_writer){output, io_row_elements(info) * (int64_t)falt_type_size(info->type)};
+  else
+    io_fail(error, "%s: cannot be written: out of memory; close other programs", output->path);
+  return writer;
+}
+
+static bool write_npy(void *state, int64_t count, const void *buffer, io_error *error) {
+  const npy_writer *writer = state;
+  return io_output_write(writer->output, buffer, count * writer->row_bytes, error);
+}
+
+static bool finish_npy(void *state, io_error *error) {
+  (void)error;
+  free(state);
+  return true;
+}
+
+static void abandon_npy(void *state) {
+  free(state);
+}
+
+const io_backend io_npy = {
+    .version = IO_BACKEND_VERSION,
+    .spaces = 1u << 1 | 1u << 2 | 1u << 3,
+    .types = types,
+    .open = open_npy,
+    .read = read_npy,
+    .close = close_npy,
+    .create = create_npy,
+    .write = write_npy,
+    .finish = finish_npy,
+    .abandon = abandon_npy,
+};
+
+/* ------------------------------------------------------------------------------------------------ whole arrays */
+
+static bool require_npy(const char *path, io_error *error) {
+  char extension[32];
+  io_extension(path, extension, sizeof extension);
+  return strcmp(path, "-") == 0 || strcmp(extension, ".npy") == 0 ||
+         io_fail(error, "%s: is not a .npy file, which arrays for layers must be; convert it", path);
+}
+
+/* All elements into memory of their own. A stream in C order grows in place; what must be reordered is gathered. */
+static bool read_whole(npy_file *file, io_array *array, io_error *error) {
+  const npy_header *h = &file->header;
+  if (!file->seekable && !npy_load(file, error)) return false;
+  array->data = malloc(h->bytes ? (size_t)h->bytes : 1);
+  if (!array->data)
+    return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
+                   (long long)h->bytes);
+  const int64_t rows = h->rank == 0 ? 1 : h->size[0];
+  return h->count == 0 || npy_read_rows(file, 0, rows, array->data, error);
+}
+
+bool io_array_read(const char *path, io_array *array, io_error *error) {
+  npy_file file;
+  *array = (io_array){0};
+  if (!require_npy(path, error) || !npy_open_path(&file, path, error)) return false;
+  array->type = file.header.type;
+  array->rank = file.header.rank;
+  array->count = file.header.count;
+  memcpy(array->size, file.header.size, sizeof array->size);
+  const bool done = read_whole(&file, array, error);
+  npy_close(&file);
+  if (!done) io_array_free(array);
+  return done;
+}
+
+bool io_array_write(const char *path, const io_array *array, io_error *error) {
+  npy_header header = {.type = array->type, .rank = array->rank};
+  io_output output;
+  memcpy(header.size, array->size, sizeof header.size);
+  if (!require_npy(path, error) || !io_output_open(&output, path, true, error)) return false;
+  if (begin(&output, &header, error) && io_output_write(&output, array->data, header.bytes, error))
+    return io_output_commit(&output, error);
+  io_output_discard(&output);
+  return false;
+}
+
+void io_array_free(io_array *array) {
+  free(array->data);
+  *array = (io_array){0};
+}

@@ -1,0 +1,31 @@
+/* The .npy reader by descriptor: what io_open and io_array_read share, and what the fuzzer drives. */
+#ifndef FALT_CLI_IO_NPY_H
+#define FALT_CLI_IO_NPY_H
+
+#include "io/npy_header.h"
+
+/* An open file or stream whose header has been read. */
+typedef struct npy_file {
+  char *name; /* for messages */
+  int fd;
+  bool seekable;    /* a regular file: rows in any order, and its size is known to suffice */
+  int64_t base;     /* where the elements begin */
+  int64_t position; /* bytes of elements consumed, where not seekable */
+  char *whole;      /* all elements, once they had to be read together; else NULL */
+  npy_header header;
+} npy_file;
+
+/* Takes fd over (standard input is left open). Checks header and file size before anything is allocated. */
+bool npy_open_fd(npy_file *file, int fd, const char *name, io_error *error);
+bool npy_open_path(npy_file *file, const char *path, io_error *error);
+/* Steps [first, first + count) of the first axis, in C order and this machine's byte order. */
+bool npy_read_rows(npy_file *file, int64_t first, int64_t count, void *buffer, io_error *error);
+/* Reads all elements into file->whole, as stored. A stream's memory grows with what arrives, not with what it declares.
+ */
+bool npy_load(npy_file *file, io_error *error);
+void npy_close(npy_file *file);
+
+/* Bytes of one step along the first axis. */
+int64_t npy_row_bytes(const npy_header *header);
+
+#endif

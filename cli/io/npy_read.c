@@ -1,0 +1,234 @@
+/* Reading .npy: rows straight from the file into the caller's memory, streams in order, Fortran order by a blocked
+ * transposition of the whole array, the only case that needs all of it at once. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/format.h"
+#include "io/npy.h"
+
+enum { READ_CHUNK = 1 << 30, FIRST_GROWTH = 1 << 20, GATHER_ROWS = 32, SKIP_BYTES = 1 << 16 };
+
+int64_t npy_row_bytes(const npy_header *header) {
+  return header->rank == 0 ? header->bytes : header->size[0] == 0 ? 0 : header->bytes / header->size[0];
+}
+
+/* Reads until bytes are there or the input ends; the number read, or -1. offset < 0 reads a stream. */
+static int64_t read_fully(int fd, void *buffer, int64_t bytes, int64_t offset) {
+  int64_t done = 0;
+  while (done < bytes) {
+    const size_t want = bytes - done < READ_CHUNK ? (size_t)(bytes - done) : READ_CHUNK;
+    char *to = (char *)buffer + done;
+    const ssize_t n = offset < 0 ? read(fd, to, want) : pread(fd, to, want, (off_t)(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += n;
+  }
+  return done;
+}
+
+static bool short_read(const npy_file *file, int64_t got, int64_t wanted, io_error *error) {
+  if (got < 0) return io_fail(error, "%s: cannot be read: %s; check the file", file->name, strerror(errno));
+  return io_fail(error, "%s: is truncated: %lld of %lld bytes are there; copy or write it again", file->name,
+                 (long long)got, (long long)wanted);
+}
+
+/* ---------------------------------------------------------------------------------------------------- opening */
+
+static bool read_header(npy_file *file, io_error *error) {
+  unsigned char start[NPY_PRELUDE];
+  int prelude = 10;
+  int64_t text_length, n = read_fully(file->fd, start, 10, -1);
+  if (n < 10)
+    return n < 0 ? short_read(file, n, 10, error)
+                 : io_fail(error, "%s: is too short for a .npy file; write it with numpy.save", file->name);
+  if (!npy_prelude_parse(start, 10, &prelude, &text_length, file->name, error)) return false;
+  if (prelude > 10) {
+    n = read_fully(file->fd, start + 10, prelude - 10, -1);
+    if (n != prelude - 10) return short_read(file, n < 0 ? n : 10 + n, prelude, error);
+    if (!npy_prelude_parse(start, prelude, &prelude, &text_length, file->name, error)) return false;
+  }
+  char *text = malloc((size_t)text_length + 1);
+  if (!text) return io_fail(error, "%s: cannot be read: out of memory; close other programs", file->name);
+  n = read_fully(file->fd, text, text_length, -1);
+  const bool done = n == text_length ? npy_header_parse(&file->header, text, (size_t)text_length, file->name, error)
+                                     : short_read(file, n < 0 ? n : prelude + n, prelude + text_length, error);
+  free(text);
+  return done;
+}
+
+/* A regular file must hold what its header declares. Standard input may be one too, and may be read from its middle. */
+static bool check_size(npy_file *file, io_error *error) {
+  struct stat status;
+  if (fstat(file->fd, &status) != 0) return short_read(file, -1, 0, error);
+  if (S_ISDIR(status.st_mode)) return io_fail(error, "%s: is a directory; name a file in it", file->name);
+  file->base = lseek(file->fd, 0, SEEK_CUR);
+  file->seekable = S_ISREG(status.st_mode) && file->base >= 0;
+  if (!file->seekable || status.st_size - file->base >= file->header.bytes) return true;
+  return short_read(file, status.st_size > file->base ? status.st_size - file->base : 0, file->header.bytes, error);
+}
+
+bool npy_open_fd(npy_file *file, int fd, const char *name, io_error *error) {
+  *file = (npy_file){.name = strdup(name), .fd = fd};
+  struct stat status;
+  bool done = file->name != NULL || io_fail(error, "%s: cannot be read: out of memory; close other programs", name);
+  if (done && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode))
+    done = io_fail(error, "%s: is a directory; name a file in it", name);
+  done = done && read_header(file, error) && check_size(file, error);
+  if (!done) npy_close(file);
+  return done;
+}
+
+bool npy_open_path(npy_file *file, const char *path, io_error *error) {
+  *file = (npy_file){.fd = -1};
+  if (strcmp(path, "-") == 0) {
+    if (isatty(STDIN_FILENO)) return io_fail(error, "standard input: is a terminal; redirect a .npy file to it");
+    return npy_open_fd(file, STDIN_FILENO, "standard input", error);
+  }
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return io_fail(error, "%s: cannot be read: %s; check the path", path, strerror(errno));
+  return npy_open_fd(file, fd, path, error);
+}
+
+void npy_close(npy_file *file) {
+  if (file->fd > STDIN_FILENO) close(file->fd);
+  free(file->name);
+  free(file->whole);
+  *file = (npy_file){.fd = -1};
+}
+
+/* ------------------------------------------------------------------------------------------------------- rows */
+
+static bool load_stream(npy_file *file, io_error *error) {
+  const int64_t total = file->header.bytes;
+  int64_t capacity = 0, filled = 0;
+  while (filled < total) {
+    const int64_t grown = capacity == 0 ? FIRST_GROWTH : capacity > total / 2 ? total : capacity * 2;
+    capacity = grown < total ? grown : total;
+    char *larger = realloc(file->whole, (size_t)capacity);
+    if (!larger)
+      return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
+                     (long long)capacity);
+    file->whole = larger;
+    const int64_t n = read_fully(file->fd, file->whole + filled, capacity - filled, -1);
+    if (n != capacity - filled) return short_read(file, n < 0 ? n : filled + n, total, error);
+    filled = capacity;
+  }
+  return true;
+}
+
+static bool load_file(npy_file *file, io_error *error) {
+  const int64_t total = file->header.bytes;
+  file->whole = malloc(total ? (size_t)total : 1);
+  if (!file->whole)
+    return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
+                   (long long)total);
+  const int64_t n = read_fully(file->fd, file->whole, total, file->base);
+  return n == total || short_read(file, n, total, error);
+}
+
+bool npy_load(npy_file *file, io_error *error) {
+  if (file->whole) return true;
+  const bool done = file->seekable ? load_file(file, error) : load_stream(file, error);
+  if (!done) free(file->whole);
+  if (!done) file->whole = NULL;
+  return done;
+}
+
+/* Copies one column: `rows` neighbours along the first (fastest) axis go to places row_bytes apart. Specialised by the
+ * compiler for each element size. */
+static inline __attribute__((always_inline)) void scatter(char *to, const char *from, int64_t rows, int64_t row_bytes,
+                                                          size_t size) {
+  for (int64_t i = 0; i < rows; i++) memcpy(to + i * row_bytes, from + i * (int64_t)size, size);
+}
+
+static void scatter_column(char *to, const char *from, int64_t rows, int64_t row_bytes, size_t size) {
+  switch (size) {
+    case 1:
+      scatter(to, from, rows, row_bytes, 1);
+      break;
+    case 2:
+      scatter(to, from, rows, row_bytes, 2);
+      break;
+    case 4:
+      scatter(to, from, rows, row_bytes, 4);
+      break;
+    default:
+      scatter(to, from, rows, row_bytes, 8);
+      break;
+  }
+}
+
+/* Rows [first, first + count) of an array in Fortran order. The other axes are walked in C order, the last the fastest,
+ * with the offset kept by an odometer. */
+static void gather_rows(const npy_header *h, const char *whole, int64_t first, int64_t count, char *buffer) {
+  const size_t size = falt_type_size(h->type);
+  const int64_t row_bytes = npy_row_bytes(h);
+  int64_t step[NPY_MAX_RANK], index[NPY_MAX_RANK] = {0}, offset = first;
+  step[0] = 1;
+  for (int i = 1; i < h->rank; i++) step[i] = step[i - 1] * h->size[i - 1];
+  for (int64_t at = 0; at < row_bytes; at += (int64_t)size) {
+    scatter_column(buffer + at, whole + offset * (int64_t)size, count, row_bytes, size);
+    for (int axis = h->rank - 1; axis > 0; axis--) {
+      offset += step[axis];
+      if (++index[axis] < h->size[axis]) break;
+      offset -= step[axis] * h->size[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+static bool read_gathered(npy_file *file, int64_t first, int64_t count, char *buffer, io_error *error) {
+  const int64_t row_bytes = npy_row_bytes(&file->header);
+  if (!npy_load(file, error)) return false;
+  for (int64_t i = 0; i < count; i += GATHER_ROWS) { /* few enough rows that their lines stay in the first cache */
+    const int64_t rows = count - i < GATHER_ROWS ? count - i : GATHER_ROWS;
+    gather_rows(&file->header, file->whole, first + i, rows, buffer + i * row_bytes);
+  }
+  return true;
+}
+
+static bool skip_stream(npy_file *file, int64_t to, io_error *error) {
+  char unused[SKIP_BYTES];
+  while (file->position < to) {
+    const int64_t want = to - file->position < SKIP_BYTES ? to - file->position : SKIP_BYTES;
+    const int64_t n = read_fully(file->fd, unused, want, -1);
+    if (n != want) return short_read(file, n < 0 ? n : file->position + n, file->header.bytes, error);
+    file->position += n;
+  }
+  return true;
+}
+
+static bool read_direct(npy_file *file, int64_t offset, int64_t bytes, char *buffer, io_error *error) {
+  if (file->whole) {
+    memcpy(buffer, file->whole + offset, (size_t)bytes);
+    return true;
+  }
+  if (!file->seekable && !skip_stream(file, offset, error)) return false;
+  const int64_t n = read_fully(file->fd, buffer, bytes, file->seekable ? file->base + offset : -1);
+  if (n != bytes) return short_read(file, n < 0 ? n : offset + n, file->header.bytes, error);
+  file->position = offset + bytes;
+  return true;
+}
+
+static void swap_elements(void *data, int64_t count, size_t size) {
+  uint16_t *two = data;
+  uint32_t *four = data;
+  uint64_t *eight = data;
+  for (int64_t i = 0; size == 2 && i < count; i++) two[i] = __builtin_bswap16(two[i]);
+  for (int64_t i = 0; size == 4 && i < count; i++) four[i] = __builtin_bswap32(four[i]);
+  for (int64_t i = 0; size == 8 && i < count; i++) eight[i] = __builtin_bswap64(eight[i]);
+}
+
+bool npy_read_rows(npy_file *file, int64_t first, int64_t count, void *buffer, io_error *error) {
+  const int64_t row_bytes = npy_row_bytes(&file->header);
+  const bool done = file->header.fortran ? read_gathered(file, first, count, buffer, error)
+                                         : read_direct(file, first * row_bytes, count * row_bytes, buffer, error);
+  const size_t size = falt_type_size(file->header.type);
+  if (done && file->header.swap) swap_elements(buffer, count * row_bytes / (int64_t)size, size);
+  return done;
+}

@@ -1,0 +1,27 @@
+/* Files that appear whole or not at all: written under a temporary name in the same directory, then synced and renamed.
+ * The temporary is removed on failure, at exit, and when SIGINT, SIGTERM or SIGHUP ends the process. */
+#ifndef FALT_CLI_IO_OUTPUT_H
+#define FALT_CLI_IO_OUTPUT_H
+
+#include "io/io.h"
+
+typedef struct io_output {
+  char *path;      /* as the user named it, for messages */
+  char *target;    /* where it goes, symbolic links followed */
+  char *temporary; /* has the target's extension; NULL if written directly: a pipe or standard output */
+  int fd;          /* open for writing */
+  int slot;        /* in the table that the signal handler reads; -1 if none */
+} io_output;
+
+/* Creates the temporary. direct allows "-" and pipes, which are written in place. */
+bool io_output_open(io_output *output, const char *path, bool direct, io_error *error);
+/* Gives the file its length in advance where the file system can; false if it has no room for it. */
+bool io_output_reserve(const io_output *output, int64_t bytes, io_error *error);
+/* Writes all bytes at the descriptor's position. */
+bool io_output_write(const io_output *output, const void *data, int64_t bytes, io_error *error);
+/* Syncs the file and gives it its name; releases *output either way. */
+bool io_output_commit(io_output *output, io_error *error);
+/* Removes the temporary and releases *output. */
+void io_output_discard(io_output *output);
+
+#endif
