@@ -90,24 +90,24 @@ typedef struct choice {
   unsigned verbose;
 } choice;
 
-static falt_status choose(const falt_cpu_options *options, bool by_caller, choice *choice) {
-  FALT_TRY(choose_isa(options, &choice->isa));
-  FALT_TRY(choose_threads(options, &choice->threads));
+static falt_status choose(const falt_cpu_options *options, bool by_caller, choice *made) {
+  FALT_TRY(choose_isa(options, &made->isa));
+  FALT_TRY(choose_threads(options, &made->threads));
   FALT_TRY(check_device_name(by_caller));
-  return falt_verbose_read(&choice->verbose);
+  return falt_verbose_read(&made->verbose);
 }
 
-static bool furnish(falt_device *device, const falt_cpu_options *options, const choice *choice) {
+static bool furnish(falt_device *device, const falt_cpu_options *options, const choice *made) {
   device->kind = "cpu";
-  device->isa = choice->isa;
-  device->verbose = choice->verbose;
+  device->isa = made->isa;
+  device->verbose = made->verbose;
   device->destroy = destroy_cpu;
   device->measure = measure_cpu;
   device->caches = falt_cpu_caches();
-  device->limits = falt_limits_guess(choice->isa, choice->threads);
-  device->threads = falt_threads_create(choice->threads, options->pool, options->pool_data);
+  device->limits = falt_limits_guess(made->isa, made->threads);
+  device->threads = falt_threads_create(made->threads, options->pool, options->pool_data);
   device->wisdom = falt_wisdom_create();
-  snprintf(device->name, sizeof device->name, "cpu %s threads=%d", falt_isa_name(choice->isa), choice->threads);
+  snprintf(device->name, sizeof device->name, "cpu %s threads=%d", falt_isa_name(made->isa), made->threads);
   falt_cpu_model(device->model, sizeof device->model);
   return device->threads && device->wisdom;
 }
@@ -117,11 +117,11 @@ falt_status falt_device_cpu(falt_device **device, const falt_cpu_options *option
   *device = NULL;
   falt_cpu_options defaults;
   falt_cpu_options_default(&defaults);
-  choice choice = {.threads = 1};
-  FALT_TRY(choose(options ? options : &defaults, options != NULL, &choice));
+  choice made = {.threads = 1};
+  FALT_TRY(choose(options ? options : &defaults, options != NULL, &made));
   falt_device *cpu = falt_alloc_zero(sizeof *cpu);
   if (!cpu) return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
-  if (!furnish(cpu, options ? options : &defaults, &choice)) {
+  if (!furnish(cpu, options ? options : &defaults, &made)) {
     destroy_cpu(cpu);
     return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
   }

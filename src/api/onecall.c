@@ -1,5 +1,5 @@
 /* One call: an array, some taps, an array. Plans, executes and forgets. */
-#include <stdio.h>
+#include <string.h>
 
 #include "core/memory.h"
 #include "planner/planner.h"
@@ -14,8 +14,8 @@ static span span_of(const falt_array *array) {
   int64_t lowest = t->offset, element = (int64_t)falt_type_size(t->type);
   for (int d = 0; d < FALT_DIMS; d++)
     if (t->stride[d] < 0) lowest += (t->size[d] - 1) * t->stride[d];
-  uintptr_t begin = (uintptr_t)array->data + (uintptr_t)(lowest * element);
-  return (span){begin, begin + (uintptr_t)(falt_tensor_span(t) * element)};
+  uintptr_t data = (uintptr_t)array->data;
+  return (span){data + (uintptr_t)(lowest * element), data + (uintptr_t)(falt_tensor_span(t) * element)};
 }
 
 static bool overlap(const falt_array *a, const falt_array *b) {
@@ -38,13 +38,15 @@ static void write_sizes(const falt_tensor *tensor, char *text, size_t size) {
 
 /* dst must be as large as the problem's output; its strides are the caller's. */
 static falt_status take_output(falt_problem *problem, const falt_array *dst) {
-  bool same = true;
-  for (int d = 0; d < FALT_DIMS; d++) same = same && problem->output.size[d] == dst->tensor.size[d];
+  falt_tensor view = dst->tensor;
+  FALT_TRY(falt_tensor_filter_view(&view, problem->space));
+  bool same = memcmp(view.size, problem->output.size, sizeof view.size) == 0;
   char have[160], need[160];
-  write_sizes(&dst->tensor, have, sizeof have);
+  write_sizes(&view, have, sizeof have);
   write_sizes(&problem->output, need, sizeof need);
-  if (!same) return falt_fail(FALT_INVALID_SHAPE, "dst: its size is %s and the result's is %s; make it so", have, need);
-  problem->output = dst->tensor;
+  if (!same)
+    return falt_fail(FALT_INVALID_SHAPE, "dst: its size is %s, the result's is %s; make them equal", have, need);
+  problem->output = view;
   return FALT_OK;
 }
 

@@ -49,9 +49,9 @@ struct falt_ask {
   const falt_problem *problem;
   const falt_budget *budget;
   falt_device *device;
-  const void *filter_values; /* host memory, or NULL when the filter comes with each execution */
-  char reason[160];          /* why not, one clause without a capital or a stop */
-  bool no_memory;            /* the reason is a failed allocation */
+  const void *filter_values;         /* host memory, or NULL when the filter comes with each execution */
+  char reason[160];                  /* why not, one clause without a capital or a stop */
+  bool no_memory;                    /* the reason is a failed allocation */
   const falt_solver *const *solvers; /* whom falt_plan_child asks; NULL: falt_solvers */
   int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
 };

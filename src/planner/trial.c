@@ -1,4 +1,4 @@
-/* Trials: operands as the problem describes them, wherever in memory its offsets and strides point. */
+/* Trials: operands as the problem describes them, from data[0] to the last element that strides reach. */
 #include "planner/trial.h"
 
 #include <string.h>
@@ -24,29 +24,17 @@ static void fill(void *data, falt_type type, int64_t count) {
     memcpy((char *)data + done, data, done < bytes - done ? done : bytes - done);
 }
 
-/* The lowest element index of a tensor: below the offset when strides are negative. */
-static int64_t lowest(const falt_tensor *tensor) {
-  int64_t index = tensor->offset;
-  for (int d = 0; d < FALT_DIMS; d++)
-    if (tensor->stride[d] < 0) index += (tensor->size[d] - 1) * tensor->stride[d];
-  return index;
-}
-
 static void *keep(falt_trial *trial, size_t bytes) {
   void *memory = falt_alloc(bytes);
   if (memory) trial->memory[trial->count++] = memory;
   return memory;
 }
 
-/* Room for the tensor's elements and no more; the pointer is set back by the offset, as a caller's would be. */
 static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor) {
   int64_t span = falt_tensor_span(tensor);
-  size_t element = falt_type_size(tensor->type);
-  void *memory = keep(trial, (size_t)span * element);
-  if (!memory) return false;
-  fill(memory, tensor->type, span);
-  *operand = (void *)((uintptr_t)memory - (uintptr_t)lowest(tensor) * element);
-  return true;
+  *operand = keep(trial, (size_t)span * falt_type_size(tensor->type));
+  if (*operand) fill(*operand, tensor->type, span);
+  return *operand != NULL;
 }
 
 /* Bias or scale: one value an output channel. */
