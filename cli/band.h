@@ -1,0 +1,39 @@
+/* Running one problem over a file by bands of rows, so that files larger than memory pass through.
+ *
+ * A band is a range of output rows. Its input is a window of rows in a buffer that slides down the file; rows are read
+ * once. Beyond the file's ends the buffer continues by copies of the rows that the boundary names there, so that the
+ * plan of a band needs no boundary along the slowest axis; a constant boundary needs no copies and stays with the plan.
+ * Small files are one band, which the library sees as the whole problem. */
+#ifndef FALT_CLI_BAND_H
+#define FALT_CLI_BAND_H
+
+#include "io/io.h"
+
+typedef struct cli_band_job {
+  const falt_problem *problem; /* of the whole file: interleaved rows, dense, offset 0 */
+  const void *weights;
+  const falt_budget *budget;
+  falt_device *device;
+  io_reader *reader;
+  io_writer *writer;
+  int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB */
+  bool progress;
+} cli_band_job;
+
+typedef struct cli_band_result {
+  double seconds; /* in falt_execute */
+  int64_t bands;
+  size_t workspace;
+  char plan[256]; /* of the largest band */
+} cli_band_result;
+
+/* Whether the rows cannot be read in rising order: a wrapping boundary over more than one band. */
+bool cli_band_is_random(const falt_problem *problem, int64_t rows);
+
+/* Reads, computes and writes every band. Prints an error and returns its exit status, or CLI_DONE. */
+int cli_band_run(const cli_band_job *job, cli_band_result *result);
+
+/* Whether the user interrupted cli_band_run, which then failed silently; the signal is still to be obeyed. */
+int cli_band_interrupted(void);
+
+#endif

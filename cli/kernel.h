@@ -1,0 +1,44 @@
+/* Kernels from the command line: names, literals and files. Values are correlation taps: `correlate` applies them as
+ * they stand, `convolve` flips them. */
+#ifndef FALT_CLI_KERNEL_H
+#define FALT_CLI_KERNEL_H
+
+#include "io/io.h"
+
+typedef struct cli_kernel {
+  int64_t size[3]; /* z, y, x; 1 where absent */
+  double *value;   /* row-major */
+  int rank;        /* 1: known to be a product of one line an axis; 0: not known */
+} cli_kernel;
+
+/* Makes the kernel that text describes, for data with `space` axes. cli_kernel_free afterwards. */
+bool cli_kernel_make(const char *text, int space, bool normalize, cli_kernel *kernel, io_error *error);
+void cli_kernel_free(cli_kernel *kernel);
+
+/* The three sources; cli_kernel_make tells them apart. */
+bool cli_kernel_is_name(const char *text); /* whether what stands before the colon is a kernel's name */
+bool cli_kernel_named(const char *text, int space, cli_kernel *kernel, io_error *error);
+bool cli_kernel_is_literal(const char *text); /* whether it begins with a number */
+bool cli_kernel_literal(const char *text, cli_kernel *kernel, io_error *error);
+bool cli_kernel_file(const char *path, cli_kernel *kernel, io_error *error);
+/* Refuses what no data with `space` axes can be filtered with: too many axes, values that are not finite. */
+bool cli_kernel_check(const cli_kernel *kernel, int space, io_error *error);
+/* Divides by the sum. */
+bool cli_kernel_normalize(cli_kernel *kernel, io_error *error);
+
+/* The nearest kernel name, or the list, as cli_suggestion writes it. */
+const char *cli_kernel_suggestion(const char *text, char *hint, size_t size);
+
+/* A zeroed kernel of this size. */
+bool cli_kernel_allocate(const int64_t size[3], cli_kernel *kernel, io_error *error);
+static inline int64_t cli_kernel_count(const cli_kernel *kernel) {
+  return kernel->size[0] * kernel->size[1] * kernel->size[2];
+}
+
+/* The weight type for this input: the smallest of s8, s16 and s32 that holds all values if they and the input are
+ * integers, so that integer images come out exact; otherwise f32, or f64 beside f64 and s32. */
+falt_type cli_kernel_type(const cli_kernel *kernel, falt_type input);
+/* The values in that type, 64-byte aligned, to be freed by free. NULL and *error if one does not fit. */
+void *cli_kernel_pack(const cli_kernel *kernel, falt_type type, io_error *error);
+
+#endif

@@ -1,0 +1,69 @@
+/* The command line: one table of options for all verbs, GNU style (--name value, --name=value, -- ends them). */
+#ifndef FALT_CLI_OPTIONS_H
+#define FALT_CLI_OPTIONS_H
+
+#include <stdio.h>
+
+#include "axes.h"
+
+/* Each verb is a bit, so that one table says which verbs take an option. */
+typedef enum cli_verb_bit {
+  CLI_CONVOLVE = 1 << 0,
+  CLI_CORRELATE = 1 << 1,
+  CLI_LAYER = 1 << 2,
+  CLI_EXPLAIN = 1 << 3,
+  CLI_TIME = 1 << 4,
+  CLI_TUNE = 1 << 5,
+  CLI_VERIFY = 1 << 6,
+  CLI_LADDER = 1 << 7,
+  CLI_BENCH = 1 << 8,
+  CLI_INFO = 1 << 9
+} cli_verb_bit;
+
+enum {
+  CLI_FILTERS = CLI_CONVOLVE | CLI_CORRELATE,
+  CLI_PROBLEMS = CLI_EXPLAIN | CLI_TIME | CLI_TUNE,                   /* take a problem line */
+  CLI_PLANNERS = CLI_FILTERS | CLI_LAYER | CLI_PROBLEMS | CLI_VERIFY, /* choose a plan within a budget */
+  CLI_RUNNERS = CLI_PLANNERS | CLI_LADDER | CLI_BENCH | CLI_INFO      /* have a device */
+};
+
+enum { CLI_MAX_OPERANDS = 96 };
+
+/* Everything the table can set. Zero, NULL or false where nothing was given, but for the fields with a comment. */
+typedef struct cli_options {
+  unsigned verb; /* the verb's bit */
+  const char *operand[CLI_MAX_OPERANDS];
+  int operands;
+
+  /* filters */
+  const char *kernel, *boundary;
+  bool normalize, has_cval;
+  double cval, alpha, beta; /* alpha defaults to 1 */
+  falt_mode mode;
+  cli_axes anchor, origin, stride, dilation;
+  int out_type; /* a falt_type, or -1 for the input's */
+  cli_dialect dialect;
+  int64_t space;     /* of an .npy; 0: as it looks */
+  int64_t band_rows; /* 0: our choice */
+
+  /* device and budget */
+  const char *method, *device;
+  int64_t threads;       /* 0: the library's choice */
+  int64_t max_workspace; /* -1: no limit */
+  double max_error;
+  bool deterministic, allow_tf32;
+
+  /* report */
+  bool json, explain, quiet;
+} cli_options;
+
+struct cli_verb;
+
+/* Reads the words after the verb. On an error prints it and returns an exit status; CLI_HELP if --help was there. */
+enum { CLI_HELP = -1 };
+int cli_options_parse(int count, char **words, const struct cli_verb *verb, cli_options *options);
+
+/* The options of a verb, one or two lines each. */
+void cli_options_help(FILE *file, const struct cli_verb *verb);
+
+#endif

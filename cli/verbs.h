@@ -1,0 +1,19 @@
+/* The verbs: one line of the table in main.c each. A verb that does not exist yet is in no table and in no help. */
+#ifndef FALT_CLI_VERBS_H
+#define FALT_CLI_VERBS_H
+
+#include "options.h"
+
+typedef struct cli_verb {
+  const char *name;
+  unsigned bit;                           /* one of cli_verb_bit; the options table says which options take it */
+  const char *operands;                   /* "INPUT OUTPUT" */
+  const char *summary;                    /* one line */
+  const char *details;                    /* paragraphs for `faltung help VERB` */
+  int (*run)(const cli_options *options); /* returns the exit status; errors were printed by cli_fail */
+} cli_verb;
+
+int falt_verb_convolve(const cli_options *options);
+int falt_verb_correlate(const cli_options *options);
+
+#endif
