@@ -305,6 +305,7 @@ typedef struct falt_options {
 } falt_options;
 
 #define FALT_ANCHOR_CENTER INT64_MIN
+#define FALT_ANCHOR_PAD (INT64_MIN + 1)
 
 /* An array in memory for the one-call functions. */
 typedef struct falt_array {
@@ -379,7 +380,7 @@ FALT_API size_t falt_problem_random(uint64_t seed, char *line, size_t size);
 /* Fills count elements: integers over their whole range, floats in [-1, 1). Since 0.1. */
 FALT_API void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed);
 
-/* Elements that lie between the first and the last element of a tensor, both included: what to allocate. Since 0.1. */
+/* Elements from data[0] to the last element of a tensor, both included: what to allocate. Since 0.1. */
 FALT_API int64_t falt_tensor_span(const falt_tensor *tensor);
 
 /* Names of all solvers: i from 0 until NULL. Since 0.1. */

@@ -36,6 +36,14 @@ static inline int64_t falt_tensor_at(const falt_tensor *t, int64_t n, int64_t g,
          w * t->stride[5];
 }
 
+/* Sets every field that changes no value to its default: strides along dimensions of size 1, the residual where there
+ * is none, a filter's pad[1], the constant that no boundary uses. Of a legal problem only. A parsed problem is
+ * canonical. */
+void falt_problem_canonical(falt_problem *problem);
+/* A tensor as a filter over the last `space` axes sees it: all channels as groups, leading axes as batch.
+ * FALT_INVALID_SHAPE where their strides do not allow it. */
+falt_status falt_tensor_filter_view(falt_tensor *tensor, int space);
+
 bool falt_is_pooling(falt_operation operation);
 /* The tensor that the operation writes. */
 const falt_tensor *falt_problem_result(const falt_problem *problem);

@@ -1,0 +1,100 @@
+/* One axis: boundaries as index maps, their inverse, and the outputs that need no boundary.
+ *
+ * A boundary continues a signal of n elements to all integers. edge clamps; wrap has period n; symmetric has period 2n
+ * and is even about -1/2; reflect101 has period 2n - 2 and is even about 0. Before the first element the axis's first
+ * boundary holds, after the last its second: each continues the whole signal on its own side. */
+#include "problem/problem.h"
+
+/* u modulo period, in [0, period). */
+static int64_t wrap(int64_t u, int64_t period) {
+  int64_t rest = u % period;
+  return rest < 0 ? rest + period : rest;
+}
+
+static int64_t map_constant(int64_t size, int64_t u) {
+  (void)size;
+  (void)u;
+  return -1;
+}
+
+static int64_t map_edge(int64_t size, int64_t u) {
+  return u < 0 ? 0 : size - 1;
+}
+
+static int64_t map_symmetric(int64_t size, int64_t u) {
+  int64_t at = wrap(u, 2 * size);
+  return at < size ? at : 2 * size - 1 - at;
+}
+
+static int64_t map_reflect101(int64_t size, int64_t u) {
+  if (size == 1) return 0;
+  int64_t at = wrap(u, 2 * size - 2);
+  return at < size ? at : 2 * size - 2 - at;
+}
+
+static int64_t map_wrap(int64_t size, int64_t u) {
+  return wrap(u, size);
+}
+
+int64_t falt_axis_map(const falt_axis *axis, int64_t size, int64_t u) {
+  static int64_t (*const maps[FALT_BOUNDARY_COUNT])(int64_t, int64_t) = {map_constant, map_edge, map_symmetric,
+                                                                         map_reflect101, map_wrap};
+  if (u >= 0 && u < size) return u;
+  return maps[axis->boundary[u >= size]](size, u);
+}
+
+/* The smallest position at or after `from` that is congruent to i. */
+static int64_t next_congruent(int64_t from, int64_t i, int64_t period) {
+  return from + wrap(i - from, period);
+}
+
+/* The smallest position v >= from that the boundary maps to i, were the axis to have no inside: the caller cuts it to
+ * its side. False if there is none. */
+static bool next_outside(falt_boundary boundary, int64_t size, int64_t i, int64_t from, int64_t *v) {
+  int64_t last = size - 1;
+  switch (boundary) {
+    case FALT_EDGE:
+      *v = from;
+      return i == (from < 0 ? 0 : last);
+    case FALT_WRAP:
+      *v = next_congruent(from, i, size);
+      return true;
+    case FALT_SYMMETRIC:
+      *v = falt_min(next_congruent(from, i, 2 * size), next_congruent(from, 2 * size - 1 - i, 2 * size));
+      return true;
+    case FALT_REFLECT101:
+      *v = size == 1 ? from : falt_min(next_congruent(from, i, 2 * last), next_congruent(from, -i, 2 * last));
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool falt_axis_preimage(const falt_axis *axis, int64_t size, int64_t i, int64_t low, int64_t high, int64_t *u) {
+  int64_t from = falt_max(*u + 1, low), v = 0;
+  bool found = false;
+  if (from < 0) {
+    found = next_outside(axis->boundary[0], size, i, from, &v) && v < 0;
+    if (!found) from = 0;
+  }
+  if (!found && from < size) {
+    found = from <= i;
+    v = i;
+    if (!found) from = size;
+  }
+  if (!found) found = next_outside(axis->boundary[1], size, i, from, &v);
+  if (found && v <= high) *u = v;
+  return found && v <= high;
+}
+
+/* Floor of a/b for b > 0. */
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0);
+}
+
+void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t out, int64_t *begin, int64_t *end) {
+  int64_t first = -floor_div(-axis->pad[0], axis->stride);
+  int64_t last = floor_div(in - falt_extent(axis, taps) + axis->pad[0], axis->stride);
+  *begin = falt_min(falt_max(first, 0), out);
+  *end = falt_max(*begin, falt_min(last + 1, out));
+}

@@ -1,0 +1,134 @@
+/* The problem line, between text and problem: what was said, with everything unsaid still absent.
+ *
+ *   parse:  text -> falt_line (words.c, parse.c) -> problem (build.c)
+ *   print:  problem -> falt_line (describe.c) -> text (words.c, print.c)
+ *
+ * One table of words serves both ways, and build.c alone knows the defaults' values: describe.c leaves out what build.c
+ * would supply. Private to src/problem. */
+#ifndef FALT_PROBLEM_LINE_H
+#define FALT_PROBLEM_LINE_H
+
+#include "problem/problem.h"
+
+#define FALT_LEAKY_DEFAULT 0.01
+
+/* Largest index, extent or span: sums of a few of them stay within int64_t, also in bytes of the widest type. */
+#define FALT_LIMIT ((INT64_C(1) << 60) - 1)
+/* Largest axis stride, dilation and padding. */
+#define FALT_AXIS_LIMIT (INT64_C(1) << 40)
+
+/* ---- layouts: families of dense orders, the same for every number of axes */
+typedef enum falt_layout { FALT_NCHW, FALT_NHWC, FALT_OIHW, FALT_OHWI, FALT_HWIO, FALT_LAYOUT_COUNT } falt_layout;
+extern const char *const falt_layout_names[FALT_LAYOUT_COUNT][3]; /* by space - 1 */
+
+/* Dense strides and offset 0; false if they overflow. */
+bool falt_layout_dense(falt_tensor *tensor, falt_layout layout);
+/* Whether the strides are a layout's, along dimensions that have more than one element. */
+bool falt_tensor_is(const falt_tensor *tensor, falt_layout layout);
+/* Offset that puts the lowest element at data[0]. Strides must be within limits. */
+int64_t falt_tensor_lowest_offset(const falt_tensor *tensor);
+
+/* ---- defaults */
+falt_type falt_default_weight_type(bool is_filter, falt_type input);
+falt_type falt_default_out_type(bool is_layer, falt_type input);
+falt_type falt_default_accumulator(const falt_problem *problem);
+
+/* ---- one axis */
+extern const char *const falt_axis_names[3]; /* "d" "h" "w" */
+/* Checks stride, dilation, pad, boundary and the filter's extent against the limits. */
+falt_status falt_axis_check(const falt_axis *axis, int index, int64_t taps);
+/* floor((in + pads - E) / stride) + 1, or 0 if the window does not fit. The axis is checked. */
+int64_t falt_axis_output(const falt_axis *axis, int64_t in, int64_t taps);
+/* Places a filter: pad[0] and *out from the mode, pad[1] as what that comes to. anchor is the tap that lies on the
+ * output's position, or FALT_ANCHOR_CENTER. False if mode valid leaves no output. The axis is checked. */
+bool falt_axis_place(falt_axis *axis, int64_t in, int64_t taps, falt_mode mode, int64_t anchor, bool flip,
+                     int64_t *out);
+/* The message for that. */
+falt_status falt_axis_too_short(const falt_axis *axis, int index, int64_t in, int64_t taps);
+/* One dense spatial filter, shared by all groups; flip walks it backwards. */
+falt_status falt_filter_taps(falt_tensor *filter, int64_t groups, bool flip);
+/* Walks a filter's spatial axes backwards, as a true convolution does. */
+void falt_filter_flip(falt_tensor *filter);
+/* pad[1] as the output's size implies it. */
+int64_t falt_axis_pad_after(const falt_axis *axis, int64_t in, int64_t taps, int64_t out);
+
+/* ---- the line */
+enum {
+  FALT_CORRELATE,
+  FALT_CONVOLVE,
+  FALT_FIRST_OPERATION,
+  FALT_VERB_COUNT = FALT_FIRST_OPERATION + FALT_OPERATION_COUNT
+};
+enum { FALT_INPUT, FALT_FILTER, FALT_OUTPUT, FALT_RESIDUAL, FALT_TENSOR_COUNT };
+
+/* Numbers by axis, slowest first; one number serves all axes. count 0: absent. */
+typedef struct falt_list {
+  int count;
+  int64_t value[3];
+} falt_list;
+
+typedef struct falt_pads {
+  int count;
+  int64_t value[3][2];
+} falt_pads;
+
+typedef struct falt_strides {
+  bool given;
+  int64_t value[FALT_DIMS];
+} falt_strides;
+
+/* Sizes are absent at 0, enumerations at -1, real numbers at NaN. */
+typedef struct falt_line {
+  int verb;
+  int64_t n, c, pixel, k, groups, rank;
+  int64_t in[3], taps[3];
+  falt_list stride, dilation, anchor, origin, out;
+  falt_pads pad;
+  falt_boundary boundary[3][2];
+  unsigned boundary_axes; /* bit i: axis i was named */
+  double value;
+  int mode, type, weight_type, out_type, residual_type, accumulator;
+  int layout, layout_space, weight_layout, weight_layout_space;
+  bool scale, bias, residual, count_pad;
+  double alpha, beta;
+  falt_activation activation;
+  double act_a, act_b;
+  falt_strides strides[FALT_TENSOR_COUNT];
+  bool offset_given[FALT_TENSOR_COUNT];
+  int64_t offset[FALT_TENSOR_COUNT];
+  falt_budget budget;
+} falt_line;
+
+typedef struct falt_word falt_word;
+struct falt_word {
+  const char *name;
+  unsigned families; /* which verbs have the word */
+  size_t field;      /* in falt_line */
+  falt_status (*read)(const falt_word *word, falt_line *line, const char *text, size_t length);
+  void (*write)(const falt_word *word, const falt_line *line, falt_text *text); /* nothing if absent */
+};
+
+enum { FALT_OF_FILTERS = 1, FALT_OF_LAYERS = 2, FALT_OF_POOLS = 4, FALT_OF_BUDGETS = 8 };
+enum { FALT_WORD_COUNT = 49 };
+extern const falt_word falt_words[FALT_WORD_COUNT];
+extern const char *const falt_verb_names[FALT_VERB_COUNT];
+
+void falt_line_default(falt_line *line);
+unsigned falt_verb_family(int verb);
+/* The problem that the line describes, checked and canonical. */
+falt_status falt_line_build(const falt_line *line, falt_problem *problem);
+/* A line that builds the (checked, canonical) problem. */
+void falt_line_describe(const falt_problem *problem, falt_line *line);
+
+/* Number of axes that the line names: 0 without a w. */
+int falt_line_space(const falt_line *line);
+
+/* text[0..length) for a message: cut, without control characters. */
+typedef struct falt_quote {
+  char text[44];
+} falt_quote;
+falt_quote falt_quoted(const char *text, size_t length);
+
+falt_tensor *falt_problem_tensor(falt_problem *problem, int which);
+
+#endif
