@@ -69,6 +69,17 @@ static void test_sleeping_and_waking(UNUSED void **state) {
   falt_threads_destroy(threads);
 }
 
+/* Loops as short as can be: workers arrive when the loop has just ended or the next has begun. */
+static void test_arriving_late(UNUSED void **state) {
+  falt_threads *threads = falt_threads_create(2, NULL, NULL);
+  for (int round = 0; round < 300000; round++) {
+    int visits[3] = {0};
+    falt_parallel_for(threads, 2 + round % 2, visit, visits);
+    assert_true(visits[0] == 1 && visits[1] == 1 && visits[2] == round % 2);
+  }
+  falt_threads_destroy(threads);
+}
+
 typedef struct crowd {
   atomic_int now, most, met;
 } crowd;
@@ -126,6 +137,7 @@ typedef struct inner_loop {
 static void visit_inner(void *context, int64_t index) {
   inner_loop *loop = context;
   loop->visits[index]++;
+  if (index % 10 == 0) usleep(50); /* time for others to come, were they let in */
   if (!pthread_equal(loop->self, pthread_self())) atomic_fetch_add(&loop->nest->strays, 1);
 }
 
@@ -297,12 +309,19 @@ static void test_cores(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_index_once),      cmocka_unit_test(test_negative_count_does_nothing),
-      cmocka_unit_test(test_sleeping_and_waking),   cmocka_unit_test(test_never_more_threads),
-      cmocka_unit_test(test_all_threads_take_part), cmocka_unit_test(test_nesting),
-      cmocka_unit_test(test_concurrent_callers),    cmocka_unit_test(test_callers_pool),
-      cmocka_unit_test(test_create_and_destroy),    cmocka_unit_test(test_forked_child),
-      cmocka_unit_test(test_too_few_threads),       cmocka_unit_test(test_cores),
+      cmocka_unit_test(test_every_index_once),
+      cmocka_unit_test(test_negative_count_does_nothing),
+      cmocka_unit_test(test_sleeping_and_waking),
+      cmocka_unit_test(test_arriving_late),
+      cmocka_unit_test(test_never_more_threads),
+      cmocka_unit_test(test_all_threads_take_part),
+      cmocka_unit_test(test_nesting),
+      cmocka_unit_test(test_concurrent_callers),
+      cmocka_unit_test(test_callers_pool),
+      cmocka_unit_test(test_create_and_destroy),
+      cmocka_unit_test(test_forked_child),
+      cmocka_unit_test(test_too_few_threads),
+      cmocka_unit_test(test_cores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
