@@ -50,10 +50,10 @@ static const double memory_per_core = 20e9, memory_per_socket = 160e9;
 static const struct {
   double flops, cache_bytes;
 } per_cycle[FALT_ISA_COUNT] = {
-    [FALT_ISA_PORTABLE] = {8, 20},
-    [FALT_ISA_NEON] = {16, 24},
-    [FALT_ISA_AVX2] = {32, 28},
-    [FALT_ISA_AVX512] = {64, 32},
+    [FALT_ISA_PORTABLE] = {8, 18},
+    [FALT_ISA_NEON] = {16, 18},
+    [FALT_ISA_AVX2] = {32, 20},
+    [FALT_ISA_AVX512] = {64, 24},
 };
 
 falt_limits falt_limits_guess(falt_isa isa, int threads) {
@@ -68,7 +68,8 @@ falt_limits falt_limits_guess(falt_isa isa, int threads) {
 /* ---- measuring */
 
 enum { PIECE = 1 << 20, LINE = 64 };
-static const double long_enough = 0.02; /* seconds of one sample: threads wake in microseconds, clocks rise in less */
+static const double sample_seconds = 0.004; /* threads wake in microseconds; a scheduler's slice is not much longer */
+static const double enough_seconds = 0.2;   /* of samples, of which the best counts */
 
 typedef struct measurement {
   const falt_limit_kernels *kernels;
@@ -112,9 +113,9 @@ static double seconds_of(measurement *m, int64_t count, void (*body)(void *conte
   return falt_seconds() - start;
 }
 
-static double best_of(measurement *m, int repeats, int64_t count, void (*body)(void *context, int64_t index)) {
-  double best = seconds_of(m, count, body);
-  for (int i = 1; i < repeats; i++) {
+static double best_of(measurement *m, int64_t count, void (*body)(void *context, int64_t index)) {
+  double end = falt_seconds() + enough_seconds, best = seconds_of(m, count, body);
+  while (falt_seconds() < end) {
     double seconds = seconds_of(m, count, body);
     if (seconds < best) best = seconds;
   }
@@ -125,8 +126,8 @@ static double best_of(measurement *m, int repeats, int64_t count, void (*body)(v
 static double rate(measurement *m, double work, void (*body)(void *context, int64_t index)) {
   int64_t count = falt_threads_count(m->threads);
   m->times = 1;
-  while (seconds_of(m, count, body) < long_enough) m->times *= 2;
-  return work * (double)m->times * (double)count / best_of(m, 5, count, body);
+  while (seconds_of(m, count, body) < sample_seconds) m->times *= 2;
+  return work * (double)m->times * (double)count / best_of(m, count, body);
 }
 
 /* Twice the last cache for each of both arrays, but never much of a small machine. */
@@ -153,7 +154,7 @@ static bool measure_memory(measurement *m, const falt_caches *caches, double *by
   bool opened = open_arrays(m, m->bytes);
   if (opened) {
     seconds_of(m, m->bytes / PIECE, touch_piece);
-    *bytes_per_s = 2 * (double)m->bytes / best_of(m, 6, m->bytes / PIECE, copy_piece);
+    *bytes_per_s = 2 * (double)m->bytes / best_of(m, m->bytes / PIECE, copy_piece);
   }
   close_arrays(m);
   return opened;
