@@ -1,8 +1,9 @@
 /* Kernels for filters on rows: the arithmetic of every filter, whatever its dimension, type, boundary or layout.
  *
  * A kernel sees contiguous rows of the accumulator's type (f32 or f64) and knows nothing of boundaries: a row above the
- * image is a pointer to the row that the boundary puts there, the ends of rows come from small edge buffers, and interleaved
- * pixels or dilation are a wider step between taps. Tables are per instruction set; the portable one is the specification. */
+ * image is a pointer to the row that the boundary puts there, the ends of rows come from small edge buffers, and
+ * interleaved pixels or dilation are a wider step between taps. Tables are per instruction set; the portable one is the
+ * specification. */
 #ifndef FALT_CPU_FILTER_H
 #define FALT_CPU_FILTER_H
 
@@ -10,8 +11,9 @@
 #include "core/types.h"
 
 /* out[p][x] = (accumulate ? out[p][x] : 0)
- *           + sum over plane < planes, i < r, j < s of taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
- * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile` and 1 for `single`. */
+ *           + sum over plane < planes, i < r, j < s of taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x +
+ * j*step] for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile` and 1 for `single`.
+ */
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
@@ -21,6 +23,8 @@ typedef struct falt_filter_rows {
   int64_t step;
   bool accumulate;
   bool stream; /* out is not read again soon: bypass the cache where that helps */
+  const void *const
+      *prefetch; /* NULL, or tile_rows rows that the next call reads: brought nearer meanwhile (tile only) */
 } falt_filter_rows;
 
 /* What happens to a row of sums on its way out: dst = convert(clip(alpha*sum + beta)). */
@@ -33,12 +37,14 @@ typedef enum falt_lane { FALT_LANE_F32, FALT_LANE_F64, FALT_LANE_COUNT } falt_la
 
 typedef struct falt_filter_kernels {
   falt_isa isa;
-  int tile_rows; /* output rows of one `tile` call */
+  int tile_rows;    /* output rows of one `tile` call */
+  int tile_vectors; /* vectors of each that it keeps in registers, for those who print plans */
   void (*tile[FALT_LANE_COUNT])(const falt_filter_rows *call);
   void (*single[FALT_LANE_COUNT])(const falt_filter_rows *call);
   /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */
   void (*load[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, const void *src, int64_t stride, int64_t n);
-  /* dst[i*stride] = src[i] through the epilogue; integers rounded to nearest even and saturated, NaN becomes 0 there. */
+  /* dst[i*stride] = src[i] through the epilogue; integers rounded to nearest even and saturated, NaN becomes 0 there.
+   */
   void (*store[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, int64_t stride, const void *src, int64_t n,
                                                   const falt_row_epilogue *epilogue, bool stream);
 } falt_filter_kernels;

@@ -1,0 +1,76 @@
+/* Element conversions that compilers turn into vector code: no branches, only selects, bit casts and arithmetic.
+ *
+ * Rounding to integers adds 1.5 * 2^(mantissa bits): the sum's last bits are the integer, rounded to nearest even by
+ * the addition itself. f16 follows the same idea with powers of two around the subnormals. f64 goes to f16 and bf16
+ * through an f32 rounded to odd, which makes two roundings equal to one (Boldo, Melquiond, 2008). */
+#ifndef FALT_CPU_FILTER_CONVERT_H
+#define FALT_CPU_FILTER_CONVERT_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu/vector.h"
+
+FALT_INLINE uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+FALT_INLINE float float_of(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+FALT_INLINE float f32_from_f16(uint16_t h) {
+  uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
+  float finite = float_of(magnitude) * 0x1p112f; /* re-biases the exponent; exact for subnormals too */
+  uint32_t special = magnitude | 0x7f800000u;
+  return float_of(((h & 0x7c00) == 0x7c00 ? special : bits_of(finite)) | sign);
+}
+FALT_INLINE float f32_from_bf16(uint16_t h) {
+  return float_of((uint32_t)h << 16);
+}
+
+FALT_INLINE uint16_t f16_from_f32(float x) {
+  uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffffu;
+  uint32_t rounded = magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1); /* normal results */
+  uint32_t small = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;          /* subnormal results */
+  uint32_t large =
+      magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ff) : 0x7c00u; /* NaN, infinity, overflow */
+  uint32_t value = magnitude < (113u << 23) ? small : rounded >> 13;
+  return (uint16_t)((magnitude >= 0x477ff000u ? large : value) | sign);
+}
+FALT_INLINE uint16_t bf16_from_f32(float x) {
+  uint32_t bits = bits_of(x);
+  uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+  return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* To f32, inexact results with the last bit set: a later rounding to fewer bits sees which side it is on. */
+FALT_INLINE float f32_to_odd(double x) {
+  float near = (float)x;
+  double back = near, size = x < 0 ? -x : x, near_size = back < 0 ? -back : back;
+  uint32_t bits = bits_of(near);
+  uint32_t odd = (bits - (near_size > size ? 1u : 0u)) | 1u;
+  return float_of(back == x || x != x ? bits : odd);
+}
+
+/* In [low, high], which lie within 22 bits; NaN gives 0. */
+FALT_INLINE int32_t round_f32(float x, float low, float high) {
+  float number = x == x ? x : 0.0f;
+  float above = number < low ? low : number;
+  float inside = above > high ? high : above;
+  return (int32_t)(bits_of(inside + 0x1.8p23f) - 0x4b400000u);
+}
+/* In [low, high], which lie within 32 bits; NaN gives 0. */
+FALT_INLINE int64_t round_f64(double x, double low, double high) {
+  double number = x == x ? x : 0.0;
+  double above = number < low ? low : number;
+  double inside = (above > high ? high : above) + 0x1.8p52;
+  int64_t bits;
+  memcpy(&bits, &inside, sizeof bits);
+  return bits - INT64_C(0x4338000000000000);
+}
+
+#endif

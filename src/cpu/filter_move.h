@@ -1,0 +1,93 @@
+/* Rows of one element type into the lanes and out of them. Included once for each ELEMENT with
+ *   NAME(f)       f with the element's suffix
+ *   FROM(x)       element to a number of at most the element's precision
+ *   TO_F32(x)     f32 to element, rounded once
+ *   TO_F64(x)     f64 to element, rounded once
+ *   ARITHMETIC    how the epilogue of f32 sums is computed
+ * No include guard: it is a template. */
+
+FALT_INLINE void NAME(into_f32)(float *dst, const ELEMENT *src, int64_t stride, int64_t n) {
+  for (int64_t i = 0; i < n; i++) dst[i] = (float)FROM(src[i * stride]);
+}
+FALT_INLINE void NAME(into_f64)(double *dst, const ELEMENT *src, int64_t stride, int64_t n) {
+  for (int64_t i = 0; i < n; i++) dst[i] = (double)FROM(src[i * stride]);
+}
+
+/* Strides that compilers vectorise when they know them have their own loops. */
+static void NAME(load_f32)(void *dst, const void *src, int64_t stride, int64_t n) {
+  if (stride == 1)
+    NAME(into_f32)(dst, src, 1, n);
+  else if (stride == 2)
+    NAME(into_f32)(dst, src, 2, n);
+  else if (stride == -1)
+    NAME(into_f32)(dst, src, -1, n);
+  else
+    NAME(into_f32)(dst, src, stride, n);
+}
+static void NAME(load_f64)(void *dst, const void *src, int64_t stride, int64_t n) {
+  if (stride == 1)
+    NAME(into_f64)(dst, src, 1, n);
+  else
+    NAME(into_f64)(dst, src, stride, n);
+}
+
+FALT_INLINE void NAME(out_in_f32)(ELEMENT *dst, int64_t stride, const float *src, int64_t n,
+                                  const falt_row_epilogue *e) {
+  float alpha = (float)e->alpha, beta = (float)e->beta, low = (float)e->low, high = (float)e->high;
+  for (int64_t i = 0; i < n; i++) dst[i * stride] = TO_F32(clip_f32(alpha * src[i] + beta, low, high));
+}
+FALT_INLINE void NAME(out_in_f64)(ELEMENT *dst, int64_t stride, const void *src, bool src_f32, int64_t n,
+                                  const falt_row_epilogue *e) {
+  double alpha = e->alpha, beta = e->beta, low = e->low, high = e->high;
+  for (int64_t i = 0; i < n; i++) {
+    double sum = src_f32 ? (double)((const float *)src)[i] : ((const double *)src)[i];
+    dst[i * stride] = TO_F64(clip_f64(alpha * sum + beta, low, high));
+  }
+}
+
+static void NAME(convert_f32)(void *dst, int64_t stride, const void *src, int64_t n, const falt_row_epilogue *e) {
+  bool f32 = ARITHMETIC == IN_F32 || (ARITHMETIC == IN_F32_IF_EXACT && exact_in_f32(e));
+  if (f32 && stride == 1)
+    NAME(out_in_f32)(dst, 1, src, n, e);
+  else if (f32)
+    NAME(out_in_f32)(dst, stride, src, n, e);
+  else if (stride == 1)
+    NAME(out_in_f64)(dst, 1, src, true, n, e);
+  else
+    NAME(out_in_f64)(dst, stride, src, true, n, e);
+}
+static void NAME(convert_f64)(void *dst, int64_t stride, const void *src, int64_t n, const falt_row_epilogue *e) {
+  if (stride == 1)
+    NAME(out_in_f64)(dst, 1, src, false, n, e);
+  else
+    NAME(out_in_f64)(dst, stride, src, false, n, e);
+}
+
+static void NAME(store_f32)(void *dst, int64_t stride, const void *src, int64_t n, const falt_row_epilogue *e,
+                            bool stream) {
+  if (stream && stride == 1)
+    stream_row(NAME(convert_f32), dst, sizeof(ELEMENT), src, sizeof(float), n, e);
+  else
+    NAME(convert_f32)(dst, stride, src, n, e);
+}
+static void NAME(store_f64)(void *dst, int64_t stride, const void *src, int64_t n, const falt_row_epilogue *e,
+                            bool stream) {
+  if (stream && stride == 1)
+    stream_row(NAME(convert_f64), dst, sizeof(ELEMENT), src, sizeof(double), n, e);
+  else
+    NAME(convert_f64)(dst, stride, src, n, e);
+}
+
+static void NAME(fill)(falt_filter_kernels *kernels, falt_type type) {
+  kernels->load[FALT_LANE_F32][type] = NAME(load_f32);
+  kernels->load[FALT_LANE_F64][type] = NAME(load_f64);
+  kernels->store[FALT_LANE_F32][type] = NAME(store_f32);
+  kernels->store[FALT_LANE_F64][type] = NAME(store_f64);
+}
+
+#undef ELEMENT
+#undef NAME
+#undef FROM
+#undef TO_F32
+#undef TO_F64
+#undef ARITHMETIC

@@ -1,0 +1,98 @@
+/* Vectors of FALT_VECTOR_BYTES of `lane`, over the compiler's vector extensions. Include after defining FALT_LANE_BITS.
+ *
+ * Everything is arithmetic on `vec`; only partial access (the tail of a row, not a byte beyond it) and stores around
+ * the cache need the instruction set's own words. */
+#ifndef FALT_CPU_VECTOR_H
+#define FALT_CPU_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if FALT_LANE_BITS == 32
+typedef float lane;
+typedef int32_t lane_bits;
+#else
+typedef double lane;
+typedef int64_t lane_bits;
+#endif
+
+#define FALT_INLINE static inline __attribute__((always_inline))
+/* Before a loop of known count over registers. */
+#if defined(__clang__)
+#define FALT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define FALT_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+enum { VEC = FALT_VECTOR_BYTES / (FALT_LANE_BITS / 8) }; /* elements */
+typedef lane vec __attribute__((vector_size(FALT_VECTOR_BYTES)));
+typedef lane vec_unaligned __attribute__((vector_size(FALT_VECTOR_BYTES), aligned(FALT_LANE_BITS / 8), may_alias));
+typedef lane_bits vec_bits __attribute__((vector_size(FALT_VECTOR_BYTES)));
+
+FALT_INLINE vec vec_load(const lane *p) {
+  return *(const vec_unaligned *)p;
+}
+FALT_INLINE void vec_store(lane *p, vec v) {
+  *(vec_unaligned *)p = v;
+}
+FALT_INLINE vec vec_all(lane x) {
+  return x - (vec){0};
+}
+
+/* The same value, but in a register from here on: without it compilers load an input again for each of its uses. */
+FALT_INLINE vec vec_keep(vec v) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(v));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(v));
+#endif
+  return v;
+}
+
+/* The first n of VEC elements; the others read as zero. */
+FALT_INLINE vec vec_load_part(const lane *p, int n) {
+#if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
+  return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#elif FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), p);
+#else
+  vec v = {0};
+  memcpy(&v, p, (size_t)n * sizeof *p);
+  return v;
+#endif
+}
+FALT_INLINE void vec_store_part(lane *p, vec v, int n) {
+#if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#elif FALT_VECTOR_BYTES == 64
+  _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1), (__m512d)v);
+#else
+  memcpy(p, &v, (size_t)n * sizeof *p);
+#endif
+}
+
+/* Around the cache; p is aligned to FALT_VECTOR_BYTES. */
+FALT_INLINE void vec_stream(lane *p, vec v) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(v, (vec *)p);
+#elif FALT_VECTOR_BYTES == 64
+  _mm512_stream_si512((__m512i *)p, (__m512i)v);
+#elif FALT_VECTOR_BYTES == 32
+  _mm256_stream_si256((__m256i *)p, (__m256i)v);
+#elif defined(__x86_64__)
+  _mm_stream_si128((__m128i *)p, (__m128i)v);
+#else
+  *(vec *)p = v;
+#endif
+}
+/* Makes streamed stores visible before what follows. */
+FALT_INLINE void vec_stream_end(void) {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+#endif
