@@ -92,6 +92,8 @@ void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_
 /* The converted row at logical (z, y); converts it if its slot holds another. */
 const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
                                 int64_t z, int64_t y);
+/* The row of the constant, for rows read in place whose source is NULL; a window of depth and height 0 has only it. */
+const void *falt_row_window_constant(falt_row_window *window, const falt_rows *rows);
 
 /* ------------------------------------------------------------------------------------------------------------ tasks */
 
