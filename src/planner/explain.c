@@ -30,6 +30,11 @@ void falt_candidate_fill(falt_candidate *candidate, const falt_plan *plan, const
   fill_rates(candidate, plan->device, &plan->problem);
 }
 
+static void print_plan(const falt_plan *plan, char text[PLAN_TEXT]) {
+  falt_text out = falt_text_over(text, PLAN_TEXT);
+  plan->table->print(plan, &out);
+}
+
 static void fill_entry(falt_candidate *candidate, const falt_search *search, const falt_entry *entry, char *text) {
   *candidate = (falt_candidate){.solver = entry->solver->name};
   if (entry->plan)
@@ -39,7 +44,7 @@ static void fill_entry(falt_candidate *candidate, const falt_search *search, con
   candidate->plan = text;
   text[0] = '\0';
   if (entry->outcome <= FALT_LAST_RESORT)
-    falt_plan_print(entry->plan, text, PLAN_TEXT);
+    print_plan(entry->plan, text);
   else
     candidate->rejected = entry->reason;
   candidate->chosen = entry->plan && entry->plan == search->chosen;

@@ -1,0 +1,413 @@
+/* Tests of the planner: search, budgets, children, explain, what happens when memory runs out at any point, threads. */
+#include "fake_solver.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "planner/explain.h"
+
+/* -------------------------------------------------------------------------------------------------- search */
+
+static void test_fastest_wins(void **state) {
+  bench *b = *state;
+  add(b, make("slow", 3));
+  add(b, make("first", 1));
+  add(b, make("second", 1));
+  fake_solver *other = add(b, make("elsewhere", 0.1));
+  other->base.device_kind = "cuda";
+  add(b, make("unsure", NAN));
+  expect(b, "first");
+  assert_int_equal(other->asked, 0);
+}
+
+static void test_refusals(void **state) {
+  bench *b = *state;
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "no solver", "fake");
+  add(b, make("picky", 1))->refusal = "the moon is not full";
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "picky", "the moon is not full");
+  add(b, make("plain", 9));
+  expect(b, "plain");
+}
+
+static void test_last_resort(void **state) {
+  bench *b = *state;
+  add(b, make("spec", 1))->base.last_resort = true;
+  expect(b, "spec");
+  add(b, make("real", 100));
+  expect(b, "real");
+  b->solver[1].workspace = 10;
+  b->budget.max_workspace = 0;
+  expect(b, "spec");
+  strcpy(b->budget.method, "spec");
+  b->budget.max_workspace = -1;
+  expect(b, "spec");
+}
+
+static void test_only_by_name(void **state) {
+  bench *b = *state;
+  add(b, make("rung", 1))->base.only_by_name = true;
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "runs only when it is named");
+  add(b, make("real", 2));
+  expect(b, "real");
+  strcpy(b->budget.method, "rung");
+  expect(b, "rung");
+}
+
+static void test_workspace(void **state) {
+  bench *b = *state;
+  add(b, make("large", 1))->workspace = 4096;
+  add(b, make("small", 2))->workspace = 100;
+  add(b, make("none", 3));
+  expect(b, "large");
+  b->budget.max_workspace = 4096;
+  expect(b, "large");
+  b->budget.max_workspace = 4095;
+  expect(b, "small");
+  b->budget.max_workspace = 0;
+  expect(b, "none");
+  b->solver[2].refusal = "gone";
+  EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'small'", "100 bytes of workspace", "limit is 0");
+}
+
+static void test_own_refusal_by_budget(void **state) {
+  bench *b = *state;
+  add(b, make("hungry", 1))->least_workspace = 1000;
+  expect(b, "hungry");
+  b->budget.max_workspace = 10;
+  EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'hungry'", "budget");
+}
+
+static void test_deterministic_and_error(void **state) {
+  bench *b = *state;
+  add(b, make("racy", 1))->base.nondeterministic = true;
+  add(b, make("rough", 2))->error = 1e-3;
+  add(b, make("broken", 0.5))->error = NAN;
+  add(b, make("exact", 3));
+  expect(b, "racy");
+  b->budget.deterministic = true;
+  expect(b, "exact");
+  b->budget.max_error = 1e-3;
+  expect(b, "rough");
+  b->budget.max_error = 0.9e-3;
+  expect(b, "exact");
+  b->solver[3].refusal = "gone";
+  b->solver[0].workspace = 8;
+  EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'rough'", "error of 0.001", "limit is 0.0009");
+}
+
+static void test_method(void **state) {
+  bench *b = *state;
+  add(b, make("direct", 1));
+  add(b, make("separable", 2));
+  add(b, make("tensor", 1))->base.device_kind = "cuda";
+  strcpy(b->budget.method, "separable");
+  expect(b, "separable");
+  assert_int_equal(b->solver[0].asked, 0);
+  strcpy(b->budget.method, "seperable");
+  EXPECT_FAILURE(b, FALT_INVALID_METHOD, "'seperable'", "did you mean 'separable'");
+  strcpy(b->budget.method, "zzzzzzzzzzzzzzzzzzzz");
+  EXPECT_FAILURE(b, FALT_INVALID_METHOD, "zzzz");
+  strcpy(b->budget.method, "tensor");
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "cuda", "fake");
+  strcpy(b->budget.method, "separable");
+  b->solver[1].refusal = "the filter has rank 3";
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "'separable' does not apply", "the filter has rank 3");
+  b->solver[1].refusal = NULL;
+  b->solver[1].workspace = 77;
+  b->budget.max_workspace = 7;
+  EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'separable' needs 77 bytes", "limit is 7", "'direct' fits");
+  b->solver[0].refusal = "gone";
+  EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'separable' needs 77 bytes", "allow it");
+  assert_null(strstr(falt_message(), "fits"));
+}
+
+static void test_arguments(void **state) {
+  bench *b = *state;
+  falt_plan *plan;
+  add(b, make("a", 1));
+  assert_int_equal(falt_plan_search(NULL, b->list, &b->device, &b->problem, NULL, NULL), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_plan_search(&plan, b->list, NULL, &b->problem, NULL, NULL), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_plan_search(&plan, b->list, &b->device, NULL, NULL, NULL), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_plan_search(&plan, b->list, &b->device, &b->problem, NULL, NULL), FALT_OK);
+  falt_plan_destroy(&plan);
+  falt_plan_destroy(&plan);
+  falt_plan_destroy(NULL);
+  b->budget.tune_seconds = NAN;
+  EXPECT_FAILURE(b, FALT_INVALID_ARGUMENT, "tune_seconds");
+  b->budget.tune_seconds = INFINITY;
+  EXPECT_FAILURE(b, FALT_INVALID_ARGUMENT, "tune_seconds");
+  b->budget.tune_seconds = 0;
+  b->budget.max_error = -1;
+  EXPECT_FAILURE(b, FALT_INVALID_ARGUMENT, "max_error");
+  b->budget.max_error = 0;
+  memset(b->budget.method, 'x', sizeof b->budget.method);
+  EXPECT_FAILURE(b, FALT_INVALID_ARGUMENT, "method");
+  falt_budget_default(&b->budget);
+  b->problem.input.size[FALT_W] = 0;
+  EXPECT_FAILURE(b, FALT_INVALID_SIZE, "size");
+}
+
+/* ------------------------------------------------------------------------------------------------ children */
+
+static void test_children(void **state) {
+  bench *b = *state;
+  falt_plan *plan;
+  char text[64];
+  add(b, make("outer", 1))->wants_child = true;
+  fake_solver *inner = add(b, make("inner", 2));
+  b->budget.max_workspace = 500;
+  b->budget.tune_seconds = 1e-3;
+  strcpy(b->budget.method, "outer");
+  assert_int_equal(falt_plan_search(&plan, b->list, &b->device, &b->problem, &b->budget, NULL), FALT_OK);
+  falt_plan_print(plan, text, sizeof text);
+  assert_string_equal(text, "(outer (inner))");
+  assert_int_equal(live_plans, 2);
+  falt_plan_destroy(&plan);
+  assert_string_equal(inner->budget.method, "");
+  assert_true(inner->budget.tune_seconds == 0);
+  assert_int_equal(inner->budget.max_workspace, 500);
+  inner->refusal = "too small";
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "inner problem", "too small");
+}
+
+/* A solver that hands its own problem on without end is stopped. */
+static void test_depth(void **state) {
+  bench *b = *state;
+  fake_solver *loop = add(b, make("loop", 1));
+  loop->wants_child = loop->wants_itself = true;
+  EXPECT_FAILURE(b, FALT_NO_SOLVER, "loop");
+  assert_in_range(loop->asked, 2, 20);
+  add(b, make("plain", 5));
+  expect(b, "loop"); /* the innermost is plain */
+}
+
+/* ------------------------------------------------------------------------------------------------- explain */
+
+typedef struct heard {
+  int count, chosen;
+  char names[MOST][32], rejected[MOST][160], plan[MOST][64];
+  falt_candidate candidate[MOST];
+} heard;
+
+static void hear(void *context, const falt_candidate *candidate) {
+  heard *h = context;
+  snprintf(h->names[h->count], sizeof h->names[0], "%s", candidate->solver);
+  snprintf(h->rejected[h->count], sizeof h->rejected[0], "%s", candidate->rejected ? candidate->rejected : "");
+  snprintf(h->plan[h->count], sizeof h->plan[0], "%s", candidate->plan);
+  if (candidate->chosen) h->chosen = h->count;
+  h->candidate[h->count++] = *candidate;
+}
+
+static heard explain(bench *b, double seconds, falt_status expected) {
+  heard h = {.chosen = -1};
+  falt_status status = falt_explain_search(b->list, &b->device, &b->problem, &b->budget, NULL, seconds, hear, &h);
+  assert_string_equal(falt_status_name(status), falt_status_name(expected));
+  return h;
+}
+
+static void test_explain(void **state) {
+  bench *b = *state;
+  add(b, make("spec", 1e-6))->base.last_resort = true;
+  add(b, make("slow", 4e-3));
+  add(b, make("picky", 1))->refusal = "not today";
+  add(b, make("fast", 2e-3))->workspace = 32;
+  add(b, make("greedy", 1e-3))->workspace = 1 << 20;
+  add(b, make("rung", 1e-3))->base.only_by_name = true;
+  b->budget.max_workspace = 64;
+  heard h = explain(b, 0, FALT_OK);
+  static const char *const order[] = {"fast", "slow", "spec", "greedy", "rung", "picky"};
+  assert_int_equal(h.count, 6);
+  for (int i = 0; i < 6; i++) assert_string_equal(h.names[i], order[i]);
+  assert_int_equal(h.chosen, 0);
+  assert_string_equal(h.plan[0], "(fast)");
+  assert_string_equal(h.rejected[0], "");
+  assert_string_equal(h.plan[3], "");
+  assert_non_null(strstr(h.rejected[3], "1048576 bytes"));
+  assert_non_null(strstr(h.rejected[4], "named"));
+  assert_string_equal(h.rejected[5], "not today");
+  const falt_candidate *c = &h.candidate[0];
+  assert_true(c->predicted_seconds == 2e-3 && c->seconds_median == 0 && c->workspace_bytes == 32);
+  assert_true(c->flops == falt_problem_flops(&b->problem) && c->bytes == falt_problem_bytes(&b->problem));
+  assert_true(fabs(c->gflops - c->flops / 2e-3 * 1e-9) < 1e-12);
+  assert_true(c->limit_share > 0 && c->limit_share < 1);
+  assert_string_equal(c->bound, "memory");
+}
+
+static void test_explain_measured(void **state) {
+  bench *b = *state;
+  add(b, make("promises", 1e-6))->spin = 2e-3;
+  add(b, make("keeps", 1e-3))->spin = 1e-4;
+  add(b, make("spec", 1))->base.last_resort = true;
+  b->solver[0].workspace = 1000;
+  heard h = explain(b, 0.02, FALT_OK);
+  assert_string_equal(h.names[0], "keeps");
+  assert_int_equal(h.chosen, 1); /* what falt_plan_create takes without tuning */
+  assert_true(h.candidate[0].seconds_min >= 1e-4 && h.candidate[0].seconds_median >= h.candidate[0].seconds_min);
+  assert_true(h.candidate[1].seconds_min >= 2e-3);
+  assert_true(h.candidate[2].seconds_min == 0); /* predicted to take longer than the time given: not run */
+  assert_int_equal(b->solver[2].executed, 0);
+}
+
+static void test_explain_nothing(void **state) {
+  bench *b = *state;
+  add(b, make("large", 1))->workspace = 5;
+  b->budget.max_workspace = 0;
+  heard h = explain(b, 0, FALT_OVER_BUDGET);
+  assert_int_equal(h.count, 1);
+  assert_int_equal(h.chosen, -1);
+  strcpy(b->budget.method, "lard");
+  h = explain(b, 0, FALT_INVALID_METHOD);
+  assert_int_equal(h.count, 0);
+  falt_budget_default(&b->budget);
+  explain(b, NAN, FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_explain_search(b->list, &b->device, &b->problem, NULL, NULL, 0, NULL, NULL),
+                   FALT_INVALID_ARGUMENT);
+}
+
+/* ------------------------------------------------------------------------------------------ out of memory */
+
+typedef falt_status attempt(bench *b);
+
+static falt_status plan_once(bench *b) {
+  falt_plan *plan;
+  falt_status status = falt_plan_search(&plan, b->list, &b->device, &b->problem, &b->budget, NULL);
+  falt_plan_destroy(&plan);
+  return status;
+}
+
+static falt_status explain_once(bench *b) {
+  heard h = {.chosen = -1};
+  return falt_explain_search(b->list, &b->device, &b->problem, &b->budget, NULL, 1e-4, hear, &h);
+}
+
+static falt_status exchange_once(bench *b) {
+  size_t length;
+  int sections;
+  char *text = falt_wisdom_export(&b->device, b->list, NULL, &length);
+  if (!text) return FALT_NO_MEMORY;
+  falt_status status = falt_wisdom_import(&b->device, b->list, text, length, &sections);
+  falt_free(text);
+  return status;
+}
+
+/* Every allocation fails once: the answer is "no memory" or a plan that did without, and nothing leaks (tear_down
+ * counts plans, the sanitizer the rest). */
+static void starve(bench *b, attempt *once, bool may_do_without) {
+  falt_status status = FALT_INTERNAL;
+  int64_t n = 0;
+  int spared = 0; /* attempts that succeeded although the probe failed: one, unless they can do without */
+  for (bool failed = true; failed; n++) {
+    falt_alloc_fail_after(n);
+    status = once(b);
+    void *probe = falt_alloc(1); /* fails if one of the attempt's did */
+    falt_alloc_fail_after(-1);
+    failed = probe == NULL;
+    falt_free(probe);
+    assert_int_equal(live_plans, 0);
+    spared += status == FALT_OK && failed;
+    if (status != FALT_OK) assert_string_equal(falt_status_name(status), "FALT_NO_MEMORY");
+    assert_true(n < 1000);
+  }
+  assert_int_equal(status, FALT_OK);
+  if (!may_do_without) assert_int_equal(spared, 1);
+}
+
+static void test_starving(void **state) {
+  bench *b = *state;
+  add(b, make("outer", 1))->wants_child = true;
+  add(b, make("inner", 2))->workspace = 10;
+  add(b, make("spec", 3))->base.last_resort = true;
+  starve(b, plan_once, true);
+  b->budget.tune_seconds = 1e-4;
+  starve(b, plan_once, true);
+  starve(b, explain_once, true);
+  strcpy(b->budget.method, "outer");
+  b->list[2] = NULL; /* now every allocation is needed */
+  starve(b, plan_once, false);
+  strcpy(b->budget.method, "inter");
+  assert_int_equal(plan_once(b), FALT_INVALID_METHOD);
+  falt_alloc_fail_after(0);
+  assert_int_equal(plan_once(b), FALT_INVALID_METHOD);
+  falt_alloc_fail_after(-1);
+  falt_wisdom_learn(b->device.wisdom, "correlate w=9 s=3", 7, "outer", 1);
+  starve(b, exchange_once, false);
+}
+
+static void test_solver_out_of_memory(void **state) {
+  bench *b = *state;
+  add(b, make("large", 1))->out_of_memory = true;
+  EXPECT_FAILURE(b, FALT_NO_MEMORY, "memory");
+  add(b, make("small", 2));
+  expect(b, "small");
+}
+
+/* ------------------------------------------------------------------------------------------------- threads */
+
+static void *plan_often(void *context) {
+  bench *b = context;
+  for (int i = 0; i < 200; i++) {
+    falt_plan *plan;
+    falt_budget budget;
+    falt_budget_default(&budget);
+    if (i % 50 == 0) budget.tune_seconds = 1e-4;
+    if (i % 70 == 0) falt_wisdom_clear(b->device.wisdom);
+    if (falt_plan_search(&plan, b->list, &b->device, &b->problem, &budget, NULL) != FALT_OK) return b;
+    falt_plan_destroy(&plan);
+  }
+  return NULL;
+}
+
+static falt_plan *steady_ask(const falt_solver *solver, falt_ask *ask);
+
+static void steady_execute(const falt_plan *plan, const falt_operands *operands) {
+  (void)plan, (void)operands;
+}
+
+static void steady_destroy(falt_plan *plan) {
+  falt_free(plan);
+}
+
+static falt_plan *steady_ask(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {steady_execute, fake_print, steady_destroy};
+  fake_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  return plan ? &plan->base : NULL;
+}
+
+static void test_threads(void **state) {
+  bench *b = *state;
+  static const falt_solver one = {.name = "one", .device_kind = "fake", .plan = steady_ask};
+  static const falt_solver two = {.name = "two", .device_kind = "fake", .plan = steady_ask};
+  b->list[0] = &one;
+  b->list[1] = &two;
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, plan_often, b), 0);
+  for (int i = 0; i < 4; i++) {
+    void *result;
+    pthread_join(threads[i], &result);
+    assert_null(result);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      PLANNER_TEST(test_fastest_wins),
+      PLANNER_TEST(test_refusals),
+      PLANNER_TEST(test_last_resort),
+      PLANNER_TEST(test_only_by_name),
+      PLANNER_TEST(test_workspace),
+      PLANNER_TEST(test_own_refusal_by_budget),
+      PLANNER_TEST(test_deterministic_and_error),
+      PLANNER_TEST(test_method),
+      PLANNER_TEST(test_arguments),
+      PLANNER_TEST(test_children),
+      PLANNER_TEST(test_depth),
+      PLANNER_TEST(test_explain),
+      PLANNER_TEST(test_explain_measured),
+      PLANNER_TEST(test_explain_nothing),
+      PLANNER_TEST(test_starving),
+      PLANNER_TEST(test_solver_out_of_memory),
+      PLANNER_TEST(test_threads),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
