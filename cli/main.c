@@ -21,12 +21,36 @@ static const char filter_details[] =
     "  \"1 2 1; 2 4 2; 1 2 1\"  rows by ; planes by ;; or / with a blank before it, fractions as 1/16\n"
     "  FILE.npy, or any other file with one row a line and an empty line between planes\n";
 
+static const char problem_details[] =
+    "PROBLEM is one line of words, such as\n"
+    "  correlate h=4096 w=4096 r=5 s=5 boundary=symmetric type=f32\n"
+    "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
+    "docs/problem-line.md lists them all.\n";
+
+static const char layer_details[] =
+    "PROBLEM is one line of words, such as\n"
+    "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
+    "Arrays have the shape and the order of the layout: 16x56x56x64 here, the filter 64x3x3x64 (nchw: 64x64x3x3).\n"
+    "backward-data reads --grad and --weight; backward-filter reads --input and --grad; both write --output.\n"
+    "maxpool and avgpool read --input. bf16 arrays hold the bits as u16.\n";
+
 /* Verbs that exist, in the order of the help. */
 static const cli_verb verbs[] = {
     {"convolve", CLI_CONVOLVE, "INPUT OUTPUT --kernel K",
      "filter a file with the kernel flipped (scipy.ndimage, numpy)", filter_details, falt_verb_convolve},
     {"correlate", CLI_CORRELATE, "INPUT OUTPUT --kernel K",
      "filter a file with the kernel as it stands (OpenCV filter2D, layers)", filter_details, falt_verb_correlate},
+    {"layer", CLI_LAYER, "PROBLEM --input X.npy --weight W.npy --output Y.npy", "run a network layer on .npy arrays",
+     layer_details, falt_verb_layer},
+    {"explain", CLI_EXPLAIN, "PROBLEM", "every candidate: predicted, measured, or why it was rejected", problem_details,
+     falt_verb_explain},
+    {"time", CLI_TIME, "PROBLEM", "time the chosen plan on random data", problem_details, falt_verb_time},
+    {"tune", CLI_TUNE, "PROBLEM|FILE", "measure the candidates and remember the winner", problem_details,
+     falt_verb_tune},
+    {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", problem_details, falt_verb_verify},
+    {"ladder", CLI_LADDER, "1d|2d|3d|PROBLEM", "the textbook's steps, each checked and timed", problem_details,
+     falt_verb_ladder},
+    {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

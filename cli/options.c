@@ -167,6 +167,17 @@ static const option options_table[] = {
     {"deterministic", NULL, CLI_PLANNERS, read_flag, FIELD(deterministic), "the same bits for any number of threads"},
     {"allow-tf32", NULL, CLI_PLANNERS, read_flag, FIELD(allow_tf32),
      "let f32 be computed as tf32 where a device has it"},
+    {"input", "X.npy", CLI_LAYER, read_text, FIELD(input), "the layer's input"},
+    {"weight", "W.npy", CLI_LAYER, read_text, FIELD(weight), "the filter"},
+    {"bias", "B.npy", CLI_LAYER, read_text, FIELD(bias), "with bias=1: read forward, written by backward-filter"},
+    {"scale", "S.npy", CLI_LAYER, read_text, FIELD(scale), "with scale=1: one factor an output channel"},
+    {"residual", "R.npy", CLI_LAYER, read_text, FIELD(residual), "with residual=1: added before the activation"},
+    {"grad", "DY.npy", CLI_LAYER, read_text, FIELD(grad), "the gradient of the output, for backward problems"},
+    {"output", "Y.npy", CLI_LAYER, read_text, FIELD(output), "the result: of backward problems the gradient"},
+    {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
+    {"count", "N", CLI_VERIFY, read_count, FIELD(count), "random problems to check (default 100)"},
+    {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "of the first random problem, and of the data (default 1)"},
+    {"measure", NULL, CLI_INFO, read_flag, FIELD(measure), "measure the limits of this machine and remember them"},
     {"explain", NULL, CLI_FILTERS, read_flag, FIELD(explain), "print every candidate before running"},
     {"json", NULL, CLI_RUNNERS, read_flag, FIELD(json), "print one JSON object a line on standard output"},
     {"quiet", NULL, CLI_RUNNERS, read_flag, FIELD(quiet), "print no summary and no progress"},
@@ -214,7 +225,8 @@ static int parse_option(int count, char **words, int *at, const cli_verb *verb, 
 }
 
 int cli_options_parse(int count, char **words, const cli_verb *verb, cli_options *options) {
-  *options = (cli_options){.verb = verb->bit, .alpha = 1, .cval = NAN, .out_type = -1, .max_workspace = -1};
+  *options =
+      (cli_options){.verb = verb->bit, .alpha = 1, .cval = NAN, .out_type = -1, .max_workspace = -1, .seconds = -1};
   bool only_operands = false;
   for (int at = 0; at < count; at++) {
     const char *word = words[at];

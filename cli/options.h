@@ -53,6 +53,12 @@ typedef struct cli_options {
   double max_error;
   bool deterministic, allow_tf32;
 
+  /* problems */
+  double seconds; /* of measuring; -1: the verb's choice */
+  int64_t count, seed;
+  bool measure;
+  const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */
+
   /* report */
   bool json, explain, quiet;
 } cli_options;

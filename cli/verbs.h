@@ -15,5 +15,12 @@ typedef struct cli_verb {
 
 int falt_verb_convolve(const cli_options *options);
 int falt_verb_correlate(const cli_options *options);
+int falt_verb_layer(const cli_options *options);
+int falt_verb_explain(const cli_options *options);
+int falt_verb_time(const cli_options *options);
+int falt_verb_tune(const cli_options *options);
+int falt_verb_verify(const cli_options *options);
+int falt_verb_ladder(const cli_options *options);
+int falt_verb_info(const cli_options *options);
 
 #endif

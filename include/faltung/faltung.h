@@ -256,6 +256,8 @@ FALT_API void falt_device_limits(const falt_device *device, falt_limits *limits)
 FALT_API falt_status falt_device_measure(falt_device *device);
 /* One line, such as "cpu avx512 threads=2". Valid while the device lives. Since 0.1. */
 FALT_API const char *falt_device_name(const falt_device *device);
+/* Threads that a plan on this device may use, the caller's included. Since 0.1. */
+FALT_API int falt_device_threads(const falt_device *device);
 
 /* -------------------------------------------------------------------------------------- plan and execute */
 

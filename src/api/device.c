@@ -19,3 +19,7 @@ falt_status falt_device_measure(falt_device *device) {
 const char *falt_device_name(const falt_device *device) {
   return device->name;
 }
+
+int falt_device_threads(const falt_device *device) {
+  return falt_threads_count(device->threads);
+}

@@ -1,0 +1,37 @@
+/* The verb explain: every candidate for a problem, predicted and measured, or why it was rejected. */
+#include "candidates.h"
+#include "counts.h"
+#include "problem.h"
+#include "report.h"
+#include "verbs.h"
+
+static const double default_seconds = 0.1; /* of measuring, for each candidate */
+
+static int explain(const cli_options *options, cli_question *question) {
+  cli_operands operands;
+  int status = cli_operands_random(&operands, &question->problem, 1);
+  if (status != CLI_DONE) return status;
+  cli_candidates list = {
+      .file = stdout, .json = options->json, .problem = question->line, .device = falt_device_name(question->device)};
+  if (!options->json) printf("%s\non %s\n\n", question->line, list.device);
+  const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
+  const falt_status done = falt_explain(question->device, &question->problem, &question->budget, operands.set.filter,
+                                        seconds, cli_candidates_print, &list);
+  cli_operands_free(&operands);
+  if (done != FALT_OK) return cli_fail_library(done);
+  if (cli_counts_apply(&question->problem)) {
+    if (options->json)
+      cli_counts_json(stdout, question->line, &question->problem);
+    else
+      cli_counts_print(stdout, &question->problem);
+  }
+  return CLI_DONE;
+}
+
+int falt_verb_explain(const cli_options *options) {
+  cli_question question;
+  int status = cli_question_open(options, 0, &question);
+  if (status == CLI_DONE) status = explain(options, &question);
+  cli_question_close(&question);
+  return status;
+}

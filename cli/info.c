@@ -1,0 +1,91 @@
+/* The verb info: version, device and its limits, instruction sets, formats, caches, solvers. */
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "device.h"
+#include "report.h"
+#include "verbs.h"
+
+static const char *cache_directory(char *path, size_t size) {
+  const char *cache = getenv("FALTUNG_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (cache && *cache)
+    snprintf(path, size, "%s", cache);
+  else if (base && *base)
+    snprintf(path, size, "%s/faltung", base);
+  else if (home && *home)
+    snprintf(path, size, "%s/.cache/faltung", home);
+  else
+    return "none: set FALTUNG_CACHE";
+  return path;
+}
+
+static void print_cache_file(const char *directory, const char *name) {
+  char path[1100];
+  struct stat state;
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  const bool there = stat(path, &state) == 0;
+  printf("    %-8s %s", name, there ? "" : "not there\n");
+  if (there) printf("%lld bytes\n", (long long)state.st_size);
+}
+
+static void print_text(const falt_device *device, const falt_limits *limits) {
+  printf("faltung %s\n\n", falt_version());
+  printf("device   %s\n", falt_device_name(device));
+  printf("    limits   %s\n",
+         limits->measured ? "measured" : "built-in estimates; `faltung info --measure` measures them");
+  printf("    memory   %.1f GB/s, read and write counted\n", limits->copy_bytes_per_s * 1e-9);
+  printf("    cache    %.1f GB/s\n", limits->cache_bytes_per_s * 1e-9);
+  printf("    f32      %.1f GFLOP/s\n", limits->f32_flops * 1e-9);
+  printf("    f64      %.1f GFLOP/s\n", limits->f64_flops * 1e-9);
+  printf("device   cuda: this build has no CUDA back end\n");
+  printf("\nformats\n");
+  const char *name, *extensions, *state;
+  for (int i = 0; io_format(i, &name, &extensions, &state); i++) printf("    %-8s %-40s %s\n", name, extensions, state);
+  char path[1024];
+  const char *directory = cache_directory(path, sizeof path);
+  printf("\ncache    %s\n", directory);
+  print_cache_file(directory, "limits");
+  print_cache_file(directory, "wisdom");
+  printf("\nsolvers ");
+  for (int i = 0; falt_solver_name(i); i++) printf(" %s", falt_solver_name(i));
+  printf("\n");
+}
+
+static void print_json(const falt_device *device, const falt_limits *limits) {
+  cli_json json = cli_json_open(stdout);
+  cli_json_text(&json, "version", falt_version());
+  cli_json_text(&json, "device", falt_device_name(device));
+  cli_json_flag(&json, "measured", limits->measured);
+  cli_json_number(&json, "copy_bytes_per_s", limits->copy_bytes_per_s);
+  cli_json_number(&json, "cache_bytes_per_s", limits->cache_bytes_per_s);
+  cli_json_number(&json, "f32_flops", limits->f32_flops);
+  cli_json_number(&json, "f64_flops", limits->f64_flops);
+  char path[1024];
+  cli_json_text(&json, "cache", cache_directory(path, sizeof path));
+  cli_json_close(&json);
+  const char *name, *extensions, *state;
+  for (int i = 0; io_format(i, &name, &extensions, &state); i++) {
+    json = cli_json_open(stdout);
+    cli_json_text(&json, "format", name);
+    cli_json_text(&json, "extensions", extensions);
+    cli_json_text(&json, "state", state);
+    cli_json_close(&json);
+  }
+  for (int i = 0; falt_solver_name(i); i++) {
+    json = cli_json_open(stdout);
+    cli_json_text(&json, "solver", falt_solver_name(i));
+    cli_json_close(&json);
+  }
+}
+
+int falt_verb_info(const cli_options *options) {
+  falt_device *device = NULL;
+  const int status = cli_device_make(options, &device);
+  if (status != CLI_DONE) return status;
+  const falt_status measured = options->measure ? falt_device_measure(device) : FALT_OK;
+  falt_limits limits;
+  falt_device_limits(device, &limits);
+  (options->json ? print_json : print_text)(device, &limits);
+  falt_device_destroy(&device);
+  return measured == FALT_OK ? CLI_DONE : cli_fail_library(measured);
+}

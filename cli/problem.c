@@ -1,0 +1,139 @@
+/* A problem from the words of the command line, its budget, and operands to run it on. */
+#include "problem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "report.h"
+
+/* ---- the question */
+
+static int fail_no_problem(void) {
+  return cli_fail(CLI_WRONG, "no problem given: nothing to do; write one such as \"correlate h=480 w=640 r=3 s=3\"");
+}
+
+int cli_question_read(const cli_options *options, const char *line, cli_question *question) {
+  *question = (cli_question){.device = NULL};
+  falt_status status = falt_problem_parse(&question->problem, &question->budget, line);
+  if (status != FALT_OK) return cli_fail_library(status);
+  falt_budget asked;
+  const int made = cli_budget_make(options, &asked);
+  if (made != CLI_DONE) return made;
+  if (asked.max_workspace >= 0) question->budget.max_workspace = asked.max_workspace;
+  if (asked.max_error > 0) question->budget.max_error = asked.max_error;
+  if (asked.method[0]) memcpy(question->budget.method, asked.method, sizeof asked.method);
+  question->budget.deterministic |= asked.deterministic;
+  question->budget.allow_tf32 |= asked.allow_tf32;
+  falt_problem_print(&question->problem, &question->budget, question->line, sizeof question->line);
+  return cli_device_make(options, &question->device);
+}
+
+int cli_question_open(const cli_options *options, int first, cli_question *question) {
+  char line[CLI_LINE] = "";
+  size_t used = 0;
+  for (int i = first; i < options->operands; i++) {
+    const int more = snprintf(line + used, sizeof line - used, "%s%s", i > first ? " " : "", options->operand[i]);
+    used += (size_t)more;
+    if (used >= sizeof line) return cli_fail(CLI_WRONG, "problem: longer than %d characters; shorten it", CLI_LINE - 1);
+  }
+  *question = (cli_question){.device = NULL};
+  return used ? cli_question_read(options, line, question) : fail_no_problem();
+}
+
+void cli_question_close(cli_question *question) {
+  falt_device_destroy(&question->device);
+}
+
+/* ---- operands */
+
+void *cli_allocate(int64_t size, const char *what) {
+  enum { ALIGN = 64 };
+  void *memory = size < INT64_MAX - ALIGN ? aligned_alloc(ALIGN, ((size_t)size + ALIGN) / ALIGN * ALIGN) : NULL;
+  if (!memory)
+    cli_fail(CLI_IMPOSSIBLE, "%s: %lld bytes of memory are not to be had; use a smaller problem", what,
+             (long long)size);
+  return memory;
+}
+
+int64_t cli_bias_count(const falt_problem *problem) {
+  return problem->filter.size[FALT_K] * problem->filter.size[FALT_G];
+}
+falt_type cli_bias_type(const falt_problem *problem) {
+  return problem->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
+}
+
+void **cli_result(falt_operands *operands, falt_operation operation) {
+  switch (operation) {
+    case FALT_BACKWARD_DATA:
+    case FALT_BACKWARD_AVGPOOL:
+      return &operands->input;
+    case FALT_BACKWARD_FILTER:
+      return &operands->filter;
+    case FALT_BACKWARD_MAXPOOL:
+      return &operands->residual;
+    default:
+      return &operands->output;
+  }
+}
+
+static bool fill(void **operand, falt_type type, int64_t count, uint64_t seed, const char *what) {
+  *operand = cli_allocate(count * (int64_t)falt_type_size(type), what);
+  if (*operand) falt_random_fill(*operand, type, count, seed);
+  return *operand != NULL;
+}
+
+static bool fill_tensor(void **operand, const falt_tensor *tensor, uint64_t seed, const char *what) {
+  return fill(operand, tensor->type, falt_tensor_span(tensor), seed, what);
+}
+
+/* Sums of `rank` outer products of random vectors, for filters of floating type: what the problem line's rank promises.
+ */
+static void lower_rank(float *taps, const int64_t size[3], int rank, uint64_t seed) {
+  const int64_t total = size[0] + size[1] + size[2];
+  float *vectors = cli_allocate(total * (int64_t)sizeof *vectors, "filter");
+  if (!vectors) return;
+  memset(taps, 0, (size_t)(size[0] * size[1] * size[2]) * sizeof *taps);
+  for (int term = 0; term < rank; term++) {
+    falt_random_fill(vectors, FALT_F32, total, seed + (uint64_t)term);
+    float *out = taps;
+    for (int64_t t = 0; t < size[0]; t++)
+      for (int64_t r = 0; r < size[1]; r++)
+        for (int64_t s = 0; s < size[2]; s++)
+          *out++ += vectors[t] * vectors[size[0] + r] * vectors[size[0] + size[1] + s];
+  }
+  free(vectors);
+}
+
+int cli_operands_random(cli_operands *operands, const falt_problem *p, uint64_t seed) {
+  falt_operands *set = &operands->set;
+  *operands = (cli_operands){.set = {NULL}};
+  const bool pool = p->operation >= FALT_MAXPOOL, dx_apart = p->operation == FALT_BACKWARD_MAXPOOL;
+  const falt_tensor *residual = dx_apart ? &p->input : &p->residual;
+  const bool done = fill_tensor(&set->input, &p->input, seed, "input") &&
+                    fill_tensor(&set->output, &p->output, seed + 1, "output") &&
+                    (pool || fill_tensor(&set->filter, &p->filter, seed + 2, "filter")) &&
+                    (!(dx_apart || p->has_residual) || fill_tensor(&set->residual, residual, seed + 3, "residual")) &&
+                    (!p->has_bias || fill(&set->bias, cli_bias_type(p), cli_bias_count(p), seed + 4, "bias")) &&
+                    (!p->has_scale || fill(&set->scale, cli_bias_type(p), cli_bias_count(p), seed + 5, "scale"));
+  if (!done) {
+    cli_operands_free(operands);
+    return CLI_IMPOSSIBLE;
+  }
+  const int64_t *taps = &p->filter.size[FALT_D];
+  const bool one_filter = falt_tensor_span(&p->filter) == taps[0] * taps[1] * taps[2];
+  if (p->rank > 0 && p->filter.type == FALT_F32 && one_filter) lower_rank(set->filter, taps, p->rank, seed + 6);
+  return CLI_DONE;
+}
+
+int cli_operands_workspace(cli_operands *operands, const falt_plan *plan) {
+  operands->set.workspace = cli_allocate((int64_t)falt_plan_workspace(plan), "workspace");
+  return operands->set.workspace ? CLI_DONE : CLI_IMPOSSIBLE;
+}
+
+void cli_operands_free(cli_operands *operands) {
+  falt_operands *set = &operands->set;
+  void **all[] = {&set->input, &set->filter, &set->output, &set->bias, &set->scale, &set->residual, &set->workspace};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(*all[i]);
+  *operands = (cli_operands){.set = {NULL}};
+}
