@@ -1,0 +1,366 @@
+/* A sum of separable terms applied in one pass: layout of a worker's scratch, the passes, the walk over a task. */
+#include "solver/separable_rows.h"
+
+#include <string.h>
+
+enum { MAX_LINES = 16 };
+
+/* Positions first, first + step, ... of the input's x axis, at position `at` of a row of this strip. */
+typedef struct piece {
+  bool raw;
+  int64_t first, step, count, at;
+  falt_row_window window;
+} piece;
+
+/* One worker on one task. */
+typedef struct strip {
+  const falt_separable *how;
+  const falt_operands *io;
+  falt_row_task task;
+  piece *pieces;
+  int64_t positions; /* of a row: all pieces */
+  size_t pitch;      /* bytes of a row */
+  char *constant;    /* a row of it, for raw pieces */
+  char *columns;     /* `lines` rows after the pass along y */
+  char *sums;        /* `lines` rows after the pass along x */
+  char *ring;        /* rows after the pass along z, by group, plane, y modulo the ring */
+  int64_t *tags;     /* which y a slot of the ring holds */
+  int64_t z, made_z; /* output planes that the ring holds */
+  const void **table[3];
+} strip;
+
+/* -------------------------------------------------------------------------------------------------------- layout */
+
+static int piece_count(const falt_separable *how) {
+  return how->raw ? 3 : (int)how->period;
+}
+
+/* Piece k of the rows behind outputs [begin, end). Raw rows have a left end, an inside and a right end. */
+static piece cut(const falt_separable *how, int64_t begin, int64_t end, int k) {
+  const falt_rows *rows = &how->rows;
+  const falt_axis *axis = &rows->axis[2];
+  const int64_t low = begin * axis->stride - axis->pad[0];
+  const int64_t shifts = (rows->taps[2] - 1 - (how->raw ? 0 : k)) / how->period * how->advance;
+  const int64_t count = end - begin + shifts;
+  if (!how->raw) return (piece){.first = low + k * axis->dilation, .step = axis->stride, .count = count};
+  const int64_t high = low + count;
+  const int64_t inside = falt_min(falt_max(0, low), high), outside = falt_min(falt_max(rows->in[2], low), high);
+  const int64_t ends[4] = {low, inside, outside, high};
+  return (piece){.raw = k == 1, .first = ends[k], .step = 1, .count = ends[k + 1] - ends[k]};
+}
+
+typedef struct arena {
+  char *base; /* NULL: only count */
+  size_t used;
+} arena;
+
+static void *take(arena *memory, size_t bytes) {
+  void *at = memory->base ? memory->base + memory->used : NULL;
+  memory->used += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return at;
+}
+
+int64_t falt_separable_span(const falt_rows *rows, int axis, int64_t made) {
+  return (made - 1) * rows->axis[axis].stride + (rows->taps[axis] - 1) * rows->axis[axis].dilation + 1;
+}
+
+static void lay_piece(strip *s, piece *part, arena *memory) {
+  const falt_rows *rows = &s->how->rows;
+  part->at = s->positions;
+  s->positions += part->count;
+  if (part->count == 0) return;
+  if (part->raw) {
+    s->constant = take(memory, (size_t)(part->count * rows->pixel) * rows->lane_size);
+    return;
+  }
+  const int64_t depth = s->how->has_z ? falt_separable_span(rows, 0, s->how->planes) : 1;
+  const int64_t height = s->how->has_z ? 1 : falt_separable_span(rows, 1, s->how->lines);
+  void *scratch = take(memory, falt_row_window_bytes(rows, part->count, depth, height));
+  if (scratch) falt_row_window_open(&part->window, rows, part->first, part->step, part->count, depth, height, scratch);
+}
+
+/* An odd number of cache lines, so that equal columns of neighbouring rows do not compete for one set of the cache. */
+static size_t row_pitch(int64_t elements, size_t size) {
+  const int64_t lines = falt_ceil_div(elements * (int64_t)size, FALT_ALIGN);
+  return (size_t)(lines | 1) * FALT_ALIGN;
+}
+
+/* Divides a worker's scratch for its task. Without memory (base NULL) only counts. */
+static void lay_out(strip *s, arena *memory) {
+  const falt_separable *how = s->how;
+  const falt_rows *rows = &how->rows;
+  const int count = piece_count(how);
+  s->pieces = take(memory, (size_t)count * sizeof *s->pieces);
+  for (int k = 0; k < count; k++) {
+    piece part = cut(how, s->task.begin[2], s->task.end[2], k);
+    lay_piece(s, &part, memory);
+    if (s->pieces) s->pieces[k] = part;
+  }
+  s->pitch = row_pitch(s->positions * rows->pixel, rows->lane_size);
+  const size_t lines = (size_t)how->lines;
+  s->columns = take(memory, lines * s->pitch);
+  s->sums = take(memory, lines * row_pitch((s->task.end[2] - s->task.begin[2]) * rows->pixel, rows->lane_size));
+  for (int axis = 0; axis < 3; axis++)
+    s->table[axis] = take(memory, (size_t)(rows->taps[axis] + MAX_LINES) * sizeof *s->table[axis]);
+  if (!how->has_z) return;
+  s->ring = take(memory, (size_t)(how->factors.groups * how->planes * how->ring) * s->pitch);
+  s->tags = take(memory, (size_t)how->ring * sizeof *s->tags);
+}
+
+/* --------------------------------------------------------------------------------------------- passes along z, y */
+
+/* `made` output rows along an axis from the rows that `row` finds at positions of that axis. */
+typedef struct pass {
+  int axis;
+  const void *taps;
+  int64_t first, made; /* first output */
+  const void *(*row)(strip *s, const struct pass *p, int64_t position);
+  piece *part;   /* of source rows */
+  int64_t other; /* source rows: their position along the other axis; rows of the ring: group*planes + plane */
+  char *out;
+  size_t out_pitch;
+  int64_t elements;
+} pass;
+
+static const void *term_taps(const falt_separable *how, int term, int axis) {
+  return how->taps + (falt_factors_taps(&how->factors, term, axis) - how->factors.taps) * (int64_t)how->rows.lane_size;
+}
+
+static void run_pass(strip *s, const pass *p) {
+  const falt_rows *rows = &s->how->rows;
+  const falt_axis *axis = &rows->axis[p->axis];
+  const int taps = (int)rows->taps[p->axis];
+  const void **table = s->table[p->axis];
+  void *out[MAX_LINES];
+  for (int64_t m = 0; m < p->made; m++) out[m] = p->out + (size_t)m * p->out_pitch;
+  falt_filter_rows call = {
+      .rows = table, .taps = p->taps, .out = out, .n = p->elements, .planes = 1, .r = taps, .s = 1, .step = 1};
+  const int64_t first = p->first * axis->stride - axis->pad[0];
+  if (p->made == rows->kernels->tile_rows && axis->stride == axis->dilation) {
+    for (int64_t i = 0; i < taps + p->made - 1; i++) table[i] = p->row(s, p, first + i * axis->stride);
+    rows->kernels->tile[rows->lane](&call);
+    return;
+  }
+  for (int64_t m = 0; m < p->made; m++) {
+    for (int i = 0; i < taps; i++) table[i] = p->row(s, p, first + m * axis->stride + i * axis->dilation);
+    call.out = out + m;
+    rows->kernels->single[rows->lane](&call);
+  }
+}
+
+static const void *source_row(strip *s, piece *part, int64_t z, int64_t y) {
+  const falt_rows *rows = &s->how->rows;
+  if (!part->raw) return falt_row_window_get(&part->window, rows, s->io->input, s->task.slice, z, y);
+  const char *row = falt_rows_source(rows, s->io->input, s->task.slice, z, y);
+  return row ? row + part->first * rows->in_stride[4] * (int64_t)rows->lane_size : s->constant;
+}
+
+static const void *source_along_z(strip *s, const pass *p, int64_t z) {
+  return source_row(s, p->part, z, p->other);
+}
+
+static const void *source_along_y(strip *s, const pass *p, int64_t y) {
+  return source_row(s, p->part, p->other, y);
+}
+
+/* The same pass over every piece. */
+static void run_pieces(strip *s, pass p) {
+  const falt_rows *rows = &s->how->rows;
+  char *out = p.out;
+  for (int k = 0; k < piece_count(s->how); k++) {
+    p.part = &s->pieces[k];
+    p.out = out + (size_t)(p.part->at * rows->pixel) * rows->lane_size;
+    p.elements = p.part->count * rows->pixel;
+    if (p.elements > 0) run_pass(s, &p);
+  }
+}
+
+/* The pass along z for all groups of terms and all planes at one y. */
+static void fill_ring(strip *s, int64_t y, int64_t slot) {
+  const falt_separable *how = s->how;
+  const falt_factors *factors = &how->factors;
+  const size_t plane_pitch = (size_t)how->ring * s->pitch;
+  for (int term = 0; term < factors->terms; term++) {
+    if (term > 0 && factors->group[term] == factors->group[term - 1]) continue;
+    run_pieces(
+        s, (pass){.axis = 0,
+                  .taps = term_taps(how, term, 0),
+                  .first = s->z,
+                  .made = s->made_z,
+                  .row = source_along_z,
+                  .other = y,
+                  .out = s->ring + (size_t)(factors->group[term] * how->planes) * plane_pitch + (size_t)slot * s->pitch,
+                  .out_pitch = plane_pitch});
+  }
+  s->tags[slot] = y;
+}
+
+static const void *ring_along_y(strip *s, const pass *p, int64_t y) {
+  const int64_t rest = y % s->how->ring, slot = rest < 0 ? rest + s->how->ring : rest;
+  if (s->tags[slot] != y) fill_ring(s, y, slot);
+  return s->ring + (size_t)(p->other * s->how->ring + slot) * s->pitch;
+}
+
+/* Columns of one term for output rows [y, y + made) of output plane z. */
+static void run_columns(strip *s, int term, int64_t z, int64_t y, int64_t made) {
+  const falt_separable *how = s->how;
+  const falt_axis *depth = &how->rows.axis[0];
+  pass p = {
+      .axis = 1, .taps = term_taps(how, term, 1), .first = y, .made = made, .out = s->columns, .out_pitch = s->pitch};
+  if (how->has_z) {
+    p.row = ring_along_y;
+    p.other = how->factors.group[term] * how->planes + (z - s->z);
+    p.elements = s->positions * how->rows.pixel;
+    run_pass(s, &p);
+    return;
+  }
+  p.row = source_along_y;
+  p.other = z * depth->stride - depth->pad[0];
+  run_pieces(s, p);
+}
+
+/* -------------------------------------------------------------------------------------------------- pass along x */
+
+/* Every tap is a row of its own, since taps of different pieces are not a fixed step apart. */
+static void run_row_by_taps(strip *s, falt_filter_rows call, const char *columns, void *const *out) {
+  const falt_separable *how = s->how;
+  const falt_rows *rows = &how->rows;
+  const void **table = s->table[2];
+  for (int64_t j = 0; j < rows->taps[2]; j++) {
+    const int64_t position = s->pieces[j % how->period].at + j / how->period * how->advance;
+    table[j] = columns + (size_t)(position * rows->pixel) * rows->lane_size;
+  }
+  call.rows = table;
+  call.out = out;
+  call.r = (int)rows->taps[2];
+  call.s = 1;
+  rows->kernels->single[rows->lane](&call);
+}
+
+static void run_x(strip *s, int term, int64_t made, void *const *out, bool stream) {
+  const falt_separable *how = s->how;
+  const falt_rows *rows = &how->rows;
+  const void *columns[MAX_LINES];
+  for (int64_t m = 0; m < made; m++) columns[m] = s->columns + (size_t)m * s->pitch;
+  const int64_t elements = (s->task.end[2] - s->task.begin[2]) * rows->pixel;
+  falt_filter_rows call = {.rows = columns,
+                           .taps = term_taps(how, term, 2),
+                           .out = out,
+                           .n = elements,
+                           .planes = 1,
+                           .r = 1,
+                           .s = (int)rows->taps[2],
+                           .step = how->advance * rows->pixel,
+                           .accumulate = term > 0,
+                           .stream = stream};
+  if (how->period == 1 && made == rows->kernels->tile_rows) {
+    rows->kernels->tile[rows->lane](&call);
+    return;
+  }
+  for (int64_t m = 0; m < made; m++) {
+    call.rows = columns + m;
+    call.out = out + m;
+    if (how->period == 1)
+      rows->kernels->single[rows->lane](&call);
+    else
+      run_row_by_taps(s, call, columns[m], out + m);
+  }
+}
+
+/* Output rows [y, y + made) of plane z. */
+static void run_lines(strip *s, int64_t z, int64_t y, int64_t made) {
+  const falt_separable *how = s->how;
+  const falt_rows *rows = &how->rows;
+  const int64_t width = s->task.end[2] - s->task.begin[2];
+  const size_t pitch = row_pitch(width * rows->pixel, rows->lane_size);
+  const bool in_place = rows->out_place && how->factors.terms == 1;
+  void *targets[MAX_LINES], *sums[MAX_LINES];
+  for (int64_t m = 0; m < made; m++) {
+    targets[m] = falt_rows_target(rows, s->io->output, s->task.slice, z, y + m, s->task.begin[2]);
+    sums[m] = in_place ? targets[m] : s->sums + (size_t)m * pitch;
+  }
+  for (int term = 0; term < how->factors.terms; term++) {
+    run_columns(s, term, z, y, made);
+    run_x(s, term, made, sums, in_place && how->stream);
+  }
+  for (int64_t m = 0; m < made && !in_place; m++) falt_rows_store(rows, targets[m], sums[m], width, how->stream);
+}
+
+/* ------------------------------------------------------------------------------------------------------- execute */
+
+typedef struct run {
+  const falt_separable *how;
+  const falt_operands *io;
+} run;
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const run *r = context;
+  const falt_separable *how = r->how;
+  const falt_rows *rows = &how->rows;
+  strip s = {.how = how, .io = r->io, .task = falt_rows_task(rows, how->block, index)};
+  lay_out(&s, &(arena){scratch, 0});
+  if (s.constant) falt_rows_load(rows, NULL, 0, 1, s.pieces[1].count, s.constant);
+  for (s.z = s.task.begin[0]; s.z < s.task.end[0]; s.z += how->planes) {
+    s.made_z = falt_min(how->planes, s.task.end[0] - s.z);
+    for (int64_t i = 0; i < how->ring; i++) s.tags[i] = INT64_MIN;
+    for (int64_t y = s.task.begin[1]; y < s.task.end[1]; y += how->lines)
+      for (int64_t z = s.z; z < s.z + s.made_z; z++) run_lines(&s, z, y, falt_min(how->lines, s.task.end[1] - y));
+  }
+}
+
+void falt_separable_run(const falt_separable *how, const falt_device *device, const falt_operands *operands) {
+  run context = {how, operands};
+  const falt_row_job job = {run_task, &context, falt_rows_task_count(&how->rows, how->block), how->scratch};
+  falt_rows_run(device, &job, operands->workspace);
+}
+
+/* -------------------------------------------------------------------------------------------------------- set up */
+
+static int64_t gcd(int64_t a, int64_t b) {
+  return b == 0 ? a : gcd(b, a % b);
+}
+
+size_t falt_separable_scratch(const falt_separable *how) {
+  const int64_t width = how->rows.out[2];
+  size_t most = 0;
+  for (int64_t x = 0; x < width; x += how->block[2]) {
+    strip s = {.how = how, .task = {.begin = {0, 0, x}, .end = {1, 1, falt_min(width, x + how->block[2])}}};
+    arena memory = {NULL, 0};
+    lay_out(&s, &memory);
+    if (memory.used > most) most = memory.used;
+  }
+  return most;
+}
+
+/* The factors as the lane's type. Without a pass along z its single tap goes to x. */
+static bool pack(falt_separable *how) {
+  const falt_factors *factors = &how->factors;
+  const int64_t *size = factors->size, count = factors->terms * (size[0] + size[1] + size[2]);
+  how->taps = falt_alloc((size_t)count * how->rows.lane_size);
+  if (!how->taps) return false;
+  for (int term = 0; term < factors->terms && !how->has_z; term++)
+    for (int64_t j = 0; j < size[2]; j++)
+      falt_factors_taps(factors, term, 2)[j] *= falt_factors_taps(factors, term, 0)[0];
+  const falt_type type = how->rows.lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  for (int64_t i = 0; i < count; i++) falt_store(how->taps, type, i, factors->taps[i]);
+  return true;
+}
+
+bool falt_separable_init(falt_separable *how) {
+  const falt_rows *rows = &how->rows;
+  const falt_axis *x = &rows->axis[2];
+  const int64_t common = gcd(x->stride, x->dilation);
+  how->has_z = rows->taps[0] > 1;
+  how->lines = falt_min(rows->kernels->tile_rows, MAX_LINES);
+  how->planes = how->has_z ? how->lines : 1;
+  how->raw = rows->in_place && x->stride == 1;
+  how->period = falt_min(x->stride / common, rows->taps[2]);
+  how->advance = x->dilation / common;
+  how->ring = how->has_z ? falt_separable_span(rows, 1, how->lines) : 0;
+  return pack(how);
+}
+
+void falt_separable_free(falt_separable *how) {
+  falt_factors_free(&how->factors);
+  falt_free(how->taps);
+}
