@@ -1,0 +1,183 @@
+/* The generic solver: every problem, at a bearable speed, without workspace. The floor that no problem falls below.
+ *
+ * Sums run in f32 or f64 lanes by the problem's types; an integer problem runs in the narrowest lane that holds every
+ * partial sum exactly, so its result is exact. Each result is summed by one thread, in an order that depends only on
+ * the problem and the instruction set. The work itself is in generic_*.c; see solver/generic.h for how it is cut. */
+#include "solver/generic.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- lanes */
+
+static double largest_magnitude(falt_type type) {
+  return fmax(fabs(falt_type_min(type)), falt_type_max(type));
+}
+
+/* Bound of any partial sum of an integer problem; infinite where a factor is not an integer. */
+static double sum_bound(const falt_problem *p) {
+  const bool pooling = falt_is_pooling(p->operation);
+  if (p->boundary_value != rint(p->boundary_value)) return INFINITY;
+  const double x = fmax(largest_magnitude(p->input.type), fabs(p->boundary_value));
+  return x * (pooling ? 1 : largest_magnitude(p->filter.type)) * (double)falt_problem_depth(p);
+}
+
+static int lane_of(const falt_problem *p) {
+  const double bound = sum_bound(p);
+  const bool wide_types = p->input.type == FALT_F64 || p->output.type == FALT_F64 ||
+                          (!falt_is_pooling(p->operation) && p->filter.type == FALT_F64);
+  if (isfinite(bound) && p->operation == FALT_FORWARD)
+    return bound < 0x1p24 ? FALT_GENERIC_F32 : bound < 0x1p53 ? FALT_GENERIC_F64 : FALT_GENERIC_WIDE;
+  if (isfinite(bound)) return bound < 0x1p24 && p->operation == FALT_MAXPOOL ? FALT_GENERIC_F32 : FALT_GENERIC_F64;
+  return wide_types || p->accumulator == FALT_F64 ? FALT_GENERIC_F64 : FALT_GENERIC_F32;
+}
+
+/* ---- ways */
+
+static int64_t magnitude(int64_t a) {
+  return a < 0 ? -a : a;
+}
+
+/* Makes the axis whose elements lie closest the width, where that is not so. The order of axes has no meaning except
+ * for the first maximum of a gradient of maxpool. */
+static void exchange_axes(falt_problem *p) {
+  const falt_tensor *y = falt_problem_result(p)->size[FALT_W] > 1 || p->operation == FALT_BACKWARD_FILTER
+                             ? &p->input
+                             : falt_problem_result(p);
+  int best = 2;
+  if (p->operation == FALT_BACKWARD_MAXPOOL) return;
+  for (int a = 1; a >= 0; a--) {
+    const bool longer = y->size[FALT_D + a] > 1;
+    const bool closer = magnitude(y->stride[FALT_D + a]) < magnitude(y->stride[FALT_D + best]);
+    if (longer && (closer || y->size[FALT_D + best] == 1)) best = a;
+  }
+  if (best == 2) return;
+  falt_tensor *const tensors[] = {&p->input, &p->filter, &p->output, &p->residual};
+  for (int i = 0; i < 4; i++) {
+    int64_t *const lists[] = {tensors[i]->size, tensors[i]->stride};
+    for (int l = 0; l < 2; l++) {
+      const int64_t kept = lists[l][FALT_W];
+      lists[l][FALT_W] = lists[l][FALT_D + best];
+      lists[l][FALT_D + best] = kept;
+    }
+  }
+  const falt_axis kept = p->axis[2];
+  p->axis[2] = p->axis[best];
+  p->axis[best] = kept;
+}
+
+static falt_generic_way way_of(const falt_problem *p) {
+  const bool filter = p->operation == FALT_BACKWARD_FILTER;
+  const falt_tensor *y = filter ? &p->output : falt_problem_result(p);
+  const int64_t k = y->size[FALT_C],
+                c = p->operation == FALT_BACKWARD_DATA ? p->output.size[FALT_C] : p->input.size[FALT_C];
+  const bool short_rows = y->size[FALT_W] < 8;
+  const bool rows = falt_tensor_unit(y, FALT_W) && falt_tensor_unit(&p->input, FALT_W) && !short_rows;
+  const int64_t channels = filter ? falt_max(k, c) : k;
+  if (rows) return FALT_GENERIC_ROWS;
+  if (channels >= 8 && y->stride[FALT_C] == 1) return FALT_GENERIC_CHANNELS;
+  if (y->size[FALT_G] >= 8 && magnitude(y->stride[FALT_G]) <= falt_max(k, 1)) return FALT_GENERIC_GROUPS;
+  if (channels >= 8 && short_rows) return FALT_GENERIC_CHANNELS;
+  return y->size[FALT_G] >= 8 && short_rows ? FALT_GENERIC_GROUPS : FALT_GENERIC_ROWS;
+}
+
+/* ---- execute */
+
+static void *result_of(falt_operation operation, const falt_operands *operands) {
+  switch (operation) {
+    case FALT_BACKWARD_DATA:
+    case FALT_BACKWARD_AVGPOOL:
+      return operands->input;
+    case FALT_BACKWARD_FILTER:
+      return operands->filter;
+    case FALT_BACKWARD_MAXPOOL:
+      return operands->residual;
+    default:
+      return operands->output;
+  }
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  static void (*const maps[])(const falt_generic_run *) = {falt_generic_map_rows, falt_generic_map_channels,
+                                                           falt_generic_map_groups};
+  static void (*const filters[])(const falt_generic_run *) = {falt_generic_filter_rows, falt_generic_filter_channels,
+                                                              falt_generic_filter_groups};
+  const falt_generic_plan *plan = (const falt_generic_plan *)base;
+  const falt_generic_run run = {.plan = plan,
+                                .operands = operands,
+                                .source = plan->gathers ? operands->output : operands->input,
+                                .filter = plan->filter ? plan->filter : operands->filter,
+                                .result = result_of(plan->p.operation, operands)};
+  (plan->p.operation == FALT_BACKWARD_FILTER ? filters : maps)[plan->way](&run);
+  if (plan->p.operation == FALT_BACKWARD_FILTER && plan->p.has_bias) falt_generic_bias(&run);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  static const char *const ways[] = {"rows", "channels", "groups"}, *const lanes[] = {"f32", "f64", "wide"};
+  const falt_generic_plan *plan = (const falt_generic_plan *)base;
+  falt_text_add(text, "(generic %s %s %s)", ways[plan->way], lanes[plan->lane_index], falt_isa_name(base->device->isa));
+}
+
+static void destroy(falt_plan *plan) {
+  falt_free(((falt_generic_plan *)plan)->filter);
+  falt_free(plan);
+}
+
+/* ---- plan: applies to everything */
+
+/* Shares of the multiply-add peak as measured on an AVX-512 machine, two threads. */
+static double estimate(const falt_generic_plan *plan, const falt_device *device) {
+  static const double shares[] = {0.15, 0.2, 0.05};
+  const falt_problem *p = &plan->p;
+  const falt_type type = plan->lane_index == FALT_GENERIC_F32 ? FALT_F32 : FALT_F64;
+  double share = shares[plan->way];
+  if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
+  if (falt_is_pooling(p->operation)) share /= 4;
+  return falt_roofline(device, type, falt_problem_flops(p), share, falt_problem_bytes(p));
+}
+
+static bool copy_filter(falt_generic_plan *plan, const void *values) {
+  const size_t bytes = (size_t)falt_tensor_span(&plan->p.filter) * falt_type_size(plan->p.filter.type);
+  plan->filter = falt_alloc(bytes);
+  if (plan->filter) memcpy(plan->filter, values, bytes);
+  return plan->filter != NULL;
+}
+
+static void set_roles(falt_generic_plan *plan) {
+  const falt_problem *p = &plan->p;
+  const int64_t *stride = p->filter.stride;
+  plan->gathers = p->operation == FALT_BACKWARD_DATA || p->operation == FALT_BACKWARD_MAXPOOL ||
+                  p->operation == FALT_BACKWARD_AVGPOOL;
+  plan->source = plan->gathers ? p->output : p->input;
+  plan->result = p->operation == FALT_BACKWARD_FILTER ? p->output : *falt_problem_result(p);
+  plan->out_channels = plan->result.size[FALT_C];
+  plan->in_channels = plan->source.size[FALT_C];
+  plan->filter_out = stride[plan->gathers ? FALT_C : FALT_K];
+  plan->filter_in = stride[plan->gathers ? FALT_K : FALT_C];
+  if (p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_FILTER) plan->fill = p->boundary_value;
+  if (p->operation == FALT_MAXPOOL) plan->fill = -INFINITY;
+}
+
+static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy};
+  falt_generic_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->p = *ask->problem;
+  exchange_axes(&plan->p);
+  plan->way = way_of(&plan->p);
+  plan->lane_index = lane_of(&plan->p);
+  plan->lane = falt_generic_kernels_for(ask->device->isa)->lane[plan->lane_index];
+  plan->convert = falt_filter_kernels_for(ask->device->isa);
+  set_roles(plan);
+  plan->base.packed =
+      ask->filter_values && (plan->p.operation == FALT_FORWARD || plan->p.operation == FALT_BACKWARD_DATA);
+  if (plan->base.packed && !copy_filter(plan, ask->filter_values)) {
+    falt_free(plan);
+    return falt_refuse_memory(ask);
+  }
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_generic;
+const falt_solver falt_solver_generic = {.name = "generic", .device_kind = "cpu", .plan = plan_generic};

@@ -1,0 +1,205 @@
+/* The generic solver's relation between results and sources, along one axis.
+ *
+ * Forward, result q meets position u = q*stride + t*dilation - pad, which the boundary folds: one link.
+ *
+ * Against that direction, result i of backward-data stands at every position u that folds onto it: u = i (the main
+ * link), and in the folded outside further u. There the fold is a row of pieces on which u = c +- i, and each is a
+ * link. Position u meets output o by tap j where u + pad = o*stride + j*dilation, so the taps of one result are those
+ * with u + pad - j*dilation divisible by the stride. They are the same for all i of one phase, i = origin + q*stride,
+ * and with e = gcd(stride, dilation) every (stride/e)-th tap is one of them and moves o by dilation/e. So each link is
+ * a plain correlation of the output's gradient with every (stride/e)-th tap, and no zero is ever multiplied. */
+#include "solver/generic.h"
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0);
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+int64_t falt_phase_count(const falt_generic_plan *plan, int axis) {
+  return plan->gathers ? falt_min(plan->p.axis[axis].stride, plan->result.size[FALT_D + axis]) : 1;
+}
+
+falt_phase falt_phase_at(const falt_generic_plan *plan, int axis, int64_t index) {
+  const int64_t size = plan->result.size[FALT_D + axis];
+  if (!plan->gathers) return (falt_phase){0, 1, size};
+  const int64_t step = plan->p.axis[axis].stride;
+  return (falt_phase){index, step, falt_ceil_div(size - index, step)};
+}
+
+/* ---- links */
+
+static bool forward_link(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link) {
+  const falt_axis *a = &plan->p.axis[axis];
+  *link = (falt_link){.count = phase.count,
+                      .base = -a->pad[0],
+                      .step = a->stride,
+                      .tap_step = a->dilation,
+                      .taps = plan->p.filter.size[FALT_D + axis],
+                      .tap_next = 1,
+                      .size = plan->source.size[FALT_D + axis],
+                      .axis = a};
+  return true;
+}
+
+/* The link of the piece u = c + slope*i, for i in [low, high]. False if no result or no tap is in it. */
+static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phase, int64_t c, int64_t slope,
+                        int64_t low, int64_t high, falt_link *link) {
+  const falt_axis *a = &plan->p.axis[axis];
+  const int64_t taps = plan->p.filter.size[FALT_D + axis], e = gcd(a->stride, a->dilation), every = a->stride / e;
+  const int64_t first = falt_max(0, -floor_div(phase.origin - low, phase.step));
+  const int64_t end = falt_min(phase.count, floor_div(high - phase.origin, phase.step) + 1);
+  const int64_t reach = c + slope * phase.origin + a->pad[0]; /* o*stride + j*dilation at q = 0 */
+  int64_t tap = 0;
+  while (tap < falt_min(every, taps) && (reach - tap * a->dilation) % a->stride != 0) tap++;
+  if (first >= end || tap >= falt_min(every, taps)) return false;
+  link->taps = (taps - 1 - tap) / every + 1;
+  link->tap_first = tap + every * (link->taps - 1); /* from the last tap down, so that sources rise */
+  link->tap_next = -every;
+  link->first = first;
+  link->count = end - first;
+  link->base = (reach - link->tap_first * a->dilation) / a->stride;
+  link->step = slope;
+  link->tap_step = a->dilation / e;
+  link->size = plan->source.size[FALT_D + axis];
+  link->axis = NULL;
+  return true;
+}
+
+/* Length of the longest piece of [u, end) on which the fold is affine, and its slope. */
+static int64_t piece_length(const falt_axis *a, int64_t size, int64_t u, int64_t end, int64_t *slope) {
+  const int64_t i = falt_axis_map(a, size, u);
+  *slope = u + 1 < end ? falt_axis_map(a, size, u + 1) - i : 0;
+  if (*slope != 1 && *slope != -1) {
+    *slope = 1; /* one position */
+    return 1;
+  }
+  int64_t length = 2;
+  while (u + length < end && falt_axis_map(a, size, u + length) == i + *slope * length) length++;
+  return length;
+}
+
+/* First position at or after u that lies outside and folds, with the end of its side; false if there is none. */
+static bool outside_at(const falt_generic_plan *plan, int axis, int64_t *u, int64_t *end) {
+  const falt_axis *a = &plan->p.axis[axis];
+  const int64_t size = plan->p.input.size[FALT_D + axis];
+  const int64_t reach = (plan->p.output.size[FALT_D + axis] - 1) * a->stride +
+                        falt_extent(a, plan->p.filter.size[FALT_D + axis]) - a->pad[0];
+  *u = falt_max(*u, -a->pad[0]);
+  *end = falt_min(0, reach);
+  if (*u < *end && a->boundary[0] != FALT_CONSTANT) return true;
+  *u = falt_max(*u, size);
+  *end = reach;
+  return *u < *end && a->boundary[1] != FALT_CONSTANT;
+}
+
+bool falt_link_first(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link) {
+  link->at = INT64_MIN;
+  if (!plan->gathers) return forward_link(plan, axis, phase, link);
+  if (gather_link(plan, axis, phase, 0, 1, 0, plan->result.size[FALT_D + axis] - 1, link)) return true;
+  return falt_link_next(plan, axis, phase, link);
+}
+
+bool falt_link_next(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link) {
+  const falt_axis *a = &plan->p.axis[axis];
+  const int64_t size = plan->p.input.size[FALT_D + axis];
+  int64_t u = link->at, end, slope;
+  if (!plan->gathers) return false;
+  while (outside_at(plan, axis, &u, &end)) {
+    const int64_t length = piece_length(a, size, u, end, &slope), i = falt_axis_map(a, size, u);
+    const int64_t last = i + slope * (length - 1);
+    const bool found = gather_link(plan, axis, phase, u - slope * i, slope, falt_min(i, last), falt_max(i, last), link);
+    link->at = u += length;
+    if (found) return true;
+  }
+  return false;
+}
+
+bool falt_link_is_main(const falt_link *link) {
+  return link->at == INT64_MIN;
+}
+
+/* ---- pair by pair */
+
+falt_meet falt_meet_start(const falt_generic_plan *plan, int axis, int64_t i) {
+  const falt_axis *a = &plan->p.axis[axis];
+  falt_meet meet = {.axis = a,
+                    .gathers = plan->gathers,
+                    .i = i,
+                    .in = plan->p.input.size[FALT_D + axis],
+                    .taps = plan->p.filter.size[FALT_D + axis],
+                    .out = plan->p.output.size[FALT_D + axis],
+                    .tap = -1};
+  if (!plan->gathers) return meet;
+  meet.low = -a->pad[0];
+  meet.high = (meet.out - 1) * a->stride + falt_extent(a, meet.taps) - 1 - a->pad[0];
+  meet.u = meet.low - 1;
+  meet.tap = meet.taps; /* nothing at this u */
+  return meet;
+}
+
+static bool next_gathered(falt_meet *m) {
+  const falt_axis *a = m->axis;
+  for (;;) {
+    while (++m->tap < m->taps) {
+      const int64_t rest = m->u + a->pad[0] - m->tap * a->dilation;
+      if (rest < 0) break;
+      if (rest % a->stride != 0 || rest / a->stride >= m->out) continue;
+      m->source = rest / a->stride;
+      return true;
+    }
+    if (!falt_axis_preimage(a, m->in, m->i, m->low, m->high, &m->u)) return false;
+    m->tap = -1;
+  }
+}
+
+bool falt_meet_next(falt_meet *m) {
+  if (m->gathers) return next_gathered(m);
+  if (++m->tap >= m->taps) return false;
+  const int64_t u = m->i * m->axis->stride + m->tap * m->axis->dilation - m->axis->pad[0];
+  m->source = u >= 0 && u < m->in ? u : falt_axis_map(m->axis, m->in, u);
+  return true;
+}
+
+/* ---- rows */
+
+/* Elements [from, to) of a row, outside the source. */
+static void load_outside(const falt_generic_run *run, char *dst, int64_t row, int64_t base, int64_t step, int64_t from,
+                         int64_t to, const falt_link *link) {
+  const falt_generic_plan *plan = run->plan;
+  const size_t element = plan->lane->element;
+  if (from >= to) return;
+  const int64_t u = base + step * from;
+  const bool folds = link->axis && link->axis->boundary[u >= link->size] != FALT_CONSTANT;
+  if (!folds) {
+    falt_generic_fill(plan, dst + (size_t)from * element, plan->fill, to - from);
+    return;
+  }
+  for (int64_t i = from; i < to; i++) {
+    const int64_t at = falt_link_fold(link, base + step * i);
+    falt_generic_load(plan, dst + (size_t)i * element, run->source, plan->source.type,
+                      row + at * plan->source.stride[FALT_W], 1, 1);
+  }
+}
+
+void falt_generic_load_row(const falt_generic_run *run, void *dst, int64_t row, int64_t base, int64_t step, int64_t n,
+                           const falt_link *link) {
+  const falt_generic_plan *plan = run->plan;
+  const int64_t stride = plan->source.stride[FALT_W];
+  int64_t begin = step > 0 ? -floor_div(base, step) : base - link->size + 1; /* step is -1 if not positive */
+  int64_t end = step > 0 ? -floor_div(base - link->size, step) : base + 1;
+  begin = falt_min(falt_max(begin, 0), n);
+  end = falt_max(begin, falt_min(end, n));
+  load_outside(run, dst, row, base, step, 0, begin, link);
+  if (begin < end)
+    falt_generic_load(plan, (char *)dst + (size_t)begin * plan->lane->element, run->source, plan->source.type,
+                      row + (base + step * begin) * stride, step * stride, end - begin);
+  load_outside(run, dst, row, base, step, end, n, link);
+}

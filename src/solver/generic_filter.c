@@ -1,0 +1,406 @@
+/* Gradients of filters: dw[k,g,c,j] = sum over n and o of dy[n,g,k,o] * x[n,g,c,i(o,j)], three ways.
+ *
+ *   rows      dot products along the width: a block of dy's channels against a block of x's (channel, tap)
+ *   channels  a product whose depth is positions: vectors of one tensor's channels times elements of the other's
+ *   groups    pairs of vectors over positions
+ *
+ * Every result is summed by one thread in one order, so the bits do not depend on threads. Long sums are drained into
+ * doubles now and then, so that they lose no more than short ones. */
+#include <string.h>
+
+#include "solver/generic.h"
+
+enum { FEW_JOBS = 16 };
+
+typedef struct job {
+  const falt_generic_run *run;
+  falt_link link[3];
+  int64_t k_block, c_block, s_block; /* of one tile */
+  int64_t k_tiles, c_tiles, s_tiles;
+} job;
+
+/* One tile of results, and the filter's tap that they share (the first of s_block). */
+typedef struct place {
+  int64_t g, k, c, t, r, s;
+} place;
+
+static job job_of(const falt_generic_run *run, int64_t k_block, int64_t c_block, int64_t s_block) {
+  const int64_t *w = run->plan->p.filter.size;
+  job j = {.run = run, .k_block = k_block, .c_block = c_block, .s_block = s_block};
+  for (int a = 0; a < 3; a++) falt_link_first(run->plan, a, falt_phase_at(run->plan, a, 0), &j.link[a]);
+  j.k_tiles = falt_ceil_div(w[FALT_K], k_block);
+  j.c_tiles = falt_ceil_div(w[FALT_C], c_block);
+  j.s_tiles = falt_ceil_div(w[FALT_W], s_block);
+  return j;
+}
+
+static int64_t tap_jobs(const job *j) {
+  return j->run->plan->p.filter.size[FALT_D] * j->run->plan->p.filter.size[FALT_H] * j->s_tiles;
+}
+
+static place place_of(const job *j, int64_t index) {
+  const int64_t *w = j->run->plan->p.filter.size;
+  place at;
+  at.s = falt_generic_digit(&index, j->s_tiles) * j->s_block;
+  at.r = falt_generic_digit(&index, w[FALT_H]);
+  at.t = falt_generic_digit(&index, w[FALT_D]);
+  at.c = falt_generic_digit(&index, j->c_tiles) * j->c_block;
+  at.k = falt_generic_digit(&index, j->k_tiles) * j->k_block;
+  at.g = index;
+  return at;
+}
+
+/* Element of x, channel c, at the start of the row that output row (n, d, h) meets by the place's tap; -1 outside. */
+static int64_t x_row(const job *j, const place *at, int64_t n, int64_t d, int64_t h) {
+  const int64_t xd = falt_link_source(&j->link[0], d, at->t), xh = falt_link_source(&j->link[1], h, at->r);
+  return xd < 0 || xh < 0 ? -1 : falt_tensor_at(&j->run->plan->p.input, n, at->g, at->c, xd, xh, 0);
+}
+
+static bool outside_matters(const job *j) {
+  return j->run->plan->fill != 0;
+}
+
+/* ---- rows */
+
+enum { MOST_K = 8, MOST_COLUMNS = 12, ROW_BYTES = 2048 };
+
+typedef struct dot_tile {
+  const job *job;
+  place at;
+  int k, c, s; /* extents */
+  double totals[MOST_K * MOST_COLUMNS];
+  _Alignas(64) char dy[MOST_K][ROW_BYTES], x[MOST_COLUMNS][ROW_BYTES];
+} dot_tile;
+
+/* Some rows (first, first + 1, ... in the order n, d, h), and of each the same piece of the width. */
+typedef struct stretch {
+  int64_t first, rows, w, n;
+} stretch;
+
+static void row_at(const falt_problem *p, int64_t row, int64_t at[3]) {
+  at[2] = falt_generic_digit(&row, p->output.size[FALT_H]);
+  at[1] = falt_generic_digit(&row, p->output.size[FALT_D]);
+  at[0] = row;
+}
+
+static const void *dy_rows(dot_tile *t, const stretch *s, int m, int64_t padded) {
+  const falt_generic_plan *plan = t->job->run->plan;
+  const falt_tensor *y = &plan->p.output;
+  const void *data = t->job->run->operands->output;
+  const int64_t element = (int64_t)plan->lane->element;
+  int64_t at[3];
+  for (int64_t r = 0; r < s->rows; r++) {
+    row_at(&plan->p, s->first + r, at);
+    const int64_t index = falt_tensor_at(y, at[0], t->at.g, t->at.k + m, at[1], at[2], s->w);
+    const bool lies = s->rows == 1 && padded == s->n && y->stride[FALT_W] == 1;
+    const void *there = lies ? falt_generic_in_place(plan, data, y->type, index) : NULL;
+    if (there) return there;
+    falt_generic_load(plan, t->dy[m] + r * s->n * element, data, y->type, index, y->stride[FALT_W], s->n);
+  }
+  const int64_t n = s->rows * s->n;
+  falt_generic_fill(plan, t->dy[m] + n * element, 0, padded - n);
+  return t->dy[m];
+}
+
+static const void *x_rows(dot_tile *t, const stretch *s, int c, int tap, int column, int64_t padded) {
+  const job *j = t->job;
+  const falt_generic_plan *plan = j->run->plan;
+  const falt_tensor *x = &plan->p.input;
+  const falt_link *w = &j->link[2];
+  const int64_t element = (int64_t)plan->lane->element;
+  const int64_t start = w->base + w->step * s->w + w->tap_step * (t->at.s + tap);
+  int64_t at[3];
+  for (int64_t r = 0; r < s->rows; r++) {
+    row_at(&plan->p, s->first + r, at);
+    int64_t row = x_row(j, &t->at, at[0], at[1], at[2]);
+    char *to = t->x[column] + r * s->n * element;
+    if (row < 0) {
+      falt_generic_fill(plan, to, plan->fill, s->n);
+      continue;
+    }
+    row += c * x->stride[FALT_C];
+    const bool lies = s->rows == 1 && padded == s->n && x->stride[FALT_W] == 1 && w->step == 1 && start >= 0 &&
+                      start + s->n <= w->size;
+    const void *there = lies ? falt_generic_in_place(plan, j->run->source, x->type, row + start) : NULL;
+    if (there) return there;
+    falt_generic_load_row(j->run, to, row, start, w->step, s->n, w);
+  }
+  const int64_t n = s->rows * s->n;
+  falt_generic_fill(plan, t->x[column] + n * element, 0, padded - n);
+  return t->x[column];
+}
+
+static void add_stretch(dot_tile *t, const stretch *s) {
+  const falt_generic_plan *plan = t->job->run->plan;
+  const int64_t padded = falt_round_up(s->rows * s->n, plan->lane->width);
+  const void *a[MOST_K], *b[MOST_COLUMNS];
+  int64_t at[3];
+  row_at(&plan->p, s->first, at);
+  if (s->rows == 1 && !outside_matters(t->job) && x_row(t->job, &t->at, at[0], at[1], at[2]) < 0) return;
+  for (int m = 0; m < t->k; m++) a[m] = dy_rows(t, s, m, padded);
+  for (int c = 0; c < t->c; c++)
+    for (int tap = 0; tap < t->s; tap++) b[c * t->s + tap] = x_rows(t, s, c, tap, c * t->s + tap, padded);
+  plan->lane->dots(a, t->k, b, t->c * t->s, padded, t->totals);
+}
+
+static void run_dots(void *context, int64_t index) {
+  const job *j = context;
+  const falt_problem *p = &j->run->plan->p;
+  const int64_t *w = p->filter.size, width = p->output.size[FALT_W];
+  const int64_t rows = p->output.size[FALT_N] * p->output.size[FALT_D] * p->output.size[FALT_H];
+  const int64_t most = ROW_BYTES / (int64_t)j->run->plan->lane->element, at_once = falt_max(1, most / width);
+  dot_tile t = {.job = j, .at = place_of(j, index)};
+  t.k = (int)falt_min(j->k_block, w[FALT_K] - t.at.k);
+  t.c = (int)falt_min(j->c_block, w[FALT_C] - t.at.c);
+  t.s = (int)falt_min(j->s_block, w[FALT_W] - t.at.s);
+  for (int64_t row = 0; row < rows; row += at_once)
+    for (int64_t at = 0; at < width; at += most)
+      add_stretch(&t, &(stretch){row, falt_min(at_once, rows - row), at, falt_min(most, width - at)});
+  for (int m = 0; m < t.k; m++)
+    for (int c = 0; c < t.c; c++)
+      falt_generic_store_totals(j->run, t.totals + (m * t.c + c) * t.s, t.s,
+                                falt_tensor_at(&p->filter, t.at.k + m, t.at.g, t.at.c + c, t.at.t, t.at.r, t.at.s),
+                                p->filter.stride[FALT_W]);
+}
+
+void falt_generic_filter_rows(const falt_generic_run *run) {
+  const int64_t *w = run->plan->p.filter.size;
+  int64_t k = falt_min(w[FALT_K], MOST_K), s = falt_min(w[FALT_W], MOST_COLUMNS);
+  int64_t c = falt_min(w[FALT_C], MOST_COLUMNS / s);
+  job j = job_of(run, k, c, s);
+  while (j.k_tiles * j.c_tiles * w[FALT_G] * tap_jobs(&j) < FEW_JOBS && k * c * s > 1) {
+    if (s > 1)
+      s = falt_ceil_div(s, 2);
+    else if (c > 1)
+      c = falt_ceil_div(c, 2);
+    else
+      k = falt_ceil_div(k, 2);
+    j = job_of(run, k, c, s);
+  }
+  falt_parallel_for(run->plan->base.device->threads, j.k_tiles * j.c_tiles * w[FALT_G] * tap_jobs(&j), run_dots, &j);
+}
+
+/* ---- channels */
+
+enum { MOST_ELEMENTS = 24, VECTOR_BYTES = 256, DRAIN_AFTER = 16 };
+
+/* One of the two tensors in the product. */
+typedef struct factor {
+  const falt_tensor *tensor;
+  const void *data;
+  int64_t channel, channels; /* of the tile */
+  int64_t filter_stride;
+} factor;
+
+typedef struct product_tile {
+  const job *job;
+  place at;
+  factor vector, scalar;
+  bool x_is_vector;
+  int64_t pitch;
+  int depth, flushes;
+  const void *b[FALT_GENERIC_DEPTH];
+  _Alignas(64) char a[FALT_GENERIC_DEPTH * MOST_ELEMENTS * sizeof(double)];
+  _Alignas(64) char vectors[FALT_GENERIC_DEPTH][VECTOR_BYTES];
+  _Alignas(64) char sums[MOST_ELEMENTS * VECTOR_BYTES];
+  double totals[MOST_ELEMENTS * VECTOR_BYTES / sizeof(float)];
+} product_tile;
+
+static void flush_product(product_tile *t, bool drain) {
+  const falt_generic_lane *lane = t->job->run->plan->lane;
+  if (t->depth > 0) {
+    lane->product(&(falt_generic_product){.a = t->a,
+                                          .a_row = 1,
+                                          .a_step = MOST_ELEMENTS,
+                                          .b = t->b,
+                                          .sums = t->sums,
+                                          .pitch = t->pitch,
+                                          .n = t->pitch,
+                                          .rows = (int)t->scalar.channels,
+                                          .depth = t->depth});
+    t->flushes++;
+  }
+  t->depth = 0;
+  if (!drain && t->flushes < DRAIN_AFTER) return;
+  lane->drain(t->sums, t->scalar.channels * t->pitch, t->totals);
+  t->flushes = 0;
+}
+
+static const void *vector_of(product_tile *t, int64_t index) {
+  const falt_generic_plan *plan = t->job->run->plan;
+  const factor *f = &t->vector;
+  const int64_t element = (int64_t)plan->lane->element, stride = f->tensor->stride[FALT_C];
+  char *to = t->vectors[t->depth];
+  if (index < 0) {
+    falt_generic_fill(plan, to, plan->fill, f->channels);
+  } else {
+    const bool lies = stride == 1 && f->channels == t->pitch;
+    const void *there = lies ? falt_generic_in_place(plan, f->data, f->tensor->type, index) : NULL;
+    if (there) return there;
+    falt_generic_load(plan, to, f->data, f->tensor->type, index, stride, f->channels);
+  }
+  falt_generic_fill(plan, to + f->channels * element, 0, t->pitch - f->channels);
+  return to;
+}
+
+static void push_position(product_tile *t, int64_t x, int64_t y) {
+  const falt_generic_plan *plan = t->job->run->plan;
+  const factor *f = &t->scalar;
+  const int64_t vector = t->x_is_vector ? x : y, scalar = t->x_is_vector ? y : x;
+  char *a = t->a + (size_t)(t->depth * MOST_ELEMENTS) * plan->lane->element;
+  if (scalar < 0)
+    falt_generic_fill(plan, a, plan->fill, f->channels);
+  else
+    falt_generic_load(plan, a, f->data, f->tensor->type, scalar, f->tensor->stride[FALT_C], f->channels);
+  t->b[t->depth] = vector_of(t, vector);
+  if (++t->depth == FALT_GENERIC_DEPTH) flush_product(t, false);
+}
+
+static void add_product_row(product_tile *t, int64_t n, int64_t d, int64_t h) {
+  const job *j = t->job;
+  const falt_problem *p = &j->run->plan->p;
+  const int64_t row = x_row(j, &t->at, n, d, h);
+  const int64_t y = falt_tensor_at(&p->output, n, t->at.g, t->at.k, d, h, 0);
+  if (row < 0 && !outside_matters(j)) return;
+  for (int64_t w = 0; w < p->output.size[FALT_W]; w++) {
+    const int64_t xw = row < 0 ? -1 : falt_link_source(&j->link[2], w, t->at.s);
+    if (xw >= 0 || outside_matters(j))
+      push_position(t, xw < 0 ? -1 : row + xw * p->input.stride[FALT_W], y + w * p->output.stride[FALT_W]);
+  }
+}
+
+static void store_products(product_tile *t) {
+  const falt_tensor *w = &t->job->run->plan->p.filter;
+  const int64_t first = falt_tensor_at(w, t->at.k, t->at.g, t->at.c, t->at.t, t->at.r, t->at.s);
+  for (int64_t m = 0; m < t->scalar.channels; m++)
+    falt_generic_store_totals(t->job->run, t->totals + m * t->pitch, t->vector.channels,
+                              first + m * t->scalar.filter_stride, t->vector.filter_stride);
+}
+
+/* The longer side is the vector, unless the input's already fills one. */
+static bool x_is_vector(const falt_generic_plan *plan) {
+  const int64_t *w = plan->p.filter.size;
+  return w[FALT_C] >= falt_min(w[FALT_K], VECTOR_BYTES / (int64_t)plan->lane->element);
+}
+
+static void run_product(void *context, int64_t index) {
+  const job *j = context;
+  const falt_problem *p = &j->run->plan->p;
+  product_tile t;
+  t.job = j;
+  t.at = place_of(j, index);
+  t.x_is_vector = x_is_vector(j->run->plan);
+  const factor x = {&p->input, j->run->operands->input, t.at.c, falt_min(j->c_block, p->filter.size[FALT_C] - t.at.c),
+                    p->filter.stride[FALT_C]};
+  const factor y = {&p->output, j->run->operands->output, t.at.k, falt_min(j->k_block, p->filter.size[FALT_K] - t.at.k),
+                    p->filter.stride[FALT_K]};
+  t.vector = t.x_is_vector ? x : y;
+  t.scalar = t.x_is_vector ? y : x;
+  t.pitch = falt_round_up(t.vector.channels, j->run->plan->lane->width);
+  t.depth = t.flushes = 0;
+  memset(t.sums, 0, sizeof t.sums);
+  memset(t.totals, 0, sizeof t.totals);
+  for (int64_t n = 0; n < p->output.size[FALT_N]; n++)
+    for (int64_t d = 0; d < p->output.size[FALT_D]; d++)
+      for (int64_t h = 0; h < p->output.size[FALT_H]; h++) add_product_row(&t, n, d, h);
+  flush_product(&t, true);
+  store_products(&t);
+}
+
+void falt_generic_filter_channels(const falt_generic_run *run) {
+  const int64_t *w = run->plan->p.filter.size;
+  const bool x_vector = x_is_vector(run->plan);
+  const int64_t vector = VECTOR_BYTES / (int64_t)run->plan->lane->element;
+  int64_t k = falt_min(w[FALT_K], x_vector ? MOST_ELEMENTS : vector);
+  int64_t c = falt_min(w[FALT_C], x_vector ? vector : MOST_ELEMENTS);
+  job j = job_of(run, k, c, 1);
+  while (j.k_tiles * j.c_tiles * w[FALT_G] * tap_jobs(&j) < FEW_JOBS && k * c > 64) {
+    if (k > c)
+      k = falt_ceil_div(k, 2);
+    else
+      c = falt_ceil_div(c, 2);
+    j = job_of(run, k, c, 1);
+  }
+  falt_parallel_for(run->plan->base.device->threads, j.k_tiles * j.c_tiles * w[FALT_G] * tap_jobs(&j), run_product, &j);
+}
+
+/* ---- groups */
+
+typedef struct pair_tile {
+  const job *job;
+  place at;
+  int64_t groups, pitch;
+  int depth;
+  const void *a[FALT_GENERIC_DEPTH], *b[FALT_GENERIC_DEPTH];
+  _Alignas(64) char dy[FALT_GENERIC_DEPTH][VECTOR_BYTES], x[FALT_GENERIC_DEPTH][VECTOR_BYTES];
+  _Alignas(64) char sums[VECTOR_BYTES];
+  double totals[VECTOR_BYTES / sizeof(float)];
+} pair_tile;
+
+static void flush_pairs(pair_tile *t) {
+  const falt_generic_lane *lane = t->job->run->plan->lane;
+  lane->pairs(t->a, t->b, t->depth, t->pitch, t->sums);
+  lane->drain(t->sums, t->pitch, t->totals);
+  t->depth = 0;
+}
+
+static const void *groups_of(const pair_tile *t, char *to, const falt_tensor *tensor, const void *data, int64_t index) {
+  const falt_generic_plan *plan = t->job->run->plan;
+  if (index < 0) {
+    falt_generic_fill(plan, to, plan->fill, t->groups);
+  } else {
+    const bool lies = tensor->stride[FALT_G] == 1 && t->groups == t->pitch;
+    const void *there = lies ? falt_generic_in_place(plan, data, tensor->type, index) : NULL;
+    if (there) return there;
+    falt_generic_load(plan, to, data, tensor->type, index, tensor->stride[FALT_G], t->groups);
+  }
+  falt_generic_fill(plan, to + t->groups * (int64_t)plan->lane->element, 0, t->pitch - t->groups);
+  return to;
+}
+
+static void add_pair_row(pair_tile *t, int64_t n, int64_t d, int64_t h) {
+  const job *j = t->job;
+  const falt_problem *p = &j->run->plan->p;
+  const int64_t row = x_row(j, &t->at, n, d, h);
+  const int64_t y = falt_tensor_at(&p->output, n, t->at.g, t->at.k, d, h, 0);
+  if (row < 0 && !outside_matters(j)) return;
+  for (int64_t w = 0; w < p->output.size[FALT_W]; w++) {
+    const int64_t xw = row < 0 ? -1 : falt_link_source(&j->link[2], w, t->at.s);
+    if (xw < 0 && !outside_matters(j)) continue;
+    t->a[t->depth] =
+        groups_of(t, t->dy[t->depth], &p->output, j->run->operands->output, y + w * p->output.stride[FALT_W]);
+    t->b[t->depth] = groups_of(t, t->x[t->depth], &p->input, j->run->operands->input,
+                               xw < 0 ? -1 : row + xw * p->input.stride[FALT_W]);
+    if (++t->depth == FALT_GENERIC_DEPTH) flush_pairs(t);
+  }
+}
+
+/* The job's "g" counts blocks of groups. */
+static void run_pairs(void *context, int64_t index) {
+  const job *j = context;
+  const falt_problem *p = &j->run->plan->p;
+  const int64_t block = VECTOR_BYTES / (int64_t)j->run->plan->lane->element;
+  pair_tile t;
+  t.job = j;
+  t.at = place_of(j, index);
+  t.at.g *= block;
+  t.groups = falt_min(block, p->filter.size[FALT_G] - t.at.g);
+  t.pitch = falt_round_up(t.groups, j->run->plan->lane->width);
+  t.depth = 0;
+  memset(t.sums, 0, sizeof t.sums);
+  memset(t.totals, 0, sizeof t.totals);
+  for (int64_t n = 0; n < p->output.size[FALT_N]; n++)
+    for (int64_t d = 0; d < p->output.size[FALT_D]; d++)
+      for (int64_t h = 0; h < p->output.size[FALT_H]; h++) add_pair_row(&t, n, d, h);
+  flush_pairs(&t);
+  falt_generic_store_totals(j->run, t.totals, t.groups,
+                            falt_tensor_at(&p->filter, t.at.k, t.at.g, t.at.c, t.at.t, t.at.r, t.at.s),
+                            p->filter.stride[FALT_G]);
+}
+
+void falt_generic_filter_groups(const falt_generic_run *run) {
+  const int64_t block = VECTOR_BYTES / (int64_t)run->plan->lane->element;
+  job j = job_of(run, 1, 1, 1);
+  const int64_t blocks = falt_ceil_div(run->plan->p.filter.size[FALT_G], block);
+  falt_parallel_for(run->plan->base.device->threads, j.k_tiles * j.c_tiles * blocks * tap_jobs(&j), run_pairs, &j);
+}

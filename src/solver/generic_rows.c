@@ -1,0 +1,406 @@
+/* Maps with vectors along the width: layouts whose width is adjacent in memory, and all that nothing else fits.
+ *
+ * A tile is a block of result channels times positions: a piece of one row, or several whole short rows laid end to
+ * end. Each source row that a tile needs is converted, and continued by the boundary, once for all taps along the
+ * width, which then are shifted views of it; a row that needs neither is read where it lies. Between the short rows
+ * stand a few positions that belong to no result; their sums are computed and dropped. */
+#include <math.h>
+#include <string.h>
+
+#include "solver/generic.h"
+
+enum { MOST_CHANNELS = 6, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
+
+typedef struct shape {
+  int64_t phases[3];
+  int channels;                      /* of one tile */
+  int64_t blocks, row_tiles, pieces; /* tiles along channels, rows, width */
+  int64_t rows, n, pitch;            /* of one tile; pitch separates rows in it */
+} shape;
+
+typedef struct job {
+  const falt_generic_run *run, *windows; /* windows: the forward pooling behind a gradient of maxpool */
+  const shape *s;
+} job;
+
+typedef struct row_source {
+  int64_t index; /* of the element at the start of the row, channel 0; -1 outside */
+  int64_t d, h;
+} row_source;
+
+typedef struct tile {
+  const job *job;
+  const falt_generic_plan *plan;
+  const falt_generic_run *run;
+  falt_phase phase[3];
+  int64_t g, channel;
+  int channels;
+  int64_t row, rows, w, n, pitch; /* first row, first position along the width, and how many */
+  int64_t sum_pitch;
+  int depth;
+  size_t used; /* of the pool */
+  row_source source[MOST_ROWS];
+  const void *b[FALT_GENERIC_DEPTH];
+  _Alignas(64) char a[FALT_GENERIC_DEPTH * MOST_CHANNELS * sizeof(double)];
+  _Alignas(64) char sums[FALT_GENERIC_SUMS + MOST_CHANNELS * 2 * FALT_GENERIC_WIDEST * sizeof(double)];
+  _Alignas(64) char pool[FALT_GENERIC_POOL];
+} tile;
+
+/* A piece of a tile that one set of links covers: `at` is its first sum. */
+typedef struct part {
+  int64_t row, rows, w, n, at;
+} part;
+
+static int64_t width_of(const falt_generic_plan *plan) {
+  return plan->lane->width;
+}
+
+/* ---- the rows of a part */
+
+static void split_row(const tile *t, int64_t row, int64_t *n, int64_t *d, int64_t *h) {
+  *h = row % t->phase[1].count;
+  *d = row / t->phase[1].count % t->phase[0].count;
+  *n = row / t->phase[1].count / t->phase[0].count;
+}
+
+/* Finds the source row of each of the part's rows for taps (i, j) of depth and height; false if all lie outside. */
+static bool find_rows(tile *t, const part *p, const falt_link link[3], int64_t i, int64_t j) {
+  const falt_tensor *x = &t->plan->source;
+  bool any = false;
+  for (int64_t r = 0; r < p->rows; r++) {
+    int64_t n, qd, qh;
+    split_row(t, p->row + r, &n, &qd, &qh);
+    const int64_t d = falt_link_source(&link[0], qd, i), h = falt_link_source(&link[1], qh, j);
+    const bool outside = d < 0 || h < 0;
+    t->source[r] = (row_source){outside ? -1 : falt_tensor_at(x, n, t->g, 0, d, h, 0), d, h};
+    any |= !outside;
+  }
+  return any;
+}
+
+/* ---- kernel calls */
+
+static void flush(tile *t, const part *p) {
+  if (t->depth == 0) return;
+  const int64_t n = falt_round_up((p->rows - 1) * t->pitch + p->n, width_of(t->plan));
+  char *sums = t->sums + (size_t)p->at * t->plan->lane->sum;
+  if (t->plan->p.operation == FALT_MAXPOOL) {
+    t->plan->lane->largest(t->b, t->depth, n, sums);
+  } else {
+    t->plan->lane->product(&(falt_generic_product){.a = t->a,
+                                                   .a_row = 1,
+                                                   .a_step = MOST_CHANNELS,
+                                                   .b = t->b,
+                                                   .sums = sums,
+                                                   .pitch = t->sum_pitch,
+                                                   .n = n,
+                                                   .rows = t->channels,
+                                                   .depth = t->depth});
+  }
+  t->depth = 0;
+  t->used = 0;
+}
+
+static void load_weights(tile *t, int64_t channel_in, int64_t i, int64_t j, int64_t k) {
+  const falt_generic_plan *plan = t->plan;
+  const falt_tensor *w = &plan->p.filter;
+  char *a = t->a + (size_t)t->depth * MOST_CHANNELS * plan->lane->element;
+  if (falt_is_pooling(plan->p.operation)) {
+    falt_generic_fill(plan, a, 1, 1);
+    return;
+  }
+  const int64_t index =
+      falt_tensor_at(w, 0, t->g, 0, i, j, k) + t->channel * plan->filter_out + channel_in * plan->filter_in;
+  falt_generic_load(plan, a, t->run->filter, w->type, index, plan->filter_out, t->channels);
+}
+
+/* ---- source rows */
+
+/* The row where it lies, if it needs neither conversion nor boundary and ends with a whole vector. */
+static const char *row_in_place(const tile *t, const part *p, const falt_link *link, int64_t row, int64_t start,
+                                int64_t length) {
+  const falt_generic_plan *plan = t->plan;
+  const bool as_it_lies = p->rows == 1 && link->step == 1 && plan->source.stride[FALT_W] == 1 && row >= 0 &&
+                          start >= 0 && start + length <= link->size && p->n % width_of(plan) == 0 &&
+                          plan->p.operation != FALT_BACKWARD_AVGPOOL;
+  return as_it_lies ? falt_generic_in_place(plan, t->run->source, plan->source.type, row + start) : NULL;
+}
+
+/* Loads the part's rows of one source channel from position start on, `length` of each, into the pool. */
+static const char *load_rows(tile *t, const part *p, const falt_link *link, int64_t channel, int64_t start,
+                             int64_t length, int64_t total) {
+  const falt_generic_plan *plan = t->plan;
+  const size_t element = plan->lane->element;
+  char *to = t->pool + t->used;
+  for (int64_t r = 0; r < p->rows; r++) {
+    const row_source *from = &t->source[r];
+    char *row = to + (size_t)(r * t->pitch) * element;
+    if (from->index < 0) {
+      falt_generic_fill(plan, row, plan->fill, length);
+    } else {
+      falt_generic_load_row(t->run, row, from->index + channel * plan->source.stride[FALT_C], start, link->step, length,
+                            link);
+      if (plan->p.operation == FALT_BACKWARD_AVGPOOL) {
+        const int64_t from_o = falt_max(start, 0), to_o = falt_min(start + length, link->size);
+        if (from_o < to_o)
+          falt_generic_average(plan, row + (size_t)(from_o - start) * element, from->d, from->h, from_o, to_o - from_o);
+      }
+    }
+    const int64_t filled = r * t->pitch + length, next = r + 1 < p->rows ? (r + 1) * t->pitch : total;
+    falt_generic_fill(plan, to + (size_t)filled * element, 0, falt_max(next - filled, 0));
+  }
+  t->used += falt_round_up(total * (int64_t)element, 64);
+  return to;
+}
+
+/* Taps along the width that one loaded row can serve. */
+static int64_t taps_at_once(const tile *t, const part *p, const falt_link *link) {
+  const int64_t half = FALT_GENERIC_POOL / 2 / (int64_t)t->plan->lane->element;
+  const int64_t room = p->rows == 1 ? half - p->n - FALT_GENERIC_WIDEST : t->pitch - p->n;
+  if (link->step != 1 && link->step != -1) return 1;
+  return falt_max(1, falt_min(falt_min(link->taps, FALT_GENERIC_DEPTH / 2), 1 + room / link->tap_step));
+}
+
+/* Adds `taps` taps along the width, from tap k on, of source channel `channel` to the batch. */
+static void push(tile *t, const part *p, const falt_link link[3], int64_t channel, int64_t i, int64_t j, int64_t k,
+                 int64_t taps) {
+  const falt_link *w = &link[2];
+  const int64_t element = (int64_t)t->plan->lane->element, span = (taps - 1) * w->tap_step, length = p->n + span;
+  const int64_t sums = falt_round_up((p->rows - 1) * t->pitch + p->n, width_of(t->plan)), total = sums + span;
+  int64_t start = w->base + w->step * p->w + w->tap_step * k;
+  if (w->step < 0) start += span; /* the row is loaded backwards */
+  const char *row =
+      row_in_place(t, p, w, t->source[0].index < 0 ? -1 : t->source[0].index + channel * t->plan->source.stride[FALT_C],
+                   start, length);
+  if (t->depth + taps > FALT_GENERIC_DEPTH || (!row && (int64_t)t->used + (total + 16) * element > FALT_GENERIC_POOL))
+    flush(t, p);
+  if (!row) row = load_rows(t, p, w, channel, start, length, total);
+  for (int64_t m = 0; m < taps; m++) {
+    const int64_t shift = (w->step < 0 ? taps - 1 - m : m) * w->tap_step;
+    load_weights(t, channel, link[0].tap_first + i * link[0].tap_next, link[1].tap_first + j * link[1].tap_next,
+                 w->tap_first + (k + m) * w->tap_next);
+    t->b[t->depth++] = row + shift * element;
+  }
+}
+
+/* All taps and source channels of one set of links. */
+static void accumulate(tile *t, const part *p, const falt_link link[3]) {
+  const bool skip_outside = falt_is_pooling(t->plan->p.operation) || t->plan->fill == 0;
+  const int64_t at_once = taps_at_once(t, p, &link[2]);
+  for (int64_t i = 0; i < link[0].taps; i++)
+    for (int64_t j = 0; j < link[1].taps; j++) {
+      if (!find_rows(t, p, link, i, j) && skip_outside) continue;
+      for (int64_t c = 0; c < t->plan->in_channels; c++)
+        for (int64_t k = 0; k < link[2].taps; k += at_once)
+          push(t, p, link, c, i, j, k, falt_min(at_once, link[2].taps - k));
+    }
+  flush(t, p);
+}
+
+/* ---- gradient of maxpool: dy where the window's first maximum is this tap */
+
+typedef struct maxima {
+  _Alignas(64) char top[1024 * sizeof(double)], x[1024 * sizeof(double)], dy[1024 * sizeof(double)];
+  int32_t which[1024];
+} maxima;
+
+static int64_t first_inside(const falt_axis *a, int64_t o) {
+  const int64_t first = o * a->stride - a->pad[0];
+  return first < 0 ? falt_ceil_div(-first, a->dilation) : 0;
+}
+
+/* The tap of the first maximum of windows (d, h, o..o+n) of plane (batch, g). */
+static void find_maxima(const falt_generic_run *windows, maxima *m, int64_t batch, int64_t g, int64_t d, int64_t h,
+                        int64_t o, int64_t n) {
+  const falt_generic_plan *plan = windows->plan;
+  const int64_t *taps = plan->p.filter.size;
+  falt_link link[3];
+  for (int a = 0; a < 3; a++) falt_link_first(plan, a, falt_phase_at(plan, a, 0), &link[a]);
+  const int64_t first = first_inside(&plan->p.axis[0], d) * taps[FALT_H] + first_inside(&plan->p.axis[1], h);
+  for (int64_t i = 0; i < n; i++) m->which[i] = (int32_t)(first * taps[FALT_W] + first_inside(&plan->p.axis[2], o + i));
+  falt_generic_fill(plan, m->top, -INFINITY, n);
+  for (int64_t t = 0; t < taps[FALT_D]; t++)
+    for (int64_t r = 0; r < taps[FALT_H]; r++) {
+      const int64_t xd = falt_link_source(&link[0], d, t), xh = falt_link_source(&link[1], h, r);
+      if (xd < 0 || xh < 0) continue;
+      const int64_t row = falt_tensor_at(&plan->source, batch, g, 0, xd, xh, 0);
+      for (int64_t s = 0; s < taps[FALT_W]; s++) {
+        falt_generic_load_row(windows, m->x, row, link[2].base + link[2].step * o + link[2].tap_step * s, link[2].step,
+                              n, &link[2]);
+        plan->lane->first_largest(m->x, (int32_t)((t * taps[FALT_H] + r) * taps[FALT_W] + s), n, m->top, m->which);
+      }
+    }
+}
+
+/* Adds what the windows of one row of outputs give to one row of the tile. */
+static void scatter_row(tile *t, maxima *m, int64_t r, const falt_link *link, int64_t tap_row) {
+  const falt_generic_plan *plan = t->plan;
+  const int64_t element = (int64_t)plan->lane->element, taps_w = plan->p.filter.size[FALT_W];
+  const int64_t at_once = falt_max(1, 1 + (1024 - 64 - t->n) / link->tap_step);
+  int64_t batch, qd, qh;
+  split_row(t, t->row + r, &batch, &qd, &qh);
+  for (int64_t k = 0; k < link->taps; k += at_once) {
+    const int64_t taps = falt_min(at_once, link->taps - k);
+    const int64_t o = link->base + t->w + link->tap_step * k, length = t->n + (taps - 1) * link->tap_step;
+    const int64_t begin = falt_max(o, 0), end = falt_min(o + length, link->size);
+    if (begin >= end) continue;
+    find_maxima(t->job->windows, m, batch, t->g, t->source[r].d, t->source[r].h, begin, end - begin);
+    falt_generic_load_row(t->run, m->dy, t->source[r].index, begin, 1, end - begin, link);
+    for (int64_t s = k; s < k + taps; s++) {
+      const int64_t from = link->base + t->w + link->tap_step * s; /* output of the tile's first position */
+      const int64_t low = falt_max(from, begin), high = falt_min(from + t->n, end);
+      if (low >= high) continue;
+      plan->lane->add_where(m->dy + (low - begin) * element, m->which + (low - begin),
+                            (int32_t)(tap_row * taps_w + link->tap_first + s * link->tap_next), high - low,
+                            t->sums + (r * t->pitch + low - from) * element);
+    }
+  }
+}
+
+static void scatter(tile *t, const part *p, const falt_link link[3]) {
+  maxima m;
+  for (int64_t i = 0; i < link[0].taps; i++)
+    for (int64_t j = 0; j < link[1].taps; j++) {
+      if (!find_rows(t, p, link, i, j)) continue;
+      const int64_t tap_row = (link[0].tap_first + i * link[0].tap_next) * t->plan->p.filter.size[FALT_H] +
+                              link[1].tap_first + j * link[1].tap_next;
+      for (int64_t r = 0; r < p->rows; r++)
+        if (t->source[r].index >= 0) scatter_row(t, &m, r, &link[2], tap_row);
+    }
+}
+
+/* ---- a tile */
+
+/* The main links cover the whole tile; those of the folded outside a part of some rows. */
+static void apply_links(tile *t, const falt_link link[3]) {
+  const part whole = {t->row, t->rows, t->w, t->n, 0};
+  if (falt_link_is_main(&link[0]) && falt_link_is_main(&link[1]) && falt_link_is_main(&link[2])) {
+    if (t->plan->p.operation == FALT_BACKWARD_MAXPOOL)
+      scatter(t, &whole, link);
+    else
+      accumulate(t, &whole, link);
+    return;
+  }
+  const int64_t w = falt_max(t->w, link[2].first), end = falt_min(t->w + t->n, link[2].first + link[2].count);
+  for (int64_t r = 0; r < t->rows && w < end; r++) {
+    int64_t n, qd, qh;
+    split_row(t, t->row + r, &n, &qd, &qh);
+    if (!falt_link_covers(&link[0], qd) || !falt_link_covers(&link[1], qh)) continue;
+    accumulate(t, &(part){t->row + r, 1, w, end - w, r * t->pitch + w - t->w}, link);
+  }
+}
+
+static void store(tile *t) {
+  const falt_generic_plan *plan = t->plan;
+  const falt_tensor *y = &plan->result, *z = &plan->p.residual;
+  const int64_t w = t->phase[2].origin + t->w * t->phase[2].step;
+  for (int m = 0; m < t->channels; m++)
+    for (int64_t r = 0; r < t->rows; r++) {
+      int64_t n, d, h;
+      split_row(t, t->row + r, &n, &d, &h);
+      d = t->phase[0].origin + d * t->phase[0].step;
+      h = t->phase[1].origin + h * t->phase[1].step;
+      char *sums = t->sums + (size_t)(m * t->sum_pitch + r * t->pitch) * plan->lane->sum;
+      if (plan->p.operation == FALT_AVGPOOL) falt_generic_average(plan, sums, d, h, w, t->n);
+      falt_generic_store(t->run, sums, t->n,
+                         &(falt_generic_target){.index = falt_tensor_at(y, n, t->g, t->channel + m, d, h, w),
+                                                .stride = y->stride[FALT_W] * t->phase[2].step,
+                                                .residual = falt_tensor_at(z, n, t->g, t->channel + m, d, h, w),
+                                                .residual_stride = z->stride[FALT_W],
+                                                .channel = t->g * plan->out_channels + t->channel + m});
+    }
+}
+
+static void compute(tile *t) {
+  const falt_generic_plan *plan = t->plan;
+  falt_link link[3];
+  t->sum_pitch = falt_round_up(t->rows * t->pitch, width_of(plan)) + width_of(plan);
+  t->depth = 0;
+  t->used = 0;
+  const size_t sums = (size_t)(t->channels * t->sum_pitch);
+  if (plan->p.operation == FALT_MAXPOOL)
+    falt_generic_fill(plan, t->sums, -INFINITY, (int64_t)sums);
+  else
+    memset(t->sums, 0, sums * plan->lane->sum);
+  for (bool d = falt_link_first(plan, 0, t->phase[0], &link[0]); d; d = falt_link_next(plan, 0, t->phase[0], &link[0]))
+    for (bool h = falt_link_first(plan, 1, t->phase[1], &link[1]); h;
+         h = falt_link_next(plan, 1, t->phase[1], &link[1]))
+      for (bool w = falt_link_first(plan, 2, t->phase[2], &link[2]); w;
+           w = falt_link_next(plan, 2, t->phase[2], &link[2]))
+        apply_links(t, link);
+  store(t);
+}
+
+static void run_tile(void *context, int64_t index) {
+  const job *j = context;
+  const shape *s = j->s;
+  const falt_generic_plan *plan = j->run->plan;
+  tile t;
+  t.job = j;
+  t.plan = plan;
+  t.run = j->run;
+  t.pitch = s->pitch;
+  t.channel = falt_generic_digit(&index, s->blocks) * s->channels;
+  t.w = falt_generic_digit(&index, s->pieces) * s->n;
+  for (int axis = 2; axis >= 0; axis--)
+    t.phase[axis] = falt_phase_at(plan, axis, falt_generic_digit(&index, s->phases[axis]));
+  t.row = falt_generic_digit(&index, s->row_tiles) * s->rows;
+  t.g = index;
+  const int64_t rows = plan->result.size[FALT_N] * t.phase[0].count * t.phase[1].count;
+  t.channels = (int)falt_min(s->channels, plan->out_channels - t.channel);
+  t.n = falt_min(s->n, t.phase[2].count - t.w);
+  t.rows = falt_min(s->rows, rows - t.row);
+  if (t.n > 0 && t.rows > 0) compute(&t);
+}
+
+/* ---- shape of the tiles; a function of the problem alone, so that results do not depend on threads */
+
+static int64_t jobs(const falt_generic_plan *plan, const shape *s) {
+  return s->blocks * s->pieces * s->row_tiles * plan->result.size[FALT_G] * s->phases[0] * s->phases[1] * s->phases[2];
+}
+
+/* Positions between the short rows of a tile, so that all taps are shifts of one loaded row. */
+static int64_t row_gap(const falt_generic_plan *plan, int64_t width) {
+  falt_link link;
+  if (plan->p.operation == FALT_BACKWARD_MAXPOOL) return 0;
+  if (!falt_link_first(plan, 2, falt_phase_at(plan, 2, 0), &link) || link.step != 1) return 0;
+  const int64_t gap = (link.taps - 1) * link.tap_step;
+  return gap <= width ? gap : 0;
+}
+
+static shape shape_of(const falt_generic_plan *plan) {
+  const int64_t lanes = plan->lane->width;
+  shape s = {.channels = (int)falt_min(plan->out_channels, MOST_CHANNELS)};
+  int64_t most =
+      falt_min(MOST_BYTES / (int64_t)plan->lane->element, FALT_GENERIC_SUMS / (int64_t)plan->lane->sum / s.channels);
+  if (plan->p.operation == FALT_BACKWARD_MAXPOOL) most = 512;
+  most = most / lanes * lanes;
+  for (int a = 0; a < 3; a++) s.phases[a] = falt_phase_count(plan, a);
+  const int64_t width = falt_phase_at(plan, 2, 0).count;
+  const int64_t rows = plan->result.size[FALT_N] * falt_phase_at(plan, 0, 0).count * falt_phase_at(plan, 1, 0).count;
+  s.blocks = falt_ceil_div(plan->out_channels, s.channels);
+  s.pieces = falt_ceil_div(width, most);
+  s.n = s.pieces == 1 ? width : falt_round_up(falt_ceil_div(width, s.pieces), lanes);
+  const int64_t gap = row_gap(plan, s.n);
+  s.rows = s.pieces > 1 ? 1 : falt_min(falt_min(rows, MOST_ROWS), falt_max(1, most / (s.n + gap)));
+  s.row_tiles = falt_ceil_div(rows, s.rows);
+  while (jobs(plan, &s) < FEW_JOBS && s.rows > 1) {
+    s.rows = falt_ceil_div(s.rows, 2);
+    s.row_tiles = falt_ceil_div(rows, s.rows);
+  }
+  while (jobs(plan, &s) < FEW_JOBS && s.n > 8 * lanes) {
+    s.n = falt_round_up(falt_ceil_div(s.n, 2), lanes);
+    s.pieces = falt_ceil_div(width, s.n);
+  }
+  s.pitch = s.rows > 1 ? s.n + gap : s.n;
+  return s;
+}
+
+void falt_generic_map_rows(const falt_generic_run *run) {
+  const shape s = shape_of(run->plan);
+  falt_generic_plan windows_plan;
+  falt_generic_run windows;
+  if (run->plan->p.operation == FALT_BACKWARD_MAXPOOL) falt_generic_windows(run, &windows_plan, &windows);
+  falt_parallel_for(run->plan->base.device->threads, jobs(run->plan, &s), run_tile,
+                    &(job){.run = run, .windows = &windows, .s = &s});
+}
