@@ -66,7 +66,7 @@ static falt_status read_size(const falt_word *word, falt_line *line, const char 
   int64_t *size = field(word, line);
   FALT_TRY(read_int(word, text, length, size));
   if (*size < 1) return bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
-  return FALT_OK;
+  return *size <= FALT_LIMIT ? FALT_OK : bad(FALT_INVALID_SIZE, word, text, length, "sizes lie below 2^60");
 }
 
 static void write_size(const falt_word *word, const falt_line *line, falt_text *text) {

@@ -85,16 +85,19 @@ static double outside(const falt_axis *axis, int64_t in, int64_t taps_count, int
   return positions;
 }
 
+enum { COUNTED_TAPS = 65536 }; /* beyond, counting takes longer than a rough bound is worth */
+
 /* The most windows' positions that one input element serves on an axis: a bound where boundaries fold. */
 static double gathered(const falt_problem *problem, int i) {
   const falt_axis *axis = &problem->axis[i];
   int64_t in = problem->input.size[FALT_D + i], out = problem->output.size[FALT_D + i];
   int64_t taps_count = problem->filter.size[FALT_D + i];
-  double most = (double)falt_min(taps_count, out);
+  double most = (double)falt_min(taps_count, out), all = (double)taps_count * (double)out;
+  if (taps_count > COUNTED_TAPS) return all;
   for (int side = 0; side < 2; side++) {
     if (axis->boundary[side] != FALT_CONSTANT) most += outside(axis, in, taps_count, out, side);
   }
-  return fmin(most, (double)taps_count * (double)out);
+  return fmin(most, all);
 }
 
 int64_t falt_problem_depth(const falt_problem *problem) {

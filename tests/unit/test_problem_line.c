@@ -1,0 +1,468 @@
+/* The problem line: there and back, its canonical form, and what is refused with which words. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "problem/problem.h"
+
+enum { LINES = 20000, LONGEST = 2048 };
+
+static void parse(falt_problem *problem, const char *line) {
+  falt_status status = falt_problem_parse(problem, NULL, line);
+  if (status != FALT_OK) fail_msg("%s: %s", line, falt_message());
+}
+
+static void assert_prints(const char *line, const char *canonical) {
+  falt_problem problem;
+  char text[LONGEST];
+  parse(&problem, line);
+  falt_problem_print(&problem, NULL, text, sizeof text);
+  assert_string_equal(text, canonical);
+}
+
+/* ------------------------------------------------------------------------------------------- lines, in and out */
+
+static void assert_same_fields(const falt_problem *a, const falt_problem *b, const char *line) {
+  if (memcmp(a, b, sizeof *a) != 0) fail_msg("fields differ after the round trip of: %s", line);
+}
+
+static void test_random_lines_round_trip(void **state) {
+  (void)state;
+  int filters = 0, operations[FALT_OPERATION_COUNT] = {0}, types[FALT_TYPE_COUNT] = {0}, space[4] = {0};
+  for (uint64_t seed = 0; seed < LINES; seed++) {
+    char line[LONGEST], again[LONGEST];
+    falt_problem p, q;
+    assert_true(falt_problem_random(seed, line, sizeof line) < sizeof line);
+    falt_problem_random(seed, again, sizeof again);
+    assert_string_equal(line, again);
+    parse(&p, line);
+    falt_problem_print(&p, NULL, again, sizeof again);
+    assert_string_equal(line, again);
+    parse(&q, again);
+    assert_same_fields(&p, &q, line);
+    falt_problem_canonical(&q);
+    assert_same_fields(&p, &q, line);
+    assert_true(falt_problem_flops(&p) <= 4e6);
+    filters += p.is_filter;
+    operations[p.operation]++;
+    types[p.input.type]++;
+    space[p.space]++;
+  }
+  assert_in_range(filters, LINES * 4 / 10, LINES * 7 / 10);
+  for (int i = 0; i < FALT_OPERATION_COUNT; i++) assert_true(operations[i] > LINES / 100);
+  for (int i = 0; i < FALT_TYPE_COUNT; i++) assert_true(types[i] > LINES / 50);
+  for (int i = 1; i <= 3; i++) assert_true(space[i] > LINES / 10);
+}
+
+/* Puts noise into every field that changes no value. */
+static void add_noise(falt_problem *p, uint64_t *random) {
+  falt_tensor *tensors[] = {&p->input, &p->filter, &p->output, &p->residual};
+  for (int i = 0; i < 4; i++) {
+    for (int dim = 0; dim < FALT_DIMS; dim++) {
+      if (tensors[i]->size[dim] == 1) tensors[i]->stride[dim] = falt_random_int(random, -9, 9);
+    }
+  }
+  if (!p->has_residual) p->residual.size[FALT_W] = falt_random_int(random, 1, 99);
+  if (p->activation == FALT_IDENTITY) p->act_a = p->act_b = falt_random_unit(random);
+  if (p->activation == FALT_LEAKY) p->act_b = 3;
+  if (p->is_filter) p->axis[2].pad[1] = falt_random_int(random, -9, 9);
+  if (p->operation == FALT_MAXPOOL) p->count_pad = true;
+  if (falt_is_pooling(p->operation)) p->filter.type = FALT_S16;
+  if (p->beta == 0) p->beta = -0.0;
+}
+
+static void test_noise_in_unused_fields_changes_nothing(void **state) {
+  (void)state;
+  uint64_t random = 11;
+  for (uint64_t seed = 0; seed < LINES / 4; seed++) {
+    char line[LONGEST], again[LONGEST];
+    falt_problem p, noisy;
+    falt_problem_random(seed, line, sizeof line);
+    parse(&p, line);
+    noisy = p;
+    add_noise(&noisy, &random);
+    assert_int_equal(falt_problem_check(&noisy), FALT_OK);
+    falt_problem_print(&noisy, NULL, again, sizeof again);
+    assert_string_equal(line, again);
+    assert_true(falt_problem_hash(&noisy) == falt_problem_hash(&p));
+    falt_problem_canonical(&noisy);
+    assert_same_fields(&p, &noisy, line);
+  }
+}
+
+/* Any strides that the check lets pass come back. */
+static void test_random_strides_round_trip(void **state) {
+  (void)state;
+  uint64_t random = 5;
+  int legal = 0;
+  for (uint64_t seed = 0; seed < LINES; seed++) {
+    char line[LONGEST];
+    falt_problem p, q;
+    falt_problem_random(seed, line, sizeof line);
+    parse(&p, line);
+    falt_tensor *tensors[] = {&p.input, &p.filter, &p.output, &p.residual};
+    for (int i = 0; i < 4; i++) {
+      if (falt_random_int(&random, 0, 2)) continue;
+      for (int dim = 0; dim < FALT_DIMS; dim++) tensors[i]->stride[dim] = falt_random_int(&random, -40, 400);
+      tensors[i]->offset = falt_random_int(&random, 0, 90000);
+    }
+    if (falt_problem_check(&p) != FALT_OK) continue;
+    legal++;
+    falt_problem_print(&p, NULL, line, sizeof line);
+    parse(&q, line);
+    falt_problem_canonical(&p);
+    assert_same_fields(&p, &q, line);
+  }
+  assert_true(legal > LINES / 20);
+}
+
+static int by_hash(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* As many hashes as lines: no field is left out of the hash, and no two lines share one. */
+static void test_hashes_tell_lines_apart(void **state) {
+  (void)state;
+  uint64_t *hashes = calloc(LINES, sizeof *hashes);
+  char **lines = calloc(LINES, sizeof *lines), line[LONGEST];
+  int different_hashes = 1, different_lines = 1;
+  for (int i = 0; i < LINES; i++) {
+    falt_problem p;
+    falt_problem_random((uint64_t)i, line, sizeof line);
+    parse(&p, line);
+    hashes[i] = falt_problem_hash(&p);
+    lines[i] = strdup(line);
+  }
+  qsort(hashes, LINES, sizeof *hashes, by_hash);
+  qsort(lines, LINES, sizeof *lines, by_text);
+  for (int i = 1; i < LINES; i++) {
+    different_hashes += hashes[i] != hashes[i - 1];
+    different_lines += strcmp(lines[i], lines[i - 1]) != 0;
+  }
+  for (int i = 0; i < LINES; i++) free(lines[i]);
+  free(lines);
+  free(hashes);
+  assert_int_equal(different_hashes, different_lines);
+}
+
+static void test_hash_is_the_same_everywhere(void **state) {
+  (void)state;
+  falt_problem p;
+  parse(&p, "forward n=2 c=4 h=9 w=9 k=8 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1 act=leaky:0.5");
+  assert_true(falt_problem_hash(&p) == UINT64_C(0xe306a4b32035c746));
+}
+
+static void test_canonical_lines(void **state) {
+  (void)state;
+  static const char *const lines[][2] = {
+      {"correlate h=8192 w=8192 r=5 s=5 boundary=symmetric type=f32",
+       "correlate h=8192 w=8192 r=5 s=5 boundary=symmetric"},
+      {" convolve\ts=7  w=16777216 ", "convolve w=16777216 s=7"},
+      {"convolve w=9 s=1", "correlate w=9 s=1"},
+      {"correlate h=4096 w=4096 pixel=3 r=5 s=5 type=u8", "correlate pixel=3 h=4096 w=4096 r=5 s=5 type=u8"},
+      {"correlate c=1 h=4 w=4 pixel=1 r=5 s=5 n=1", "correlate h=4 w=4 r=5 s=5"},
+      {"correlate h=9 w=9 r=3 s=3 anchor=1", "correlate h=9 w=9 r=3 s=3"},
+      {"correlate h=9 w=9 r=3 s=3 anchor=0x1", "correlate h=9 w=9 r=3 s=3 anchor=0x1"},
+      {"correlate h=9 w=9 r=4 s=4 origin=-1x0", "correlate h=9 w=9 r=4 s=4 anchor=1x2"},
+      {"convolve h=9 w=9 r=4 s=4 origin=-1", "convolve h=9 w=9 r=4 s=4 anchor=1"},
+      {"correlate h=9 w=9 r=3 s=3 anchor=0 out=7", "correlate h=9 w=9 r=3 s=3 mode=valid"},
+      {"correlate h=9 w=9 r=3 s=3 pad=2", "correlate h=9 w=9 r=3 s=3 mode=full"},
+      {"correlate h=9 w=9 r=3 s=3 out=5x6", "correlate h=9 w=9 r=3 s=3 out=5x6"},
+      {"correlate w=9 s=3 pad=7:-2", "correlate w=9 s=3 pad=7:-2"},
+      {"correlate w=9 s=3 boundary=nearest", "correlate w=9 s=3 boundary=edge"},
+      {"correlate w=9 s=3 boundary=tile", "correlate w=9 s=3 boundary=wrap"},
+      {"correlate w=9 s=3 boundary=mirror101", "correlate w=9 s=3 boundary=reflect101"},
+      {"correlate w=9 s=3 boundary=constant=3", "correlate w=9 s=3 value=3"},
+      {"correlate w=9 s=3 boundary=constant=3 value=3.0", "correlate w=9 s=3 value=3"},
+      {"correlate w=9 s=3 boundary=edge value=3", "correlate w=9 s=3 boundary=edge"},
+      {"correlate h=9 w=9 r=3 s=3 boundary=x=edge:constant=2",
+       "correlate h=9 w=9 r=3 s=3 boundary=x=edge:constant value=2"},
+      {"correlate h=9 w=9 r=3 s=3 boundary=w=edge,h=edge", "correlate h=9 w=9 r=3 s=3 boundary=edge"},
+      {"correlate h=9 w=9 r=3 s=3 type=u8 weight-type=f32 out-type=u8 acc=f32", "correlate h=9 w=9 r=3 s=3 type=u8"},
+      {"forward c=4 w=9 k=4 s=3 pad=1:1 layout=ncw groups=1", "forward c=4 w=9 k=4 s=3 pad=1"},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 pad=1x2", "forward c=4 h=9 w=9 k=4 r=3 s=3 pad=1x2"},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 pad=1:0", "forward c=4 h=9 w=9 k=4 r=3 s=3 pad=1:0x1:0"},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 out=7", "forward c=4 h=9 w=9 k=4 r=3 s=3"},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 type=u8 weight-type=s8 out-type=s32 acc=s32",
+       "forward c=4 h=9 w=9 k=4 r=3 s=3 type=u8"},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 layout=nhwc weight-layout=ohwi", "forward c=4 h=9 w=9 k=4 r=3 s=3 layout=nhwc"},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 weight-layout=hwio", "forward c=4 h=9 w=9 k=4 r=3 s=3 weight-layout=hwio"},
+      {"forward c=4 w=9 k=4 s=3 act=leaky:0.01 alpha=1.0", "forward c=4 w=9 k=4 s=3 act=leaky"},
+      {"maxpool n=64 c=16 h=28 w=28 r=2 s=2 stride=2", "maxpool n=64 c=16 h=28 w=28 r=2 s=2"},
+      {"avgpool h=28 w=28 r=2 s=3 stride=2x3 count-pad=1", "avgpool h=28 w=28 r=2 s=3 count-pad=1"},
+      {"avgpool h=28 w=28 r=3 s=3 stride=1 count-pad=0", "avgpool h=28 w=28 r=3 s=3 stride=1"},
+      {"correlate h=2 w=3 r=1 s=1 input-strides=0,0,0,0,3,1", "correlate h=2 w=3 r=1 s=1"},
+      {"correlate h=2 w=3 r=1 s=1 input-strides=0,0,0,0,-3,-1",
+       "correlate h=2 w=3 r=1 s=1 input-strides=0,0,0,0,-3,-1"},
+      {"correlate h=2 w=3 r=1 s=1 input-strides=0,0,0,0,-3,-1 input-offset=5",
+       "correlate h=2 w=3 r=1 s=1 input-strides=0,0,0,0,-3,-1"},
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    assert_prints(lines[i][0], lines[i][1]);
+    assert_prints(lines[i][1], lines[i][1]);
+  }
+}
+
+static void test_budget_words(void **state) {
+  (void)state;
+  falt_problem p;
+  falt_budget budget, none;
+  char text[LONGEST];
+  const char *line = "correlate w=9 s=3 tune=0.5 method=direct max-error=1e-3 max-workspace=32M tf32=1 deterministic=1";
+  assert_int_equal(falt_problem_parse(&p, &budget, line), FALT_OK);
+  assert_int_equal(budget.max_workspace, 32 << 20);
+  assert_true(budget.deterministic && budget.allow_tf32 && budget.max_error == 1e-3 && budget.tune_seconds == 0.5);
+  assert_string_equal(budget.method, "direct");
+  falt_problem_print(&p, &budget, text, sizeof text);
+  assert_string_equal(text,
+                      "correlate w=9 s=3 deterministic=1 tf32=1 max-workspace=33554432 max-error=0.001 method=direct "
+                      "tune=0.5");
+  falt_problem_print(&p, NULL, text, sizeof text);
+  assert_string_equal(text, "correlate w=9 s=3");
+  assert_int_equal(falt_problem_parse(&p, &budget, text), FALT_OK);
+  falt_budget_default(&none);
+  assert_memory_equal(&budget, &none, sizeof none);
+  assert_int_equal(falt_problem_parse(&p, &budget, "correlate w=9 s=3 max-workspace=0"), FALT_OK);
+  assert_int_equal(budget.max_workspace, 0);
+}
+
+static void test_print_cuts_as_snprintf(void **state) {
+  (void)state;
+  falt_problem p;
+  char text[32];
+  parse(&p, "correlate w=9 s=3");
+  assert_int_equal(falt_problem_print(&p, NULL, NULL, 0), 17);
+  memset(text, 'x', sizeof text);
+  assert_int_equal(falt_problem_print(&p, NULL, text, 10), 17);
+  assert_string_equal(text, "correlate");
+  assert_int_equal(text[10], 'x');
+}
+
+/* ---------------------------------------------------------------------------------------------------- refusals */
+
+static void test_bad_lines(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    falt_status status;
+    const char *says;
+  } bad[] = {
+      {"", FALT_INVALID_TEXT, "empty"},
+      {" \t ", FALT_INVALID_TEXT, "empty"},
+      {"corelate h=9 w=9 r=3 s=3", FALT_INVALID_TEXT, "unknown operation 'corelate'; did you mean 'correlate'?"},
+      {"h=9 w=9", FALT_INVALID_TEXT, "unknown operation"},
+      {"correlate h=9 w=9 r=3 s=3 strid=2", FALT_INVALID_TEXT, "unknown word 'strid'; did you mean 'stride'?"},
+      {"correlate h=9 w=9 r=3 s=3 qqqqqqqqqq=2", FALT_INVALID_TEXT, "docs/problem-line.md"},
+      {"correlate h=9 w=9 r=3 s=3 groups=2", FALT_INVALID_TEXT, "'groups' is no word of correlate"},
+      {"forward c=1 k=1 w=9 s=3 pixel=2", FALT_INVALID_TEXT, "'pixel' is no word of forward"},
+      {"maxpool w=9 s=3 alpha=2", FALT_INVALID_TEXT, "'alpha' is no word of maxpool"},
+      {"correlate h=9 w=9 r=3 s=3 tf32=1", FALT_INVALID_TEXT, "budget"},
+      {"correlate h=9 h=9 w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' stands twice"},
+      {"correlate h w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' has no value"},
+      {"correlate h= w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' has no value"},
+      {"correlate", FALT_INVALID_TEXT, "w is missing"},
+      {"correlate h=9 r=3 s=3", FALT_INVALID_TEXT, "w is missing"},
+      {"correlate d=9 w=9 t=3 s=3", FALT_INVALID_TEXT, "h is missing"},
+      {"correlate h=9 w=9 s=3", FALT_INVALID_TEXT, "r is missing"},
+      {"correlate w=9 r=3 s=3", FALT_INVALID_TEXT, "r needs h"},
+      {"forward w=9 s=3 k=2", FALT_INVALID_TEXT, "c is missing"},
+      {"forward w=9 s=3 c=2", FALT_INVALID_TEXT, "k is missing"},
+      {"correlate h=0 w=9 r=3 s=3", FALT_INVALID_SIZE, "h=0"},
+      {"correlate h=-4 w=9 r=3 s=3", FALT_INVALID_SIZE, "h=-4"},
+      {"correlate h=99999999999999999999 w=9 r=3 s=3", FALT_INVALID_SIZE, "2^63"},
+      {"correlate h=9223372036854775807 w=9 r=3 s=3", FALT_INVALID_SIZE, "problem:"},
+      {"correlate h=4294967296 w=4294967296 r=3 s=3", FALT_INVALID_SIZE, "2^63"},
+      {"forward n=2097152 c=2097152 h=2097152 w=4 k=1 r=1 s=1", FALT_INVALID_SIZE, "2^63"},
+      {"correlate w=9 s=9223372036854775807", FALT_INVALID_SIZE, "below 2^60"},
+      {"correlate w=9 s=1000000000000000000 dilation=3", FALT_INVALID_SIZE, "taps"},
+      {"correlate w=9 s=3 dilation=9223372036854775807", FALT_INVALID_SIZE, "dilation"},
+      {"correlate w=9 s=3 stride=9223372036854775807", FALT_INVALID_SIZE, "stride"},
+      {"correlate w=9 s=3 pad=9223372036854775807", FALT_INVALID_SIZE, "pad"},
+      {"correlate w=9 s=3 out=9223372036854775807", FALT_INVALID_SIZE, "problem:"},
+      {"correlate w=9.5 s=3", FALT_INVALID_TEXT, "whole number"},
+      {"correlate w=9 s=3 stride=0", FALT_INVALID_SIZE, "at least 1"},
+      {"correlate w=9 s=3 dilation=-1", FALT_INVALID_SIZE, "at least 1"},
+      {"correlate w=9 s=3 stride=1x2", FALT_INVALID_TEXT, "2 numbers for 1 axes"},
+      {"correlate w=9 s=3 stride=1x2x3x4", FALT_INVALID_TEXT, "three"},
+      {"correlate w=9 s=3 stride=1x", FALT_INVALID_TEXT, "whole number"},
+      {"correlate w=3 s=9 mode=valid", FALT_INVALID_SHAPE, "no output on axis w"},
+      {"correlate w=3 s=3 dilation=2 mode=valid", FALT_INVALID_SHAPE, "covers 5"},
+      {"forward c=1 k=1 w=3 s=9", FALT_INVALID_SHAPE, "no output on axis w"},
+      {"correlate w=9 s=3 mode=sane", FALT_INVALID_TEXT, "did you mean 'same'?"},
+      {"correlate w=9 s=3 mode=zzz", FALT_INVALID_TEXT, "same valid full"},
+      {"correlate w=9 s=3 anchor=3", FALT_INVALID_SHAPE, "anchor 3"},
+      {"correlate w=9 s=3 anchor=-1", FALT_INVALID_SHAPE, "anchor -1"},
+      {"correlate w=9 s=4 origin=2", FALT_INVALID_SHAPE, "(-2 to 1)"},
+      {"convolve w=9 s=4 origin=-3", FALT_INVALID_SHAPE, "(-2 to 1)"},
+      {"correlate w=9 s=3 anchor=1 origin=0", FALT_INVALID_TEXT, "anchor and origin exclude"},
+      {"correlate w=9 s=3 anchor=1 mode=full", FALT_INVALID_TEXT, "exclude"},
+      {"correlate w=9 s=3 mode=same out=9", FALT_INVALID_TEXT, "out and mode"},
+      {"correlate w=9 s=3 pad=1 anchor=1", FALT_INVALID_TEXT, "pad and anchor"},
+      {"correlate c=2 pixel=2 w=9 s=3", FALT_INVALID_TEXT, "c and pixel"},
+      {"correlate w=9 s=3 boundary=reflect", FALT_INVALID_TEXT, "c b a [a b c d] d c b"},
+      {"correlate w=9 s=3 boundary=mirror", FALT_INVALID_TEXT, "d c b [a b c d] c b a"},
+      {"correlate w=9 s=3 boundary=symetric", FALT_INVALID_TEXT, "did you mean 'symmetric'?"},
+      {"correlate w=9 s=3 boundary=edge=3", FALT_INVALID_TEXT, "only constant takes a value"},
+      {"correlate w=9 s=3 boundary=constant=3 value=4", FALT_INVALID_TEXT, "conflict"},
+      {"correlate h=9 w=9 r=3 s=3 boundary=y=constant=1,x=constant=2", FALT_INVALID_TEXT, "conflict"},
+      {"correlate w=9 s=3 boundary=y=wrap", FALT_INVALID_TEXT, "names axis h"},
+      {"correlate w=9 s=3 boundary=x=wrap,x=edge", FALT_INVALID_TEXT, "twice"},
+      {"correlate w=9 s=3 boundary=x=wrap,edge", FALT_INVALID_TEXT, "AXIS=MODE"},
+      {"correlate w=9 s=3 boundary=x=", FALT_INVALID_TEXT, "unknown boundary"},
+      {"correlate w=9 s=3 value=nan", FALT_INVALID_ARGUMENT, "not a number"},
+      {"correlate w=9 s=3 value=inf", FALT_INVALID_ARGUMENT, "finite"},
+      {"correlate w=9 s=3 value=1e300", FALT_INVALID_ARGUMENT, "f32"},
+      {"correlate w=9 s=3 alpha=1e999", FALT_INVALID_TEXT, "number"},
+      {"correlate w=9 s=3 alpha=x", FALT_INVALID_TEXT, "number"},
+      {"correlate w=9 s=3 type=f23", FALT_INVALID_TEXT, "did you mean 'f32'?"},
+      {"correlate w=9 s=3 type=complex", FALT_INVALID_TEXT, "u8 s8 u16"},
+      {"correlate w=9 s=3 acc=u8", FALT_INVALID_TYPE, "acc is f32, f64 or s32"},
+      {"correlate w=9 s=3 acc=s32", FALT_INVALID_TYPE, "acc=s32 needs integer"},
+      {"correlate w=9 s=3 type=u8 weight-type=s8 acc=s32 value=0.5", FALT_INVALID_TYPE, "s32"},
+      {"backward-data c=1 k=1 w=9 s=3 type=u8", FALT_INVALID_TYPE, "floating-point"},
+      {"backward-filter c=1 k=1 w=9 s=3 weight-type=s8", FALT_INVALID_TYPE, "floating-point"},
+      {"backward-maxpool w=9 s=3 type=s16", FALT_INVALID_TYPE, "floating-point"},
+      {"maxpool w=9 s=3 type=u8 out-type=f32", FALT_INVALID_TYPE, "integers keep their type"},
+      {"backward-data c=1 k=1 w=9 s=3 bias=1", FALT_INVALID_ARGUMENT, "has no alpha"},
+      {"backward-filter c=1 k=1 w=9 s=3 act=relu", FALT_INVALID_ARGUMENT, "has no alpha"},
+      {"maxpool w=9 s=3 boundary=edge", FALT_INVALID_ARGUMENT, "constant"},
+      {"maxpool w=9 s=3 pad=3:0", FALT_INVALID_SHAPE, "sees no input"},
+      {"maxpool w=9 s=3 out=4", FALT_INVALID_SHAPE, "sees no input"},
+      {"forward c=4 k=4 w=9 s=3 groups=3", FALT_INVALID_SHAPE, "c=4 is not divisible by groups=3"},
+      {"forward c=3 k=4 w=9 s=3 groups=3", FALT_INVALID_SHAPE, "k=4 is not divisible by groups=3"},
+      {"forward c=4 k=4 w=9 s=3 layout=nhwc", FALT_INVALID_TEXT, "say nwc"},
+      {"forward c=4 k=4 w=9 s=3 weight-layout=oihw", FALT_INVALID_TEXT, "say oiw"},
+      {"forward c=4 k=4 w=9 s=3 layout=nchv", FALT_INVALID_TEXT, "unknown layout 'nchv'; did you mean"},
+      {"forward c=4 k=4 w=9 s=3 act=rela", FALT_INVALID_TEXT, "did you mean 'relu'?"},
+      {"forward c=4 k=4 w=9 s=3 act=relu:3", FALT_INVALID_TEXT, "too many"},
+      {"forward c=4 k=4 w=9 s=3 act=clip:3", FALT_INVALID_TEXT, "clip:LOW:HIGH"},
+      {"forward c=4 k=4 w=9 s=3 act=clip:3:1", FALT_INVALID_ARGUMENT, "empty"},
+      {"forward c=4 k=4 w=9 s=3 bias=yes", FALT_INVALID_TEXT, "0 or 1"},
+      {"forward c=4 k=4 w=9 s=3 rank=0", FALT_INVALID_SIZE, "rank=0"},
+      {"forward c=4 k=4 w=9 s=3 residual-type=f16", FALT_INVALID_TEXT, "residual=1"},
+      {"correlate w=9 s=3 input-strides=1,2,3", FALT_INVALID_TEXT, "six numbers"},
+      {"correlate w=9 s=3 input-strides=1,2,3,4,5,6,7", FALT_INVALID_TEXT, "six numbers"},
+      {"correlate w=9 s=3 input-strides=0,0,0,0,0,9223372036854775807", FALT_INVALID_SIZE, "2^60"},
+      {"correlate w=9 s=3 input-strides=0,0,0,0,0,1000000000000000000", FALT_INVALID_SIZE, "2^60"},
+      {"correlate w=9 s=3 input-offset=-1", FALT_INVALID_ARGUMENT, "before data[0]"},
+      {"correlate w=9 s=3 output-strides=0,0,0,0,0,0", FALT_INVALID_ARGUMENT, "overlap"},
+      {"correlate h=9 w=9 r=3 s=3 output-strides=0,0,0,0,8,1", FALT_INVALID_ARGUMENT, "overlap"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    falt_problem p;
+    falt_status status = falt_problem_parse(&p, NULL, bad[i].line);
+    if (status != bad[i].status || !strstr(falt_message(), bad[i].says))
+      fail_msg("%s: %s, %s", bad[i].line, falt_status_name(status), status ? falt_message() : "");
+    assert_null(strchr(falt_message(), '\n'));
+  }
+}
+
+static void test_bad_budgets(void **state) {
+  (void)state;
+  static const char *const bad[] = {"max-workspace=-1",
+                                    "max-workspace=M",
+                                    "max-workspace=9000000000000G",
+                                    "max-workspace=1T",
+                                    "max-error=-1",
+                                    "tune=inf",
+                                    "deterministic=2",
+                                    "tf32=",
+                                    "max-error=nan",
+                                    "method=an-overlong-name-of-a-solver-indeed"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    falt_problem p;
+    falt_budget budget;
+    char line[128];
+    snprintf(line, sizeof line, "correlate w=9 s=3 %s", bad[i]);
+    if (falt_problem_parse(&p, &budget, line) == FALT_OK) fail_msg("accepted: %s", line);
+  }
+}
+
+static void test_messages_quote_safely(void **state) {
+  (void)state;
+  falt_problem p;
+  char line[600] = "correlate w=9 s=3 x\x1b\x01=1";
+  assert_int_equal(falt_problem_parse(&p, NULL, line), FALT_INVALID_TEXT);
+  for (const char *at = falt_message(); *at; at++) assert_true((unsigned char)*at >= ' ');
+  memset(line, 'q', sizeof line - 1);
+  line[sizeof line - 1] = '\0';
+  assert_int_equal(falt_problem_parse(&p, NULL, line), FALT_INVALID_TEXT);
+  assert_true(strlen(falt_message()) < 200);
+}
+
+#define FIELD(member) offsetof(falt_problem, member), sizeof(((falt_problem *)0)->member)
+#define NAN_BITS INT64_C(0x7ff8000000000000)
+
+static void test_check_refuses(void **state) {
+  (void)state;
+  static const struct {
+    size_t field, size;
+    int64_t value;
+    falt_status status;
+    const char *word; /* what the problem has besides */
+  } cases[] = {{FIELD(operation), FALT_OPERATION_COUNT, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(activation), -1, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(space), 4, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(space), 1, FALT_INVALID_SHAPE, ""},
+               {FIELD(rank), -1, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(reserved[7]), 1, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(filter.type), FALT_TYPE_COUNT, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(residual.type), -1, FALT_INVALID_ARGUMENT, "residual=1"},
+               {FIELD(axis[1].boundary[1]), FALT_BOUNDARY_COUNT, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(axis[0].pad[0]), 1, FALT_INVALID_SHAPE, ""},
+               {FIELD(axis[2].pad[0]), INT64_MIN, FALT_INVALID_SIZE, ""},
+               {FIELD(axis[2].stride), 0, FALT_INVALID_SIZE, ""},
+               {FIELD(filter.size[FALT_C]), 0, FALT_INVALID_SIZE, ""},
+               {FIELD(filter.size[FALT_C]), 3, FALT_INVALID_SHAPE, ""},
+               {FIELD(filter.size[FALT_G]), 3, FALT_INVALID_SHAPE, ""},
+               {FIELD(output.size[FALT_N]), 3, FALT_INVALID_SHAPE, ""},
+               {FIELD(output.size[FALT_C]), 3, FALT_INVALID_SHAPE, ""},
+               {FIELD(residual.size[FALT_W]), 3, FALT_INVALID_SHAPE, "residual=1"},
+               {FIELD(input.offset), INT64_MAX, FALT_INVALID_SIZE, ""},
+               {FIELD(input.stride[FALT_H]), INT64_MIN, FALT_INVALID_SIZE, ""},
+               {FIELD(alpha), NAN_BITS, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(act_a), NAN_BITS, FALT_INVALID_ARGUMENT, "act=leaky"},
+               {FIELD(act_b), NAN_BITS, FALT_INVALID_ARGUMENT, "act=clip:0:1"},
+               {FIELD(is_filter), 1, FALT_INVALID_SHAPE, ""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_problem p;
+    char text[LONGEST];
+    snprintf(text, sizeof text, "forward n=2 c=4 h=9 w=9 k=8 r=3 s=3 groups=2 %s", cases[i].word);
+    parse(&p, text);
+    memcpy((char *)&p + cases[i].field, &cases[i].value, cases[i].size); /* the low bytes come first */
+    if (falt_problem_check(&p) != cases[i].status) fail_msg("case %zu: %s", i, falt_message());
+    falt_problem_print(&p, NULL, text, sizeof text); /* says why, and does not stumble */
+    assert_int_equal(text[0], '(');
+  }
+  assert_int_equal(falt_problem_check(NULL), FALT_INVALID_ARGUMENT);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random_lines_round_trip),
+      cmocka_unit_test(test_noise_in_unused_fields_changes_nothing),
+      cmocka_unit_test(test_random_strides_round_trip),
+      cmocka_unit_test(test_hashes_tell_lines_apart),
+      cmocka_unit_test(test_hash_is_the_same_everywhere),
+      cmocka_unit_test(test_canonical_lines),
+      cmocka_unit_test(test_budget_words),
+      cmocka_unit_test(test_print_cuts_as_snprintf),
+      cmocka_unit_test(test_bad_lines),
+      cmocka_unit_test(test_bad_budgets),
+      cmocka_unit_test(test_messages_quote_safely),
+      cmocka_unit_test(test_check_refuses),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
