@@ -22,7 +22,8 @@ typedef struct filter_job {
   void *weights;
   cli_boundaries boundaries;
   falt_problem problem;
-  char line[1024]; /* the problem's */
+  char line[1024];   /* the problem's */
+  int64_t band_rows; /* 0: as cli_band_run likes */
   io_writer *writer;
   cli_band_result result;
 } filter_job;
@@ -183,7 +184,16 @@ static int make_problem(filter_job *job) {
   status = falt_problem_check(problem);
   if (status != FALT_OK) return cli_fail_library(status);
   falt_problem_print(problem, &job->budget, job->line, sizeof job->line);
-  return cli_band_is_random(problem, job->options->band_rows) ? open_input(job, true) : CLI_DONE;
+  return CLI_DONE;
+}
+
+/* Rows in any order need another reader; standard input, which cannot be opened again, is held as a whole. */
+static int choose_bands(filter_job *job) {
+  job->band_rows = job->options->band_rows;
+  if (!cli_band_is_random(&job->problem, job->band_rows)) return CLI_DONE;
+  if (strcmp(job->in_path, "-") != 0) return open_input(job, true);
+  job->band_rows = INT64_MAX;
+  return CLI_DONE;
 }
 
 /* ---- running */
@@ -210,7 +220,7 @@ static int run_bands(filter_job *job) {
                         .device = job->device,
                         .reader = job->reader,
                         .writer = job->writer,
-                        .rows = job->options->band_rows,
+                        .rows = job->band_rows,
                         .progress = !job->options->quiet};
   return cli_band_run(&bands, &job->result);
 }
