@@ -35,6 +35,10 @@ typedef struct falt_rows {
   falt_row_epilogue epilogue;
 } falt_rows;
 
+/* The same problem with its axes relabelled so that the nearest neighbours lie along x: optional, before falt_rows_init
+ * and instead of the problem in all calls below. */
+void falt_rows_turn(falt_problem *turned, const falt_problem *problem);
+
 /* Fills *rows, or returns why this problem is not one (a clause for falt_refuse). Checks operation, channels and
  * epilogue; chooses the lane by falt_rows_lane. values is the filter in host memory, or NULL. */
 const char *falt_rows_init(falt_rows *rows, const falt_problem *problem, falt_isa isa, const void *values);

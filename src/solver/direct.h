@@ -1,0 +1,45 @@
+/* The direct filter solver's plan: shared by its planning half (direct.c) and its running half (direct_run.c). */
+#ifndef FALT_SOLVER_DIRECT_H
+#define FALT_SOLVER_DIRECT_H
+
+#include "solver/filter_rows.h"
+
+/* The taps that one kernel call takes. With an output stride, the taps of an axis fall into classes that read different
+ * input positions modulo the stride; each class is a plane with fewer taps, and classes of equal size make a part. */
+typedef struct falt_direct_part {
+  int64_t first_tap; /* in the packed filter of a group */
+  int64_t y_class, y_classes, x_class, x_classes;
+  int64_t r, s, planes;
+} falt_direct_part;
+
+/* Where things lie in a worker's scratch, in bytes. */
+typedef struct falt_direct_scratch {
+  size_t pointers, windows, sums, left, right, constant, total;
+} falt_direct_scratch;
+
+typedef struct falt_direct_plan {
+  falt_plan base;
+  falt_problem problem; /* turned */
+  falt_rows rows;
+  falt_direct_part parts[4];
+  int part_count;
+  int64_t y_classes, x_classes;
+  int64_t out_step, in_step; /* rows between neighbours in a tile: of outputs, of inputs */
+  int64_t step;              /* elements between taps */
+  int64_t block[3];          /* outputs of a task */
+  int64_t depth, height;     /* slots of the windows */
+  int64_t begin, end;        /* outputs of a row that read the source in place; begin == end: none */
+  int64_t chunk;             /* positions whose sums wait in the scratch */
+  int64_t max_planes_rows;   /* row pointers of the largest call, over all parts */
+  bool stream, prefetch;
+  int64_t tap_groups, tap_count; /* filters, and taps of each */
+  char *taps;                    /* packed, or NULL if they come with each execution */
+  falt_direct_scratch scratch;
+} falt_direct_plan;
+
+/* Brings dense taps (T, R, S) into the order of the parts. */
+void falt_direct_pack(const falt_direct_plan *plan, const char *dense, char *packed);
+
+void falt_direct_execute(const falt_plan *plan, const falt_operands *operands);
+
+#endif

@@ -1,0 +1,263 @@
+/* Running a direct filter plan: a task walks down its box in bands of output rows; each band is cut into the columns
+ * that read the source in place and the columns at the edges that read windows. */
+#include <string.h>
+
+#include "solver/direct.h"
+
+enum { MOST_ROWS = 8 }; /* of a tile */
+
+/* Columns of a task with one way of reading rows. */
+typedef struct segment {
+  int64_t begin, end; /* outputs */
+  bool in_place;
+  falt_row_window *windows; /* one for each class of columns; in place: the row of the constant */
+} segment;
+
+typedef struct walk {
+  const falt_direct_plan *plan;
+  const void *input;
+  void *output;
+  const char *taps;
+  falt_row_task task;
+  char *scratch;
+  segment segments[3];
+  int segment_count;
+} walk;
+
+typedef struct execution {
+  const falt_direct_plan *plan;
+  const falt_operands *operands;
+  const char *taps;
+} execution;
+
+/* A band: `count` rows of outputs from (z, y) on, out_step apart. */
+typedef struct band {
+  int64_t z, y;
+  int count;
+} band;
+
+void falt_direct_pack(const falt_direct_plan *plan, const char *dense, char *packed) {
+  const falt_rows *rows = &plan->rows;
+  size_t size = rows->lane_size;
+  for (int i = 0; i < plan->part_count; i++) {
+    const falt_direct_part *part = &plan->parts[i];
+    char *to = packed + (size_t)part->first_tap * size;
+    for (int64_t k = 0; k < rows->taps[0]; k++)
+      for (int64_t y = part->y_class; y < part->y_class + part->y_classes; y++)
+        for (int64_t x = part->x_class; x < part->x_class + part->x_classes; x++)
+          for (int64_t r = 0; r < part->r; r++)
+            for (int64_t s = 0; s < part->s; s++, to += size) {
+              int64_t tap_y = y + r * plan->y_classes, tap_x = x + s * plan->x_classes;
+              int64_t at = (k * rows->taps[1] + tap_y) * rows->taps[2] + tap_x;
+              memcpy(to, dense + (size_t)at * size, size);
+            }
+  }
+}
+
+/* ---------------------------------------------------------------------------------------------------- segments */
+
+static void open_windows(walk *w, segment *s, char *memory) {
+  const falt_direct_plan *plan = w->plan;
+  const falt_rows *rows = &plan->rows;
+  const falt_axis *axis = &rows->axis[2];
+  for (int64_t c = 0; c < plan->x_classes; c++) {
+    int64_t taps = falt_ceil_div(rows->taps[2] - c, plan->x_classes);
+    int64_t first = s->begin * axis->stride + c * axis->dilation - axis->pad[0];
+    int64_t count = s->end - s->begin + (taps - 1) * (plan->step / rows->pixel);
+    falt_row_window_open(&s->windows[c], rows, first, axis->stride, count, plan->depth, plan->height, memory);
+    memory += falt_row_window_bytes(rows, count, plan->depth, plan->height);
+  }
+}
+
+static void open_in_place(walk *w, segment *s) {
+  const falt_rows *rows = &w->plan->rows;
+  int64_t count = s->end - s->begin + (rows->taps[2] - 1) * rows->axis[2].dilation;
+  falt_row_window_open(s->windows, rows, 0, 1, count, 0, 0, w->scratch + w->plan->scratch.constant);
+}
+
+static void add_segment(walk *w, int64_t begin, int64_t end, bool in_place, size_t memory) {
+  if (begin >= end) return;
+  falt_row_window *windows = (falt_row_window *)(void *)(w->scratch + w->plan->scratch.windows);
+  segment *s = &w->segments[w->segment_count];
+  *s = (segment){begin, end, in_place, windows + w->segment_count * w->plan->x_classes};
+  w->segment_count++;
+  if (in_place)
+    open_in_place(w, s);
+  else
+    open_windows(w, s, w->scratch + memory);
+}
+
+static void cut(walk *w) {
+  const falt_direct_plan *plan = w->plan;
+  int64_t low = w->task.begin[2], high = w->task.end[2];
+  int64_t begin = falt_min(falt_max(plan->begin, low), high), end = falt_max(begin, falt_min(plan->end, high));
+  if (begin == end) begin = end = high;
+  add_segment(w, low, begin, false, plan->scratch.left);
+  add_segment(w, begin, end, true, 0);
+  add_segment(w, end, high, false, plan->scratch.right);
+}
+
+/* -------------------------------------------------------------------------------------------------------- rows */
+
+static const char *in_place_row(const walk *w, const segment *s, int64_t z, int64_t y) {
+  const falt_rows *rows = &w->plan->rows;
+  const char *source = falt_rows_source(rows, w->input, w->task.slice, z, y);
+  if (!source) return falt_row_window_constant(s->windows, rows);
+  return source + (s->begin - rows->axis[2].pad[0]) * rows->pixel * (int64_t)rows->lane_size;
+}
+
+static const char *input_row(const walk *w, const segment *s, int64_t z, int64_t y, int64_t x_class) {
+  if (s->in_place) return in_place_row(w, s, z, y);
+  return falt_row_window_get(&s->windows[x_class], &w->plan->rows, w->input, w->task.slice, z, y);
+}
+
+/* The input rows of a band, in the order that the kernels read them; returns the end of the list. */
+static const char **list_rows(const walk *w, const segment *s, const falt_direct_part *part, const band *b,
+                              const char **list) {
+  const falt_direct_plan *plan = w->plan;
+  const falt_axis *depth = &plan->rows.axis[0], *height = &plan->rows.axis[1];
+  for (int64_t k = 0; k < plan->rows.taps[0]; k++) {
+    int64_t z = b->z * depth->stride + k * depth->dilation - depth->pad[0];
+    for (int64_t yc = part->y_class; yc < part->y_class + part->y_classes; yc++) {
+      int64_t y = b->y * height->stride + yc * height->dilation - height->pad[0];
+      for (int64_t xc = part->x_class; xc < part->x_class + part->x_classes; xc++)
+        for (int64_t t = 0; t < part->r + b->count - 1; t++) *list++ = input_row(w, s, z, y + t * plan->in_step, xc);
+    }
+  }
+  return list;
+}
+
+/* The rows that the next band reads and this one does not; where there are none, rows that are here already. */
+static void list_next(const walk *w, const segment *s, const band *b, const char *here, const void **next) {
+  const falt_direct_plan *plan = w->plan;
+  const falt_rows *rows = &plan->rows;
+  const falt_axis *depth = &rows->axis[0], *height = &rows->axis[1];
+  int64_t z = b->z * depth->stride + (rows->taps[0] - 1) * depth->dilation - depth->pad[0];
+  int64_t y = b->y * height->stride - height->pad[0] + (plan->parts[0].r + b->count - 1) * plan->in_step;
+  for (int p = 0; p < b->count; p++, y += plan->in_step) {
+    bool inside = z >= 0 && z < rows->in[0] && y >= 0 && y < rows->in[1];
+    next[p] = inside ? in_place_row(w, s, z, y) : here;
+  }
+}
+
+/* ------------------------------------------------------------------------------------------------------- bands */
+
+static void call_kernel(const falt_rows *rows, int count, const falt_filter_rows *call) {
+  const falt_filter_kernels *kernels = rows->kernels;
+  (count == 1 ? kernels->single : kernels->tile)[rows->lane](call);
+}
+
+/* All parts over n positions; adds up where there are several. */
+static void sum_parts(const walk *w, const band *b, const char **list, void *const *out, int64_t n,
+                      const void *const *next) {
+  const falt_direct_plan *plan = w->plan;
+  const falt_rows *rows = &plan->rows;
+  for (int i = 0; i < plan->part_count; i++) {
+    const falt_direct_part *part = &plan->parts[i];
+    falt_filter_rows call = {.rows = (const void *const *)list,
+                             .taps = w->taps + (size_t)part->first_tap * rows->lane_size,
+                             .out = out,
+                             .n = n * rows->pixel,
+                             .planes = (int)part->planes,
+                             .r = (int)part->r,
+                             .s = (int)part->s,
+                             .step = plan->step,
+                             .accumulate = i > 0,
+                             .stream = plan->stream && rows->out_place && plan->part_count == 1,
+                             .prefetch = next};
+    call_kernel(rows, b->count, &call);
+    list += part->planes * (part->r + b->count - 1);
+  }
+}
+
+static void advance(const char **list, const char **end, size_t bytes) {
+  for (; list < end; list++) *list += bytes;
+}
+
+static void *target_row(const walk *w, const band *b, int p, int64_t x) {
+  return falt_rows_target(&w->plan->rows, w->output, w->task.slice, b->z, b->y + p * w->plan->out_step, x);
+}
+
+/* Sums wait in the scratch, chunk by chunk, and leave through the epilogue. */
+static void run_chunks(const walk *w, const segment *s, const band *b, const char **list, const char **list_end) {
+  const falt_direct_plan *plan = w->plan;
+  const falt_rows *rows = &plan->rows;
+  size_t bytes = (size_t)(plan->chunk * rows->pixel) * rows->lane_size;
+  void *out[MOST_ROWS];
+  for (int p = 0; p < b->count; p++) out[p] = w->scratch + plan->scratch.sums + (size_t)p * bytes;
+  for (int64_t x = s->begin; x < s->end; x += plan->chunk, advance(list, list_end, bytes)) {
+    int64_t n = falt_min(plan->chunk, s->end - x);
+    sum_parts(w, b, list, out, n, NULL);
+    for (int p = 0; p < b->count; p++) falt_rows_store(rows, target_row(w, b, p, x), out[p], n, plan->stream);
+  }
+}
+
+static void run_whole(const walk *w, const segment *s, const band *b, const char **list) {
+  void *out[MOST_ROWS];
+  const void *next[MOST_ROWS];
+  for (int p = 0; p < b->count; p++) out[p] = target_row(w, b, p, s->begin);
+  bool prefetch = w->plan->prefetch && s->in_place && b->count > 1;
+  if (prefetch) list_next(w, s, b, list[0], next);
+  sum_parts(w, b, list, out, s->end - s->begin, prefetch ? next : NULL);
+}
+
+static void run_band(const walk *w, const band *b) {
+  const falt_direct_plan *plan = w->plan;
+  const char **list = (const char **)(void *)(w->scratch + plan->scratch.pointers);
+  for (int i = 0; i < w->segment_count; i++) {
+    const segment *s = &w->segments[i];
+    const char **end = list;
+    for (int part = 0; part < plan->part_count; part++) end = list_rows(w, s, &plan->parts[part], b, end);
+    if (plan->rows.out_place && plan->part_count == 1)
+      run_whole(w, s, b, list);
+    else
+      run_chunks(w, s, b, list, end);
+  }
+}
+
+/* Rows y, y + out_step, ... as a tile if all of them are there, else one by one. */
+static void run_rows(const walk *w, int64_t z, int64_t y) {
+  int64_t step = w->plan->out_step, end = w->task.end[1];
+  int count = w->plan->rows.kernels->tile_rows;
+  if (y + (count - 1) * step < end) {
+    run_band(w, &(band){z, y, count});
+    return;
+  }
+  for (int p = 0; p < count && y + p * step < end; p++) run_band(w, &(band){z, y + p * step, 1});
+}
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *e = context;
+  const falt_direct_plan *plan = e->plan;
+  walk w = {.plan = plan, .input = e->operands->input, .output = e->operands->output, .scratch = scratch};
+  w.task = falt_rows_task(&plan->rows, plan->block, index);
+  int64_t filter = plan->tap_groups > 1 ? w.task.slice % plan->rows.groups : 0;
+  w.taps = e->taps + (size_t)(filter * plan->tap_count) * plan->rows.lane_size;
+  cut(&w);
+  int64_t rows = plan->rows.kernels->tile_rows * plan->out_step;
+  for (int64_t z = w.task.begin[0]; z < w.task.end[0]; z++)
+    for (int64_t y = w.task.begin[1]; y < w.task.end[1]; y += rows)
+      for (int64_t i = y; i < falt_min(y + plan->out_step, w.task.end[1]); i++) run_rows(&w, z, i);
+}
+
+/* Taps that come with the execution: dense at `room`, then packed behind. Returns the packed ones. */
+static const char *pack_now(const falt_direct_plan *plan, const void *filter, char *room) {
+  size_t bytes = (size_t)plan->tap_count * plan->rows.lane_size;
+  for (int64_t g = 0; g < plan->tap_groups; g++) {
+    falt_rows_taps(&plan->problem, plan->rows.lane, filter, g, room);
+    falt_direct_pack(plan, room, room + (size_t)(g + 1) * bytes);
+  }
+  return room + bytes;
+}
+
+void falt_direct_execute(const falt_plan *base, const falt_operands *operands) {
+  const falt_direct_plan *plan = (const falt_direct_plan *)base;
+  execution e = {.plan = plan, .operands = operands, .taps = plan->taps};
+  size_t queue = falt_rows_workspace(base->device, plan->scratch.total);
+  if (!e.taps) e.taps = pack_now(plan, operands->filter, (char *)operands->workspace + queue);
+  falt_row_job job = {.run = run_task,
+                      .context = &e,
+                      .tasks = falt_rows_task_count(&plan->rows, plan->block),
+                      .scratch = plan->scratch.total};
+  falt_rows_run(base->device, &job, operands->workspace);
+}
