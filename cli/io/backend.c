@@ -43,24 +43,16 @@ static format formats[] = {
      ".wav .flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .rf64", NULL},
     {"volumes", "libnifti", FALT_NIFTI_VERSION, "libnifti-dev", "faltung-io-nifti.so", ".nii .nii.gz", NULL},
     {"images", "libvips", FALT_VIPS_VERSION, "libvips-dev", "faltung-io-vips.so",
-     ".png .jpg .jpeg .tif .tiff .webp .gif .ppm .pgm .pfm .jp2 .jxl .avif .heic .exr .hdr .fits .v and more", NULL},
+     ".png .jpg .jpeg .tif .tiff .webp .gif .ppm .pgm .jp2 .jxl .avif .heic .exr .hdr .fits .v and more", NULL},
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
-
-/* Whether a word of a list separated by blanks is the extension. */
-static bool lists(const char *list, const char *extension) {
-  const size_t length = strlen(extension);
-  for (const char *at = list; length && (at = strstr(at, extension)) != NULL; at += length)
-    if (at[length] == ' ' || at[length] == '\0') return true;
-  return false;
-}
 
 static format *find(const char *path) {
   char extension[32];
   if (strcmp(path, "-") == 0) return &formats[0];
   io_extension(path, extension, sizeof extension);
   for (int i = 0; i < FORMATS; i++)
-    if (lists(formats[i].extensions, extension)) return &formats[i];
+    if (io_lists(formats[i].extensions, extension)) return &formats[i];
   return &formats[FORMATS - 1];
 }
 
@@ -91,7 +83,7 @@ static bool load(format *f, const char *path, io_error *error) {
   if (!locate(f->module, file, sizeof file))
     return io_fail(error, "%s: %s, which reads %s, is not beside the command nor in %s; install Faltung again", path,
                    f->module, f->name, FALT_MODULE_DIR);
-  void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  void *module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
   if (!module)
     return io_fail(error, "%s: the reader of %s cannot be loaded: %s; apt install %s", path, f->name, dlerror(),
                    f->package);

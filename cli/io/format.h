@@ -34,11 +34,19 @@ typedef struct io_backend {
 /* Writes the line and returns false, so that failing is one return statement. */
 bool io_fail(io_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+bool io_fail_memory(io_error *error, const char *path);
+
 /* The built-in format. */
 extern const io_backend io_npy;
 
 /* The extension of a path with its dot, in lower case, cut to size; ".nii.gz" counts as one. Empty if there is none. */
 void io_extension(const char *path, char *text, size_t size);
+
+/* Whether a word of a list separated by blanks is the extension. */
+bool io_lists(const char *list, const char *extension);
+
+/* io_row_elements in bytes. */
+int64_t io_row_bytes(const io_info *info);
 
 /* The backend for a path, loading its module if needed; NULL with *error filled. */
 const io_backend *io_backend_find(const char *path, io_error *error);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "io/format.h"
@@ -26,26 +25,6 @@ struct io_writer {
   io_info info;
   int64_t next;
 };
-
-int64_t io_row_elements(const io_info *info) {
-  return info->channels * (info->space > 1 ? info->size[2] : 1) * (info->space > 2 ? info->size[1] : 1);
-}
-
-int64_t io_rows(const io_info *info) {
-  return info->size[3 - info->space];
-}
-
-void io_extension(const char *path, char *text, size_t size) {
-  const char *slash = strrchr(path, '/');
-  const char *base = slash ? slash + 1 : path;
-  const char *dot = strrchr(base, '.');
-  text[0] = '\0';
-  if (!dot || dot == base || strlen(dot) >= size) return;
-  if (strcasecmp(dot, ".gz") == 0 && dot - base > 4 && strncasecmp(dot - 4, ".nii", 4) == 0) dot -= 4;
-  size_t length = strlen(dot);
-  if (length >= size) return;
-  for (size_t i = 0; i <= length; i++) text[i] = dot[i] >= 'A' && dot[i] <= 'Z' ? (char)(dot[i] + 32) : dot[i];
-}
 
 /* Sizes at least 1, and all samples together countable in bytes. */
 static bool check_info(const char *path, const io_info *info, io_error *error) {
@@ -80,7 +59,7 @@ io_reader *io_open(const char *path, int space, bool random, io_error *error) {
   if (reader) reader->path = strdup(path);
   if (!reader || !reader->path) {
     free(reader);
-    io_fail(error, "%s: cannot be read: out of memory; close other programs", path);
+    io_fail_memory(error, path);
     return NULL;
   }
   reader->random = random;
@@ -140,7 +119,11 @@ static bool check_holds(const io_backend *backend, const char *path, const io_in
     return io_fail(error, "%s: %s files hold no %s; write .npy or a format for %s", path, extension, kinds[info->space],
                    kinds[info->space]);
   const unsigned set = backend->types(extension);
-  if (set == 0) return io_fail(error, "%s: %s files cannot be written; write another format", path, extension);
+  if (!extension[0])
+    return io_fail(error, "%s: has no extension, which would say the format; name it .npy, .png, .tif, .wav, ...",
+                   path);
+  if (set == 0)
+    return io_fail(error, "%s: %s files cannot be written; write .npy, .png, .tif, .wav, ...", path, extension);
   if (set >> info->type & 1) return true;
   list_types(set, list, sizeof list);
   return io_fail(error, "%s: %s files hold %s, not %s; choose --out-type or another format", path, extension, list,
@@ -161,7 +144,7 @@ static bool open_writer(io_writer *writer, const char *path, const io_reader *li
 io_writer *io_create(const char *path, const io_info *info, const io_reader *like, io_error *error) {
   io_writer *writer = calloc(1, sizeof *writer);
   if (!writer) {
-    io_fail(error, "%s: cannot be written: out of memory; close other programs", path);
+    io_fail_memory(error, path);
     return NULL;
   }
   writer->info = *info;

@@ -52,7 +52,7 @@ static bool describe(npy_reader *reader, int space, io_info *info, io_error *err
 static void *open_npy(const char *path, int space, bool random, io_info *info, io_error *error) {
   npy_reader *reader = calloc(1, sizeof *reader);
   if (!reader) {
-    io_fail(error, "%s: cannot be read: out of memory; close other programs", path);
+    io_fail_memory(error, path);
     return NULL;
   }
   bool done = npy_open_path(&reader->file, path, error);
@@ -98,9 +98,9 @@ static void *create_npy(const io_output *output, const io_info *info, const void
   if (!begin(output, &header, error)) return NULL;
   npy_writer *writer = malloc(sizeof *writer);
   if (writer)
-    *writer = (npy_writer){output, io_row_elements(info) * (int64_t)falt_type_size(info->type)};
+    *writer = (npy_writer){output, io_row_bytes(info)};
   else
-    io_fail(error, "%s: cannot be written: out of memory; close other programs", output->path);
+    io_fail_memory(error, output->path);
   return writer;
 }
 

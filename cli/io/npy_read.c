@@ -53,7 +53,7 @@ static bool read_header(npy_file *file, io_error *error) {
     if (!npy_prelude_parse(start, prelude, &prelude, &text_length, file->name, error)) return false;
   }
   char *text = malloc((size_t)text_length + 1);
-  if (!text) return io_fail(error, "%s: cannot be read: out of memory; close other programs", file->name);
+  if (!text) return io_fail_memory(error, file->name);
   n = read_fully(file->fd, text, text_length, -1);
   const bool done = n == text_length ? npy_header_parse(&file->header, text, (size_t)text_length, file->name, error)
                                      : short_read(file, n < 0 ? n : prelude + n, prelude + text_length, error);
@@ -75,7 +75,7 @@ static bool check_size(npy_file *file, io_error *error) {
 bool npy_open_fd(npy_file *file, int fd, const char *name, io_error *error) {
   *file = (npy_file){.name = strdup(name), .fd = fd};
   struct stat status;
-  bool done = file->name != NULL || io_fail(error, "%s: cannot be read: out of memory; close other programs", name);
+  bool done = file->name != NULL || io_fail_memory(error, name);
   if (done && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode))
     done = io_fail(error, "%s: is a directory; name a file in it", name);
   done = done && read_header(file, error) && check_size(file, error);

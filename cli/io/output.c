@@ -130,7 +130,7 @@ static bool open_temporary(io_output *output, io_error *error) {
   char name[PATH_MAX];
   char *resolved = realpath(output->path, NULL);
   output->target = resolved ? resolved : strdup(output->path);
-  if (!output->target) return io_fail(error, "%s: cannot be created: out of memory", output->path);
+  if (!output->target) return io_fail_memory(error, output->path);
   output->fd = create_temporary(output->target, name, sizeof name);
   if (output->fd < 0) return fail_errno(output, "cannot be created", error);
   output->temporary = strdup(name);
@@ -142,7 +142,7 @@ static bool open_temporary(io_output *output, io_error *error) {
 
 bool io_output_open(io_output *output, const char *path, bool direct, io_error *error) {
   *output = (io_output){.path = strdup(path), .fd = -1, .slot = -1};
-  if (!output->path) return io_fail(error, "%s: cannot be created: out of memory", path);
+  if (!output->path) return io_fail_memory(error, path);
   struct stat status;
   const bool standard = strcmp(path, "-") == 0;
   const bool exists = !standard && stat(path, &status) == 0;

@@ -1,0 +1,52 @@
+/* What the command and every module need: the line for the user, extensions, the shape of a row. Compiled into each. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "io/format.h"
+
+bool io_fail(io_error *error, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(error->text, sizeof error->text, format, list);
+  va_end(list);
+  for (char *c = error->text; *c; c++)
+    if ((unsigned char)*c < ' ' || *c == 127) *c = '?'; /* a file's name or header must not break the line */
+  return false;
+}
+
+bool io_fail_memory(io_error *error, const char *path) {
+  return io_fail(error, "%s: out of memory; close other programs or work on a smaller part", path);
+}
+
+void io_extension(const char *path, char *text, size_t size) {
+  const char *slash = strrchr(path, '/');
+  const char *base = slash ? slash + 1 : path;
+  const char *dot = strrchr(base, '.');
+  text[0] = '\0';
+  if (!dot || dot == base) return;
+  if (strcasecmp(dot, ".gz") == 0 && dot - base > 4 && strncasecmp(dot - 4, ".nii", 4) == 0) dot -= 4;
+  const size_t length = strlen(dot);
+  if (length >= size) return;
+  for (size_t i = 0; i <= length; i++) text[i] = dot[i] >= 'A' && dot[i] <= 'Z' ? (char)(dot[i] + 32) : dot[i];
+}
+
+bool io_lists(const char *list, const char *extension) {
+  const size_t length = strlen(extension);
+  for (const char *at = list; length && (at = strstr(at, extension)) != NULL; at += length)
+    if (at[length] == ' ' || at[length] == '\0') return true;
+  return false;
+}
+
+int64_t io_row_elements(const io_info *info) {
+  return info->channels * (info->space > 1 ? info->size[2] : 1) * (info->space > 2 ? info->size[1] : 1);
+}
+
+int64_t io_row_bytes(const io_info *info) {
+  return io_row_elements(info) * (int64_t)falt_type_size(info->type);
+}
+
+int64_t io_rows(const io_info *info) {
+  return info->size[3 - info->space];
+}

@@ -1,0 +1,183 @@
+/* Images through libvips: opening and reading. Access is sequential unless rows are wanted in any order, so an image of
+ * any size streams through a few rows of memory. Samples come as stored: palettes are expanded, packed codings are
+ * unpacked, colours and bit depth stay. Of a file with several pages, the first is read. */
+#include <dlfcn.h>
+#include <gmodule.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/modules/vips.h"
+
+enum { READ_BYTES = 4 << 20 };
+
+/* ---------------------------------------------------------------------------------------------------- starting */
+
+static bool started;
+
+/* libvips would print its warnings; errors reach the user through its error buffer anyway. */
+static void drop_message(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data) {
+  (void)domain, (void)level, (void)message, (void)data;
+}
+
+/* vips_init loads the modules that it finds under VIPSHOME or beside itself: ImageMagick, Poppler, OpenSlide ..., some
+ * 20 ms for formats that most files do not have. Pointed at nothing it starts in 2 ms; vips_load_modules does the rest
+ * when a file needs it. */
+static void start(void) {
+  const bool own = g_getenv("VIPSHOME") == NULL;
+  if (own) g_setenv("VIPSHOME", "/nonexistent", TRUE);
+  started = vips_init("faltung") == 0;
+  if (own) g_unsetenv("VIPSHOME");
+  if (!started) return;
+  g_log_set_handler("VIPS", G_LOG_LEVEL_MASK, drop_message, NULL);
+  vips_cache_set_max(0);   /* nothing is computed twice here */
+  vips_concurrency_set(1); /* the cores belong to the filter */
+}
+
+bool vips_start(const char *path, io_error *error) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start);
+  return started || vips_fail(path, "libvips cannot start", "check its installation", error);
+}
+
+static void load_all_modules(void) {
+  Dl_info library;
+  if (!dladdr((void *)(uintptr_t)vips_init, &library) || !library.dli_fname) return;
+  char *where = g_path_get_dirname(library.dli_fname);
+  char *directory = g_strdup_printf("%s/vips-modules-%d.%d", where, vips_version(0), vips_version(1));
+  GDir *list = g_dir_open(directory, 0, NULL);
+  for (const char *name; list && (name = g_dir_read_name(list)) != NULL;) {
+    char *file = g_build_filename(directory, name, NULL);
+    g_module_open(file, G_MODULE_BIND_LAZY); /* one that fails is a format less */
+    g_free(file);
+  }
+  if (list) g_dir_close(list);
+  g_free(directory);
+  g_free(where);
+}
+
+void vips_load_modules(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_all_modules);
+}
+
+bool vips_fail(const char *path, const char *what, const char *todo, io_error *error) {
+  char line[256];
+  g_strlcpy(line, vips_error_buffer(), sizeof line);
+  vips_error_clear();
+  g_strchomp(line);
+  g_strdelimit(line, "\n", ',');
+  return io_fail(error, "%s: %s: %s; %s", path, what, line[0] ? line : "no reason given", todo);
+}
+
+/* ----------------------------------------------------------------------------------------------------- formats */
+
+/* Unsigned 32-bit samples, which Faltung has no type for, are read as f64, which holds them exactly. */
+static const struct {
+  VipsBandFormat format;
+  falt_type type;
+} format_types[] = {
+    {VIPS_FORMAT_UCHAR, FALT_U8},   {VIPS_FORMAT_CHAR, FALT_S8}, {VIPS_FORMAT_USHORT, FALT_U16},
+    {VIPS_FORMAT_SHORT, FALT_S16},  {VIPS_FORMAT_INT, FALT_S32}, {VIPS_FORMAT_FLOAT, FALT_F32},
+    {VIPS_FORMAT_DOUBLE, FALT_F64},
+};
+enum { FORMAT_TYPES = sizeof format_types / sizeof format_types[0] };
+
+VipsBandFormat vips_format_of(falt_type type) {
+  for (int i = 0; i < FORMAT_TYPES; i++)
+    if (format_types[i].type == type) return format_types[i].format;
+  return VIPS_FORMAT_NOTSET;
+}
+
+static int type_of(VipsBandFormat format) {
+  for (int i = 0; i < FORMAT_TYPES; i++)
+    if (format_types[i].format == format) return (int)format_types[i].type;
+  return -1;
+}
+
+static unsigned types(const char *extension) {
+  const vips_saver *saver = vips_saver_find(extension);
+  return saver ? saver->types : 0;
+}
+
+/* ----------------------------------------------------------------------------------------------------- reading */
+
+static int unpack(VipsImage *file, VipsImage **image) {
+  if (file->Coding == VIPS_CODING_LABQ) return vips_LabQ2Lab(file, image, NULL);
+  if (file->Coding == VIPS_CODING_RAD) return vips_rad2float(file, image, NULL);
+  if (file->BandFmt == VIPS_FORMAT_UINT) return vips_cast(file, image, VIPS_FORMAT_DOUBLE, NULL);
+  return vips_copy(file, image, NULL);
+}
+
+static bool open_image(vips_reader *reader, bool random, io_info *info, io_error *error) {
+  const char *path = reader->path;
+  if (!vips_start(path, error)) return false;
+  if (!vips_foreign_find_load(path)) vips_load_modules();
+  vips_error_clear();
+  reader->file = vips_image_new_from_file(path, "access", random ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL,
+                                          "fail_on", VIPS_FAIL_ON_ERROR, NULL);
+  if (!reader->file || unpack(reader->file, &reader->image) != 0)
+    return vips_fail(path, "cannot be read", "check that it is an image that libvips knows", error);
+  const int type = type_of(reader->image->BandFmt);
+  if (type < 0) return io_fail(error, "%s: has complex samples; take its real or imaginary part first", path);
+  reader->region = vips_region_new(reader->image);
+  *info = (io_info){.type = (falt_type)type,
+                    .space = 2,
+                    .size = {1, reader->image->Ysize, reader->image->Xsize},
+                    .channels = reader->image->Bands};
+  return reader->region || vips_fail(path, "cannot be read", "close other programs", error);
+}
+
+static void close_image(void *state) {
+  vips_reader *reader = state;
+  g_clear_object(&reader->region);
+  g_clear_object(&reader->image);
+  g_clear_object(&reader->file);
+  free(reader->path);
+  free(reader);
+}
+
+static void *open_reader(const char *path, int space, bool random, io_info *info, io_error *error) {
+  (void)space;
+  vips_reader *reader = calloc(1, sizeof *reader);
+  if (reader) reader->path = strdup(path);
+  if (!reader || !reader->path) {
+    free(reader);
+    io_fail_memory(error, path);
+    return NULL;
+  }
+  if (open_image(reader, random, info, error)) return reader;
+  close_image(reader);
+  return NULL;
+}
+
+/* In strips, since a region holds a copy of what it prepares. */
+static bool read_rows(void *state, int64_t first, int64_t count, void *buffer, io_error *error) {
+  vips_reader *reader = state;
+  const int64_t row_bytes = (int64_t)VIPS_IMAGE_SIZEOF_LINE(reader->image);
+  const int64_t strip = row_bytes < READ_BYTES ? READ_BYTES / row_bytes : 1;
+  char *to = buffer;
+  for (int64_t i = 0; i < count; i += strip) {
+    const int64_t rows = count - i < strip ? count - i : strip;
+    const VipsRect area = {0, (int)(first + i), reader->image->Xsize, (int)rows};
+    if (vips_region_prepare(reader->region, &area) != 0)
+      return vips_fail(reader->path, "cannot be read", "it may be truncated or damaged", error);
+    for (int y = 0; y < rows; y++, to += row_bytes)
+      memcpy(to, VIPS_REGION_ADDR(reader->region, 0, area.top + y), (size_t)row_bytes);
+  }
+  return true;
+}
+
+extern const io_backend io_backend_export;
+__attribute__((visibility("default"))) const io_backend io_backend_export = {
+    .version = IO_BACKEND_VERSION,
+    .spaces = 1u << 2,
+    .types = types,
+    .open = open_reader,
+    .read = read_rows,
+    .close = close_image,
+    .create = vips_create_image,
+    .write = vips_write_rows,
+    .finish = vips_finish_image,
+    .abandon = vips_abandon_image,
+};
