@@ -244,8 +244,15 @@ static double tensor_count(const falt_tensor *tensor) {
   return count;
 }
 
-/* The share of the limit that binds. A fast algorithm may need fewer multiply-adds than the filter has and so pass
- * the compute limit; what then binds is memory. */
+/* Multiply-adds of one output that cannot be saved: a product of lines needs one line after the other. */
+static double least_taps(const cli_kernel *kernel) {
+  double sum = 0;
+  for (int axis = 0; axis < 3; axis++) sum += kernel->size[axis] > 1 ? (double)kernel->size[axis] : 0;
+  return kernel->rank == 1 ? fmax(sum, 1) : (double)cli_kernel_count(kernel);
+}
+
+/* The share of the limit that binds. A fast algorithm may need fewer multiply-adds than counted here and so pass the
+ * compute limit; what then binds is memory. */
 static work measure(const filter_job *job) {
   const falt_problem *p = &job->problem;
   double inputs = tensor_count(&p->input), outputs = tensor_count(&p->output),
@@ -256,7 +263,8 @@ static work measure(const filter_job *job) {
   work w = {.bytes = inputs * (double)falt_type_size(p->input.type) + outputs * (double)falt_type_size(p->output.type),
             .flops = 2 * outputs * (double)cli_kernel_count(&job->kernel)};
   double memory = w.bytes / limits.copy_bytes_per_s / seconds;
-  double compute = w.flops / (is_double ? limits.f64_flops : limits.f32_flops) / seconds;
+  double least = 2 * outputs * least_taps(&job->kernel);
+  double compute = least / (is_double ? limits.f64_flops : limits.f32_flops) / seconds;
   bool computes = compute > memory && compute <= 1;
   w.share = computes ? compute : memory;
   w.bound = computes ? "compute" : "memory";

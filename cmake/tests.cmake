@@ -1,8 +1,14 @@
-# One executable per tests/unit/*.c, linked with the static library so that internals can be tested too.
+# Tests: one executable for each tests/unit/*.c, linked with the static library so that internals can be tested too; the
+# fuzz targets as programs that replay their corpus; the command's cases.
+#
+# Labels: threads (worth running under the thread sanitizer), command (runs the built command).
 find_package(PkgConfig)
 if(PkgConfig_FOUND)
-  pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
+  pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
 endif()
+
+set(threads_tests test_thread test_api test_determinism)
+
 if(TARGET PkgConfig::CMOCKA)
   file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*.c)
   foreach(source ${unit_tests})
@@ -12,5 +18,40 @@ if(TARGET PkgConfig::CMOCKA)
     target_compile_definitions(${name} PRIVATE _GNU_SOURCE FALT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
     target_link_libraries(${name} PRIVATE faltung_static PkgConfig::CMOCKA)
     add_test(NAME ${name} COMMAND ${name})
+    if(name IN_LIST threads_tests)
+      set_tests_properties(${name} PROPERTIES LABELS threads)
+    endif()
   endforeach()
+else()
+  message(STATUS "Unit tests: cmocka not found, left out (Debian: apt install libcmocka-dev)")
+endif()
+
+# falt_fuzz(NAME sources...): tests/fuzz/fuzz_NAME.c replays tests/fuzz/corpus/NAME; with FALT_FUZZ it searches instead.
+option(FALT_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
+function(falt_fuzz name)
+  set(target fuzz_${name})
+  add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/fuzz/${target}.c ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/cli)
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+  target_link_libraries(${target} PRIVATE faltung_io faltung_static)
+  if(FALT_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.c)
+    file(GLOB corpus CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}/*)
+    add_test(NAME ${target} COMMAND ${target} ${corpus})
+  endif()
+endfunction()
+
+set(cli ${PROJECT_SOURCE_DIR}/cli)
+falt_fuzz(problem)
+falt_fuzz(wisdom)
+falt_fuzz(npy)
+falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/report.c ${cli}/axes.c)
+
+find_program(BASH bash)
+if(TARGET faltung_cli AND BASH)
+  add_test(NAME command COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/cli/run $<TARGET_FILE:faltung_cli>)
+  set_tests_properties(command PROPERTIES LABELS command)
 endif()

@@ -1,5 +1,5 @@
 /* The verbs time (the chosen plan on random data) and tune (measure the candidates, remember the winner). */
-#include "time.h"
+#include "timing.h"
 
 #include <string.h>
 

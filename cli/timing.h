@@ -1,6 +1,6 @@
 /* Timing one problem with its chosen plan, for the verbs time and bench. */
-#ifndef FALT_CLI_TIME_H
-#define FALT_CLI_TIME_H
+#ifndef FALT_CLI_TIMING_H
+#define FALT_CLI_TIMING_H
 
 #include "problem.h"
 #include "report.h"
