@@ -89,7 +89,7 @@ void cli_counts_print(FILE *file, const falt_problem *p) {
   fprintf(file, "                             %.2f with input tiles of %d\n", c.tiled_intensity,
           p->space == 1 ? SIGNAL_INTENSITY_TILE : INTENSITY_TILE);
   fprintf(file, "  reads saved by tiling     ");
-  for (int i = 0; i < 4; i++) fprintf(file, " %.1f (tile %d)%s", c.reads_saved[i], c.tile[i], i < 3 ? "," : "\n");
+  for (int i = 0; i < 4; i++) fprintf(file, " %.2f (tile %d)%s", c.reads_saved[i], c.tile[i], i < 3 ? "," : "\n");
   fprintf(file,
           "  tiled kernel, tile %-3d     %.0f blocks; %.0f threads if the block is the input tile, %.0f if the output "
           "tile;\n",
