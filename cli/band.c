@@ -8,7 +8,7 @@
 
 #include "report.h"
 
-enum { BAND_BYTES = 32 << 20, WHOLE_BYTES = 128 << 20, PLANS = 4 };
+enum { BAND_BYTES = 32 << 20, WHOLE_BYTES = 48 << 20, PLANS = 4 };
 
 /* ---- geometry: rows along the slowest axis */
 
