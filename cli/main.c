@@ -87,8 +87,8 @@ static int print_help(FILE *file) {
 }
 
 static int print_verb_help(const cli_verb *verb) {
-  printf("usage: faltung %s %s [options]\n\n%s: %s.\n\n%s\nOptions:\n", verb->name, verb->operands, verb->name,
-         verb->summary, verb->details);
+  printf("usage: faltung %s%s%s [options]\n\n%s: %s.\n\n%s%sOptions:\n", verb->name, *verb->operands ? " " : "",
+         verb->operands, verb->name, verb->summary, verb->details, *verb->details ? "\n" : "");
   cli_options_help(stdout, verb);
   return finish(CLI_DONE);
 }
