@@ -74,12 +74,15 @@ static void refuse_factoring(falt_ask *ask, falt_factoring why, int max) {
     falt_refuse(ask, "the filter's rank is above %d: more separable terms would not need fewer multiply-adds", max);
 }
 
+/* What is further from the filter than this is not a filter like it, whatever the budget allows. */
+static const double WORST_ERROR = 0.5;
+
 /* Factors the filter within the budget's error. False with the reason set. */
 static bool factor(separable_plan *plan, falt_ask *ask, double *dense) {
   const falt_rows *rows = &plan->how.rows;
   falt_factors *factors = &plan->how.factors;
   const double rounding = rows->lane == FALT_LANE_F32 ? ldexp(1, -22) : ldexp(1, -48);
-  const double tolerance = fmax(rounding, ask->budget->max_error);
+  const double tolerance = fmin(fmax(rounding, ask->budget->max_error), WORST_ERROR);
   const int max = most_terms(rows->taps);
   falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, dense);
   const bool integers =
@@ -100,7 +103,7 @@ static bool factor(separable_plan *plan, falt_ask *ask, double *dense) {
 /* Bytes of input that one step reads where it lies. */
 static size_t raw_bytes(const falt_separable *how) {
   const falt_rows *rows = &how->rows;
-  if (!how->raw) return 0;
+  if (!rows->in_place) return 0;
   const int64_t lines = how->has_z ? rows->taps[0] + how->planes : rows->taps[1] + how->lines;
   return (size_t)(lines * how->block[2] * rows->pixel) * rows->lane_size;
 }
@@ -136,7 +139,7 @@ static double seconds(const separable_plan *plan) {
   const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]);
   double work = factors->terms * (columns * (double)rows->taps[1] + 2 * (double)rows->taps[2]);
   if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
-  work += (how->raw ? 2 : 6) + (rows->out_place ? 2 : 6);
+  work += (rows->in_place ? 2 : 6) + (rows->out_place ? 2 : 6);
   return falt_roofline(plan->base.device, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, 2 * outputs * work, 0.8,
                        falt_problem_bytes(&plan->base.problem));
 }

@@ -7,10 +7,17 @@ enum { MAX_LINES = 16 };
 
 /* Positions first, first + step, ... of the input's x axis, at position `at` of a row of this strip. */
 typedef struct piece {
-  bool raw;
+  bool raw; /* read where it lies */
   int64_t first, step, count, at;
-  falt_row_window window;
+  falt_row_window window; /* unless raw */
 } piece;
+
+/* Elements beyond the ends of the input, filled after the first pass: element begin + i is element from[i] of the same
+ * row, or what the pass makes of the constant where that is negative. */
+typedef struct row_end {
+  int64_t begin, count;
+  int32_t *from;
+} row_end;
 
 /* One worker on one task. */
 typedef struct strip {
@@ -18,8 +25,10 @@ typedef struct strip {
   const falt_operands *io;
   falt_row_task task;
   piece *pieces;
-  int64_t positions; /* of a row: all pieces */
+  row_end ends[2];
+  int64_t positions; /* of a row: all pieces and ends */
   size_t pitch;      /* bytes of a row */
+  const char *base;  /* position (0, 0, 0) of the slice */
   char *constant;    /* a row of it, for raw pieces */
   char *columns;     /* `lines` rows after the pass along y */
   char *sums;        /* `lines` rows after the pass along x */
@@ -31,22 +40,13 @@ typedef struct strip {
 
 /* -------------------------------------------------------------------------------------------------------- layout */
 
-static int piece_count(const falt_separable *how) {
-  return how->raw ? 3 : (int)how->period;
-}
-
-/* Piece k of the rows behind outputs [begin, end). Raw rows have a left end, an inside and a right end. */
-static piece cut(const falt_separable *how, int64_t begin, int64_t end, int k) {
+/* Piece k of the rows behind outputs [begin, end). */
+static piece cut(const falt_separable *how, int64_t begin, int64_t end, int64_t k) {
   const falt_rows *rows = &how->rows;
   const falt_axis *axis = &rows->axis[2];
-  const int64_t low = begin * axis->stride - axis->pad[0];
-  const int64_t shifts = (rows->taps[2] - 1 - (how->raw ? 0 : k)) / how->period * how->advance;
-  const int64_t count = end - begin + shifts;
-  if (!how->raw) return (piece){.first = low + k * axis->dilation, .step = axis->stride, .count = count};
-  const int64_t high = low + count;
-  const int64_t inside = falt_min(falt_max(0, low), high), outside = falt_min(falt_max(rows->in[2], low), high);
-  const int64_t ends[4] = {low, inside, outside, high};
-  return (piece){.raw = k == 1, .first = ends[k], .step = 1, .count = ends[k + 1] - ends[k]};
+  return (piece){.first = begin * axis->stride - axis->pad[0] + k * axis->dilation,
+                 .step = axis->stride,
+                 .count = end - begin + (rows->taps[2] - 1 - k) / how->period * how->advance};
 }
 
 typedef struct arena {
@@ -64,11 +64,42 @@ int64_t falt_separable_span(const falt_rows *rows, int axis, int64_t made) {
   return (made - 1) * rows->axis[axis].stride + (rows->taps[axis] - 1) * rows->axis[axis].dilation + 1;
 }
 
+/* Where the elements of one end come from, if all of them come from positions [low, high) of the input. */
+static bool find_end(const strip *s, row_end *end, int64_t first, int64_t low, int64_t high, const piece *whole) {
+  const falt_rows *rows = &s->how->rows;
+  for (int64_t i = 0; i < end->count / rows->pixel; i++) {
+    const int64_t from = falt_axis_map(&rows->axis[2], rows->in[2], first + i);
+    if (from >= 0 && (from < low || from >= high)) return false;
+    for (int64_t c = 0; c < rows->pixel && end->from; c++)
+      end->from[i * rows->pixel + c] = from < 0 ? -1 : (int32_t)((from - whole->first) * rows->pixel + c);
+  }
+  return true;
+}
+
+/* Reduces a piece of all positions to those inside the input, if the ends can be made from them. */
+static void trim(strip *s, piece *part, arena *memory) {
+  const falt_rows *rows = &s->how->rows;
+  const piece whole = *part;
+  const int64_t past = whole.first + whole.count;
+  const int64_t low = falt_min(falt_max(0, whole.first), past), high = falt_max(low, falt_min(rows->in[2], past));
+  row_end ends[2] = {{0, (low - whole.first) * rows->pixel, NULL},
+                     {(high - whole.first) * rows->pixel, (past - high) * rows->pixel, NULL}};
+  for (int i = 0; i < 2; i++) ends[i].from = take(memory, (size_t)ends[i].count * sizeof *ends[i].from);
+  if (low == high || !find_end(s, &ends[0], whole.first, low, high, &whole) ||
+      !find_end(s, &ends[1], high, low, high, &whole))
+    return;
+  memcpy(s->ends, ends, sizeof ends);
+  part->raw = rows->in_place;
+  part->first = low;
+  part->count = high - low;
+  part->at = low - whole.first;
+}
+
 static void lay_piece(strip *s, piece *part, arena *memory) {
   const falt_rows *rows = &s->how->rows;
   part->at = s->positions;
   s->positions += part->count;
-  if (part->count == 0) return;
+  if (part->step == 1) trim(s, part, memory);
   if (part->raw) {
     s->constant = take(memory, (size_t)(part->count * rows->pixel) * rows->lane_size);
     return;
@@ -89,9 +120,8 @@ static size_t row_pitch(int64_t elements, size_t size) {
 static void lay_out(strip *s, arena *memory) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
-  const int count = piece_count(how);
-  s->pieces = take(memory, (size_t)count * sizeof *s->pieces);
-  for (int k = 0; k < count; k++) {
+  s->pieces = take(memory, (size_t)how->period * sizeof *s->pieces);
+  for (int64_t k = 0; k < how->period; k++) {
     piece part = cut(how, s->task.begin[2], s->task.end[2], k);
     lay_piece(s, &part, memory);
     if (s->pieces) s->pieces[k] = part;
@@ -148,11 +178,18 @@ static void run_pass(strip *s, const pass *p) {
   }
 }
 
+/* Index along z or y of the source row at a logical position, or negative for the constant. */
+static int64_t index_of(const falt_rows *rows, int axis, int64_t position) {
+  if (position >= 0 && position < rows->in[axis]) return position;
+  return falt_axis_map(&rows->axis[axis], rows->in[axis], position);
+}
+
 static const void *source_row(strip *s, piece *part, int64_t z, int64_t y) {
   const falt_rows *rows = &s->how->rows;
   if (!part->raw) return falt_row_window_get(&part->window, rows, s->io->input, s->task.slice, z, y);
-  const char *row = falt_rows_source(rows, s->io->input, s->task.slice, z, y);
-  return row ? row + part->first * rows->in_stride[4] * (int64_t)rows->lane_size : s->constant;
+  const int64_t d = index_of(rows, 0, z), h = index_of(rows, 1, y), *stride = rows->in_stride;
+  if (d < 0 || h < 0) return s->constant;
+  return s->base + (d * stride[2] + h * stride[3] + part->first * stride[4]) * (int64_t)rows->lane_size;
 }
 
 static const void *source_along_z(strip *s, const pass *p, int64_t z) {
@@ -163,16 +200,40 @@ static const void *source_along_y(strip *s, const pass *p, int64_t y) {
   return source_row(s, p->part, p->other, y);
 }
 
+static double pass_constant(const falt_separable *how, const pass *p) {
+  const falt_type type = how->rows.lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  double sum = 0;
+  for (int64_t i = 0; i < how->rows.taps[p->axis]; i++) sum += falt_load(p->taps, type, i);
+  return sum * how->rows.boundary_value;
+}
+
+/* Fills the ends of a row that a pass has made. */
+static void extend(const strip *s, char *row, const pass *p) {
+  if (s->ends[0].count + s->ends[1].count == 0) return;
+  const double constant = pass_constant(s->how, p);
+  for (int side = 0; side < 2; side++) {
+    const row_end *end = &s->ends[side];
+    float *f32 = (float *)(void *)row;
+    double *f64 = (double *)(void *)row;
+    if (s->how->rows.lane == FALT_LANE_F32)
+      for (int64_t i = 0; i < end->count; i++)
+        f32[end->begin + i] = end->from[i] < 0 ? (float)constant : f32[end->from[i]];
+    else
+      for (int64_t i = 0; i < end->count; i++) f64[end->begin + i] = end->from[i] < 0 ? constant : f64[end->from[i]];
+  }
+}
+
 /* The same pass over every piece. */
 static void run_pieces(strip *s, pass p) {
   const falt_rows *rows = &s->how->rows;
   char *out = p.out;
-  for (int k = 0; k < piece_count(s->how); k++) {
+  for (int64_t k = 0; k < s->how->period; k++) {
     p.part = &s->pieces[k];
     p.out = out + (size_t)(p.part->at * rows->pixel) * rows->lane_size;
     p.elements = p.part->count * rows->pixel;
-    if (p.elements > 0) run_pass(s, &p);
+    run_pass(s, &p);
   }
+  for (int64_t m = 0; m < p.made; m++) extend(s, out + (size_t)m * p.out_pitch, &p);
 }
 
 /* The pass along z for all groups of terms and all planes at one y. */
@@ -299,7 +360,8 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const falt_rows *rows = &how->rows;
   strip s = {.how = how, .io = r->io, .task = falt_rows_task(rows, how->block, index)};
   lay_out(&s, &(arena){scratch, 0});
-  if (s.constant) falt_rows_load(rows, NULL, 0, 1, s.pieces[1].count, s.constant);
+  s.base = falt_rows_source(rows, r->io->input, s.task.slice, 0, 0);
+  if (s.constant) falt_rows_load(rows, NULL, 0, 1, s.pieces[0].count, s.constant);
   for (s.z = s.task.begin[0]; s.z < s.task.end[0]; s.z += how->planes) {
     s.made_z = falt_min(how->planes, s.task.end[0] - s.z);
     for (int64_t i = 0; i < how->ring; i++) s.tags[i] = INT64_MIN;
@@ -353,7 +415,6 @@ bool falt_separable_init(falt_separable *how) {
   how->has_z = rows->taps[0] > 1;
   how->lines = falt_min(rows->kernels->tile_rows, MAX_LINES);
   how->planes = how->has_z ? how->lines : 1;
-  how->raw = rows->in_place && x->stride == 1;
   how->period = falt_min(x->stride / common, rows->taps[2]);
   how->advance = x->dilation / common;
   how->ring = how->has_z ? falt_separable_span(rows, 1, how->lines) : 0;

@@ -7,9 +7,10 @@
  *   along y   R rows (of the input, or of the ring) -> `lines` rows of columns, as wide as the strip and its halo
  *   along x   those rows -> output, or sums to which the next term is added and that leave by the epilogue
  *
- * Passes along z and y work on each x position by itself, so they may run on rows that are extended in x already, and
- * extending costs nothing but narrow rows to the left and right of the image. Whatever stands outside on one axis, a
- * row of the constant included, is a row like any other.
+ * Passes along z and y work on each x position by itself, so what stands beyond the ends of a row is found after the
+ * first of them: the boundary repeats what the pass made of the row, or what it makes of the constant. Only where the
+ * row's part in this strip does not hold what the boundary repeats (wrap, in several strips) are rows converted and
+ * extended first. A row that is outside along y or z is a row like any other.
  *
  * With a stride in x the positions that tap j needs are low + j*dilation + o*stride. Taps j and j + period, with period
  * = stride / gcd(stride, dilation), read the same positions, shifted. So rows consist of `period` pieces of every
@@ -26,7 +27,6 @@ typedef struct falt_separable {
   char *taps;              /* of the lane's type, in the order of factors.taps */
   int64_t planes, lines;   /* outputs along z and y of one pass */
   bool has_z;              /* whether there is a pass along z */
-  bool raw;                /* rows are read as they lie, but for the ends */
   bool stream;             /* the output is too large for the caches */
   int64_t period, advance; /* tap j of x reads piece j % period, shifted by j / period * advance */
   int64_t ring;            /* rows of the ring over y */
