@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "problem/line.h"
+#include "problem/words.h"
 
 const char *const falt_verb_names[FALT_VERB_COUNT] = {"correlate",     "convolve",         "forward",
                                                       "backward-data", "backward-filter",  "maxpool",
@@ -18,12 +18,12 @@ falt_quote falt_quoted(const char *text, size_t length) {
   return quote;
 }
 
-static falt_status bad(falt_status status, const falt_word *word, const char *text, size_t length, const char *why) {
+falt_status falt_word_bad(falt_status status, const falt_word *word, const char *text, size_t length, const char *why) {
   return falt_fail(status, "problem: %s=%s: %s", word->name, falt_quoted(text, length).text, why);
 }
 
-static falt_status unknown_name(const falt_word *word, const char *text, size_t length, const char *const *names,
-                                int count) {
+falt_status falt_word_unknown(const falt_word *word, const char *text, size_t length, const char *const *names,
+                              int count) {
   const char *near = falt_nearest_name(text, length, names, count);
   falt_quote quote = falt_quoted(text, length);
   if (near)
@@ -43,7 +43,7 @@ static const void *field_of(const falt_word *word, const falt_line *line) {
   return (const char *)line + word->field;
 }
 
-static void begin(const falt_word *word, falt_text *text) {
+void falt_word_begin(const falt_word *word, falt_text *text) {
   falt_text_add(text, " %s=", word->name);
 }
 
@@ -58,28 +58,28 @@ static bool only_digits(const char *text, size_t length) {
 
 static falt_status read_int(const falt_word *word, const char *text, size_t length, int64_t *value) {
   if (falt_read_int(text, length, value)) return FALT_OK;
-  if (only_digits(text, length)) return bad(FALT_INVALID_SIZE, word, text, length, "the number exceeds 2^63 - 1");
-  return bad(FALT_INVALID_TEXT, word, text, length, "a whole number is expected");
+  if (only_digits(text, length))
+    return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "the number exceeds 2^63 - 1");
+  return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "a whole number is expected");
 }
 
 static falt_status read_size(const falt_word *word, falt_line *line, const char *text, size_t length) {
   int64_t *size = field(word, line);
   FALT_TRY(read_int(word, text, length, size));
-  if (*size < 1) return bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
-  return *size <= FALT_LIMIT ? FALT_OK : bad(FALT_INVALID_SIZE, word, text, length, "sizes lie below 2^60");
+  if (*size < 1) return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
+  return *size <= FALT_LIMIT ? FALT_OK : falt_word_bad(FALT_INVALID_SIZE, word, text, length, "sizes lie below 2^60");
 }
 
 static void write_size(const falt_word *word, const falt_line *line, falt_text *text) {
   const int64_t *size = field_of(word, line);
   if (!*size) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%lld", (long long)*size);
 }
 
 /* ---- lists: 2 or 1x2x3 */
 
-/* The next piece of text up to `mark`; false at the end. */
-static bool next_piece(const char **text, size_t *length, char mark, const char **piece, size_t *piece_length) {
+bool falt_next_piece(const char **text, size_t *length, char mark, const char **piece, size_t *piece_length) {
   if (!*text) return false;
   const char *end = memchr(*text, mark, *length);
   *piece = *text;
@@ -93,8 +93,9 @@ static falt_status read_list(const falt_word *word, falt_line *line, const char 
   falt_list *list = field(word, line);
   const char *rest = text, *piece;
   size_t left = length, size;
-  while (next_piece(&rest, &left, 'x', &piece, &size)) {
-    if (list->count == 3) return bad(FALT_INVALID_TEXT, word, text, length, "at most three numbers, one for each axis");
+  while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
+    if (list->count == 3)
+      return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "at most three numbers, one for each axis");
     FALT_TRY(read_int(word, piece, size, &list->value[list->count++]));
   }
   return FALT_OK;
@@ -104,14 +105,14 @@ static falt_status read_positive_list(const falt_word *word, falt_line *line, co
   const falt_list *list = field(word, line);
   FALT_TRY(read_list(word, line, text, length));
   for (int i = 0; i < list->count; i++) {
-    if (list->value[i] < 1) return bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
+    if (list->value[i] < 1) return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
   }
   return FALT_OK;
 }
 
 static void write_list(const falt_word *word, const falt_line *line, falt_text *text) {
   const falt_list *list = field_of(word, line);
-  if (list->count) begin(word, text);
+  if (list->count) falt_word_begin(word, text);
   for (int i = 0; i < list->count; i++) falt_text_add(text, "%s%lld", i ? "x" : "", (long long)list->value[i]);
 }
 
@@ -120,8 +121,9 @@ static falt_status read_pads(const falt_word *word, falt_line *line, const char 
   falt_pads *pads = field(word, line);
   const char *rest = text, *piece;
   size_t left = length, size;
-  while (next_piece(&rest, &left, 'x', &piece, &size)) {
-    if (pads->count == 3) return bad(FALT_INVALID_TEXT, word, text, length, "at most three pads, one for each axis");
+  while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
+    if (pads->count == 3)
+      return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "at most three pads, one for each axis");
     int64_t *pad = pads->value[pads->count++];
     const char *colon = memchr(piece, ':', size);
     size_t before = colon ? (size_t)(colon - piece) : size;
@@ -139,7 +141,7 @@ static void write_pads(const falt_word *word, const falt_line *line, falt_text *
     even &= pads->value[i][0] == pads->value[i][1];
     same &= pads->value[i][0] == pads->value[0][0];
   }
-  if (pads->count) begin(word, text);
+  if (pads->count) falt_word_begin(word, text);
   for (int i = 0; i < (even && same && pads->count ? 1 : pads->count); i++) {
     falt_text_add(text, "%s%lld", i ? "x" : "", (long long)pads->value[i][0]);
     if (!even) falt_text_add(text, ":%lld", (long long)pads->value[i][1]);
@@ -150,12 +152,12 @@ static void write_pads(const falt_word *word, const falt_line *line, falt_text *
 
 static falt_status read_mode(const falt_word *word, falt_line *line, const char *text, size_t length) {
   line->mode = falt_find_name(text, length, mode_names, 3);
-  return line->mode >= 0 ? FALT_OK : unknown_name(word, text, length, mode_names, 3);
+  return line->mode >= 0 ? FALT_OK : falt_word_unknown(word, text, length, mode_names, 3);
 }
 
 static void write_mode(const falt_word *word, const falt_line *line, falt_text *text) {
   if (line->mode < 0) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%s", mode_names[line->mode]);
 }
 
@@ -164,13 +166,13 @@ static falt_status read_type(const falt_word *word, falt_line *line, const char 
   int *type = field(word, line);
   for (int i = 0; i < FALT_TYPE_COUNT; i++) names[i] = falt_type_name((falt_type)i);
   *type = falt_find_name(text, length, names, FALT_TYPE_COUNT);
-  return *type >= 0 ? FALT_OK : unknown_name(word, text, length, names, FALT_TYPE_COUNT);
+  return *type >= 0 ? FALT_OK : falt_word_unknown(word, text, length, names, FALT_TYPE_COUNT);
 }
 
 static void write_type(const falt_word *word, const falt_line *line, falt_text *text) {
   const int *type = field_of(word, line);
   if (*type < 0) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%s", falt_type_name((falt_type)*type));
 }
 
@@ -179,7 +181,7 @@ static falt_status read_family(const falt_word *word, const char *text, size_t l
                                int *layout, int *space) {
   const char *const *names = falt_layout_names[first];
   int found = falt_find_name(text, length, names, 3 * count);
-  if (found < 0) return unknown_name(word, text, length, names, 3 * count);
+  if (found < 0) return falt_word_unknown(word, text, length, names, 3 * count);
   *layout = first + found / 3;
   *space = found % 3 + 1;
   return FALT_OK;
@@ -196,33 +198,34 @@ static falt_status read_weight_layout(const falt_word *word, falt_line *line, co
 static void write_layout(const falt_word *word, const falt_line *line, falt_text *text) {
   const int *layout = field_of(word, line);
   if (*layout < 0) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%s", falt_layout_names[*layout][falt_line_space(line) - 1]);
 }
 
 /* ---- real numbers, flags, activation */
 
-static falt_status read_number(const falt_word *word, const char *text, size_t length, double *value) {
-  if (!falt_read_double(text, length, value)) return bad(FALT_INVALID_TEXT, word, text, length, "a number is expected");
-  if (isnan(*value)) return bad(FALT_INVALID_ARGUMENT, word, text, length, "not a number");
+falt_status falt_word_number(const falt_word *word, const char *text, size_t length, double *value) {
+  if (!falt_read_double(text, length, value))
+    return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "a number is expected");
+  if (isnan(*value)) return falt_word_bad(FALT_INVALID_ARGUMENT, word, text, length, "not a number");
   return FALT_OK;
 }
 
 static falt_status read_real(const falt_word *word, falt_line *line, const char *text, size_t length) {
-  return read_number(word, text, length, field(word, line));
+  return falt_word_number(word, text, length, field(word, line));
 }
 
 static void write_real(const falt_word *word, const falt_line *line, falt_text *text) {
   const double *value = field_of(word, line);
   if (isnan(*value)) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add_double(text, *value);
 }
 
 static falt_status read_flag(const falt_word *word, falt_line *line, const char *text, size_t length) {
   bool *flag = field(word, line);
   if (length != 1 || (*text != '0' && *text != '1'))
-    return bad(FALT_INVALID_TEXT, word, text, length, "0 or 1 is expected");
+    return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "0 or 1 is expected");
   *flag = *text == '1';
   return FALT_OK;
 }
@@ -230,7 +233,7 @@ static falt_status read_flag(const falt_word *word, falt_line *line, const char 
 static void write_flag(const falt_word *word, const falt_line *line, falt_text *text) {
   const bool *flag = field_of(word, line);
   if (!*flag) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "1");
 }
 
@@ -240,16 +243,17 @@ static falt_status read_activation(const falt_word *word, falt_line *line, const
   size_t left = length, size = 0;
   double *numbers[] = {&line->act_a, &line->act_b};
   int count = 0;
-  next_piece(&rest, &left, ':', &piece, &size);
+  falt_next_piece(&rest, &left, ':', &piece, &size);
   int found = falt_find_name(piece, size, falt_activation_names, FALT_ACTIVATION_COUNT);
-  if (found < 0) return unknown_name(word, piece, size, falt_activation_names, FALT_ACTIVATION_COUNT);
+  if (found < 0) return falt_word_unknown(word, piece, size, falt_activation_names, FALT_ACTIVATION_COUNT);
   line->activation = (falt_activation)found;
   int most = found == FALT_CLIP ? 2 : found == FALT_LEAKY;
-  while (next_piece(&rest, &left, ':', &piece, &size)) {
-    if (count == most) return bad(FALT_INVALID_TEXT, word, text, length, "too many numbers");
-    FALT_TRY(read_number(word, piece, size, numbers[count++]));
+  while (falt_next_piece(&rest, &left, ':', &piece, &size)) {
+    if (count == most) return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "too many numbers");
+    FALT_TRY(falt_word_number(word, piece, size, numbers[count++]));
   }
-  if (found == FALT_CLIP && count < 2) return bad(FALT_INVALID_TEXT, word, text, length, "clip:LOW:HIGH is expected");
+  if (found == FALT_CLIP && count < 2)
+    return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "clip:LOW:HIGH is expected");
   return FALT_OK;
 }
 
@@ -258,121 +262,11 @@ static void write_activation(const falt_word *word, const falt_line *line, falt_
   bool plain = line->activation == FALT_LEAKY && line->act_a == FALT_LEAKY_DEFAULT;
   int count = line->activation == FALT_CLIP ? 2 : line->activation == FALT_LEAKY && !plain;
   if (line->activation == FALT_IDENTITY) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%s", falt_activation_names[line->activation]);
   for (int i = 0; i < count; i++) {
     falt_text_add(text, ":");
     falt_text_add_double(text, numbers[i]);
-  }
-}
-
-/* ---- boundaries: edge, constant=3, y=wrap,x=edge:constant */
-
-static const struct {
-  const char *name;
-  falt_boundary boundary;
-} aliases[] = {{"nearest", FALT_EDGE},         {"replicate", FALT_EDGE},         {"clamp", FALT_EDGE},
-               {"periodic", FALT_WRAP},        {"circular", FALT_WRAP},          {"tile", FALT_WRAP},
-               {"mirror101", FALT_REFLECT101}, {"reflect", FALT_BOUNDARY_COUNT}, {"mirror", FALT_BOUNDARY_COUNT}};
-
-static falt_status set_value(const falt_word *word, falt_line *line, const char *text, size_t length) {
-  double value;
-  FALT_TRY(read_number(word, text, length, &value));
-  if (!isnan(line->value) && line->value != value)
-    return falt_fail(FALT_INVALID_TEXT, "problem: boundary values %g and %g conflict; one serves the whole problem",
-                     line->value, value);
-  line->value = value;
-  return FALT_OK;
-}
-
-static falt_status read_value(const falt_word *word, falt_line *line, const char *text, size_t length) {
-  return set_value(word, line, text, length);
-}
-
-static falt_status read_boundary_name(const falt_word *word, const char *text, size_t length, falt_boundary *boundary) {
-  const char *names[FALT_BOUNDARY_COUNT + sizeof aliases / sizeof *aliases];
-  int count = 0;
-  for (; count < FALT_BOUNDARY_COUNT; count++) names[count] = falt_boundary_names[count];
-  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) names[count++] = aliases[i].name;
-  int found = falt_find_name(text, length, names, count);
-  if (found < 0) return unknown_name(word, text, length, names, count);
-  *boundary = found < FALT_BOUNDARY_COUNT ? (falt_boundary)found : aliases[found - FALT_BOUNDARY_COUNT].boundary;
-  if (*boundary < FALT_BOUNDARY_COUNT) return FALT_OK;
-  return falt_fail(FALT_INVALID_TEXT,
-                   "problem: boundary '%s' is ambiguous; say symmetric for c b a [a b c d] d c b, or "
-                   "reflect101 for d c b [a b c d] c b a",
-                   names[found]);
-}
-
-/* MODE or MODE=VALUE. */
-static falt_status read_side(const falt_word *word, falt_line *line, const char *text, size_t length,
-                             falt_boundary *boundary) {
-  const char *equals = memchr(text, '=', length);
-  size_t name = equals ? (size_t)(equals - text) : length;
-  FALT_TRY(read_boundary_name(word, text, name, boundary));
-  if (!equals) return FALT_OK;
-  if (*boundary != FALT_CONSTANT) return bad(FALT_INVALID_TEXT, word, text, length, "only constant takes a value");
-  return set_value(word, line, equals + 1, length - name - 1);
-}
-
-/* MODE or BEFORE:AFTER. */
-static falt_status read_sides(const falt_word *word, falt_line *line, const char *text, size_t length,
-                              falt_boundary boundary[2]) {
-  const char *colon = memchr(text, ':', length);
-  size_t before = colon ? (size_t)(colon - text) : length;
-  FALT_TRY(read_side(word, line, text, before, &boundary[0]));
-  boundary[1] = boundary[0];
-  return colon ? read_side(word, line, colon + 1, length - before - 1, &boundary[1]) : FALT_OK;
-}
-
-/* Axis of "y=..." or "h=...", or -1. */
-static int boundary_axis(const char *text, size_t length) {
-  static const char letters[] = "zyxdhw";
-  if (length < 2 || text[1] != '=' || !text[0]) return -1;
-  const char *at = strchr(letters, text[0]);
-  return at ? (int)(at - letters) % 3 : -1;
-}
-
-static falt_status read_boundary(const falt_word *word, falt_line *line, const char *text, size_t length) {
-  const char *rest = text, *piece;
-  size_t left = length, size;
-  if (boundary_axis(text, length) < 0) {
-    falt_boundary all[2];
-    FALT_TRY(read_sides(word, line, text, length, all));
-    for (int i = 0; i < 3; i++) memcpy(line->boundary[i], all, sizeof all);
-    return FALT_OK;
-  }
-  while (next_piece(&rest, &left, ',', &piece, &size)) {
-    int axis = boundary_axis(piece, size);
-    if (axis < 0) return bad(FALT_INVALID_TEXT, word, piece, size, "AXIS=MODE is expected, such as y=wrap");
-    if (line->boundary_axes >> axis & 1) return bad(FALT_INVALID_TEXT, word, text, length, "an axis is named twice");
-    line->boundary_axes |= 1u << axis;
-    FALT_TRY(read_sides(word, line, piece + 2, size - 2, line->boundary[axis]));
-  }
-  return FALT_OK;
-}
-
-static void write_sides(const falt_boundary boundary[2], falt_text *text) {
-  falt_text_add(text, "%s", falt_boundary_names[boundary[0]]);
-  if (boundary[1] != boundary[0]) falt_text_add(text, ":%s", falt_boundary_names[boundary[1]]);
-}
-
-static void write_boundary(const falt_word *word, const falt_line *line, falt_text *text) {
-  static const falt_boundary constant[2] = {FALT_CONSTANT, FALT_CONSTANT};
-  int first = 3 - falt_line_space(line);
-  bool same = true, comma = false;
-  for (int i = first; i < 3; i++) same &= !memcmp(line->boundary[i], line->boundary[first], sizeof constant);
-  if (same && !memcmp(line->boundary[first], constant, sizeof constant)) return;
-  begin(word, text);
-  if (same) {
-    write_sides(line->boundary[first], text);
-    return;
-  }
-  for (int i = first; i < 3; i++) {
-    if (!memcmp(line->boundary[i], constant, sizeof constant)) continue;
-    falt_text_add(text, "%s%c=", comma ? "," : "", "zyx"[i]);
-    write_sides(line->boundary[i], text);
-    comma = true;
   }
 }
 
@@ -383,16 +277,17 @@ static falt_status read_strides(const falt_word *word, falt_line *line, const ch
   const char *rest = text, *piece;
   size_t left = length, size;
   int count = 0;
-  while (next_piece(&rest, &left, ',', &piece, &size)) {
+  while (falt_next_piece(&rest, &left, ',', &piece, &size)) {
     if (count == FALT_DIMS) count++;
     if (count > FALT_DIMS) break;
     FALT_TRY(read_int(word, piece, size, &strides->value[count++]));
   }
-  if (count != FALT_DIMS) return bad(FALT_INVALID_TEXT, word, text, length, "six numbers, for n,groups,channels,d,h,w");
+  if (count != FALT_DIMS)
+    return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "six numbers, for n,groups,channels,d,h,w");
   strides->given = true;
   for (int dim = 0; dim < FALT_DIMS; dim++) {
     if (strides->value[dim] > FALT_LIMIT || strides->value[dim] < -FALT_LIMIT)
-      return bad(FALT_INVALID_SIZE, word, text, length, "strides lie below 2^60");
+      return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "strides lie below 2^60");
   }
   return FALT_OK;
 }
@@ -400,7 +295,7 @@ static falt_status read_strides(const falt_word *word, falt_line *line, const ch
 static void write_strides(const falt_word *word, const falt_line *line, falt_text *text) {
   const falt_strides *strides = field_of(word, line);
   if (!strides->given) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   for (int dim = 0; dim < FALT_DIMS; dim++)
     falt_text_add(text, "%s%lld", dim ? "," : "", (long long)strides->value[dim]);
 }
@@ -414,7 +309,7 @@ static falt_status read_offset(const falt_word *word, falt_line *line, const cha
 static void write_offset(const falt_word *word, const falt_line *line, falt_text *text) {
   const int64_t *offset = field_of(word, line);
   if (!line->offset_given[offset - line->offset]) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%lld", (long long)*offset);
 }
 
@@ -428,23 +323,24 @@ static falt_status read_bytes(const falt_word *word, falt_line *line, const char
   FALT_TRY(read_int(word, text, length - (suffix != NULL), bytes));
   for (const char *s = suffixes; suffix && s <= suffix; s++) {
     if (!falt_mul(*bytes < 0 ? 0 : *bytes, 1024, bytes))
-      return bad(FALT_INVALID_SIZE, word, text, length, "more than 2^63 - 1 bytes");
+      return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "more than 2^63 - 1 bytes");
   }
-  if (*bytes < 0) return bad(FALT_INVALID_SIZE, word, text, length, "0 or more bytes are expected");
+  if (*bytes < 0) return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "0 or more bytes are expected");
   return FALT_OK;
 }
 
 static void write_bytes(const falt_word *word, const falt_line *line, falt_text *text) {
   const int64_t *bytes = field_of(word, line);
   if (*bytes < 0) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%lld", (long long)*bytes);
 }
 
 static falt_status read_limit(const falt_word *word, falt_line *line, const char *text, size_t length) {
   double *value = field(word, line);
-  FALT_TRY(read_number(word, text, length, value));
-  if (*value < 0 || isinf(*value)) return bad(FALT_INVALID_ARGUMENT, word, text, length, "0 or more is expected");
+  FALT_TRY(falt_word_number(word, text, length, value));
+  if (*value < 0 || isinf(*value))
+    return falt_word_bad(FALT_INVALID_ARGUMENT, word, text, length, "0 or more is expected");
   return FALT_OK;
 }
 
@@ -455,7 +351,7 @@ static void write_limit(const falt_word *word, const falt_line *line, falt_text 
 
 static falt_status read_method(const falt_word *word, falt_line *line, const char *text, size_t length) {
   if (length >= sizeof line->budget.method)
-    return bad(FALT_INVALID_TEXT, word, text, length, "a solver's name has at most 31 letters");
+    return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "a solver's name has at most 31 letters");
   memcpy(line->budget.method, text, length);
   line->budget.method[length] = '\0';
   return FALT_OK;
@@ -463,7 +359,7 @@ static falt_status read_method(const falt_word *word, falt_line *line, const cha
 
 static void write_method(const falt_word *word, const falt_line *line, falt_text *text) {
   if (!line->budget.method[0]) return;
-  begin(word, text);
+  falt_word_begin(word, text);
   falt_text_add(text, "%.31s", line->budget.method);
 }
 
@@ -499,8 +395,8 @@ const falt_word falt_words[FALT_WORD_COUNT] = {
     {"anchor", F, AT(anchor), read_list, write_list},
     {"origin", F, AT(origin), read_list, write_list},
     {"out", FLP, AT(out), read_positive_list, write_list},
-    {"boundary", FLP, AT(boundary), read_boundary, write_boundary},
-    {"value", FL, AT(value), read_value, write_real},
+    {"boundary", FLP, AT(boundary), falt_read_boundary, falt_write_boundary},
+    {"value", FL, AT(value), falt_read_value, write_real},
     {"type", FLP, AT(type), read_type, write_type},
     {"weight-type", FL, AT(weight_type), read_type, write_type},
     {"out-type", FLP, AT(out_type), read_type, write_type},

@@ -330,6 +330,17 @@ static void test_filters_from_arrays(void **state) {
   assert_filter(&volume, &row, FALT_F32, false, &options, "correlate n=56 w=9 s=3 pad=4:-1 boundary=wrap alpha=0.5");
 }
 
+/* Strides along dimensions of one element mean nothing, also where dimensions merge. */
+static void test_filter_view(void **state) {
+  (void)state;
+  falt_tensor tensor = {.size = {1, 3, 1, 4, 1, 5}, .stride = {77, 20, 77, 5, 77, 1}};
+  assert_int_equal(falt_tensor_filter_view(&tensor, 1), FALT_OK);
+  const int64_t size[] = {4, 3, 1, 1, 1, 5};
+  assert_memory_equal(tensor.size, size, sizeof size);
+  assert_int_equal(tensor.stride[FALT_N], 5);
+  assert_int_equal(tensor.stride[FALT_G], 20);
+}
+
 static void test_filters_refused(void **state) {
   (void)state;
   falt_problem p;
@@ -410,6 +421,20 @@ static void test_depth_bounds_gradients(void **state) {
   assert_true(seen > 20);
 }
 
+static void test_identity_epilogue(void **state) {
+  (void)state;
+  static const char *const words[] = {"alpha=2", "beta=1", "scale=1", "bias=1", "residual=1", "act=relu"};
+  falt_problem p;
+  parse(&p, "correlate w=9 s=3");
+  assert_true(falt_epilogue_is_identity(&p));
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "correlate w=9 s=3 %s", words[i]);
+    parse(&p, line);
+    assert_false(falt_epilogue_is_identity(&p));
+  }
+}
+
 static void test_activations(void **state) {
   (void)state;
   falt_problem p;
@@ -457,9 +482,11 @@ int main(void) {
       cmocka_unit_test(test_layouts),
       cmocka_unit_test(test_span_counts_from_the_data),
       cmocka_unit_test(test_filters_from_arrays),
+      cmocka_unit_test(test_filter_view),
       cmocka_unit_test(test_filters_refused),
       cmocka_unit_test(test_work),
       cmocka_unit_test(test_depth_bounds_gradients),
+      cmocka_unit_test(test_identity_epilogue),
       cmocka_unit_test(test_activations),
       cmocka_unit_test(test_defaults),
   };

@@ -157,6 +157,96 @@ static void test_hashes_tell_lines_apart(void **state) {
   assert_int_equal(different_hashes, different_lines);
 }
 
+/* Each word alone changes the hash, and no two words in the same way. */
+static void test_hash_sees_every_word(void **state) {
+  (void)state;
+  static const char *const layers[] = {"",
+                                       "n=2",
+                                       "groups=2",
+                                       "stride=2",
+                                       "stride=2x1",
+                                       "dilation=2",
+                                       "pad=1",
+                                       "pad=0:1",
+                                       "out=3",
+                                       "boundary=edge",
+                                       "boundary=x=edge",
+                                       "boundary=edge:constant",
+                                       "value=2",
+                                       "type=f64",
+                                       "weight-type=f16",
+                                       "out-type=f16",
+                                       "acc=f64",
+                                       "layout=nhwc",
+                                       "weight-layout=hwio",
+                                       "rank=1",
+                                       "alpha=2",
+                                       "beta=2",
+                                       "scale=1",
+                                       "bias=1",
+                                       "residual=1",
+                                       "residual=1 residual-type=f16",
+                                       "act=relu",
+                                       "act=leaky",
+                                       "act=leaky:2",
+                                       "act=clip:0:1",
+                                       "act=clip:0:2",
+                                       "input-offset=1",
+                                       "filter-offset=1",
+                                       "output-offset=1",
+                                       "residual=1 residual-offset=1",
+                                       "input-strides=0,0,0,0,9,1"};
+  uint64_t hashes[64];
+  int count = 0;
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    char line[LONGEST];
+    falt_problem p;
+    snprintf(line, sizeof line, "forward c=4 h=8 w=8 k=4 r=3 s=3 %s", layers[i]);
+    parse(&p, line);
+    hashes[count++] = falt_problem_hash(&p);
+  }
+  static const char *const others[] = {"avgpool w=8 s=2", "avgpool w=8 s=2 count-pad=1", "maxpool w=8 s=2",
+                                       "backward-avgpool w=8 s=2"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    falt_problem p;
+    parse(&p, others[i]);
+    hashes[count++] = falt_problem_hash(&p);
+  }
+  qsort(hashes, (size_t)count, sizeof *hashes, by_hash);
+  for (int i = 1; i < count; i++) assert_true(hashes[i] != hashes[i - 1]);
+}
+
+static void test_default_types(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    falt_type weights, out, accumulator;
+  } cases[] = {{"correlate w=9 s=3", FALT_F32, FALT_F32, FALT_F32},
+               {"correlate w=9 s=3 type=f16", FALT_F16, FALT_F16, FALT_F32},
+               {"correlate w=9 s=3 type=u8", FALT_F32, FALT_U8, FALT_F32},
+               {"correlate w=9 s=3 type=s32", FALT_F32, FALT_S32, FALT_F32},
+               {"correlate w=9 s=3 type=u8 weight-type=s8", FALT_S8, FALT_U8, FALT_F32},
+               {"correlate w=9 s=3 type=u8 weight-type=s16", FALT_S16, FALT_U8, FALT_F64},
+               {"correlate w=9 s=3 type=u16 weight-type=u8", FALT_U8, FALT_U16, FALT_F64},
+               {"correlate w=9 s=3 type=u8 out-type=f64", FALT_F32, FALT_F64, FALT_F64},
+               {"forward c=1 k=1 w=9 s=3 type=bf16", FALT_BF16, FALT_BF16, FALT_F32},
+               {"forward c=1 k=1 w=9 s=3 type=u8", FALT_S8, FALT_S32, FALT_S32},
+               {"forward c=1 k=1 w=9 s=3 type=s8 weight-type=f32", FALT_F32, FALT_S32, FALT_F32},
+               {"forward c=1 k=1 w=9 s=3 type=u16", FALT_S16, FALT_S32, FALT_F64},
+               {"forward c=1 k=1 w=9 s=3 type=s32", FALT_S32, FALT_S32, FALT_F64},
+               {"forward c=1 k=1 w=9 s=3 type=f32 weight-type=f64", FALT_F64, FALT_F32, FALT_F64},
+               {"avgpool w=9 s=3 type=u8", FALT_U8, FALT_U8, FALT_F32},
+               {"avgpool w=9 s=3 type=s32", FALT_S32, FALT_S32, FALT_F64},
+               {"maxpool w=9 s=3 type=f64", FALT_F64, FALT_F64, FALT_F64}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_problem p;
+    parse(&p, cases[i].line);
+    assert_int_equal(p.filter.type, cases[i].weights);
+    assert_int_equal(p.output.type, cases[i].out);
+    assert_int_equal(p.accumulator, cases[i].accumulator);
+  }
+}
+
 static void test_hash_is_the_same_everywhere(void **state) {
   (void)state;
   falt_problem p;
@@ -340,6 +430,7 @@ static void test_bad_lines(void **state) {
       {"maxpool w=9 s=3 boundary=edge", FALT_INVALID_ARGUMENT, "constant"},
       {"maxpool w=9 s=3 pad=3:0", FALT_INVALID_SHAPE, "sees no input"},
       {"maxpool w=9 s=3 out=4", FALT_INVALID_SHAPE, "sees no input"},
+      {"maxpool w=2 s=3 dilation=3 pad=1:4", FALT_INVALID_SHAPE, "sees no input"},
       {"forward c=4 k=4 w=9 s=3 groups=3", FALT_INVALID_SHAPE, "c=4 is not divisible by groups=3"},
       {"forward c=3 k=4 w=9 s=3 groups=3", FALT_INVALID_SHAPE, "k=4 is not divisible by groups=3"},
       {"forward c=4 k=4 w=9 s=3 layout=nhwc", FALT_INVALID_TEXT, "say nwc"},
@@ -455,6 +546,8 @@ int main(void) {
       cmocka_unit_test(test_noise_in_unused_fields_changes_nothing),
       cmocka_unit_test(test_random_strides_round_trip),
       cmocka_unit_test(test_hashes_tell_lines_apart),
+      cmocka_unit_test(test_hash_sees_every_word),
+      cmocka_unit_test(test_default_types),
       cmocka_unit_test(test_hash_is_the_same_everywhere),
       cmocka_unit_test(test_canonical_lines),
       cmocka_unit_test(test_budget_words),

@@ -1,0 +1,22 @@
+/* What the readers and writers of words share. Private to words.c and boundary.c. */
+#ifndef FALT_PROBLEM_WORDS_H
+#define FALT_PROBLEM_WORDS_H
+
+#include "problem/line.h"
+
+/* "problem: name=text: why". */
+falt_status falt_word_bad(falt_status status, const falt_word *word, const char *text, size_t length, const char *why);
+/* "problem: unknown name 'text'", and the nearest of the names or all of them. */
+falt_status falt_word_unknown(const falt_word *word, const char *text, size_t length, const char *const *names,
+                              int count);
+falt_status falt_word_number(const falt_word *word, const char *text, size_t length, double *value);
+/* The next piece of text up to `mark`, which is stepped over; false at the end. */
+bool falt_next_piece(const char **text, size_t *length, char mark, const char **piece, size_t *piece_length);
+/* " name=". */
+void falt_word_begin(const falt_word *word, falt_text *text);
+
+falt_status falt_read_boundary(const falt_word *word, falt_line *line, const char *text, size_t length);
+void falt_write_boundary(const falt_word *word, const falt_line *line, falt_text *text);
+falt_status falt_read_value(const falt_word *word, falt_line *line, const char *text, size_t length);
+
+#endif
