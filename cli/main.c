@@ -34,6 +34,13 @@ static const char layer_details[] =
     "backward-data reads --grad and --weight; backward-filter reads --input and --grad; both write --output.\n"
     "maxpool and avgpool read --input. bf16 arrays hold the bits as u16.\n";
 
+static const char bench_details[] =
+    "SUITE is a name (filters-cpu, layers-cpu, quick) or a file with one problem a line:\n"
+    "  [NAME] PROBLEM [@ KERNEL]   # comment\n"
+    "The peers run in Python: that of FALTUNG_PEERS_PYTHON, or the one that `make bench` sets up. All take turns on "
+    "the\n"
+    "same data; a ratio is the peer's time over Faltung's.\n";
+
 /* Verbs that exist, in the order of the help. */
 static const cli_verb verbs[] = {
     {"convolve", CLI_CONVOLVE, "INPUT OUTPUT --kernel K",
@@ -50,6 +57,8 @@ static const cli_verb verbs[] = {
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", problem_details, falt_verb_verify},
     {"ladder", CLI_LADDER, "1d|2d|3d|PROBLEM", "the textbook's steps, each checked and timed", problem_details,
      falt_verb_ladder},
+    {"bench", CLI_BENCH, "SUITE|FILE", "time a suite of problems, beside other libraries with --peers", bench_details,
+     falt_verb_bench},
     {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };

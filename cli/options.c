@@ -47,6 +47,10 @@ static bool read_space(const char *text, void *field, io_error *error) {
   return read_integer(text, 1, 3, field, error);
 }
 
+static bool read_rounds(const char *text, void *field, io_error *error) {
+  return read_integer(text, 1, 64, field, error);
+}
+
 static bool read_count(const char *text, void *field, io_error *error) {
   return read_integer(text, 1, INT64_MAX, field, error);
 }
@@ -174,6 +178,10 @@ static const option options_table[] = {
     {"residual", "R.npy", CLI_LAYER, read_text, FIELD(residual), "with residual=1: added before the activation"},
     {"grad", "DY.npy", CLI_LAYER, read_text, FIELD(grad), "the gradient of the output, for backward problems"},
     {"output", "Y.npy", CLI_LAYER, read_text, FIELD(output), "the result: of backward problems the gradient"},
+    {"peers", NULL, CLI_BENCH, read_flag, FIELD(peers), "time the installed peers too, in turns, on the same data"},
+    {"rounds", "N", CLI_BENCH, read_rounds, FIELD(rounds), "turns that the time is spread over (default 3)"},
+    {"filter", "TEXT", CLI_BENCH, read_text, FIELD(filter), "only problems whose name has TEXT in it"},
+    {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report to look at"},
     {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
     {"count", "N", CLI_VERIFY, read_count, FIELD(count), "random problems to check (default 100)"},
     {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "of the first random problem, and of the data (default 1)"},

@@ -57,6 +57,9 @@ typedef struct cli_options {
   double seconds; /* of measuring; -1: the verb's choice */
   int64_t count, seed;
   bool measure;
+  bool peers; /* bench */
+  int64_t rounds;
+  const char *filter, *html;
   const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */
 
   /* report */

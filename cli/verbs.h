@@ -21,6 +21,7 @@ int falt_verb_time(const cli_options *options);
 int falt_verb_tune(const cli_options *options);
 int falt_verb_verify(const cli_options *options);
 int falt_verb_ladder(const cli_options *options);
+int falt_verb_bench(const cli_options *options);
 int falt_verb_info(const cli_options *options);
 
 #endif

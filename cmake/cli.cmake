@@ -55,6 +55,7 @@ if(FALT_CLI_SOURCES)
   target_include_directories(faltung_cli PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(faltung_cli PRIVATE _GNU_SOURCE)
   target_link_libraries(faltung_cli PRIVATE faltung_io faltung_static)
+  include(cmake/bench.cmake)
 endif()
 
 if(FALT_TESTS AND PkgConfig_FOUND)

@@ -1,165 +1,181 @@
 #!/usr/bin/env python3
-"""Times the peers on the problems that `faltung bench --peers` sends, one JSON object a line on standard input:
+"""Runs the peers for `faltung bench --peers`, which starts it once and sends one JSON object a line:
 
-    {"problem": LINE, "kernel": NAME or null, "input": X.npy, "filter": W.npy, "output": Y.npy, "seconds": S}
+    {"do": "load", "problem": LINE, "kernel": NAME or null, "result": OPERAND, and for each operand that there is
+     "input": X.npy, "input_order": "ngcdhw", "filter": ..., "output": ..., "bias": ..., "residual": ...}
+    {"do": "time", "peer": INDEX, "seconds": S}
+    {"do": "drop"}
 
-and answers with one JSON object for each peer that can do the work, then {"done": true}. The arrays are those that Faltung
-was timed on; output is its result, against which each peer's is compared away from the edges.
+It answers with one JSON object a line and ends every answer with {"done": true}: at the start the libraries, after "load"
+the peers that can do the problem, after "time" what was measured. The arrays are those that Faltung was timed on; the
+result among them is Faltung's own, against which each peer's is compared away from the edges, where no boundary reaches.
 """
-import importlib
 import json
 import os
 import statistics
 import sys
 import time
 
-import numpy as np
-
 THREADS = int(os.environ.get("FALTUNG_THREADS") or len(os.sched_getaffinity(0)))
+for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # read when the libraries are loaded
+    os.environ[pool] = str(THREADS)
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what libraries print must not come between the answers
 
 
-def optional(name):
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def answer(**fields):
+    print(json.dumps(fields), file=ANSWERS, flush=True)
 
 
-cv2, torch = optional("cv2"), optional("torch")
-ndimage, signal = optional("scipy.ndimage"), optional("scipy.signal")
-if cv2:
-    cv2.setNumThreads(THREADS)
-if torch:
-    torch.set_num_threads(THREADS)
+def libraries():
+    """Says which libraries are there; the modules, or None where one is missing."""
+    found = {}
+    for name, module in (("opencv", "cv2"), ("scipy", "scipy"), ("numpy", "numpy"), ("torch", "torch")):
+        try:
+            found[name] = __import__(module)
+            answer(library=name, version=found[name].__version__)
+        except ImportError as error:
+            found[name] = None
+            answer(library=name, missing=str(error).splitlines()[0])
+    answer(done=True)
+    return found
 
 
 class Problem:
-    def __init__(self, line):
-        verb, *words = line.split()
-        self.verb = verb
-        self.words = dict(word.split("=", 1) for word in words)
-        self.type = self.words.get("type", "f32")
+    """A problem line and its operands in logical order: batch, group, channel, depth, height, width."""
+
+    def __init__(self, np, request):
+        verb, *words = request["problem"].split()
+        self.verb, self.words, self.kernel = verb, dict(word.split("=", 1) for word in words), request.get("kernel")
+        self.is_filter = verb in ("correlate", "convolve")
         self.boundary = self.words.get("boundary", "constant")
         self.space = 3 if "d" in self.words else 2 if "h" in self.words else 1
+        self.operands = {name: self.read(np, request, name) for name in ("input", "filter", "output", "residual")}
+        self.bias = np.load(request["bias"]) if request.get("bias") else None
+        self.result = self.operands[request["result"]]
+
+    @staticmethod
+    def read(np, request, name):
+        if not request.get(name):
+            return None
+        return np.transpose(np.load(request[name]), [request[name + "_order"].index(axis) for axis in "ngcdhw"])
+
+    def has(self, *words):
+        return bool(set(words) & set(self.words))
 
     def number(self, word, default=1):
         return int(self.words.get(word, default))
 
     def axes(self, word, default):
-        values = [int(v) for v in self.words.get(word, str(default)).split("x")]
+        """One number an axis of space; None if they differ before and after."""
+        if ":" in self.words.get(word, ""):
+            return None
+        values = [int(value) for value in self.words.get(word, str(default)).split("x")]
         return values * self.space if len(values) == 1 else values
 
-    @property
-    def is_filter(self):
-        return self.verb in ("correlate", "convolve")
+    def taps(self):
+        """Taps an axis of space."""
+        return [self.number(word) for word in "trs"[3 - self.space:]]
 
-    @property
-    def plain(self):
-        return not {"stride", "dilation", "anchor", "origin", "mode", "n", "c", "out-type", "alpha", "beta", "act"} & set(self.words)
+    def spatial_taps(self):
+        """A filter problem's one filter, as the user wrote it."""
+        return self.operands["filter"].reshape(self.taps())
+
+    def spatial(self, name):
+        """A filter problem's operand as users of arrays hold it: space, then the pixel's channels if there are any."""
+        array = self.operands[name]
+        return array[0, :, 0].transpose(1, 2, 3, 0).reshape(
+            *array.shape[6 - self.space:], *([array.shape[1]] if "pixel" in self.words else []))
 
 
-# Each peer: name -> (version, function) or nothing where it does not apply. The function returns the result.
+class Peer:
+    """One implementation of one problem. finish, where given, turns what run returns into an array like the result."""
+
+    def __init__(self, library, implementation, version, run, finish=None):
+        self.library, self.implementation, self.version, self.run = library, implementation, version, run
+        self.finish = finish or (lambda result: result)
+        self.compared = False
+
+    def time(self, seconds):
+        """The first call warms up, and is the measurement if it alone takes longer than the seconds."""
+        start = time.perf_counter()
+        result = self.run()
+        times, begin = [], time.perf_counter()
+        if begin - start >= seconds:
+            times = [begin - start]
+        while not times or (time.perf_counter() - begin < seconds and len(times) < 1000):
+            before = time.perf_counter()
+            result = self.run()
+            times.append(time.perf_counter() - before)
+        return times, result
 
 
-def opencv(p, kernel, x, w):
-    borders = {"constant": 0, "edge": 1, "symmetric": 2, "reflect101": 4}
-    if not (cv2 and p.is_filter and p.space == 2 and p.plain and p.boundary in borders and x.dtype.name in
-            ("uint8", "int16", "uint16", "float32", "float64")):
-        return
-    border, taps = borders[p.boundary], np.ascontiguousarray(w[::-1, ::-1] if p.verb == "convolve" else w)
-    x = np.ascontiguousarray(x)
-    out = np.empty_like(x)
-    if kernel and kernel.startswith("gaussian:"):
-        sigma = float(kernel[9:].split(",")[0])
-        yield "opencv GaussianBlur", cv2.__version__, lambda: cv2.GaussianBlur(
-            x, (taps.shape[1], taps.shape[0]), sigma, dst=out, sigmaY=sigma, borderType=border)
+def compare(np, problem, peer, result):
+    """Largest difference from Faltung's result, and whether it is as small as rounding explains."""
+    expected = problem.result
+    if problem.is_filter:
+        expected = problem.spatial("output")
+        reach = [size * dilation for size, dilation in zip(problem.taps(), problem.axes("dilation", 1))]
+        middle = tuple(slice(r, n - r) for r, n in zip(reach, expected.shape))
     else:
-        taps = taps.astype(np.float64 if x.dtype == np.float64 else np.float32)
-        yield "opencv filter2D", cv2.__version__, lambda: cv2.filter2D(x, -1, taps, dst=out, borderType=border)
-
-
-def scipy_ndimage(p, kernel, x, w):
-    if not (ndimage and p.is_filter and p.plain and "pixel" not in p.words and x.size * w.size < 2.5e9):
-        return
-    mode = {"constant": "constant", "edge": "nearest", "symmetric": "reflect", "reflect101": "mirror", "wrap": "wrap"}[p.boundary]
-    version = importlib.import_module("scipy").__version__
-    function = getattr(ndimage, p.verb)
-    yield f"scipy.ndimage.{p.verb}", version, lambda: function(x, w, mode=mode)
-
-
-def numpy_convolve(p, kernel, x, w):
-    if p.is_filter and p.space == 1 and p.plain and p.boundary == "constant" and "pixel" not in p.words:
-        yield "numpy.convolve", np.__version__, lambda: np.convolve(x, w if p.verb == "convolve" else w[::-1], "same")
-
-
-def torch_layer(p, kernel, x, w):
-    if not torch or x.dtype.name not in ("float32", "float64"):
-        return
-    function = getattr(torch.nn.functional, f"conv{p.space}d")
-    if p.is_filter and p.plain and "pixel" not in p.words:
-        taps = np.ascontiguousarray(w[(slice(None, None, -1),) * p.space] if p.verb == "convolve" else w)
-        tx, tw = torch.from_numpy(x)[None, None], torch.from_numpy(taps)[None, None]
-        pad = [k // 2 for k in w.shape]
-        run = lambda: function(tx, tw, padding=pad)
-    elif p.verb == "forward" and p.boundary == "constant" and ":" not in p.words.get("pad", "0"):
-        tx, tw = torch.from_numpy(x), torch.from_numpy(w)
-        if p.words.get("layout", "nc")[1] != "c":  # channels last in memory: the same logical order for torch
-            tx, tw = (torch.movedim(t, -1, 1) for t in (tx, tw))
-        run = lambda: function(tx, tw, None, p.axes("stride", 1), p.axes("pad", 0), p.axes("dilation", 1), p.number("groups"))
+        middle = ()
+    got = np.asarray(peer.finish(result)).reshape(expected.shape)[middle]
+    expected = expected[middle]
+    if got.size == 0:
+        return {}
+    if expected.dtype.kind in "iu":
+        passes = problem.space if (problem.kernel or "").startswith("gaussian:") else 1
+        tolerance = float(passes)  # where a peer truncates or works in fixed point, in each pass
     else:
-        return
-
-    def result():
-        with torch.inference_mode():
-            return run()
-
-    yield f"torch conv{p.space}d", torch.__version__, result
+        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[expected.dtype.itemsize] * float(np.max(np.abs(expected)))
+    difference = float(np.max(np.abs(got.astype(np.float64) - expected)))
+    return {"max_abs_difference": difference if np.isfinite(difference) else None, "tolerance": tolerance,
+            "agrees": bool(difference <= tolerance)}
 
 
-PEERS = (opencv, scipy_ndimage, numpy_convolve, torch_layer)
+def load(np, modules, request):
+    import filters
+    import layers
+    problem = Problem(np, request)
+    peers = []
+    for make in filters.PEERS + layers.PEERS:
+        try:
+            peers.extend(make(modules, problem, Peer))
+        except Exception as error:  # a library refuses the problem: the others go on
+            print(f"{make.__name__}: {error}", file=sys.stderr)
+    for peer in peers:
+        answer(library=peer.library, implementation=peer.implementation, version=peer.version)
+    return problem, peers
 
 
-def timed(function, seconds):
-    function()
-    times, start = [], time.perf_counter()
-    while len(times) < 3 or (time.perf_counter() - start < seconds and len(times) < 1000):
-        before = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - before)
-        if times[0] > 2 * seconds:
-            break
-    return times
-
-
-def difference(result, expected, reach):
-    """Largest difference over the middle, where no boundary reaches: peers need not offer every boundary."""
-    result = np.asarray(result.detach().numpy() if torch and isinstance(result, torch.Tensor) else result)
-    result = result.reshape(expected.shape) if result.size == expected.size else None
-    if result is None:
-        return None
-    middle = tuple(slice(r, n - r) for r, n in zip(reach, expected.shape))
-    a, b = result[middle].astype(np.float64), expected[middle].astype(np.float64)
-    return float(np.max(np.abs(a - b))) if a.size else None
+def measure(np, problem, peer, seconds):
+    try:
+        times, result = peer.time(seconds)
+        fields = {"seconds_median": statistics.median(times), "seconds_min": min(times), "runs": len(times)}
+        if not peer.compared:
+            fields.update(compare(np, problem, peer, result))
+            peer.compared = True
+    except Exception as error:  # a peer that cannot is a line in the table, not the end of it
+        fields = {"error": (str(error) or type(error).__name__).splitlines()[0][:150]}
+    time.sleep(0.01)  # its threads, which may still spin, go to sleep before Faltung's turn
+    answer(**fields)
 
 
 def main():
+    modules = libraries()
+    np, problem, peers = modules["numpy"], None, []
+    if modules["opencv"]:
+        modules["opencv"].setNumThreads(THREADS)
+    if modules["torch"]:
+        modules["torch"].set_num_threads(THREADS)
     for line in sys.stdin:
         request = json.loads(line)
-        p = Problem(request["problem"])
-        x, w = np.load(request["input"]), np.load(request["filter"])
-        expected = np.load(request["output"]) if request.get("output") else None
-        for peer in PEERS:
-            for name, version, function in peer(p, request.get("kernel"), x, w) or ():
-                try:
-                    times = timed(function, request["seconds"])
-                    answer = {"implementation": name, "version": version, "seconds_median": statistics.median(times),
-                              "seconds_min": min(times), "runs": len(times)}
-                    if expected is not None and p.is_filter:
-                        answer["max_abs_difference"] = difference(function(), expected, [k for k in w.shape])
-                except Exception as error:  # a peer that cannot is a line in the table, not the end of it
-                    answer = {"implementation": name, "version": version, "error": str(error).splitlines()[0]}
-                print(json.dumps(answer), flush=True)
-        print(json.dumps({"done": True}), flush=True)
+        problem, peers = (problem, peers) if request["do"] == "time" else (None, [])
+        if request["do"] == "load" and np:
+            problem, peers = load(np, modules, request)
+        elif request["do"] == "time":
+            measure(np, problem, peers[request["peer"]], request["seconds"])
+        answer(done=True)
 
 
 if __name__ == "__main__":

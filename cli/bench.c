@@ -1,0 +1,353 @@
+/* The verb bench: every problem of a suite on Faltung and, with --peers, on the libraries that people would use
+ * instead.
+ *
+ * All work on the same data. They take turns in rounds (Faltung, peer, peer, ..., Faltung, ...), so that a machine that
+ * slows down or speeds up does so for all; only one works at a time; the median over the rounds counts. */
+#include "bench.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "device.h"
+#include "exchange.h"
+#include "report.h"
+#include "verbs.h"
+
+static const double default_seconds = 1, hopeless = 4;
+enum { DEFAULT_ROUNDS = 3 };
+
+/* One problem while it is measured. */
+typedef struct turn {
+  cli_bench *bench;
+  cli_row *row;
+  falt_problem problem;
+  falt_budget budget;
+  cli_operands operands;
+  falt_plan *plan;
+} turn;
+
+/* ---- data */
+
+/* Random taps would drive most results of integer images into saturation, where every mistake looks right: weights of
+ * an average do not. */
+static void make_average(float *taps, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += fabsf(taps[i]);
+  for (int64_t i = 0; i < count; i++) taps[i] = (float)(fabsf(taps[i]) / sum);
+}
+
+static int make_taps(const cli_case *one, const falt_problem *problem, void *filter) {
+  const int64_t count = falt_tensor_span(&problem->filter);
+  if (one->kernel[0]) {
+    cli_kernel kernel;
+    io_error error;
+    if (!cli_case_kernel(one, problem, &kernel, &error)) return cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
+    void *packed = cli_kernel_pack(&kernel, problem->filter.type, &error);
+    if (packed) memcpy(filter, packed, (size_t)count * falt_type_size(problem->filter.type));
+    free(packed);
+    cli_kernel_free(&kernel);
+    return packed ? CLI_DONE : cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
+  }
+  const bool averages = problem->is_filter && problem->filter.type == FALT_F32 && problem->output.type <= FALT_S32;
+  if (averages && problem->rank <= 1) make_average(filter, count);
+  return CLI_DONE;
+}
+
+/* Operands, plan, and one execution into a result that shows what was not written. */
+static int prepare(turn *t, const cli_case *one) {
+  if (falt_problem_parse(&t->problem, &t->budget, one->line) != FALT_OK)
+    return cli_fail(CLI_WRONG, "%s", falt_message());
+  falt_problem_print(&t->problem, &t->budget, t->row->line, sizeof t->row->line);
+  int status = cli_operands_random(&t->operands, &t->problem, 1);
+  if (status == CLI_DONE && t->operands.set.filter) status = make_taps(one, &t->problem, t->operands.set.filter);
+  if (status != CLI_DONE) return status;
+  falt_status done = falt_plan_create(&t->plan, t->bench->device, &t->problem, &t->budget, t->operands.set.filter);
+  if (done == FALT_OK) status = cli_operands_workspace(&t->operands, t->plan);
+  if (done == FALT_OK && status == CLI_DONE) done = falt_execute(t->plan, &t->operands.set);
+  if (done != FALT_OK) return cli_fail_library(done);
+  falt_plan_print(t->plan, t->row->plan, sizeof t->row->plan);
+  t->row->solver = falt_plan_solver(t->plan);
+  t->row->workspace = (int64_t)falt_plan_workspace(t->plan);
+  return status;
+}
+
+static void finish(turn *t) {
+  falt_plan_destroy(&t->plan);
+  cli_operands_free(&t->operands);
+}
+
+/* ---- giving the data to the peers */
+
+typedef struct part {
+  const char *name;
+  const falt_tensor *tensor;
+  const void *data;
+} part;
+
+static const char *result_name(falt_operation operation) {
+  if (operation == FALT_BACKWARD_DATA || operation == FALT_BACKWARD_AVGPOOL) return "input";
+  if (operation == FALT_BACKWARD_FILTER) return "filter";
+  return operation == FALT_BACKWARD_MAXPOOL ? "residual" : "output";
+}
+
+/* Writes the files and sends their paths; false and *error if the peers cannot have them. */
+static bool hand_over(turn *t, const cli_exchange *exchange, const char *kernel, io_error *error) {
+  const falt_problem *p = &t->problem;
+  const falt_operands *set = &t->operands.set;
+  const falt_tensor *residual = p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual;
+  const part parts[] = {{"input", &p->input, set->input},
+                        {"filter", &p->filter, set->filter},
+                        {"output", &p->output, set->output},
+                        {"residual", residual, set->residual}};
+  char order[4][FALT_DIMS + 1], path[PATH_MAX], key[32];
+  for (int i = 0; i < 4; i++)
+    if (parts[i].data && !cli_exchange_tensor(exchange, parts[i].name, parts[i].tensor, parts[i].data, order[i], error))
+      return false;
+  if (set->bias && !cli_exchange_vector(exchange, "bias", cli_bias_type(p), cli_bias_count(p), set->bias, error))
+    return false;
+  cli_json request = cli_peers_ask(&t->bench->peers, "load");
+  cli_json_text(&request, "problem", t->row->line);
+  cli_json_text(&request, "kernel", *kernel ? kernel : NULL);
+  cli_json_text(&request, "result", result_name(p->operation));
+  for (int i = 0; i < 4; i++) {
+    if (!parts[i].data) continue;
+    snprintf(key, sizeof key, "%s_order", parts[i].name);
+    cli_json_text(&request, parts[i].name, cli_exchange_path(exchange, parts[i].name, path));
+    cli_json_text(&request, key, order[i]);
+  }
+  if (set->bias) cli_json_text(&request, "bias", cli_exchange_path(exchange, "bias", path));
+  cli_peers_send(&request);
+  return true;
+}
+
+static cli_entry *add_entry(cli_row *row, const char *library, const char *implementation, const char *version) {
+  if (row->entries == CLI_ENTRIES || !library || !implementation || !version) return NULL;
+  cli_entry *entry = &row->entry[row->entries++];
+  *entry = (cli_entry){.difference = NAN, .tolerance = NAN, .seconds = NAN, .least = INFINITY};
+  snprintf(entry->library, sizeof entry->library, "%s", library);
+  snprintf(entry->implementation, sizeof entry->implementation, "%s", implementation);
+  snprintf(entry->version, sizeof entry->version, "%s", version);
+  return entry;
+}
+
+static int load_peers(turn *t, const char *kernel) {
+  cli_exchange exchange;
+  io_error error;
+  int64_t bytes = 1 << 20;
+  const falt_tensor *tensors[] = {&t->problem.input, &t->problem.filter, &t->problem.output, &t->problem.residual};
+  for (int i = 0; i < 4; i++) bytes += falt_tensor_span(tensors[i]) * (int64_t)falt_type_size(tensors[i]->type);
+  if (!cli_exchange_open(&exchange, bytes, &error)) return cli_fail(CLI_IMPOSSIBLE, "peers: %s", error.text);
+  const bool given = hand_over(t, &exchange, kernel, &error);
+  cli_answer *answer = given ? malloc(sizeof *answer) : NULL;
+  while (answer && cli_peers_answer(&t->bench->peers, answer))
+    add_entry(t->row, cli_answer_text(answer, "library"), cli_answer_text(answer, "implementation"),
+              cli_answer_text(answer, "version"));
+  free(answer);
+  cli_exchange_close(&exchange);
+  return given ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "%s: %s", t->row->name, error.text);
+}
+
+/* ---- measuring */
+
+static void add_sample(cli_entry *entry, double median, double least) {
+  if (entry->samples < CLI_MAX_ROUNDS) entry->sample[entry->samples++] = median;
+  entry->least = fmin(entry->least, least);
+}
+
+static int rising(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void take_median(cli_entry *entry) {
+  if (entry->samples == 0) return;
+  qsort(entry->sample, (size_t)entry->samples, sizeof *entry->sample, rising);
+  entry->seconds = entry->sample[entry->samples / 2];
+}
+
+static int time_faltung(turn *t, double seconds) {
+  falt_candidate measured;
+  const falt_status status = falt_plan_time(t->plan, &t->operands.set, seconds, &measured);
+  if (status != FALT_OK) return cli_fail_library(status);
+  cli_row *row = t->row;
+  add_sample(&row->entry[CLI_FALTUNG], measured.seconds_median, measured.seconds_min);
+  row->bytes = measured.bytes;
+  row->flops = measured.flops;
+  row->bound = measured.bound;
+  row->limit_seconds = measured.limit_share * measured.seconds_median;
+  return CLI_DONE;
+}
+
+static void note_answer(cli_entry *entry, const cli_answer *answer) {
+  const char *error = cli_answer_text(answer, "error");
+  const double median = cli_answer_number(answer, "seconds_median"), least = cli_answer_number(answer, "seconds_min");
+  if (error || !(median > 0)) {
+    snprintf(entry->error, sizeof entry->error, "%s", error ? error : "gave no time");
+    entry->samples = 0;
+    return;
+  }
+  add_sample(entry, median, least > 0 ? least : median);
+  if (isnan(cli_answer_number(answer, "tolerance"))) return;
+  entry->difference = cli_answer_number(answer, "max_abs_difference");
+  entry->tolerance = cli_answer_number(answer, "tolerance");
+  entry->differs = cli_answer_number(answer, "agrees") != 1;
+}
+
+/* A peer that takes many times its share of the time is not asked again. */
+static void time_peer(turn *t, int index, double seconds) {
+  cli_entry *entry = &t->row->entry[index];
+  const bool is_slow = entry->samples && entry->sample[0] > hopeless * t->bench->seconds;
+  if (entry->error[0] || is_slow || t->bench->peers.pid <= 0) return;
+  cli_json request = cli_peers_ask(&t->bench->peers, "time");
+  cli_json_integer(&request, "peer", index - CLI_COPY - 1);
+  cli_json_number(&request, "seconds", seconds);
+  cli_peers_send(&request);
+  cli_answer *answer = malloc(sizeof *answer);
+  while (answer && cli_peers_answer(&t->bench->peers, answer)) note_answer(entry, answer);
+  free(answer);
+}
+
+/* Threads that have just worked watch for more for some microseconds: they are given the time to go to sleep. */
+static void settle(void) {
+  nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+static int run_rounds(turn *t) {
+  const double share = t->bench->seconds / t->bench->rounds;
+  for (int round = 0; round < t->bench->rounds && !cli_interrupted(); round++) {
+    const int status = time_faltung(t, share);
+    if (status != CLI_DONE) return status;
+    settle();
+    for (int i = CLI_COPY + 1; i < t->row->entries && !cli_interrupted(); i++) time_peer(t, i, share);
+  }
+  for (int i = 0; i < t->row->entries; i++) take_median(&t->row->entry[i]);
+  return CLI_DONE;
+}
+
+/* ---- a problem, a suite */
+
+static void drop_peers(cli_bench *bench) {
+  if (bench->peers.pid <= 0) return;
+  cli_json request = cli_peers_ask(&bench->peers, "drop");
+  cli_peers_send(&request);
+  cli_answer *answer = malloc(sizeof *answer);
+  while (answer && cli_peers_answer(&bench->peers, answer)) continue;
+  free(answer);
+}
+
+static int run_case(cli_bench *bench, const cli_case *one) {
+  cli_row *row = &bench->row[bench->rows];
+  *row = (cli_row){.name = one->name};
+  add_entry(row, "faltung", "faltung", falt_version());
+  add_entry(row, "copy", "copy", "limit");
+  turn t = {.bench = bench, .row = row};
+  int status = prepare(&t, one);
+  if (status == CLI_DONE && bench->peers.pid > 0) status = load_peers(&t, one->kernel);
+  if (status == CLI_DONE) status = run_rounds(&t);
+  row->entry[CLI_COPY].seconds = row->entry[CLI_COPY].least = row->bytes / bench->limits.copy_bytes_per_s;
+  finish(&t);
+  drop_peers(bench);
+  return status;
+}
+
+static void show(cli_bench *bench, const cli_row *row) {
+  cli_progress_end();
+  if (bench->options->json)
+    cli_bench_json(bench, row);
+  else
+    cli_bench_print_row(bench, row);
+  fflush(stdout);
+}
+
+static int run_suite(cli_bench *bench) {
+  cli_progress progress = cli_progress_begin(!bench->options->quiet);
+  int status = CLI_DONE;
+  if (!bench->options->json) cli_bench_print_head(bench);
+  for (int i = 0; status == CLI_DONE && i < bench->suite.count && !cli_interrupted(); i++) {
+    status = run_case(bench, &bench->suite.cases[i]);
+    if (cli_interrupted() || status != CLI_DONE) break;
+    bench->rows++;
+    show(bench, &bench->row[i]);
+    cli_progress_step(&progress, i + 1, bench->suite.count);
+  }
+  cli_progress_end();
+  if (cli_interrupted())
+    return cli_fail(CLI_IMPOSSIBLE, "bench: interrupted after %d of %d problems; what was printed holds", bench->rows,
+                    bench->suite.count);
+  if (!bench->options->json) cli_bench_print_foot(bench);
+  return status;
+}
+
+/* ---- the verb */
+
+static int open_suite(cli_bench *bench) {
+  const cli_options *options = bench->options;
+  if (options->operands > 1)
+    return cli_fail(CLI_WRONG, "%.40s: one suite or file at a time; leave it out", options->operand[1]);
+  const int status = cli_suite_open(options->operands ? options->operand[0] : "", &bench->suite);
+  if (status != CLI_DONE) return status;
+  if (options->filter) cli_suite_filter(&bench->suite, options->filter);
+  if (bench->suite.count == 0)
+    return cli_fail(CLI_WRONG, "--filter %.60s: no problem of the suite has this in its name; leave it out to see them",
+                    options->filter);
+  bench->row = calloc((size_t)bench->suite.count, sizeof *bench->row);
+  return bench->row ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "bench: out of memory; use --filter");
+}
+
+static int open_device(cli_bench *bench) {
+  const int status = cli_device_make(bench->options, &bench->device);
+  if (status != CLI_DONE) return status;
+  falt_device_limits(bench->device, &bench->limits);
+  if (bench->limits.measured) return CLI_DONE;
+  const falt_status measured = falt_device_measure(bench->device);
+  if (measured != FALT_OK) return cli_fail_library(measured);
+  falt_device_limits(bench->device, &bench->limits);
+  return CLI_DONE;
+}
+
+static void start_peers(cli_bench *bench) {
+  char why[512];
+  if (!bench->options->peers) return;
+  if (!cli_peers_start(&bench->peers, falt_device_threads(bench->device), why)) {
+    if (why[0]) fprintf(stderr, "No peers: %s. Timing Faltung alone.\n", why);
+    return;
+  }
+  if (bench->peers.missing[0])
+    fprintf(stderr, "Peers that %s lacks: %s; `make bench` or `bench/setup all` installs them.\n", bench->peers.python,
+            bench->peers.missing);
+}
+
+/* Opens the report before the work: a path that cannot be written should not cost minutes. */
+static int run_with_report(cli_bench *bench) {
+  io_output output;
+  io_error error;
+  if (!io_output_open(&output, bench->options->html, true, &error)) return cli_fail(CLI_WRONG, "--html %s", error.text);
+  const int status = run_suite(bench);
+  if (status == CLI_DONE) return cli_bench_html(bench, &output);
+  io_output_discard(&output);
+  return status;
+}
+
+int falt_verb_bench(const cli_options *options) {
+  cli_bench bench = {.options = options, .machine = cli_machine_describe(), .peers = {.from = -1}};
+  bench.seconds = options->seconds >= 0 ? options->seconds : default_seconds;
+  bench.rounds = options->rounds ? (int)options->rounds : DEFAULT_ROUNDS;
+  cli_interrupts_catch();
+  int status = open_suite(&bench);
+  if (status == CLI_DONE) status = open_device(&bench);
+  if (status == CLI_DONE) start_peers(&bench);
+  if (status == CLI_DONE) status = options->html ? run_with_report(&bench) : run_suite(&bench);
+  if (status == CLI_DONE && bench.peers.failed) status = CLI_IMPOSSIBLE;
+  cli_peers_stop(&bench.peers);
+  falt_device_destroy(&bench.device);
+  cli_suite_free(&bench.suite);
+  free(bench.row);
+  if (cli_interrupted()) {
+    signal(cli_interrupted(), SIG_DFL);
+    raise(cli_interrupted()); /* cleaned up; now die of it, as the shell expects */
+  }
+  return status;
+}

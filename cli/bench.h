@@ -1,0 +1,64 @@
+/* What bench measured, and the three ways to show it. */
+#ifndef FALT_CLI_BENCH_H
+#define FALT_CLI_BENCH_H
+
+#include "io/output.h"
+#include "machine.h"
+#include "peers.h"
+#include "problem.h"
+#include "suite.h"
+
+enum { CLI_MAX_ROUNDS = 64, CLI_ENTRIES = CLI_PEERS + 2, CLI_FALTUNG = 0, CLI_COPY = 1 };
+
+/* One implementation on one problem. */
+typedef struct cli_entry {
+  char library[24], implementation[64], version[40];
+  double sample[CLI_MAX_ROUNDS]; /* medians of the rounds */
+  int samples;
+  double seconds, least;        /* the median of the samples; the minimum of all runs */
+  double difference, tolerance; /* from Faltung's result; NaN where they were not compared */
+  bool differs;
+  char error[160]; /* why it has no time, or empty */
+} cli_entry;
+
+/* One problem: entry 0 is Faltung, 1 a copy at the measured limit, then the peers. */
+typedef struct cli_row {
+  const char *name, *solver, *bound;
+  char line[CLI_LINE], plan[512];
+  double bytes, flops, limit_seconds;
+  int64_t workspace;
+  cli_entry entry[CLI_ENTRIES];
+  int entries;
+} cli_row;
+
+typedef struct cli_bench {
+  const cli_options *options;
+  cli_suite suite;
+  cli_machine machine;
+  falt_device *device;
+  falt_limits limits;
+  double seconds; /* an implementation and problem, over all rounds */
+  int rounds;
+  cli_peers peers;
+  cli_row *row;
+  int rows; /* finished */
+} cli_bench;
+
+/* The peer's time over Faltung's; for Faltung, the fastest peer's over its own. NaN where there is none. */
+double cli_bench_ratio(const cli_row *row, int entry);
+/* The fastest entry of a library, or -1. */
+int cli_bench_fastest(const cli_row *row, const char *library);
+/* Geometric mean of the fastest entries' ratios, and of how many problems. */
+double cli_bench_mean(const cli_bench *bench, const char *library, int *count);
+/* Column i of a table: "copy", then the libraries; NULL at the end. */
+const char *cli_bench_column(const cli_bench *bench, int i);
+
+void cli_bench_print_head(const cli_bench *bench);
+void cli_bench_print_row(const cli_bench *bench, const cli_row *row);
+void cli_bench_print_foot(const cli_bench *bench);
+void cli_bench_json(const cli_bench *bench, const cli_row *row);
+/* Writes the page and gives the file its name; releases *output. Prints an error and returns its exit status, or
+ * CLI_DONE. */
+int cli_bench_html(const cli_bench *bench, io_output *output);
+
+#endif

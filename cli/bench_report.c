@@ -1,0 +1,179 @@
+/* What bench measured as a table and as JSON. */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "bench.h"
+
+/* ---- numbers */
+
+double cli_bench_ratio(const cli_row *row, int entry) {
+  const double ours = row->entry[CLI_FALTUNG].seconds;
+  if (entry != CLI_FALTUNG) return row->entry[entry].seconds / ours;
+  double fastest = NAN;
+  for (int i = CLI_COPY + 1; i < row->entries; i++) fastest = fmin(fastest, row->entry[i].seconds);
+  return fastest / ours;
+}
+
+int cli_bench_fastest(const cli_row *row, const char *library) {
+  int fastest = -1;
+  for (int i = CLI_COPY; i < row->entries; i++) {
+    const bool is_it = strcmp(row->entry[i].library, library) == 0 && row->entry[i].seconds > 0;
+    if (is_it && (fastest < 0 || row->entry[i].seconds < row->entry[fastest].seconds)) fastest = i;
+  }
+  return fastest;
+}
+
+double cli_bench_mean(const cli_bench *bench, const char *library, int *count) {
+  double sum = 0;
+  *count = 0;
+  for (int i = 0; i < bench->rows; i++) {
+    const int entry = cli_bench_fastest(&bench->row[i], library);
+    if (entry < 0) continue;
+    sum += log(cli_bench_ratio(&bench->row[i], entry));
+    ++*count;
+  }
+  return *count ? exp(sum / *count) : NAN;
+}
+
+const char *cli_bench_column(const cli_bench *bench, int i) {
+  if (i == 0) return "copy";
+  return i <= bench->peers.libraries ? bench->peers.library[i - 1].name : NULL;
+}
+
+/* ---- the table */
+
+/* A line of the table while it is put together, so that it ends without blanks. */
+typedef struct table_line {
+  char text[512];
+  size_t used;
+} table_line;
+
+__attribute__((format(printf, 2, 3))) static void add(table_line *line, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  const int more = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, list);
+  va_end(list);
+  if (more > 0 && (size_t)more < sizeof line->text - line->used) line->used += (size_t)more;
+}
+
+static void end(table_line *line) {
+  while (line->used && line->text[line->used - 1] == ' ') line->used--;
+  printf("%.*s\n", (int)line->used, line->text);
+}
+
+/* The columns that every line begins with. */
+static void begin(table_line *line, const char *name, const char *time, const char *limit, const char *solver) {
+  *line = (table_line){.used = 0};
+  add(line, "%-20s %9s  %-12s  %-10s", name, time, limit, solver);
+}
+
+void cli_bench_print_head(const cli_bench *bench) {
+  char copy[32], flops[32];
+  snprintf(copy, sizeof copy, "%.1f GB/s", 1e-9 * bench->limits.copy_bytes_per_s);
+  snprintf(flops, sizeof flops, "%.0f GFLOP/s", 1e-9 * bench->limits.f32_flops);
+  printf("%s: %s, %s, copy %s, f32 %s, %d rounds\n", bench->suite.name, bench->machine.processor,
+         falt_device_name(bench->device), copy, flops, bench->rounds);
+  for (int i = 0; i < bench->peers.libraries; i++)
+    printf("%s%s %s", i ? ", " : "", bench->peers.library[i].name, bench->peers.library[i].version);
+  fputs(bench->peers.libraries ? "\n\n" : "\n", stdout);
+  table_line line;
+  begin(&line, "", "faltung", "of limit", "solver");
+  for (int i = 0; cli_bench_column(bench, i); i++) add(&line, "  %16s", cli_bench_column(bench, i));
+  end(&line);
+}
+
+/* A time and its ratio, marked where the result differs. */
+static void add_cell(table_line *line, const cli_row *row, int entry) {
+  char time[32], ratio[32];
+  if (entry < 0) {
+    add(line, "  %9s %6s", "-", "");
+    return;
+  }
+  const double times = cli_bench_ratio(row, entry);
+  const int digits = times < 10 ? 2 : times < 100 ? 1 : 0;
+  snprintf(ratio, sizeof ratio, "%.*f%s", digits, times, row->entry[entry].differs ? "!" : "x");
+  add(line, "  %9s %6s", cli_duration(row->entry[entry].seconds, time), ratio);
+}
+
+void cli_bench_print_row(const cli_bench *bench, const cli_row *row) {
+  char time[32], limit[32];
+  const double seconds = row->entry[CLI_FALTUNG].seconds;
+  snprintf(limit, sizeof limit, "%3.0f%% %s", 100 * row->limit_seconds / seconds, row->bound);
+  table_line line;
+  begin(&line, row->name, cli_duration(seconds, time), limit, row->solver);
+  for (int i = 0; cli_bench_column(bench, i); i++)
+    add_cell(&line, row, cli_bench_fastest(row, cli_bench_column(bench, i)));
+  end(&line);
+  for (int i = CLI_COPY + 1; i < row->entries; i++) {
+    const cli_entry *entry = &row->entry[i];
+    if (entry->error[0]) printf("  %s: %s\n", entry->implementation, entry->error);
+    if (entry->differs)
+      printf("  %s: differs from Faltung's result by %g (rounding explains %g)\n", entry->implementation,
+             entry->difference, entry->tolerance);
+  }
+}
+
+void cli_bench_print_foot(const cli_bench *bench) {
+  table_line line;
+  begin(&line, "geometric mean", "", "", "");
+  for (int i = 0; cli_bench_column(bench, i); i++) {
+    int count;
+    const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), &count);
+    char text[48] = "";
+    if (count) snprintf(text, sizeof text, "%.2fx of %d", mean, count);
+    add(&line, "  %16s", text);
+  }
+  end(&line);
+  printf(
+      "\nRatios are the other's time over Faltung's. copy: as many bytes as the problem reads and writes, at the\n"
+      "measured limit of memory. Libraries with several functions show the fastest.\n");
+}
+
+/* ---- JSON */
+
+static void print_measured(cli_json *json, const cli_bench *bench, const cli_row *row, int entry) {
+  const cli_entry *e = &row->entry[entry];
+  const bool is_ours = entry == CLI_FALTUNG;
+  cli_json_text(json, "problem", row->line);
+  cli_json_text(json, "device", falt_device_name(bench->device));
+  cli_json_text(json, "plan", is_ours ? row->plan : NULL);
+  cli_json_number(json, "seconds_median", e->seconds);
+  cli_json_number(json, "seconds_min", e->least);
+  cli_json_number(json, "gbytes_per_s", 1e-9 * row->bytes / e->seconds);
+  cli_json_number(json, "gflops", 1e-9 * row->flops / e->seconds);
+  cli_json_number(json, "limit_share", row->limit_seconds / e->seconds);
+  cli_json_number(json, "workspace_bytes", is_ours ? (double)row->workspace : NAN);
+  cli_json_text(json, "bound", row->bound);
+  cli_json_text(json, "suite", bench->suite.name);
+  cli_json_text(json, "name", row->name);
+  cli_json_text(json, "implementation", e->implementation);
+  cli_json_text(json, "version", e->version);
+  cli_json_number(json, "ratio_to_peer", cli_bench_ratio(row, entry));
+}
+
+static void print_machine(cli_json *json, const cli_bench *bench) {
+  cli_json_text(json, "machine", bench->machine.processor);
+  cli_json_integer(json, "threads", falt_device_threads(bench->device));
+  cli_json_text(json, "date", bench->machine.date);
+  cli_json_text(json, "commit", bench->machine.commit[0] ? bench->machine.commit : NULL);
+  cli_json_number(json, "copy_gbytes_per_s", 1e-9 * bench->limits.copy_bytes_per_s);
+  cli_json_number(json, "f32_gflops", 1e-9 * bench->limits.f32_flops);
+  cli_json_integer(json, "rounds", bench->rounds);
+}
+
+void cli_bench_json(const cli_bench *bench, const cli_row *row) {
+  for (int i = 0; i < row->entries; i++) {
+    const cli_entry *entry = &row->entry[i];
+    cli_json json = cli_json_open(stdout);
+    print_measured(&json, bench, row, i);
+    if (!isnan(entry->tolerance)) {
+      cli_json_number(&json, "max_abs_difference", entry->difference);
+      cli_json_number(&json, "tolerance", entry->tolerance);
+      cli_json_flag(&json, "agrees", !entry->differs);
+    }
+    if (entry->error[0]) cli_json_text(&json, "error", entry->error);
+    if (row == bench->row && i == CLI_FALTUNG) print_machine(&json, bench);
+    cli_json_close(&json);
+  }
+}

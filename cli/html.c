@@ -1,0 +1,134 @@
+/* The report of bench as one self-contained page: a table with bars, the means, and where it was measured. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+static const char head[] =
+    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width\">\n"
+    "<style>\n"
+    ":root { color-scheme: light dark; --ink: #1b1f24; --soft: #6b7280; --paper: #fff; --line: #e5e7eb;\n"
+    "  --ours: #0f766e; --theirs: #94a3b8; --wrong: #b91c1c }\n"
+    "@media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --soft: #9ca3af; --paper: #14171a; --line: "
+    "#2b3036;\n"
+    "  --ours: #2dd4bf; --theirs: #64748b; --wrong: #f87171 } }\n"
+    "body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 68rem;\n"
+    "  margin: 2rem auto; padding: 0 1rem }\n"
+    "h1 { font-size: 1.4rem } p, .soft { color: var(--soft) }\n"
+    "table { border-collapse: collapse; width: 100% } th { text-align: left; font-weight: 600 }\n"
+    "td, th { padding: .15rem .6rem .15rem 0; vertical-align: middle }\n"
+    ".number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }\n"
+    "tbody { border-top: 1px solid var(--line) } tbody tr:first-child td { padding-top: .5rem }\n"
+    "tbody tr:last-child td { padding-bottom: .5rem } code { font-size: .85em; color: var(--soft) }\n"
+    "rect { fill: var(--theirs) } .ours rect { fill: var(--ours) } .ours { font-weight: 600 }\n"
+    ".wrong { color: var(--wrong) }\n"
+    "</style>\n";
+
+static void put_text(FILE *file, const char *text) {
+  static const char special[] = "<>&\"";
+  static const char *const entity[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
+  for (; *text; text++) {
+    const char *found = strchr(special, *text);
+    if (found)
+      fputs(entity[found - special], file);
+    else
+      fputc(*text, file);
+  }
+}
+
+static void put_cell(FILE *file, const char *kind, const char *text) {
+  fprintf(file, "<td class=\"%s\">", kind);
+  put_text(file, text);
+  fputs("</td>", file);
+}
+
+static void put_bar(FILE *file, double share) {
+  enum { WIDTH = 260 };
+  fprintf(file, "<td><svg width=\"%d\" height=\"12\" role=\"img\"><rect width=\"%.1f\" height=\"12\"/></svg></td>",
+          WIDTH, fmax(1, WIDTH * share));
+}
+
+static void put_entry(FILE *file, const cli_row *row, int i, double slowest) {
+  const cli_entry *entry = &row->entry[i];
+  char text[640];
+  const bool is_ours = i == CLI_FALTUNG, is_timed = entry->seconds > 0;
+  fprintf(file, "<tr%s>", is_ours ? " class=\"ours\"" : "");
+  put_cell(file, "", is_ours ? row->name : "");
+  put_cell(file, "", entry->implementation);
+  put_cell(file, "number", is_timed ? cli_duration(entry->seconds, text) : "");
+  if (is_timed)
+    put_bar(file, entry->seconds / slowest);
+  else
+    put_cell(file, "wrong", entry->error);
+  snprintf(text, sizeof text, "%.2f\u00d7", cli_bench_ratio(row, i));
+  put_cell(file, "number", is_ours || !is_timed ? "" : text);
+  snprintf(text, sizeof text, "%.0f%% of %s limit, %s", 100 * row->limit_seconds / entry->seconds, row->bound,
+           row->plan);
+  if (entry->differs)
+    snprintf(text, sizeof text, "differs by %g, rounding explains %g", entry->difference, entry->tolerance);
+  put_cell(file, entry->differs ? "wrong" : "soft", is_ours || entry->differs ? text : "");
+  fputs("</tr>\n", file);
+}
+
+static void put_row(FILE *file, const cli_row *row) {
+  double slowest = 0;
+  for (int i = 0; i < row->entries; i++) slowest = fmax(slowest, row->entry[i].seconds);
+  fputs("<tbody>\n", file);
+  for (int i = 0; i < row->entries; i++) put_entry(file, row, i, slowest);
+  fputs("<tr><td></td><td colspan=\"5\"><code>", file);
+  put_text(file, row->line);
+  fputs("</code></td></tr>\n</tbody>\n", file);
+}
+
+static void put_means(FILE *file, const cli_bench *bench) {
+  fputs("<table>\n<tr><th>geometric mean of the ratio</th><th class=\"number\"></th><th>problems</th></tr>\n", file);
+  for (int i = 0; cli_bench_column(bench, i); i++) {
+    int count;
+    const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), &count);
+    if (count == 0) continue;
+    fprintf(file, "<tr><td>%s %s</td><td class=\"number\">%.2f\u00d7</td><td>%d</td></tr>\n",
+            cli_bench_column(bench, i), i ? bench->peers.library[i - 1].version : "", mean, count);
+  }
+  fputs("</table>\n", file);
+}
+
+static void put_page(FILE *file, const cli_bench *bench) {
+  fputs(head, file);
+  fputs("<title>Faltung: ", file);
+  put_text(file, bench->suite.name);
+  fputs("</title>\n<h1>Faltung: ", file);
+  put_text(file, bench->suite.name);
+  fputs("</h1>\n<p>", file);
+  put_text(file, bench->machine.processor);
+  fprintf(file, ", %s, copy %.1f GB/s, f32 %.0f GFLOP/s<br>\nfaltung %s%s%s, %s, %d rounds of %.2g s</p>\n",
+          falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops,
+          falt_version(), bench->machine.commit[0] ? " " : "", bench->machine.commit, bench->machine.date,
+          bench->rounds, bench->seconds / bench->rounds);
+  put_means(file, bench);
+  fputs(
+      "<p>A ratio is the other's time over Faltung's: above 1, Faltung is faster. copy is as many bytes as the "
+      "problem\n"
+      "reads and writes at the measured limit of memory. All ran in turns on the same data with the same number of\n"
+      "threads.</p>\n<table>\n<tr><th>problem</th><th>implementation</th><th class=\"number\">time</th><th></th>"
+      "<th class=\"number\">ratio</th><th></th></tr>\n",
+      file);
+  for (int i = 0; i < bench->rows; i++) put_row(file, &bench->row[i]);
+  fputs("</table>\n</html>\n", file);
+}
+
+int cli_bench_html(const cli_bench *bench, io_output *output) {
+  io_error error = {"out of memory; use --filter"};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *memory = open_memstream(&text, &size);
+  if (memory) put_page(memory, bench);
+  bool done = memory && fclose(memory) == 0 && text && io_output_write(output, text, (int64_t)size, &error);
+  if (done)
+    done = io_output_commit(output, &error);
+  else
+    io_output_discard(output);
+  free(text);
+  return done ? CLI_DONE : cli_fail(CLI_WRONG, "--html %s", error.text);
+}

@@ -1,0 +1,38 @@
+/* What a measurement must say about where it was taken. */
+#include "machine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#ifndef FALT_COMMIT
+#define FALT_COMMIT ""
+#endif
+
+/* The value of the first such line of /proc/cpuinfo, such as "model name	: Intel(R) Xeon(R) Processor". */
+static int find_value(const char *key, char *value, size_t size) {
+  char line[512];
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  int found = 0;
+  while (file && !found && fgets(line, sizeof line, file)) {
+    const char *colon = strchr(line, ':');
+    if (!colon || strncmp(line, key, strlen(key)) != 0) continue;
+    const char *start = colon + 1 + strspn(colon + 1, " \t");
+    snprintf(value, size, "%.*s", (int)strcspn(start, "\n"), start);
+    found = *value != '\0';
+  }
+  if (file) fclose(file);
+  return found;
+}
+
+cli_machine cli_machine_describe(void) {
+  cli_machine machine = {.commit = FALT_COMMIT};
+  struct utsname system;
+  if (!find_value("model name", machine.processor, sizeof machine.processor) && uname(&system) == 0)
+    snprintf(machine.processor, sizeof machine.processor, "%.100s", system.machine);
+  const time_t now = time(NULL);
+  struct tm parts;
+  if (gmtime_r(&now, &parts)) strftime(machine.date, sizeof machine.date, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return machine;
+}

@@ -1,0 +1,13 @@
+/* What a measurement must say about where it was taken. */
+#ifndef FALT_CLI_MACHINE_H
+#define FALT_CLI_MACHINE_H
+
+typedef struct cli_machine {
+  char processor[128];
+  char date[32];      /* ISO 8601, UTC */
+  const char *commit; /* of the source that was configured; empty if that was no git checkout */
+} cli_machine;
+
+cli_machine cli_machine_describe(void);
+
+#endif

@@ -1,0 +1,12 @@
+/* Files that come with the command: suites and peers, in the source tree and where they are installed. */
+#ifndef FALT_CLI_SHARE_H
+#define FALT_CLI_SHARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes where `relative`, such as "bench/suites", lies: beside an installed command (../share/faltung), else in the
+ * source tree it was built from, else in the configured data directory. False if it is in none. */
+bool cli_share_find(const char *relative, char *path, size_t size);
+
+#endif

@@ -1,0 +1,196 @@
+/* Suites: lists of problem lines to measure. */
+#include "suite.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "report.h"
+#include "share.h"
+
+static const char blanks[] = " \t\r\n";
+enum { MAX_CASES = 10000, MAX_SUITES = 64 };
+
+/* ---- one line */
+
+/* Cuts the blanks off both ends, in place. */
+static char *trim(char *text) {
+  text += strspn(text, blanks);
+  size_t length = strlen(text);
+  while (length && strchr(blanks, text[length - 1])) length--;
+  text[length] = '\0';
+  return text;
+}
+
+/* Whether the first word is a name: a problem's second word has an equals sign, an operation has none. */
+static bool is_named(const char *line) {
+  const char *second = line + strcspn(line, blanks);
+  second += strspn(second, blanks);
+  return *second && !memchr(second, '=', strcspn(second, blanks));
+}
+
+/* Takes a trimmed line apart. False if a part is too long. */
+static bool split(char *text, cli_case *one) {
+  char *at = strchr(text, '@');
+  if (at) *at = '\0';
+  char *line = trim(text);
+  size_t name = is_named(line) ? strcspn(line, blanks) : 0;
+  if (name >= sizeof one->name) return false;
+  if (name)
+    snprintf(one->name, sizeof one->name, "%.*s", (int)name, line);
+  else
+    snprintf(one->name, sizeof one->name, "line-%d", one->number);
+  const int line_length = snprintf(one->line, sizeof one->line, "%s", trim(line + name));
+  const int kernel_length = snprintf(one->kernel, sizeof one->kernel, "%s", at ? trim(at + 1) : "");
+  return line_length < (int)sizeof one->line && kernel_length < (int)sizeof one->kernel;
+}
+
+bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error) {
+  if (!problem->is_filter) return cli_wrong(error, "@ %.60s: only filters take a kernel; leave it out", one->kernel);
+  if (!cli_kernel_make(one->kernel, problem->space, false, kernel, error)) return false;
+  const int64_t *has = kernel->size, *wants = &problem->filter.size[FALT_D];
+  if (memcmp(has, wants, 3 * sizeof *has) == 0) return true;
+  cli_kernel_free(kernel);
+  return cli_wrong(error,
+                   "@ %.60s: has %lldx%lldx%lld taps (t, r, s) and the problem %lldx%lldx%lld; change t, r and s",
+                   one->kernel, (long long)has[0], (long long)has[1], (long long)has[2], (long long)wants[0],
+                   (long long)wants[1], (long long)wants[2]);
+}
+
+static int check(const cli_case *one, const char *path) {
+  falt_problem problem;
+  falt_budget budget;
+  const falt_status status = falt_problem_parse(&problem, &budget, one->line);
+  if (status != FALT_OK) return cli_fail(cli_exit_status(status), "%.200s:%d: %s", path, one->number, falt_message());
+  if (!one->kernel[0]) return CLI_DONE;
+  cli_kernel kernel;
+  io_error error;
+  if (!cli_case_kernel(one, &problem, &kernel, &error))
+    return cli_fail(CLI_WRONG, "%.200s:%d: %s", path, one->number, error.text);
+  cli_kernel_free(&kernel);
+  return CLI_DONE;
+}
+
+/* ---- the file */
+
+static cli_case *add(cli_suite *suite) {
+  if (suite->count == suite->room) {
+    const int room = suite->room ? 2 * suite->room : 32;
+    cli_case *larger = room <= MAX_CASES ? realloc(suite->cases, (size_t)room * sizeof *larger) : NULL;
+    if (!larger) return NULL;
+    suite->cases = larger;
+    suite->room = room;
+  }
+  suite->cases[suite->count] = (cli_case){.number = 0};
+  return &suite->cases[suite->count++];
+}
+
+static int read_line(char *text, int number, const char *path, cli_suite *suite) {
+  char *comment = strchr(text, '#');
+  if (comment) *comment = '\0';
+  text = trim(text);
+  if (!*text) return CLI_DONE;
+  cli_case *one = add(suite);
+  if (!one) return cli_fail(CLI_WRONG, "%.200s: more than %d lines or than memory; split it", path, MAX_CASES);
+  one->number = number;
+  if (!split(text, one))
+    return cli_fail(CLI_WRONG, "%.200s:%d: a name, a problem or a kernel that is too long; shorten it", path, number);
+  return check(one, path);
+}
+
+static int read_file(FILE *file, const char *path, cli_suite *suite) {
+  char text[CLI_LINE + 1024];
+  int status = CLI_DONE;
+  for (int number = 1; status == CLI_DONE && fgets(text, sizeof text, file); number++) {
+    if (strlen(text) == sizeof text - 1)
+      return cli_fail(CLI_WRONG, "%.200s:%d: too long a line; shorten it", path, number);
+    status = read_line(text, number, path, suite);
+  }
+  if (status == CLI_DONE && ferror(file))
+    return cli_fail(CLI_WRONG, "%.200s: cannot be read: %s; name a text file", path, strerror(errno));
+  if (status == CLI_DONE && suite->count == 0)
+    return cli_fail(CLI_WRONG, "%.200s: no problems in it; write one a line, such as \"correlate h=480 w=640 r=3 s=3\"",
+                    path);
+  return status;
+}
+
+/* ---- names */
+
+/* Names of the suites that come with the command; count of them. */
+static int list_suites(char names[MAX_SUITES][64], const char *list[MAX_SUITES]) {
+  char directory[PATH_MAX];
+  DIR *open = cli_share_find("bench/suites", directory, sizeof directory) ? opendir(directory) : NULL;
+  int count = 0;
+  for (struct dirent *entry; open && count < MAX_SUITES && (entry = readdir(open)) != NULL;) {
+    const size_t length = strlen(entry->d_name);
+    if (length < 5 || length >= 64 || strcmp(entry->d_name + length - 4, ".txt") != 0) continue;
+    snprintf(names[count], 64, "%.*s", (int)length - 4, entry->d_name);
+    list[count] = names[count];
+    count++;
+  }
+  if (open) closedir(open);
+  return count;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int fail_name(const char *word) {
+  char names[MAX_SUITES][64], hint[512] = "; give a file with one problem a line";
+  const char *list[MAX_SUITES];
+  const int count = list_suites(names, list);
+  qsort(list, (size_t)count, sizeof *list, by_name);
+  if (count) cli_suggestion(word, list, count, hint, sizeof hint);
+  if (!*word) return cli_fail(CLI_WRONG, "no suite given: nothing to measure%s", hint);
+  return cli_fail(CLI_WRONG, "%.200s: neither a suite nor a file%s", word, hint);
+}
+
+/* What a file is called as a suite: its name without directory and extension. */
+static void name_suite(const char *path, cli_suite *suite) {
+  const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+  snprintf(suite->name, sizeof suite->name, "%.63s", base);
+  char *dot = strrchr(suite->name, '.');
+  if (dot && dot != suite->name) *dot = '\0';
+}
+
+static FILE *open_suite(const char *word, char *path, size_t size) {
+  char relative[256];
+  struct stat state;
+  const bool is_path = strchr(word, '/') || strchr(word, '.') || (stat(word, &state) == 0 && S_ISREG(state.st_mode));
+  snprintf(relative, sizeof relative, "bench/suites/%.200s.txt", word);
+  if (is_path)
+    snprintf(path, size, "%s", word);
+  else if (!cli_share_find(relative, path, size))
+    return NULL;
+  return fopen(path, "re");
+}
+
+int cli_suite_open(const char *word, cli_suite *suite) {
+  *suite = (cli_suite){.count = 0};
+  char path[PATH_MAX];
+  FILE *file = *word ? open_suite(word, path, sizeof path) : NULL;
+  if (!file) return fail_name(word);
+  name_suite(path, suite);
+  const int status = read_file(file, path, suite);
+  fclose(file);
+  return status;
+}
+
+void cli_suite_free(cli_suite *suite) {
+  free(suite->cases);
+  *suite = (cli_suite){.count = 0};
+}
+
+void cli_suite_filter(cli_suite *suite, const char *text) {
+  int kept = 0;
+  for (int i = 0; i < suite->count; i++) {
+    if (!strstr(suite->cases[i].name, text)) continue;
+    if (kept != i) suite->cases[kept] = suite->cases[i];
+    kept++;
+  }
+  suite->count = kept;
+}

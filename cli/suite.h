@@ -1,0 +1,34 @@
+/* Suites: lists of problem lines to measure. A line of the file is
+ *
+ *   [NAME] PROBLEM [@ KERNEL]        # comment
+ *
+ * A line without a name (its second word has an equals sign) is called by its number. */
+#ifndef FALT_CLI_SUITE_H
+#define FALT_CLI_SUITE_H
+
+#include "kernel.h"
+#include "problem.h"
+
+typedef struct cli_case {
+  char name[48], kernel[512]; /* kernel: empty for random taps */
+  char line[CLI_LINE];
+  int number; /* of the line in the file */
+} cli_case;
+
+typedef struct cli_suite {
+  char name[64];
+  cli_case *cases;
+  int count, room;
+} cli_suite;
+
+/* Reads the suite of that name (`faltung bench quick`) or that file, and checks every line of it. Prints an error and
+ * returns its exit status, or CLI_DONE; cli_suite_free afterwards in either case. */
+int cli_suite_open(const char *word, cli_suite *suite);
+void cli_suite_free(cli_suite *suite);
+/* Keeps the cases whose name contains text. */
+void cli_suite_filter(cli_suite *suite, const char *text);
+
+/* The kernel of a case that names one; false and *error if its size is not the problem's. */
+bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error);
+
+#endif
