@@ -14,13 +14,13 @@
 static void test_tuning(void **state) {
   bench *b = *state;
   add(b, make("promises", 1e-6))->spin = 2e-3;
-  add(b, make("keeps", 1e-3))->spin = 1e-4;
+  add(b, make("keeps", 1e-4))->spin = 1e-4;
   add(b, make("later", 1e3));
   expect(b, "promises");
-  b->budget.tune_seconds = 0.05;
+  b->budget.tune_seconds = 0.3; /* much: a busy machine may stop us for a while */
   double start = falt_seconds();
   expect(b, "keeps");
-  assert_true(falt_seconds() - start < 1);
+  assert_true(falt_seconds() - start < 10);
   assert_int_equal(b->solver[2].executed, 0); /* no time left for what takes so long */
   int executed = b->solver[0].executed;
   expect(b, "keeps"); /* known: not measured again */
@@ -43,8 +43,8 @@ static void test_tuning(void **state) {
 static void test_competitors(void **state) {
   bench *b = *state;
   add(b, make("promises", 1e-6))->spin = 2e-3;
-  add(b, make("keeps", 1e-3))->spin = 1e-5;
-  b->budget.tune_seconds = 0.02;
+  add(b, make("keeps", 1e-4))->spin = 1e-5;
+  b->budget.tune_seconds = 0.3;
   expect(b, "keeps");
   b->budget.tune_seconds = 0;
   b->solver[1].refusal = "not for these values";
