@@ -149,7 +149,7 @@ static void set_roles(falt_generic_plan *plan) {
   plan->gathers = p->operation == FALT_BACKWARD_DATA || p->operation == FALT_BACKWARD_MAXPOOL ||
                   p->operation == FALT_BACKWARD_AVGPOOL;
   plan->source = plan->gathers ? p->output : p->input;
-  plan->result = p->operation == FALT_BACKWARD_FILTER ? p->output : *falt_problem_result(p);
+  plan->result = *falt_problem_result(p);
   plan->out_channels = plan->result.size[FALT_C];
   plan->in_channels = plan->source.size[FALT_C];
   plan->filter_out = stride[plan->gathers ? FALT_C : FALT_K];

@@ -45,7 +45,8 @@ static bool forward_link(const falt_generic_plan *plan, int axis, falt_phase pha
                       .taps = plan->p.filter.size[FALT_D + axis],
                       .tap_next = 1,
                       .size = plan->source.size[FALT_D + axis],
-                      .axis = a};
+                      .axis = a,
+                      .at = INT64_MIN};
   return true;
 }
 

@@ -153,11 +153,12 @@ static const char *load_rows(tile *t, const part *p, const falt_link *link, int6
   return to;
 }
 
-/* Taps along the width that one loaded row can serve. */
+/* Taps along the width that one loaded row can serve. In a part of a tile only one: shifted views end in what belongs
+ * to other taps, which would spill into the sums beside the part. */
 static int64_t taps_at_once(const tile *t, const part *p, const falt_link *link) {
   const int64_t half = FALT_GENERIC_POOL / 2 / (int64_t)t->plan->lane->element;
   const int64_t room = p->rows == 1 ? half - p->n - FALT_GENERIC_WIDEST : t->pitch - p->n;
-  if (link->step != 1 && link->step != -1) return 1;
+  if ((link->step != 1 && link->step != -1) || p->rows != t->rows || p->n != t->n) return 1;
   return falt_max(1, falt_min(falt_min(link->taps, FALT_GENERIC_DEPTH / 2), 1 + room / link->tap_step));
 }
 
