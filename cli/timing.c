@@ -70,7 +70,16 @@ int falt_verb_time(const cli_options *options) {
 
 /* ---- tune */
 
+/* The first tuning measures the machine too: what it remembers is only as good as the estimates it is compared with. */
+static falt_status measure_once(falt_device *device) {
+  falt_limits limits;
+  falt_device_limits(device, &limits);
+  return limits.measured ? FALT_OK : falt_device_measure(device);
+}
+
 static int tune_problem(const cli_options *options, cli_question *question) {
+  const falt_status measured = measure_once(question->device);
+  if (measured != FALT_OK) return cli_fail_library(measured);
   if (question->budget.tune_seconds <= 0)
     question->budget.tune_seconds = options->seconds >= 0 ? options->seconds : default_tune_seconds;
   const int status = time_problem(options, question);

@@ -7,7 +7,7 @@ if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
 endif()
 
-set(threads_tests test_thread test_api test_determinism)
+set(threads_tests test_thread test_api test_planner test_solvers)
 
 if(TARGET PkgConfig::CMOCKA)
   file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*.c)
