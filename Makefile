@@ -33,7 +33,7 @@ check:
 bench:
 	@ci/setup bench
 	@$(MAKE) --no-print-directory all
-	@bench/setup
+	@bench/setup || echo "Going on without peers."
 	@$(BUILD)/faltung bench $(SUITE) --peers
 
 install: all

@@ -308,6 +308,13 @@ static int open_device(cli_bench *bench) {
   return CLI_DONE;
 }
 
+/* Libraries whose threads wait for each other by spinning suffer most from a core that somebody else has. */
+static void warn_if_busy(const cli_bench *bench) {
+  if (bench->machine.load < 0.5) return;
+  fprintf(stderr, "The machine is busy (load %.1f): times will be longer than they need be, some peers' most of all.\n",
+          bench->machine.load);
+}
+
 static void start_peers(cli_bench *bench) {
   char why[512];
   if (!bench->options->peers) return;
@@ -316,8 +323,9 @@ static void start_peers(cli_bench *bench) {
     return;
   }
   if (bench->peers.missing[0])
-    fprintf(stderr, "Peers that %s lacks: %s; `make bench` or `bench/setup all` installs them.\n", bench->peers.python,
-            bench->peers.missing);
+    fprintf(stderr, "Peers that %s lacks: %s; `bench/setup all` in the source tree makes an environment with them.\n",
+            bench->peers.python, bench->peers.missing);
+  warn_if_busy(bench);
 }
 
 /* Opens the report before the work: a path that cannot be written should not cost minutes. */

@@ -69,11 +69,9 @@ static void begin(table_line *line, const char *name, const char *time, const ch
 }
 
 void cli_bench_print_head(const cli_bench *bench) {
-  char copy[32], flops[32];
-  snprintf(copy, sizeof copy, "%.1f GB/s", 1e-9 * bench->limits.copy_bytes_per_s);
-  snprintf(flops, sizeof flops, "%.0f GFLOP/s", 1e-9 * bench->limits.f32_flops);
-  printf("%s: %s, %s, copy %s, f32 %s, %d rounds\n", bench->suite.name, bench->machine.processor,
-         falt_device_name(bench->device), copy, flops, bench->rounds);
+  printf("%s: %s, %s, copy %.1f GB/s, f32 %.0f GFLOP/s, %d rounds of %.2g s, load %.1f\n", bench->suite.name,
+         bench->machine.processor, falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s,
+         1e-9 * bench->limits.f32_flops, bench->rounds, bench->seconds / bench->rounds, bench->machine.load);
   for (int i = 0; i < bench->peers.libraries; i++)
     printf("%s%s %s", i ? ", " : "", bench->peers.library[i].name, bench->peers.library[i].version);
   fputs(bench->peers.libraries ? "\n\n" : "\n", stdout);
@@ -156,6 +154,7 @@ static void print_machine(cli_json *json, const cli_bench *bench) {
   cli_json_text(json, "machine", bench->machine.processor);
   cli_json_integer(json, "threads", falt_device_threads(bench->device));
   cli_json_text(json, "date", bench->machine.date);
+  cli_json_number(json, "load", bench->machine.load);
   cli_json_text(json, "commit", bench->machine.commit[0] ? bench->machine.commit : NULL);
   cli_json_number(json, "copy_gbytes_per_s", 1e-9 * bench->limits.copy_bytes_per_s);
   cli_json_number(json, "f32_gflops", 1e-9 * bench->limits.f32_flops);

@@ -102,10 +102,10 @@ static void put_page(FILE *file, const cli_bench *bench) {
   put_text(file, bench->suite.name);
   fputs("</h1>\n<p>", file);
   put_text(file, bench->machine.processor);
-  fprintf(file, ", %s, copy %.1f GB/s, f32 %.0f GFLOP/s<br>\nfaltung %s%s%s, %s, %d rounds of %.2g s</p>\n",
+  fprintf(file, ", %s, copy %.1f GB/s, f32 %.0f GFLOP/s<br>\nfaltung %s%s%s, %s, %d rounds of %.2g s, load %.1f</p>\n",
           falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops,
           falt_version(), bench->machine.commit[0] ? " " : "", bench->machine.commit, bench->machine.date,
-          bench->rounds, bench->seconds / bench->rounds);
+          bench->rounds, bench->seconds / bench->rounds, bench->machine.load);
   put_means(file, bench);
   fputs(
       "<p>A ratio is the other's time over Faltung's: above 1, Faltung is faster. copy is as many bytes as the "

@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -29,6 +30,7 @@ static int find_value(const char *key, char *value, size_t size) {
 cli_machine cli_machine_describe(void) {
   cli_machine machine = {.commit = FALT_COMMIT};
   struct utsname system;
+  if (getloadavg(&machine.load, 1) != 1) machine.load = 0;
   if (!find_value("model name", machine.processor, sizeof machine.processor) && uname(&system) == 0)
     snprintf(machine.processor, sizeof machine.processor, "%.100s", system.machine);
   const time_t now = time(NULL);

@@ -5,6 +5,7 @@
 typedef struct cli_machine {
   char processor[128];
   char date[32];      /* ISO 8601, UTC */
+  double load;        /* processes that wanted a core in the last minute, before bench began */
   const char *commit; /* of the source that was configured; empty if that was no git checkout */
 } cli_machine;
 

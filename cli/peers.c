@@ -81,7 +81,7 @@ static int reap(cli_peers *peers, bool kill_it) {
   if (peers->to) fclose(peers->to); /* the end of its input is its word to leave */
   if (peers->from >= 0) close(peers->from);
   if (peers->pid > 0) {
-    if (kill_it) kill(peers->pid, SIGKILL);
+    if (kill_it && kill(-peers->pid, SIGKILL) != 0) kill(peers->pid, SIGKILL); /* its group, once that is made */
     while (waitpid(peers->pid, &state, 0) < 0 && errno == EINTR) continue;
   }
   peers->pid = 0;
