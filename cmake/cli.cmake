@@ -43,10 +43,13 @@ if(NIFTI_INCLUDE AND NIFTI_LIBRARY AND ZNZ_LIBRARY)
   add_library(faltung_nifti INTERFACE)
   target_include_directories(faltung_nifti SYSTEM INTERFACE ${NIFTI_INCLUDE})
   target_link_libraries(faltung_nifti INTERFACE ${NIFTI_LIBRARY} ${ZNZ_LIBRARY})
+  file(REAL_PATH ${NIFTI_LIBRARY} nifti_file) # the header does not say: libnifti2.so.2.1.0
+  string(REGEX REPLACE ".*nifti2\\.so\\.?" "" NIFTI_VERSION ${nifti_file})
 endif()
 
 falt_io_module(vips "Images (libvips)" libvips-dev PkgConfig::VIPS "${VIPS_vips_VERSION}")
 falt_io_module(sndfile "Audio (libsndfile)" libsndfile1-dev PkgConfig::SNDFILE "${SNDFILE_VERSION}")
+falt_io_module(nifti "Volumes (libnifti)" libnifti-dev faltung_nifti "${NIFTI_VERSION}")
 
 file(GLOB FALT_CLI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.c ${PROJECT_SOURCE_DIR}/ladder/*.c)
 if(FALT_CLI_SOURCES)
