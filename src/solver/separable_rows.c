@@ -298,7 +298,18 @@ static void run_row_by_taps(strip *s, falt_filter_rows call, const char *columns
   rows->kernels->single[rows->lane](&call);
 }
 
-static void run_x(strip *s, int term, int64_t made, void *const *out, bool stream) {
+/* The rows that the pass along y of the next lines reads besides those of these: the pass along x, which works in the
+ * caches, has time to bring them nearer. */
+static const void *const *next_rows(strip *s, const void **rows, int64_t z, int64_t y, int64_t made) {
+  const falt_axis *axis = &s->how->rows.axis[1], *depth = &s->how->rows.axis[0];
+  if (s->how->has_z || !s->pieces[0].raw || axis->stride != axis->dilation) return NULL;
+  const int64_t first = (y + made + s->how->rows.taps[1] - 1) * axis->stride - axis->pad[0];
+  for (int64_t m = 0; m < made; m++)
+    rows[m] = source_row(s, &s->pieces[0], z * depth->stride - depth->pad[0], first + m * axis->stride);
+  return rows;
+}
+
+static void run_x(strip *s, int term, int64_t made, void *const *out, const void *const *prefetch, bool stream) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
   const void *columns[MAX_LINES];
@@ -313,7 +324,8 @@ static void run_x(strip *s, int term, int64_t made, void *const *out, bool strea
                            .s = (int)rows->taps[2],
                            .step = how->advance * rows->pixel,
                            .accumulate = term > 0,
-                           .stream = stream};
+                           .stream = stream,
+                           .prefetch = prefetch};
   if (how->period == 1 && made == rows->kernels->tile_rows) {
     rows->kernels->tile[rows->lane](&call);
     return;
@@ -340,9 +352,10 @@ static void run_lines(strip *s, int64_t z, int64_t y, int64_t made) {
     targets[m] = falt_rows_target(rows, s->io->output, s->task.slice, z, y + m, s->task.begin[2]);
     sums[m] = in_place ? targets[m] : s->sums + (size_t)m * pitch;
   }
+  const void *rows_ahead[MAX_LINES], *const *prefetch = next_rows(s, rows_ahead, z, y, made);
   for (int term = 0; term < how->factors.terms; term++) {
     run_columns(s, term, z, y, made);
-    run_x(s, term, made, sums, in_place && how->stream);
+    run_x(s, term, made, sums, prefetch, in_place && how->stream);
   }
   for (int64_t m = 0; m < made && !in_place; m++) falt_rows_store(rows, targets[m], sums[m], width, how->stream);
 }
