@@ -9,7 +9,7 @@
 
 #include "solver/generic.h"
 
-enum { MOST_CHANNELS = 6, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
+enum { MOST_CHANNELS = 12, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
 
 typedef struct shape {
   int64_t phases[3];
@@ -131,23 +131,17 @@ static const char *load_rows(tile *t, const part *p, const falt_link *link, int6
                              int64_t length, int64_t total) {
   const falt_generic_plan *plan = t->plan;
   const size_t element = plan->lane->element;
+  const falt_cut cut = falt_generic_cut(link, start, link->step, length);
   char *to = t->pool + t->used;
+  falt_generic_fill(plan, to, plan->fill, total);
   for (int64_t r = 0; r < p->rows; r++) {
     const row_source *from = &t->source[r];
     char *row = to + (size_t)(r * t->pitch) * element;
-    if (from->index < 0) {
-      falt_generic_fill(plan, row, plan->fill, length);
-    } else {
-      falt_generic_load_row(t->run, row, from->index + channel * plan->source.stride[FALT_C], start, link->step, length,
-                            link);
-      if (plan->p.operation == FALT_BACKWARD_AVGPOOL) {
-        const int64_t from_o = falt_max(start, 0), to_o = falt_min(start + length, link->size);
-        if (from_o < to_o)
-          falt_generic_average(plan, row + (size_t)(from_o - start) * element, from->d, from->h, from_o, to_o - from_o);
-      }
-    }
-    const int64_t filled = r * t->pitch + length, next = r + 1 < p->rows ? (r + 1) * t->pitch : total;
-    falt_generic_fill(plan, to + (size_t)filled * element, 0, falt_max(next - filled, 0));
+    if (from->index < 0) continue;
+    falt_generic_load_cut(t->run, row, from->index + channel * plan->source.stride[FALT_C], &cut);
+    if (plan->p.operation == FALT_BACKWARD_AVGPOOL)
+      falt_generic_average(plan, row + (size_t)cut.begin * element, from->d, from->h, start + cut.begin,
+                           cut.end - cut.begin);
   }
   t->used += falt_round_up(total * (int64_t)element, 64);
   return to;
