@@ -7,9 +7,5 @@ extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
 
 const falt_solver *const falt_solvers[] = {
-    &falt_solver_direct,
-    &falt_solver_separable,
-    &falt_solver_generic,
-    &falt_solver_reference,
-    NULL,
+    &falt_solver_direct, &falt_solver_separable, &falt_solver_generic, &falt_solver_reference, NULL,
 };
