@@ -7,5 +7,9 @@ extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
 
 const falt_solver *const falt_solvers[] = {
-    &falt_solver_direct, &falt_solver_separable, &falt_solver_generic, &falt_solver_reference, NULL,
+    &falt_solver_direct,    /* filters, register tiles over rows */
+    &falt_solver_separable, /* filters of low rank, two passes in one walk */
+    &falt_solver_generic,   /* everything, at a bearable speed */
+    &falt_solver_reference, /* everything, by definition */
+    NULL,
 };
