@@ -110,9 +110,10 @@ static void lay_piece(strip *s, piece *part, arena *memory) {
   if (scratch) falt_row_window_open(&part->window, rows, part->first, part->step, part->count, depth, height, scratch);
 }
 
-/* An odd number of cache lines, so that equal columns of neighbouring rows do not compete for one set of the cache. */
+/* Room for a kernel to read a line beyond the end, and an odd number of cache lines, so that equal columns of
+ * neighbouring rows do not compete for one set of the cache. */
 static size_t row_pitch(int64_t elements, size_t size) {
-  const int64_t lines = falt_ceil_div(elements * (int64_t)size, FALT_ALIGN);
+  const int64_t lines = falt_ceil_div(elements * (int64_t)size, FALT_ALIGN) + 1;
   return (size_t)(lines | 1) * FALT_ALIGN;
 }
 
@@ -309,15 +310,33 @@ static const void *const *next_rows(strip *s, const void **rows, int64_t z, int6
   return rows;
 }
 
+/* As many elements as the kernel along rows takes; the call, its rows and sums become what is left. */
+static void run_along(const falt_separable *how, falt_filter_rows *call, int64_t made, const void **columns,
+                      void **sums) {
+  const int64_t elements = call->n, whole = elements / FALT_FILTER_ALONG_STEP * FALT_FILTER_ALONG_STEP;
+  call->n = whole;
+  how->along(call, (int)made);
+  for (int64_t m = 0; m < made; m++) {
+    columns[m] = (const char *)columns[m] + (size_t)whole * how->rows.lane_size;
+    sums[m] = (char *)sums[m] + (size_t)whole * how->rows.lane_size;
+  }
+  call->n = elements - whole;
+  call->prefetch = NULL;
+}
+
 static void run_x(strip *s, int term, int64_t made, void *const *out, const void *const *prefetch, bool stream) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
   const void *columns[MAX_LINES];
-  for (int64_t m = 0; m < made; m++) columns[m] = s->columns + (size_t)m * s->pitch;
+  void *sums[MAX_LINES];
+  for (int64_t m = 0; m < made; m++) {
+    columns[m] = s->columns + (size_t)m * s->pitch;
+    sums[m] = out[m];
+  }
   const int64_t elements = (s->task.end[2] - s->task.begin[2]) * rows->pixel;
   falt_filter_rows call = {.rows = columns,
                            .taps = term_taps(how, term, 2),
-                           .out = out,
+                           .out = sums,
                            .n = elements,
                            .planes = 1,
                            .r = 1,
@@ -326,17 +345,19 @@ static void run_x(strip *s, int term, int64_t made, void *const *out, const void
                            .accumulate = term > 0,
                            .stream = stream,
                            .prefetch = prefetch};
+  if (how->along) run_along(how, &call, made, columns, sums);
+  if (call.n == 0) return;
   if (how->period == 1 && made == rows->kernels->tile_rows) {
     rows->kernels->tile[rows->lane](&call);
     return;
   }
   for (int64_t m = 0; m < made; m++) {
     call.rows = columns + m;
-    call.out = out + m;
+    call.out = sums + m;
     if (how->period == 1)
       rows->kernels->single[rows->lane](&call);
     else
-      run_row_by_taps(s, call, columns[m], out + m);
+      run_row_by_taps(s, call, columns[m], sums + m);
   }
 }
 
@@ -431,6 +452,8 @@ bool falt_separable_init(falt_separable *how) {
   how->period = falt_min(x->stride / common, rows->taps[2]);
   how->advance = x->dilation / common;
   how->ring = how->has_z ? falt_separable_span(rows, 1, how->lines) : 0;
+  how->along =
+      how->period == 1 ? falt_filter_along_for(rows->kernels->isa, rows->lane, how->advance * rows->pixel) : NULL;
   return pack(how);
 }
 
