@@ -107,7 +107,10 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                                 .source = plan->gathers ? operands->output : operands->input,
                                 .filter = plan->filter ? plan->filter : operands->filter,
                                 .result = result_of(plan->p.operation, operands)};
-  (plan->p.operation == FALT_BACKWARD_FILTER ? filters : maps)[plan->way](&run);
+  if (plan->p.operation == FALT_BACKWARD_MAXPOOL && plan->way == FALT_GENERIC_ROWS)
+    falt_generic_maxima_rows(&run);
+  else
+    (plan->p.operation == FALT_BACKWARD_FILTER ? filters : maps)[plan->way](&run);
   if (plan->p.operation == FALT_BACKWARD_FILTER && plan->p.has_bias) falt_generic_bias(&run);
 }
 
@@ -126,12 +129,12 @@ static void destroy(falt_plan *plan) {
 
 /* Share of the multiply-add peak that each way reaches, as measured with AVX-512 on layers of 28 x 28 to 56 x 56. */
 static const double shares[FALT_OPERATION_COUNT][3] = {
-    [FALT_FORWARD] = {0.12, 0.2, 0.05},
-    [FALT_BACKWARD_DATA] = {0.12, 0.3, 0.05},
-    [FALT_BACKWARD_FILTER] = {0.05, 0.3, 0.03},
-    [FALT_MAXPOOL] = {0.008, 0.015, 0.015},
-    [FALT_AVGPOOL] = {0.008, 0.015, 0.015},
-    [FALT_BACKWARD_MAXPOOL] = {0.0005, 0.001, 0.001},
+    [FALT_FORWARD] = {0.2, 0.25, 0.05},
+    [FALT_BACKWARD_DATA] = {0.3, 0.4, 0.05},
+    [FALT_BACKWARD_FILTER] = {0.1, 0.5, 0.03},
+    [FALT_MAXPOOL] = {0.02, 0.015, 0.015},
+    [FALT_AVGPOOL] = {0.015, 0.015, 0.015},
+    [FALT_BACKWARD_MAXPOOL] = {0.003, 0.001, 0.001},
     [FALT_BACKWARD_AVGPOOL] = {0.002, 0.005, 0.005},
 };
 
@@ -140,7 +143,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   const falt_type type = plan->lane_index == FALT_GENERIC_F32 ? FALT_F32 : FALT_F64;
   double share = shares[p->operation][plan->way];
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
-  if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 2; /* a loaded row serves one result */
+  if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
   return falt_roofline(device, type, falt_problem_flops(p), share, falt_problem_bytes(p));

@@ -161,6 +161,7 @@ void falt_generic_load_row(const falt_generic_run *run, void *dst, int64_t row, 
 void falt_generic_map_rows(const falt_generic_run *run);
 void falt_generic_map_channels(const falt_generic_run *run);
 void falt_generic_map_groups(const falt_generic_run *run);
+void falt_generic_maxima_rows(const falt_generic_run *run);
 void falt_generic_filter_rows(const falt_generic_run *run);
 void falt_generic_filter_channels(const falt_generic_run *run);
 void falt_generic_filter_groups(const falt_generic_run *run);
