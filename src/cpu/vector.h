@@ -52,15 +52,27 @@ FALT_INLINE vec vec_keep(vec v) {
   return v;
 }
 
-/* The first n of VEC elements; the others read as zero. */
+/* All bits set in the first n elements. */
+FALT_INLINE vec_bits vec_first(int n) {
+  vec_bits index;
+  for (int i = 0; i < VEC; i++) index[i] = i;
+  return index < n;
+}
+
+/* The first n of VEC elements, 1 <= n <= VEC; the others read as zero. */
 FALT_INLINE vec vec_load_part(const lane *p, int n) {
 #if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
   return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #elif FALT_VECTOR_BYTES == 64
   return (vec)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), p);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
+  return (vec)_mm256_maskload_ps(p, (__m256i)vec_first(n));
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_maskload_pd(p, (__m256i)vec_first(n));
 #else
-  vec v = {0};
-  memcpy(&v, p, (size_t)n * sizeof *p);
+  if (n == VEC) return vec_load(p);
+  vec v = {p[0]};
+  for (int i = 1; i < VEC; i++) v[i] = i < n ? p[i] : 0;
   return v;
 #endif
 }
@@ -69,8 +81,15 @@ FALT_INLINE void vec_store_part(lane *p, vec v, int n) {
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
 #elif FALT_VECTOR_BYTES == 64
   _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1), (__m512d)v);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
+  _mm256_maskstore_ps(p, (__m256i)vec_first(n), (__m256)v);
+#elif FALT_VECTOR_BYTES == 32
+  _mm256_maskstore_pd(p, (__m256i)vec_first(n), (__m256d)v);
 #else
-  memcpy(p, &v, (size_t)n * sizeof *p);
+  if (n == VEC)
+    vec_store(p, v);
+  else
+    for (int i = 0; i < n; i++) p[i] = v[i];
 #endif
 }
 

@@ -57,9 +57,24 @@ void falt_rows_taps(const falt_problem *problem, falt_lane lane, const void *val
  * stands. Position x of it is x*in_stride[4] elements further. */
 const void *falt_rows_source(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y);
 
+/* The same for `count` rows y, y + step, ... of one z, into list; the constant's row (at x = 0) for those without. */
+void falt_rows_sources(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y, int64_t step,
+                       int64_t count, const void *constant, const void **list);
+
 /* dst[v] = what stands at logical position first + v*step of a source row, for v in [0, count) positions, as the lane's
  * type. source is what falt_rows_source returned, NULL included. Runs of neighbours are converted by kernels. */
 void falt_rows_load(const falt_rows *rows, const void *source, int64_t first, int64_t step, int64_t count, void *dst);
+
+/* Positions [begin, end) of a loaded row that stand at equal distances in the source: at, at + by, ...; at < 0:
+ * constant. */
+typedef struct falt_row_run {
+  int64_t begin, end, at, by;
+} falt_row_run;
+
+/* falt_rows_load in two steps, for rows that are cut alike: the runs (their number, or 0 if there are more than
+ * `most`), then a row by its runs. */
+int falt_rows_runs(const falt_rows *rows, int64_t first, int64_t step, int64_t count, falt_row_run *runs, int most);
+void falt_rows_load_runs(const falt_rows *rows, const void *source, const falt_row_run *runs, int count, void *dst);
 
 /* Address of output position (z, y, x). Without out_place only falt_rows_store may write there. */
 void *falt_rows_target(const falt_rows *rows, void *output, int64_t slice, int64_t z, int64_t y, int64_t x);
@@ -80,6 +95,8 @@ void falt_rows_reach(const falt_rows *rows, int axis, int64_t low, int64_t high,
  * so rows that the next tile needs again are not converted again. depth and height must cover the rows that one kernel
  * call reads. One window per task and x range; the memory is scratch. */
 typedef struct falt_row_window {
+  falt_row_run runs[5];
+  int run_count;              /* 0: too many for the list */
   int64_t first, step, count; /* falt_rows_load's arguments for every row */
   int64_t depth, height;
   size_t pitch; /* bytes between slots */
@@ -96,6 +113,9 @@ void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_
 /* The converted row at logical (z, y); converts it if its slot holds another. */
 const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
                                 int64_t z, int64_t y);
+/* The same for `count` rows y, y + step, ... of one z, into list; step is at most the window's height. */
+void falt_row_window_list(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice, int64_t z,
+                          int64_t y, int64_t step, int64_t count, const void **list);
 /* The row of the constant, for rows read in place whose source is NULL; a window of depth and height 0 has only it. */
 const void *falt_row_window_constant(falt_row_window *window, const falt_rows *rows);
 

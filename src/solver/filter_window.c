@@ -27,6 +27,8 @@ void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_
                               .slots = (char *)scratch + tag_bytes(depth, height),
                               .tags = scratch};
   for (int64_t i = 0; i < 2 * depth * height; i++) window->tags[i] = INT64_MIN;
+  int most = (int)(sizeof window->runs / sizeof *window->runs);
+  window->run_count = falt_rows_runs(rows, first, step, count, window->runs, most);
 }
 
 const void *falt_row_window_constant(falt_row_window *window, const falt_rows *rows) {
@@ -41,16 +43,35 @@ static int64_t modulo(int64_t u, int64_t period) {
   return rest < 0 ? rest + period : rest;
 }
 
-const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
-                                int64_t z, int64_t y) {
-  int64_t slot = modulo(z, window->depth) * window->height + modulo(y, window->height);
+/* The row of a slot, brought there if it holds another. */
+static const void *take_slot(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
+                             int64_t z, int64_t y, int64_t slot) {
   int64_t *tag = &window->tags[2 * slot];
   char *row = window->slots + (size_t)slot * window->pitch;
   if (tag[0] == z && tag[1] == y) return row;
   const void *source = falt_rows_source(rows, input, slice, z, y);
   if (!source) return falt_row_window_constant(window, rows);
-  falt_rows_load(rows, source, window->first, window->step, window->count, row);
+  if (window->run_count)
+    falt_rows_load_runs(rows, source, window->runs, window->run_count, row);
+  else
+    falt_rows_load(rows, source, window->first, window->step, window->count, row);
   tag[0] = z;
   tag[1] = y;
   return row;
+}
+
+const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
+                                int64_t z, int64_t y) {
+  int64_t slot = modulo(z, window->depth) * window->height + modulo(y, window->height);
+  return take_slot(window, rows, input, slice, z, y, slot);
+}
+
+void falt_row_window_list(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice, int64_t z,
+                          int64_t y, int64_t step, int64_t count, const void **list) {
+  int64_t base = modulo(z, window->depth) * window->height, at = modulo(y, window->height);
+  for (int64_t i = 0; i < count; i++, y += step) {
+    list[i] = take_slot(window, rows, input, slice, z, y, base + at);
+    at += step;
+    if (at >= window->height) at -= window->height;
+  }
 }
