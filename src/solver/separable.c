@@ -137,7 +137,7 @@ static double seconds(const separable_plan *plan) {
   const double efficiency = 0.65, outputs = (double)falt_tensor_count(&plan->base.problem.output);
   const double again = 1 + (double)falt_separable_span(rows, 1, 1) / (double)(how->block[1] * rows->axis[1].stride);
   const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]);
-  double work = factors->terms * (columns * (double)rows->taps[1] + 2 * (double)rows->taps[2]);
+  double work = factors->terms * (columns * (double)rows->taps[1] + (how->along ? 1.5 : 2) * (double)rows->taps[2]);
   if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
   work += (rows->in_place ? 4 : 6) * columns * (double)rows->axis[1].stride + (rows->out_place ? 4 : 6);
   return falt_roofline(plan->base.device, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, 2 * outputs * work,
