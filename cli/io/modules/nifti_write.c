@@ -1,6 +1,7 @@
 /* Writing volumes through libnifti: the input's header with another datatype and other sizes where they changed, then
  * the samples. Several volumes arrive interleaved and are stored apart: in their places of a plain file, or in memory
  * until the end if the file is compressed. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,11 @@ static bool write_header(volumes *v) {
   return done && znzwrite((char[16]){0}, 1, (size_t)(v->base - end), v->file) == (size_t)(v->base - end);
 }
 
+static bool cannot_write(const volumes *v, io_error *error) {
+  return io_fail(error, "%s: cannot be written: %s; check the space on the disk", v->path,
+                 errno ? strerror(errno) : "write error");
+}
+
 static bool begin(volumes *v, const io_output *output, const io_info *info, const volumes *like, io_error *error) {
   v->nim = make_header(info, like);
   if (!v->nim) return io_fail_memory(error, v->path);
@@ -79,8 +85,7 @@ static bool begin(volumes *v, const io_output *output, const io_info *info, cons
   }
   v->nifti2 = needs_nifti2(v->nim) || (like && like->nifti2);
   v->file = znzopen(output->temporary, "wb", v->compressed);
-  if (!v->file || !write_header(v))
-    return io_fail(error, "%s: cannot be created; check the path and the space on the disk", v->path);
+  if (!v->file || !write_header(v)) return cannot_write(v, error);
   return true;
 }
 
@@ -95,8 +100,7 @@ void *nifti_create(const io_output *output, const io_info *info, const void *lik
 static bool store(volumes *v, int64_t index, int64_t count, const void *from, io_error *error) {
   const int64_t offset = index * v->stored, bytes = count * v->stored;
   const bool there = offset == v->position || znzseek(v->file, v->base + offset, SEEK_SET) >= 0;
-  if (!there || znzwrite(from, 1, (size_t)bytes, v->file) != (size_t)bytes)
-    return io_fail(error, "%s: cannot be written; check the space on the disk", v->path);
+  if (!there || znzwrite(from, 1, (size_t)bytes, v->file) != (size_t)bytes) return cannot_write(v, error);
   v->position = offset + bytes;
   return true;
 }
@@ -152,7 +156,7 @@ bool nifti_finish(void *state, io_error *error) {
   bool done = !v->whole || store(v, 0, v->volumes * v->rows * v->row, v->whole, error);
   const int status = znzclose(v->file);
   v->file = NULL;
-  if (done && status != 0) done = io_fail(error, "%s: cannot be written; check the space on the disk", v->path);
+  if (done && status != 0) done = cannot_write(v, error);
   nifti_close(v);
   return done;
 }
