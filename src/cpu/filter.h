@@ -45,7 +45,8 @@ typedef struct falt_filter_kernels {
   int tile_vectors; /* vectors of each that it keeps in registers, for those who print plans */
   void (*tile[FALT_LANE_COUNT])(const falt_filter_rows *call);
   void (*single[FALT_LANE_COUNT])(const falt_filter_rows *call);
-  /* The fastest for low filters, 2 <= r <= march_most: every input row is loaded once. Does not accumulate. */
+  /* The fastest for low filters, 2 <= r <= march_most (0: not built): every input row is loaded once. Does not
+   * accumulate. */
   int march_most;
   void (*march[FALT_LANE_COUNT])(const falt_filter_rows *call);
   /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */

@@ -106,4 +106,21 @@ FALT_INLINE vec_bits vec_round(vec x) {
 #endif
 }
 
+/* VEC integers to VEC elements of `size` bytes, 1 or 2. Signed steps, which instruction sets have for every width. */
+FALT_INLINE void store_narrow(void *dst, size_t size, vec_bits v) {
+  typedef int16_t words __attribute__((vector_size(FALT_VECTOR_BYTES / 2)));
+  typedef int8_t bytes __attribute__((vector_size(FALT_VECTOR_BYTES / 4)));
+  if (size == 2) {
+    words narrow = __builtin_convertvector(v, words);
+    memcpy(dst, &narrow, sizeof narrow);
+  } else {
+#if FALT_VECTOR_BYTES == 64
+    bytes narrow = __builtin_convertvector(v, bytes);
+#else
+    bytes narrow = __builtin_convertvector(__builtin_convertvector(v, words), bytes);
+#endif
+    memcpy(dst, &narrow, sizeof narrow);
+  }
+}
+
 #endif

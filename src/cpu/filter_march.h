@@ -8,13 +8,7 @@
  * bit: row by row from the top. */
 
 enum { MARCH_MOST = 7 };
-#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
 enum { MARCH_2 = 8, MARCH_3 = 6, MARCH_4 = 6, MARCH_5 = 5, MARCH_6 = 4, MARCH_7 = 4 };
-#elif FALT_VECTOR_BYTES == 32
-enum { MARCH_2 = 4, MARCH_3 = 3, MARCH_4 = 3, MARCH_5 = 2, MARCH_6 = 2, MARCH_7 = 1 };
-#else
-enum { MARCH_2 = 4, MARCH_3 = 3, MARCH_4 = 2, MARCH_5 = 2, MARCH_6 = 1, MARCH_7 = 1 };
-#endif
 enum { MARCH_SUMS = 28 };
 
 /* Input row t through filter rows low..high: the sums of output row t - i lie at slot - i of the ring. */

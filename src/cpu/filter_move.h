@@ -49,15 +49,13 @@ FALT_INLINE void NAME(out_in_f64)(ELEMENT *dst, int64_t stride, const void *src,
 #ifdef LOWEST
 /* Small integers, a register at a time: clipping and saturation are one range. */
 static void NAME(out_rounded)(ELEMENT *dst, const float *src, int64_t n, const falt_row_epilogue *e) {
-  typedef ELEMENT few __attribute__((vector_size(VEC * sizeof(ELEMENT))));
   vec low = vec_all(clip_f32((float)e->low, LOWEST, HIGHEST)),
       high = vec_all(clip_f32((float)e->high, LOWEST, HIGHEST));
   vec alpha = vec_all((float)e->alpha);
   int64_t i = 0;
   for (; i + VEC <= n; i += VEC) {
     vec inside = vec_at_most(vec_at_least(vec_load(src + i) * alpha, low), high);
-    few result = __builtin_convertvector(vec_round(inside), few);
-    memcpy(dst + i, &result, sizeof result);
+    store_narrow(dst + i, sizeof(ELEMENT), vec_round(inside));
   }
   NAME(out_in_f32)(dst + i, 1, src + i, n - i, e);
 }
