@@ -16,30 +16,41 @@ FALT_INLINE vec straddle(vec a, vec b, int k) {
   return (vec)_mm512_permutex2var_ps((__m512)a, from, (__m512)b);
 }
 
-/* One tap: `offset` elements from the block's start, which is aligned. Loads across lines and shuffles take turns. */
-FALT_INLINE void add_tap(vec *acc, int width, const lane *from, lane tap, int offset, bool shuffle) {
-  const vec w = vec_all(tap);
-  const lane *aligned = from + offset / VEC * VEC;
-  const int k = offset % VEC;
-  FALT_UNROLL
-  for (int q = 0; q < width; q++) {
-    const lane *here = aligned + q * VEC;
-    acc[q] += w * (shuffle && k ? straddle(vec_load(here), vec_load(here + VEC), k) : vec_load(here + k));
-  }
+/* Two taps of five are put together in registers: that keeps loads and arithmetic equally busy. */
+FALT_INLINE bool by_shuffle(int tap) {
+  return tap % 5 == 1 || tap % 5 == 3;
 }
 
-/* `width` vectors of sums. VEC taps cover a whole number of vectors, so the shift of each is known to the compiler. */
+/* `width` vectors of sums. VEC taps cover a whole number of vectors, so the shift of each is known to the compiler; the
+ * aligned vectors that shifted ones are put together from wait in registers. A row that starts `past` elements after a
+ * line is read from there, as if the filter began with as many taps that are left out. */
 FALT_INLINE void along_block(const falt_filter_rows *call, int row, int64_t x, int width, int step, bool stream) {
   vec acc[WIDE];
   lane *out = (lane *)call->out[row] + x;
   FALT_UNROLL
   for (int q = 0; q < width; q++) acc[q] = call->accumulate ? vec_load(out + q * VEC) : (vec){0};
   const lane *from = (const lane *)call->rows[row] + x, *taps = call->taps;
-  for (int64_t j = 0; j < call->s; j += VEC, from += VEC * step) {
+  const int64_t past = step == 1 ? (int64_t)((uintptr_t)from / sizeof(lane) % VEC) : 0;
+  from -= past;
+  for (int64_t j = -past; j < call->s; j += VEC, from += VEC * step) {
+    vec window[WIDE + FALT_FILTER_ALONG_MOST + 1];
+    FALT_UNROLL
+    for (int q = 0; q <= width; q++) window[q] = vec_keep(vec_load(from + q * VEC));
     FALT_UNROLL
     for (int i = 0; i < VEC; i++) {
-      if (j + i >= call->s) break;
-      add_tap(acc, width, from, taps[j + i], i * step, i % 3 == 1);
+      if ((uint64_t)(j + i) >= (uint64_t)call->s) continue;
+      const int base = i * step / VEC, k = i * step % VEC;
+      if (base > 0 && k < step) window[base + width] = vec_keep(vec_load(from + (base + width) * VEC));
+      const vec w = vec_all(taps[j + i]);
+      FALT_UNROLL
+      for (int q = 0; q < width; q++) {
+        if (k == 0)
+          acc[q] += w * window[base + q];
+        else if (by_shuffle(i))
+          acc[q] += w * straddle(window[base + q], window[base + q + 1], k);
+        else
+          acc[q] += w * vec_load(from + i * step + q * VEC);
+      }
     }
   }
   FALT_UNROLL

@@ -51,12 +51,17 @@ FALT_INLINE vec take(const lane *from, int part) {
   return part ? vec_load_part(from, part) : vec_load(from);
 }
 FALT_INLINE void put(lane *to, vec v, int part, bool stream) {
-  if (part)
+  if (part && (part < VEC || !stream))
     vec_store_part(to, v, part);
   else if (stream)
     vec_stream(to, v);
   else
     vec_store(to, v);
+}
+
+/* The part of vector k of a block of `width` vectors whose last has `part` elements. */
+FALT_INLINE int part_of(int k, int width, int part) {
+  return k == width - 1 ? part : 0;
 }
 
 /* Elements before the next address that vec_stream accepts, if that is one place for all rows; else -1. */
@@ -84,12 +89,13 @@ FALT_INLINE void tile_row(vec acc[P][Q], int r, int low, int high, int width, in
       vec in[Q];
       FALT_UNROLL
       for (int k = 0; k < width; k++)
-        in[k] = low < high ? vec_keep(take(from + k * VEC, part)) : take(from + k * VEC, part);
+        in[k] = low < high ? vec_keep(take(from + k * VEC, part_of(k, width, part)))
+                           : take(from + k * VEC, part_of(k, width, part));
       FALT_UNROLL
       for (int p = low; p <= high; p++) {
         vec w = vec_all(tap[-p * s]);
         FALT_UNROLL
-        for (int k = 0; k < width; k++) acc[p][k] += w * in[k];
+        for (int k = 0; k < width; k++) acc[p][k] = vec_madd(acc[p][k], w, in[k]);
       }
     }
   }
@@ -126,15 +132,16 @@ FALT_INLINE void tile_prefetch(const block *b, int width) {
     for (int i = 0; i < width * VEC; i += LINE) __builtin_prefetch(b->prefetch[p] + b->x + i, 0, 2);
 }
 
-/* P rows of `width` vectors, or of the first `part` elements of one. r is the filter's height if that is below P, else
- * P for "from P on". */
+/* P rows of `width` vectors, of whose last `part` elements exist if part is not 0. r is the filter's height if that is
+ * below P, else P for "from P on". */
 FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   vec acc[P][Q];
   tile_prefetch(b, width);
   FALT_UNROLL
   for (int p = 0; p < P; p++) {
     FALT_UNROLL
-    for (int k = 0; k < width; k++) acc[p][k] = b->accumulate ? take(b->out[p] + b->x + k * VEC, part) : (vec){0};
+    for (int k = 0; k < width; k++)
+      acc[p][k] = b->accumulate ? take(b->out[p] + b->x + k * VEC, part_of(k, width, part)) : (vec){0};
   }
   if (r < P)
     tile_low(acc, r, width, part, b);
@@ -143,69 +150,76 @@ FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   FALT_UNROLL
   for (int p = 0; p < P; p++) {
     FALT_UNROLL
-    for (int k = 0; k < width; k++) put(b->out[p] + b->x + k * VEC, acc[p][k], part, b->stream);
+    for (int k = 0; k < width; k++) put(b->out[p] + b->x + k * VEC, acc[p][k], part_of(k, width, part), b->stream);
   }
 }
 
-/* Blocks of one kernel: `width` vectors, and the first 1 to VEC elements of one. */
+/* Blocks of one kernel: `width` vectors, and 1 to `most` of them, of whose last the first 1 to VEC elements. */
 typedef struct blocks {
   void (*whole)(const block *b);
-  void (*part)(const block *b, int part);
-  int width;
+  void (*few)(const block *b, int width, int part);
+  int width, most;
 } blocks;
 
-/* All columns: to where streaming can start, whole blocks, the end. */
+/* All columns: to where streaming can start, whole blocks, and the rest in blocks about equally wide, so that none has
+ * too few sums to hide the latency of an addition. */
 static void run_columns(const falt_filter_rows *call, int rows, const blocks *kernel) {
   block b = block_of(call);
-  int64_t head = b.stream ? head_of(&b, rows) : 0, last = b.n - kernel->width * VEC;
-  bool stream = b.stream && head >= 0;
+  int64_t head = b.stream ? head_of(&b, rows) : 0, whole = kernel->width * VEC;
   b.stream = false;
   if (head > 0 && head < b.n) {
-    kernel->part(&b, (int)head);
+    kernel->few(&b, 1, (int)head);
     b.x = head;
   }
-  b.stream = stream;
-  for (; b.x <= last; b.x += kernel->width * VEC) kernel->whole(&b);
-  b.stream = false;
-  if (b.x < b.n && last >= 0 && !b.accumulate) {
-    b.x = last; /* the end once more from where a whole block fits: the same sums again */
-    kernel->whole(&b);
-    b.x = b.n;
+  b.stream = call->stream && head >= 0;
+  for (; b.n - b.x >= 2 * whole || b.n - b.x == whole; b.x += whole) kernel->whole(&b);
+  while (b.x < b.n) {
+    int vectors = (int)((b.n - b.x + VEC - 1) / VEC), blocks = (vectors + kernel->most - 1) / kernel->most;
+    int width = (vectors + blocks - 1) / blocks;
+    kernel->few(&b, width, b.n - b.x < width * VEC ? (int)((b.n - b.x - 1) % VEC + 1) : VEC);
+    b.x += width * VEC;
   }
-  for (; b.x < b.n; b.x += VEC) kernel->part(&b, b.n - b.x < VEC ? (int)(b.n - b.x) : VEC);
-  if (stream) vec_stream_end();
+  if (b.stream) vec_stream_end();
 }
 
 static void tile_whole(const block *b) {
   tile_block(b, P, Q, 0);
 }
-static void tile_part(const block *b, int part) {
-  tile_block(b, P, 1, part);
-}
 static void tile_1_whole(const block *b) {
   tile_block(b, 1, Q, 0);
-}
-static void tile_1_part(const block *b, int part) {
-  tile_block(b, 1, 1, part);
 }
 static void tile_2_whole(const block *b) {
   tile_block(b, 2, Q, 0);
 }
-static void tile_2_part(const block *b, int part) {
-  tile_block(b, 2, 1, part);
-}
 static void tile_3_whole(const block *b) {
   tile_block(b, 3, Q, 0);
 }
-static void tile_3_part(const block *b, int part) {
-  tile_block(b, 3, 1, part);
+
+FALT_INLINE void tile_few(const block *b, int r, int width, int part) {
+  if (width == 1) tile_block(b, r, 1, part);
+  if (width == 2 && Q > 2) tile_block(b, r, 2, part);
+  if (width == 3 && Q > 3) tile_block(b, r, 3, part);
+  if (width == 4 && Q > 4) tile_block(b, r, 4, part);
+  if (width == 5 && Q > 5) tile_block(b, r, 5, part);
+}
+static void tile_high_few(const block *b, int width, int part) {
+  tile_few(b, P, width, part);
+}
+static void tile_1_few(const block *b, int width, int part) {
+  tile_few(b, 1, width, part);
+}
+static void tile_2_few(const block *b, int width, int part) {
+  tile_few(b, 2, width, part);
+}
+static void tile_3_few(const block *b, int width, int part) {
+  tile_few(b, 3, width, part);
 }
 
 static void tile(const falt_filter_rows *call) {
-  static const blocks by_height[P] = {{tile_whole, tile_part, Q},
-                                      {tile_1_whole, tile_1_part, Q},
-                                      {tile_2_whole, tile_2_part, Q},
-                                      {tile_3_whole, tile_3_part, Q}};
+  static const blocks by_height[P] = {{tile_whole, tile_high_few, Q, Q - 1},
+                                      {tile_1_whole, tile_1_few, Q, Q - 1},
+                                      {tile_2_whole, tile_2_few, Q, Q - 1},
+                                      {tile_3_whole, tile_3_few, Q, Q - 1}};
   run_columns(call, P, &by_height[call->r < P ? call->r : 0]);
 }
 
@@ -215,28 +229,31 @@ FALT_INLINE void single_block(const block *b, int width, int part) {
   vec acc[QUEUE];
   lane *out = b->out[0] + b->x;
   FALT_UNROLL
-  for (int k = 0; k < width; k++) acc[k] = b->accumulate ? take(out + k * VEC, part) : (vec){0};
+  for (int k = 0; k < width; k++) acc[k] = b->accumulate ? take(out + k * VEC, part_of(k, width, part)) : (vec){0};
   for (int64_t i = 0; i < b->r; i++)
     for (int64_t plane = 0; plane < b->planes; plane++) {
       const lane *from = b->rows[plane * b->r + i] + b->x, *tap = b->taps + (plane * b->r + i) * b->s;
       for (int64_t j = 0; j < b->s; j++, tap++, from += b->step) {
         vec w = vec_all(*tap);
         FALT_UNROLL
-        for (int k = 0; k < width; k++) acc[k] += w * take(from + k * VEC, part);
+        for (int k = 0; k < width; k++) acc[k] = vec_madd(acc[k], w, take(from + k * VEC, part_of(k, width, part)));
       }
     }
   FALT_UNROLL
-  for (int k = 0; k < width; k++) put(out + k * VEC, acc[k], part, b->stream);
+  for (int k = 0; k < width; k++) put(out + k * VEC, acc[k], part_of(k, width, part), b->stream);
 }
 
 static void single_whole(const block *b) {
   single_block(b, QUEUE, 0);
 }
-static void single_part(const block *b, int part) {
-  single_block(b, 1, part);
+static void single_few(const block *b, int width, int part) {
+  if (width == 1) single_block(b, 1, part);
+  if (width == 2) single_block(b, 2, part);
+  if (width == 3) single_block(b, 3, part);
+  if (width == 4) single_block(b, 4, part);
 }
 
 static void single(const falt_filter_rows *call) {
-  static const blocks kernel = {single_whole, single_part, QUEUE};
+  static const blocks kernel = {single_whole, single_few, QUEUE, 4};
   run_columns(call, 1, &kernel);
 }

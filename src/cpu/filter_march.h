@@ -22,12 +22,16 @@ FALT_INLINE void march_row(vec acc[MARCH_SUMS], int r, int width, int part, cons
       vec in[Q + 2];
       FALT_UNROLL
       for (int k = 0; k < width; k++)
-        in[k] = low < high ? vec_keep(take(from + k * VEC, part)) : take(from + k * VEC, part);
+        in[k] = low < high ? vec_keep(take(from + k * VEC, part_of(k, width, part)))
+                           : take(from + k * VEC, part_of(k, width, part));
       FALT_UNROLL
       for (int i = low; i <= high; i++) {
         vec w = vec_all(tap[i * s]);
         FALT_UNROLL
-        for (int k = 0; k < width; k++) acc[(slot - i + r) % r * width + k] += w * in[k];
+        for (int k = 0; k < width; k++) {
+          vec *sum = &acc[(slot - i + r) % r * width + k];
+          *sum = vec_madd(*sum, w, in[k]);
+        }
       }
     }
   }
@@ -41,7 +45,8 @@ FALT_INLINE void march_start(vec acc[MARCH_SUMS], int width, int slot) {
 }
 FALT_INLINE void march_end(vec acc[MARCH_SUMS], int width, int part, const block *b, int64_t p, int slot) {
   FALT_UNROLL
-  for (int k = 0; k < width; k++) put(b->out[p] + b->x + k * VEC, acc[slot * width + k], part, b->stream);
+  for (int k = 0; k < width; k++)
+    put(b->out[p] + b->x + k * VEC, acc[slot * width + k], part_of(k, width, part), b->stream);
 }
 
 /* The three phases' steps. Their numbers are constants wherever they are called, so that registers have names; steps
@@ -90,47 +95,57 @@ FALT_INLINE void march_block(const block *b, int r, int width, int part) {
   march_tail(acc, r, width, part, b, 6);
 }
 
+FALT_INLINE void march_few(const block *b, int r, int most, int width, int part) {
+  if (width == 1) march_block(b, r, 1, part);
+  if (width == 2 && most > 2) march_block(b, r, 2, part);
+  if (width == 3 && most > 3) march_block(b, r, 3, part);
+  if (width == 4 && most > 4) march_block(b, r, 4, part);
+  if (width == 5 && most > 5) march_block(b, r, 5, part);
+  if (width == 6 && most > 6) march_block(b, r, 6, part);
+  if (width == 7 && most > 7) march_block(b, r, 7, part);
+}
+
 static void march_2_whole(const block *b) {
   march_block(b, 2, MARCH_2, 0);
 }
-static void march_2_part(const block *b, int part) {
-  march_block(b, 2, 1, part);
+static void march_2_few(const block *b, int width, int part) {
+  march_few(b, 2, MARCH_2, width, part);
 }
 static void march_3_whole(const block *b) {
   march_block(b, 3, MARCH_3, 0);
 }
-static void march_3_part(const block *b, int part) {
-  march_block(b, 3, 1, part);
+static void march_3_few(const block *b, int width, int part) {
+  march_few(b, 3, MARCH_3, width, part);
 }
 static void march_4_whole(const block *b) {
   march_block(b, 4, MARCH_4, 0);
 }
-static void march_4_part(const block *b, int part) {
-  march_block(b, 4, 1, part);
+static void march_4_few(const block *b, int width, int part) {
+  march_few(b, 4, MARCH_4, width, part);
 }
 static void march_5_whole(const block *b) {
   march_block(b, 5, MARCH_5, 0);
 }
-static void march_5_part(const block *b, int part) {
-  march_block(b, 5, 1, part);
+static void march_5_few(const block *b, int width, int part) {
+  march_few(b, 5, MARCH_5, width, part);
 }
 static void march_6_whole(const block *b) {
   march_block(b, 6, MARCH_6, 0);
 }
-static void march_6_part(const block *b, int part) {
-  march_block(b, 6, 1, part);
+static void march_6_few(const block *b, int width, int part) {
+  march_few(b, 6, MARCH_6, width, part);
 }
 static void march_7_whole(const block *b) {
   march_block(b, 7, MARCH_7, 0);
 }
-static void march_7_part(const block *b, int part) {
-  march_block(b, 7, 1, part);
+static void march_7_few(const block *b, int width, int part) {
+  march_few(b, 7, MARCH_7, width, part);
 }
 
 static void march(const falt_filter_rows *call) {
   static const blocks by_height[MARCH_MOST - 1] = {
-      {march_2_whole, march_2_part, MARCH_2}, {march_3_whole, march_3_part, MARCH_3},
-      {march_4_whole, march_4_part, MARCH_4}, {march_5_whole, march_5_part, MARCH_5},
-      {march_6_whole, march_6_part, MARCH_6}, {march_7_whole, march_7_part, MARCH_7}};
+      {march_2_whole, march_2_few, MARCH_2, MARCH_2 - 1}, {march_3_whole, march_3_few, MARCH_3, MARCH_3 - 1},
+      {march_4_whole, march_4_few, MARCH_4, MARCH_4 - 1}, {march_5_whole, march_5_few, MARCH_5, MARCH_5 - 1},
+      {march_6_whole, march_6_few, MARCH_6, MARCH_6 - 1}, {march_7_whole, march_7_few, MARCH_7, MARCH_7 - 1}};
   run_columns(call, call->count, &by_height[call->r - 2]);
 }

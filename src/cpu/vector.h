@@ -9,6 +9,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if FALT_LANE_BITS == 32
@@ -50,6 +52,26 @@ FALT_INLINE vec vec_keep(vec v) {
   __asm__("" : "+w"(v));
 #endif
   return v;
+}
+
+/* sum + a*b, rounded once where the instruction set can. In its own words, because compilers fuse some of such
+ * expressions and not others, and the same sum must have the same bits in every kernel. */
+FALT_INLINE vec vec_madd(vec sum, vec a, vec b) {
+#if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
+  return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)sum);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
+  return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)sum);
+#elif defined(__aarch64__) && FALT_LANE_BITS == 32
+  return (vec)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
+#elif defined(__aarch64__)
+  return (vec)vfmaq_f64((float64x2_t)sum, (float64x2_t)a, (float64x2_t)b);
+#else
+  return sum + a * b;
+#endif
 }
 
 /* All bits set in the first n elements. */
