@@ -154,6 +154,8 @@ FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   }
 }
 
+enum { FEW = Q < 5 ? Q - 1 : 4 };
+
 /* Blocks of one kernel: `width` vectors, and 1 to `most` of them, of whose last the first 1 to VEC elements. */
 typedef struct blocks {
   void (*whole)(const block *b);
@@ -174,8 +176,8 @@ static void run_columns(const falt_filter_rows *call, int rows, const blocks *ke
   b.stream = call->stream && head >= 0;
   for (; b.n - b.x >= 2 * whole || b.n - b.x == whole; b.x += whole) kernel->whole(&b);
   while (b.x < b.n) {
-    int vectors = (int)((b.n - b.x + VEC - 1) / VEC), blocks = (vectors + kernel->most - 1) / kernel->most;
-    int width = (vectors + blocks - 1) / blocks;
+    int vectors = (int)((b.n - b.x + VEC - 1) / VEC), pieces = (vectors + kernel->most - 1) / kernel->most;
+    int width = (vectors + pieces - 1) / pieces;
     kernel->few(&b, width, b.n - b.x < width * VEC ? (int)((b.n - b.x - 1) % VEC + 1) : VEC);
     b.x += width * VEC;
   }
@@ -200,7 +202,6 @@ FALT_INLINE void tile_few(const block *b, int r, int width, int part) {
   if (width == 2 && Q > 2) tile_block(b, r, 2, part);
   if (width == 3 && Q > 3) tile_block(b, r, 3, part);
   if (width == 4 && Q > 4) tile_block(b, r, 4, part);
-  if (width == 5 && Q > 5) tile_block(b, r, 5, part);
 }
 static void tile_high_few(const block *b, int width, int part) {
   tile_few(b, P, width, part);
@@ -216,10 +217,10 @@ static void tile_3_few(const block *b, int width, int part) {
 }
 
 static void tile(const falt_filter_rows *call) {
-  static const blocks by_height[P] = {{tile_whole, tile_high_few, Q, Q - 1},
-                                      {tile_1_whole, tile_1_few, Q, Q - 1},
-                                      {tile_2_whole, tile_2_few, Q, Q - 1},
-                                      {tile_3_whole, tile_3_few, Q, Q - 1}};
+  static const blocks by_height[P] = {{tile_whole, tile_high_few, Q, FEW},
+                                      {tile_1_whole, tile_1_few, Q, FEW},
+                                      {tile_2_whole, tile_2_few, Q, FEW},
+                                      {tile_3_whole, tile_3_few, Q, FEW}};
   run_columns(call, P, &by_height[call->r < P ? call->r : 0]);
 }
 

@@ -100,9 +100,6 @@ FALT_INLINE void march_few(const block *b, int r, int most, int width, int part)
   if (width == 2 && most > 2) march_block(b, r, 2, part);
   if (width == 3 && most > 3) march_block(b, r, 3, part);
   if (width == 4 && most > 4) march_block(b, r, 4, part);
-  if (width == 5 && most > 5) march_block(b, r, 5, part);
-  if (width == 6 && most > 6) march_block(b, r, 6, part);
-  if (width == 7 && most > 7) march_block(b, r, 7, part);
 }
 
 static void march_2_whole(const block *b) {
@@ -144,8 +141,8 @@ static void march_7_few(const block *b, int width, int part) {
 
 static void march(const falt_filter_rows *call) {
   static const blocks by_height[MARCH_MOST - 1] = {
-      {march_2_whole, march_2_few, MARCH_2, MARCH_2 - 1}, {march_3_whole, march_3_few, MARCH_3, MARCH_3 - 1},
-      {march_4_whole, march_4_few, MARCH_4, MARCH_4 - 1}, {march_5_whole, march_5_few, MARCH_5, MARCH_5 - 1},
-      {march_6_whole, march_6_few, MARCH_6, MARCH_6 - 1}, {march_7_whole, march_7_few, MARCH_7, MARCH_7 - 1}};
+      {march_2_whole, march_2_few, MARCH_2, 4}, {march_3_whole, march_3_few, MARCH_3, 4},
+      {march_4_whole, march_4_few, MARCH_4, 4}, {march_5_whole, march_5_few, MARCH_5, 4},
+      {march_6_whole, march_6_few, MARCH_6, 3}, {march_7_whole, march_7_few, MARCH_7, 3}};
   run_columns(call, call->count, &by_height[call->r - 2]);
 }

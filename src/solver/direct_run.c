@@ -2,6 +2,7 @@
  * that read the source in place and the columns at the edges that read windows. */
 #include <string.h>
 
+#include "cpu/filter_along.h"
 #include "solver/direct.h"
 
 enum { MOST_ROWS = FALT_DIRECT_MOST_BAND };
@@ -147,7 +148,7 @@ static void list_next(const walk *w, const segment *s, const band *b, const char
 static void call_kernel(const falt_rows *rows, const falt_filter_rows *call) {
   const falt_filter_kernels *kernels = rows->kernels;
   if (call->count == 1)
-    kernels->single[rows->lane](call);
+    falt_filter_single(kernels, rows->lane, call);
   else if (call->count == kernels->tile_rows)
     kernels->tile[rows->lane](call);
   else
@@ -182,8 +183,12 @@ static void advance(const char **list, const char **end, size_t bytes) {
   for (; list < end; list++) *list += bytes;
 }
 
-static void *target_row(const walk *w, const band *b, int p, int64_t x) {
-  return falt_rows_target(&w->plan->rows, w->output, w->task.slice, b->z, b->y + p * w->plan->out_step, x);
+/* The rows of a band from position x on. */
+static void list_targets(const walk *w, const band *b, int64_t x, void **list) {
+  const falt_rows *rows = &w->plan->rows;
+  char *first = falt_rows_target(rows, w->output, w->task.slice, b->z, b->y, x);
+  int64_t pitch = w->plan->out_step * rows->out_stride[3] * rows->out_size;
+  for (int p = 0; p < b->count; p++) list[p] = first + p * pitch;
 }
 
 /* Sums wait in the scratch, chunk by chunk, and leave through the epilogue. */
@@ -191,19 +196,20 @@ static void run_chunks(const walk *w, const segment *s, const band *b, const cha
   const falt_direct_plan *plan = w->plan;
   const falt_rows *rows = &plan->rows;
   size_t bytes = (size_t)(plan->chunk * rows->pixel) * rows->lane_size;
-  void *out[MOST_ROWS];
+  void *out[MOST_ROWS], *target[MOST_ROWS];
   for (int p = 0; p < b->count; p++) out[p] = w->scratch + plan->scratch.sums + (size_t)p * bytes;
   for (int64_t x = s->begin; x < s->end; x += plan->chunk, advance(list, list_end, bytes)) {
     int64_t n = falt_min(plan->chunk, s->end - x);
     sum_parts(w, b, list, out, n, NULL);
-    for (int p = 0; p < b->count; p++) falt_rows_store(rows, target_row(w, b, p, x), out[p], n, plan->stream);
+    list_targets(w, b, x, target);
+    for (int p = 0; p < b->count; p++) falt_rows_store(rows, target[p], out[p], n, plan->stream);
   }
 }
 
 static void run_whole(const walk *w, const segment *s, const band *b, const char **list) {
   void *out[MOST_ROWS];
   const char *next[MOST_ROWS];
-  for (int p = 0; p < b->count; p++) out[p] = target_row(w, b, p, s->begin);
+  list_targets(w, b, s->begin, out);
   bool prefetch = w->plan->prefetch && s->in_place && b->count > 1;
   if (prefetch) list_next(w, s, b, next);
   sum_parts(w, b, list, out, s->end - s->begin, prefetch ? (const void *const *)next : NULL);

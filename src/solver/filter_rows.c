@@ -72,6 +72,8 @@ static bool adjacent(int64_t stride, int64_t size, int64_t pixel) {
 
 const char *falt_rows_init(falt_rows *rows, const falt_problem *problem, falt_isa isa, const void *values) {
   *rows = (falt_rows){.in_type = problem->input.type, .out_type = problem->output.type};
+  rows->in_size = (int64_t)falt_type_size(rows->in_type);
+  rows->out_size = (int64_t)falt_type_size(rows->out_type);
   rows->epilogue.alpha = problem->alpha;
   rows->epilogue.beta = problem->beta;
   rows->boundary_value = problem->boundary_value;
@@ -106,12 +108,12 @@ const void *falt_rows_source(const falt_rows *rows, const void *input, int64_t s
   if (d < 0 || h < 0) return NULL;
   int64_t at =
       rows->in_offset + slice_at(rows, rows->in_stride, slice) + d * rows->in_stride[2] + h * rows->in_stride[3];
-  return (const char *)input + at * (int64_t)falt_type_size(rows->in_type);
+  return (const char *)input + at * rows->in_size;
 }
 
 void falt_rows_sources(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y, int64_t step,
                        int64_t count, const void *constant, const void **list) {
-  int64_t d = falt_axis_map(&rows->axis[0], rows->in[0], z), size = (int64_t)falt_type_size(rows->in_type);
+  int64_t d = falt_axis_map(&rows->axis[0], rows->in[0], z), size = rows->in_size;
   int64_t base = rows->in_offset + slice_at(rows, rows->in_stride, slice) + d * rows->in_stride[2];
   for (int64_t i = 0; i < count; i++, y += step) {
     int64_t h = y;
@@ -130,7 +132,7 @@ static void fill(const falt_rows *rows, void *dst, int64_t begin, int64_t end) {
 
 static void load_run(const falt_rows *rows, const void *source, const falt_row_run *run, char *dst) {
   void (*load)(void *, const void *, int64_t, int64_t) = rows->kernels->load[rows->lane][rows->in_type];
-  int64_t stride = rows->in_stride[4], size = (int64_t)falt_type_size(rows->in_type), pixel = rows->pixel;
+  int64_t stride = rows->in_stride[4], size = rows->in_size, pixel = rows->pixel;
   int64_t count = run->end - run->begin, lane = (int64_t)rows->lane_size;
   const char *from = (const char *)source + run->at * stride * size;
   char *to = dst + run->begin * pixel * lane;
@@ -193,7 +195,7 @@ void falt_rows_load(const falt_rows *rows, const void *source, int64_t first, in
 void *falt_rows_target(const falt_rows *rows, void *output, int64_t slice, int64_t z, int64_t y, int64_t x) {
   const int64_t *stride = rows->out_stride;
   int64_t at = rows->out_offset + slice_at(rows, stride, slice) + z * stride[2] + y * stride[3] + x * stride[4];
-  return (char *)output + at * (int64_t)falt_type_size(rows->out_type);
+  return (char *)output + at * rows->out_size;
 }
 
 void falt_rows_store(const falt_rows *rows, void *target, const void *sums, int64_t count, bool stream) {

@@ -22,6 +22,7 @@ typedef struct falt_rows {
   falt_lane lane;
   size_t lane_size; /* bytes */
   falt_type in_type, out_type;
+  int64_t in_size, out_size; /* bytes of an element */
   bool in_place;         /* kernels can read source rows as they lie: lane's type, neighbours adjacent, x stride 1 */
   bool out_place;        /* kernels can write destination rows: lane's type, neighbours adjacent, no epilogue */
   int64_t pixel;         /* elements at one x position: the channels where interleaved pixels share a filter, else 1 */
@@ -91,6 +92,12 @@ void falt_rows_reach(const falt_rows *rows, int axis, int64_t low, int64_t high,
 
 /* ------------------------------------------------------------------------------------------------------ row windows */
 
+/* What a slot of a ring holds: row (z, y), there or at the row of the constant. */
+typedef struct falt_row_tag {
+  int64_t z, y;
+  const void *row;
+} falt_row_tag;
+
 /* A ring of converted rows: logical row (z, y) lives in slot (z mod depth, y mod height) until another takes its slot,
  * so rows that the next tile needs again are not converted again. depth and height must cover the rows that one kernel
  * call reads. One window per task and x range; the memory is scratch. */
@@ -101,7 +108,7 @@ typedef struct falt_row_window {
   int64_t depth, height;
   size_t pitch; /* bytes between slots */
   char *slots;  /* depth*height of them, then one row of the constant */
-  int64_t *tags;
+  falt_row_tag *tags;
   bool constant; /* the row of the constant has been filled */
 } falt_row_window;
 
