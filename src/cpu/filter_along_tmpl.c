@@ -38,9 +38,9 @@ FALT_INLINE void along_block(const falt_filter_rows *call, int row, int64_t x, i
     for (int q = 0; q <= width; q++) window[q] = vec_keep(vec_load(from + q * VEC));
     FALT_UNROLL
     for (int i = 0; i < VEC; i++) {
-      if ((uint64_t)(j + i) >= (uint64_t)call->s) continue;
       const int base = i * step / VEC, k = i * step % VEC;
       if (base > 0 && k < step) window[base + width] = vec_keep(vec_load(from + (base + width) * VEC));
+      if ((uint64_t)(j + i) >= (uint64_t)call->s) continue;
       const vec w = vec_all(taps[j + i]);
       FALT_UNROLL
       for (int q = 0; q < width; q++) {

@@ -110,10 +110,10 @@ static void lay_piece(strip *s, piece *part, arena *memory) {
   if (scratch) falt_row_window_open(&part->window, rows, part->first, part->step, part->count, depth, height, scratch);
 }
 
-/* Room for a kernel to read a line beyond the end, and an odd number of cache lines, so that equal columns of
+/* Room for a kernel to read lines beyond the end, and an odd number of cache lines, so that equal columns of
  * neighbouring rows do not compete for one set of the cache. */
 static size_t row_pitch(int64_t elements, size_t size) {
-  const int64_t lines = falt_ceil_div(elements * (int64_t)size, FALT_ALIGN) + 1;
+  const int64_t lines = falt_ceil_div(elements * (int64_t)size + FALT_FILTER_ALONG_BEYOND, FALT_ALIGN);
   return (size_t)(lines | 1) * FALT_ALIGN;
 }
 

@@ -326,6 +326,37 @@ static void sums_along_rows(void **state) {
   falt_free(out);
 }
 
+/* Long rows go through the kernel along rows in their middle: the same bits at any address, and no others written. */
+static void sums_long_rows(void **state) {
+  (void)state;
+  enum { MOST = 4096, TAPS = 70, ODD = 16 };
+  const falt_filter_kernels *kernels = falt_filter_kernels_for(falt_isa_best());
+  float *out = falt_alloc(2 * (MOST + ODD) * sizeof *out), taps[TAPS];
+  falt_random_fill(taps, FALT_F32, TAPS, 2);
+  for (uint64_t seed = 1; seed <= 200; seed++) {
+    uint64_t random = seed;
+    const int64_t n = pick(&random, 900, MOST), before = pick(&random, 0, ODD), after = pick(&random, 0, ODD);
+    falt_filter_rows call = {.taps = taps, .n = n, .planes = 1, .r = 1};
+    call.s = (int)pick(&random, 1, TAPS);
+    call.step = pick(&random, 0, 3) == 0 ? 2 : 1;
+    call.accumulate = pick(&random, 0, 1);
+    call.stream = pick(&random, 0, 1);
+    const int64_t count = before + n + (call.s - 1) * call.step;
+    float *in = malloc((size_t)count * sizeof *in); /* so that a sanitizer sees where it ends */
+    falt_random_fill(in, FALT_F32, count, seed);
+    falt_random_fill(out, FALT_F32, MOST + ODD, seed);
+    memcpy(out + MOST + ODD, out, (MOST + ODD) * sizeof *out);
+    call.rows = (const void *const[]){in + before};
+    call.out = (void *const[]){out + after};
+    falt_filter_single(kernels, FALT_LANE_F32, &call);
+    call.out = (void *const[]){out + MOST + ODD + after};
+    kernels->single[FALT_LANE_F32](&call);
+    assert_memory_equal(out, out + MOST + ODD, (MOST + ODD) * sizeof *out);
+    free(in);
+  }
+  falt_free(out);
+}
+
 /* ------------------------------------------------------------------------------------------------- named cases */
 
 static void parsed(sample *s, const char *line, const double *dense, uint64_t seed) {
@@ -457,6 +488,7 @@ int main(void) {
       cmocka_unit_test(smooths_bytes_exactly),   cmocka_unit_test(obeys_small_workspaces),
       cmocka_unit_test(trades_error_for_terms),  cmocka_unit_test(refuses_with_a_reason),
       cmocka_unit_test(survives_lack_of_memory), cmocka_unit_test(sums_along_rows),
+      cmocka_unit_test(sums_long_rows),
   };
   return cmocka_run_group_tests(tests, make_devices, drop_devices);
 }
