@@ -44,12 +44,10 @@ FALT_INLINE void along_block(const falt_filter_rows *call, int row, int64_t x, i
       const vec w = vec_all(taps[j + i]);
       FALT_UNROLL
       for (int q = 0; q < width; q++) {
-        if (k == 0)
-          acc[q] += w * window[base + q];
-        else if (by_shuffle(i))
-          acc[q] += w * straddle(window[base + q], window[base + q + 1], k);
-        else
-          acc[q] += w * vec_load(from + i * step + q * VEC);
+        const vec in = k == 0          ? window[base + q]
+                       : by_shuffle(i) ? straddle(window[base + q], window[base + q + 1], k)
+                                       : vec_load(from + i * step + q * VEC);
+        acc[q] = vec_madd(acc[q], w, in);
       }
     }
   }
