@@ -134,13 +134,18 @@ static const char **list_rows(const walk *w, const segment *s, const falt_direct
   return list;
 }
 
-/* The rows that the next band reads and this one does not. */
-static void list_next(const walk *w, const segment *s, const band *b, const char **next) {
+/* The source rows that the next band reads and this one does not: below, or from the top of the next plane. */
+static void list_next(const walk *w, const segment *s, const band *b, const char *here, const char **next) {
   const falt_direct_plan *plan = w->plan;
-  const falt_axis *depth = &plan->rows.axis[0], *height = &plan->rows.axis[1];
-  int64_t z = b->z * depth->stride + (plan->rows.taps[0] - 1) * depth->dilation - depth->pad[0];
-  int64_t y = b->y * height->stride - height->pad[0] + (plan->parts[0].r + b->count - 1) * plan->in_step;
-  list_plane(w, s, z, y, 0, b->count, next);
+  const falt_rows *rows = &plan->rows;
+  const falt_axis *depth = &rows->axis[0], *height = &rows->axis[1];
+  bool below = b->y + b->count * plan->out_step < w->task.end[1];
+  int64_t z = (b->z + !below) * depth->stride + (rows->taps[0] - 1) * depth->dilation - depth->pad[0];
+  int64_t y = (below ? b->y : w->task.begin[1]) * height->stride - height->pad[0];
+  if (below) y += (plan->parts[0].r + b->count - 1) * plan->in_step;
+  int64_t shift = (s->begin - rows->axis[2].pad[0]) * rows->pixel * (int64_t)rows->lane_size;
+  falt_rows_sources(rows, w->input, w->task.slice, z, y, plan->in_step, b->count, here - shift, (const void **)next);
+  for (int p = 0; p < b->count; p++) next[p] += shift;
 }
 
 /* ------------------------------------------------------------------------------------------------------- bands */
@@ -210,8 +215,8 @@ static void run_whole(const walk *w, const segment *s, const band *b, const char
   void *out[MOST_ROWS];
   const char *next[MOST_ROWS];
   list_targets(w, b, s->begin, out);
-  bool prefetch = w->plan->prefetch && s->in_place && b->count > 1;
-  if (prefetch) list_next(w, s, b, next);
+  bool prefetch = w->plan->prefetch && w->plan->rows.in_place && b->count > 1;
+  if (prefetch) list_next(w, s, b, list[0], next);
   sum_parts(w, b, list, out, s->end - s->begin, prefetch ? (const void *const *)next : NULL);
 }
 
