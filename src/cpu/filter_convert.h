@@ -123,4 +123,22 @@ FALT_INLINE void store_narrow(void *dst, size_t size, vec_bits v) {
   }
 }
 
+/* Four times VEC integers within the range of `size` bytes: bytes are packed to one whole vector. */
+FALT_INLINE void store_four(void *dst, size_t size, const vec_bits v[4]) {
+#if FALT_VECTOR_BYTES == 64
+  if (size == 1) {
+    /* Packing works within quarters of a register: unsigned words keep the low bytes of either sign. */
+    const __m512i low = _mm512_set1_epi32(0xff),
+                  order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i part[4];
+    for (int k = 0; k < 4; k++) part[k] = _mm512_and_si512((__m512i)v[k], low);
+    const __m512i bytes =
+        _mm512_packus_epi16(_mm512_packus_epi32(part[0], part[1]), _mm512_packus_epi32(part[2], part[3]));
+    _mm512_storeu_si512(dst, _mm512_permutexvar_epi32(order, bytes));
+    return;
+  }
+#endif
+  for (int k = 0; k < 4; k++) store_narrow((char *)dst + (size_t)(k * VEC) * size, size, v[k]);
+}
+
 #endif

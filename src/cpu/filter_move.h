@@ -53,6 +53,13 @@ static void NAME(out_rounded)(ELEMENT *dst, const float *src, int64_t n, const f
       high = vec_all(clip_f32((float)e->high, LOWEST, HIGHEST));
   vec alpha = vec_all((float)e->alpha);
   int64_t i = 0;
+  for (; i + 4 * VEC <= n; i += 4 * VEC) {
+    vec_bits rounded[4];
+    FALT_UNROLL
+    for (int k = 0; k < 4; k++)
+      rounded[k] = vec_round(vec_at_most(vec_at_least(vec_load(src + i + k * VEC) * alpha, low), high));
+    store_four(dst + i, sizeof(ELEMENT), rounded);
+  }
   for (; i + VEC <= n; i += VEC) {
     vec inside = vec_at_most(vec_at_least(vec_load(src + i) * alpha, low), high);
     store_narrow(dst + i, sizeof(ELEMENT), vec_round(inside));

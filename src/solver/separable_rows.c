@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MAX_LINES = 16 };
+enum { MAX_LINES = 16, TILES = 4 };
 
 /* Positions first, first + step, ... of the input's x axis, at position `at` of a row of this strip. */
 typedef struct piece {
@@ -117,6 +117,14 @@ static size_t row_pitch(int64_t elements, size_t size) {
   return (size_t)(lines | 1) * FALT_ALIGN;
 }
 
+/* Lines that leave together, and of which sums are kept: one, or a tile's where the kernel along x is the tile. */
+static int64_t group_of(const falt_separable *how) {
+  return how->along ? 1 : how->rows.kernels->tile_rows;
+}
+static int64_t kept_sums(const falt_separable *how) {
+  return how->factors.terms == 1 ? group_of(how) : how->lines;
+}
+
 /* Divides a worker's scratch for its task. Without memory (base NULL) only counts. */
 static void lay_out(strip *s, arena *memory) {
   const falt_separable *how = s->how;
@@ -130,7 +138,8 @@ static void lay_out(strip *s, arena *memory) {
   s->pitch = row_pitch(s->positions * rows->pixel, rows->lane_size);
   const size_t lines = (size_t)how->lines;
   s->columns = take(memory, lines * s->pitch);
-  s->sums = take(memory, lines * row_pitch((s->task.end[2] - s->task.begin[2]) * rows->pixel, rows->lane_size));
+  s->sums = take(
+      memory, (size_t)kept_sums(how) * row_pitch((s->task.end[2] - s->task.begin[2]) * rows->pixel, rows->lane_size));
   for (int axis = 0; axis < 3; axis++)
     s->table[axis] = take(memory, (size_t)(rows->taps[axis] + MAX_LINES) * sizeof *s->table[axis]);
   if (!how->has_z) return;
@@ -157,6 +166,30 @@ static const void *term_taps(const falt_separable *how, int term, int axis) {
   return how->taps + (falt_factors_taps(&how->factors, term, axis) - how->factors.taps) * (int64_t)how->rows.lane_size;
 }
 
+/* Columns of a chunk: as many as the rows of all its tiles keep in the first cache, in whole blocks of the kernel. */
+static int64_t chunk_of(const falt_rows *rows, int64_t count, const pass *p) {
+  enum { NEAR = 24 << 10, BLOCK = 384 };
+  if (p->made < 2 * rows->kernels->tile_rows) return p->elements;
+  return falt_max(1, NEAR / BLOCK / count) * BLOCK / (int64_t)rows->lane_size;
+}
+
+/* `made` output rows, a multiple of the tile's, from `count` rows of the table: tile after tile down a chunk. */
+static void run_tiles(strip *s, const pass *p, falt_filter_rows call, void **out, int64_t made) {
+  const falt_rows *rows = &s->how->rows;
+  const void **table = s->table[p->axis];
+  const int64_t count = call.r + made - 1, chunk = chunk_of(rows, count, p);
+  for (int64_t left = p->elements; left > 0; left -= call.n) {
+    call.n = left < 2 * chunk ? left : chunk;
+    for (int64_t m = 0; m < made; m += rows->kernels->tile_rows) {
+      call.rows = table + m;
+      call.out = out + m;
+      rows->kernels->tile[rows->lane](&call);
+    }
+    for (int64_t i = 0; i < count; i++) table[i] = (const char *)table[i] + (size_t)call.n * rows->lane_size;
+    for (int64_t m = 0; m < made; m++) out[m] = (char *)out[m] + (size_t)call.n * rows->lane_size;
+  }
+}
+
 static void run_pass(strip *s, const pass *p) {
   const falt_rows *rows = &s->how->rows;
   const falt_axis *axis = &rows->axis[p->axis];
@@ -164,15 +197,12 @@ static void run_pass(strip *s, const pass *p) {
   const void **table = s->table[p->axis];
   void *out[MAX_LINES];
   for (int64_t m = 0; m < p->made; m++) out[m] = p->out + (size_t)m * p->out_pitch;
-  falt_filter_rows call = {
-      .rows = table, .taps = p->taps, .out = out, .n = p->elements, .planes = 1, .r = taps, .s = 1, .step = 1};
-  const int64_t first = p->first * axis->stride - axis->pad[0];
-  if (p->made == rows->kernels->tile_rows && axis->stride == axis->dilation) {
-    for (int64_t i = 0; i < taps + p->made - 1; i++) table[i] = p->row(s, p, first + i * axis->stride);
-    rows->kernels->tile[rows->lane](&call);
-    return;
-  }
-  for (int64_t m = 0; m < p->made; m++) {
+  falt_filter_rows call = {.rows = table, .taps = p->taps, .n = p->elements, .planes = 1, .r = taps, .s = 1, .step = 1};
+  const int64_t first = p->first * axis->stride - axis->pad[0], tile = rows->kernels->tile_rows;
+  const int64_t tiled = axis->stride == axis->dilation ? p->made / tile * tile : 0;
+  for (int64_t i = 0; tiled > 0 && i < taps + tiled - 1; i++) table[i] = p->row(s, p, first + i * axis->stride);
+  if (tiled > 0) run_tiles(s, p, call, out, tiled);
+  for (int64_t m = tiled; m < p->made; m++) {
     for (int i = 0; i < taps; i++) table[i] = p->row(s, p, first + m * axis->stride + i * axis->dilation);
     call.out = out + m;
     rows->kernels->single[rows->lane](&call);
@@ -324,14 +354,16 @@ static void run_along(const falt_separable *how, falt_filter_rows *call, int64_t
   call->prefetch = NULL;
 }
 
-static void run_x(strip *s, int term, int64_t made, void *const *out, const void *const *prefetch, bool stream) {
+/* Lines [first, first + made) of the columns, made at most a tile's. */
+static void run_x(strip *s, int term, int64_t first, int64_t made, void *const *out, const void *const *prefetch,
+                  bool stream) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
   const void *columns[MAX_LINES];
   void *sums[MAX_LINES];
   for (int64_t m = 0; m < made; m++) {
-    columns[m] = s->columns + (size_t)m * s->pitch;
-    sums[m] = out[m];
+    columns[m] = s->columns + (size_t)(first + m) * s->pitch;
+    sums[m] = out[first + m];
   }
   const int64_t elements = (s->task.end[2] - s->task.begin[2]) * rows->pixel;
   falt_filter_rows call = {.rows = columns,
@@ -344,7 +376,7 @@ static void run_x(strip *s, int term, int64_t made, void *const *out, const void
                            .step = how->advance * rows->pixel,
                            .accumulate = term > 0,
                            .stream = stream,
-                           .prefetch = prefetch};
+                           .prefetch = prefetch ? prefetch + first : NULL};
   if (how->along) run_along(how, &call, made, columns, sums);
   if (call.n == 0) return;
   if (how->period == 1 && made == rows->kernels->tile_rows) {
@@ -361,24 +393,29 @@ static void run_x(strip *s, int term, int64_t made, void *const *out, const void
   }
 }
 
-/* Output rows [y, y + made) of plane z. */
+/* Output rows [y, y + made) of plane z. What leaves by the epilogue does so line by line, while it is near. */
 static void run_lines(strip *s, int64_t z, int64_t y, int64_t made) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
-  const int64_t width = s->task.end[2] - s->task.begin[2];
+  const int64_t width = s->task.end[2] - s->task.begin[2], group = group_of(how);
   const size_t pitch = row_pitch(width * rows->pixel, rows->lane_size);
-  const bool in_place = rows->out_place && how->factors.terms == 1;
+  const int last = how->factors.terms - 1;
+  const bool in_place = rows->out_place && last == 0;
   void *targets[MAX_LINES], *sums[MAX_LINES];
   for (int64_t m = 0; m < made; m++) {
     targets[m] = falt_rows_target(rows, s->io->output, s->task.slice, z, y + m, s->task.begin[2]);
-    sums[m] = in_place ? targets[m] : s->sums + (size_t)m * pitch;
+    sums[m] = in_place ? targets[m] : s->sums + (size_t)(m % kept_sums(how)) * pitch;
   }
   const void *rows_ahead[MAX_LINES], *const *prefetch = next_rows(s, rows_ahead, z, y, made);
-  for (int term = 0; term < how->factors.terms; term++) {
+  for (int term = 0; term <= last; term++) {
     run_columns(s, term, z, y, made);
-    run_x(s, term, made, sums, prefetch, in_place && how->stream);
+    for (int64_t m = 0; m < made; m += group) {
+      const int64_t count = falt_min(group, made - m);
+      run_x(s, term, m, count, sums, prefetch, in_place && how->stream);
+      for (int64_t i = m; i < m + count && term == last && !in_place; i++)
+        falt_rows_store(rows, targets[i], sums[i], width, how->stream);
+    }
   }
-  for (int64_t m = 0; m < made && !in_place; m++) falt_rows_store(rows, targets[m], sums[m], width, how->stream);
 }
 
 /* ------------------------------------------------------------------------------------------------------- execute */
@@ -447,8 +484,8 @@ bool falt_separable_init(falt_separable *how) {
   const falt_axis *x = &rows->axis[2];
   const int64_t common = gcd(x->stride, x->dilation);
   how->has_z = rows->taps[0] > 1;
-  how->lines = falt_min(rows->kernels->tile_rows, MAX_LINES);
-  how->planes = how->has_z ? how->lines : 1;
+  how->lines = falt_min((rows->in_place ? 1 : TILES) * rows->kernels->tile_rows, MAX_LINES);
+  how->planes = how->has_z ? rows->kernels->tile_rows : 1;
   how->period = falt_min(x->stride / common, rows->taps[2]);
   how->advance = x->dilation / common;
   how->ring = how->has_z ? falt_separable_span(rows, 1, how->lines) : 0;
