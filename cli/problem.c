@@ -13,7 +13,7 @@ static int fail_no_problem(void) {
   return cli_fail(CLI_WRONG, "no problem given: nothing to do; write one such as \"correlate h=480 w=640 r=3 s=3\"");
 }
 
-int cli_question_read(const cli_options *options, const char *line, cli_question *question) {
+int cli_question_parse(const cli_options *options, const char *line, cli_question *question) {
   *question = (cli_question){.device = NULL};
   falt_status status = falt_problem_parse(&question->problem, &question->budget, line);
   if (status != FALT_OK) return cli_fail_library(status);
@@ -26,7 +26,12 @@ int cli_question_read(const cli_options *options, const char *line, cli_question
   question->budget.deterministic |= asked.deterministic;
   question->budget.allow_tf32 |= asked.allow_tf32;
   falt_problem_print(&question->problem, &question->budget, question->line, sizeof question->line);
-  return cli_device_make(options, &question->device);
+  return CLI_DONE;
+}
+
+int cli_question_read(const cli_options *options, const char *line, cli_question *question) {
+  const int status = cli_question_parse(options, line, question);
+  return status == CLI_DONE ? cli_device_make(options, &question->device) : status;
 }
 
 int cli_question_open(const cli_options *options, int first, cli_question *question) {

@@ -18,6 +18,8 @@ typedef struct cli_question {
 int cli_question_open(const cli_options *options, int first, cli_question *question);
 /* The same for a line at hand. */
 int cli_question_read(const cli_options *options, const char *line, cli_question *question);
+/* The same without a device. */
+int cli_question_parse(const cli_options *options, const char *line, cli_question *question);
 void cli_question_close(cli_question *question);
 
 /* Operands of a problem, owned. */

@@ -9,6 +9,7 @@ __device__ inline I modulo(I u, I n) {
   return m < 0 ? m + n : m;
 }
 
+// One step inwards is nearly always enough; what lies farther out goes by the period.
 template <typename I>
 __device__ inline I continued(int boundary, I size, I u) {
   I m;
@@ -16,14 +17,19 @@ __device__ inline I continued(int boundary, I size, I u) {
     case EDGE:
       return u < 0 ? 0 : size - 1;
     case SYMMETRIC:
+      m = u < 0 ? -1 - u : 2 * size - 1 - u;
+      if (m >= 0 && m < size) return m;
       m = modulo<I>(u, 2 * size);
       return m < size ? m : 2 * size - 1 - m;
     case REFLECT101:
+      m = u < 0 ? -u : 2 * size - 2 - u;
+      if (m >= 0 && m < size) return m;
       if (size == 1) return 0;
       m = modulo<I>(u, 2 * size - 2);
       return m < size ? m : 2 * size - 2 - m;
     case WRAP:
-      return modulo<I>(u, size);
+      m = u < 0 ? u + size : u - size;
+      return m >= 0 && m < size ? m : modulo<I>(u, size);
     default:
       return -1;
   }

@@ -34,6 +34,7 @@ constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;          
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
 constexpr int CHUNK = LINEAR ? BLOCK_X * V : 0;                               // from one of a thread's rows to the next
 
+#define TAP(i) taps.value[i]
 struct Taps {
   ACC value[T * R * S];
 };
@@ -77,12 +78,14 @@ __device__ inline Y to_y(ACC value) {
 
 // ---- rows in
 
+union Raw {
+  WordX word[LOADS];
+  X x[LOADS * VECTOR_X];
+};
+
 // The vectors that hold elements [column - PAD_S*P, ...) of a row, all of them inside it.
 __device__ inline void load_inside(ACC window[WINDOW], const X *row, int column) {
-  union {
-    WordX word[LOADS];
-    X x[LOADS * VECTOR_X];
-  } raw;
+  Raw raw;
   const X *from = row + (column - PAD_S * P - SHIFT);
 #pragma unroll
   for (int i = 0; i < LOADS; i++) raw.word[i] = __ldg((const WordX *)(from + i * VECTOR_X));
@@ -94,6 +97,24 @@ __device__ inline ACC element(const Args &a, const X *row, int at) {
   const int pixel = at >= 0 ? at / P : -((P - 1 - at) / P);
   const int folded = fold<int>(AXIS_S, a.in_columns / P, pixel);
   return folded < 0 ? (ACC)a.fill : from_x(row[folded * P + (at - pixel * P)]);
+}
+
+__device__ inline bool has_vector(const Args &a, int at) {
+  return a.aligned && at >= 0 && at + VECTOR_X <= a.in_columns;
+}
+
+// The same where the row ends: whole vectors where there are some, and what the boundary says.
+__device__ inline void load_edge(ACC window[WINDOW], const Args &a, const X *row, int column) {
+  Raw raw;
+  const int from = column - PAD_S * P - SHIFT;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++)
+    if (has_vector(a, from + i * VECTOR_X)) raw.word[i] = __ldg((const WordX *)(row + from + i * VECTOR_X));
+#pragma unroll
+  for (int i = 0; i < WINDOW; i++) {
+    const int vector = (SHIFT + i) / VECTOR_X * VECTOR_X;
+    window[i] = has_vector(a, from + vector) ? from_x(raw.x[SHIFT + i]) : element(a, row, from + SHIFT + i);
+  }
 }
 
 __device__ inline bool is_inside(const Args &a, int column) {
@@ -113,12 +134,10 @@ __device__ inline void load_window(ACC window[WINDOW], const Args &a, const X *x
     }
   }
   const X *line = x + (plane * a.x_sweep + row * a.x_row);
-  if (!EDGED || is_inside(a, column)) {
+  if (!EDGED || is_inside(a, column))
     load_inside(window, line, column);
-  } else {
-#pragma unroll
-    for (int i = 0; i < WINDOW; i++) window[i] = element(a, line, column - PAD_S * P + i);
-  }
+  else
+    load_edge(window, a, line, column);
 }
 
 // ---- rows out
@@ -150,7 +169,7 @@ __device__ inline void sweep(const Args &a, const Taps &taps, const X *x, Y *y, 
                              int plane) {
   ACC sum[T][ROWS][V] = {};
   const int steps = EDGED ? min(STEPS, a.out_sweep - plane) : STEPS;
-#pragma unroll UNROLL
+#pragma unroll(EDGED ? 1 : UNROLL)
   for (int i = 0; i < steps + T - 1; i++) {
 #pragma unroll
     for (int r = 0; r < ROWS + R - 1; r++) {
@@ -164,7 +183,7 @@ __device__ inline void sweep(const Args &a, const Taps &taps, const X *x, Y *y, 
           for (int s = 0; s < S; s++)
 #pragma unroll
             for (int v = 0; v < V; v++)
-              sum[T - 1 - t][q][v] += taps.value[(t * R + r - q) * S + s] * window[v + s * P];
+              sum[T - 1 - t][q][v] += TAP((t * R + r - q) * S + s) * window[v + s * P];
     }
     if (i >= T - 1) {
 #pragma unroll
