@@ -59,7 +59,8 @@ static int make_taps(const cli_case *one, const falt_problem *problem, void *fil
 
 /* Runs once and brings the result back, for the peers to be held against. */
 static falt_status execute_once(turn *t) {
-  void **there = cli_result(&t->placed, t->problem.operation), **here = cli_result(&t->operands.set, t->problem.operation);
+  void **there = cli_result(&t->placed, t->problem.operation),
+       **here = cli_result(&t->operands.set, t->problem.operation);
   const falt_tensor *result = t->problem.operation == FALT_BACKWARD_FILTER ? &t->problem.filter
                               : there == &t->placed.output                 ? &t->problem.output
                                                                            : &t->problem.input;

@@ -33,8 +33,8 @@ int cli_operands_random(cli_operands *operands, const falt_problem *problem, uin
 /* Adds the workspace that a plan needs. */
 int cli_operands_workspace(cli_operands *operands, const falt_plan *plan);
 void cli_operands_free(cli_operands *operands);
-/* Copies in the memory of a GPU, the same memory for the CPU; a workspace for a plan included; released by cli_operands_unplace. Prints an error and
- * returns its exit status, or CLI_DONE. */
+/* Copies in the memory of a GPU, the same memory for the CPU; a workspace for a plan included; released by
+ * cli_operands_unplace. Prints an error and returns its exit status, or CLI_DONE. */
 int cli_operands_place(const cli_operands *operands, const falt_problem *problem, falt_device *device,
                        const falt_plan *plan, falt_operands *placed);
 void cli_operands_unplace(falt_device *device, falt_operands *placed);

@@ -254,8 +254,9 @@ FALT_API void falt_cuda_options_default(falt_cuda_options *options);
 FALT_API falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *options);
 FALT_API void falt_device_destroy(falt_device **device);
 
-/* Memory in which operands of the device's plans may lie, aligned to 64 bytes; its contents are undefined. Sets *memory,
- * to NULL on failure. Release it by falt_device_free, which sets it to NULL, before the device is destroyed. Since 0.1.
+/* Memory in which operands of the device's plans may lie, aligned to 64 bytes; its contents are undefined. Sets
+ * *memory, to NULL on failure. Release it by falt_device_free, which sets it to NULL, before the device is destroyed.
+ * Since 0.1.
  */
 FALT_API falt_status falt_device_alloc(falt_device *device, void **memory, size_t bytes);
 FALT_API void falt_device_free(falt_device *device, void **memory);

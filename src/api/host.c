@@ -73,8 +73,7 @@ static falt_status execute_here(const falt_plan *plan, const falt_operands *oper
   if (here.workspace) return falt_execute(plan, &here);
   here.workspace = plan->workspace ? falt_alloc(plan->workspace) : NULL;
   if (plan->workspace && !here.workspace)
-    return falt_fail(FALT_NO_MEMORY, "workspace: %zu bytes cannot be had; lower budget.max_workspace",
-                     plan->workspace);
+    return falt_fail(FALT_NO_MEMORY, "workspace: %zu bytes cannot be had; lower budget.max_workspace", plan->workspace);
   const falt_status status = falt_execute(plan, &here);
   falt_free(here.workspace);
   return status;

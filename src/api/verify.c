@@ -35,8 +35,8 @@ static bool execute_guarded(falt_device *device, const falt_plan *plan, falt_ope
   void *there = NULL;
   if (!memory) return false;
   memset(memory, POISON, size);
-  bool fine = falt_device_alloc(device, &there, size) == FALT_OK &&
-              falt_device_write(device, there, memory, size) == FALT_OK;
+  bool fine =
+      falt_device_alloc(device, &there, size) == FALT_OK && falt_device_write(device, there, memory, size) == FALT_OK;
   operands.workspace = (char *)there + GUARD;
   if (plan->packed) operands.filter = NULL;
   fine = fine && falt_execute(plan, &operands) == FALT_OK && falt_device_read(device, memory, there, size) == FALT_OK;

@@ -1,5 +1,5 @@
-/* A file is one line, "faltung-cubin 1 NVRTC HASH SIZE", and SIZE bytes with that FNV-1a hash. Files appear by rename, so
- * processes may read and write at once; one that does not read is as good as absent and is written anew. */
+/* A file is one line, "faltung-cubin 1 NVRTC HASH SIZE", and SIZE bytes with that FNV-1a hash. Files appear by rename,
+ * so processes may read and write at once; one that does not read is as good as absent and is written anew. */
 #include "cuda/cache.h"
 
 #include <dirent.h>

@@ -34,10 +34,14 @@ static void load_once(void) {
   const struct {
     const char *name;
     void *entry;
-  } entries[] = {{"nvrtcVersion", &nvrtc.version},      {"nvrtcCreateProgram", &nvrtc.create},
-                 {"nvrtcDestroyProgram", &nvrtc.destroy}, {"nvrtcCompileProgram", &nvrtc.compile},
-                 {"nvrtcGetCUBINSize", &nvrtc.cubin_size}, {"nvrtcGetCUBIN", &nvrtc.cubin},
-                 {"nvrtcGetProgramLogSize", &nvrtc.log_size}, {"nvrtcGetProgramLog", &nvrtc.log}};
+  } entries[] = {{"nvrtcVersion", &nvrtc.version},
+                 {"nvrtcCreateProgram", &nvrtc.create},
+                 {"nvrtcDestroyProgram", &nvrtc.destroy},
+                 {"nvrtcCompileProgram", &nvrtc.compile},
+                 {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
+                 {"nvrtcGetCUBIN", &nvrtc.cubin},
+                 {"nvrtcGetProgramLogSize", &nvrtc.log_size},
+                 {"nvrtcGetProgramLog", &nvrtc.log}};
   void *library = falt_cuda_open_library(names, 4);
   if (!library) return;
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
@@ -63,8 +67,7 @@ int falt_cuda_compiler(void) {
 void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  if (kernel->holes < FALT_CUDA_HOLES)
-    vsnprintf(kernel->hole[kernel->holes++], FALT_CUDA_HOLE, format, arguments);
+  if (kernel->holes < FALT_CUDA_HOLES) vsnprintf(kernel->hole[kernel->holes++], FALT_CUDA_HOLE, format, arguments);
   va_end(arguments);
 }
 
@@ -126,8 +129,9 @@ falt_status falt_cuda_compile(const falt_cuda_kernel *kernel, const char *arch, 
   *binary = (falt_cuda_binary){NULL, 0};
   if (log) *log = NULL;
   if (!load())
-    return falt_fail(FALT_NO_DEVICE, "cuda: libnvrtc.so.13 (or 12) was not found and the kernel is not in the cache; "
-                                     "install it (pip: nvidia-cuda-nvrtc) or name its directory in FALTUNG_CUDA_PATH");
+    return falt_fail(FALT_NO_DEVICE,
+                     "cuda: libnvrtc.so.13 (or 12) was not found and the kernel is not in the cache; "
+                     "install it (pip: nvidia-cuda-nvrtc) or name its directory in FALTUNG_CUDA_PATH");
   nvrtc_program program = make_program(kernel->source);
   if (!program) return falt_fail(FALT_INTERNAL, "cuda: NVRTC takes no program of the name %s", kernel->source);
   const int error = run(program, kernel, arch);

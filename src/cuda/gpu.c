@@ -53,7 +53,8 @@ static falt_status find_device(falt_gpu *gpu, int ordinal, void *context) {
   }
   FALT_TRY(falt_cuda_check(cu, cu->device_count(&count), "cuda: devices cannot be counted"));
   if (ordinal < 0 || ordinal >= count)
-    return falt_fail(FALT_NO_DEVICE, "options.ordinal: there is no device cuda:%d; this machine has %d", ordinal, count);
+    return falt_fail(FALT_NO_DEVICE, "options.ordinal: there is no device cuda:%d; this machine has %d", ordinal,
+                     count);
   FALT_TRY(falt_cuda_check(cu, cu->device_get(&gpu->device, ordinal), "cuda: the device cannot be opened"));
   FALT_TRY(falt_cuda_check(cu, cu->primary_retain(&gpu->context, gpu->device), "cuda: the context cannot be made"));
   gpu->primary = true;

@@ -1,17 +1,22 @@
-/* The estimate: a multiprocessor issues four warp instructions a clock, multiply-adds at full rate and vector loads at
- * a quarter, and the whole GPU moves so many bytes; the largest of the three counts, stretched by what the sweep
- * repeats, by the share of the last wave of blocks that stays idle, and by too few warps to hide memory's latency. */
+/* The estimate: instructions over the rate at which they are issued, bytes over bandwidth; the larger of the two and a
+ * part of the other, stretched by what a sweep repeats, by the last wave of blocks, and by too few warps to hide
+ * memory's latency. */
 #include "cuda/tiles.h"
 
 #include <stddef.h>
 
 enum {
-  MOST_REGISTERS = 200,  /* of a thread, as estimated; the machine has 255 */
+  MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */
   FILE_REGISTERS = 65536, /* of a multiprocessor */
-  MOST_BODY = 4096,      /* multiply-adds unrolled: beyond, the instruction cache misses */
-  GOOD_BODY = 1600,      /* up to here, unrolling saves the moves of the partial sums */
-  WARPS_NEEDED = 20      /* to hide latency */
+  MOST_BODY = 4096,       /* multiply-adds unrolled: beyond, the instruction cache misses */
+  GOOD_BODY = 1600,       /* up to here, unrolling saves the moves of the partial sums */
+  LEAST_SKIP = 81,        /* direct.cu's SKIP */
+  MOST_TABLE = 16,        /* direct.cu's TABLE */
+  WARPS_NEEDED = 16       /* to hide latency */
 };
+
+/* Shares as measured on an H200: of the clock's multiply-adds, and of the rows between sweeps that come from memory. */
+static const double issue_share = 0.7, halo_share = 0.2;
 
 static int larger(int a, int b) {
   return a > b ? a : b;
@@ -43,11 +48,18 @@ static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
   return (int64_t)p->taps[0] * p->taps[1] * p->taps[2] * t->rows * t->width;
 }
 
+static bool skips(const falt_tile_problem *p) {
+  return p->taps[0] * p->taps[1] * p->taps[2] >= LEAST_SKIP;
+}
+
+/* Sums, a window, what is loaded (the next line too where a thread has one row), and where a row's end finds elements.
+ */
 static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
   const int words = p->sum_bytes / 4, sums = p->taps[0] * t->rows * t->width * words;
-  const int window = (t->width + (p->taps[2] - 1) * p->pixel) * words;
+  const int elements = t->width + (p->taps[2] - 1) * p->pixel;
   const int raw = loads_of(p, t) * (int)pieces(t->x_vector * p->x_bytes, 4);
-  return sums + window + raw + 24;
+  const bool ahead = skips(p) && t->rows == 1 && p->taps[1] == 1;
+  return sums + elements * words + (ahead ? 2 : 1) * raw + (elements <= MOST_TABLE ? elements : 0) + 24;
 }
 
 static const char *reason(const falt_tile_problem *p, const falt_tile *t) {
@@ -66,29 +78,36 @@ static int64_t blocks_of(const falt_tile_problem *p, const falt_tile *t) {
   return pieces(p->out[2], width) * pieces(p->out[1], height) * pieces(p->out[0], t->steps) * p->batch;
 }
 
-static double waste_of_last_wave(double blocks, double slots) {
-  const double waves = blocks / slots, whole = (double)pieces((int64_t)blocks, (int64_t)slots);
-  return whole / waves;
+/* Warp instructions of a thread for one plane, multiply-adds apart. */
+static double overhead_of(const falt_tile_problem *p, const falt_tile *t) {
+  const int lines = t->linear ? t->rows : t->rows + p->taps[1] - 1;
+  const double moves = (double)(p->taps[0] - 1) * t->rows * t->width / t->unroll;
+  const double convert = p->x_bytes < 4 ? 1.5 * lines * (t->width + (p->taps[2] - 1) * p->pixel) : 0;
+  const double spread = (double)pieces((int64_t)t->width * p->x_bytes, 16); /* lanes apart: more cache lines a load */
+  return moves + convert + 5.0 * lines * loads_of(p, t) * spread + 3.0 * t->rows * t->width + 12;
+}
+
+/* Threads over those that have results. */
+static double idle_of(const falt_tile_problem *p, const falt_tile *t) {
+  const int64_t width = (int64_t)t->width * t->block[0] * (t->linear ? t->rows : 1);
+  const int64_t height = t->linear ? 1 : (int64_t)t->rows * t->block[1];
+  return (double)(pieces(p->out[2], width) * width) / (double)p->out[2] * (double)(pieces(p->out[1], height) * height) /
+         (double)p->out[1];
 }
 
 static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile *t) {
   const double results = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
-  const double threads = t->block[0] * t->block[1], blocks = (double)blocks_of(p, t);
-  const double slots = (double)m->multiprocessors * t->blocks;
-  const int steps = (int)(t->steps < p->out[0] ? t->steps : p->out[0]);
-  const double repeated = (double)(steps + p->taps[0] - 1) / steps;
-  const int lines = t->linear ? t->rows : t->rows + p->taps[1] - 1;
-  const double body = (double)body_of(p, t);
-  const double moves = t->unroll < p->taps[0] ? (double)(p->taps[0] - 1) * t->rows * t->width / t->unroll : 0;
-  const double convert = p->x_bytes < 4 ? 2.0 * lines * (t->width + (p->taps[2] - 1) * p->pixel) : 0;
-  const double issue = body * (p->sum_bytes / 4) + moves + convert + 6.0 * lines * loads_of(p, t) + 2.0 * t->rows * t->width + 10;
-  const double compute = results / (t->rows * t->width) * repeated * issue * 2 / m->flops;
-  const double memory = results * (p->x_bytes + p->y_bytes) / m->bytes_per_s;
-  const double warps = t->blocks * threads / 32;
+  const double blocks = (double)blocks_of(p, t), slots = (double)m->multiprocessors * t->blocks;
+  const double steps = (double)(t->steps < p->out[0] ? t->steps : p->out[0]), halo = (p->taps[0] - 1) / steps;
+  const double body = (double)body_of(p, t) * (p->sum_bytes / 4) * (skips(p) ? 1 : 1 + halo);
+  const double issue = body + overhead_of(p, t) * (1 + halo);
+  const double compute = results / (t->rows * t->width) * issue * 2 / (m->flops * issue_share);
+  const double across = t->linear ? 0 : (double)(p->taps[1] - 1) / (t->rows * t->block[1]);
+  const double memory = results * (p->y_bytes + p->x_bytes * (1 + halo_share * (halo + across))) / m->bytes_per_s;
+  const double warps = (double)t->blocks * t->block[0] * t->block[1] / 32 / idle_of(p, t);
   const double hidden = warps < WARPS_NEEDED ? warps / WARPS_NEEDED : 1;
-  const double larger_of = compute > memory ? compute : memory;
-  const double together = larger_of + 0.15 * (compute > memory ? memory : compute);
-  t->seconds = together / hidden * waste_of_last_wave(blocks, slots);
+  const double longer = compute > memory ? compute : memory, shorter = compute > memory ? memory : compute;
+  t->seconds = (longer + 0.2 * shorter) / hidden * (1 + 0.5 * slots / blocks); /* the last wave is half empty */
 }
 
 /* ---- enumeration */
@@ -106,8 +125,8 @@ static void complete(const falt_tile_problem *p, falt_tile *t) {
 
 void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
                      void (*visit)(void *context, const falt_tile *tile), void *context) {
-  static const int widths[] = {2, 4, 8, 16}, rows[] = {1, 2, 4, 8}, steps[] = {8, 16, 32, 64, 128, 256};
-  static const int blocks[][2] = {{128, 1}, {64, 2}, {32, 4}};
+  static const int widths[] = {2, 4, 8, 16}, rows[] = {1, 2, 4, 8}, steps[] = {16, 32, 64, 128};
+  static const int blocks[][2] = {{128, 1}, {64, 1}, {32, 1}, {64, 2}, {32, 4}};
   const bool linear = p->taps[0] == 1 && p->taps[1] == 1 && p->out[0] == 1 && p->out[1] == 1;
   const bool flat = p->taps[0] == 1 && p->out[0] == 1; /* no sweep */
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)

@@ -10,12 +10,12 @@
 /* A filter as the kernel sees it: taps and sizes along the sweep, the rows and the columns. */
 typedef struct falt_tile_problem {
   int taps[3];
-  int64_t out[3];     /* results: planes, rows, elements of a row (channels included) */
-  int64_t batch;      /* images */
-  int pixel;          /* channels interleaved */
+  int64_t out[3];                  /* results: planes, rows, elements of a row (channels included) */
+  int64_t batch;                   /* images */
+  int pixel;                       /* channels interleaved */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one partial sum */
-  int x_align, y_align; /* elements that rows are aligned to: a power of two */
-  int pad;            /* before, along the columns */
+  int x_align, y_align;            /* elements that rows are aligned to: a power of two */
+  int pad;                         /* before, along the columns */
 } falt_tile_problem;
 
 typedef struct falt_tile_machine {
@@ -24,11 +24,11 @@ typedef struct falt_tile_machine {
 } falt_tile_machine;
 
 typedef struct falt_tile {
-  int width;            /* elements of a thread along a row */
-  int rows;             /* rows of a thread; chunks of the row where `linear` */
-  int steps, unroll;    /* planes of a sweep, planes unrolled */
-  int block[2];         /* threads: along a row, across rows */
-  int blocks;           /* that should fit on a multiprocessor */
+  int width;         /* elements of a thread along a row */
+  int rows;          /* rows of a thread; chunks of the row where `linear` */
+  int steps, unroll; /* planes of a sweep, planes unrolled */
+  int block[2];      /* threads: along a row, across rows */
+  int blocks;        /* that should fit on a multiprocessor */
   int x_vector, y_vector;
   bool linear;
   /* what was estimated */

@@ -12,8 +12,9 @@ typedef struct falt_trial {
   int count;
 } falt_trial;
 
-/* Every operand that the problem names, filled, in the device's memory, and a workspace of so many bytes. FALT_NO_MEMORY leaves nothing
- * behind, and is also the answer when the machine has less memory than the operands need. */
+/* Every operand that the problem names, filled, in the device's memory, and a workspace of so many bytes.
+ * FALT_NO_MEMORY leaves nothing behind, and is also the answer when the machine has less memory than the operands need.
+ */
 falt_status falt_trial_open(falt_trial *trial, falt_device *device, const falt_problem *problem, size_t workspace);
 void falt_trial_close(falt_trial *trial);
 

@@ -22,7 +22,7 @@ typedef struct direct_plan {
   falt_tile tile;
   int64_t blocks;
   int pixel;
-  bool wide; /* sums in double */
+  bool wide;                                         /* sums in double */
   double taps[FALT_CUDA_TAP_BYTES / sizeof(double)]; /* floats unless wide */
 } direct_plan;
 
@@ -38,8 +38,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.aligned = (uintptr_t)args.x % (uintptr_t)(plan->tile.x_vector * x_bytes) == 0 &&
                  (uintptr_t)args.y % (uintptr_t)(plan->tile.y_vector * y_bytes) == 0;
   void *parameters[] = {&args, (void *)plan->taps};
-  const falt_gpu_launch launch = {
-      plan->function, plan->blocks, {plan->tile.block[0], plan->tile.block[1]}, o->stream};
+  const falt_gpu_launch launch = {plan->function, plan->blocks, {plan->tile.block[0], plan->tile.block[1]}, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
@@ -58,7 +57,8 @@ static void destroy(falt_plan *base) {
 /* ---- applicable */
 
 static bool interleaved(const falt_tensor *t) {
-  return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1 && (t->stride[FALT_W] == t->size[FALT_G] || t->size[FALT_W] == 1);
+  return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1 &&
+         (t->stride[FALT_W] == t->size[FALT_G] || t->size[FALT_W] == 1);
 }
 
 static bool plain_epilogue(const falt_problem *p) {
@@ -151,23 +151,22 @@ static void set_args(direct_plan *plan, const int axis[3]) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
-  plan->args = (falt_cuda_direct_args){
-      .x_row = stride_along(x, axis[ROW]),
-      .x_sweep = stride_along(x, axis[SWEEP]),
-      .x_batch = {batch_stride(x, FALT_N), planar ? batch_stride(x, FALT_G) : 0},
-      .y_row = stride_along(y, axis[ROW]),
-      .y_sweep = stride_along(y, axis[SWEEP]),
-      .y_batch = {batch_stride(y, FALT_N), planar ? batch_stride(y, FALT_G) : 0},
-      .in_columns = (int)(x->size[FALT_W] * plan->pixel),
-      .in_rows = (int)size_along(x, axis[ROW]),
-      .in_sweep = (int)size_along(x, axis[SWEEP]),
-      .out_columns = (int)(y->size[FALT_W] * plan->pixel),
-      .out_rows = (int)size_along(y, axis[ROW]),
-      .out_sweep = (int)size_along(y, axis[SWEEP]),
-      .batch = (int)(planar ? x->size[FALT_G] : 1),
-      .alpha = p->alpha,
-      .beta = p->beta,
-      .fill = p->boundary_value};
+  plan->args = (falt_cuda_direct_args){.x_row = stride_along(x, axis[ROW]),
+                                       .x_sweep = stride_along(x, axis[SWEEP]),
+                                       .x_batch = {batch_stride(x, FALT_N), planar ? batch_stride(x, FALT_G) : 0},
+                                       .y_row = stride_along(y, axis[ROW]),
+                                       .y_sweep = stride_along(y, axis[SWEEP]),
+                                       .y_batch = {batch_stride(y, FALT_N), planar ? batch_stride(y, FALT_G) : 0},
+                                       .in_columns = (int)(x->size[FALT_W] * plan->pixel),
+                                       .in_rows = (int)size_along(x, axis[ROW]),
+                                       .in_sweep = (int)size_along(x, axis[SWEEP]),
+                                       .out_columns = (int)(y->size[FALT_W] * plan->pixel),
+                                       .out_rows = (int)size_along(y, axis[ROW]),
+                                       .out_sweep = (int)size_along(y, axis[SWEEP]),
+                                       .batch = (int)(planar ? x->size[FALT_G] : 1),
+                                       .alpha = p->alpha,
+                                       .beta = p->beta,
+                                       .fill = p->boundary_value};
 }
 
 /* The largest power of two, up to 16, that divides all strides between rows. */
@@ -233,8 +232,9 @@ static void add_axis(falt_cuda_kernel *kernel, const falt_problem *p, char lette
 }
 
 static falt_status find_kernel(direct_plan *plan, const int axis[3]) {
-  static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char",    "unsigned short", "short", "int",
-                                                       "unsigned short", "unsigned short", "float",          "double"};
+  static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char", "unsigned short",
+                                                       "short",          "int",         "unsigned short",
+                                                       "unsigned short", "float",       "double"};
   const falt_problem *p = &plan->base.problem;
   const falt_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "direct.cu", .entry = "falt_direct"};

@@ -32,9 +32,11 @@ constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
 constexpr int WINDOW = V + (S - 1) * P;                                  // elements that a row gives a thread
 constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;            // loaded before the window to be aligned
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
+constexpr bool TABLE = WINDOW <= 16;                                     // edges keep where elements lie
+constexpr bool SKIP = T * R * S >= 81;                                   // worth a branch: see sweep
+constexpr bool AHEAD = SKIP && ROWS + R == 2;                             // the next line is loaded during this one
 constexpr int CHUNK = LINEAR ? BLOCK_X * V : 0;                               // from one of a thread's rows to the next
 
-#define TAP(i) taps.value[i]
 struct Taps {
   ACC value[T * R * S];
 };
@@ -84,27 +86,45 @@ union Raw {
 };
 
 // The vectors that hold elements [column - PAD_S*P, ...) of a row, all of them inside it.
-__device__ inline void load_inside(ACC window[WINDOW], const X *row, int column) {
-  Raw raw;
+__device__ inline void fetch(Raw &raw, const X *row, int column) {
   const X *from = row + (column - PAD_S * P - SHIFT);
 #pragma unroll
   for (int i = 0; i < LOADS; i++) raw.word[i] = __ldg((const WordX *)(from + i * VECTOR_X));
-#pragma unroll
-  for (int i = 0; i < WINDOW; i++) window[i] = from_x(raw.x[SHIFT + i]);
 }
 
-__device__ inline ACC element(const Args &a, const X *row, int at) {
-  const int pixel = at >= 0 ? at / P : -((P - 1 - at) / P);
-  const int folded = fold<int>(AXIS_S, a.in_columns / P, pixel);
-  return folded < 0 ? (ACC)a.fill : from_x(row[folded * P + (at - pixel * P)]);
+__device__ inline void unpack(ACC window[WINDOW], const Raw &raw) {
+#pragma unroll
+  for (int i = 0; i < WINDOW; i++) window[i] = from_x(raw.x[SHIFT + i]);
 }
 
 __device__ inline bool has_vector(const Args &a, int at) {
   return a.aligned && at >= 0 && at + VECTOR_X <= a.in_columns;
 }
 
-// The same where the row ends: whole vectors where there are some, and what the boundary says.
-__device__ inline void load_edge(ACC window[WINDOW], const Args &a, const X *row, int column) {
+// Where the row's element stands that continues it at `at`; negative: the constant.
+__device__ inline int place(const Args &a, int at) {
+  const int pixel = at >= 0 ? at / P : -((P - 1 - at) / P);
+  const int folded = fold<int>(AXIS_S, a.in_columns / P, pixel);
+  return folded < 0 ? -1 : folded * P + (at - pixel * P);
+}
+
+// What a thread near the end of a row knows about it: whether all vectors lie inside, else where elements stand.
+struct Edge {
+  bool inside;
+  int at[TABLE ? WINDOW : 1];
+};
+
+__device__ inline Edge edge_at(const Args &a, int column) {
+  const int from = column - PAD_S * P - SHIFT;
+  Edge edge;
+  edge.inside = a.aligned && from >= 0 && from + LOADS * VECTOR_X <= a.in_columns;
+#pragma unroll
+  for (int i = 0; i < (TABLE ? WINDOW : 0); i++) edge.at[i] = place(a, from + SHIFT + i);
+  return edge;
+}
+
+// A row's window where the row ends: whole vectors where there are some, and what the boundary says.
+__device__ inline void load_edge(ACC window[WINDOW], const Args &a, const Edge &edge, const X *row, int column) {
   Raw raw;
   const int from = column - PAD_S * P - SHIFT;
 #pragma unroll
@@ -112,32 +132,30 @@ __device__ inline void load_edge(ACC window[WINDOW], const Args &a, const X *row
     if (has_vector(a, from + i * VECTOR_X)) raw.word[i] = __ldg((const WordX *)(row + from + i * VECTOR_X));
 #pragma unroll
   for (int i = 0; i < WINDOW; i++) {
-    const int vector = (SHIFT + i) / VECTOR_X * VECTOR_X;
-    window[i] = has_vector(a, from + vector) ? from_x(raw.x[SHIFT + i]) : element(a, row, from + SHIFT + i);
-  }
-}
-
-__device__ inline bool is_inside(const Args &a, int column) {
-  const int from = column - PAD_S * P - SHIFT;
-  return a.aligned && from >= 0 && from + LOADS * VECTOR_X <= a.in_columns;
-}
-
-template <bool EDGED>
-__device__ inline void load_window(ACC window[WINDOW], const Args &a, const X *x, int column, int row, int plane) {
-  if (EDGED) {
-    row = fold<int>(AXIS_R, a.in_rows, row);
-    plane = fold<int>(AXIS_T, a.in_sweep, plane);
-    if (row < 0 || plane < 0) {
-#pragma unroll
-      for (int i = 0; i < WINDOW; i++) window[i] = (ACC)a.fill;
-      return;
+    if (has_vector(a, from + (SHIFT + i) / VECTOR_X * VECTOR_X)) {
+      window[i] = from_x(raw.x[SHIFT + i]);
+    } else {
+      const int at = TABLE ? edge.at[TABLE ? i : 0] : place(a, from + SHIFT + i);
+      window[i] = at < 0 ? (ACC)a.fill : from_x(row[at]);
     }
   }
+}
+
+__device__ inline void load_edged(ACC window[WINDOW], const Args &a, const Edge &edge, const X *x, int column, int row,
+                                  int plane) {
+  row = fold<int>(AXIS_R, a.in_rows, row);
+  plane = fold<int>(AXIS_T, a.in_sweep, plane);
   const X *line = x + (plane * a.x_sweep + row * a.x_row);
-  if (!EDGED || is_inside(a, column))
-    load_inside(window, line, column);
-  else
-    load_edge(window, a, line, column);
+  if (row < 0 || plane < 0) {
+#pragma unroll
+    for (int i = 0; i < WINDOW; i++) window[i] = (ACC)a.fill;
+  } else if (edge.inside) {
+    Raw raw;
+    fetch(raw, line, column);
+    unpack(window, raw);
+  } else {
+    load_edge(window, a, edge, line, column);
+  }
 }
 
 // ---- rows out
@@ -164,26 +182,46 @@ __device__ inline void store_row(const Args &a, Y *y, const ACC sum[V], int colu
 
 // ---- the sweep
 
+// Planes before the first and behind the last result belong to fewer than T of them: skipping the others' multiply-adds
+// is worth a branch a plane of taps where these are many (SKIP), and makes short sweeps cheap.
 template <bool EDGED>
-__device__ inline void sweep(const Args &a, const Taps &taps, const X *x, Y *y, int column, int row,
-                             int plane) {
+__device__ inline void sweep(const Args &a, const Taps &taps, const X *x, Y *y, int column, int row, int plane) {
   ACC sum[T][ROWS][V] = {};
   const int steps = EDGED ? min(STEPS, a.out_sweep - plane) : STEPS;
+  const X *line = x + ((plane - PAD_T) * a.x_sweep + (row - PAD_R) * a.x_row);
+  Edge edge;
+  Raw next;
+  if (EDGED && !CHUNK) edge = edge_at(a, column);
+  if (!EDGED && AHEAD) fetch(next, line, column);
 #pragma unroll(EDGED ? 1 : UNROLL)
   for (int i = 0; i < steps + T - 1; i++) {
 #pragma unroll
     for (int r = 0; r < ROWS + R - 1; r++) {
       ACC window[WINDOW];
-      load_window<EDGED>(window, a, x, column + r * CHUNK, LINEAR ? row : row + r - PAD_R, plane + i - PAD_T);
+      const int my_row = LINEAR ? row : row + r - PAD_R;
+      if (EDGED) {
+        if (CHUNK) edge = edge_at(a, column + r * CHUNK);
+        load_edged(window, a, edge, x, column + r * CHUNK, my_row, plane + i - PAD_T);
+      } else if (AHEAD) {
+        unpack(window, next);
+        line += a.x_sweep;
+        if (i + 1 < steps + T - 1) fetch(next, line, column);
+      } else {
+        Raw raw;
+        fetch(raw, x + ((plane + i - PAD_T) * a.x_sweep + my_row * a.x_row), column + r * CHUNK);
+        unpack(window, raw);
+      }
 #pragma unroll
-      for (int t = 0; t < T; t++)
+      for (int t = 0; t < T; t++) {
+        if (SKIP && (i < t || i - t >= steps)) continue;
 #pragma unroll
         for (int q = r - R + 1 > 0 ? r - R + 1 : 0; q <= r && q < ROWS; q++)
 #pragma unroll
           for (int s = 0; s < S; s++)
 #pragma unroll
             for (int v = 0; v < V; v++)
-              sum[T - 1 - t][q][v] += TAP((t * R + r - q) * S + s) * window[v + s * P];
+              sum[T - 1 - t][q][v] += taps.value[(t * R + r - q) * S + s] * window[v + s * P];
+      }
     }
     if (i >= T - 1) {
 #pragma unroll
