@@ -16,7 +16,7 @@
 #include "report.h"
 #include "verbs.h"
 
-static const double default_seconds = 1, hopeless = 4;
+static const double default_seconds = 1, hopeless = 2;
 enum { DEFAULT_ROUNDS = 3 };
 
 /* One problem while it is measured. */

@@ -7,16 +7,22 @@
 
 static const double default_seconds = 0.1; /* of measuring, for each candidate */
 
+/* The heading waits for the first candidate, so that a question without an answer prints its error alone. */
+static void print_candidate(void *context, const falt_candidate *candidate) {
+  cli_candidates *list = context;
+  if (list->count == 0 && !list->json) printf("%s\non %s\n\n", list->problem, list->device);
+  cli_candidates_print(context, candidate);
+}
+
 static int explain(const cli_options *options, cli_question *question) {
   cli_operands operands;
   int status = cli_operands_random(&operands, &question->problem, 1);
   if (status != CLI_DONE) return status;
   cli_candidates list = {
       .file = stdout, .json = options->json, .problem = question->line, .device = falt_device_name(question->device)};
-  if (!options->json) printf("%s\non %s\n\n", question->line, list.device);
   const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
   const falt_status done = falt_explain(question->device, &question->problem, &question->budget, operands.set.filter,
-                                        seconds, cli_candidates_print, &list);
+                                        seconds, print_candidate, &list);
   cli_operands_free(&operands);
   if (done != FALT_OK) return cli_fail_library(done);
   if (cli_counts_apply(&question->problem)) {

@@ -207,8 +207,8 @@ static char *read_text(const char *path, FILE *file, io_error *error) {
   }
   text[length] = '\0';
   if (!ferror(file) && strlen(text) == length) return text;
-  const char *why = ferror(file) ? strerror(errno) : "not text; a binary kernel must be an .npy file";
-  cli_wrong(error, "--kernel %.200s: cannot be read: %s", path, why);
+  const char *why = ferror(file) ? strerror(errno) : "not text";
+  cli_wrong(error, "--kernel %.200s: cannot be read: %s; give a text file or an .npy file", path, why);
   free(text);
   return NULL;
 }

@@ -230,7 +230,7 @@ static int run_plan(const cli_options *options, const cli_question *q, cli_opera
 }
 
 static int run_layer(const cli_options *options, const cli_question *q) {
-  cli_operands operands = {.set = {NULL}};
+  cli_operands operands = {.set = {.input = NULL}};
   const layer_files files = list_files(options, &q->problem, &operands.set);
   int status = check_unused(options, &files);
   for (int i = 0; i < files.read_count && status == CLI_DONE; i++) status = read_slot(&q->problem, &files.reads[i]);

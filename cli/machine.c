@@ -11,7 +11,7 @@
 #define FALT_COMMIT ""
 #endif
 
-/* The value of the first such line of /proc/cpuinfo, such as "model name	: Intel(R) Xeon(R) Processor". */
+/* The value of the first such line of /proc/cpuinfo, such as "model name : Intel(R) Xeon(R) Processor". */
 static int find_value(const char *key, char *value, size_t size) {
   char line[512];
   FILE *file = fopen("/proc/cpuinfo", "re");

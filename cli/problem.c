@@ -112,7 +112,7 @@ static void lower_rank(float *taps, const int64_t size[3], int rank, uint64_t se
 
 int cli_operands_random(cli_operands *operands, const falt_problem *p, uint64_t seed) {
   falt_operands *set = &operands->set;
-  *operands = (cli_operands){.set = {NULL}};
+  *operands = (cli_operands){.set = {.input = NULL}};
   const bool pool = p->operation >= FALT_MAXPOOL, dx_apart = p->operation == FALT_BACKWARD_MAXPOOL;
   const falt_tensor *residual = dx_apart ? &p->input : &p->residual;
   const bool done = fill_tensor(&set->input, &p->input, seed, "input") &&
@@ -140,7 +140,7 @@ void cli_operands_free(cli_operands *operands) {
   falt_operands *set = &operands->set;
   void **all[] = {&set->input, &set->filter, &set->output, &set->bias, &set->scale, &set->residual, &set->workspace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(*all[i]);
-  *operands = (cli_operands){.set = {NULL}};
+  *operands = (cli_operands){.set = {.input = NULL}};
 }
 
 /* ---- operands on a device */

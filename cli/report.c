@@ -100,9 +100,13 @@ const char *cli_suggestion(const char *wrong, const char *const *names, int coun
     return text;
   }
   size_t at = (size_t)snprintf(text, size, "; use");
+  int left = 0, written = 0;
+  for (int i = 0; i < count; i++) left += names[i] != NULL;
   for (int i = 0; i < count && at < size; i++) {
-    const char *before = i == 0 ? "" : i == count - 1 ? " or" : ",";
+    if (!names[i]) continue;
+    const char *before = written++ == 0 ? "" : left == 1 ? " or" : ",";
     at += (size_t)snprintf(text + at, size - at, "%s %s", before, names[i]);
+    left--;
   }
   return text;
 }

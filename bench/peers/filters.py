@@ -9,8 +9,8 @@ def is_plain(p):
     return p.is_filter and set(p.words) <= PLAIN and p.result.dtype.kind in "iuf" and p.boundary in BORDERS
 
 
-BORDERS = {"constant": (0, "constant"), "edge": (1, "nearest"), "symmetric": (2, "reflect"), "reflect101": (4, "mirror"),
-           "wrap": (None, "wrap")}  # OpenCV's number and SciPy's name
+BORDERS = {"constant": (0, "constant"), "edge": (1, "nearest"), "symmetric": (2, "reflect"),
+           "reflect101": (4, "mirror"), "wrap": (None, "wrap")}  # OpenCV's number and SciPy's name
 
 
 def gaussian_sigma(p):
@@ -58,7 +58,8 @@ def scipy_ndimage(modules, p, Peer):
         function = getattr(ndimage, p.verb)
         if p.has("pixel"):  # a filter for every channel: an axis of one tap
             taps = taps[..., np.newaxis]
-        yield Peer("scipy", f"scipy.ndimage.{p.verb}", version, lambda: function(x, taps, output=out, mode=mode, cval=cval))
+        yield Peer("scipy", f"scipy.ndimage.{p.verb}", version, lambda: function(
+            x, taps, output=out, mode=mode, cval=cval))
 
 
 def scipy_signal(modules, p, Peer):
@@ -85,22 +86,27 @@ def numpy_convolve(modules, p, Peer):
 
 
 def torch_filter(modules, p, Peer):
-    """A layer with one channel; the border is zero whatever was asked for."""
+    """A layer with one channel, one an axis for Gaussians; the border is zero whatever was asked for."""
     torch = modules["torch"]
     if not (torch and is_plain(p)) or p.has("pixel") or p.result.dtype.name not in ("float32", "float64"):
         return
     taps = correlation_taps(p)
     if any(size % 2 == 0 for size in taps.shape):
         return
-    x = torch.from_numpy(np.ascontiguousarray(p.spatial("input")))[None, None]
-    w, padding = torch.from_numpy(taps)[None, None], [size // 2 for size in taps.shape]
-    function = getattr(torch.nn.functional, f"conv{p.space}d")
+    x, name = torch.from_numpy(np.ascontiguousarray(p.spatial("input")))[None, None], f"conv{p.space}d"
+    function, passes = getattr(torch.nn.functional, name), [torch.from_numpy(taps)[None, None]]
+    if gaussian_sigma(p) and p.space > 1:  # its sum is 1, so the sums over the other axes are the factors
+        others = [[other + 2 for other in range(p.space) if other != axis] for axis in range(p.space)]
+        passes, name = [passes[0].sum(axes, keepdim=True) for axes in others], name + " by axes"
 
     def run():
         with torch.inference_mode():
-            return function(x, w, padding=padding)
+            result = x
+            for w in passes:
+                result = function(result, w, padding=[size // 2 for size in w.shape[2:]])
+            return result
 
-    yield Peer("torch", f"torch conv{p.space}d", torch.__version__, run)
+    yield Peer("torch", f"torch {name}", torch.__version__, run)
 
 
 PEERS = (opencv, scipy_ndimage, scipy_signal, numpy_convolve, torch_filter)

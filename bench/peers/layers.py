@@ -43,8 +43,9 @@ def convolution(torch, p):
         return act(result if residual is None else result.add_(residual))
 
     def backward(wanted):
-        return torch.ops.aten.convolution_backward(y, x, w, None, stride, padding, dilation, False, [0] * p.space, groups,
-                                                   [wanted == 0, wanted == 1, False])[wanted]
+        mask = [wanted == 0, wanted == 1, False]
+        return torch.ops.aten.convolution_backward(y, x, w, None, stride, padding, dilation, False, [0] * p.space,
+                                                   groups, mask)[wanted]
 
     def filter_order(dw):
         k, g = p.operands["filter"].shape[:2]

@@ -6,9 +6,10 @@
     {"do": "time", "peer": INDEX, "seconds": S}
     {"do": "drop"}
 
-It answers with one JSON object a line and ends every answer with {"done": true}: at the start the libraries, after "load"
-the peers that can do the problem, after "time" what was measured. The arrays are those that Faltung was timed on; the
-result among them is Faltung's own, against which each peer's is compared away from the edges, where no boundary reaches.
+It answers with one JSON object a line and ends every answer with {"done": true}: at the start the libraries, after
+"load" the peers that can do the problem, after "time" what was measured. The arrays are those that Faltung was timed
+on; the result among them is Faltung's own, against which each peer's is compared away from the edges, where no boundary
+reaches.
 """
 import json
 import os
@@ -19,6 +20,7 @@ import time
 THREADS = int(os.environ.get("FALTUNG_THREADS") or len(os.sched_getaffinity(0)))
 for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # read when the libraries are loaded
     os.environ[pool] = str(THREADS)
+sys.dont_write_bytecode = True  # where it is installed need not be writable
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what libraries print must not come between the answers
 

@@ -4,13 +4,21 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/format.h"
 #include "io/npy.h"
 
-enum { READ_CHUNK = 1 << 30, FIRST_GROWTH = 1 << 20, GATHER_ROWS = 32, SKIP_BYTES = 1 << 16 };
+enum {
+  READ_CHUNK = 1 << 30,
+  FIRST_GROWTH = 1 << 20,
+  GATHER_ROWS = 64,
+  GATHER_COLUMNS = 32,
+  HUGE_PAGE = 2 << 20,
+  SKIP_BYTES = 1 << 16
+};
 
 int64_t npy_row_bytes(const npy_header *header) {
   return header->rank == 0 ? header->bytes : header->size[0] == 0 ? 0 : header->bytes / header->size[0];
@@ -121,9 +129,18 @@ static bool load_stream(npy_file *file, io_error *error) {
   return true;
 }
 
+/* On large pages, where there are any: a transposition visits every page again for every band. */
+static char *allocate_whole(int64_t bytes) {
+  void *memory = NULL;
+  if (bytes < HUGE_PAGE) return malloc(bytes ? (size_t)bytes : 1);
+  if (posix_memalign(&memory, HUGE_PAGE, (size_t)bytes) != 0) return NULL;
+  madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
 static bool load_file(npy_file *file, io_error *error) {
   const int64_t total = file->header.bytes;
-  file->whole = malloc(total ? (size_t)total : 1);
+  file->whole = allocate_whole(total);
   if (!file->whole)
     return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
                    (long long)total);
@@ -139,53 +156,65 @@ bool npy_load(npy_file *file, io_error *error) {
   return done;
 }
 
-/* Copies one column: `rows` neighbours along the first (fastest) axis go to places row_bytes apart. Specialised by the
- * compiler for each element size. */
-static inline __attribute__((always_inline)) void scatter(char *to, const char *from, int64_t rows, int64_t row_bytes,
+/* Copies one column: `rows` neighbours along the first (fastest) axis go to places `step` bytes apart. Specialised by
+ * the compiler for each element size. */
+static inline __attribute__((always_inline)) void scatter(char *to, const char *from, int64_t rows, int64_t step,
                                                           size_t size) {
-  for (int64_t i = 0; i < rows; i++) memcpy(to + i * row_bytes, from + i * (int64_t)size, size);
+  for (int64_t i = 0; i < rows; i++) memcpy(to + i * step, from + i * (int64_t)size, size);
 }
 
-static void scatter_column(char *to, const char *from, int64_t rows, int64_t row_bytes, size_t size) {
+static void scatter_column(char *to, const char *from, int64_t rows, int64_t step, size_t size) {
   switch (size) {
     case 1:
-      scatter(to, from, rows, row_bytes, 1);
+      scatter(to, from, rows, step, 1);
       break;
     case 2:
-      scatter(to, from, rows, row_bytes, 2);
+      scatter(to, from, rows, step, 2);
       break;
     case 4:
-      scatter(to, from, rows, row_bytes, 4);
+      scatter(to, from, rows, step, 4);
       break;
     default:
-      scatter(to, from, rows, row_bytes, 8);
+      scatter(to, from, rows, step, 8);
       break;
   }
 }
 
-/* Rows [first, first + count) of an array in Fortran order. The other axes are walked in C order, the last the fastest,
- * with the offset kept by an odometer. */
+/* Where a walk over all axes but the first is, in C order: the last axis is the fastest. */
+typedef struct odometer {
+  int64_t step[NPY_MAX_RANK], index[NPY_MAX_RANK], offset; /* in elements */
+} odometer;
+
+static void advance(odometer *o, const npy_header *h) {
+  for (int axis = h->rank - 1; axis > 0; axis--) {
+    o->offset += o->step[axis];
+    if (++o->index[axis] < h->size[axis]) break;
+    o->offset -= o->step[axis] * h->size[axis];
+    o->index[axis] = 0;
+  }
+}
+
+/* Rows [first, first + count), at most GATHER_ROWS, of an array in Fortran order. A tile of columns is transposed where
+ * the first cache holds it, since rows of the output may lie a power of two apart and evict each other. */
 static void gather_rows(const npy_header *h, const char *whole, int64_t first, int64_t count, char *buffer) {
-  const size_t size = falt_type_size(h->type);
-  const int64_t row_bytes = npy_row_bytes(h);
-  int64_t step[NPY_MAX_RANK], index[NPY_MAX_RANK] = {0}, offset = first;
-  step[0] = 1;
-  for (int i = 1; i < h->rank; i++) step[i] = step[i - 1] * h->size[i - 1];
-  for (int64_t at = 0; at < row_bytes; at += (int64_t)size) {
-    scatter_column(buffer + at, whole + offset * (int64_t)size, count, row_bytes, size);
-    for (int axis = h->rank - 1; axis > 0; axis--) {
-      offset += step[axis];
-      if (++index[axis] < h->size[axis]) break;
-      offset -= step[axis] * h->size[axis];
-      index[axis] = 0;
+  char tile[GATHER_ROWS * GATHER_COLUMNS * 8];
+  const int64_t size = (int64_t)falt_type_size(h->type), row_bytes = npy_row_bytes(h), step = GATHER_COLUMNS * size;
+  odometer o = {.offset = first, .step = {1}};
+  for (int i = 1; i < h->rank; i++) o.step[i] = o.step[i - 1] * h->size[i - 1];
+  for (int64_t at = 0; at < row_bytes; at += step) {
+    const int64_t wide = row_bytes - at < step ? row_bytes - at : step;
+    for (int64_t x = 0; x < wide; x += size) {
+      scatter_column(tile + x, whole + o.offset * size, count, step, (size_t)size);
+      advance(&o, h);
     }
+    for (int64_t i = 0; i < count; i++) memcpy(buffer + i * row_bytes + at, tile + i * step, (size_t)wide);
   }
 }
 
 static bool read_gathered(npy_file *file, int64_t first, int64_t count, char *buffer, io_error *error) {
   const int64_t row_bytes = npy_row_bytes(&file->header);
   if (!npy_load(file, error)) return false;
-  for (int64_t i = 0; i < count; i += GATHER_ROWS) { /* few enough rows that their lines stay in the first cache */
+  for (int64_t i = 0; i < count; i += GATHER_ROWS) {
     const int64_t rows = count - i < GATHER_ROWS ? count - i : GATHER_ROWS;
     gather_rows(&file->header, file->whole, first + i, rows, buffer + i * row_bytes);
   }

@@ -141,7 +141,7 @@ static bool open_temporary(io_output *output, io_error *error) {
 }
 
 bool io_output_open(io_output *output, const char *path, bool direct, io_error *error) {
-  *output = (io_output){.path = strdup(path), .fd = -1, .slot = -1};
+  *output = (io_output){.path = strdup(strcmp(path, "-") == 0 ? "standard output" : path), .fd = -1, .slot = -1};
   if (!output->path) return io_fail_memory(error, path);
   struct stat status;
   const bool standard = strcmp(path, "-") == 0;

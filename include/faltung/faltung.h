@@ -236,6 +236,7 @@ typedef struct falt_cpu_options {
   uint64_t reserved[8];
 } falt_cpu_options;
 
+/* Fills *options: every core, the best instruction set, the device's own threads. Since 0.1. */
 FALT_API void falt_cpu_options_default(falt_cpu_options *options);
 /* Makes a CPU device in *device. options may be NULL for defaults. Destroy it after its plans. Since 0.1. */
 FALT_API falt_status falt_device_cpu(falt_device **device, const falt_cpu_options *options);
@@ -276,6 +277,7 @@ typedef struct falt_limits {
   bool measured; /* false: built-in estimates */
 } falt_limits;
 
+/* Copies the limits in use, measured or assumed, into *limits. Since 0.1. */
 FALT_API void falt_device_limits(const falt_device *device, falt_limits *limits);
 /* Measures the limits (about a second), uses them from now on and stores them in the cache if that can be written.
  * Returns FALT_OK also when the cache is read-only. Since 0.1. */
@@ -296,6 +298,7 @@ typedef struct falt_plan falt_plan;
  * (separable, low rank, integer), packs them, and falt_execute then ignores operands.filter. Since 0.1. */
 FALT_API falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                                       const falt_budget *budget, const void *filter_values);
+/* Frees *plan, which no thread may be executing, and sets it to NULL. Since 0.1. */
 FALT_API void falt_plan_destroy(falt_plan **plan);
 
 /* The tensors of the problem by their forward names; the operation says which of them is written (falt_operation).
@@ -345,6 +348,8 @@ typedef struct falt_array {
   falt_tensor tensor;
 } falt_array;
 
+/* Fills *options: an image filter of the same size, anchored at its centre, stride and dilation 1, zeros beyond the
+ * edges, alpha 1, beta 0, a CPU device for the call, no limits. Since 0.1. */
 FALT_API void falt_options_default(falt_options *options);
 
 /* Describes an image of interleaved pixels: data[y*pitch + x*channels + c]. Since 0.1. */
@@ -357,6 +362,7 @@ FALT_API falt_array falt_volume(void *data, falt_type type, int64_t depth, int64
  * filter for all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Since 0.1. */
 FALT_API falt_status falt_correlate(const falt_array *src, const falt_array *taps, const falt_array *dst,
                                     const falt_options *options);
+/* falt_correlate with the taps flipped: a true convolution. Since 0.1. */
 FALT_API falt_status falt_convolve(const falt_array *src, const falt_array *taps, const falt_array *dst,
                                    const falt_options *options);
 

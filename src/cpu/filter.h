@@ -11,9 +11,12 @@
 #include "core/types.h"
 
 /* out[p][x] = (accumulate ? out[p][x] : 0)
- *           + sum over plane < planes, i < r, j < s of taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x +
- * j*step] for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile` and 1 for `single`.
- */
+ *           + sum over i < r, plane < planes, j < s of
+ *             taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
+ *
+ * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
+ * for `march`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of a result do not depend
+ * on how the work was cut into calls. */
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
@@ -23,8 +26,9 @@ typedef struct falt_filter_rows {
   int64_t step;
   bool accumulate;
   bool stream; /* out is not read again soon: bypass the cache where that helps */
+  int count;   /* output rows (march only): more than r, and r - 1 more than a multiple of r */
   const void *const
-      *prefetch; /* NULL, or tile_rows rows that the next call reads: brought nearer meanwhile (tile only) */
+      *prefetch; /* NULL, or p_count rows that a later call reads, brought nearer meanwhile; not `single` */
 } falt_filter_rows;
 
 /* What happens to a row of sums on its way out: dst = convert(clip(alpha*sum + beta)). */
@@ -41,6 +45,10 @@ typedef struct falt_filter_kernels {
   int tile_vectors; /* vectors of each that it keeps in registers, for those who print plans */
   void (*tile[FALT_LANE_COUNT])(const falt_filter_rows *call);
   void (*single[FALT_LANE_COUNT])(const falt_filter_rows *call);
+  /* The fastest for low filters, 2 <= r <= march_most (0: not built): every input row is loaded once. Does not
+   * accumulate. */
+  int march_most;
+  void (*march[FALT_LANE_COUNT])(const falt_filter_rows *call);
   /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */
   void (*load[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, const void *src, int64_t stride, int64_t n);
   /* dst[i*stride] = src[i] through the epilogue; integers rounded to nearest even and saturated, NaN becomes 0 there.

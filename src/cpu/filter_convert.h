@@ -73,4 +73,54 @@ FALT_INLINE int64_t round_f64(double x, double low, double high) {
   return bits - INT64_C(0x4338000000000000);
 }
 
+/* The larger and the smaller of two; x where that is not a number. */
+FALT_INLINE vec vec_at_least(vec x, vec low) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_max_ps((__m512)low, (__m512)x);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_max_ps((__m256)low, (__m256)x);
+#else
+  vec_bits below = x < low;
+  return (vec)((below & (vec_bits)low) | (~below & (vec_bits)x));
+#endif
+}
+FALT_INLINE vec vec_at_most(vec x, vec high) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_min_ps((__m512)high, (__m512)x);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_min_ps((__m256)high, (__m256)x);
+#else
+  vec_bits above = x > high;
+  return (vec)((above & (vec_bits)high) | (~above & (vec_bits)x));
+#endif
+}
+/* To the nearest integer, of at most 22 bits, to even between two; not a number gives 0. */
+FALT_INLINE vec_bits vec_round(vec x) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec_bits)_mm512_maskz_cvtps_epi32(_mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_ORD_Q), (__m512)x);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec_bits)_mm256_cvtps_epi32((__m256)((vec_bits)x & (x == x)));
+#else
+  vec_bits number = x == x;
+  return ((vec_bits)(x + 0x1.8p23f) - 0x4b400000) & number;
+#endif
+}
+
+/* VEC integers to VEC elements of `size` bytes, 1 or 2. Signed steps, which instruction sets have for every width. */
+FALT_INLINE void store_narrow(void *dst, size_t size, vec_bits v) {
+  typedef int16_t words __attribute__((vector_size(FALT_VECTOR_BYTES / 2)));
+  typedef int8_t bytes __attribute__((vector_size(FALT_VECTOR_BYTES / 4)));
+  if (size == 2) {
+    words narrow = __builtin_convertvector(v, words);
+    memcpy(dst, &narrow, sizeof narrow);
+  } else {
+#if FALT_VECTOR_BYTES == 64
+    bytes narrow = __builtin_convertvector(v, bytes);
+#else
+    bytes narrow = __builtin_convertvector(__builtin_convertvector(v, words), bytes);
+#endif
+    memcpy(dst, &narrow, sizeof narrow);
+  }
+}
+
 #endif

@@ -18,6 +18,7 @@ enum { P = 4, Q = 3, QUEUE = 8 }; /* 12 sums, 3 inputs, 1 tap of 16 registers */
 enum { P = 4, Q = 2, QUEUE = 8 }; /* 8 sums, and room for products where there is no fused multiply-add */
 #endif
 enum { LINE = 64 / sizeof(lane) };
+_Static_assert(P == 4, "tile_low and tile_high spell the rows out");
 
 /* One call, cut to a block of columns from x on. */
 typedef struct block {
@@ -26,7 +27,7 @@ typedef struct block {
   lane *const *out;
   const lane *const *prefetch;
   int64_t x, n, step, s;
-  int planes, r;
+  int planes, r, count;
   bool accumulate, stream;
 } block;
 
@@ -40,6 +41,7 @@ static block block_of(const falt_filter_rows *call) {
                  .s = call->s,
                  .planes = call->planes,
                  .r = call->r,
+                 .count = call->count,
                  .accumulate = call->accumulate,
                  .stream = call->stream};
 }
@@ -49,12 +51,17 @@ FALT_INLINE vec take(const lane *from, int part) {
   return part ? vec_load_part(from, part) : vec_load(from);
 }
 FALT_INLINE void put(lane *to, vec v, int part, bool stream) {
-  if (part)
+  if (part && (part < VEC || !stream))
     vec_store_part(to, v, part);
   else if (stream)
     vec_stream(to, v);
   else
     vec_store(to, v);
+}
+
+/* The part of vector k of a block of `width` vectors whose last has `part` elements. */
+FALT_INLINE int part_of(int k, int width, int part) {
+  return k == width - 1 ? part : 0;
 }
 
 /* Elements before the next address that vec_stream accepts, if that is one place for all rows; else -1. */
@@ -71,44 +78,52 @@ static int64_t head_of(const block *b, int rows) {
 
 /* ------------------------------------------------------------------------------------------- P rows at a time */
 
-/* Input row t into output rows low..high: acc[p][k] += taps[(t - p)*s + j] * row[k*VEC + j*step]. */
-FALT_INLINE void tile_row(vec acc[P][Q], int low, int high, int width, int part, const block *b, const lane *row,
-                          const lane *taps, int t) {
-  const lane *tap = taps + t * b->s;
-  const lane *from = row + b->x;
+/* Input row t of all planes into output rows low..high:
+ * acc[p][k] += taps[(plane*r + t - p)*s + j] * rows[plane*(r + P - 1) + t][k*VEC + j*step]. */
+FALT_INLINE void tile_row(vec acc[P][Q], int r, int low, int high, int width, int part, const block *b, int t) {
   int64_t s = b->s, step = b->step;
-  for (int64_t j = 0; j < s; j++, tap++, from += step) {
-    vec in[Q];
-    FALT_UNROLL
-    for (int k = 0; k < width; k++)
-      in[k] = low < high ? vec_keep(take(from + k * VEC, part)) : take(from + k * VEC, part);
-    FALT_UNROLL
-    for (int p = low; p <= high; p++) {
-      vec w = vec_all(tap[-p * s]);
+  const lane *tap = b->taps + t * s;
+  for (int64_t plane = 0; plane < b->planes; plane++, tap += (r - 1) * s) {
+    const lane *from = b->rows[plane * (r + P - 1) + t] + b->x;
+    for (int64_t j = 0; j < s; j++, tap++, from += step) {
+      vec in[Q];
       FALT_UNROLL
-      for (int k = 0; k < width; k++) acc[p][k] += w * in[k];
+      for (int k = 0; k < width; k++)
+        in[k] = low < high ? vec_keep(take(from + k * VEC, part_of(k, width, part)))
+                           : take(from + k * VEC, part_of(k, width, part));
+      FALT_UNROLL
+      for (int p = low; p <= high; p++) {
+        vec w = vec_all(tap[-p * s]);
+        FALT_UNROLL
+        for (int k = 0; k < width; k++) acc[p][k] = vec_madd(acc[p][k], w, in[k]);
+      }
     }
   }
 }
 
-/* Filters of r < P rows: every input row has its own range of outputs, all known to the compiler. */
-FALT_INLINE void tile_plane_low(vec acc[P][Q], int r, int width, int part, const block *b, const lane *const *rows,
-                                const lane *taps) {
-  FALT_UNROLL
-  for (int t = 0; t < r + P - 1; t++)
-    tile_row(acc, t < r ? 0 : t - r + 1, t < P ? t : P - 1, width, part, b, rows[t], taps, t);
+/* Filters of r < P rows: every input row has its own range of outputs, known to the compiler; rows that are not there
+ * vanish. */
+FALT_INLINE void tile_low_row(vec acc[P][Q], int r, int width, int part, const block *b, int t) {
+  if (t < r + P - 1) tile_row(acc, r, t < r ? 0 : t - r + 1, t < P ? t : P - 1, width, part, b, t);
+}
+FALT_INLINE void tile_low(vec acc[P][Q], int r, int width, int part, const block *b) {
+  tile_low_row(acc, r, width, part, b, 0);
+  tile_low_row(acc, r, width, part, b, 1);
+  tile_low_row(acc, r, width, part, b, 2);
+  tile_low_row(acc, r, width, part, b, 3);
+  tile_low_row(acc, r, width, part, b, 4);
+  tile_low_row(acc, r, width, part, b, 5);
 }
 
-FALT_INLINE void tile_plane_high(vec acc[P][Q], int width, int part, const block *b, const lane *const *rows,
-                                 const lane *taps) {
-  FALT_UNROLL
-  for (int t = 0; t < P - 1; t++) tile_row(acc, 0, t, width, part, b, rows[t], taps, t);
-  for (int t = P - 1; t < b->r; t++) tile_row(acc, 0, P - 1, width, part, b, rows[t], taps, t);
-  FALT_UNROLL
-  for (int below = 1; below < P; below++) {
-    int t = b->r - 1 + below;
-    tile_row(acc, below, P - 1, width, part, b, rows[t], taps, t);
-  }
+FALT_INLINE void tile_high(vec acc[P][Q], int width, int part, const block *b) {
+  int r = b->r;
+  tile_row(acc, r, 0, 0, width, part, b, 0);
+  tile_row(acc, r, 0, 1, width, part, b, 1);
+  tile_row(acc, r, 0, 2, width, part, b, 2);
+  for (int t = P - 1; t < r; t++) tile_row(acc, r, 0, P - 1, width, part, b, t);
+  tile_row(acc, r, 1, P - 1, width, part, b, r);
+  tile_row(acc, r, 2, P - 1, width, part, b, r + 1);
+  tile_row(acc, r, 3, P - 1, width, part, b, r + 2);
 }
 
 FALT_INLINE void tile_prefetch(const block *b, int width) {
@@ -117,62 +132,96 @@ FALT_INLINE void tile_prefetch(const block *b, int width) {
     for (int i = 0; i < width * VEC; i += LINE) __builtin_prefetch(b->prefetch[p] + b->x + i, 0, 2);
 }
 
-/* P rows of `width` vectors, or of the first `part` elements of one. r is the filter's height if that is below P, else
- * P for "from P on". */
+/* P rows of `width` vectors, of whose last `part` elements exist if part is not 0. r is the filter's height if that is
+ * below P, else P for "from P on". */
 FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   vec acc[P][Q];
   tile_prefetch(b, width);
   FALT_UNROLL
   for (int p = 0; p < P; p++) {
     FALT_UNROLL
-    for (int k = 0; k < width; k++) acc[p][k] = b->accumulate ? take(b->out[p] + b->x + k * VEC, part) : (vec){0};
+    for (int k = 0; k < width; k++)
+      acc[p][k] = b->accumulate ? take(b->out[p] + b->x + k * VEC, part_of(k, width, part)) : (vec){0};
   }
-  const lane *const *rows = b->rows;
-  const lane *taps = b->taps;
-  for (int plane = 0; plane < b->planes; plane++, rows += b->r + P - 1, taps += b->r * b->s)
-    if (r < P)
-      tile_plane_low(acc, r, width, part, b, rows, taps);
-    else
-      tile_plane_high(acc, width, part, b, rows, taps);
+  if (r < P)
+    tile_low(acc, r, width, part, b);
+  else
+    tile_high(acc, width, part, b);
   FALT_UNROLL
   for (int p = 0; p < P; p++) {
     FALT_UNROLL
-    for (int k = 0; k < width; k++) put(b->out[p] + b->x + k * VEC, acc[p][k], part, b->stream);
+    for (int k = 0; k < width; k++) put(b->out[p] + b->x + k * VEC, acc[p][k], part_of(k, width, part), b->stream);
   }
 }
 
-FALT_INLINE void tile_columns(block b, int r) {
-  int64_t head = b.stream ? head_of(&b, P) : 0;
-  bool stream = b.stream && head >= 0;
+enum { FEW = Q < 5 ? Q - 1 : 4 };
+
+/* Blocks of one kernel: `width` vectors, and 1 to `most` of them, of whose last the first 1 to VEC elements. */
+typedef struct blocks {
+  void (*whole)(const block *b);
+  void (*few)(const block *b, int width, int part);
+  int width, most;
+} blocks;
+
+/* All columns: to where streaming can start, whole blocks, and the rest in blocks about equally wide, so that none has
+ * too few sums to hide the latency of an addition. */
+static void run_columns(const falt_filter_rows *call, int rows, const blocks *kernel) {
+  block b = block_of(call);
+  int64_t head = b.stream ? head_of(&b, rows) : 0, whole = kernel->width * VEC;
   b.stream = false;
   if (head > 0 && head < b.n) {
-    tile_block(&b, r, 1, (int)head);
+    kernel->few(&b, 1, (int)head);
     b.x = head;
   }
-  b.stream = stream;
-  for (; b.x + Q * VEC <= b.n; b.x += Q * VEC) tile_block(&b, r, Q, 0);
-  b.stream = false;
-  for (; b.x + VEC <= b.n; b.x += VEC) tile_block(&b, r, 1, 0);
-  if (b.x < b.n) tile_block(&b, r, 1, (int)(b.n - b.x));
-  if (stream) vec_stream_end();
+  b.stream = call->stream && head >= 0;
+  for (; b.n - b.x >= 2 * whole || b.n - b.x == whole; b.x += whole) kernel->whole(&b);
+  while (b.x < b.n) {
+    int vectors = (int)((b.n - b.x + VEC - 1) / VEC), pieces = (vectors + kernel->most - 1) / kernel->most;
+    int width = (vectors + pieces - 1) / pieces;
+    kernel->few(&b, width, b.n - b.x < width * VEC ? (int)((b.n - b.x - 1) % VEC + 1) : VEC);
+    b.x += width * VEC;
+  }
+  if (b.stream) vec_stream_end();
 }
 
-static void tile_any(const falt_filter_rows *call) {
-  tile_columns(block_of(call), P);
+static void tile_whole(const block *b) {
+  tile_block(b, P, Q, 0);
 }
-static void tile_1(const falt_filter_rows *call) {
-  tile_columns(block_of(call), 1);
+static void tile_1_whole(const block *b) {
+  tile_block(b, 1, Q, 0);
 }
-static void tile_2(const falt_filter_rows *call) {
-  tile_columns(block_of(call), 2);
+static void tile_2_whole(const block *b) {
+  tile_block(b, 2, Q, 0);
 }
-static void tile_3(const falt_filter_rows *call) {
-  tile_columns(block_of(call), 3);
+static void tile_3_whole(const block *b) {
+  tile_block(b, 3, Q, 0);
+}
+
+FALT_INLINE void tile_few(const block *b, int r, int width, int part) {
+  if (width == 1) tile_block(b, r, 1, part);
+  if (width == 2 && Q > 2) tile_block(b, r, 2, part);
+  if (width == 3 && Q > 3) tile_block(b, r, 3, part);
+  if (width == 4 && Q > 4) tile_block(b, r, 4, part);
+}
+static void tile_high_few(const block *b, int width, int part) {
+  tile_few(b, P, width, part);
+}
+static void tile_1_few(const block *b, int width, int part) {
+  tile_few(b, 1, width, part);
+}
+static void tile_2_few(const block *b, int width, int part) {
+  tile_few(b, 2, width, part);
+}
+static void tile_3_few(const block *b, int width, int part) {
+  tile_few(b, 3, width, part);
 }
 
 static void tile(const falt_filter_rows *call) {
-  static void (*const by_height[P])(const falt_filter_rows *) = {tile_any, tile_1, tile_2, tile_3};
-  by_height[call->r < P ? call->r : 0](call);
+  static const blocks by_height[P] = {{tile_whole, tile_high_few, Q, FEW},
+                                      {tile_1_whole, tile_1_few, Q, FEW},
+                                      {tile_2_whole, tile_2_few, Q, FEW},
+                                      {tile_3_whole, tile_3_few, Q, FEW}};
+  run_columns(call, P, &by_height[call->r < P ? call->r : 0]);
 }
 
 /* ------------------------------------------------------------------------------------------------- one row */
@@ -181,33 +230,31 @@ FALT_INLINE void single_block(const block *b, int width, int part) {
   vec acc[QUEUE];
   lane *out = b->out[0] + b->x;
   FALT_UNROLL
-  for (int k = 0; k < width; k++) acc[k] = b->accumulate ? take(out + k * VEC, part) : (vec){0};
-  const lane *tap = b->taps;
-  for (int64_t row = 0; row < (int64_t)b->planes * b->r; row++) {
-    const lane *from = b->rows[row] + b->x;
-    for (int64_t j = 0; j < b->s; j++, tap++, from += b->step) {
-      vec w = vec_all(*tap);
-      FALT_UNROLL
-      for (int k = 0; k < width; k++) acc[k] += w * take(from + k * VEC, part);
+  for (int k = 0; k < width; k++) acc[k] = b->accumulate ? take(out + k * VEC, part_of(k, width, part)) : (vec){0};
+  for (int64_t i = 0; i < b->r; i++)
+    for (int64_t plane = 0; plane < b->planes; plane++) {
+      const lane *from = b->rows[plane * b->r + i] + b->x, *tap = b->taps + (plane * b->r + i) * b->s;
+      for (int64_t j = 0; j < b->s; j++, tap++, from += b->step) {
+        vec w = vec_all(*tap);
+        FALT_UNROLL
+        for (int k = 0; k < width; k++) acc[k] = vec_madd(acc[k], w, take(from + k * VEC, part_of(k, width, part)));
+      }
     }
-  }
   FALT_UNROLL
-  for (int k = 0; k < width; k++) put(out + k * VEC, acc[k], part, b->stream);
+  for (int k = 0; k < width; k++) put(out + k * VEC, acc[k], part_of(k, width, part), b->stream);
+}
+
+static void single_whole(const block *b) {
+  single_block(b, QUEUE, 0);
+}
+static void single_few(const block *b, int width, int part) {
+  if (width == 1) single_block(b, 1, part);
+  if (width == 2) single_block(b, 2, part);
+  if (width == 3) single_block(b, 3, part);
+  if (width == 4) single_block(b, 4, part);
 }
 
 static void single(const falt_filter_rows *call) {
-  block b = block_of(call);
-  int64_t head = b.stream ? head_of(&b, 1) : 0;
-  bool stream = b.stream && head >= 0;
-  b.stream = false;
-  if (head > 0 && head < b.n) {
-    single_block(&b, 1, (int)head);
-    b.x = head;
-  }
-  b.stream = stream;
-  for (; b.x + QUEUE * VEC <= b.n; b.x += QUEUE * VEC) single_block(&b, QUEUE, 0);
-  b.stream = false;
-  for (; b.x + VEC <= b.n; b.x += VEC) single_block(&b, 1, 0);
-  if (b.x < b.n) single_block(&b, 1, (int)(b.n - b.x));
-  if (stream) vec_stream_end();
+  static const blocks kernel = {single_whole, single_few, QUEUE, 4};
+  run_columns(call, 1, &kernel);
 }

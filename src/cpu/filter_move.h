@@ -4,6 +4,7 @@
  *   TO_F32(x)     f32 to element, rounded once
  *   TO_F64(x)     f64 to element, rounded once
  *   ARITHMETIC    how the epilogue of f32 sums is computed
+ *   LOWEST, HIGHEST  the range, for integers of at most 16 bits whose ARITHMETIC is IN_F32_IF_EXACT (beta is 0 then)
  * No include guard: it is a template. */
 
 FALT_INLINE void NAME(into_f32)(float *dst, const ELEMENT *src, int64_t stride, int64_t n) {
@@ -45,10 +46,29 @@ FALT_INLINE void NAME(out_in_f64)(ELEMENT *dst, int64_t stride, const void *src,
   }
 }
 
+#ifdef LOWEST
+/* Small integers, a register at a time: clipping and saturation are one range. */
+static void NAME(out_rounded)(ELEMENT *dst, const float *src, int64_t n, const falt_row_epilogue *e) {
+  vec low = vec_all(clip_f32((float)e->low, LOWEST, HIGHEST)),
+      high = vec_all(clip_f32((float)e->high, LOWEST, HIGHEST));
+  vec alpha = vec_all((float)e->alpha);
+  int64_t i = 0;
+  for (; i + VEC <= n; i += VEC) {
+    vec inside = vec_at_most(vec_at_least(vec_load(src + i) * alpha, low), high);
+    store_narrow(dst + i, sizeof(ELEMENT), vec_round(inside));
+  }
+  NAME(out_in_f32)(dst + i, 1, src + i, n - i, e);
+}
+#else
+static void NAME(out_rounded)(ELEMENT *dst, const float *src, int64_t n, const falt_row_epilogue *e) {
+  NAME(out_in_f32)(dst, 1, src, n, e);
+}
+#endif
+
 static void NAME(convert_f32)(void *dst, int64_t stride, const void *src, int64_t n, const falt_row_epilogue *e) {
   bool f32 = ARITHMETIC == IN_F32 || (ARITHMETIC == IN_F32_IF_EXACT && exact_in_f32(e));
   if (f32 && stride == 1)
-    NAME(out_in_f32)(dst, 1, src, n, e);
+    NAME(out_rounded)(dst, src, n, e);
   else if (f32)
     NAME(out_in_f32)(dst, stride, src, n, e);
   else if (stride == 1)
@@ -91,3 +111,5 @@ static void NAME(fill)(falt_filter_kernels *kernels, falt_type type) {
 #undef TO_F32
 #undef TO_F64
 #undef ARITHMETIC
+#undef LOWEST
+#undef HIGHEST

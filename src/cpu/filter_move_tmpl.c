@@ -53,6 +53,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define TO_F32(x) (uint8_t) round_f32(x, 0, UINT8_MAX)
 #define TO_F64(x) (uint8_t) round_f64(x, 0, UINT8_MAX)
 #define ARITHMETIC IN_F32_IF_EXACT
+#define LOWEST 0
+#define HIGHEST UINT8_MAX
 #include "cpu/filter_move.h"
 
 #define ELEMENT int8_t
@@ -61,6 +63,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define TO_F32(x) (int8_t) round_f32(x, INT8_MIN, INT8_MAX)
 #define TO_F64(x) (int8_t) round_f64(x, INT8_MIN, INT8_MAX)
 #define ARITHMETIC IN_F32_IF_EXACT
+#define LOWEST INT8_MIN
+#define HIGHEST INT8_MAX
 #include "cpu/filter_move.h"
 
 #define ELEMENT uint16_t
@@ -69,6 +73,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define TO_F32(x) (uint16_t) round_f32(x, 0, UINT16_MAX)
 #define TO_F64(x) (uint16_t) round_f64(x, 0, UINT16_MAX)
 #define ARITHMETIC IN_F32_IF_EXACT
+#define LOWEST 0
+#define HIGHEST UINT16_MAX
 #include "cpu/filter_move.h"
 
 #define ELEMENT int16_t
@@ -77,6 +83,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define TO_F32(x) (int16_t) round_f32(x, INT16_MIN, INT16_MAX)
 #define TO_F64(x) (int16_t) round_f64(x, INT16_MIN, INT16_MAX)
 #define ARITHMETIC IN_F32_IF_EXACT
+#define LOWEST INT16_MIN
+#define HIGHEST INT16_MAX
 #include "cpu/filter_move.h"
 
 #define ELEMENT int32_t

@@ -91,13 +91,25 @@ static void LANE(dots)(const void *const *a, int rows, const void *const *b, int
   }
 }
 
-static void LANE(pairs)(const void *const *a, const void *const *b, int depth, int64_t n, void *sums) {
-  for (int64_t i = 0; i < n; i += LANE_WIDTH) {
-    LANE_VECTOR *out = (LANE_VECTOR *)((LANE_SUM *)sums + i), total = *out;
-    for (int j = 0; j < depth; j++)
-      total += LANE_LOAD((const LANE_ELEMENT *)a[j] + i) * LANE_LOAD((const LANE_ELEMENT *)b[j] + i);
-    *out = total;
+static inline __attribute__((always_inline)) void LANE(pair_block)(const void *const *a, const void *const *b,
+                                                                   int depth, int64_t i, const int columns,
+                                                                   LANE_SUM *sums) {
+  LANE_VECTOR total[4];
+#pragma GCC unroll 4
+  for (int c = 0; c < columns; c++) total[c] = *(const LANE_VECTOR *)(sums + i + c * LANE_WIDTH);
+  for (int j = 0; j < depth; j++) {
+    const LANE_ELEMENT *x = (const LANE_ELEMENT *)a[j] + i, *y = (const LANE_ELEMENT *)b[j] + i;
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) total[c] += LANE_LOAD(x + c * LANE_WIDTH) * LANE_LOAD(y + c * LANE_WIDTH);
   }
+#pragma GCC unroll 4
+  for (int c = 0; c < columns; c++) *(LANE_VECTOR *)(sums + i + c * LANE_WIDTH) = total[c];
+}
+
+static void LANE(pairs)(const void *const *a, const void *const *b, int depth, int64_t n, void *sums) {
+  int64_t i = 0;
+  for (; i + 4 * LANE_WIDTH <= n; i += 4 * LANE_WIDTH) LANE(pair_block)(a, b, depth, i, 4, sums);
+  for (; i < n; i += LANE_WIDTH) LANE(pair_block)(a, b, depth, i, 1, sums);
 }
 
 static void LANE(largest)(const void *const *b, int depth, int64_t n, void *top) {

@@ -9,6 +9,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if FALT_LANE_BITS == 32
@@ -52,15 +54,47 @@ FALT_INLINE vec vec_keep(vec v) {
   return v;
 }
 
-/* The first n of VEC elements; the others read as zero. */
+/* sum + a*b, rounded once where the instruction set can. In its own words, because compilers fuse some of such
+ * expressions and not others, and the same sum must have the same bits in every kernel. */
+FALT_INLINE vec vec_madd(vec sum, vec a, vec b) {
+#if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
+  return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)sum);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
+  return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)sum);
+#elif defined(__aarch64__) && FALT_LANE_BITS == 32
+  return (vec)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
+#elif defined(__aarch64__)
+  return (vec)vfmaq_f64((float64x2_t)sum, (float64x2_t)a, (float64x2_t)b);
+#else
+  return sum + a * b;
+#endif
+}
+
+/* All bits set in the first n elements. */
+FALT_INLINE vec_bits vec_first(int n) {
+  vec_bits index;
+  for (int i = 0; i < VEC; i++) index[i] = i;
+  return index < n;
+}
+
+/* The first n of VEC elements, 1 <= n <= VEC; the others read as zero. */
 FALT_INLINE vec vec_load_part(const lane *p, int n) {
 #if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
   return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #elif FALT_VECTOR_BYTES == 64
   return (vec)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), p);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
+  return (vec)_mm256_maskload_ps(p, (__m256i)vec_first(n));
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_maskload_pd(p, (__m256i)vec_first(n));
 #else
-  vec v = {0};
-  memcpy(&v, p, (size_t)n * sizeof *p);
+  if (n == VEC) return vec_load(p);
+  vec v = {p[0]};
+  for (int i = 1; i < VEC; i++) v[i] = i < n ? p[i] : 0;
   return v;
 #endif
 }
@@ -69,8 +103,15 @@ FALT_INLINE void vec_store_part(lane *p, vec v, int n) {
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
 #elif FALT_VECTOR_BYTES == 64
   _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1), (__m512d)v);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
+  _mm256_maskstore_ps(p, (__m256i)vec_first(n), (__m256)v);
+#elif FALT_VECTOR_BYTES == 32
+  _mm256_maskstore_pd(p, (__m256i)vec_first(n), (__m256d)v);
 #else
-  memcpy(p, &v, (size_t)n * sizeof *p);
+  if (n == VEC)
+    vec_store(p, v);
+  else
+    for (int i = 0; i < n; i++) p[i] = v[i];
 #endif
 }
 

@@ -10,7 +10,7 @@ static falt_tensor one_element(void) {
 }
 
 void falt_problem_default(falt_problem *problem) {
-  memset(problem, 0, sizeof *problem); /* padding too, so that problems may be compared as bytes */
+  memset(problem, 0, sizeof *problem);
   problem->operation = FALT_FORWARD;
   problem->space = 2;
   problem->input = problem->filter = problem->output = problem->residual = one_element();

@@ -40,6 +40,8 @@ static inline int64_t falt_tensor_at(const falt_tensor *t, int64_t n, int64_t g,
  * is none, a filter's pad[1], the constant that no boundary uses. Of a legal problem only. A parsed problem is
  * canonical. */
 void falt_problem_canonical(falt_problem *problem);
+/* Whether all fields are equal (bytes of the struct are not: it has padding). Compare canonical problems. */
+bool falt_problem_equal(const falt_problem *a, const falt_problem *b);
 /* A tensor as a filter over the last `space` axes sees it: all channels as groups, leading axes as batch.
  * FALT_INVALID_SHAPE where their strides do not allow it. */
 falt_status falt_tensor_filter_view(falt_tensor *tensor, int space);

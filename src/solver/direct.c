@@ -2,22 +2,20 @@
  *
  *     y[o] = sum over taps j of w[j] * x[o*stride + j*dilation - pad]
  *
- * Outputs are computed in register tiles of several rows (cpu/filter_lane.h). A task marches down a strip so narrow
- * that the rows of a tile's window stay in the second-level cache: every input byte comes from memory about once. Rows
- * of the lane's type are read where they lie and only the columns at the edges go through small windows; other rows are
- * converted once into a ring.
+ * Outputs are computed in register tiles of several rows (cpu/filter_lane.h, filter_march.h). A task goes down a strip
+ * so narrow that the rows of a tile's window stay in the second-level cache: every input byte comes from memory about
+ * once. Rows of the lane's type are read where they lie and only the columns at the edges go through small windows;
+ * other rows are converted once into a ring.
  *
  * Stride and dilation along y (x likewise): tap i of output o reads o*stride + i*dilation. With g = gcd(stride,
  * dilation), outputs dilation/g apart and taps stride/g apart shift their input by the same stride*dilation/g. So a
  * tile takes output rows that far apart, and taps fall into stride/g classes, each a plane of its own: no special
  * kernel, no cliff. */
-#include <string.h>
-
-#include "core/memory.h"
 #include "solver/direct.h"
+#include "core/memory.h"
 
 static const int64_t MOST_WORKSPACE = INT64_C(24) << 20;
-enum { LEAST_STRIP = 64, LONG_ROW = 16384, CHUNK_BYTES = 3840 };
+enum { LEAST_STRIP = 64, NARROW = 384, LONG_ROW = 16384, CHUNK = 960, LINE = 64 };
 
 static int64_t gcd(int64_t a, int64_t b) {
   while (b) {
@@ -75,12 +73,33 @@ static void set_parts(falt_direct_plan *plan) {
   plan->step = width->dilation / gcd(width->stride, width->dilation) * rows->pixel;
 }
 
-/* Columns that are worth reading in place: from some vectors on. */
+/* Columns that are worth reading in place: not in narrow rows, where copying costs less than edges apart. */
 static void set_interior(falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
   if (!rows->in_place) return;
   falt_rows_interior(rows, 0, rows->out[2], &plan->begin, &plan->end);
-  if ((plan->end - plan->begin) * rows->pixel < LEAST_STRIP) plan->begin = plan->end = 0;
+  int64_t line =
+      LINE / (int64_t)rows->lane_size; /* the kernels stream whole lines: the edges take what is beside them */
+  plan->begin = falt_round_up(plan->begin, line);
+  if (plan->end < rows->out[2]) plan->end = plan->end / line * line;
+  if ((plan->end - plan->begin) * rows->pixel < NARROW) plan->begin = plan->end = 0;
+}
+
+/* What a band of `count` rows costs besides its rows: those above and below it are loaded twice. */
+static int64_t band_cost(int64_t rows, int64_t count, int64_t r) {
+  return rows / count * (2 * count + r - 1) + 3 * (rows % count);
+}
+
+/* Rows of the largest call: a tile, or as many as march well and leave few over. */
+static void set_band(falt_direct_plan *plan) {
+  const falt_filter_kernels *kernels = plan->rows.kernels;
+  int64_t r = plan->parts[0].r, rows = falt_ceil_div(plan->rows.out[1], plan->out_step);
+  plan->band = kernels->tile_rows;
+  plan->march = plan->part_count == 1 && r >= 2 && r <= kernels->march_most && rows >= 2 * r - 1 && rows > plan->band;
+  if (!plan->march) return;
+  plan->band = 2 * r - 1;
+  for (int64_t count = 3 * r - 1; count < FALT_DIRECT_MOST_BAND && count <= rows; count += r)
+    if (band_cost(rows, count, r) <= band_cost(rows, plan->band, r)) plan->band = count;
 }
 
 /* -------------------------------------------------------------------------------------------------- blocks, scratch */
@@ -99,15 +118,15 @@ static int64_t reach(const falt_rows *rows, int axis, int64_t count) {
   return size;
 }
 
-static int64_t tile_height(const falt_direct_plan *plan) {
-  return falt_min(plan->rows.out[1], plan->rows.kernels->tile_rows * plan->out_step);
+static int64_t band_height(const falt_direct_plan *plan) {
+  return falt_min(plan->rows.out[1], plan->band * plan->out_step);
 }
 
 /* Input rows that a task keeps near: a tile's window, or in 3D the windows of all bands of the block. */
 static int64_t rows_kept(const falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
   bool planes = rows->taps[0] > 1;
-  return reach(rows, 1, planes ? plan->block[1] : tile_height(plan)) * (planes ? reach(rows, 0, 1) : 1);
+  return reach(rows, 1, planes ? plan->block[1] : band_height(plan)) * (planes ? reach(rows, 0, 1) : 1);
 }
 
 static int64_t row_bytes(const falt_direct_plan *plan, int64_t outputs) {
@@ -117,7 +136,7 @@ static int64_t row_bytes(const falt_direct_plan *plan, int64_t outputs) {
 /* The widest strip, then the highest block, whose window stays in half of the cache. */
 static void fit_cache(falt_direct_plan *plan, int64_t widest) {
   const falt_rows *rows = &plan->rows;
-  int64_t cache = (int64_t)plan->base.device->caches.l2 / 2, tile = tile_height(plan);
+  int64_t cache = (int64_t)plan->base.device->caches.l2 / 2, tile = band_height(plan);
   plan->block[0] = rows->out[0];
   plan->block[1] = tile;
   int64_t strip = cache / (rows_kept(plan) * rows->pixel * (int64_t)rows->lane_size);
@@ -137,7 +156,7 @@ static void cut_for_threads(falt_direct_plan *plan, int64_t wanted) {
   int64_t tasks = falt_rows_task_count(rows, plan->block);
   if (tasks >= wanted) return;
   int axis = rows->taps[0] > 1 && rows->out[0] >= 2 * rows->taps[0] ? 0 : rows->out[1] > 1 ? 1 : 2;
-  int64_t unit = axis == 0 ? 1 : axis == 1 ? tile_height(plan) : LEAST_STRIP;
+  int64_t unit = axis == 0 ? 1 : axis == 1 ? band_height(plan) : LEAST_STRIP;
   int64_t halo = falt_extent(&rows->axis[axis], rows->taps[axis]) - 1;
   int64_t size = plan->block[axis] * tasks / wanted;
   plan->block[axis] = even_cut(plan->block[axis], falt_max(size, 2 * halo), unit);
@@ -164,17 +183,17 @@ static void lay_scratch(falt_direct_plan *plan) {
   falt_direct_scratch *s = &plan->scratch;
   bool planes = rows->taps[0] > 1, place_all = plan->begin < plan->end;
   plan->depth = planes ? reach(rows, 0, 1) : 1;
-  plan->height = reach(rows, 1, planes ? plan->block[1] : tile_height(plan));
-  plan->chunk = falt_max(1, CHUNK_BYTES / (rows->pixel * (int64_t)rows->lane_size));
+  plan->height = reach(rows, 1, planes ? plan->block[1] : band_height(plan));
+  plan->chunk = falt_max(1, CHUNK / rows->pixel);
   plan->chunk = falt_min(plan->chunk, plan->block[2]);
-  int64_t pointers = 0, tile = rows->kernels->tile_rows, block = plan->block[2], wide = rows->out[2];
-  for (int i = 0; i < plan->part_count; i++) pointers += plan->parts[i].planes * (plan->parts[i].r + tile - 1);
+  int64_t pointers = 0, most = plan->band, block = plan->block[2], wide = rows->out[2];
+  for (int i = 0; i < plan->part_count; i++) pointers += plan->parts[i].planes * (plan->parts[i].r + most - 1);
   int64_t right = place_all ? falt_min(block, wide - plan->end) : 0;
   int64_t left = place_all ? falt_min(block, falt_max(plan->begin, wide - plan->end)) : block;
   *s = (falt_direct_scratch){0};
   s->pointers = place(&s->total, (size_t)pointers * sizeof(void *));
   s->windows = place(&s->total, 3 * (size_t)plan->x_classes * sizeof(falt_row_window));
-  s->sums = place(&s->total, (size_t)(tile * plan->chunk * rows->pixel) * rows->lane_size);
+  s->sums = place(&s->total, (size_t)(most * plan->chunk * rows->pixel) * rows->lane_size);
   s->left = place(&s->total, window_bytes(plan, left));
   s->right = place(&s->total, window_bytes(plan, right));
   s->constant = place(&s->total, place_all ? falt_row_window_bytes(rows, reach(rows, 2, block), 0, 0) : 0);
@@ -232,9 +251,9 @@ static bool set_taps(falt_direct_plan *plan, const void *values) {
  * loads. */
 static double efficiency(const falt_direct_plan *plan) {
   const falt_direct_part *part = &plan->parts[0];
-  double rows = (double)part->r, tile = plan->rows.kernels->tile_rows;
+  double rows = (double)part->r, again = plan->march ? 1 : 0.55 * (plan->rows.kernels->tile_rows - 1);
   if (plan->rows.out[1] < plan->rows.kernels->tile_rows * plan->out_step) return 0.4;
-  return 0.95 * rows / (rows + 0.55 * (tile - 1)) * (double)part->s / ((double)part->s + 0.5);
+  return 0.95 * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
 }
 
 /* Bytes that move for each element: whole lines where neighbours are apart. */
@@ -262,9 +281,9 @@ static void estimate(falt_direct_plan *plan) {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_direct_plan *plan = (const falt_direct_plan *)base;
   const falt_filter_kernels *kernels = plan->rows.kernels;
-  falt_text_add(text, "(direct %s %dx%d %s strip=%lld threads=%d)", falt_isa_name(kernels->isa), kernels->tile_rows,
-                kernels->tile_vectors, plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64", (long long)plan->block[2],
-                falt_threads_count(base->device->threads));
+  falt_text_add(text, "(direct %s %dx%d %s%s strip=%lld threads=%d)", falt_isa_name(kernels->isa), kernels->tile_rows,
+                kernels->tile_vectors, plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64", plan->march ? " march" : "",
+                (long long)plan->block[2], falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *base) {
@@ -286,6 +305,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   plan->rows = rows;
   set_parts(plan);
   set_interior(plan);
+  set_band(plan);
   if (!set_blocks(plan)) {
     destroy(&plan->base);
     return falt_refuse(ask, "the rows under the filter need more than %d MiB", (int)(MOST_WORKSPACE >> 20));

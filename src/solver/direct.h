@@ -4,6 +4,8 @@
 
 #include "solver/filter_rows.h"
 
+enum { FALT_DIRECT_MOST_BAND = 32 };
+
 /* The taps that one kernel call takes. With an output stride, the taps of an axis fall into classes that read different
  * input positions modulo the stride; each class is a plane with fewer taps, and classes of equal size make a part. */
 typedef struct falt_direct_part {
@@ -26,11 +28,12 @@ typedef struct falt_direct_plan {
   int64_t y_classes, x_classes;
   int64_t out_step, in_step; /* rows between neighbours in a tile: of outputs, of inputs */
   int64_t step;              /* elements between taps */
+  int64_t band;              /* output rows of the largest kernel call */
+  bool march;                /* bands go to the marching kernel, what is left to tiles */
   int64_t block[3];          /* outputs of a task */
   int64_t depth, height;     /* slots of the windows */
   int64_t begin, end;        /* outputs of a row that read the source in place; begin == end: none */
   int64_t chunk;             /* positions whose sums wait in the scratch */
-  int64_t max_planes_rows;   /* row pointers of the largest call, over all parts */
   bool stream, prefetch;
   int64_t tap_groups, tap_count; /* filters, and taps of each */
   char *taps;                    /* packed, or NULL if they come with each execution */

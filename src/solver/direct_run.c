@@ -2,14 +2,16 @@
  * that read the source in place and the columns at the edges that read windows. */
 #include <string.h>
 
+#include "cpu/filter_along.h"
 #include "solver/direct.h"
 
-enum { MOST_ROWS = 8 }; /* of a tile */
+enum { MOST_ROWS = FALT_DIRECT_MOST_BAND };
 
 /* Columns of a task with one way of reading rows. */
 typedef struct segment {
   int64_t begin, end; /* outputs */
   bool in_place;
+  int64_t shift;            /* in place: bytes from a row's x = 0 to what the first output reads */
   falt_row_window *windows; /* one for each class of columns; in place: the row of the constant */
 } segment;
 
@@ -72,6 +74,7 @@ static void open_windows(walk *w, segment *s, char *memory) {
 static void open_in_place(walk *w, segment *s) {
   const falt_rows *rows = &w->plan->rows;
   int64_t count = s->end - s->begin + (rows->taps[2] - 1) * rows->axis[2].dilation;
+  s->shift = (s->begin - rows->axis[2].pad[0]) * rows->pixel * (int64_t)rows->lane_size;
   falt_row_window_open(s->windows, rows, 0, 1, count, 0, 0, w->scratch + w->plan->scratch.constant);
 }
 
@@ -79,7 +82,7 @@ static void add_segment(walk *w, int64_t begin, int64_t end, bool in_place, size
   if (begin >= end) return;
   falt_row_window *windows = (falt_row_window *)(void *)(w->scratch + w->plan->scratch.windows);
   segment *s = &w->segments[w->segment_count];
-  *s = (segment){begin, end, in_place, windows + w->segment_count * w->plan->x_classes};
+  *s = (segment){begin, end, in_place, 0, windows + w->segment_count * w->plan->x_classes};
   w->segment_count++;
   if (in_place)
     open_in_place(w, s);
@@ -99,16 +102,19 @@ static void cut(walk *w) {
 
 /* -------------------------------------------------------------------------------------------------------- rows */
 
-static const char *in_place_row(const walk *w, const segment *s, int64_t z, int64_t y) {
-  const falt_rows *rows = &w->plan->rows;
-  const char *source = falt_rows_source(rows, w->input, w->task.slice, z, y);
-  if (!source) return falt_row_window_constant(s->windows, rows);
-  return source + (s->begin - rows->axis[2].pad[0]) * rows->pixel * (int64_t)rows->lane_size;
-}
-
-static const char *input_row(const walk *w, const segment *s, int64_t z, int64_t y, int64_t x_class) {
-  if (s->in_place) return in_place_row(w, s, z, y);
-  return falt_row_window_get(&s->windows[x_class], &w->plan->rows, w->input, w->task.slice, z, y);
+/* Rows y, y + in_step, ... of one plane and one class of columns. */
+static void list_plane(const walk *w, const segment *s, int64_t z, int64_t y, int64_t x_class, int64_t count,
+                       const char **list) {
+  const falt_direct_plan *plan = w->plan;
+  const falt_rows *rows = &plan->rows;
+  if (!s->in_place) {
+    falt_row_window_list(&s->windows[x_class], rows, w->input, w->task.slice, z, y, plan->in_step, count,
+                         (const void **)list);
+    return;
+  }
+  const char *constant = (const char *)falt_row_window_constant(s->windows, rows) - s->shift;
+  falt_rows_sources(rows, w->input, w->task.slice, z, y, plan->in_step, count, constant, (const void **)list);
+  for (int64_t t = 0; t < count; t++) list[t] += s->shift;
 }
 
 /* The input rows of a band, in the order that the kernels read them; returns the end of the list. */
@@ -116,35 +122,42 @@ static const char **list_rows(const walk *w, const segment *s, const falt_direct
                               const char **list) {
   const falt_direct_plan *plan = w->plan;
   const falt_axis *depth = &plan->rows.axis[0], *height = &plan->rows.axis[1];
+  int64_t count = part->r + b->count - 1;
   for (int64_t k = 0; k < plan->rows.taps[0]; k++) {
     int64_t z = b->z * depth->stride + k * depth->dilation - depth->pad[0];
     for (int64_t yc = part->y_class; yc < part->y_class + part->y_classes; yc++) {
       int64_t y = b->y * height->stride + yc * height->dilation - height->pad[0];
-      for (int64_t xc = part->x_class; xc < part->x_class + part->x_classes; xc++)
-        for (int64_t t = 0; t < part->r + b->count - 1; t++) *list++ = input_row(w, s, z, y + t * plan->in_step, xc);
+      for (int64_t xc = part->x_class; xc < part->x_class + part->x_classes; xc++, list += count)
+        list_plane(w, s, z, y, xc, count, list);
     }
   }
   return list;
 }
 
-/* The rows that the next band reads and this one does not; where there are none, rows that are here already. */
-static void list_next(const walk *w, const segment *s, const band *b, const char *here, const void **next) {
+/* The source rows that the next band reads and this one does not: below, or from the top of the next plane. */
+static void list_next(const walk *w, const segment *s, const band *b, const char *here, const char **next) {
   const falt_direct_plan *plan = w->plan;
   const falt_rows *rows = &plan->rows;
   const falt_axis *depth = &rows->axis[0], *height = &rows->axis[1];
-  int64_t z = b->z * depth->stride + (rows->taps[0] - 1) * depth->dilation - depth->pad[0];
-  int64_t y = b->y * height->stride - height->pad[0] + (plan->parts[0].r + b->count - 1) * plan->in_step;
-  for (int p = 0; p < b->count; p++, y += plan->in_step) {
-    bool inside = z >= 0 && z < rows->in[0] && y >= 0 && y < rows->in[1];
-    next[p] = inside ? in_place_row(w, s, z, y) : here;
-  }
+  bool below = b->y + b->count * plan->out_step < w->task.end[1];
+  int64_t z = (b->z + !below) * depth->stride + (rows->taps[0] - 1) * depth->dilation - depth->pad[0];
+  int64_t y = (below ? b->y : w->task.begin[1]) * height->stride - height->pad[0];
+  if (below) y += (plan->parts[0].r + b->count - 1) * plan->in_step;
+  int64_t shift = (s->begin - rows->axis[2].pad[0]) * rows->pixel * (int64_t)rows->lane_size;
+  falt_rows_sources(rows, w->input, w->task.slice, z, y, plan->in_step, b->count, here - shift, (const void **)next);
+  for (int p = 0; p < b->count; p++) next[p] += shift;
 }
 
 /* ------------------------------------------------------------------------------------------------------- bands */
 
-static void call_kernel(const falt_rows *rows, int count, const falt_filter_rows *call) {
+static void call_kernel(const falt_rows *rows, const falt_filter_rows *call) {
   const falt_filter_kernels *kernels = rows->kernels;
-  (count == 1 ? kernels->single : kernels->tile)[rows->lane](call);
+  if (call->count == 1)
+    falt_filter_single(kernels, rows->lane, call);
+  else if (call->count == kernels->tile_rows)
+    kernels->tile[rows->lane](call);
+  else
+    kernels->march[rows->lane](call);
 }
 
 /* All parts over n positions; adds up where there are several. */
@@ -164,8 +177,9 @@ static void sum_parts(const walk *w, const band *b, const char **list, void *con
                              .step = plan->step,
                              .accumulate = i > 0,
                              .stream = plan->stream && rows->out_place && plan->part_count == 1,
+                             .count = b->count,
                              .prefetch = next};
-    call_kernel(rows, b->count, &call);
+    call_kernel(rows, &call);
     list += part->planes * (part->r + b->count - 1);
   }
 }
@@ -174,8 +188,12 @@ static void advance(const char **list, const char **end, size_t bytes) {
   for (; list < end; list++) *list += bytes;
 }
 
-static void *target_row(const walk *w, const band *b, int p, int64_t x) {
-  return falt_rows_target(&w->plan->rows, w->output, w->task.slice, b->z, b->y + p * w->plan->out_step, x);
+/* The rows of a band from position x on. */
+static void list_targets(const walk *w, const band *b, int64_t x, void **list) {
+  const falt_rows *rows = &w->plan->rows;
+  char *first = falt_rows_target(rows, w->output, w->task.slice, b->z, b->y, x);
+  int64_t pitch = w->plan->out_step * rows->out_stride[3] * rows->out_size;
+  for (int p = 0; p < b->count; p++) list[p] = first + p * pitch;
 }
 
 /* Sums wait in the scratch, chunk by chunk, and leave through the epilogue. */
@@ -183,22 +201,23 @@ static void run_chunks(const walk *w, const segment *s, const band *b, const cha
   const falt_direct_plan *plan = w->plan;
   const falt_rows *rows = &plan->rows;
   size_t bytes = (size_t)(plan->chunk * rows->pixel) * rows->lane_size;
-  void *out[MOST_ROWS];
+  void *out[MOST_ROWS], *target[MOST_ROWS];
   for (int p = 0; p < b->count; p++) out[p] = w->scratch + plan->scratch.sums + (size_t)p * bytes;
   for (int64_t x = s->begin; x < s->end; x += plan->chunk, advance(list, list_end, bytes)) {
     int64_t n = falt_min(plan->chunk, s->end - x);
     sum_parts(w, b, list, out, n, NULL);
-    for (int p = 0; p < b->count; p++) falt_rows_store(rows, target_row(w, b, p, x), out[p], n, plan->stream);
+    list_targets(w, b, x, target);
+    for (int p = 0; p < b->count; p++) falt_rows_store(rows, target[p], out[p], n, plan->stream);
   }
 }
 
 static void run_whole(const walk *w, const segment *s, const band *b, const char **list) {
   void *out[MOST_ROWS];
-  const void *next[MOST_ROWS];
-  for (int p = 0; p < b->count; p++) out[p] = target_row(w, b, p, s->begin);
-  bool prefetch = w->plan->prefetch && s->in_place && b->count > 1;
+  const char *next[MOST_ROWS];
+  list_targets(w, b, s->begin, out);
+  bool prefetch = w->plan->prefetch && w->plan->rows.in_place && b->count > 1;
   if (prefetch) list_next(w, s, b, list[0], next);
-  sum_parts(w, b, list, out, s->end - s->begin, prefetch ? next : NULL);
+  sum_parts(w, b, list, out, s->end - s->begin, prefetch ? (const void *const *)next : NULL);
 }
 
 static void run_band(const walk *w, const band *b) {
@@ -215,15 +234,31 @@ static void run_band(const walk *w, const band *b) {
   }
 }
 
-/* Rows y, y + out_step, ... as a tile if all of them are there, else one by one. */
-static void run_rows(const walk *w, int64_t z, int64_t y) {
-  int64_t step = w->plan->out_step, end = w->task.end[1];
-  int count = w->plan->rows.kernels->tile_rows;
-  if (y + (count - 1) * step < end) {
-    run_band(w, &(band){z, y, count});
-    return;
+/* How many of `left` rows the next call takes: a march, a tile or one. */
+static int64_t next_count(const falt_direct_plan *plan, int64_t left) {
+  int64_t r = plan->parts[0].r, tile = plan->rows.kernels->tile_rows;
+  if (plan->march && left >= 2 * r - 1 && left > tile) {
+    int64_t count = (left + 1) / r * r - 1;
+    if (count != tile) return count;
   }
-  for (int p = 0; p < count && y + p * step < end; p++) run_band(w, &(band){z, y + p * step, 1});
+  return left >= tile ? tile : 1;
+}
+
+/* Rows y, y + out_step, ... up to a band of them. */
+static void run_rows(const walk *w, int64_t z, int64_t y) {
+  const falt_direct_plan *plan = w->plan;
+  int64_t step = plan->out_step, left = falt_min(plan->band, falt_ceil_div(w->task.end[1] - y, step));
+  int64_t tile = plan->rows.kernels->tile_rows;
+  while (left > 0) {
+    int64_t count = next_count(plan, left), again = tile - left;
+    if (count == 1 && left > 1 && y - again * step >= w->task.begin[1]) {
+      y -= again * step; /* a tile that repeats rows above is cheaper than two rows one by one */
+      left = count = tile;
+    }
+    run_band(w, &(band){z, y, (int)count});
+    y += count * step;
+    left -= count;
+  }
 }
 
 static void run_task(void *context, int64_t index, void *scratch) {
@@ -234,7 +269,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   int64_t filter = plan->tap_groups > 1 ? w.task.slice % plan->rows.groups : 0;
   w.taps = e->taps + (size_t)(filter * plan->tap_count) * plan->rows.lane_size;
   cut(&w);
-  int64_t rows = plan->rows.kernels->tile_rows * plan->out_step;
+  int64_t rows = plan->band * plan->out_step;
   for (int64_t z = w.task.begin[0]; z < w.task.end[0]; z++)
     for (int64_t y = w.task.begin[1]; y < w.task.end[1]; y += rows)
       for (int64_t i = y; i < falt_min(y + plan->out_step, w.task.end[1]); i++) run_rows(&w, z, i);

@@ -72,6 +72,8 @@ static bool adjacent(int64_t stride, int64_t size, int64_t pixel) {
 
 const char *falt_rows_init(falt_rows *rows, const falt_problem *problem, falt_isa isa, const void *values) {
   *rows = (falt_rows){.in_type = problem->input.type, .out_type = problem->output.type};
+  rows->in_size = (int64_t)falt_type_size(rows->in_type);
+  rows->out_size = (int64_t)falt_type_size(rows->out_type);
   rows->epilogue.alpha = problem->alpha;
   rows->epilogue.beta = problem->beta;
   rows->boundary_value = problem->boundary_value;
@@ -106,7 +108,18 @@ const void *falt_rows_source(const falt_rows *rows, const void *input, int64_t s
   if (d < 0 || h < 0) return NULL;
   int64_t at =
       rows->in_offset + slice_at(rows, rows->in_stride, slice) + d * rows->in_stride[2] + h * rows->in_stride[3];
-  return (const char *)input + at * (int64_t)falt_type_size(rows->in_type);
+  return (const char *)input + at * rows->in_size;
+}
+
+void falt_rows_sources(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y, int64_t step,
+                       int64_t count, const void *constant, const void **list) {
+  int64_t d = falt_axis_map(&rows->axis[0], rows->in[0], z), size = rows->in_size;
+  int64_t base = rows->in_offset + slice_at(rows, rows->in_stride, slice) + d * rows->in_stride[2];
+  for (int64_t i = 0; i < count; i++, y += step) {
+    int64_t h = y;
+    if (h < 0 || h >= rows->in[1]) h = falt_axis_map(&rows->axis[1], rows->in[1], y);
+    list[i] = d < 0 || h < 0 ? constant : (const char *)input + (base + h * rows->in_stride[3]) * size;
+  }
 }
 
 static void fill(const falt_rows *rows, void *dst, int64_t begin, int64_t end) {
@@ -117,40 +130,54 @@ static void fill(const falt_rows *rows, void *dst, int64_t begin, int64_t end) {
     for (int64_t i = first; i < last; i++) ((double *)dst)[i] = rows->boundary_value;
 }
 
-/* dst[v] from source positions at, at + by, at + 2*by, ... for v in [begin, end). */
-static void load_run(const falt_rows *rows, const void *source, int64_t at, int64_t by, int64_t begin, int64_t end,
-                     char *dst) {
+static void load_run(const falt_rows *rows, const void *source, const falt_row_run *run, char *dst) {
   void (*load)(void *, const void *, int64_t, int64_t) = rows->kernels->load[rows->lane][rows->in_type];
-  int64_t stride = rows->in_stride[4], size = (int64_t)falt_type_size(rows->in_type), pixel = rows->pixel;
-  const char *from = (const char *)source + at * stride * size;
-  char *to = dst + begin * pixel * (int64_t)rows->lane_size;
-  if (pixel == 1) {
-    load(to, from, by * stride, end - begin);
-  } else if (by == 1) {
-    load(to, from, 1, (end - begin) * pixel);
+  int64_t stride = rows->in_stride[4], size = rows->in_size, pixel = rows->pixel;
+  int64_t count = run->end - run->begin, lane = (int64_t)rows->lane_size;
+  const char *from = (const char *)source + run->at * stride * size;
+  char *to = dst + run->begin * pixel * lane;
+  if (run->at < 0) {
+    fill(rows, dst, run->begin, run->end);
+  } else if (pixel == 1) {
+    load(to, from, run->by * stride, count);
+  } else if (run->by == 1) {
+    load(to, from, 1, count * pixel);
   } else {
-    for (int64_t v = begin; v < end; v++, from += by * stride * size, to += pixel * (int64_t)rows->lane_size)
-      load(to, from, 1, pixel);
+    for (int64_t v = 0; v < count; v++) load(to + v * pixel * lane, from + v * run->by * stride * size, 1, pixel);
   }
 }
 
-/* The positions [begin, end) of a row that lie outside: runs of equal distance in the source. */
-static void load_outside(const falt_rows *rows, const void *source, int64_t first, int64_t step, int64_t begin,
-                         int64_t end, void *dst) {
+/* The run from `begin` on. */
+static falt_row_run next_run(const falt_rows *rows, int64_t first, int64_t step, int64_t begin, int64_t count) {
   const falt_axis *axis = &rows->axis[2];
-  int64_t size = rows->in[2];
-  while (begin < end) {
-    int64_t at = falt_axis_map(axis, size, first + begin * step);
-    if (at < 0) {
-      fill(rows, dst, begin, end);
-      return;
-    }
-    int64_t next = begin + 1, by = 0;
-    if (next < end) by = falt_axis_map(axis, size, first + next * step) - at;
-    while (next < end && falt_axis_map(axis, size, first + next * step) == at + (next - begin) * by) next++;
-    load_run(rows, source, at, by, begin, next, dst);
-    begin = next;
+  int64_t size = rows->in[2], u = first + begin * step;
+  falt_row_run run = {begin, count, falt_axis_map(axis, size, u), step};
+  if (u >= 0 && u < size) {
+    run.end = falt_min(count, begin + falt_ceil_div(size - u, step));
+    return run;
   }
+  if (u < 0) run.end = falt_min(count, begin + falt_ceil_div(-u, step)); /* at most up to the inside */
+  if (run.at < 0) return run;
+  int64_t last = run.end;
+  run.end = begin + 1;
+  if (run.end == last) return run;
+  run.by = falt_axis_map(axis, size, u + step) - run.at;
+  while (run.end < last && falt_axis_map(axis, size, first + run.end * step) == run.at + (run.end - begin) * run.by)
+    run.end++;
+  return run;
+}
+
+int falt_rows_runs(const falt_rows *rows, int64_t first, int64_t step, int64_t count, falt_row_run *runs, int most) {
+  int found = 0;
+  for (int64_t begin = 0; begin < count; begin = runs[found++].end) {
+    if (found == most) return 0;
+    runs[found] = next_run(rows, first, step, begin, count);
+  }
+  return found;
+}
+
+void falt_rows_load_runs(const falt_rows *rows, const void *source, const falt_row_run *runs, int count, void *dst) {
+  for (int i = 0; i < count; i++) load_run(rows, source, &runs[i], dst);
 }
 
 void falt_rows_load(const falt_rows *rows, const void *source, int64_t first, int64_t step, int64_t count, void *dst) {
@@ -158,19 +185,17 @@ void falt_rows_load(const falt_rows *rows, const void *source, int64_t first, in
     fill(rows, dst, 0, count);
     return;
   }
-  int64_t begin = first < 0 ? falt_ceil_div(-first, step) : 0;
-  int64_t end = first < rows->in[2] ? falt_ceil_div(rows->in[2] - first, step) : 0;
-  begin = falt_min(begin, count);
-  end = falt_max(begin, falt_min(end, count));
-  load_outside(rows, source, first, step, 0, begin, dst);
-  if (begin < end) load_run(rows, source, first + begin * step, step, begin, end, dst);
-  load_outside(rows, source, first, step, end, count, dst);
+  for (int64_t begin = 0; begin < count;) {
+    falt_row_run run = next_run(rows, first, step, begin, count);
+    load_run(rows, source, &run, dst);
+    begin = run.end;
+  }
 }
 
 void *falt_rows_target(const falt_rows *rows, void *output, int64_t slice, int64_t z, int64_t y, int64_t x) {
   const int64_t *stride = rows->out_stride;
   int64_t at = rows->out_offset + slice_at(rows, stride, slice) + z * stride[2] + y * stride[3] + x * stride[4];
-  return (char *)output + at * (int64_t)falt_type_size(rows->out_type);
+  return (char *)output + at * rows->out_size;
 }
 
 void falt_rows_store(const falt_rows *rows, void *target, const void *sums, int64_t count, bool stream) {

@@ -22,6 +22,7 @@ typedef struct falt_rows {
   falt_lane lane;
   size_t lane_size; /* bytes */
   falt_type in_type, out_type;
+  int64_t in_size, out_size; /* bytes of an element */
   bool in_place;         /* kernels can read source rows as they lie: lane's type, neighbours adjacent, x stride 1 */
   bool out_place;        /* kernels can write destination rows: lane's type, neighbours adjacent, no epilogue */
   int64_t pixel;         /* elements at one x position: the channels where interleaved pixels share a filter, else 1 */
@@ -57,9 +58,24 @@ void falt_rows_taps(const falt_problem *problem, falt_lane lane, const void *val
  * stands. Position x of it is x*in_stride[4] elements further. */
 const void *falt_rows_source(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y);
 
+/* The same for `count` rows y, y + step, ... of one z, into list; the constant's row (at x = 0) for those without. */
+void falt_rows_sources(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y, int64_t step,
+                       int64_t count, const void *constant, const void **list);
+
 /* dst[v] = what stands at logical position first + v*step of a source row, for v in [0, count) positions, as the lane's
  * type. source is what falt_rows_source returned, NULL included. Runs of neighbours are converted by kernels. */
 void falt_rows_load(const falt_rows *rows, const void *source, int64_t first, int64_t step, int64_t count, void *dst);
+
+/* Positions [begin, end) of a loaded row that stand at equal distances in the source: at, at + by, ...; at < 0:
+ * constant. */
+typedef struct falt_row_run {
+  int64_t begin, end, at, by;
+} falt_row_run;
+
+/* falt_rows_load in two steps, for rows that are cut alike: the runs (their number, or 0 if there are more than
+ * `most`), then a row by its runs. */
+int falt_rows_runs(const falt_rows *rows, int64_t first, int64_t step, int64_t count, falt_row_run *runs, int most);
+void falt_rows_load_runs(const falt_rows *rows, const void *source, const falt_row_run *runs, int count, void *dst);
 
 /* Address of output position (z, y, x). Without out_place only falt_rows_store may write there. */
 void *falt_rows_target(const falt_rows *rows, void *output, int64_t slice, int64_t z, int64_t y, int64_t x);
@@ -76,15 +92,23 @@ void falt_rows_reach(const falt_rows *rows, int axis, int64_t low, int64_t high,
 
 /* ------------------------------------------------------------------------------------------------------ row windows */
 
+/* What a slot of a ring holds: row (z, y), there or at the row of the constant. */
+typedef struct falt_row_tag {
+  int64_t z, y;
+  const void *row;
+} falt_row_tag;
+
 /* A ring of converted rows: logical row (z, y) lives in slot (z mod depth, y mod height) until another takes its slot,
  * so rows that the next tile needs again are not converted again. depth and height must cover the rows that one kernel
  * call reads. One window per task and x range; the memory is scratch. */
 typedef struct falt_row_window {
+  falt_row_run runs[5];
+  int run_count;              /* 0: too many for the list */
   int64_t first, step, count; /* falt_rows_load's arguments for every row */
   int64_t depth, height;
   size_t pitch; /* bytes between slots */
   char *slots;  /* depth*height of them, then one row of the constant */
-  int64_t *tags;
+  falt_row_tag *tags;
   bool constant; /* the row of the constant has been filled */
 } falt_row_window;
 
@@ -96,6 +120,9 @@ void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_
 /* The converted row at logical (z, y); converts it if its slot holds another. */
 const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
                                 int64_t z, int64_t y);
+/* The same for `count` rows y, y + step, ... of one z, into list; step is at most the window's height. */
+void falt_row_window_list(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice, int64_t z,
+                          int64_t y, int64_t step, int64_t count, const void **list);
 /* The row of the constant, for rows read in place whose source is NULL; a window of depth and height 0 has only it. */
 const void *falt_row_window_constant(falt_row_window *window, const falt_rows *rows);
 

@@ -9,7 +9,7 @@ static size_t slot_pitch(const falt_rows *rows, int64_t count) {
 }
 
 static size_t tag_bytes(int64_t depth, int64_t height) {
-  return (size_t)falt_round_up(depth * height * 2 * (int64_t)sizeof(int64_t), FALT_ALIGN);
+  return (size_t)falt_round_up(depth * height * (int64_t)sizeof(falt_row_tag), FALT_ALIGN);
 }
 
 size_t falt_row_window_bytes(const falt_rows *rows, int64_t count, int64_t depth, int64_t height) {
@@ -26,7 +26,9 @@ void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_
                               .pitch = slot_pitch(rows, count),
                               .slots = (char *)scratch + tag_bytes(depth, height),
                               .tags = scratch};
-  for (int64_t i = 0; i < 2 * depth * height; i++) window->tags[i] = INT64_MIN;
+  for (int64_t i = 0; i < depth * height; i++) window->tags[i] = (falt_row_tag){INT64_MIN, INT64_MIN, NULL};
+  int most = (int)(sizeof window->runs / sizeof *window->runs);
+  window->run_count = falt_rows_runs(rows, first, step, count, window->runs, most);
 }
 
 const void *falt_row_window_constant(falt_row_window *window, const falt_rows *rows) {
@@ -41,16 +43,40 @@ static int64_t modulo(int64_t u, int64_t period) {
   return rest < 0 ? rest + period : rest;
 }
 
+/* Brings row (z, y) to a slot. */
+static void fill_slot(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice, int64_t z,
+                      int64_t y, int64_t slot) {
+  char *row = window->slots + (size_t)slot * window->pitch;
+  const void *source = falt_rows_source(rows, input, slice, z, y);
+  falt_row_tag *tag = &window->tags[slot];
+  *tag = (falt_row_tag){z, y, source ? row : falt_row_window_constant(window, rows)};
+  if (!source) return;
+  if (window->run_count)
+    falt_rows_load_runs(rows, source, window->runs, window->run_count, row);
+  else
+    falt_rows_load(rows, source, window->first, window->step, window->count, row);
+}
+
+/* The row of a slot, brought there if it holds another. */
+static inline const void *take_slot(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
+                                    int64_t z, int64_t y, int64_t slot) {
+  const falt_row_tag *tag = &window->tags[slot];
+  if (tag->z != z || tag->y != y) fill_slot(window, rows, input, slice, z, y, slot);
+  return tag->row;
+}
+
 const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
                                 int64_t z, int64_t y) {
   int64_t slot = modulo(z, window->depth) * window->height + modulo(y, window->height);
-  int64_t *tag = &window->tags[2 * slot];
-  char *row = window->slots + (size_t)slot * window->pitch;
-  if (tag[0] == z && tag[1] == y) return row;
-  const void *source = falt_rows_source(rows, input, slice, z, y);
-  if (!source) return falt_row_window_constant(window, rows);
-  falt_rows_load(rows, source, window->first, window->step, window->count, row);
-  tag[0] = z;
-  tag[1] = y;
-  return row;
+  return take_slot(window, rows, input, slice, z, y, slot);
+}
+
+void falt_row_window_list(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice, int64_t z,
+                          int64_t y, int64_t step, int64_t count, const void **list) {
+  int64_t base = modulo(z, window->depth) * window->height, at = modulo(y, window->height);
+  for (int64_t i = 0; i < count; i++, y += step) {
+    list[i] = take_slot(window, rows, input, slice, z, y, base + at);
+    at += step;
+    if (at >= window->height) at -= window->height;
+  }
 }

@@ -41,9 +41,8 @@ static int64_t magnitude(int64_t a) {
 /* Makes the axis whose elements lie closest the width, where that is not so. The order of axes has no meaning except
  * for the first maximum of a gradient of maxpool. */
 static void exchange_axes(falt_problem *p) {
-  const falt_tensor *y = falt_problem_result(p)->size[FALT_W] > 1 || p->operation == FALT_BACKWARD_FILTER
-                             ? &p->input
-                             : falt_problem_result(p);
+  const bool reads_rows = p->operation == FALT_BACKWARD_FILTER || falt_problem_result(p)->size[FALT_W] > 1;
+  const falt_tensor *y = reads_rows ? &p->input : falt_problem_result(p);
   int best = 2;
   if (p->operation == FALT_BACKWARD_MAXPOOL) return;
   for (int a = 1; a >= 0; a--) {
@@ -108,7 +107,10 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                                 .source = plan->gathers ? operands->output : operands->input,
                                 .filter = plan->filter ? plan->filter : operands->filter,
                                 .result = result_of(plan->p.operation, operands)};
-  (plan->p.operation == FALT_BACKWARD_FILTER ? filters : maps)[plan->way](&run);
+  if (plan->p.operation == FALT_BACKWARD_MAXPOOL && plan->way == FALT_GENERIC_ROWS)
+    falt_generic_maxima_rows(&run);
+  else
+    (plan->p.operation == FALT_BACKWARD_FILTER ? filters : maps)[plan->way](&run);
   if (plan->p.operation == FALT_BACKWARD_FILTER && plan->p.has_bias) falt_generic_bias(&run);
 }
 
@@ -125,14 +127,25 @@ static void destroy(falt_plan *plan) {
 
 /* ---- plan: applies to everything */
 
-/* Shares of the multiply-add peak as measured on an AVX-512 machine, two threads. */
+/* Share of the multiply-add peak that each way reaches, as measured with AVX-512 on layers of 28 x 28 to 56 x 56. */
+static const double shares[FALT_OPERATION_COUNT][3] = {
+    [FALT_FORWARD] = {0.2, 0.25, 0.05},
+    [FALT_BACKWARD_DATA] = {0.3, 0.4, 0.05},
+    [FALT_BACKWARD_FILTER] = {0.1, 0.5, 0.03},
+    [FALT_MAXPOOL] = {0.02, 0.015, 0.015},
+    [FALT_AVGPOOL] = {0.015, 0.015, 0.015},
+    [FALT_BACKWARD_MAXPOOL] = {0.003, 0.001, 0.001},
+    [FALT_BACKWARD_AVGPOOL] = {0.002, 0.005, 0.005},
+};
+
 static double estimate(const falt_generic_plan *plan, const falt_device *device) {
-  static const double shares[] = {0.15, 0.2, 0.05};
   const falt_problem *p = &plan->p;
   const falt_type type = plan->lane_index == FALT_GENERIC_F32 ? FALT_F32 : FALT_F64;
-  double share = shares[plan->way];
+  double share = shares[p->operation][plan->way];
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
-  if (falt_is_pooling(p->operation)) share /= 4;
+  if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
+  if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) > 1) share /= 4;
+  if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
   return falt_roofline(device, type, falt_problem_flops(p), share, falt_problem_bytes(p));
 }
 
@@ -168,6 +181,7 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   plan->lane_index = lane_of(&plan->p);
   plan->lane = falt_generic_kernels_for(ask->device->isa)->lane[plan->lane_index];
   plan->convert = falt_filter_kernels_for(ask->device->isa);
+  for (int type = 0; type < FALT_TYPE_COUNT; type++) plan->type_size[type] = falt_type_size((falt_type)type);
   set_roles(plan);
   plan->base.packed =
       ask->filter_values && (plan->p.operation == FALT_FORWARD || plan->p.operation == FALT_BACKWARD_DATA);

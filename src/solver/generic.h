@@ -31,6 +31,7 @@ typedef struct falt_generic_plan {
   int lane_index;
   const falt_generic_lane *lane;
   const falt_filter_kernels *convert;
+  size_t type_size[FALT_TYPE_COUNT];
   void *filter; /* a copy of the values, or NULL */
   /* the map */
   bool gathers; /* against the direction of the relation: backward-data, gradients of pooling */
@@ -57,9 +58,16 @@ static inline int64_t falt_generic_digit(int64_t *index, int64_t base) {
   return digit;
 }
 
+void falt_generic_load_wide(int64_t *dst, const void *data, falt_type type, int64_t index, int64_t stride, int64_t n);
 /* dst[i] = data[index + i*stride] as the lane's elements, i < n. */
-void falt_generic_load(const falt_generic_plan *plan, void *dst, const void *data, falt_type type, int64_t index,
-                       int64_t stride, int64_t n);
+static inline void falt_generic_load(const falt_generic_plan *plan, void *dst, const void *data, falt_type type,
+                                     int64_t index, int64_t stride, int64_t n) {
+  if (plan->lane_index == FALT_GENERIC_WIDE)
+    falt_generic_load_wide(dst, data, type, index, stride, n);
+  else
+    plan->convert->load[plan->lane_index][type](dst, (const char *)data + index * (int64_t)plan->type_size[type],
+                                                stride, n);
+}
 void falt_generic_fill(const falt_generic_plan *plan, void *dst, double value, int64_t n);
 /* The element at data[index] where kernels may read it in place: the lane's type, else NULL. */
 const void *falt_generic_in_place(const falt_generic_plan *plan, const void *data, falt_type type, int64_t index);
@@ -134,7 +142,18 @@ typedef struct falt_meet {
 falt_meet falt_meet_start(const falt_generic_plan *plan, int axis, int64_t i);
 bool falt_meet_next(falt_meet *meet);
 
-/* dst[i] = source position base + i*step of a row that starts at `row` (element index), or the fill; i < n. */
+/* Positions base + i*step of source rows, i < n, cut where they leave the source: [begin, end) lie inside. The same for
+ * all rows of a tile. step is positive or -1. */
+typedef struct falt_cut {
+  int64_t base, step, n, begin, end;
+  const falt_link *link; /* NULL if nothing outside folds */
+} falt_cut;
+
+falt_cut falt_generic_cut(const falt_link *link, int64_t base, int64_t step, int64_t n);
+/* dst[i] = the source row that starts at element `row`, for all i of the cut. What does not fold is left as it is: fill
+ * it before. */
+void falt_generic_load_cut(const falt_generic_run *run, void *dst, int64_t row, const falt_cut *cut);
+/* Both, with the fill outside. */
 void falt_generic_load_row(const falt_generic_run *run, void *dst, int64_t row, int64_t base, int64_t step, int64_t n,
                            const falt_link *link);
 
@@ -142,6 +161,7 @@ void falt_generic_load_row(const falt_generic_run *run, void *dst, int64_t row, 
 void falt_generic_map_rows(const falt_generic_run *run);
 void falt_generic_map_channels(const falt_generic_run *run);
 void falt_generic_map_groups(const falt_generic_run *run);
+void falt_generic_maxima_rows(const falt_generic_run *run);
 void falt_generic_filter_rows(const falt_generic_run *run);
 void falt_generic_filter_channels(const falt_generic_run *run);
 void falt_generic_filter_groups(const falt_generic_run *run);

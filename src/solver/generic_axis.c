@@ -171,36 +171,43 @@ bool falt_meet_next(falt_meet *m) {
 
 /* ---- rows */
 
-/* Elements [from, to) of a row, outside the source. */
-static void load_outside(const falt_generic_run *run, char *dst, int64_t row, int64_t base, int64_t step, int64_t from,
-                         int64_t to, const falt_link *link) {
+falt_cut falt_generic_cut(const falt_link *link, int64_t base, int64_t step, int64_t n) {
+  const falt_axis *a = link->axis;
+  const bool folds = a && (a->boundary[0] != FALT_CONSTANT || a->boundary[1] != FALT_CONSTANT);
+  int64_t begin = step == 1 ? -base : step > 0 ? -floor_div(base, step) : base - link->size + 1;
+  int64_t end = step == 1 ? link->size - base : step > 0 ? -floor_div(base - link->size, step) : base + 1;
+  begin = falt_min(falt_max(begin, 0), n);
+  end = falt_max(begin, falt_min(end, n));
+  return (falt_cut){base, step, n, begin, end, folds ? link : NULL};
+}
+
+static void load_folded(const falt_generic_run *run, char *dst, int64_t row, const falt_cut *cut, int64_t from,
+                        int64_t to) {
   const falt_generic_plan *plan = run->plan;
-  const size_t element = plan->lane->element;
-  if (from >= to) return;
-  const int64_t u = base + step * from;
-  const bool folds = link->axis && link->axis->boundary[u >= link->size] != FALT_CONSTANT;
-  if (!folds) {
-    falt_generic_fill(plan, dst + (size_t)from * element, plan->fill, to - from);
-    return;
-  }
   for (int64_t i = from; i < to; i++) {
-    const int64_t at = falt_link_fold(link, base + step * i);
-    falt_generic_load(plan, dst + (size_t)i * element, run->source, plan->source.type,
-                      row + at * plan->source.stride[FALT_W], 1, 1);
+    const int64_t at = falt_link_fold(cut->link, cut->base + cut->step * i);
+    if (at >= 0)
+      falt_generic_load(plan, dst + (size_t)i * plan->lane->element, run->source, plan->source.type,
+                        row + at * plan->source.stride[FALT_W], 1, 1);
   }
+}
+
+void falt_generic_load_cut(const falt_generic_run *run, void *dst, int64_t row, const falt_cut *cut) {
+  const falt_generic_plan *plan = run->plan;
+  const int64_t stride = plan->source.stride[FALT_W];
+  if (cut->begin < cut->end)
+    falt_generic_load(plan, (char *)dst + (size_t)cut->begin * plan->lane->element, run->source, plan->source.type,
+                      row + (cut->base + cut->step * cut->begin) * stride, cut->step * stride, cut->end - cut->begin);
+  if (!cut->link) return;
+  load_folded(run, dst, row, cut, 0, cut->begin);
+  load_folded(run, dst, row, cut, cut->end, cut->n);
 }
 
 void falt_generic_load_row(const falt_generic_run *run, void *dst, int64_t row, int64_t base, int64_t step, int64_t n,
                            const falt_link *link) {
-  const falt_generic_plan *plan = run->plan;
-  const int64_t stride = plan->source.stride[FALT_W];
-  int64_t begin = step > 0 ? -floor_div(base, step) : base - link->size + 1; /* step is -1 if not positive */
-  int64_t end = step > 0 ? -floor_div(base - link->size, step) : base + 1;
-  begin = falt_min(falt_max(begin, 0), n);
-  end = falt_max(begin, falt_min(end, n));
-  load_outside(run, dst, row, base, step, 0, begin, link);
-  if (begin < end)
-    falt_generic_load(plan, (char *)dst + (size_t)begin * plan->lane->element, run->source, plan->source.type,
-                      row + (base + step * begin) * stride, step * stride, end - begin);
-  load_outside(run, dst, row, base, step, end, n, link);
+  const falt_cut cut = falt_generic_cut(link, base, step, n);
+  char *after = (char *)dst + (size_t)cut.end * run->plan->lane->element;
+  if (cut.begin > 0) falt_generic_fill(run->plan, dst, run->plan->fill, cut.begin);
+  if (cut.end < n) falt_generic_fill(run->plan, after, run->plan->fill, n - cut.end);
+  falt_generic_load_cut(run, dst, row, &cut);
 }

@@ -4,14 +4,8 @@
 
 #include "solver/generic.h"
 
-void falt_generic_load(const falt_generic_plan *plan, void *dst, const void *data, falt_type type, int64_t index,
-                       int64_t stride, int64_t n) {
-  if (plan->lane_index == FALT_GENERIC_WIDE) {
-    for (int64_t i = 0; i < n; i++) ((int64_t *)dst)[i] = (int64_t)falt_load(data, type, index + i * stride);
-    return;
-  }
-  const char *from = (const char *)data + index * (int64_t)falt_type_size(type);
-  plan->convert->load[plan->lane_index][type](dst, from, stride, n);
+void falt_generic_load_wide(int64_t *dst, const void *data, falt_type type, int64_t index, int64_t stride, int64_t n) {
+  for (int64_t i = 0; i < n; i++) dst[i] = (int64_t)falt_load(data, type, index + i * stride);
 }
 
 void falt_generic_fill(const falt_generic_plan *plan, void *dst, double value, int64_t n) {
@@ -129,17 +123,21 @@ double falt_generic_window_count(const falt_generic_plan *plan, int64_t od, int6
   return (double)axis_count(plan, 0, od) * (double)axis_count(plan, 1, oh) * (double)axis_count(plan, 2, ow);
 }
 
+static void *element_at(const falt_generic_plan *plan, void *sums, int64_t i) {
+  return (char *)sums + (size_t)i * plan->lane->element;
+}
+
 void falt_generic_average(const falt_generic_plan *plan, void *sums, int64_t od, int64_t oh, int64_t ow, int64_t n) {
   const double rows = (double)axis_count(plan, 0, od) * (double)axis_count(plan, 1, oh);
   int64_t begin, end;
   falt_axis_interior(&plan->p.axis[2], plan->p.input.size[FALT_W], plan->p.filter.size[FALT_W],
                      plan->p.output.size[FALT_W], &begin, &end);
-  const double inside = rows * (double)plan->p.filter.size[FALT_W];
+  begin = falt_min(falt_max(begin - ow, 0), n);
+  end = falt_max(begin, falt_min(end - ow, n));
+  falt_generic_divide(plan, element_at(plan, sums, begin), rows * (double)plan->p.filter.size[FALT_W], end - begin);
   for (int64_t i = 0; i < n; i++) {
-    const bool interior = ow + i >= begin && ow + i < end;
-    const double count = interior ? inside : rows * (double)axis_count(plan, 2, ow + i);
-    if (plan->lane_index == FALT_GENERIC_F32) ((float *)sums)[i] /= (float)count;
-    if (plan->lane_index == FALT_GENERIC_F64) ((double *)sums)[i] /= count;
+    if (i == begin) i = end;
+    if (i < n) falt_generic_divide(plan, element_at(plan, sums, i), rows * (double)axis_count(plan, 2, ow + i), 1);
   }
 }
 
@@ -156,8 +154,8 @@ void falt_generic_windows(const falt_generic_run *run, falt_generic_plan *plan, 
 }
 
 void falt_generic_divide(const falt_generic_plan *plan, void *sums, double count, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    if (plan->lane_index == FALT_GENERIC_F32) ((float *)sums)[i] /= (float)count;
-    if (plan->lane_index == FALT_GENERIC_F64) ((double *)sums)[i] /= count;
-  }
+  if (plan->lane_index == FALT_GENERIC_F32)
+    for (int64_t i = 0; i < n; i++) ((float *)sums)[i] /= (float)count;
+  if (plan->lane_index == FALT_GENERIC_F64)
+    for (int64_t i = 0; i < n; i++) ((double *)sums)[i] /= count;
 }

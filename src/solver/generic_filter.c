@@ -62,85 +62,81 @@ static bool outside_matters(const job *j) {
 
 /* ---- rows */
 
-enum { MOST_K = 8, MOST_COLUMNS = 12, ROW_BYTES = 2048 };
+enum { MOST_K = 16, MOST_COLUMNS = 12, ROW_BYTES = 1024, MOST_ROWS = ROW_BYTES / sizeof(float) };
 
 typedef struct dot_tile {
   const job *job;
   place at;
-  int k, c, s; /* extents */
+  int k, c, s;                                    /* extents */
+  int64_t x_index[MOST_ROWS], y_index[MOST_ROWS]; /* starts of rows; -1 outside */
   double totals[MOST_K * MOST_COLUMNS];
   _Alignas(64) char dy[MOST_K][ROW_BYTES], x[MOST_COLUMNS][ROW_BYTES];
 } dot_tile;
 
-/* Some rows (first, first + 1, ... in the order n, d, h), and of each the same piece of the width. */
+/* Some rows (first, first + 1, ... in the order n, d, h), and of each the same piece of the width, end to end; padded
+ * with zeros to whole vectors. */
 typedef struct stretch {
-  int64_t first, rows, w, n;
+  int64_t first, rows, w, n, padded;
 } stretch;
 
-static void row_at(const falt_problem *p, int64_t row, int64_t at[3]) {
-  at[2] = falt_generic_digit(&row, p->output.size[FALT_H]);
-  at[1] = falt_generic_digit(&row, p->output.size[FALT_D]);
-  at[0] = row;
+/* False if no row of x is inside. */
+static bool find_rows(dot_tile *t, const stretch *s) {
+  const falt_problem *p = &t->job->run->plan->p;
+  bool any = false;
+  for (int64_t r = 0; r < s->rows; r++) {
+    int64_t n = s->first + r;
+    const int64_t h = falt_generic_digit(&n, p->output.size[FALT_H]),
+                  d = falt_generic_digit(&n, p->output.size[FALT_D]);
+    t->x_index[r] = x_row(t->job, &t->at, n, d, h);
+    t->y_index[r] = falt_tensor_at(&p->output, n, t->at.g, t->at.k, d, h, s->w);
+    any |= t->x_index[r] >= 0;
+  }
+  return any;
 }
 
-static const void *dy_rows(dot_tile *t, const stretch *s, int m, int64_t padded) {
+static const void *dy_rows(dot_tile *t, const stretch *s, int m) {
   const falt_generic_plan *plan = t->job->run->plan;
   const falt_tensor *y = &plan->p.output;
   const void *data = t->job->run->operands->output;
-  const int64_t element = (int64_t)plan->lane->element;
-  int64_t at[3];
-  for (int64_t r = 0; r < s->rows; r++) {
-    row_at(&plan->p, s->first + r, at);
-    const int64_t index = falt_tensor_at(y, at[0], t->at.g, t->at.k + m, at[1], at[2], s->w);
-    const bool lies = s->rows == 1 && padded == s->n && y->stride[FALT_W] == 1;
-    const void *there = lies ? falt_generic_in_place(plan, data, y->type, index) : NULL;
+  const int64_t element = (int64_t)plan->lane->element, channel = m * y->stride[FALT_C];
+  if (s->rows == 1 && s->padded == s->n && y->stride[FALT_W] == 1) {
+    const void *there = falt_generic_in_place(plan, data, y->type, t->y_index[0] + channel);
     if (there) return there;
-    falt_generic_load(plan, t->dy[m] + r * s->n * element, data, y->type, index, y->stride[FALT_W], s->n);
   }
+  for (int64_t r = 0; r < s->rows; r++)
+    falt_generic_load(plan, t->dy[m] + r * s->n * element, data, y->type, t->y_index[r] + channel, y->stride[FALT_W],
+                      s->n);
   const int64_t n = s->rows * s->n;
-  falt_generic_fill(plan, t->dy[m] + n * element, 0, padded - n);
+  falt_generic_fill(plan, t->dy[m] + n * element, 0, s->padded - n);
   return t->dy[m];
 }
 
-static const void *x_rows(dot_tile *t, const stretch *s, int c, int tap, int column, int64_t padded) {
+static const void *x_rows(dot_tile *t, const stretch *s, int c, int tap) {
   const job *j = t->job;
   const falt_generic_plan *plan = j->run->plan;
   const falt_tensor *x = &plan->p.input;
   const falt_link *w = &j->link[2];
-  const int64_t element = (int64_t)plan->lane->element;
-  const int64_t start = w->base + w->step * s->w + w->tap_step * (t->at.s + tap);
-  int64_t at[3];
-  for (int64_t r = 0; r < s->rows; r++) {
-    row_at(&plan->p, s->first + r, at);
-    int64_t row = x_row(j, &t->at, at[0], at[1], at[2]);
-    char *to = t->x[column] + r * s->n * element;
-    if (row < 0) {
-      falt_generic_fill(plan, to, plan->fill, s->n);
-      continue;
-    }
-    row += c * x->stride[FALT_C];
-    const bool lies = s->rows == 1 && padded == s->n && x->stride[FALT_W] == 1 && w->step == 1 && start >= 0 &&
-                      start + s->n <= w->size;
-    const void *there = lies ? falt_generic_in_place(plan, j->run->source, x->type, row + start) : NULL;
+  const int64_t element = (int64_t)plan->lane->element, channel = c * x->stride[FALT_C];
+  const falt_cut cut = falt_generic_cut(w, w->base + w->step * s->w + w->tap_step * (t->at.s + tap), w->step, s->n);
+  const bool inside = cut.begin == 0 && cut.end == s->n && t->x_index[0] >= 0;
+  if (s->rows == 1 && s->padded == s->n && x->stride[FALT_W] == 1 && w->step == 1 && inside) {
+    const void *there = falt_generic_in_place(plan, j->run->source, x->type, t->x_index[0] + channel + cut.base);
     if (there) return there;
-    falt_generic_load_row(j->run, to, row, start, w->step, s->n, w);
   }
-  const int64_t n = s->rows * s->n;
-  falt_generic_fill(plan, t->x[column] + n * element, 0, padded - n);
-  return t->x[column];
+  char *to = t->x[c * t->s + tap];
+  falt_generic_fill(plan, to, plan->fill, s->padded);
+  for (int64_t r = 0; r < s->rows; r++)
+    if (t->x_index[r] >= 0) falt_generic_load_cut(j->run, to + r * s->n * element, t->x_index[r] + channel, &cut);
+  return to;
 }
 
 static void add_stretch(dot_tile *t, const stretch *s) {
-  const falt_generic_plan *plan = t->job->run->plan;
-  const int64_t padded = falt_round_up(s->rows * s->n, plan->lane->width);
   const void *a[MOST_K], *b[MOST_COLUMNS];
-  int64_t at[3];
-  row_at(&plan->p, s->first, at);
-  if (s->rows == 1 && !outside_matters(t->job) && x_row(t->job, &t->at, at[0], at[1], at[2]) < 0) return;
-  for (int m = 0; m < t->k; m++) a[m] = dy_rows(t, s, m, padded);
+  if (!find_rows(t, s) && !outside_matters(t->job)) return;
+  for (int m = 0; m < t->k; m++) a[m] = dy_rows(t, s, m);
   for (int c = 0; c < t->c; c++)
-    for (int tap = 0; tap < t->s; tap++) b[c * t->s + tap] = x_rows(t, s, c, tap, c * t->s + tap, padded);
-  plan->lane->dots(a, t->k, b, t->c * t->s, padded, t->totals);
+    for (int tap = 0; tap < t->s; tap++) b[c * t->s + tap] = x_rows(t, s, c, tap);
+  t->job->run->plan->lane->dots(a, t->k, b, t->c * t->s, s->padded, t->totals);
 }
 
 static void run_dots(void *context, int64_t index) {
@@ -154,8 +150,11 @@ static void run_dots(void *context, int64_t index) {
   t.c = (int)falt_min(j->c_block, w[FALT_C] - t.at.c);
   t.s = (int)falt_min(j->s_block, w[FALT_W] - t.at.s);
   for (int64_t row = 0; row < rows; row += at_once)
-    for (int64_t at = 0; at < width; at += most)
-      add_stretch(&t, &(stretch){row, falt_min(at_once, rows - row), at, falt_min(most, width - at)});
+    for (int64_t at = 0; at < width; at += most) {
+      stretch s = {row, falt_min(at_once, rows - row), at, falt_min(most, width - at), 0};
+      s.padded = falt_round_up(s.rows * s.n, j->run->plan->lane->width);
+      add_stretch(&t, &s);
+    }
   for (int m = 0; m < t.k; m++)
     for (int c = 0; c < t.c; c++)
       falt_generic_store_totals(j->run, t.totals + (m * t.c + c) * t.s, t.s,

@@ -166,14 +166,40 @@ static void add_where_largest(tile *t, char *sums, int64_t n, const falt_meet m[
 
 /* ---- a tile */
 
+/* Forward with one source channel: the taps along the width step through memory; no pair needs to be looked up. */
+static void add_row(tile *t, char *sums, int64_t n, const falt_meet m[3], int64_t w) {
+  const falt_generic_plan *plan = t->plan;
+  const falt_axis *a = &plan->p.axis[2];
+  const int64_t *taps = plan->p.filter.size, stride = plan->source.stride[FALT_W];
+  const bool outside = m[0].source < 0 || m[1].source < 0;
+  const int64_t first = (m[0].tap * taps[FALT_H] + m[1].tap) * taps[FALT_W];
+  const int64_t row = outside ? -1 : falt_tensor_at(&plan->source, n, t->g, 0, m[0].source, m[1].source, 0);
+  int64_t u = w * a->stride - a->pad[0];
+  if (outside && plan->fill == 0) return;
+  for (int64_t k = 0; k < taps[FALT_W]; k++, u += a->dilation) {
+    const int64_t at = u >= 0 && u < m[2].in ? u : falt_axis_map(a, m[2].in, u);
+    const bool constant = outside || at < 0;
+    if (first + k < t->chunk || first + k >= t->chunk_end || (constant && plan->fill == 0)) continue;
+    if (is_full(t)) flush(t, sums);
+    t->a[t->depth] = t->weights + (first + k - t->chunk) * ROW_BYTES;
+    t->b[t->depth] = constant ? t->outside : source_vector(t, row + at * stride);
+    t->depth++;
+  }
+}
+
 static void add_position(tile *t, int64_t position, char *sums) {
   const falt_generic_plan *plan = t->plan;
   int64_t at[4];
   falt_meet m[3];
   split_position(&plan->result, position, at);
   for (m[0] = falt_meet_start(plan, 0, at[1]); falt_meet_next(&m[0]);)
-    for (m[1] = falt_meet_start(plan, 1, at[2]); falt_meet_next(&m[1]);)
-      for (m[2] = falt_meet_start(plan, 2, at[3]); falt_meet_next(&m[2]);) {
+    for (m[1] = falt_meet_start(plan, 1, at[2]); falt_meet_next(&m[1]);) {
+      m[2] = falt_meet_start(plan, 2, at[3]);
+      if (plan->p.operation == FALT_FORWARD && plan->in_channels == 1) {
+        add_row(t, sums, at[0], m, at[3]);
+        continue;
+      }
+      for (; falt_meet_next(&m[2]);) {
         if (plan->p.operation == FALT_BACKWARD_MAXPOOL)
           add_where_largest(t, sums, at[0], m);
         else if (falt_is_pooling(plan->p.operation))
@@ -181,6 +207,7 @@ static void add_position(tile *t, int64_t position, char *sums) {
         else
           add_products(t, sums, at[0], m);
       }
+    }
   if (t->depth > 0) flush(t, sums);
 }
 

@@ -9,7 +9,7 @@
 
 #include "solver/generic.h"
 
-enum { MOST_CHANNELS = 6, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
+enum { MOST_CHANNELS = 12, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
 
 typedef struct shape {
   int64_t phases[3];
@@ -19,7 +19,7 @@ typedef struct shape {
 } shape;
 
 typedef struct job {
-  const falt_generic_run *run, *windows; /* windows: the forward pooling behind a gradient of maxpool */
+  const falt_generic_run *run;
   const shape *s;
 } job;
 
@@ -29,7 +29,6 @@ typedef struct row_source {
 } row_source;
 
 typedef struct tile {
-  const job *job;
   const falt_generic_plan *plan;
   const falt_generic_run *run;
   falt_phase phase[3];
@@ -131,23 +130,17 @@ static const char *load_rows(tile *t, const part *p, const falt_link *link, int6
                              int64_t length, int64_t total) {
   const falt_generic_plan *plan = t->plan;
   const size_t element = plan->lane->element;
+  const falt_cut cut = falt_generic_cut(link, start, link->step, length);
   char *to = t->pool + t->used;
+  falt_generic_fill(plan, to, plan->fill, total);
   for (int64_t r = 0; r < p->rows; r++) {
     const row_source *from = &t->source[r];
     char *row = to + (size_t)(r * t->pitch) * element;
-    if (from->index < 0) {
-      falt_generic_fill(plan, row, plan->fill, length);
-    } else {
-      falt_generic_load_row(t->run, row, from->index + channel * plan->source.stride[FALT_C], start, link->step, length,
-                            link);
-      if (plan->p.operation == FALT_BACKWARD_AVGPOOL) {
-        const int64_t from_o = falt_max(start, 0), to_o = falt_min(start + length, link->size);
-        if (from_o < to_o)
-          falt_generic_average(plan, row + (size_t)(from_o - start) * element, from->d, from->h, from_o, to_o - from_o);
-      }
-    }
-    const int64_t filled = r * t->pitch + length, next = r + 1 < p->rows ? (r + 1) * t->pitch : total;
-    falt_generic_fill(plan, to + (size_t)filled * element, 0, falt_max(next - filled, 0));
+    if (from->index < 0) continue;
+    falt_generic_load_cut(t->run, row, from->index + channel * plan->source.stride[FALT_C], &cut);
+    if (plan->p.operation == FALT_BACKWARD_AVGPOOL)
+      falt_generic_average(plan, row + (size_t)cut.begin * element, from->d, from->h, start + cut.begin,
+                           cut.end - cut.begin);
   }
   t->used += falt_round_up(total * (int64_t)element, 64);
   return to;
@@ -198,88 +191,13 @@ static void accumulate(tile *t, const part *p, const falt_link link[3]) {
   flush(t, p);
 }
 
-/* ---- gradient of maxpool: dy where the window's first maximum is this tap */
-
-typedef struct maxima {
-  _Alignas(64) char top[1024 * sizeof(double)], x[1024 * sizeof(double)], dy[1024 * sizeof(double)];
-  int32_t which[1024];
-} maxima;
-
-static int64_t first_inside(const falt_axis *a, int64_t o) {
-  const int64_t first = o * a->stride - a->pad[0];
-  return first < 0 ? falt_ceil_div(-first, a->dilation) : 0;
-}
-
-/* The tap of the first maximum of windows (d, h, o..o+n) of plane (batch, g). */
-static void find_maxima(const falt_generic_run *windows, maxima *m, int64_t batch, int64_t g, int64_t d, int64_t h,
-                        int64_t o, int64_t n) {
-  const falt_generic_plan *plan = windows->plan;
-  const int64_t *taps = plan->p.filter.size;
-  falt_link link[3];
-  for (int a = 0; a < 3; a++) falt_link_first(plan, a, falt_phase_at(plan, a, 0), &link[a]);
-  const int64_t first = first_inside(&plan->p.axis[0], d) * taps[FALT_H] + first_inside(&plan->p.axis[1], h);
-  for (int64_t i = 0; i < n; i++) m->which[i] = (int32_t)(first * taps[FALT_W] + first_inside(&plan->p.axis[2], o + i));
-  falt_generic_fill(plan, m->top, -INFINITY, n);
-  for (int64_t t = 0; t < taps[FALT_D]; t++)
-    for (int64_t r = 0; r < taps[FALT_H]; r++) {
-      const int64_t xd = falt_link_source(&link[0], d, t), xh = falt_link_source(&link[1], h, r);
-      if (xd < 0 || xh < 0) continue;
-      const int64_t row = falt_tensor_at(&plan->source, batch, g, 0, xd, xh, 0);
-      for (int64_t s = 0; s < taps[FALT_W]; s++) {
-        falt_generic_load_row(windows, m->x, row, link[2].base + link[2].step * o + link[2].tap_step * s, link[2].step,
-                              n, &link[2]);
-        plan->lane->first_largest(m->x, (int32_t)((t * taps[FALT_H] + r) * taps[FALT_W] + s), n, m->top, m->which);
-      }
-    }
-}
-
-/* Adds what the windows of one row of outputs give to one row of the tile. */
-static void scatter_row(tile *t, maxima *m, int64_t r, const falt_link *link, int64_t tap_row) {
-  const falt_generic_plan *plan = t->plan;
-  const int64_t element = (int64_t)plan->lane->element, taps_w = plan->p.filter.size[FALT_W];
-  const int64_t at_once = falt_max(1, 1 + (1024 - 64 - t->n) / link->tap_step);
-  int64_t batch, qd, qh;
-  split_row(t, t->row + r, &batch, &qd, &qh);
-  for (int64_t k = 0; k < link->taps; k += at_once) {
-    const int64_t taps = falt_min(at_once, link->taps - k);
-    const int64_t o = link->base + t->w + link->tap_step * k, length = t->n + (taps - 1) * link->tap_step;
-    const int64_t begin = falt_max(o, 0), end = falt_min(o + length, link->size);
-    if (begin >= end) continue;
-    find_maxima(t->job->windows, m, batch, t->g, t->source[r].d, t->source[r].h, begin, end - begin);
-    falt_generic_load_row(t->run, m->dy, t->source[r].index, begin, 1, end - begin, link);
-    for (int64_t s = k; s < k + taps; s++) {
-      const int64_t from = link->base + t->w + link->tap_step * s; /* output of the tile's first position */
-      const int64_t low = falt_max(from, begin), high = falt_min(from + t->n, end);
-      if (low >= high) continue;
-      plan->lane->add_where(m->dy + (low - begin) * element, m->which + (low - begin),
-                            (int32_t)(tap_row * taps_w + link->tap_first + s * link->tap_next), high - low,
-                            t->sums + (r * t->pitch + low - from) * element);
-    }
-  }
-}
-
-static void scatter(tile *t, const part *p, const falt_link link[3]) {
-  maxima m;
-  for (int64_t i = 0; i < link[0].taps; i++)
-    for (int64_t j = 0; j < link[1].taps; j++) {
-      if (!find_rows(t, p, link, i, j)) continue;
-      const int64_t tap_row = (link[0].tap_first + i * link[0].tap_next) * t->plan->p.filter.size[FALT_H] +
-                              link[1].tap_first + j * link[1].tap_next;
-      for (int64_t r = 0; r < p->rows; r++)
-        if (t->source[r].index >= 0) scatter_row(t, &m, r, &link[2], tap_row);
-    }
-}
-
 /* ---- a tile */
 
 /* The main links cover the whole tile; those of the folded outside a part of some rows. */
 static void apply_links(tile *t, const falt_link link[3]) {
   const part whole = {t->row, t->rows, t->w, t->n, 0};
   if (falt_link_is_main(&link[0]) && falt_link_is_main(&link[1]) && falt_link_is_main(&link[2])) {
-    if (t->plan->p.operation == FALT_BACKWARD_MAXPOOL)
-      scatter(t, &whole, link);
-    else
-      accumulate(t, &whole, link);
+    accumulate(t, &whole, link);
     return;
   }
   const int64_t w = falt_max(t->w, link[2].first), end = falt_min(t->w + t->n, link[2].first + link[2].count);
@@ -337,7 +255,6 @@ static void run_tile(void *context, int64_t index) {
   const shape *s = j->s;
   const falt_generic_plan *plan = j->run->plan;
   tile t;
-  t.job = j;
   t.plan = plan;
   t.run = j->run;
   t.pitch = s->pitch;
@@ -363,7 +280,6 @@ static int64_t jobs(const falt_generic_plan *plan, const shape *s) {
 /* Positions between the short rows of a tile, so that all taps are shifts of one loaded row. */
 static int64_t row_gap(const falt_generic_plan *plan, int64_t width) {
   falt_link link;
-  if (plan->p.operation == FALT_BACKWARD_MAXPOOL) return 0;
   if (!falt_link_first(plan, 2, falt_phase_at(plan, 2, 0), &link) || link.step != 1) return 0;
   const int64_t gap = (link.taps - 1) * link.tap_step;
   return gap <= width ? gap : 0;
@@ -374,7 +290,6 @@ static shape shape_of(const falt_generic_plan *plan) {
   shape s = {.channels = (int)falt_min(plan->out_channels, MOST_CHANNELS)};
   int64_t most =
       falt_min(MOST_BYTES / (int64_t)plan->lane->element, FALT_GENERIC_SUMS / (int64_t)plan->lane->sum / s.channels);
-  if (plan->p.operation == FALT_BACKWARD_MAXPOOL) most = 512;
   most = most / lanes * lanes;
   for (int a = 0; a < 3; a++) s.phases[a] = falt_phase_count(plan, a);
   const int64_t width = falt_phase_at(plan, 2, 0).count;
@@ -399,9 +314,5 @@ static shape shape_of(const falt_generic_plan *plan) {
 
 void falt_generic_map_rows(const falt_generic_run *run) {
   const shape s = shape_of(run->plan);
-  falt_generic_plan windows_plan;
-  falt_generic_run windows;
-  if (run->plan->p.operation == FALT_BACKWARD_MAXPOOL) falt_generic_windows(run, &windows_plan, &windows);
-  falt_parallel_for(run->plan->base.device->threads, jobs(run->plan, &s), run_tile,
-                    &(job){.run = run, .windows = &windows, .s = &s});
+  falt_parallel_for(run->plan->base.device->threads, jobs(run->plan, &s), run_tile, &(job){.run = run, .s = &s});
 }

@@ -9,11 +9,11 @@ extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
 
 const falt_solver *const falt_solvers[] = {
-    &falt_solver_direct,
-    &falt_solver_separable,
-    &falt_solver_generic,
-    &falt_solver_reference,
-    &falt_solver_cuda_direct,
-    &falt_solver_cuda_generic,
+    &falt_solver_direct,       /* filters, register tiles over rows */
+    &falt_solver_separable,    /* filters of low rank, two passes in one walk */
+    &falt_solver_generic,      /* everything, at a bearable speed */
+    &falt_solver_reference,    /* everything, by definition */
+    &falt_solver_cuda_direct,  /* filters on GPUs, partial sums in registers */
+    &falt_solver_cuda_generic, /* everything on GPUs, by definition */
     NULL,
 };

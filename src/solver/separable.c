@@ -128,20 +128,20 @@ static bool choose_blocks(falt_separable *how, falt_ask *ask) {
   }
 }
 
-/* Passes along z and y run near the peak; along x every multiply-add has its own, mostly unaligned, load. */
+/* In units of a multiply-add of the passes along z and y. Along x each has a load of its own, mostly across a cache
+ * line, and takes two; rows in and out take a few more. Rows that two bands read come from memory twice. */
 static double seconds(const separable_plan *plan) {
   const falt_separable *how = &plan->how;
   const falt_rows *rows = &how->rows;
   const falt_factors *factors = &how->factors;
-  const double outputs = falt_problem_flops(&plan->base.problem) /
-                         (2.0 * (double)rows->taps[0] * (double)rows->taps[1] * (double)rows->taps[2]);
+  const double efficiency = 0.65, outputs = (double)falt_tensor_count(&plan->base.problem.output);
   const double again = 1 + (double)falt_separable_span(rows, 1, 1) / (double)(how->block[1] * rows->axis[1].stride);
   const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]);
-  double work = factors->terms * (columns * (double)rows->taps[1] + 2 * (double)rows->taps[2]);
+  double work = factors->terms * (columns * (double)rows->taps[1] + (how->along ? 1.5 : 2) * (double)rows->taps[2]);
   if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
-  work += (rows->in_place ? 2 : 6) + (rows->out_place ? 2 : 6);
-  return falt_roofline(plan->base.device, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, 2 * outputs * work, 0.8,
-                       falt_problem_bytes(&plan->base.problem));
+  work += (rows->in_place ? 4 : 6) * columns * (double)rows->axis[1].stride + (rows->out_place ? 4 : 6);
+  return falt_roofline(plan->base.device, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, 2 * outputs * work,
+                       efficiency, (again + 1) / 2 * falt_problem_bytes(&plan->base.problem));
 }
 
 /* ---------------------------------------------------------------------------------------------------------- plan */

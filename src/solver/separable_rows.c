@@ -110,9 +110,10 @@ static void lay_piece(strip *s, piece *part, arena *memory) {
   if (scratch) falt_row_window_open(&part->window, rows, part->first, part->step, part->count, depth, height, scratch);
 }
 
-/* An odd number of cache lines, so that equal columns of neighbouring rows do not compete for one set of the cache. */
+/* Room for a kernel to read lines beyond the end, and an odd number of cache lines, so that equal columns of
+ * neighbouring rows do not compete for one set of the cache. */
 static size_t row_pitch(int64_t elements, size_t size) {
-  const int64_t lines = falt_ceil_div(elements * (int64_t)size, FALT_ALIGN);
+  const int64_t lines = falt_ceil_div(elements * (int64_t)size + FALT_FILTER_ALONG_BEYOND, FALT_ALIGN);
   return (size_t)(lines | 1) * FALT_ALIGN;
 }
 
@@ -298,33 +299,65 @@ static void run_row_by_taps(strip *s, falt_filter_rows call, const char *columns
   rows->kernels->single[rows->lane](&call);
 }
 
-static void run_x(strip *s, int term, int64_t made, void *const *out, bool stream) {
+/* The rows that the pass along y of the next lines reads besides those of these: the pass along x, which works in the
+ * caches, has time to bring them nearer. */
+static const void *const *next_rows(strip *s, const void **rows, int64_t z, int64_t y, int64_t made) {
+  const falt_axis *axis = &s->how->rows.axis[1], *depth = &s->how->rows.axis[0];
+  if (s->how->has_z || !s->pieces[0].raw || axis->stride != axis->dilation) return NULL;
+  const int64_t first = (y + made + s->how->rows.taps[1] - 1) * axis->stride - axis->pad[0];
+  for (int64_t m = 0; m < made; m++)
+    rows[m] = source_row(s, &s->pieces[0], z * depth->stride - depth->pad[0], first + m * axis->stride);
+  return rows;
+}
+
+/* As many elements as the kernel along rows takes; the call, its rows and sums become what is left. */
+static void run_along(const falt_separable *how, falt_filter_rows *call, int64_t made, const void **columns,
+                      void **sums) {
+  const int64_t elements = call->n, whole = elements / FALT_FILTER_ALONG_STEP * FALT_FILTER_ALONG_STEP;
+  call->n = whole;
+  how->along(call, (int)made);
+  for (int64_t m = 0; m < made; m++) {
+    columns[m] = (const char *)columns[m] + (size_t)whole * how->rows.lane_size;
+    sums[m] = (char *)sums[m] + (size_t)whole * how->rows.lane_size;
+  }
+  call->n = elements - whole;
+  call->prefetch = NULL;
+}
+
+static void run_x(strip *s, int term, int64_t made, void *const *out, const void *const *prefetch, bool stream) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
   const void *columns[MAX_LINES];
-  for (int64_t m = 0; m < made; m++) columns[m] = s->columns + (size_t)m * s->pitch;
+  void *sums[MAX_LINES];
+  for (int64_t m = 0; m < made; m++) {
+    columns[m] = s->columns + (size_t)m * s->pitch;
+    sums[m] = out[m];
+  }
   const int64_t elements = (s->task.end[2] - s->task.begin[2]) * rows->pixel;
   falt_filter_rows call = {.rows = columns,
                            .taps = term_taps(how, term, 2),
-                           .out = out,
+                           .out = sums,
                            .n = elements,
                            .planes = 1,
                            .r = 1,
                            .s = (int)rows->taps[2],
                            .step = how->advance * rows->pixel,
                            .accumulate = term > 0,
-                           .stream = stream};
+                           .stream = stream,
+                           .prefetch = prefetch};
+  if (how->along) run_along(how, &call, made, columns, sums);
+  if (call.n == 0) return;
   if (how->period == 1 && made == rows->kernels->tile_rows) {
     rows->kernels->tile[rows->lane](&call);
     return;
   }
   for (int64_t m = 0; m < made; m++) {
     call.rows = columns + m;
-    call.out = out + m;
+    call.out = sums + m;
     if (how->period == 1)
       rows->kernels->single[rows->lane](&call);
     else
-      run_row_by_taps(s, call, columns[m], out + m);
+      run_row_by_taps(s, call, columns[m], sums + m);
   }
 }
 
@@ -340,9 +373,10 @@ static void run_lines(strip *s, int64_t z, int64_t y, int64_t made) {
     targets[m] = falt_rows_target(rows, s->io->output, s->task.slice, z, y + m, s->task.begin[2]);
     sums[m] = in_place ? targets[m] : s->sums + (size_t)m * pitch;
   }
+  const void *rows_ahead[MAX_LINES], *const *prefetch = next_rows(s, rows_ahead, z, y, made);
   for (int term = 0; term < how->factors.terms; term++) {
     run_columns(s, term, z, y, made);
-    run_x(s, term, made, sums, in_place && how->stream);
+    run_x(s, term, made, sums, prefetch, in_place && how->stream);
   }
   for (int64_t m = 0; m < made && !in_place; m++) falt_rows_store(rows, targets[m], sums[m], width, how->stream);
 }
@@ -418,6 +452,8 @@ bool falt_separable_init(falt_separable *how) {
   how->period = falt_min(x->stride / common, rows->taps[2]);
   how->advance = x->dilation / common;
   how->ring = how->has_z ? falt_separable_span(rows, 1, how->lines) : 0;
+  how->along =
+      how->period == 1 ? falt_filter_along_for(rows->kernels->isa, rows->lane, how->advance * rows->pixel) : NULL;
   return pack(how);
 }
 

@@ -95,6 +95,14 @@ case("unsharp", "correlate", "grey", rounded(real + 0.7 * (real - nd.gaussian_fi
 case("normalize", "correlate", "grey", rounded(nd.correlate(real, np.array([[1, 2], [3, 1]]) / 7)), "1 2; 3 1",
      "--normalize")
 case("gaussian-rgb", "correlate", "rgb", rounded(nd.gaussian_filter(rgb.astype(np.float64), (1.1, 1.1, 0))), "gaussian:1.1")
+case("emboss", "correlate", "grey",
+     np.clip(nd.correlate(wide, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])), 0, 255).astype(np.uint8), "emboss")
+case("motion-along-x", "correlate", "grey", rounded(nd.uniform_filter(real, (1, 7))), "motion:7")
+case("motion-along-y", "correlate", "grey", rounded(nd.uniform_filter(real, (3, 1))), "motion:3,90")
+# Length 3 at 45 degrees: up and to the right. Each pixel weighs 1 less its distance from the segment.
+aside, end = 1 - np.sqrt(0.5), 2 - np.sqrt(2)
+slope = np.array([[0, aside, end], [aside, 1, aside], [end, aside, 0]])
+case("motion-slope", "correlate", "grey", rounded(nd.correlate(real, slope / slope.sum())), "motion:3,45")
 even = rng.integers(-3, 4, (4, 6))
 case("opencv-filter2d", "correlate", "grey",
      cv2.filter2D(grey, cv2.CV_16S, even.astype(np.float32), borderType=cv2.BORDER_REFLECT_101), literal(even),

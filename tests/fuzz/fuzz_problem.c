@@ -44,7 +44,7 @@ static void round_trip(const falt_problem *problem, const falt_budget *budget) {
   falt_budget b;
   require(falt_problem_print(problem, budget, line, sizeof line) < sizeof line);
   require(falt_problem_parse(&p, &b, line) == FALT_OK);
-  require(memcmp(&p, problem, sizeof p) == 0 && falt_problem_hash(&p) == falt_problem_hash(problem));
+  require(falt_problem_equal(&p, problem) && falt_problem_hash(&p) == falt_problem_hash(problem));
   falt_problem_print(&p, &b, again, sizeof again);
   require(strcmp(line, again) == 0);
 }

@@ -13,10 +13,11 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/types.h"
+#include "cpu/filter_along.h"
 #include "faltung/faltung.h"
 #include "problem/problem.h"
 
-enum { THREADS = 3, COUNT = 1500 };
+enum { THREADS = 3, COUNT = 600 };
 static falt_device *devices[FALT_ISA_COUNT][THREADS];
 
 static int make_devices(void **state) {
@@ -39,8 +40,7 @@ static int drop_devices(void **state) {
   return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------- random problems
- */
+/* --------------------------------------------------------------------------------------------- random problems */
 
 typedef struct sample {
   falt_problem problem;
@@ -169,7 +169,6 @@ static bool random_sample(sample *s, uint64_t *seed) {
   if (falt_type_is_integer(p->input.type)) p->boundary_value = (double)pick(seed, 0, 9);
   random_epilogue(p, seed);
   stretch(&p->input, interleaved, seed);
-  p->output.type = p->output.type;
   if (falt_problem_output(p) != FALT_OK) return false;
   stretch(&p->output, interleaved, seed);
   random_filter(s, integers, integers ? 1 : (int)pick(seed, 1, 2), seed);
@@ -185,8 +184,7 @@ static void free_sample(sample *s) {
   free(s->output);
 }
 
-/* -------------------------------------------------------------------------------------------------------- comparison
- */
+/* -------------------------------------------------------------------------------------------------- comparison */
 
 /* Status of planning; runs if that went well. */
 static falt_status run(sample *s, falt_device *device, const char *method, void *output) {
@@ -288,8 +286,78 @@ static void gives_equal_bits(void **state) {
   assert_true(compared > 10);
 }
 
-/* ------------------------------------------------------------------------------------------------------- named cases
- */
+/* The kernel along rows gives the bits of `single`, whatever the steps, sizes and flags. */
+static void sums_along_rows(void **state) {
+  (void)state;
+  enum { MOST = 512, ROWS = 3, TAPS = 70 };
+  const falt_filter_kernels *kernels = falt_filter_kernels_for(falt_isa_best());
+  float *in = falt_alloc(ROWS * 2 * MOST * sizeof *in), *out = falt_alloc(2 * ROWS * MOST * sizeof *out), taps[TAPS];
+  falt_random_fill(in, FALT_F32, ROWS * 2 * MOST, 1);
+  falt_random_fill(taps, FALT_F32, TAPS, 2);
+  for (uint64_t seed = 1; seed <= 400; seed++) {
+    uint64_t random = seed;
+    falt_filter_along *along =
+        falt_filter_along_for(kernels->isa, FALT_LANE_F32, 1 + (int64_t)(seed % FALT_FILTER_ALONG_MOST));
+    if (!along) break;
+    const int64_t n = FALT_FILTER_ALONG_STEP * pick(&random, 1, MOST / FALT_FILTER_ALONG_STEP);
+    const int64_t odd = n < MOST ? pick(&random, 0, 1) : 0;
+    falt_random_fill(out, FALT_F32, ROWS * MOST, seed);
+    memcpy(out + ROWS * MOST, out, ROWS * MOST * sizeof *out);
+    const void *rows[ROWS];
+    void *sums[2 * ROWS];
+    for (int i = 0; i < 2 * ROWS; i++) {
+      rows[i % ROWS] = in + i % ROWS * 2 * MOST;
+      sums[i] = out + i * MOST + odd;
+    }
+    falt_filter_rows call = {.rows = rows, .taps = taps, .out = sums, .n = n, .planes = 1, .r = 1};
+    call.step = 1 + (int64_t)(seed % FALT_FILTER_ALONG_MOST);
+    call.s = (int)pick(&random, 1, TAPS);
+    call.accumulate = pick(&random, 0, 1);
+    call.stream = pick(&random, 0, 1);
+    along(&call, ROWS);
+    for (int i = 0; i < ROWS; i++) {
+      call.rows = rows + i;
+      call.out = sums + ROWS + i;
+      kernels->single[FALT_LANE_F32](&call);
+    }
+    assert_memory_equal(out, out + ROWS * MOST, ROWS * MOST * sizeof *out);
+  }
+  falt_free(in);
+  falt_free(out);
+}
+
+/* Long rows go through the kernel along rows in their middle: the same bits at any address, and no others written. */
+static void sums_long_rows(void **state) {
+  (void)state;
+  enum { MOST = 4096, TAPS = 70, ODD = 16 };
+  const falt_filter_kernels *kernels = falt_filter_kernels_for(falt_isa_best());
+  float *out = falt_alloc(2 * (MOST + ODD) * sizeof *out), taps[TAPS];
+  falt_random_fill(taps, FALT_F32, TAPS, 2);
+  for (uint64_t seed = 1; seed <= 200; seed++) {
+    uint64_t random = seed;
+    const int64_t n = pick(&random, 900, MOST), before = pick(&random, 0, ODD), after = pick(&random, 0, ODD);
+    falt_filter_rows call = {.taps = taps, .n = n, .planes = 1, .r = 1};
+    call.s = (int)pick(&random, 1, TAPS);
+    call.step = pick(&random, 0, 3) == 0 ? 2 : 1;
+    call.accumulate = pick(&random, 0, 1);
+    call.stream = pick(&random, 0, 1);
+    const int64_t count = before + n + (call.s - 1) * call.step;
+    float *in = malloc((size_t)count * sizeof *in); /* so that a sanitizer sees where it ends */
+    falt_random_fill(in, FALT_F32, count, seed);
+    falt_random_fill(out, FALT_F32, MOST + ODD, seed);
+    memcpy(out + MOST + ODD, out, (MOST + ODD) * sizeof *out);
+    call.rows = (const void *const[]){in + before};
+    call.out = (void *const[]){out + after};
+    falt_filter_single(kernels, FALT_LANE_F32, &call);
+    call.out = (void *const[]){out + MOST + ODD + after};
+    kernels->single[FALT_LANE_F32](&call);
+    assert_memory_equal(out, out + MOST + ODD, (MOST + ODD) * sizeof *out);
+    free(in);
+  }
+  falt_free(out);
+}
+
+/* ------------------------------------------------------------------------------------------------- named cases */
 
 static void parsed(sample *s, const char *line, const double *dense, uint64_t seed) {
   memset(s, 0, sizeof *s);
@@ -419,7 +487,8 @@ int main(void) {
       cmocka_unit_test(equals_the_reference),    cmocka_unit_test(gives_equal_bits),
       cmocka_unit_test(smooths_bytes_exactly),   cmocka_unit_test(obeys_small_workspaces),
       cmocka_unit_test(trades_error_for_terms),  cmocka_unit_test(refuses_with_a_reason),
-      cmocka_unit_test(survives_lack_of_memory),
+      cmocka_unit_test(survives_lack_of_memory), cmocka_unit_test(sums_along_rows),
+      cmocka_unit_test(sums_long_rows),
   };
   return cmocka_run_group_tests(tests, make_devices, drop_devices);
 }

@@ -63,10 +63,13 @@ void vips_load_modules(void) {
 
 bool vips_fail(const char *path, const char *what, const char *todo, io_error *error) {
   char line[256];
+  const bool full = strstr(vips_error_buffer(), "No space left") != NULL;
+  if (full) vips_error_clear();
+  if (full) return io_fail(error, "%s: %s: No space left on device; free some space or write elsewhere", path, what);
   g_strlcpy(line, vips_error_buffer(), sizeof line);
   vips_error_clear();
   g_strchomp(line);
-  g_strdelimit(line, "\n", ',');
+  g_strdelimit(line, "\n", ' ');
   return io_fail(error, "%s: %s: %s; %s", path, what, line[0] ? line : "no reason given", todo);
 }
 

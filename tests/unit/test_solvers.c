@@ -1,0 +1,289 @@
+/* Every solver against the reference: on random problems and on shapes chosen for their tile edges, at every
+ * instruction set of this processor, with one to three threads. falt_verify executes every plan that the planner
+ * considers, so a plan that is never chosen is tested too.
+ *
+ *   test_solvers [SEED [COUNT]]     or FALTUNG_TEST_SEED, FALTUNG_TEST_COUNT in the environment
+ *
+ * A failure prints the problem's line and its seed: `faltung verify LINE --seed SEED` repeats it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/verify.h"
+#include "planner/search.h"
+
+enum { MOST_THREADS = 3, MOST_SOLVERS = 64 };
+
+static uint64_t first_seed = 1;
+static int count = 1000;
+
+static falt_device *devices[FALT_ISA_COUNT][MOST_THREADS];
+static falt_isa levels[FALT_ISA_COUNT];
+static int level_count;
+
+static int open_devices(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
+    if (!falt_isa_runs((falt_isa)isa)) continue;
+    for (int t = 0; t < MOST_THREADS; t++) {
+      falt_cpu_options options;
+      falt_cpu_options_default(&options);
+      options.threads = t + 1;
+      snprintf(options.isa, sizeof options.isa, "%s", falt_isa_name((falt_isa)isa));
+      if (falt_device_cpu(&devices[level_count][t], &options) != FALT_OK) return -1;
+    }
+    levels[level_count++] = (falt_isa)isa;
+  }
+  return level_count > 0 ? 0 : -1;
+}
+
+static int close_devices(void **state) {
+  (void)state;
+  for (int l = 0; l < level_count; l++)
+    for (int t = 0; t < MOST_THREADS; t++) falt_device_destroy(&devices[l][t]);
+  return 0;
+}
+
+/* ---- verdicts */
+
+typedef struct tally {
+  const char *line;
+  uint64_t seed;
+  int problems, failures;
+  struct {
+    const char *solver;
+    int runs;
+  } solver[MOST_SOLVERS];
+} tally;
+
+static void note(void *context, const falt_verdict *verdict) {
+  tally *t = context;
+  int i = 0;
+  while (t->solver[i].solver && strcmp(t->solver[i].solver, verdict->solver) != 0) i++;
+  t->solver[i].solver = verdict->solver;
+  t->solver[i].runs++;
+  if (verdict->ok) return;
+  t->failures++;
+  print_error("%s: error %g (relative %g), tolerance %g, seed %llu\n  %s\n", verdict->solver, verdict->max_abs_error,
+              verdict->max_rel_error, verdict->tolerance, (unsigned long long)t->seed, t->line);
+}
+
+static void verify(tally *t, falt_device *device, const char *line, uint64_t seed) {
+  falt_problem problem;
+  t->line = line;
+  t->seed = seed;
+  t->problems++;
+  if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  if (falt_verify(device, &problem, NULL, seed, note, t) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+}
+
+static int runs_of(const tally *t, const char *solver) {
+  for (int i = 0; t->solver[i].solver; i++)
+    if (strcmp(t->solver[i].solver, solver) == 0) return t->solver[i].runs;
+  return 0;
+}
+
+/* The two that apply to everything ran everywhere, and nothing failed. */
+static void conclude(const tally *t) {
+  for (int i = 0; t->solver[i].solver; i++) print_message("  %-12s %d\n", t->solver[i].solver, t->solver[i].runs);
+  assert_int_equal(t->failures, 0);
+  assert_int_equal(runs_of(t, "reference"), t->problems);
+  assert_int_equal(runs_of(t, "generic"), t->problems);
+}
+
+/* Every third random filter becomes a sum of a few separable terms, and says so. */
+static void random_line(uint64_t seed, char *line, size_t size) {
+  falt_problem problem;
+  assert_true(falt_problem_random(seed, line, size) < size);
+  if (seed % 3 != 0 || falt_problem_parse(&problem, NULL, line) != FALT_OK || !problem.is_filter) return;
+  problem.rank = 1 + (int)(seed / 3 % 3);
+  assert_true(falt_problem_print(&problem, NULL, line, size) < size);
+}
+
+static void test_random(void **state) {
+  (void)state;
+  tally t = {0};
+  print_message("seed %llu, %d problems\n", (unsigned long long)first_seed, count);
+  for (int i = 0; i < count && t.failures < 10; i++) {
+    char line[2048];
+    const uint64_t seed = first_seed + (uint64_t)i;
+    random_line(seed, line, sizeof line);
+    verify(&t, devices[i % level_count][i / level_count % MOST_THREADS], line, seed);
+  }
+  conclude(&t);
+}
+
+/* Larger than random problems are: several tiles along every direction, and each of the ways to cut them. */
+static const char *const edges[] = {
+    "correlate w=9001 s=7 boundary=wrap type=f32",
+    "correlate w=5000 s=301 boundary=reflect101 type=f32",
+    "correlate w=3000 s=5 dilation=700 boundary=symmetric type=f64",
+    "correlate w=4100 s=3 stride=2 boundary=edge type=u8",
+    "correlate h=37 w=2100 r=3 s=3 type=f16",
+    "correlate h=3 w=40 r=31 s=31 boundary=reflect101 type=f32",
+    "correlate h=300 w=1 r=9 s=1 boundary=wrap:edge type=f32",
+    "correlate d=6 h=20 w=24 t=3 r=3 s=3 boundary=z=wrap,y=edge,x=symmetric type=s16",
+    "correlate h=24 w=50 pixel=3 r=5 s=5 boundary=reflect101 type=u8",
+    "correlate w=64 s=40 type=u16 weight-type=u16 out-type=f64",
+    "correlate w=50 s=9 type=s32 weight-type=s32 out-type=s32",
+    "forward n=1 c=3 h=9 w=9 k=5 r=3 s=3 type=s32 weight-type=s32 layout=nhwc out-type=f64",
+    "forward n=2 c=70 h=6 w=5 k=9 r=3 s=3 pad=1 type=f32 layout=nhwc",
+    "forward n=2 c=9 h=6 w=5 k=70 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu",
+    "forward n=2 c=9 h=6 w=15 k=70 r=3 s=3 pad=1 type=f64 scale=1 residual=1 act=gelu",
+    "forward n=3 c=32 h=7 w=7 k=24 r=3 s=3 pad=1 type=f32",
+    "forward n=40 c=30 w=1 k=20 s=1 type=f32",
+    "forward n=2 c=16 h=9 w=9 k=16 r=3 s=3 pad=2 boundary=wrap type=u8 weight-type=s8 layout=nhwc",
+    "forward n=1 c=150 h=6 w=7 k=150 r=3 s=3 pad=1 groups=150 type=f32 layout=nhwc",
+    "forward n=1 c=20 h=7 w=9 k=40 r=9 s=9 pad=4 groups=20 type=f32 layout=nhwc",
+    "forward n=1 c=48 h=6 w=5 k=24 r=3 s=3 pad=1 value=2 groups=12 type=f32 layout=nhwc",
+    "backward-data n=2 c=10 h=14 w=13 k=70 r=3 s=3 pad=1 stride=2 type=f32",
+    "backward-data n=2 c=10 h=14 w=13 k=70 r=3 s=3 pad=1 stride=2 type=f32 layout=nhwc",
+    "backward-data n=1 c=80 h=9 w=9 k=5 r=4 s=4 pad=9 boundary=wrap stride=2x3 dilation=2 type=f64 layout=nhwc",
+    "backward-data n=1 c=1 h=2 w=560 k=2 r=2 s=4 pad=5x12 boundary=symmetric dilation=1x3 type=f32",
+    "backward-data n=1 c=1 w=3000 k=1 s=9 stride=4 pad=3 type=f32",
+    "backward-data n=1 c=40 h=5 w=6 k=40 r=3 s=3 pad=7 boundary=reflect101 groups=40 type=f32 layout=nhwc",
+    "backward-data n=1 c=2 h=4 w=5 k=2 r=1 s=1 stride=7 type=f32",
+    "backward-filter n=3 c=30 h=12 w=11 k=20 r=3 s=3 pad=1 type=f32 bias=1",
+    "backward-filter n=2 c=30 h=8 w=7 k=50 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1",
+    "backward-filter n=2 c=3 h=20 w=20 k=70 r=5 s=5 stride=2 pad=2 boundary=wrap type=f32 layout=nhwc",
+    "backward-filter n=2 c=90 h=9 w=9 k=90 r=3 s=3 pad=1 groups=90 type=f32 layout=nhwc",
+    "backward-filter n=2 c=9 h=9 w=900 k=9 r=3 s=3 pad=1 groups=9 type=f32 value=1",
+    "backward-filter n=1 c=1 w=2500 k=1 s=40 type=f64",
+    "backward-filter n=1 c=20 d=5 h=6 w=7 k=12 t=3 r=2 s=3 pad=1 type=f16 layout=ndhwc",
+    "maxpool n=2 c=200 h=9 w=8 r=3 s=3 stride=2 pad=1 type=f32 layout=nhwc",
+    "maxpool n=2 c=3 h=40 w=50 r=3 s=3 stride=2 pad=1 type=s16",
+    "avgpool n=2 c=200 h=9 w=8 r=3 s=3 stride=2 pad=1 type=f32 layout=nhwc count-pad=1",
+    "avgpool n=2 c=3 h=40 w=50 r=3 s=3 stride=2 pad=1 type=u8",
+    "backward-maxpool n=2 c=140 h=9 w=8 r=3 s=3 stride=2 pad=1 type=f32 layout=nhwc",
+    "backward-maxpool n=2 c=2 h=9 w=1400 r=2 s=3 pad=1 type=f64",
+    "backward-avgpool n=2 c=140 h=9 w=8 r=3 s=3 stride=2 pad=1 type=f32 layout=nhwc",
+    "backward-avgpool n=2 c=2 h=9 w=1400 r=2 s=3 pad=1 count-pad=1 type=f64",
+};
+
+static void test_edges(void **state) {
+  (void)state;
+  tally t = {0};
+  for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+    for (int level = 0; level < level_count; level++)
+      verify(&t, devices[level][i % MOST_THREADS], edges[i], first_seed + i);
+  conclude(&t);
+}
+
+/* ---- the same bits for any number of threads */
+
+static bool execute(falt_device *device, const falt_solver *solver, const falt_problem *problem, falt_bench *bench) {
+  falt_budget budget;
+  falt_plan *plan = NULL;
+  falt_budget_default(&budget);
+  budget.max_error = 1;
+  snprintf(budget.method, sizeof budget.method, "%s", solver->name);
+  falt_bench_poison(bench);
+  if (falt_plan_create(&plan, device, problem, &budget, NULL) != FALT_OK) return false;
+  falt_operands operands = falt_bench_operands(bench);
+  operands.workspace = falt_alloc(falt_plan_workspace(plan));
+  assert_non_null(operands.workspace);
+  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
+  falt_free(operands.workspace);
+  falt_plan_destroy(&plan);
+  return true;
+}
+
+static void check_threads(const char *line, uint64_t seed) {
+  falt_problem problem;
+  falt_bench one, three;
+  if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  assert_int_equal(falt_bench_open(&one, &problem), FALT_OK);
+  assert_int_equal(falt_bench_open(&three, &problem), FALT_OK);
+  falt_bench_fill(&one, &problem, seed);
+  falt_bench_fill(&three, &problem, seed);
+  falt_device *const *best = devices[level_count - 1];
+  for (int s = 0; falt_solvers[s]; s++) {
+    if (falt_solvers[s]->nondeterministic || strcmp(falt_solvers[s]->device_kind, "cpu") != 0) continue;
+    if (!execute(best[0], falt_solvers[s], &problem, &one)) continue;
+    assert_true(execute(best[2], falt_solvers[s], &problem, &three));
+    for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+      const falt_guarded *a = &one.operand[i], *b = &three.operand[i];
+      if (a->used && a->written && memcmp(a->memory, b->memory, a->bytes) != 0)
+        fail_msg("%s: other bits with three threads\n  %s", falt_solvers[s]->name, line);
+    }
+  }
+  falt_bench_close(&one);
+  falt_bench_close(&three);
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  for (int i = 0; i < count / 5; i++) {
+    char line[2048];
+    random_line(first_seed + (uint64_t)i, line, sizeof line);
+    check_threads(line, first_seed + (uint64_t)i);
+  }
+  for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) check_threads(edges[i], first_seed + i);
+}
+
+/* ---- what falt_verify refuses, and that it notices */
+
+static void ignore(void *context, const falt_verdict *verdict) {
+  (void)context;
+  (void)verdict;
+}
+
+static void test_arguments(void **state) {
+  (void)state;
+  falt_problem problem;
+  falt_problem_default(&problem);
+  assert_int_equal(falt_verify(NULL, &problem, NULL, 1, ignore, NULL), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_verify(devices[0][0], NULL, NULL, 1, ignore, NULL), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_verify(devices[0][0], &problem, NULL, 1, NULL, NULL), FALT_INVALID_ARGUMENT);
+  problem.input.size[FALT_W] = 0;
+  assert_int_equal(falt_verify(devices[0][0], &problem, NULL, 1, ignore, NULL), FALT_INVALID_SIZE);
+}
+
+static void set_element(void *context, int64_t index) {
+  const falt_guarded *o = context;
+  falt_store(falt_guarded_data(o), o->tensor.type, index, 1);
+}
+
+/* The guards see one byte too much on either side, in a gap, and in what is only read. */
+static void test_guards(void **state) {
+  (void)state;
+  falt_problem problem;
+  falt_bench bench;
+  assert_int_equal(falt_problem_parse(&problem, NULL, "correlate h=3 w=4 r=1 s=1 type=u8 output-strides=0,0,0,0,6,1"),
+                   FALT_OK);
+  assert_int_equal(falt_bench_open(&bench, &problem), FALT_OK);
+  falt_bench_fill(&bench, &problem, 1);
+  falt_guarded *y = &bench.operand[FALT_OPERAND_Y], *x = &bench.operand[FALT_OPERAND_X];
+  const int64_t span = falt_tensor_span(&y->tensor), outside[] = {-1, -4096, 4, 5, span, span + 4095};
+  falt_tensor_visit(&y->tensor, set_element, y);
+  assert_true(falt_bench_intact(&bench));
+  for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+    ((unsigned char *)falt_guarded_data(y))[outside[i]] = 0;
+    assert_false(falt_bench_intact(&bench));
+    falt_bench_poison(&bench);
+  }
+  ((unsigned char *)falt_guarded_data(x))[3] ^= 1;
+  assert_false(falt_bench_intact(&bench));
+  falt_bench_close(&bench);
+}
+
+static void read_settings(int argc, char **argv) {
+  const char *seed = argc > 1 ? argv[1] : getenv("FALTUNG_TEST_SEED");
+  const char *number = argc > 2 ? argv[2] : getenv("FALTUNG_TEST_COUNT");
+  if (seed) first_seed = strtoull(seed, NULL, 0);
+  if (number) count = atoi(number);
+}
+
+int main(int argc, char **argv) {
+  read_settings(argc, argv);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random),    cmocka_unit_test(test_edges),  cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_arguments), cmocka_unit_test(test_guards),
+  };
+  return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
