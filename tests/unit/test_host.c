@@ -61,14 +61,10 @@ static void test_memory(UNUSED void **state) {
 }
 
 static const char *const lines[] = {
-    "correlate h=30 w=40 r=3 s=3 boundary=wrap",
-    "forward n=2 c=3 h=9 w=8 k=4 r=3 s=3 pad=1 bias=1 act=relu",
-    "backward-data n=2 c=3 h=9 w=8 k=4 r=3 s=3 pad=1",
-    "backward-filter n=2 c=3 h=9 w=8 k=4 r=3 s=3 pad=1 bias=1",
-    "maxpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",
-    "avgpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",
-    "backward-maxpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",
-    "backward-avgpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",
+    "correlate h=30 w=40 r=3 s=3 boundary=wrap",         "forward n=2 c=3 h=9 w=8 k=4 r=3 s=3 pad=1 bias=1 act=relu",
+    "backward-data n=2 c=3 h=9 w=8 k=4 r=3 s=3 pad=1",   "backward-filter n=2 c=3 h=9 w=8 k=4 r=3 s=3 pad=1 bias=1",
+    "maxpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",          "avgpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",
+    "backward-maxpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2", "backward-avgpool n=1 c=2 h=8 w=8 r=2 s=2 stride=2",
 };
 
 /* All operands in one block of floats, so that whole blocks can be compared: every line above is f32. */
