@@ -247,6 +247,7 @@ typedef struct falt_cuda_options {
   uint64_t reserved[8];
 } falt_cuda_options;
 
+/* Fills *options: GPU 0, its primary context. Since 0.1. */
 FALT_API void falt_cuda_options_default(falt_cuda_options *options);
 /* Makes a CUDA device in *device. options may be NULL for defaults. Operands of its plans are pointers into the GPU's
  * memory, operands.stream is a CUstream of its context (NULL: the default stream), and falt_execute returns when the
