@@ -4,6 +4,8 @@
 #   make test       install what is missing, build, pass the tests
 #   make check      everything that CI checks beyond the tests: style, imports, sanitizers, fuzz corpora, documentation
 #   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
+#   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
+#   make gpu-bench  time the filters-gpu suite there; JSON lines into bench/results/
 #   make install    PREFIX=/usr/local
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -36,10 +38,18 @@ bench:
 	@bench/setup || echo "Going on without peers."
 	@$(BUILD)/faltung bench $(SUITE) --peers
 
+gpu-test: all
+	@cmake --build $(BUILD) --target test_gpu
+	@tests/gpu/run $(BUILD)
+
+gpu-bench: all
+	@mkdir -p bench/results
+	@$(BUILD)/faltung bench filters-gpu --device cuda --json | tee bench/results/filters-gpu.jsonl
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all configure demo test check bench install clean
+.PHONY: all configure demo test check bench gpu-test gpu-bench install clean

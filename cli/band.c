@@ -315,7 +315,7 @@ static int run_band(runner *r, const window *w) {
   if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
   falt_operands operands = {.input = row_at(r, w->need), .output = r->output, .workspace = r->workspace};
   double began = cli_seconds();
-  falt_status executed = falt_execute(plan, &operands);
+  falt_status executed = falt_execute_host(plan, &operands);
   r->result->seconds += cli_seconds() - began;
   r->result->bands++;
   if (executed != FALT_OK) return cli_fail_library(executed);

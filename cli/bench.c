@@ -26,6 +26,7 @@ typedef struct turn {
   falt_problem problem;
   falt_budget budget;
   cli_operands operands;
+  falt_operands placed; /* where the device reads and writes them */
   falt_plan *plan;
 } turn;
 
@@ -56,6 +57,20 @@ static int make_taps(const cli_case *one, const falt_problem *problem, void *fil
   return CLI_DONE;
 }
 
+/* Runs once and brings the result back, for the peers to be held against. */
+static falt_status execute_once(turn *t) {
+  void **there = cli_result(&t->placed, t->problem.operation),
+       **here = cli_result(&t->operands.set, t->problem.operation);
+  const falt_tensor *result = t->problem.operation == FALT_BACKWARD_FILTER ? &t->problem.filter
+                              : there == &t->placed.output                 ? &t->problem.output
+                                                                           : &t->problem.input;
+  const size_t bytes = (size_t)falt_tensor_span(result) * falt_type_size(result->type);
+  falt_status done = falt_execute(t->plan, &t->placed);
+  if (done == FALT_OK) done = falt_device_synchronize(t->bench->device);
+  if (done == FALT_OK && *there != *here) done = falt_device_read(t->bench->device, *here, *there, bytes);
+  return done;
+}
+
 /* Operands, plan, and one execution into a result that shows what was not written. */
 static int prepare(turn *t, const cli_case *one) {
   if (falt_problem_parse(&t->problem, &t->budget, one->line) != FALT_OK)
@@ -65,8 +80,8 @@ static int prepare(turn *t, const cli_case *one) {
   if (status == CLI_DONE && t->operands.set.filter) status = make_taps(one, &t->problem, t->operands.set.filter);
   if (status != CLI_DONE) return status;
   falt_status done = falt_plan_create(&t->plan, t->bench->device, &t->problem, &t->budget, t->operands.set.filter);
-  if (done == FALT_OK) status = cli_operands_workspace(&t->operands, t->plan);
-  if (done == FALT_OK && status == CLI_DONE) done = falt_execute(t->plan, &t->operands.set);
+  if (done == FALT_OK) status = cli_operands_place(&t->operands, &t->problem, t->bench->device, t->plan, &t->placed);
+  if (done == FALT_OK && status == CLI_DONE) done = execute_once(t);
   if (done != FALT_OK) return cli_fail_library(done);
   falt_plan_print(t->plan, t->row->plan, sizeof t->row->plan);
   t->row->solver = falt_plan_solver(t->plan);
@@ -75,6 +90,7 @@ static int prepare(turn *t, const cli_case *one) {
 }
 
 static void finish(turn *t) {
+  cli_operands_unplace(t->bench->device, &t->placed);
   falt_plan_destroy(&t->plan);
   cli_operands_free(&t->operands);
 }
@@ -170,7 +186,7 @@ static void take_median(cli_entry *entry) {
 
 static int time_faltung(turn *t, double seconds) {
   falt_candidate measured;
-  const falt_status status = falt_plan_time(t->plan, &t->operands.set, seconds, &measured);
+  const falt_status status = falt_plan_time(t->plan, &t->placed, seconds, &measured);
   if (status != FALT_OK) return cli_fail_library(status);
   cli_row *row = t->row;
   add_sample(&row->entry[CLI_FALTUNG], measured.seconds_median, measured.seconds_min);

@@ -1,5 +1,6 @@
 /* The verb info: version, device and its limits, instruction sets, formats, caches, solvers. */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "device.h"
@@ -28,6 +29,17 @@ static void print_cache_file(const char *directory, const char *name) {
   if (there) printf("%lld bytes\n", (long long)state.st_size);
 }
 
+/* The first GPU, or why there is none. */
+static void print_cuda(const falt_device *shown) {
+  falt_device *device;
+  if (strncmp(falt_device_name(shown), "cuda", 4) == 0) return;
+  if (falt_device_cuda(&device, NULL) == FALT_OK)
+    printf("device   %s; `faltung info --device cuda` says more\n", falt_device_name(device));
+  else
+    printf("device   none with CUDA: %s\n", falt_message());
+  falt_device_destroy(&device);
+}
+
 static void print_text(const falt_device *device, const falt_limits *limits) {
   printf("faltung %s\n\n", falt_version());
   printf("device   %s\n", falt_device_name(device));
@@ -37,7 +49,7 @@ static void print_text(const falt_device *device, const falt_limits *limits) {
   printf("    cache    %.1f GB/s\n", limits->cache_bytes_per_s * 1e-9);
   printf("    f32      %.1f GFLOP/s\n", limits->f32_flops * 1e-9);
   printf("    f64      %.1f GFLOP/s\n", limits->f64_flops * 1e-9);
-  printf("device   cuda: this build has no CUDA back end\n");
+  print_cuda(device);
   printf("\nformats\n");
   const char *name, *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) printf("    %-8s %-40s %s\n", name, extensions, state);

@@ -159,6 +159,8 @@ static int open_task(climb *c) {
 }
 
 static int run_climb(climb *c) {
+  if (strncmp(falt_device_name(c->question.device), "cpu", 3) != 0)
+    return cli_fail(CLI_IMPOSSIBLE, "ladder: its steps are written for the CPU; use --device cpu");
   int status = open_task(c);
   if (status != CLI_DONE) return status;
   const double seconds = c->options->seconds >= 0 ? c->options->seconds : default_seconds;

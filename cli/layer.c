@@ -219,7 +219,7 @@ static int run_plan(const cli_options *options, const cli_question *q, cli_opera
                                       q->problem.operation == FALT_BACKWARD_FILTER ? NULL : operands->set.filter);
   int status = done == FALT_OK ? cli_operands_workspace(operands, plan) : CLI_DONE;
   const double start = cli_seconds();
-  if (done == FALT_OK && status == CLI_DONE) done = falt_execute(plan, &operands->set);
+  if (done == FALT_OK && status == CLI_DONE) done = falt_execute_host(plan, &operands->set);
   if (done == FALT_OK && status == CLI_DONE && !options->quiet) {
     char text[512], time[32];
     falt_plan_print(plan, text, sizeof text);

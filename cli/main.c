@@ -35,7 +35,7 @@ static const char layer_details[] =
     "maxpool and avgpool read --input. bf16 arrays hold the bits as u16.\n";
 
 static const char bench_details[] =
-    "SUITE is a name (filters-cpu, layers-cpu, quick) or a file with one problem a line:\n"
+    "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, quick) or a file with one problem a line:\n"
     "  [NAME] PROBLEM [@ KERNEL]   # comment\n"
     "The peers run in Python: that of FALTUNG_PEERS_PYTHON, or the one that `make bench` sets up. All take turns on "
     "the\n"

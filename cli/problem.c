@@ -13,7 +13,7 @@ static int fail_no_problem(void) {
   return cli_fail(CLI_WRONG, "no problem given: nothing to do; write one such as \"correlate h=480 w=640 r=3 s=3\"");
 }
 
-int cli_question_read(const cli_options *options, const char *line, cli_question *question) {
+int cli_question_parse(const cli_options *options, const char *line, cli_question *question) {
   *question = (cli_question){.device = NULL};
   falt_status status = falt_problem_parse(&question->problem, &question->budget, line);
   if (status != FALT_OK) return cli_fail_library(status);
@@ -26,7 +26,12 @@ int cli_question_read(const cli_options *options, const char *line, cli_question
   question->budget.deterministic |= asked.deterministic;
   question->budget.allow_tf32 |= asked.allow_tf32;
   falt_problem_print(&question->problem, &question->budget, question->line, sizeof question->line);
-  return cli_device_make(options, &question->device);
+  return CLI_DONE;
+}
+
+int cli_question_read(const cli_options *options, const char *line, cli_question *question) {
+  const int status = cli_question_parse(options, line, question);
+  return status == CLI_DONE ? cli_device_make(options, &question->device) : status;
 }
 
 int cli_question_open(const cli_options *options, int first, cli_question *question) {
@@ -136,4 +141,49 @@ void cli_operands_free(cli_operands *operands) {
   void **all[] = {&set->input, &set->filter, &set->output, &set->bias, &set->scale, &set->residual, &set->workspace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(*all[i]);
   *operands = (cli_operands){.set = {.input = NULL}};
+}
+
+/* ---- operands on a device */
+
+static falt_status place(falt_device *device, void **there, const void *here, size_t bytes) {
+  if (!here) return FALT_OK;
+  const falt_status status = falt_device_alloc(device, there, bytes);
+  return status == FALT_OK ? falt_device_write(device, *there, here, bytes) : status;
+}
+
+static size_t bytes_of(const falt_tensor *tensor) {
+  return (size_t)falt_tensor_span(tensor) * falt_type_size(tensor->type);
+}
+
+static bool is_host(const falt_device *device) {
+  return strncmp(falt_device_name(device), "cpu", 3) == 0;
+}
+
+int cli_operands_place(const cli_operands *operands, const falt_problem *p, falt_device *device, const falt_plan *plan,
+                       falt_operands *placed) {
+  const falt_operands *set = &operands->set;
+  const size_t vector = (size_t)cli_bias_count(p) * falt_type_size(cli_bias_type(p));
+  const size_t residual = bytes_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual);
+  *placed = (falt_operands){NULL};
+  if (is_host(device)) { /* they lie there already */
+    *placed = *set;
+    const falt_status made = falt_device_alloc(device, &placed->workspace, falt_plan_workspace(plan));
+    return made == FALT_OK ? CLI_DONE : cli_fail_library(made);
+  }
+  falt_status status = place(device, &placed->input, set->input, bytes_of(&p->input));
+  if (status == FALT_OK) status = place(device, &placed->output, set->output, bytes_of(&p->output));
+  if (status == FALT_OK) status = place(device, &placed->filter, set->filter, bytes_of(&p->filter));
+  if (status == FALT_OK) status = place(device, &placed->residual, set->residual, residual);
+  if (status == FALT_OK) status = place(device, &placed->bias, set->bias, vector);
+  if (status == FALT_OK) status = place(device, &placed->scale, set->scale, vector);
+  if (status == FALT_OK) status = falt_device_alloc(device, &placed->workspace, falt_plan_workspace(plan));
+  if (status == FALT_OK) return CLI_DONE;
+  cli_operands_unplace(device, placed);
+  return cli_fail_library(status);
+}
+
+void cli_operands_unplace(falt_device *device, falt_operands *placed) {
+  void **all[] = {&placed->input, &placed->filter,   &placed->output,   &placed->bias,
+                  &placed->scale, &placed->residual, &placed->workspace}; /* the workspace is always its own */
+  for (size_t i = is_host(device) ? 6 : 0; i < sizeof all / sizeof *all; i++) falt_device_free(device, all[i]);
 }

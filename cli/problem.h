@@ -18,6 +18,8 @@ typedef struct cli_question {
 int cli_question_open(const cli_options *options, int first, cli_question *question);
 /* The same for a line at hand. */
 int cli_question_read(const cli_options *options, const char *line, cli_question *question);
+/* The same without a device. */
+int cli_question_parse(const cli_options *options, const char *line, cli_question *question);
 void cli_question_close(cli_question *question);
 
 /* Operands of a problem, owned. */
@@ -31,6 +33,11 @@ int cli_operands_random(cli_operands *operands, const falt_problem *problem, uin
 /* Adds the workspace that a plan needs. */
 int cli_operands_workspace(cli_operands *operands, const falt_plan *plan);
 void cli_operands_free(cli_operands *operands);
+/* Copies in the memory of a GPU, the same memory for the CPU; a workspace for a plan included; released by
+ * cli_operands_unplace. Prints an error and returns its exit status, or CLI_DONE. */
+int cli_operands_place(const cli_operands *operands, const falt_problem *problem, falt_device *device,
+                       const falt_plan *plan, falt_operands *placed);
+void cli_operands_unplace(falt_device *device, falt_operands *placed);
 
 /* The operand that the problem's operation writes. */
 void **cli_result(falt_operands *operands, falt_operation operation);

@@ -43,18 +43,20 @@ static void report(const cli_options *options, const cli_question *question, con
 /* Plans with the filter's values known, as the command's filters do. */
 static int time_problem(const cli_options *options, cli_question *question) {
   cli_operands operands;
+  falt_operands placed = {NULL};
   falt_plan *plan = NULL;
   falt_candidate measured;
   int status = cli_operands_random(&operands, &question->problem, 1);
   if (status != CLI_DONE) return status;
   falt_status done =
       falt_plan_create(&plan, question->device, &question->problem, &question->budget, operands.set.filter);
-  if (done == FALT_OK) status = cli_operands_workspace(&operands, plan);
+  if (done == FALT_OK) status = cli_operands_place(&operands, &question->problem, question->device, plan, &placed);
   if (done == FALT_OK && status == CLI_DONE) {
-    done = falt_plan_time(plan, &operands.set, options->seconds >= 0 ? options->seconds : default_seconds, &measured);
+    done = falt_plan_time(plan, &placed, options->seconds >= 0 ? options->seconds : default_seconds, &measured);
     if (done == FALT_OK) report(options, question, plan, &measured);
   }
   if (done != FALT_OK) status = cli_fail_library(done);
+  cli_operands_unplace(question->device, &placed);
   falt_plan_destroy(&plan);
   cli_operands_free(&operands);
   return status;

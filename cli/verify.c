@@ -1,6 +1,7 @@
 /* The verb verify: every solver against the reference, on one problem or on random ones. */
 #include <inttypes.h>
 
+#include "device.h"
 #include "problem.h"
 #include "report.h"
 #include "verbs.h"
@@ -9,6 +10,7 @@ enum { DEFAULT_COUNT = 100 };
 
 typedef struct tally {
   const cli_options *options;
+  falt_device *device;
   const char *line;
   int64_t checks, failures;
   double worst; /* error as a share of its tolerance */
@@ -47,13 +49,12 @@ static void count_verdict(void *context, const falt_verdict *v) {
 
 static int verify_line(tally *t, const char *line, uint64_t seed) {
   cli_question question;
-  int status = cli_question_read(t->options, line, &question);
+  int status = cli_question_parse(t->options, line, &question);
   if (status == CLI_DONE) {
     t->line = question.line;
-    const falt_status done = falt_verify(question.device, &question.problem, &question.budget, seed, count_verdict, t);
+    const falt_status done = falt_verify(t->device, &question.problem, &question.budget, seed, count_verdict, t);
     if (done != FALT_OK) status = cli_fail_library(done);
   }
-  cli_question_close(&question);
   return status;
 }
 
@@ -79,7 +80,9 @@ int falt_verb_verify(const cli_options *options) {
     used += (size_t)snprintf(line + used, sizeof line - used, "%s ", options->operand[i]);
   if (used >= sizeof line) return cli_fail(CLI_WRONG, "problem: longer than %d characters; shorten it", CLI_LINE - 1);
   const uint64_t seed = options->seed ? (uint64_t)options->seed : 1;
-  const int status = used ? verify_line(&t, line, seed) : verify_random(&t, seed);
+  int status = cli_device_make(options, &t.device);
+  if (status == CLI_DONE) status = used ? verify_line(&t, line, seed) : verify_random(&t, seed);
+  falt_device_destroy(&t.device);
   if (status != CLI_DONE) return status;
   if (!options->json && !options->quiet) {
     printf("%" PRId64 " checks, %" PRId64 " failed", t.checks, t.failures);

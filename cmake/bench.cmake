@@ -1,7 +1,7 @@
 # Where bench finds suites and peers, in the source tree and installed; and which commit a measurement was taken of.
 find_package(Git QUIET)
-set(commit "")
-if(Git_FOUND)
+set(commit "${FALT_COMMIT}") # given where there is no repository
+if(Git_FOUND AND NOT commit)
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${PROJECT_SOURCE_DIR} rev-parse --short=12 HEAD
                   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   # A commit changes this log, and so configures again: a measurement must not carry an old commit.

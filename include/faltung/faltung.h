@@ -240,7 +240,34 @@ typedef struct falt_cpu_options {
 FALT_API void falt_cpu_options_default(falt_cpu_options *options);
 /* Makes a CPU device in *device. options may be NULL for defaults. Destroy it after its plans. Since 0.1. */
 FALT_API falt_status falt_device_cpu(falt_device **device, const falt_cpu_options *options);
+
+typedef struct falt_cuda_options {
+  int ordinal;   /* the GPU's number, from 0; default 0 */
+  void *context; /* the caller's CUcontext, which must outlive the device; NULL: the GPU's primary context */
+  uint64_t reserved[8];
+} falt_cuda_options;
+
+/* Fills *options: GPU 0, its primary context. Since 0.1. */
+FALT_API void falt_cuda_options_default(falt_cuda_options *options);
+/* Makes a CUDA device in *device. options may be NULL for defaults. Operands of its plans are pointers into the GPU's
+ * memory, operands.stream is a CUstream of its context (NULL: the default stream), and falt_execute returns when the
+ * work is on the stream. Needs NVIDIA's driver, and NVRTC for kernels that are not in the cache; FALT_NO_DEVICE says
+ * which is missing. Destroy it after its plans. Since 0.1. */
+FALT_API falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *options);
 FALT_API void falt_device_destroy(falt_device **device);
+
+/* Memory in which operands of the device's plans may lie, aligned to 64 bytes; its contents are undefined. Sets
+ * *memory, to NULL on failure. Release it by falt_device_free, which sets it to NULL, before the device is destroyed.
+ * Since 0.1.
+ */
+FALT_API falt_status falt_device_alloc(falt_device *device, void **memory, size_t bytes);
+FALT_API void falt_device_free(falt_device *device, void **memory);
+/* Copies between the host's memory and the device's, and waits for it. Work on streams that do not wait for the default
+ * stream must have ended. Since 0.1. */
+FALT_API falt_status falt_device_write(falt_device *device, void *to, const void *from, size_t bytes);
+FALT_API falt_status falt_device_read(falt_device *device, void *to, const void *from, size_t bytes);
+/* Waits for everything that was started on the device. Since 0.1. */
+FALT_API falt_status falt_device_synchronize(falt_device *device);
 
 /* Measured or assumed limits of a device. */
 typedef struct falt_limits {
@@ -287,6 +314,10 @@ typedef struct falt_operands {
 
 /* Computes. Never allocates. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL. Since 0.1. */
 FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
+
+/* falt_execute for operands in host memory, on any device: allocates on the device, copies in, executes, copies out and
+ * waits. operands.workspace may be NULL and serves CPU devices only; operands.stream is ignored. Since 0.1. */
+FALT_API falt_status falt_execute_host(const falt_plan *plan, const falt_operands *operands);
 
 /* Bytes of workspace that falt_execute needs. Since 0.1. */
 FALT_API size_t falt_plan_workspace(const falt_plan *plan);

@@ -1,4 +1,7 @@
 /* Devices as callers see them. */
+#include <string.h>
+
+#include "core/memory.h"
 #include "planner/planner.h"
 
 void falt_device_destroy(falt_device **device) {
@@ -11,8 +14,13 @@ void falt_device_limits(const falt_device *device, falt_limits *limits) {
   *limits = device->limits;
 }
 
+static falt_status check(const falt_device *device) {
+  if (device) return FALT_OK;
+  return falt_fail(FALT_INVALID_ARGUMENT, "device: NULL; make one with falt_device_cpu or falt_device_cuda");
+}
+
 falt_status falt_device_measure(falt_device *device) {
-  if (!device) return falt_fail(FALT_INVALID_ARGUMENT, "device: NULL; make one with falt_device_cpu");
+  FALT_TRY(check(device));
   return device->measure(device);
 }
 
@@ -22,4 +30,43 @@ const char *falt_device_name(const falt_device *device) {
 
 int falt_device_threads(const falt_device *device) {
   return falt_threads_count(device->threads);
+}
+
+/* ---- memory */
+
+falt_status falt_device_alloc(falt_device *device, void **memory, size_t bytes) {
+  FALT_TRY(check(device));
+  if (!memory) return falt_fail(FALT_INVALID_ARGUMENT, "memory: NULL; pass the address of a pointer");
+  *memory = NULL;
+  if (device->memory) return device->memory->allocate(device, memory, bytes);
+  *memory = falt_alloc(bytes);
+  return *memory ? FALT_OK : falt_fail(FALT_NO_MEMORY, "bytes: %zu are not to be had", bytes);
+}
+
+void falt_device_free(falt_device *device, void **memory) {
+  if (!device || !memory) return;
+  if (device->memory)
+    device->memory->release(device, *memory);
+  else
+    falt_free(*memory);
+  *memory = NULL;
+}
+
+falt_status falt_device_write(falt_device *device, void *to, const void *from, size_t bytes) {
+  FALT_TRY(check(device));
+  if (device->memory) return device->memory->copy_in(device, to, from, bytes);
+  memcpy(to, from, bytes);
+  return FALT_OK;
+}
+
+falt_status falt_device_read(falt_device *device, void *to, const void *from, size_t bytes) {
+  FALT_TRY(check(device));
+  if (device->memory) return device->memory->copy_out(device, to, from, bytes);
+  memcpy(to, from, bytes);
+  return FALT_OK;
+}
+
+falt_status falt_device_synchronize(falt_device *device) {
+  FALT_TRY(check(device));
+  return device->memory ? device->memory->synchronize(device) : FALT_OK;
 }

@@ -15,6 +15,7 @@ falt_status falt_plan_time(const falt_plan *plan, const falt_operands *operands,
   if (!(seconds >= 0)) return falt_fail(FALT_INVALID_ARGUMENT, "seconds: %g is not a time; use 0 or more", seconds);
   FALT_TRY(falt_execute(plan, operands)); /* checks them, and warms the caches */
   falt_timing timing = falt_trial_time(plan, operands, seconds);
+  FALT_TRY(falt_device_synchronize(plan->device)); /* what went wrong meanwhile shows here */
   falt_candidate_fill(candidate, plan, &timing);
   candidate->chosen = true;
   return FALT_OK;

@@ -64,21 +64,11 @@ static falt_status describe(falt_problem *problem, const falt_array *src, const 
   return FALT_OK;
 }
 
-static falt_status execute(const falt_plan *plan, const falt_operands *given) {
-  falt_operands operands = *given;
-  if (falt_plan_workspace(plan) && !(operands.workspace = falt_alloc(falt_plan_workspace(plan))))
-    return falt_fail(FALT_NO_MEMORY, "workspace: %zu bytes cannot be had; lower budget.max_workspace",
-                     falt_plan_workspace(plan));
-  falt_status status = falt_execute(plan, &operands);
-  falt_free(operands.workspace);
-  return status;
-}
-
 static falt_status run(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                        const falt_operands *operands) {
   falt_plan *plan;
   FALT_TRY(falt_plan_create(&plan, device, problem, budget, operands->filter));
-  falt_status status = execute(plan, operands);
+  falt_status status = falt_execute_host(plan, operands);
   falt_plan_destroy(&plan);
   return status;
 }

@@ -86,5 +86,5 @@ falt_status falt_execute(const falt_plan *plan, const falt_operands *operands) {
     execute_timed(plan, operands);
   else
     plan->table->execute(plan, operands);
-  return FALT_OK;
+  return plan->device->memory ? plan->device->memory->trouble(plan->device) : FALT_OK;
 }

@@ -16,7 +16,8 @@
 #include "planner/search.h"
 
 typedef struct verification {
-  falt_device *device;
+  falt_device *device, *host; /* the reference runs on the host */
+  falt_mirror mirror;         /* of data, where the device has memory of its own */
   const falt_problem *problem;
   const falt_budget *budget;
   uint64_t seed;
@@ -27,18 +28,30 @@ typedef struct verification {
 /* ---- execution */
 
 /* Executes with a poisoned workspace between guards. False if a guard was written or execution failed. */
-static bool execute_guarded(const falt_plan *plan, falt_operands operands) {
-  enum { GUARD = 4096, POISON = 0xFF };
-  const size_t size = falt_plan_workspace(plan);
-  unsigned char *memory = falt_alloc(size + 2 * GUARD);
+static bool execute_guarded(falt_device *device, const falt_plan *plan, falt_operands operands) {
+  enum { GUARD = FALT_GUARD, POISON = FALT_POISON };
+  const size_t size = falt_plan_workspace(plan) + 2 * GUARD;
+  unsigned char *memory = falt_alloc(size);
+  void *there = NULL;
   if (!memory) return false;
-  memset(memory, POISON, size + 2 * GUARD);
-  operands.workspace = memory + GUARD;
+  memset(memory, POISON, size);
+  bool fine =
+      falt_device_alloc(device, &there, size) == FALT_OK && falt_device_write(device, there, memory, size) == FALT_OK;
+  operands.workspace = (char *)there + GUARD;
   if (plan->packed) operands.filter = NULL;
-  bool fine = falt_execute(plan, &operands) == FALT_OK;
-  for (size_t i = 0; i < GUARD; i++) fine &= memory[i] == POISON && memory[GUARD + size + i] == POISON;
+  fine = fine && falt_execute(plan, &operands) == FALT_OK && falt_device_read(device, memory, there, size) == FALT_OK;
+  for (size_t i = 0; i < GUARD; i++) fine &= memory[i] == POISON && memory[size - GUARD + i] == POISON;
+  falt_device_free(device, &there);
   falt_free(memory);
   return fine;
+}
+
+/* The same wherever the operands must lie. */
+static bool execute_placed(verification *v, const falt_plan *plan) {
+  if (!v->device->memory) return execute_guarded(v->device, plan, falt_bench_operands(&v->data));
+  return falt_mirror_send(&v->mirror, v->device, &v->data) == FALT_OK &&
+         execute_guarded(v->device, plan, falt_mirror_operands(&v->mirror)) &&
+         falt_mirror_fetch(&v->mirror, v->device, &v->data) == FALT_OK;
 }
 
 static falt_status run_reference(falt_device *device, const falt_problem *problem, const falt_bench *bench) {
@@ -163,7 +176,7 @@ static falt_verdict *verdict_of(const verification *v, const falt_solver *solver
 static void verify_plan(verification *v, const falt_plan *plan) {
   falt_verdict *verdict = verdict_of(v, plan->solver);
   falt_bench_poison(&v->data);
-  verdict->ok &= execute_guarded(plan, falt_bench_operands(&v->data));
+  verdict->ok &= execute_placed(v, plan);
   compare(v, plan, verdict);
   verdict->ok &= falt_bench_intact(&v->data);
 }
@@ -191,8 +204,9 @@ static falt_status prepare(verification *v) {
   falt_bench_fill(&v->data, v->problem, v->seed);
   falt_bench_fill(&v->expected, v->problem, v->seed);
   falt_bench_fill_magnitudes(&v->magnitudes, &v->data);
-  FALT_TRY(run_reference(v->device, v->problem, &v->expected));
-  return run_reference(v->device, &magnitudes, &v->magnitudes);
+  if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
+  FALT_TRY(run_reference(v->host, v->problem, &v->expected));
+  return run_reference(v->host, &magnitudes, &v->magnitudes);
 }
 
 /* Once with the filter at execution, once with its values at planning. */
@@ -207,17 +221,17 @@ falt_status falt_verify(falt_device *device, const falt_problem *problem, const 
                         void (*report)(void *context, const falt_verdict *verdict), void *context) {
   FALT_TRY(falt_question_check(device, problem, budget));
   if (!report) return falt_fail(FALT_INVALID_ARGUMENT, "report: NULL; pass a function that receives the verdicts");
-  if (strcmp(device->kind, "cpu") != 0)
-    return falt_fail(FALT_NO_DEVICE, "verify: its operands lie in host memory, so it needs a cpu device, not %s",
-                     device->kind);
   int solvers = 0;
   while (falt_solvers[solvers]) solvers++;
-  verification v = {.device = device, .problem = problem, .budget = budget, .seed = seed};
+  verification v = {.device = device, .host = device, .problem = problem, .budget = budget, .seed = seed};
+  const falt_cpu_options one_thread = {.threads = 1};
+  if (device->memory) FALT_TRY(falt_device_cpu(&v.host, &one_thread));
   v.verdicts = falt_alloc_zero((size_t)(solvers + 1) * sizeof *v.verdicts);
-  if (!v.verdicts) return falt_fail(FALT_NO_MEMORY, "verify: memory ran out");
-  const falt_status status = verify_all(&v);
+  falt_status status = v.verdicts ? verify_all(&v) : falt_fail(FALT_NO_MEMORY, "verify: memory ran out");
   for (int i = 0; status == FALT_OK && i < solvers; i++)
     if (v.verdicts[i].solver) report(context, &v.verdicts[i]);
+  falt_mirror_close(&v.mirror, device);
+  if (v.host != device) falt_device_destroy(&v.host);
   falt_bench_close(&v.data);
   falt_bench_close(&v.expected);
   falt_bench_close(&v.magnitudes);

@@ -4,6 +4,8 @@
 
 #include "planner/planner.h"
 
+enum { FALT_GUARD = 4096, FALT_POISON = 0xFF };
+
 typedef enum falt_operand {
   FALT_OPERAND_X,
   FALT_OPERAND_W,
@@ -32,6 +34,18 @@ falt_status falt_bench_open(falt_bench *bench, const falt_problem *problem);
 void falt_bench_close(falt_bench *bench);
 void *falt_guarded_data(const falt_guarded *operand);
 falt_operands falt_bench_operands(const falt_bench *bench);
+
+/* The same operands, guards included, in a device's own memory. */
+typedef struct falt_mirror {
+  void *memory[FALT_OPERAND_COUNT];
+} falt_mirror;
+
+falt_status falt_mirror_open(falt_mirror *mirror, falt_device *device, const falt_bench *bench);
+void falt_mirror_close(falt_mirror *mirror, falt_device *device);
+falt_operands falt_mirror_operands(const falt_mirror *mirror);
+/* Copies everything to the device, and back. */
+falt_status falt_mirror_send(const falt_mirror *mirror, falt_device *device, const falt_bench *bench);
+falt_status falt_mirror_fetch(const falt_mirror *mirror, falt_device *device, falt_bench *bench);
 
 /* Random data for everything that is read; a filter of the problem's rank if it has one. Keeps a copy. */
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, uint64_t seed);

@@ -5,7 +5,7 @@
 #include "api/verify.h"
 #include "core/random.h"
 
-enum { GUARD = 4096, POISON = 0xFF };
+enum { GUARD = FALT_GUARD, POISON = FALT_POISON };
 
 /* ---- which operands a problem has */
 

@@ -68,6 +68,16 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
 /* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. */
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
 
+/* Memory of devices that have their own, and waiting for them. */
+typedef struct falt_device_memory {
+  falt_status (*allocate)(falt_device *device, void **memory, size_t bytes); /* aligned to FALT_ALIGN at least */
+  void (*release)(falt_device *device, void *memory);
+  falt_status (*copy_in)(falt_device *device, void *to, const void *from, size_t bytes);
+  falt_status (*copy_out)(falt_device *device, void *to, const void *from, size_t bytes);
+  falt_status (*synchronize)(falt_device *device);
+  falt_status (*trouble)(falt_device *device); /* the first failure of an execution on this thread, told once */
+} falt_device_memory;
+
 /* A place to run. Back ends embed it as their first member. */
 struct falt_device {
   const char *kind;
@@ -81,6 +91,8 @@ struct falt_device {
   falt_status (*measure)(falt_device *device);
   char model[64];   /* the processor's, so that what was measured on one machine is not believed on another */
   unsigned verbose; /* what to print for people who asked: src/api/verbose.h */
+  const falt_device_memory *memory; /* NULL: operands lie in host memory, executions end when they return */
+  void *gpu;                        /* CUDA devices: the falt_gpu */
 };
 
 /* NULL-terminated; defined by src/solver/registry.c. */

@@ -11,15 +11,15 @@ enum { MAX_SAMPLES = 128, MIN_SAMPLES = 3 };
 static const double shortest_sample = 2e-5; /* reading the clock costs some 50 ns: a quarter of a percent of this */
 
 typedef struct stopwatch {
-  void (*body)(void *context);
-  void *context;
+  const falt_timed *timed;
   double end, sample[MAX_SAMPLES];
   int count;
 } stopwatch;
 
 static double elapsed(const stopwatch *watch, long iterations) {
   double start = falt_seconds();
-  for (long i = 0; i < iterations; i++) watch->body(watch->context);
+  for (long i = 0; i < iterations; i++) watch->timed->body(watch->timed->context);
+  if (watch->timed->finish) watch->timed->finish(watch->timed->context);
   return falt_seconds() - start;
 }
 
@@ -45,8 +45,8 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-falt_timing falt_time(void (*body)(void *context), void *context, double seconds) {
-  stopwatch watch = {.body = body, .context = context, .end = falt_seconds() + seconds};
+falt_timing falt_time(const falt_timed *timed, double seconds) {
+  stopwatch watch = {.timed = timed, .end = falt_seconds() + seconds};
   double warm = elapsed(&watch, 1);
   if (warm >= seconds) return (falt_timing){warm, warm};
   double share = seconds / MAX_SAMPLES;

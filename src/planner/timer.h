@@ -6,7 +6,14 @@ typedef struct falt_timing {
   double median, min; /* seconds of one call */
 } falt_timing;
 
+/* What is timed. `finish`, where there is one, waits for what the bodies before have started: once a sample. */
+typedef struct falt_timed {
+  void (*body)(void *context);
+  void (*finish)(void *context);
+  void *context;
+} falt_timed;
+
 /* Calls body(context) again and again for about `seconds`, at least once. */
-falt_timing falt_time(void (*body)(void *context), void *context, double seconds);
+falt_timing falt_time(const falt_timed *timed, double seconds);
 
 #endif

@@ -25,28 +25,44 @@ static void fill(void *data, falt_type type, int64_t count) {
 }
 
 static void *keep(falt_trial *trial, size_t bytes) {
-  void *memory = falt_alloc(bytes);
+  void *memory = NULL;
+  const falt_device_memory *own = trial->device->memory;
+  if (!own) memory = falt_alloc(bytes);
+  if (own && own->allocate(trial->device, &memory, bytes) != FALT_OK) return NULL;
   if (memory) trial->memory[trial->count++] = memory;
   return memory;
 }
 
+/* Fills memory of the device by way of the host's. */
+static bool fill_there(falt_device *device, void *there, falt_type type, int64_t count) {
+  const size_t bytes = falt_type_size(type) * (size_t)count;
+  void *here = falt_alloc(bytes);
+  if (here) fill(here, type, count);
+  const bool copied = here && device->memory->copy_in(device, there, here, bytes) == FALT_OK;
+  falt_free(here);
+  return copied;
+}
+
+static bool provide_elements(falt_trial *trial, void **operand, falt_type type, int64_t count) {
+  *operand = keep(trial, (size_t)count * falt_type_size(type));
+  if (!*operand) return false;
+  if (trial->device->memory) return fill_there(trial->device, *operand, type, count);
+  fill(*operand, type, count);
+  return true;
+}
+
 static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor) {
-  int64_t span = falt_tensor_span(tensor);
-  *operand = keep(trial, (size_t)span * falt_type_size(tensor->type));
-  if (*operand) fill(*operand, tensor->type, span);
-  return *operand != NULL;
+  return provide_elements(trial, operand, tensor->type, falt_tensor_span(tensor));
 }
 
 /* Bias or scale: one value an output channel. */
 static bool provide_vector(falt_trial *trial, void **operand, const falt_problem *problem) {
   falt_type type = problem->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
-  int64_t count = problem->output.size[FALT_G] * problem->output.size[FALT_C];
-  *operand = keep(trial, (size_t)count * sizeof(double));
-  if (*operand) fill(*operand, type, count);
-  return *operand != NULL;
+  return provide_elements(trial, operand, type, problem->output.size[FALT_G] * problem->output.size[FALT_C]);
 }
 
-static bool machine_has(const falt_problem *problem, size_t workspace) {
+static bool machine_has(const falt_device *device, const falt_problem *problem, size_t workspace) {
+  if (device->memory) return true; /* asking for memory there that is not to be had is answered at once */
   double available = 0.75 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   const falt_tensor *tensors[] = {&problem->input, &problem->filter, &problem->output, &problem->residual};
   double needed = (double)workspace;
@@ -66,15 +82,22 @@ static bool provide_all(falt_trial *trial, const falt_problem *problem, size_t w
          (!workspace || (o->workspace = keep(trial, workspace)));
 }
 
-falt_status falt_trial_open(falt_trial *trial, const falt_problem *problem, size_t workspace) {
-  *trial = (falt_trial){.count = 0};
-  if (machine_has(problem, workspace) && provide_all(trial, problem, workspace)) return FALT_OK;
+falt_status falt_trial_open(falt_trial *trial, falt_device *device, const falt_problem *problem, size_t workspace) {
+  *trial = (falt_trial){.device = device};
+  if (machine_has(device, problem, workspace) && provide_all(trial, problem, workspace)) return FALT_OK;
   falt_trial_close(trial);
   return falt_fail(FALT_NO_MEMORY, "measuring: the operands do not fit in memory; use a smaller problem");
 }
 
 void falt_trial_close(falt_trial *trial) {
-  while (trial->count > 0) falt_free(trial->memory[--trial->count]);
+  const falt_device_memory *own = trial->device->memory;
+  while (trial->count > 0) {
+    void *memory = trial->memory[--trial->count];
+    if (own)
+      own->release(trial->device, memory);
+    else
+      falt_free(memory);
+  }
 }
 
 typedef struct execution {
@@ -87,7 +110,13 @@ static void execute(void *context) {
   call->plan->table->execute(call->plan, call->operands);
 }
 
+static void wait(void *context) {
+  const execution *call = context;
+  call->plan->device->memory->synchronize(call->plan->device);
+}
+
 falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds) {
   execution call = {plan, operands};
-  return falt_time(execute, &call, seconds);
+  const falt_timed timed = {execute, plan->device->memory ? wait : NULL, &call};
+  return falt_time(&timed, seconds);
 }

@@ -7,13 +7,15 @@
 
 typedef struct falt_trial {
   falt_operands operands;
+  falt_device *device;
   void *memory[7];
   int count;
 } falt_trial;
 
-/* Every operand that the problem names, filled, and a workspace of so many bytes. FALT_NO_MEMORY leaves nothing
- * behind, and is also the answer when the machine has less memory than the operands need. */
-falt_status falt_trial_open(falt_trial *trial, const falt_problem *problem, size_t workspace);
+/* Every operand that the problem names, filled, in the device's memory, and a workspace of so many bytes.
+ * FALT_NO_MEMORY leaves nothing behind, and is also the answer when the machine has less memory than the operands need.
+ */
+falt_status falt_trial_open(falt_trial *trial, falt_device *device, const falt_problem *problem, size_t workspace);
 void falt_trial_close(falt_trial *trial);
 
 falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds);

@@ -237,14 +237,15 @@ static void spin(void *context) {
 
 static void test_timer(UNUSED void **state) {
   spinner s = {.seconds = 1e-4};
-  falt_timing timing = falt_time(spin, &s, 0.02);
+  const falt_timed timed = {spin, NULL, &s};
+  falt_timing timing = falt_time(&timed, 0.02);
   assert_true(timing.min >= 1e-4 && timing.min < 1.5e-4 && timing.median >= timing.min);
   s = (spinner){.seconds = 0.01};
-  timing = falt_time(spin, &s, 0.005); /* longer than the time given: once */
+  timing = falt_time(&timed, 0.005); /* longer than the time given: once */
   assert_true(s.calls == 1 && timing.min >= 0.01 && timing.median == timing.min);
   s = (spinner){.seconds = 0};
   double start = falt_seconds();
-  timing = falt_time(spin, &s, 0.01);
+  timing = falt_time(&timed, 0.01);
   assert_true(falt_seconds() - start < 0.5);
   assert_true(timing.min > 0 && timing.min < 1e-5); /* far below the clock's resolution of a sample, yet not 0 */
 }
@@ -289,6 +290,7 @@ static void test_limit(void **state) {
 
 /* Operands reach every element that the problem names: the sanitizer watches. */
 static void test_trial(UNUSED void **state) {
+  falt_device host = {.kind = "cpu"};
   static const char *const lines[] = {
       "correlate h=9 w=7 pixel=3 r=3 s=3 type=u8",
       "forward n=2 c=4 h=5 w=6 k=6 r=3 s=3 pad=1 groups=2 bias=1 residual=1 layout=nhwc type=f16",
@@ -300,7 +302,7 @@ static void test_trial(UNUSED void **state) {
     falt_problem p;
     falt_trial trial;
     if (falt_problem_parse(&p, NULL, lines[i]) != FALT_OK) fail_msg("%s: %s", lines[i], falt_message());
-    assert_int_equal(falt_trial_open(&trial, &p, 100), FALT_OK);
+    assert_int_equal(falt_trial_open(&trial, &host, &p, 100), FALT_OK);
     const falt_operands *o = &trial.operands;
     int64_t last = falt_tensor_span(&p.input) - 1;
     double value = falt_load(o->input, p.input.type, last);
@@ -314,7 +316,7 @@ static void test_trial(UNUSED void **state) {
   falt_problem huge;
   falt_trial trial;
   assert_int_equal(falt_problem_parse(&huge, NULL, "correlate h=1000000000 w=1000000 r=3 s=3"), FALT_OK);
-  assert_int_equal(falt_trial_open(&trial, &huge, 0), FALT_NO_MEMORY);
+  assert_int_equal(falt_trial_open(&trial, &host, &huge, 0), FALT_NO_MEMORY);
 }
 
 int main(void) {

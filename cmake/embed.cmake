@@ -1,0 +1,15 @@
+# Writes texts as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src/cuda/kernels -P embed.cmake. Every file of the
+# directory becomes an entry of falt_cuda_sources under its own name.
+file(GLOB files ${DIRECTORY}/*.cu ${DIRECTORY}/*.cuh ${DIRECTORY}/*.h)
+set(code "/* Made by cmake/embed.cmake. */\n#include \"cuda/sources.h\"\n\n")
+set(table "")
+foreach(file ${files})
+  get_filename_component(name ${file} NAME)
+  string(MAKE_C_IDENTIFIER ${name} identifier)
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND code "static const char ${identifier}[] = {${bytes}0};\n")
+  string(APPEND table "    {\"${name}\", ${identifier}},\n")
+endforeach()
+string(APPEND code "\nconst falt_cuda_source falt_cuda_sources[] = {\n${table}    {0, 0},\n};\n")
+file(WRITE ${OUTPUT} "${code}")

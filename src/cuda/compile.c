@@ -1,0 +1,146 @@
+/* NVRTC's few entry points, and from a kernel's holes to a cubin. */
+#include "cuda/compile.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cuda/driver.h"
+#include "cuda/sources.h"
+
+enum { MAX_SOURCES = 16, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
+
+typedef struct program *nvrtc_program;
+static struct {
+  bool loaded;
+  int version_number;
+  int (*version)(int *major, int *minor);
+  int (*create)(nvrtc_program *program, const char *text, const char *name, int headers, const char *const *texts,
+                const char *const *names);
+  int (*destroy)(nvrtc_program *program);
+  int (*compile)(nvrtc_program program, int options, const char *const *option);
+  int (*cubin_size)(nvrtc_program program, size_t *size);
+  int (*cubin)(nvrtc_program program, char *data);
+  int (*log_size)(nvrtc_program program, size_t *size);
+  int (*log)(nvrtc_program program, char *text);
+} nvrtc;
+
+static void load_once(void) {
+  static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "libnvrtc.so.14"};
+  const struct {
+    const char *name;
+    void *entry;
+  } entries[] = {{"nvrtcVersion", &nvrtc.version},
+                 {"nvrtcCreateProgram", &nvrtc.create},
+                 {"nvrtcDestroyProgram", &nvrtc.destroy},
+                 {"nvrtcCompileProgram", &nvrtc.compile},
+                 {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
+                 {"nvrtcGetCUBIN", &nvrtc.cubin},
+                 {"nvrtcGetProgramLogSize", &nvrtc.log_size},
+                 {"nvrtcGetProgramLog", &nvrtc.log}};
+  void *library = falt_cuda_open_library(names, 4);
+  if (!library) return;
+  for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    void *symbol = dlsym(library, entries[i].name);
+    if (!symbol) return;
+    memcpy(entries[i].entry, &symbol, sizeof symbol); /* an object pointer becomes a function pointer */
+  }
+  int major = 0, minor = 0;
+  nvrtc.loaded = nvrtc.version(&major, &minor) == 0;
+  nvrtc.version_number = major * 1000 + minor;
+}
+
+static bool load(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_once);
+  return nvrtc.loaded;
+}
+
+int falt_cuda_compiler(void) {
+  return load() ? nvrtc.version_number : 0;
+}
+
+void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  if (kernel->holes < FALT_CUDA_HOLES) vsnprintf(kernel->hole[kernel->holes++], FALT_CUDA_HOLE, format, arguments);
+  va_end(arguments);
+}
+
+/* ---- one compilation */
+
+static nvrtc_program make_program(const char *source) {
+  const char *names[MAX_SOURCES], *texts[MAX_SOURCES], *text = NULL;
+  int headers = 0;
+  for (const falt_cuda_source *s = falt_cuda_sources; s->name && headers < MAX_SOURCES; s++) {
+    if (strcmp(s->name, source) == 0) text = s->text;
+    names[headers] = s->name;
+    texts[headers++] = s->text;
+  }
+  nvrtc_program program = NULL;
+  if (!text || nvrtc.create(&program, text, source, headers, texts, names) != 0) return NULL;
+  return program;
+}
+
+static int run(nvrtc_program program, const falt_cuda_kernel *kernel, const char *arch) {
+  char architecture[48], holes[FALT_CUDA_HOLES][FALT_CUDA_HOLE + 2];
+  const char *options[MAX_OPTIONS] = {"--std=c++17", "-default-device", "--device-int128", "--ptxas-options=-v"};
+  int count = 4;
+  snprintf(architecture, sizeof architecture, "--gpu-architecture=%s", arch);
+  options[count++] = architecture;
+  for (int i = 0; i < kernel->holes; i++) {
+    snprintf(holes[i], sizeof holes[i], "-D%s", kernel->hole[i]);
+    options[count++] = holes[i];
+  }
+  return nvrtc.compile(program, count, options);
+}
+
+static char *read_log(nvrtc_program program) {
+  size_t size = 0;
+  if (nvrtc.log_size(program, &size) != 0) return NULL;
+  char *text = falt_alloc_zero(size + 1);
+  if (text && size) nvrtc.log(program, text);
+  return text;
+}
+
+/* The line that says what is wrong. */
+static falt_status fail(const falt_cuda_kernel *kernel, const char *arch, const char *log) {
+  const char *line = log ? strstr(log, "error") : NULL;
+  while (line && line > log && line[-1] != '\n') line--;
+  if (!line) line = log ? log : "no log";
+  return falt_fail(FALT_INTERNAL, "cuda: %s does not compile for %s: %.*s", kernel->source, arch,
+                   (int)strcspn(line, "\n"), line);
+}
+
+static falt_status take(nvrtc_program program, falt_cuda_binary *binary) {
+  if (nvrtc.cubin_size(program, &binary->size) != 0 || binary->size == 0)
+    return falt_fail(FALT_INTERNAL, "cuda: NVRTC gives no cubin; install a newer NVRTC");
+  binary->data = falt_alloc(binary->size);
+  if (!binary->data) return falt_fail(FALT_NO_MEMORY, "cuda: memory ran out while compiling");
+  nvrtc.cubin(program, binary->data);
+  return FALT_OK;
+}
+
+falt_status falt_cuda_compile(const falt_cuda_kernel *kernel, const char *arch, falt_cuda_binary *binary, char **log) {
+  *binary = (falt_cuda_binary){NULL, 0};
+  if (log) *log = NULL;
+  if (!load())
+    return falt_fail(FALT_NO_DEVICE,
+                     "cuda: libnvrtc.so.13 (or 12) was not found and the kernel is not in the cache; "
+                     "install it (pip: nvidia-cuda-nvrtc) or name its directory in FALTUNG_CUDA_PATH");
+  nvrtc_program program = make_program(kernel->source);
+  if (!program) return falt_fail(FALT_INTERNAL, "cuda: NVRTC takes no program of the name %s", kernel->source);
+  const int error = run(program, kernel, arch);
+  char *text = read_log(program);
+  const falt_status status = error ? fail(kernel, arch, text) : take(program, binary);
+  nvrtc.destroy(&program);
+  if (log)
+    *log = text;
+  else
+    falt_free(text);
+  return status;
+}

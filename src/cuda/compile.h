@@ -1,0 +1,33 @@
+/* Kernels from text: NVRTC, loaded when first needed, compiles one embedded source with its holes filled. */
+#ifndef FALT_CUDA_COMPILE_H
+#define FALT_CUDA_COMPILE_H
+
+#include "faltung/faltung.h"
+
+enum { FALT_CUDA_HOLES = 40, FALT_CUDA_HOLE = 48 };
+
+/* What to compile: a source and its holes, each "NAME=VALUE". Filled by falt_cuda_hole. */
+typedef struct falt_cuda_kernel {
+  const char *source; /* "direct.cu" */
+  const char *entry;  /* the function in it */
+  char hole[FALT_CUDA_HOLES][FALT_CUDA_HOLE];
+  int holes;
+} falt_cuda_kernel;
+
+void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A cubin, allocated by falt_alloc. */
+typedef struct falt_cuda_binary {
+  char *data;
+  size_t size;
+} falt_cuda_binary;
+
+/* NVRTC's version as major*1000 + minor, or 0 if there is none. */
+int falt_cuda_compiler(void);
+
+/* Compiles for an architecture such as "sm_90a". FALT_NO_DEVICE without NVRTC, FALT_INTERNAL with the log's first error
+ * in the message. log may be NULL; otherwise it receives what the compiler says, registers and spills included; free it
+ * with falt_free. */
+falt_status falt_cuda_compile(const falt_cuda_kernel *kernel, const char *arch, falt_cuda_binary *binary, char **log);
+
+#endif

@@ -1,0 +1,67 @@
+/* NVIDIA's driver, loaded when a CUDA device is first asked for: the few entry points that are used, declared here so
+ * that nothing of CUDA is needed to build. Every failure becomes a status whose line says what to install or free. */
+#ifndef FALT_CUDA_DRIVER_H
+#define FALT_CUDA_DRIVER_H
+
+#include "faltung/faltung.h"
+
+typedef struct CUctx_st *falt_cu_context;
+typedef struct CUmod_st *falt_cu_module;
+typedef struct CUfunc_st *falt_cu_function;
+typedef struct CUstream_st *falt_cu_stream;
+typedef unsigned long long falt_cu_pointer;
+
+/* Numbers of CUdevice_attribute and CUfunction_attribute. */
+enum {
+  FALT_CU_CLOCK_KHZ = 13,
+  FALT_CU_MULTIPROCESSORS = 16,
+  FALT_CU_MEMORY_CLOCK_KHZ = 36,
+  FALT_CU_MEMORY_BUS_BITS = 37,
+  FALT_CU_L2_BYTES = 38,
+  FALT_CU_MAJOR = 75,
+  FALT_CU_MINOR = 76,
+  FALT_CU_FUNCTION_LOCAL_BYTES = 3,
+  FALT_CU_FUNCTION_REGISTERS = 4
+};
+
+typedef struct falt_cuda_driver {
+  int (*init)(unsigned flags);
+  int (*version)(int *version);
+  int (*error_name)(int error, const char **name);
+  int (*error_text)(int error, const char **text);
+  int (*device_count)(int *count);
+  int (*device_get)(int *device, int ordinal);
+  int (*device_name)(char *name, int length, int device);
+  int (*device_attribute)(int *value, int attribute, int device);
+  int (*primary_retain)(falt_cu_context *context, int device);
+  int (*primary_release)(int device);
+  int (*context_push)(falt_cu_context context);
+  int (*context_pop)(falt_cu_context *context);
+  int (*context_device)(int *device);
+  int (*context_synchronize)(void);
+  int (*stream_synchronize)(falt_cu_stream stream);
+  int (*module_load)(falt_cu_module *module, const void *image);
+  int (*module_unload)(falt_cu_module module);
+  int (*module_function)(falt_cu_function *function, falt_cu_module module, const char *name);
+  int (*function_attribute)(int *value, int attribute, falt_cu_function function);
+  int (*launch)(falt_cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                unsigned block_y, unsigned block_z, unsigned shared_bytes, falt_cu_stream stream, void **parameters,
+                void **extra);
+  int (*allocate)(falt_cu_pointer *pointer, size_t bytes);
+  int (*release)(falt_cu_pointer pointer);
+  int (*copy_in)(falt_cu_pointer to, const void *from, size_t bytes);
+  int (*copy_out)(void *to, falt_cu_pointer from, size_t bytes);
+  int (*copy_within)(falt_cu_pointer to, falt_cu_pointer from, size_t bytes, falt_cu_stream stream);
+} falt_cuda_driver;
+
+/* Loads the driver once in a process. FALT_NO_DEVICE where it is absent or finds no GPU. */
+falt_status falt_cuda_driver_load(const falt_cuda_driver **driver);
+
+/* FALT_OK for 0; otherwise the driver's error as a status, with `what` at the head of the line. */
+falt_status falt_cuda_check(const falt_cuda_driver *driver, int error, const char *what);
+
+/* Opens the first of `count` library names: as the loader finds it, in FALTUNG_CUDA_PATH (directories with a colon
+ * between them, their lib64 too), in /usr/local/cuda/lib64. NULL if there is none. */
+void *falt_cuda_open_library(const char *const *names, int count);
+
+#endif

@@ -1,0 +1,48 @@
+/* What the host passes to the kernels: plain structs, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_CUDA_KERNELS_ARGS_H
+#define FALT_CUDA_KERNELS_ARGS_H
+
+/* A tensor with its first logical element at data; type and boundaries are the numbers of the public enumerations. */
+typedef struct falt_cuda_tensor {
+  void *data;
+  long long size[6], stride[6];
+  int type;
+} falt_cuda_tensor;
+
+typedef struct falt_cuda_axis {
+  long long stride, dilation, pad[2];
+  int boundary[2];
+} falt_cuda_axis;
+
+/* y = act(alpha * scale[channel] * sum + (bias[channel] + beta) + residual) */
+typedef struct falt_cuda_epilogue {
+  double alpha, beta, act_a, act_b;
+  void *scale, *bias; /* f64 if the output is, else f32; NULL: none */
+  int vector_type, activation;
+} falt_cuda_epilogue;
+
+typedef struct falt_cuda_generic_args {
+  falt_cuda_tensor x, w, y, residual; /* residual.data NULL: none */
+  falt_cuda_axis axis[3];
+  falt_cuda_epilogue epilogue;
+  double boundary_value;
+  int count_pad;
+} falt_cuda_generic_args;
+
+/* The direct kernel's operands. A row is a line of interleaved elements; rows form planes along the sweep. Sizes and
+ * strides count elements; two batch dimensions. The taps follow as a second parameter, an array of the sums' type. */
+typedef struct falt_cuda_direct_args {
+  const void *x;
+  void *y;
+  long long x_row, x_sweep, x_batch[2], y_row, y_sweep, y_batch[2];
+  int in_columns, in_rows, in_sweep; /* columns: elements of a row, channels included */
+  int out_columns, out_rows, out_sweep;
+  int column_blocks, row_blocks, sweep_blocks, batch; /* batch: size of the inner batch dimension */
+  int aligned;                                        /* pointers allow vector access */
+  double alpha, beta, fill;
+} falt_cuda_direct_args;
+
+/* Bytes of taps that the constant bank holds beside these, of the 4 KB that every GPU has for parameters. */
+enum { FALT_CUDA_TAP_BYTES = 3840 };
+
+#endif

@@ -1,0 +1,13 @@
+/* The kernels' text, embedded by cmake/embed.cmake. */
+#ifndef FALT_CUDA_SOURCES_H
+#define FALT_CUDA_SOURCES_H
+
+typedef struct falt_cuda_source {
+  const char *name; /* as #include spells it: "generic.cu", "boundary.cuh" */
+  const char *text; /* NUL-terminated */
+} falt_cuda_source;
+
+/* Ends with a NULL name. */
+extern const falt_cuda_source falt_cuda_sources[];
+
+#endif

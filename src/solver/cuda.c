@@ -1,0 +1,37 @@
+/* What the solvers on GPUs share: reasons, the width of exact sums, copies of filters. */
+#include "solver/cuda.h"
+
+#include <math.h>
+#include <stdio.h>
+
+falt_plan *falt_cuda_refuse(falt_ask *ask, falt_status status) {
+  ask->no_memory = status == FALT_NO_MEMORY;
+  return falt_refuse(ask, "%.150s", falt_message());
+}
+
+static double largest(falt_type type) {
+  return fmax(fabs(falt_type_min(type)), falt_type_max(type));
+}
+
+double falt_cuda_bound(const falt_problem *p) {
+  const bool reads_x = p->operation != FALT_BACKWARD_DATA, reads_w = p->operation != FALT_BACKWARD_FILTER;
+  const bool reads_y = p->operation != FALT_FORWARD;
+  double bound = (double)falt_problem_depth(p);
+  if (falt_is_pooling(p->operation)) return INFINITY;
+  if (reads_x && p->boundary_value != rint(p->boundary_value)) return INFINITY;
+  if (reads_x) bound *= fmax(largest(p->input.type), fabs(p->boundary_value));
+  if (reads_w) bound *= largest(p->filter.type);
+  if (reads_y) bound *= largest(p->output.type);
+  return bound;
+}
+
+const char *falt_cuda_sum(const falt_problem *p, const char *real) {
+  const double bound = falt_cuda_bound(p);
+  if (isinf(bound) || fabs(p->boundary_value) >= 0x1p53) return real;
+  return bound < 0x1p62 ? "long long" : "__int128";
+}
+
+falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes) {
+  FALT_TRY(falt_gpu_allocate(gpu, memory, bytes));
+  return falt_gpu_copy_in(gpu, *memory, from, bytes);
+}

@@ -1,0 +1,19 @@
+/* What the solvers on GPUs share. */
+#ifndef FALT_SOLVER_CUDA_H
+#define FALT_SOLVER_CUDA_H
+
+#include "cuda/gpu.h"
+#include "planner/planner.h"
+
+/* Refuses with what falt_message() says, one clause of it. */
+falt_plan *falt_cuda_refuse(falt_ask *ask, falt_status status);
+
+/* Bound of any partial sum of a problem whose factors are all integers; infinite for others. */
+double falt_cuda_bound(const falt_problem *problem);
+/* The C type that sums the problem's products: an integer wide enough to be exact, or `real`. */
+const char *falt_cuda_sum(const falt_problem *problem, const char *real);
+
+/* A copy of host memory on the GPU. */
+falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes);
+
+#endif

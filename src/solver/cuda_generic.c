@@ -1,0 +1,172 @@
+/* The generic solver on a GPU: every problem, one thread a result, or one block a result where a filter's gradient is
+ * asked for. The kernel follows the reference line by line; integers are summed exactly. The floor that no problem
+ * falls below, not the way to be fast. */
+#include <math.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels/args.h"
+#include "planner/planner.h"
+#include "solver/cuda.h"
+
+enum { THREADS = 256 };
+
+typedef struct generic_plan {
+  falt_plan base;
+  falt_cu_function function, bias;
+  void *filter; /* in the GPU's memory, or NULL */
+  falt_cuda_generic_args args;
+  int64_t blocks;
+  bool channels_fastest;
+  const char *sum;
+} generic_plan;
+
+/* ---- arguments */
+
+static falt_cuda_tensor tensor_of(const falt_tensor *t) {
+  falt_cuda_tensor made = {.type = (int)t->type};
+  for (int i = 0; i < FALT_DIMS; i++) {
+    made.size[i] = t->size[i];
+    made.stride[i] = t->stride[i];
+  }
+  return made;
+}
+
+static falt_cuda_axis axis_of(const falt_axis *a) {
+  return (falt_cuda_axis){a->stride, a->dilation, {a->pad[0], a->pad[1]}, {(int)a->boundary[0], (int)a->boundary[1]}};
+}
+
+static falt_type vector_type(const falt_problem *p) {
+  return p->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
+}
+
+static falt_cuda_generic_args args_of(const falt_problem *p) {
+  falt_cuda_generic_args a = {.x = tensor_of(&p->input),
+                              .w = tensor_of(&p->filter),
+                              .y = tensor_of(&p->output),
+                              .residual = tensor_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual),
+                              .epilogue = {.alpha = p->alpha,
+                                           .beta = p->beta,
+                                           .act_a = p->act_a,
+                                           .act_b = p->act_b,
+                                           .vector_type = (int)vector_type(p),
+                                           .activation = (int)p->activation},
+                              .boundary_value = p->boundary_value,
+                              .count_pad = p->count_pad};
+  for (int i = 0; i < 3; i++) a.axis[i] = axis_of(&p->axis[i]);
+  return a;
+}
+
+static void *element(void *data, const falt_tensor *tensor) {
+  return data ? (char *)data + tensor->offset * (int64_t)falt_type_size(tensor->type) : NULL;
+}
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const generic_plan *plan = (const generic_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_generic_args args = plan->args;
+  args.x.data = element(o->input, &p->input);
+  args.w.data = element(plan->filter ? plan->filter : o->filter, &p->filter);
+  args.y.data = element(o->output, &p->output);
+  if (p->has_residual) args.residual.data = element(o->residual, &p->residual);
+  if (p->operation == FALT_BACKWARD_MAXPOOL) args.residual.data = element(o->residual, &p->input);
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  void *parameters[] = {&args};
+  falt_gpu_launch launch = {plan->function, plan->blocks, {THREADS, 1}, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+  if (!plan->bias) return;
+  launch.function = plan->bias;
+  launch.blocks = p->output.size[FALT_G] * p->output.size[FALT_C];
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const generic_plan *plan = (const generic_plan *)base;
+  falt_text_add(text, "(cuda-generic %s %s)", plan->sum, plan->channels_fastest ? "channels" : "columns");
+}
+
+static void destroy(falt_plan *base) {
+  falt_gpu_release(base->device->gpu, ((generic_plan *)base)->filter);
+  falt_free(base);
+}
+
+/* ---- plan: applies to everything whose results can be numbered by a launch */
+
+static int64_t magnitude(int64_t a) {
+  return a < 0 ? -a : a;
+}
+
+/* Whether neighbouring channels lie closer than neighbouring columns. */
+static bool has_channels_fastest(const falt_tensor *t) {
+  const int channel = t->size[FALT_C] > 1 ? FALT_C : FALT_G;
+  if (t->size[channel] == 1) return false;
+  return t->size[FALT_W] == 1 || magnitude(t->stride[channel]) < magnitude(t->stride[FALT_W]);
+}
+
+/* A filter's gradient has a block for each result, all else a thread. */
+static bool count_blocks(generic_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t results = falt_tensor_count(falt_problem_result(p));
+  plan->blocks = p->operation == FALT_BACKWARD_FILTER ? results : falt_ceil_div(results, THREADS);
+  return plan->blocks <= INT32_MAX;
+}
+
+static const char *real_of(const falt_problem *p) {
+  const bool filter = !falt_is_pooling(p->operation);
+  const bool wide = p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->input.type == FALT_S32 ||
+                    p->output.type == FALT_S32 || (filter && p->filter.type == FALT_F64);
+  return wide || p->accumulator == FALT_F64 ? "double" : "float";
+}
+
+static falt_status find_kernels(generic_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const bool filter = p->operation == FALT_BACKWARD_FILTER;
+  falt_cuda_kernel kernel = {.source = "generic.cu", .entry = filter ? "falt_generic_filter" : "falt_generic"};
+  plan->sum = falt_cuda_sum(p, real_of(p));
+  falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
+  falt_cuda_hole(&kernel, "SUM=%s", plan->sum);
+  falt_cuda_hole(&kernel, "REAL=%s", real_of(p));
+  falt_cuda_hole(&kernel, "INDEX=%s", plan->blocks < (1 << 23) ? "unsigned" : "unsigned long long");
+  falt_cuda_hole(&kernel, "CHANNELS_FASTEST=%d", plan->channels_fastest);
+  FALT_TRY(falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function));
+  if (!filter || !p->has_bias) return FALT_OK;
+  kernel.entry = "falt_generic_bias";
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->bias);
+}
+
+/* About 40 instructions a multiply-add: indices of 64 bits, boundaries, types. */
+static double estimate(const falt_problem *p, const falt_device *device) {
+  return 2e-6 + falt_roofline(device, FALT_F32, falt_problem_flops(p), 0.02, falt_problem_bytes(p));
+}
+
+static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy};
+  const falt_problem *p = ask->problem;
+  generic_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->args = args_of(p);
+  plan->channels_fastest = has_channels_fastest(falt_problem_result(p));
+  plan->base.cost.seconds = estimate(p, ask->device);
+  plan->base.packed = ask->filter_values && (p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_DATA);
+  falt_status status = FALT_OK;
+  if (!count_blocks(plan)) {
+    falt_refuse(ask, "the result has more elements than one launch can number");
+    status = FALT_NO_SOLVER;
+  } else if ((status = find_kernels(plan)) != FALT_OK) {
+    falt_cuda_refuse(ask, status);
+  } else if (plan->base.packed) {
+    const size_t bytes = (size_t)falt_tensor_span(&p->filter) * falt_type_size(p->filter.type);
+    status = falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values, bytes);
+    if (status != FALT_OK) falt_cuda_refuse(ask, status);
+  }
+  if (status == FALT_OK) return &plan->base;
+  destroy(&plan->base);
+  return NULL;
+}
+
+extern const falt_solver falt_solver_cuda_generic;
+const falt_solver falt_solver_cuda_generic = {.name = "cuda-generic", .device_kind = "cuda", .plan = plan_generic};

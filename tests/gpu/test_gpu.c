@@ -1,0 +1,166 @@
+/* What only a GPU can show, beyond `faltung verify --device cuda`: pointers that are not aligned, streams, threads that
+ * share a plan, two devices in one process, errors. Plain C over the public header; prints what fails. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "faltung/faltung.h"
+
+enum { PAD = 64, THREADS = 4, ROUNDS = 50 };
+static int failures;
+
+static void expect(bool fine, const char *what, const char *line) {
+  if (!fine) fprintf(stderr, "FAILED %s: %s (%s)\n", what, line, falt_message());
+  failures += !fine;
+}
+
+typedef struct run {
+  const char *line;
+  falt_device *device;
+  falt_problem problem;
+  falt_plan *plan;
+  size_t x_bytes, y_bytes;
+  char *x, *expected; /* on the host */
+} run;
+
+static bool open_run(run *r, falt_device *device, const char *line) {
+  *r = (run){.line = line, .device = device};
+  if (falt_problem_parse(&r->problem, NULL, line) != FALT_OK) return false;
+  const falt_problem *p = &r->problem;
+  r->x_bytes = (size_t)falt_tensor_span(&p->input) * falt_type_size(p->input.type);
+  r->y_bytes = (size_t)falt_tensor_span(&p->output) * falt_type_size(p->output.type);
+  const int64_t taps = falt_tensor_span(&p->filter);
+  char *w = malloc((size_t)taps * 8);
+  r->x = malloc(r->x_bytes);
+  r->expected = calloc(1, r->y_bytes);
+  falt_random_fill(r->x, p->input.type, falt_tensor_span(&p->input), 1);
+  falt_random_fill(w, p->filter.type, taps, 2);
+  const falt_operands host = {.input = r->x, .filter = w, .output = r->expected};
+  const bool fine =
+      falt_plan_create(&r->plan, device, p, NULL, w) == FALT_OK && falt_execute_host(r->plan, &host) == FALT_OK;
+  free(w);
+  return fine;
+}
+
+static void close_run(run *r) {
+  falt_plan_destroy(&r->plan);
+  free(r->x);
+  free(r->expected);
+}
+
+/* Executes with the operands so many elements behind an aligned place, on a stream. */
+static bool same_when(const run *r, int64_t x_shift, int64_t y_shift, void *stream) {
+  char *x = NULL, *y = NULL, *back = malloc(r->y_bytes);
+  x_shift *= (int64_t)falt_type_size(r->problem.input.type);
+  y_shift *= (int64_t)falt_type_size(r->problem.output.type);
+  bool fine = falt_device_alloc(r->device, (void **)&x, r->x_bytes + PAD * 8) == FALT_OK &&
+              falt_device_alloc(r->device, (void **)&y, r->y_bytes + PAD * 8) == FALT_OK &&
+              falt_device_write(r->device, x + x_shift, r->x, r->x_bytes) == FALT_OK;
+  const falt_operands there = {.input = x + x_shift, .output = y + y_shift, .stream = stream};
+  fine = fine && falt_execute(r->plan, &there) == FALT_OK && falt_device_synchronize(r->device) == FALT_OK &&
+         falt_device_read(r->device, back, y + y_shift, r->y_bytes) == FALT_OK;
+  fine = fine && memcmp(back, r->expected, r->y_bytes) == 0;
+  falt_device_free(r->device, (void **)&x);
+  falt_device_free(r->device, (void **)&y);
+  free(back);
+  return fine;
+}
+
+static const char *const lines[] = {
+    "correlate h=67 w=512 r=3 s=3 boundary=symmetric",
+    "correlate h=200 w=1024 r=5 s=5 boundary=wrap",
+    "correlate pixel=3 h=50 w=320 r=5 s=5 boundary=reflect101 type=u8",
+    "correlate w=100000 s=7 boundary=edge type=f16",
+    "correlate d=20 h=33 w=128 t=3 r=3 s=3 type=f64",
+    "correlate h=40 w=40 r=31 s=31 boundary=edge",
+};
+enum { LINES = sizeof lines / sizeof *lines };
+
+static void test_alignment(falt_device *device) {
+  for (int i = 0; i < LINES; i++) {
+    run r;
+    expect(open_run(&r, device, lines[i]), "plan", lines[i]);
+    for (int64_t shift = 0; shift < 5; shift++)
+      expect(same_when(&r, shift, (shift * 3) % 5, NULL), "misaligned operands", lines[i]);
+    close_run(&r);
+  }
+}
+
+typedef struct worker {
+  const run *r;
+  void *stream;
+  bool fine;
+} worker;
+
+static void *work(void *context) {
+  worker *w = context;
+  w->fine = true;
+  for (int i = 0; i < ROUNDS; i++) w->fine &= same_when(w->r, i % 2, 0, w->stream);
+  return NULL;
+}
+
+/* One plan, several threads, each with its stream of the primary context. */
+static void test_threads(falt_device *device) {
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*retain)(void **, int), (*push)(void *), (*create)(void **, unsigned), (*destroy)(void *);
+  void *entry[] = {dlsym(driver, "cuDevicePrimaryCtxRetain"), dlsym(driver, "cuCtxPushCurrent_v2"),
+                   dlsym(driver, "cuStreamCreate"), dlsym(driver, "cuStreamDestroy_v2")};
+  memcpy(&retain, &entry[0], sizeof entry[0]);
+  memcpy(&push, &entry[1], sizeof entry[0]);
+  memcpy(&create, &entry[2], sizeof entry[0]);
+  memcpy(&destroy, &entry[3], sizeof entry[0]);
+  void *context = NULL;
+  expect(retain(&context, 0) == 0 && push(context) == 0, "context", "primary");
+  run r;
+  expect(open_run(&r, device, lines[1]), "plan", lines[1]);
+  worker workers[THREADS];
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    workers[i] = (worker){.r = &r};
+    expect(create(&workers[i].stream, 0) == 0, "stream", lines[1]);
+    pthread_create(&threads[i], NULL, work, &workers[i]);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    expect(workers[i].fine, "threads that share a plan", lines[1]);
+    destroy(workers[i].stream);
+  }
+  close_run(&r);
+
+  falt_device *borrowed = NULL; /* a device in the caller's context */
+  const falt_cuda_options options = {.context = context};
+  expect(falt_device_cuda(&borrowed, &options) == FALT_OK, "caller's context", "");
+  expect(open_run(&r, borrowed, lines[0]) && same_when(&r, 0, 0, NULL), "caller's context", lines[0]);
+  close_run(&r);
+  falt_device_destroy(&borrowed);
+}
+
+static void test_errors(falt_device *device) {
+  falt_device *none = NULL;
+  void *memory = NULL;
+  const falt_cuda_options options = {.ordinal = 4000};
+  expect(falt_device_cuda(&none, &options) == FALT_NO_DEVICE && !none, "no such device", "cuda:4000");
+  expect(falt_device_alloc(device, &memory, (size_t)1 << 50) == FALT_NO_MEMORY && !memory, "memory that is not there",
+         "");
+  expect(falt_device_alloc(device, &memory, 1 << 20) == FALT_OK, "the device after running out", "");
+  falt_device_free(device, &memory);
+}
+
+int main(void) {
+  falt_device *device = NULL, *second = NULL;
+  if (falt_device_cuda(&device, NULL) != FALT_OK) {
+    fprintf(stderr, "%s\n", falt_message());
+    return 3;
+  }
+  test_errors(device);
+  test_alignment(device);
+  test_threads(device);
+  expect(falt_device_cuda(&second, NULL) == FALT_OK, "a second device", "");
+  test_alignment(second);
+  falt_device_destroy(&second);
+  falt_device_destroy(&device);
+  printf("test_gpu: %d failed\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,135 @@
+/* Tests of the tile choice for GPUs: needs no GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "cuda/tiles.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_tile_machine h200 = {132, 4.2e12, 62e12};
+
+static falt_tile_problem image(int taps, int64_t height, int64_t width) {
+  return (falt_tile_problem){.taps = {taps, 1, taps},
+                             .out = {height, 1, width},
+                             .batch = 1,
+                             .pixel = 1,
+                             .x_bytes = 4,
+                             .y_bytes = 4,
+                             .sum_bytes = 4,
+                             .x_align = 16,
+                             .y_align = 16,
+                             .pad = taps / 2};
+}
+
+typedef struct tally {
+  const falt_tile_problem *problem;
+  int legal, rejected;
+  double least;
+} tally;
+
+/* What holds for every tile that may be launched. */
+static void check_tile(void *context, const falt_tile *t) {
+  tally *sum = context;
+  const falt_tile_problem *p = sum->problem;
+  sum->rejected += t->rejected != NULL;
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+  assert_true(t->block[0] * t->block[1] % 32 == 0 && t->block[0] * t->block[1] <= 1024);
+  assert_true(t->blocks >= 1 && t->blocks * t->block[0] * t->block[1] <= 2048);
+  assert_true(t->width % t->x_vector == 0 && t->width % t->y_vector == 0);
+  assert_true(p->x_align % t->x_vector == 0 && p->y_align % t->y_vector == 0);
+  assert_true(t->x_vector * p->x_bytes <= 16 && t->y_vector * p->y_bytes <= 16);
+  assert_true(t->unroll >= 1 && t->steps >= 1 && t->rows >= 1);
+}
+
+static falt_tile choose(const falt_tile_problem *p) {
+  falt_tile best;
+  tally sum = {.problem = p};
+  falt_tiles_each(p, &h200, check_tile, &sum);
+  assert_true(falt_tiles_choose(p, &h200, &best));
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+static void test_choice(UNUSED void **state) {
+  for (int taps = 1; taps <= 15; taps += 2) {
+    const falt_tile_problem p = image(taps, 8192, 8192);
+    const falt_tile t = choose(&p);
+    assert_false(t.linear);
+    assert_int_equal(t.rows, 1); /* rows lie along the sweep */
+    const double bytes = 8.0 * 8192 * 8192;
+    assert_true(t.seconds >= bytes / h200.bytes_per_s); /* no estimate beats the limit */
+  }
+}
+
+static void test_estimates_grow(UNUSED void **state) {
+  double before = 0;
+  for (int taps = 3; taps <= 15; taps += 4) {
+    const falt_tile_problem p = image(taps, 4096, 4096);
+    const falt_tile t = choose(&p);
+    assert_true(t.seconds > before);
+    before = t.seconds;
+  }
+}
+
+static void test_signal(UNUSED void **state) {
+  falt_tile_problem p = image(7, 1, 1 << 26);
+  p.taps[0] = 1;
+  const falt_tile t = choose(&p);
+  assert_true(t.linear && t.steps == 1);
+}
+
+static void test_alignment(UNUSED void **state) {
+  for (int align = 1; align <= 16; align *= 2) {
+    falt_tile_problem p = image(3, 100, 101);
+    p.x_align = align;
+    p.y_align = 1;
+    const falt_tile t = choose(&p);
+    assert_true(t.x_vector <= align && t.y_vector == 1);
+  }
+}
+
+static void test_small_and_interleaved(UNUSED void **state) {
+  falt_tile_problem p = image(1, 1, 1);
+  choose(&p);
+  p = image(5, 3, 5);
+  p.pixel = 3;
+  p.x_bytes = p.y_bytes = 1;
+  choose(&p);
+}
+
+static void expect_rejected(const falt_tile_problem *p, const char *word) {
+  falt_tile best;
+  tally sum = {.problem = p};
+  falt_tiles_each(p, &h200, check_tile, &sum);
+  assert_int_equal(sum.legal, 0);
+  assert_false(falt_tiles_choose(p, &h200, &best));
+  assert_non_null(strstr(best.rejected, word));
+}
+
+static void test_rejected(UNUSED void **state) {
+  falt_tile_problem p = image(101, 8192, 8192);
+  expect_rejected(&p, "registers");
+  p = image(3, 8192, 8192);
+  p.taps[2] = 300;
+  expect_rejected(&p, "registers");
+  p = image(21, 512, 512);
+  p.taps[0] = p.taps[1] = p.taps[2] = 21;
+  p.out[1] = 512;
+  expect_rejected(&p, "");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_choice),    cmocka_unit_test(test_estimates_grow),        cmocka_unit_test(test_signal),
+      cmocka_unit_test(test_alignment), cmocka_unit_test(test_small_and_interleaved), cmocka_unit_test(test_rejected),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
