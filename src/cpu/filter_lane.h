@@ -187,6 +187,13 @@ static void run_columns(const falt_filter_rows *call, int rows, const blocks *ke
 static void tile_whole(const block *b) {
   tile_block(b, P, Q, 0);
 }
+/* One column of taps, the passes across rows: with nothing to loop over inside a row, its loads and sums stay dense. */
+static void tile_down_whole(const block *b) {
+  block down = *b;
+  down.planes = 1;
+  down.s = 1;
+  tile_block(&down, P, Q, 0);
+}
 static void tile_1_whole(const block *b) {
   tile_block(b, 1, Q, 0);
 }
@@ -221,7 +228,9 @@ static void tile(const falt_filter_rows *call) {
                                       {tile_1_whole, tile_1_few, Q, FEW},
                                       {tile_2_whole, tile_2_few, Q, FEW},
                                       {tile_3_whole, tile_3_few, Q, FEW}};
-  run_columns(call, P, &by_height[call->r < P ? call->r : 0]);
+  static const blocks down = {tile_down_whole, tile_high_few, Q, FEW};
+  const bool column = call->r >= P && call->planes == 1 && call->s == 1;
+  run_columns(call, P, column ? &down : &by_height[call->r < P ? call->r : 0]);
 }
 
 /* ------------------------------------------------------------------------------------------------- one row */
