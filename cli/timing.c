@@ -43,7 +43,7 @@ static void report(const cli_options *options, const cli_question *question, con
 /* Plans with the filter's values known, as the command's filters do. */
 static int time_problem(const cli_options *options, cli_question *question) {
   cli_operands operands;
-  falt_operands placed = {NULL};
+  falt_operands placed = {.input = NULL};
   falt_plan *plan = NULL;
   falt_candidate measured;
   int status = cli_operands_random(&operands, &question->problem, 1);
