@@ -3,7 +3,7 @@
  * A block of columns marches down. Its sums live in a ring of r rows of registers: input row t is loaded once and feeds
  * all r output rows that it belongs to, through filter row i into output row t - i; then output row t - r + 1 is
  * complete, leaves, and its registers serve row t + 1. Compared with the tile no input row is loaded for two tiles,
- * which is what limits small filters. The ring's position must be known to the compiler, so the loop is unrolled r
+ * which is what limits small filters. The ring's position must be three to the compiler, so the loop is unrolled r
  * times and the number of rows must be r - 1 more than a multiple of r. Sums are the same chains as the tile's, bit for
  * bit: row by row from the top. */
 
@@ -11,28 +11,68 @@ enum { MARCH_MOST = 7 };
 enum { MARCH_2 = 8, MARCH_3 = 6, MARCH_4 = 6, MARCH_5 = 5, MARCH_6 = 4, MARCH_7 = 4 };
 enum { MARCH_SUMS = 28 };
 
-/* Input row t through filter rows low..high: the sums of output row t - i lie at slot - i of the ring. */
-FALT_INLINE void march_row(vec acc[MARCH_SUMS], int r, int width, int part, const block *b, int64_t t, int slot,
+/* One tap of filter rows low..high; s lies between the rows' taps. */
+FALT_INLINE void march_add(vec acc[MARCH_SUMS], int r, int64_t s, int width, const vec *in, const lane *tap, int slot,
                            int low, int high) {
+  FALT_UNROLL
+  for (int i = low; i <= high; i++) {
+    vec w = vec_all(tap[i * s]);
+    FALT_UNROLL
+    for (int k = 0; k < width; k++) {
+      vec *sum = &acc[(slot - i + r) % r * width + k];
+      *sum = vec_madd(*sum, w, in[k]);
+    }
+  }
+}
+
+FALT_INLINE void march_load(vec *in, int width, int part, const lane *from, bool keep) {
+  FALT_UNROLL
+  for (int k = 0; k < width; k++) {
+    vec v = take(from + k * VEC, part_of(k, width, part));
+    in[k] = keep ? vec_keep(v) : v;
+  }
+}
+
+/* Elements 1 .. VEC of two neighbouring vectors. */
+FALT_INLINE vec march_shift(vec a, vec b) {
+#if FALT_LANE_BITS == 32
+  return (vec)_mm512_alignr_epi32((__m512i)b, (__m512i)a, 1);
+#else
+  return (vec)_mm512_alignr_epi64((__m512i)b, (__m512i)a, 1);
+#endif
+}
+
+/* Three neighbouring taps of whole vectors, the first of them aligned: loads across lines are dear, so the second
+ * comes by shuffles. */
+FALT_INLINE void march_three(vec acc[MARCH_SUMS], int r, int width, const lane *from, const lane *tap, int slot,
+                             int low, int high) {
+  vec in[Q + 3];
+  march_load(in, width, 0, from, true);
+  in[width] = vec_load_part(from + width * VEC, 2);
+  march_add(acc, r, 3, width, in, tap, slot, low, high);
+  FALT_UNROLL
+  for (int k = 0; k < width; k++) in[k] = march_shift(in[k], in[k + 1]);
+  march_add(acc, r, 3, width, in, tap + 1, slot, low, high);
+  march_load(in, width, 0, from + 2, low < high);
+  march_add(acc, r, 3, width, in, tap + 2, slot, low, high);
+}
+
+/* Input row t through filter rows low..high: the sums of output row t - i lie at slot - i of the ring. three: the rows
+ * have three neighbouring taps. */
+FALT_INLINE void march_row(vec acc[MARCH_SUMS], int r, bool three, int width, int part, const block *b, int64_t t,
+                           int slot, int low, int high) {
   const lane *tap = b->taps;
-  int64_t s = b->s, step = b->step, rows = b->count + r - 1;
-  for (int64_t plane = 0; plane < b->planes; plane++, tap += (r - 1) * s) {
+  int64_t s = b->s, rows = b->count + r - 1;
+  for (int64_t plane = 0; plane < b->planes; plane++, tap += r * s) {
     const lane *from = b->rows[plane * rows + t] + b->x;
-    for (int64_t j = 0; j < s; j++, tap++, from += step) {
+    if (three) {
+      march_three(acc, r, width, from, tap, slot, low, high);
+      continue;
+    }
+    for (int64_t j = 0; j < s; j++) {
       vec in[Q + 2];
-      FALT_UNROLL
-      for (int k = 0; k < width; k++)
-        in[k] = low < high ? vec_keep(take(from + k * VEC, part_of(k, width, part)))
-                           : take(from + k * VEC, part_of(k, width, part));
-      FALT_UNROLL
-      for (int i = low; i <= high; i++) {
-        vec w = vec_all(tap[i * s]);
-        FALT_UNROLL
-        for (int k = 0; k < width; k++) {
-          vec *sum = &acc[(slot - i + r) % r * width + k];
-          *sum = vec_madd(*sum, w, in[k]);
-        }
-      }
+      march_load(in, width, part, from + j * b->step, low < high);
+      march_add(acc, r, s, width, in, tap + j, slot, low, high);
     }
   }
   if (b->prefetch && t < b->count)
@@ -51,92 +91,103 @@ FALT_INLINE void march_end(vec acc[MARCH_SUMS], int width, int part, const block
 
 /* The three phases' steps. Their numbers are constants wherever they are called, so that registers have names; steps
  * that a filter of r rows does not have vanish. */
-FALT_INLINE void march_head(vec acc[MARCH_SUMS], int r, int width, int part, const block *b, int t) {
+FALT_INLINE void march_head(vec acc[MARCH_SUMS], int r, bool three, int width, int part, const block *b, int t) {
   if (t >= r - 1) return;
   march_start(acc, width, t);
-  march_row(acc, r, width, part, b, t, t, 0, t);
+  march_row(acc, r, three, width, part, b, t, t, 0, t);
 }
-FALT_INLINE void march_body(vec acc[MARCH_SUMS], int r, int width, int part, const block *b, int64_t t, int i) {
+FALT_INLINE void march_body(vec acc[MARCH_SUMS], int r, bool three, int width, int part, const block *b, int64_t t,
+                            int i) {
   if (i >= r) return;
   int slot = (r - 1 + i) % r;
   march_start(acc, width, slot);
-  march_row(acc, r, width, part, b, t + i, slot, 0, r - 1);
+  march_row(acc, r, three, width, part, b, t + i, slot, 0, r - 1);
   march_end(acc, width, part, b, t + i - r + 1, i);
 }
-FALT_INLINE void march_tail(vec acc[MARCH_SUMS], int r, int width, int part, const block *b, int below) {
+FALT_INLINE void march_tail(vec acc[MARCH_SUMS], int r, bool three, int width, int part, const block *b, int below) {
   if (below >= r) return;
   int64_t t = b->count - 1 + below;
-  march_row(acc, r, width, part, b, t, (r - 2 + below) % r, below, r - 1);
+  march_row(acc, r, three, width, part, b, t, (r - 2 + below) % r, below, r - 1);
   march_end(acc, width, part, b, t - r + 1, below - 1);
 }
 
-FALT_INLINE void march_block(const block *b, int r, int width, int part) {
+FALT_INLINE void march_block(const block *b, int r, bool three, int width, int part) {
   vec acc[MARCH_SUMS];
-  march_head(acc, r, width, part, b, 0);
-  march_head(acc, r, width, part, b, 1);
-  march_head(acc, r, width, part, b, 2);
-  march_head(acc, r, width, part, b, 3);
-  march_head(acc, r, width, part, b, 4);
-  march_head(acc, r, width, part, b, 5);
+  march_head(acc, r, three, width, part, b, 0);
+  march_head(acc, r, three, width, part, b, 1);
+  march_head(acc, r, three, width, part, b, 2);
+  march_head(acc, r, three, width, part, b, 3);
+  march_head(acc, r, three, width, part, b, 4);
+  march_head(acc, r, three, width, part, b, 5);
   for (int64_t t = r - 1; t < b->count; t += r) {
-    march_body(acc, r, width, part, b, t, 0);
-    march_body(acc, r, width, part, b, t, 1);
-    march_body(acc, r, width, part, b, t, 2);
-    march_body(acc, r, width, part, b, t, 3);
-    march_body(acc, r, width, part, b, t, 4);
-    march_body(acc, r, width, part, b, t, 5);
-    march_body(acc, r, width, part, b, t, 6);
+    march_body(acc, r, three, width, part, b, t, 0);
+    march_body(acc, r, three, width, part, b, t, 1);
+    march_body(acc, r, three, width, part, b, t, 2);
+    march_body(acc, r, three, width, part, b, t, 3);
+    march_body(acc, r, three, width, part, b, t, 4);
+    march_body(acc, r, three, width, part, b, t, 5);
+    march_body(acc, r, three, width, part, b, t, 6);
   }
-  march_tail(acc, r, width, part, b, 1);
-  march_tail(acc, r, width, part, b, 2);
-  march_tail(acc, r, width, part, b, 3);
-  march_tail(acc, r, width, part, b, 4);
-  march_tail(acc, r, width, part, b, 5);
-  march_tail(acc, r, width, part, b, 6);
+  march_tail(acc, r, three, width, part, b, 1);
+  march_tail(acc, r, three, width, part, b, 2);
+  march_tail(acc, r, three, width, part, b, 3);
+  march_tail(acc, r, three, width, part, b, 4);
+  march_tail(acc, r, three, width, part, b, 5);
+  march_tail(acc, r, three, width, part, b, 6);
 }
 
-FALT_INLINE void march_few(const block *b, int r, int most, int width, int part) {
-  if (width == 1) march_block(b, r, 1, part);
-  if (width == 2 && most > 2) march_block(b, r, 2, part);
-  if (width == 3 && most > 3) march_block(b, r, 3, part);
-  if (width == 4 && most > 4) march_block(b, r, 4, part);
+FALT_INLINE void march_few(const block *b, int r, bool three, int most, int width, int part) {
+  if (width == 1) march_block(b, r, three, 1, part);
+  if (width == 2 && most > 2) march_block(b, r, three, 2, part);
+  if (width == 3 && most > 3) march_block(b, r, three, 3, part);
+  if (width == 4 && most > 4) march_block(b, r, three, 4, part);
 }
 
 static void march_2_whole(const block *b) {
-  march_block(b, 2, MARCH_2, 0);
+  march_block(b, 2, false, MARCH_2, 0);
 }
 static void march_2_few(const block *b, int width, int part) {
-  march_few(b, 2, MARCH_2, width, part);
+  march_few(b, 2, false, MARCH_2, width, part);
 }
 static void march_3_whole(const block *b) {
-  march_block(b, 3, MARCH_3, 0);
+  march_block(b, 3, false, MARCH_3, 0);
 }
 static void march_3_few(const block *b, int width, int part) {
-  march_few(b, 3, MARCH_3, width, part);
+  march_few(b, 3, false, MARCH_3, width, part);
 }
 static void march_4_whole(const block *b) {
-  march_block(b, 4, MARCH_4, 0);
+  march_block(b, 4, false, MARCH_4, 0);
 }
 static void march_4_few(const block *b, int width, int part) {
-  march_few(b, 4, MARCH_4, width, part);
+  march_few(b, 4, false, MARCH_4, width, part);
 }
 static void march_5_whole(const block *b) {
-  march_block(b, 5, MARCH_5, 0);
+  march_block(b, 5, false, MARCH_5, 0);
 }
 static void march_5_few(const block *b, int width, int part) {
-  march_few(b, 5, MARCH_5, width, part);
+  march_few(b, 5, false, MARCH_5, width, part);
 }
 static void march_6_whole(const block *b) {
-  march_block(b, 6, MARCH_6, 0);
+  march_block(b, 6, false, MARCH_6, 0);
 }
 static void march_6_few(const block *b, int width, int part) {
-  march_few(b, 6, MARCH_6, width, part);
+  march_few(b, 6, false, MARCH_6, width, part);
 }
 static void march_7_whole(const block *b) {
-  march_block(b, 7, MARCH_7, 0);
+  march_block(b, 7, false, MARCH_7, 0);
 }
 static void march_7_few(const block *b, int width, int part) {
-  march_few(b, 7, MARCH_7, width, part);
+  march_few(b, 7, false, MARCH_7, width, part);
+}
+
+static void march_three_3_whole(const block *b) {
+  march_block(b, 3, true, MARCH_3, 0);
+}
+static void march_three_3_few(const block *b, int width, int part) {
+  if (part == VEC)
+    march_few(b, 3, true, MARCH_3, width, VEC);
+  else
+    march_few(b, 3, false, MARCH_3, width, part);
 }
 
 static void march(const falt_filter_rows *call) {
@@ -144,5 +195,8 @@ static void march(const falt_filter_rows *call) {
       {march_2_whole, march_2_few, MARCH_2, 4}, {march_3_whole, march_3_few, MARCH_3, 4},
       {march_4_whole, march_4_few, MARCH_4, 4}, {march_5_whole, march_5_few, MARCH_5, 4},
       {march_6_whole, march_6_few, MARCH_6, 3}, {march_7_whole, march_7_few, MARCH_7, 3}};
-  run_columns(call, call->count, &by_height[call->r - 2]);
+  static const blocks three = {march_three_3_whole, march_three_3_few, MARCH_3, 4};
+  bool aligned = (uintptr_t)call->rows[0] % FALT_VECTOR_BYTES == 0;
+  bool few_loads = call->r == 3 && call->s == 3 && call->step == 1 && aligned;
+  run_columns(call, call->count, few_loads ? &three : &by_height[call->r - 2]);
 }
