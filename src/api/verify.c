@@ -84,7 +84,6 @@ typedef struct comparison {
   const falt_plan *plan;
   falt_operand which;
   falt_verdict *verdict;
-  double worst; /* error over tolerance */
 } comparison;
 
 static bool is_whole(double value) {
@@ -147,19 +146,18 @@ static void compare_element(void *context, int64_t index) {
   const double reference = finite_f16(type, falt_load(falt_guarded_data(expected), type, index));
   const double sum = magnitude_at(c, index), error = distance(y, reference);
   const double tolerance = tolerance_of(c, type, reference, sum);
-  const double share = error == 0 ? 0 : error / fmax(tolerance, 0x1p-1000);
-  c->verdict->max_abs_error = fmax(c->verdict->max_abs_error, error);
   c->verdict->max_rel_error = fmax(c->verdict->max_rel_error, error == 0 ? 0 : error / fmax(sum, 0x1p-1000));
-  c->verdict->ok &= error <= tolerance;
-  if (share < c->worst && c->worst >= 0) return;
-  c->worst = share;
+  const bool fails = !(error <= tolerance), first_failure = fails && c->verdict->ok;
+  if (!first_failure && (fails != !c->verdict->ok || error < c->verdict->max_abs_error)) return;
+  c->verdict->ok &= !fails;
+  c->verdict->max_abs_error = error; /* of an element that fails if there is one, and the tolerance that it had */
   c->verdict->tolerance = tolerance;
 }
 
 static void compare(const verification *v, const falt_plan *plan, falt_verdict *verdict) {
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     const falt_guarded *o = &v->data.operand[i];
-    comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict, .worst = -1};
+    comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
     if (o->used && o->written) falt_tensor_visit(&o->tensor, compare_element, &c);
   }
 }
