@@ -19,7 +19,7 @@ typedef struct ladder_task {
 typedef struct ladder_step {
   const char *name;
   const char *idea; /* what changed against the step before, in a few words */
-  /* Bytes read and written per multiply-add pair if every access of the step went to memory: the textbook's count. */
+  /* Bytes read for one output if every load that the step does not avoid went to memory: the textbook's count. */
   double (*bytes_per_output)(const ladder_task *task);
   void (*run)(const ladder_task *task);
 } ladder_step;
