@@ -187,7 +187,7 @@ static falt_status verify_plans(verification *v, const void *filter_values) {
   for (int i = 0; status == FALT_OK && i < search.count; i++) {
     if (search.entries[i].outcome == FALT_SHORT_OF_MEMORY)
       status = falt_fail(FALT_NO_MEMORY, "verify: memory ran out while planning; use a smaller problem");
-    else if (search.entries[i].outcome <= FALT_BY_NAME_ONLY)
+    else if (search.entries[i].outcome <= FALT_BY_NAME_ONLY && falt_entry_ready(&search.entries[i]))
       verify_plan(v, search.entries[i].plan);
   }
   falt_search_close(&search, NULL);

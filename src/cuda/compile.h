@@ -12,6 +12,7 @@ typedef struct falt_cuda_kernel {
   const char *entry;  /* the function in it */
   char hole[FALT_CUDA_HOLES][FALT_CUDA_HOLE];
   int holes;
+  int shared_bytes; /* of dynamic shared memory that its launches ask for at most */
 } falt_cuda_kernel;
 
 void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));

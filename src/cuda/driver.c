@@ -67,6 +67,7 @@ static void load_once(void) {
                  {"cuModuleUnload", &table.module_unload},
                  {"cuModuleGetFunction", &table.module_function},
                  {"cuFuncGetAttribute", &table.function_attribute},
+                 {"cuFuncSetAttribute", &table.function_set},
                  {"cuLaunchKernel", &table.launch},
                  {"cuMemAlloc_v2", &table.allocate},
                  {"cuMemFree_v2", &table.release},

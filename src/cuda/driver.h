@@ -21,7 +21,8 @@ enum {
   FALT_CU_MAJOR = 75,
   FALT_CU_MINOR = 76,
   FALT_CU_FUNCTION_LOCAL_BYTES = 3,
-  FALT_CU_FUNCTION_REGISTERS = 4
+  FALT_CU_FUNCTION_REGISTERS = 4,
+  FALT_CU_FUNCTION_SHARED_BYTES = 8
 };
 
 typedef struct falt_cuda_driver {
@@ -43,6 +44,7 @@ typedef struct falt_cuda_driver {
   int (*module_load)(falt_cu_module *module, const void *image);
   int (*module_unload)(falt_cu_module module);
   int (*module_function)(falt_cu_function *function, falt_cu_module module, const char *name);
+  int (*function_set)(falt_cu_function function, int attribute, int value);
   int (*function_attribute)(int *value, int attribute, falt_cu_function function);
   int (*launch)(falt_cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, falt_cu_stream stream, void **parameters,

@@ -167,6 +167,10 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
     if (status == FALT_OK)
       status = falt_cuda_check(gpu->driver, gpu->driver->module_function(function, module->module, kernel->entry),
                                "cuda: finding a kernel");
+    if (status == FALT_OK && kernel->shared_bytes > 0)
+      status = falt_cuda_check(
+          gpu->driver, gpu->driver->function_set(*function, FALT_CU_FUNCTION_SHARED_BYTES, kernel->shared_bytes),
+          "cuda: a kernel needs more shared memory than a block has");
     leave(gpu);
   }
   pthread_mutex_unlock(&gpu->lock);
@@ -179,7 +183,8 @@ void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **paramet
   int error = enter(gpu);
   if (!error) {
     error = gpu->driver->launch(launch->function, (unsigned)launch->blocks, 1, 1, (unsigned)launch->threads[0],
-                                (unsigned)launch->threads[1], 1, 0, launch->stream, parameters, NULL);
+                                (unsigned)launch->threads[1], 1, (unsigned)launch->shared_bytes, launch->stream,
+                                parameters, NULL);
     leave(gpu);
   }
   if (!error || trouble.error) return;

@@ -24,8 +24,9 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
 typedef struct falt_gpu_launch {
   falt_cu_function function;
   int64_t blocks;
-  int threads[2]; /* x, y */
-  void *stream;   /* a CUstream of the context, or NULL */
+  int threads[2];   /* x, y */
+  int shared_bytes; /* dynamic; the kernel's shared_bytes at most */
+  void *stream;     /* a CUstream of the context, or NULL */
 } falt_gpu_launch;
 
 /* Starts a kernel; parameters are the addresses of its arguments. What goes wrong is kept for this thread. */

@@ -20,6 +20,9 @@ typedef struct falt_plan_table {
   void (*execute)(const falt_plan *plan, const falt_operands *operands);
   void (*print)(const falt_plan *plan, falt_text *text); /* the s-expression, parentheses included */
   void (*destroy)(falt_plan *plan);                      /* frees what the plan owns and the plan itself */
+  /* What only a plan that will run needs, such as compiled kernels; called once, before the first execution and before
+   * the plan is shared. NULL: nothing. */
+  falt_status (*ready)(falt_plan *plan);
 } falt_plan_table;
 
 /* The base of every plan: solvers embed it as their first member. */

@@ -76,6 +76,15 @@ static void ask_one(const falt_search *search, falt_entry *entry) {
     reject(entry, ask.no_memory ? FALT_SHORT_OF_MEMORY : FALT_INAPPLICABLE, ask.reason);
 }
 
+bool falt_entry_ready(falt_entry *entry) {
+  if (!entry->plan || entry->ready) return entry->ready;
+  const falt_status status = entry->plan->table->ready ? entry->plan->table->ready(entry->plan) : FALT_OK;
+  entry->ready = status == FALT_OK;
+  if (entry->ready) return true;
+  falt_plan_destroy(&entry->plan);
+  return reject(entry, status == FALT_NO_MEMORY ? FALT_SHORT_OF_MEMORY : FALT_INAPPLICABLE, falt_message());
+}
+
 /* ---- order */
 
 static double expected(const falt_entry *entry) {
@@ -128,22 +137,27 @@ bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_
 }
 
 /* A remembered winner counts only if the same solvers competed: another filter may be separable, this one not. */
-static const falt_plan *remembered(const falt_search *search) {
+static falt_entry *remembered(const falt_search *search) {
   char line[FALT_WISDOM_LINE], solver[FALT_WISDOM_NAME];
   uint64_t among;
   if (!search->device->wisdom || search->budget.method[0] || falt_wisdom_is_empty(search->device->wisdom)) return NULL;
   if (!falt_search_key(search, line, sizeof line, &among)) return NULL;
   if (!falt_wisdom_find(search->device->wisdom, line, among, solver)) return NULL;
   for (int i = 0; i < falt_search_fitting(search); i++)
-    if (strcmp(search->entries[i].solver->name, solver) == 0) return search->entries[i].plan;
+    if (strcmp(search->entries[i].solver->name, solver) == 0) return &search->entries[i];
   return NULL;
 }
 
-static void choose(falt_search *search) {
-  search->chosen = remembered(search);
-  search->from_wisdom = search->chosen != NULL;
-  if (search->chosen || !search->count || search->entries[0].outcome > FALT_LAST_RESORT) return;
-  search->chosen = search->entries[0].plan;
+/* A plan that cannot be made ready leaves its place to the next. */
+void falt_search_choose(falt_search *search) {
+  for (;;) {
+    falt_entry *best = remembered(search);
+    search->from_wisdom = best != NULL;
+    if (!best && search->count && search->entries[0].outcome <= FALT_LAST_RESORT) best = search->entries;
+    search->chosen = best ? best->plan : NULL;
+    if (!best || falt_entry_ready(best)) return;
+    falt_search_sort(search);
+  }
 }
 
 /* ---- the whole */
@@ -194,7 +208,7 @@ falt_status falt_search_run(falt_search *search, bool only_named) {
     ask_one(search, entry);
   }
   falt_search_sort(search);
-  choose(search);
+  falt_search_choose(search);
   return FALT_OK;
 }
 

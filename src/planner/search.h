@@ -21,6 +21,7 @@ typedef struct falt_entry {
   const falt_solver *solver;
   falt_plan *plan; /* NULL when the solver said no */
   falt_outcome outcome;
+  bool ready;         /* falt_entry_ready succeeded */
   int order;          /* in the list: breaks ties */
   double median, min; /* seconds; 0 unless measured */
   char reason[160];   /* why it is not among those that fit; empty if it is */
@@ -45,8 +46,13 @@ void falt_search_init(falt_search *search, const falt_solver *const *solvers, fa
 /* Asks every solver of the device, or only the one that the budget names if `only_named`; sorts and chooses, by wisdom
  * if there is any. Fails only with FALT_NO_MEMORY or FALT_INVALID_METHOD; finding nothing leaves chosen NULL. */
 falt_status falt_search_run(falt_search *search, bool only_named);
+/* Makes an entry's plan ready to run. False if that fails: the entry is then rejected with the reason and its plan
+ * destroyed; sort again. */
+bool falt_entry_ready(falt_entry *entry);
 /* Sorts by what was measured, else predicted. */
 void falt_search_sort(falt_search *search);
+/* Chooses the best that can be made ready: by wisdom if there is any, else the first. */
+void falt_search_choose(falt_search *search);
 /* Why chosen is NULL, as the status and message of the whole search. */
 falt_status falt_search_failure(const falt_search *search);
 /* Destroys every plan but one (NULL: all). */

@@ -13,6 +13,7 @@ static size_t largest_workspace(const falt_search *search, int count) {
 }
 
 static void measure(falt_entry *entry, const falt_operands *operands, double seconds) {
+  if (!falt_entry_ready(entry)) return;
   falt_timing timing = falt_trial_time(entry->plan, operands, seconds);
   entry->median = timing.median;
   entry->min = timing.min;
@@ -23,7 +24,7 @@ static void measure_within(falt_search *search, int count, const falt_operands *
   double end = falt_seconds() + seconds;
   for (int i = 0; i < count; i++) {
     double left = end - falt_seconds();
-    if (i > 0 && !(search->entries[i].plan->cost.seconds < left)) return;
+    if (i > 0 && !(search->entries[i].plan->cost.seconds < left)) break;
     measure(&search->entries[i], operands, left / (count - i));
   }
 }
@@ -44,8 +45,8 @@ void falt_search_tune(falt_search *search) {
   measure_within(search, count, &trial.operands, search->budget.tune_seconds);
   falt_trial_close(&trial);
   falt_search_sort(search);
-  search->chosen = search->entries[0].plan;
-  remember(search);
+  falt_search_choose(search);
+  if (search->chosen == search->entries[0].plan) remember(search);
 }
 
 /* All that fit; of the last resorts, those that are the only answer or done soon. */

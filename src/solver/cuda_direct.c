@@ -38,7 +38,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.aligned = (uintptr_t)args.x % (uintptr_t)(plan->tile.x_vector * x_bytes) == 0 &&
                  (uintptr_t)args.y % (uintptr_t)(plan->tile.y_vector * y_bytes) == 0;
   void *parameters[] = {&args, (void *)plan->taps};
-  const falt_gpu_launch launch = {plan->function, plan->blocks, {plan->tile.block[0], plan->tile.block[1]}, o->stream};
+  const falt_gpu_launch launch = {
+      plan->function, plan->blocks, {plan->tile.block[0], plan->tile.block[1]}, 0, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
@@ -231,13 +232,16 @@ static void add_axis(falt_cuda_kernel *kernel, const falt_problem *p, char lette
   falt_cuda_hole(kernel, "AXIS_%c=%d,%d", letter, (int)a->boundary[0], (int)a->boundary[1]);
 }
 
-static falt_status find_kernel(direct_plan *plan, const int axis[3]) {
+static falt_status ready(falt_plan *base) {
+  direct_plan *plan = (direct_plan *)base;
   static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char", "unsigned short",
                                                        "short",          "int",         "unsigned short",
                                                        "unsigned short", "float",       "double"};
   const falt_problem *p = &plan->base.problem;
   const falt_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "direct.cu", .entry = "falt_direct"};
+  int axis[3];
+  order_axes(p, axis);
   add_axis(&kernel, p, 'T', axis[SWEEP]);
   add_axis(&kernel, p, 'R', axis[ROW]);
   add_axis(&kernel, p, 'S', axis[COLUMN]);
@@ -262,16 +266,12 @@ static falt_status find_kernel(direct_plan *plan, const int axis[3]) {
 }
 
 static falt_plan *refuse(falt_ask *ask, direct_plan *plan, const char *why) {
-  if (why)
-    falt_refuse(ask, "%s", why);
-  else
-    falt_cuda_refuse(ask, FALT_NO_DEVICE);
   falt_free(plan);
-  return NULL;
+  return falt_refuse(ask, "%s", why);
 }
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
   direct_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
@@ -286,7 +286,6 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   if (!choose_tile(plan, axis)) return refuse(ask, plan, plan->tile.rejected);
   if (!count_blocks(plan)) return refuse(ask, plan, "the image has more blocks than one launch can number");
   pack_taps(plan, ask->filter_values);
-  if (find_kernel(plan, axis) != FALT_OK) return refuse(ask, plan, NULL);
   plan->base.packed = true;
   plan->base.cost.seconds = 2e-6 + plan->tile.seconds;
   return &plan->base;

@@ -76,7 +76,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
-  falt_gpu_launch launch = {plan->function, plan->blocks, {THREADS, 1}, o->stream};
+  falt_gpu_launch launch = {plan->function, plan->blocks, {THREADS, 1}, 0, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
   if (!plan->bias) return;
   launch.function = plan->bias;
@@ -122,11 +122,11 @@ static const char *real_of(const falt_problem *p) {
   return wide || p->accumulator == FALT_F64 ? "double" : "float";
 }
 
-static falt_status find_kernels(generic_plan *plan) {
+static falt_status ready(falt_plan *base) {
+  generic_plan *plan = (generic_plan *)base;
   const falt_problem *p = &plan->base.problem;
   const bool filter = p->operation == FALT_BACKWARD_FILTER;
   falt_cuda_kernel kernel = {.source = "generic.cu", .entry = filter ? "falt_generic_filter" : "falt_generic"};
-  plan->sum = falt_cuda_sum(p, real_of(p));
   falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
   falt_cuda_hole(&kernel, "SUM=%s", plan->sum);
   falt_cuda_hole(&kernel, "REAL=%s", real_of(p));
@@ -144,11 +144,12 @@ static double estimate(const falt_problem *p, const falt_device *device) {
 }
 
 static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   const falt_problem *p = ask->problem;
   generic_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->args = args_of(p);
+  plan->sum = falt_cuda_sum(p, real_of(p));
   plan->channels_fastest = has_channels_fastest(falt_problem_result(p));
   plan->base.cost.seconds = estimate(p, ask->device);
   plan->base.packed = ask->filter_values && (p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_DATA);
@@ -156,8 +157,6 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   if (!count_blocks(plan)) {
     falt_refuse(ask, "the result has more elements than one launch can number");
     status = FALT_NO_SOLVER;
-  } else if ((status = find_kernels(plan)) != FALT_OK) {
-    falt_cuda_refuse(ask, status);
   } else if (plan->base.packed) {
     const size_t bytes = (size_t)falt_tensor_span(&p->filter) * falt_type_size(p->filter.type);
     status = falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values, bytes);

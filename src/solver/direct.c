@@ -291,7 +291,7 @@ static void destroy(falt_plan *base) {
   falt_free(base);
 }
 
-static const falt_plan_table table = {falt_direct_execute, print, destroy};
+static const falt_plan_table table = {.execute = falt_direct_execute, .print = print, .destroy = destroy};
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   falt_problem turned;

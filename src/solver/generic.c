@@ -172,7 +172,7 @@ static void set_roles(falt_generic_plan *plan) {
 }
 
 static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   falt_generic_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->p = *ask->problem;

@@ -378,7 +378,7 @@ static bool reads_filter(falt_operation operation) {
 }
 
 static falt_plan *plan_reference(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   reference_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->base.packed = ask->filter_values && reads_filter(ask->problem->operation);

@@ -32,7 +32,8 @@ static void separable_destroy(falt_plan *base) {
   falt_free(base);
 }
 
-static const falt_plan_table separable_table = {separable_execute, separable_print, separable_destroy};
+static const falt_plan_table separable_table = {
+    .execute = separable_execute, .print = separable_print, .destroy = separable_destroy};
 
 /* ---------------------------------------------------------------------------------------------------- applicable */
 

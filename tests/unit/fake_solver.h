@@ -74,7 +74,7 @@ UNUSED static bool add_child(fake_plan *plan, const fake_solver *solver, falt_as
 }
 
 UNUSED static falt_plan *fake_ask(const falt_solver *base, falt_ask *ask) {
-  static const falt_plan_table table = {fake_execute, fake_print, fake_destroy};
+  static const falt_plan_table table = {.execute = fake_execute, .print = fake_print, .destroy = fake_destroy};
   fake_solver *solver = (fake_solver *)base;
   __atomic_add_fetch(&solver->asked, 1, __ATOMIC_RELAXED);
   if (ask->depth > 0) solver->budget = *ask->budget;

@@ -82,7 +82,7 @@ static void needy_destroy(falt_plan *plan) {
 }
 
 static falt_plan *needy_ask(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {needy_execute, needy_print, needy_destroy};
+  static const falt_plan_table table = {.execute = needy_execute, .print = needy_print, .destroy = needy_destroy};
   falt_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (plan) plan->workspace = 64;
   return plan;

@@ -369,7 +369,7 @@ static void steady_destroy(falt_plan *plan) {
 }
 
 static falt_plan *steady_ask(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {steady_execute, fake_print, steady_destroy};
+  static const falt_plan_table table = {.execute = steady_execute, .print = fake_print, .destroy = steady_destroy};
   fake_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   return plan ? &plan->base : NULL;
 }
