@@ -1,33 +1,10 @@
 /* The verb info: version, device and its limits, instruction sets, formats, caches, solvers. */
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "cache.h"
 #include "device.h"
 #include "report.h"
 #include "verbs.h"
-
-static const char *cache_directory(char *path, size_t size) {
-  const char *cache = getenv("FALTUNG_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (cache && *cache)
-    snprintf(path, size, "%s", cache);
-  else if (base && *base)
-    snprintf(path, size, "%s/faltung", base);
-  else if (home && *home)
-    snprintf(path, size, "%s/.cache/faltung", home);
-  else
-    return "none: set FALTUNG_CACHE";
-  return path;
-}
-
-static void print_cache_file(const char *directory, const char *name) {
-  char path[1100];
-  struct stat state;
-  snprintf(path, sizeof path, "%s/%s", directory, name);
-  const bool there = stat(path, &state) == 0;
-  printf("    %-8s %s", name, there ? "" : "not there\n");
-  if (there) printf("%lld bytes\n", (long long)state.st_size);
-}
 
 /* The first GPU, or why there is none. */
 static void print_cuda(const falt_device *shown) {
@@ -53,11 +30,12 @@ static void print_text(const falt_device *device, const falt_limits *limits) {
   printf("\nformats\n");
   const char *name, *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) printf("    %-8s %-40s %s\n", name, extensions, state);
-  char path[1024];
-  const char *directory = cache_directory(path, sizeof path);
+  char path[CLI_PATH];
+  const char *directory = cli_cache_directory(path);
   printf("\ncache    %s\n", directory);
-  print_cache_file(directory, "limits");
-  print_cache_file(directory, "wisdom");
+  cli_cache_print_file(directory, "limits");
+  cli_cache_print_file(directory, "wisdom");
+  printf("    kernels  `faltung info --cache` lists them\n");
   printf("\nsolvers ");
   for (int i = 0; falt_solver_name(i); i++) printf(" %s", falt_solver_name(i));
   printf("\n");
@@ -72,8 +50,8 @@ static void print_json(const falt_device *device, const falt_limits *limits) {
   cli_json_number(&json, "cache_bytes_per_s", limits->cache_bytes_per_s);
   cli_json_number(&json, "f32_flops", limits->f32_flops);
   cli_json_number(&json, "f64_flops", limits->f64_flops);
-  char path[1024];
-  cli_json_text(&json, "cache", cache_directory(path, sizeof path));
+  char path[CLI_PATH];
+  cli_json_text(&json, "cache", cli_cache_directory(path));
   cli_json_close(&json);
   const char *name, *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) {
@@ -92,6 +70,8 @@ static void print_json(const falt_device *device, const falt_limits *limits) {
 
 int falt_verb_info(const cli_options *options) {
   falt_device *device = NULL;
+  if (options->clear_cache) return cli_cache_clear(options);
+  if (options->cache) return cli_cache_show(options);
   const int status = cli_device_make(options, &device);
   if (status != CLI_DONE) return status;
   const falt_status measured = options->measure ? falt_device_measure(device) : FALT_OK;

@@ -186,6 +186,8 @@ static const option options_table[] = {
     {"count", "N", CLI_VERIFY, read_count, FIELD(count), "random problems to check (default 100)"},
     {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "of the first random problem, and of the data (default 1)"},
     {"measure", NULL, CLI_INFO, read_flag, FIELD(measure), "measure the limits of this machine and remember them"},
+    {"cache", NULL, CLI_INFO, read_flag, FIELD(cache), "list what the cache holds: limits, wisdom, compiled kernels"},
+    {"clear-cache", NULL, CLI_INFO, read_flag, FIELD(clear_cache), "remove the compiled kernels from the cache"},
     {"explain", NULL, CLI_FILTERS, read_flag, FIELD(explain), "print every candidate before running"},
     {"json", NULL, CLI_RUNNERS, read_flag, FIELD(json), "print one JSON object a line on standard output"},
     {"quiet", NULL, CLI_RUNNERS, read_flag, FIELD(quiet), "print no summary and no progress"},

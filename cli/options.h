@@ -56,8 +56,8 @@ typedef struct cli_options {
   /* problems */
   double seconds; /* of measuring; -1: the verb's choice */
   int64_t count, seed;
-  bool measure;
-  bool peers; /* bench */
+  bool measure, cache, clear_cache; /* info */
+  bool peers;                       /* bench */
   int64_t rounds;
   const char *filter, *html;
   const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */

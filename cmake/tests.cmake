@@ -48,6 +48,7 @@ set(cli ${PROJECT_SOURCE_DIR}/cli)
 falt_fuzz(problem)
 falt_fuzz(wisdom)
 falt_fuzz(npy)
+falt_fuzz(cubin)
 falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/report.c ${cli}/axes.c)
 
 find_program(BASH bash)

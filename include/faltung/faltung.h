@@ -432,6 +432,30 @@ FALT_API falt_status falt_wisdom_load(falt_device *device, const char *path);
 FALT_API falt_status falt_wisdom_save(const falt_device *device, const char *path);
 FALT_API void falt_wisdom_forget(falt_device *device);
 
+/* The cache: FALTUNG_CACHE, else XDG_CACHE_HOME/faltung, else HOME/.cache/faltung. It holds the files "limits" and
+ * "wisdom" and, in the directory "cuda", compiled kernels. Kernels do not depend on the machine that compiled them: a
+ * copy of the directory serves every machine with a GPU of the same architecture, also without NVRTC. */
+
+/* Kernels take so many bytes at most: the oldest go first. */
+enum { FALT_CACHE_BYTES = 256 << 20 };
+
+/* A file of the kernel cache, as falt_cache_kernels reports it. */
+typedef struct falt_cached_kernel {
+  const char *path;
+  const char *damage;                        /* NULL, or why it is not used; what follows is then empty */
+  const char *source, *entry, *arch, *holes; /* "direct.cu", "falt_direct", "sm_90a", "TAPS_T=5; PIXEL=3" */
+  int nvrtc;                                 /* the version that compiled it: major*1000 + minor */
+  int registers, spill_bytes, shared_bytes;  /* a thread's, a thread's, a block's without the dynamic; -1: not known */
+  int64_t bytes, written;                    /* size; seconds since 1970 */
+} falt_cached_kernel;
+
+/* Writes the cache's directory into path, cut and returned as by snprintf; 0 if there is none. Since 0.1. */
+FALT_API size_t falt_cache_directory(char *path, size_t size);
+/* Calls report for each kernel in the cache, newest first. The strings live until report returns. Since 0.1. */
+FALT_API falt_status falt_cache_kernels(void (*report)(void *context, const falt_cached_kernel *kernel), void *context);
+/* Removes the kernels, nothing else; *removed, which may be NULL, receives how many. Since 0.1. */
+FALT_API falt_status falt_cache_clear(int64_t *removed);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,19 +1,27 @@
-/* Compiled kernels on disk: falt_cache_path("cuda/KEY.cubin"), so that a process compiles only what no other did. */
+/* Compiled kernels on disk: falt_cache_path("cuda/KEY.cubin"), so that a process compiles only what no other did, and
+ * so that a directory filled here serves machines that have a driver and no NVRTC. */
 #ifndef FALT_CUDA_CACHE_H
 #define FALT_CUDA_CACHE_H
 
-#include "cuda/compile.h"
+#include "cuda/cubin.h"
 
 enum { FALT_CUDA_KEY = 33 };
 
-/* 128 bits in hexadecimal: the sources, the kernel's name and holes, the architecture. Which NVRTC compiled stands in
- * the file: another version's file is replaced where there is an NVRTC and taken as it is where there is none. */
+/* 128 bits in hexadecimal: the sources, the kernel's name and holes, the architecture. Which NVRTC compiled is written
+ * in the file and is no part of the key: a cubin is right whoever made it, so one from another version is used, and
+ * reading never loads NVRTC. */
 void falt_cuda_key(const falt_cuda_kernel *kernel, const char *arch, char key[FALT_CUDA_KEY]);
 
-/* False if the file is absent, of another NVRTC, cut or altered. */
+/* False if the file is absent, cut or altered. */
 bool falt_cuda_cache_read(const char *key, falt_cuda_binary *binary);
-/* Failing to write is no error: the kernel is compiled again another time. Keeps the directory below 256 MiB by
- * removing the oldest files. */
-void falt_cuda_cache_write(const char *key, const falt_cuda_binary *binary);
+/* Failing to write is no error: the kernel is compiled again another time. Keeps the directory below FALT_CACHE_BYTES
+ * by removing the oldest files. */
+void falt_cuda_cache_write(const char *key, const falt_cuda_kernel *kernel, const char *arch,
+                           const falt_cuda_binary *binary);
+
+/* Calls report for every file that is or was to be a kernel, newest first. FALT_NO_FILE without a cache directory. */
+falt_status falt_cuda_cache_each(void (*report)(void *context, const falt_cached_kernel *kernel), void *context);
+/* Removes them; *removed counts. FALT_NO_FILE if one cannot be removed. */
+falt_status falt_cuda_cache_clear(int64_t *removed);
 
 #endif

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -12,7 +13,7 @@
 #include "cuda/driver.h"
 #include "cuda/sources.h"
 
-enum { MAX_SOURCES = 16, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
+enum { MAX_SOURCES = 64, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
 
 typedef struct program *nvrtc_program;
 static struct {
@@ -27,6 +28,8 @@ static struct {
   int (*cubin)(nvrtc_program program, char *data);
   int (*log_size)(nvrtc_program program, size_t *size);
   int (*log)(nvrtc_program program, char *text);
+  int (*arch_count)(int *count);
+  int (*archs)(int *archs);
 } nvrtc;
 
 static void load_once(void) {
@@ -41,7 +44,9 @@ static void load_once(void) {
                  {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
                  {"nvrtcGetCUBIN", &nvrtc.cubin},
                  {"nvrtcGetProgramLogSize", &nvrtc.log_size},
-                 {"nvrtcGetProgramLog", &nvrtc.log}};
+                 {"nvrtcGetProgramLog", &nvrtc.log},
+                 {"nvrtcGetNumSupportedArchs", &nvrtc.arch_count},
+                 {"nvrtcGetSupportedArchs", &nvrtc.archs}};
   void *library = falt_cuda_open_library(names, 4);
   if (!library) return;
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
@@ -67,8 +72,40 @@ int falt_cuda_compiler(void) {
 void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  if (kernel->holes < FALT_CUDA_HOLES) vsnprintf(kernel->hole[kernel->holes++], FALT_CUDA_HOLE, format, arguments);
+  if (kernel->holes == FALT_CUDA_HOLES)
+    kernel->cut = true;
+  else
+    kernel->cut |= vsnprintf(kernel->hole[kernel->holes++], FALT_CUDA_HOLE, format, arguments) >= FALT_CUDA_HOLE;
   va_end(arguments);
+}
+
+falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel) {
+  if (kernel->cut)
+    return falt_fail(FALT_INTERNAL,
+                     "cuda: %s has more or longer holes than fit; raise FALT_CUDA_HOLES or FALT_CUDA_HOLE",
+                     kernel->source);
+  for (const falt_cuda_source *s = falt_cuda_sources; s->name; s++)
+    if (strcmp(s->name, kernel->source) == 0) return FALT_OK;
+  return falt_fail(FALT_INTERNAL, "cuda: there is no source %s; src/cuda/kernels has them", kernel->source);
+}
+
+/* ---- architectures */
+
+enum { MAX_ARCHS = 64 };
+
+/* FALT_OK if this NVRTC compiles for it. Names such as "sm_90a" have major*10 + minor in them. */
+static falt_status check_arch(const char *arch) {
+  int known[MAX_ARCHS], count = 0, least = INT32_MAX, most = 0;
+  const int wanted = strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3) : 0;
+  if (nvrtc.arch_count(&count) != 0 || count > MAX_ARCHS || nvrtc.archs(known) != 0) return FALT_OK;
+  for (int i = 0; i < count; i++) {
+    if (known[i] == wanted) return FALT_OK;
+    if (known[i] < least) least = known[i];
+    if (known[i] > most) most = known[i];
+  }
+  return falt_fail(FALT_NO_DEVICE, "cuda: NVRTC %d.%d compiles for sm_%d to sm_%d and not for %s; install %s one",
+                   nvrtc.version_number / 1000, nvrtc.version_number % 1000, least, most, arch,
+                   wanted < least ? "an older" : "a newer");
 }
 
 /* ---- one compilation */
@@ -116,6 +153,27 @@ static falt_status fail(const falt_cuda_kernel *kernel, const char *arch, const 
                    (int)strcspn(line, "\n"), line);
 }
 
+/* The largest number that stands right before `after`, or right behind `before`, in a log; -1 if there is none. */
+static int largest(const char *log, const char *before, const char *after) {
+  int most = -1;
+  for (const char *at = log; (at = strstr(at, before ? before : after)); at++) {
+    const char *digits = before ? at + strlen(before) : at;
+    while (!before && digits > log && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+    const int value = *digits >= '0' && *digits <= '9' ? atoi(digits) : -1;
+    if (value > most) most = value;
+  }
+  return most;
+}
+
+static falt_cuda_use use_of(const char *log) {
+  if (!log) return (falt_cuda_use){-1, -1, -1, -1};
+  const int shared = largest(log, NULL, " bytes smem");
+  return (falt_cuda_use){.registers = largest(log, "Used ", NULL),
+                         .spill_bytes = largest(log, NULL, " bytes spill stores"),
+                         .stack_bytes = largest(log, NULL, " bytes stack frame"),
+                         .shared_bytes = shared < 0 ? 0 : shared};
+}
+
 static falt_status take(nvrtc_program program, falt_cuda_binary *binary) {
   if (nvrtc.cubin_size(program, &binary->size) != 0 || binary->size == 0)
     return falt_fail(FALT_INTERNAL, "cuda: NVRTC gives no cubin; install a newer NVRTC");
@@ -126,18 +184,22 @@ static falt_status take(nvrtc_program program, falt_cuda_binary *binary) {
 }
 
 falt_status falt_cuda_compile(const falt_cuda_kernel *kernel, const char *arch, falt_cuda_binary *binary, char **log) {
-  *binary = (falt_cuda_binary){NULL, 0};
+  *binary = (falt_cuda_binary){.data = NULL};
   if (log) *log = NULL;
+  FALT_TRY(falt_cuda_kernel_check(kernel));
   if (!load())
     return falt_fail(FALT_NO_DEVICE,
                      "cuda: libnvrtc.so.13 (or 12) was not found and the kernel is not in the cache; "
                      "install it (pip: nvidia-cuda-nvrtc) or name its directory in FALTUNG_CUDA_PATH");
+  FALT_TRY(check_arch(arch));
   nvrtc_program program = make_program(kernel->source);
   if (!program) return falt_fail(FALT_INTERNAL, "cuda: NVRTC takes no program of the name %s", kernel->source);
   const int error = run(program, kernel, arch);
   char *text = read_log(program);
   const falt_status status = error ? fail(kernel, arch, text) : take(program, binary);
   nvrtc.destroy(&program);
+  binary->compiler = nvrtc.version_number;
+  binary->use = use_of(text);
   if (log)
     *log = text;
   else

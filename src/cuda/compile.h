@@ -12,23 +12,34 @@ typedef struct falt_cuda_kernel {
   const char *entry;  /* the function in it */
   char hole[FALT_CUDA_HOLES][FALT_CUDA_HOLE];
   int holes;
+  bool cut;         /* a hole was longer than FALT_CUDA_HOLE or one too many: it cannot be compiled */
   int shared_bytes; /* of dynamic shared memory that its launches ask for at most */
 } falt_cuda_kernel;
 
 void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether a kernel names an embedded source and all its holes fit; FALT_INTERNAL otherwise. */
+falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel);
+
+/* What the assembler says of a kernel; of a source with several, the most of each. -1: not said. */
+typedef struct falt_cuda_use {
+  int registers, spill_bytes, stack_bytes, shared_bytes; /* a thread's, and a block's static shared memory */
+} falt_cuda_use;
+
 /* A cubin, allocated by falt_alloc. */
 typedef struct falt_cuda_binary {
   char *data;
   size_t size;
+  int compiler; /* version of the NVRTC that made it, as falt_cuda_compiler */
+  falt_cuda_use use;
 } falt_cuda_binary;
 
 /* NVRTC's version as major*1000 + minor, or 0 if there is none. */
 int falt_cuda_compiler(void);
 
-/* Compiles for an architecture such as "sm_90a". FALT_NO_DEVICE without NVRTC, FALT_INTERNAL with the log's first error
- * in the message. log may be NULL; otherwise it receives what the compiler says, registers and spills included; free it
- * with falt_free. */
+/* Compiles for an architecture such as "sm_90a". FALT_NO_DEVICE without NVRTC or with one that does not know the
+ * architecture, FALT_INTERNAL with the log's first error in the message. log may be NULL; otherwise it receives what
+ * the compiler says, registers and spills included; free it with falt_free. */
 falt_status falt_cuda_compile(const falt_cuda_kernel *kernel, const char *arch, falt_cuda_binary *binary, char **log);
 
 #endif

@@ -151,7 +151,7 @@ static falt_status provide(falt_gpu *gpu, const falt_cuda_kernel *kernel, const 
   }
   FALT_TRY(falt_cuda_compile(kernel, gpu->facts.arch, &binary, NULL));
   const falt_status status = load(gpu, key, &binary, module);
-  if (status == FALT_OK) falt_cuda_cache_write(key, &binary);
+  if (status == FALT_OK) falt_cuda_cache_write(key, kernel, gpu->facts.arch, &binary);
   falt_free(binary.data);
   return status;
 }

@@ -6,14 +6,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/memory.h"
-#include "cuda/cache.h"
 #include "cuda/compile.h"
 
 #define UNUSED __attribute__((unused))
@@ -26,26 +21,15 @@ static void need_compiler(void) {
   skip();
 }
 
-/* The largest number that follows `before` or stands before `after` in the log. */
-static int largest(const char *log, const char *before, const char *after) {
-  int most = -1;
-  for (const char *at = log; (at = strstr(at, before ? before : after)); at++) {
-    const char *digits = before ? at + strlen(before) : at;
-    while (!before && digits > log && digits[-1] >= '0' && digits[-1] <= '9') digits--;
-    const int value = atoi(digits);
-    if (value > most) most = value;
-  }
-  return most;
-}
-
 static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_registers, int most_stack) {
   falt_cuda_binary binary;
   char *log;
   if (falt_cuda_compile(kernel, arch, &binary, &log) != FALT_OK) fail_msg("%s", falt_message());
   assert_non_null(log);
-  const int registers = largest(log, "Used ", NULL), stack = largest(log, NULL, " bytes stack frame");
-  if (registers < 8 || registers > most_registers || stack < 0 || stack > most_stack)
-    fail_msg("%s for %s: %d registers, %d bytes of stack\n%s", kernel->source, arch, registers, stack, log);
+  const falt_cuda_use *use = &binary.use;
+  if (use->registers < 8 || use->registers > most_registers || use->stack_bytes < 0 || use->stack_bytes > most_stack)
+    fail_msg("%s for %s: %d registers, %d bytes of stack\n%s", kernel->source, arch, use->registers, use->stack_bytes,
+             log);
   assert_true(binary.size > 1000);
   falt_free(binary.data);
   falt_free(log);
@@ -141,68 +125,35 @@ static void test_bad_source(UNUSED void **state) {
   assert_int_equal(falt_cuda_compile(&kernel, "sm_90a", &binary, NULL), FALT_INTERNAL);
 }
 
-/* ---- the cache */
-
-static char directory[] = "/tmp/falt-cuda-XXXXXX";
-
-static void path_of(const char *key, char path[128]) {
-  snprintf(path, 128, "%s/cuda/%s.cubin", directory, key);
+/* Holes that do not fit are never cut silently: one digit less is another kernel. */
+static void test_bad_kernel(UNUSED void **state) {
+  falt_cuda_kernel kernel = {.source = "generic.cu"};
+  for (int i = 0; i < FALT_CUDA_HOLES; i++) falt_cuda_hole(&kernel, "HOLE_%d=%d", i, i);
+  assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
+  falt_cuda_hole(&kernel, "ONE_MORE=1");
+  assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
+  kernel = (falt_cuda_kernel){.source = "generic.cu"};
+  falt_cuda_hole(&kernel, "%0*d", FALT_CUDA_HOLE - 1, 1);
+  assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
+  falt_cuda_hole(&kernel, "%0*d", FALT_CUDA_HOLE, 1);
+  assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
 }
 
-static void test_keys(UNUSED void **state) {
-  char one[FALT_CUDA_KEY], other[FALT_CUDA_KEY];
-  falt_cuda_kernel a = generic(0, "float", "float"), b = generic(0, "double", "float");
-  falt_cuda_key(&a, "sm_80", one);
-  falt_cuda_key(&a, "sm_80", other);
-  assert_string_equal(one, other);
-  falt_cuda_key(&b, "sm_80", other);
-  assert_string_not_equal(one, other);
-  falt_cuda_key(&a, "sm_90a", other);
-  assert_string_not_equal(one, other);
-}
-
-static void test_cache(UNUSED void **state) {
-  char data[] = "a cubin\nwith a \0 inside", path[128];
-  falt_cuda_binary binary = {data, sizeof data}, back;
-  assert_false(falt_cuda_cache_read("00", &back));
-  falt_cuda_cache_write("00", &binary);
-  assert_true(falt_cuda_cache_read("00", &back));
-  assert_int_equal(back.size, sizeof data);
-  assert_memory_equal(back.data, data, sizeof data);
-  falt_free(back.data);
-  path_of("00", path);
-  struct stat facts;
-  assert_int_equal(stat(path, &facts), 0);
-  for (long at = 0; at < facts.st_size; at++) { /* any byte that changes makes it worthless */
-    FILE *file = fopen(path, "r+");
-    fseek(file, at, SEEK_SET);
-    const int was = fgetc(file);
-    fseek(file, at, SEEK_SET);
-    fputc(was ^ 1, file);
-    fclose(file);
-    assert_false(falt_cuda_cache_read("00", &back));
-    falt_cuda_cache_write("00", &binary); /* replaced */
-    assert_true(falt_cuda_cache_read("00", &back));
-    falt_free(back.data);
-  }
-  assert_int_equal(truncate(path, facts.st_size - 1), 0);
-  assert_false(falt_cuda_cache_read("00", &back));
-}
-
-static int set_up(UNUSED void **state) {
-  return !mkdtemp(directory) || setenv("FALTUNG_CACHE", directory, 1);
-}
-
-static int tear_down(UNUSED void **state) {
-  char command[64];
-  snprintf(command, sizeof command, "rm -rf %s", directory);
-  return system(command);
+/* What NVRTC does not know is said in terms of what to install. */
+static void test_architectures(UNUSED void **state) {
+  need_compiler();
+  const falt_cuda_kernel kernel = generic(0, "float", "float");
+  falt_cuda_binary binary;
+  assert_int_equal(falt_cuda_compile(&kernel, "sm_35", &binary, NULL), FALT_NO_DEVICE);
+  assert_non_null(strstr(falt_message(), "not for sm_35; install an older one"));
+  assert_int_equal(falt_cuda_compile(&kernel, "sm_990a", &binary, NULL), FALT_NO_DEVICE);
+  assert_non_null(strstr(falt_message(), "not for sm_990a; install a newer one"));
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_keys),    cmocka_unit_test(test_cache),  cmocka_unit_test(test_bad_source),
-      cmocka_unit_test(test_generic), cmocka_unit_test(test_direct),
+      cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
+      cmocka_unit_test(test_generic),    cmocka_unit_test(test_direct),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,22 @@
+/* The file of a compiled kernel: one line of facts, one that a person can read, and the cubin. */
+#ifndef FALT_CUDA_CUBIN_H
+#define FALT_CUDA_CUBIN_H
+
+#include "cuda/compile.h"
+
+enum { FALT_CUBIN_HOLES = 2400 };
+
+/* What a file says of itself. */
+typedef struct falt_cubin_label {
+  char source[48], entry[48], arch[16];
+  char holes[FALT_CUBIN_HOLES]; /* "TAPS_T=5; PIXEL=3" */
+} falt_cubin_label;
+
+/* The file's text, allocated by falt_alloc, or NULL if memory ran out. */
+char *falt_cubin_pack(const falt_cuda_kernel *kernel, const char *arch, const falt_cuda_binary *binary, size_t *length);
+
+/* Takes a file's text apart: false unless every byte of it is as it was packed. Afterwards binary->data is text, with
+ * the cubin at its front. label may be NULL. */
+bool falt_cubin_unpack(char *text, size_t length, falt_cuda_binary *binary, falt_cubin_label *label);
+
+#endif
