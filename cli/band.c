@@ -13,8 +13,8 @@ enum { BAND_BYTES = 32 << 20, WHOLE_BYTES = 48 << 20, PLANS = 4 };
 /* ---- geometry: rows along the slowest axis */
 
 typedef struct geometry {
-  falt_axis axis;
-  int dim;                      /* the slowest axis in falt_tensor */
+  const falt_problem *problem;  /* of the whole file */
+  int axis, dim;                /* the slowest axis, and where it is in falt_tensor */
   int64_t rows, out_rows;       /* of the file */
   int64_t extent;               /* rows under the filter */
   int64_t row_bytes, out_bytes; /* of one row */
@@ -22,60 +22,15 @@ typedef struct geometry {
   int64_t front, back;          /* see copied_rows */
 } geometry;
 
-/* One band: output rows [out, out + count) of the file from window rows [need, need_end), which lie with others that
- * are kept for later in [low, high). Rows count from the file's first; those outside [0, rows) are copies. */
+/* One band: output rows [out, out + count) of the file from the part's window rows, which lie with others that are kept
+ * for later in [low, high). Rows count from the file's first; those outside [0, rows) are copies. */
 typedef struct window {
-  int64_t out, count, need, need_end, low, high;
+  int64_t out, count, low, high;
+  falt_part part;
 } window;
 
-static int64_t floor_mod(int64_t a, int64_t n) {
-  int64_t m = a % n;
-  return m < 0 ? m + n : m;
-}
-
-/* The row that stands at u, for every boundary but constant. */
-static int64_t map_row(const geometry *g, int64_t u) {
-  if (u >= 0 && u < g->rows) return u;
-  int64_t n = g->rows, m;
-  switch (g->axis.boundary[u < 0 ? 0 : 1]) {
-    case FALT_SYMMETRIC:
-      m = floor_mod(u, 2 * n);
-      return m < n ? m : 2 * n - 1 - m;
-    case FALT_REFLECT101:
-      m = n == 1 ? 0 : floor_mod(u, 2 * n - 2);
-      return m < n ? m : 2 * n - 2 - m;
-    case FALT_WRAP:
-      return floor_mod(u, n);
-    default:
-      return u < 0 ? 0 : n - 1;
-  }
-}
-
-static int64_t window_begin(const geometry *g, int64_t out) {
-  return out * g->axis.stride - g->axis.pad[0];
-}
-
-static int64_t window_end(const geometry *g, int64_t out_end) {
-  return window_begin(g, out_end - 1) + g->extent;
-}
-
-static bool is_mirror(falt_boundary boundary) {
-  return boundary == FALT_EDGE || boundary == FALT_SYMMETRIC || boundary == FALT_REFLECT101;
-}
-
-/* Mirrored rows are copied within the buffer: rows [0, front) must be in it together with those before the file's
- * begin, and rows from `back` on with those after its end. A wrapping boundary reads its rows again instead. */
-static void copied_rows(geometry *g) {
-  g->front = 0;
-  g->back = INT64_MAX;
-  for (int64_t u = window_begin(g, 0); u < 0 && is_mirror(g->axis.boundary[0]); u++) {
-    int64_t row = map_row(g, u);
-    if (row >= g->front) g->front = row + 1;
-  }
-  for (int64_t u = g->rows; u < window_end(g, g->out_rows) && is_mirror(g->axis.boundary[1]); u++) {
-    int64_t row = map_row(g, u);
-    if (row < g->back) g->back = row;
-  }
+static bool is_whole(const geometry *g) {
+  return g->band >= g->out_rows;
 }
 
 static int64_t min64(int64_t a, int64_t b) {
@@ -86,6 +41,33 @@ static int64_t max64(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+static window make_window(const geometry *g, int64_t out) {
+  window w = {.out = out, .count = min64(g->band, g->out_rows - out)};
+  falt_problem_part(&w.part, g->problem, g->axis, out, w.count); /* the rows are the problem's: it cannot fail */
+  w.low = min64(w.part.first, g->back);
+  w.high = max64(w.part.last, g->front);
+  return w;
+}
+
+static bool is_mirror(falt_boundary boundary) {
+  return boundary == FALT_EDGE || boundary == FALT_SYMMETRIC || boundary == FALT_REFLECT101;
+}
+
+/* Mirrored rows are copied within the buffer: rows [0, front) must be in it together with those before the file's
+ * begin, and rows from `back` on with those after its end. A wrapping boundary reads its rows again instead. */
+static void copied_rows(geometry *g) {
+  const falt_axis *axis = &g->problem->axis[g->axis];
+  g->front = 0;
+  g->back = INT64_MAX;
+  if (is_whole(g)) return;
+  const int64_t first = make_window(g, 0).part.first,
+                last = make_window(g, (g->out_rows - 1) / g->band * g->band).part.last;
+  for (int64_t u = first; u < 0 && is_mirror(axis->boundary[0]); u++)
+    g->front = max64(g->front, falt_problem_row(g->problem, g->axis, u) + 1);
+  for (int64_t u = g->rows; u < last && is_mirror(axis->boundary[1]); u++)
+    g->back = min64(g->back, falt_problem_row(g->problem, g->axis, u));
+}
+
 /* Bytes of a tensor from one step of `dim` to the next. */
 static int64_t step_bytes(const falt_tensor *tensor, int dim) {
   int64_t elements = 1;
@@ -94,56 +76,34 @@ static int64_t step_bytes(const falt_tensor *tensor, int dim) {
 }
 
 static int64_t choose_band(const geometry *g) {
+  const int64_t stride = g->problem->axis[g->axis].stride;
   double all = (double)g->rows * (double)g->row_bytes + (double)g->out_rows * (double)g->out_bytes;
   /* A filter nearly as tall as the file has a window of nearly all rows anyway. */
   if (all <= WHOLE_BYTES || g->extent > g->rows / 4) return g->out_rows;
-  int64_t per_row = g->axis.stride * g->row_bytes + g->out_bytes;
+  int64_t per_row = stride * g->row_bytes + g->out_bytes;
   int64_t fitting = max64(0, BAND_BYTES - g->extent * g->row_bytes) / per_row;
-  int64_t worth = g->extent / g->axis.stride; /* below this, most of a window would be halo */
+  int64_t worth = g->extent / stride; /* below this, most of a window would be halo */
   return min64(g->out_rows, max64(1, max64(fitting, worth)));
 }
 
 static geometry make_geometry(const falt_problem *problem, int64_t band) {
-  int axis = 3 - problem->space;
-  geometry g = {.axis = problem->axis[axis], .dim = FALT_D + axis};
+  geometry g = {.problem = problem, .axis = 3 - problem->space};
+  g.dim = FALT_D + g.axis;
   g.rows = problem->input.size[g.dim];
   g.out_rows = problem->output.size[g.dim];
-  g.extent = g.axis.dilation * (problem->filter.size[g.dim] - 1) + 1;
+  g.extent = problem->axis[g.axis].dilation * (problem->filter.size[g.dim] - 1) + 1;
   g.row_bytes = step_bytes(&problem->input, g.dim);
   g.out_bytes = step_bytes(&problem->output, g.dim);
+  g.back = INT64_MAX;
   g.band = band ? min64(band, g.out_rows) : choose_band(&g);
-  if (g.band < g.out_rows) copied_rows(&g);
+  copied_rows(&g);
   return g;
-}
-
-static bool is_whole(const geometry *g) {
-  return g->band >= g->out_rows;
-}
-
-static window make_window(const geometry *g, int64_t out) {
-  window w = {.out = out, .count = min64(g->band, g->out_rows - out)};
-  if (is_whole(g)) {
-    w.need_end = w.high = g->rows;
-    return w;
-  }
-  w.need = window_begin(g, out);
-  w.need_end = window_end(g, out + w.count);
-  if (g->axis.boundary[0] == FALT_CONSTANT) {
-    w.need = max64(w.need, 0);
-    w.need_end = max64(w.need_end, 1);
-  }
-  if (g->axis.boundary[1] == FALT_CONSTANT) {
-    w.need = min64(w.need, g->rows - 1);
-    w.need_end = min64(w.need_end, g->rows);
-  }
-  w.low = min64(w.need, g->back);
-  w.high = max64(w.need_end, g->front);
-  return w;
 }
 
 bool cli_band_is_random(const falt_problem *problem, int64_t rows) {
   geometry g = make_geometry(problem, rows);
-  bool wraps = g.axis.boundary[0] == FALT_WRAP || g.axis.boundary[1] == FALT_WRAP;
+  const falt_axis *axis = &problem->axis[g.axis];
+  bool wraps = axis->boundary[0] == FALT_WRAP || axis->boundary[1] == FALT_WRAP;
   return wraps && !is_whole(&g);
 }
 
@@ -181,19 +141,6 @@ typedef struct runner {
   cli_band_result *result;
 } runner;
 
-/* The whole problem cut down to the rows of a window. */
-static falt_problem band_problem(const runner *r, const window *w) {
-  falt_problem problem = *r->job->problem;
-  if (is_whole(&r->g)) return problem;
-  falt_axis *axis = &problem.axis[r->g.dim - FALT_D];
-  problem.input.size[r->g.dim] = w->need_end - w->need;
-  problem.output.size[r->g.dim] = w->count;
-  axis->pad[0] = w->need - window_begin(&r->g, w->out);
-  axis->pad[1] = window_end(&r->g, w->out + w->count) - w->need_end;
-  axis->boundary[0] = axis->boundary[1] = FALT_CONSTANT; /* met only where it was constant before */
-  return problem;
-}
-
 static int grow_workspace(runner *r, size_t bytes) {
   if (bytes <= r->workspace_bytes) return CLI_DONE;
   free(r->workspace);
@@ -205,9 +152,8 @@ static int grow_workspace(runner *r, size_t bytes) {
 }
 
 static int make_plan(runner *r, const window *w, shaped_plan *slot) {
-  falt_problem problem = band_problem(r, w);
   falt_plan_destroy(&slot->plan);
-  falt_status status = falt_plan_create(&slot->plan, r->job->device, &problem, r->job->budget, r->job->weights);
+  falt_status status = falt_plan_create(&slot->plan, r->job->device, &w->part.problem, r->job->budget, r->job->weights);
   if (status != FALT_OK) return cli_fail_library(status);
   if (w->count > r->largest) {
     r->largest = w->count;
@@ -217,7 +163,7 @@ static int make_plan(runner *r, const window *w, shaped_plan *slot) {
 }
 
 static int find_plan(runner *r, const window *w, const falt_plan **plan) {
-  int64_t rows = w->need_end - w->need, pad = is_whole(&r->g) ? 0 : w->need - window_begin(&r->g, w->out);
+  int64_t rows = w->part.last - w->part.first, pad = w->part.problem.axis[r->g.axis].pad[0];
   for (int i = 0; i < PLANS; i++) {
     shaped_plan *slot = &r->plans[i];
     *plan = slot->plan;
@@ -240,7 +186,7 @@ static char *row_at(const runner *r, int64_t u) {
 
 /* Fills row u, outside the file, from the row that stands there. */
 static bool copy_row(runner *r, int64_t u, io_error *error) {
-  int64_t row = map_row(&r->g, u);
+  int64_t row = falt_problem_row(r->g.problem, r->g.axis, u);
   if (row < r->low || row >= r->high) return io_read(r->job->reader, row, 1, row_at(r, u), error);
   memcpy(row_at(r, u), row_at(r, row), (size_t)r->g.row_bytes);
   return true;
@@ -313,7 +259,7 @@ static int run_band(runner *r, const window *w) {
   int status = find_plan(r, w, &plan);
   if (status != CLI_DONE) return status;
   if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
-  falt_operands operands = {.input = row_at(r, w->need), .output = r->output, .workspace = r->workspace};
+  falt_operands operands = {.input = row_at(r, w->part.first), .output = r->output, .workspace = r->workspace};
   double began = cli_seconds();
   falt_status executed = falt_execute_host(plan, &operands);
   r->result->seconds += cli_seconds() - began;

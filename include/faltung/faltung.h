@@ -220,6 +220,20 @@ FALT_API falt_status falt_tensor_layout(falt_tensor *tensor, const char *layout)
  * of each axis: floor((I + pad[0] + pad[1] - E) / stride) + 1 with E = dilation*(K-1) + 1. Since 0.1. */
 FALT_API falt_status falt_problem_output(falt_problem *problem);
 
+/* A range of output rows along one axis, as a problem of its own: for arrays that pass piece by piece. */
+typedef struct falt_part {
+  int64_t first, last;  /* the input rows [first, last) that the part reads; may lie outside the input */
+  falt_problem problem; /* computes the rows; its input's row 0 is `first`, its output's row 0 is `begin` */
+} falt_part;
+
+/* Describes output rows [begin, begin + count) along axis 0, 1 or 2 (depth, height, width) of a forward problem. In
+ * place of a row outside the input the caller puts a copy of the row that falt_problem_row names; rows beyond a
+ * constant boundary are never among them. All rows at once are the problem itself. Since 0.1. */
+FALT_API falt_status falt_problem_part(falt_part *part, const falt_problem *problem, int axis, int64_t begin,
+                                       int64_t count);
+/* The input row that stands at any `row` of an axis as its boundary continues it; -1 for the constant. Since 0.1. */
+FALT_API int64_t falt_problem_row(const falt_problem *problem, int axis, int64_t row);
+
 /* ------------------------------------------------------------------------------------------------ device */
 
 /* Where plans run. A device owns its threads; any number of plans may share it, from any thread. */
@@ -244,6 +258,9 @@ FALT_API falt_status falt_device_cpu(falt_device **device, const falt_cpu_option
 typedef struct falt_cuda_options {
   int ordinal;   /* the GPU's number, from 0; default 0 */
   void *context; /* the caller's CUcontext, which must outlive the device; NULL: the GPU's primary context */
+  int threads;   /* of the host, which copy for falt_execute_host; 0: FALTUNG_THREADS if set, else up to 8 */
+  int64_t
+      max_memory; /* bytes that falt_execute_host uses for arrays that it can pass in slabs; 0: a quarter of the free */
   uint64_t reserved[8];
 } falt_cuda_options;
 
@@ -275,6 +292,8 @@ typedef struct falt_limits {
   double cache_bytes_per_s; /* the same within the last private cache, all threads */
   double f32_flops;         /* multiply-adds counted as two, all threads */
   double f64_flops;
+  double in_bytes_per_s; /* from the host's memory to the device's; 0 where they are the same */
+  double out_bytes_per_s;
   bool measured; /* false: built-in estimates */
 } falt_limits;
 
@@ -315,9 +334,24 @@ typedef struct falt_operands {
 /* Computes. Never allocates. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL. Since 0.1. */
 FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
 
-/* falt_execute for operands in host memory, on any device: allocates on the device, copies in, executes, copies out and
- * waits. operands.workspace may be NULL and serves CPU devices only; operands.stream is ignored. Since 0.1. */
+/* falt_execute for operands in host memory, on any device; waits. On a GPU, results that can be cut along the batch,
+ * the groups or the outermost axis in memory pass in slabs: copying in, computing and copying out overlap, and arrays
+ * may be larger than the GPU's memory. Other problems are copied in, computed and copied out. The first call makes
+ * plans for the slabs; buffers stay with the device. operands.workspace may be NULL and serves CPU devices only;
+ * operands.stream is ignored. Since 0.1. */
 FALT_API falt_status falt_execute_host(const falt_plan *plan, const falt_operands *operands);
+
+/* Where the time of a falt_execute_host went. The stages overlap: their sum may exceed `seconds`. */
+typedef struct falt_stages {
+  double seconds;                    /* from call to return */
+  double copy_in, compute, copy_out; /* the device at work in each */
+  double staging;                    /* the host copying into and out of memory that the device reads */
+  double bytes_in, bytes_out;        /* over the bus */
+  int64_t slabs;                     /* 0: nothing was copied, the operands were used where they are */
+} falt_stages;
+
+/* falt_execute_host that fills *stages too, also after a failure. Since 0.1. */
+FALT_API falt_status falt_execute_stages(const falt_plan *plan, const falt_operands *operands, falt_stages *stages);
 
 /* Bytes of workspace that falt_execute needs. Since 0.1. */
 FALT_API size_t falt_plan_workspace(const falt_plan *plan);

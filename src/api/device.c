@@ -1,11 +1,13 @@
 /* Devices as callers see them. */
 #include <string.h>
 
+#include "api/pipeline.h"
 #include "core/memory.h"
 #include "planner/planner.h"
 
 void falt_device_destroy(falt_device **device) {
   if (!device || !*device) return;
+  falt_pipeline_destroy(*device);
   (*device)->destroy(*device);
   *device = NULL;
 }

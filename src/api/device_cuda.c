@@ -1,5 +1,6 @@
 /* A GPU as a device: its name, its limits, its memory. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/limits_file.h"
@@ -11,6 +12,7 @@
 
 /* Shares of what the clocks promise: of memory as copies reach it on an H200, of multiply-adds as filters do. */
 static const double copy_share = 0.87, compute_share = 0.93;
+static const double assumed_transfer = 2e10; /* bytes a second over the bus, until measured: PCIe 4.0 with 16 lanes */
 
 void falt_cuda_options_default(falt_cuda_options *options) {
   *options = (falt_cuda_options){.ordinal = 0};
@@ -34,7 +36,9 @@ static falt_limits guess(const falt_gpu_facts *f) {
   return (falt_limits){.copy_bytes_per_s = copy > 0 ? copy : 1e11, /* some GPUs do not tell their memory's clock */
                        .cache_bytes_per_s = copy > 0 ? 1.6 * copy : 1.6e11,
                        .f32_flops = clocks * f32_lanes(f->major, f->minor),
-                       .f64_flops = clocks * f64_lanes(f->major, f->minor)};
+                       .f64_flops = clocks * f64_lanes(f->major, f->minor),
+                       .in_bytes_per_s = assumed_transfer,
+                       .out_bytes_per_s = assumed_transfer};
 }
 
 /* Seconds of one copy, the shortest of several batches. */
@@ -62,6 +66,33 @@ static falt_status measure_copy(falt_gpu *gpu, size_t bytes, double *rate) {
   return status;
 }
 
+/* Bytes a second of copies from pinned memory of the host, or into it. */
+static falt_status time_transfer(falt_gpu *gpu, void *here, void *there, size_t bytes, bool in, double *rate) {
+  enum { COPIES = 6 };
+  double best = 1e9;
+  for (int i = 0; i < COPIES; i++) {
+    const double start = falt_seconds();
+    FALT_TRY(in ? falt_gpu_send(gpu, there, here, bytes, NULL) : falt_gpu_receive(gpu, here, there, bytes, NULL));
+    FALT_TRY(falt_gpu_synchronize(gpu));
+    const double seconds = falt_seconds() - start;
+    if (i > 0 && seconds < best) best = seconds; /* the first warms up */
+  }
+  *rate = (double)bytes / best;
+  return FALT_OK;
+}
+
+static falt_status measure_transfers(falt_gpu *gpu, falt_limits *limits) {
+  enum { BYTES = 64 << 20 };
+  void *here = NULL, *there = NULL;
+  falt_status status = falt_gpu_pin(gpu, &here, BYTES);
+  if (status == FALT_OK) status = falt_gpu_allocate(gpu, &there, BYTES);
+  if (status == FALT_OK) status = time_transfer(gpu, here, there, BYTES, true, &limits->in_bytes_per_s);
+  if (status == FALT_OK) status = time_transfer(gpu, here, there, BYTES, false, &limits->out_bytes_per_s);
+  falt_gpu_release(gpu, there);
+  falt_gpu_unpin(gpu, here);
+  return status;
+}
+
 /* Bandwidths are measured; multiply-adds are the clocks'. */
 static falt_status measure_cuda(falt_device *device) {
   enum { MEMORY = 512 << 20 };
@@ -69,6 +100,7 @@ static falt_status measure_cuda(falt_device *device) {
   FALT_TRY(measure_copy(device->gpu, MEMORY, &limits.copy_bytes_per_s));
   FALT_TRY(measure_copy(device->gpu, device->caches.l2 / 2, &limits.cache_bytes_per_s));
   if (limits.cache_bytes_per_s < limits.copy_bytes_per_s) limits.cache_bytes_per_s = limits.copy_bytes_per_s;
+  FALT_TRY(measure_transfers(device->gpu, &limits));
   limits.measured = true;
   device->limits = limits;
   falt_limits_store(device); /* without a cache they hold for this device only */
@@ -102,6 +134,64 @@ static falt_status trouble(falt_device *device) {
   return falt_gpu_trouble();
 }
 
+/* ---- queues: streams, with events for marks */
+
+static falt_status room(falt_device *device, size_t *bytes) {
+  return falt_gpu_room(device->gpu, bytes);
+}
+
+static falt_status pin(falt_device *device, void **memory, size_t bytes) {
+  return falt_gpu_pin(device->gpu, memory, bytes);
+}
+
+static void unpin(falt_device *device, void *memory) {
+  falt_gpu_unpin(device->gpu, memory);
+}
+
+static bool pinned(falt_device *device, const void *memory) {
+  return falt_gpu_locate(device->gpu, memory) == FALT_GPU_PINNED;
+}
+
+static falt_status open_queue(falt_device *device, void **queue) {
+  return falt_gpu_stream(device->gpu, queue);
+}
+
+static void close_queue(falt_device *device, void *queue) {
+  falt_gpu_stream_close(device->gpu, queue);
+}
+
+static falt_status make_mark(falt_device *device, void **mark) {
+  return falt_gpu_event(device->gpu, mark);
+}
+
+static void free_mark(falt_device *device, void *mark) {
+  falt_gpu_event_close(device->gpu, mark);
+}
+
+static falt_status send(falt_device *device, void *to, const void *from, size_t bytes, void *queue) {
+  return falt_gpu_send(device->gpu, to, from, bytes, queue);
+}
+
+static falt_status receive(falt_device *device, void *to, const void *from, size_t bytes, void *queue) {
+  return falt_gpu_receive(device->gpu, to, from, bytes, queue);
+}
+
+static falt_status set_mark(falt_device *device, void *mark, void *queue) {
+  return falt_gpu_record(device->gpu, mark, queue);
+}
+
+static falt_status follow(falt_device *device, void *queue, void *mark) {
+  return falt_gpu_follow(device->gpu, queue, mark);
+}
+
+static falt_status wait_for(falt_device *device, void *mark) {
+  return falt_gpu_wait(device->gpu, mark);
+}
+
+static double between(falt_device *device, void *begin, void *end) {
+  return falt_gpu_between(device->gpu, begin, end);
+}
+
 /* ---- the device */
 
 static void destroy_cuda(falt_device *device) {
@@ -111,18 +201,48 @@ static void destroy_cuda(falt_device *device) {
   falt_free(device);
 }
 
-static bool furnish(falt_device *device) {
+/* Copying through pinned memory takes several of the host's threads to keep up with the bus. */
+static falt_status choose_threads(const falt_cuda_options *options, int *threads) {
+  enum { ENOUGH = 8, MOST = 4096 };
+  const char *text = getenv("FALTUNG_THREADS");
+  int64_t value = falt_min(falt_cores_available(), ENOUGH);
+  *threads = options->threads;
+  if (*threads < 0 || *threads > MOST)
+    return falt_fail(FALT_INVALID_ARGUMENT, "options.threads: %d; use 1 to %d, or 0", *threads, MOST);
+  if (*threads > 0) return FALT_OK;
+  if (text && *text && (!falt_read_int(text, strlen(text), &value) || value < 1 || value > MOST))
+    return falt_fail(FALT_INVALID_ARGUMENT, "FALTUNG_THREADS: '%s'; use a number from 1 to %d", text, MOST);
+  *threads = (int)value;
+  return FALT_OK;
+}
+
+static bool furnish(falt_device *device, int threads) {
   static const falt_device_memory memory = {allocate, release, copy_in, copy_out, synchronize, trouble};
+  static const falt_device_queues queues = {.room = room,
+                                            .pin = pin,
+                                            .unpin = unpin,
+                                            .pinned = pinned,
+                                            .open = open_queue,
+                                            .close = close_queue,
+                                            .make_mark = make_mark,
+                                            .free_mark = free_mark,
+                                            .copy_in = send,
+                                            .copy_out = receive,
+                                            .mark = set_mark,
+                                            .follow = follow,
+                                            .wait = wait_for,
+                                            .between = between};
   const falt_gpu_facts *facts = falt_gpu_about(device->gpu);
   device->kind = "cuda";
   device->isa = FALT_ISA_PORTABLE;
   device->destroy = destroy_cuda;
   device->measure = measure_cuda;
   device->memory = &memory;
+  device->queues = &queues;
   device->caches = falt_cpu_caches();
   device->caches.l2 = facts->l2_bytes > 0 ? (size_t)facts->l2_bytes / 2 : (size_t)1 << 20;
   device->limits = guess(facts);
-  device->threads = falt_threads_create(1, NULL, NULL);
+  device->threads = falt_threads_create(threads, NULL, NULL);
   device->wisdom = falt_wisdom_create();
   snprintf(device->name, sizeof device->name, "cuda:%d %s %s", facts->ordinal, facts->name, facts->arch);
   snprintf(device->model, sizeof device->model, "%.40s, %d SM", facts->name, facts->multiprocessors);
@@ -137,7 +257,9 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
   const falt_cuda_options *o = options ? options : &defaults;
   falt_gpu *gpu;
   unsigned verbose;
+  int threads;
   FALT_TRY(falt_verbose_read(&verbose));
+  FALT_TRY(choose_threads(o, &threads));
   FALT_TRY(falt_gpu_open(&gpu, o->ordinal, o->context));
   falt_device *cuda = falt_alloc_zero(sizeof *cuda);
   if (!cuda) {
@@ -146,7 +268,8 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
   }
   cuda->gpu = gpu;
   cuda->verbose = verbose;
-  if (!furnish(cuda)) {
+  cuda->max_memory = o->max_memory;
+  if (!furnish(cuda, threads)) {
     destroy_cuda(cuda);
     return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
   }

@@ -1,6 +1,9 @@
-/* Executing with operands in host memory: staged through the device's where it has its own. */
+/* Executing with operands in host memory: where they are, in slabs through a device with queues, or copied there as a
+ * whole. */
 #include <string.h>
 
+#include "api/pipeline.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "planner/planner.h"
 
@@ -38,23 +41,32 @@ static void list(const falt_plan *plan, const falt_operands *o, staged all[OPERA
   if (dx_apart) all[RESIDUAL] = (staged){.here = o->residual, .bytes = bytes_of(&p->input), .written = true};
 }
 
-static falt_status bring(falt_device *device, staged all[OPERANDS]) {
+/* ---- as a whole */
+
+static falt_status bring(falt_device *device, staged all[OPERANDS], falt_stages *stages) {
+  const double began = falt_seconds();
   for (int i = 0; i < OPERANDS; i++) {
     if (!all[i].here) continue;
     FALT_TRY(falt_device_alloc(device, &all[i].there, all[i].bytes));
     FALT_TRY(falt_device_write(device, all[i].there, all[i].here, all[i].bytes));
+    stages->bytes_in += (double)all[i].bytes;
   }
+  stages->copy_in = falt_seconds() - began;
   return FALT_OK;
 }
 
-static falt_status fetch(falt_device *device, const staged all[OPERANDS]) {
-  FALT_TRY(falt_device_synchronize(device));
-  for (int i = 0; i < OPERANDS; i++)
-    if (all[i].here && all[i].written) FALT_TRY(falt_device_read(device, all[i].here, all[i].there, all[i].bytes));
+static falt_status fetch(falt_device *device, const staged all[OPERANDS], falt_stages *stages) {
+  const double began = falt_seconds();
+  for (int i = 0; i < OPERANDS; i++) {
+    if (!all[i].here || !all[i].written) continue;
+    FALT_TRY(falt_device_read(device, all[i].here, all[i].there, all[i].bytes));
+    stages->bytes_out += (double)all[i].bytes;
+  }
+  stages->copy_out = falt_seconds() - began;
   return FALT_OK;
 }
 
-static falt_status execute_there(const falt_plan *plan, const staged all[OPERANDS]) {
+static falt_status execute_there(const falt_plan *plan, const staged all[OPERANDS], falt_stages *stages) {
   falt_operands there = {.input = all[INPUT].there,
                          .filter = all[FILTER].there,
                          .output = all[OUTPUT].there,
@@ -62,10 +74,44 @@ static falt_status execute_there(const falt_plan *plan, const staged all[OPERAND
                          .scale = all[SCALE].there,
                          .residual = all[RESIDUAL].there};
   if (plan->workspace) FALT_TRY(falt_device_alloc(plan->device, &there.workspace, plan->workspace));
+  const double began = falt_seconds();
   falt_status status = falt_execute(plan, &there);
-  if (status == FALT_OK) status = fetch(plan->device, all);
+  if (status == FALT_OK) status = falt_device_synchronize(plan->device);
+  stages->compute = falt_seconds() - began;
+  if (status == FALT_OK) status = fetch(plan->device, all, stages);
   falt_device_free(plan->device, &there.workspace);
   return status;
+}
+
+static falt_status execute_whole(const falt_plan *plan, const falt_operands *operands, falt_stages *stages) {
+  staged all[OPERANDS] = {{NULL, NULL, 0, false}};
+  list(plan, operands, all);
+  stages->slabs = 1;
+  falt_status status = bring(plan->device, all, stages);
+  if (status == FALT_OK) status = execute_there(plan, all, stages);
+  for (int i = 0; i < OPERANDS; i++) falt_device_free(plan->device, &all[i].there);
+  return status;
+}
+
+/* ---- in slabs, or where they are */
+
+/* A missing operand is for falt_execute to name. */
+static bool complete(const falt_plan *plan, const falt_operands *operands) {
+  staged all[OPERANDS] = {{NULL, NULL, 0, false}};
+  list(plan, operands, all);
+  for (int i = 0; i < OPERANDS; i++)
+    if (all[i].bytes && !all[i].here) return false;
+  return true;
+}
+
+/* Parts may lack a plan that the whole has: the method asked for applies to one and not the other. */
+static falt_status execute_copied(const falt_plan *plan, const falt_operands *operands, falt_stages *stages) {
+  falt_slabs slabs;
+  if (complete(plan, operands) && falt_pipeline_cut(plan, &slabs)) {
+    const falt_status status = falt_pipeline_run(plan, &slabs, operands, stages);
+    if (status != FALT_NO_SOLVER && status != FALT_OVER_BUDGET) return status;
+  }
+  return execute_whole(plan, operands, stages);
 }
 
 static falt_status execute_here(const falt_plan *plan, const falt_operands *operands) {
@@ -79,14 +125,20 @@ static falt_status execute_here(const falt_plan *plan, const falt_operands *oper
   return status;
 }
 
-falt_status falt_execute_host(const falt_plan *plan, const falt_operands *operands) {
+falt_status falt_execute_stages(const falt_plan *plan, const falt_operands *operands, falt_stages *stages) {
+  if (!stages) return falt_fail(FALT_INVALID_ARGUMENT, "stages: NULL; pass the struct to fill");
+  *stages = (falt_stages){0};
   if (!plan) return falt_fail(FALT_INVALID_ARGUMENT, "plan: NULL; make one with falt_plan_create");
   if (!operands) return falt_fail(FALT_INVALID_ARGUMENT, "operands: NULL; pass the addresses of the tensors");
-  if (!plan->device->memory) return execute_here(plan, operands);
-  staged all[OPERANDS] = {{NULL, NULL, 0, false}};
-  list(plan, operands, all);
-  falt_status status = bring(plan->device, all);
-  if (status == FALT_OK) status = execute_there(plan, all);
-  for (int i = 0; i < OPERANDS; i++) falt_device_free(plan->device, &all[i].there);
+  const double began = falt_seconds();
+  const falt_status status =
+      plan->device->memory ? execute_copied(plan, operands, stages) : execute_here(plan, operands);
+  stages->seconds = falt_seconds() - began;
+  if (!plan->device->memory) stages->compute = stages->seconds;
   return status;
+}
+
+falt_status falt_execute_host(const falt_plan *plan, const falt_operands *operands) {
+  falt_stages stages;
+  return falt_execute_stages(plan, operands, &stages);
 }

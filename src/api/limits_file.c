@@ -1,7 +1,8 @@
-/* The file "limits" in the cache: a head, then lines of four rates and the device they were measured on.
+/* The file "limits" in the cache: a head, then lines of six rates and the device they were measured on. The rates to
+ * and from the host's memory are 0 on a device that works in it.
  *
- *   faltung-limits 1
- *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <device; processor>
+ *   faltung-limits 2
+ *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <bytes/s in> <bytes/s out> <device; processor>
  *
  * A file that does not read is treated as absent: measuring again writes it anew. */
 #include "api/limits_file.h"
@@ -12,8 +13,8 @@
 #include "core/file.h"
 #include "core/memory.h"
 
-enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 4 };
-static const char head[] = "faltung-limits 1\n";
+enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 6, OPTIONAL = 4 };
+static const char head[] = "faltung-limits 2\n";
 
 static void key_of(const falt_device *device, char key[KEY]) {
   snprintf(key, KEY, "%s; %s", device->name, device->model);
@@ -34,7 +35,8 @@ static bool read_rates(const char *line, size_t length, double rates[RATES], con
   for (int i = 0; i < RATES; i++) {
     const char *space = memchr(at, ' ', (size_t)(end - at));
     if (!space || !falt_read_double(at, (size_t)(space - at), &rates[i])) return false;
-    if (!(rates[i] > 1e3 && rates[i] < 1e21)) return false; /* no machine is that slow or that fast */
+    const bool absent = i >= OPTIONAL && rates[i] == 0;
+    if (!absent && !(rates[i] > 1e3 && rates[i] < 1e21)) return false; /* no machine is that slow or that fast */
     at = space + 1;
   }
   *key = at;
@@ -69,6 +71,8 @@ static void take(void *context, const char *line, size_t length, const double ra
                           .cache_bytes_per_s = rates[1],
                           .f32_flops = rates[2],
                           .f64_flops = rates[3],
+                          .in_bytes_per_s = rates[4],
+                          .out_bytes_per_s = rates[5],
                           .measured = true};
 }
 
@@ -96,8 +100,8 @@ falt_status falt_limits_store(const falt_device *device) {
   if (!data) return falt_fail(FALT_NO_MEMORY, "limits: memory ran out");
   falt_text text = falt_text_over(data, LARGEST);
   const falt_limits *l = &device->limits;
-  falt_text_add(&text, "%s%.4e %.4e %.4e %.4e %s\n", head, l->copy_bytes_per_s, l->cache_bytes_per_s, l->f32_flops,
-                l->f64_flops, key);
+  falt_text_add(&text, "%s%.4e %.4e %.4e %.4e %.4e %.4e %s\n", head, l->copy_bytes_per_s, l->cache_bytes_per_s,
+                l->f32_flops, l->f64_flops, l->in_bytes_per_s, l->out_bytes_per_s, key);
   const char *lines = read_lines(path, &old);
   if (lines) each_line(lines, keep_other, &text, key);
   falt_status status = falt_file_write(path, data, text.length);

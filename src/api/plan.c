@@ -1,4 +1,5 @@
 /* Plans as callers see them. */
+#include "api/parts.h"
 #include "api/verbose.h"
 #include "core/clock.h"
 #include "core/memory.h"
@@ -7,6 +8,11 @@
 falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                              const falt_budget *budget, const void *filter_values) {
   FALT_TRY(falt_plan_search(plan, falt_solvers, device, problem, budget, filter_values));
+  if (device->queues) {
+    const falt_status status = falt_parts_keep(*plan, budget, filter_values);
+    if (status != FALT_OK) falt_plan_destroy(plan);
+    FALT_TRY(status);
+  }
   if (device->verbose & FALT_VERBOSE_PLAN) falt_verbose_plan(*plan, budget);
   return FALT_OK;
 }

@@ -10,7 +10,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_INVALID_IMAGE = 200, CU_NO_BINARY = 209 };
+enum { CU_NO_DEVICE = 100 };
 
 static falt_cuda_driver table;
 static bool loaded;
@@ -58,11 +58,26 @@ static void load_once(void) {
                  {"cuDeviceGetAttribute", &table.device_attribute},
                  {"cuDevicePrimaryCtxRetain", &table.primary_retain},
                  {"cuDevicePrimaryCtxRelease_v2", &table.primary_release},
+                 {"cuCtxGetCurrent", &table.context_current},
                  {"cuCtxPushCurrent_v2", &table.context_push},
                  {"cuCtxPopCurrent_v2", &table.context_pop},
                  {"cuCtxGetDevice", &table.context_device},
                  {"cuCtxSynchronize", &table.context_synchronize},
+                 {"cuStreamCreate", &table.stream_create},
+                 {"cuStreamDestroy_v2", &table.stream_destroy},
                  {"cuStreamSynchronize", &table.stream_synchronize},
+                 {"cuStreamWaitEvent", &table.stream_follow},
+                 {"cuEventCreate", &table.event_create},
+                 {"cuEventDestroy_v2", &table.event_destroy},
+                 {"cuEventRecord", &table.event_record},
+                 {"cuEventSynchronize", &table.event_synchronize},
+                 {"cuEventElapsedTime", &table.event_elapsed},
+                 {"cuMemHostAlloc", &table.pin},
+                 {"cuMemFreeHost", &table.unpin},
+                 {"cuMemcpyHtoDAsync_v2", &table.send},
+                 {"cuMemcpyDtoHAsync_v2", &table.receive},
+                 {"cuMemGetInfo_v2", &table.room},
+                 {"cuPointerGetAttributes", &table.pointer_facts},
                  {"cuModuleLoadData", &table.module_load},
                  {"cuModuleUnload", &table.module_unload},
                  {"cuModuleGetFunction", &table.module_function},
@@ -96,14 +111,37 @@ falt_status falt_cuda_driver_load(const falt_cuda_driver **driver) {
   return falt_cuda_check(&table, error, "cuda: the driver does not start");
 }
 
+/* What somebody can do about an error. */
+typedef struct remedy {
+  int error;
+  falt_status status;
+  const char *text;
+} remedy;
+
+static const remedy remedies[] = {
+    {1, FALT_INVALID_ARGUMENT, "the driver refuses a value; check that the pointers belong to the device"},
+    {2, FALT_NO_MEMORY, "the GPU's memory is full; free some or use a smaller problem"},
+    {4, FALT_NO_DEVICE, "the driver is shutting down; use the device before the process ends"},
+    {46, FALT_NO_DEVICE, "the GPU is busy or taken by another process; wait or use another"},
+    {200, FALT_NO_DEVICE, "the driver refuses the kernel; install a newer driver"},
+    {201, FALT_INVALID_ARGUMENT, "the context is not valid; keep it until the device is destroyed"},
+    {209, FALT_NO_DEVICE, "the driver has no code for this GPU; install a newer driver or NVRTC"},
+    {222, FALT_NO_DEVICE, "the driver is too old for the kernel; install a newer one"},
+    {400, FALT_INVALID_ARGUMENT, "a stream does not belong to the device's context; make it there or pass NULL"},
+    {709, FALT_INVALID_ARGUMENT, "the context is destroyed; keep it until the device is destroyed"},
+    {700, FALT_NO_DEVICE, "a kernel reached memory that is not the device's; the device is lost: make a new process"},
+    {802, FALT_NO_DEVICE, "the GPUs' fabric is not ready; start nvidia-fabricmanager"},
+    {803, FALT_NO_DEVICE, "the driver's library and its kernel module differ; restart the machine"},
+    {804, FALT_NO_DEVICE, "the driver is too old for this library of it; install a newer driver"},
+    {900, FALT_INVALID_ARGUMENT, "the stream is being captured and may not be waited for; use falt_execute"},
+};
+
 falt_status falt_cuda_check(const falt_cuda_driver *driver, int error, const char *what) {
   const char *name = "unknown error", *text = "no description";
   if (!error) return FALT_OK;
   driver->error_name(error, &name);
   driver->error_text(error, &text);
-  if (error == CU_OUT_OF_MEMORY)
-    return falt_fail(FALT_NO_MEMORY, "%s: the GPU's memory is full; free some or use a smaller problem", what);
-  if (error == CU_INVALID_IMAGE || error == CU_NO_BINARY)
-    return falt_fail(FALT_NO_DEVICE, "%s: the driver refuses the kernel (%s); install a newer driver", what, name);
-  return falt_fail(FALT_NO_DEVICE, "%s: %s (%s); the device may be lost: make a new one", what, text, name);
+  for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+    if (remedies[i].error == error) return falt_fail(remedies[i].status, "%s: %s (%s)", what, remedies[i].text, name);
+  return falt_fail(FALT_NO_DEVICE, "%s: %s (%s); the device may be lost: make a new process", what, text, name);
 }

@@ -9,6 +9,7 @@ typedef struct CUctx_st *falt_cu_context;
 typedef struct CUmod_st *falt_cu_module;
 typedef struct CUfunc_st *falt_cu_function;
 typedef struct CUstream_st *falt_cu_stream;
+typedef struct CUevent_st *falt_cu_event;
 typedef unsigned long long falt_cu_pointer;
 
 /* Numbers of CUdevice_attribute and CUfunction_attribute. */
@@ -25,6 +26,16 @@ enum {
   FALT_CU_FUNCTION_SHARED_BYTES = 8
 };
 
+/* Of cuPointerGetAttribute, CUmemorytype, cuStreamCreate, and the device attribute of hosts whose memory GPUs reach. */
+enum {
+  FALT_CU_POINTER_MEMORY = 2,
+  FALT_CU_POINTER_DEVICE = 9,
+  FALT_CU_MEMORY_HOST = 1,
+  FALT_CU_MEMORY_DEVICE = 2,
+  FALT_CU_STREAM_NON_BLOCKING = 1,
+  FALT_CU_PAGEABLE_ACCESS = 88
+};
+
 typedef struct falt_cuda_driver {
   int (*init)(unsigned flags);
   int (*version)(int *version);
@@ -36,11 +47,20 @@ typedef struct falt_cuda_driver {
   int (*device_attribute)(int *value, int attribute, int device);
   int (*primary_retain)(falt_cu_context *context, int device);
   int (*primary_release)(int device);
+  int (*context_current)(falt_cu_context *context);
   int (*context_push)(falt_cu_context context);
   int (*context_pop)(falt_cu_context *context);
   int (*context_device)(int *device);
   int (*context_synchronize)(void);
+  int (*stream_create)(falt_cu_stream *stream, unsigned flags);
+  int (*stream_destroy)(falt_cu_stream stream);
   int (*stream_synchronize)(falt_cu_stream stream);
+  int (*stream_follow)(falt_cu_stream stream, falt_cu_event event, unsigned flags);
+  int (*event_create)(falt_cu_event *event, unsigned flags);
+  int (*event_destroy)(falt_cu_event event);
+  int (*event_record)(falt_cu_event event, falt_cu_stream stream);
+  int (*event_synchronize)(falt_cu_event event);
+  int (*event_elapsed)(float *milliseconds, falt_cu_event begin, falt_cu_event end);
   int (*module_load)(falt_cu_module *module, const void *image);
   int (*module_unload)(falt_cu_module module);
   int (*module_function)(falt_cu_function *function, falt_cu_module module, const char *name);
@@ -53,6 +73,12 @@ typedef struct falt_cuda_driver {
   int (*release)(falt_cu_pointer pointer);
   int (*copy_in)(falt_cu_pointer to, const void *from, size_t bytes);
   int (*copy_out)(void *to, falt_cu_pointer from, size_t bytes);
+  int (*pin)(void **memory, size_t bytes, unsigned flags);
+  int (*unpin)(void *memory);
+  int (*send)(falt_cu_pointer to, const void *from, size_t bytes, falt_cu_stream stream);
+  int (*receive)(void *to, falt_cu_pointer from, size_t bytes, falt_cu_stream stream);
+  int (*room)(size_t *free_bytes, size_t *all_bytes);
+  int (*pointer_facts)(unsigned count, int *attributes, void **data, falt_cu_pointer pointer);
   int (*copy_within)(falt_cu_pointer to, falt_cu_pointer from, size_t bytes, falt_cu_stream stream);
 } falt_cuda_driver;
 

@@ -1,4 +1,5 @@
-/* The context is made current for each call and taken off again, so that the caller's own stays what it was. */
+/* The context is made current for each call and taken off again, so that the caller's own stays what it was; where it
+ * is current already, as in programs with one GPU, nothing is done. */
 #include "cuda/gpu.h"
 
 #include <pthread.h>
@@ -18,7 +19,8 @@ typedef struct loaded {
 struct falt_gpu {
   const falt_cuda_driver *driver;
   falt_cu_context context;
-  bool primary; /* the context is retained */
+  bool primary;      /* the context is retained */
+  bool reaches_host; /* kernels reach all of the host's memory */
   int device;
   falt_gpu_facts facts;
   pthread_mutex_t lock;
@@ -30,13 +32,22 @@ static _Thread_local struct {
   const falt_cuda_driver *driver;
 } trouble;
 
-static int enter(const falt_gpu *gpu) {
-  return gpu->driver->context_push(gpu->context);
+/* A call within the context. */
+typedef struct visit {
+  int error;
+  bool pushed;
+} visit;
+
+static visit enter(const falt_gpu *gpu) {
+  falt_cu_context current = NULL;
+  if (gpu->driver->context_current(&current) == 0 && current == gpu->context) return (visit){0, false};
+  const int error = gpu->driver->context_push(gpu->context);
+  return (visit){error, error == 0};
 }
 
-static void leave(const falt_gpu *gpu) {
+static void leave(const falt_gpu *gpu, visit v) {
   falt_cu_context before;
-  gpu->driver->context_pop(&before);
+  if (v.pushed) gpu->driver->context_pop(&before);
 }
 
 /* ---- opening */
@@ -46,9 +57,10 @@ static falt_status find_device(falt_gpu *gpu, int ordinal, void *context) {
   int count = 0;
   if (context) {
     gpu->context = context;
-    FALT_TRY(falt_cuda_check(cu, enter(gpu), "options.context: cannot be made current"));
+    const visit v = enter(gpu);
+    FALT_TRY(falt_cuda_check(cu, v.error, "options.context: cannot be made current"));
     const int error = cu->context_device(&gpu->device);
-    leave(gpu);
+    leave(gpu, v);
     return falt_cuda_check(cu, error, "options.context: has no device");
   }
   FALT_TRY(falt_cuda_check(cu, cu->device_count(&count), "cuda: devices cannot be counted"));
@@ -77,6 +89,7 @@ static void learn(falt_gpu *gpu) {
   f->memory_khz = attribute(gpu, FALT_CU_MEMORY_CLOCK_KHZ);
   f->bus_bits = attribute(gpu, FALT_CU_MEMORY_BUS_BITS);
   f->l2_bytes = attribute(gpu, FALT_CU_L2_BYTES);
+  gpu->reaches_host = attribute(gpu, FALT_CU_PAGEABLE_ACCESS) != 0;
   gpu->driver->device_name(f->name, sizeof f->name, gpu->device);
   snprintf(f->arch, sizeof f->arch, "sm_%d%d%s", f->major, f->minor, f->major >= 9 ? "a" : "");
 }
@@ -101,13 +114,13 @@ falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context) {
 
 void falt_gpu_close(falt_gpu *gpu) {
   if (!gpu) return;
-  enter(gpu);
+  const visit v = enter(gpu);
   for (loaded *m = gpu->modules, *next; m; m = next) {
     next = m->next;
     gpu->driver->module_unload(m->module);
     falt_free(m);
   }
-  leave(gpu);
+  leave(gpu, v);
   if (gpu->primary) gpu->driver->primary_release(gpu->device);
   pthread_mutex_destroy(&gpu->lock);
   falt_free(gpu);
@@ -161,7 +174,8 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
   loaded *module = NULL;
   falt_cuda_key(kernel, gpu->facts.arch, key);
   pthread_mutex_lock(&gpu->lock);
-  falt_status status = falt_cuda_check(gpu->driver, enter(gpu), "cuda: the context cannot be made current");
+  const visit v = enter(gpu);
+  falt_status status = falt_cuda_check(gpu->driver, v.error, "cuda: the context cannot be made current");
   if (status == FALT_OK) {
     status = provide(gpu, kernel, key, &module);
     if (status == FALT_OK)
@@ -171,8 +185,8 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
       status = falt_cuda_check(
           gpu->driver, gpu->driver->function_set(*function, FALT_CU_FUNCTION_SHARED_BYTES, kernel->shared_bytes),
           "cuda: a kernel needs more shared memory than a block has");
-    leave(gpu);
   }
+  leave(gpu, v);
   pthread_mutex_unlock(&gpu->lock);
   return status;
 }
@@ -180,13 +194,13 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
 /* ---- launches */
 
 void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters) {
-  int error = enter(gpu);
-  if (!error) {
+  const visit v = enter(gpu);
+  int error = v.error;
+  if (!error)
     error = gpu->driver->launch(launch->function, (unsigned)launch->blocks, 1, 1, (unsigned)launch->threads[0],
                                 (unsigned)launch->threads[1], 1, (unsigned)launch->shared_bytes, launch->stream,
                                 parameters, NULL);
-    leave(gpu);
-  }
+  leave(gpu, v);
   if (!error || trouble.error) return;
   trouble.error = error;
   trouble.driver = gpu->driver;
@@ -200,56 +214,155 @@ falt_status falt_gpu_trouble(void) {
 
 /* ---- memory */
 
+static falt_cu_pointer address(const void *memory) {
+  return (falt_cu_pointer)(uintptr_t)memory;
+}
+
+static falt_status finish(const falt_gpu *gpu, visit v, int error, const char *what) {
+  leave(gpu, v);
+  return falt_cuda_check(gpu->driver, v.error ? v.error : error, what);
+}
+
 falt_status falt_gpu_allocate(falt_gpu *gpu, void **memory, size_t bytes) {
   falt_cu_pointer pointer = 0;
-  *memory = NULL;
-  int error = enter(gpu);
-  if (!error) {
-    error = gpu->driver->allocate(&pointer, bytes ? bytes : 1);
-    leave(gpu);
-  }
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->allocate(&pointer, bytes ? bytes : 1);
   *memory = (void *)(uintptr_t)pointer;
-  return falt_cuda_check(gpu->driver, error, "cuda: allocating");
+  return finish(gpu, v, error, "cuda: allocating");
 }
 
 void falt_gpu_release(falt_gpu *gpu, void *memory) {
-  if (!memory || enter(gpu)) return;
-  gpu->driver->release((falt_cu_pointer)(uintptr_t)memory);
-  leave(gpu);
+  const visit v = enter(gpu);
+  if (memory && !v.error) gpu->driver->release(address(memory));
+  leave(gpu, v);
 }
 
+/* The driver may return while the last bytes are on their way; streams that do not wait for its own would miss them. */
 falt_status falt_gpu_copy_in(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
-  int error = enter(gpu);
-  if (!error) {
-    error = gpu->driver->copy_in((falt_cu_pointer)(uintptr_t)to, from, bytes);
-    leave(gpu);
-  }
-  return falt_cuda_check(gpu->driver, error, "cuda: copying to the device");
+  const visit v = enter(gpu);
+  int error = v.error ? 0 : gpu->driver->copy_in(address(to), from, bytes);
+  if (!v.error && !error) error = gpu->driver->stream_synchronize(NULL);
+  return finish(gpu, v, error, "cuda: copying to the device");
 }
 
 falt_status falt_gpu_copy_out(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
-  int error = enter(gpu);
-  if (!error) {
-    error = gpu->driver->copy_out(to, (falt_cu_pointer)(uintptr_t)from, bytes);
-    leave(gpu);
-  }
-  return falt_cuda_check(gpu->driver, error, "cuda: copying from the device");
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->copy_out(to, address(from), bytes);
+  return finish(gpu, v, error, "cuda: copying from the device");
 }
 
 falt_status falt_gpu_copy_within(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
-  int error = enter(gpu);
-  if (!error) {
-    error = gpu->driver->copy_within((falt_cu_pointer)(uintptr_t)to, (falt_cu_pointer)(uintptr_t)from, bytes, NULL);
-    leave(gpu);
-  }
-  return falt_cuda_check(gpu->driver, error, "cuda: copying on the device");
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->copy_within(address(to), address(from), bytes, NULL);
+  return finish(gpu, v, error, "cuda: copying on the device");
 }
 
 falt_status falt_gpu_synchronize(falt_gpu *gpu) {
-  int error = enter(gpu);
-  if (!error) {
-    error = gpu->driver->context_synchronize();
-    leave(gpu);
-  }
-  return falt_cuda_check(gpu->driver, error, "cuda: waiting for the device");
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->context_synchronize();
+  return finish(gpu, v, error, "cuda: waiting for the device");
+}
+
+/* One call to the driver: it answers 0 for what it does not know, as for ordinary memory of the host. */
+falt_gpu_place falt_gpu_locate(const falt_gpu *gpu, const void *pointer) {
+  unsigned memory = 0;
+  int device = -1, attributes[] = {FALT_CU_POINTER_MEMORY, FALT_CU_POINTER_DEVICE};
+  void *facts[] = {&memory, &device};
+  const visit v = enter(gpu);
+  const int error = v.error ? v.error : gpu->driver->pointer_facts(2, attributes, facts, address(pointer));
+  leave(gpu, v);
+  if (error) return FALT_GPU_FOREIGN;
+  if (memory == FALT_CU_MEMORY_HOST) return FALT_GPU_PINNED;
+  if (memory == 0) return gpu->reaches_host ? FALT_GPU_OWN : FALT_GPU_FOREIGN;
+  return device == gpu->device ? FALT_GPU_OWN : FALT_GPU_FOREIGN;
+}
+
+falt_status falt_gpu_pin(falt_gpu *gpu, void **memory, size_t bytes) {
+  enum { FOR_ALL_CONTEXTS = 1 };
+  const visit v = enter(gpu);
+  *memory = NULL;
+  const int error = v.error ? 0 : gpu->driver->pin(memory, bytes, FOR_ALL_CONTEXTS);
+  return finish(gpu, v, error, "cuda: pinning memory of the host");
+}
+
+void falt_gpu_unpin(falt_gpu *gpu, void *memory) {
+  const visit v = enter(gpu);
+  if (memory && !v.error) gpu->driver->unpin(memory);
+  leave(gpu, v);
+}
+
+falt_status falt_gpu_room(falt_gpu *gpu, size_t *bytes) {
+  size_t all;
+  const visit v = enter(gpu);
+  *bytes = 0;
+  const int error = v.error ? 0 : gpu->driver->room(bytes, &all);
+  return finish(gpu, v, error, "cuda: asking for free memory");
+}
+
+/* ---- streams and events */
+
+falt_status falt_gpu_stream(falt_gpu *gpu, void **stream) {
+  falt_cu_stream made = NULL;
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->stream_create(&made, FALT_CU_STREAM_NON_BLOCKING);
+  *stream = made;
+  return finish(gpu, v, error, "cuda: making a stream");
+}
+
+void falt_gpu_stream_close(falt_gpu *gpu, void *stream) {
+  const visit v = enter(gpu);
+  if (!v.error) gpu->driver->stream_destroy(stream);
+  leave(gpu, v);
+}
+
+falt_status falt_gpu_event(falt_gpu *gpu, void **event) {
+  falt_cu_event made = NULL;
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->event_create(&made, 0);
+  *event = made;
+  return finish(gpu, v, error, "cuda: making an event");
+}
+
+void falt_gpu_event_close(falt_gpu *gpu, void *event) {
+  const visit v = enter(gpu);
+  if (!v.error) gpu->driver->event_destroy(event);
+  leave(gpu, v);
+}
+
+falt_status falt_gpu_send(falt_gpu *gpu, void *to, const void *from, size_t bytes, void *stream) {
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->send(address(to), from, bytes, stream);
+  return finish(gpu, v, error, "cuda: copying to the device");
+}
+
+falt_status falt_gpu_receive(falt_gpu *gpu, void *to, const void *from, size_t bytes, void *stream) {
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->receive(to, address(from), bytes, stream);
+  return finish(gpu, v, error, "cuda: copying from the device");
+}
+
+falt_status falt_gpu_record(falt_gpu *gpu, void *event, void *stream) {
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->event_record(event, stream);
+  return finish(gpu, v, error, "cuda: recording an event");
+}
+
+falt_status falt_gpu_follow(falt_gpu *gpu, void *stream, void *event) {
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->stream_follow(stream, event, 0);
+  return finish(gpu, v, error, "cuda: ordering streams");
+}
+
+falt_status falt_gpu_wait(falt_gpu *gpu, void *event) {
+  const visit v = enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->event_synchronize(event);
+  return finish(gpu, v, error, "cuda: waiting for the device");
+}
+
+double falt_gpu_between(falt_gpu *gpu, void *begin, void *end) {
+  float milliseconds = 0;
+  const visit v = enter(gpu);
+  if (!v.error && gpu->driver->event_elapsed(&milliseconds, begin, end)) milliseconds = 0;
+  leave(gpu, v);
+  return 1e-3 * (double)milliseconds;
 }

@@ -39,7 +39,32 @@ void falt_gpu_release(falt_gpu *gpu, void *memory);
 falt_status falt_gpu_copy_in(falt_gpu *gpu, void *to, const void *from, size_t bytes);
 falt_status falt_gpu_copy_out(falt_gpu *gpu, void *to, const void *from, size_t bytes);
 falt_status falt_gpu_copy_within(falt_gpu *gpu, void *to, const void *from, size_t bytes);
-/* Waits for everything, or for a stream. */
+/* Waits for everything. */
 falt_status falt_gpu_synchronize(falt_gpu *gpu);
+
+/* Where a pointer leads. */
+typedef enum falt_gpu_place {
+  FALT_GPU_FOREIGN, /* the host's memory, or another GPU's: kernels do not reach it */
+  FALT_GPU_OWN,     /* the GPU's memory, managed memory, and on machines that allow it the host's */
+  FALT_GPU_PINNED   /* the host's, reached by kernels and copies */
+} falt_gpu_place;
+falt_gpu_place falt_gpu_locate(const falt_gpu *gpu, const void *pointer);
+
+/* Host memory that copies reach directly, and the GPU's memory that is free. */
+falt_status falt_gpu_pin(falt_gpu *gpu, void **memory, size_t bytes);
+void falt_gpu_unpin(falt_gpu *gpu, void *memory);
+falt_status falt_gpu_room(falt_gpu *gpu, size_t *bytes);
+
+/* Streams and events that measure time; copies on a stream return at once where the host's memory is pinned. */
+falt_status falt_gpu_stream(falt_gpu *gpu, void **stream);
+void falt_gpu_stream_close(falt_gpu *gpu, void *stream);
+falt_status falt_gpu_event(falt_gpu *gpu, void **event);
+void falt_gpu_event_close(falt_gpu *gpu, void *event);
+falt_status falt_gpu_send(falt_gpu *gpu, void *to, const void *from, size_t bytes, void *stream);
+falt_status falt_gpu_receive(falt_gpu *gpu, void *to, const void *from, size_t bytes, void *stream);
+falt_status falt_gpu_record(falt_gpu *gpu, void *event, void *stream);
+falt_status falt_gpu_follow(falt_gpu *gpu, void *stream, void *event);
+falt_status falt_gpu_wait(falt_gpu *gpu, void *event);
+double falt_gpu_between(falt_gpu *gpu, void *begin, void *end);
 
 #endif

@@ -30,6 +30,7 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
 
 void falt_plan_destroy(falt_plan **plan) {
   if (!plan || !*plan) return;
+  if ((*plan)->parts) (*plan)->parts->destroy((*plan)->parts);
   (*plan)->table->destroy(*plan);
   *plan = NULL;
 }

@@ -25,6 +25,12 @@ typedef struct falt_plan_table {
   falt_status (*ready)(falt_plan *plan);
 } falt_plan_table;
 
+/* What falt_execute_host keeps with a plan: plans of parts of its problem, and what these are made from. */
+typedef struct falt_plan_parts falt_plan_parts;
+struct falt_plan_parts {
+  void (*destroy)(falt_plan_parts *parts);
+};
+
 /* The base of every plan: solvers embed it as their first member. */
 struct falt_plan {
   const falt_plan_table *table;
@@ -34,6 +40,7 @@ struct falt_plan {
   falt_cost cost;
   size_t workspace; /* bytes */
   bool packed;      /* holds the filter; operands.filter is not read */
+  falt_plan_parts *parts;
 };
 
 /* One algorithm on one device kind. */
@@ -81,6 +88,25 @@ typedef struct falt_device_memory {
   falt_status (*trouble)(falt_device *device); /* the first failure of an execution on this thread, told once */
 } falt_device_memory;
 
+/* Work that overlaps: what is put into one queue happens in order and beside the other queues. Marks are places in
+ * queues. All but wait return before the work is done. */
+typedef struct falt_device_queues {
+  falt_status (*room)(falt_device *device, size_t *bytes);              /* memory that is free */
+  falt_status (*pin)(falt_device *device, void **memory, size_t bytes); /* host memory that copies reach directly */
+  void (*unpin)(falt_device *device, void *memory);
+  bool (*pinned)(falt_device *device, const void *memory); /* whether the caller's memory is of that kind */
+  falt_status (*open)(falt_device *device, void **queue);
+  void (*close)(falt_device *device, void *queue);
+  falt_status (*make_mark)(falt_device *device, void **mark);
+  void (*free_mark)(falt_device *device, void *mark);
+  falt_status (*copy_in)(falt_device *device, void *to, const void *from, size_t bytes, void *queue);
+  falt_status (*copy_out)(falt_device *device, void *to, const void *from, size_t bytes, void *queue);
+  falt_status (*mark)(falt_device *device, void *mark, void *queue);   /* sets the mark behind all work so far */
+  falt_status (*follow)(falt_device *device, void *queue, void *mark); /* later work waits for the mark */
+  falt_status (*wait)(falt_device *device, void *mark);                /* until the mark is passed */
+  double (*between)(falt_device *device, void *begin, void *end);      /* seconds, of marks that are passed */
+} falt_device_queues;
+
 /* A place to run. Back ends embed it as their first member. */
 struct falt_device {
   const char *kind;
@@ -95,6 +121,9 @@ struct falt_device {
   char model[64];   /* the processor's, so that what was measured on one machine is not believed on another */
   unsigned verbose; /* what to print for people who asked: src/api/verbose.h */
   const falt_device_memory *memory; /* NULL: operands lie in host memory, executions end when they return */
+  const falt_device_queues *queues; /* NULL: nothing overlaps */
+  int64_t max_memory;               /* of falt_execute_host's slabs, in bytes; 0: a share of what is free */
+  struct falt_pipeline *pipeline;   /* falt_execute_host's buffers, once it was called */
   void *gpu;                        /* CUDA devices: the falt_gpu */
 };
 

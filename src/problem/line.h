@@ -25,8 +25,6 @@ extern const char *const falt_layout_names[FALT_LAYOUT_COUNT][3]; /* by space - 
 bool falt_layout_dense(falt_tensor *tensor, falt_layout layout);
 /* Whether the strides are a layout's, along dimensions that have more than one element. */
 bool falt_tensor_is(const falt_tensor *tensor, falt_layout layout);
-/* Offset that puts the lowest element at data[0]. Strides must be within limits. */
-int64_t falt_tensor_lowest_offset(const falt_tensor *tensor);
 
 /* ---- defaults */
 falt_type falt_default_weight_type(bool is_filter, falt_type input);

@@ -29,6 +29,8 @@ int64_t falt_tensor_count(const falt_tensor *tensor);
 static inline bool falt_tensor_unit(const falt_tensor *t, int dim) {
   return t->stride[dim] == 1 || t->size[dim] == 1;
 }
+/* Offset that puts the lowest element at data[0]. Strides must be within limits. */
+int64_t falt_tensor_lowest_offset(const falt_tensor *tensor);
 /* Element index of a logical position. */
 static inline int64_t falt_tensor_at(const falt_tensor *t, int64_t n, int64_t g, int64_t c, int64_t d, int64_t h,
                                      int64_t w) {

@@ -1,0 +1,15 @@
+/* Plans of parts of a plan's problem: falt_execute_host makes them when it first needs them and keeps them with the
+ * plan. */
+#ifndef FALT_API_PARTS_H
+#define FALT_API_PARTS_H
+
+#include "planner/planner.h"
+
+/* Keeps what plans of parts are made from: the budget and the filter's values. */
+falt_status falt_parts_keep(falt_plan *plan, const falt_budget *budget, const void *filter_values);
+
+/* The plan itself if the problem is its own, else one for the part's problem; it lives as long as the plan. One thread
+ * of a device at a time. */
+falt_status falt_parts_plan(const falt_plan *plan, const falt_problem *problem, const falt_plan **part);
+
+#endif

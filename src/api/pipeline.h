@@ -1,0 +1,21 @@
+/* Slabs through a device: the host copies, the device copies in, computes and copies out, all four at once. */
+#ifndef FALT_API_PIPELINE_H
+#define FALT_API_PIPELINE_H
+
+#include "api/slabs.h"
+#include "planner/planner.h"
+
+typedef struct falt_pipeline falt_pipeline;
+
+/* Cuts the plan's problem for its device; false if it is to be done as a whole. */
+bool falt_pipeline_cut(const falt_plan *plan, falt_slabs *slabs);
+
+/* Runs all slabs on operands in host memory. Adds up *stages. FALT_NO_SOLVER or FALT_OVER_BUDGET before anything is
+ * written if there is no plan for a slab. Callers take turns. */
+falt_status falt_pipeline_run(const falt_plan *plan, const falt_slabs *slabs, const falt_operands *operands,
+                              falt_stages *stages);
+
+/* Frees what a device keeps for it. */
+void falt_pipeline_destroy(falt_device *device);
+
+#endif
