@@ -39,11 +39,14 @@ bench:
 	@$(BUILD)/faltung bench $(SUITE) --peers
 
 gpu-test: all
-	@cmake --build $(BUILD) --target test_gpu
+	@cmake --build $(BUILD) --target test_gpu transfer
 	@tests/gpu/run $(BUILD)
 
 gpu-bench: all
 	@mkdir -p bench/results
+	@cmake --build $(BUILD) --target transfer latency
+	@$(BUILD)/latency | tee bench/results/latency.jsonl
+	@$(BUILD)/transfer | tee bench/results/transfer.jsonl
 	@$(BUILD)/faltung bench filters-gpu --device cuda --json | tee bench/results/filters-gpu.jsonl
 
 install: all

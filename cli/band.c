@@ -141,6 +141,11 @@ typedef struct runner {
   cli_band_result *result;
 } runner;
 
+static int fail_device(runner *r, falt_status status) {
+  r->result->device_failed = status >= FALT_NO_MEMORY;
+  return r->result->device_failed && r->job->forgiving ? CLI_IMPOSSIBLE : cli_fail_library(status);
+}
+
 static int grow_workspace(runner *r, size_t bytes) {
   if (bytes <= r->workspace_bytes) return CLI_DONE;
   free(r->workspace);
@@ -154,7 +159,7 @@ static int grow_workspace(runner *r, size_t bytes) {
 static int make_plan(runner *r, const window *w, shaped_plan *slot) {
   falt_plan_destroy(&slot->plan);
   falt_status status = falt_plan_create(&slot->plan, r->job->device, &w->part.problem, r->job->budget, r->job->weights);
-  if (status != FALT_OK) return cli_fail_library(status);
+  if (status != FALT_OK) return fail_device(r, status);
   if (w->count > r->largest) {
     r->largest = w->count;
     falt_plan_print(slot->plan, r->result->plan, sizeof r->result->plan);
@@ -253,20 +258,42 @@ static int start(runner *r) {
                   (long long)r->room, (long long)g->row_bytes);
 }
 
+static void add_stages(falt_stages *sum, const falt_stages *more) {
+  sum->seconds += more->seconds;
+  sum->copy_in += more->copy_in;
+  sum->compute += more->compute;
+  sum->copy_out += more->copy_out;
+  sum->staging += more->staging;
+  sum->bytes_in += more->bytes_in;
+  sum->bytes_out += more->bytes_out;
+  sum->slabs += more->slabs;
+}
+
+/* Adds the seconds since *began and starts anew. */
+static void lap(double *began, double *seconds) {
+  const double now = cli_seconds();
+  *seconds += now - *began;
+  *began = now;
+}
+
 static int run_band(runner *r, const window *w) {
   io_error error;
+  falt_stages stages;
   const falt_plan *plan;
   int status = find_plan(r, w, &plan);
   if (status != CLI_DONE) return status;
-  if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
-  falt_operands operands = {.input = row_at(r, w->part.first), .output = r->output, .workspace = r->workspace};
   double began = cli_seconds();
-  falt_status executed = falt_execute_host(plan, &operands);
-  r->result->seconds += cli_seconds() - began;
+  if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
+  lap(&began, &r->result->read);
+  falt_operands operands = {.input = row_at(r, w->part.first), .output = r->output, .workspace = r->workspace};
+  falt_status executed = falt_execute_stages(plan, &operands, &stages);
+  lap(&began, &r->result->seconds);
+  add_stages(&r->result->stages, &stages);
   r->result->bands++;
-  if (executed != FALT_OK) return cli_fail_library(executed);
+  if (executed != FALT_OK) return fail_device(r, executed);
   if (interrupted) return CLI_IMPOSSIBLE;
   if (!io_write(r->job->writer, w->count, r->output, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
+  lap(&began, &r->result->write);
   return interrupted ? CLI_IMPOSSIBLE : CLI_DONE;
 }
 

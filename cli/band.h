@@ -18,10 +18,14 @@ typedef struct cli_band_job {
   io_writer *writer;
   int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB */
   bool progress;
+  bool forgiving; /* a device that fails is not told but noted in the result */
 } cli_band_job;
 
 typedef struct cli_band_result {
-  double seconds; /* in falt_execute */
+  double seconds;     /* computing, and copying where the device has its own memory */
+  falt_stages stages; /* of all bands */
+  double read, write; /* seconds */
+  bool device_failed; /* falt_message() says how */
   int64_t bands;
   size_t workspace;
   char plan[256]; /* of the largest band */

@@ -1,12 +1,14 @@
 /* The device and the budget that the options ask for. */
 #include "device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report.h"
 
 enum { MAX_SOLVERS = 128 };
+static const double starting_seconds = 0.3; /* of the driver, a context, pinned memory: below this no GPU is asked */
 
 static int fail_device(const char *name) {
   static const char *const names[] = {"auto", "cpu", "cuda"};
@@ -31,6 +33,7 @@ static falt_status open_device(const cli_options *options, const char *name, int
     falt_cuda_options cuda;
     falt_cuda_options_default(&cuda);
     cuda.ordinal = ordinal;
+    cuda.threads = (int)options->threads;
     return falt_device_cuda(device, &cuda);
   }
   falt_cpu_options cpu;
@@ -39,19 +42,112 @@ static falt_status open_device(const cli_options *options, const char *name, int
   return falt_device_cpu(device, &cpu);
 }
 
-int cli_device_make(const cli_options *options, falt_device **device) {
+static const char *name_of(const cli_options *options) {
   const char *name = options->device ? options->device : getenv("FALTUNG_DEVICE");
-  int ordinal = 0;
-  if (!name || !*name || strcmp(name, "auto") == 0) name = "cpu";
-  if (strcmp(name, "cpu") != 0 && !read_ordinal(name, &ordinal)) return fail_device(name);
-  falt_status status = open_device(options, name, ordinal, device);
-  if (status != FALT_OK) return cli_fail_library(status);
-  status = falt_wisdom_load(*device, NULL);
-  if (status != FALT_OK && status != FALT_NO_FILE && !options->quiet) {
+  return name && *name ? name : "auto";
+}
+
+static void load_wisdom(const cli_options *options, falt_device *device) {
+  const falt_status status = falt_wisdom_load(device, NULL);
+  if (status != FALT_OK && status != FALT_NO_FILE && !options->quiet)
     fprintf(stderr, "faltung: warning: %s\n", falt_message()); /* wisdom only chooses; nothing depends on it */
-  }
+}
+
+int cli_device_make(const cli_options *options, falt_device **device) {
+  const char *name = name_of(options);
+  int ordinal = 0;
+  if (strcmp(name, "auto") == 0) name = "cpu";
+  if (strcmp(name, "cpu") != 0 && !read_ordinal(name, &ordinal)) return fail_device(name);
+  const falt_status status = open_device(options, name, ordinal, device);
+  if (status != FALT_OK) return cli_fail_library(status);
+  load_wisdom(options, *device);
   return CLI_DONE;
 }
+
+/* ---- auto */
+
+bool cli_device_is_auto(const cli_options *options) {
+  return strcmp(name_of(options), "auto") == 0;
+}
+
+static void note_prediction(void *context, const falt_candidate *candidate) {
+  if (candidate->chosen) *(double *)context = candidate->predicted_seconds;
+}
+
+/* Seconds that a device's plan predicts, 0 if there is none. */
+static double predict(falt_device *device, const falt_problem *problem, const falt_budget *budget,
+                      const void *weights) {
+  double seconds = 0;
+  const falt_status status = falt_explain(device, problem, budget, weights, 0, note_prediction, &seconds);
+  return status == FALT_OK ? seconds : 0;
+}
+
+static double bytes_of(const falt_tensor *tensor) {
+  return (double)falt_tensor_span(tensor) * (double)falt_type_size(tensor->type);
+}
+
+/* Computing and copies either way overlap: the slowest of them counts. */
+static double predict_copied(falt_device *device, const falt_problem *problem, const falt_budget *budget,
+                             const void *weights) {
+  falt_limits limits;
+  falt_device_limits(device, &limits);
+  const double compute = predict(device, problem, budget, weights);
+  const double in = bytes_of(&problem->input) / limits.in_bytes_per_s;
+  const double out = bytes_of(&problem->output) / limits.out_bytes_per_s;
+  return compute > 0 ? fmax(compute, fmax(in, out)) : INFINITY;
+}
+
+static void note_retreat(const cli_options *options) {
+  if (!options->quiet) fprintf(stderr, "faltung: note: %s; the cpu is used\n", falt_message());
+}
+
+/* The GPU, able to run the problem, or NULL. */
+static falt_device *open_gpu(const cli_options *options, const falt_problem *problem, const falt_budget *budget,
+                             const void *weights) {
+  falt_device *device = NULL;
+  falt_plan *plan = NULL;
+  int count;
+  falt_status status = falt_cuda_count(&count);
+  if (status == FALT_OK && count == 0) return NULL;
+  if (status == FALT_OK) status = open_device(options, "cuda", 0, &device);
+  if (status == FALT_OK) {
+    load_wisdom(options, device);
+    status = falt_plan_create(&plan, device, problem, budget, weights); /* compiles, which may not be possible */
+    falt_plan_destroy(&plan);
+  }
+  if (status == FALT_OK) return device;
+  if (status >= FALT_NO_MEMORY) note_retreat(options); /* below that the problem or the budget rules it out */
+  falt_device_destroy(&device);
+  return NULL;
+}
+
+int cli_device_choose(const cli_options *options, const falt_problem *problem, const falt_budget *budget,
+                      const void *weights, falt_device **device) {
+  const int status = cli_device_make(options, device);
+  if (status != CLI_DONE || !cli_device_is_auto(options)) return status;
+  const double here = predict(*device, problem, budget, weights);
+  if (here > 0 && here < starting_seconds) return CLI_DONE;
+  falt_device *gpu = open_gpu(options, problem, budget, weights);
+  if (!gpu) return CLI_DONE;
+  falt_device *loser = gpu;
+  if (!(here > 0) || predict_copied(gpu, problem, budget, weights) < here) {
+    loser = *device;
+    *device = gpu;
+  }
+  falt_device_destroy(&loser);
+  return CLI_DONE;
+}
+
+int cli_device_retreat(const cli_options *options, falt_device **device) {
+  note_retreat(options);
+  falt_device_destroy(device);
+  const falt_status status = open_device(options, "cpu", 0, device);
+  if (status != FALT_OK) return cli_fail_library(status);
+  load_wisdom(options, *device);
+  return CLI_DONE;
+}
+
+/* ---- the budget */
 
 static int read_method(const char *method, falt_budget *budget) {
   const char *names[MAX_SOLVERS];

@@ -4,9 +4,17 @@
 
 #include "options.h"
 
-/* Makes the device (FALTUNG_DEVICE stands in for --device) with its wisdom loaded. Prints an error and returns its exit
- * status, or CLI_DONE. falt_device_destroy afterwards. */
+/* Makes the device (FALTUNG_DEVICE stands in for --device; auto is the CPU) with its wisdom loaded. Prints an error and
+ * returns its exit status, or CLI_DONE. falt_device_destroy afterwards. */
 int cli_device_make(const cli_options *options, falt_device **device);
+
+/* Where the device is left to us: a GPU where there is one and it is faster for this problem, starting and transfers
+ * included, else the CPU. A GPU that does not work is told in one line and not used. weights may be NULL. */
+bool cli_device_is_auto(const cli_options *options);
+int cli_device_choose(const cli_options *options, const falt_problem *problem, const falt_budget *budget,
+                      const void *weights, falt_device **device);
+/* The CPU in place of a GPU that failed with falt_message(), which is told unless --quiet. */
+int cli_device_retreat(const cli_options *options, falt_device **device);
 
 /* Fills *budget; an unknown --method is an error that suggests the nearest. */
 int cli_budget_make(const cli_options *options, falt_budget *budget);

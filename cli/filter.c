@@ -8,6 +8,7 @@
 #include "device.h"
 #include "kernel.h"
 #include "report.h"
+#include "stages.h"
 #include "verbs.h"
 
 typedef struct filter_job {
@@ -56,9 +57,16 @@ static int check_words(filter_job *job) {
   return CLI_DONE;
 }
 
+/* Which device is best is known when the problem is. */
 static int open_device(filter_job *job) {
-  int status = cli_budget_make(job->options, &job->budget);
-  return status == CLI_DONE ? cli_device_make(job->options, &job->device) : status;
+  const int status = cli_budget_make(job->options, &job->budget);
+  if (status != CLI_DONE || cli_device_is_auto(job->options)) return status;
+  return cli_device_make(job->options, &job->device);
+}
+
+static int choose_device(filter_job *job) {
+  if (job->device) return CLI_DONE;
+  return cli_device_choose(job->options, &job->problem, &job->budget, job->weights, &job->device);
 }
 
 static int open_input(filter_job *job, bool random) {
@@ -213,7 +221,7 @@ static int open_output(filter_job *job) {
   return job->writer ? CLI_DONE : cli_fail(CLI_WRONG, "%s", error.text);
 }
 
-static int run_bands(filter_job *job) {
+static int run_once(filter_job *job, bool forgiving) {
   cli_band_job bands = {.problem = &job->problem,
                         .weights = job->weights,
                         .budget = &job->budget,
@@ -221,8 +229,23 @@ static int run_bands(filter_job *job) {
                         .reader = job->reader,
                         .writer = job->writer,
                         .rows = job->band_rows,
-                        .progress = !job->options->quiet};
+                        .progress = !job->options->quiet,
+                        .forgiving = forgiving};
   return cli_band_run(&bands, &job->result);
+}
+
+/* A GPU that we chose ourselves and that fails is replaced, if the input can be read again. */
+static int run_bands(filter_job *job) {
+  const bool chosen = cli_device_is_auto(job->options) && strncmp(falt_device_name(job->device), "cpu", 3) != 0;
+  const bool forgiving = chosen && strcmp(job->in_path, "-") != 0;
+  int status = run_once(job, forgiving);
+  if (!forgiving || !job->result.device_failed) return status;
+  io_abandon(&job->writer);
+  status = cli_device_retreat(job->options, &job->device);
+  if (status == CLI_DONE) status = open_input_in_order(job);
+  if (status == CLI_DONE) status = choose_bands(job);
+  if (status == CLI_DONE) status = open_output(job);
+  return status == CLI_DONE ? run_once(job, false) : status;
 }
 
 static int close_output(filter_job *job) {
@@ -326,6 +349,24 @@ static void print_summary(const filter_job *job, const work *w) {
   fprintf(stderr, "%s, %.0f%% of the %s limit\n", cli_duration(job->result.seconds, time), 100 * w->share, w->bound);
 }
 
+static double file_bytes(const falt_tensor *tensor) {
+  return tensor_count(tensor) * (double)falt_type_size(tensor->type);
+}
+
+static int print_stages(filter_job *job) {
+  const falt_stages *s = &job->result.stages;
+  const bool copied = s->slabs > 0;
+  const falt_problem *p = &job->problem;
+  const cli_stage stages[] = {{"read", job->result.read, file_bytes(&p->input)},
+                              {"copy in", copied ? s->copy_in : 0, s->bytes_in},
+                              {"compute", s->compute, file_bytes(&p->input) + file_bytes(&p->output)},
+                              {"copy out", copied ? s->copy_out : 0, s->bytes_out},
+                              {"write", job->result.write, file_bytes(&p->output)}};
+  const double all = job->result.read + job->result.seconds + job->result.write;
+  if (job->options->explain) cli_stages_print(stages, 5, all, s, job->options->json);
+  return CLI_DONE;
+}
+
 static int report(filter_job *job) {
   work w = measure(job);
   if (job->options->json) {
@@ -345,9 +386,9 @@ static void clean_up(filter_job *job) {
 }
 
 static int run_filter(const cli_options *options, const char *verb) {
-  static int (*const steps[])(filter_job *) = {check_words,     open_device,  open_input_in_order, make_kernel,
-                                               read_boundaries, make_problem, choose_bands,        explain,
-                                               open_output,     run_bands,    close_output,        report};
+  static int (*const steps[])(filter_job *) = {
+      check_words,  open_device, open_input_in_order, make_kernel, read_boundaries, make_problem, choose_device,
+      choose_bands, explain,     open_output,         run_bands,   close_output,    print_stages, report};
   filter_job job = {.options = options, .verb = verb};
   int status = CLI_DONE;
   for (size_t i = 0; status == CLI_DONE && i < sizeof steps / sizeof *steps; i++) status = steps[i](&job);

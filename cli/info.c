@@ -24,6 +24,8 @@ static void print_text(const falt_device *device, const falt_limits *limits) {
          limits->measured ? "measured" : "built-in estimates; `faltung info --measure` measures them");
   printf("    memory   %.1f GB/s, read and write counted\n", limits->copy_bytes_per_s * 1e-9);
   printf("    cache    %.1f GB/s\n", limits->cache_bytes_per_s * 1e-9);
+  if (limits->in_bytes_per_s > 0)
+    printf("    bus      %.1f GB/s in, %.1f GB/s out\n", limits->in_bytes_per_s * 1e-9, limits->out_bytes_per_s * 1e-9);
   printf("    f32      %.1f GFLOP/s\n", limits->f32_flops * 1e-9);
   printf("    f64      %.1f GFLOP/s\n", limits->f64_flops * 1e-9);
   print_cuda(device);
@@ -48,6 +50,8 @@ static void print_json(const falt_device *device, const falt_limits *limits) {
   cli_json_flag(&json, "measured", limits->measured);
   cli_json_number(&json, "copy_bytes_per_s", limits->copy_bytes_per_s);
   cli_json_number(&json, "cache_bytes_per_s", limits->cache_bytes_per_s);
+  cli_json_number(&json, "in_bytes_per_s", limits->in_bytes_per_s);
+  cli_json_number(&json, "out_bytes_per_s", limits->out_bytes_per_s);
   cli_json_number(&json, "f32_flops", limits->f32_flops);
   cli_json_number(&json, "f64_flops", limits->f64_flops);
   char path[CLI_PATH];

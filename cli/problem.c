@@ -31,7 +31,9 @@ int cli_question_parse(const cli_options *options, const char *line, cli_questio
 
 int cli_question_read(const cli_options *options, const char *line, cli_question *question) {
   const int status = cli_question_parse(options, line, question);
-  return status == CLI_DONE ? cli_device_make(options, &question->device) : status;
+  if (status != CLI_DONE) return status;
+  if (options->verb != CLI_LAYER) return cli_device_make(options, &question->device);
+  return cli_device_choose(options, &question->problem, &question->budget, NULL, &question->device);
 }
 
 int cli_question_open(const cli_options *options, int first, cli_question *question) {

@@ -1,4 +1,6 @@
-# What only a machine with a GPU runs: `make gpu-test` builds and runs this with tests/gpu/run.
-add_executable(test_gpu EXCLUDE_FROM_ALL tests/gpu/test_gpu.c)
-target_compile_definitions(test_gpu PRIVATE _GNU_SOURCE)
-target_link_libraries(test_gpu PRIVATE faltung_static)
+# What only a machine with a GPU runs: `make gpu-test` and `make gpu-bench` build and run these.
+foreach(name test_gpu transfer latency)
+  add_executable(${name} EXCLUDE_FROM_ALL tests/gpu/${name}.c)
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  target_link_libraries(${name} PRIVATE faltung_static)
+endforeach()

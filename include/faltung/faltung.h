@@ -264,6 +264,10 @@ typedef struct falt_cuda_options {
   uint64_t reserved[8];
 } falt_cuda_options;
 
+/* Counts the GPUs: 0 also where there is no driver. FALT_NO_DEVICE where a driver is there and does not work. Since
+ * 0.1.
+ */
+FALT_API falt_status falt_cuda_count(int *count);
 /* Fills *options: GPU 0, its primary context. Since 0.1. */
 FALT_API void falt_cuda_options_default(falt_cuda_options *options);
 /* Makes a CUDA device in *device. options may be NULL for defaults. Operands of its plans are pointers into the GPU's

@@ -18,6 +18,11 @@ void falt_cuda_options_default(falt_cuda_options *options) {
   *options = (falt_cuda_options){.ordinal = 0};
 }
 
+falt_status falt_cuda_count(int *count) {
+  if (!count) return falt_fail(FALT_INVALID_ARGUMENT, "count: NULL; pass the address of an int");
+  return falt_gpu_count(count);
+}
+
 /* ---- limits */
 
 /* Multiply-adds of one multiprocessor a clock. */
@@ -134,6 +139,10 @@ static falt_status trouble(falt_device *device) {
   return falt_gpu_trouble();
 }
 
+static bool reaches(falt_device *device, const void *memory) {
+  return falt_gpu_locate(device->gpu, memory) != FALT_GPU_FOREIGN;
+}
+
 /* ---- queues: streams, with events for marks */
 
 static falt_status room(falt_device *device, size_t *bytes) {
@@ -217,7 +226,13 @@ static falt_status choose_threads(const falt_cuda_options *options, int *threads
 }
 
 static bool furnish(falt_device *device, int threads) {
-  static const falt_device_memory memory = {allocate, release, copy_in, copy_out, synchronize, trouble};
+  static const falt_device_memory memory = {.allocate = allocate,
+                                            .release = release,
+                                            .copy_in = copy_in,
+                                            .copy_out = copy_out,
+                                            .synchronize = synchronize,
+                                            .trouble = trouble,
+                                            .reaches = reaches};
   static const falt_device_queues queues = {.room = room,
                                             .pin = pin,
                                             .unpin = unpin,

@@ -62,20 +62,32 @@ static unsigned needed_by(const falt_plan *plan) {
   return set;
 }
 
+static bool is_within_reach(falt_device *device, const void *memory) {
+  return !device->memory || !device->memory->reaches || device->memory->reaches(device, memory);
+}
+
+static falt_status out_of_reach(const falt_device *device, const char *name) {
+  return falt_fail(FALT_INVALID_ARGUMENT,
+                   "operands.%s: not in the memory of %s; allocate it there, or use falt_execute_host", name,
+                   device->name);
+}
+
 static falt_status check_operands(const falt_plan *plan, const falt_operands *operands) {
   static const char *const names[OPERANDS] = {"input", "filter", "output", "bias", "scale", "residual"};
   const void *const given[OPERANDS] = {operands->input, operands->filter, operands->output,
                                        operands->bias,  operands->scale,  operands->residual};
   unsigned set = needed_by(plan);
-  for (int i = 0; i < OPERANDS; i++)
-    if ((set >> i & 1) && !given[i])
-      return falt_fail(FALT_INVALID_ARGUMENT, "operands.%s: NULL; the plan reads or writes it", names[i]);
+  for (int i = 0; i < OPERANDS; i++) {
+    if (!(set >> i & 1)) continue;
+    if (!given[i]) return falt_fail(FALT_INVALID_ARGUMENT, "operands.%s: NULL; the plan reads or writes it", names[i]);
+    if (!is_within_reach(plan->device, given[i])) return out_of_reach(plan->device, names[i]);
+  }
   if (!plan->workspace) return FALT_OK;
   if (!operands->workspace)
     return falt_fail(FALT_INVALID_ARGUMENT, "operands.workspace: NULL; the plan needs %zu bytes", plan->workspace);
   if ((uintptr_t)operands->workspace % FALT_ALIGN)
     return falt_fail(FALT_INVALID_ARGUMENT, "operands.workspace: not aligned; align it to %d bytes", FALT_ALIGN);
-  return FALT_OK;
+  return is_within_reach(plan->device, operands->workspace) ? FALT_OK : out_of_reach(plan->device, "workspace");
 }
 
 static void execute_timed(const falt_plan *plan, const falt_operands *operands) {

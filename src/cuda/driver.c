@@ -13,7 +13,7 @@
 enum { CU_NO_DEVICE = 100 };
 
 static falt_cuda_driver table;
-static bool loaded;
+static bool loaded, no_gpu;
 static char missing[64]; /* the entry point that an old driver lacks */
 
 static void *open_in(const char *directory, size_t length, const char *below, const char *name) {
@@ -98,6 +98,10 @@ static void load_once(void) {
   loaded = library && !missing[0];
 }
 
+bool falt_cuda_driver_absent(void) {
+  return (!loaded && !missing[0]) || no_gpu;
+}
+
 falt_status falt_cuda_driver_load(const falt_cuda_driver **driver) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, load_once);
@@ -107,6 +111,7 @@ falt_status falt_cuda_driver_load(const falt_cuda_driver **driver) {
   if (!loaded)
     return falt_fail(FALT_NO_DEVICE, "cuda: libcuda.so.1 was not found; install NVIDIA's driver or use the cpu");
   const int error = table.init(0);
+  no_gpu = error == CU_NO_DEVICE;
   if (error == CU_NO_DEVICE) return falt_fail(FALT_NO_DEVICE, "cuda: the driver finds no GPU; use the cpu");
   return falt_cuda_check(&table, error, "cuda: the driver does not start");
 }

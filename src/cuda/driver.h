@@ -85,6 +85,9 @@ typedef struct falt_cuda_driver {
 /* Loads the driver once in a process. FALT_NO_DEVICE where it is absent or finds no GPU. */
 falt_status falt_cuda_driver_load(const falt_cuda_driver **driver);
 
+/* Whether a failure to load it means that there is nothing to load: no driver, or no GPU. */
+bool falt_cuda_driver_absent(void);
+
 /* FALT_OK for 0; otherwise the driver's error as a status, with `what` at the head of the line. */
 falt_status falt_cuda_check(const falt_cuda_driver *driver, int error, const char *what);
 

@@ -52,6 +52,14 @@ static void leave(const falt_gpu *gpu, visit v) {
 
 /* ---- opening */
 
+falt_status falt_gpu_count(int *count) {
+  const falt_cuda_driver *cu;
+  *count = 0;
+  const falt_status status = falt_cuda_driver_load(&cu);
+  if (status != FALT_OK) return falt_cuda_driver_absent() ? FALT_OK : status;
+  return falt_cuda_check(cu, cu->device_count(count), "cuda: devices cannot be counted");
+}
+
 static falt_status find_device(falt_gpu *gpu, int ordinal, void *context) {
   const falt_cuda_driver *cu = gpu->driver;
   int count = 0;

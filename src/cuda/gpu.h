@@ -13,6 +13,9 @@ typedef struct falt_gpu_facts {
   char name[64], arch[16]; /* "sm_90a" */
 } falt_gpu_facts;
 
+/* GPUs that the driver finds; 0 without a driver. */
+falt_status falt_gpu_count(int *count);
+
 /* The device with this number, in its primary context; or in the caller's context, whose device then counts. */
 falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context);
 void falt_gpu_close(falt_gpu *gpu);

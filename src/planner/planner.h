@@ -86,6 +86,7 @@ typedef struct falt_device_memory {
   falt_status (*copy_out)(falt_device *device, void *to, const void *from, size_t bytes);
   falt_status (*synchronize)(falt_device *device);
   falt_status (*trouble)(falt_device *device); /* the first failure of an execution on this thread, told once */
+  bool (*reaches)(falt_device *device, const void *memory); /* whether kernels may read it; NULL: not known */
 } falt_device_memory;
 
 /* Work that overlaps: what is put into one queue happens in order and beside the other queues. Marks are places in

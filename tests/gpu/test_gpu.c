@@ -148,6 +148,36 @@ static void test_errors(falt_device *device) {
   falt_device_free(device, &memory);
 }
 
+/* A stream of a context that is not the device's, and operands in the host's memory. */
+static void test_foreign(falt_device *device) {
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL, *stream = NULL, *x = NULL, *y = NULL, *before;
+  int (*create)(void **, unsigned, int), (*destroy)(void *), (*make)(void **, unsigned), (*pop)(void **);
+  void *entry[] = {dlsym(driver, "cuCtxCreate_v2"), dlsym(driver, "cuCtxDestroy_v2"), dlsym(driver, "cuStreamCreate"),
+                   dlsym(driver, "cuCtxPopCurrent_v2")};
+  memcpy(&create, &entry[0], sizeof entry[0]);
+  memcpy(&destroy, &entry[1], sizeof entry[0]);
+  memcpy(&make, &entry[2], sizeof entry[0]);
+  memcpy(&pop, &entry[3], sizeof entry[0]);
+  run r;
+  expect(create(&context, 0, 0) == 0 && make(&stream, 0) == 0 && pop(&before) == 0, "a second context", "");
+  expect(open_run(&r, device, lines[0]), "plan", lines[0]);
+  expect(falt_device_alloc(device, &x, r.x_bytes) == FALT_OK && falt_device_alloc(device, &y, r.y_bytes) == FALT_OK,
+         "memory", lines[0]);
+  falt_operands set = {.input = x, .output = y, .stream = stream};
+  expect(falt_execute(r.plan, &set) == FALT_INVALID_ARGUMENT, "a stream of another context", falt_message());
+  set.stream = NULL;
+  expect(falt_execute(r.plan, &set) == FALT_OK, "the device's own stream after it", lines[0]);
+  set.input = r.x; /* some machines let kernels read all of the host's memory */
+  const falt_status status = falt_execute(r.plan, &set);
+  expect(status == FALT_INVALID_ARGUMENT || status == FALT_OK, "the host's memory", falt_message());
+  printf("host memory in falt_execute: %s\n", status == FALT_OK ? "reached" : falt_message());
+  expect(falt_device_synchronize(device) == FALT_OK, "the device after it", lines[0]);
+  falt_device_free(device, &x);
+  falt_device_free(device, &y);
+  close_run(&r);
+  destroy(context);
+}
+
 int main(void) {
   falt_device *device = NULL, *second = NULL;
   if (falt_device_cuda(&device, NULL) != FALT_OK) {
@@ -157,6 +187,7 @@ int main(void) {
   test_errors(device);
   test_alignment(device);
   test_threads(device);
+  test_foreign(device);
   expect(falt_device_cuda(&second, NULL) == FALT_OK, "a second device", "");
   test_alignment(second);
   falt_device_destroy(&second);

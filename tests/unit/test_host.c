@@ -34,11 +34,42 @@ static falt_status trouble(UNUSED falt_device *device) {
   return FALT_OK;
 }
 
-static const falt_device_memory own = {allocate, release, copy, copy, wait_for, trouble};
+static const falt_device_memory own = {.allocate = allocate,
+                                       .release = release,
+                                       .copy_in = copy,
+                                       .copy_out = copy,
+                                       .synchronize = wait_for,
+                                       .trouble = trouble};
 static falt_status lose(UNUSED falt_device *device) {
   return falt_fail(FALT_NO_DEVICE, "device: lost");
 }
-static const falt_device_memory lost = {allocate, release, copy, copy, wait_for, lose};
+static const falt_device_memory lost = {.allocate = allocate,
+                                        .release = release,
+                                        .copy_in = copy,
+                                        .copy_out = copy,
+                                        .synchronize = wait_for,
+                                        .trouble = lose};
+
+static bool reach_nothing(UNUSED falt_device *device, UNUSED const void *memory) {
+  return false;
+}
+
+/* Pointers that kernels cannot follow are refused before anything runs. */
+static void test_reach(UNUSED void **state) {
+  falt_device_memory far = own;
+  falt_device *device = device_with("", 1);
+  const falt_problem problem = parse("correlate h=3 w=4 r=3 s=3");
+  float x[12] = {0}, w[9] = {0}, y[12];
+  falt_plan *plan;
+  far.reaches = reach_nothing;
+  assert_int_equal(falt_plan_create(&plan, device, &problem, NULL, w), FALT_OK);
+  device->memory = &far;
+  assert_int_equal(falt_execute(plan, &(falt_operands){.input = x, .output = y}), FALT_INVALID_ARGUMENT);
+  expect_message("operands.input");
+  device->memory = NULL;
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+}
 
 static void test_memory(UNUSED void **state) {
   falt_device *device = device_with("", 1);
@@ -153,9 +184,8 @@ static void test_tuning(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_memory, set_up),
-      cmocka_unit_test_setup(test_execute_host, set_up),
-      cmocka_unit_test_setup(test_verify, set_up),
+      cmocka_unit_test_setup(test_memory, set_up),       cmocka_unit_test_setup(test_reach, set_up),
+      cmocka_unit_test_setup(test_execute_host, set_up), cmocka_unit_test_setup(test_verify, set_up),
       cmocka_unit_test_setup(test_tuning, set_up),
   };
   if (!mkdtemp(directory)) return 1;

@@ -78,7 +78,12 @@ static double between(UNUSED falt_device *device, void *begin, void *end) {
   return *(double *)end - *(double *)begin;
 }
 
-static const falt_device_memory memory = {allocate, release, copy, copy, nothing, nothing};
+static const falt_device_memory memory = {.allocate = allocate,
+                                          .release = release,
+                                          .copy_in = copy,
+                                          .copy_out = copy,
+                                          .synchronize = nothing,
+                                          .trouble = nothing};
 static const falt_device_queues queues = {.room = room,
                                           .pin = allocate,
                                           .unpin = release,
