@@ -11,7 +11,7 @@
 #include "cuda/kernels/args.h"
 #include "cuda/tiles.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
+#include "solver/cuda_filter.h"
 
 enum { SWEEP, ROW, COLUMN };
 
@@ -57,72 +57,18 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool interleaved(const falt_tensor *t) {
-  return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1 &&
-         (t->stride[FALT_W] == t->size[FALT_G] || t->size[FALT_W] == 1);
-}
-
-static bool plain_epilogue(const falt_problem *p) {
-  return !p->has_scale && !p->has_bias && !p->has_residual && p->activation == FALT_IDENTITY;
-}
-
-static bool unit_steps(const falt_problem *p) {
-  for (int i = 0; i < 3; i++)
-    if (p->axis[i].stride != 1 || (p->axis[i].dilation != 1 && p->filter.size[FALT_D + i] > 1)) return false;
-  return true;
-}
-
-static bool one_filter(const falt_problem *p) {
-  return p->filter.size[FALT_C] == 1 && p->filter.size[FALT_K] == 1 &&
-         (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
-}
-
-/* Kernels count rows and columns in 32 bits. */
-static bool small_axes(const falt_problem *p) {
-  const int64_t most = INT64_C(1) << 30;
-  for (int i = FALT_D; i < FALT_DIMS; i++) {
-    const int64_t channels = i == FALT_W ? p->input.size[FALT_G] : 1;
-    if (p->input.size[i] >= most / channels || p->output.size[i] >= most / channels || p->filter.size[i] >= 1024)
-      return false;
-    if (p->axis[i - FALT_D].pad[0] >= most / channels || p->axis[i - FALT_D].pad[0] <= -most / channels) return false;
-  }
-  return true;
-}
-
-static bool needs_double(const falt_problem *p) {
-  return p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->filter.type == FALT_F64 ||
-         p->accumulator == FALT_F64;
-}
-
 static int64_t tap_count(const falt_problem *p) {
   return p->filter.size[FALT_D] * p->filter.size[FALT_H] * p->filter.size[FALT_W];
 }
 
 static size_t tap_bytes(const falt_problem *p) {
-  return (size_t)tap_count(p) * (needs_double(p) ? sizeof(double) : sizeof(float));
-}
-
-/* Sums of integers must be exact. */
-static bool exact_enough(const falt_problem *p) {
-  const double bound = falt_cuda_bound(p);
-  return isinf(bound) || bound < (needs_double(p) ? 0x1p53 : 0x1p24);
+  return (size_t)tap_count(p) * (falt_cuda_needs_double(p) ? sizeof(double) : sizeof(float));
 }
 
 static const char *inapplicable(const falt_ask *ask) {
-  const falt_problem *p = ask->problem;
-  const bool both = interleaved(&p->input) && interleaved(&p->output);
-  const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
-  if (p->operation != FALT_FORWARD) return "it computes forward filters only";
-  if (!one_filter(p)) return "the filter is not one for all channels";
-  if (!ask->filter_values) return "the filter's values are not known when planning";
-  if (!unit_steps(p)) return "a stride or dilation is not 1";
-  if (!plain_epilogue(p)) return "the epilogue is more than alpha and beta";
-  if (p->input.type == FALT_S32 || p->output.type == FALT_S32) return "s32 does not fit its sums";
-  if (!exact_enough(p)) return "sums of integers would not be exact";
-  if (!both && !columns) return "neighbouring columns do not lie next to each other";
-  if (!small_axes(p)) return "an axis is longer than 2^30 elements";
-  if (tap_bytes(p) > FALT_CUDA_TAP_BYTES) return "it has more taps than the constant bank holds";
-  return NULL;
+  const char *why = falt_cuda_filter_refusal(ask);
+  if (why) return why;
+  return tap_bytes(ask->problem) > FALT_CUDA_TAP_BYTES ? "it has more taps than the constant bank holds" : NULL;
 }
 
 /* ---- plan */
@@ -136,45 +82,27 @@ static void order_axes(const falt_problem *p, int axis[3]) {
   axis[COLUMN] = 2;
 }
 
-static int64_t size_along(const falt_tensor *t, int axis) {
-  return axis < 0 ? 1 : t->size[FALT_D + axis];
-}
-
-static int64_t stride_along(const falt_tensor *t, int axis) {
-  return axis < 0 || t->size[FALT_D + axis] == 1 ? 0 : t->stride[FALT_D + axis];
-}
-
-static int64_t batch_stride(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 0 : t->stride[dim];
-}
-
 static void set_args(direct_plan *plan, const int axis[3]) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
-  plan->args = (falt_cuda_direct_args){.x_row = stride_along(x, axis[ROW]),
-                                       .x_sweep = stride_along(x, axis[SWEEP]),
-                                       .x_batch = {batch_stride(x, FALT_N), planar ? batch_stride(x, FALT_G) : 0},
-                                       .y_row = stride_along(y, axis[ROW]),
-                                       .y_sweep = stride_along(y, axis[SWEEP]),
-                                       .y_batch = {batch_stride(y, FALT_N), planar ? batch_stride(y, FALT_G) : 0},
-                                       .in_columns = (int)(x->size[FALT_W] * plan->pixel),
-                                       .in_rows = (int)size_along(x, axis[ROW]),
-                                       .in_sweep = (int)size_along(x, axis[SWEEP]),
-                                       .out_columns = (int)(y->size[FALT_W] * plan->pixel),
-                                       .out_rows = (int)size_along(y, axis[ROW]),
-                                       .out_sweep = (int)size_along(y, axis[SWEEP]),
-                                       .batch = (int)(planar ? x->size[FALT_G] : 1),
-                                       .alpha = p->alpha,
-                                       .beta = p->beta,
-                                       .fill = p->boundary_value};
-}
-
-/* The largest power of two, up to 16, that divides all strides between rows. */
-static int alignment(int64_t row, int64_t sweep, const int64_t batch[2]) {
-  int align = 16;
-  while (row % align || sweep % align || batch[0] % align || batch[1] % align) align /= 2;
-  return align;
+  plan->args = (falt_cuda_direct_args){
+      .x_row = falt_cuda_stride_along(x, axis[ROW]),
+      .x_sweep = falt_cuda_stride_along(x, axis[SWEEP]),
+      .x_batch = {falt_cuda_batch_stride(x, FALT_N), planar ? falt_cuda_batch_stride(x, FALT_G) : 0},
+      .y_row = falt_cuda_stride_along(y, axis[ROW]),
+      .y_sweep = falt_cuda_stride_along(y, axis[SWEEP]),
+      .y_batch = {falt_cuda_batch_stride(y, FALT_N), planar ? falt_cuda_batch_stride(y, FALT_G) : 0},
+      .in_columns = (int)(x->size[FALT_W] * plan->pixel),
+      .in_rows = (int)falt_cuda_size_along(x, axis[ROW]),
+      .in_sweep = (int)falt_cuda_size_along(x, axis[SWEEP]),
+      .out_columns = (int)(y->size[FALT_W] * plan->pixel),
+      .out_rows = (int)falt_cuda_size_along(y, axis[ROW]),
+      .out_sweep = (int)falt_cuda_size_along(y, axis[SWEEP]),
+      .batch = (int)(planar ? x->size[FALT_G] : 1),
+      .alpha = p->alpha,
+      .beta = p->beta,
+      .fill = p->boundary_value};
 }
 
 static bool choose_tile(direct_plan *plan, const int axis[3]) {
@@ -189,10 +117,10 @@ static bool choose_tile(direct_plan *plan, const int axis[3]) {
                              .x_bytes = (int)falt_type_size(p->input.type),
                              .y_bytes = (int)falt_type_size(p->output.type),
                              .sum_bytes = plan->wide ? 8 : 4,
-                             .x_align = alignment(a->x_row, a->x_sweep, x_batch),
-                             .y_align = alignment(a->y_row, a->y_sweep, y_batch),
+                             .x_align = falt_cuda_alignment(a->x_row, a->x_sweep, x_batch),
+                             .y_align = falt_cuda_alignment(a->y_row, a->y_sweep, y_batch),
                              .pad = (int)p->axis[2].pad[0]};
-  for (int i = 0; i < 3; i++) tiles.taps[i] = (int)size_along(&p->filter, axis[i]);
+  for (int i = 0; i < 3; i++) tiles.taps[i] = (int)falt_cuda_size_along(&p->filter, axis[i]);
   return falt_tiles_choose(&tiles, &machine, &plan->tile);
 }
 
@@ -225,29 +153,19 @@ static void pack_taps(direct_plan *plan, const void *values) {
       }
 }
 
-static void add_axis(falt_cuda_kernel *kernel, const falt_problem *p, char letter, int axis) {
-  const falt_axis none = {.stride = 1, .dilation = 1}, *a = axis < 0 ? &none : &p->axis[axis];
-  falt_cuda_hole(kernel, "TAPS_%c=%d", letter, (int)size_along(&p->filter, axis));
-  falt_cuda_hole(kernel, "PAD_%c=%d", letter, (int)a->pad[0]);
-  falt_cuda_hole(kernel, "AXIS_%c=%d,%d", letter, (int)a->boundary[0], (int)a->boundary[1]);
-}
-
 static falt_status ready(falt_plan *base) {
   direct_plan *plan = (direct_plan *)base;
-  static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char", "unsigned short",
-                                                       "short",          "int",         "unsigned short",
-                                                       "unsigned short", "float",       "double"};
   const falt_problem *p = &plan->base.problem;
   const falt_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "direct.cu", .entry = "falt_direct"};
   int axis[3];
   order_axes(p, axis);
-  add_axis(&kernel, p, 'T', axis[SWEEP]);
-  add_axis(&kernel, p, 'R', axis[ROW]);
-  add_axis(&kernel, p, 'S', axis[COLUMN]);
+  falt_cuda_axis_holes(&kernel, p, 'T', axis[SWEEP]);
+  falt_cuda_axis_holes(&kernel, p, 'R', axis[ROW]);
+  falt_cuda_axis_holes(&kernel, p, 'S', axis[COLUMN]);
   falt_cuda_hole(&kernel, "PIXEL=%d", plan->pixel);
-  falt_cuda_hole(&kernel, "ELEMENT_X=%s", element[p->input.type]);
-  falt_cuda_hole(&kernel, "ELEMENT_Y=%s", element[p->output.type]);
+  falt_cuda_hole(&kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
+  falt_cuda_hole(&kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(&kernel, "SUM=%s", plan->wide ? "double" : "float");
@@ -277,10 +195,8 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   direct_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   int axis[3];
   if (!plan) return NULL;
-  plan->pixel = interleaved(&ask->problem->input) && interleaved(&ask->problem->output)
-                    ? (int)ask->problem->input.size[FALT_G]
-                    : 1;
-  plan->wide = needs_double(ask->problem);
+  plan->pixel = falt_cuda_interleaved(ask->problem) ? (int)ask->problem->input.size[FALT_G] : 1;
+  plan->wide = falt_cuda_needs_double(ask->problem);
   order_axes(ask->problem, axis);
   set_args(plan, axis);
   if (!choose_tile(plan, axis)) return refuse(ask, plan, plan->tile.rejected);

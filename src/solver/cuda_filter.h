@@ -1,0 +1,26 @@
+/* What the GPU solvers for filters share: one set of taps for all channels, stride 1. */
+#ifndef FALT_SOLVER_CUDA_FILTER_H
+#define FALT_SOLVER_CUDA_FILTER_H
+
+#include "solver/cuda.h"
+
+/* Why none of them computes the problem, or NULL. */
+const char *falt_cuda_filter_refusal(const falt_ask *ask);
+
+bool falt_cuda_needs_double(const falt_problem *problem);
+/* Channels lie side by side, in and out: rows of them are rows of a longer image with its taps farther apart. */
+bool falt_cuda_interleaved(const falt_problem *problem);
+
+/* Sizes and strides along axis 0 to 2 of space, or along -1: none. Strides of what has no neighbour are 0. */
+int64_t falt_cuda_size_along(const falt_tensor *tensor, int axis);
+int64_t falt_cuda_stride_along(const falt_tensor *tensor, int axis);
+int64_t falt_cuda_batch_stride(const falt_tensor *tensor, int dim);
+/* The largest power of two, up to 16, that divides all strides between rows. */
+int falt_cuda_alignment(int64_t row, int64_t plane, const int64_t batch[2]);
+
+/* The holes TAPS_X, PAD_X and AXIS_X of an axis, for the letter X. */
+void falt_cuda_axis_holes(falt_cuda_kernel *kernel, const falt_problem *problem, char letter, int axis);
+/* The C type of elements in kernels; f16 and bf16 are their bits. */
+const char *falt_cuda_element(falt_type type);
+
+#endif
