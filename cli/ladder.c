@@ -1,190 +1,244 @@
-/* The verb ladder: the textbook's steps for one filter, each checked against the definition and timed, then the
- * planner. */
+/* The verb ladder: the textbook's steps for one filter or one network layer, each checked against the first, which is
+ * checked against sums in f64, and timed; then the planner. */
+#include "ladder.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ladder/ladder.h"
-#include "problem.h"
+#include "device.h"
+#include "ladder/timing.h"
+#include "ladder_task.h"
 #include "report.h"
 #include "verbs.h"
 
 static const double default_seconds = 0.5, tolerance = 1e-5;
-enum { MAX_STEPS = 16 };
 
-/* One step as measured. */
-typedef struct rung {
-  const char *name, *idea;
-  double seconds, difference; /* largest difference from the first step, relative to the largest sum */
-  double operations_per_byte;
-} rung;
+/* The steps' workloads: names[i] on the CPU, on a GPU. */
+enum { NAMES = 4, MOST_LINES = 2 };
+static const char *const names[NAMES] = {"1d", "2d", "3d", "layer"};
+static const char tutorial_layer[] = "forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2";
+static const char *const cpu_lines[NAMES][MOST_LINES] = {{"correlate w=16777216 s=7"},
+                                                         {"correlate h=2048 w=2048 r=5 s=5"},
+                                                         {"correlate d=128 h=128 w=128 t=3 r=3 s=3"},
+                                                         {tutorial_layer}};
+static const char *const cuda_lines[NAMES][MOST_LINES] = {
+    {"correlate w=67108864 s=7"},
+    {"correlate h=8192 w=8192 r=5 s=5", "correlate h=8192 w=8192 pixel=3 r=5 s=5"},
+    {"correlate d=512 h=512 w=512 t=3 r=3 s=3"},
+    {tutorial_layer}};
 
-typedef struct climb {
+typedef struct ladder_run {
   const cli_options *options;
-  cli_question question;
-  cli_operands operands;
-  ladder_task task;
-  float *expected;
-  double limit_seconds; /* of the problem on this device */
-  rung rungs[MAX_STEPS];
+  falt_device *device;
+  double seconds; /* for each step */
+  cli_climbs climbs;
+} ladder_run;
+
+/* ---- one step */
+
+static cli_rung *add_rung(cli_climb *climb, const char *name, const char *idea) {
+  if (climb->rungs == CLI_RUNGS) return NULL;
+  cli_rung *rung = &climb->rung[climb->rungs++];
+  *rung = (cli_rung){.name = name, .counts = {.reads_saved = 1}};
+  snprintf(rung->idea, sizeof rung->idea, "%s", idea);
+  return rung;
+}
+
+static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, const ladder_step *step) {
+  cli_rung *rung = add_rung(climb, step->name, step->idea);
+  if (!rung) return CLI_DONE;
+  rung->skipped = ladder_refusal(step, &task->ladder, &rung->counts);
+  if (rung->skipped) return CLI_DONE;
+  int status = cli_task_poison(task);
+  if (status != CLI_DONE) return status;
+  const falt_status timed = ladder_time(step, &task->ladder, run->seconds, &rung->seconds);
+  if (timed != FALT_OK) return cli_fail_library(timed);
+  return cli_task_judge(task, &rung->difference);
+}
+
+/* ---- the planner's step */
+
+typedef struct planned {
+  falt_plan *plan[2];
+  falt_operands operands[2];
   int count;
-} climb;
+  falt_device *device;
+  falt_status status;
+} planned;
 
-static const char *const default_lines[4] = {NULL, "correlate w=16777216 s=7", "correlate h=2048 w=2048 r=5 s=5",
-                                             "correlate d=128 h=128 w=128 t=3 r=3 s=3"};
-
-static int64_t count_of(const int64_t size[3]) {
-  return size[0] * size[1] * size[2];
+static void run_plans(void *context, long runs) {
+  planned *p = context;
+  for (long i = 0; i < runs; i++)
+    for (int k = 0; k < p->count; k++) {
+      const falt_status status = falt_execute(p->plan[k], &p->operands[k]);
+      if (p->status == FALT_OK) p->status = status;
+    }
+  const falt_status done = falt_device_synchronize(p->device);
+  if (p->status == FALT_OK) p->status = done;
 }
 
-static double difference(const climb *c) {
-  double most = 0, scale = 0;
-  for (int64_t i = 0; i < count_of(c->task.size); i++) {
-    const double gap = fabs((double)c->task.y[i] - (double)c->expected[i]);
-    most = gap <= most ? most : gap; /* NaN wins */
-    scale = fmax(scale, fabs((double)c->expected[i]));
-  }
-  return scale > 0 ? most / scale : most;
+static falt_status add_plan(planned *p, const cli_task *task, const falt_problem *problem, void *from, void *to) {
+  const int k = p->count;
+  const bool filters = problem->operation == FALT_FORWARD;
+  p->operands[k] = (falt_operands){.input = from, .filter = (void *)(uintptr_t)task->ladder.w, .output = to};
+  const falt_status made = falt_plan_create(&p->plan[k], p->device, problem, &task->question.budget,
+                                            filters ? task->ladder.host_taps : NULL);
+  if (made != FALT_OK) return made;
+  p->count++;
+  return falt_device_alloc(p->device, &p->operands[k].workspace, falt_plan_workspace(p->plan[k]));
 }
 
-/* Least time of runs until the seconds are over; at least one. */
-static double time_step(const ladder_step *step, const ladder_task *task, double seconds) {
-  double least = INFINITY;
-  for (const double end = cli_seconds() + seconds; isinf(least) || cli_seconds() < end;) {
-    const double start = cli_seconds();
-    step->run(task);
-    least = fmin(least, cli_seconds() - start);
-  }
-  return least;
+/* The convolution with ReLU in its epilogue, then pooling. */
+static falt_status add_pooled(planned *p, const cli_task *task) {
+  const ladder_task *k = &task->ladder;
+  falt_problem with_relu = task->question.problem, pooling;
+  char line[160];
+  with_relu.activation = FALT_RELU;
+  snprintf(line, sizeof line, "maxpool n=%lld c=%lld h=%lld w=%lld r=2 s=2 stride=2", (long long)k->images,
+           (long long)k->filters, (long long)k->out[0], (long long)k->out[1]);
+  falt_status status = falt_problem_parse(&pooling, NULL, line);
+  if (status == FALT_OK) status = add_plan(p, task, &with_relu, (void *)(uintptr_t)k->x, k->between);
+  return status == FALT_OK ? add_plan(p, task, &pooling, k->between, k->y) : status;
 }
 
-static void add_rung(climb *c, rung one) {
-  if (c->count < MAX_STEPS) c->rungs[c->count++] = one;
-}
-
-static void run_step(climb *c, const ladder_step *step, double seconds) {
-  memset(c->task.y, 0xff, (size_t)count_of(c->task.size) * sizeof(float)); /* NaN: what is not written shows */
-  const double least = time_step(step, &c->task, seconds);
-  if (c->count == 0) memcpy(c->expected, c->task.y, (size_t)count_of(c->task.size) * sizeof(float));
-  const double flops = 2.0 * (double)count_of(c->task.taps);
-  add_rung(c, (rung){step->name, step->idea, least, difference(c), flops / step->bytes_per_output(&c->task)});
-}
-
-static int run_planner(climb *c, double seconds) {
-  falt_plan *plan = NULL;
+/* What the problem needs at least: the larger of its bytes and its operations at the machine's limits. */
+static falt_status find_limit(const ladder_run *run, const planned *p, cli_climb *climb) {
   falt_candidate measured;
-  memset(c->task.y, 0xff, (size_t)count_of(c->task.size) * sizeof(float));
-  falt_status status =
-      falt_plan_create(&plan, c->question.device, &c->question.problem, &c->question.budget, c->operands.set.filter);
-  int result = CLI_DONE;
-  if (status == FALT_OK) result = cli_operands_workspace(&c->operands, plan);
-  if (status == FALT_OK && result == CLI_DONE) status = falt_plan_time(plan, &c->operands.set, seconds, &measured);
-  if (status == FALT_OK && result == CLI_DONE) {
-    c->limit_seconds = measured.limit_share * measured.seconds_median;
-    add_rung(c, (rung){"planner", falt_plan_solver(plan), measured.seconds_min, difference(c),
-                       measured.flops / measured.bytes});
-  }
-  falt_plan_destroy(&plan);
-  return status == FALT_OK ? result : cli_fail_library(status);
-}
-
-static void print_text(const climb *c) {
-  const double flops = 2.0 * (double)count_of(c->task.size) * (double)count_of(c->task.taps);
-  const double bytes = 8.0 * (double)count_of(c->task.size);
-  printf("%s\non %s\n\n  %-11s %10s %8s %9s %8s %9s %7s %11s  %s\n", c->question.line,
-         falt_device_name(c->question.device), "step", "time", "GB/s", "GFLOP/s", "op/byte", "speed-up", "limit",
-         "difference", "what is new");
-  for (int i = 0; i < c->count; i++) {
-    const rung *r = &c->rungs[i];
-    char time[32];
-    printf("  %-11s %10s %8.2f %9.2f %8.2f %8.1fx %6.1f%% %11.2g  %s\n", r->name, cli_duration(r->seconds, time),
-           bytes / r->seconds * 1e-9, flops / r->seconds * 1e-9, r->operations_per_byte,
-           c->rungs[0].seconds / r->seconds, 100 * c->limit_seconds / r->seconds, r->difference, r->idea);
-  }
-}
-
-static void print_json(const climb *c) {
-  const double flops = 2.0 * (double)count_of(c->task.size) * (double)count_of(c->task.taps);
-  for (int i = 0; i < c->count; i++) {
-    const rung *r = &c->rungs[i];
-    cli_json json = cli_json_open(stdout);
-    cli_json_text(&json, "problem", c->question.line);
-    cli_json_text(&json, "device", falt_device_name(c->question.device));
-    cli_json_text(&json, "step", r->name);
-    cli_json_number(&json, "seconds_min", r->seconds);
-    cli_json_number(&json, "gbytes_per_s", 8.0 * (double)count_of(c->task.size) / r->seconds * 1e-9);
-    cli_json_number(&json, "gflops", flops / r->seconds * 1e-9);
-    cli_json_number(&json, "operations_per_byte", r->operations_per_byte);
-    cli_json_number(&json, "speedup", c->rungs[0].seconds / r->seconds);
-    cli_json_number(&json, "limit_share", c->limit_seconds / r->seconds);
-    cli_json_number(&json, "difference", r->difference);
-    cli_json_close(&json);
-  }
-}
-
-/* The steps know one kind of problem: f32, one channel, zero beyond the edges, anchor in the middle, nothing else. */
-static bool is_ladders(const falt_problem *p) {
-  bool plain = p->is_filter && p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
-               p->boundary_value == 0 && p->alpha == 1 && p->beta == 0 && p->activation == FALT_IDENTITY &&
-               !p->has_bias && !p->has_scale && !p->has_residual &&
-               p->input.size[FALT_N] * p->input.size[FALT_G] * p->input.size[FALT_C] == 1;
-  for (int a = 0; a < 3; a++) {
-    const falt_axis *axis = &p->axis[a];
-    plain = plain && axis->stride == 1 && axis->dilation == 1 && axis->pad[0] == p->filter.size[FALT_D + a] / 2 &&
-            axis->boundary[0] == FALT_CONSTANT && axis->boundary[1] == FALT_CONSTANT &&
-            p->output.size[FALT_D + a] == p->input.size[FALT_D + a] &&
-            (p->filter.size[FALT_D + a] == 1 || p->filter.stride[FALT_D + a] > 0);
-  }
-  return plain;
-}
-
-static int open_task(climb *c) {
-  const falt_problem *p = &c->question.problem;
-  if (!is_ladders(p))
-    return cli_fail(CLI_WRONG,
-                    "ladder: the steps compute only a plain correlation (f32, one channel, \"same\", zero beyond the "
-                    "edges); write one such as \"%s\"",
-                    default_lines[p->space]);
-  int status = cli_operands_random(&c->operands, p, 1);
-  if (status != CLI_DONE) return status;
+  const falt_status status = falt_plan_time(p->plan[0], &p->operands[0], 0, &measured);
+  if (status != FALT_OK) return status;
   falt_limits limits;
-  falt_device_limits(c->question.device, &limits);
-  c->task = (ladder_task){.x = c->operands.set.input,
-                          .w = c->operands.set.filter,
-                          .y = c->operands.set.output,
-                          .threads = falt_device_threads(c->question.device)};
-  for (int a = 0; a < 3; a++) c->task.size[a] = p->input.size[FALT_D + a], c->task.taps[a] = p->filter.size[FALT_D + a];
-  c->expected = cli_allocate(count_of(c->task.size) * (int64_t)sizeof(float), "ladder");
-  return c->expected ? CLI_DONE : CLI_IMPOSSIBLE;
+  falt_device_limits(run->device, &limits);
+  const double whole = measured.limit_share * measured.seconds_median; /* of the first plan's problem */
+  const bool by_memory = strcmp(measured.bound, "memory") == 0;
+  const double rate = by_memory ? measured.bytes / whole : limits.copy_bytes_per_s;
+  const double compute = climb->operations / limits.f32_flops, memory = climb->bytes / rate;
+  climb->limit_seconds = fmax(compute, memory);
+  climb->bound = compute > memory ? "compute" : "memory";
+  return FALT_OK;
 }
 
-static int run_climb(climb *c) {
-  if (strncmp(falt_device_name(c->question.device), "cpu", 3) != 0)
-    return cli_fail(CLI_IMPOSSIBLE, "ladder: its steps are written for the CPU; use --device cpu");
-  int status = open_task(c);
-  if (status != CLI_DONE) return status;
-  const double seconds = c->options->seconds >= 0 ? c->options->seconds : default_seconds;
-  for (const ladder_step *step = ladder_cpu; step->name; step++) run_step(c, step, seconds);
-  status = run_planner(c, seconds);
-  if (status != CLI_DONE) return status;
-  (c->options->json ? print_json : print_text)(c);
-  for (int i = 0; i < c->count; i++)
-    if (!(c->rungs[i].difference <= tolerance))
-      return cli_fail(CLI_CHECK_FAILED, "ladder: step %s differs from the definition by %g; this is a bug",
-                      c->rungs[i].name, c->rungs[i].difference);
+static falt_status time_planner(const ladder_run *run, cli_task *task, cli_climb *climb, planned *p, cli_rung *rung) {
+  const bool pooled = task->stage == CLI_POOLED;
+  falt_status status =
+      pooled ? add_pooled(p, task)
+             : add_plan(p, task, &task->question.problem, (void *)(uintptr_t)task->ladder.x, task->ladder.y);
+  if (status == FALT_OK) status = find_limit(run, p, climb);
+  if (status != FALT_OK) return status;
+  rung->counts.operations_per_byte = climb->operations / climb->bytes;
+  snprintf(rung->idea, sizeof rung->idea, pooled ? "%s with ReLU, then %s" : "%s", falt_plan_solver(p->plan[0]),
+           pooled ? falt_plan_solver(p->plan[1]) : "");
+  rung->seconds = ladder_least_time(run_plans, p, run->seconds);
+  return p->status;
+}
+
+static int run_planner(const ladder_run *run, cli_task *task, cli_climb *climb) {
+  planned p = {.device = run->device};
+  cli_rung *rung = add_rung(climb, "planner", "");
+  if (!rung) return CLI_DONE;
+  int result = cli_task_poison(task);
+  if (result == CLI_DONE) {
+    const falt_status status = time_planner(run, task, climb, &p, rung);
+    result = status == FALT_OK ? cli_task_judge(task, &rung->difference) : cli_fail_library(status);
+  }
+  for (int k = 0; k < p.count; k++) {
+    falt_device_free(run->device, &p.operands[k].workspace);
+    falt_plan_destroy(&p.plan[k]);
+  }
+  return result;
+}
+
+/* ---- one table */
+
+static const ladder_step *steps_of(const cli_task *task) {
+  static const ladder_step *const filters[3] = {ladder_cuda_signal, ladder_cuda_image, ladder_cuda_volume};
+  const bool on_gpu = task->ladder.gpu != NULL;
+  if (task->stage == CLI_FILTER) return on_gpu ? filters[task->question.problem.space - 1] : ladder_cpu;
+  if (task->stage == CLI_POOLED) return on_gpu ? ladder_cuda_pooled : ladder_cpu_pooled;
+  return on_gpu ? ladder_cuda_layer : ladder_cpu_layer;
+}
+
+static int check(const cli_climb *climb) {
+  for (int i = 0; i < climb->rungs; i++) {
+    const cli_rung *rung = &climb->rung[i];
+    if (!rung->skipped && !(rung->difference <= tolerance))
+      return cli_fail(CLI_CHECK_FAILED, "ladder: step %s differs from the definition by %g; this is a bug", rung->name,
+                      rung->difference);
+  }
   return CLI_DONE;
 }
 
+static int run_stage(ladder_run *run, cli_task *task, cli_stage stage) {
+  static const char *const stages[] = {"filter", "convolution", "pooled"};
+  if (run->climbs.count == CLI_CLIMBS) return CLI_DONE;
+  cli_climb *climb = &run->climbs.climb[run->climbs.count++];
+  cli_task_begin(task, stage);
+  climb->stage = stages[stage];
+  climb->problem = task->question.problem;
+  climb->operations = ladder_operations(&task->ladder, stage != CLI_FILTER);
+  climb->bytes = 4 * cli_task_elements(task);
+  snprintf(climb->line, sizeof climb->line, "%s", task->question.line);
+  snprintf(climb->device, sizeof climb->device, "%s", falt_device_name(run->device));
+  int status = CLI_DONE;
+  for (const ladder_step *step = steps_of(task); step->name && status == CLI_DONE; step++)
+    status = run_step(run, task, climb, step);
+  if (status == CLI_DONE) status = run_planner(run, task, climb);
+  if (status != CLI_DONE) return status;
+  (run->options->json ? cli_climb_json : cli_climb_text)(climb);
+  return check(climb);
+}
+
+static int run_line(ladder_run *run, const char *line) {
+  cli_task task;
+  int status = cli_task_open(&task, run->options, run->device, line);
+  if (status == CLI_DONE && task.stage == CLI_FILTER) status = run_stage(run, &task, CLI_FILTER);
+  if (status == CLI_DONE && task.stage == CLI_CONVOLUTION) {
+    status = run_stage(run, &task, CLI_CONVOLUTION);
+    if (status == CLI_DONE && task.ladder.pooled[0] * task.ladder.pooled[1] > 0)
+      status = run_stage(run, &task, CLI_POOLED);
+  }
+  cli_task_close(&task);
+  return status;
+}
+
+/* ---- the verb */
+
+static int run_operands(ladder_run *run) {
+  const cli_options *options = run->options;
+  const int which = cli_find_name(options->operand[0], names, NAMES);
+  if (options->operands > 1 || which < 0) {
+    char line[CLI_LINE];
+    const int status = cli_line_join(options, which >= 0, line);
+    return status == CLI_DONE ? run_line(run, line) : status;
+  }
+  const bool on_gpu = strncmp(falt_device_name(run->device), "cuda", 4) == 0;
+  const char *const *lines = on_gpu ? cuda_lines[which] : cpu_lines[which];
+  int status = CLI_DONE;
+  for (int i = 0; i < MOST_LINES && lines[i] && status == CLI_DONE; i++) status = run_line(run, lines[i]);
+  return status;
+}
+
+/* Opens the picture before the work: a path that cannot be written should not cost minutes. */
+static int run_with_plot(ladder_run *run) {
+  io_output output;
+  io_error error;
+  if (!io_output_open(&output, run->options->plot, false, &error)) return cli_fail(CLI_WRONG, "--plot %s", error.text);
+  const int status = run_operands(run);
+  if (status == CLI_DONE) return cli_climbs_plot(&run->climbs, &output);
+  io_output_discard(&output);
+  return status;
+}
+
 int falt_verb_ladder(const cli_options *options) {
-  static const char *const names[] = {"1d", "2d", "3d"};
-  if (options->operands == 0) return cli_fail(CLI_WRONG, "ladder: which one? write 1d, 2d or 3d, or a problem line");
-  const int space = cli_find_name(options->operand[0], names, 3) + 1;
-  climb c = {.options = options};
-  int status = options->operands > 1 || !space ? cli_question_open(options, space > 0, &c.question)
-                                               : cli_question_read(options, default_lines[space], &c.question);
-  if (status == CLI_DONE) status = run_climb(&c);
-  free(c.expected);
-  cli_operands_free(&c.operands);
-  cli_question_close(&c.question);
+  if (options->operands == 0)
+    return cli_fail(CLI_WRONG, "ladder: which one? write 1d, 2d, 3d or layer, or a problem line");
+  ladder_run *run = calloc(1, sizeof *run);
+  if (!run) return cli_fail(CLI_IMPOSSIBLE, "ladder: memory ran out; close other programs");
+  run->options = options;
+  run->seconds = options->seconds >= 0 ? options->seconds : default_seconds;
+  int status = cli_device_make(options, &run->device);
+  if (status == CLI_DONE) status = options->plot ? run_with_plot(run) : run_operands(run);
+  falt_device_destroy(&run->device);
+  free(run);
   return status;
 }

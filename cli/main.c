@@ -34,6 +34,12 @@ static const char layer_details[] =
     "backward-data reads --grad and --weight; backward-filter reads --input and --grad; both write --output.\n"
     "maxpool and avgpool read --input. bf16 arrays hold the bits as u16.\n";
 
+static const char ladder_details[] =
+    "PROBLEM is a line such as\n"
+    "  correlate h=2048 w=2048 r=5 s=5                  a filter: f32, \"same\", zero beyond the edges\n"
+    "  forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2    a layer: f32, nchw; then ReLU and 2 x 2 max pooling\n"
+    "docs/ladder.md explains the steps.\n";
+
 static const char bench_details[] =
     "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, quick) or a file with one problem a line:\n"
     "  [NAME] PROBLEM [@ KERNEL]   # comment\n"
@@ -55,7 +61,7 @@ static const cli_verb verbs[] = {
     {"tune", CLI_TUNE, "PROBLEM|FILE", "measure the candidates and remember the winner", problem_details,
      falt_verb_tune},
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", problem_details, falt_verb_verify},
-    {"ladder", CLI_LADDER, "1d|2d|3d|PROBLEM", "the textbook's steps, each checked and timed", problem_details,
+    {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]", "the textbook's steps, each checked and timed", ladder_details,
      falt_verb_ladder},
     {"bench", CLI_BENCH, "SUITE|FILE", "time a suite of problems, beside other libraries with --peers", bench_details,
      falt_verb_bench},

@@ -182,6 +182,7 @@ static const option options_table[] = {
     {"rounds", "N", CLI_BENCH, read_rounds, FIELD(rounds), "turns that the time is spread over (default 3)"},
     {"filter", "TEXT", CLI_BENCH, read_text, FIELD(filter), "only problems whose name has TEXT in it"},
     {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report to look at"},
+    {"plot", "FILE.svg", CLI_LADDER, read_text, FIELD(plot), "draw the steps' times as bars"},
     {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
     {"count", "N", CLI_VERIFY, read_count, FIELD(count), "random problems to check (default 100)"},
     {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "of the first random problem, and of the data (default 1)"},

@@ -59,7 +59,7 @@ typedef struct cli_options {
   bool measure, cache, clear_cache; /* info */
   bool peers;                       /* bench */
   int64_t rounds;
-  const char *filter, *html;
+  const char *filter, *html, *plot;
   const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */
 
   /* report */

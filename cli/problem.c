@@ -36,16 +36,22 @@ int cli_question_read(const cli_options *options, const char *line, cli_question
   return cli_device_choose(options, &question->problem, &question->budget, NULL, &question->device);
 }
 
-int cli_question_open(const cli_options *options, int first, cli_question *question) {
-  char line[CLI_LINE] = "";
+int cli_line_join(const cli_options *options, int first, char line[CLI_LINE]) {
   size_t used = 0;
+  line[0] = '\0';
   for (int i = first; i < options->operands; i++) {
-    const int more = snprintf(line + used, sizeof line - used, "%s%s", i > first ? " " : "", options->operand[i]);
+    const int more = snprintf(line + used, CLI_LINE - used, "%s%s", i > first ? " " : "", options->operand[i]);
     used += (size_t)more;
-    if (used >= sizeof line) return cli_fail(CLI_WRONG, "problem: longer than %d characters; shorten it", CLI_LINE - 1);
+    if (used >= CLI_LINE) return cli_fail(CLI_WRONG, "problem: longer than %d characters; shorten it", CLI_LINE - 1);
   }
+  return used ? CLI_DONE : fail_no_problem();
+}
+
+int cli_question_open(const cli_options *options, int first, cli_question *question) {
+  char line[CLI_LINE];
   *question = (cli_question){.device = NULL};
-  return used ? cli_question_read(options, line, question) : fail_no_problem();
+  const int status = cli_line_join(options, first, line);
+  return status == CLI_DONE ? cli_question_read(options, line, question) : status;
 }
 
 void cli_question_close(cli_question *question) {

@@ -16,6 +16,8 @@ typedef struct cli_question {
 /* Joins the operands from `first` on into one problem line, reads it and makes the device. Prints an error and returns
  * its exit status, or CLI_DONE. */
 int cli_question_open(const cli_options *options, int first, cli_question *question);
+/* Only joins them. */
+int cli_line_join(const cli_options *options, int first, char line[CLI_LINE]);
 /* The same for a line at hand. */
 int cli_question_read(const cli_options *options, const char *line, cli_question *question);
 /* The same without a device. */

@@ -51,13 +51,24 @@ falt_io_module(vips "Images (libvips)" libvips-dev PkgConfig::VIPS "${VIPS_vips_
 falt_io_module(sndfile "Audio (libsndfile)" libsndfile1-dev PkgConfig::SNDFILE "${SNDFILE_VERSION}")
 falt_io_module(nifti "Volumes (libnifti)" libnifti-dev faltung_nifti "${NIFTI_VERSION}")
 
-file(GLOB FALT_CLI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.c ${PROJECT_SOURCE_DIR}/ladder/*.c)
+# The ladder: the textbook's steps; its kernels travel as text, as the library's do.
+set(ladder_sources ${PROJECT_BINARY_DIR}/ladder_sources.c)
+file(GLOB ladder_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ladder/kernels/*)
+add_custom_command(OUTPUT ${ladder_sources} DEPENDS ${ladder_kernels} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+                   COMMAND ${CMAKE_COMMAND} -DOUTPUT=${ladder_sources} -DDIRECTORY=${PROJECT_SOURCE_DIR}/ladder/kernels
+                           -DTABLE=ladder_sources -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+file(GLOB FALT_LADDER_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ladder/*.c)
+add_library(faltung_ladder STATIC ${FALT_LADDER_SOURCES} ${ladder_sources})
+target_include_directories(faltung_ladder PUBLIC ${PROJECT_SOURCE_DIR} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_compile_definitions(faltung_ladder PRIVATE _GNU_SOURCE)
+target_link_libraries(faltung_ladder PUBLIC faltung_static)
+
+file(GLOB FALT_CLI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.c)
 if(FALT_CLI_SOURCES)
   add_executable(faltung_cli ${FALT_CLI_SOURCES})
   set_target_properties(faltung_cli PROPERTIES OUTPUT_NAME faltung)
-  target_include_directories(faltung_cli PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(faltung_cli PRIVATE _GNU_SOURCE)
-  target_link_libraries(faltung_cli PRIVATE faltung_io faltung_static)
+  target_link_libraries(faltung_cli PRIVATE faltung_ladder faltung_io faltung_static)
   include(cmake/bench.cmake)
 endif()
 

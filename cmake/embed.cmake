@@ -1,7 +1,7 @@
-# Writes texts as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src/cuda/kernels -P embed.cmake. Every file of the
-# directory becomes an entry of falt_cuda_sources under its own name.
+# Writes texts as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src/cuda/kernels -DTABLE=falt_cuda_sources -P embed.cmake.
+# Every file of the directory becomes an entry of the table under its own name.
 file(GLOB files ${DIRECTORY}/*.cu ${DIRECTORY}/*.cuh ${DIRECTORY}/*.h)
-set(code "/* Made by cmake/embed.cmake. */\n#include \"cuda/sources.h\"\n\n")
+set(code "/* Made by cmake/embed.cmake. */\n#include \"cuda/sources.h\"\n\nextern const falt_cuda_source ${TABLE}[];\n")
 set(table "")
 foreach(file ${files})
   get_filename_component(name ${file} NAME)
@@ -11,5 +11,5 @@ foreach(file ${files})
   string(APPEND code "static const char ${identifier}[] = {${bytes}0};\n")
   string(APPEND table "    {\"${name}\", ${identifier}},\n")
 endforeach()
-string(APPEND code "\nconst falt_cuda_source falt_cuda_sources[] = {\n${table}    {0, 0},\n};\n")
+string(APPEND code "\nconst falt_cuda_source ${TABLE}[] = {\n${table}    {0, 0},\n};\n")
 file(WRITE ${OUTPUT} "${code}")

@@ -4,24 +4,13 @@
  *
  * Each step keeps what the one before taught. After Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, the
  * chapter on convolution, turned from a GPU's memories to a CPU's. */
-#include "ladder/ladder.h"
-
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { D, H, W };
+#include "ladder/clones.h"
+#include "ladder/ladder.h"
 
-/* Compile the hot loops for several instruction sets where the compiler can; the loader picks. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define LADDER_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LADDER_CLONES
-#endif
-#if defined(__clang__)
-#undef LADDER_CLONES
-#define LADDER_CLONES
-#endif
+enum { D, H, W };
 
 static int64_t min_of(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -207,29 +196,8 @@ static void vectorised(const ladder_task *k) {
 
 /* ---- step 5, threaded: a share of the items for every core */
 
-enum { MOST_THREADS = 64 };
-
-typedef struct ladder_share {
-  const ladder_task *task;
-  int64_t begin, end;
-} ladder_share;
-
-static void *run_share(void *argument) {
-  const ladder_share *share = argument;
-  run_items(share->task, share->begin, share->end);
-  return NULL;
-}
-
 static void threaded(const ladder_task *k) {
-  const int64_t items = item_count(k);
-  const int count = (int)max_of(1, min_of(min_of(k->threads, MOST_THREADS), items));
-  pthread_t threads[MOST_THREADS];
-  ladder_share shares[MOST_THREADS];
-  int started = 0;
-  for (int i = 0; i < count; i++) shares[i] = (ladder_share){k, items * i / count, items * (i + 1) / count};
-  while (started < count - 1 && !pthread_create(&threads[started], NULL, run_share, &shares[started])) started++;
-  for (int i = started; i < count; i++) run_share(&shares[i]); /* the caller's share, and any that got no thread */
-  for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  ladder_share(k, item_count(k), run_items);
 }
 
 /* ---- what each step moves, as the textbook counts it: an access that its own level of reuse does not avoid is a byte
@@ -243,10 +211,10 @@ static double taps_reused(const ladder_task *k) {
 }
 
 const ladder_step ladder_cpu[] = {
-    {"naive", "the definition", every_access, naive},
-    {"hoisted", "boundary tests leave the inner loop", every_access, hoisted},
-    {"tiled", "a tap is loaded once for 512 outputs", taps_reused, tiled},
-    {"vectorised", "sums of a block stay in vector registers", taps_reused, vectorised},
-    {"threaded", "bands of rows on every core", taps_reused, threaded},
-    {NULL, NULL, NULL, NULL},
+    {"naive", "the definition", every_access, naive, {NULL}},
+    {"hoisted", "boundary tests leave the inner loop", every_access, hoisted, {NULL}},
+    {"tiled", "a tap is loaded once for 512 outputs", taps_reused, tiled, {NULL}},
+    {"vectorised", "sums of a block stay in vector registers", taps_reused, vectorised, {NULL}},
+    {"threaded", "bands of rows on every core", taps_reused, threaded, {NULL}},
+    {.name = NULL},
 };

@@ -1,30 +1,84 @@
-/* The ladder: one filter computed by rising steps, from the definition to what the planner picks, each small enough to
- * be read in a minute. Nothing in the library uses it; the command runs it, checks each step and times it.
+/* The ladder: one filter, or one network layer, computed by rising steps, from the definition to what the planner
+ * picks, each small enough to be read in a minute. Nothing in the library uses it; the command runs it, checks each
+ * step and times it.
  *
- * Single-channel f32, correlation, "same" size, anchor K/2, zero beyond the edges; 1D and 2D are 3D with sizes of one.
+ * f32, correlation. A filter: "same" size, anchor K/2, zero beyond the edges; 1D and 2D are 3D with sizes of one. A
+ * layer: dense n c h w, one group, then ReLU and 2 x 2 max pooling. To add a step: a line in a table, and a function
+ * (CPU) or a kernel and the function that says how to start it (GPU).
  */
 #ifndef FALT_LADDER_LADDER_H
 #define FALT_LADDER_LADDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "faltung/faltung.h"
+
+typedef struct ladder_gpu ladder_gpu;
+
 typedef struct ladder_task {
-  int64_t size[3];    /* depth, height, width */
+  /* a filter */
+  int64_t size[3];    /* depth, height, width; of a layer's images too */
   int64_t taps[3];    /* of the filter, in the same order */
-  const float *x, *w; /* dense */
-  float *y;           /* dense, as large as x */
-  int threads;        /* for the steps that use several */
+  int64_t channels;   /* interleaved in an image (the CPU's steps know 1); summed over in a layer */
+  int64_t pitch;      /* elements from row to row of a filter's x and y; the CPU's steps know the width */
+  const float *x, *w; /* dense but for the pitch */
+  float *y;
+  /* a layer, too */
+  int64_t images, filters;
+  int64_t stride[2], pad[2]; /* height, width; pad before */
+  int64_t out[2], pooled[2]; /* height and width of the convolution's results, of the pooled */
+  float *between;            /* room for the results between convolution, ReLU and pooling */
+  /* where */
+  int threads;            /* of the CPU's steps that use several */
+  ladder_gpu *gpu;        /* the GPU that x, w, y and between lie on, */
+  const float *host_taps; /* and w in the host's memory: taps may travel as an argument */
 } ladder_task;
+
+/* What a step asks of the machine, as the textbook counts it. */
+typedef struct ladder_counts {
+  double operations_per_byte; /* of what the step reads, if every read that it does not avoid went to memory */
+  double reads_saved;         /* by tiles: times fewer than one read a product; 1 without */
+  int64_t blocks;             /* of a GPU's (last) kernel; 0 on the CPU */
+  int block_threads, shared_bytes;
+} ladder_counts;
+
+struct ladder_kernel;
 
 typedef struct ladder_step {
   const char *name;
-  const char *idea; /* what changed against the step before, in a few words */
-  /* Bytes read for one output if every load that the step does not avoid went to memory: the textbook's count. */
-  double (*bytes_per_output)(const ladder_task *task);
-  void (*run)(const ladder_task *task);
+  const char *idea;                                    /* what changed against the step before, shortly */
+  double (*bytes_per_output)(const ladder_task *task); /* CPU: bytes read for an output, as counted above */
+  void (*run)(const ladder_task *task);                /* CPU */
+  const struct ladder_kernel *kernel[3];               /* GPU: started one after another; NULL: no more */
 } ladder_step;
 
-/* The CPU's steps, ended by a NULL name. The planner's own step is the command's to add. */
+/* Each ends with a NULL name. The planner's own steps are the command's to add. */
 extern const ladder_step ladder_cpu[];
+extern const ladder_step ladder_cpu_layer[];  /* to the convolution's results */
+extern const ladder_step ladder_cpu_pooled[]; /* to the pooled ones */
+extern const ladder_step ladder_cuda_signal[], ladder_cuda_image[], ladder_cuda_volume[];
+extern const ladder_step ladder_cuda_layer[], ladder_cuda_pooled[];
+
+/* The GPU of that number, for memory of its primary context. */
+falt_status ladder_gpu_open(ladder_gpu **gpu, int ordinal);
+void ladder_gpu_close(ladder_gpu *gpu);
+
+/* Why a step does not serve the task, or NULL, and then what it asks of the machine. */
+const char *ladder_refusal(const ladder_step *step, const ladder_task *task, ladder_counts *counts);
+/* Runs a step that serves again and again for about so many seconds, at least once; the least time of a run. */
+falt_status ladder_time(const ladder_step *step, const ladder_task *task, double seconds, double *least);
+
+/* Operations of the whole task: multiply-adds as two. */
+double ladder_operations(const ladder_task *task, bool is_layer);
+
+/* Largest difference of results y in the host's memory from sums in f64 at some positions, corners and edges among
+ * them, relative to the largest sum. Filters: y has the task's pitch. */
+double ladder_check_filter(const ladder_task *task, const float *x, const float *y);
+double ladder_check_layer(const ladder_task *task, const float *x, const float *y, bool pooled);
+
+/* Gives items [0, count) to the task's threads in equal shares. */
+void ladder_share(const ladder_task *task, int64_t count,
+                  void (*run)(const ladder_task *task, int64_t begin, int64_t end));
 
 #endif

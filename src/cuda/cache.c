@@ -17,7 +17,6 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "cuda/sources.h"
 
 static const size_t largest_file = (size_t)64 << 20;
 enum { MAX_FILES = 65536, NAME = 96 };
@@ -29,7 +28,8 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
 /* All sources count: a header that changed makes every kernel a different one. */
 static uint64_t hash_kernel(uint64_t start, const falt_cuda_kernel *kernel, const char *arch) {
   uint64_t hash = hash_text(hash_text(start, kernel->source), arch);
-  for (const falt_cuda_source *s = falt_cuda_sources; s->name; s++) hash = hash_text(hash_text(hash, s->name), s->text);
+  for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name; s++)
+    hash = hash_text(hash_text(hash, s->name), s->text);
   for (int i = 0; i < kernel->holes; i++) hash = hash_text(hash, kernel->hole[i]);
   return hash;
 }

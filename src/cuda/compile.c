@@ -11,7 +11,6 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/driver.h"
-#include "cuda/sources.h"
 
 enum { MAX_SOURCES = 64, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
 
@@ -79,12 +78,16 @@ void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
   va_end(arguments);
 }
 
+const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel) {
+  return kernel->sources ? kernel->sources : falt_cuda_sources;
+}
+
 falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel) {
   if (kernel->cut)
     return falt_fail(FALT_INTERNAL,
                      "cuda: %s has more or longer holes than fit; raise FALT_CUDA_HOLES or FALT_CUDA_HOLE",
                      kernel->source);
-  for (const falt_cuda_source *s = falt_cuda_sources; s->name; s++)
+  for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name; s++)
     if (strcmp(s->name, kernel->source) == 0) return FALT_OK;
   return falt_fail(FALT_INTERNAL, "cuda: there is no source %s; src/cuda/kernels has them", kernel->source);
 }
@@ -110,16 +113,16 @@ static falt_status check_arch(const char *arch) {
 
 /* ---- one compilation */
 
-static nvrtc_program make_program(const char *source) {
+static nvrtc_program make_program(const falt_cuda_kernel *kernel) {
   const char *names[MAX_SOURCES], *texts[MAX_SOURCES], *text = NULL;
   int headers = 0;
-  for (const falt_cuda_source *s = falt_cuda_sources; s->name && headers < MAX_SOURCES; s++) {
-    if (strcmp(s->name, source) == 0) text = s->text;
+  for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name && headers < MAX_SOURCES; s++) {
+    if (strcmp(s->name, kernel->source) == 0) text = s->text;
     names[headers] = s->name;
     texts[headers++] = s->text;
   }
   nvrtc_program program = NULL;
-  if (!text || nvrtc.create(&program, text, source, headers, texts, names) != 0) return NULL;
+  if (!text || nvrtc.create(&program, text, kernel->source, headers, texts, names) != 0) return NULL;
   return program;
 }
 
@@ -192,7 +195,7 @@ falt_status falt_cuda_compile(const falt_cuda_kernel *kernel, const char *arch, 
                      "cuda: libnvrtc.so.13 (or 12) was not found and the kernel is not in the cache; "
                      "install it (pip: nvidia-cuda-nvrtc) or name its directory in FALTUNG_CUDA_PATH");
   FALT_TRY(check_arch(arch));
-  nvrtc_program program = make_program(kernel->source);
+  nvrtc_program program = make_program(kernel);
   if (!program) return falt_fail(FALT_INTERNAL, "cuda: NVRTC takes no program of the name %s", kernel->source);
   const int error = run(program, kernel, arch);
   char *text = read_log(program);

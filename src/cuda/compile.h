@@ -2,6 +2,7 @@
 #ifndef FALT_CUDA_COMPILE_H
 #define FALT_CUDA_COMPILE_H
 
+#include "cuda/sources.h"
 #include "faltung/faltung.h"
 
 enum { FALT_CUDA_HOLES = 40, FALT_CUDA_HOLE = 48 };
@@ -12,9 +13,13 @@ typedef struct falt_cuda_kernel {
   const char *entry;  /* the function in it */
   char hole[FALT_CUDA_HOLES][FALT_CUDA_HOLE];
   int holes;
-  bool cut;         /* a hole was longer than FALT_CUDA_HOLE or one too many: it cannot be compiled */
-  int shared_bytes; /* of dynamic shared memory that its launches ask for at most */
+  const falt_cuda_source *sources; /* where the source and its headers are; NULL: among the library's */
+  bool cut;                        /* a hole was longer than FALT_CUDA_HOLE or one too many: it cannot be compiled */
+  int shared_bytes;                /* of dynamic shared memory that its launches ask for at most */
 } falt_cuda_kernel;
+
+/* The texts that a kernel is compiled from. */
+const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel);
 
 void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -201,17 +201,23 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
 
 /* ---- launches */
 
-void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters) {
+void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
+                         void **parameters) {
   const visit v = enter(gpu);
   int error = v.error;
   if (!error)
-    error = gpu->driver->launch(launch->function, (unsigned)launch->blocks, 1, 1, (unsigned)launch->threads[0],
-                                (unsigned)launch->threads[1], 1, (unsigned)launch->shared_bytes, launch->stream,
-                                parameters, NULL);
+    error = gpu->driver->launch(launch->function, (unsigned)launch->blocks, (unsigned)blocks_yz[0],
+                                (unsigned)blocks_yz[1], (unsigned)launch->threads[0], (unsigned)launch->threads[1],
+                                (unsigned)threads_z, (unsigned)launch->shared_bytes, launch->stream, parameters, NULL);
   leave(gpu, v);
   if (!error || trouble.error) return;
   trouble.error = error;
   trouble.driver = gpu->driver;
+}
+
+void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters) {
+  static const int one[2] = {1, 1};
+  falt_gpu_start_grid(gpu, launch, one, 1, parameters);
 }
 
 falt_status falt_gpu_trouble(void) {

@@ -34,6 +34,9 @@ typedef struct falt_gpu_launch {
 
 /* Starts a kernel; parameters are the addresses of its arguments. What goes wrong is kept for this thread. */
 void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters);
+/* The same for grids of more axes: blocks along y and z, threads along z. */
+void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
+                         void **parameters);
 /* The first failure of a start on this thread since the last call, or FALT_OK. */
 falt_status falt_gpu_trouble(void);
 

@@ -1,0 +1,35 @@
+/* A problem as the ladder's task: operands on the device, what comes out, and what it is held against. */
+#ifndef FALT_CLI_LADDER_TASK_H
+#define FALT_CLI_LADDER_TASK_H
+
+#include "ladder/ladder.h"
+#include "problem.h"
+
+typedef enum cli_stage { CLI_FILTER, CLI_CONVOLUTION, CLI_POOLED } cli_stage;
+
+typedef struct cli_task {
+  cli_question question; /* its device is the caller's */
+  cli_operands operands; /* on the host; output is where results arrive */
+  ladder_task ladder;
+  cli_stage stage;
+  float *expected; /* the first step's results */
+  bool has_expected;
+  void *memory[4]; /* x, w, y, between on a GPU; between on the CPU */
+} cli_task;
+
+/* Reads the line, makes random operands and lays them on the device. Prints an error and returns its exit status, or
+ * CLI_DONE; cli_task_close either way. */
+int cli_task_open(cli_task *task, const cli_options *options, falt_device *device, const char *line);
+void cli_task_close(cli_task *task);
+
+/* From now on results are those of this stage, and the first to be judged becomes what others are held against. */
+void cli_task_begin(cli_task *task, cli_stage stage);
+/* Elements that the stage must read and write: input, filter, results. */
+double cli_task_elements(const cli_task *task);
+/* Fills the results with NaN: what is not written shows. */
+int cli_task_poison(cli_task *task);
+/* Largest difference of the results from the first step's, or of the first step's from sums in f64; relative to the
+ * largest. */
+int cli_task_judge(cli_task *task, double *difference);
+
+#endif

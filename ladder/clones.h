@@ -1,0 +1,12 @@
+/* Inside the ladder: hot loops compiled for several instruction sets where the compiler can; the loader picks. */
+#ifndef FALT_LADDER_CLONES_H
+#define FALT_LADDER_CLONES_H
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define LADDER_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define LADDER_CLONES
+#endif
+
+#endif
