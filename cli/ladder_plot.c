@@ -48,21 +48,19 @@ static axis find_axis(const cli_climb *climb) {
   return a;
 }
 
+/* "100 µs" of a power of ten. */
+static void name_power(double power, char text[32]) {
+  static const char *const units[] = {"ns", "\u00b5s", "ms", "s"};
+  const int unit = (int)fmax(0, fmin(3, floor(power / 3) + 3));
+  snprintf(text, 32, "%g %s", pow(10, power + 9 - 3 * unit), units[unit]);
+}
+
 static void put_grid(FILE *file, const axis *a, double top, double bottom) {
   for (double power = a->low; power <= a->high; power++) {
     char text[32];
     const double x = place(a, pow(10, power));
+    name_power(power, text);
     fprintf(file, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", x, x, top, bottom);
-    const double nanoseconds = pow(10, power + 9);
-    snprintf(text, sizeof text, "%g %s",
-             nanoseconds < 999     ? nanoseconds
-             : nanoseconds < 999e3 ? nanoseconds * 1e-3
-             : nanoseconds < 999e6 ? nanoseconds * 1e-6
-                                   : nanoseconds * 1e-9,
-             nanoseconds < 999     ? "ns"
-             : nanoseconds < 999e3 ? "\u00b5s"
-             : nanoseconds < 999e6 ? "ms"
-                                   : "s");
     fprintf(file, "<text class=\"soft\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x, bottom + 16,
             text);
   }
@@ -80,12 +78,12 @@ static void put_rung(FILE *file, const cli_climb *climb, const cli_rung *r, cons
     return;
   }
   char time[32];
-  const double end = place(a, r->seconds);
+  const double end = place(a, r->seconds), share = 100 * climb->limit_seconds / r->seconds;
   fprintf(file, "<rect class=\"%s\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\"><title>",
           strcmp(r->name, "planner") == 0 ? "ours" : "bar", LEFT, y, fmax(1, end - LEFT), BAR);
   put_text(file, r->idea);
-  fprintf(file, "</title></rect>\n<text x=\"%.1f\" y=\"%.1f\">%s, %.0f%%, %.1f\u00d7</text>\n", end + 6, middle,
-          cli_duration(r->seconds, time), 100 * climb->limit_seconds / r->seconds, cli_climb_first(climb) / r->seconds);
+  fprintf(file, "</title></rect>\n<text x=\"%.1f\" y=\"%.1f\">%s, %.*f%%, %.1f\u00d7</text>\n", end + 6, middle,
+          cli_duration(r->seconds, time), share < 10, share, cli_climb_first(climb) / r->seconds);
 }
 
 /* One table from y on; returns where it ends. */

@@ -85,11 +85,11 @@ static const char *signal_registers(const ladder_task *k, ladder_launch *l) {
 }
 
 static const ladder_kernel signal_kernel[] = {
-    {"signal.cu", "signal_basic", signal_plain, false, false, LADDER_X_TO_Y},
-    {"signal.cu", "signal_constant", signal_plain, true, false, LADDER_X_TO_Y},
-    {"signal.cu", "signal_tiled", signal_tiled, true, false, LADDER_X_TO_Y},
-    {"signal.cu", "signal_cached", signal_cached, true, false, LADDER_X_TO_Y},
-    {"signal.cu", "signal_registers", signal_registers, true, false, LADDER_X_TO_Y},
+    {"signal.cu", "signal_basic", 1, signal_plain, false, false, LADDER_X_TO_Y},
+    {"signal.cu", "signal_constant", 2, signal_plain, true, false, LADDER_X_TO_Y},
+    {"signal.cu", "signal_tiled", 3, signal_tiled, true, false, LADDER_X_TO_Y},
+    {"signal.cu", "signal_cached", 4, signal_cached, true, false, LADDER_X_TO_Y},
+    {"signal.cu", "signal_registers", 5, signal_registers, true, false, LADDER_X_TO_Y},
 };
 
 const ladder_step ladder_cuda_signal[] = {
@@ -162,12 +162,12 @@ static const char *image_registers(const ladder_task *k, ladder_launch *l) {
 }
 
 static const ladder_kernel image_kernel[] = {
-    {"image.cu", "image_basic", image_plain, false, false, LADDER_X_TO_Y},
-    {"image.cu", "image_constant", image_plain, true, false, LADDER_X_TO_Y},
-    {"image.cu", "image_input_tile", image_input_tile, true, false, LADDER_X_TO_Y},
-    {"image.cu", "image_output_tile", image_output_tile, true, false, LADDER_X_TO_Y},
-    {"image.cu", "image_cached", image_cached, true, false, LADDER_X_TO_Y},
-    {"image.cu", "image_registers", image_registers, true, false, LADDER_X_TO_Y},
+    {"image.cu", "image_basic", 1, image_plain, false, false, LADDER_X_TO_Y},
+    {"image.cu", "image_constant", 2, image_plain, true, false, LADDER_X_TO_Y},
+    {"image.cu", "image_input_tile", 3, image_input_tile, true, false, LADDER_X_TO_Y},
+    {"image.cu", "image_output_tile", 4, image_output_tile, true, false, LADDER_X_TO_Y},
+    {"image.cu", "image_cached", 5, image_cached, true, false, LADDER_X_TO_Y},
+    {"image.cu", "image_registers", 6, image_registers, true, false, LADDER_X_TO_Y},
 };
 
 const ladder_step ladder_cuda_image[] = {
@@ -223,10 +223,10 @@ static const char *volume_sweep(const ladder_task *k, ladder_launch *l) {
 }
 
 static const ladder_kernel volume_kernel[] = {
-    {"volume.cu", "volume_basic", volume_plain, false, false, LADDER_X_TO_Y},
-    {"volume.cu", "volume_constant", volume_plain, true, false, LADDER_X_TO_Y},
-    {"volume.cu", "volume_tiled", volume_tiled, true, false, LADDER_X_TO_Y},
-    {"volume.cu", "volume_sweep", volume_sweep, true, false, LADDER_X_TO_Y},
+    {"volume.cu", "volume_basic", 1, volume_plain, false, false, LADDER_X_TO_Y},
+    {"volume.cu", "volume_constant", 2, volume_plain, true, false, LADDER_X_TO_Y},
+    {"volume.cu", "volume_tiled", 3, volume_tiled, true, false, LADDER_X_TO_Y},
+    {"volume.cu", "volume_sweep", 4, volume_sweep, true, false, LADDER_X_TO_Y},
 };
 
 const ladder_step ladder_cuda_volume[] = {

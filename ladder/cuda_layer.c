@@ -95,15 +95,16 @@ static const char *shape_relu(const ladder_task *k, ladder_launch *l) {
   return NULL;
 }
 
-static const ladder_kernel direct = {"layer.cu", "layer_direct", shape_direct, false, true, LADDER_X_TO_Y},
-                           shared = {"layer.cu", "layer_shared", shape_shared, false, true, LADDER_X_TO_Y},
-                           channels = {"layer.cu", "layer_channels", shape_channels, false, true, LADDER_X_TO_Y},
-                           direct_first = {"layer.cu", "layer_direct", shape_direct, false, true, LADDER_X_TO_BETWEEN},
-                           channels_first = {"layer.cu", "layer_channels",   shape_channels, false,
+static const ladder_kernel direct = {"layer.cu", "layer_direct", 1, shape_direct, false, true, LADDER_X_TO_Y},
+                           shared = {"layer.cu", "layer_shared", 2, shape_shared, false, true, LADDER_X_TO_Y},
+                           channels = {"layer.cu", "layer_channels", 3, shape_channels, false, true, LADDER_X_TO_Y},
+                           direct_first = {"layer.cu", "layer_direct",     1, shape_direct, false,
+                                           true,       LADDER_X_TO_BETWEEN},
+                           channels_first = {"layer.cu", "layer_channels",   3, shape_channels, false,
                                              true,       LADDER_X_TO_BETWEEN},
-                           relu = {"layer.cu", "layer_relu", shape_relu, false, true, LADDER_BETWEEN},
-                           pool = {"layer.cu", "layer_pool", shape_pool, false, true, LADDER_BETWEEN_TO_Y},
-                           fused = {"layer.cu", "layer_fused", shape_fused, false, true, LADDER_X_TO_Y};
+                           relu = {"layer.cu", "layer_relu", 4, shape_relu, false, true, LADDER_BETWEEN},
+                           pool = {"layer.cu", "layer_pool", 5, shape_pool, false, true, LADDER_BETWEEN_TO_Y},
+                           fused = {"layer.cu", "layer_fused", 6, shape_fused, false, true, LADDER_X_TO_Y};
 
 const ladder_step ladder_cuda_layer[] = {
     {.name = "direct", .idea = "the definition: a thread an output", .kernel = {&direct}},

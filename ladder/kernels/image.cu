@@ -2,9 +2,9 @@
 //
 //     y[u,v] = sum over r, s of w[r,s] * x[u + r - TAPS_R/2, v + s - TAPS_S/2]   for each channel, zero outside
 //
-// One thread makes one pixel, until the last step. Holes: TAPS_R, TAPS_S, CHANNELS, TILE_H and TILE_W (outputs of a
-// block), EACH_H (rows of a thread in the last step). After Hwu, Kirk, El Hajj: Programming Massively Parallel
-// Processors, the chapter on convolution.
+// One thread makes one pixel, until the last step. Holes: STEP (each is compiled alone), TAPS_R, TAPS_S, CHANNELS,
+// TILE_H and TILE_W (outputs of a block), EACH_H (rows of a thread in the last step). After Hwu, Kirk, El Hajj:
+// Programming Massively Parallel Processors, the chapter on convolution.
 #include "shape.h"
 
 typedef ladder_size Size;
@@ -22,6 +22,7 @@ __device__ inline float pixel(const float *x, const Size &size, int row, int col
   return inside(size, row, column) ? x[row * size.pitch + column * CHANNELS + channel] : 0;
 }
 
+#if STEP == 1
 // Step 1, the definition: 8 bytes asked for at every product, a quarter of an operation a byte.
 extern "C" __global__ void image_basic(const float *x, float *y, Size size, const float *w) {
   const int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -33,7 +34,9 @@ extern "C" __global__ void image_basic(const float *x, float *y, Size size, cons
     y[row * size.pitch + column * CHANNELS + c] = sum;
   }
 }
+#endif
 
+#if STEP == 2
 // Step 2: the taps come from the constant cache, half an operation a byte is left.
 extern "C" __global__ void image_constant(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   const int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -46,7 +49,9 @@ extern "C" __global__ void image_constant(const float *x, float *y, Size size, c
     y[row * size.pitch + column * CHANNELS + c] = sum;
   }
 }
+#endif
 
+#if STEP == 3
 // Step 3: the block is as large as the input tile. Every thread loads one element and the load needs no loop; afterwards
 // those over the halo have nothing to compute, but must still come to both barriers.
 extern "C" __global__ void image_input_tile(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
@@ -66,7 +71,9 @@ extern "C" __global__ void image_input_tile(const float *x, float *y, Size size,
     __syncthreads(); // nobody may load the next channel while others still sum
   }
 }
+#endif
 
+#if STEP == 4
 // Step 4: the block is as large as the output tile. Every thread computes; the larger input tile is loaded in turns.
 extern "C" __global__ void image_output_tile(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[IN_H][IN_W];
@@ -86,7 +93,9 @@ extern "C" __global__ void image_output_tile(const float *x, float *y, Size size
     __syncthreads();
   }
 }
+#endif
 
+#if STEP == 5
 // Step 5: only the block's own pixels are kept; the halo, which is other blocks' pixels, is left to the caches.
 extern "C" __global__ void image_cached(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[TILE_H][TILE_W];
@@ -107,7 +116,9 @@ extern "C" __global__ void image_cached(const float *x, float *y, Size size, con
     __syncthreads();
   }
 }
+#endif
 
+#if STEP == 6
 // Step 6: a thread makes EACH_H rows of four neighbouring elements. A window of one row, read from shared memory four at
 // a time, serves every output row that it belongs to. The channels need no loop any more: a tap's neighbour is simply
 // CHANNELS elements away. Here TILE_W counts elements of a row.
@@ -156,3 +167,4 @@ extern "C" __global__ void image_registers(const float *x, float *y, Size size, 
     }
   }
 }
+#endif

@@ -2,9 +2,9 @@
 //
 //     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W],  zero outside
 //
-// A block has the outputs of a tile of one image; blockIdx.x counts images and filters, y and z the tiles. Holes: TAPS_R,
-// TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W, TILE_H, TILE_W (threads of a block), FILTERS (of a thread, in the later
-// steps).
+// A block has the outputs of a tile of one image; blockIdx.x counts images and filters, y and z the tiles. Holes: STEP
+// (each is compiled alone), TAPS_R, TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W, TILE_H, TILE_W (threads of a block),
+// FILTERS (of a thread, in the later steps).
 #include "shape.h"
 
 typedef ladder_layer_size Layer;
@@ -23,6 +23,7 @@ __device__ inline void load_tile(float (&tile)[HEIGHT][WIDTH], const float *imag
     for (int v = threadIdx.x; v < WIDTH; v += TILE_W) tile[h][v] = element(image, l, row + h, column + v);
 }
 
+#if STEP == 1
 // Step 1, direct: a thread an output, every tap and every input read from memory.
 extern "C" __global__ void layer_direct(const float *x, float *y, Layer l, const float *w) {
   const int k = blockIdx.x % l.filters, u = blockIdx.y * TILE_H + threadIdx.y, v = blockIdx.z * TILE_W + threadIdx.x;
@@ -38,7 +39,9 @@ extern "C" __global__ void layer_direct(const float *x, float *y, Layer l, const
   }
   y[((n * l.filters + k) * l.out_height + u) * l.out_width + v] = sum;
 }
+#endif
 
+#if STEP == 2
 // Step 2, shared memory: the inputs of the tile, halo included, are loaded once a channel.
 extern "C" __global__ void layer_shared(const float *x, float *y, Layer l, const float *w) {
   __shared__ float tile[(TILE_H - 1) * STRIDE_H + TAPS_R][(TILE_W - 1) * STRIDE_W + TAPS_S];
@@ -58,6 +61,7 @@ extern "C" __global__ void layer_shared(const float *x, float *y, Layer l, const
   }
   if (u < l.out_height && v < l.out_width) y[((n * l.filters + k) * l.out_height + u) * l.out_width + v] = sum;
 }
+#endif
 
 // Taps of FILTERS filters and one channel: those of one position lie together, so that a thread reads four at a time.
 struct FilterTaps {
@@ -72,6 +76,7 @@ __device__ inline void load_taps(FilterTaps &taps, const float *w, const Layer &
   }
 }
 
+#if STEP == 3
 // Step 3, all channels: every filter reads the same tile, so a thread computes its output for FILTERS of them and reads
 // each input once for all, not once for each.
 extern "C" __global__ void layer_channels(const float *x, float *y, Layer l, const float *w) {
@@ -100,14 +105,18 @@ extern "C" __global__ void layer_channels(const float *x, float *y, Layer l, con
   for (int f = 0; f < FILTERS; f++)
     if (first + f < l.filters) y[((n * l.filters + first + f) * l.out_height + u) * l.out_width + v] = sum[f];
 }
+#endif
 
-// ReLU, a pass of its own: reads and writes everything for one comparison.
+#if STEP == 4
+// Step 4, ReLU, a pass of its own: reads and writes everything for one comparison.
 extern "C" __global__ void layer_relu(const float *x, float *y, Layer l) {
   const i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x;
   if (i < l.count) y[i] = fmaxf(x[i], 0);
 }
+#endif
 
-// Max pooling, one more pass: a thread takes the largest of 2 x 2. blockIdx.x counts images and filters.
+#if STEP == 5
+// Step 5, max pooling, one more pass: a thread takes the largest of 2 x 2. blockIdx.x counts images and filters.
 extern "C" __global__ void layer_pool(const float *x, float *y, Layer l) {
   const int u = blockIdx.y * TILE_H + threadIdx.y, v = blockIdx.z * TILE_W + threadIdx.x;
   if (u >= l.pooled_height || v >= l.pooled_width) return;
@@ -115,8 +124,10 @@ extern "C" __global__ void layer_pool(const float *x, float *y, Layer l) {
   y[((i64)blockIdx.x * l.pooled_height + u) * l.pooled_width + v] =
       fmaxf(fmaxf(from[0], from[1]), fmaxf(from[l.out_width], from[l.out_width + 1]));
 }
+#endif
 
-// The last step, fused: a thread makes the four results that one pooled value is the largest of. The convolution's output,
+#if STEP == 6
+// Step 6, fused: a thread makes the four results that one pooled value is the largest of. The convolution's output,
 // four times the pooled one, is never written. Clipping the largest clips all four: ReLU is one operation, too.
 extern "C" __global__ void layer_fused(const float *x, float *y, Layer l, const float *w) {
   __shared__ float tile[(2 * TILE_H - 1) * STRIDE_H + TAPS_R][(2 * TILE_W - 1) * STRIDE_W + TAPS_S];
@@ -149,3 +160,4 @@ extern "C" __global__ void layer_fused(const float *x, float *y, Layer l, const 
       y[((n * l.filters + first + f) * l.pooled_height + u) * l.pooled_width + v] =
           fmaxf(fmaxf(fmaxf(sum[f][0], sum[f][1]), fmaxf(sum[f][2], sum[f][3])), 0);
 }
+#endif

@@ -2,8 +2,9 @@
 //
 //     y[i] = sum over j < TAPS of w[j] * x[i + j - TAPS/2],   zero outside
 //
-// One thread makes one output, until the last step. Holes: TAPS, TILE (threads of a block), EACH (outputs of a thread in
-// the last step). After Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, the chapter on convolution.
+// One thread makes one output, until the last step. Holes: STEP (each is compiled alone), TAPS, TILE (threads of a
+// block), EACH (outputs of a thread in the last step). After Hwu, Kirk, El Hajj: Programming Massively Parallel
+// Processors, the chapter on convolution.
 #include "shape.h"
 
 typedef ladder_size Size;
@@ -13,6 +14,7 @@ struct Taps {
 };
 enum { LEFT = TAPS / 2 };
 
+#if STEP == 1
 // Step 1, the definition. For every product the thread asks memory for a sample and for a tap: 8 bytes for 2 operations,
 // so a quarter of an operation a byte, if no cache helped.
 extern "C" __global__ void signal_basic(const float *x, float *y, Size size, const float *w) {
@@ -25,7 +27,9 @@ extern "C" __global__ void signal_basic(const float *x, float *y, Size size, con
   }
   y[i] = sum;
 }
+#endif
 
+#if STEP == 2
 // Step 2: all threads read the same tap at the same time, and none is ever written. That is what the constant cache is
 // for: only the samples are left to be read, half an operation a byte.
 extern "C" __global__ void signal_constant(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
@@ -38,7 +42,9 @@ extern "C" __global__ void signal_constant(const float *x, float *y, Size size, 
   }
   y[i] = sum;
 }
+#endif
 
+#if STEP == 3
 // Step 3: neighbours share all but one of their samples. The block first brings its samples and the halo of both sides
 // into shared memory, each once. Whoever loads beyond an end of the signal writes a zero, and the sum needs no test.
 extern "C" __global__ void signal_tiled(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
@@ -54,7 +60,9 @@ extern "C" __global__ void signal_tiled(const float *x, float *y, Size size, con
   for (int j = 0; j < TAPS; j++) sum += w.value[j] * tile[threadIdx.x + j];
   y[i] = sum;
 }
+#endif
 
+#if STEP == 4
 // Step 4: the halo is the neighbouring block's tile, so it was read a moment ago and is still in a cache. The tile shrinks
 // to one sample a thread; the price is a choice for every product.
 extern "C" __global__ void signal_cached(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
@@ -73,7 +81,9 @@ extern "C" __global__ void signal_cached(const float *x, float *y, Size size, co
   }
   y[i] = sum;
 }
+#endif
 
+#if STEP == 5
 // Step 5: shared memory has become what all wait for, one read a product. A thread now makes EACH neighbouring outputs
 // from a window that it holds in registers: TAPS + EACH - 1 reads, four at a time, instead of TAPS * EACH.
 extern "C" __global__ void signal_registers(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
@@ -105,3 +115,4 @@ extern "C" __global__ void signal_registers(const float *x, float *y, Size size,
       if (i + e < size.width) y[i + e] = sum[e];
   }
 }
+#endif

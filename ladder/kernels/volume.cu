@@ -2,8 +2,8 @@
 //
 //     y[z,u,v] = sum over t, r, s of w[t,r,s] * x[z + t - TAPS_T/2, u + r - TAPS_R/2, v + s - TAPS_S/2],   zero outside
 //
-// Holes: TAPS_T, TAPS_R, TAPS_S, TILE_D, TILE_H and TILE_W (outputs of a block). After Hwu, Kirk, El Hajj: Programming
-// Massively Parallel Processors, the chapters on convolution and on stencils.
+// Holes: STEP (each is compiled alone), TAPS_T, TAPS_R, TAPS_S, TILE_D, TILE_H and TILE_W (outputs of a block). After
+// Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, the chapters on convolution and on stencils.
 #include "shape.h"
 
 typedef ladder_size Size;
@@ -26,6 +26,7 @@ __device__ inline float voxel(const float *x, const Size &size, int z, int u, in
   return inside(size, z, u, v) ? x[place(size, z, u, v)] : 0;
 }
 
+#if STEP == 1
 // Step 1, the definition: a quarter of an operation a byte.
 extern "C" __global__ void volume_basic(const float *x, float *y, Size size, const float *w) {
   const int v = blockIdx.x * TILE_W + threadIdx.x, u = blockIdx.y * TILE_H + threadIdx.y;
@@ -38,7 +39,9 @@ extern "C" __global__ void volume_basic(const float *x, float *y, Size size, con
         sum += w[(t * TAPS_R + r) * TAPS_S + s] * voxel(x, size, z - FRONT + t, u - TOP + r, v - LEFT + s);
   y[place(size, z, u, v)] = sum;
 }
+#endif
 
+#if STEP == 2
 // Step 2: the taps come from the constant cache, half an operation a byte.
 extern "C" __global__ void volume_constant(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   const int v = blockIdx.x * TILE_W + threadIdx.x, u = blockIdx.y * TILE_H + threadIdx.y;
@@ -51,7 +54,9 @@ extern "C" __global__ void volume_constant(const float *x, float *y, Size size, 
         sum += w.value[(t * TAPS_R + r) * TAPS_S + s] * voxel(x, size, z - FRONT + t, u - TOP + r, v - LEFT + s);
   y[place(size, z, u, v)] = sum;
 }
+#endif
 
+#if STEP == 3
 // Step 3: a cube with its halo in shared memory. A volume's halo is heavy: a cube of 8 under a filter of 3 reads 10^3 for
 // 8^3 outputs, nearly twice what it needs, where an image's tile of 32 reads an eighth more.
 extern "C" __global__ void volume_tiled(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
@@ -70,7 +75,9 @@ extern "C" __global__ void volume_tiled(const float *x, float *y, Size size, con
         sum += w.value[(t * TAPS_R + r) * TAPS_S + s] * tile[threadIdx.z + t][threadIdx.y + r][threadIdx.x + s];
   y[place(size, z + threadIdx.z, u + threadIdx.y, v + threadIdx.x)] = sum;
 }
+#endif
 
+#if STEP == 4
 // Step 4: the block sweeps through the volume with one plane in shared memory. A plane belongs to TAPS_T output planes;
 // their unfinished sums wait in registers and move up by one at every plane, so depth has no halo but at the sweep's two
 // ends. A thread makes four neighbouring columns from a window in registers. TILE_D planes are one block's sweep.
@@ -118,3 +125,4 @@ extern "C" __global__ void volume_sweep(const float *x, float *y, Size size, con
       for (int e = 0; e < 4; e++) sum[t][e] = t + 1 < TAPS_T ? sum[t + 1][e] : 0;
   }
 }
+#endif
