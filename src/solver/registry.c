@@ -1,16 +1,20 @@
 /* The only list of solvers. Adding an algorithm adds its file, its declaration and one line here. */
 #include "planner/planner.h"
 
+extern const falt_solver falt_solver_channels;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_generic;
+extern const falt_solver falt_solver_pixels;
 extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
 
 const falt_solver *const falt_solvers[] = {
     &falt_solver_direct,       /* filters, register tiles over rows */
     &falt_solver_separable,    /* filters of low rank, two passes in one walk */
+    &falt_solver_channels,     /* dense layers, vectors along output channels */
+    &falt_solver_pixels,       /* dense layers, vectors along positions */
     &falt_solver_generic,      /* everything, at a bearable speed */
     &falt_solver_reference,    /* everything, by definition */
     &falt_solver_cuda_direct,  /* filters on GPUs, partial sums in registers */

@@ -1,0 +1,68 @@
+/* Kernels for dense layers: a product of rows and a packed panel, rows brought in, sums taken out.
+ *
+ * A layer's outputs are a matrix, positions by channels, and every one of them is a sum over (tap, input channel). One
+ * of the two runs along vectors (the panel's columns) and the other is broadcast element by element (the rows); which
+ * is which depends on the layout and is the solver's choice. Rows are lists of addresses, one for each segment of the
+ * sum, so that a row may lie anywhere: the input is read in place, and an element that the boundary puts outside is
+ * another address (M. Dukhan, "The Indirect Convolution Algorithm", 2019). Sums never leave the registers between the
+ * segments ("batch-reduce": E. Georganas et al., "High-Performance Deep Learning via a Single Building Block", 2020).
+ */
+#ifndef FALT_CPU_LAYER_H
+#define FALT_CPU_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cpu.h"
+
+enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
+
+/* out[m][i] = (accumulate ? out[m][i] : 0)
+ *           + sum over s < segments, j < depth of a[s*rows + m][j] * b[(s*depth + j)*pitch + i]
+ *
+ * for m < rows, i < n, where pitch is n rounded up to whole vectors: at most `vectors` of them, and rows at most what
+ * the table says for so many. Each sum is one chain of multiply-adds in the order s, j, so its bits do not depend on
+ * how the work was cut into calls. */
+typedef struct falt_layer_product {
+  const float *const *a;
+  const float *b; /* aligned to a vector; all of the pitch is readable */
+  float *const *out;
+  int64_t segments, depth, n;
+  int rows;
+  bool accumulate;
+} falt_layer_product;
+
+/* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n. */
+typedef struct falt_layer_copy {
+  const float *from;
+  float *to;
+  int64_t step, from_pitch, to_pitch, n, count;
+} falt_layer_copy;
+
+/* out[m][i] = clip(scale*sums[m*pitch + i] + offset + residual[m][i]) for m < rows, i < n, with the scale and the
+ * offset of the row (scale[m]) or of the column (scale[i]). out may be the sums. */
+typedef struct falt_layer_finish {
+  const float *sums;
+  float *const *out;
+  const float *const *residual; /* NULL: none */
+  const float *scale, *offset;
+  int64_t pitch, n;
+  int rows;
+  float low, high; /* infinities: no clip. NaN passes */
+} falt_layer_finish;
+
+typedef struct falt_layer_kernels {
+  int width;                        /* elements of a vector */
+  int vectors;                      /* the most of a panel */
+  int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the panel's vectors */
+  void (*product)(const falt_layer_product *call);
+  void (*copy)(const falt_layer_copy *call);
+  void (*finish_by_row)(const falt_layer_finish *call);
+  void (*finish_by_column)(const falt_layer_finish *call);
+} falt_layer_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_layer_kernels *falt_layer_kernels_for(falt_isa isa);
+
+#endif

@@ -1,0 +1,191 @@
+/* Layer kernels of one instruction set: cpu/layer.h says what they compute. Compiled once per level.
+ *
+ * A block of rows x vectors of sums stays in registers over the whole depth. One step of the depth loads the panel's
+ * vectors once for all rows and broadcasts one element of each row: with 6 rows of 4 vectors 10 loads feed 24
+ * multiply-adds. Rows are chosen so that sums, the panel's vectors and one broadcast fill the register file, and with
+ * the addresses of the rows in general registers. */
+#define FALT_LANE_BITS 32
+#include "cpu/layer.h"
+#include "cpu/vector.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+enum { REGISTERS = 32, VECTORS = 4, ROWS_1 = 12, ROWS_2 = 12, ROWS_3 = 8, ROWS_4 = 6 };
+#else
+enum { REGISTERS = 16, VECTORS = 3, ROWS_1 = 8, ROWS_2 = 6, ROWS_3 = 4, ROWS_4 = 0 };
+#endif
+
+FALT_INLINE vec load_columns(const lane *from, int q, int vectors, int last) {
+  return q + 1 < vectors || last == VEC ? vec_load(from + q * VEC) : vec_load_part(from + q * VEC, last);
+}
+
+FALT_INLINE void store_columns(lane *to, int q, int vectors, int last, vec sum) {
+  if (q + 1 < vectors || last == VEC)
+    vec_store(to + q * VEC, sum);
+  else
+    vec_store_part(to + q * VEC, sum, last);
+}
+
+/* Always inlined with constant rows and vectors, so that the loops over the block unroll. */
+FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
+  vec sum[REGISTERS];
+  const int last = (int)call->n - (vectors - 1) * VEC;
+  FALT_UNROLL
+  for (int i = 0; i < rows * vectors; i++)
+    sum[i] = call->accumulate ? load_columns(call->out[i / vectors], i % vectors, vectors, last) : (vec){0};
+  const lane *const *a = call->a, *b = call->b;
+  for (int64_t s = 0; s < call->segments; s++, a += rows) {
+    const lane *row[FALT_LAYER_ROWS];
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) row[m] = a[m];
+    for (int64_t j = 0; j < call->depth; j++, b += vectors * VEC) {
+      vec column[FALT_LAYER_VECTORS];
+      FALT_UNROLL
+      for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) {
+        vec x = vec_all(row[m][j]);
+        if (vectors > 1) x = vec_keep(x);
+        FALT_UNROLL
+        for (int q = 0; q < vectors; q++) sum[m * vectors + q] = vec_madd(sum[m * vectors + q], column[q], x);
+      }
+    }
+  }
+  FALT_UNROLL
+  for (int i = 0; i < rows * vectors; i++) store_columns(call->out[i / vectors], i % vectors, vectors, last, sum[i]);
+}
+
+/* The sizes that the table of blocks needs, for the compiler to know. */
+#define BLOCK(rows, vectors)                                             \
+  static void block_##rows##_##vectors(const falt_layer_product *call) { \
+    block(call, rows, vectors);                                          \
+  }
+BLOCK(1, 1)
+BLOCK(2, 1)
+BLOCK(3, 1)
+BLOCK(4, 1)
+BLOCK(5, 1)
+BLOCK(6, 1)
+BLOCK(7, 1)
+BLOCK(8, 1)
+BLOCK(1, 2)
+BLOCK(2, 2)
+BLOCK(3, 2)
+BLOCK(4, 2)
+BLOCK(5, 2)
+BLOCK(6, 2)
+BLOCK(1, 3)
+BLOCK(2, 3)
+BLOCK(3, 3)
+BLOCK(4, 3)
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+BLOCK(9, 1)
+BLOCK(10, 1)
+BLOCK(11, 1)
+BLOCK(12, 1)
+BLOCK(7, 2)
+BLOCK(8, 2)
+BLOCK(9, 2)
+BLOCK(10, 2)
+BLOCK(11, 2)
+BLOCK(12, 2)
+BLOCK(5, 3)
+BLOCK(6, 3)
+BLOCK(7, 3)
+BLOCK(8, 3)
+BLOCK(1, 4)
+BLOCK(2, 4)
+BLOCK(3, 4)
+BLOCK(4, 4)
+BLOCK(5, 4)
+BLOCK(6, 4)
+#endif
+
+static void (*const blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS])(const falt_layer_product *call) = {
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+    {block_1_1, block_2_1, block_3_1, block_4_1, block_5_1, block_6_1, block_7_1, block_8_1, block_9_1, block_10_1,
+     block_11_1, block_12_1},
+    {block_1_2, block_2_2, block_3_2, block_4_2, block_5_2, block_6_2, block_7_2, block_8_2, block_9_2, block_10_2,
+     block_11_2, block_12_2},
+    {block_1_3, block_2_3, block_3_3, block_4_3, block_5_3, block_6_3, block_7_3, block_8_3},
+    {block_1_4, block_2_4, block_3_4, block_4_4, block_5_4, block_6_4},
+#else
+    {block_1_1, block_2_1, block_3_1, block_4_1, block_5_1, block_6_1, block_7_1, block_8_1},
+    {block_1_2, block_2_2, block_3_2, block_4_2, block_5_2, block_6_2},
+    {block_1_3, block_2_3, block_3_3, block_4_3},
+#endif
+};
+
+static void product(const falt_layer_product *call) {
+  blocks[(call->n - 1) / VEC][call->rows - 1](call);
+}
+
+/* ---- rows in */
+
+FALT_INLINE void copy_near(const falt_layer_copy *call) {
+  const int last = (int)((call->n - 1) % VEC) + 1;
+  const int64_t whole = call->n - last;
+  const lane *from = call->from;
+  lane *to = call->to;
+  for (int64_t j = 0; j < call->count; j++, from += call->from_pitch, to += call->to_pitch) {
+    for (int64_t i = 0; i < whole; i += VEC) vec_store(to + i, vec_load(from + i));
+    vec_store_part(to + whole, vec_load_part(from + whole, last), last);
+  }
+}
+
+/* A step that the compiler knows becomes shuffles. */
+FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
+  for (int64_t j = 0; j < call->count; j++) {
+    const lane *restrict from = call->from + j * call->from_pitch;
+    lane *restrict to = call->to + j * call->to_pitch;
+    for (int64_t i = 0; i < call->n; i++) to[i] = from[i * step];
+  }
+}
+
+static void copy(const falt_layer_copy *call) {
+  if (call->step == 1)
+    copy_near(call);
+  else if (call->step == 2)
+    copy_apart(call, 2);
+  else
+    copy_apart(call, call->step);
+}
+
+/* ---- sums out */
+
+FALT_INLINE float clip(float x, float low, float high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+FALT_INLINE void finish_row(const falt_layer_finish *call, int m, bool by_row) {
+  const lane *sums = call->sums + m * call->pitch, *more = call->residual ? call->residual[m] : NULL;
+  lane *out = call->out[m];
+  const lane scale = call->scale[by_row ? m : 0], offset = call->offset[by_row ? m : 0];
+  lane v[FALT_LAYER_WIDEST];
+  for (int64_t i = 0; i < call->n; i++)
+    v[i] = (by_row ? scale : call->scale[i]) * sums[i] + (by_row ? offset : call->offset[i]);
+  if (more)
+    for (int64_t i = 0; i < call->n; i++) v[i] += more[i];
+  for (int64_t i = 0; i < call->n; i++) out[i] = clip(v[i], call->low, call->high);
+}
+
+static void finish_by_row(const falt_layer_finish *call) {
+  for (int m = 0; m < call->rows; m++) finish_row(call, m, true);
+}
+
+static void finish_by_column(const falt_layer_finish *call) {
+  for (int m = 0; m < call->rows; m++) finish_row(call, m, false);
+}
+
+extern const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX);
+const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX) = {
+    .width = VEC,
+    .vectors = VECTORS,
+    .rows = {0, ROWS_1, ROWS_2, ROWS_3, ROWS_4},
+    .product = product,
+    .copy = copy,
+    .finish_by_row = finish_by_row,
+    .finish_by_column = finish_by_column,
+};

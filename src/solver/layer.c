@@ -1,0 +1,172 @@
+/* What the solvers of dense layers share: which problems they take, positions, and the epilogue. */
+#include "solver/layer.h"
+
+#include <math.h>
+
+/* ---- the problem */
+
+static bool all_f32(const falt_problem *p) {
+  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
+         p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
+}
+
+static const char *refusal(const falt_problem *p) {
+  return p->operation != FALT_FORWARD ? "only forward"
+         : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1
+             ? "one channel in and out of a group gives no matrix product"
+         : !all_f32(p) ? "only f32"
+                       : NULL;
+}
+
+/* Activations that are a clip are done with the sums, the others by their definition. */
+static void set_activation(falt_layer *layer) {
+  const falt_problem *p = &layer->p;
+  const falt_activation act = p->activation;
+  layer->low = -INFINITY;
+  layer->high = INFINITY;
+  if (act == FALT_RELU || act == FALT_RELU6) layer->low = 0;
+  if (act == FALT_RELU6) layer->high = 6;
+  if (act == FALT_CLIP) {
+    layer->low = (float)p->act_a;
+    layer->high = (float)p->act_b;
+  }
+  layer->curved = act != FALT_IDENTITY && act != FALT_RELU && act != FALT_RELU6 && act != FALT_CLIP;
+}
+
+/* Whether a tensor goes on along `outer` where the width ends, so that both are one. */
+static bool goes_on(const falt_tensor *t, int outer) {
+  return t->stride[outer] == t->stride[FALT_W] * t->size[FALT_W] || t->size[outer] == 1 || t->size[FALT_W] == 1;
+}
+
+static bool one_tap_in_place(const falt_problem *p, int axis) {
+  const falt_axis *a = &p->axis[axis];
+  return p->filter.size[FALT_D + axis] == 1 && a->stride == 1 && a->pad[0] == 0 &&
+         p->input.size[FALT_D + axis] == p->output.size[FALT_D + axis];
+}
+
+static void join(falt_tensor *t, int outer) {
+  if (t->size[FALT_W] == 1) t->stride[FALT_W] = t->stride[outer];
+  t->size[FALT_W] *= t->size[outer];
+  t->size[outer] = 1;
+}
+
+/* Where a tap reads what its output's place says, all positions that follow each other in memory are one row. */
+static void join_axes(falt_problem *p) {
+  static const int outer[] = {FALT_H, FALT_D, FALT_N};
+  falt_tensor *const tensors[] = {&p->input, &p->output, &p->residual};
+  const int count = p->has_residual ? 3 : 2;
+  for (int o = 0; o < 3 && one_tap_in_place(p, 2); o++) {
+    if (outer[o] != FALT_N && !one_tap_in_place(p, outer[o] - FALT_D)) return;
+    for (int i = 0; i < count; i++)
+      if (!goes_on(tensors[i], outer[o])) return;
+    for (int i = 0; i < count; i++) join(tensors[i], outer[o]);
+  }
+}
+
+const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  const char *reason = refusal(problem);
+  if (reason) return reason;
+  *layer = (falt_layer){.p = *problem, .kernels = falt_layer_kernels_for(isa)};
+  falt_problem *p = &layer->p;
+  join_axes(p);
+  layer->positions = p->output.size[FALT_N];
+  layer->taps = 1;
+  for (int dim = FALT_D; dim <= FALT_W; dim++) {
+    layer->positions *= p->output.size[dim];
+    layer->taps *= p->filter.size[dim];
+  }
+  layer->channels = p->input.size[FALT_C];
+  layer->results = p->output.size[FALT_C];
+  layer->plain = falt_epilogue_is_identity(p);
+  set_activation(layer);
+  return NULL;
+}
+
+/* ---- positions */
+
+falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position) {
+  falt_layer_point point;
+  for (int axis = 2; axis >= 0; axis--) {
+    const int64_t size = layer->p.output.size[FALT_D + axis];
+    point.at[axis] = position % size;
+    position /= size;
+  }
+  point.n = position;
+  return point;
+}
+
+void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_t count) {
+  point->at[2] += count;
+  for (int axis = 2; axis > 0 && point->at[axis] == layer->p.output.size[FALT_D + axis]; axis--) {
+    point->at[axis] = 0;
+    point->at[axis - 1]++;
+  }
+  if (point->at[0] == layer->p.output.size[FALT_D]) {
+    point->at[0] = 0;
+    point->n++;
+  }
+}
+
+/* ---- results */
+
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors) {
+  const falt_problem *p = &layer->p;
+  const int64_t count = p->output.size[FALT_G] * p->output.size[FALT_C];
+  const float *scale = operands->scale, *bias = operands->bias;
+  for (int64_t k = 0; k < count; k++) {
+    factors[k] = (float)(p->has_scale ? p->alpha * (double)scale[k] : p->alpha);
+    factors[count + k] = (float)(p->has_bias ? p->beta + (double)bias[k] : p->beta);
+  }
+}
+
+/* Residual elements that are apart, brought next to each other. */
+static void collect(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
+                    float *together) {
+  for (int m = 0; m < block->rows; m++)
+    layer->kernels->copy(&(falt_layer_copy){.from = (const float *)operands->residual + block->residual[m],
+                                            .step = block->residual_step,
+                                            .to = together + m * FALT_LAYER_WIDEST,
+                                            .n = block->n,
+                                            .count = 1});
+}
+
+static void bend(const falt_layer *layer, float *row, int64_t n, int64_t step) {
+  for (int64_t i = 0; i < n; i++) row[i * step] = (float)falt_activate(&layer->p, (double)row[i * step]);
+}
+
+/* Finished sums to where results are apart. */
+static void spread(const falt_layer_block *block, float *output) {
+  for (int m = 0; m < block->rows; m++)
+    for (int64_t i = 0; i < block->n; i++)
+      output[block->out[m] + i * block->out_step] = block->sums[m * block->pitch + i];
+}
+
+void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
+  const falt_problem *p = &layer->p;
+  const int64_t channels = p->output.size[FALT_G] * p->output.size[FALT_C];
+  float *output = operands->output, *out[FALT_LAYER_ROWS], together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST];
+  const float *residual[FALT_LAYER_ROWS];
+  const bool near = block->out_step == 1, apart = p->has_residual && block->residual_step != 1;
+  if (apart) collect(layer, operands, block, together);
+  for (int m = 0; m < block->rows; m++) {
+    out[m] = near ? output + block->out[m] : block->sums + m * block->pitch;
+    if (p->has_residual)
+      residual[m] = apart ? together + m * FALT_LAYER_WIDEST : (const float *)operands->residual + block->residual[m];
+  }
+  const falt_layer_finish finish = {.sums = block->sums,
+                                    .out = out,
+                                    .residual = p->has_residual ? residual : NULL,
+                                    .scale = block->factors + block->channel,
+                                    .offset = block->factors + channels + block->channel,
+                                    .pitch = block->pitch,
+                                    .n = block->n,
+                                    .rows = block->rows,
+                                    .low = layer->low,
+                                    .high = layer->high};
+  if (block->by_row)
+    layer->kernels->finish_by_row(&finish);
+  else
+    layer->kernels->finish_by_column(&finish);
+  for (int m = 0; layer->curved && m < block->rows; m++) bend(layer, out[m], block->n, 1);
+  if (!near) spread(block, output);
+}

@@ -1,0 +1,78 @@
+/* Dense layers, forward: what the solvers share that run them through the kernels of cpu/layer.h.
+ *
+ * Outputs are a matrix of positions by channels for each group. Positions are numbered over (n, d, h, w), w innermost;
+ * neighbours along w are a row. Taps are numbered over (t, r, s). */
+#ifndef FALT_SOLVER_LAYER_H
+#define FALT_SOLVER_LAYER_H
+
+#include "cpu/layer.h"
+#include "planner/planner.h"
+
+typedef struct falt_layer {
+  falt_problem p;
+  const falt_layer_kernels *kernels;
+  int64_t positions, taps, channels, results; /* channels in and out of a group */
+  bool plain;                                 /* sums are results: no epilogue */
+  bool curved;                                /* the activation is no clip */
+  float low, high;                            /* the activation, if it is one */
+} falt_layer;
+
+/* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
+const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+
+/* `whole` things cut into `count` pieces that differ by one at most: piece i is [falt_layer_piece(i), ... (i + 1)). */
+typedef struct falt_layer_pieces {
+  int64_t count, size, larger; /* the first `larger` pieces have one more */
+} falt_layer_pieces;
+
+static inline falt_layer_pieces falt_layer_cut(int64_t whole, int64_t count) {
+  return (falt_layer_pieces){count, whole / count, whole % count};
+}
+static inline int64_t falt_layer_piece(const falt_layer_pieces *pieces, int64_t i) {
+  return pieces->size * i + falt_min(i, pieces->larger);
+}
+static inline int64_t falt_layer_most(const falt_layer_pieces *pieces) {
+  return pieces->size + (pieces->larger > 0);
+}
+
+/* ---- positions */
+
+typedef struct falt_layer_point {
+  int64_t n, at[3];
+} falt_layer_point;
+
+falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position);
+/* How many of the next `most` positions lie in the same row. */
+static inline int64_t falt_layer_run(const falt_layer *layer, const falt_layer_point *point, int64_t most) {
+  return falt_min(most, layer->p.output.size[FALT_W] - point->at[2]);
+}
+/* Moves on by no more than what is left of the row. */
+void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_t count);
+
+/* Where output `o` and tap `j` of an axis read the input: its index there, or -1 for the constant. */
+static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64_t o, int64_t j) {
+  const falt_axis *a = &layer->p.axis[axis];
+  const int64_t u = o * a->stride + j * a->dilation - a->pad[0], size = layer->p.input.size[FALT_D + axis];
+  return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
+}
+
+/* ---- results */
+
+/* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors);
+
+/* A block of sums in the scratch on its way out: result (m, i) is element out[m] + i*out_step of the output. */
+typedef struct falt_layer_block {
+  float *sums;
+  int64_t pitch, n;
+  int rows;
+  bool by_row; /* channels are the rows; else the columns */
+  const int64_t *out, *residual;
+  int64_t out_step, residual_step;
+  int64_t channel; /* of the first row or column, G*K numbering */
+  const float *factors;
+} falt_layer_block;
+
+void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block);
+
+#endif

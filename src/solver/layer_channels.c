@@ -1,0 +1,391 @@
+/* Dense layers whose channels are adjacent in memory (NHWC), forward: vectors run along output channels.
+ *
+ *     y[p, k] = sum over taps j and channels c of  x[p*stride + j*dilation - pad, c] * w[k, c, j]
+ *
+ * A block of positions times channels stays in registers while the kernel goes through all (j, c): rows are addresses
+ * of input pixels, one for each position and tap, and the filter is packed in panels of up to 4 vectors of channels. A
+ * pixel outside is the address of another one, or of a row of the constant: no padded copy, no branch where sums are
+ * formed. Positions are numbered over all rows and images, so blocks are full also where rows are short.
+ *
+ * With few input channels the taps of a row become one segment, S*C elements that lie together in the input; the pixels
+ * at the ends of rows, and all of them if channels are apart, are gathered into the scratch. */
+#include <string.h>
+
+#include "solver/filter_rows.h"
+#include "solver/layer.h"
+
+enum { FEW_CHANNELS = 16, BLOCK = 96, LARGE_BLOCK = 400, MOST_SEGMENTS = 1 << 14 };
+
+/* Offsets into a worker's scratch. */
+typedef struct scratch_map {
+  size_t list, out, residual, constant, gathered, sums, total;
+} scratch_map;
+
+typedef struct channels_plan {
+  falt_plan base;
+  falt_layer layer;
+  bool folds;                       /* a segment is a row of taps rather than one */
+  bool in_place;                    /* pixels are read where they lie */
+  int64_t segments, length;         /* elements of a segment */
+  int64_t vectors;                  /* of a group's output channels */
+  falt_layer_pieces panels;         /* of vectors */
+  int64_t rows;                     /* positions of a kernel call, at most */
+  falt_layer_pieces blocks, chunks; /* tasks of a group: blocks of positions times chunks of panels */
+  size_t group;                     /* floats of a group's packed filter */
+  float *packed;                    /* or NULL if the filter comes with each execution */
+  size_t factors, filter;           /* offsets into the workspace */
+  scratch_map at;                   /* in each worker's scratch */
+} channels_plan;
+
+/* ---- packing: panel by panel, one row of columns for each (tap, channel) */
+
+static int64_t columns_before(const channels_plan *plan, int64_t panel) {
+  return falt_layer_piece(&plan->panels, panel) * plan->layer.kernels->width;
+}
+
+typedef struct packing {
+  const channels_plan *plan;
+  const float *filter;
+  float *packed;
+} packing;
+
+static void pack_panel(void *context, int64_t index) {
+  const packing *pack = context;
+  const channels_plan *plan = pack->plan;
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  const int64_t g = index / plan->panels.count, panel = index % plan->panels.count;
+  const int64_t k = columns_before(plan, panel), width = columns_before(plan, panel + 1) - k;
+  const int64_t n = falt_min(width, layer->results - k), depth = layer->taps * layer->channels;
+  float *to = pack->packed + (size_t)g * plan->group + (size_t)(k * depth);
+  if (n < width) memset(to, 0, (size_t)(width * depth) * sizeof *to);
+  for (int64_t t = 0; t < w->size[FALT_D]; t++)
+    for (int64_t r = 0; r < w->size[FALT_H]; r++)
+      for (int64_t s = 0; s < w->size[FALT_W]; s++, to += layer->channels * width)
+        layer->kernels->copy(&(falt_layer_copy){.from = pack->filter + falt_tensor_at(w, k, g, 0, t, r, s),
+                                                .step = w->stride[FALT_K],
+                                                .from_pitch = w->stride[FALT_C],
+                                                .to = to,
+                                                .to_pitch = width,
+                                                .n = n,
+                                                .count = layer->channels});
+}
+
+static void pack(const channels_plan *plan, const float *filter, float *packed) {
+  packing p = {plan, filter, packed};
+  falt_parallel_for(plan->base.device->threads, plan->layer.p.output.size[FALT_G] * plan->panels.count, pack_panel, &p);
+}
+
+/* ---- execute */
+
+typedef struct execution {
+  const channels_plan *plan;
+  const falt_operands *operands;
+  const float *packed, *factors;
+} execution;
+
+/* A block of positions and the lists of its calls: one call has up to plan->rows positions, and for each segment the
+ * addresses of all of them. */
+typedef struct task {
+  const execution *run;
+  const channels_plan *plan;
+  const falt_layer *layer;
+  int64_t group;
+  falt_layer_pieces calls; /* of the block's positions */
+  const float *input;      /* of the group */
+  const float **list;
+  int64_t *out, *residual; /* elements of the group's channel 0, by position */
+  float *constant, *gathered, *sums;
+} task;
+
+/* What (r, s) reads for a position, brought together at `to`: `count` taps from s on. row: NULL for the constant. */
+static const float *gather(const task *t, const float *row, int64_t ow, int64_t s, int64_t count, float *to) {
+  const falt_tensor *x = &t->layer->p.input;
+  const int64_t c = t->layer->channels;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t w = row ? falt_layer_source(t->layer, 2, ow, s + i) : -1;
+    const float *from = w < 0 ? t->constant : row + w * x->stride[FALT_W];
+    const int64_t step = w < 0 ? 1 : x->stride[FALT_C];
+    for (int64_t j = 0; j < c; j++) to[i * c + j] = from[j * step];
+  }
+  return to;
+}
+
+/* Addresses of positions [p, p + count) of an output row for the segment that begins with tap s of an input row. */
+static void list_row(const task *t, const falt_layer_point *at, int64_t p, int64_t count, const float *row,
+                     int64_t segment, const float **list) {
+  const channels_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t taps = plan->folds ? t->layer->p.filter.size[FALT_W] : 1;
+  const int64_t s = plan->folds ? 0 : segment % t->layer->p.filter.size[FALT_W];
+  const int64_t first = at->at[2] * axis->stride + s * axis->dilation - axis->pad[0];
+  const int64_t step = axis->stride * t->layer->p.input.stride[FALT_W], size = t->layer->p.input.size[FALT_W];
+  const float *from = row ? row + first * t->layer->p.input.stride[FALT_W] : t->constant;
+  if (plan->in_place && (!row || (first >= 0 && first + (count - 1) * axis->stride + taps <= size))) {
+    for (int64_t i = 0; i < count; i++, from += row ? step : 0) list[i] = from;
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t u = first + i * axis->stride;
+    const bool inside = row && u >= 0 && u + taps <= size;
+    float *to = t->gathered + ((p + i) * plan->segments + segment) * plan->length;
+    if (plan->in_place && inside) {
+      list[i] = row + u * t->layer->p.input.stride[FALT_W];
+    } else if (plan->in_place && !plan->folds) {
+      const int64_t w = falt_layer_source(t->layer, 2, at->at[2] + i, s);
+      list[i] = w < 0 ? t->constant : row + w * t->layer->p.input.stride[FALT_W];
+    } else {
+      list[i] = gather(t, row, at->at[2] + i, s, taps, to);
+    }
+  }
+}
+
+/* All segments of positions [p, p + count) of an output row, which are rows m, m + 1, ... of a call with `rows`. */
+static void list_run(const task *t, const falt_layer_point *at, int64_t p, int64_t count, int64_t rows,
+                     const float **list) {
+  const falt_tensor *x = &t->layer->p.input, *w = &t->layer->p.filter;
+  const int64_t each = t->plan->folds ? 1 : w->size[FALT_W];
+  int64_t segment = 0;
+  for (int64_t j = 0; j < w->size[FALT_D]; j++) {
+    const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j);
+    for (int64_t r = 0; r < w->size[FALT_H]; r++) {
+      const int64_t h = falt_layer_source(t->layer, 1, at->at[1], r);
+      const int64_t index = at->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
+      const float *row = d < 0 || h < 0 ? NULL : t->input + index;
+      for (int64_t s = 0; s < each; s++, segment++, list += rows) list_row(t, at, p, count, row, segment, list);
+    }
+  }
+}
+
+static void list_results(const task *t, const falt_layer_point *at, int64_t p, int64_t count) {
+  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
+  const int64_t out = falt_tensor_at(y, at->n, t->group, 0, at->at[0], at->at[1], at->at[2]);
+  const int64_t residual = falt_tensor_at(z, at->n, t->group, 0, at->at[0], at->at[1], at->at[2]);
+  for (int64_t i = 0; i < count; i++) {
+    t->out[p + i] = out + i * y->stride[FALT_W];
+    t->residual[p + i] = residual + i * z->stride[FALT_W];
+  }
+}
+
+static void list_block(const task *t, int64_t first) {
+  falt_layer_point at = falt_layer_point_at(t->layer, first);
+  for (int64_t call = 0; call < t->calls.count; call++) {
+    const int64_t begin = falt_layer_piece(&t->calls, call), end = falt_layer_piece(&t->calls, call + 1);
+    for (int64_t p = begin, count; p < end; p += count) {
+      count = falt_layer_run(t->layer, &at, end - p);
+      list_run(t, &at, p, count, end - begin, t->list + begin * t->plan->segments + (p - begin));
+      list_results(t, &at, p, count);
+      falt_layer_advance(t->layer, &at, count);
+    }
+  }
+}
+
+static void run_call(const task *t, int64_t call, int64_t panel) {
+  const channels_plan *plan = t->plan;
+  const falt_layer *layer = t->layer;
+  const int64_t begin = falt_layer_piece(&t->calls, call), end = falt_layer_piece(&t->calls, call + 1);
+  const int64_t k = columns_before(plan, panel), n = falt_min(columns_before(plan, panel + 1), layer->results) - k;
+  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
+  const bool straight = layer->plain && falt_tensor_unit(y, FALT_C);
+  float *rows[FALT_LAYER_ROWS];
+  int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
+  for (int64_t m = 0; m < end - begin; m++) {
+    out[m] = t->out[begin + m] + k * y->stride[FALT_C];
+    residual[m] = t->residual[begin + m] + k * z->stride[FALT_C];
+    rows[m] = straight ? (float *)t->run->operands->output + out[m] : t->sums + m * FALT_LAYER_WIDEST;
+  }
+  layer->kernels->product(&(falt_layer_product){
+      .a = t->list + begin * plan->segments,
+      .b = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->segments * plan->length),
+      .out = rows,
+      .segments = plan->segments,
+      .depth = plan->length,
+      .n = n,
+      .rows = (int)(end - begin)});
+  if (straight) return;
+  falt_layer_store(layer, t->run->operands,
+                   &(falt_layer_block){.sums = t->sums,
+                                       .pitch = FALT_LAYER_WIDEST,
+                                       .n = n,
+                                       .rows = (int)(end - begin),
+                                       .out = out,
+                                       .residual = residual,
+                                       .out_step = y->stride[FALT_C],
+                                       .residual_step = z->stride[FALT_C],
+                                       .channel = t->group * layer->results + k,
+                                       .factors = t->run->factors});
+}
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *run = context;
+  const channels_plan *plan = run->plan;
+  char *memory = scratch;
+  task t = {.run = run, .plan = plan, .layer = &plan->layer};
+  const int64_t chunk = index % plan->chunks.count, rest = index / plan->chunks.count;
+  const int64_t block = rest % plan->blocks.count, first = falt_layer_piece(&plan->blocks, block);
+  const int64_t positions = falt_layer_piece(&plan->blocks, block + 1) - first;
+  t.group = rest / plan->blocks.count;
+  t.calls = falt_layer_cut(positions, falt_ceil_div(positions, plan->rows));
+  t.input = (const float *)run->operands->input + falt_tensor_at(&plan->layer.p.input, 0, t.group, 0, 0, 0, 0);
+  t.list = (const float **)(void *)(memory + plan->at.list);
+  t.out = (int64_t *)(void *)(memory + plan->at.out);
+  t.residual = (int64_t *)(void *)(memory + plan->at.residual);
+  t.constant = (float *)(void *)(memory + plan->at.constant);
+  t.gathered = (float *)(void *)(memory + plan->at.gathered);
+  t.sums = (float *)(void *)(memory + plan->at.sums);
+  for (int64_t i = 0; i < plan->length; i++) t.constant[i] = (float)plan->layer.p.boundary_value;
+  list_block(&t, first);
+  for (int64_t panel = falt_layer_piece(&plan->chunks, chunk); panel < falt_layer_piece(&plan->chunks, chunk + 1);
+       panel++)
+    for (int64_t call = 0; call < t.calls.count; call++) run_call(&t, call, panel);
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const channels_plan *plan = (const channels_plan *)base;
+  char *workspace = operands->workspace;
+  float *factors = (float *)(void *)(workspace + plan->factors), *filter = (float *)(void *)(workspace + plan->filter);
+  execution run = {plan, operands, plan->packed ? plan->packed : filter, factors};
+  if (!plan->packed) pack(plan, operands->filter, filter);
+  falt_layer_factors(&plan->layer, operands, factors);
+  falt_rows_run(base->device,
+                &(falt_row_job){.run = run_task,
+                                .context = &run,
+                                .tasks = plan->layer.p.output.size[FALT_G] * plan->blocks.count * plan->chunks.count,
+                                .scratch = plan->at.total},
+                workspace);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const channels_plan *plan = (const channels_plan *)base;
+  const falt_layer *layer = &plan->layer;
+  falt_text_add(text, "(channels %s %lldx%lld%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
+                (long long)plan->rows, (long long)(falt_layer_most(&plan->panels) * layer->kernels->width),
+                plan->folds ? " folded" : "", plan->in_place ? "" : " gathered",
+                (long long)falt_layer_most(&plan->blocks), falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *plan) {
+  falt_free(((channels_plan *)plan)->packed);
+  falt_free(plan);
+}
+
+/* ---- applicable, besides what all layers must be */
+
+static const char *refusal(const channels_plan *plan) {
+  return plan->segments > MOST_SEGMENTS ? "its filter has too many taps for a list of addresses" : NULL;
+}
+
+/* ---- estimate */
+
+/* Share of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
+static const double share = 0.85;
+/* The multiply-adds that take as long as moving one element that is apart from its neighbours. */
+static const double apart = 64;
+
+static double estimate(const channels_plan *plan, const falt_device *device) {
+  const falt_layer *layer = &plan->layer;
+  const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->results;
+  const double switches = 1 + 3 / (double)plan->length; /* a segment's addresses are loaded */
+  const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
+  const double results =
+      falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / (double)(plan->segments * plan->length);
+  const double stretch = lanes * switches + gathers + results;
+  const double filter = plan->packed ? 0 : 16 * (double)falt_tensor_count(&layer->p.filter);
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter, share,
+                       falt_problem_bytes(&layer->p));
+}
+
+/* ---- plan */
+
+static void set_segments(channels_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *x = &layer->p.input;
+  const int64_t s = layer->p.filter.size[FALT_W];
+  plan->in_place = falt_tensor_unit(x, FALT_C);
+  const bool together = plan->in_place && (x->stride[FALT_W] == layer->channels || x->size[FALT_W] == 1);
+  plan->folds = s > 1 && layer->channels < FEW_CHANNELS && together && layer->p.axis[2].dilation == 1;
+  plan->segments = plan->folds ? layer->taps / s : layer->taps;
+  plan->length = plan->folds ? s * layer->channels : layer->channels;
+}
+
+static void set_panels(channels_plan *plan) {
+  const falt_layer_kernels *kernels = plan->layer.kernels;
+  plan->vectors = falt_ceil_div(plan->layer.results, kernels->width);
+  plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, kernels->vectors));
+  plan->rows = kernels->rows[falt_layer_most(&plan->panels)];
+  plan->group = (size_t)(plan->vectors * kernels->width) * (size_t)(plan->segments * plan->length);
+}
+
+/* Blocks so large that a filter which does not stay in the cache is read seldom, and so small that threads have enough
+ * of them; chunks of panels where positions are too few. */
+static void set_tasks(channels_plan *plan) {
+  const int64_t groups = plan->layer.p.output.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
+  const int64_t wanted = threads == 1 ? 1 : 4 * threads, positions = plan->layer.positions;
+  const bool stays = plan->group * sizeof(float) <= plan->base.device->caches.l2 / 2;
+  int64_t block = stays ? BLOCK : LARGE_BLOCK;
+  while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * groups < wanted) block /= 2;
+  if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
+  plan->blocks = falt_layer_cut(positions, falt_ceil_div(positions, block));
+  plan->chunks = falt_layer_cut(plan->panels.count,
+                                falt_min(plan->panels.count, falt_ceil_div(wanted, plan->blocks.count * groups)));
+}
+
+static size_t place(size_t *total, size_t bytes) {
+  const size_t at = *total;
+  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return at;
+}
+
+static void lay_memory(channels_plan *plan) {
+  const bool gathers = plan->folds || !plan->in_place;
+  const size_t block = (size_t)falt_layer_most(&plan->blocks), segments = (size_t)plan->segments,
+               length = (size_t)plan->length;
+  const size_t channels = (size_t)plan->layer.p.output.size[FALT_G] * (size_t)plan->layer.results; /* of all groups */
+  scratch_map *at = &plan->at;
+  at->list = place(&at->total, block * segments * sizeof(float *));
+  at->out = place(&at->total, block * sizeof(int64_t));
+  at->residual = place(&at->total, block * sizeof(int64_t));
+  at->constant = place(&at->total, length * sizeof(float));
+  at->gathered = place(&at->total, gathers ? block * segments * length * sizeof(float) : 0);
+  at->sums = place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
+  size_t total = falt_rows_workspace(plan->base.device, at->total);
+  plan->factors = place(&total, 2 * channels * sizeof(float));
+  plan->filter =
+      place(&total, plan->packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+  plan->base.workspace = total;
+}
+
+static bool take_filter(channels_plan *plan, const void *values) {
+  if (!values) return true;
+  plan->packed = falt_alloc((size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+  if (plan->packed) pack(plan, values, plan->packed);
+  plan->base.packed = plan->packed != NULL;
+  return plan->base.packed;
+}
+
+static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  falt_layer layer;
+  const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  channels_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->layer = layer;
+  set_segments(plan);
+  set_panels(plan);
+  if ((reason = refusal(plan))) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", reason);
+  }
+  set_tasks(plan);
+  if (!take_filter(plan, ask->filter_values)) {
+    destroy(&plan->base);
+    return falt_refuse_memory(ask);
+  }
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_channels;
+const falt_solver falt_solver_channels = {.name = "channels", .device_kind = "cpu", .plan = plan_channels};

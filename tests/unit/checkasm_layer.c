@@ -1,0 +1,287 @@
+/* Every layer kernel of every instruction set that this machine runs, against what cpu/layer.h says, and timed.
+ *
+ * Products are checked against a plain sum in f64, and their bits against a call with one row and one column. Rows, the
+ * panel and what is copied end at a page that cannot be read; outputs lie between canaries. FALT_SEED chooses another
+ * seed; FALT_BENCH=1 prints the speed of each instruction set. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/random.h"
+#include "cpu/layer.h"
+
+enum { ROWS = FALT_LAYER_ROWS, WIDEST = FALT_LAYER_WIDEST, SEGMENTS = 5, DEPTH = 40, ROUNDS = 400, PITCH = 100 };
+
+static uint64_t seed;
+
+static int pick(int low, int high) {
+  return (int)falt_random_int(&seed, low, high);
+}
+
+static void fill(float *to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
+}
+
+/* ---- memory that ends at a page without access */
+
+typedef struct guarded {
+  char *base;
+  size_t bytes, page;
+} guarded;
+
+static guarded guard(size_t bytes) {
+  guarded g = {.page = (size_t)sysconf(_SC_PAGESIZE)};
+  g.bytes = (bytes + g.page - 1) / g.page * g.page;
+  g.base = mmap(NULL, g.bytes + g.page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(g.base != MAP_FAILED);
+  assert_int_equal(mprotect(g.base + g.bytes, g.page, PROT_NONE), 0);
+  return g;
+}
+
+static void unguard(guarded *g) {
+  munmap(g->base, g->bytes + g->page);
+}
+
+static float *before_guard(const guarded *g, int64_t floats) {
+  return (float *)(void *)(g->base + g->bytes) - floats;
+}
+
+/* ---- products */
+
+typedef struct trial {
+  const falt_layer_kernels *kernels;
+  falt_layer_product call;
+  guarded rows[ROWS], panel;
+  const float *a[SEGMENTS * ROWS];
+  float old[ROWS][PITCH], results[ROWS][PITCH], *out[ROWS];
+} trial;
+
+static int64_t panel_pitch(const trial *t) {
+  const int64_t width = t->kernels->width;
+  return (t->call.n + width - 1) / width * width;
+}
+
+/* Segments of a row lie in any order, and overlap. */
+static void set_product(trial *t) {
+  falt_layer_product *c = &t->call;
+  const int vectors = pick(1, t->kernels->vectors);
+  *c = (falt_layer_product){.a = t->a,
+                            .out = t->out,
+                            .segments = pick(1, SEGMENTS),
+                            .depth = pick(1, DEPTH),
+                            .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
+                            .rows = pick(1, t->kernels->rows[vectors]),
+                            .accumulate = pick(0, 1)};
+  for (int m = 0; m < c->rows; m++) {
+    const int64_t length = c->depth + pick(0, 20);
+    float *row = before_guard(&t->rows[m], length);
+    fill(row, length);
+    for (int64_t s = 0; s < c->segments; s++) t->a[s * c->rows + m] = row + pick(0, (int)(length - c->depth));
+    fill(t->old[m], PITCH);
+    memcpy(t->results[m], t->old[m], sizeof t->old[m]);
+    t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
+  }
+  const int64_t floats = c->segments * c->depth * panel_pitch(t);
+  float *panel = before_guard(&t->panel, floats);
+  fill(panel, floats);
+  c->b = panel;
+}
+
+static double expected(const trial *t, int m, int64_t i, double old) {
+  const falt_layer_product *c = &t->call;
+  double sum = c->accumulate ? old : 0;
+  for (int64_t s = 0; s < c->segments; s++)
+    for (int64_t j = 0; j < c->depth; j++)
+      sum += (double)t->a[s * c->rows + m][j] * (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
+  return sum;
+}
+
+/* The same element from a call of its own, over a panel with this column alone. */
+static float alone(const trial *t, int m, int64_t i, float old) {
+  static _Alignas(64) float column[SEGMENTS * DEPTH * WIDEST];
+  const falt_layer_product *c = &t->call;
+  const float *a[SEGMENTS];
+  float *out[1] = {&old};
+  for (int64_t s = 0; s < c->segments; s++) a[s] = t->a[s * c->rows + m];
+  for (int64_t j = 0; j < c->segments * c->depth; j++) column[j * t->kernels->width] = c->b[j * panel_pitch(t) + i];
+  t->kernels->product(&(falt_layer_product){.a = a,
+                                            .b = column,
+                                            .out = out,
+                                            .segments = c->segments,
+                                            .depth = c->depth,
+                                            .n = 1,
+                                            .rows = 1,
+                                            .accumulate = c->accumulate});
+  return old;
+}
+
+static void check_product(trial *t) {
+  const falt_layer_product *c = &t->call;
+  set_product(t);
+  const double tolerance = (double)(c->segments * c->depth + 1) * 0x1p-22;
+  t->kernels->product(c);
+  for (int m = 0; m < c->rows; m++) {
+    const int64_t first = t->out[m] - t->results[m];
+    for (int64_t i = 0; i < PITCH; i++) {
+      const float old = t->old[m][i], got = t->results[m][i];
+      if (i < first || i >= first + c->n) {
+        assert_true(got == old);
+      } else {
+        assert_true(fabs((double)got - expected(t, m, i - first, (double)old)) <= tolerance);
+        assert_true(got == alone(t, m, i - first, old));
+      }
+    }
+  }
+}
+
+static void check_products(const falt_layer_kernels *kernels) {
+  static trial t;
+  t.kernels = kernels;
+  t.panel = guard(SEGMENTS * DEPTH * WIDEST * sizeof(float));
+  for (int m = 0; m < ROWS; m++) t.rows[m] = guard((DEPTH + 20) * sizeof(float));
+  for (int round = 0; round < ROUNDS; round++) check_product(&t);
+  for (int m = 0; m < ROWS; m++) unguard(&t.rows[m]);
+  unguard(&t.panel);
+}
+
+/* ---- copies */
+
+static void check_copy(const falt_layer_kernels *kernels, const guarded *in, const guarded *out) {
+  const int64_t n = pick(1, 70), step = pick(0, 4), count = pick(1, 5), from_pitch = pick(0, 80),
+                to_pitch = n + pick(0, 9);
+  const int64_t read = (count - 1) * from_pitch + (n - 1) * step + 1, written = (count - 1) * to_pitch + n;
+  float *from = before_guard(in, read), *to = before_guard(out, written);
+  fill(from, read);
+  for (int64_t i = 0; i < written; i++) to[i] = 9;
+  to[-1] = 9;
+  kernels->copy(&(falt_layer_copy){from, to, step, from_pitch, to_pitch, n, count});
+  for (int64_t j = 0; j < count; j++)
+    for (int64_t i = 0; i < to_pitch && j * to_pitch + i < written; i++)
+      assert_true(to[j * to_pitch + i] == (i < n ? from[j * from_pitch + i * step] : 9));
+  assert_true(to[-1] == 9);
+}
+
+static void check_copies(const falt_layer_kernels *kernels) {
+  guarded in = guard(4096), out = guard(4096);
+  for (int round = 0; round < ROUNDS; round++) check_copy(kernels, &in, &out);
+  unguard(&in);
+  unguard(&out);
+}
+
+/* ---- sums out */
+
+static void check_finish(const falt_layer_kernels *kernels, bool by_row) {
+  static float sums[ROWS * WIDEST], more[ROWS * WIDEST], results[ROWS * WIDEST], scale[WIDEST], offset[WIDEST];
+  const float *residual[ROWS];
+  float *out[ROWS];
+  falt_layer_finish call = {.sums = sums, .out = out, .scale = scale, .offset = offset, .pitch = WIDEST};
+  call.n = pick(1, WIDEST);
+  call.rows = pick(1, ROWS);
+  call.low = pick(0, 1) ? 0 : -INFINITY;
+  call.high = pick(0, 1) ? 0.5F : INFINITY;
+  if (pick(0, 1)) call.residual = residual;
+  fill(sums, ROWS * WIDEST);
+  fill(more, ROWS * WIDEST);
+  fill(scale, WIDEST);
+  fill(offset, WIDEST);
+  sums[pick(0, (int)call.n - 1)] = NAN;
+  for (int m = 0; m < call.rows; m++) {
+    out[m] = results + m * WIDEST;
+    residual[m] = more + m * WIDEST;
+    out[m][WIDEST - 1] = 9;
+  }
+  (by_row ? kernels->finish_by_row : kernels->finish_by_column)(&call);
+  for (int m = 0; m < call.rows; m++)
+    for (int64_t i = 0; i < call.n; i++) {
+      const int64_t channel = by_row ? m : i;
+      double y = (double)scale[channel] * (double)sums[m * WIDEST + i] + (double)offset[channel];
+      if (call.residual) y += (double)residual[m][i];
+      y = y < (double)call.low ? (double)call.low : y > (double)call.high ? (double)call.high : y;
+      assert_true(isnan(y) ? isnan(out[m][i]) : fabs(y - (double)out[m][i]) <= 0x1p-21);
+    }
+  for (int m = 0; m < call.rows && call.n < WIDEST; m++) assert_true(out[m][WIDEST - 1] == 9);
+}
+
+static void check_finishes(const falt_layer_kernels *kernels) {
+  for (int round = 0; round < ROUNDS; round++) check_finish(kernels, round % 2 == 0);
+}
+
+/* ---- timing */
+
+static void time_product(const falt_layer_kernels *kernels, int vectors, int64_t depth) {
+  static _Alignas(64) float panel[256 * WIDEST], rows[ROWS][256], sums[ROWS][WIDEST];
+  const float *a[ROWS];
+  float *out[ROWS];
+  for (int m = 0; m < ROWS; m++) {
+    a[m] = rows[m];
+    out[m] = sums[m];
+    fill(rows[m], depth);
+  }
+  fill(panel, depth * WIDEST);
+  const falt_layer_product call = {.a = a,
+                                   .b = panel,
+                                   .out = out,
+                                   .segments = 1,
+                                   .depth = depth,
+                                   .n = vectors * kernels->width,
+                                   .rows = kernels->rows[vectors]};
+  double best = INFINITY;
+  for (int repeat = 0; repeat < 50; repeat++) {
+    const double start = falt_seconds();
+    for (int i = 0; i < 100; i++) kernels->product(&call);
+    best = fmin(best, (falt_seconds() - start) / 100);
+  }
+  printf("  %2dx%-2d %6.1f", call.rows, (int)call.n, 2.0 * call.rows * (double)(call.n * depth) / best * 1e-9);
+}
+
+static void bench(const falt_layer_kernels *kernels, falt_isa isa) {
+  printf("%-9s", falt_isa_name(isa));
+  for (int vectors = 1; vectors <= kernels->vectors; vectors++) time_product(kernels, vectors, 256);
+  printf(" GFLOP/s\n");
+}
+
+/* ---- tests */
+
+static const falt_layer_kernels *table_of(int isa) {
+  const falt_layer_kernels *kernels = falt_layer_kernels_for((falt_isa)isa);
+  const bool own = isa == 0 || kernels != falt_layer_kernels_for((falt_isa)(isa - 1));
+  return own && falt_isa_runs((falt_isa)isa) ? kernels : NULL;
+}
+
+static void each_table(void (*check)(const falt_layer_kernels *)) {
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (table_of(isa)) check(table_of(isa));
+}
+
+static void test_product(void **state) {
+  (void)state;
+  each_table(check_products);
+}
+static void test_copy(void **state) {
+  (void)state;
+  each_table(check_copies);
+}
+static void test_finish(void **state) {
+  (void)state;
+  each_table(check_finishes);
+}
+
+int main(void) {
+  const char *chosen = getenv("FALT_SEED");
+  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++)
+    if (table_of(isa)) bench(table_of(isa), (falt_isa)isa);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_copy),
+                                     cmocka_unit_test(test_finish)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
