@@ -201,6 +201,10 @@ static double between(falt_device *device, void *begin, void *end) {
   return falt_gpu_between(device->gpu, begin, end);
 }
 
+static double time_calls(falt_device *device, void *stream, void (*body)(void *), void *context, long iterations) {
+  return falt_gpu_time(device->gpu, stream, body, context, iterations);
+}
+
 /* ---- the device */
 
 static void destroy_cuda(falt_device *device) {
@@ -232,7 +236,8 @@ static bool furnish(falt_device *device, int threads) {
                                             .copy_out = copy_out,
                                             .synchronize = synchronize,
                                             .trouble = trouble,
-                                            .reaches = reaches};
+                                            .reaches = reaches,
+                                            .time = time_calls};
   static const falt_device_queues queues = {.room = room,
                                             .pin = pin,
                                             .unpin = unpin,

@@ -88,7 +88,8 @@ static void load_once(void) {
                  {"cuMemFree_v2", &table.release},
                  {"cuMemcpyHtoD_v2", &table.copy_in},
                  {"cuMemcpyDtoH_v2", &table.copy_out},
-                 {"cuMemcpyDtoDAsync_v2", &table.copy_within}};
+                 {"cuMemcpyDtoDAsync_v2", &table.copy_within},
+                 {"cuLaunchHostFunc", &table.launch_host}};
   void *library = falt_cuda_open_library(names, 2);
   for (size_t i = 0; library && !missing[0] && i < sizeof entries / sizeof *entries; i++) {
     void *symbol = dlsym(library, entries[i].name);

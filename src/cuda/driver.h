@@ -80,6 +80,7 @@ typedef struct falt_cuda_driver {
   int (*room)(size_t *free_bytes, size_t *all_bytes);
   int (*pointer_facts)(unsigned count, int *attributes, void **data, falt_cu_pointer pointer);
   int (*copy_within)(falt_cu_pointer to, falt_cu_pointer from, size_t bytes, falt_cu_stream stream);
+  int (*launch_host)(falt_cu_stream stream, void (*function)(void *context), void *context);
 } falt_cuda_driver;
 
 /* Loads the driver once in a process. FALT_NO_DEVICE where it is absent or finds no GPU. */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/memory.h"
 #include "core/status.h"
@@ -379,4 +380,40 @@ double falt_gpu_between(falt_gpu *gpu, void *begin, void *end) {
   if (!v.error && gpu->driver->event_elapsed(&milliseconds, begin, end)) milliseconds = 0;
   leave(gpu, v);
   return 1e-3 * (double)milliseconds;
+}
+
+/* ---- time */
+
+/* Longer than the host takes to start a kernel; never longer than a blink. */
+static const double start_seconds = 5e-6, longest_head_start = 5e-3;
+
+static void sleep_on_stream(void *nanoseconds) {
+  nanosleep(&(struct timespec){.tv_nsec = (long)(intptr_t)nanoseconds}, NULL);
+}
+
+/* With the context current: while the stream sleeps, the host queues what is to be timed. */
+static int time_between(const falt_cuda_driver *cu, falt_cu_event event[2], falt_cu_stream stream,
+                        void (*body)(void *context), void *context, long iterations, float *milliseconds) {
+  const double wanted = start_seconds * (double)(iterations + 10);
+  const double seconds = wanted < longest_head_start ? wanted : longest_head_start;
+  int error = cu->launch_host(stream, sleep_on_stream, (void *)(intptr_t)(1e9 * seconds));
+  if (!error) error = cu->event_record(event[0], stream);
+  for (long i = 0; i < iterations && !error; i++) body(context);
+  if (!error) error = cu->event_record(event[1], stream);
+  if (!error) error = cu->event_synchronize(event[1]);
+  return error ? error : cu->event_elapsed(milliseconds, event[0], event[1]);
+}
+
+double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), void *context, long iterations) {
+  const falt_cuda_driver *cu = gpu->driver;
+  falt_cu_event event[2] = {NULL, NULL};
+  float milliseconds = -1;
+  const visit v = enter(gpu);
+  int error = v.error ? v.error : cu->event_create(&event[0], 0);
+  if (!error) error = cu->event_create(&event[1], 0);
+  if (!error) error = time_between(cu, event, stream, body, context, iterations, &milliseconds);
+  for (int i = 0; i < 2; i++)
+    if (event[i]) cu->event_destroy(event[i]);
+  leave(gpu, v);
+  return error ? -1 : 1e-3 * (double)milliseconds;
 }

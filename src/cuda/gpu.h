@@ -73,4 +73,9 @@ falt_status falt_gpu_follow(falt_gpu *gpu, void *stream, void *event);
 falt_status falt_gpu_wait(falt_gpu *gpu, void *event);
 double falt_gpu_between(falt_gpu *gpu, void *begin, void *end);
 
+/* Seconds that the GPU takes for so many calls of body in a row, each of which starts its work on the stream: the time
+ * between two events, with a head start for the host, so that what starting costs it is not in them. Negative if the
+ * driver fails. */
+double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), void *context, long iterations);
+
 #endif

@@ -87,6 +87,9 @@ typedef struct falt_device_memory {
   falt_status (*synchronize)(falt_device *device);
   falt_status (*trouble)(falt_device *device); /* the first failure of an execution on this thread, told once */
   bool (*reaches)(falt_device *device, const void *memory); /* whether kernels may read it; NULL: not known */
+  /* Seconds that the device works on so many calls of body in a row, all of which start their work on the stream, by
+   * the device's own clock; negative if that fails. NULL: the device has no clock. */
+  double (*time)(falt_device *device, void *stream, void (*body)(void *context), void *context, long iterations);
 } falt_device_memory;
 
 /* Work that overlaps: what is put into one queue happens in order and beside the other queues. Marks are places in

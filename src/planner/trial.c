@@ -115,8 +115,15 @@ static void wait(void *context) {
   call->plan->device->memory->synchronize(call->plan->device);
 }
 
+static double measure(void *context, long iterations) {
+  const execution *call = context;
+  falt_device *device = call->plan->device;
+  return device->memory->time(device, call->operands->stream, execute, context, iterations);
+}
+
 falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds) {
   execution call = {plan, operands};
-  const falt_timed timed = {execute, plan->device->memory ? wait : NULL, &call};
+  const falt_device_memory *own = plan->device->memory;
+  const falt_timed timed = {execute, own ? wait : NULL, &call, own && own->time ? measure : NULL};
   return falt_time(&timed, seconds);
 }

@@ -235,9 +235,26 @@ static void spin(void *context) {
   while (falt_seconds() < end) continue;
 }
 
+/* A device's clock, on which every call takes a millisecond; one that fails. */
+static double measure_millisecond(void *context, long iterations) {
+  ((spinner *)context)->calls += (int)iterations;
+  return 1e-3 * (double)iterations;
+}
+static double measure_nothing(UNUSED void *context, UNUSED long iterations) {
+  return -1;
+}
+
+static void test_timer_of_device(UNUSED void **state) {
+  spinner s = {.seconds = 0};
+  falt_timing timing = falt_time(&(falt_timed){spin, NULL, &s, measure_millisecond}, 0.02);
+  assert_true(timing.median == 1e-3 && timing.min == 1e-3 && s.calls > 3);
+  timing = falt_time(&(falt_timed){spin, NULL, &s, measure_nothing}, 0.001);
+  assert_true(timing.median > 0 && timing.median < 1e-4); /* the host's clock counts */
+}
+
 static void test_timer(UNUSED void **state) {
   spinner s = {.seconds = 1e-4};
-  const falt_timed timed = {spin, NULL, &s};
+  const falt_timed timed = {spin, NULL, &s, NULL};
   falt_timing timing = falt_time(&timed, 0.02);
   assert_true(timing.min >= 1e-4 && timing.min < 1.5e-4 && timing.median >= timing.min);
   s = (spinner){.seconds = 0.01};
@@ -321,10 +338,18 @@ static void test_trial(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      PLANNER_TEST(test_tuning),      PLANNER_TEST(test_competitors),    PLANNER_TEST(test_tuning_stands_back),
-      PLANNER_TEST(test_wisdom_text), PLANNER_TEST(test_wisdom_corrupt), PLANNER_TEST(test_wisdom_damaged),
-      PLANNER_TEST(test_timer),       PLANNER_TEST(test_roofline),       PLANNER_TEST(test_roofline_threads),
-      PLANNER_TEST(test_limit),       PLANNER_TEST(test_trial),
+      PLANNER_TEST(test_tuning),
+      PLANNER_TEST(test_competitors),
+      PLANNER_TEST(test_tuning_stands_back),
+      PLANNER_TEST(test_wisdom_text),
+      PLANNER_TEST(test_wisdom_corrupt),
+      PLANNER_TEST(test_wisdom_damaged),
+      PLANNER_TEST(test_timer),
+      PLANNER_TEST(test_timer_of_device),
+      PLANNER_TEST(test_roofline),
+      PLANNER_TEST(test_roofline_threads),
+      PLANNER_TEST(test_limit),
+      PLANNER_TEST(test_trial),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
