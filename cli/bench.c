@@ -142,11 +142,21 @@ static bool hand_over(turn *t, const cli_exchange *exchange, const char *kernel,
 static cli_entry *add_entry(cli_row *row, const char *library, const char *implementation, const char *version) {
   if (row->entries == CLI_ENTRIES || !library || !implementation || !version) return NULL;
   cli_entry *entry = &row->entry[row->entries++];
-  *entry = (cli_entry){.difference = NAN, .tolerance = NAN, .seconds = NAN, .least = INFINITY};
+  *entry = (cli_entry){.difference = NAN, .tolerance = NAN, .seconds = NAN, .least = INFINITY, .peer = -1};
   snprintf(entry->library, sizeof entry->library, "%s", library);
   snprintf(entry->implementation, sizeof entry->implementation, "%s", implementation);
   snprintf(entry->version, sizeof entry->version, "%s", version);
   return entry;
+}
+
+/* The peer of that number. A copy that runs takes the place of the computed one. */
+static void add_peer(cli_row *row, const cli_answer *answer, int number) {
+  const char *library = cli_answer_text(answer, "library"), *implementation = cli_answer_text(answer, "implementation"),
+             *version = cli_answer_text(answer, "version");
+  const bool is_copy = library && strcmp(library, "copy") == 0;
+  if (is_copy) row->entries = CLI_COPY;
+  cli_entry *entry = add_entry(row, library, implementation, version);
+  if (entry) entry->peer = number;
 }
 
 static int load_peers(turn *t, const char *kernel) {
@@ -158,9 +168,7 @@ static int load_peers(turn *t, const char *kernel) {
   if (!cli_exchange_open(&exchange, bytes, &error)) return cli_fail(CLI_IMPOSSIBLE, "peers: %s", error.text);
   const bool given = hand_over(t, &exchange, kernel, &error);
   cli_answer *answer = given ? malloc(sizeof *answer) : NULL;
-  while (answer && cli_peers_answer(&t->bench->peers, answer))
-    add_entry(t->row, cli_answer_text(answer, "library"), cli_answer_text(answer, "implementation"),
-              cli_answer_text(answer, "version"));
+  for (int number = 0; answer && cli_peers_answer(&t->bench->peers, answer); number++) add_peer(t->row, answer, number);
   free(answer);
   cli_exchange_close(&exchange);
   return given ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "%s: %s", t->row->name, error.text);
@@ -216,9 +224,9 @@ static void note_answer(cli_entry *entry, const cli_answer *answer) {
 static void time_peer(turn *t, int index, double seconds) {
   cli_entry *entry = &t->row->entry[index];
   const bool is_slow = entry->samples && entry->sample[0] > hopeless * t->bench->seconds;
-  if (entry->error[0] || is_slow || t->bench->peers.pid <= 0) return;
+  if (entry->peer < 0 || entry->error[0] || is_slow || t->bench->peers.pid <= 0) return;
   cli_json request = cli_peers_ask(&t->bench->peers, "time");
-  cli_json_integer(&request, "peer", index - CLI_COPY - 1);
+  cli_json_integer(&request, "peer", entry->peer);
   cli_json_number(&request, "seconds", seconds);
   cli_peers_send(&request);
   cli_answer *answer = malloc(sizeof *answer);
@@ -237,7 +245,7 @@ static int run_rounds(turn *t) {
     const int status = time_faltung(t, share);
     if (status != CLI_DONE) return status;
     settle();
-    for (int i = CLI_COPY + 1; i < t->row->entries && !cli_interrupted(); i++) time_peer(t, i, share);
+    for (int i = CLI_COPY; i < t->row->entries && !cli_interrupted(); i++) time_peer(t, i, share);
   }
   for (int i = 0; i < t->row->entries; i++) take_median(&t->row->entry[i]);
   return CLI_DONE;
@@ -256,14 +264,15 @@ static void drop_peers(cli_bench *bench) {
 
 static int run_case(cli_bench *bench, const cli_case *one) {
   cli_row *row = &bench->row[bench->rows];
-  *row = (cli_row){.name = one->name};
+  *row = (cli_row){.name = one->name, .target = one->target};
   add_entry(row, "faltung", "faltung", falt_version());
   add_entry(row, "copy", "copy", "limit");
   turn t = {.bench = bench, .row = row};
   int status = prepare(&t, one);
   if (status == CLI_DONE && bench->peers.pid > 0) status = load_peers(&t, one->kernel);
   if (status == CLI_DONE) status = run_rounds(&t);
-  row->entry[CLI_COPY].seconds = row->entry[CLI_COPY].least = row->bytes / bench->limits.copy_bytes_per_s;
+  cli_entry *copy = &row->entry[CLI_COPY];
+  if (copy->peer < 0) copy->seconds = copy->least = row->bytes / bench->limits.copy_bytes_per_s;
   finish(&t);
   drop_peers(bench);
   return status;
@@ -313,9 +322,14 @@ static int open_suite(cli_bench *bench) {
   return bench->row ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "bench: out of memory; use --filter");
 }
 
+static bool is_gpu(const cli_bench *bench) {
+  return strncmp(falt_device_name(bench->device), "cuda", 4) == 0;
+}
+
 static int open_device(cli_bench *bench) {
   const int status = cli_device_make(bench->options, &bench->device);
   if (status != CLI_DONE) return status;
+  if (is_gpu(bench)) cli_machine_driver(&bench->machine);
   falt_device_limits(bench->device, &bench->limits);
   if (bench->limits.measured) return CLI_DONE;
   const falt_status measured = falt_device_measure(bench->device);
@@ -334,13 +348,13 @@ static void warn_if_busy(const cli_bench *bench) {
 static void start_peers(cli_bench *bench) {
   char why[512];
   if (!bench->options->peers) return;
-  if (!cli_peers_start(&bench->peers, falt_device_threads(bench->device), why)) {
+  if (!cli_peers_start(&bench->peers, falt_device_name(bench->device), falt_device_threads(bench->device), why)) {
     if (why[0]) fprintf(stderr, "No peers: %s. Timing Faltung alone.\n", why);
     return;
   }
   if (bench->peers.missing[0])
-    fprintf(stderr, "Peers that %s lacks: %s; `bench/setup all` in the source tree makes an environment with them.\n",
-            bench->peers.python, bench->peers.missing);
+    fprintf(stderr, "Peers that %s lacks: %s; `bench/setup %s` in the source tree makes an environment with them.\n",
+            bench->peers.python, bench->peers.missing, is_gpu(bench) ? "cuda" : "all");
   warn_if_busy(bench);
 }
 

@@ -18,14 +18,16 @@ typedef struct cli_entry {
   double seconds, least;        /* the median of the samples; the minimum of all runs */
   double difference, tolerance; /* from Faltung's result; NaN where they were not compared */
   bool differs;
+  int peer;        /* its number among those that the peers' process has loaded; -1 for Faltung and what is computed */
   char error[160]; /* why it has no time, or empty */
 } cli_entry;
 
-/* One problem: entry 0 is Faltung, 1 a copy at the measured limit, then the peers. */
+/* One problem: entry 0 is Faltung, 1 a copy, at the measured limit or run where peers run one, then the peers. */
 typedef struct cli_row {
   const char *name, *solver, *bound;
   char line[CLI_LINE], plan[512];
   double bytes, flops, limit_seconds;
+  double target; /* seconds that the suite asks for, or 0 */
   int64_t workspace;
   cli_entry entry[CLI_ENTRIES];
   int entries;
@@ -46,10 +48,14 @@ typedef struct cli_bench {
 
 /* The peer's time over Faltung's; for Faltung, the fastest peer's over its own. NaN where there is none. */
 double cli_bench_ratio(const cli_row *row, int entry);
+/* The fastest peer, or -1. */
+int cli_bench_best(const cli_row *row);
 /* The fastest entry of a library, or -1. */
 int cli_bench_fastest(const cli_row *row, const char *library);
 /* Geometric mean of the fastest entries' ratios, and of how many problems. */
 double cli_bench_mean(const cli_bench *bench, const char *library, int *count);
+/* How many problems have a peer's time, and on how many of them Faltung is faster than every peer. */
+int cli_bench_count(const cli_bench *bench, int *faster);
 /* Column i of a table: "copy", then the libraries; NULL at the end. */
 const char *cli_bench_column(const cli_bench *bench, int i);
 

@@ -10,9 +10,28 @@
 double cli_bench_ratio(const cli_row *row, int entry) {
   const double ours = row->entry[CLI_FALTUNG].seconds;
   if (entry != CLI_FALTUNG) return row->entry[entry].seconds / ours;
-  double fastest = NAN;
-  for (int i = CLI_COPY + 1; i < row->entries; i++) fastest = fmin(fastest, row->entry[i].seconds);
-  return fastest / ours;
+  const int best = cli_bench_best(row);
+  return best < 0 ? NAN : row->entry[best].seconds / ours;
+}
+
+int cli_bench_best(const cli_row *row) {
+  int best = -1;
+  for (int i = CLI_COPY + 1; i < row->entries; i++) {
+    const double seconds = row->entry[i].seconds;
+    if (seconds > 0 && (best < 0 || seconds < row->entry[best].seconds)) best = i;
+  }
+  return best;
+}
+
+int cli_bench_count(const cli_bench *bench, int *faster) {
+  int count = 0;
+  *faster = 0;
+  for (int i = 0; i < bench->rows; i++) {
+    const double ratio = cli_bench_ratio(&bench->row[i], CLI_FALTUNG);
+    count += ratio > 0;
+    *faster += ratio > 1;
+  }
+  return count;
 }
 
 int cli_bench_fastest(const cli_row *row, const char *library) {
@@ -63,9 +82,24 @@ static void end(table_line *line) {
 }
 
 /* The columns that every line begins with. */
-static void begin(table_line *line, const char *name, const char *time, const char *limit, const char *solver) {
+static void begin(table_line *line, const char *name, const char *time, const char *limit, const char *rate,
+                  const char *solver) {
   *line = (table_line){.used = 0};
-  add(line, "%-20s %9s  %-12s  %-10s", name, time, limit, solver);
+  add(line, "%-20s %9s  %-12s %7s  %-12s", name, time, limit, rate, solver);
+}
+
+/* Operations a second, such as "17.6 T". */
+static const char *rate_text(double flops, char text[32]) {
+  const bool tera = flops >= 1e12;
+  const double shown = flops * (tera ? 1e-12 : 1e-9);
+  snprintf(text, 32, "%.*f %c", shown < 99.95 ? 1 : 0, shown, tera ? 'T' : 'G');
+  return text;
+}
+
+static bool has_targets(const cli_bench *bench) {
+  for (int i = 0; i < bench->suite.count; i++)
+    if (bench->suite.cases[i].target > 0) return true;
+  return false;
 }
 
 void cli_bench_print_head(const cli_bench *bench) {
@@ -76,32 +110,48 @@ void cli_bench_print_head(const cli_bench *bench) {
     printf("%s%s %s", i ? ", " : "", bench->peers.library[i].name, bench->peers.library[i].version);
   fputs(bench->peers.libraries ? "\n\n" : "\n", stdout);
   table_line line;
-  begin(&line, "", "faltung", "of limit", "solver");
+  begin(&line, "", "faltung", "of limit", "FLOP/s", "solver");
+  if (bench->peers.libraries) add(&line, "%9s", "best peer");
   for (int i = 0; cli_bench_column(bench, i); i++) add(&line, "  %16s", cli_bench_column(bench, i));
+  if (has_targets(bench)) add(&line, "  %16s", "target");
   end(&line);
 }
 
-/* A time and its ratio, marked where the result differs. */
-static void add_cell(table_line *line, const cli_row *row, int entry) {
-  char time[32], ratio[32];
-  if (entry < 0) {
-    add(line, "  %9s %6s", "-", "");
-    return;
-  }
-  const double times = cli_bench_ratio(row, entry);
+static const char *ratio_text(double times, bool differs, char text[32]) {
   const int digits = times < 10 ? 2 : times < 100 ? 1 : 0;
-  snprintf(ratio, sizeof ratio, "%.*f%s", digits, times, row->entry[entry].differs ? "!" : "x");
-  add(line, "  %9s %6s", cli_duration(row->entry[entry].seconds, time), ratio);
+  if (times > 0)
+    snprintf(text, 32, "%.*f%s", digits, times, differs ? "!" : "x");
+  else
+    snprintf(text, 32, "-");
+  return text;
+}
+
+/* A time and its ratio, marked where the result differs. */
+static void add_cell(table_line *line, double seconds, double ratio, bool differs) {
+  char time[32], text[32];
+  if (seconds > 0)
+    add(line, "  %9s %6s", cli_duration(seconds, time), ratio_text(ratio, differs, text));
+  else
+    add(line, "  %9s %6s", "-", "");
+}
+
+static void add_entry_cell(table_line *line, const cli_row *row, int i) {
+  if (i < 0)
+    add_cell(line, 0, 0, false);
+  else
+    add_cell(line, row->entry[i].seconds, cli_bench_ratio(row, i), row->entry[i].differs);
 }
 
 void cli_bench_print_row(const cli_bench *bench, const cli_row *row) {
-  char time[32], limit[32];
+  char time[32], limit[32], rate[32], ratio[32];
   const double seconds = row->entry[CLI_FALTUNG].seconds;
   snprintf(limit, sizeof limit, "%3.0f%% %s", 100 * row->limit_seconds / seconds, row->bound);
   table_line line;
-  begin(&line, row->name, cli_duration(seconds, time), limit, row->solver);
+  begin(&line, row->name, cli_duration(seconds, time), limit, rate_text(row->flops / seconds, rate), row->solver);
+  if (bench->peers.libraries) add(&line, "%9s", ratio_text(cli_bench_ratio(row, CLI_FALTUNG), false, ratio));
   for (int i = 0; cli_bench_column(bench, i); i++)
-    add_cell(&line, row, cli_bench_fastest(row, cli_bench_column(bench, i)));
+    add_entry_cell(&line, row, cli_bench_fastest(row, cli_bench_column(bench, i)));
+  if (has_targets(bench)) add_cell(&line, row->target, row->target / seconds, false);
   end(&line);
   for (int i = CLI_COPY + 1; i < row->entries; i++) {
     const cli_entry *entry = &row->entry[i];
@@ -112,9 +162,14 @@ void cli_bench_print_row(const cli_bench *bench, const cli_row *row) {
   }
 }
 
+static bool is_copy_run(const cli_bench *bench) {
+  return bench->rows > 0 && bench->row[0].entry[CLI_COPY].peer >= 0;
+}
+
 void cli_bench_print_foot(const cli_bench *bench) {
   table_line line;
-  begin(&line, "geometric mean", "", "", "");
+  begin(&line, "geometric mean", "", "", "", "");
+  if (bench->peers.libraries) add(&line, "%9s", "");
   for (int i = 0; cli_bench_column(bench, i); i++) {
     int count;
     const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), &count);
@@ -123,9 +178,14 @@ void cli_bench_print_foot(const cli_bench *bench) {
     add(&line, "  %16s", text);
   }
   end(&line);
+  int faster;
+  const int count = cli_bench_count(bench, &faster);
+  putchar('\n');
+  if (count) printf("Faster than every peer on %d of %d problems.\n", faster, count);
   printf(
-      "\nRatios are the other's time over Faltung's. copy: as many bytes as the problem reads and writes, at the\n"
-      "measured limit of memory. Libraries with several functions show the fastest.\n");
+      "Ratios are the other's time over Faltung's. copy: as many bytes as the problem reads and writes, %s.\n"
+      "Libraries with several functions show the fastest.\n",
+      is_copy_run(bench) ? "copied on the device" : "at the\nmeasured limit of memory");
 }
 
 /* ---- JSON */
@@ -148,12 +208,14 @@ static void print_measured(cli_json *json, const cli_bench *bench, const cli_row
   cli_json_text(json, "implementation", e->implementation);
   cli_json_text(json, "version", e->version);
   cli_json_number(json, "ratio_to_peer", cli_bench_ratio(row, entry));
+  if (is_ours && row->target > 0) cli_json_number(json, "target_seconds", row->target);
 }
 
 static void print_machine(cli_json *json, const cli_bench *bench) {
   cli_json_text(json, "machine", bench->machine.processor);
   cli_json_integer(json, "threads", falt_device_threads(bench->device));
   cli_json_text(json, "date", bench->machine.date);
+  if (bench->machine.driver[0]) cli_json_text(json, "driver", bench->machine.driver);
   cli_json_number(json, "load", bench->machine.load);
   cli_json_text(json, "commit", bench->machine.commit[0] ? bench->machine.commit : NULL);
   cli_json_number(json, "copy_gbytes_per_s", 1e-9 * bench->limits.copy_bytes_per_s);

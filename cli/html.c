@@ -64,8 +64,10 @@ static void put_entry(FILE *file, const cli_row *row, int i, double slowest) {
     put_cell(file, "wrong", entry->error);
   snprintf(text, sizeof text, "%.2f\u00d7", cli_bench_ratio(row, i));
   put_cell(file, "number", is_ours || !is_timed ? "" : text);
-  snprintf(text, sizeof text, "%.0f%% of %s limit, %s", 100 * row->limit_seconds / entry->seconds, row->bound,
-           row->plan);
+  int used = snprintf(text, sizeof text, "%.0f%% of %s limit, %.3g TFLOP/s", 100 * row->limit_seconds / entry->seconds,
+                      row->bound, 1e-12 * row->flops / entry->seconds);
+  if (row->target > 0) used += snprintf(text + used, sizeof text - (size_t)used, ", target %.3f ms", 1e3 * row->target);
+  snprintf(text + used, sizeof text - (size_t)used, ", %s", row->plan);
   if (entry->differs)
     snprintf(text, sizeof text, "differs by %g, rounding explains %g", entry->difference, entry->tolerance);
   put_cell(file, entry->differs ? "wrong" : "soft", is_ours || entry->differs ? text : "");
@@ -94,6 +96,12 @@ static void put_means(FILE *file, const cli_bench *bench) {
   fputs("</table>\n", file);
 }
 
+static void put_count(FILE *file, const cli_bench *bench) {
+  int faster;
+  const int count = cli_bench_count(bench, &faster);
+  if (count) fprintf(file, "<p>Faster than every peer on %d of %d problems.</p>\n", faster, count);
+}
+
 static void put_page(FILE *file, const cli_bench *bench) {
   fputs(head, file);
   fputs("<title>Faltung: ", file);
@@ -106,11 +114,13 @@ static void put_page(FILE *file, const cli_bench *bench) {
           falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops,
           falt_version(), bench->machine.commit[0] ? " " : "", bench->machine.commit, bench->machine.date,
           bench->rounds, bench->seconds / bench->rounds, bench->machine.load);
+  put_count(file, bench);
   put_means(file, bench);
   fputs(
       "<p>A ratio is the other's time over Faltung's: above 1, Faltung is faster. copy is as many bytes as the "
       "problem\n"
-      "reads and writes at the measured limit of memory. All ran in turns on the same data with the same number of\n"
+      "reads and writes, copied on the device or, without peers there, at the measured limit of memory.\n"
+      "All ran in turns on the same data with the same number of "
       "threads.</p>\n<table>\n<tr><th>problem</th><th>implementation</th><th class=\"number\">time</th><th></th>"
       "<th class=\"number\">ratio</th><th></th></tr>\n",
       file);

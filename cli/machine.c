@@ -1,6 +1,7 @@
 /* What a measurement must say about where it was taken. */
 #include "machine.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,4 +38,21 @@ cli_machine cli_machine_describe(void) {
   struct tm parts;
   if (gmtime_r(&now, &parts)) strftime(machine.date, sizeof machine.date, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return machine;
+}
+
+/* Asks NVML, the library behind nvidia-smi. */
+void cli_machine_driver(cli_machine *machine) {
+  int (*init)(void), (*version)(char *, unsigned), (*shutdown)(void);
+  void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!nvml) return;
+  void *entries[] = {dlsym(nvml, "nvmlInit_v2"), dlsym(nvml, "nvmlSystemGetDriverVersion"),
+                     dlsym(nvml, "nvmlShutdown")};
+  memcpy(&init, &entries[0], sizeof init); /* object pointers become function pointers */
+  memcpy(&version, &entries[1], sizeof version);
+  memcpy(&shutdown, &entries[2], sizeof shutdown);
+  if (init && version && shutdown && init() == 0) {
+    if (version(machine->driver, sizeof machine->driver) != 0) machine->driver[0] = '\0';
+    shutdown();
+  }
+  dlclose(nvml);
 }

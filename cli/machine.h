@@ -7,8 +7,11 @@ typedef struct cli_machine {
   char date[32];      /* ISO 8601, UTC */
   double load;        /* processes that wanted a core in the last minute, before bench began */
   const char *commit; /* of the source that was configured; empty if that was no git checkout */
+  char driver[80];    /* of the GPU; empty unless cli_machine_driver found it */
 } cli_machine;
 
 cli_machine cli_machine_describe(void);
+/* The version of NVIDIA's driver, where there is one. */
+void cli_machine_driver(cli_machine *machine);
 
 #endif

@@ -37,7 +37,22 @@ int cli_interrupted(void) {
 
 /* ---- starting and ending */
 
-static bool find_python(char path[PATH_MAX], char why[512]) {
+/* Whether the system's own python3 has a library of the GPU's: environments with those are seldom private ones. */
+static bool has_gpu_library(void) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    if (null >= 0) dup2(null, STDERR_FILENO);
+    execlp("python3", "python3", "-c",
+           "import sys, importlib.util as u; sys.exit(not any(map(u.find_spec, ('torch', 'cupy'))))", (char *)NULL);
+    _exit(127);
+  }
+  int state = 1;
+  while (pid > 0 && waitpid(pid, &state, 0) < 0 && errno == EINTR) continue;
+  return pid > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+}
+
+static bool find_python(const char *device, char path[PATH_MAX], char why[512]) {
   const char *named = getenv("FALTUNG_PEERS_PYTHON");
   if (named && *named) {
     snprintf(path, PATH_MAX, "%s", named);
@@ -45,6 +60,8 @@ static bool find_python(char path[PATH_MAX], char why[512]) {
     snprintf(why, 512, "FALTUNG_PEERS_PYTHON=%.200s: %s", named, strerror(errno));
     return false;
   }
+  snprintf(path, PATH_MAX, "python3");
+  if (strncmp(device, "cuda", 4) == 0 && has_gpu_library()) return true;
   if (cli_share_find("bench/.venv/bin/python", path, PATH_MAX)) return true;
   if (!cli_share_find("bench/setup", path, PATH_MAX)) snprintf(path, PATH_MAX, "bench/setup");
   snprintf(why, 512, "no Python environment for them; make it with `%.300s all`, or name one in FALTUNG_PEERS_PYTHON",
@@ -53,21 +70,23 @@ static bool find_python(char path[PATH_MAX], char why[512]) {
 }
 
 /* In the child: a group of its own, so that a terminal's ^C reaches only the parent, which then ends the child. */
-static void become_python(const int in[2], const int out[2], const char *python, const char *script, int threads) {
+static void become_python(const int in[2], const int out[2], const char *python, const char *script, const char *device,
+                          int threads) {
   char count[16];
   snprintf(count, sizeof count, "%d", threads);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_DFL);
   setenv("FALTUNG_THREADS", count, 1);
-  if (dup2(in[0], STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0) execl(python, python, script, (char *)NULL);
+  if (dup2(in[0], STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0)
+    execlp(python, python, script, device, (char *)NULL);
   _exit(127);
 }
 
-static bool start(cli_peers *peers, const char *script, int threads) {
+static bool start(cli_peers *peers, const char *script, const char *device, int threads) {
   int in[2] = {-1, -1}, out[2] = {-1, -1};
   if (pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0) peers->pid = fork();
-  if (peers->pid == 0 && out[0] >= 0) become_python(in, out, peers->python, script, threads);
+  if (peers->pid == 0 && out[0] >= 0) become_python(in, out, peers->python, script, device, threads);
   if (in[0] >= 0) close(in[0]);
   if (out[1] >= 0) close(out[1]);
   peers->to = in[1] >= 0 ? fdopen(in[1], "w") : NULL;
@@ -188,16 +207,17 @@ static void note_library(cli_peers *peers, const cli_answer *answer) {
   }
 }
 
-bool cli_peers_start(cli_peers *peers, int threads, char why[512]) {
+bool cli_peers_start(cli_peers *peers, const char *device, int threads, char why[512]) {
   *peers = (cli_peers){.from = -1};
   why[0] = '\0';
-  if (!find_python(peers->python, why)) return false;
-  char script[PATH_MAX];
+  if (!find_python(device, peers->python, why)) return false;
+  char script[PATH_MAX], kind[32];
+  snprintf(kind, sizeof kind, "%.*s", (int)strcspn(device, " "), device);
   if (!cli_share_find("bench/peers/peers.py", script, sizeof script)) {
     snprintf(why, 512, "bench/peers/peers.py is not installed; install Faltung again");
     return false;
   }
-  if (!start(peers, script, threads)) {
+  if (!start(peers, script, kind, threads)) {
     snprintf(why, 512, "no process can be started: %s", strerror(errno));
     reap(peers, true);
     return false;

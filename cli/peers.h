@@ -35,9 +35,10 @@ typedef struct cli_peers {
   char text[2 * CLI_ANSWER_LINE];
 } cli_peers;
 
-/* Starts it with so many threads for every peer. False if there is none: *why then says how to get one, or is empty if
- * an error was printed. Set FALTUNG_PEERS_PYTHON to choose the interpreter. */
-bool cli_peers_start(cli_peers *peers, int threads, char why[512]);
+/* Starts it for the peers on a device, "cpu ..." or "cuda:N ...", with so many threads for every peer. False if there
+ * is none: *why then says how to get one, or is empty if an error was printed. Set FALTUNG_PEERS_PYTHON to choose the
+ * interpreter. */
+bool cli_peers_start(cli_peers *peers, const char *device, int threads, char why[512]);
 /* Begins a request; close it with cli_peers_send. */
 cli_json cli_peers_ask(cli_peers *peers, const char *what);
 void cli_peers_send(cli_json *request);

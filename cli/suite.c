@@ -32,6 +32,15 @@ static bool is_named(const char *line) {
   return *second && !memchr(second, '=', strcspn(second, blanks));
 }
 
+/* Cuts "<= 0.135 ms" off the end. False if it is something else. */
+static bool read_target(char *text, cli_case *one) {
+  char *sign = strstr(text, "<="), *end;
+  if (!sign) return true;
+  one->target = 1e-3 * strtod(sign + 2, &end);
+  *sign = '\0';
+  return one->target > 0 && one->target < 1e6 && strcmp(trim(end), "ms") == 0;
+}
+
 /* Takes a trimmed line apart. False if a part is too long. */
 static bool split(char *text, cli_case *one) {
   char *at = strchr(text, '@');
@@ -96,6 +105,8 @@ static int read_line(char *text, int number, const char *path, cli_suite *suite)
   cli_case *one = add(suite);
   if (!one) return cli_fail(CLI_WRONG, "%.200s: more than %d lines or than memory; split it", path, MAX_CASES);
   one->number = number;
+  if (!read_target(text, one))
+    return cli_fail(CLI_WRONG, "%.200s:%d: what follows <= is no time; write one such as <= 0.135 ms", path, number);
   if (!split(text, one))
     return cli_fail(CLI_WRONG, "%.200s:%d: a name, a problem or a kernel that is too long; shorten it", path, number);
   return check(one, path);

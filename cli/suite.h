@@ -1,8 +1,9 @@
 /* Suites: lists of problem lines to measure. A line of the file is
  *
- *   [NAME] PROBLEM [@ KERNEL]        # comment
+ *   [NAME] PROBLEM [@ KERNEL] [<= MILLISECONDS ms]        # comment
  *
- * A line without a name (its second word has an equals sign) is called by its number. */
+ * A line without a name (its second word has an equals sign) is called by its number. The time is what a finished
+ * implementation should need on the machine that the suite was written for. */
 #ifndef FALT_CLI_SUITE_H
 #define FALT_CLI_SUITE_H
 
@@ -12,7 +13,8 @@
 typedef struct cli_case {
   char name[48], kernel[512]; /* kernel: empty for random taps */
   char line[CLI_LINE];
-  int number; /* of the line in the file */
+  double target; /* seconds, or 0 */
+  int number;    /* of the line in the file */
 } cli_case;
 
 typedef struct cli_suite {

@@ -98,12 +98,12 @@ static int tune_line(const cli_options *options, const char *line) {
   return status;
 }
 
-/* Each line of a file that is neither empty nor a comment. A suite's names and kernels are passed over. */
+/* Each line of a file that is neither empty nor a comment. A suite's names, kernels and times are passed over. */
 static int tune_file(const cli_options *options, FILE *file) {
   char line[CLI_LINE];
   int status = CLI_DONE;
   while (status == CLI_DONE && fgets(line, sizeof line, file)) {
-    line[strcspn(line, "#\n@")] = '\0';
+    line[strcspn(line, "#\n@<")] = '\0';
     const char *start = line + strspn(line, " \t");
     const char *first = start + strcspn(start, " \t");
     const char *second = first + strspn(first, " \t");

@@ -6,16 +6,20 @@
     {"do": "time", "peer": INDEX, "seconds": S}
     {"do": "drop"}
 
+Its argument is Faltung's device: cpu, or cuda:N for the peers on that GPU.
+
 It answers with one JSON object a line and ends every answer with {"done": true}: at the start the libraries, after
 "load" the peers that can do the problem, after "time" what was measured. The arrays are those that Faltung was timed
 on; the result among them is Faltung's own, against which each peer's is compared away from the edges, where no boundary
 reaches.
 """
+import gc
 import json
 import os
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 THREADS = int(os.environ.get("FALTUNG_THREADS") or len(os.sched_getaffinity(0)))
 for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # read when the libraries are loaded
@@ -29,16 +33,42 @@ def answer(**fields):
     print(json.dumps(fields), file=ANSWERS, flush=True)
 
 
-def libraries():
-    """Says which libraries are there; the modules, or None where one is missing."""
+def find(found, name, module, version=lambda module: module.__version__):
+    """Says whether a library is there; module() loads it, and found[name] is None where that fails."""
+    try:
+        found[name] = module()
+        answer(library=name, version=version(found[name]))
+    except Exception as error:  # absent, or there and broken
+        found[name] = None
+        answer(library=name, missing=(str(error) or type(error).__name__).splitlines()[0][:200])
+
+
+def libraries_cpu():
+    """The modules of peers on the CPU, None for each that is missing."""
     found = {}
     for name, module in (("opencv", "cv2"), ("scipy", "scipy"), ("numpy", "numpy"), ("torch", "torch")):
-        try:
-            found[name] = __import__(module)
-            answer(library=name, version=found[name].__version__)
-        except ImportError as error:
-            found[name] = None
-            answer(library=name, missing=str(error).splitlines()[0])
+        find(found, name, lambda module=module: __import__(module))
+    answer(done=True)
+    if not found["numpy"]:
+        return {}
+    if found["opencv"]:
+        found["opencv"].setNumThreads(THREADS)
+    if found["torch"]:
+        found["torch"].set_num_threads(THREADS)
+    return found
+
+
+def libraries_gpu(ordinal):
+    """The same on a GPU, with what they share: its driver."""
+    try:
+        import libraries_gpu as gpu
+        found = {"driver": gpu.Driver(ordinal)}
+    except Exception as error:  # without numpy or the driver there are no peers at all
+        answer(library="npp, cupy, cudnn", missing=str(error))
+        answer(done=True)
+        return {}
+    for name, load_it, version in gpu.LIBRARIES:
+        find(found, name, lambda: load_it(found["driver"]), version)
     answer(done=True)
     return found
 
@@ -46,7 +76,8 @@ def libraries():
 class Problem:
     """A problem line and its operands in logical order: batch, group, channel, depth, height, width."""
 
-    def __init__(self, np, request):
+    def __init__(self, request):
+        import numpy as np
         verb, *words = request["problem"].split()
         self.verb, self.words, self.kernel = verb, dict(word.split("=", 1) for word in words), request.get("kernel")
         self.is_filter = verb in ("correlate", "convolve")
@@ -83,42 +114,63 @@ class Problem:
         """A filter problem's one filter, as the user wrote it."""
         return self.operands["filter"].reshape(self.taps())
 
+    def planes(self):
+        """Images, volumes or signals that a filter problem has."""
+        return self.number("n") * self.number("c")
+
+    def has_planes(self):
+        return self.planes() > 1
+
     def spatial(self, name):
-        """A filter problem's operand as users of arrays hold it: space, then the pixel's channels if there are any."""
-        array = self.operands[name]
-        return array[0, :, 0].transpose(1, 2, 3, 0).reshape(
-            *array.shape[6 - self.space:], *([array.shape[1]] if "pixel" in self.words else []))
+        """A filter problem's operand as users of arrays hold it: planes if there are several, space, then the pixel's
+        channels if there are any."""
+        array = self.operands[name][:, :, 0]  # n, channels, d, h, w
+        if self.has("pixel"):
+            array = array.transpose(0, 2, 3, 4, 1)
+        space = array.shape[1:][-self.space - 1:] if self.has("pixel") else array.shape[-self.space:]
+        return array.reshape(*([self.planes()] if self.has_planes() else []), *space)
 
 
 class Peer:
-    """One implementation of one problem. finish, where given, turns what run returns into an array like the result."""
+    """One implementation of one problem. finish, where given, turns what run returns into an array like the result;
+    compared: its result is no filter's, or of other taps."""
 
-    def __init__(self, library, implementation, version, run, finish=None):
+    def __init__(self, library, implementation, version, run, finish=None, compared=False):
         self.library, self.implementation, self.version, self.run = library, implementation, version, run
-        self.finish = finish or (lambda result: result)
-        self.compared = False
-
-    def time(self, seconds):
-        """The first call warms up, and is the measurement if it alone takes longer than the seconds."""
-        start = time.perf_counter()
-        result = self.run()
-        times, begin = [], time.perf_counter()
-        if begin - start >= seconds:
-            times = [begin - start]
-        while not times or (time.perf_counter() - begin < seconds and len(times) < 1000):
-            before = time.perf_counter()
-            result = self.run()
-            times.append(time.perf_counter() - before)
-        return times, result
+        self.finish, self.compared = finish or (lambda result: result), compared
 
 
-def compare(np, problem, peer, result):
+def by_host_clock(run, seconds):
+    """The first call warms up, and is the measurement if it alone takes longer than the seconds."""
+    start = time.perf_counter()
+    result = run()
+    times, begin = [], time.perf_counter()
+    if begin - start >= seconds:
+        times = [begin - start]
+    while not times or (time.perf_counter() - begin < seconds and len(times) < 1000):
+        before = time.perf_counter()
+        result = run()
+        times.append(time.perf_counter() - before)
+    return times, result
+
+
+def largest(function, *arrays):
+    """The largest value of a function of arrays, NaN if there is one, a block at a time on every core."""
+    import numpy as np
+    blocks = zip(*(np.array_split(array, 64) for array in arrays))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return float(np.max(list(pool.map(lambda block: np.max(function(*block), initial=0), blocks))))
+
+
+def compare(problem, peer, result):
     """Largest difference from Faltung's result, and whether it is as small as rounding explains."""
+    import numpy as np
     expected = problem.result
     if problem.is_filter:
         expected = problem.spatial("output")
         reach = [size * dilation for size, dilation in zip(problem.taps(), problem.axes("dilation", 1))]
-        middle = tuple(slice(r, n - r) for r, n in zip(reach, expected.shape))
+        planes = (slice(None),) * problem.has_planes()
+        middle = planes + tuple(slice(r, n - r) for r, n in zip(reach, expected.shape[problem.has_planes():]))
     else:
         middle = ()
     got = np.asarray(peer.finish(result)).reshape(expected.shape)[middle]
@@ -129,18 +181,27 @@ def compare(np, problem, peer, result):
         passes = problem.space if (problem.kernel or "").startswith("gaussian:") else 1
         tolerance = float(passes)  # where a peer truncates or works in fixed point, in each pass
     else:
-        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[expected.dtype.itemsize] * float(np.max(np.abs(expected)))
-    difference = float(np.max(np.abs(got.astype(np.float64) - expected)))
+        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[expected.dtype.itemsize] * largest(np.abs, expected)
+    difference = largest(lambda a, b: np.abs(a.astype(np.float64) - b), got, expected)
     return {"max_abs_difference": difference if np.isfinite(difference) else None, "tolerance": tolerance,
             "agrees": bool(difference <= tolerance)}
 
 
-def load(np, modules, request):
+def makers(modules):
+    """Functions that yield peers, and what times them."""
+    if not modules:
+        return (), by_host_clock
+    if "driver" in modules:
+        import filters_gpu
+        return filters_gpu.PEERS, modules["driver"].time
     import filters
     import layers
-    problem = Problem(np, request)
-    peers = []
-    for make in filters.PEERS + layers.PEERS:
+    return filters.PEERS + layers.PEERS, by_host_clock
+
+
+def load(modules, make_all, request):
+    problem, peers = Problem(request), []
+    for make in make_all:
         try:
             peers.extend(make(modules, problem, Peer))
         except Exception as error:  # a library refuses the problem: the others go on
@@ -150,12 +211,12 @@ def load(np, modules, request):
     return problem, peers
 
 
-def measure(np, problem, peer, seconds):
+def measure(problem, peer, clock, seconds):
     try:
-        times, result = peer.time(seconds)
+        times, result = clock(peer.run, seconds)
         fields = {"seconds_median": statistics.median(times), "seconds_min": min(times), "runs": len(times)}
         if not peer.compared:
-            fields.update(compare(np, problem, peer, result))
+            fields.update(compare(problem, peer, result))
             peer.compared = True
     except Exception as error:  # a peer that cannot is a line in the table, not the end of it
         fields = {"error": (str(error) or type(error).__name__).splitlines()[0][:150]}
@@ -163,20 +224,29 @@ def measure(np, problem, peer, seconds):
     answer(**fields)
 
 
+def forget(modules):
+    """Gives back the memory that libraries on a GPU keep: others are next."""
+    gc.collect()
+    if modules.get("cudnn"):
+        modules["cudnn"].cuda.empty_cache()
+    if modules.get("cupy"):
+        modules["cupy"].get_default_memory_pool().free_all_blocks()
+
+
 def main():
-    modules = libraries()
-    np, problem, peers = modules["numpy"], None, []
-    if modules["opencv"]:
-        modules["opencv"].setNumThreads(THREADS)
-    if modules["torch"]:
-        modules["torch"].set_num_threads(THREADS)
+    kind, _, ordinal = (sys.argv[1] if len(sys.argv) > 1 else "cpu").partition(":")
+    modules = libraries_gpu(int(ordinal or 0)) if kind == "cuda" else libraries_cpu()
+    make_all, clock = makers(modules)
+    problem, peers = None, []
     for line in sys.stdin:
         request = json.loads(line)
-        problem, peers = (problem, peers) if request["do"] == "time" else (None, [])
-        if request["do"] == "load" and np:
-            problem, peers = load(np, modules, request)
-        elif request["do"] == "time":
-            measure(np, problem, peers[request["peer"]], request["seconds"])
+        if request["do"] == "time":
+            measure(problem, peers[request["peer"]], clock, request["seconds"])
+        else:
+            problem, peers = None, []
+            forget(modules)
+        if request["do"] == "load" and modules:
+            problem, peers = load(modules, make_all, request)
         answer(done=True)
 
 
