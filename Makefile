@@ -5,7 +5,7 @@
 #   make check      everything that CI checks beyond the tests: style, imports, sanitizers, fuzz corpora, documentation
 #   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
 #   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
-#   make gpu-bench  time the filters-gpu suite there; JSON lines into bench/results/
+#   make gpu-bench  compare with NPP, CuPy and cuDNN there; JSON lines and a page into bench/results/
 #   make install    PREFIX=/usr/local
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -47,7 +47,9 @@ gpu-bench: all
 	@cmake --build $(BUILD) --target transfer latency
 	@$(BUILD)/latency | tee bench/results/latency.jsonl
 	@$(BUILD)/transfer | tee bench/results/transfer.jsonl
-	@$(BUILD)/faltung bench filters-gpu --device cuda --json | tee bench/results/filters-gpu.jsonl
+	@$(BUILD)/faltung bench filters-gpu --device cuda --peers --seconds 0.3 --json \
+	  --html bench/results/filters-gpu.html >bench/results/filters-gpu.jsonl
+	@bench/table bench/results/filters-gpu.jsonl
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
