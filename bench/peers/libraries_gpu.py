@@ -1,6 +1,7 @@
 """The libraries that are peers on a GPU, and what they share: NVIDIA's driver, arrays that each can see, one clock."""
 import ctypes
 import time
+import warnings
 
 import numpy as np
 
@@ -113,6 +114,7 @@ class Array:
 
 def load_cupy(driver):
     import cupy
+    warnings.filterwarnings("ignore", module="cupyx")  # parts of it are experimental, which is not our user's business
     cupy.cuda.Device(driver.ordinal).use()
     cupy.zeros(1)
     return cupy
