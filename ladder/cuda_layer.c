@@ -8,11 +8,6 @@ static int64_t ceil_of(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* Outputs along a side that a block makes: equal parts of all, none above 16, so that 28 are two tiles of 14. */
-static int side_of(int64_t outputs, int64_t parts) {
-  return (int)ceil_of(outputs, parts);
-}
-
 /* Inputs along an axis for a tile of so many outputs. */
 static int64_t reach(const ladder_task *k, int axis, int64_t outputs) {
   return (outputs - 1) * k->stride[axis] + k->taps[H + axis];
@@ -40,17 +35,17 @@ static void fill_holes(const ladder_task *k, ladder_launch *l, const int side[2]
   falt_cuda_hole(&l->kernel, "FILTERS=%d", filters);
 }
 
-/* Tiles of equal size, as few as shared memory allows. */
+/* Equal tiles, none above 16 a side, so that 28 are two of 14; as few as shared memory allows. */
 static const char *shape_layer(const ladder_task *k, ladder_launch *l, const sharing *s) {
   enum { MOST_SHARED = 48 << 10 };
   int side[2];
-  int64_t parts = 0;
+  int64_t more = 0;
   do {
-    parts++;
     for (int a = 0; a < 2; a++) {
-      const int64_t least = ceil_of(s->out[a], MOST_SIDE);
-      side[a] = side_of(s->out[a], least * parts < s->out[a] ? least * parts : s->out[a]);
+      const int64_t parts = ceil_of(s->out[a], MOST_SIDE) + more;
+      side[a] = (int)ceil_of(s->out[a], parts < s->out[a] ? parts : s->out[a]);
     }
+    more++;
   } while (shared_bytes(k, s, side) > MOST_SHARED && (side[0] > 1 || side[1] > 1));
   l->shared_bytes = shared_bytes(k, s, side);
   l->threads[0] = side[1];

@@ -74,15 +74,15 @@ extern "C" __global__ void image_input_tile(const float *x, float *y, Size size,
 #endif
 
 #if STEP == 4
-// Step 4: the block is as large as the output tile. Every thread computes; the larger input tile is loaded in turns.
+// Step 4: the block is as large as the output tile. Every thread computes; the larger input tile is loaded in turns, all
+// threads along one line through it, so that only the last turn has idle ones.
 extern "C" __global__ void image_output_tile(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[IN_H][IN_W];
   const int first_row = blockIdx.y * TILE_H, first_column = blockIdx.x * TILE_W;
   const int row = first_row + threadIdx.y, column = first_column + threadIdx.x;
   for (int c = 0; c < CHANNELS; c++) {
-    for (int h = threadIdx.y; h < IN_H; h += TILE_H)
-      for (int v = threadIdx.x; v < IN_W; v += TILE_W)
-        tile[h][v] = pixel(x, size, first_row - TOP + h, first_column - LEFT + v, c);
+    for (int i = threadIdx.y * TILE_W + threadIdx.x; i < IN_H * IN_W; i += TILE_H * TILE_W)
+      tile[i / IN_W][i % IN_W] = pixel(x, size, first_row - TOP + i / IN_W, first_column - LEFT + i % IN_W, c);
     __syncthreads();
     if (inside(size, row, column)) {
       float sum = 0;

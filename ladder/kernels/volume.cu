@@ -62,10 +62,11 @@ extern "C" __global__ void volume_constant(const float *x, float *y, Size size, 
 extern "C" __global__ void volume_tiled(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[IN_D][IN_H][IN_W];
   const int z = blockIdx.z * TILE_D, u = blockIdx.y * TILE_H, v = blockIdx.x * TILE_W;
-  for (int d = threadIdx.z; d < IN_D; d += TILE_D)
-    for (int h = threadIdx.y; h < IN_H; h += TILE_H)
-      for (int i = threadIdx.x; i < IN_W; i += TILE_W)
-        tile[d][h][i] = voxel(x, size, z - FRONT + d, u - TOP + h, v - LEFT + i);
+  for (int i = (threadIdx.z * TILE_H + threadIdx.y) * TILE_W + threadIdx.x; i < IN_D * IN_H * IN_W;
+       i += TILE_D * TILE_H * TILE_W) {
+    const int d = i / (IN_H * IN_W), h = i / IN_W % IN_H, j = i % IN_W;
+    tile[d][h][j] = voxel(x, size, z - FRONT + d, u - TOP + h, v - LEFT + j);
+  }
   __syncthreads();
   if (!inside(size, z + threadIdx.z, u + threadIdx.y, v + threadIdx.x)) return;
   float sum = 0;
