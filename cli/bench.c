@@ -32,31 +32,6 @@ typedef struct turn {
 
 /* ---- data */
 
-/* Random taps would drive most results of integer images into saturation, where every mistake looks right: weights of
- * an average do not. */
-static void make_average(float *taps, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += fabsf(taps[i]);
-  for (int64_t i = 0; i < count; i++) taps[i] = (float)(fabsf(taps[i]) / sum);
-}
-
-static int make_taps(const cli_case *one, const falt_problem *problem, void *filter) {
-  const int64_t count = falt_tensor_span(&problem->filter);
-  if (one->kernel[0]) {
-    cli_kernel kernel;
-    io_error error;
-    if (!cli_case_kernel(one, problem, &kernel, &error)) return cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
-    void *packed = cli_kernel_pack(&kernel, problem->filter.type, &error);
-    if (packed) memcpy(filter, packed, (size_t)count * falt_type_size(problem->filter.type));
-    free(packed);
-    cli_kernel_free(&kernel);
-    return packed ? CLI_DONE : cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
-  }
-  const bool averages = problem->is_filter && problem->filter.type == FALT_F32 && problem->output.type <= FALT_S32;
-  if (averages && problem->rank <= 1) make_average(filter, count);
-  return CLI_DONE;
-}
-
 /* Runs once and brings the result back, for the peers to be held against. */
 static falt_status execute_once(turn *t) {
   void **there = cli_result(&t->placed, t->problem.operation),
@@ -77,7 +52,7 @@ static int prepare(turn *t, const cli_case *one) {
     return cli_fail(CLI_WRONG, "%s", falt_message());
   falt_problem_print(&t->problem, &t->budget, t->row->line, sizeof t->row->line);
   int status = cli_operands_random(&t->operands, &t->problem, 1);
-  if (status == CLI_DONE && t->operands.set.filter) status = make_taps(one, &t->problem, t->operands.set.filter);
+  if (status == CLI_DONE && t->operands.set.filter) status = cli_case_taps(one, &t->problem, t->operands.set.filter);
   if (status != CLI_DONE) return status;
   falt_status done = falt_plan_create(&t->plan, t->bench->device, &t->problem, &t->budget, t->operands.set.filter);
   if (done == FALT_OK) status = cli_operands_place(&t->operands, &t->problem, t->bench->device, t->plan, &t->placed);

@@ -17,25 +17,26 @@ static int fail_device(const char *name) {
                   cli_suggestion(name, names, 3, hint, sizeof hint));
 }
 
-/* cuda or cuda:N. */
-static bool read_ordinal(const char *name, int *ordinal) {
-  *ordinal = 0;
+/* cuda, cuda:N, or cuda:NAME for a GPU that is described. */
+static bool read_cuda(const char *name, falt_cuda_options *cuda) {
+  falt_cuda_options_default(cuda);
   if (strncmp(name, "cuda", 4) != 0) return false;
   if (!name[4]) return true;
+  if (name[4] != ':' || !name[5]) return false;
+  if (name[5] < '0' || name[5] > '9')
+    return snprintf(cuda->described, sizeof cuda->described, "%s", name + 5) < (int)sizeof cuda->described;
   char *end;
   const long number = strtol(name + 5, &end, 10);
-  *ordinal = (int)number;
-  return name[4] == ':' && name[5] >= '0' && name[5] <= '9' && !*end && number <= 4096;
+  cuda->ordinal = (int)number;
+  return !*end && number <= 4096;
 }
 
-static falt_status open_device(const cli_options *options, const char *name, int ordinal, falt_device **device) {
-  if (strncmp(name, "cuda", 4) == 0) {
-    falt_cuda_options cuda;
-    falt_cuda_options_default(&cuda);
-    cuda.ordinal = ordinal;
-    cuda.threads = (int)options->threads;
-    return falt_device_cuda(device, &cuda);
-  }
+static falt_status open_cuda(const cli_options *options, falt_cuda_options *cuda, falt_device **device) {
+  cuda->threads = (int)options->threads;
+  return falt_device_cuda(device, cuda);
+}
+
+static falt_status open_cpu(const cli_options *options, falt_device **device) {
   falt_cpu_options cpu;
   falt_cpu_options_default(&cpu);
   cpu.threads = (int)options->threads;
@@ -55,10 +56,10 @@ static void load_wisdom(const cli_options *options, falt_device *device) {
 
 int cli_device_make(const cli_options *options, falt_device **device) {
   const char *name = name_of(options);
-  int ordinal = 0;
-  if (strcmp(name, "auto") == 0) name = "cpu";
-  if (strcmp(name, "cpu") != 0 && !read_ordinal(name, &ordinal)) return fail_device(name);
-  const falt_status status = open_device(options, name, ordinal, device);
+  falt_cuda_options cuda;
+  const bool is_cpu = strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0;
+  if (!is_cpu && !read_cuda(name, &cuda)) return fail_device(name);
+  const falt_status status = is_cpu ? open_cpu(options, device) : open_cuda(options, &cuda, device);
   if (status != FALT_OK) return cli_fail_library(status);
   load_wisdom(options, *device);
   return CLI_DONE;
@@ -109,7 +110,9 @@ static falt_device *open_gpu(const cli_options *options, const falt_problem *pro
   int count;
   falt_status status = falt_cuda_count(&count);
   if (status == FALT_OK && count == 0) return NULL;
-  if (status == FALT_OK) status = open_device(options, "cuda", 0, &device);
+  falt_cuda_options cuda;
+  falt_cuda_options_default(&cuda);
+  if (status == FALT_OK) status = open_cuda(options, &cuda, &device);
   if (status == FALT_OK) {
     load_wisdom(options, device);
     status = falt_plan_create(&plan, device, problem, budget, weights); /* compiles, which may not be possible */
@@ -141,7 +144,7 @@ int cli_device_choose(const cli_options *options, const falt_problem *problem, c
 int cli_device_retreat(const cli_options *options, falt_device **device) {
   note_retreat(options);
   falt_device_destroy(device);
-  const falt_status status = open_device(options, "cpu", 0, device);
+  const falt_status status = open_cpu(options, device);
   if (status != FALT_OK) return cli_fail_library(status);
   load_wisdom(options, *device);
   return CLI_DONE;

@@ -27,6 +27,14 @@ static const char problem_details[] =
     "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
     "docs/problem-line.md lists them all.\n";
 
+static const char tune_details[] =
+    "PROBLEM is one line of words, such as\n"
+    "  correlate h=4096 w=4096 r=5 s=5 boundary=symmetric type=f32\n"
+    "SUITE and FILE are as `faltung help bench` has them.\n"
+    "--compile-only measures nothing: for every GPU of --arch it compiles the kernels of every solver that applies, "
+    "by\n"
+    "estimate, into the cache's directory cuda, which then serves machines that have a driver and no NVRTC.\n";
+
 static const char layer_details[] =
     "PROBLEM is one line of words, such as\n"
     "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
@@ -58,7 +66,7 @@ static const cli_verb verbs[] = {
     {"explain", CLI_EXPLAIN, "PROBLEM", "every candidate: predicted, measured, or why it was rejected", problem_details,
      falt_verb_explain},
     {"time", CLI_TIME, "PROBLEM", "time the chosen plan on random data", problem_details, falt_verb_time},
-    {"tune", CLI_TUNE, "PROBLEM|FILE", "measure the candidates and remember the winner", problem_details,
+    {"tune", CLI_TUNE, "PROBLEM|SUITE|FILE", "measure the candidates and remember the winner", tune_details,
      falt_verb_tune},
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", problem_details, falt_verb_verify},
     {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]", "the textbook's steps, each checked and timed", ladder_details,

@@ -57,7 +57,9 @@ typedef struct cli_options {
   double seconds; /* of measuring; -1: the verb's choice */
   int64_t count, seed;
   bool measure, cache, clear_cache; /* info */
-  bool peers;                       /* bench */
+  bool compile_only;                /* tune */
+  const char *arch;
+  bool peers; /* bench */
   int64_t rounds;
   const char *filter, *html, *plot;
   const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */

@@ -118,25 +118,30 @@ static void lower_rank(float *taps, const int64_t size[3], int rank, uint64_t se
   free(vectors);
 }
 
+int cli_filter_random(void **filter, const falt_problem *p, uint64_t seed) {
+  *filter = NULL;
+  if (p->operation >= FALT_MAXPOOL) return CLI_DONE;
+  if (!fill_tensor(filter, &p->filter, seed, "filter")) return CLI_IMPOSSIBLE;
+  const int64_t *taps = &p->filter.size[FALT_D];
+  const bool one_filter = falt_tensor_span(&p->filter) == taps[0] * taps[1] * taps[2];
+  if (p->rank > 0 && p->filter.type == FALT_F32 && one_filter) lower_rank(*filter, taps, p->rank, seed + 4);
+  return CLI_DONE;
+}
+
 int cli_operands_random(cli_operands *operands, const falt_problem *p, uint64_t seed) {
   falt_operands *set = &operands->set;
   *operands = (cli_operands){.set = {.input = NULL}};
-  const bool pool = p->operation >= FALT_MAXPOOL, dx_apart = p->operation == FALT_BACKWARD_MAXPOOL;
+  const bool dx_apart = p->operation == FALT_BACKWARD_MAXPOOL;
   const falt_tensor *residual = dx_apart ? &p->input : &p->residual;
   const bool done = fill_tensor(&set->input, &p->input, seed, "input") &&
                     fill_tensor(&set->output, &p->output, seed + 1, "output") &&
-                    (pool || fill_tensor(&set->filter, &p->filter, seed + 2, "filter")) &&
+                    cli_filter_random(&set->filter, p, seed + 2) == CLI_DONE &&
                     (!(dx_apart || p->has_residual) || fill_tensor(&set->residual, residual, seed + 3, "residual")) &&
                     (!p->has_bias || fill(&set->bias, cli_bias_type(p), cli_bias_count(p), seed + 4, "bias")) &&
                     (!p->has_scale || fill(&set->scale, cli_bias_type(p), cli_bias_count(p), seed + 5, "scale"));
-  if (!done) {
-    cli_operands_free(operands);
-    return CLI_IMPOSSIBLE;
-  }
-  const int64_t *taps = &p->filter.size[FALT_D];
-  const bool one_filter = falt_tensor_span(&p->filter) == taps[0] * taps[1] * taps[2];
-  if (p->rank > 0 && p->filter.type == FALT_F32 && one_filter) lower_rank(set->filter, taps, p->rank, seed + 6);
-  return CLI_DONE;
+  if (done) return CLI_DONE;
+  cli_operands_free(operands);
+  return CLI_IMPOSSIBLE;
 }
 
 int cli_operands_workspace(cli_operands *operands, const falt_plan *plan) {

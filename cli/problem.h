@@ -32,6 +32,8 @@ typedef struct cli_operands {
 /* Random data for every operand: inputs over their type's range, taps in [-1, 1) or small integers, of the problem's
  * rank where it has one. Prints an error and returns its exit status, or CLI_DONE. */
 int cli_operands_random(cli_operands *operands, const falt_problem *problem, uint64_t seed);
+/* The filter alone, to be released by free; NULL for poolings. */
+int cli_filter_random(void **filter, const falt_problem *problem, uint64_t seed);
 /* Adds the workspace that a plan needs. */
 int cli_operands_workspace(cli_operands *operands, const falt_plan *plan);
 void cli_operands_free(cli_operands *operands);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -67,6 +68,31 @@ bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kerne
                    "@ %.60s: has %lldx%lldx%lld taps (t, r, s) and the problem %lldx%lldx%lld; change t, r and s",
                    one->kernel, (long long)has[0], (long long)has[1], (long long)has[2], (long long)wants[0],
                    (long long)wants[1], (long long)wants[2]);
+}
+
+/* Random taps would drive most results of integer images into saturation, where every mistake looks right: weights of
+ * an average do not. */
+static void make_average(float *taps, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += fabsf(taps[i]);
+  for (int64_t i = 0; i < count; i++) taps[i] = (float)(fabsf(taps[i]) / sum);
+}
+
+int cli_case_taps(const cli_case *one, const falt_problem *problem, void *filter) {
+  const int64_t count = falt_tensor_span(&problem->filter);
+  if (one->kernel[0]) {
+    cli_kernel kernel;
+    io_error error;
+    if (!cli_case_kernel(one, problem, &kernel, &error)) return cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
+    void *packed = cli_kernel_pack(&kernel, problem->filter.type, &error);
+    if (packed) memcpy(filter, packed, (size_t)count * falt_type_size(problem->filter.type));
+    free(packed);
+    cli_kernel_free(&kernel);
+    return packed ? CLI_DONE : cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
+  }
+  const bool averages = problem->is_filter && problem->filter.type == FALT_F32 && problem->output.type <= FALT_S32;
+  if (averages && problem->rank <= 1) make_average(filter, count);
+  return CLI_DONE;
 }
 
 static int check(const cli_case *one, const char *path) {

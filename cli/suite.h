@@ -32,5 +32,8 @@ void cli_suite_filter(cli_suite *suite, const char *text);
 
 /* The kernel of a case that names one; false and *error if its size is not the problem's. */
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error);
+/* Gives a filter, filled at random, the values of the case: its kernel's, or weights of an average where random taps
+ * would saturate an integer output. Prints an error and returns its exit status, or CLI_DONE. */
+int cli_case_taps(const cli_case *one, const falt_problem *problem, void *filter);
 
 #endif

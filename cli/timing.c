@@ -1,11 +1,11 @@
-/* The verbs time (the chosen plan on random data) and tune (measure the candidates, remember the winner). */
+/* The verb time: the chosen plan on random data. */
 #include "timing.h"
 
 #include <string.h>
 
 #include "verbs.h"
 
-static const double default_seconds = 0.5, default_tune_seconds = 2;
+static const double default_seconds = 0.5;
 
 void cli_time_fields(cli_json *json, const cli_question *question, const falt_plan *plan,
                      const falt_candidate *measured) {
@@ -40,13 +40,13 @@ static void report(const cli_options *options, const cli_question *question, con
       measured->bound, falt_plan_workspace(plan));
 }
 
-/* Plans with the filter's values known, as the command's filters do. */
-static int time_problem(const cli_options *options, cli_question *question) {
+int cli_time_problem(const cli_options *options, cli_question *question, const cli_case *one) {
   cli_operands operands;
   falt_operands placed = {.input = NULL};
   falt_plan *plan = NULL;
   falt_candidate measured;
   int status = cli_operands_random(&operands, &question->problem, 1);
+  if (status == CLI_DONE && one) status = cli_case_taps(one, &question->problem, operands.set.filter);
   if (status != CLI_DONE) return status;
   falt_status done =
       falt_plan_create(&plan, question->device, &question->problem, &question->budget, operands.set.filter);
@@ -65,68 +65,7 @@ static int time_problem(const cli_options *options, cli_question *question) {
 int falt_verb_time(const cli_options *options) {
   cli_question question;
   int status = cli_question_open(options, 0, &question);
-  if (status == CLI_DONE) status = time_problem(options, &question);
-  cli_question_close(&question);
-  return status;
-}
-
-/* ---- tune */
-
-/* The first tuning measures the machine too: what it remembers is only as good as the estimates it is compared with. */
-static falt_status measure_once(falt_device *device) {
-  falt_limits limits;
-  falt_device_limits(device, &limits);
-  return limits.measured ? FALT_OK : falt_device_measure(device);
-}
-
-static int tune_problem(const cli_options *options, cli_question *question) {
-  const falt_status measured = measure_once(question->device);
-  if (measured != FALT_OK) return cli_fail_library(measured);
-  if (question->budget.tune_seconds <= 0)
-    question->budget.tune_seconds = options->seconds >= 0 ? options->seconds : default_tune_seconds;
-  const int status = time_problem(options, question);
-  if (status != CLI_DONE) return status;
-  const falt_status saved = falt_wisdom_save(question->device, NULL);
-  return saved == FALT_OK ? CLI_DONE : cli_fail_library(saved);
-}
-
-static int tune_line(const cli_options *options, const char *line) {
-  cli_question question;
-  int status = cli_question_read(options, line, &question);
-  if (status == CLI_DONE) status = tune_problem(options, &question);
-  cli_question_close(&question);
-  return status;
-}
-
-/* Each line of a file that is neither empty nor a comment. A suite's names, kernels and times are passed over. */
-static int tune_file(const cli_options *options, FILE *file) {
-  char line[CLI_LINE];
-  int status = CLI_DONE;
-  while (status == CLI_DONE && fgets(line, sizeof line, file)) {
-    line[strcspn(line, "#\n@<")] = '\0';
-    const char *start = line + strspn(line, " \t");
-    const char *first = start + strcspn(start, " \t");
-    const char *second = first + strspn(first, " \t");
-    if (!*start) continue;
-    const bool named = *second && !strchr(second, '=') ? false : memchr(second, '=', strcspn(second, " \t")) == NULL;
-    status = tune_line(options, named && *second ? second : start);
-  }
-  return status;
-}
-
-int falt_verb_tune(const cli_options *options) {
-  if (options->operands == 1 && !strchr(options->operand[0], ' ')) {
-    FILE *file = fopen(options->operand[0], "r");
-    if (!file)
-      return cli_fail(CLI_WRONG, "%.200s: not a file that can be read and not a problem line; name either",
-                      options->operand[0]);
-    const int status = tune_file(options, file);
-    fclose(file);
-    return status;
-  }
-  cli_question question;
-  int status = cli_question_open(options, 0, &question);
-  if (status == CLI_DONE) status = tune_problem(options, &question);
+  if (status == CLI_DONE) status = cli_time_problem(options, &question, NULL);
   cli_question_close(&question);
   return status;
 }

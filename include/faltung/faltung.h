@@ -261,6 +261,10 @@ typedef struct falt_cuda_options {
   int threads;   /* of the host, which copy for falt_execute_host; 0: FALTUNG_THREADS if set, else up to 8 */
   int64_t
       max_memory; /* bytes that falt_execute_host uses for arrays that it can pass in slabs; 0: a quarter of the free */
+  /* "h200" or "sm_90a": a GPU that is described and need not be there, nor a driver. Plans on it can be made, printed
+   * and explained by estimate, not executed. Empty: the GPU itself. */
+  char described[32];
+  bool compile; /* kernels for the described GPU are compiled, with NVRTC, into the cache, to be used elsewhere */
   uint64_t reserved[8];
 } falt_cuda_options;
 
@@ -427,7 +431,8 @@ typedef struct falt_candidate {
   double error; /* predicted relative error */
 } falt_candidate;
 
-/* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each.
+/* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each,
+ * unless the device is only described.
  * The strings live until report returns. filter_values as in falt_plan_create. Since 0.1. */
 FALT_API falt_status falt_explain(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                                   const void *filter_values, double measure_seconds,

@@ -205,6 +205,49 @@ static double time_calls(falt_device *device, void *stream, void (*body)(void *)
   return falt_gpu_time(device->gpu, stream, body, context, iterations);
 }
 
+/* ---- a GPU that is described, not present */
+
+static falt_status refuse(falt_device *device) {
+  return falt_fail(FALT_NO_DEVICE,
+                   "device: %s is described, not present; its plans can be explained and compiled, not executed",
+                   device->name);
+}
+
+static falt_status refuse_allocate(falt_device *device, void **memory, size_t bytes) {
+  (void)bytes;
+  *memory = NULL;
+  return refuse(device);
+}
+
+static void refuse_release(falt_device *device, void *memory) {
+  (void)device, (void)memory;
+}
+
+static falt_status refuse_copy(falt_device *device, void *to, const void *from, size_t bytes) {
+  (void)to, (void)from, (void)bytes;
+  return refuse(device);
+}
+
+static falt_status refuse_trouble(falt_device *device) {
+  falt_gpu_trouble();
+  return refuse(device);
+}
+
+static void furnish_described(falt_device *device, const char *name) {
+  static const falt_device_memory memory = {.allocate = refuse_allocate,
+                                            .release = refuse_release,
+                                            .copy_in = refuse_copy,
+                                            .copy_out = refuse_copy,
+                                            .synchronize = refuse,
+                                            .trouble = refuse_trouble};
+  const falt_gpu_facts *facts = falt_gpu_about(device->gpu);
+  device->described = true;
+  device->memory = &memory;
+  device->queues = NULL;
+  device->measure = refuse;
+  snprintf(device->name, sizeof device->name, "cuda:%.20s %.40s %s, described", name, facts->name, facts->arch);
+}
+
 /* ---- the device */
 
 static void destroy_cuda(falt_device *device) {
@@ -269,6 +312,13 @@ static bool furnish(falt_device *device, int threads) {
   return device->threads && device->wisdom;
 }
 
+static falt_status open_gpu(falt_gpu **gpu, const falt_cuda_options *options) {
+  if (!memchr(options->described, '\0', sizeof options->described))
+    return falt_fail(FALT_INVALID_ARGUMENT, "options.described: not terminated; end the name with a NUL");
+  if (options->described[0]) return falt_gpu_open_described(gpu, options->described, options->compile);
+  return falt_gpu_open(gpu, options->ordinal, options->context);
+}
+
 falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *options) {
   if (!device) return falt_fail(FALT_INVALID_ARGUMENT, "device: NULL; pass the address of a falt_device pointer");
   *device = NULL;
@@ -280,7 +330,7 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
   int threads;
   FALT_TRY(falt_verbose_read(&verbose));
   FALT_TRY(choose_threads(o, &threads));
-  FALT_TRY(falt_gpu_open(&gpu, o->ordinal, o->context));
+  FALT_TRY(open_gpu(&gpu, o));
   falt_device *cuda = falt_alloc_zero(sizeof *cuda);
   if (!cuda) {
     falt_gpu_close(gpu);
@@ -293,6 +343,7 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
     destroy_cuda(cuda);
     return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
   }
+  if (o->described[0]) furnish_described(cuda, o->described);
   falt_limits_load(cuda);
   *device = cuda;
   return FALT_OK;

@@ -6,6 +6,7 @@
 falt_status falt_explain(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                          const void *filter_values, double measure_seconds,
                          void (*report)(void *context, const falt_candidate *candidate), void *context) {
+  if (device && device->described) measure_seconds = 0;
   return falt_explain_search(falt_solvers, device, problem, budget, filter_values, measure_seconds, report, context);
 }
 

@@ -45,6 +45,10 @@ static bool path_of(const char *key, char path[PATH_MAX]) {
   return falt_cache_path(name, path, PATH_MAX);
 }
 
+static falt_status no_directory(void) {
+  return falt_fail(FALT_NO_FILE, "cache: there is no directory for it; set FALTUNG_CACHE");
+}
+
 bool falt_cuda_cache_read(const char *key, falt_cuda_binary *binary) {
   char path[PATH_MAX], *text;
   size_t length;
@@ -119,8 +123,7 @@ static void look_at(cached_files *list, const char *name) {
 /* Lists what there is, as far as memory goes; free list->file. */
 static falt_status list_files(cached_files *list) {
   *list = (cached_files){.count = 0};
-  if (!falt_cache_path("cuda/", list->directory, sizeof list->directory))
-    return falt_fail(FALT_NO_FILE, "cache: there is no directory for it; set FALTUNG_CACHE");
+  if (!falt_cache_path("cuda/", list->directory, sizeof list->directory)) return no_directory();
   DIR *open = opendir(list->directory);
   for (struct dirent *entry; open && (entry = readdir(open));) look_at(list, entry->d_name);
   if (open) closedir(open);
@@ -143,14 +146,17 @@ static void bound_directory(void) {
   falt_free(list.file);
 }
 
-void falt_cuda_cache_write(const char *key, const falt_cuda_kernel *kernel, const char *arch,
-                           const falt_cuda_binary *binary) {
+falt_status falt_cuda_cache_write(const char *key, const falt_cuda_kernel *kernel, const char *arch,
+                                  const falt_cuda_binary *binary) {
   char path[PATH_MAX];
   size_t length;
-  if (!path_of(key, path)) return;
+  if (!path_of(key, path)) return no_directory();
   char *text = falt_cubin_pack(kernel, arch, binary, &length);
-  if (text && falt_file_write(path, text, length) == FALT_OK) bound_directory();
+  if (!text) return falt_fail(FALT_NO_MEMORY, "cache: memory ran out");
+  const falt_status status = falt_file_write(path, text, length);
   falt_free(text);
+  if (status == FALT_OK) bound_directory();
+  return status;
 }
 
 /* ---- showing and clearing */

@@ -14,10 +14,10 @@ void falt_cuda_key(const falt_cuda_kernel *kernel, const char *arch, char key[FA
 
 /* False if the file is absent, cut or altered. */
 bool falt_cuda_cache_read(const char *key, falt_cuda_binary *binary);
-/* Failing to write is no error: the kernel is compiled again another time. Keeps the directory below FALT_CACHE_BYTES
- * by removing the oldest files. */
-void falt_cuda_cache_write(const char *key, const falt_cuda_kernel *kernel, const char *arch,
-                           const falt_cuda_binary *binary);
+/* Where the cache cannot be written the kernel is compiled again another time; most callers need not care. Keeps the
+ * directory below FALT_CACHE_BYTES by removing the oldest files. */
+falt_status falt_cuda_cache_write(const char *key, const falt_cuda_kernel *kernel, const char *arch,
+                                  const falt_cuda_binary *binary);
 
 /* Calls report for every file that is or was to be a kernel, newest first. FALT_NO_FILE without a cache directory. */
 falt_status falt_cuda_cache_each(void (*report)(void *context, const falt_cached_kernel *kernel), void *context);

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/cache.h"
+#include "cuda/described.h"
 
 typedef struct loaded {
   char key[FALT_CUDA_KEY];
@@ -20,8 +21,9 @@ typedef struct loaded {
 struct falt_gpu {
   const falt_cuda_driver *driver;
   falt_cu_context context;
-  bool primary;      /* the context is retained */
-  bool reaches_host; /* kernels reach all of the host's memory */
+  bool primary;             /* the context is retained */
+  bool reaches_host;        /* kernels reach all of the host's memory */
+  bool described, compiles; /* not present; its kernels go into the cache */
   int device;
   falt_gpu_facts facts;
   pthread_mutex_t lock;
@@ -103,10 +105,14 @@ static void learn(falt_gpu *gpu) {
   snprintf(f->arch, sizeof f->arch, "sm_%d%d%s", f->major, f->minor, f->major >= 9 ? "a" : "");
 }
 
-falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context) {
-  const falt_cuda_driver *driver;
-  *gpu = NULL;
-  FALT_TRY(falt_cuda_driver_load(&driver));
+/* What kernels are written for: parameters that threads share, named barriers. */
+static falt_status check_generation(const falt_gpu_facts *f) {
+  if (f->major >= 7) return FALT_OK;
+  return falt_fail(FALT_NO_DEVICE, "cuda: %s is of architecture %s and kernels need sm_70; use the cpu", f->name,
+                   f->arch);
+}
+
+static falt_status open_by(const falt_cuda_driver *driver, falt_gpu **gpu, int ordinal, void *context) {
   falt_gpu *made = falt_alloc_zero(sizeof *made);
   if (!made) return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
   made->driver = driver;
@@ -118,6 +124,27 @@ falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context) {
   pthread_mutex_init(&made->lock, NULL);
   learn(made);
   *gpu = made;
+  return check_generation(&made->facts);
+}
+
+falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context) {
+  const falt_cuda_driver *driver;
+  *gpu = NULL;
+  FALT_TRY(falt_cuda_driver_load(&driver));
+  const falt_status status = open_by(driver, gpu, ordinal, context);
+  if (status == FALT_OK) return FALT_OK;
+  falt_gpu_close(*gpu);
+  *gpu = NULL;
+  return status;
+}
+
+falt_status falt_gpu_open_described(falt_gpu **gpu, const char *name, bool compile) {
+  int ordinal;
+  *gpu = NULL;
+  FALT_TRY(falt_cuda_described_find(name, &ordinal));
+  FALT_TRY(open_by(falt_cuda_described_driver(), gpu, ordinal, NULL));
+  (*gpu)->described = true;
+  (*gpu)->compiles = compile;
   return FALT_OK;
 }
 
@@ -164,16 +191,22 @@ static falt_status load(falt_gpu *gpu, const char *key, const falt_cuda_binary *
 
 /* With the lock held and the context current. */
 static falt_status provide(falt_gpu *gpu, const falt_cuda_kernel *kernel, const char *key, loaded **module) {
-  falt_cuda_binary binary;
+  falt_cuda_binary binary = {.data = NULL};
   if ((*module = find(gpu, key))) return FALT_OK;
+  if (gpu->described && !gpu->compiles) {
+    FALT_TRY(falt_cuda_kernel_check(kernel));
+    return load(gpu, key, &binary, module);
+  }
   if (falt_cuda_cache_read(key, &binary)) {
     const falt_status status = load(gpu, key, &binary, module);
     falt_free(binary.data);
     if (status == FALT_OK || !falt_cuda_compiler()) return status;
   }
   FALT_TRY(falt_cuda_compile(kernel, gpu->facts.arch, &binary, NULL));
-  const falt_status status = load(gpu, key, &binary, module);
-  if (status == FALT_OK) falt_cuda_cache_write(key, kernel, gpu->facts.arch, &binary);
+  falt_status status = load(gpu, key, &binary, module);
+  const falt_status written =
+      status == FALT_OK ? falt_cuda_cache_write(key, kernel, gpu->facts.arch, &binary) : FALT_OK;
+  if (gpu->described && status == FALT_OK) status = written; /* that is all it was compiled for */
   falt_free(binary.data);
   return status;
 }

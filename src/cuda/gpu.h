@@ -18,6 +18,8 @@ falt_status falt_gpu_count(int *count);
 
 /* The device with this number, in its primary context; or in the caller's context, whose device then counts. */
 falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context);
+/* A GPU of src/cuda/described.h. Its kernels are only checked, or, if `compile`, compiled into the cache. */
+falt_status falt_gpu_open_described(falt_gpu **gpu, const char *name, bool compile);
 void falt_gpu_close(falt_gpu *gpu);
 const falt_gpu_facts *falt_gpu_about(const falt_gpu *gpu);
 

@@ -90,7 +90,16 @@ static bool memory_ran_out(const falt_search *search) {
   return false;
 }
 
+/* A plan that fitted and could not be made ready: what the machine lacks is the answer, not that nothing applies. */
+static const falt_entry *unready(const falt_search *search) {
+  for (int i = 0; i < search->count; i++)
+    if (search->entries[i].outcome == FALT_NOT_READY) return &search->entries[i];
+  return NULL;
+}
+
 falt_status falt_search_failure(const falt_search *search) {
+  const falt_entry *stopped = unready(search);
+  if (stopped) return falt_fail(stopped->status, "%s", stopped->reason);
   if (memory_ran_out(search)) return falt_fail(FALT_NO_MEMORY, "planning: memory ran out");
   falt_search wide;
   falt_budget budget = without_limits(&search->budget);

@@ -129,6 +129,7 @@ struct falt_device {
   int64_t max_memory;               /* of falt_execute_host's slabs, in bytes; 0: a share of what is free */
   struct falt_pipeline *pipeline;   /* falt_execute_host's buffers, once it was called */
   void *gpu;                        /* CUDA devices: the falt_gpu */
+  bool described;                   /* not present: plans cannot be executed */
 };
 
 /* NULL-terminated; defined by src/solver/registry.c. */

@@ -81,8 +81,10 @@ bool falt_entry_ready(falt_entry *entry) {
   const falt_status status = entry->plan->table->ready ? entry->plan->table->ready(entry->plan) : FALT_OK;
   entry->ready = status == FALT_OK;
   if (entry->ready) return true;
+  entry->status = status;
+  reject(entry, status == FALT_NO_MEMORY ? FALT_SHORT_OF_MEMORY : FALT_NOT_READY, falt_message());
   falt_plan_destroy(&entry->plan);
-  return reject(entry, status == FALT_NO_MEMORY ? FALT_SHORT_OF_MEMORY : FALT_INAPPLICABLE, falt_message());
+  return false;
 }
 
 /* ---- order */

@@ -13,6 +13,7 @@ typedef enum falt_outcome {
   FALT_OVER_WORKSPACE, /* the budget excludes it ... */
   FALT_NOT_DETERMINISTIC,
   FALT_INEXACT,
+  FALT_NOT_READY,      /* fitted, and could not be made ready to run */
   FALT_INAPPLICABLE,   /* the solver said no */
   FALT_SHORT_OF_MEMORY /* the solver could not allocate its plan */
 } falt_outcome;
@@ -22,6 +23,7 @@ typedef struct falt_entry {
   falt_plan *plan; /* NULL when the solver said no */
   falt_outcome outcome;
   bool ready;         /* falt_entry_ready succeeded */
+  falt_status status; /* why it did not, where the outcome is FALT_NOT_READY */
   int order;          /* in the list: breaks ties */
   double median, min; /* seconds; 0 unless measured */
   char reason[160];   /* why it is not among those that fit; empty if it is */

@@ -14,6 +14,7 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/status.h"
 #include "planner/search.h"
 #include "planner/wisdom.h"
 
@@ -28,8 +29,10 @@ typedef struct fake_solver {
   double spin;                       /* seconds that an execution takes */
   const char *refusal;
   bool out_of_memory, wants_child, wants_itself;
+  falt_status unready; /* what making its plans ready returns, but for FALT_OK */
   int asked, executed; /* of one thread */
-  falt_budget budget;  /* as last asked with */
+  int readied;
+  falt_budget budget; /* as last asked with */
 } fake_solver;
 
 typedef struct fake_plan {
@@ -46,6 +49,12 @@ UNUSED static void fake_execute(const falt_plan *plan, const falt_operands *oper
   solver->executed++;
   if (plan->workspace) memset(operands->workspace, 1, plan->workspace);
   while (falt_seconds() < end) continue;
+}
+
+UNUSED static falt_status fake_ready(falt_plan *plan) {
+  fake_solver *solver = (fake_solver *)plan->solver;
+  __atomic_add_fetch(&solver->readied, 1, __ATOMIC_RELAXED);
+  return solver->unready ? falt_fail(solver->unready, "fake: %s is not ready", solver->base.name) : FALT_OK;
 }
 
 UNUSED static void fake_print(const falt_plan *plan, falt_text *text) {
@@ -74,7 +83,8 @@ UNUSED static bool add_child(fake_plan *plan, const fake_solver *solver, falt_as
 }
 
 UNUSED static falt_plan *fake_ask(const falt_solver *base, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = fake_execute, .print = fake_print, .destroy = fake_destroy};
+  static const falt_plan_table table = {
+      .execute = fake_execute, .print = fake_print, .destroy = fake_destroy, .ready = fake_ready};
   fake_solver *solver = (fake_solver *)base;
   __atomic_add_fetch(&solver->asked, 1, __ATOMIC_RELAXED);
   if (ask->depth > 0) solver->budget = *ask->budget;

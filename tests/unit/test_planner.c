@@ -44,6 +44,49 @@ static void test_last_resort(void **state) {
   expect(b, "spec");
 }
 
+/* Only the chosen plan is made ready; one that cannot be gives its place to the next. */
+static void test_ready(void **state) {
+  bench *b = *state;
+  fake_solver *fast = add(b, make("fast", 1)), *middle = add(b, make("middle", 2)), *slow = add(b, make("slow", 3));
+  expect(b, "fast");
+  assert_true(fast->readied == 1 && middle->readied == 0 && slow->readied == 0);
+  fast->unready = FALT_NO_DEVICE;
+  expect(b, "middle");
+  assert_true(fast->readied == 2 && middle->readied == 1 && slow->readied == 0);
+  middle->unready = FALT_NO_MEMORY;
+  expect(b, "slow");
+  slow->unready = FALT_NO_DEVICE;
+  EXPECT_FAILURE(b, FALT_NO_DEVICE, "is not ready");
+  strcpy(b->budget.method, "middle");
+  EXPECT_FAILURE(b, FALT_NO_MEMORY, "memory");
+  strcpy(b->budget.method, "fast");
+  EXPECT_FAILURE(b, FALT_NO_DEVICE, "fake: fast is not ready");
+}
+
+/* Neither a plan that the budget excludes nor the last resort is made ready while another runs. */
+static void test_ready_only_if_chosen(void **state) {
+  bench *b = *state;
+  fake_solver *large = add(b, make("large", 1)), *spec = add(b, make("spec", 1)), *real = add(b, make("real", 2));
+  large->workspace = 100;
+  spec->base.last_resort = true;
+  b->budget.max_workspace = 0;
+  expect(b, "real");
+  assert_true(large->readied == 0 && spec->readied == 0 && real->readied == 1);
+  real->unready = FALT_NO_DEVICE;
+  expect(b, "spec");
+}
+
+/* Tuning measures, and so makes ready, every candidate once; what fails there is out. */
+static void test_ready_tuned(void **state) {
+  bench *b = *state;
+  fake_solver *broken = add(b, make("broken", 1)), *good = add(b, make("good", 2)), *other = add(b, make("other", 3));
+  broken->unready = FALT_NO_DEVICE;
+  other->spin = 1e-3;
+  b->budget.tune_seconds = 0.02;
+  expect(b, "good");
+  assert_true(broken->executed == 0 && good->executed > 0 && good->readied == 1);
+}
+
 static void test_only_by_name(void **state) {
   bench *b = *state;
   add(b, make("rung", 1))->base.only_by_name = true;
@@ -394,6 +437,9 @@ int main(void) {
       PLANNER_TEST(test_fastest_wins),
       PLANNER_TEST(test_refusals),
       PLANNER_TEST(test_last_resort),
+      PLANNER_TEST(test_ready),
+      PLANNER_TEST(test_ready_only_if_chosen),
+      PLANNER_TEST(test_ready_tuned),
       PLANNER_TEST(test_only_by_name),
       PLANNER_TEST(test_workspace),
       PLANNER_TEST(test_own_refusal_by_budget),

@@ -1,0 +1,245 @@
+/* GPUs that are described, not present: every CUDA solver plans hundreds of random problems here, without a GPU and
+ * without NVRTC; where there is an NVRTC, the kernels of representative problems are compiled and none may spill. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "cuda/cache.h"
+#include "faltung/faltung.h"
+#include "planner/planner.h"
+
+#define UNUSED __attribute__((unused))
+enum { LINE = 2048, PROBLEMS = 400 };
+
+static falt_device *describe(const char *name, bool compile) {
+  falt_device *device;
+  falt_cuda_options options;
+  falt_cuda_options_default(&options);
+  snprintf(options.described, sizeof options.described, "%s", name);
+  options.compile = compile;
+  if (falt_device_cuda(&device, &options) != FALT_OK) fail_msg("%s", falt_message());
+  return device;
+}
+
+/* Values for a problem's filter; NULL where it has none. */
+static void *values_of(const falt_problem *p) {
+  if (p->operation >= FALT_MAXPOOL) return NULL;
+  const int64_t count = falt_tensor_span(&p->filter);
+  void *values = calloc((size_t)count, falt_type_size(p->filter.type));
+  assert_non_null(values);
+  falt_random_fill(values, p->filter.type, count, 1);
+  return values;
+}
+
+/* ---- what is known of them */
+
+static void test_names(UNUSED void **state) {
+  static const char *const good[] = {"h200", "h100", "b200", "a100", "l40s", "rtx5090", "sm_80", "sm_90", "sm_90a"};
+  static const char *const bad[] = {"gtx", "sm_13", "sm_80a", "sm_", "sm_90b", "sm_900", "90"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    falt_device *device = describe(good[i], false);
+    assert_non_null(strstr(falt_device_name(device), "described"));
+    falt_device_destroy(&device);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    falt_cuda_options options;
+    falt_device *device;
+    falt_cuda_options_default(&options);
+    strcpy(options.described, bad[i]);
+    assert_int_equal(falt_device_cuda(&device, &options), FALT_INVALID_ARGUMENT);
+    assert_non_null(strstr(falt_message(), "h200"));
+    assert_null(device);
+  }
+}
+
+/* What their data sheets promise: the estimates stand or fall with it. */
+static void test_limits(UNUSED void **state) {
+  static const struct {
+    const char *name;
+    double bytes_per_s, flops;
+  } sheets[] = {{"h200", 4.8e12, 67e12},      {"h100", 3.35e12, 67e12}, {"a100", 2.04e12, 19.5e12},
+                {"l40s", 864e9, 91.6e12},     {"b200", 8e12, 75e12},    {"rtx4090", 1.008e12, 82.6e12},
+                {"rtx5090", 1.79e12, 105e12}, {"t4", 320e9, 8.1e12},    {"v100", 900e9, 15.7e12}};
+  for (size_t i = 0; i < sizeof sheets / sizeof *sheets; i++) {
+    falt_limits limits;
+    falt_device *device = describe(sheets[i].name, false);
+    falt_device_limits(device, &limits);
+    const double memory = limits.copy_bytes_per_s / sheets[i].bytes_per_s, compute = limits.f32_flops / sheets[i].flops;
+    if (memory < 0.8 || memory > 0.95 || compute < 0.85 || compute > 1.0)
+      fail_msg("%s: %.2f of its bandwidth, %.2f of its multiply-adds", sheets[i].name, memory, compute);
+    falt_device_destroy(&device);
+  }
+}
+
+/* ---- planning */
+
+/* Plans by one solver or by any; false if it does not apply. */
+static bool plans(falt_device *device, const falt_problem *p, const char *method, const void *values) {
+  falt_budget budget;
+  falt_plan *plan;
+  char text[512];
+  falt_budget_default(&budget);
+  snprintf(budget.method, sizeof budget.method, "%s", method);
+  const falt_status status = falt_plan_create(&plan, device, p, &budget, values);
+  if (status == FALT_INTERNAL) fail_msg("%s", falt_message());
+  if (status != FALT_OK) return false;
+  assert_true(falt_plan_print(plan, text, sizeof text) > 2 && text[0] == '(');
+  assert_true(plan->cost.seconds > 0 && plan->cost.seconds < 1e6);
+  falt_plan_destroy(&plan);
+  return true;
+}
+
+static void plan_all(falt_device *device, const char *line, int *planned) {
+  falt_problem p;
+  if (falt_problem_parse(&p, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  void *values = values_of(&p);
+  if (!plans(device, &p, "", values)) fail_msg("%s: %s", line, falt_message());
+  for (int i = 0; falt_solvers[i]; i++) {
+    if (strcmp(falt_solvers[i]->device_kind, "cuda") != 0) continue;
+    planned[i] += plans(device, &p, falt_solvers[i]->name, values);
+    planned[i] += plans(device, &p, falt_solvers[i]->name, NULL);
+  }
+  free(values);
+}
+
+static const char *const filters[] = {
+    "correlate w=100000 s=7 boundary=edge type=f16",
+    "correlate w=65536 s=31",
+    "correlate h=480 w=640 r=3 s=3 boundary=symmetric",
+    "correlate h=480 w=640 r=5 s=5 pixel=3 boundary=reflect101 type=u8",
+    "convolve h=480 w=640 r=15 s=15 boundary=wrap",
+    "correlate h=480 w=640 r=5 s=5 stride=2",
+    "correlate h=480 w=640 r=5 s=5 dilation=3 type=u16",
+    "correlate h=480 w=640 r=31 s=31 rank=1 boundary=edge",
+    "correlate n=16 h=256 w=256 r=3 s=3 type=bf16",
+    "correlate d=64 h=64 w=64 t=3 r=3 s=3",
+    "correlate h=480 w=640 r=5 s=5 boundary=wrap type=s16",
+};
+
+static void test_plans(UNUSED void **state) {
+  int planned[128] = {0};
+  char line[LINE];
+  falt_device *device = describe("h200", false), *small = describe("t4", false);
+  for (uint64_t seed = 1; seed <= PROBLEMS; seed++) {
+    falt_problem_random(seed, line, sizeof line);
+    plan_all(seed % 4 ? device : small, line, planned);
+  }
+  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) plan_all(device, filters[i], planned);
+  for (int i = 0; falt_solvers[i]; i++) {
+    const bool cuda = strcmp(falt_solvers[i]->device_kind, "cuda") == 0;
+    if (cuda && !planned[i]) fail_msg("%s plans nothing of %d problems", falt_solvers[i]->name, PROBLEMS);
+  }
+  falt_device_destroy(&device);
+  falt_device_destroy(&small);
+}
+
+static void count(void *context, const falt_candidate *candidate) {
+  assert_true(candidate->seconds_median == 0 && (candidate->rejected || candidate->predicted_seconds > 0));
+  ++*(int *)context;
+}
+
+/* Estimates, no measurements; and nothing that would run. */
+static void test_refusals(UNUSED void **state) {
+  falt_device *device = describe("sm_90a", false);
+  falt_problem p;
+  falt_plan *plan;
+  void *memory;
+  char byte = 0;
+  int candidates = 0;
+  assert_int_equal(falt_problem_parse(&p, NULL, filters[2]), FALT_OK);
+  void *values = values_of(&p);
+  assert_int_equal(falt_explain(device, &p, NULL, values, 0.1, count, &candidates), FALT_OK);
+  assert_true(candidates > 1);
+  assert_int_equal(falt_plan_create(&plan, device, &p, NULL, values), FALT_OK);
+  const falt_operands operands = {.input = &byte, .filter = &byte, .output = &byte, .workspace = &p};
+  assert_int_equal(falt_execute_host(plan, &operands), FALT_NO_DEVICE);
+  assert_non_null(strstr(falt_message(), "described, not present"));
+  assert_int_equal(falt_execute(plan, &(falt_operands){.input = &byte, .output = &byte}), FALT_NO_DEVICE);
+  assert_int_equal(falt_device_alloc(device, &memory, 64), FALT_NO_DEVICE);
+  assert_int_equal(falt_device_write(device, &byte, &byte, 1), FALT_NO_DEVICE);
+  assert_int_equal(falt_device_read(device, &byte, &byte, 1), FALT_NO_DEVICE);
+  assert_int_equal(falt_device_synchronize(device), FALT_NO_DEVICE);
+  assert_int_equal(falt_device_measure(device), FALT_NO_DEVICE);
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+  free(values);
+}
+
+/* ---- compiling */
+
+static char directory[] = "/tmp/falt-described-XXXXXX";
+
+typedef struct summary {
+  int kernels, spilling;
+  char worst[512];
+} summary;
+
+/* The generic kernel calls the mathematical library, which saves registers; the others are to stay within theirs. */
+static void examine(void *context, const falt_cached_kernel *k) {
+  summary *s = context;
+  assert_null(k->damage);
+  assert_true(k->registers >= 8 && k->registers <= 255);
+  assert_true(k->shared_bytes <= 48 << 10); /* more must be asked for as dynamic shared memory */
+  s->kernels++;
+  if (strcmp(k->source, "generic.cu") == 0 || k->spill_bytes == 0) return;
+  s->spilling++;
+  snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->holes);
+}
+
+static void compile_all(const char *name) {
+  falt_device *device = describe(name, true);
+  int planned[128] = {0};
+  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) plan_all(device, filters[i], planned);
+  falt_device_destroy(&device);
+}
+
+static void test_compile(UNUSED void **state) {
+  summary first = {.kernels = 0}, again = {.kernels = 0};
+  if (!falt_cuda_compiler()) skip();
+  compile_all("h200");
+  assert_int_equal(falt_cache_kernels(examine, &first), FALT_OK);
+  if (first.spilling) fail_msg("%d kernels spill; %s", first.spilling, first.worst);
+  assert_true(first.kernels >= 8);
+  compile_all("h200"); /* finds them */
+  assert_int_equal(falt_cache_kernels(examine, &again), FALT_OK);
+  assert_int_equal(first.kernels, again.kernels);
+}
+
+/* Compiling for elsewhere without a place to put it is an error, unlike compiling for here. */
+static void test_nowhere(UNUSED void **state) {
+  falt_problem p;
+  falt_plan *plan;
+  if (!falt_cuda_compiler()) skip();
+  falt_device *device = describe("h200", true);
+  assert_int_equal(falt_problem_parse(&p, NULL, filters[2]), FALT_OK);
+  setenv("FALTUNG_CACHE", "/proc/self/none", 1);
+  assert_int_equal(falt_plan_create(&plan, device, &p, NULL, NULL), FALT_NO_FILE);
+  setenv("FALTUNG_CACHE", directory, 1);
+  falt_device_destroy(&device);
+}
+
+static int set_up(UNUSED void **state) {
+  return !mkdtemp(directory) || setenv("FALTUNG_CACHE", directory, 1);
+}
+
+static int tear_down(UNUSED void **state) {
+  char command[64];
+  snprintf(command, sizeof command, "rm -rf %s", directory);
+  return system(command);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_names),    cmocka_unit_test(test_limits),  cmocka_unit_test(test_plans),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_compile), cmocka_unit_test(test_nowhere),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
