@@ -63,6 +63,20 @@ static void join_axes(falt_problem *p) {
   }
 }
 
+/* Rows, planes and images of the results (and of the residual) that go on where the one before ends. */
+static int64_t count_together(const falt_problem *p) {
+  static const int outwards[] = {FALT_H, FALT_D, FALT_N};
+  int64_t count = p->output.size[FALT_W];
+  for (int i = 0; i < 3; i++) {
+    const int dim = outwards[i];
+    const bool goes = p->output.stride[dim] == count * p->output.stride[FALT_W] &&
+                      (!p->has_residual || p->residual.stride[dim] == count * p->residual.stride[FALT_W]);
+    if (p->output.size[dim] > 1 && !goes) return count;
+    count *= p->output.size[dim];
+  }
+  return count;
+}
+
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = refusal(problem);
   if (reason) return reason;
@@ -75,6 +89,7 @@ const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt
     layer->positions *= p->output.size[dim];
     layer->taps *= p->filter.size[dim];
   }
+  layer->together = count_together(p);
   layer->channels = p->input.size[FALT_C];
   layer->results = p->output.size[FALT_C];
   layer->plain = falt_epilogue_is_identity(p);
