@@ -14,8 +14,8 @@ typedef struct falt_layer {
   int64_t positions, taps, channels, results; /* channels in and out of a group */
   int64_t together;                           /* positions whose results follow each other in memory as in number */
   bool plain;                                 /* sums are results: no epilogue */
-  bool curved;                                /* the activation is no clip */
-  float low, high;                            /* the activation, if it is one */
+  falt_activation curve;                      /* the activation, unless it is a clip */
+  float low, high;                            /* the clip */
 } falt_layer;
 
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
