@@ -45,7 +45,7 @@ void cli_stages_print(const cli_stage *stages, int count, double seconds, const 
       printf("  %-10s %10s %5.0f%% %5.1f GB/s\n", stages[i].name, cli_duration(stages[i].seconds, time),
              100 * stages[i].seconds / seconds, stages[i].bytes / stages[i].seconds * 1e-9);
   if (device->slabs == 0) return;
-  printf("  on the device %s for %lld slabs, %.0f%% of its work overlapped;", cli_duration(device->seconds, time),
-         (long long)device->slabs, 100 * overlapped(device));
+  printf("  on the device %s for %lld slab%s, %.0f%% of its work overlapped;", cli_duration(device->seconds, time),
+         (long long)device->slabs, device->slabs > 1 ? "s" : "", 100 * overlapped(device));
   printf(" the host's copies into and out of pinned memory took %s\n", cli_duration(device->staging, time));
 }

@@ -7,7 +7,7 @@ if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
 endif()
 
-set(threads_tests test_thread test_api test_planner test_solvers)
+set(threads_tests test_thread test_api test_planner test_solvers test_slabs)
 
 if(TARGET PkgConfig::CMOCKA)
   file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*.c)
@@ -55,6 +55,11 @@ falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/report.c ${cli}/ax
 
 find_program(BASH bash)
 if(TARGET faltung_cli AND BASH)
+  add_library(fake_cuda MODULE ${PROJECT_SOURCE_DIR}/tests/cli/fake_cuda.c)
+  set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fake-cuda)
+  target_compile_options(fake_cuda PRIVATE -Wno-missing-prototypes)
   add_test(NAME command COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/cli/run $<TARGET_FILE:faltung_cli>)
-  set_tests_properties(command PROPERTIES LABELS command)
+  set_tests_properties(command PROPERTIES LABELS command
+                       ENVIRONMENT FALT_FAKE_CUDA=${PROJECT_BINARY_DIR}/fake-cuda)
 endif()

@@ -258,7 +258,7 @@ FALT_API falt_status falt_device_cpu(falt_device **device, const falt_cpu_option
 typedef struct falt_cuda_options {
   int ordinal;   /* the GPU's number, from 0; default 0 */
   void *context; /* the caller's CUcontext, which must outlive the device; NULL: the GPU's primary context */
-  int threads;   /* of the host, which copy for falt_execute_host; 0: FALTUNG_THREADS if set, else up to 8 */
+  int threads;   /* of the host, which copy for falt_execute_host; 0: FALTUNG_THREADS if set, else up to 16 */
   int64_t
       max_memory; /* bytes that falt_execute_host uses for arrays that it can pass in slabs; 0: a quarter of the free */
   /* "h200" or "sm_90a": a GPU that is described and need not be there, nor a driver. Plans on it can be made, printed

@@ -12,11 +12,12 @@
 
 #include "api/parts.h"
 #include "core/clock.h"
+#include "core/copy.h"
 
 enum {
   SLOTS = 3,
   WANTED = 16 << 20, /* bytes of a slab, in and out: long against a launch, short against filling the first slot */
-  CHUNK = 512 << 10, /* that one thread of the host copies at a time */
+  CHUNK = 256 << 10, /* that one thread of the host copies at a time */
   KEPT = 64 << 20,   /* of one buffer */
   SHARE_OF_FREE = 4,
   REGION = 256 /* alignment of the residual behind the source */
@@ -163,7 +164,7 @@ static void copy_chunk(void *context, int64_t index) {
   for (int64_t at = index * CHUNK; at < end;) {
     const falt_slab_piece piece = falt_slab_next(m->rows, at, end);
     char *here = m->here + piece.here, *there = m->there + piece.there;
-    memcpy(m->in ? there : here, m->in ? here : there, (size_t)piece.bytes);
+    falt_copy_stream(m->in ? there : here, m->in ? here : there, (size_t)piece.bytes);
     at += piece.bytes;
   }
 }

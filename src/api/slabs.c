@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { ROW_ALIGN = 16, WORTH = 4 }; /* a slab has at least WORTH times the rows of its halo, if memory allows */
+enum { ROW_ALIGN = 16, WORTH = 16 }; /* a slab has at least WORTH times the rows of its halo, if memory allows */
 
 /* ---- which operands a problem reads and writes in rows */
 

@@ -1,6 +1,7 @@
 /* What a GPU costs beyond its kernels, one JSON object a line: opening the device, the first execution of a plan whose
  * kernel must be compiled and of one whose kernel is in the cache (each in a process of its own), and the time that one
- * falt_execute takes from the calling thread. Run by `make gpu-bench`. */
+ * falt_execute takes from the calling thread, beside that of the driver's launch alone. Run by `make gpu-bench`. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,26 +66,69 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+typedef bool (*launch)(void *context);
+
 /* The median of bursts, short enough that the stream's queue never fills. */
-static falt_status repeated(const setting *s) {
+static bool repeated(falt_device *device, const char *what, launch once, void *context) {
   double sample[BURSTS];
   for (int i = 0; i < BURSTS; i++) {
     const double start = now();
     for (int j = 0; j < BURST; j++)
-      if (falt_execute(s->plan, &s->there) != FALT_OK) return FALT_INTERNAL;
+      if (!once(context)) return false;
     sample[i] = (now() - start) / BURST;
-    if (falt_device_synchronize(s->device) != FALT_OK) return FALT_INTERNAL;
+    if (falt_device_synchronize(device) != FALT_OK) return false;
   }
   qsort(sample, BURSTS, sizeof *sample, ascending);
-  report("falt_execute", sample[BURSTS / 2]);
-  return FALT_OK;
+  report(what, sample[BURSTS / 2]);
+  return true;
+}
+
+static bool execute(void *context) {
+  const setting *s = context;
+  return falt_execute(s->plan, &s->there) == FALT_OK;
+}
+
+/* ---- the driver alone: an empty kernel with parameters of the same size */
+
+typedef struct bare {
+  void *function;
+  int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                unsigned shared, void *stream, void **parameters, void **extra);
+} bare;
+
+static bool launch_bare(void *context) {
+  static char parameters[4096];
+  void *addresses[] = {parameters};
+  const bare *b = context;
+  return b->launch(b->function, 64, 1, 1, 128, 1, 1, 0, NULL, addresses, NULL) == 0;
+}
+
+static bool repeated_bare(falt_device *device) {
+  static const char text[] =
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".visible .entry empty(.param .align 8 .b8 p[4000]) { ret; }\n";
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context, *module;
+  bare b;
+  int (*retain)(void **, int), (*push)(void *), (*load)(void **, const void *), (*find)(void **, void *, const char *);
+  void *entry[] = {dlsym(driver, "cuDevicePrimaryCtxRetain"), dlsym(driver, "cuCtxPushCurrent_v2"),
+                   dlsym(driver, "cuModuleLoadData"), dlsym(driver, "cuModuleGetFunction"),
+                   dlsym(driver, "cuLaunchKernel")};
+  memcpy(&retain, &entry[0], sizeof entry[0]);
+  memcpy(&push, &entry[1], sizeof entry[0]);
+  memcpy(&load, &entry[2], sizeof entry[0]);
+  memcpy(&find, &entry[3], sizeof entry[0]);
+  memcpy(&b.launch, &entry[4], sizeof entry[0]);
+  return retain(&context, 0) == 0 && push(context) == 0 && load(&module, text) == 0 &&
+         find(&b.function, module, "empty") == 0 &&
+         repeated(device, "cuLaunchKernel of an empty kernel", launch_bare, &b);
 }
 
 static int child(const char *what, bool repeats) {
   setting s = {.device = NULL};
   falt_status status = open_device(&s);
   if (status == FALT_OK) status = first_execution(&s, what);
-  if (status == FALT_OK && repeats) status = repeated(&s);
+  if (status == FALT_OK && repeats && !repeated(s.device, "falt_execute", execute, &s)) status = FALT_INTERNAL;
+  if (status == FALT_OK && repeats && !repeated_bare(s.device)) status = FALT_INTERNAL;
   const int result = status == FALT_OK ? 0 : fail();
   falt_plan_destroy(&s.plan);
   falt_device_free(s.device, &s.there.input);

@@ -3,6 +3,7 @@
 #include "api_fixture.h"
 
 #include <math.h>
+#include <pthread.h>
 
 #include "api/slabs.h"
 #include "core/clock.h"
@@ -11,7 +12,7 @@
 
 /* ------------------------------------------------------------------------------------------- a made-up device */
 
-static int live, failing_mark, marks_set;
+static int live, failing_mark, marks_set; /* of one thread at a time: the pipeline is locked */
 static const void *pinned_array;
 
 static falt_status allocate(UNUSED falt_device *device, void **memory, size_t bytes) {
@@ -291,6 +292,45 @@ static void test_failures(UNUSED void **state) {
   assert_int_equal(live, 0);
 }
 
+/* ------------------------------------------------------------------------------------------------- threads */
+
+typedef struct worker {
+  pthread_t thread;
+  const falt_plan *plan;
+  arrays a;
+  falt_status status;
+} worker;
+
+static void *work(void *context) {
+  worker *w = context;
+  for (int i = 0; i < 20 && w->status == FALT_OK; i++) w->status = falt_execute_host(w->plan, &w->a.set);
+  return NULL;
+}
+
+/* Threads that share a plan and its device take turns. */
+static void test_threads(UNUSED void **state) {
+  enum { WORKERS = 4 };
+  const falt_problem p = parse("correlate h=97 w=64 r=5 s=5 boundary=wrap");
+  falt_device *device = pretend(30000);
+  worker workers[WORKERS];
+  falt_plan *plan;
+  arrays filter = arrays_of(&p);
+  assert_int_equal(falt_plan_create(&plan, device, &p, NULL, filter.set.filter), FALT_OK);
+  for (int i = 0; i < WORKERS; i++) {
+    workers[i] = (worker){.plan = plan, .a = arrays_of(&p), .status = FALT_OK};
+    assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+  }
+  for (int i = 0; i < WORKERS; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_int_equal(workers[i].status, FALT_OK);
+    expect_same(&p, &workers[0].a, &workers[i].a, "threads");
+  }
+  for (int i = 0; i < WORKERS; i++) free_arrays(&workers[i].a);
+  free_arrays(&filter);
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+}
+
 /* ---------------------------------------------------------------------------------------------------- parts */
 
 static void expect_part(const char *line, int64_t begin, int64_t count, int64_t first, int64_t last) {
@@ -327,6 +367,7 @@ int main(void) {
       cmocka_unit_test_setup(test_boundaries, set_up), cmocka_unit_test_setup(test_cuts, set_up),
       cmocka_unit_test_setup(test_pitch, set_up),      cmocka_unit_test_setup(test_pinned, set_up),
       cmocka_unit_test_setup(test_failures, set_up),   cmocka_unit_test_setup(test_parts, set_up),
+      cmocka_unit_test_setup(test_threads, set_up),
   };
   return run_in_directory(tests, sizeof tests / sizeof *tests);
 }

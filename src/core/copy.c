@@ -1,0 +1,43 @@
+/* Streaming copies: 16 bytes a store is enough, since write-combining buffers make whole lines of them. */
+#include "core/copy.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+enum { LEAST = 4096, LINE = 64 };
+
+/* Whole lines to an aligned address; what is left is the caller's. */
+static size_t stream_lines(char *to, const char *from, size_t bytes) {
+  size_t done = 0;
+  for (; done + LINE <= bytes; done += LINE) {
+    const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + done));
+    const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + done + 16));
+    const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + done + 32));
+    const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + done + 48));
+    _mm_stream_si128((__m128i *)(void *)(to + done), a);
+    _mm_stream_si128((__m128i *)(void *)(to + done + 16), b);
+    _mm_stream_si128((__m128i *)(void *)(to + done + 32), c);
+    _mm_stream_si128((__m128i *)(void *)(to + done + 48), d);
+  }
+  _mm_sfence();
+  return done;
+}
+
+void falt_copy_stream(void *to, const void *from, size_t bytes) {
+  if (bytes < LEAST) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  const size_t head = (LINE - (uintptr_t)to % LINE) % LINE;
+  memcpy(to, from, head);
+  const size_t done = head + stream_lines((char *)to + head, (const char *)from + head, bytes - head);
+  memcpy((char *)to + done, (const char *)from + done, bytes - done);
+}
+#else
+void falt_copy_stream(void *to, const void *from, size_t bytes) {
+  memcpy(to, from, bytes);
+}
+#endif
