@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "cuda/gpu.h"
+#include "cuda/rate.h"
 #include "planner/wisdom.h"
 
 /* Shares of what the clocks promise: of memory as copies reach it on an H200, of multiply-adds as filters do. */
@@ -46,18 +47,29 @@ static falt_limits guess(const falt_gpu_facts *f) {
                        .out_bytes_per_s = assumed_transfer};
 }
 
+typedef struct copying {
+  falt_gpu *gpu;
+  char *memory;
+  size_t bytes;
+  falt_status status;
+} copying;
+
+static void copy_once(void *context) {
+  copying *c = context;
+  const falt_status status = falt_gpu_copy_within(c->gpu, c->memory, c->memory + c->bytes, c->bytes);
+  if (c->status == FALT_OK) c->status = status;
+}
+
 /* Seconds of one copy, the shortest of several batches. */
 static falt_status time_copy(falt_gpu *gpu, char *memory, size_t bytes, double *seconds) {
   enum { BATCHES = 5, COPIES = 8 };
+  copying c = {gpu, memory, bytes, FALT_OK};
   *seconds = 1e9;
   for (int batch = -1; batch < BATCHES; batch++) { /* the first warms up */
-    const double start = falt_seconds();
-    for (int i = 0; i < COPIES; i++) FALT_TRY(falt_gpu_copy_within(gpu, memory, memory + bytes, bytes));
-    FALT_TRY(falt_gpu_synchronize(gpu));
-    const double one = (falt_seconds() - start) / COPIES;
-    if (batch >= 0 && one < *seconds) *seconds = one;
+    const double one = falt_gpu_time(gpu, NULL, copy_once, &c, COPIES) / COPIES;
+    if (batch >= 0 && one > 0 && one < *seconds) *seconds = one;
   }
-  return FALT_OK;
+  return c.status;
 }
 
 /* Read plus written bytes a second of copies of this size. */
@@ -98,7 +110,7 @@ static falt_status measure_transfers(falt_gpu *gpu, falt_limits *limits) {
   return status;
 }
 
-/* Bandwidths are measured; multiply-adds are the clocks'. */
+/* Everything is measured, but multiply-adds, where nothing can be compiled, are the clocks'. */
 static falt_status measure_cuda(falt_device *device) {
   enum { MEMORY = 512 << 20 };
   falt_limits limits = device->limits;
@@ -106,6 +118,8 @@ static falt_status measure_cuda(falt_device *device) {
   FALT_TRY(measure_copy(device->gpu, device->caches.l2 / 2, &limits.cache_bytes_per_s));
   if (limits.cache_bytes_per_s < limits.copy_bytes_per_s) limits.cache_bytes_per_s = limits.copy_bytes_per_s;
   FALT_TRY(measure_transfers(device->gpu, &limits));
+  falt_gpu_rate(device->gpu, "float", &limits.f32_flops);
+  falt_gpu_rate(device->gpu, "double", &limits.f64_flops);
   limits.measured = true;
   device->limits = limits;
   falt_limits_store(device); /* without a cache they hold for this device only */

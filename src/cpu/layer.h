@@ -10,11 +10,8 @@
 #ifndef FALT_CPU_LAYER_H
 #define FALT_CPU_LAYER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "core/cpu.h"
+#include "core/types.h"
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 
@@ -40,7 +37,7 @@ typedef struct falt_layer_copy {
   int64_t step, from_pitch, to_pitch, n, count;
 } falt_layer_copy;
 
-/* out[m][i] = clip(scale*sums[m*pitch + i] + offset + residual[m][i]) for m < rows, i < n, with the scale and the
+/* out[m][i] = clip(bend(scale*sums[m*pitch + i] + offset + residual[m][i])) for m < rows, i < n, with the scale and the
  * offset of the row (scale[m]) or of the column (scale[i]). out may be the sums. */
 typedef struct falt_layer_finish {
   const float *sums;
@@ -49,7 +46,9 @@ typedef struct falt_layer_finish {
   const float *scale, *offset;
   int64_t pitch, n;
   int rows;
-  float low, high; /* infinities: no clip. NaN passes */
+  falt_activation curve; /* one that is no clip, or the identity */
+  float slope;           /* of the leaky one */
+  float low, high;       /* infinities: no clip. NaN passes */
 } falt_layer_finish;
 
 typedef struct falt_layer_kernels {

@@ -18,19 +18,14 @@ static const char *refusal(const falt_problem *p) {
                        : NULL;
 }
 
-/* Activations that are a clip are done with the sums, the others by their definition. */
+/* Activations are a clip or a curve. */
 static void set_activation(falt_layer *layer) {
   const falt_problem *p = &layer->p;
   const falt_activation act = p->activation;
-  layer->low = -INFINITY;
-  layer->high = INFINITY;
-  if (act == FALT_RELU || act == FALT_RELU6) layer->low = 0;
-  if (act == FALT_RELU6) layer->high = 6;
-  if (act == FALT_CLIP) {
-    layer->low = (float)p->act_a;
-    layer->high = (float)p->act_b;
-  }
-  layer->curved = act != FALT_IDENTITY && act != FALT_RELU && act != FALT_RELU6 && act != FALT_CLIP;
+  const bool clips = act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
+  layer->curve = clips ? FALT_IDENTITY : act;
+  layer->low = act == FALT_CLIP ? (float)p->act_a : clips ? 0 : -INFINITY;
+  layer->high = act == FALT_CLIP ? (float)p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
 }
 
 /* Whether a tensor goes on along `outer` where the width ends, so that both are one. */
@@ -63,6 +58,20 @@ static void join_axes(falt_problem *p) {
   }
 }
 
+/* Rows, planes and images of the results (and of the residual) that go on where the one before ends. */
+static int64_t count_together(const falt_problem *p) {
+  static const int outwards[] = {FALT_H, FALT_D, FALT_N};
+  int64_t count = p->output.size[FALT_W];
+  for (int i = 0; i < 3; i++) {
+    const int dim = outwards[i];
+    const bool goes = p->output.stride[dim] == count * p->output.stride[FALT_W] &&
+                      (!p->has_residual || p->residual.stride[dim] == count * p->residual.stride[FALT_W]);
+    if (p->output.size[dim] > 1 && !goes) return count;
+    count *= p->output.size[dim];
+  }
+  return count;
+}
+
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = refusal(problem);
   if (reason) return reason;
@@ -75,6 +84,7 @@ const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt
     layer->positions *= p->output.size[dim];
     layer->taps *= p->filter.size[dim];
   }
+  layer->together = count_together(p);
   layer->channels = p->input.size[FALT_C];
   layer->results = p->output.size[FALT_C];
   layer->plain = falt_epilogue_is_identity(p);
@@ -130,10 +140,6 @@ static void collect(const falt_layer *layer, const falt_operands *operands, cons
                                             .count = 1});
 }
 
-static void bend(const falt_layer *layer, float *row, int64_t n, int64_t step) {
-  for (int64_t i = 0; i < n; i++) row[i * step] = (float)falt_activate(&layer->p, (double)row[i * step]);
-}
-
 /* Finished sums to where results are apart. */
 static void spread(const falt_layer_block *block, float *output) {
   for (int m = 0; m < block->rows; m++)
@@ -161,12 +167,13 @@ void falt_layer_store(const falt_layer *layer, const falt_operands *operands, co
                                     .pitch = block->pitch,
                                     .n = block->n,
                                     .rows = block->rows,
+                                    .curve = layer->curve,
+                                    .slope = (float)p->act_a,
                                     .low = layer->low,
                                     .high = layer->high};
   if (block->by_row)
     layer->kernels->finish_by_row(&finish);
   else
     layer->kernels->finish_by_column(&finish);
-  for (int m = 0; layer->curved && m < block->rows; m++) bend(layer, out[m], block->n, 1);
   if (!near) spread(block, output);
 }

@@ -12,9 +12,10 @@ typedef struct falt_layer {
   falt_problem p;
   const falt_layer_kernels *kernels;
   int64_t positions, taps, channels, results; /* channels in and out of a group */
+  int64_t together;                           /* positions whose results follow each other in memory as in number */
   bool plain;                                 /* sums are results: no epilogue */
-  bool curved;                                /* the activation is no clip */
-  float low, high;                            /* the activation, if it is one */
+  falt_activation curve;                      /* the activation, unless it is a clip */
+  float low, high;                            /* the clip */
 } falt_layer;
 
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
@@ -42,6 +43,10 @@ typedef struct falt_layer_point {
 } falt_layer_point;
 
 falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position);
+/* How many of the `most` positions from one on have results that follow each other. */
+static inline int64_t falt_layer_together(const falt_layer *layer, int64_t position, int64_t most) {
+  return falt_min(most, layer->together - position % layer->together);
+}
 /* How many of the next `most` positions lie in the same row. */
 static inline int64_t falt_layer_run(const falt_layer *layer, const falt_layer_point *point, int64_t most) {
   return falt_min(most, layer->p.output.size[FALT_W] - point->at[2]);

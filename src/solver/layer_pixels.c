@@ -195,14 +195,14 @@ static void multiply(const task *t, int64_t row, int rows, float *const *out) {
                                                    .accumulate = t->channel > 0});
 }
 
-/* Finished sums of `rows` output channels, to the output row by row. */
+/* Finished sums of `rows` output channels, to the output. */
 static void store_rows(const task *t, int64_t row, int rows, float *sums) {
   const falt_layer *layer = t->layer;
   const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
-  falt_layer_point at = falt_layer_point_at(layer, t->first);
   int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
   for (int64_t column = 0, count; column < t->positions; column += count) {
-    count = falt_layer_run(layer, &at, t->positions - column);
+    const falt_layer_point at = falt_layer_point_at(layer, t->first + column);
+    count = falt_layer_together(layer, t->first + column, t->positions - column);
     for (int m = 0; m < rows; m++) {
       const int64_t k = t->row + row + m;
       out[m] = falt_tensor_at(y, at.n, t->group, k, at.at[0], at.at[1], at.at[2]);
@@ -220,16 +220,13 @@ static void store_rows(const task *t, int64_t row, int rows, float *sums) {
                                          .residual_step = z->stride[FALT_W],
                                          .channel = t->group * layer->results + t->row + row,
                                          .factors = t->run->factors});
-    falt_layer_advance(layer, &at, count);
   }
 }
 
 /* Whether kernels may write sums where the results are: they are the results, and lie together. */
 static bool writes_results(const task *t) {
-  const falt_layer *layer = t->layer;
-  const falt_layer_point at = falt_layer_point_at(layer, t->first);
-  return layer->plain && falt_tensor_unit(&layer->p.output, FALT_W) &&
-         falt_layer_run(layer, &at, t->positions) == t->positions;
+  return t->layer->plain && t->layer->p.output.stride[FALT_W] == 1 &&
+         falt_layer_together(t->layer, t->first, t->positions) == t->positions;
 }
 
 static void run_rows(const task *t, int64_t row, int rows, bool straight) {
@@ -260,7 +257,8 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.panel = (float *)(void *)((char *)scratch + plan->at.panel);
   t.sums = (float *)(void *)((char *)scratch + plan->at.sums);
   const bool straight = writes_results(&t);
-  const falt_layer_pieces calls = falt_layer_cut(t.rows, falt_ceil_div(t.rows, plan->rows));
+  const int64_t most = layer->kernels->rows[t.pitch / width];
+  const falt_layer_pieces calls = falt_layer_cut(t.rows, falt_ceil_div(t.rows, most));
   for (; t.channel < layer->channels; t.channel += t.channels) {
     t.channels = falt_min(plan->span, layer->channels - t.channel);
     bring_panel(&t);

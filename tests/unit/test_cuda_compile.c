@@ -10,6 +10,7 @@
 
 #include "core/memory.h"
 #include "cuda/compile.h"
+#include "cuda/rate.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -115,6 +116,16 @@ static void test_direct(UNUSED void **state) {
     }
 }
 
+/* All blocks of a multiprocessor must run at once: 2048 threads with 32 registers each. */
+static void test_rate(UNUSED void **state) {
+  need_compiler();
+  const falt_cuda_kernel single = falt_gpu_rate_kernel("float"), both = falt_gpu_rate_kernel("double");
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
+    compile(&single, architectures[a], 32, 0);
+    compile(&both, architectures[a], 32, 0);
+  }
+}
+
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
   falt_cuda_kernel kernel = generic(0, "no_such_type", "float");
@@ -153,7 +164,7 @@ static void test_architectures(UNUSED void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
-      cmocka_unit_test(test_generic),    cmocka_unit_test(test_direct),
+      cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_direct),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,20 @@
+// How many multiply-adds a second the multiprocessors do: chains of them in registers and nothing else. A thread has as
+// many chains as hide the latency of one, a block as many threads as fill the schedulers.
+//
+// Holes:
+//   REAL      float or double
+//   ROUNDS    multiply-adds of a chain
+//   CHAINS    chains of a thread
+extern "C" __global__ void __launch_bounds__(256) falt_rate(REAL *never, REAL scale, REAL step) {
+  REAL x[CHAINS], sum = 0;
+#pragma unroll
+  for (int i = 0; i < CHAINS; i++) x[i] = REAL(threadIdx.x + i);
+#pragma unroll 32
+  for (int round = 0; round < ROUNDS; round++) {
+#pragma unroll
+    for (int i = 0; i < CHAINS; i++) x[i] = x[i] * scale + step;
+  }
+#pragma unroll
+  for (int i = 0; i < CHAINS; i++) sum += x[i];
+  if (sum < 0) *never = sum;  // the compiler cannot know that no chain becomes negative
+}
