@@ -36,6 +36,14 @@ static int f64_lanes(int major, int minor) {
   return (major == 7 && minor == 0) || (major == 8 && minor == 0) || (major == 6 && minor == 0) ? 32 : 2;
 }
 
+/* The same of halves on tensor cores, as far as power lets them go on the largest chips; none before the 16x8x16
+ * product of 8.0, the only one that the kernels use. */
+static int f16_lanes(int major, int minor) {
+  if (major < 8) return 0;
+  if (major == 8) return minor == 0 ? 1024 : 512;
+  return major == 9 || major == 10 ? 1400 : 512;
+}
+
 static falt_limits guess(const falt_gpu_facts *f) {
   const double clocks = 2e3 * f->clock_khz * f->multiprocessors * compute_share;
   const double copy = copy_share * 2e3 * f->memory_khz * f->bus_bits / 8;
@@ -43,6 +51,7 @@ static falt_limits guess(const falt_gpu_facts *f) {
                        .cache_bytes_per_s = copy > 0 ? 1.6 * copy : 1.6e11,
                        .f32_flops = clocks * f32_lanes(f->major, f->minor),
                        .f64_flops = clocks * f64_lanes(f->major, f->minor),
+                       .f16_flops = clocks * f16_lanes(f->major, f->minor),
                        .in_bytes_per_s = assumed_transfer,
                        .out_bytes_per_s = assumed_transfer};
 }
@@ -118,8 +127,9 @@ static falt_status measure_cuda(falt_device *device) {
   FALT_TRY(measure_copy(device->gpu, device->caches.l2 / 2, &limits.cache_bytes_per_s));
   if (limits.cache_bytes_per_s < limits.copy_bytes_per_s) limits.cache_bytes_per_s = limits.copy_bytes_per_s;
   FALT_TRY(measure_transfers(device->gpu, &limits));
-  falt_gpu_rate(device->gpu, "float", &limits.f32_flops);
-  falt_gpu_rate(device->gpu, "double", &limits.f64_flops);
+  falt_gpu_rate(device->gpu, FALT_GPU_F32, &limits.f32_flops);
+  falt_gpu_rate(device->gpu, FALT_GPU_F64, &limits.f64_flops);
+  if (limits.f16_flops > 0) falt_gpu_rate(device->gpu, FALT_GPU_F16, &limits.f16_flops);
   limits.measured = true;
   device->limits = limits;
   falt_limits_store(device); /* without a cache they hold for this device only */

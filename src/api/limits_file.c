@@ -1,8 +1,9 @@
-/* The file "limits" in the cache: a head, then lines of six rates and the device they were measured on. The rates to
- * and from the host's memory are 0 on a device that works in it.
+/* The file "limits" in the cache: a head, then lines of seven rates and the device they were measured on. The rates
+ * of halves and to and from the host's memory are 0 where there is none of its own.
  *
- *   faltung-limits 2
- *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <bytes/s in> <bytes/s out> <device; processor>
+ *   faltung-limits 3
+ *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <f16 flop/s> <bytes/s in> <bytes/s out> <device;
+ * processor>
  *
  * A file that does not read is treated as absent: measuring again writes it anew. */
 #include "api/limits_file.h"
@@ -13,8 +14,8 @@
 #include "core/file.h"
 #include "core/memory.h"
 
-enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 6, OPTIONAL = 4 };
-static const char head[] = "faltung-limits 2\n";
+enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 7, OPTIONAL = 4 };
+static const char head[] = "faltung-limits 3\n";
 
 static void key_of(const falt_device *device, char key[KEY]) {
   snprintf(key, KEY, "%s; %s", device->name, device->model);
@@ -71,8 +72,9 @@ static void take(void *context, const char *line, size_t length, const double ra
                           .cache_bytes_per_s = rates[1],
                           .f32_flops = rates[2],
                           .f64_flops = rates[3],
-                          .in_bytes_per_s = rates[4],
-                          .out_bytes_per_s = rates[5],
+                          .f16_flops = rates[4],
+                          .in_bytes_per_s = rates[5],
+                          .out_bytes_per_s = rates[6],
                           .measured = true};
 }
 
@@ -100,8 +102,8 @@ falt_status falt_limits_store(const falt_device *device) {
   if (!data) return falt_fail(FALT_NO_MEMORY, "limits: memory ran out");
   falt_text text = falt_text_over(data, LARGEST);
   const falt_limits *l = &device->limits;
-  falt_text_add(&text, "%s%.4e %.4e %.4e %.4e %.4e %.4e %s\n", head, l->copy_bytes_per_s, l->cache_bytes_per_s,
-                l->f32_flops, l->f64_flops, l->in_bytes_per_s, l->out_bytes_per_s, key);
+  falt_text_add(&text, "%s%.4e %.4e %.4e %.4e %.4e %.4e %.4e %s\n", head, l->copy_bytes_per_s, l->cache_bytes_per_s,
+                l->f32_flops, l->f64_flops, l->f16_flops, l->in_bytes_per_s, l->out_bytes_per_s, key);
   const char *lines = read_lines(path, &old);
   if (lines) each_line(lines, keep_other, &text, key);
   falt_status status = falt_file_write(path, data, text.length);

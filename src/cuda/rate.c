@@ -1,7 +1,15 @@
-/* The rate of multiply-adds, from a kernel of chains in registers. */
+/* The rates of multiply-adds, from kernels of chains in registers. */
 #include "cuda/rate.h"
 
-enum { ROUNDS = 8192, CHAINS = 8, THREADS = 256, BLOCKS = 8, LAUNCHES = 32, BATCHES = 5 }; /* BLOCKS: of an SM */
+enum { CHAINS = 8, THREADS = 256, LAUNCHES = 32, BATCHES = 5 };
+
+static const struct {
+  const char *source, *type;
+  int rounds, blocks; /* of a chain; of a multiprocessor, all at once */
+  double flops;       /* of a thread in a round of a chain */
+} probes[FALT_GPU_RATES] = {[FALT_GPU_F32] = {"rate.cu", "float", 8192, 8, 2},
+                            [FALT_GPU_F64] = {"rate.cu", "double", 4096, 8, 2},
+                            [FALT_GPU_F16] = {"rate_products.cu", "float", 1024, 4, 2.0 * 16 * 8 * 16 / 32}};
 
 typedef struct burst {
   falt_gpu *gpu;
@@ -14,10 +22,10 @@ static void start(void *context) {
   falt_gpu_start(b->gpu, &b->launch, b->parameters);
 }
 
-falt_cuda_kernel falt_gpu_rate_kernel(const char *type) {
-  falt_cuda_kernel kernel = {.source = "rate.cu", .entry = "falt_rate"};
-  falt_cuda_hole(&kernel, "REAL=%s", type);
-  falt_cuda_hole(&kernel, "ROUNDS=%d", ROUNDS);
+falt_cuda_kernel falt_gpu_rate_kernel(falt_gpu_rates which) {
+  falt_cuda_kernel kernel = {.source = probes[which].source, .entry = "falt_rate"};
+  falt_cuda_hole(&kernel, "REAL=%s", probes[which].type);
+  falt_cuda_hole(&kernel, "ROUNDS=%d", probes[which].rounds);
   falt_cuda_hole(&kernel, "CHAINS=%d", CHAINS);
   return kernel;
 }
@@ -32,18 +40,18 @@ static double least_seconds(burst *b) {
   return least;
 }
 
-void falt_gpu_rate(falt_gpu *gpu, const char *type, double *rate) {
-  const falt_cuda_kernel kernel = falt_gpu_rate_kernel(type);
-  const bool is_double = type[0] == 'd';
+void falt_gpu_rate(falt_gpu *gpu, falt_gpu_rates which, double *rate) {
+  const falt_cuda_kernel kernel = falt_gpu_rate_kernel(which);
+  const bool is_double = which == FALT_GPU_F64;
   void *never = NULL;
   float scale = 0.999f, step = 0.001f;
   double scale_double = 0.999, step_double = 0.001;
   void *parameters[] = {&never, is_double ? (void *)&scale_double : &scale, is_double ? (void *)&step_double : &step};
   burst b = {.gpu = gpu, .parameters = parameters};
-  b.launch =
-      (falt_gpu_launch){.blocks = (int64_t)BLOCKS * falt_gpu_about(gpu)->multiprocessors, .threads = {THREADS, 1}};
+  b.launch = (falt_gpu_launch){.blocks = (int64_t)probes[which].blocks * falt_gpu_about(gpu)->multiprocessors,
+                               .threads = {THREADS, 1}};
   if (falt_gpu_kernel(gpu, &kernel, &b.launch.function) != FALT_OK) return;
   const double seconds = least_seconds(&b);
   if (falt_gpu_trouble() != FALT_OK || !(seconds > 0)) return;
-  *rate = 2.0 * ROUNDS * CHAINS * THREADS * (double)b.launch.blocks / seconds;
+  *rate = probes[which].flops * probes[which].rounds * CHAINS * THREADS * (double)b.launch.blocks / seconds;
 }

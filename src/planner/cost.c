@@ -44,9 +44,20 @@ static double least_flops(const falt_problem *problem, double flops) {
   return problem->rank > 0 && separable > 0 && separable < 1 ? flops * separable : flops;
 }
 
+static bool is_half(falt_type type) {
+  return type == FALT_F16 || type == FALT_BF16;
+}
+
+/* Of the problem's products, by whichever unit does them fastest without giving up precision. */
+static double product_peak(const falt_device *device, const falt_problem *problem) {
+  const bool halves = !falt_is_pooling(problem->operation) && problem->accumulator == FALT_F32 &&
+                      is_half(problem->input.type) && is_half(problem->filter.type);
+  return halves && device->limits.f16_flops > 0 ? device->limits.f16_flops : peak(device, problem->accumulator);
+}
+
 falt_limit falt_problem_limit(const falt_device *device, const falt_problem *problem) {
   falt_limit limit = {.flops = falt_problem_flops(problem), .bytes = falt_problem_bytes(problem)};
-  limit.compute_seconds = least_flops(problem, limit.flops) / peak(device, problem->accumulator);
+  limit.compute_seconds = least_flops(problem, limit.flops) / product_peak(device, problem);
   limit.memory_seconds = limit.bytes / bandwidth(device, limit.bytes);
   limit.seconds = larger(limit.compute_seconds, limit.memory_seconds);
   return limit;

@@ -116,14 +116,15 @@ static void test_direct(UNUSED void **state) {
     }
 }
 
-/* All blocks of a multiprocessor must run at once: 2048 threads with 32 registers each. */
+/* All blocks of a multiprocessor must run at once: 2048 threads with 32 registers each, or 1024 with 64. */
 static void test_rate(UNUSED void **state) {
   need_compiler();
-  const falt_cuda_kernel single = falt_gpu_rate_kernel("float"), both = falt_gpu_rate_kernel("double");
-  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
-    compile(&single, architectures[a], 32, 0);
-    compile(&both, architectures[a], 32, 0);
-  }
+  const int most_registers[FALT_GPU_RATES] = {[FALT_GPU_F32] = 32, [FALT_GPU_F64] = 32, [FALT_GPU_F16] = 64};
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (int which = 0; which < FALT_GPU_RATES; which++) {
+      const falt_cuda_kernel kernel = falt_gpu_rate_kernel((falt_gpu_rates)which);
+      compile(&kernel, architectures[a], most_registers[which], 0);
+    }
 }
 
 static void test_bad_source(UNUSED void **state) {
