@@ -53,6 +53,18 @@ falt_fuzz(npy)
 falt_fuzz(cubin)
 falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/report.c ${cli}/axes.c)
 
+# The examples' programs, as a user would run them.
+foreach(name blur layer gpu_blur)
+  add_executable(example_${name} ${PROJECT_SOURCE_DIR}/examples/${name}.c)
+  target_link_libraries(example_${name} PRIVATE faltung_static)
+  add_test(NAME example_${name} COMMAND example_${name})
+endforeach()
+find_package(Python3 QUIET COMPONENTS Interpreter NumPy)
+if(Python3_NumPy_FOUND AND NOT FALT_SANITIZE)
+  add_test(NAME example_cupy_torch COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/examples/cupy_torch.py
+                                           $<TARGET_FILE:faltung_shared>)
+endif()
+
 find_program(BASH bash)
 if(TARGET faltung_cli AND BASH)
   add_library(fake_cuda MODULE ${PROJECT_SOURCE_DIR}/tests/cli/fake_cuda.c)

@@ -327,13 +327,17 @@ typedef struct falt_plan falt_plan;
  * (separable, low rank, integer), packs them, and falt_execute then ignores operands.filter. Since 0.1. */
 FALT_API falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                                       const falt_budget *budget, const void *filter_values);
+/* The same for a problem line, its budget's words included: for languages that call C without its structs. Since 0.1.
+ */
+FALT_API falt_status falt_plan_create_line(falt_plan **plan, falt_device *device, const char *line,
+                                           const void *filter_values);
 /* Frees *plan, which no thread may be executing, and sets it to NULL. Since 0.1. */
 FALT_API void falt_plan_destroy(falt_plan **plan);
 
 /* The tensors of the problem by their forward names; the operation says which of them is written (falt_operation).
  * For FALT_BACKWARD_MAXPOOL, input is x, output is dy and residual receives dx, laid out as the input.
  * Unused ones may be NULL. workspace must have falt_plan_workspace bytes, aligned to 64, and serve one execution at a
- * time. */
+ * time. This struct stays as it is: eight pointers. */
 typedef struct falt_operands {
   void *input, *filter, *output, *bias, *scale, *residual;
   void *workspace;
@@ -362,6 +366,9 @@ typedef struct falt_stages {
 /* falt_execute_host that fills *stages too, also after a failure. Since 0.1. */
 FALT_API falt_status falt_execute_stages(const falt_plan *plan, const falt_operands *operands, falt_stages *stages);
 
+/* Bytes from the first to the last element of an operand, by its name in falt_operands ("input", "output", ...); 0 if
+ * the plan does not use it, such as the filter of a plan that holds it. Since 0.1. */
+FALT_API size_t falt_plan_bytes(const falt_plan *plan, const char *operand);
 /* Bytes of workspace that falt_execute needs. Since 0.1. */
 FALT_API size_t falt_plan_workspace(const falt_plan *plan);
 /* The plan as an s-expression, such as "(direct avx512 4x6 threads=2)", cut and returned as by snprintf. Since 0.1. */

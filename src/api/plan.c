@@ -1,5 +1,7 @@
 /* Plans as callers see them. */
+#include <string.h>
 #include "api/parts.h"
+
 #include "api/verbose.h"
 #include "core/clock.h"
 #include "core/memory.h"
@@ -15,6 +17,15 @@ falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_p
   }
   if (device->verbose & FALT_VERBOSE_PLAN) falt_verbose_plan(*plan, budget);
   return FALT_OK;
+}
+
+falt_status falt_plan_create_line(falt_plan **plan, falt_device *device, const char *line, const void *filter_values) {
+  falt_problem problem;
+  falt_budget budget;
+  if (!plan) return falt_fail(FALT_INVALID_ARGUMENT, "plan: NULL; pass the address of a falt_plan pointer");
+  *plan = NULL;
+  FALT_TRY(falt_problem_parse(&problem, &budget, line));
+  return falt_plan_create(plan, device, &problem, &budget, filter_values);
 }
 
 size_t falt_plan_workspace(const falt_plan *plan) {
@@ -72,8 +83,9 @@ static falt_status out_of_reach(const falt_device *device, const char *name) {
                    device->name);
 }
 
+static const char *const names[OPERANDS] = {"input", "filter", "output", "bias", "scale", "residual"};
+
 static falt_status check_operands(const falt_plan *plan, const falt_operands *operands) {
-  static const char *const names[OPERANDS] = {"input", "filter", "output", "bias", "scale", "residual"};
   const void *const given[OPERANDS] = {operands->input, operands->filter, operands->output,
                                        operands->bias,  operands->scale,  operands->residual};
   unsigned set = needed_by(plan);
@@ -88,6 +100,18 @@ static falt_status check_operands(const falt_plan *plan, const falt_operands *op
   if ((uintptr_t)operands->workspace % FALT_ALIGN)
     return falt_fail(FALT_INVALID_ARGUMENT, "operands.workspace: not aligned; align it to %d bytes", FALT_ALIGN);
   return is_within_reach(plan->device, operands->workspace) ? FALT_OK : out_of_reach(plan->device, "workspace");
+}
+
+size_t falt_plan_bytes(const falt_plan *plan, const char *operand) {
+  const falt_problem *p = &plan->problem;
+  const falt_tensor *residual = p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual;
+  const falt_tensor *const tensors[OPERANDS] = {&p->input, &p->filter, &p->output, NULL, NULL, residual};
+  const int which = falt_find_name(operand, strlen(operand), names, OPERANDS);
+  if (which < 0 || !(needed_by(plan) >> which & 1)) return 0;
+  const falt_tensor *tensor = tensors[which];
+  if (tensor) return (size_t)falt_tensor_span(tensor) * falt_type_size(tensor->type);
+  const falt_type type = p->output.type == FALT_F64 ? FALT_F64 : FALT_F32; /* of a bias or scale, one a channel */
+  return (size_t)(p->filter.size[FALT_G] * p->filter.size[FALT_K]) * falt_type_size(type);
 }
 
 static void execute_timed(const falt_plan *plan, const falt_operands *operands) {

@@ -395,8 +395,32 @@ static void test_verbose(UNUSED void **state) {
   assert_non_null(strstr(text, "faltung: time: ("));
 }
 
+/* What languages without C's structs call. */
+static void test_line(UNUSED void **state) {
+  static const char line[] = "forward n=2 c=3 h=5 w=5 k=4 r=3 s=3 pad=1 type=f32 bias=1 max-workspace=0";
+  static float filter[4 * 3 * 3 * 3];
+  falt_device *device = device_with("", 1);
+  falt_plan *plan = (falt_plan *)1;
+  assert_int_equal(falt_plan_create_line(&plan, device, line, NULL), FALT_OK);
+  assert_int_equal(falt_plan_bytes(plan, "input"), 2 * 3 * 5 * 5 * sizeof(float));
+  assert_int_equal(falt_plan_bytes(plan, "filter"), sizeof filter);
+  assert_int_equal(falt_plan_bytes(plan, "output"), 2 * 4 * 5 * 5 * sizeof(float));
+  assert_int_equal(falt_plan_bytes(plan, "bias"), 4 * sizeof(float));
+  assert_int_equal(falt_plan_bytes(plan, "residual"), 0);
+  assert_int_equal(falt_plan_bytes(plan, "nothing"), 0);
+  assert_int_equal(falt_plan_workspace(plan), 0);
+  falt_plan_destroy(&plan);
+  assert_int_equal(falt_plan_create_line(&plan, device, "forward n=2 bogus=1", filter), FALT_INVALID_TEXT);
+  assert_null(plan);
+  assert_int_equal(falt_plan_create_line(&plan, NULL, line, filter), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_plan_create_line(NULL, device, line, filter), FALT_INVALID_ARGUMENT);
+  assert_int_equal(sizeof(falt_operands), 8 * sizeof(void *));
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(test_line, set_up),
       cmocka_unit_test_setup(test_plan, set_up),
       cmocka_unit_test_setup(test_missing_operands, set_up),
       cmocka_unit_test_setup(test_workspace, set_up),
