@@ -154,6 +154,8 @@ static void copy(const falt_layer_copy *call) {
     copy_near(call);
   else if (call->step == 2)
     copy_apart(call, 2);
+  else if (call->step == 4)
+    copy_apart(call, 4);
   else
     copy_apart(call, call->step);
 }

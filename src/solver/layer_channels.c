@@ -290,7 +290,7 @@ static double estimate(const channels_plan *plan, const falt_device *device) {
   const double results =
       falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / (double)(plan->segments * plan->length);
   const double stretch = lanes * switches + gathers + results;
-  const double filter = plan->packed ? 0 : 16 * (double)falt_tensor_count(&layer->p.filter);
+  const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter, share,
                        falt_problem_bytes(&layer->p));
 }

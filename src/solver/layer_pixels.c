@@ -324,7 +324,7 @@ static double estimate(const pixels_plan *plan, const falt_device *device) {
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
   const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
   const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
-  const double filter = plan->packed || plan->in_place ? 0 : 16 * (double)falt_tensor_count(&layer->p.filter);
+  const double filter = plan->packed || plan->in_place ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * (lanes + copies + results) + filter, share,
                        falt_problem_bytes(&layer->p));
 }
