@@ -36,6 +36,8 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   FALT_UNROLL
   for (int i = 0; i < rows * vectors; i++)
     sum[i] = call->accumulate ? load_columns(call->out[i / vectors], i % vectors, vectors, last) : (vec){0};
+  FALT_UNROLL /* results are on their way while sums are formed */
+      for (int i = 0; i < rows * vectors; i++) __builtin_prefetch(call->out[i / vectors] + i % vectors * VEC, 1);
   const lane *const *a = call->a, *b = call->b;
   for (int64_t s = 0; s < call->segments; s++, a += rows) {
     const lane *row[FALT_LAYER_ROWS];
