@@ -168,9 +168,9 @@ static int check(const cli_climb *climb) {
   return CLI_DONE;
 }
 
-static int run_stage(ladder_run *run, cli_task *task, cli_stage stage) {
+/* An empty table for the task's next stage. */
+static cli_climb *begin(ladder_run *run, cli_task *task, cli_stage stage) {
   static const char *const stages[] = {"filter", "convolution", "pooled"};
-  if (run->climbs.count == CLI_CLIMBS) return CLI_DONE;
   cli_climb *climb = &run->climbs.climb[run->climbs.count++];
   cli_task_begin(task, stage);
   climb->stage = stages[stage];
@@ -179,10 +179,23 @@ static int run_stage(ladder_run *run, cli_task *task, cli_stage stage) {
   climb->bytes = 4 * cli_task_elements(task);
   snprintf(climb->line, sizeof climb->line, "%s", task->question.line);
   snprintf(climb->device, sizeof climb->device, "%s", falt_device_name(run->device));
+  return climb;
+}
+
+static int run_stage(ladder_run *run, cli_task *task, cli_stage stage) {
+  if (run->climbs.count == CLI_CLIMBS) return CLI_DONE;
+  cli_climb *climb = begin(run, task, stage);
   int status = CLI_DONE;
-  for (const ladder_step *step = steps_of(task); step->name && status == CLI_DONE; step++)
-    status = run_step(run, task, climb, step);
+  const ladder_step *steps = steps_of(task);
+  int count = 0;
+  while (steps[count].name) count++;
+  cli_progress progress = cli_progress_begin(!run->options->quiet);
+  for (int i = 0; i < count && status == CLI_DONE; i++) {
+    status = run_step(run, task, climb, &steps[i]);
+    cli_progress_step(&progress, i + 1, count + 1);
+  }
   if (status == CLI_DONE) status = run_planner(run, task, climb);
+  cli_progress_end();
   if (status != CLI_DONE) return status;
   (run->options->json ? cli_climb_json : cli_climb_text)(climb);
   return check(climb);
