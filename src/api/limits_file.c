@@ -17,8 +17,9 @@
 enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 7, OPTIONAL = 4 };
 static const char head[] = "faltung-limits 3\n";
 
+/* A GPU that is described takes what was measured on any of its model: its key is the end of theirs. */
 static void key_of(const falt_device *device, char key[KEY]) {
-  snprintf(key, KEY, "%s; %s", device->name, device->model);
+  snprintf(key, KEY, "%s; %s", device->described ? "" : device->name, device->model);
 }
 
 /* The text after the head, or NULL; free *memory in both cases. */
@@ -46,7 +47,9 @@ static bool read_rates(const char *line, size_t length, double rates[RATES], con
 }
 
 static bool is_key(const char *text, size_t length, const char *key) {
-  return strlen(key) == length && memcmp(text, key, length) == 0;
+  const size_t wanted = strlen(key);
+  if (length < wanted || (length > wanted && key[0] != ';')) return false;
+  return memcmp(text + length - wanted, key, wanted) == 0;
 }
 
 /* Calls visit for each whole and sound line. */

@@ -11,13 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/memory.h"
+#include "core/file.h"
 #include "cuda/cache.h"
 #include "faltung/faltung.h"
 #include "planner/planner.h"
 
 #define UNUSED __attribute__((unused))
 enum { LINE = 2048, PROBLEMS = 400 };
+
+static char directory[] = "/tmp/falt-described-XXXXXX";
 
 static falt_device *describe(const char *name, bool compile) {
   falt_device *device;
@@ -77,6 +79,24 @@ static void test_limits(UNUSED void **state) {
       fail_msg("%s: %.2f of its bandwidth, %.2f of its multiply-adds", sheets[i].name, memory, compute);
     falt_device_destroy(&device);
   }
+}
+
+/* A described GPU takes the limits that were measured on a real one of its model. */
+static void test_measured_limits(UNUSED void **state) {
+  static const char text[] =
+      "faltung-limits 3\n4.1e12 6e12 5.9e13 3e13 7e14 5e10 5e10 cuda:1 NVIDIA H200 sm_90a; NVIDIA H200, 132 SM\n";
+  char path[64];
+  falt_limits limits;
+  snprintf(path, sizeof path, "%s/limits", directory);
+  assert_int_equal(falt_file_write(path, text, strlen(text)), FALT_OK);
+  falt_device *device = describe("h200", false), *other = describe("h100", false);
+  falt_device_limits(device, &limits);
+  assert_true(limits.measured && limits.copy_bytes_per_s == 4.1e12);
+  falt_device_limits(other, &limits);
+  assert_false(limits.measured);
+  falt_device_destroy(&device);
+  falt_device_destroy(&other);
+  unlink(path);
 }
 
 /* ---- planning */
@@ -175,8 +195,6 @@ static void test_refusals(UNUSED void **state) {
 
 /* ---- compiling */
 
-static char directory[] = "/tmp/falt-described-XXXXXX";
-
 typedef struct summary {
   int kernels, spilling;
   char worst[512];
@@ -238,8 +256,9 @@ static int tear_down(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names),    cmocka_unit_test(test_limits),  cmocka_unit_test(test_plans),
-      cmocka_unit_test(test_refusals), cmocka_unit_test(test_compile), cmocka_unit_test(test_nowhere),
+      cmocka_unit_test(test_names),   cmocka_unit_test(test_limits),   cmocka_unit_test(test_measured_limits),
+      cmocka_unit_test(test_plans),   cmocka_unit_test(test_refusals), cmocka_unit_test(test_compile),
+      cmocka_unit_test(test_nowhere),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
