@@ -63,7 +63,7 @@ static void put_entry(FILE *file, const cli_row *row, int i, double slowest) {
   else
     put_cell(file, "wrong", entry->error);
   snprintf(text, sizeof text, "%.2f\u00d7", cli_bench_ratio(row, i));
-  put_cell(file, "number", is_ours || !is_timed ? "" : text);
+  put_cell(file, "number", cli_bench_ratio(row, i) > 0 ? text : "");
   int used = snprintf(text, sizeof text, "%.0f%% of %s limit, %.3g TFLOP/s", 100 * row->limit_seconds / entry->seconds,
                       row->bound, 1e-12 * row->flops / entry->seconds);
   if (row->target > 0) used += snprintf(text + used, sizeof text - (size_t)used, ", target %.3f ms", 1e3 * row->target);
@@ -102,26 +102,35 @@ static void put_count(FILE *file, const cli_bench *bench) {
   if (count) fprintf(file, "<p>Faster than every peer on %d of %d problems.</p>\n", faster, count);
 }
 
+/* Where and when it ran. */
+static void put_origin(FILE *file, const cli_bench *bench) {
+  const cli_machine *machine = &bench->machine;
+  fputs("<p>", file);
+  put_text(file, machine->processor);
+  fprintf(file, ", %s, copy %.1f GB/s, f32 %.0f GFLOP/s<br>\n", falt_device_name(bench->device),
+          1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops);
+  fprintf(file, "faltung %s%s%s, ", falt_version(), machine->commit[0] ? " " : "", machine->commit);
+  if (machine->driver[0]) fprintf(file, "driver %s, ", machine->driver);
+  fprintf(file, "%s, %d rounds of %.2g s, load %.1f</p>\n", machine->date, bench->rounds,
+          bench->seconds / bench->rounds, machine->load);
+}
+
 static void put_page(FILE *file, const cli_bench *bench) {
   fputs(head, file);
   fputs("<title>Faltung: ", file);
   put_text(file, bench->suite.name);
   fputs("</title>\n<h1>Faltung: ", file);
   put_text(file, bench->suite.name);
-  fputs("</h1>\n<p>", file);
-  put_text(file, bench->machine.processor);
-  fprintf(file, ", %s, copy %.1f GB/s, f32 %.0f GFLOP/s<br>\nfaltung %s%s%s, %s, %d rounds of %.2g s, load %.1f</p>\n",
-          falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops,
-          falt_version(), bench->machine.commit[0] ? " " : "", bench->machine.commit, bench->machine.date,
-          bench->rounds, bench->seconds / bench->rounds, bench->machine.load);
+  fputs("</h1>\n", file);
+  put_origin(file, bench);
   put_count(file, bench);
   put_means(file, bench);
   fputs(
-      "<p>A ratio is the other's time over Faltung's: above 1, Faltung is faster. copy is as many bytes as the "
-      "problem\n"
-      "reads and writes, copied on the device or, without peers there, at the measured limit of memory.\n"
-      "All ran in turns on the same data with the same number of "
-      "threads.</p>\n<table>\n<tr><th>problem</th><th>implementation</th><th class=\"number\">time</th><th></th>"
+      "<p>A ratio is the other's time over Faltung's: above 1, Faltung is faster; Faltung's own is the fastest "
+      "peer's.\n"
+      "copy is as many bytes as the problem reads and writes, copied on the device or, without peers there, at the\n"
+      "measured limit of memory. All ran in turns on the same data with the same number of threads.</p>\n"
+      "<table>\n<tr><th>problem</th><th>implementation</th><th class=\"number\">time</th><th></th>"
       "<th class=\"number\">ratio</th><th></th></tr>\n",
       file);
   for (int i = 0; i < bench->rows; i++) put_row(file, &bench->row[i]);
