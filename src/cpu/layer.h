@@ -16,7 +16,7 @@
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 
 /* out[m][i] = (accumulate ? out[m][i] : 0)
- *           + sum over s < segments, j < depth of a[s*rows + m][j] * b[(s*depth + j)*pitch + i]
+ *           + sum over s < segments, j < depth of a[s*rows + m][offset + j] * b[(s*depth + j)*pitch + i]
  *
  * for m < rows, i < n, where pitch is n rounded up to whole vectors: at most `vectors` of them, and rows at most what
  * the table says for so many. Each sum is one chain of multiply-adds in the order s, j, so its bits do not depend on
@@ -25,8 +25,9 @@ typedef struct falt_layer_product {
   const float *const *a;
   const float *b; /* aligned to a vector; all of the pitch is readable */
   float *const *out;
-  int64_t segments, depth, n;
+  int64_t offset, segments, depth, n;
   int rows;
+  int results; /* of `groups`: columns that one group has, n a multiple of it */
   bool accumulate;
 } falt_layer_product;
 
@@ -55,7 +56,11 @@ typedef struct falt_layer_kernels {
   int width;                        /* elements of a vector */
   int vectors;                      /* the most of a panel */
   int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the panel's vectors */
+  int group_rows;                   /* the most of a call of `groups` */
   void (*product)(const falt_layer_product *call);
+  /* The same for several small groups side by side in one vector: column i reads a[..][offset + i/results*depth + j].
+   * n and n/results*depth are a vector's width at most, a multiple of results and of depth. Does not accumulate. */
+  void (*groups)(const falt_layer_product *call);
   void (*copy)(const falt_layer_copy *call);
   void (*finish_by_row)(const falt_layer_finish *call);
   void (*finish_by_column)(const falt_layer_finish *call);

@@ -42,7 +42,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   for (int64_t s = 0; s < call->segments; s++, a += rows) {
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
-    for (int m = 0; m < rows; m++) row[m] = a[m];
+    for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
     for (int64_t j = 0; j < call->depth; j++, b += vectors * VEC) {
       vec column[FALT_LAYER_VECTORS];
       FALT_UNROLL
@@ -125,6 +125,83 @@ static void product(const falt_layer_product *call) {
   blocks[(call->n - 1) / VEC][call->rows - 1](call);
 }
 
+/* ---- products of small groups */
+
+/* x[index[i]] for each i. */
+FALT_INLINE vec pick(vec x, vec_bits index) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
+#else
+  vec y;
+  for (int i = 0; i < VEC; i++) y[i] = x[index[i]];
+  return y;
+#endif
+}
+
+/* Each column's element comes out of the row's vector by a shuffle, which costs what a multiply-add costs, but no lane
+ * multiplies in vain. */
+FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
+  const int n = (int)call->n, span = n / call->results * (int)call->depth;
+  vec sum[FALT_LAYER_ROWS] = {0};
+  vec_bits first;
+  for (int i = 0; i < VEC; i++) first[i] = i < n ? i / call->results * (int)call->depth : 0;
+  const lane *const *a = call->a, *b = call->b;
+  for (int64_t s = 0; s < call->segments; s++, a += rows) {
+    vec row[FALT_LAYER_ROWS];
+    vec_bits index = first;
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) row[m] = vec_load_part(a[m] + call->offset, span);
+    for (int64_t j = 0; j < call->depth; j++, b += VEC, index += 1) {
+      const vec column = vec_keep(vec_load(b));
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) sum[m] = vec_madd(sum[m], column, pick(row[m], index));
+    }
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) vec_store_part(call->out[m], sum[m], n);
+}
+
+#define GROUPS(rows)                                          \
+  static void groups_##rows(const falt_layer_product *call) { \
+    groups_block(call, rows);                                 \
+  }
+GROUPS(1)
+GROUPS(2)
+GROUPS(3)
+GROUPS(4)
+GROUPS(5)
+GROUPS(6)
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+GROUPS(7)
+GROUPS(8)
+GROUPS(9)
+GROUPS(10)
+GROUPS(11)
+GROUPS(12)
+#endif
+
+static void groups(const falt_layer_product *call) {
+  static void (*const sizes[FALT_LAYER_ROWS])(const falt_layer_product *) = {
+    groups_1,
+    groups_2,
+    groups_3,
+    groups_4,
+    groups_5,
+    groups_6,
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+    groups_7,
+    groups_8,
+    groups_9,
+    groups_10,
+    groups_11,
+    groups_12,
+#endif
+  };
+  sizes[call->rows - 1](call);
+}
+
 /* ---- rows in */
 
 /* Rows are a channel apart, too far for the processor to foresee: it is told some rows ahead. */
@@ -203,7 +280,9 @@ const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX) = {
     .width = VEC,
     .vectors = VECTORS,
     .rows = {0, ROWS_1, ROWS_2, ROWS_3, ROWS_4},
+    .group_rows = ROWS_2,
     .product = product,
+    .groups = groups,
     .copy = copy,
     .finish_by_row = finish_by_row,
     .finish_by_column = finish_by_column,

@@ -7,6 +7,9 @@
  * pixel outside is the address of another one, or of a row of the constant: no padded copy, no branch where sums are
  * formed. Positions are numbered over all rows and images, so blocks are full also where rows are short.
  *
+ * Groups that follow each other in memory share their lists, and where their channels are so few that several fit into
+ * a vector they are multiplied side by side.
+ *
  * With few input channels the taps of a row become one segment, S*C elements that lie together in the input; the pixels
  * at the ends of rows, and all of them if channels are apart, are gathered into the scratch. */
 #include <string.h>
@@ -26,11 +29,13 @@ typedef struct channels_plan {
   falt_layer layer;
   bool folds;                       /* a segment is a row of taps rather than one */
   bool in_place;                    /* pixels are read where they lie */
+  bool shares;                      /* lists serve all groups, which follow each other in memory */
+  int64_t joined;                   /* the problem's groups in one of the plan's, side by side in a vector */
   int64_t segments, length;         /* elements of a segment */
   int64_t vectors;                  /* of a group's output channels */
   falt_layer_pieces panels;         /* of vectors */
   int64_t rows;                     /* positions of a kernel call, at most */
-  falt_layer_pieces blocks, chunks; /* tasks of a group: blocks of positions times chunks of panels */
+  falt_layer_pieces blocks, chunks; /* tasks: blocks of positions times chunks of the panels of all groups */
   size_t group;                     /* floats of a group's packed filter */
   float *packed;                    /* or NULL if the filter comes with each execution */
   size_t factors, filter;           /* offsets into the workspace */
@@ -49,16 +54,10 @@ typedef struct packing {
   float *packed;
 } packing;
 
-static void pack_panel(void *context, int64_t index) {
-  const packing *pack = context;
-  const channels_plan *plan = pack->plan;
-  const falt_layer *layer = &plan->layer;
+/* Rows of columns [k, k + n) of a group of the problem. */
+static void pack_columns(const packing *pack, int64_t g, int64_t k, int64_t n, int64_t width, float *to) {
+  const falt_layer *layer = &pack->plan->layer;
   const falt_tensor *w = &layer->p.filter;
-  const int64_t g = index / plan->panels.count, panel = index % plan->panels.count;
-  const int64_t k = columns_before(plan, panel), width = columns_before(plan, panel + 1) - k;
-  const int64_t n = falt_min(width, layer->results - k), depth = layer->taps * layer->channels;
-  float *to = pack->packed + (size_t)g * plan->group + (size_t)(k * depth);
-  if (n < width) memset(to, 0, (size_t)(width * depth) * sizeof *to);
   for (int64_t t = 0; t < w->size[FALT_D]; t++)
     for (int64_t r = 0; r < w->size[FALT_H]; r++)
       for (int64_t s = 0; s < w->size[FALT_W]; s++, to += layer->channels * width)
@@ -71,12 +70,31 @@ static void pack_panel(void *context, int64_t index) {
                                                 .count = layer->channels});
 }
 
+static void pack_panel(void *context, int64_t index) {
+  const packing *pack = context;
+  const channels_plan *plan = pack->plan;
+  const falt_layer *layer = &plan->layer;
+  const int64_t g = index / plan->panels.count, panel = index % plan->panels.count;
+  const int64_t k = columns_before(plan, panel), width = columns_before(plan, panel + 1) - k;
+  const int64_t n = falt_min(width, layer->results - k), depth = layer->taps * layer->channels;
+  const int64_t each = n / plan->joined;
+  float *to = pack->packed + (size_t)g * plan->group + (size_t)(k * depth);
+  if (n < width) memset(to, 0, (size_t)(width * depth) * sizeof *to);
+  for (int64_t i = 0; i < plan->joined; i++) pack_columns(pack, g * plan->joined + i, k, each, width, to + i * each);
+}
+
 static void pack(const channels_plan *plan, const float *filter, float *packed) {
   packing p = {plan, filter, packed};
   falt_parallel_for(plan->base.device->threads, plan->layer.p.output.size[FALT_G] * plan->panels.count, pack_panel, &p);
 }
 
 /* ---- execute */
+
+/* A pixel outside: shared lists are read from any group's first channel on. */
+static int64_t constant_length(const channels_plan *plan) {
+  const int64_t groups = plan->layer.p.output.size[FALT_G] * plan->joined;
+  return plan->shares ? groups * plan->length : plan->length;
+}
 
 typedef struct execution {
   const channels_plan *plan;
@@ -92,9 +110,9 @@ typedef struct task {
   const falt_layer *layer;
   int64_t group;
   falt_layer_pieces calls; /* of the block's positions */
-  const float *input;      /* of the group */
+  const float *input;      /* of the group that the lists are made for */
   const float **list;
-  int64_t *out, *residual; /* elements of the group's channel 0, by position */
+  int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
   float *constant, *gathered, *sums;
 } task;
 
@@ -159,8 +177,8 @@ static void list_run(const task *t, const falt_layer_point *at, int64_t p, int64
 
 static void list_results(const task *t, const falt_layer_point *at, int64_t p, int64_t count) {
   const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
-  const int64_t out = falt_tensor_at(y, at->n, t->group, 0, at->at[0], at->at[1], at->at[2]);
-  const int64_t residual = falt_tensor_at(z, at->n, t->group, 0, at->at[0], at->at[1], at->at[2]);
+  const int64_t out = falt_tensor_at(y, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
+  const int64_t residual = falt_tensor_at(z, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
   for (int64_t i = 0; i < count; i++) {
     t->out[p + i] = out + i * y->stride[FALT_W];
     t->residual[p + i] = residual + i * z->stride[FALT_W];
@@ -190,17 +208,19 @@ static void run_call(const task *t, int64_t call, int64_t panel) {
   float *rows[FALT_LAYER_ROWS];
   int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
   for (int64_t m = 0; m < end - begin; m++) {
-    out[m] = t->out[begin + m] + k * y->stride[FALT_C];
-    residual[m] = t->residual[begin + m] + k * z->stride[FALT_C];
+    out[m] = t->out[begin + m] + t->group * y->stride[FALT_G] + k * y->stride[FALT_C];
+    residual[m] = t->residual[begin + m] + t->group * z->stride[FALT_G] + k * z->stride[FALT_C];
     rows[m] = straight ? (float *)t->run->operands->output + out[m] : t->sums + m * FALT_LAYER_WIDEST;
   }
-  layer->kernels->product(&(falt_layer_product){
+  (plan->joined > 1 ? layer->kernels->groups : layer->kernels->product)(&(falt_layer_product){
       .a = t->list + begin * plan->segments,
       .b = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->segments * plan->length),
       .out = rows,
+      .offset = plan->shares ? t->group * layer->p.input.stride[FALT_G] : 0,
       .segments = plan->segments,
       .depth = plan->length,
       .n = n,
+      .results = (int)(layer->results / plan->joined),
       .rows = (int)(end - begin)});
   if (straight) return;
   falt_layer_store(layer, t->run->operands,
@@ -216,28 +236,42 @@ static void run_call(const task *t, int64_t call, int64_t panel) {
                                        .factors = t->run->factors});
 }
 
+static void open_task(task *t, char *memory) {
+  const scratch_map *at = &t->plan->at;
+  const falt_layer *layer = t->layer;
+  t->list = (const float **)(void *)(memory + at->list);
+  t->out = (int64_t *)(void *)(memory + at->out);
+  t->residual = (int64_t *)(void *)(memory + at->residual);
+  t->constant = (float *)(void *)(memory + at->constant);
+  t->gathered = (float *)(void *)(memory + at->gathered);
+  t->sums = (float *)(void *)(memory + at->sums);
+  for (int64_t i = 0; i < constant_length(t->plan); i++) t->constant[i] = (float)layer->p.boundary_value;
+}
+
+/* The lists for a group, unless those that are there serve it too. */
+static void turn_to_group(task *t, int64_t group, int64_t first, bool listed) {
+  t->group = group;
+  if (listed && t->plan->shares) return;
+  const int64_t g = t->plan->shares ? 0 : group;
+  t->input = (const float *)t->run->operands->input + falt_tensor_at(&t->layer->p.input, 0, g, 0, 0, 0, 0);
+  list_block(t, first);
+}
+
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
   const channels_plan *plan = run->plan;
-  char *memory = scratch;
-  task t = {.run = run, .plan = plan, .layer = &plan->layer};
-  const int64_t chunk = index % plan->chunks.count, rest = index / plan->chunks.count;
-  const int64_t block = rest % plan->blocks.count, first = falt_layer_piece(&plan->blocks, block);
+  task t = {.run = run, .plan = plan, .layer = &plan->layer, .group = -1};
+  const int64_t chunk = index % plan->chunks.count, block = index / plan->chunks.count;
+  const int64_t first = falt_layer_piece(&plan->blocks, block);
   const int64_t positions = falt_layer_piece(&plan->blocks, block + 1) - first;
-  t.group = rest / plan->blocks.count;
+  const int64_t begin = falt_layer_piece(&plan->chunks, chunk), end = falt_layer_piece(&plan->chunks, chunk + 1);
   t.calls = falt_layer_cut(positions, falt_ceil_div(positions, plan->rows));
-  t.input = (const float *)run->operands->input + falt_tensor_at(&plan->layer.p.input, 0, t.group, 0, 0, 0, 0);
-  t.list = (const float **)(void *)(memory + plan->at.list);
-  t.out = (int64_t *)(void *)(memory + plan->at.out);
-  t.residual = (int64_t *)(void *)(memory + plan->at.residual);
-  t.constant = (float *)(void *)(memory + plan->at.constant);
-  t.gathered = (float *)(void *)(memory + plan->at.gathered);
-  t.sums = (float *)(void *)(memory + plan->at.sums);
-  for (int64_t i = 0; i < plan->length; i++) t.constant[i] = (float)plan->layer.p.boundary_value;
-  list_block(&t, first);
-  for (int64_t panel = falt_layer_piece(&plan->chunks, chunk); panel < falt_layer_piece(&plan->chunks, chunk + 1);
-       panel++)
-    for (int64_t call = 0; call < t.calls.count; call++) run_call(&t, call, panel);
+  open_task(&t, scratch);
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t group = i / plan->panels.count;
+    if (group != t.group) turn_to_group(&t, group, first, i > begin);
+    for (int64_t call = 0; call < t.calls.count; call++) run_call(&t, call, i % plan->panels.count);
+  }
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -250,7 +284,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   falt_rows_run(base->device,
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
-                                .tasks = plan->layer.p.output.size[FALT_G] * plan->blocks.count * plan->chunks.count,
+                                .tasks = plan->blocks.count * plan->chunks.count,
                                 .scratch = plan->at.total},
                 workspace);
 }
@@ -260,8 +294,11 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_layer *layer = &plan->layer;
   falt_text_add(text, "(channels %s %lldx%lld%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->rows, (long long)(falt_layer_most(&plan->panels) * layer->kernels->width),
-                plan->folds ? " folded" : "", plan->in_place ? "" : " gathered",
-                (long long)falt_layer_most(&plan->blocks), falt_threads_count(base->device->threads));
+                plan->folds        ? " folded"
+                : plan->joined > 1 ? " joined"
+                                   : "",
+                plan->in_place ? "" : " gathered", (long long)falt_layer_most(&plan->blocks),
+                falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *plan) {
@@ -289,7 +326,7 @@ static double estimate(const channels_plan *plan, const falt_device *device) {
   const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
   const double results =
       falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / (double)(plan->segments * plan->length);
-  const double stretch = lanes * switches + gathers + results;
+  const double stretch = (plan->joined > 1 ? 2 : 1) * lanes * switches + gathers + results;
   const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter, share,
                        falt_problem_bytes(&layer->p));
@@ -308,26 +345,59 @@ static void set_segments(channels_plan *plan) {
   plan->length = plan->folds ? s * layer->channels : layer->channels;
 }
 
+/* Whether the groups' channels follow each other. */
+static bool are_adjacent(const falt_tensor *t) {
+  return t->stride[FALT_C] == 1 && t->stride[FALT_G] == t->size[FALT_C];
+}
+
+static int64_t joinable(const channels_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const falt_problem *p = &layer->p;
+  const int64_t room = layer->kernels->width / falt_max(layer->channels, layer->results);
+  int64_t count = falt_min(room, p->output.size[FALT_G]);
+  if (!plan->shares || !are_adjacent(&p->output) || (p->has_residual && !are_adjacent(&p->residual))) return 1;
+  while (count > 1 && p->output.size[FALT_G] % count > 0) count--;
+  return falt_max(count, 1);
+}
+
+static void join(falt_tensor *t, int64_t count, bool channels) {
+  t->size[FALT_G] /= count;
+  t->stride[FALT_G] *= count;
+  if (channels) t->size[FALT_C] *= count;
+}
+
+/* Groups that share lists, and those that share vectors become one whose rows still have one group's channels. */
+static void set_groups(channels_plan *plan) {
+  falt_problem *p = &plan->layer.p;
+  plan->shares = plan->in_place && !plan->folds && (p->input.size[FALT_G] == 1 || are_adjacent(&p->input));
+  plan->joined = joinable(plan);
+  if (plan->joined == 1) return;
+  join(&p->input, plan->joined, false);
+  join(&p->output, plan->joined, true);
+  join(&p->residual, plan->joined, true);
+  plan->layer.results *= plan->joined;
+}
+
 static void set_panels(channels_plan *plan) {
   const falt_layer_kernels *kernels = plan->layer.kernels;
   plan->vectors = falt_ceil_div(plan->layer.results, kernels->width);
   plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, kernels->vectors));
-  plan->rows = kernels->rows[falt_layer_most(&plan->panels)];
+  plan->rows = plan->joined > 1 ? kernels->group_rows : kernels->rows[falt_layer_most(&plan->panels)];
   plan->group = (size_t)(plan->vectors * kernels->width) * (size_t)(plan->segments * plan->length);
 }
 
 /* Blocks so large that a filter which does not stay in the cache is read seldom, and so small that threads have enough
  * of them; chunks of panels where positions are too few. */
 static void set_tasks(channels_plan *plan) {
-  const int64_t groups = plan->layer.p.output.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
-  const int64_t wanted = threads == 1 ? 1 : 4 * threads, positions = plan->layer.positions;
+  const int64_t panels = plan->layer.p.output.size[FALT_G] * plan->panels.count; /* of all groups */
+  const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
+  const int64_t positions = plan->layer.positions;
   const bool stays = plan->group * sizeof(float) <= plan->base.device->caches.l2 / 2;
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
-  while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * groups < wanted) block /= 2;
+  while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
   if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
   plan->blocks = falt_layer_cut(positions, falt_ceil_div(positions, block));
-  plan->chunks = falt_layer_cut(plan->panels.count,
-                                falt_min(plan->panels.count, falt_ceil_div(wanted, plan->blocks.count * groups)));
+  plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
 }
 
 static size_t place(size_t *total, size_t bytes) {
@@ -345,7 +415,7 @@ static void lay_memory(channels_plan *plan) {
   at->list = place(&at->total, block * segments * sizeof(float *));
   at->out = place(&at->total, block * sizeof(int64_t));
   at->residual = place(&at->total, block * sizeof(int64_t));
-  at->constant = place(&at->total, length * sizeof(float));
+  at->constant = place(&at->total, (size_t)constant_length(plan) * sizeof(float));
   at->gathered = place(&at->total, gathers ? block * segments * length * sizeof(float) : 0);
   at->sums = place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
@@ -372,6 +442,7 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   plan->layer = layer;
   set_segments(plan);
+  set_groups(plan);
   set_panels(plan);
   if ((reason = refusal(plan))) {
     destroy(&plan->base);

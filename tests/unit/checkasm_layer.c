@@ -76,6 +76,7 @@ static void set_product(trial *t) {
   const int vectors = pick(1, t->kernels->vectors);
   *c = (falt_layer_product){.a = t->a,
                             .out = t->out,
+                            .offset = pick(0, 5),
                             .segments = pick(1, SEGMENTS),
                             .depth = pick(1, DEPTH),
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
@@ -85,7 +86,8 @@ static void set_product(trial *t) {
     const int64_t length = c->depth + pick(0, 20);
     float *row = before_guard(&t->rows[m], length);
     fill(row, length);
-    for (int64_t s = 0; s < c->segments; s++) t->a[s * c->rows + m] = row + pick(0, (int)(length - c->depth));
+    for (int64_t s = 0; s < c->segments; s++)
+      t->a[s * c->rows + m] = row + pick(0, (int)(length - c->depth)) - c->offset;
     fill(t->old[m], PITCH);
     memcpy(t->results[m], t->old[m], sizeof t->old[m]);
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
@@ -101,7 +103,7 @@ static double expected(const trial *t, int m, int64_t i, double old) {
   double sum = c->accumulate ? old : 0;
   for (int64_t s = 0; s < c->segments; s++)
     for (int64_t j = 0; j < c->depth; j++)
-      sum += (double)t->a[s * c->rows + m][j] * (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
+      sum += (double)t->a[s * c->rows + m][c->offset + j] * (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
   return sum;
 }
 
@@ -116,6 +118,7 @@ static float alone(const trial *t, int m, int64_t i, float old) {
   t->kernels->product(&(falt_layer_product){.a = a,
                                             .b = column,
                                             .out = out,
+                                            .offset = c->offset,
                                             .segments = c->segments,
                                             .depth = c->depth,
                                             .n = 1,
@@ -151,6 +154,53 @@ static void check_products(const falt_layer_kernels *kernels) {
   for (int round = 0; round < ROUNDS; round++) check_product(&t);
   for (int m = 0; m < ROWS; m++) unguard(&t.rows[m]);
   unguard(&t.panel);
+}
+
+/* ---- products of small groups: against a product for each of them */
+
+static void check_groups_once(const falt_layer_kernels *kernels, const guarded *rows) {
+  static _Alignas(64) float panel[SEGMENTS * DEPTH * WIDEST], column[SEGMENTS * DEPTH * WIDEST];
+  float sums[ROWS][WIDEST], *out[ROWS];
+  const float *a[SEGMENTS * ROWS], *shifted[SEGMENTS];
+  const int results = pick(1, kernels->width), depth = pick(1, kernels->width);
+  const int most = kernels->width / (results > depth ? results : depth), width = kernels->width;
+  falt_layer_product call = {.a = a,
+                             .b = panel,
+                             .out = out,
+                             .offset = pick(0, 3),
+                             .segments = pick(1, SEGMENTS),
+                             .depth = depth,
+                             .n = results * pick(1, most),
+                             .rows = pick(1, kernels->group_rows),
+                             .results = results};
+  const int64_t span = call.n / results * depth;
+  fill(panel, call.segments * depth * width);
+  for (int m = 0; m < call.rows; m++) {
+    float *row = before_guard(&rows[m], call.offset + span);
+    fill(row, call.offset + span);
+    for (int64_t s = 0; s < call.segments; s++) a[s * call.rows + m] = row;
+    out[m] = sums[m];
+    sums[m][call.n] = 9;
+  }
+  kernels->groups(&call);
+  for (int m = 0; m < call.rows; m++) {
+    for (int64_t i = 0; i < call.n; i++) {
+      float alone, *to = &alone;
+      for (int64_t s = 0; s < call.segments; s++) shifted[s] = a[s * call.rows + m] + call.offset + i / results * depth;
+      for (int64_t j = 0; j < call.segments * depth; j++) column[j * width] = panel[j * width + i];
+      kernels->product(&(falt_layer_product){
+          .a = shifted, .b = column, .out = &to, .segments = call.segments, .depth = depth, .n = 1, .rows = 1});
+      assert_true(sums[m][i] == alone);
+    }
+    assert_true(sums[m][call.n] == 9 || call.n == WIDEST);
+  }
+}
+
+static void check_groups(const falt_layer_kernels *kernels) {
+  guarded rows[ROWS];
+  for (int m = 0; m < ROWS; m++) rows[m] = guard(4096);
+  for (int round = 0; round < ROUNDS; round++) check_groups_once(kernels, rows);
+  for (int m = 0; m < ROWS; m++) unguard(&rows[m]);
 }
 
 /* ---- copies */
@@ -293,6 +343,10 @@ static void test_product(void **state) {
   (void)state;
   each_table(check_products);
 }
+static void test_groups(void **state) {
+  (void)state;
+  each_table(check_groups);
+}
 static void test_copy(void **state) {
   (void)state;
   each_table(check_copies);
@@ -308,7 +362,7 @@ int main(void) {
   printf("seed %llu\n", (unsigned long long)seed);
   for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++)
     if (table_of(isa)) bench(table_of(isa), (falt_isa)isa);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_copy),
-                                     cmocka_unit_test(test_finish)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_groups),
+                                     cmocka_unit_test(test_copy), cmocka_unit_test(test_finish)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
