@@ -39,7 +39,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   FALT_UNROLL /* results are on their way while sums are formed */
       for (int i = 0; i < rows * vectors; i++) __builtin_prefetch(call->out[i / vectors] + i % vectors * VEC, 1);
   const lane *const *a = call->a, *b = call->b;
-  for (int64_t s = 0; s < call->segments; s++, a += rows) {
+  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
@@ -148,7 +148,7 @@ FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
   vec_bits first;
   for (int i = 0; i < VEC; i++) first[i] = i < n ? i / call->results * (int)call->depth : 0;
   const lane *const *a = call->a, *b = call->b;
-  for (int64_t s = 0; s < call->segments; s++, a += rows) {
+  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     vec row[FALT_LAYER_ROWS];
     vec_bits index = first;
     FALT_UNROLL

@@ -102,75 +102,77 @@ typedef struct execution {
   const float *packed, *factors;
 } execution;
 
-/* A block of positions and the lists of its calls: one call has up to plan->rows positions, and for each segment the
- * addresses of all of them. */
+/* A block of positions and its list: for each segment the addresses of all positions. */
 typedef struct task {
   const execution *run;
   const channels_plan *plan;
   const falt_layer *layer;
-  int64_t group;
-  falt_layer_pieces calls; /* of the block's positions */
+  int64_t group, positions;
+  falt_layer_pieces calls; /* of the positions */
   const float *input;      /* of the group that the lists are made for */
   const float **list;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
   float *constant, *gathered, *sums;
 } task;
 
-/* What (r, s) reads for a position, brought together at `to`: `count` taps from s on. row: NULL for the constant. */
-static const float *gather(const task *t, const float *row, int64_t ow, int64_t s, int64_t count, float *to) {
+/* One segment of positions p, p + 1, ... of an output row: the tap that it begins with, and the input row. */
+typedef struct segment_row {
+  const float *row; /* NULL: the constant */
+  int64_t index, s, taps;
+  int64_t p, ow, first; /* position in the block, in the output row, and where it begins to read */
+} segment_row;
+
+/* What position i reads, brought together at `to`: taps beyond the row's ends one by one, those inside as they lie. */
+static const float *gather(const task *t, const segment_row *l, int64_t i, float *to) {
   const falt_tensor *x = &t->layer->p.input;
-  const int64_t c = t->layer->channels;
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t w = row ? falt_layer_source(t->layer, 2, ow, s + i) : -1;
-    const float *from = w < 0 ? t->constant : row + w * x->stride[FALT_W];
+  const int64_t size = x->size[FALT_W], c = t->layer->channels;
+  for (int64_t tap = 0, count; tap < l->taps; tap += count, to += count * c) {
+    const int64_t u = l->first + i * t->layer->p.axis[2].stride + tap;
+    const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s + tap);
+    const float *from = w < 0 ? t->constant : l->row + w * x->stride[FALT_W];
     const int64_t step = w < 0 ? 1 : x->stride[FALT_C];
-    for (int64_t j = 0; j < c; j++) to[i * c + j] = from[j * step];
+    count = u >= 0 && u < size ? falt_min(l->taps - tap, size - u) : 1;
+    for (int64_t j = 0; j < count * c; j++) to[j] = from[j * step];
   }
-  return to;
+  return to - l->taps * c;
 }
 
-/* Addresses of positions [p, p + count) of an output row for the segment that begins with tap s of an input row. */
-static void list_row(const task *t, const falt_layer_point *at, int64_t p, int64_t count, const float *row,
-                     int64_t segment, const float **list) {
+/* Position i, where the segment hangs over an end of the row or is not read in place. */
+static const float *find(const task *t, const segment_row *l, int64_t i) {
   const channels_plan *plan = t->plan;
-  const falt_axis *axis = &t->layer->p.axis[2];
-  const int64_t taps = plan->folds ? t->layer->p.filter.size[FALT_W] : 1;
-  const int64_t s = plan->folds ? 0 : segment % t->layer->p.filter.size[FALT_W];
-  const int64_t first = at->at[2] * axis->stride + s * axis->dilation - axis->pad[0];
-  const int64_t step = axis->stride * t->layer->p.input.stride[FALT_W], size = t->layer->p.input.size[FALT_W];
-  const float *from = row ? row + first * t->layer->p.input.stride[FALT_W] : t->constant;
-  if (plan->in_place && (!row || (first >= 0 && first + (count - 1) * axis->stride + taps <= size))) {
-    for (int64_t i = 0; i < count; i++, from += row ? step : 0) list[i] = from;
-    return;
-  }
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t u = first + i * axis->stride;
-    const bool inside = row && u >= 0 && u + taps <= size;
-    float *to = t->gathered + ((p + i) * plan->segments + segment) * plan->length;
-    if (plan->in_place && inside) {
-      list[i] = row + u * t->layer->p.input.stride[FALT_W];
-    } else if (plan->in_place && !plan->folds) {
-      const int64_t w = falt_layer_source(t->layer, 2, at->at[2] + i, s);
-      list[i] = w < 0 ? t->constant : row + w * t->layer->p.input.stride[FALT_W];
-    } else {
-      list[i] = gather(t, row, at->at[2] + i, s, taps, to);
-    }
-  }
+  if (!l->row) return t->constant;
+  if (plan->folds || !plan->in_place)
+    return gather(t, l, i, t->gathered + ((l->p + i) * plan->segments + l->index) * plan->length);
+  const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
+  return w < 0 ? t->constant : l->row + w * t->layer->p.input.stride[FALT_W];
 }
 
-/* All segments of positions [p, p + count) of an output row, which are rows m, m + 1, ... of a call with `rows`. */
-static void list_run(const task *t, const falt_layer_point *at, int64_t p, int64_t count, int64_t rows,
-                     const float **list) {
+/* Addresses of `count` positions: those that lie inside are evenly apart. */
+static void list_row(const task *t, segment_row *l, int64_t count) {
+  const falt_tensor *x = &t->layer->p.input;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t first = l->first = l->ow * axis->stride + l->s * axis->dilation - axis->pad[0];
+  const int64_t room = x->size[FALT_W] - l->taps - first, step = axis->stride * x->stride[FALT_W];
+  int64_t begin = first >= 0 ? 0 : falt_min(count, falt_ceil_div(-first, axis->stride));
+  int64_t end = room < 0 ? begin : falt_max(begin, falt_min(count, room / axis->stride + 1));
+  if (!l->row || !t->plan->in_place) begin = end = count;
+  const float **list = t->list + l->index * t->positions + l->p;
+  for (int64_t i = 0; i < begin; i++) list[i] = find(t, l, i);
+  for (int64_t i = begin; i < end; i++) list[i] = l->row + first * x->stride[FALT_W] + i * step;
+  for (int64_t i = end; i < count; i++) list[i] = find(t, l, i);
+}
+
+/* All segments of positions [p, p + count) of an output row. */
+static void list_run(const task *t, const falt_layer_point *at, int64_t p, int64_t count) {
   const falt_tensor *x = &t->layer->p.input, *w = &t->layer->p.filter;
-  const int64_t each = t->plan->folds ? 1 : w->size[FALT_W];
-  int64_t segment = 0;
+  segment_row l = {.taps = t->plan->folds ? w->size[FALT_W] : 1, .p = p, .ow = at->at[2]};
   for (int64_t j = 0; j < w->size[FALT_D]; j++) {
     const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j);
     for (int64_t r = 0; r < w->size[FALT_H]; r++) {
       const int64_t h = falt_layer_source(t->layer, 1, at->at[1], r);
       const int64_t index = at->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
-      const float *row = d < 0 || h < 0 ? NULL : t->input + index;
-      for (int64_t s = 0; s < each; s++, segment++, list += rows) list_row(t, at, p, count, row, segment, list);
+      l.row = d < 0 || h < 0 ? NULL : t->input + index;
+      for (l.s = 0; l.s < w->size[FALT_W]; l.s += l.taps, l.index++) list_row(t, &l, count);
     }
   }
 }
@@ -187,14 +189,11 @@ static void list_results(const task *t, const falt_layer_point *at, int64_t p, i
 
 static void list_block(const task *t, int64_t first) {
   falt_layer_point at = falt_layer_point_at(t->layer, first);
-  for (int64_t call = 0; call < t->calls.count; call++) {
-    const int64_t begin = falt_layer_piece(&t->calls, call), end = falt_layer_piece(&t->calls, call + 1);
-    for (int64_t p = begin, count; p < end; p += count) {
-      count = falt_layer_run(t->layer, &at, end - p);
-      list_run(t, &at, p, count, end - begin, t->list + begin * t->plan->segments + (p - begin));
-      list_results(t, &at, p, count);
-      falt_layer_advance(t->layer, &at, count);
-    }
+  for (int64_t p = 0, count; p < t->positions; p += count) {
+    count = falt_layer_run(t->layer, &at, t->positions - p);
+    list_run(t, &at, p, count);
+    list_results(t, &at, p, count);
+    falt_layer_advance(t->layer, &at, count);
   }
 }
 
@@ -213,7 +212,8 @@ static void run_call(const task *t, int64_t call, int64_t panel) {
     rows[m] = straight ? (float *)t->run->operands->output + out[m] : t->sums + m * FALT_LAYER_WIDEST;
   }
   (plan->joined > 1 ? layer->kernels->groups : layer->kernels->product)(&(falt_layer_product){
-      .a = t->list + begin * plan->segments,
+      .a = t->list + begin,
+      .a_pitch = t->positions,
       .b = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->segments * plan->length),
       .out = rows,
       .offset = plan->shares ? t->group * layer->p.input.stride[FALT_G] : 0,
@@ -263,9 +263,9 @@ static void run_task(void *context, int64_t index, void *scratch) {
   task t = {.run = run, .plan = plan, .layer = &plan->layer, .group = -1};
   const int64_t chunk = index % plan->chunks.count, block = index / plan->chunks.count;
   const int64_t first = falt_layer_piece(&plan->blocks, block);
-  const int64_t positions = falt_layer_piece(&plan->blocks, block + 1) - first;
+  t.positions = falt_layer_piece(&plan->blocks, block + 1) - first;
   const int64_t begin = falt_layer_piece(&plan->chunks, chunk), end = falt_layer_piece(&plan->chunks, chunk + 1);
-  t.calls = falt_layer_cut(positions, falt_ceil_div(positions, plan->rows));
+  t.calls = falt_layer_cut(t.positions, falt_ceil_div(t.positions, plan->rows));
   open_task(&t, scratch);
   for (int64_t i = begin; i < end; i++) {
     const int64_t group = i / plan->panels.count;

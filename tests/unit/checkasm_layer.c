@@ -79,6 +79,7 @@ static void set_product(trial *t) {
                             .offset = pick(0, 5),
                             .segments = pick(1, SEGMENTS),
                             .depth = pick(1, DEPTH),
+                            .a_pitch = ROWS,
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
                             .accumulate = pick(0, 1)};
@@ -87,7 +88,7 @@ static void set_product(trial *t) {
     float *row = before_guard(&t->rows[m], length);
     fill(row, length);
     for (int64_t s = 0; s < c->segments; s++)
-      t->a[s * c->rows + m] = row + pick(0, (int)(length - c->depth)) - c->offset;
+      t->a[s * c->a_pitch + m] = row + pick(0, (int)(length - c->depth)) - c->offset;
     fill(t->old[m], PITCH);
     memcpy(t->results[m], t->old[m], sizeof t->old[m]);
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
@@ -103,7 +104,7 @@ static double expected(const trial *t, int m, int64_t i, double old) {
   double sum = c->accumulate ? old : 0;
   for (int64_t s = 0; s < c->segments; s++)
     for (int64_t j = 0; j < c->depth; j++)
-      sum += (double)t->a[s * c->rows + m][c->offset + j] * (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
+      sum += (double)t->a[s * c->a_pitch + m][c->offset + j] * (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
   return sum;
 }
 
@@ -113,12 +114,13 @@ static float alone(const trial *t, int m, int64_t i, float old) {
   const falt_layer_product *c = &t->call;
   const float *a[SEGMENTS];
   float *out[1] = {&old};
-  for (int64_t s = 0; s < c->segments; s++) a[s] = t->a[s * c->rows + m];
+  for (int64_t s = 0; s < c->segments; s++) a[s] = t->a[s * c->a_pitch + m];
   for (int64_t j = 0; j < c->segments * c->depth; j++) column[j * t->kernels->width] = c->b[j * panel_pitch(t) + i];
   t->kernels->product(&(falt_layer_product){.a = a,
                                             .b = column,
                                             .out = out,
                                             .offset = c->offset,
+                                            .a_pitch = 1,
                                             .segments = c->segments,
                                             .depth = c->depth,
                                             .n = 1,
@@ -167,6 +169,7 @@ static void check_groups_once(const falt_layer_kernels *kernels, const guarded *
   falt_layer_product call = {.a = a,
                              .b = panel,
                              .out = out,
+                             .a_pitch = ROWS,
                              .offset = pick(0, 3),
                              .segments = pick(1, SEGMENTS),
                              .depth = depth,
@@ -178,7 +181,7 @@ static void check_groups_once(const falt_layer_kernels *kernels, const guarded *
   for (int m = 0; m < call.rows; m++) {
     float *row = before_guard(&rows[m], call.offset + span);
     fill(row, call.offset + span);
-    for (int64_t s = 0; s < call.segments; s++) a[s * call.rows + m] = row;
+    for (int64_t s = 0; s < call.segments; s++) a[s * ROWS + m] = row;
     out[m] = sums[m];
     sums[m][call.n] = 9;
   }
@@ -186,10 +189,16 @@ static void check_groups_once(const falt_layer_kernels *kernels, const guarded *
   for (int m = 0; m < call.rows; m++) {
     for (int64_t i = 0; i < call.n; i++) {
       float alone, *to = &alone;
-      for (int64_t s = 0; s < call.segments; s++) shifted[s] = a[s * call.rows + m] + call.offset + i / results * depth;
+      for (int64_t s = 0; s < call.segments; s++) shifted[s] = a[s * ROWS + m] + call.offset + i / results * depth;
       for (int64_t j = 0; j < call.segments * depth; j++) column[j * width] = panel[j * width + i];
-      kernels->product(&(falt_layer_product){
-          .a = shifted, .b = column, .out = &to, .segments = call.segments, .depth = depth, .n = 1, .rows = 1});
+      kernels->product(&(falt_layer_product){.a = shifted,
+                                             .a_pitch = 1,
+                                             .b = column,
+                                             .out = &to,
+                                             .segments = call.segments,
+                                             .depth = depth,
+                                             .n = 1,
+                                             .rows = 1});
       assert_true(sums[m][i] == alone);
     }
     assert_true(sums[m][call.n] == 9 || call.n == WIDEST);
