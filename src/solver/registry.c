@@ -6,6 +6,7 @@ extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_generic;
+extern const falt_solver falt_solver_phases;
 extern const falt_solver falt_solver_pixels;
 extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
@@ -15,6 +16,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_separable,    /* filters of low rank, two passes in one walk */
     &falt_solver_channels,     /* dense layers, vectors along output channels */
     &falt_solver_pixels,       /* dense layers, vectors along positions */
+    &falt_solver_phases,       /* gradients of inputs, as forward problems */
     &falt_solver_generic,      /* everything, at a bearable speed */
     &falt_solver_reference,    /* everything, by definition */
     &falt_solver_cuda_direct,  /* filters on GPUs, partial sums in registers */

@@ -1,0 +1,240 @@
+/* Gradients of the input (transposed convolution) as forward problems on the same memory, one for each phase.
+ *
+ *     dx[i, c] = sum over k, o and j with o*stride + j*dilation - pad = i of  w[k, c, j] * dy[o, k]
+ *
+ * Inputs i that are congruent modulo the stride meet the same taps: every (stride/g)-th from some j0 on, where g =
+ * gcd(stride, dilation), and tap j0 + q*stride/g of input i0 + m*stride meets output m + base - q*dilation/g. With the
+ * taps in reverse order that is a forward problem of stride 1 and dilation dilation/g, from dy to every stride-th
+ * element of dx: its tensors are views with other strides, its filter is w with its channels exchanged and its taps
+ * walked backwards, so nothing is copied, and the zeros that a dilated dy would hold are never multiplied. A stride of
+ * 1 has one phase, the well-known correlation with the turned filter. V. Dumoulin, F. Visin, "A guide to convolution
+ * arithmetic for deep learning", 2016, chapter 4; W. Shi et al., "Is the deconvolution layer the same as a
+ * convolutional layer?", 2016.
+ *
+ * Inputs that no tap meets get zero. */
+#include <string.h>
+
+#include "core/memory.h"
+#include "planner/planner.h"
+
+enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
+
+/* The inputs first, first + stride, ... of an axis: `count` of them. */
+typedef struct phase {
+  int64_t first, count;
+  int64_t tap, taps; /* the first tap that meets them, and how many do */
+  int64_t base;      /* the output that `first` and `tap` meet */
+} phase;
+
+typedef struct phases_plan {
+  falt_plan base;
+  bool gaps; /* some inputs meet no tap */
+  int count;
+  falt_plan *child[MOST_PHASES];
+} phases_plan;
+
+/* ---- one axis */
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* Distance of the taps that meet the same inputs. */
+static int64_t tap_step(const falt_axis *axis) {
+  return axis->stride / greatest_divisor(axis->stride, axis->dilation);
+}
+
+/* The phase whose first tap is `tap` < tap_step; count is 0 where its inputs lie beyond the axis. */
+static phase phase_of(const falt_problem *p, int a, int64_t tap) {
+  const falt_axis *axis = &p->axis[a];
+  const int64_t size = p->input.size[FALT_D + a], taps = p->filter.size[FALT_D + a];
+  const int64_t met = tap * axis->dilation - axis->pad[0], rest = met % axis->stride;
+  phase f = {.first = rest < 0 ? rest + axis->stride : rest, .tap = tap};
+  f.count = f.first < size ? falt_ceil_div(size - f.first, axis->stride) : 0;
+  f.taps = falt_ceil_div(taps - tap, tap_step(axis));
+  f.base = (f.first - met) / axis->stride;
+  return f;
+}
+
+/* Phases of an axis that have a tap, those beyond the axis included. */
+static int64_t phase_count(const falt_problem *p, int a) {
+  return falt_min(tap_step(&p->axis[a]), p->filter.size[FALT_D + a]);
+}
+
+/* ---- the inner problems */
+
+static void set_axis(falt_problem *inner, const falt_problem *p, int a, const phase *f) {
+  const int dim = FALT_D + a;
+  const falt_axis *axis = &p->axis[a];
+  const int64_t step = tap_step(axis);
+  falt_axis *to = &inner->axis[a];
+  to->stride = 1;
+  to->dilation = axis->dilation / (axis->stride / step);
+  to->pad[0] = (f->taps - 1) * to->dilation - f->base;
+  to->pad[1] = f->count - 1 + falt_extent(to, f->taps) - to->pad[0] - p->output.size[dim];
+  to->boundary[0] = to->boundary[1] = FALT_CONSTANT;
+  inner->filter.offset += p->filter.stride[dim] * (f->tap + (f->taps - 1) * step);
+  inner->filter.stride[dim] = -p->filter.stride[dim] * step;
+  inner->filter.size[dim] = f->taps;
+  inner->output.offset += p->input.stride[dim] * f->first;
+  inner->output.stride[dim] = p->input.stride[dim] * axis->stride;
+  inner->output.size[dim] = f->count;
+}
+
+static falt_problem inner_problem(const falt_problem *p, const phase at[3]) {
+  falt_problem inner = *p;
+  inner.operation = FALT_FORWARD;
+  inner.rank = 0;
+  inner.boundary_value = 0;
+  inner.input = p->output;
+  inner.output = p->input;
+  inner.filter.size[FALT_K] = p->filter.size[FALT_C];
+  inner.filter.stride[FALT_K] = p->filter.stride[FALT_C];
+  inner.filter.size[FALT_C] = p->filter.size[FALT_K];
+  inner.filter.stride[FALT_C] = p->filter.stride[FALT_K];
+  for (int a = 0; a < 3; a++) set_axis(&inner, p, a, &at[a]);
+  return inner;
+}
+
+/* ---- inputs without taps: all are cleared before the phases write theirs */
+
+typedef struct clearing {
+  const falt_tensor *x;
+  char *data;
+  int64_t size; /* bytes of an element */
+} clearing;
+
+static void clear_row(char *to, int64_t step, int64_t count, int64_t size) {
+  if (step == 1) {
+    memset(to, 0, (size_t)(count * size));
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) memset(to + i * step * size, 0, (size_t)size);
+}
+
+/* One row of one image, all its channels. */
+static void clear(void *context, int64_t index) {
+  const clearing *job = context;
+  const falt_tensor *x = job->x;
+  const int inner = falt_tensor_unit(x, FALT_C) ? FALT_C : FALT_W, outer = inner == FALT_C ? FALT_W : FALT_C;
+  const int64_t h = index % x->size[FALT_H], rest = index / x->size[FALT_H];
+  for (int64_t g = 0; g < x->size[FALT_G]; g++) {
+    char *to = job->data + falt_tensor_at(x, rest / x->size[FALT_D], g, 0, rest % x->size[FALT_D], h, 0) * job->size;
+    for (int64_t i = 0; i < x->size[outer]; i++, to += x->stride[outer] * job->size)
+      clear_row(to, x->size[inner] == 1 ? 1 : x->stride[inner], x->size[inner], job->size);
+  }
+}
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const phases_plan *plan = (const phases_plan *)base;
+  const falt_tensor *x = &base->problem.input;
+  const falt_operands inner = {.input = operands->output,
+                               .filter = operands->filter,
+                               .output = operands->input,
+                               .workspace = operands->workspace,
+                               .stream = operands->stream};
+  clearing job = {x, operands->input, (int64_t)falt_type_size(x->type)};
+  if (plan->gaps)
+    falt_parallel_for(base->device->threads, x->size[FALT_N] * x->size[FALT_D] * x->size[FALT_H], clear, &job);
+  for (int i = 0; i < plan->count; i++) plan->child[i]->table->execute(plan->child[i], &inner);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const phases_plan *plan = (const phases_plan *)base;
+  falt_text_add(text, "(phases %d", plan->count);
+  for (int i = 0; i < plan->count && i < PRINTED_PHASES; i++) {
+    falt_text_add(text, " ");
+    plan->child[i]->table->print(plan->child[i], text);
+  }
+  falt_text_add(text, plan->count > PRINTED_PHASES ? " ...)" : ")");
+}
+
+static void destroy(falt_plan *base) {
+  phases_plan *plan = (phases_plan *)base;
+  for (int i = 0; i < plan->count; i++) falt_plan_destroy(&plan->child[i]);
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  phases_plan *plan = (phases_plan *)base;
+  for (int i = 0; i < plan->count; i++)
+    if (plan->child[i]->table->ready) FALT_TRY(plan->child[i]->table->ready(plan->child[i]));
+  return FALT_OK;
+}
+
+/* ---- applicable */
+
+/* Whether an axis's windows reach beyond an end that goes on with other elements: their gradients fold back. */
+static bool folds(const falt_problem *p, int a) {
+  const falt_axis *axis = &p->axis[a];
+  const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride + falt_extent(axis, p->filter.size[FALT_D + a]) -
+                       1 - axis->pad[0];
+  return (axis->boundary[0] != FALT_CONSTANT && axis->pad[0] > 0) ||
+         (axis->boundary[1] != FALT_CONSTANT && last >= p->input.size[FALT_D + a]);
+}
+
+static const char *refusal(const falt_problem *p) {
+  return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
+         : folds(p, 0) || folds(p, 1) || folds(p, 2)
+             ? "gradients of elements beyond the boundary fold back onto those inside"
+         : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
+                 phase_count(p, 0) * phase_count(p, 1) * phase_count(p, 2) > MOST_PHASES
+             ? "its strides make more than 256 phases"
+             : NULL;
+}
+
+/* ---- plan */
+
+static bool add_child(phases_plan *plan, falt_ask *ask, const phase at[3]) {
+  const falt_problem inner = inner_problem(ask->problem, at);
+  falt_plan *child = falt_plan_child(ask, &inner, ask->filter_values);
+  if (!child) return false;
+  plan->child[plan->count++] = child;
+  plan->base.packed = plan->base.packed && child->packed;
+  plan->base.cost.seconds += child->cost.seconds;
+  plan->base.cost.error = child->cost.error > plan->base.cost.error ? child->cost.error : plan->base.cost.error;
+  if (child->workspace > plan->base.workspace) plan->base.workspace = child->workspace;
+  return true;
+}
+
+/* All phases; the work of each is its own in the roofline, the bytes of clearing come on top. */
+static bool add_children(phases_plan *plan, falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  const int64_t counts[3] = {phase_count(p, 0), phase_count(p, 1), phase_count(p, 2)};
+  double inputs = 0;
+  plan->base.packed = ask->filter_values != NULL;
+  for (int64_t i = 0; i < counts[0] * counts[1] * counts[2]; i++) {
+    const phase at[3] = {phase_of(p, 0, i / counts[2] / counts[1]), phase_of(p, 1, i / counts[2] % counts[1]),
+                         phase_of(p, 2, i % counts[2])};
+    if (!at[0].count || !at[1].count || !at[2].count) continue;
+    if (!add_child(plan, ask, at)) return false;
+    inputs += (double)at[0].count * (double)at[1].count * (double)at[2].count;
+  }
+  const int64_t *size = p->input.size;
+  plan->gaps = inputs < (double)size[FALT_D] * (double)size[FALT_H] * (double)size[FALT_W];
+  if (plan->gaps)
+    plan->base.cost.seconds += falt_roofline(
+        ask->device, FALT_F32, 0, 1, (double)falt_tensor_count(&p->input) * (double)falt_type_size(p->input.type));
+  return true;
+}
+
+static falt_plan *plan_phases(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+  const char *reason = refusal(ask->problem);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  phases_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  if (add_children(plan, ask)) return &plan->base;
+  destroy(&plan->base);
+  return NULL;
+}
+
+extern const falt_solver falt_solver_phases;
+const falt_solver falt_solver_phases = {.name = "phases", .device_kind = "cpu", .plan = plan_phases};
