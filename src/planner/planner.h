@@ -21,7 +21,7 @@ typedef struct falt_plan_table {
   void (*print)(const falt_plan *plan, falt_text *text); /* the s-expression, parentheses included */
   void (*destroy)(falt_plan *plan);                      /* frees what the plan owns and the plan itself */
   /* What only a plan that will run needs, such as compiled kernels; called once, before the first execution and before
-   * the plan is shared. NULL: nothing. */
+   * the plan is shared, while the filter's values that it was planned with still stand. NULL: nothing. */
   falt_status (*ready)(falt_plan *plan);
 } falt_plan_table;
 

@@ -37,6 +37,7 @@ typedef struct channels_plan {
   int64_t rows;                     /* positions of a kernel call, at most */
   falt_layer_pieces blocks, chunks; /* tasks: blocks of positions times chunks of the panels of all groups */
   size_t group;                     /* floats of a group's packed filter */
+  const float *values;              /* the filter, from planning until it is packed */
   float *packed;                    /* or NULL if the filter comes with each execution */
   size_t factors, filter;           /* offsets into the workspace */
   scratch_map at;                   /* in each worker's scratch */
@@ -308,8 +309,18 @@ static void destroy(falt_plan *plan) {
 
 /* ---- applicable, besides what all layers must be */
 
+/* Filters whose elements repeat one another may be far larger than memory, and whole vectors larger still. */
+static bool can_be_packed(const channels_plan *plan) {
+  const int64_t columns = plan->vectors * plan->layer.kernels->width, groups = plan->layer.p.output.size[FALT_G];
+  int64_t floats, bytes;
+  return falt_mul(columns * groups, plan->segments * plan->length, &floats) &&
+         falt_mul(floats, (int64_t)sizeof(float), &bytes);
+}
+
 static const char *refusal(const channels_plan *plan) {
-  return plan->segments > MOST_SEGMENTS ? "its filter has too many taps for a list of addresses" : NULL;
+  return plan->segments > MOST_SEGMENTS ? "its filter has too many taps for a list of addresses"
+         : !can_be_packed(plan)         ? "its packed filter exceeds 2^63 bytes"
+                                        : NULL;
 }
 
 /* ---- estimate */
@@ -327,7 +338,7 @@ static double estimate(const channels_plan *plan, const falt_device *device) {
   const double results =
       falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / (double)(plan->segments * plan->length);
   const double stretch = (plan->joined > 1 ? 2 : 1) * lanes * switches + gathers + results;
-  const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
+  const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter, share,
                        falt_problem_bytes(&layer->p));
 }
@@ -421,20 +432,23 @@ static void lay_memory(channels_plan *plan) {
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->factors = place(&total, 2 * channels * sizeof(float));
   plan->filter =
-      place(&total, plan->packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+      place(&total, plan->base.packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
   plan->base.workspace = total;
 }
 
-static bool take_filter(channels_plan *plan, const void *values) {
-  if (!values) return true;
+/* Packs a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  channels_plan *plan = (channels_plan *)base;
+  if (!plan->values) return FALT_OK;
   plan->packed = falt_alloc((size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
-  if (plan->packed) pack(plan, values, plan->packed);
-  plan->base.packed = plan->packed != NULL;
-  return plan->base.packed;
+  if (!plan->packed) return falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+  pack(plan, plan->values, plan->packed);
+  plan->values = NULL;
+  return FALT_OK;
 }
 
 static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   falt_layer layer;
   const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
@@ -449,10 +463,8 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
     return falt_refuse(ask, "%s", reason);
   }
   set_tasks(plan);
-  if (!take_filter(plan, ask->filter_values)) {
-    destroy(&plan->base);
-    return falt_refuse_memory(ask);
-  }
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;

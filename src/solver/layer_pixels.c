@@ -29,6 +29,7 @@ typedef struct pixels_plan {
   falt_layer_pieces panels; /* of vectors */
   falt_layer_pieces chunks; /* of output channels */
   int64_t rows;             /* output channels of a kernel call */
+  const float *values;      /* the filter, from planning until it is packed */
   float *packed;            /* or NULL if the filter comes with each execution */
   size_t factors, filter;   /* offsets into the workspace */
   scratch_map at;           /* in each worker's scratch */
@@ -324,7 +325,7 @@ static double estimate(const pixels_plan *plan, const falt_device *device) {
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
   const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
   const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
-  const double filter = plan->packed || plan->in_place ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
+  const double filter = plan->base.packed || plan->in_place ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * (lanes + copies + results) + filter, share,
                        falt_problem_bytes(&layer->p));
 }
@@ -365,21 +366,25 @@ static void lay_memory(pixels_plan *plan) {
                         (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
   plan->factors = place(&total, 2 * channels * sizeof(float));
-  plan->filter = place(&total, plan->packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
+  plan->filter =
+      place(&total, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
   plan->base.workspace = total;
 }
 
-static bool take_filter(pixels_plan *plan, const void *values) {
-  if (!values) return true;
+/* Packs a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  pixels_plan *plan = (pixels_plan *)base;
+  if (!plan->values) return FALT_OK;
   plan->packed =
       falt_alloc((size_t)(plan->layer.p.output.size[FALT_G] * plan->layer.results * plan->depth) * sizeof(float));
-  if (plan->packed) pack(plan, values, plan->packed);
-  plan->base.packed = plan->packed != NULL;
-  return plan->base.packed;
+  if (!plan->packed) return falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+  pack(plan, plan->values, plan->packed);
+  plan->values = NULL;
+  return FALT_OK;
 }
 
 static falt_plan *plan_pixels(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   falt_layer layer;
   const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
@@ -390,10 +395,8 @@ static falt_plan *plan_pixels(const falt_solver *solver, falt_ask *ask) {
   plan->depth = layer.channels * layer.taps;
   plan->in_place = is_dense(&layer.p.filter);
   set_panels(plan);
-  if (!take_filter(plan, ask->filter_values)) {
-    destroy(&plan->base);
-    return falt_refuse_memory(ask);
-  }
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
