@@ -133,18 +133,19 @@ void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, 
 static void collect(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
                     float *together) {
   for (int m = 0; m < block->rows; m++)
-    layer->kernels->copy(&(falt_layer_copy){.from = (const float *)operands->residual + block->residual[m],
-                                            .step = block->residual_step,
-                                            .to = together + m * FALT_LAYER_WIDEST,
-                                            .n = block->n,
-                                            .count = 1});
+    layer->kernels->copy(
+        &(falt_layer_copy){.from = (const float *)operands->residual + block->residual[m] + block->residual_shift,
+                           .step = block->residual_step,
+                           .to = together + m * FALT_LAYER_WIDEST,
+                           .n = block->n,
+                           .count = 1});
 }
 
 /* Finished sums to where results are apart. */
 static void spread(const falt_layer_block *block, float *output) {
   for (int m = 0; m < block->rows; m++)
     for (int64_t i = 0; i < block->n; i++)
-      output[block->out[m] + i * block->out_step] = block->sums[m * block->pitch + i];
+      output[block->out[m] + block->out_shift + i * block->out_step] = block->sums[m * block->pitch + i];
 }
 
 void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
@@ -155,9 +156,10 @@ void falt_layer_store(const falt_layer *layer, const falt_operands *operands, co
   const bool near = block->out_step == 1, apart = p->has_residual && block->residual_step != 1;
   if (apart) collect(layer, operands, block, together);
   for (int m = 0; m < block->rows; m++) {
-    out[m] = near ? output + block->out[m] : block->sums + m * block->pitch;
+    out[m] = near ? output + block->out[m] + block->out_shift : block->sums + m * block->pitch;
     if (p->has_residual)
-      residual[m] = apart ? together + m * FALT_LAYER_WIDEST : (const float *)operands->residual + block->residual[m];
+      residual[m] = apart ? together + m * FALT_LAYER_WIDEST
+                          : (const float *)operands->residual + block->residual[m] + block->residual_shift;
   }
   const falt_layer_finish finish = {.sums = block->sums,
                                     .out = out,

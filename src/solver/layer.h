@@ -66,14 +66,15 @@ static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64
 /* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */
 void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors);
 
-/* A block of sums in the scratch on its way out: result (m, i) is element out[m] + i*out_step of the output. */
+/* A block of sums in the scratch on its way out: result (m, i) is element
+ * out[m] + out_shift + i*out_step of the output. */
 typedef struct falt_layer_block {
   float *sums;
   int64_t pitch, n;
   int rows;
   bool by_row; /* channels are the rows; else the columns */
   const int64_t *out, *residual;
-  int64_t out_step, residual_step;
+  int64_t out_shift, residual_shift, out_step, residual_step;
   int64_t channel; /* of the first row or column, G*K numbering */
   const float *factors;
 } falt_layer_block;

@@ -198,20 +198,35 @@ static void list_block(const task *t, int64_t first) {
   }
 }
 
+/* Sums of rows [begin, end) of the positions, columns [k, k + n), through the epilogue. */
+static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int64_t n) {
+  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
+  falt_layer_store(t->layer, t->run->operands,
+                   &(falt_layer_block){.sums = t->sums,
+                                       .pitch = FALT_LAYER_WIDEST,
+                                       .n = n,
+                                       .rows = (int)(end - begin),
+                                       .out = t->out + begin,
+                                       .residual = t->residual + begin,
+                                       .out_shift = t->group * y->stride[FALT_G] + k * y->stride[FALT_C],
+                                       .residual_shift = t->group * z->stride[FALT_G] + k * z->stride[FALT_C],
+                                       .out_step = y->stride[FALT_C],
+                                       .residual_step = z->stride[FALT_C],
+                                       .channel = t->group * t->layer->results + k,
+                                       .factors = t->run->factors});
+}
+
 static void run_call(const task *t, int64_t call, int64_t panel) {
   const channels_plan *plan = t->plan;
   const falt_layer *layer = t->layer;
   const int64_t begin = falt_layer_piece(&t->calls, call), end = falt_layer_piece(&t->calls, call + 1);
   const int64_t k = columns_before(plan, panel), n = falt_min(columns_before(plan, panel + 1), layer->results) - k;
-  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
+  const falt_tensor *y = &layer->p.output;
   const bool straight = layer->plain && falt_tensor_unit(y, FALT_C);
+  float *output = (float *)t->run->operands->output + t->group * y->stride[FALT_G] + k * y->stride[FALT_C];
   float *rows[FALT_LAYER_ROWS];
-  int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
-  for (int64_t m = 0; m < end - begin; m++) {
-    out[m] = t->out[begin + m] + t->group * y->stride[FALT_G] + k * y->stride[FALT_C];
-    residual[m] = t->residual[begin + m] + t->group * z->stride[FALT_G] + k * z->stride[FALT_C];
-    rows[m] = straight ? (float *)t->run->operands->output + out[m] : t->sums + m * FALT_LAYER_WIDEST;
-  }
+  for (int64_t m = 0; m < end - begin; m++)
+    rows[m] = straight ? output + t->out[begin + m] : t->sums + m * FALT_LAYER_WIDEST;
   (plan->joined > 1 ? layer->kernels->groups : layer->kernels->product)(&(falt_layer_product){
       .a = t->list + begin,
       .a_pitch = t->positions,
@@ -223,18 +238,7 @@ static void run_call(const task *t, int64_t call, int64_t panel) {
       .n = n,
       .results = (int)(layer->results / plan->joined),
       .rows = (int)(end - begin)});
-  if (straight) return;
-  falt_layer_store(layer, t->run->operands,
-                   &(falt_layer_block){.sums = t->sums,
-                                       .pitch = FALT_LAYER_WIDEST,
-                                       .n = n,
-                                       .rows = (int)(end - begin),
-                                       .out = out,
-                                       .residual = residual,
-                                       .out_step = y->stride[FALT_C],
-                                       .residual_step = z->stride[FALT_C],
-                                       .channel = t->group * layer->results + k,
-                                       .factors = t->run->factors});
+  if (!straight) store_call(t, begin, end, k, n);
 }
 
 static void open_task(task *t, char *memory) {
