@@ -6,9 +6,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "behind.h"
 #include "report.h"
 
-enum { BAND_BYTES = 32 << 20, WHOLE_BYTES = 48 << 20, PLANS = 4 };
+/* A GPU's band is so long that filling and draining its queues counts little. */
+enum { BAND_BYTES = 32 << 20, GPU_BAND_BYTES = 256 << 20, WHOLE_BYTES = 48 << 20, PLANS = 4 };
 
 /* ---- geometry: rows along the slowest axis */
 
@@ -18,6 +20,7 @@ typedef struct geometry {
   int64_t rows, out_rows;       /* of the file */
   int64_t extent;               /* rows under the filter */
   int64_t row_bytes, out_bytes; /* of one row */
+  int64_t band_bytes;           /* wanted, in and out */
   int64_t band;                 /* output rows of a band */
   int64_t front, back;          /* see copied_rows */
 } geometry;
@@ -81,13 +84,13 @@ static int64_t choose_band(const geometry *g) {
   /* A filter nearly as tall as the file has a window of nearly all rows anyway. */
   if (all <= WHOLE_BYTES || g->extent > g->rows / 4) return g->out_rows;
   int64_t per_row = stride * g->row_bytes + g->out_bytes;
-  int64_t fitting = max64(0, BAND_BYTES - g->extent * g->row_bytes) / per_row;
+  int64_t fitting = max64(0, g->band_bytes - g->extent * g->row_bytes) / per_row;
   int64_t worth = g->extent / stride; /* below this, most of a window would be halo */
   return min64(g->out_rows, max64(1, max64(fitting, worth)));
 }
 
-static geometry make_geometry(const falt_problem *problem, int64_t band) {
-  geometry g = {.problem = problem, .axis = 3 - problem->space};
+static geometry make_geometry(const falt_problem *problem, int64_t band, bool gpu) {
+  geometry g = {.problem = problem, .axis = 3 - problem->space, .band_bytes = gpu ? GPU_BAND_BYTES : BAND_BYTES};
   g.dim = FALT_D + g.axis;
   g.rows = problem->input.size[g.dim];
   g.out_rows = problem->output.size[g.dim];
@@ -100,8 +103,12 @@ static geometry make_geometry(const falt_problem *problem, int64_t band) {
   return g;
 }
 
-bool cli_band_is_random(const falt_problem *problem, int64_t rows) {
-  geometry g = make_geometry(problem, rows);
+static bool is_gpu(const falt_device *device) {
+  return strncmp(falt_device_name(device), "cuda", 4) == 0;
+}
+
+bool cli_band_is_random(const falt_problem *problem, int64_t rows, const falt_device *device) {
+  geometry g = make_geometry(problem, rows, is_gpu(device));
   const falt_axis *axis = &problem->axis[g.axis];
   bool wraps = axis->boundary[0] == FALT_WRAP || axis->boundary[1] == FALT_WRAP;
   return wraps && !is_whole(&g);
@@ -130,7 +137,8 @@ typedef struct shaped_plan {
 typedef struct runner {
   const cli_band_job *job;
   geometry g;
-  char *input, *output;
+  char *input, *output[2]; /* one is written while the other is computed */
+  cli_behind behind;
   int64_t room;      /* rows in input */
   int64_t low, high; /* rows that input holds now */
   void *workspace;
@@ -252,8 +260,10 @@ static int start(runner *r) {
   r->room = window_room(g);
   r->low = r->high = min64(make_window(g, 0).low, 0);
   if (!__builtin_mul_overflow(r->room, g->row_bytes, &input_bytes)) r->input = allocate(input_bytes);
-  if (!__builtin_mul_overflow(g->band, g->out_bytes, &output_bytes)) r->output = allocate(output_bytes);
-  if (r->input && r->output) return CLI_DONE;
+  const bool computed = !__builtin_mul_overflow(g->band, g->out_bytes, &output_bytes);
+  const int buffers = is_whole(g) ? 1 : 2;
+  for (int i = 0; computed && i < buffers; i++) r->output[i] = allocate(output_bytes);
+  if (r->input && r->output[buffers - 1]) return CLI_DONE;
   return cli_fail(CLI_IMPOSSIBLE, "memory: %lld rows of %lld bytes do not fit; use a smaller filter or file",
                   (long long)r->room, (long long)g->row_bytes);
 }
@@ -285,21 +295,34 @@ static int run_band(runner *r, const window *w) {
   double began = cli_seconds();
   if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
   lap(&began, &r->result->read);
-  falt_operands operands = {.input = row_at(r, w->part.first), .output = r->output, .workspace = r->workspace};
+  char *output = r->output[r->result->bands % 2];
+  falt_operands operands = {.input = row_at(r, w->part.first), .output = output, .workspace = r->workspace};
   falt_status executed = falt_execute_stages(plan, &operands, &stages);
   lap(&began, &r->result->seconds);
   add_stages(&r->result->stages, &stages);
   r->result->bands++;
   if (executed != FALT_OK) return fail_device(r, executed);
   if (interrupted) return CLI_IMPOSSIBLE;
-  if (!io_write(r->job->writer, w->count, r->output, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
-  lap(&began, &r->result->write);
+  if (!cli_behind_write(&r->behind, w->count, output, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
   return interrupted ? CLI_IMPOSSIBLE : CLI_DONE;
+}
+
+/* Waits for the last band; the error counts unless another came before. */
+static int finish(runner *r, int status) {
+  io_error error;
+  const bool written = cli_behind_wait(&r->behind, &error);
+  r->result->write = r->behind.seconds;
+  if (status == CLI_DONE && !written) return cli_fail(CLI_WRONG, "%s", error.text);
+  return status == CLI_DONE && interrupted ? CLI_IMPOSSIBLE : status;
 }
 
 int cli_band_run(const cli_band_job *job, cli_band_result *result) {
   *result = (cli_band_result){0};
-  runner r = {.job = job, .g = make_geometry(job->problem, job->rows), .result = result};
+  runner r = {.job = job,
+              .g = make_geometry(job->problem, job->rows, is_gpu(job->device)),
+              .behind = {.writer = job->writer},
+              .result = result};
+  const double began = cli_seconds();
   cli_progress progress = cli_progress_begin(job->progress);
   catch_interrupts();
   int status = start(&r);
@@ -309,9 +332,11 @@ int cli_band_run(const cli_band_job *job, cli_band_result *result) {
     cli_progress_step(&progress, out + w.count, r.g.out_rows);
   }
   cli_progress_end();
+  status = finish(&r, status);
+  result->all = cli_seconds() - began;
   for (int i = 0; i < PLANS; i++) falt_plan_destroy(&r.plans[i].plan);
   free(r.input);
-  free(r.output);
+  for (int i = 0; i < 2; i++) free(r.output[i]);
   free(r.workspace);
   return status;
 }

@@ -16,7 +16,7 @@ typedef struct cli_band_job {
   falt_device *device;
   io_reader *reader;
   io_writer *writer;
-  int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB */
+  int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB, 256 on a GPU */
   bool progress;
   bool forgiving; /* a device that fails is not told but noted in the result */
 } cli_band_job;
@@ -24,7 +24,8 @@ typedef struct cli_band_job {
 typedef struct cli_band_result {
   double seconds;     /* computing, and copying where the device has its own memory */
   falt_stages stages; /* of all bands */
-  double read, write; /* seconds */
+  double read, write; /* seconds; writing goes on while the next band is read and computed */
+  double all;         /* seconds from the first band's reading to the last one's writing */
   bool device_failed; /* falt_message() says how */
   int64_t bands;
   size_t workspace;
@@ -32,7 +33,7 @@ typedef struct cli_band_result {
 } cli_band_result;
 
 /* Whether the rows cannot be read in rising order: a wrapping boundary over more than one band. */
-bool cli_band_is_random(const falt_problem *problem, int64_t rows);
+bool cli_band_is_random(const falt_problem *problem, int64_t rows, const falt_device *device);
 
 /* Reads, computes and writes every band. Prints an error and returns its exit status, or CLI_DONE. */
 int cli_band_run(const cli_band_job *job, cli_band_result *result);

@@ -198,7 +198,7 @@ static int make_problem(filter_job *job) {
 /* Rows in any order need another reader; standard input, which cannot be opened again, is held as a whole. */
 static int choose_bands(filter_job *job) {
   job->band_rows = job->options->band_rows;
-  if (!cli_band_is_random(&job->problem, job->band_rows)) return CLI_DONE;
+  if (!cli_band_is_random(&job->problem, job->band_rows, job->device)) return CLI_DONE;
   if (strcmp(job->in_path, "-") != 0) return open_input(job, true);
   job->band_rows = INT64_MAX;
   return CLI_DONE;
@@ -362,8 +362,7 @@ static int print_stages(filter_job *job) {
                               {"compute", s->compute, file_bytes(&p->input) + file_bytes(&p->output)},
                               {"copy out", copied ? s->copy_out : 0, s->bytes_out},
                               {"write", job->result.write, file_bytes(&p->output)}};
-  const double all = job->result.read + job->result.seconds + job->result.write;
-  if (job->options->explain) cli_stages_print(stages, 5, all, s, job->options->json);
+  if (job->options->explain) cli_stages_print(stages, 5, job->result.all, s, job->options->json);
   return CLI_DONE;
 }
 
