@@ -2,6 +2,7 @@
 #include "planner/planner.h"
 
 extern const falt_solver falt_solver_channels;
+extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_direct;
@@ -19,6 +20,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_phases,       /* gradients of inputs, as forward problems */
     &falt_solver_generic,      /* everything, at a bearable speed */
     &falt_solver_reference,    /* everything, by definition */
+    &falt_solver_cuda_banded,  /* filters on tensor cores */
     &falt_solver_cuda_direct,  /* filters on GPUs, partial sums in registers */
     &falt_solver_cuda_generic, /* everything on GPUs, by definition */
     NULL,

@@ -6,9 +6,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "cuda/bands.h"
 #include "cuda/compile.h"
 #include "cuda/rate.h"
 
@@ -127,6 +129,78 @@ static void test_rate(UNUSED void **state) {
     }
 }
 
+typedef struct band {
+  const char *kind, *element;
+  int type, taps[3], pixel;
+} band;
+
+/* As the solver fills the holes, with the cut that it would choose for a large image. */
+static falt_cuda_kernel banded(const band *s, const falt_bands *bands, const falt_bands_cut *cut) {
+  falt_cuda_kernel k = {.source = "banded.cu", .entry = "falt_banded"};
+  for (int i = 0; i < 3; i++) {
+    falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
+    falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
+    falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], s -> type % 5, s -> type % 5);
+  }
+  falt_cuda_hole(&k, "KIND=%s", s->kind);
+  falt_cuda_hole(&k, "PIXEL=%d", s->pixel);
+  falt_cuda_hole(&k, "ELEMENT_Y=%s", s->element);
+  falt_cuda_hole(&k, "TYPE_X=%d", s->type);
+  falt_cuda_hole(&k, "TYPE_Y=%d", s->type);
+  falt_cuda_hole(&k, "PARTS=%d", bands->parts);
+  falt_cuda_hole(&k, "CHUNKS=%d", bands->chunks);
+  falt_cuda_hole(&k, "SLOTS=%d", bands->slots);
+  falt_cuda_hole(&k, "GROUPS=%d", cut->groups);
+  falt_cuda_hole(&k, "TILES=%d", cut->tiles);
+  falt_cuda_hole(&k, "STEPS=%d", cut->steps);
+  falt_cuda_hole(&k, "BANDS=%d", (int)cut->place);
+  falt_cuda_hole(&k, "WARPS=%d", FALT_BANDS_WARPS);
+  falt_cuda_hole(&k, "BLOCKS=%d", cut->blocks);
+  falt_cuda_hole(&k, "LINEAR=%d", s->taps[0] * s->taps[1] == 1);
+  return k;
+}
+
+static void test_banded(UNUSED void **state) {
+  static const band shapes[] = {
+      {"BYTES", "unsigned char", FALT_U8, {1, 3, 3}, 1},
+      {"BYTES", "unsigned char", FALT_U8, {1, 5, 5}, 1},
+      {"BYTES", "unsigned char", FALT_U8, {1, 5, 5}, 3},
+      {"BYTES", "unsigned char", FALT_U8, {1, 7, 7}, 1},
+      {"BYTES", "unsigned char", FALT_U8, {1, 15, 15}, 1},
+      {"BYTES", "unsigned char", FALT_U8, {1, 31, 31}, 3},
+      {"SIGNED_BYTES", "signed char", FALT_S8, {1, 9, 9}, 1},
+      {"HALVES", "unsigned short", FALT_F16, {1, 5, 5}, 1},
+      {"HALVES", "unsigned short", FALT_F16, {1, 9, 9}, 1},
+      {"HALVES", "unsigned short", FALT_F16, {1, 15, 15}, 1},
+      {"HALVES", "unsigned short", FALT_F16, {1, 63, 63}, 1},
+      {"HALVES", "unsigned short", FALT_F16, {1, 1, 31}, 1},
+      {"HALVES", "unsigned short", FALT_F16, {5, 5, 5}, 1},
+      {"BRAINS", "unsigned short", FALT_BF16, {1, 5, 5}, 1},
+      {"BRAINS", "unsigned short", FALT_BF16, {1, 15, 15}, 1},
+      {"WORDS", "float", FALT_F32, {1, 15, 15}, 1},
+      {"WORDS", "float", FALT_F32, {1, 31, 31}, 1},
+  };
+  static double taps[63 * 63];
+  need_compiler();
+  for (int i = 0; i < 63 * 63; i++) taps[i] = 1 / (1.1 + i);
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+      const falt_bands_machine machine = {atoi(architectures[a] + 3) / 10, 132, 4.2e12, 62e12};
+      const falt_bands_kind kind = shapes[i].type <= FALT_S8    ? FALT_BANDS_BYTES
+                                   : shapes[i].type == FALT_F16 ? FALT_BANDS_HALVES
+                                   : shapes[i].type == FALT_F32 ? FALT_BANDS_WORDS
+                                                                : FALT_BANDS_BRAINS;
+      const int bytes = shapes[i].type <= FALT_S8 ? 1 : shapes[i].type == FALT_F32 ? 4 : 2;
+      const falt_bands_image image = {{1, 4096, 4096}, 1, bytes, bytes, true};
+      falt_bands bands;
+      falt_bands_cut cut;
+      falt_bands_make(&bands, kind, shapes[i].taps, shapes[i].pixel, taps);
+      falt_bands_choose(&bands, &image, &machine, &cut);
+      const falt_cuda_kernel kernel = banded(&shapes[i], &bands, &cut);
+      compile(&kernel, architectures[a], 255, 0);
+    }
+}
+
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
   falt_cuda_kernel kernel = generic(0, "no_such_type", "float");
@@ -166,6 +240,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_direct),
+      cmocka_unit_test(test_banded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

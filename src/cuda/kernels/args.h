@@ -42,6 +42,24 @@ typedef struct falt_cuda_direct_args {
   double alpha, beta, fill;
 } falt_cuda_direct_args;
 
+/* The banded kernel's operands. Columns count elements of a row, channels included; sizes and strides count elements.
+ */
+typedef struct falt_cuda_banded_args {
+  const void *x;
+  void *y;
+  const void *bands; /* the filter as src/cuda/bands.c lays it out */
+  const float *taps; /* as they are, for windows that hold what is not finite */
+  long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[2];
+  int in_columns, in_rows, in_planes;
+  int out_columns, out_rows, out_planes;
+  int column_tiles, row_tiles, batch; /* tiles of a warp; batch: size of the inner batch dimension */
+  long long tiles;                    /* of the whole launch */
+  int aligned_x, aligned_y;           /* rows in, out allow vector access */
+  unsigned fill;                      /* the boundary's constant, as bits of an element */
+  float alpha, beta;                  /* alpha: of the sums as they come, the taps' unit in it */
+  float scale;                        /* alpha for sums of the taps as they are */
+} falt_cuda_banded_args;
+
 /* Bytes of taps that the constant bank holds beside these, of the 4 KB that every GPU has for parameters. */
 enum { FALT_CUDA_TAP_BYTES = 3840 };
 

@@ -1,0 +1,335 @@
+/* Tap w becomes unit * (p0 + p1 + p2). Bytes: p0, p1, p2 are the signed digits of an integer to base 256, weighed 1,
+ * 256 or 65536. Floats: p0 is w/unit rounded to the type, p1 the rest rounded to it, p2 what then remains. Where all
+ * taps are small multiples of one number (box, binomial and difference filters), that number is the unit and one part
+ * will do; elsewhere the parts hold 22 bits or more of each tap. */
+#include "cuda/bands.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/types.h"
+
+enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
+
+static int64_t count_of(const falt_bands *b) {
+  return (int64_t)b->taps[0] * b->taps[1] * b->taps[2];
+}
+
+/* ---- taps into parts */
+
+static double round_to(falt_bands_kind kind, double value) {
+  uint32_t bits;
+  float narrow = (float)value;
+  if (kind == FALT_BANDS_HALVES) return falt_from_f16(falt_to_f16(value));
+  memcpy(&bits, &narrow, sizeof bits);
+  const int drop = kind == FALT_BANDS_BRAINS ? 16 : 13;
+  bits = (bits + (UINT32_C(1) << (drop - 1)) - 1 + (bits >> drop & 1)) >> drop << drop;
+  memcpy(&narrow, &bits, sizeof narrow);
+  return narrow;
+}
+
+/* The parts of value = tap / unit, the largest first. */
+static void split(const falt_bands *b, double value, double part[MOST_PARTS]) {
+  part[0] = part[1] = part[2] = 0;
+  if (b->kind == FALT_BANDS_BYTES) {
+    int64_t integer = llrint(value);
+    for (int i = b->parts - 1; i >= 0; i--) {
+      const int64_t digit = i == 0 ? integer : ((integer + 128) & 255) - 128;
+      part[i] = (double)digit;
+      integer = (integer - digit) / 256;
+    }
+    return;
+  }
+  for (int i = 0; i < b->parts; i++) {
+    part[i] = round_to(b->kind, value);
+    value -= part[i];
+  }
+}
+
+static double whole_of(const falt_bands *b, const double part[MOST_PARTS]) {
+  if (b->kind != FALT_BANDS_BYTES) return part[0] + part[1] + part[2];
+  double whole = 0;
+  for (int i = 0; i < b->parts; i++) whole = whole * 256 + part[i];
+  return whole;
+}
+
+/* The smallest and largest magnitude that is not 0, and the sum of all. */
+typedef struct extent {
+  double least, most, sum;
+} extent;
+
+static extent extent_of(const falt_bands *b, const double *values) {
+  extent e = {INFINITY, 0, 0};
+  for (int64_t i = 0; i < count_of(b); i++) {
+    const double size = fabs(values[i]);
+    if (size > 0) e.least = fmin(e.least, size);
+    e.most = fmax(e.most, size);
+    e.sum += size;
+  }
+  return e;
+}
+
+/* Whether all taps are integers times the unit, to the precision of the f32 that they came as. */
+static bool measures(const falt_bands *b, const double *values, double unit, double tolerance) {
+  for (int64_t i = 0; i < count_of(b); i++)
+    if (fabs(values[i] - rint(values[i] / unit) * unit) > fabs(values[i]) * tolerance) return false;
+  return true;
+}
+
+/* A number of which all taps are integer multiples, up to `most` times: a power of two, or a fraction of the smallest
+ * tap. 0: none. */
+static double common_unit(const falt_bands *b, const double *values, const extent *e, double most) {
+  for (int k = 0; k <= 30 && ldexp(e->most, k) <= most; k++)
+    if (measures(b, values, ldexp(1, -k), 0)) return ldexp(1, -k);
+  for (int k = 1; k <= 4 && e->most / e->least * k <= most; k++)
+    if (measures(b, values, e->least / k, 0x1p-25)) return e->least / k;
+  return 0;
+}
+
+/* Integers: as few bytes as hold them exactly; else three, as large as sums of 32 bits allow. */
+static void choose_bytes(falt_bands *b, const double *values, const extent *e) {
+  static const double most[MOST_PARTS] = {127, 127 * 257, MOST_BYTES};
+  for (b->parts = 1; b->parts <= MOST_PARTS; b->parts++)
+    if ((b->unit = common_unit(b, values, e, most[b->parts - 1])) != 0) return;
+  b->parts = MOST_PARTS;
+  b->unit = fmax(e->most / MOST_BYTES, e->sum / 0x1.fp30);
+}
+
+/* Floats: the largest tap near the top of f16's range, so that no part is subnormal. */
+static void choose_floats(falt_bands *b, const double *values, const extent *e) {
+  static const int parts[] = {[FALT_BANDS_HALVES] = 2, [FALT_BANDS_BRAINS] = 3, [FALT_BANDS_WORDS] = 2};
+  static const double most[] = {[FALT_BANDS_HALVES] = 2048, [FALT_BANDS_BRAINS] = 256, [FALT_BANDS_WORDS] = 2048};
+  const int up = b->kind == FALT_BANDS_HALVES ? 14 : 0;
+  b->parts = 1;
+  b->unit = common_unit(b, values, e, most[b->kind]);
+  if (b->unit != 0) return;
+  int exponent;
+  frexp(e->most, &exponent);
+  b->unit = ldexp(1, exponent - up);
+  b->parts = parts[b->kind];
+}
+
+static void measure_error(falt_bands *b, const double *values) {
+  double part[MOST_PARTS];
+  for (int64_t i = 0; i < count_of(b); i++) {
+    split(b, values[i] / b->unit, part);
+    const double error = fabs(whole_of(b, part) * b->unit - values[i]);
+    b->error = hypot(b->error, error);
+    if (values[i] != 0) b->relative_error = fmax(b->relative_error, error / fabs(values[i]));
+  }
+}
+
+/* A lane holds a piece of a row at a time; all but a single piece keep vectors aligned. */
+static void choose_pieces(falt_bands *b) {
+  const int words = ((b->taps[2] - 1) * b->pixel + 1 + 3 + b->per_word - 1) / b->per_word;
+  b->chunks = (words + MOST_SLOTS - 1) / MOST_SLOTS;
+  b->slots = b->chunks == 1 ? words : ((words + b->chunks - 1) / b->chunks + 3) / 4 * 4;
+  b->pairs = (b->slots + 1) / 2;
+}
+
+void falt_bands_make(falt_bands *b, falt_bands_kind kind, const int taps[3], int pixel, const double *values) {
+  static const int per_word[] = {4, 2, 2, 1};
+  *b = (falt_bands){.kind = kind, .pixel = pixel, .per_word = per_word[kind], .parts = 1, .unit = 1};
+  memcpy(b->taps, taps, sizeof b->taps);
+  b->depth = (taps[1] + 3 + 3) / 4;
+  choose_pieces(b);
+  const extent e = extent_of(b, values);
+  if (e.most == 0) return;
+  if (kind == FALT_BANDS_BYTES)
+    choose_bytes(b, values, &e);
+  else
+    choose_floats(b, values, &e);
+  measure_error(b, values);
+}
+
+/* ---- parts into bands */
+
+size_t falt_bands_bytes(const falt_bands *b) {
+  return (size_t)b->taps[0] * (size_t)b->depth * (size_t)b->chunks * (size_t)b->pairs * (size_t)b->parts * LANES * 4 *
+         sizeof(uint32_t);
+}
+
+/* The tap that result m of a tile takes of the footprint's row and column; 0 where there is none. Result m stands in
+ * row m/2%4, column 2*(m%2) + m/8 of the tile: what a lane has of the product are then neighbours. */
+static double tap_at(const falt_bands *b, const double *values, int plane, int m, int row, int column) {
+  row -= m / 2 % 4;
+  column -= 2 * (m % 2) + m / 8;
+  if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
+  return values[((int64_t)plane * b->taps[1] + row) * b->taps[2] + column / b->pixel];
+}
+
+static uint32_t bits_of(falt_bands_kind kind, double part) {
+  const float narrow = (float)part;
+  uint32_t bits;
+  if (kind == FALT_BANDS_BYTES) return (uint8_t)(int8_t)part;
+  if (kind == FALT_BANDS_HALVES) return falt_to_f16(part);
+  memcpy(&bits, &narrow, sizeof bits);
+  return kind == FALT_BANDS_BRAINS ? bits >> 16 : bits;
+}
+
+/* A product's place: plane, block of four rows, its first slot among all words of a row. */
+typedef struct spot {
+  int plane, block, slot;
+} spot;
+
+/* Row m of the place's slot, lane t of four: per_word taps side by side. */
+static uint32_t word_at(const falt_bands *b, const double *values, spot at, int part, int m, int t) {
+  uint32_t word = 0;
+  for (int i = 0; i < b->per_word; i++) {
+    double parts[MOST_PARTS];
+    split(b, tap_at(b, values, at.plane, m, 4 * at.block + t, at.slot * b->per_word + i) / b->unit, parts);
+    word |= bits_of(b->kind, parts[part]) << (32 / b->per_word * i);
+  }
+  return word;
+}
+
+/* All lanes' registers of one product: rows g and g+8 of the first slot, then of the second. */
+static uint32_t *fill_product(const falt_bands *b, const double *values, spot at, int part, uint32_t *to) {
+  for (int lane = 0; lane < LANES; lane++)
+    for (int i = 0; i < 4; i++) {
+      const spot one = {at.plane, at.block, at.slot + i / 2};
+      *to++ = word_at(b, values, one, part, lane / 4 + 8 * (i % 2), lane % 4);
+    }
+  return to;
+}
+
+void falt_bands_fill(const falt_bands *b, const double *values, void *memory) {
+  uint32_t *to = memory;
+  for (int plane = 0; plane < b->taps[0]; plane++)
+    for (int chunk = 0; chunk < b->chunks; chunk++)
+      for (int block = 0; block < b->depth; block++)
+        for (int pair = 0; pair < b->pairs; pair++)
+          for (int part = 0; part < b->parts; part++)
+            to = fill_product(b, values, (spot){plane, block, chunk * b->slots + 2 * pair}, part, to);
+}
+
+/* ---- how an image is cut */
+
+enum {
+  MOST_KEPT = 168,      /* registers of a thread: three blocks of 128 threads on a multiprocessor */
+  MOST_REGISTERS = 240, /* the machine has 255 */
+  FILE_REGISTERS = 65536,
+  BLOCK_SHARED = 96 * 1024, /* what a block may have on every GPU since sm_80 */
+  FILE_SHARED = 160 * 1024,
+  WARPS_NEEDED = 8 /* to hide latency */
+};
+
+int falt_bands_width(const falt_bands_cut *cut) {
+  return 32 * cut->groups;
+}
+
+int falt_bands_height(const falt_bands_cut *cut) {
+  return 4 * cut->tiles * cut->steps;
+}
+
+static int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+static int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+/* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses
+ * and what is being stored. */
+static int registers_of(const falt_bands *b, const falt_bands_cut *c, int major) {
+  const bool kept = c->place == FALT_BANDS_REGISTERS;
+  const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);
+  const int window = (c->groups - 1) * 4 / b->per_word + b->slots;
+  const int bands = kept ? b->depth * b->slots * 2 * b->parts : 4 * b->parts;
+  const int rests = b->kind == FALT_BANDS_WORDS ? window : 0;
+  const int others = (kept ? 24 : 20) + 7 * window / 4 + (b->taps[0] > 1 ? 24 : 0) + (major == 9 ? 0 : 12);
+  return c->tiles * sums + (kept ? b->depth : c->tiles) * window + window + 1 + bands + rests + others;
+}
+
+static int blocks_of(const falt_bands_cut *c) {
+  const int by_registers = FILE_REGISTERS / (32 * FALT_BANDS_WARPS * ((c->registers + 7) / 8 * 8));
+  const int by_shared = c->shared_bytes ? FILE_SHARED / c->shared_bytes : by_registers;
+  return larger(1, smaller(smaller(by_registers, by_shared), 64 / FALT_BANDS_WARPS));
+}
+
+/* Products that a multiprocessor starts in a cycle, each of 16 x 8 x 32 bytes: what mma.sync reaches. */
+static double product_rate(int major) {
+  return major == 8 ? 0.4 : major == 9 ? 0.6 : 0.25;
+}
+
+static double tiles_along(int64_t size, int tile) {
+  return (double)((size + tile - 1) / tile);
+}
+
+/* Cycles of a multiprocessor before a warp's first product. */
+static double startup_of(const falt_bands *b, const falt_bands_cut *c) {
+  if (c->place == FALT_BANDS_REGISTERS) return 40 * (b->depth + 2);
+  return 100 + c->shared_bytes / 128.0;
+}
+
+/* The shares are those measured on an H200. */
+static double compute_of(const falt_bands *b, const falt_bands_image *i, const falt_bands_cut *c, int major) {
+  const int products =
+      b->kind == FALT_BANDS_WORDS ? 4 * (b->parts + 1) : b->parts; /* tf32: half the rate, and its feed */
+  const double count = 0.5 * b->slots * b->chunks * b->depth * b->taps[0] * products; /* for 16 x 8 results */
+  const bool kept = c->place == FALT_BANDS_REGISTERS;
+  const double feed = kept ? 1 : 1 + 0.6 / (c->tiles * c->groups / 4.0);
+  const double reach = 1 + (b->slots * b->per_word - 4) / (4.0 * c->groups); /* loaded for a result */
+  const double blocks = kept ? 1 : 1 + (double)(b->depth + c->tiles - 1) * b->chunks * b->taps[0] / c->tiles;
+  const double others = 128 * (0.05 * blocks * reach + 0.02 * b->parts + (i->aligned ? 0 : 1 + 0.1 * blocks));
+  const double results = (double)falt_bands_width(c) * falt_bands_height(c);
+  return results / 128 * (count * feed / product_rate(major) + others) + startup_of(b, c);
+}
+
+/* Seconds: cycles of all warps on all multiprocessors, or bytes over bandwidth, the larger and a part of the other,
+ * stretched by too few warps to hide latency and by the last wave. */
+static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
+  const double warps = tiles_along(i->out[2], falt_bands_width(c)) * tiles_along(i->out[1], falt_bands_height(c)) *
+                       (double)i->out[0] * (double)i->batch;
+  const double results = warps * falt_bands_width(c) * falt_bands_height(c);
+  const double compute = warps * compute_of(b, i, c, m->major) / (m->flops / 256);
+  const double halo = (b->taps[1] - 1.0) / falt_bands_height(c);
+  const double memory = results * (i->y_bytes + i->x_bytes * (1 + 0.2 * halo)) / m->bytes_per_s;
+  const double resident = (double)c->blocks * FALT_BANDS_WARPS, slots = m->multiprocessors * resident;
+  const double hidden = resident < WARPS_NEEDED ? resident / WARPS_NEEDED : 1;
+  c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * (1 + 0.5 * slots / warps);
+}
+
+static void complete(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
+  const size_t bytes = falt_bands_bytes(b);
+  if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)bytes;
+  c->registers = registers_of(b, c, m->major);
+  c->blocks = blocks_of(c);
+  estimate(b, i, m, c);
+}
+
+/* Bands of volumes do not stay in registers, and what stays there is not shared by tiles. */
+static bool is_possible(const falt_bands *b, const falt_bands_cut *c, int major) {
+  const size_t bytes = falt_bands_bytes(b);
+  if (c->place == FALT_BANDS_REGISTERS)
+    return b->taps[0] == 1 && b->chunks == 1 && c->tiles == 1 && registers_of(b, c, major) <= MOST_KEPT;
+  if ((c->place == FALT_BANDS_SHARED) != (bytes <= BLOCK_SHARED)) return false;
+  return registers_of(b, c, major) <= MOST_REGISTERS ||
+         (c->tiles == 1 && c->groups == (b->kind == FALT_BANDS_BYTES ? 4 : 2));
+}
+
+void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
+                     void (*visit)(void *context, const falt_bands_cut *cut), void *context) {
+  static const int steps[] = {1, 2, 4, 8, 16, 32};
+  for (int place = FALT_BANDS_REGISTERS; place <= FALT_BANDS_GLOBAL; place++)
+    for (int groups = b->kind == FALT_BANDS_BYTES ? 4 : 2; groups <= 4; groups += 2)
+      for (int tiles = 1; tiles <= 2; tiles++)
+        for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
+          falt_bands_cut cut = {.place = (falt_bands_place)place, .groups = groups, .tiles = tiles, .steps = steps[s]};
+          if (!is_possible(b, &cut, m->major)) continue;
+          complete(b, image, m, &cut);
+          visit(context, &cut);
+        }
+}
+
+static void keep_better(void *context, const falt_bands_cut *cut) {
+  falt_bands_cut *best = context;
+  if (best->groups == 0 || cut->seconds < best->seconds) *best = *cut;
+}
+
+void falt_bands_choose(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
+                       falt_bands_cut *best) {
+  *best = (falt_bands_cut){.groups = 0};
+  falt_bands_each(b, image, m, keep_better, best);
+}

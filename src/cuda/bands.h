@@ -1,0 +1,79 @@
+/* Filters as band matrices for tensor cores: how taps become numbers that these multiply exactly, how the matrices lie
+ * in memory, and how images are cut into warps. Plain C, no GPU needed. src/cuda/kernels/banded.cu has the algorithm.
+ */
+#ifndef FALT_CUDA_BANDS_H
+#define FALT_CUDA_BANDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* By the numbers of mma.cuh's Kind. */
+typedef enum falt_bands_kind {
+  FALT_BANDS_BYTES,  /* s8 taps, exact sums */
+  FALT_BANDS_HALVES, /* f16 */
+  FALT_BANDS_BRAINS, /* bf16 */
+  FALT_BANDS_WORDS   /* tf32 */
+} falt_bands_kind;
+
+typedef struct falt_bands {
+  falt_bands_kind kind;
+  int taps[3];              /* planes, rows, columns */
+  int pixel;                /* channels interleaved */
+  int per_word;             /* elements in 32 bits */
+  int depth;                /* blocks of four rows of a footprint */
+  int chunks, slots, pairs; /* its columns, in pieces; words of a piece; products for a block of a piece */
+  int parts;                /* numbers whose sum is a tap */
+  double unit;              /* a tap is unit * (sum of its parts), the first being the largest */
+  double error;             /* of taps against their parts: root of the sum of squares */
+  double relative_error;    /* the largest of them, each of its tap */
+} falt_bands;
+
+/* Describes a filter's bands; taps lie plane by plane, row by row. */
+void falt_bands_make(falt_bands *bands, falt_bands_kind kind, const int taps[3], int pixel, const double *values);
+
+/* Bytes of all bands, and the bands in the order in which the kernel's lanes read them. */
+size_t falt_bands_bytes(const falt_bands *bands);
+void falt_bands_fill(const falt_bands *bands, const double *values, void *memory);
+
+/* ---- how an image is cut */
+
+typedef struct falt_bands_image {
+  int64_t out[3]; /* results: planes, rows, elements of a row (channels included) */
+  int64_t batch;
+  int x_bytes, y_bytes; /* of an element */
+  bool aligned;         /* rows allow vector access */
+} falt_bands_image;
+
+typedef struct falt_bands_machine {
+  int major, multiprocessors;
+  double bytes_per_s, flops; /* f32 of the whole GPU, multiply-adds counted as two */
+} falt_bands_machine;
+
+/* Where the kernel reads bands from: its hole BANDS. */
+typedef enum falt_bands_place { FALT_BANDS_REGISTERS, FALT_BANDS_SHARED, FALT_BANDS_GLOBAL } falt_bands_place;
+
+enum { FALT_BANDS_WARPS = 4 }; /* of a block */
+
+typedef struct falt_bands_cut {
+  falt_bands_place place;
+  int groups, tiles; /* of a lane: side by side, one below the other */
+  int steps, blocks; /* of a warp downwards; blocks that should fit on a multiprocessor */
+  int shared_bytes;
+  /* what was estimated */
+  int registers;
+  double seconds;
+} falt_bands_cut;
+
+/* Results of a warp along a row, and down. */
+int falt_bands_width(const falt_bands_cut *cut);
+int falt_bands_height(const falt_bands_cut *cut);
+
+/* Calls visit for every cut that the kernel can take, with its estimate. */
+void falt_bands_each(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,
+                     void (*visit)(void *context, const falt_bands_cut *cut), void *context);
+/* The best of them; there is always one. */
+void falt_bands_choose(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,
+                       falt_bands_cut *best);
+
+#endif

@@ -1,0 +1,291 @@
+/* Filters on a GPU's tensor cores: one set of taps for all channels, stride 1, for u8, s8, f16 and bf16 images, and for
+ * f32 where the filter is large. src/cuda/kernels/banded.cu has the algorithm, src/cuda/bands.c what becomes of the
+ * taps and how images are cut.
+ *
+ * Images of bytes take taps as integers, exactly where they are multiples of one number, else to 2^-23 of the largest;
+ * other images take sums of two or three numbers of their own type, which hold 22 bits or more of every tap. */
+#include <math.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "cuda/bands.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels/args.h"
+#include "planner/planner.h"
+#include "solver/cuda_filter.h"
+
+enum { PLANE, ROW, COLUMN };
+
+typedef struct banded_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_cuda_banded_args args;
+  falt_bands bands;
+  falt_bands_cut cut;
+  int pixel;
+  bool linear;
+  double *taps; /* until the bands are on the GPU */
+  void *memory; /* on the GPU: bands, then taps in f32 */
+} banded_plan;
+
+/* ---- execute */
+
+/* Whether vectors of 16 bytes begin at the same place in all rows. */
+static bool is_aligned(int64_t row, int64_t plane, const long long batch[2], falt_type type) {
+  const int64_t batches[] = {batch[0], batch[1]};
+  return falt_cuda_alignment(row, plane, batches) * (int64_t)falt_type_size(type) >= 16;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const banded_plan *plan = (const banded_plan *)base;
+  const falt_tensor *x = &base->problem.input, *y = &base->problem.output;
+  const int64_t x_bytes = (int64_t)falt_type_size(x->type), y_bytes = (int64_t)falt_type_size(y->type);
+  falt_cuda_banded_args args = plan->args;
+  args.x = (const char *)o->input + x->offset * x_bytes;
+  args.y = (char *)o->output + y->offset * y_bytes;
+  args.aligned_x = args.aligned_x && (uintptr_t)args.x % 16 == 0;
+  args.aligned_y = args.aligned_y && (uintptr_t)args.y % 16 == 0;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {plan->function,
+                                  falt_ceil_div(args.tiles, FALT_BANDS_WARPS),
+                                  {32 * FALT_BANDS_WARPS, 1},
+                                  plan->cut.shared_bytes,
+                                  o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  static const char *const kinds[] = {"s8", "f16", "bf16", "tf32"}, *const places[] = {"registers", "shared", "global"};
+  const banded_plan *plan = (const banded_plan *)base;
+  const falt_bands_cut *c = &plan->cut;
+  falt_text_add(text, "(cuda-banded %s parts=%d bands=%s tiles=%dx%d%s steps=%d)", kinds[plan->bands.kind],
+                plan->bands.parts, places[c->place], c->tiles, c->groups, plan->linear ? " linear" : "", c->steps);
+}
+
+static void destroy(falt_plan *base) {
+  banded_plan *plan = (banded_plan *)base;
+  falt_gpu_release(base->device->gpu, plan->memory);
+  falt_free(plan->taps);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+/* A constant beyond the ends is staged as an element. */
+static bool constant_fits(const falt_problem *p) {
+  uint64_t bits = 0;
+  falt_store(&bits, p->input.type, 0, p->boundary_value);
+  const double stored = falt_load(&bits, p->input.type, 0);
+  return stored == p->boundary_value || (isnan(stored) && isnan(p->boundary_value));
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  const falt_type x = p->input.type;
+  const char *why = falt_cuda_filter_refusal(ask);
+  if (why) return why;
+  if (x != FALT_U8 && x != FALT_S8 && x != FALT_F16 && x != FALT_BF16 && x != FALT_F32)
+    return "tensor cores do not multiply the image's type";
+  if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";
+  if (!constant_fits(p)) return "the boundary's constant is not a number of the image's type";
+  if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
+  return NULL;
+}
+
+/* What taps lose when they become bands, relative to the sum of magnitudes; 0 where that is less than rounding. Results
+ * that are rounded to integers hide small fractions of a unit. */
+static double error_of(const banded_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_type x = p->input.type, y = p->output.type;
+  const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x)), loss = plan->bands.error * fabs(p->alpha);
+  const double rounding = y == FALT_F16 || y == FALT_BF16 ? 0x1p-14 : 0x1p-21;
+  if (falt_type_is_integer(x) && falt_type_is_integer(y) && loss * most < 0x1p-6) return 0;
+  return plan->bands.relative_error < rounding ? 0 : plan->bands.relative_error;
+}
+
+/* ---- plan */
+
+/* The axis of the problem behind the planes, the rows and the columns; -1: none. */
+static void order_axes(const falt_problem *p, int axis[3]) {
+  axis[PLANE] = p->filter.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->input.size[FALT_D] == 1 ? -1 : 0;
+  axis[ROW] = 1;
+  axis[COLUMN] = 2;
+}
+
+/* One long row, without anything beside it. */
+static bool is_line(const falt_problem *p) {
+  for (int dim = FALT_D; dim <= FALT_H; dim++)
+    if (p->input.size[dim] != 1 || p->output.size[dim] != 1 || p->filter.size[dim] != 1 || p->axis[dim - FALT_D].pad[0])
+      return false;
+  return true;
+}
+
+static falt_bands_kind kind_of(falt_type type) {
+  switch (type) {
+    case FALT_F16:
+      return FALT_BANDS_HALVES;
+    case FALT_BF16:
+      return FALT_BANDS_BRAINS;
+    case FALT_F32:
+      return FALT_BANDS_WORDS;
+    default:
+      return FALT_BANDS_BYTES;
+  }
+}
+
+/* The taps in their order; NULL without memory. */
+static double *read_taps(const falt_problem *p, const void *values) {
+  const falt_tensor *w = &p->filter;
+  double *taps = falt_alloc((size_t)(w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W]) * sizeof *taps), *to = taps;
+  if (!taps) return NULL;
+  for (int64_t t = 0; t < w->size[FALT_D]; t++)
+    for (int64_t r = 0; r < w->size[FALT_H]; r++)
+      for (int64_t s = 0; s < w->size[FALT_W]; s++)
+        *to++ = falt_load(values, w->type, falt_tensor_at(w, 0, 0, 0, t, r, s));
+  return taps;
+}
+
+static void set_args(banded_plan *plan, const int axis[3]) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *x = &p->input, *y = &p->output;
+  const bool planar = plan->pixel == 1;
+  uint64_t fill = 0;
+  falt_store(&fill, x->type, 0, p->boundary_value);
+  plan->args = (falt_cuda_banded_args){
+      .x_row = falt_cuda_stride_along(x, axis[ROW]),
+      .x_plane = falt_cuda_stride_along(x, axis[PLANE]),
+      .x_batch = {falt_cuda_batch_stride(x, FALT_N), planar ? falt_cuda_batch_stride(x, FALT_G) : 0},
+      .y_row = falt_cuda_stride_along(y, axis[ROW]),
+      .y_plane = falt_cuda_stride_along(y, axis[PLANE]),
+      .y_batch = {falt_cuda_batch_stride(y, FALT_N), planar ? falt_cuda_batch_stride(y, FALT_G) : 0},
+      .in_columns = (int)(x->size[FALT_W] * plan->pixel),
+      .in_rows = (int)falt_cuda_size_along(x, axis[ROW]),
+      .in_planes = (int)falt_cuda_size_along(x, axis[PLANE]),
+      .out_columns = (int)(y->size[FALT_W] * plan->pixel),
+      .out_rows = (int)falt_cuda_size_along(y, axis[ROW]),
+      .out_planes = (int)falt_cuda_size_along(y, axis[PLANE]),
+      .batch = (int)(planar ? x->size[FALT_G] : 1),
+      .fill = (unsigned)fill,
+      .alpha = (float)(p->alpha * plan->bands.unit),
+      .scale = (float)p->alpha,
+      .beta = (float)p->beta};
+}
+
+/* A line becomes rows of a warp's width. */
+static void fold_line(falt_cuda_banded_args *a) {
+  enum { WIDTH = 128 };
+  a->x_row = a->y_row = WIDTH;
+  a->out_rows = (int)falt_ceil_div(a->out_columns, WIDTH);
+}
+
+static void set_alignment(falt_cuda_banded_args *a, const falt_problem *p) {
+  a->aligned_x = is_aligned(a->x_row, a->x_plane, a->x_batch, p->input.type);
+  a->aligned_y = is_aligned(a->y_row, a->y_plane, a->y_batch, p->output.type);
+}
+
+static bool cut_image(banded_plan *plan) {
+  falt_cuda_banded_args *a = &plan->args;
+  const falt_problem *p = &plan->base.problem;
+  const falt_gpu_facts *gpu = falt_gpu_about(plan->base.device->gpu);
+  const falt_limits *limits = &plan->base.device->limits;
+  const falt_bands_machine machine = {gpu->major, gpu->multiprocessors, limits->copy_bytes_per_s, limits->f32_flops};
+  const int64_t columns = plan->linear ? a->x_row : a->out_columns;
+  const falt_bands_image image = {{a->out_planes, a->out_rows, columns},
+                                  a->batch * p->input.size[FALT_N],
+                                  (int)falt_type_size(p->input.type),
+                                  (int)falt_type_size(p->output.type),
+                                  a->aligned_x && a->aligned_y};
+  falt_bands_choose(&plan->bands, &image, &machine, &plan->cut);
+  a->column_tiles = (int)falt_ceil_div(columns, falt_bands_width(&plan->cut));
+  a->row_tiles = (int)falt_ceil_div(a->out_rows, falt_bands_height(&plan->cut));
+  const double tiles = (double)a->column_tiles * a->row_tiles * a->out_planes * (double)image.batch;
+  a->tiles = (int64_t)tiles;
+  return tiles / FALT_BANDS_WARPS < INT32_MAX;
+}
+
+static falt_status upload(banded_plan *plan) {
+  falt_gpu *gpu = plan->base.device->gpu;
+  const falt_tensor *w = &plan->base.problem.filter;
+  const int64_t count = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W];
+  const size_t bytes = falt_bands_bytes(&plan->bands), all = bytes + (size_t)count * sizeof(float);
+  char *host = falt_alloc(all);
+  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-banded: memory ran out");
+  float *narrow = (float *)(void *)(host + bytes);
+  falt_bands_fill(&plan->bands, plan->taps, host);
+  for (int64_t i = 0; i < count; i++) narrow[i] = (float)plan->taps[i];
+  const falt_status status = falt_cuda_upload(gpu, &plan->memory, host, all);
+  falt_free(host);
+  plan->args.bands = plan->memory;
+  plan->args.taps = (const float *)(const void *)((const char *)plan->memory + bytes);
+  return status;
+}
+
+static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
+  static const char *const kinds[] = {"BYTES", "HALVES", "BRAINS", "WORDS"};
+  const falt_problem *p = &plan->base.problem;
+  int axis[3];
+  order_axes(p, axis);
+  falt_cuda_hole(kernel, "KIND=%s", p->input.type == FALT_S8 ? "SIGNED_BYTES" : kinds[plan->bands.kind]);
+  falt_cuda_axis_holes(kernel, p, 'T', axis[PLANE]);
+  falt_cuda_axis_holes(kernel, p, 'R', axis[ROW]);
+  falt_cuda_axis_holes(kernel, p, 'S', axis[COLUMN]);
+  falt_cuda_hole(kernel, "PIXEL=%d", plan->pixel);
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_hole(kernel, "PARTS=%d", plan->bands.parts);
+  falt_cuda_hole(kernel, "CHUNKS=%d", plan->bands.chunks);
+  falt_cuda_hole(kernel, "SLOTS=%d", plan->bands.slots);
+  falt_cuda_hole(kernel, "GROUPS=%d", plan->cut.groups);
+  falt_cuda_hole(kernel, "TILES=%d", plan->cut.tiles);
+  falt_cuda_hole(kernel, "STEPS=%d", plan->cut.steps);
+  falt_cuda_hole(kernel, "BANDS=%d", (int)plan->cut.place);
+  falt_cuda_hole(kernel, "WARPS=%d", FALT_BANDS_WARPS);
+  falt_cuda_hole(kernel, "BLOCKS=%d", plan->cut.blocks);
+  falt_cuda_hole(kernel, "LINEAR=%d", plan->linear);
+}
+
+static falt_status ready(falt_plan *base) {
+  banded_plan *plan = (banded_plan *)base;
+  falt_cuda_kernel kernel = {.source = "banded.cu", .entry = "falt_banded", .shared_bytes = plan->cut.shared_bytes};
+  add_holes(plan, &kernel);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(upload(plan));
+  falt_free(plan->taps);
+  plan->taps = NULL;
+  return FALT_OK;
+}
+
+static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const falt_problem *p = ask->problem;
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  banded_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  int axis[3], taps[3];
+  if (!plan) return NULL;
+  plan->taps = read_taps(p, ask->filter_values);
+  if (!plan->taps) {
+    destroy(&plan->base);
+    return falt_refuse_memory(ask);
+  }
+  order_axes(p, axis);
+  for (int i = 0; i < 3; i++) taps[i] = (int)falt_cuda_size_along(&p->filter, axis[i]);
+  plan->pixel = falt_cuda_interleaved(p) ? (int)p->input.size[FALT_G] : 1;
+  plan->linear = is_line(p);
+  falt_bands_make(&plan->bands, kind_of(p->input.type), taps, plan->pixel, plan->taps);
+  set_args(plan, axis);
+  if (plan->linear) fold_line(&plan->args);
+  set_alignment(&plan->args, p);
+  if (!cut_image(plan)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "the image has more tiles than one launch can number");
+  }
+  plan->base.packed = true;
+  plan->base.cost.error = error_of(plan);
+  plan->base.cost.seconds = 2e-6 + plan->cut.seconds;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_banded;
+const falt_solver falt_solver_cuda_banded = {.name = "cuda-banded", .device_kind = "cuda", .plan = plan_banded};

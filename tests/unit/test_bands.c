@@ -1,0 +1,159 @@
+/* Tests of bands for tensor cores: needs no GPU. The products are carried out here, number by number. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/types.h"
+#include "cuda/bands.h"
+
+#define UNUSED __attribute__((unused))
+
+static double number_of(falt_bands_kind kind, uint32_t word, int i) {
+  float value;
+  if (kind == FALT_BANDS_BYTES) return (int8_t)(word >> 8 * i);
+  if (kind == FALT_BANDS_HALVES) return falt_from_f16((uint16_t)(word >> 16 * i));
+  if (kind == FALT_BANDS_BRAINS) word = i ? word & 0xffff0000u : word << 16;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+/* The weight of part `part` of a tap. */
+static double weight_of(const falt_bands *b, int part) {
+  return b->kind == FALT_BANDS_BYTES ? ldexp(1, 8 * (b->parts - 1 - part)) : 1;
+}
+
+/* What result m takes of the footprint's element (plane, row, column), by the layout that mma.cuh describes. */
+static double band_at(const falt_bands *b, const uint32_t *words, const int at[3], int m) {
+  const int slot = at[2] / b->per_word, chunk = slot / b->slots, in_chunk = slot % b->slots;
+  const int lane = m % 8 * 4 + at[1] % 4, reg = in_chunk % 2 * 2 + m / 8;
+  double sum = 0;
+  for (int part = 0; part < b->parts; part++) {
+    const int product = ((at[0] * b->chunks + chunk) * b->depth + at[1] / 4) * b->pairs + in_chunk / 2;
+    const uint32_t word = words[((product * b->parts + part) * 32 + lane) * 4 + reg];
+    sum += weight_of(b, part) * number_of(b->kind, word, at[2] % b->per_word);
+  }
+  return sum * b->unit;
+}
+
+static double tap_at(const falt_bands *b, const double *taps, const int at[3], int m) {
+  const int row = at[1] - m / 2 % 4, column = at[2] - 2 * (m % 2) - m / 8;
+  if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
+  return taps[(at[0] * b->taps[1] + row) * b->taps[2] + column / b->pixel];
+}
+
+static void check(falt_bands_kind kind, const int size[3], int pixel, const double *taps, double tolerance) {
+  falt_bands b;
+  falt_bands_make(&b, kind, size, pixel, taps);
+  uint32_t *words = malloc(falt_bands_bytes(&b));
+  assert_non_null(words);
+  falt_bands_fill(&b, taps, words);
+  assert_true(4 * b.depth >= size[1] + 3);
+  assert_true(b.chunks * b.slots * b.per_word >= (size[2] - 1) * pixel + 1 + 3);
+  for (int t = 0; t < size[0]; t++)
+    for (int r = 0; r < 4 * b.depth; r++)
+      for (int s = 0; s < b.chunks * b.slots * b.per_word; s++)
+        for (int m = 0; m < 16; m++) {
+          const int at[3] = {t, r, s};
+          const double tap = tap_at(&b, taps, at, m);
+          assert_true(fabs(band_at(&b, words, at, m) - tap) <= tolerance * fabs(tap));
+        }
+  free(words);
+}
+
+static void test_every_tap_is_met(UNUSED void **state) {
+  static const int sizes[][4] = {{1, 5, 5, 1},   {1, 3, 3, 1}, {3, 3, 3, 1},   {1, 1, 31, 1}, {1, 31, 1, 1},
+                                 {1, 15, 15, 3}, {2, 4, 6, 2}, {1, 63, 63, 3}, {1, 2, 200, 1}};
+  static double taps[64 * 64];
+  for (int i = 0; i < 64 * 64; i++) taps[i] = (i % 2 ? 1 : -1) * (0.5 + fmod(i * 0.618033988749, 1));
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    check(FALT_BANDS_BYTES, sizes[i], sizes[i][3], taps, 0x1p-18);
+    check(FALT_BANDS_HALVES, sizes[i], sizes[i][3], taps, 0x1p-22);
+    check(FALT_BANDS_BRAINS, sizes[i], sizes[i][3], taps, 0x1p-23);
+    check(FALT_BANDS_WORDS, sizes[i], sizes[i][3], taps, 0x1p-22);
+  }
+}
+
+/* Filters whose taps are multiples of one number need one part, and lose nothing. */
+static void test_exact(UNUSED void **state) {
+  static const int size[3] = {1, 3, 3};
+  static const double box[] = {1 / 9.f, 1 / 9.f, 1 / 9.f, 1 / 9.f, 1 / 9.f, 1 / 9.f, 1 / 9.f, 1 / 9.f, 1 / 9.f};
+  static const double sobel[] = {-1, 0, 1, -2, 0, 2, -1, 0, 1}, none[9] = {0};
+  static const double binomial[] = {.0625, .125, .0625, .125, .25, .125, .0625, .125, .0625};
+  static const double *const filters[] = {box, sobel, none, binomial};
+  for (int kind = FALT_BANDS_BYTES; kind <= FALT_BANDS_WORDS; kind++)
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
+      falt_bands b;
+      falt_bands_make(&b, (falt_bands_kind)kind, size, 1, filters[i]);
+      assert_int_equal(b.parts, 1);
+      check((falt_bands_kind)kind, size, 1, filters[i], 0x1p-25);
+    }
+}
+
+/* Integers stay what they are, by as many bytes as they need. */
+static void test_integers(UNUSED void **state) {
+  static const int size[3] = {1, 1, 3};
+  static const double taps[][3] = {{-127, 5, 127}, {-128, 77, 255}, {32767, -32768, 11}, {65535, -3, 40000}};
+  static const int parts[] = {1, 2, 3, 3};
+  for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) {
+    falt_bands b;
+    falt_bands_make(&b, FALT_BANDS_BYTES, size, 1, taps[i]);
+    assert_true(b.unit == 1 && b.error == 0);
+    assert_int_equal(b.parts, parts[i]);
+    check(FALT_BANDS_BYTES, size, 1, taps[i], 0);
+  }
+}
+
+/* ---- cuts */
+
+static const falt_bands_machine h200 = {9, 132, 4.2e12, 62e12};
+
+typedef struct tally {
+  int count;
+  double least;
+} tally;
+
+static void check_cut(void *context, const falt_bands_cut *c) {
+  tally *t = context;
+  t->count++;
+  if (t->least == 0 || c->seconds < t->least) t->least = c->seconds;
+  assert_true(c->seconds > 0 && c->seconds < 3600);
+  assert_true(c->blocks >= 1 && c->blocks * FALT_BANDS_WARPS <= 64);
+  assert_true(c->place != FALT_BANDS_REGISTERS || c->tiles == 1);
+  assert_true(c->shared_bytes <= 96 * 1024);
+}
+
+static void test_cuts(UNUSED void **state) {
+  static double taps[63 * 63];
+  for (int i = 0; i < 63 * 63; i++) taps[i] = sqrt(i + 1);
+  for (int kind = FALT_BANDS_BYTES; kind <= FALT_BANDS_WORDS; kind++)
+    for (int side = 1; side <= 63; side += side < 15 ? 1 : 8)
+      for (int pixel = 1; pixel <= 4; pixel++) {
+        const int size[3] = {1, side, side};
+        const falt_bands_image image = {{1, 4096, 4096 * pixel}, 1, 4 / (1 + (kind < 3) + 2 * (kind < 1)), 4, true};
+        falt_bands b;
+        falt_bands_cut best;
+        tally sum = {0};
+        falt_bands_make(&b, (falt_bands_kind)kind, size, pixel, taps);
+        falt_bands_each(&b, &image, &h200, check_cut, &sum);
+        falt_bands_choose(&b, &image, &h200, &best);
+        assert_true(sum.count > 0 && best.seconds == sum.least);
+        const double bytes = 4096.0 * 4096 * pixel * (image.x_bytes + image.y_bytes);
+        assert_true(best.seconds >= bytes / h200.bytes_per_s); /* no estimate beats the limit */
+      }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_tap_is_met),
+      cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_integers),
+      cmocka_unit_test(test_cuts),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
