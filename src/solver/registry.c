@@ -7,6 +7,7 @@ extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_generic;
+extern const falt_solver falt_solver_outer;
 extern const falt_solver falt_solver_phases;
 extern const falt_solver falt_solver_pixels;
 extern const falt_solver falt_solver_reference;
@@ -18,6 +19,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_channels,     /* dense layers, vectors along output channels */
     &falt_solver_pixels,       /* dense layers, vectors along positions */
     &falt_solver_phases,       /* gradients of inputs, as forward problems */
+    &falt_solver_outer,        /* gradients of dense layers' filters */
     &falt_solver_generic,      /* everything, at a bearable speed */
     &falt_solver_reference,    /* everything, by definition */
     &falt_solver_cuda_banded,  /* filters on tensor cores */

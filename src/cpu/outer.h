@@ -1,0 +1,42 @@
+/* Kernels for gradients of filters: sums of outer products, and matrices turned.
+ *
+ * The gradient of a filter is, for each tap, a product of two matrices whose depth is the positions: one row of input
+ * channels times one row of output channels for every position. Output channels run along vectors, input channels are
+ * broadcast from the addresses of pixels, so the input is read in place and a pixel outside is another address. */
+#ifndef FALT_CPU_OUTER_H
+#define FALT_CPU_OUTER_H
+
+#include "core/cpu.h"
+#include "cpu/layer.h"
+
+/* out[m*pitch + i] = (accumulate ? out[m*pitch + i] : 0) + sum over j < depth of a[j][first + m] * b[j*pitch + i]
+ *
+ * for m < rows, i < pitch = vectors * the table's width. Each sum is one chain of multiply-adds in the order of j, so
+ * its bits do not depend on how the work was cut into calls. */
+typedef struct falt_outer {
+  const float *const *a;
+  int64_t first;
+  const float *b;
+  float *out;
+  int64_t depth;
+  int rows, vectors;
+  bool accumulate;
+} falt_outer;
+
+/* to[j*to_pitch + i] = from[i*from_pitch + j] for i < n, j < count. */
+typedef struct falt_turn {
+  const float *from;
+  float *to;
+  int64_t from_pitch, to_pitch, n, count;
+} falt_turn;
+
+typedef struct falt_outer_kernels {
+  int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the vectors; vectors and widths are the layer kernels' */
+  void (*outer)(const falt_outer *call);
+  void (*turn)(const falt_turn *call);
+} falt_outer_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_outer_kernels *falt_outer_kernels_for(falt_isa isa);
+
+#endif
