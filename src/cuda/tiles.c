@@ -1,22 +1,18 @@
-/* The estimate: instructions over the rate at which they are issued, bytes over bandwidth; the larger of the two and a
- * part of the other, stretched by what a sweep repeats, by the last wave of blocks, and by too few warps to hide
- * memory's latency. */
+/* The estimate: the largest of what the issue of instructions, the first-level cache and memory need, and a part of the
+ * others; stretched by too few warps to hide memory's latency and by a last wave of blocks that is not full. */
 #include "cuda/tiles.h"
-
-#include <stddef.h>
 
 enum {
   MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */
   FILE_REGISTERS = 65536, /* of a multiprocessor */
-  MOST_BODY = 4096,       /* multiply-adds unrolled: beyond, the instruction cache misses */
-  GOOD_BODY = 1600,       /* up to here, unrolling saves the moves of the partial sums */
-  LEAST_SKIP = 81,        /* direct.cu's SKIP */
-  MOST_TABLE = 16,        /* direct.cu's TABLE */
-  WARPS_NEEDED = 16       /* to hide latency */
+  MOST_BODY = 2400,       /* multiply-adds unrolled: beyond, the instruction cache misses */
+  WARPS_NEEDED = 20       /* to hide latency */
 };
 
-/* Shares as measured on an H200: of the clock's multiply-adds, and of the rows between sweeps that come from memory. */
-static const double issue_share = 0.7, halo_share = 0.2;
+enum { PLANE, ROW, COLUMN };
+
+/* Shares as measured on an H200: of the clock's instructions, of loads repeated by neighbours that reach memory. */
+static const double issue_share = 0.85, halo_share = 0.1;
 
 static int larger(int a, int b) {
   return a > b ? a : b;
@@ -30,6 +26,8 @@ static int64_t pieces(int64_t whole, int64_t piece) {
   return (whole + piece - 1) / piece;
 }
 
+/* ---- geometry */
+
 /* Elements that one load may take: at most 16 bytes, within a thread's width, as rows are aligned. */
 static int vector_of(int width, int align, int bytes) {
   int vector = 16 / bytes;
@@ -37,77 +35,148 @@ static int vector_of(int width, int align, int bytes) {
   return vector;
 }
 
+/* Elements loaded before the window, so that loads are aligned. */
+static int shift_of(const falt_tile_problem *p, const falt_tile *t) {
+  const int rest = (p->pad[COLUMN] * p->pixel) % t->x_vector;
+  return rest > 0 ? t->x_vector - rest : -rest;
+}
+
+static int window_of(const falt_tile_problem *p, const falt_tile *t) {
+  return t->width + (p->taps[COLUMN] - 1) * p->pixel;
+}
+
 static int loads_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int window = t->width + (p->taps[2] - 1) * p->pixel, rest = (p->pad * p->pixel) % t->x_vector;
-  const int shift = rest > 0 ? t->x_vector - rest : -rest;
-  return (int)pieces(shift + window, t->x_vector);
+  return (int)pieces(shift_of(p, t) + window_of(p, t), t->x_vector);
 }
 
-/* Multiply-adds of a thread for one plane. */
+/* Rows of an image that a tile holds; pieces of one row are counted one by one. */
+static int height_of(const falt_tile *t) {
+  return t->linear ? 1 : t->rows;
+}
+
+falt_tile_box falt_tile_inside(const falt_tile_problem *p, const falt_tile *t) {
+  const int size[] = {t->planes, height_of(t), t->width};
+  const int64_t before[] = {p->pad[PLANE], p->pad[ROW], (int64_t)p->pad[COLUMN] * p->pixel + shift_of(p, t)};
+  const int64_t window[] = {t->planes + p->taps[PLANE] - 1, height_of(t) + p->taps[ROW] - 1,
+                            (int64_t)loads_of(p, t) * t->x_vector};
+  falt_tile_box box;
+  bool empty = false;
+  for (int i = PLANE; i <= COLUMN; i++) {
+    const int64_t last = p->in[i] - window[i] + before[i], whole = p->out[i] / size[i];
+    box.all[i] = pieces(p->out[i], size[i]);
+    box.begin[i] = before[i] > 0 ? pieces(before[i], size[i]) : 0;
+    box.end[i] = last < 0 ? 0 : last / size[i] + 1 < whole ? last / size[i] + 1 : whole;
+    empty |= box.begin[i] >= box.end[i];
+  }
+  for (int i = PLANE; i <= COLUMN && empty; i++) box.begin[i] = box.end[i] = 0;
+  return box;
+}
+
+/* Columns are covered from the image's edge on, so that warps stay aligned. */
+void falt_tile_blocks(const falt_tile *t, const falt_tile_box *box, int64_t blocks[3]) {
+  blocks[PLANE] = box->end[PLANE] - box->begin[PLANE];
+  blocks[ROW] = pieces(box->end[ROW] - box->begin[ROW], t->block[1]);
+  blocks[COLUMN] = pieces(box->end[COLUMN], t->block[0] * (t->linear ? t->rows : 1));
+}
+
+int64_t falt_tile_frame(const falt_tile_box *box) {
+  int64_t all = 1, inner = 1;
+  for (int i = PLANE; i <= COLUMN; i++) {
+    all *= box->all[i];
+    inner *= box->end[i] - box->begin[i];
+  }
+  return all - inner;
+}
+
+/* ---- work */
+
+static int results_of(const falt_tile *t) {
+  return t->width * t->rows * t->planes;
+}
+
+static int lines_of(const falt_tile_problem *p, const falt_tile *t) {
+  return t->linear ? t->rows : (t->planes + p->taps[PLANE] - 1) * (t->rows + p->taps[ROW] - 1);
+}
+
+/* Multiply-adds of a thread. */
 static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
-  return (int64_t)p->taps[0] * p->taps[1] * p->taps[2] * t->rows * t->width;
+  if (!p->terms) return (int64_t)p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN] * results_of(t);
+  const int64_t along = (int64_t)lines_of(p, t) * p->taps[COLUMN] * t->width;
+  const int64_t across = (int64_t)(t->planes + p->taps[PLANE] - 1) * p->taps[ROW] * t->rows * t->width;
+  const int64_t through = p->taps[PLANE] > 1 ? (int64_t)p->taps[PLANE] * results_of(t) : 0;
+  return p->terms * (along + across + through);
 }
 
-static bool skips(const falt_tile_problem *p) {
-  return p->taps[0] * p->taps[1] * p->taps[2] >= LEAST_SKIP;
-}
-
-/* Sums, a window, what is loaded (the next line too where a thread has one row), and where a row's end finds elements.
- */
+/* Of a tile: sums, two lines on their way, a window. Of a thread of the frame: places too. */
 static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int words = p->sum_bytes / 4, sums = p->taps[0] * t->rows * t->width * words;
-  const int elements = t->width + (p->taps[2] - 1) * p->pixel;
-  const int raw = loads_of(p, t) * (int)pieces(t->x_vector * p->x_bytes, 4);
-  const bool ahead = skips(p) && t->rows == 1 && p->taps[1] == 1;
-  return sums + elements * words + (ahead ? 2 : 1) * raw + (elements <= MOST_TABLE ? elements : 0) + 24;
+  const int words = p->sum_bytes / 4, raw = loads_of(p, t) * (int)pieces((int64_t)t->x_vector * p->x_bytes, 4);
+  const int across = p->terms ? t->width + (p->taps[PLANE] > 1 ? p->terms * t->rows * t->width : 0) : 0;
+  const int window = window_of(p, t) * words;
+  const int tile = (results_of(t) + across) * words + 2 * raw + window + 20;
+  const int frame = t->width * words + raw + 2 * window + 44;
+  return larger(tile, frame);
 }
 
 static const char *reason(const falt_tile_problem *p, const falt_tile *t) {
   if (t->registers > MOST_REGISTERS) return "its sums and window need more registers than a thread has";
   if (body_of(p, t) > MOST_BODY) return "its unrolled taps are more instructions than the cache holds";
-  if (t->rows > 1 && !t->linear && t->rows > 2 * p->out[1]) return "the image has fewer rows";
-  if (t->steps > 16 && t->steps >= 2 * p->out[0]) return "the sweep is longer than the image";
+  if (!t->linear && t->rows > 1 && t->rows > p->out[ROW]) return "the image has fewer rows";
+  if (t->planes > 1 && t->planes > p->out[PLANE]) return "the image has fewer planes";
   return NULL;
 }
 
 /* ---- estimate */
 
-static int64_t blocks_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int64_t width = (int64_t)t->width * t->block[0] * (t->linear ? t->rows : 1);
-  const int64_t height = t->linear ? 1 : (int64_t)t->rows * t->block[1];
-  return pieces(p->out[2], width) * pieces(p->out[1], height) * pieces(p->out[0], t->steps) * p->batch;
+/* Warp instructions of a thread of the box. */
+static double issue_of(const falt_tile_problem *p, const falt_tile *t) {
+  const double lines = lines_of(p, t), convert = p->converts ? 1.5 * lines * window_of(p, t) : 0;
+  const double out = p->y_bytes < 4 ? 3 : p->converts ? 1 : 0;
+  return (double)body_of(p, t) * (p->sum_bytes / 4) + convert + 5 * lines * loads_of(p, t) + out * results_of(t) +
+         3.0 * results_of(t) / t->y_vector + 60;
 }
 
-/* Warp instructions of a thread for one plane, multiply-adds apart. */
-static double overhead_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int lines = t->linear ? t->rows : t->rows + p->taps[1] - 1;
-  const double moves = (double)(p->taps[0] - 1) * t->rows * t->width / t->unroll;
-  const double convert = p->x_bytes < 4 ? 1.5 * lines * (t->width + (p->taps[2] - 1) * p->pixel) : 0;
-  const double spread = (double)pieces((int64_t)t->width * p->x_bytes, 16); /* lanes apart: more cache lines a load */
-  return moves + convert + 5.0 * lines * loads_of(p, t) * spread + 3.0 * t->rows * t->width + 12;
+/* Cycles of the first-level cache for a warp of the box: 128 bytes each, lines that lanes far apart touch. */
+static double cache_of(const falt_tile_problem *p, const falt_tile *t) {
+  const double spread = (double)(t->width * p->x_bytes) * 32 / 128, whole = (double)t->x_vector * p->x_bytes * 32 / 128;
+  const double out = (double)t->width * p->y_bytes * 32 / 128;
+  return lines_of(p, t) * loads_of(p, t) *
+             (spread > whole ? spread
+              : whole > 1    ? whole
+                             : 1) +
+         (double)t->rows * t->planes * out * t->width / t->y_vector;
 }
 
-/* Threads over those that have results. */
-static double idle_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int64_t width = (int64_t)t->width * t->block[0] * (t->linear ? t->rows : 1);
-  const int64_t height = t->linear ? 1 : (int64_t)t->rows * t->block[1];
-  return (double)(pieces(p->out[2], width) * width) / (double)p->out[2] * (double)(pieces(p->out[1], height) * height) /
-         (double)p->out[1];
+/* Warp instructions of a thread of the frame, and cycles of the first-level cache for a warp: it has one row of a tile,
+ * looks at every element, and its lanes lie apart. */
+static double frame_issue(const falt_tile_problem *p, const falt_tile *t) {
+  const double along = (double)p->taps[COLUMN] * (t->width + 3 * p->terms) * (p->sum_bytes / 4);
+  return (double)p->taps[PLANE] * p->taps[ROW] * (10.0 * window_of(p, t) + along + 40) + 60;
+}
+
+static double frame_cache(const falt_tile_problem *p, const falt_tile *t) {
+  return (double)p->taps[PLANE] * p->taps[ROW] * loads_of(p, t) * 24;
 }
 
 static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile *t) {
-  const double results = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
-  const double blocks = (double)blocks_of(p, t), slots = (double)m->multiprocessors * t->blocks;
-  const double steps = (double)(t->steps < p->out[0] ? t->steps : p->out[0]), halo = (p->taps[0] - 1) / steps;
-  const double body = (double)body_of(p, t) * (p->sum_bytes / 4) * (skips(p) ? 1 : 1 + halo);
-  const double issue = body + overhead_of(p, t) * (1 + halo);
-  const double compute = results / (t->rows * t->width) * issue * 2 / (m->flops * issue_share);
-  const double across = t->linear ? 0 : (double)(p->taps[1] - 1) / (t->rows * t->block[1]);
-  const double memory = results * (p->y_bytes + p->x_bytes * (1 + halo_share * (halo + across))) / m->bytes_per_s;
-  const double warps = (double)t->blocks * t->block[0] * t->block[1] / 32 / idle_of(p, t);
-  const double hidden = warps < WARPS_NEEDED ? warps / WARPS_NEEDED : 1;
+  int64_t blocks[3];
+  const falt_tile_box box = falt_tile_inside(p, t);
+  falt_tile_blocks(t, &box, blocks);
+  const double threads = t->block[0] * t->block[1], images = (double)p->batch;
+  const double inner = (double)(blocks[PLANE] * blocks[ROW] * blocks[COLUMN]);
+  const double frame = (double)falt_tile_frame(&box) * t->planes * height_of(t) / threads;
+  const double clocks = m->flops / 256; /* of a multiprocessor, times their number */
+  const double issue = images * threads / 128 * (inner * issue_of(p, t) + frame * frame_issue(p, t));
+  const double cache = images * threads / 32 * (inner * cache_of(p, t) + frame * frame_cache(p, t));
+  const double compute = (issue / issue_share > cache ? issue / issue_share : cache) / clocks;
+  const double lines = (double)lines_of(p, t) / (t->rows * t->planes);
+  const double shared = (double)(p->taps[ROW] - 1) / t->rows * (t->block[1] - 1) / t->block[1];
+  const double halo = t->linear ? 0 : lines - shared - 1;
+  const double results = images * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
+  const double memory = results * (p->y_bytes + p->x_bytes * (1 + halo_share * halo)) / m->bytes_per_s;
+  const double warps = t->blocks * threads / 32, hidden = warps < WARPS_NEEDED ? warps / WARPS_NEEDED : 1;
+  const double waves = images * (inner + frame) / ((double)m->multiprocessors * t->blocks);
   const double longer = compute > memory ? compute : memory, shorter = compute > memory ? memory : compute;
-  t->seconds = (longer + 0.2 * shorter) / hidden * (1 + 0.5 * slots / blocks); /* the last wave is half empty */
+  t->seconds = (longer + 0.15 * shorter) / hidden * (1 + 0.3 / (waves > 0.1 ? waves : 0.1));
 }
 
 /* ---- enumeration */
@@ -116,33 +185,39 @@ static void complete(const falt_tile_problem *p, falt_tile *t) {
   t->x_vector = vector_of(t->width, p->x_align, p->x_bytes);
   t->y_vector = vector_of(t->width, p->y_align, p->y_bytes);
   t->registers = registers_of(p, t);
-  const int64_t body = body_of(p, t) > 0 ? body_of(p, t) : 1;
-  t->unroll = smaller(p->taps[0], larger(1, (int)(GOOD_BODY / body)));
-  if (p->taps[0] == 1) t->unroll = 1;
   const int threads = t->block[0] * t->block[1];
-  t->blocks = larger(1, smaller(2048 / threads, FILE_REGISTERS / (threads * larger(32, (t->registers + 7) / 8 * 8))));
+  t->blocks = larger(1, smaller(2048 / threads, FILE_REGISTERS / (threads * larger(40, (t->registers + 7) / 8 * 8))));
+}
+
+static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile tile,
+                     void (*visit)(void *context, const falt_tile *tile), void *context) {
+  complete(p, &tile);
+  tile.rejected = reason(p, &tile);
+  if (!tile.rejected) estimate(p, m, &tile);
+  visit(context, &tile);
 }
 
 void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
                      void (*visit)(void *context, const falt_tile *tile), void *context) {
-  static const int widths[] = {2, 4, 8, 16}, rows[] = {1, 2, 4, 8}, steps[] = {16, 32, 64, 128};
-  static const int blocks[][2] = {{128, 1}, {64, 1}, {32, 1}, {64, 2}, {32, 4}};
-  const bool linear = p->taps[0] == 1 && p->taps[1] == 1 && p->out[0] == 1 && p->out[1] == 1;
-  const bool flat = p->taps[0] == 1 && p->out[0] == 1; /* no sweep */
-  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-      for (size_t s = 0; s < (flat ? 1 : sizeof steps / sizeof *steps); s++)
+  static const int widths[] = {2, 4, 8, 16}, counts[] = {1, 2, 4, 8};
+  static const int blocks[][2] = {{32, 4}, {32, 8}, {128, 1}, {64, 1}, {16, 8}, {8, 16}};
+  const bool flat = p->taps[PLANE] == 1, line = p->taps[ROW] == 1 && p->in[ROW] == 1 && p->out[ROW] == 1;
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+    if (widths[w] * p->x_bytes > (line && flat ? 32 : 16)) continue; /* a warp's loads would lie far apart */
+    for (size_t r = 0; r < sizeof counts / sizeof *counts; r++)
+      for (size_t n = 0; n < (flat ? 1 : sizeof counts / sizeof *counts); n++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
-          falt_tile tile = {.width = widths[w], .rows = rows[r], .steps = flat ? 1 : steps[s], .linear = linear};
-          tile.block[0] = blocks[b][0];
-          tile.block[1] = blocks[b][1];
-          if (linear && tile.block[1] > 1) continue;
-          if (!linear && p->out[1] == 1 && (tile.rows > 1 || tile.block[1] > 1)) continue;
-          complete(p, &tile);
-          tile.rejected = reason(p, &tile);
-          if (!tile.rejected) estimate(p, m, &tile);
-          visit(context, &tile);
+          if (line && flat ? blocks[b][1] > 1 : blocks[b][1] == 1) continue;
+          if (blocks[b][0] < 32 && 2 * blocks[b][0] * widths[w] <= p->out[COLUMN]) continue; /* of narrow images */
+          consider(p, m,
+                   (falt_tile){.width = widths[w],
+                               .rows = counts[r],
+                               .planes = counts[n],
+                               .block = {blocks[b][0], blocks[b][1]},
+                               .linear = line && flat},
+                   visit, context);
         }
+  }
 }
 
 typedef struct choice {

@@ -1,4 +1,4 @@
-/* How the direct kernel cuts a filter into threads and blocks: plain C, no GPU needed. Every shape is enumerated, the
+/* How the tile kernel cuts a filter into threads and blocks: plain C, no GPU needed. Every shape is enumerated, the
  * illegal are dropped with a reason, the others compared by an estimate of their time. */
 #ifndef FALT_CUDA_TILES_H
 #define FALT_CUDA_TILES_H
@@ -7,15 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A filter as the kernel sees it: taps and sizes along the sweep, the rows and the columns. */
+/* A filter as the kernel sees it, along planes, rows and columns; sizes of rows count elements, channels included. */
 typedef struct falt_tile_problem {
-  int taps[3];
-  int64_t out[3];                  /* results: planes, rows, elements of a row (channels included) */
+  int taps[3], pad[3];             /* pads before */
+  int terms;                       /* separable terms; 0: the whole filter */
+  int64_t in[3], out[3];           /* elements and results */
   int64_t batch;                   /* images */
   int pixel;                       /* channels interleaved */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one partial sum */
+  bool converts;                   /* elements become sums' type by more than a move */
   int x_align, y_align;            /* elements that rows are aligned to: a power of two */
-  int pad;                         /* before, along the columns */
 } falt_tile_problem;
 
 typedef struct falt_tile_machine {
@@ -24,11 +25,9 @@ typedef struct falt_tile_machine {
 } falt_tile_machine;
 
 typedef struct falt_tile {
-  int width;         /* elements of a thread along a row */
-  int rows;          /* rows of a thread; chunks of the row where `linear` */
-  int steps, unroll; /* planes of a sweep, planes unrolled */
-  int block[2];      /* threads: along a row, across rows */
-  int blocks;        /* that should fit on a multiprocessor */
+  int width, rows, planes; /* of a thread; rows: pieces of one row where `linear` */
+  int block[2];            /* threads: along a row, across rows */
+  int blocks;              /* that should fit on a multiprocessor */
   int x_vector, y_vector;
   bool linear;
   /* what was estimated */
@@ -36,6 +35,18 @@ typedef struct falt_tile {
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_tile;
+
+/* Tiles along each axis, counted from the image's corner: all, and the inner ones [begin, end), whose windows, as the
+ * kernel loads them, lie inside. None are inner if an axis has none. */
+typedef struct falt_tile_box {
+  int64_t all[3], begin[3], end[3];
+} falt_tile_box;
+
+falt_tile_box falt_tile_inside(const falt_tile_problem *problem, const falt_tile *tile);
+
+/* Blocks that cover the inner tiles, along each axis; tiles that these leave. */
+void falt_tile_blocks(const falt_tile *tile, const falt_tile_box *box, int64_t blocks[3]);
+int64_t falt_tile_frame(const falt_tile_box *box);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
 void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *machine,

@@ -63,58 +63,62 @@ static void test_generic(UNUSED void **state) {
 }
 
 typedef struct shape {
-  int taps[3], pixel, rows, width, vector, unroll, block[2], linear;
+  int taps[3], terms, pixel, tile[3], vector, block[2], blocks, linear;
   const char *element;
   int type, boundary;
   const char *sum;
 } shape;
 
-static falt_cuda_kernel direct(const shape *s) {
-  falt_cuda_kernel k = {.source = "direct.cu", .entry = "falt_direct"};
+static falt_cuda_kernel tile(const shape *s) {
+  falt_cuda_kernel k = {.source = "tile.cu", .entry = "falt_tile"};
   for (int i = 0; i < 3; i++) {
     falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
     falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
     falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], s -> boundary, s -> boundary);
   }
+  falt_cuda_hole(&k, "FAR=%d", s->boundary == 2);
   falt_cuda_hole(&k, "PIXEL=%d", s->pixel);
   falt_cuda_hole(&k, "ELEMENT_X=%s", s->element);
   falt_cuda_hole(&k, "ELEMENT_Y=%s", s->element);
   falt_cuda_hole(&k, "TYPE_X=%d", s->type);
   falt_cuda_hole(&k, "TYPE_Y=%d", s->type);
   falt_cuda_hole(&k, "SUM=%s", s->sum);
-  falt_cuda_hole(&k, "THREAD=%d", s->width);
+  falt_cuda_hole(&k, "TINY=%d", s->type == FALT_U8 || s->type == FALT_U16);
+  falt_cuda_hole(&k, "TERMS=%d", s->terms);
+  falt_cuda_hole(&k, "PLANES=%d", s->tile[0]);
+  falt_cuda_hole(&k, "ROWS=%d", s->tile[1]);
+  falt_cuda_hole(&k, "THREAD=%d", s->tile[2]);
   falt_cuda_hole(&k, "VECTOR_X=%d", s->vector);
   falt_cuda_hole(&k, "VECTOR_Y=%d", s->vector);
-  falt_cuda_hole(&k, "ROWS=%d", s->rows);
-  falt_cuda_hole(&k, "STEPS=%d", s->linear ? 1 : 32);
-  falt_cuda_hole(&k, "UNROLL=%d", s->unroll);
   falt_cuda_hole(&k, "BLOCK_X=%d", s->block[0]);
   falt_cuda_hole(&k, "BLOCK_Y=%d", s->block[1]);
-  falt_cuda_hole(&k, "BLOCKS=%d", 4);
+  falt_cuda_hole(&k, "BLOCKS=%d", s->blocks);
   falt_cuda_hole(&k, "LINEAR=%d", s->linear);
   falt_cuda_hole(&k, "SCALED=1");
   return k;
 }
 
-static void test_direct(UNUSED void **state) {
+static void test_tile(UNUSED void **state) {
   static const shape shapes[] = {
-      {{1, 1, 7}, 1, 2, 4, 4, 1, {128, 1}, 1, "float", FALT_F32, 2, "float"},
-      {{1, 1, 31}, 1, 2, 4, 4, 1, {128, 1}, 1, "float", FALT_F32, 3, "float"},
-      {{3, 1, 3}, 1, 1, 4, 4, 3, {128, 1}, 0, "float", FALT_F32, 2, "float"},
-      {{5, 1, 5}, 1, 1, 4, 4, 5, {128, 1}, 0, "float", FALT_F32, 4, "float"},
-      {{7, 1, 7}, 1, 1, 4, 4, 7, {128, 1}, 0, "float", FALT_F32, 1, "float"},
-      {{9, 1, 9}, 1, 1, 4, 4, 1, {128, 1}, 0, "float", FALT_F32, 2, "float"},
-      {{5, 1, 5}, 3, 1, 8, 8, 5, {128, 1}, 0, "unsigned char", FALT_U8, 3, "float"},
-      {{5, 1, 5}, 1, 1, 8, 8, 1, {128, 1}, 0, "unsigned short", FALT_F16, 2, "float"},
-      {{3, 3, 3}, 1, 2, 4, 4, 1, {32, 4}, 0, "float", FALT_F32, 0, "float"},
-      {{5, 5, 5}, 1, 1, 4, 4, 1, {32, 4}, 0, "float", FALT_F32, 2, "float"},
-      {{3, 1, 3}, 1, 1, 2, 2, 1, {128, 1}, 0, "double", FALT_F64, 2, "double"},
+      {{1, 1, 7}, 0, 1, {1, 2, 4}, 4, {128, 1}, 8, 1, "float", FALT_F32, 2, "float"},
+      {{1, 1, 31}, 0, 1, {1, 2, 4}, 4, {128, 1}, 4, 1, "float", FALT_F32, 3, "float"},
+      {{1, 3, 3}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 2, "float"},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 4, "float"},
+      {{1, 7, 7}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 1, "float"},
+      {{1, 9, 9}, 1, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 2, "float"},
+      {{1, 5, 5}, 2, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float"},
+      {{1, 5, 5}, 1, 3, {1, 8, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float"},
+      {{1, 5, 5}, 0, 1, {1, 4, 8}, 8, {32, 4}, 5, 0, "unsigned short", FALT_F16, 2, "float"},
+      {{1, 3, 3}, 0, 1, {1, 8, 4}, 1, {32, 4}, 5, 0, "float", FALT_F32, 2, "float"},
+      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float"},
+      {{5, 5, 5}, 1, 1, {4, 2, 4}, 4, {32, 4}, 3, 0, "float", FALT_F32, 2, "float"},
+      {{1, 3, 3}, 0, 1, {1, 8, 2}, 2, {32, 4}, 4, 0, "double", FALT_F64, 2, "double"},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-      const falt_cuda_kernel kernel = direct(&shapes[i]);
-      compile(&kernel, architectures[a], 128, 0);
+      const falt_cuda_kernel kernel = tile(&shapes[i]);
+      compile(&kernel, architectures[a], 168, 0);
     }
 }
 
@@ -239,7 +243,7 @@ static void test_architectures(UNUSED void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
-      cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_direct),
+      cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),
       cmocka_unit_test(test_banded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

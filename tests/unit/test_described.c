@@ -31,13 +31,14 @@ static falt_device *describe(const char *name, bool compile) {
   return device;
 }
 
-/* Values for a problem's filter; NULL where it has none. */
-static void *values_of(const falt_problem *p) {
+/* Values for a problem's filter, random ones or all 1; NULL where it has none. */
+static void *values_of(const falt_problem *p, bool equal) {
   if (p->operation >= FALT_MAXPOOL) return NULL;
   const int64_t count = falt_tensor_span(&p->filter);
   void *values = calloc((size_t)count, falt_type_size(p->filter.type));
   assert_non_null(values);
   falt_random_fill(values, p->filter.type, count, 1);
+  for (int64_t i = 0; equal && i < count; i++) falt_store(values, p->filter.type, i, 1);
   return values;
 }
 
@@ -117,10 +118,10 @@ static bool plans(falt_device *device, const falt_problem *p, const char *method
   return true;
 }
 
-static void plan_all(falt_device *device, const char *line, int *planned) {
+static void plan_all(falt_device *device, const char *line, bool equal, int *planned) {
   falt_problem p;
   if (falt_problem_parse(&p, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  void *values = values_of(&p);
+  void *values = values_of(&p, equal);
   if (!plans(device, &p, "", values)) fail_msg("%s: %s", line, falt_message());
   for (int i = 0; falt_solvers[i]; i++) {
     if (strcmp(falt_solvers[i]->device_kind, "cuda") != 0) continue;
@@ -150,9 +151,10 @@ static void test_plans(UNUSED void **state) {
   falt_device *device = describe("h200", false), *small = describe("t4", false);
   for (uint64_t seed = 1; seed <= PROBLEMS; seed++) {
     falt_problem_random(seed, line, sizeof line);
-    plan_all(seed % 4 ? device : small, line, planned);
+    plan_all(seed % 4 ? device : small, line, false, planned);
   }
-  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) plan_all(device, filters[i], planned);
+  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+    for (int equal = 0; equal < 2; equal++) plan_all(device, filters[i], equal, planned);
   for (int i = 0; falt_solvers[i]; i++) {
     const bool cuda = strcmp(falt_solvers[i]->device_kind, "cuda") == 0;
     if (cuda && !planned[i]) fail_msg("%s plans nothing of %d problems", falt_solvers[i]->name, PROBLEMS);
@@ -175,7 +177,7 @@ static void test_refusals(UNUSED void **state) {
   char byte = 0;
   int candidates = 0;
   assert_int_equal(falt_problem_parse(&p, NULL, filters[2]), FALT_OK);
-  void *values = values_of(&p);
+  void *values = values_of(&p, false);
   assert_int_equal(falt_explain(device, &p, NULL, values, 0.1, count, &candidates), FALT_OK);
   assert_true(candidates > 1);
   assert_int_equal(falt_plan_create(&plan, device, &p, NULL, values), FALT_OK);
@@ -215,7 +217,8 @@ static void examine(void *context, const falt_cached_kernel *k) {
 static void compile_all(const char *name) {
   falt_device *device = describe(name, true);
   int planned[128] = {0};
-  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) plan_all(device, filters[i], planned);
+  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+    for (int equal = 0; equal < 2; equal++) plan_all(device, filters[i], equal, planned);
   falt_device_destroy(&device);
 }
 

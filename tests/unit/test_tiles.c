@@ -14,16 +14,17 @@
 static const falt_tile_machine h200 = {132, 4.2e12, 62e12};
 
 static falt_tile_problem image(int taps, int64_t height, int64_t width) {
-  return (falt_tile_problem){.taps = {taps, 1, taps},
-                             .out = {height, 1, width},
+  return (falt_tile_problem){.taps = {1, taps, taps},
+                             .pad = {0, taps / 2, taps / 2},
+                             .in = {1, height, width},
+                             .out = {1, height, width},
                              .batch = 1,
                              .pixel = 1,
                              .x_bytes = 4,
                              .y_bytes = 4,
                              .sum_bytes = 4,
                              .x_align = 16,
-                             .y_align = 16,
-                             .pad = taps / 2};
+                             .y_align = 16};
 }
 
 typedef struct tally {
@@ -31,6 +32,29 @@ typedef struct tally {
   int legal, rejected;
   double least;
 } tally;
+
+/* Nothing that inner tiles load lies outside. */
+static void check_box(const falt_tile_problem *p, const falt_tile *t) {
+  const falt_tile_box box = falt_tile_inside(p, t);
+  const int size[] = {t->planes, t->linear ? 1 : t->rows, t->width};
+  int64_t blocks[3], inner = 1, all = 1;
+  for (int i = 0; i < 3; i++) {
+    assert_true(box.all[i] * size[i] >= p->out[i] && (box.all[i] - 1) * size[i] < p->out[i]);
+    assert_true(box.begin[i] >= 0 && box.begin[i] <= box.end[i] && box.end[i] * size[i] <= p->out[i]);
+    inner *= box.end[i] - box.begin[i];
+    all *= box.all[i];
+  }
+  assert_int_equal(falt_tile_frame(&box) + inner, all);
+  falt_tile_blocks(t, &box, blocks);
+  if (inner == 0) return;
+  assert_true(blocks[0] >= box.end[0] - box.begin[0] && blocks[1] * t->block[1] >= box.end[1] - box.begin[1]);
+  for (int i = 0; i < 3; i++) {
+    const int64_t step = i == 2 ? p->pixel : 1, from = box.begin[i] * size[i] - p->pad[i] * step;
+    const int64_t last = box.end[i] * size[i] - 1 + (p->taps[i] - 1 - p->pad[i]) * step,
+                  vector = i == 2 ? t->x_vector : 1;
+    assert_true(from >= 0 && (last / vector + 1) * vector <= p->in[i]);
+  }
+}
 
 /* What holds for every tile that may be launched. */
 static void check_tile(void *context, const falt_tile *t) {
@@ -46,7 +70,8 @@ static void check_tile(void *context, const falt_tile *t) {
   assert_true(t->width % t->x_vector == 0 && t->width % t->y_vector == 0);
   assert_true(p->x_align % t->x_vector == 0 && p->y_align % t->y_vector == 0);
   assert_true(t->x_vector * p->x_bytes <= 16 && t->y_vector * p->y_bytes <= 16);
-  assert_true(t->unroll >= 1 && t->steps >= 1 && t->rows >= 1);
+  assert_true(t->planes >= 1 && t->rows >= 1);
+  check_box(p, t);
 }
 
 static falt_tile choose(const falt_tile_problem *p) {
@@ -63,7 +88,8 @@ static void test_choice(UNUSED void **state) {
     const falt_tile_problem p = image(taps, 8192, 8192);
     const falt_tile t = choose(&p);
     assert_false(t.linear);
-    assert_int_equal(t.rows, 1); /* rows lie along the sweep */
+    assert_int_equal(t.planes, 1);
+    assert_true(t.rows > 1 || taps < 3); /* rows are shared by results */
     const double bytes = 8.0 * 8192 * 8192;
     assert_true(t.seconds >= bytes / h200.bytes_per_s); /* no estimate beats the limit */
   }
@@ -81,9 +107,10 @@ static void test_estimates_grow(UNUSED void **state) {
 
 static void test_signal(UNUSED void **state) {
   falt_tile_problem p = image(7, 1, 1 << 26);
-  p.taps[0] = 1;
+  p.taps[1] = 1;
+  p.pad[1] = 0;
   const falt_tile t = choose(&p);
-  assert_true(t.linear && t.steps == 1);
+  assert_true(t.linear && t.planes == 1);
 }
 
 static void test_alignment(UNUSED void **state) {
@@ -116,20 +143,33 @@ static void expect_rejected(const falt_tile_problem *p, const char *word) {
 
 static void test_rejected(UNUSED void **state) {
   falt_tile_problem p = image(101, 8192, 8192);
-  expect_rejected(&p, "registers");
-  p = image(3, 8192, 8192);
-  p.taps[2] = 300;
-  expect_rejected(&p, "registers");
-  p = image(21, 512, 512);
-  p.taps[0] = p.taps[1] = p.taps[2] = 21;
-  p.out[1] = 512;
   expect_rejected(&p, "");
+  p = image(3, 8192, 8192);
+  p.taps[2] = 900;
+  expect_rejected(&p, "");
+  p = image(21, 512, 512);
+  p.taps[0] = 21;
+  p.in[0] = p.out[0] = 512;
+  expect_rejected(&p, "");
+}
+
+/* Terms that are worth less than the whole filter are estimated so. */
+static void test_separable(UNUSED void **state) {
+  for (int taps = 3; taps <= 9; taps += 2) {
+    falt_tile_problem p = image(taps, 4096, 4096);
+    const double whole = choose(&p).seconds;
+    p.terms = 1;
+    const double once = choose(&p).seconds;
+    p.terms = 3;
+    assert_true(once <= whole && once < choose(&p).seconds);
+  }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_choice),    cmocka_unit_test(test_estimates_grow),        cmocka_unit_test(test_signal),
       cmocka_unit_test(test_alignment), cmocka_unit_test(test_small_and_interleaved), cmocka_unit_test(test_rejected),
+      cmocka_unit_test(test_separable),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

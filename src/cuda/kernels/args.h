@@ -29,18 +29,22 @@ typedef struct falt_cuda_generic_args {
   int count_pad;
 } falt_cuda_generic_args;
 
-/* The direct kernel's operands. A row is a line of interleaved elements; rows form planes along the sweep. Sizes and
- * strides count elements; two batch dimensions. The taps follow as a second parameter, an array of the sums' type. */
-typedef struct falt_cuda_direct_args {
+/* The operands of filters by register tiles. A row is a line of interleaved elements, rows form planes; sizes and
+ * strides count elements, axes stand in the order planes, rows, columns. Two batch dimensions. The taps follow as a
+ * second parameter, an array of the sums' type. Windows of the inner box's tiles lie inside the image; around it lies
+ * the frame. */
+typedef struct falt_cuda_tile_args {
   const void *x;
   void *y;
-  long long x_row, x_sweep, x_batch[2], y_row, y_sweep, y_batch[2];
-  int in_columns, in_rows, in_sweep; /* columns: elements of a row, channels included */
-  int out_columns, out_rows, out_sweep;
-  int column_blocks, row_blocks, sweep_blocks, batch; /* batch: size of the inner batch dimension */
-  int aligned;                                        /* pointers allow vector access */
+  long long x_plane, x_row, x_batch[2], y_plane, y_row, y_batch[2];
+  int in[3], out[3];
+  int tiles[3], begin[3], end[3]; /* that cover the image; the box of inner ones */
+  int blocks[3];                  /* that cover the box */
+  int frame_blocks, all_blocks;   /* of an image */
+  int aligned;                    /* pointers allow vectors */
+  int batch;                      /* size of the inner batch dimension */
   double alpha, beta, fill;
-} falt_cuda_direct_args;
+} falt_cuda_tile_args;
 
 /* The banded kernel's operands. Columns count elements of a row, channels included; sizes and strides count elements.
  */

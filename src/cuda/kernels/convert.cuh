@@ -10,7 +10,9 @@ __device__ inline float from_f16(unsigned short bits) {
   return value;
 }
 
-__device__ inline float from_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+__device__ inline float from_bf16(unsigned short bits) {
+  return __uint_as_float((unsigned)bits << 16);
+}
 
 __device__ inline unsigned short to_f16(float value) {
   unsigned short bits;
@@ -30,7 +32,9 @@ __device__ inline float to_odd(double value) {
   return (double)cut == value || value != value ? cut : __uint_as_float(__float_as_uint(cut) | 1);
 }
 
-__device__ inline float to_odd(float value) { return value; }
+__device__ inline float to_odd(float value) {
+  return value;
+}
 
 template <typename R>
 __device__ inline int to_integer(R value, int low, int high) {
@@ -38,6 +42,26 @@ __device__ inline int to_integer(R value, int low, int high) {
   if (value <= (R)low) return low;
   if (value >= (R)high) return high;
   return (int)rint(value);
+}
+
+// In one instruction; the type's range is what saturates.
+__device__ inline unsigned char to_u8(float value) {
+  unsigned bits;
+  asm("{ .reg .u8 low; cvt.rni.sat.u8.f32 low, %1; cvt.u32.u8 %0, low; }" : "=r"(bits) : "f"(value));
+  return bits;
+}
+
+__device__ inline signed char to_s8(float value) {
+  int bits;
+  asm("{ .reg .s8 low; cvt.rni.sat.s8.f32 low, %1; cvt.s32.s8 %0, low; }" : "=r"(bits) : "f"(value));
+  return bits;
+}
+
+__device__ inline unsigned char to_u8(double value) {
+  return to_integer(value, 0, 255);
+}
+__device__ inline signed char to_s8(double value) {
+  return to_integer(value, -128, 127);
 }
 
 // data[index] as R: float, double or an integer that holds it.
@@ -69,10 +93,10 @@ template <typename R>
 __device__ inline void store(void *data, int type, long long index, R value) {
   switch (type) {
     case U8:
-      ((unsigned char *)data)[index] = to_integer(value, 0, 255);
+      ((unsigned char *)data)[index] = to_u8(value);
       break;
     case S8:
-      ((signed char *)data)[index] = to_integer(value, -128, 127);
+      ((signed char *)data)[index] = to_s8(value);
       break;
     case U16:
       ((unsigned short *)data)[index] = to_integer(value, 0, 65535);

@@ -1,0 +1,342 @@
+// Filters with one set of taps, stride 1, by register tiles: a thread owns V neighbouring elements of ROWS rows of
+// PLANES planes. It loads every line that these need once, straight from memory: the loads of a tile depend on nothing,
+// so that hundreds of bytes a thread are on their way at any time, and what neighbours share comes from the first-level
+// cache. Every element then goes to all partial sums that it belongs to; taps are read from the constant bank. (Iandola
+// et al., "Communication-minimizing 2D convolution in GPU registers", 2013.)
+//
+// Separable filters (TERMS) do the same with the results of a pass along each line, and volumes with those of a pass
+// across the lines of a plane: nothing but results leaves the registers.
+//
+// Tiles compute the inner box, whose windows lie inside the image. Results around it come from threads of their own, V
+// at a time, which ask the boundaries for every element.
+//
+// Holes:
+//   TAPS_T TAPS_R TAPS_S      taps along the planes, the rows, the columns
+//   PAD_T PAD_R PAD_S         the axes' pads before
+//   AXIS_T AXIS_R AXIS_S      the axes' boundaries: before, after
+//   FAR                       1: pads reach farther than an image is long
+//   PIXEL                     channels that lie interleaved
+//   ELEMENT_X ELEMENT_Y       C types of elements in and out
+//   TYPE_X TYPE_Y             their numbers of falt_type
+//   SUM                       float or double
+//   TINY                      1: elements of u8 and u16 are the bits of tiny floats, taps are scaled to meet them
+//   TERMS                     separable terms; 0: the whole filter
+//   THREAD ROWS PLANES        elements, rows, planes of a thread
+//   VECTOR_X VECTOR_Y         elements of one load, of one store
+//   BLOCK_X BLOCK_Y BLOCKS    threads of a block along a row and across; blocks that should fit on a multiprocessor
+//   LINEAR                    1: ROWS pieces of one long row instead of rows
+//   SCALED                    1: the result is alpha * sum + beta
+#include "args.h"
+#include "boundary.cuh"
+#include "convert.cuh"
+
+typedef long long i64;
+typedef falt_cuda_tile_args Args;
+typedef ELEMENT_X X;
+typedef ELEMENT_Y Y;
+typedef SUM ACC;
+
+constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
+constexpr int TERM = T + R + S;                                         // taps of a separable term
+constexpr int WINDOW = V + (S - 1) * P;                                 // elements that a line gives a thread
+constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;  // loaded before it to be aligned
+constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
+constexpr int PIECE = BLOCK_X * V;  // LINEAR: from one of a thread's rows to the next
+
+enum { PLANE, ROW, COLUMN };
+
+struct Taps {
+  ACC value[TERMS ? TERMS * TERM : T * R * S];
+};
+
+template <int BYTES>
+struct Word;
+template <>
+struct Word<16> {
+  typedef uint4 type;
+};
+template <>
+struct Word<8> {
+  typedef uint2 type;
+};
+template <>
+struct Word<4> {
+  typedef unsigned type;
+};
+template <>
+struct Word<2> {
+  typedef unsigned short type;
+};
+template <>
+struct Word<1> {
+  typedef unsigned char type;
+};
+typedef Word<VECTOR_X * sizeof(X)>::type WordX;
+typedef Word<VECTOR_Y * sizeof(Y)>::type WordY;
+
+// ---- elements
+
+// TINY: bits moved up by 16 (u8) or 8 (u16) make a float of 2^-133 or 2^-141 times the number, exactly: floats next to
+// zero are spaced evenly.
+__device__ inline ACC from_x(X value) {
+  if (TINY) return __uint_as_float((unsigned)value << (sizeof(X) == 1 ? 16 : 8));
+  if (TYPE_X == F16) return from_f16((unsigned short)value);
+  if (TYPE_X == BF16) return from_bf16((unsigned short)value);
+  return (ACC)value;
+}
+
+__device__ inline Y to_y(ACC value) {
+  Y result;
+  store<ACC>(&result, TYPE_Y, 0, value);
+  return result;
+}
+
+// The first elements of a window, as they lie.
+union Raw {
+  WordX word[LOADS];
+  X x[LOADS * VECTOR_X];
+  unsigned u[(LOADS * VECTOR_X * sizeof(X) + 3) / 4];
+};
+
+// TINY: one instruction moves an element's bytes out of a word and up.
+__device__ inline ACC element(const Raw &raw, int i) {
+  if (!TINY) return from_x(raw.x[i]);
+  if (sizeof(X) == 1) return __uint_as_float(__byte_perm(raw.u[i / 4], 0, 0x4044 | i % 4 << 8));
+  return __uint_as_float(__byte_perm(raw.u[i / 2], 0, i % 2 ? 0x4324 : 0x4104));
+}
+
+__device__ inline void load_window(ACC window[WINDOW], const X *from) {
+  Raw raw;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) raw.word[i] = __ldg((const WordX *)(from + i * VECTOR_X));
+#pragma unroll
+  for (int i = 0; i < WINDOW; i++) window[i] = element(raw, SHIFT + i);
+}
+
+__device__ inline ACC finished(const Args &a, ACC sum) {
+  return SCALED ? (ACC)a.alpha * sum + (ACC)a.beta : sum;
+}
+
+__device__ inline void store_vector(const Args &a, Y *to, const ACC sum[V]) {
+  union {
+    WordY word[V / VECTOR_Y];
+    Y y[V];
+  } raw;
+#pragma unroll
+  for (int v = 0; v < V; v++) raw.y[v] = to_y(finished(a, sum[v]));
+#pragma unroll
+  for (int i = 0; i < V / VECTOR_Y; i++) __stcs((WordY *)(to + i * VECTOR_Y), raw.word[i]);
+}
+
+// The first `count` of a vector.
+__device__ inline void store_some(const Args &a, Y *to, const ACC sum[V], int count) {
+#pragma unroll
+  for (int v = 0; v < V; v++)
+    if (v < count) to[v] = to_y(finished(a, sum[v]));
+}
+
+// ---- the filter on a line
+
+// Line r of a plane goes to the results of rows r - R + 1 to r, with all taps of plane t.
+__device__ inline void add_line(ACC sum[ROWS][V], const Taps &taps, const ACC window[WINDOW], int t, int r) {
+#pragma unroll
+  for (int q = 0; q < ROWS; q++) {
+    if (q > r || q + R <= r) continue;
+#pragma unroll
+    for (int s = 0; s < S; s++)
+#pragma unroll
+      for (int v = 0; v < V; v++) sum[q][v] += taps.value[TERMS ? 0 : (t * R + r - q) * S + s] * window[v + s * P];
+  }
+}
+
+// The same for a separable term: first along the line, then across. `of`: the term's taps.
+__device__ inline void add_passed(ACC sum[ROWS][V], const ACC *of, const ACC window[WINDOW], int r) {
+  ACC along[V] = {};
+#pragma unroll
+  for (int s = 0; s < S; s++)
+#pragma unroll
+    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[v + s * P];
+#pragma unroll
+  for (int q = 0; q < ROWS; q++) {
+    if (q > r || q + R <= r) continue;
+#pragma unroll
+    for (int v = 0; v < V; v++) sum[q][v] += of[T + r - q] * along[v];
+  }
+}
+
+// ---- tiles
+
+// A tile's first result.
+struct Place {
+  int plane, row, column;
+};
+
+// Line r of plane i of what a tile reads.
+__device__ inline const X *line_at(const Args &a, const X *x, const Place &at, int i, int r) {
+  const int plane = at.plane + i - PAD_T, row = LINEAR ? at.row : at.row + r - PAD_R;
+  return x + (plane * a.x_plane + row * a.x_row + (at.column + (LINEAR ? r * PIECE : 0) - PAD_S * P - SHIFT));
+}
+
+// Whether the box has piece q of a LINEAR tile.
+__device__ inline bool has_piece(const Args &a, const Place &at, int q) {
+  const int column = at.column / V + q * BLOCK_X;
+  return !LINEAR || (column >= a.begin[COLUMN] && column < a.end[COLUMN]);
+}
+
+__device__ inline void add_plane(ACC sum[PLANES][ROWS][V], const Args &a, const Taps &taps, const X *x, const Place &at,
+                                 int i) {
+  ACC across[TERMS ? TERMS : 1][ROWS][V] = {};
+#pragma unroll
+  for (int r = 0; r < ROWS + R - 1; r++) {
+    ACC window[WINDOW];
+    if (!has_piece(a, at, r)) continue;
+    load_window(window, line_at(a, x, at, i, r));
+#pragma unroll
+    for (int k = 0; k < TERMS; k++) add_passed(T == 1 ? sum[0] : across[k], taps.value + k * TERM, window, r);
+#pragma unroll
+    for (int p = 0; p < (TERMS ? 0 : PLANES); p++)
+      if (p <= i && i < p + T) add_line(sum[p], taps, window, i - p, r);
+  }
+#pragma unroll
+  for (int k = 0; k < (T == 1 ? 0 : TERMS); k++)
+#pragma unroll
+    for (int p = 0; p < PLANES; p++) {
+      if (p > i || i >= p + T) continue;
+#pragma unroll
+      for (int q = 0; q < ROWS; q++)
+#pragma unroll
+        for (int v = 0; v < V; v++) sum[p][q][v] += taps.value[k * TERM + i - p] * across[k][q][v];
+    }
+}
+
+__device__ inline void compute_tile(const Args &a, const Taps &taps, const X *x, Y *y, const Place &at) {
+  ACC sum[PLANES][ROWS][V] = {};
+#pragma unroll
+  for (int i = 0; i < PLANES + T - 1; i++) add_plane(sum, a, taps, x, at, i);
+  y += at.plane * a.y_plane + at.row * a.y_row + at.column;
+#pragma unroll
+  for (int p = 0; p < PLANES; p++)
+#pragma unroll
+    for (int q = 0; q < ROWS; q++) {
+      Y *to = y + (p * a.y_plane + (LINEAR ? q * PIECE : q * a.y_row));
+      if (has_piece(a, at, q)) store_vector(a, to, sum[p][q]);
+    }
+}
+
+// The box's tiles lie as they would if they covered the image: warps read and write whole lines of the cache.
+__device__ inline void compute_inner(const Args &a, const Taps &taps, const X *x, Y *y, unsigned block) {
+  const int column = block % a.blocks[COLUMN] * (LINEAR ? BLOCK_X * ROWS : BLOCK_X) + threadIdx.x;
+  block /= a.blocks[COLUMN];
+  const int row = a.begin[ROW] + block % a.blocks[ROW] * BLOCK_Y + threadIdx.y;
+  const int plane = a.begin[PLANE] + block / a.blocks[ROW];
+  if (row >= a.end[ROW] || (!LINEAR && (column < a.begin[COLUMN] || column >= a.end[COLUMN]))) return;
+  compute_tile(a, taps, x, y, {plane * PLANES, LINEAR ? row : row * ROWS, column * V});
+}
+
+// ---- the frame
+
+// Where the row's element stands that continues it at `at`; negative: the constant. Always one that exists, whatever is
+// asked for.
+__device__ inline int place(const Args &a, int at) {
+  const int size = a.in[COLUMN] / P, pixel = at >= 0 ? at / P : -((P - 1 - at) / P);
+  const int folded = fold<int, FAR>(AXIS_S, size, pixel);
+  return folded < 0 ? -1 : min(folded, size - 1) * P + (at - pixel * P);
+}
+
+__device__ inline bool has_vector(const Args &a, int at) {
+  return a.aligned && at >= 0 && at + VECTOR_X <= a.in[COLUMN];
+}
+
+// Whole vectors where there are some; `row` null: the constant.
+__device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, int column) {
+  const int from = column - PAD_S * P - SHIFT;
+  Raw raw;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++)
+    if (row && has_vector(a, from + i * VECTOR_X)) raw.word[i] = *(const WordX *)(row + from + i * VECTOR_X);
+#pragma unroll
+  for (int i = 0; i < WINDOW; i++) {
+    if (row && has_vector(a, from + (SHIFT + i) / VECTOR_X * VECTOR_X)) {
+      window[i] = element(raw, SHIFT + i);
+    } else {
+      const int at = row ? place(a, from + SHIFT + i) : -1;
+      window[i] = at < 0 ? (ACC)a.fill : from_x(row[at]);
+    }
+  }
+}
+
+__device__ inline const X *row_at(const Args &a, const X *x, int plane, int row) {
+  plane = fold<int, FAR>(AXIS_T, a.in[PLANE], plane);
+  row = fold<int, FAR>(AXIS_R, a.in[ROW], row);
+  if (plane < 0 || row < 0) return nullptr;
+  return x + (min(plane, a.in[PLANE] - 1) * a.x_plane + min(row, a.in[ROW] - 1) * a.x_row);
+}
+
+// Results [at.column, at.column + V) of a row, as far as they exist.
+__device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, Y *y, const Place &at) {
+  ACC sum[V] = {};
+  if (at.plane >= a.out[PLANE] || at.row >= a.out[ROW]) return;
+#pragma unroll 1
+  for (int i = 0; i < T * R; i++) {
+    const int t = i / R, r = i % R;
+    ACC window[WINDOW];
+    look_up(window, a, row_at(a, x, at.plane + t - PAD_T, at.row + r - PAD_R), at.column);
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+      ACC tap = TERMS ? 0 : taps.value[TERMS ? 0 : i * S + s];
+#pragma unroll
+      for (int k = 0; k < TERMS; k++) {
+        const ACC *of = taps.value + k * TERM;
+        tap += (T == 1 ? 1 : of[t]) * of[T + r] * of[T + R + s];
+      }
+#pragma unroll
+      for (int v = 0; v < V; v++) sum[v] += tap * window[v + s * P];
+    }
+  }
+  store_some(a, y + (at.plane * a.y_plane + at.row * a.y_row + at.column), sum, a.out[COLUMN] - at.column);
+}
+
+// The box leaves planes before and behind it, rows around it in its planes, columns around it in its rows. `item`
+// counts through these tiles, then again for the next of their rows; past the last nothing happens.
+__device__ inline void compute_frame(const Args &a, const Taps &taps, const X *x, Y *y, unsigned item) {
+  constexpr int height = LINEAR ? 1 : ROWS;
+  unsigned outside[3], box[3], at[3];
+#pragma unroll
+  for (int i = 0; i < 3; i++) {
+    box[i] = a.end[i] - a.begin[i];
+    outside[i] = a.tiles[i] - box[i];
+  }
+  const unsigned of_planes = outside[PLANE] * a.tiles[ROW] * a.tiles[COLUMN];
+  const unsigned of_rows = box[PLANE] * outside[ROW] * a.tiles[COLUMN];
+  const unsigned all = of_planes + of_rows + box[PLANE] * box[ROW] * outside[COLUMN], line = item / all;
+  if (line >= PLANES * height) return;
+  item %= all;
+  const bool planes = item < of_planes, rows = !planes && item - of_planes < of_rows;
+  if (!planes) item -= rows ? of_planes : of_planes + of_rows;
+  const unsigned columns = planes || rows ? a.tiles[COLUMN] : outside[COLUMN];
+  const unsigned in_plane = planes ? a.tiles[ROW] : rows ? outside[ROW] : box[ROW];
+  at[COLUMN] = item % columns;
+  at[ROW] = item / columns % in_plane;
+  at[PLANE] = item / columns / in_plane;
+  if (!planes) at[PLANE] += a.begin[PLANE];
+  if (!planes && !rows) at[ROW] += a.begin[ROW];
+  const int across = planes ? PLANE : rows ? ROW : COLUMN;  // the axis along which the box lies between
+#pragma unroll
+  for (int i = 0; i < 3; i++)
+    if (i == across && at[i] >= a.begin[i]) at[i] += box[i];
+  compute_row(a, taps, x, y,
+              {int(at[PLANE] * PLANES + line / height), int(at[ROW] * height + line % height), int(at[COLUMN] * V)});
+}
+
+// The frame first: its blocks take longest.
+extern "C" __global__ void __launch_bounds__(BLOCK_X *BLOCK_Y, BLOCKS)
+    falt_tile(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
+  const unsigned image = blockIdx.x / a.all_blocks, block = blockIdx.x % a.all_blocks;
+  const i64 inner = image % a.batch, outer = image / a.batch;
+  const X *x = (const X *)a.x + (outer * a.x_batch[0] + inner * a.x_batch[1]);
+  Y *y = (Y *)a.y + (outer * a.y_batch[0] + inner * a.y_batch[1]);
+  if (block < a.frame_blocks)
+    compute_frame(a, taps, x, y, (block * BLOCK_Y + threadIdx.y) * BLOCK_X + threadIdx.x);
+  else
+    compute_inner(a, taps, x, y, block - a.frame_blocks);
+}
