@@ -19,8 +19,9 @@ static const char *refusal(const falt_problem *p) {
 }
 
 /* Activations are a clip or a curve. */
-static void set_activation(falt_layer *layer) {
-  const falt_problem *p = &layer->p;
+void falt_layer_epilogue(falt_layer *layer, const falt_problem *p) {
+  layer->p = *p;
+  layer->plain = falt_epilogue_is_identity(p);
   const falt_activation act = p->activation;
   const bool clips = act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
   layer->curve = clips ? FALT_IDENTITY : act;
@@ -75,7 +76,8 @@ static int64_t count_together(const falt_problem *p) {
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = refusal(problem);
   if (reason) return reason;
-  *layer = (falt_layer){.p = *problem, .kernels = falt_layer_kernels_for(isa)};
+  *layer = (falt_layer){.kernels = falt_layer_kernels_for(isa)};
+  falt_layer_epilogue(layer, problem);
   falt_problem *p = &layer->p;
   join_axes(p);
   layer->positions = p->output.size[FALT_N];
@@ -87,8 +89,6 @@ const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt
   layer->together = count_together(p);
   layer->channels = p->input.size[FALT_C];
   layer->results = p->output.size[FALT_C];
-  layer->plain = falt_epilogue_is_identity(p);
-  set_activation(layer);
   return NULL;
 }
 

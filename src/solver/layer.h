@@ -18,6 +18,8 @@ typedef struct falt_layer {
   float low, high;                            /* the clip */
 } falt_layer;
 
+/* Fills what the epilogue needs, for any layer: p, plain, curve, low and high. */
+void falt_layer_epilogue(falt_layer *layer, const falt_problem *problem);
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 

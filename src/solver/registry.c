@@ -6,6 +6,8 @@ extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_separable;
+extern const falt_solver falt_solver_depthwise;
+extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_generic;
 extern const falt_solver falt_solver_outer;
@@ -15,17 +17,19 @@ extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
 
 const falt_solver *const falt_solvers[] = {
-    &falt_solver_direct,         /* filters, register tiles over rows */
-    &falt_solver_separable,      /* filters of low rank, two passes in one walk */
-    &falt_solver_channels,       /* dense layers, vectors along output channels */
-    &falt_solver_pixels,         /* dense layers, vectors along positions */
-    &falt_solver_phases,         /* gradients of inputs, as forward problems */
-    &falt_solver_outer,          /* gradients of dense layers' filters */
-    &falt_solver_generic,        /* everything, at a bearable speed */
-    &falt_solver_reference,      /* everything, by definition */
-    &falt_solver_cuda_banded,    /* filters on tensor cores */
-    &falt_solver_cuda_direct,    /* filters on GPUs, register tiles */
-    &falt_solver_cuda_separable, /* filters of low rank on GPUs, the same tiles */
-    &falt_solver_cuda_generic,   /* everything on GPUs, by definition */
+    &falt_solver_direct,           /* filters, register tiles over rows */
+    &falt_solver_separable,        /* filters of low rank, two passes in one walk */
+    &falt_solver_channels,         /* dense layers, vectors along output channels */
+    &falt_solver_pixels,           /* dense layers, vectors along positions */
+    &falt_solver_phases,           /* gradients of inputs, as forward problems */
+    &falt_solver_outer,            /* gradients of dense layers' filters */
+    &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
+    &falt_solver_depthwise_filter, /* their gradient by the filter */
+    &falt_solver_generic,          /* everything, at a bearable speed */
+    &falt_solver_reference,        /* everything, by definition */
+    &falt_solver_cuda_banded,      /* filters on tensor cores */
+    &falt_solver_cuda_direct,      /* filters on GPUs, register tiles */
+    &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
+    &falt_solver_cuda_generic,     /* everything on GPUs, by definition */
     NULL,
 };
