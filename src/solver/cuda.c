@@ -35,3 +35,21 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
   FALT_TRY(falt_gpu_allocate(gpu, memory, bytes));
   return falt_gpu_copy_in(gpu, *memory, from, bytes);
 }
+
+falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {
+  falt_cuda_tensor made = {.type = (int)t->type};
+  for (int i = 0; i < FALT_DIMS; i++) {
+    made.size[i] = t->size[i];
+    made.stride[i] = t->stride[i];
+  }
+  return made;
+}
+
+falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *p) {
+  return (falt_cuda_epilogue){.alpha = p->alpha,
+                              .beta = p->beta,
+                              .act_a = p->act_a,
+                              .act_b = p->act_b,
+                              .vector_type = (int)(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32),
+                              .activation = (int)p->activation};
+}

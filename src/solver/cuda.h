@@ -3,6 +3,7 @@
 #define FALT_SOLVER_CUDA_H
 
 #include "cuda/gpu.h"
+#include "cuda/kernels/args.h"
 #include "planner/planner.h"
 
 /* Refuses with what falt_message() says, one clause of it. */
@@ -15,5 +16,9 @@ const char *falt_cuda_sum(const falt_problem *problem, const char *real);
 
 /* A copy of host memory on the GPU. */
 falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes);
+
+/* What kernels read of a tensor and of an epilogue; the pointers are set at execution. */
+falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);
+falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *problem);
 
 #endif

@@ -24,36 +24,19 @@ typedef struct generic_plan {
 
 /* ---- arguments */
 
-static falt_cuda_tensor tensor_of(const falt_tensor *t) {
-  falt_cuda_tensor made = {.type = (int)t->type};
-  for (int i = 0; i < FALT_DIMS; i++) {
-    made.size[i] = t->size[i];
-    made.stride[i] = t->stride[i];
-  }
-  return made;
-}
-
 static falt_cuda_axis axis_of(const falt_axis *a) {
   return (falt_cuda_axis){a->stride, a->dilation, {a->pad[0], a->pad[1]}, {(int)a->boundary[0], (int)a->boundary[1]}};
 }
 
-static falt_type vector_type(const falt_problem *p) {
-  return p->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
-}
-
 static falt_cuda_generic_args args_of(const falt_problem *p) {
-  falt_cuda_generic_args a = {.x = tensor_of(&p->input),
-                              .w = tensor_of(&p->filter),
-                              .y = tensor_of(&p->output),
-                              .residual = tensor_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual),
-                              .epilogue = {.alpha = p->alpha,
-                                           .beta = p->beta,
-                                           .act_a = p->act_a,
-                                           .act_b = p->act_b,
-                                           .vector_type = (int)vector_type(p),
-                                           .activation = (int)p->activation},
-                              .boundary_value = p->boundary_value,
-                              .count_pad = p->count_pad};
+  falt_cuda_generic_args a = {
+      .x = falt_cuda_tensor_of(&p->input),
+      .w = falt_cuda_tensor_of(&p->filter),
+      .y = falt_cuda_tensor_of(&p->output),
+      .residual = falt_cuda_tensor_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual),
+      .epilogue = falt_cuda_epilogue_of(p),
+      .boundary_value = p->boundary_value,
+      .count_pad = p->count_pad};
   for (int i = 0; i < 3; i++) a.axis[i] = axis_of(&p->axis[i]);
   return a;
 }

@@ -3,6 +3,7 @@
 
 extern const falt_solver falt_solver_channels;
 extern const falt_solver falt_solver_cuda_banded;
+extern const falt_solver falt_solver_cuda_blocked;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_separable;
@@ -30,6 +31,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_banded,      /* filters on tensor cores */
     &falt_solver_cuda_direct,      /* filters on GPUs, register tiles */
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
+    &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
     &falt_solver_cuda_generic,     /* everything on GPUs, by definition */
     NULL,
 };

@@ -11,6 +11,7 @@
 
 #include "core/memory.h"
 #include "cuda/bands.h"
+#include "cuda/blocks.h"
 #include "cuda/compile.h"
 #include "cuda/rate.h"
 
@@ -205,6 +206,80 @@ static void test_banded(UNUSED void **state) {
     }
 }
 
+typedef struct many_taps {
+  falt_block_problem problem;
+  const char *element;
+  int type, most_stack;
+} many_taps;
+
+static falt_cuda_kernel blocked(const many_taps *m, const falt_block *b) {
+  const falt_block_problem *p = &m->problem;
+  falt_cuda_kernel k = {.source = "blocked.cu", .entry = "falt_blocked", .shared_bytes = b->shared_bytes};
+  const struct {
+    const char *name;
+    int value;
+  } holes[] = {{"TYPE_X", m->type},
+               {"TYPE_Y", m->type},
+               {"TYPE_W", FALT_F32},
+               {"PIXEL", p->pixel},
+               {"EPILOGUE", p->epilogue},
+               {"STRIDE_T", p->stride[0]},
+               {"STRIDE_R", p->stride[1]},
+               {"STRIDE_S", p->stride[2]},
+               {"DILATE_T", p->dilation[0]},
+               {"DILATE_R", p->dilation[1]},
+               {"DEPTH", b->depth},
+               {"ROWS", b->rows},
+               {"GROUPS", b->groups},
+               {"GROUP", b->group},
+               {"SPREAD", b->spread},
+               {"LANES", b->lanes},
+               {"LINES", b->lines},
+               {"CHUNK", b->chunk},
+               {"REST", b->rest},
+               {"SPACE", b->space},
+               {"NEXT_TAP", b->next_tap},
+               {"NEXT_RESULT", b->next_result},
+               {"SHIFT", b->shift},
+               {"PITCH", b->pitch},
+               {"DENSE", b->dense},
+               {"BAND_R", b->band[0]},
+               {"BAND_S", b->band[1]},
+               {"BUFFERS", b->buffers},
+               {"SWEEP", b->sweep > 0},
+               {"BLOCKS", b->blocks}};
+  falt_cuda_hole(&k, "ELEMENT_X=%s", m->element);
+  falt_cuda_hole(&k, "ELEMENT_Y=%s", m->element);
+  falt_cuda_hole(&k, "SUM=%s", p->sum_bytes == 8 ? "double" : "float");
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
+  return k;
+}
+
+/* As blocks.c cuts them; the mathematical library of the epilogue needs a small frame. */
+static void test_blocked(UNUSED void **state) {
+  static const many_taps filters[] = {
+      {{{1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {1, 4096, 4096}, 1, 1, 4, 4, 4, 4, 0}, "float", FALT_F32, 0},
+      {{{1, 15, 15}, {1, 1, 1}, {1, 1, 1}, {1, 4096, 4096}, 1, 1, 4, 4, 4, 7, 1}, "float", FALT_F32, 0},
+      {{{1, 63, 63}, {1, 1, 1}, {1, 1, 1}, {1, 4096, 4096}, 1, 1, 4, 4, 4, 31, 0}, "float", FALT_F32, 0},
+      {{{7, 7, 7}, {1, 1, 1}, {1, 1, 1}, {512, 512, 512}, 1, 1, 4, 4, 4, 3, 0}, "float", FALT_F32, 0},
+      {{{1, 9, 9}, {1, 2, 2}, {1, 1, 1}, {1, 2048, 2048}, 1, 1, 2, 2, 4, 4, 0}, "unsigned short", FALT_F16, 0},
+      {{{1, 9, 9}, {1, 1, 1}, {1, 12, 12}, {1, 2048, 2048}, 1, 1, 4, 4, 4, 48, 0}, "float", FALT_F32, 0},
+      {{{1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {1, 2048, 6144}, 1, 3, 1, 1, 4, 12, 0}, "unsigned char", FALT_U8, 0},
+      {{{1, 1, 511}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1 << 24}, 1, 1, 4, 4, 4, 255, 0}, "float", FALT_F32, 0},
+      {{{3, 7, 7}, {1, 2, 2}, {1, 1, 1}, {64, 256, 256}, 1, 1, 4, 4, 4, 3, 2}, "float", FALT_F32, 64},
+      {{{1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {1, 2048, 2048}, 1, 1, 8, 8, 8, 4, 0}, "double", FALT_F64, 0},
+  };
+  static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
+  need_compiler();
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
+      falt_block block;
+      assert_true(falt_blocks_choose(&filters[i].problem, &h200, &block));
+      const falt_cuda_kernel kernel = blocked(&filters[i], &block);
+      compile(&kernel, architectures[a], 255, filters[i].most_stack);
+    }
+}
+
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
   falt_cuda_kernel kernel = generic(0, "no_such_type", "float");
@@ -244,7 +319,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),
-      cmocka_unit_test(test_banded),
+      cmocka_unit_test(test_banded),     cmocka_unit_test(test_blocked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

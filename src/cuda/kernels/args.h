@@ -64,6 +64,24 @@ typedef struct falt_cuda_banded_args {
   float scale;                        /* alpha for sums of the taps as they are */
 } falt_cuda_banded_args;
 
+/* The blocked kernel's operands: sizes and strides count elements, those of the taps and of their batches (w_batch)
+ * bytes. Batches are images, groups of channels, outputs of a group. */
+typedef struct falt_cuda_blocked_args {
+  const void *x, *w;
+  void *y;
+  long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[3], w_tap[3], w_batch[2];
+  int in_columns, in_rows, in_planes; /* columns: elements of a row, channels included */
+  int out_columns, out_rows, out_planes;
+  int taps[3], pad[3], boundary[3][2];                   /* along planes, rows, columns; pad[2] in elements of a row */
+  int tile_elements, buffer_elements;                    /* shared memory: of a tile, of a tile with its taps */
+  int column_blocks, row_blocks, plane_blocks, batch[2]; /* batch: outputs of a group, groups */
+  int x_aligned, y_aligned;                              /* pointers and strides allow vector access */
+  int sweep;                                             /* result planes of a walk */
+  double fill;
+  falt_cuda_epilogue epilogue;
+  falt_cuda_tensor residual;
+} falt_cuda_blocked_args;
+
 /* Bytes of taps that the constant bank holds beside these, of the 4 KB that every GPU has for parameters. */
 enum { FALT_CUDA_TAP_BYTES = 3840 };
 

@@ -1,0 +1,300 @@
+/* The estimate: warp instructions over the rate at which they are issued, and the parts of shared memory's time and of
+ * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
+#include "cuda/blocks.h"
+
+enum {
+  FILE_REGISTERS = 65536, /* of a multiprocessor */
+  MOST_REGISTERS = 232,   /* of a thread, as estimated; the machine has 255 */
+  LEAST_REGISTERS = 72,   /* that staging and indices need */
+  MOST_SUM_BYTES = 256,   /* of a thread's sums */
+  LONGEST_WINDOW = 16,    /* tap columns that are unrolled at once */
+  WARPS_NEEDED = 16       /* to hide the latency of shared memory */
+};
+
+/* Shares as measured on an H200: of the limit's multiply-adds, of the time that loads from shared memory and from
+ * memory take, of what halos read again that comes from memory. */
+static const double issue_share = 1.0, read_share = 0.18, memory_share = 0.7, halo_share = 0.5;
+
+static int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+static int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+static int64_t pieces(int64_t whole, int64_t piece) {
+  return (whole + piece - 1) / piece;
+}
+
+static int divisor(int a, int b) {
+  while (b) {
+    const int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+static int quad_of(const falt_block_problem *p) {
+  return 16 / p->sum_bytes;
+}
+
+static int rounded(const falt_block_problem *p, int64_t count) {
+  return (int)pieces(count, quad_of(p)) * quad_of(p);
+}
+
+/* Sums of a thread. */
+static int sums_of(const falt_block *b) {
+  return b->depth * b->rows * b->groups * b->group;
+}
+
+/* Planes of results of a thread: a walk along the depth keeps its sums and moves on. */
+static int planes_of(const falt_block *b) {
+  return b->sweep ? b->sweep : b->depth;
+}
+
+static double results_of(const falt_block *b) {
+  return (double)planes_of(b) * b->rows * b->groups * b->group;
+}
+
+/* The element of the input below the first tap of a result's element. */
+static int64_t below(const falt_block_problem *p, int64_t element) {
+  return element / p->pixel * p->stride[2] * p->pixel + element % p->pixel;
+}
+
+/* Elements of shared memory that a thread's window of `taps` columns takes, for one group. */
+static int window_of(const falt_block_problem *p, const falt_block *b, int taps) {
+  const int window = (b->group - 1) * b->next_result + (taps - 1) * b->next_tap + 1;
+  return b->dense ? rounded(p, b->shift + window) : window;
+}
+
+/* ---- shape */
+
+/* How a thread's results lie along a row: in fours apart, side by side, spread so that windows of far taps overlap, or
+ * each alone. */
+typedef enum layout { FOURS, DENSE, SPREAD, SINGLE, LAYOUTS } layout;
+
+static void lay_out(const falt_block_problem *p, falt_block *b, layout kind) {
+  const int far = p->pixel * p->dilation[2], common = divisor(p->stride[2], p->dilation[2]);
+  const int64_t quad = quad_of(p), pad = p->pad % quad;
+  b->spread = kind == SPREAD ? far / common : 1;
+  b->dense = kind <= DENSE;
+  b->space = b->dense ? 1 : far;
+  b->next_result = b->dense ? p->stride[2] : kind == SPREAD ? p->stride[2] / common : 0;
+  b->next_tap = b->dense ? far : 1;
+  b->shift = (int)(pad > 0 ? quad - pad : -pad);
+  b->chunk = p->taps[2] <= b->chunk ? 0 : b->chunk;
+  b->rest = b->chunk ? (p->taps[2] - 1) % b->chunk + 1 : p->taps[2];
+}
+
+/* Threads: a few columns of threads, and as many lines as the image has use for. */
+static void place_threads(const falt_block_problem *p, falt_block *b, int lanes, int threads) {
+  const int unit = b->group == 1 ? p->pixel : b->spread; /* what the columns of threads must be a multiple of */
+  b->lanes = (int)pieces(lanes, unit) * unit;
+  b->lines = larger(1, threads / b->lanes);
+  while (b->lines > 1 && (int64_t)(b->lines - 1) * b->rows >= p->out[1]) b->lines--;
+}
+
+static int64_t shared_of(const falt_block_problem *p, falt_block *b) {
+  const int64_t far = (int64_t)p->pixel * p->dilation[2];
+  const int64_t columns = below(p, (int64_t)b->lanes * b->groups * b->group - 1) + (b->band[1] - 1) * far + 1;
+  const int64_t lines =
+      ((int64_t)b->lines * b->rows - 1) * p->stride[1] + (b->band[0] - 1) * (int64_t)p->dilation[1] + 1;
+  const int64_t pitch = pieces(b->shift + columns, quad_of(p)) * quad_of(p);
+  const int64_t taps = (int64_t)b->depth * b->band[0] * rounded(p, b->band[1]);
+  const int64_t sums = p->epilogue > 1 ? (int64_t)sums_of(b) * b->lanes * b->lines : 0;
+  const int64_t elements = (pitch * lines + taps) * b->buffers;
+  const int64_t bytes = (elements > sums ? elements : sums) * p->sum_bytes;
+  if (bytes > INT32_MAX) return INT64_MAX;
+  b->pitch = (int)pitch;
+  b->tile_elements = (int)(pitch * lines);
+  b->buffer_elements = (int)(pitch * lines + taps);
+  b->shared_bytes = (int)bytes;
+  return bytes;
+}
+
+/* The most tap rows, then tap columns, that shared memory holds at once. */
+static void choose_bands(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+  const int64_t least = p->epilogue > 1 ? (int64_t)sums_of(b) * b->lanes * b->lines * p->sum_bytes : 0;
+  const int64_t most = larger(m->shared_block / 2, (int)least);
+  b->band[0] = p->taps[1];
+  b->band[1] = p->taps[2];
+  while (b->band[0] > 1 && shared_of(p, b) > most) b->band[0] = (b->band[0] + 1) / 2;
+  while (b->chunk && b->band[1] > b->chunk && shared_of(p, b) > most)
+    b->band[1] = larger(1, b->band[1] / 2 / b->chunk) * b->chunk;
+  shared_of(p, b);
+}
+
+/* Sums, windows, a row of taps, addresses. */
+static int registers_of(const falt_block_problem *p, const falt_block *b) {
+  const int words = p->sum_bytes / 4, taps = larger(b->chunk, b->rest);
+  const int window = b->groups * (window_of(p, b, taps) + (b->dense ? 0 : b->shift));
+  const bool parts = b->groups > 2 && words * window <= 48; /* loaded as they are used */
+  const int held = parts ? window - window / 4 : window;
+  return words * (sums_of(b) + held + rounded(p, taps)) + (parts ? 16 : 24);
+}
+
+static const char *reason(const falt_block_problem *p, const falt_block_machine *m, const falt_block *b) {
+  if (b->lanes > 256 || b->lanes * b->lines > 512) return "interleaved channels and dilation put columns too far apart";
+  if (b->shared_bytes == 0 || b->shared_bytes > m->shared_block) return "its tile does not fit in shared memory";
+  if (b->registers > MOST_REGISTERS) return "its sums and windows need more registers than a thread has";
+  if (b->rows > 1 && b->rows >= 2 * p->out[1]) return "the image has fewer rows";
+  if (b->depth > 1 && !b->sweep && b->depth >= 2 * p->out[0]) return "the image has fewer planes";
+  if (b->sweep > 32 && b->sweep >= 2 * p->out[0]) return "the walk is longer than the image";
+  if (b->sweep && (b->band[0] < p->taps[1] || b->band[1] < p->taps[2])) return "a walk needs all taps of a plane";
+  return NULL;
+}
+
+/* ---- estimate */
+
+static int64_t blocks_along(const falt_block_problem *p, const falt_block *b, int axis) {
+  const int64_t size[] = {planes_of(b), (int64_t)b->lines * b->rows, (int64_t)b->lanes * b->groups * b->group};
+  return pieces(p->out[axis], size[axis]);
+}
+
+/* Planes and lines that a thread walks through, tap columns' windows, and how often a tap row meets a result's row. */
+typedef struct walk {
+  double planes, lines, windows, hits, steps;
+} walk;
+
+static walk walk_of(const falt_block_problem *p, const falt_block *b) {
+  const double bands = (double)pieces(p->taps[1], b->band[0]);
+  const double reach = (planes_of(b) - 1.0) * p->stride[0] + (double)(p->taps[0] - 1) * p->dilation[0] + 1;
+  const double read = (double)planes_of(b) * p->taps[0];
+  walk w = {.planes = reach < read ? reach : read};
+  w.lines = bands * ((b->rows - 1.0) * p->stride[1] + 1) + (p->taps[1] - bands) * p->dilation[1];
+  w.windows = 1 + (b->chunk ? (double)(p->taps[2] - b->rest) / b->chunk : 0);
+  w.hits = (b->sweep ? w.planes : (double)b->depth) * b->rows * p->taps[0] * p->taps[1];
+  w.steps = w.planes * bands * (double)pieces(p->taps[2], b->band[1]);
+  return w;
+}
+
+/* Reads of shared memory that lanes' addresses in the same bank turn one into. */
+static int conflicts_of(const falt_block *b) {
+  return b->dense ? divisor(b->group * b->next_result / 4, 8) : b->group == 1 ? 1 : larger(1, b->next_result);
+}
+
+/* Warp instructions that a step's barriers and loads cost: a walk's next plane arrives during this one's sums. */
+static double wait_of(const falt_block *b, double steps) {
+  return b->sweep ? 300 : steps > 1 ? 900 : 100;
+}
+
+/* Warp instructions of a thread, multiply-adds apart; in *reads, clocks that shared memory needs for a warp's loads: a
+ * word of every lane a clock, however few the addresses. */
+static double overhead_of(const falt_block_problem *p, const falt_block *b, double *reads) {
+  const walk w = walk_of(p, b);
+  const int threads = b->lanes * b->lines, quad = quad_of(p);
+  const int words = p->sum_bytes / 4;
+  const double loads = b->groups * (double)window_of(p, b, larger(b->chunk, b->rest)) / (b->dense ? quad : 1);
+  const double stage = (double)b->tile_elements / quad / threads * (p->x_bytes < p->sum_bytes ? 18 : 10);
+  const double finish = results_of(b) * (p->epilogue > 1 ? 100 : 2) + (b->sweep ? w.planes * sums_of(b) : 0);
+  const double tests = b->sweep && b->rows == 1 ? 0 : 2.0 * b->depth * b->rows;
+  const double windows = w.planes * w.lines * w.windows, taps = w.hits * (w.windows + (double)p->taps[2] / quad);
+  *reads = windows * loads * (b->dense ? 4 : words) * conflicts_of(b) + w.hits * p->taps[2] * words;
+  return windows * (loads + (b->chunk ? 30 : 10) + tests) + taps + w.hits * w.windows * 2 +
+         w.steps * (stage + wait_of(b, w.steps)) + finish;
+}
+
+static double memory_of(const falt_block_problem *p, const falt_block_machine *m, const falt_block *b) {
+  const double results = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
+  const double once = (double)p->stride[0] * p->stride[1] * p->stride[2];
+  const double staged =
+      walk_of(p, b).steps * b->tile_elements / (results_of(b) * b->lanes * b->lines); /* elements staged for a result */
+  const double halo = staged > once ? staged - once : 0;
+  return results * (p->y_bytes + p->x_bytes * (once + halo_share * halo)) / m->bytes_per_s;
+}
+
+static void estimate(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+  const double blocks =
+      (double)blocks_along(p, b, 0) * (double)blocks_along(p, b, 1) * (double)blocks_along(p, b, 2) * (double)p->batch;
+  const double warps = blocks * (double)pieces(b->lanes * b->lines, 32);
+  const double wide = p->sum_bytes == 8 ? m->flops / m->wide_flops : 1;
+  double reads;
+  const double overhead = overhead_of(p, b, &reads);
+  const double adds = walk_of(p, b).hits * b->groups * b->group * p->taps[2] * wide;
+  const double issue = overhead + adds > 4 * reads ? overhead + adds : 4 * reads;
+  const double compute = warps * (issue + 4 * read_share * reads) * 64 / (m->flops * issue_share);
+  const double slots = (double)m->multiprocessors * b->blocks;
+  const double resident = (double)b->blocks * (double)pieces(b->lanes * b->lines, 32);
+  const double hidden = resident < WARPS_NEEDED ? 0.6 + 0.4 * resident / WARPS_NEEDED : 1;
+  b->seconds = (compute + memory_share * memory_of(p, m, b)) / hidden * (1 + 0.5 * slots / blocks);
+}
+
+/* ---- enumeration */
+
+static void complete(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+  choose_bands(p, m, b);
+  b->registers = registers_of(p, b);
+  b->rejected = reason(p, m, b);
+  if (b->rejected) return;
+  const int threads = b->lanes * b->lines, held = (b->registers + 7) / 8 * 8;
+  b->blocks = smaller(2048 / threads, FILE_REGISTERS / (threads * larger(LEAST_REGISTERS, held)));
+  b->blocks = larger(1, smaller(b->blocks, m->shared_all / (b->shared_bytes + 1024)));
+  estimate(p, m, b);
+}
+
+static void each_layout(const falt_block_problem *p, const falt_block_machine *m, int results, falt_block b,
+                        void (*visit)(void *context, const falt_block *block), void *context) {
+  static const int group[LAYOUTS] = {4, 0, 0, 1}, lanes[] = {8, 16, 32, 128}, chunks[] = {LONGEST_WINDOW, 8, 4};
+  for (int k = 0; k < LAYOUTS; k++)
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+      for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
+        if (k <= DENSE && p->pixel > 1 && p->stride[2] > 1) continue; /* a window would jump between pixels */
+        b.group = group[k] ? group[k] : results;
+        if (k == DENSE && b.group != 8) continue; /* wider ones store far apart */
+        if (k == SPREAD && p->pixel * p->dilation[2] == 1) continue;
+        b.groups = results / b.group;
+        b.chunk = chunks[c];
+        lay_out(p, &b, (layout)k);
+        place_threads(p, &b, lanes[l], 128);
+        complete(p, m, &b);
+        visit(context, &b);
+      }
+}
+
+static void each_sweep(const falt_block_problem *p, const falt_block_machine *m,
+                       void (*visit)(void *context, const falt_block *block), void *context) {
+  static const int sweeps[] = {16, 32, 64, 128};
+  const bool near = p->stride[0] == 1 && p->dilation[0] == 1;
+  if (!near || p->epilogue > 1 || p->taps[0] == 1 || p->taps[0] * 8 * p->sum_bytes > 2 * MOST_SUM_BYTES) return;
+  for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++) {
+    const falt_block block = {.depth = p->taps[0], .rows = 1, .sweep = sweeps[i], .buffers = 2};
+    each_layout(p, m, 8, block, visit, context);
+  }
+}
+
+void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m,
+                      void (*visit)(void *context, const falt_block *block), void *context) {
+  static const struct {
+    int depth, rows, results; /* results of a thread along a row */
+  } shapes[] = {{1, 8, 8}, {1, 4, 8},  {1, 4, 4}, {1, 2, 8}, {1, 4, 16}, {1, 1, 8},
+                {1, 1, 4}, {1, 1, 16}, {4, 2, 8}, {8, 1, 8}, {4, 1, 8}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const int depth = shapes[i].depth, rows = shapes[i].rows, results = shapes[i].results;
+    if (depth * rows * results * p->sum_bytes > MOST_SUM_BYTES) continue;
+    if ((depth > 1 && p->taps[0] == 1) || (rows > 1 && p->out[1] == 1)) continue;
+    each_layout(p, m, results, (falt_block){.depth = depth, .rows = rows, .buffers = 1}, visit, context);
+  }
+  each_sweep(p, m, visit, context);
+}
+
+typedef struct choice {
+  falt_block best;
+  bool found, seen;
+} choice;
+
+static void compare(void *context, const falt_block *block) {
+  choice *c = context;
+  const bool better = block->rejected ? !c->found && !c->seen : !c->found || block->seconds < c->best.seconds;
+  if (better) c->best = *block;
+  c->found |= !block->rejected;
+  c->seen = true;
+}
+
+bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best) {
+  choice c = {.found = false};
+  falt_blocks_each(problem, machine, compare, &c);
+  *best = c.best;
+  return c.found;
+}

@@ -1,0 +1,50 @@
+/* How the blocked kernel cuts a filter into threads and blocks, windows and bands of taps: plain C, no GPU needed.
+ * Every shape is enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time.
+ */
+#ifndef FALT_CUDA_BLOCKS_H
+#define FALT_CUDA_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A filter as the kernel sees it; triples are planes, rows, columns. */
+typedef struct falt_block_problem {
+  int taps[3], stride[3], dilation[3];
+  int64_t out[3];                  /* results: planes, rows, elements of a row (channels included) */
+  int64_t batch;                   /* images */
+  int pixel;                       /* channels interleaved */
+  int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one sum */
+  int64_t pad;                     /* elements of a row before the first */
+  int epilogue;                    /* blocked.cu's EPILOGUE */
+} falt_block_problem;
+
+typedef struct falt_block_machine {
+  int multiprocessors;
+  int shared_block, shared_all; /* bytes of shared memory: of a block at most, of a multiprocessor */
+  double bytes_per_s, flops, wide_flops;
+} falt_block_machine;
+
+/* Named after blocked.cu's holes. */
+typedef struct falt_block {
+  int depth, rows, groups, group, spread;
+  int lanes, lines;
+  int chunk, rest, space, next_result, next_tap, shift, pitch;
+  int band[2];
+  int buffers, blocks, dense;
+  int sweep; /* result planes of a walk; 0: none */
+  int tile_elements, buffer_elements, shared_bytes;
+  /* what was estimated */
+  int registers;
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_block;
+
+/* Calls visit for every block considered, with its estimate or its reason. */
+void falt_blocks_each(const falt_block_problem *problem, const falt_block_machine *machine,
+                      void (*visit)(void *context, const falt_block *block), void *context);
+
+/* The best; false with the reason of the least bad one if no block is legal. */
+bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best);
+
+#endif

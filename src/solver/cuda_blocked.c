@@ -1,0 +1,299 @@
+/* Filters of many taps on a GPU: one channel in, one out, any stride, dilation, number of taps and epilogue; the taps
+ * need not be known when planning. src/cuda/kernels/blocked.cu has the algorithm, src/cuda/blocks.c chooses how it is
+ * cut. Interleaved channels under one filter make a row longer and its taps farther apart; all else is a batch. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/blocks.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels/args.h"
+#include "planner/planner.h"
+#include "solver/cuda.h"
+
+typedef struct blocked_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_cuda_blocked_args args;
+  falt_block block;
+  void *filter; /* in the GPU's memory, or NULL */
+  int64_t blocks;
+  int pixel, epilogue; /* epilogue: blocked.cu's EPILOGUE */
+  bool wide;           /* sums in double */
+  bool x_aligned, y_aligned;
+} blocked_plan;
+
+/* ---- execute */
+
+static void *element(void *data, const falt_tensor *t) {
+  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
+}
+
+static bool aligned(const void *data, const falt_tensor *t, int elements) {
+  return (uintptr_t)data % (falt_type_size(t->type) * (uintptr_t)elements) == 0;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const blocked_plan *plan = (const blocked_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_blocked_args args = plan->args;
+  args.x = element(o->input, &p->input);
+  args.y = element(o->output, &p->output);
+  args.w = element(plan->filter ? plan->filter : o->filter, &p->filter);
+  args.x_aligned = plan->x_aligned && aligned(args.x, &p->input, 4);
+  args.y_aligned = plan->y_aligned && aligned(args.y, &p->output, 4);
+  if (p->has_residual) args.residual.data = element(o->residual, &p->residual);
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {
+      plan->function, plan->blocks, {plan->block.lanes * plan->block.lines, 1}, plan->block.shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const blocked_plan *plan = (const blocked_plan *)base;
+  const falt_block *b = &plan->block;
+  falt_text_add(text, "(cuda-blocked %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)",
+                b->depth, b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
+                b->chunk ? b->chunk : b->rest, b->band[0], b->band[1], b->shared_bytes, b->buffers,
+                plan->wide ? " f64" : "");
+}
+
+static void destroy(falt_plan *base) {
+  falt_gpu_release(base->device->gpu, ((blocked_plan *)base)->filter);
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+static bool one_filter(const falt_problem *p) {
+  return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
+}
+
+static bool lies_interleaved(const falt_tensor *t) {
+  return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1 &&
+         (t->stride[FALT_W] == t->size[FALT_G] || t->size[FALT_W] == 1);
+}
+
+static bool interleaved(const falt_problem *p) {
+  return one_filter(p) && lies_interleaved(&p->input) && lies_interleaved(&p->output);
+}
+
+/* Kernels count rows, columns and blocks in 32 bits. */
+static bool small_axes(const falt_problem *p) {
+  const int64_t channels = interleaved(p) ? p->input.size[FALT_G] : 1, most = (INT64_C(1) << 30) / channels;
+  for (int i = FALT_D; i < FALT_DIMS; i++) {
+    const falt_axis *a = &p->axis[i - FALT_D];
+    if (a->stride >= most || a->dilation >= most || p->filter.size[i] >= most || a->pad[0] >= most ||
+        a->pad[0] <= -most || p->input.size[i] >= most || p->output.size[i] >= most)
+      return false;
+    const int64_t taps = p->filter.size[i], reach = (taps - 1) * a->dilation;
+    if (reach >= most || (p->output.size[i] + 4096) * a->stride >= most) return false;
+  }
+  return p->output.size[FALT_K] * p->output.size[FALT_G] < most;
+}
+
+static bool needs_double(const falt_problem *p) {
+  const double bound = falt_cuda_bound(p);
+  return p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->filter.type == FALT_F64 ||
+         p->accumulator == FALT_F64 || p->input.type == FALT_S32 || p->output.type == FALT_S32 ||
+         (!isinf(bound) && bound >= 0x1p24);
+}
+
+/* Sums of integers must be exact. */
+static bool exact_enough(const falt_problem *p) {
+  const double bound = falt_cuda_bound(p);
+  return isinf(bound) || bound < 0x1p53;
+}
+
+static const char *inapplicable(const falt_problem *p) {
+  const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
+  return p->operation != FALT_FORWARD             ? "it computes forward filters only"
+         : p->filter.size[FALT_C] != 1            ? "it sums over one channel only"
+         : !exact_enough(p)                       ? "sums of integers would not be exact"
+         : !interleaved(p) && !columns            ? "neighbouring columns do not lie next to each other"
+         : !small_axes(p)                         ? "an axis is longer than 2^30 elements"
+         : p->boundary_value != p->boundary_value ? "the constant is not a number"
+                                                  : NULL;
+}
+
+/* ---- plan */
+
+static int64_t stride_of(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 ? 0 : t->stride[dim];
+}
+
+static void set_filter_args(blocked_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *w = &p->filter;
+  falt_cuda_blocked_args *a = &plan->args;
+  for (int i = 0; i < 3; i++) {
+    a->w_tap[i] = stride_of(w, FALT_D + i);
+    a->taps[i] = (int)w->size[FALT_D + i];
+    a->pad[i] = (int)p->axis[i].pad[0] * (i == 2 ? plan->pixel : 1);
+    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)p->axis[i].boundary[side];
+  }
+  a->w_batch[0] = stride_of(w, FALT_G) * (int64_t)falt_type_size(w->type);
+  a->w_batch[1] = stride_of(w, FALT_K) * (int64_t)falt_type_size(w->type);
+}
+
+static void set_args(blocked_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *x = &p->input, *y = &p->output;
+  const bool planar = plan->pixel == 1;
+  plan->args = (falt_cuda_blocked_args){
+      .x_row = stride_of(x, FALT_H),
+      .x_plane = stride_of(x, FALT_D),
+      .x_batch = {stride_of(x, FALT_N), planar ? stride_of(x, FALT_G) : 0},
+      .y_row = stride_of(y, FALT_H),
+      .y_plane = stride_of(y, FALT_D),
+      .y_batch = {stride_of(y, FALT_N), planar ? stride_of(y, FALT_G) : 0, stride_of(y, FALT_C)},
+      .in_columns = (int)x->size[FALT_W] * plan->pixel,
+      .in_rows = (int)x->size[FALT_H],
+      .in_planes = (int)x->size[FALT_D],
+      .out_columns = (int)y->size[FALT_W] * plan->pixel,
+      .out_rows = (int)y->size[FALT_H],
+      .out_planes = (int)y->size[FALT_D],
+      .batch = {(int)y->size[FALT_C], planar ? (int)y->size[FALT_G] : 1},
+      .fill = p->boundary_value,
+      .epilogue = falt_cuda_epilogue_of(p),
+      .residual = falt_cuda_tensor_of(&p->residual)};
+  set_filter_args(plan);
+}
+
+/* Whether all lines start at a multiple of `elements`, if the first does. */
+static bool lines_aligned(const falt_tensor *t, int64_t elements) {
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != FALT_W && t->size[i] > 1 && !(i == FALT_G && t->stride[i] == 1) && t->stride[i] % elements) return false;
+  return true;
+}
+
+static falt_block_machine machine_of(const falt_device *device) {
+  const falt_gpu_facts *f = falt_gpu_about(device->gpu);
+  const bool big = f->minor == 0 && f->major != 12; /* data centres' GPUs have more than others */
+  const int kilobytes = f->major < 8 ? 64 : !big ? 99 : f->major == 8 ? 163 : 227;
+  return (falt_block_machine){.multiprocessors = f->multiprocessors,
+                              .shared_block = kilobytes << 10,
+                              .shared_all = (kilobytes + 1) << 10,
+                              .bytes_per_s = device->limits.copy_bytes_per_s,
+                              .flops = device->limits.f32_flops,
+                              .wide_flops = device->limits.f64_flops};
+}
+
+static bool choose_block(blocked_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_cuda_blocked_args *a = &plan->args;
+  const falt_block_machine machine = machine_of(plan->base.device);
+  falt_block_problem blocks = {.out = {a->out_planes, a->out_rows, a->out_columns},
+                               .batch = p->input.size[FALT_N] * a->batch[0] * a->batch[1],
+                               .pixel = plan->pixel,
+                               .x_bytes = (int)falt_type_size(p->input.type),
+                               .y_bytes = (int)falt_type_size(p->output.type),
+                               .sum_bytes = plan->wide ? 8 : 4,
+                               .pad = a->pad[2],
+                               .epilogue = plan->epilogue};
+  for (int i = 0; i < 3; i++) {
+    blocks.taps[i] = a->taps[i];
+    blocks.stride[i] = (int)p->axis[i].stride;
+    blocks.dilation[i] = a->taps[i] > 1 ? (int)p->axis[i].dilation : 1;
+  }
+  return falt_blocks_choose(&blocks, &machine, &plan->block);
+}
+
+static bool count_blocks(blocked_plan *plan) {
+  falt_cuda_blocked_args *a = &plan->args;
+  const falt_block *b = &plan->block;
+  a->column_blocks = (int)falt_ceil_div(a->out_columns, (int64_t)b->lanes * b->groups * b->group);
+  a->row_blocks = (int)falt_ceil_div(a->out_rows, (int64_t)b->lines * b->rows);
+  a->plane_blocks = (int)falt_ceil_div(a->out_planes, b->sweep ? b->sweep : b->depth);
+  a->sweep = b->sweep;
+  a->tile_elements = b->tile_elements;
+  a->buffer_elements = b->buffer_elements;
+  const double blocks = (double)a->column_blocks * a->row_blocks * a->plane_blocks * a->batch[0] * a->batch[1] *
+                        (double)plan->base.problem.input.size[FALT_N];
+  plan->blocks = (int64_t)blocks;
+  return blocks <= INT32_MAX;
+}
+
+static void add_types(falt_cuda_kernel *kernel, const blocked_plan *plan) {
+  static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char", "unsigned short",
+                                                       "short",          "int",         "unsigned short",
+                                                       "unsigned short", "float",       "double"};
+  const falt_problem *p = &plan->base.problem;
+  falt_cuda_hole(kernel, "ELEMENT_X=%s", element[p->input.type]);
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", element[p->output.type]);
+  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_hole(kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_hole(kernel, "SUM=%s", plan->wide ? "double" : "float");
+  falt_cuda_hole(kernel, "PIXEL=%d", plan->pixel);
+  falt_cuda_hole(kernel, "EPILOGUE=%d", plan->epilogue);
+  for (int i = 0; i < 3; i++) falt_cuda_hole(kernel, "STRIDE_%c=%d", "TRS"[i], (int)p -> axis[i].stride);
+  for (int i = 0; i < 2; i++)
+    falt_cuda_hole(kernel, "DILATE_%c=%d", "TR"[i], plan -> args.taps[i] > 1 ? (int)p->axis[i].dilation : 1);
+}
+
+static void add_block(falt_cuda_kernel *kernel, const falt_block *b) {
+  const struct {
+    const char *name;
+    int value;
+  } holes[] = {
+      {"DEPTH", b->depth},    {"ROWS", b->rows},       {"GROUPS", b->groups},     {"GROUP", b->group},
+      {"SPREAD", b->spread},  {"LANES", b->lanes},     {"LINES", b->lines},       {"CHUNK", b->chunk},
+      {"REST", b->rest},      {"SPACE", b->space},     {"NEXT_TAP", b->next_tap}, {"NEXT_RESULT", b->next_result},
+      {"SHIFT", b->shift},    {"PITCH", b->pitch},     {"DENSE", b->dense},       {"BAND_R", b->band[0]},
+      {"BAND_S", b->band[1]}, {"BUFFERS", b->buffers}, {"SWEEP", b->sweep > 0},   {"BLOCKS", b->blocks}};
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, holes[i].value);
+  kernel->shared_bytes = b->shared_bytes;
+}
+
+static falt_status ready(falt_plan *base) {
+  blocked_plan *plan = (blocked_plan *)base;
+  falt_cuda_kernel kernel = {.source = "blocked.cu", .entry = "falt_blocked"};
+  add_types(&kernel, plan);
+  add_block(&kernel, &plan->block);
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function);
+}
+
+static falt_status upload(blocked_plan *plan, const falt_ask *ask) {
+  const falt_tensor *w = &ask->problem->filter;
+  if (!ask->filter_values) return FALT_OK;
+  plan->base.packed = true;
+  return falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values,
+                          (size_t)falt_tensor_span(w) * falt_type_size(w->type));
+}
+
+static falt_plan *refuse(falt_ask *ask, blocked_plan *plan, const char *why) {
+  destroy(&plan->base);
+  return falt_refuse(ask, "%s", why);
+}
+
+static int epilogue_of(const falt_problem *p) {
+  if (falt_epilogue_is_identity(p)) return 0;
+  return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
+}
+
+static falt_plan *plan_blocked(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask->problem);
+  if (why) return falt_refuse(ask, "%s", why);
+  blocked_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->pixel = interleaved(ask->problem) ? (int)ask->problem->input.size[FALT_G] : 1;
+  plan->wide = needs_double(ask->problem);
+  plan->epilogue = epilogue_of(ask->problem);
+  plan->x_aligned = lines_aligned(&ask->problem->input, 4);
+  plan->y_aligned = lines_aligned(&ask->problem->output, 4);
+  set_args(plan);
+  if (!choose_block(plan)) return refuse(ask, plan, plan->block.rejected);
+  if (!count_blocks(plan)) return refuse(ask, plan, "the image has more blocks than one launch can number");
+  plan->base.cost.seconds = 2e-6 + plan->block.seconds;
+  const falt_status status = upload(plan, ask);
+  if (status == FALT_OK) return &plan->base;
+  destroy(&plan->base);
+  return falt_cuda_refuse(ask, status);
+}
+
+extern const falt_solver falt_solver_cuda_blocked;
+const falt_solver falt_solver_cuda_blocked = {.name = "cuda-blocked", .device_kind = "cuda", .plan = plan_blocked};

@@ -1,0 +1,143 @@
+/* Tests of how the blocked kernel is cut: needs no GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cuda/blocks.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
+
+typedef struct tally {
+  const falt_block_problem *problem;
+  int legal;
+  double least;
+} tally;
+
+/* The element of a line of the tile behind the last that a thread reads. */
+static int64_t reach(const falt_block_problem *p, const falt_block *b) {
+  const int64_t last = (int64_t)b->lanes * b->groups * b->group - 1;
+  const int64_t below = last / p->pixel * p->stride[2] * p->pixel + last % p->pixel;
+  return b->shift + below + (int64_t)(b->band[1] - 1) * p->dilation[2] * p->pixel + 1;
+}
+
+/* What holds for every block that may be launched. */
+static void check_block(void *context, const falt_block *b) {
+  tally *sum = context;
+  const falt_block_problem *p = sum->problem;
+  const int quad = 16 / p->sum_bytes, threads = b->lanes * b->lines;
+  if (b->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || b->seconds < sum->least) sum->least = b->seconds;
+  assert_true(b->seconds > 0 && b->seconds < 3600);
+  assert_true(threads >= 1 && threads <= 512 && b->blocks >= 1 && b->blocks * threads <= 2048);
+  assert_true(b->lanes % b->spread == 0);
+  assert_true(b->pitch % quad == 0 && b->pitch >= reach(p, b));
+  if (b->dense) assert_true(b->group * p->stride[2] % quad == 0 && b->chunk * b->next_tap % quad == 0);
+  assert_true(b->shared_bytes <= h200.shared_block);
+  const int lines = (b->lines * b->rows - 1) * p->stride[1] + (b->band[0] - 1) * p->dilation[1] + 1;
+  assert_true(b->tile_elements >= lines * b->pitch);
+  const int taps = b->depth * b->band[0] * (b->band[1] + quad - 1) / quad * quad;
+  assert_true(b->buffer_elements >= b->tile_elements + taps / 2);
+  assert_true((int64_t)b->buffer_elements * b->buffers * p->sum_bytes <= b->shared_bytes);
+  if (p->epilogue > 1)
+    assert_true(b->depth * b->rows * b->groups * b->group * threads * p->sum_bytes <= b->shared_bytes);
+  /* tap columns: whole windows, and the last */
+  assert_true(b->rest >= 1 && b->rest <= 16);
+  assert_int_equal((p->taps[2] - b->rest) % (b->chunk ? b->chunk : 1), 0);
+  assert_true(b->chunk || b->rest == p->taps[2]);
+  assert_true(b->band[1] == p->taps[2] || (b->chunk && b->band[1] % b->chunk == 0));
+  if (b->sweep) assert_true(b->depth == p->taps[0] && b->band[0] == p->taps[1] && p->epilogue < 2);
+}
+
+static falt_block choose(const falt_block_problem *p) {
+  falt_block best;
+  tally sum = {.problem = p};
+  falt_blocks_each(p, &h200, check_block, &sum);
+  assert_true(falt_blocks_choose(p, &h200, &best));
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+static falt_block_problem image(int taps) {
+  return (falt_block_problem){.taps = {1, taps, taps},
+                              .stride = {1, 1, 1},
+                              .dilation = {1, 1, 1},
+                              .out = {1, 8192, 8192},
+                              .batch = 1,
+                              .pixel = 1,
+                              .x_bytes = 4,
+                              .y_bytes = 4,
+                              .sum_bytes = 4,
+                              .pad = taps / 2};
+}
+
+/* No estimate beats the limits of the machine, and more taps cost more. */
+static void test_images(UNUSED void **state) {
+  double before = 0;
+  for (int taps = 3; taps <= 255; taps += taps < 31 ? 2 : 32) {
+    const falt_block_problem p = image(taps);
+    const falt_block b = choose(&p);
+    const double results = 8192.0 * 8192;
+    assert_true(b.seconds >= 8 * results / h200.bytes_per_s);
+    assert_true(b.seconds >= 2 * results * taps * taps / h200.flops);
+    assert_true(b.seconds > before);
+    before = b.seconds;
+  }
+}
+
+/* Every stride, dilation, pixel, type and epilogue has a legal block, however far the taps lie. */
+static void test_everything(UNUSED void **state) {
+  static const int strides[] = {1, 2, 3, 7, 16}, dilations[] = {1, 2, 5, 12, 40}, taps[] = {1, 2, 9, 17, 101};
+  for (int i = 0; i < 5 * 5 * 5 * 4 * 3; i++) {
+    falt_block_problem p = image(taps[i % 5]);
+    p.stride[1] = p.stride[2] = strides[i / 5 % 5];
+    p.dilation[1] = p.dilation[2] = dilations[i / 25 % 5];
+    p.pixel = 1 + i / 125 % 4;
+    p.epilogue = i / 500;
+    p.pad = p.taps[2] / 2 * p.dilation[2] * p.pixel;
+    choose(&p);
+    p.sum_bytes = 8;
+    choose(&p);
+  }
+}
+
+static void test_volumes(UNUSED void **state) {
+  for (int taps = 2; taps <= 15; taps++) {
+    falt_block_problem p = image(taps);
+    p.taps[0] = taps;
+    p.out[0] = p.out[1] = p.out[2] = 512;
+    choose(&p);
+    p.stride[0] = p.dilation[0] = 2;
+    choose(&p);
+  }
+}
+
+static void test_signals(UNUSED void **state) {
+  for (int taps = 1; taps < 100000; taps = taps * 3 + 1) {
+    falt_block_problem p = image(taps);
+    p.taps[1] = 1;
+    p.out[1] = 1;
+    p.out[2] = 1 << 24;
+    choose(&p);
+  }
+}
+
+static void test_refusal(UNUSED void **state) {
+  falt_block_problem p = image(3);
+  falt_block b;
+  p.stride[2] = 1 << 20;
+  assert_false(falt_blocks_choose(&p, &h200, &b));
+  assert_non_null(b.rejected);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_images), cmocka_unit_test(test_everything),
+                                     cmocka_unit_test(test_volumes), cmocka_unit_test(test_signals),
+                                     cmocka_unit_test(test_refusal)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
