@@ -136,12 +136,18 @@ static void turn_part(const falt_turn *call, int64_t i, int64_t n, int64_t j, in
     for (int64_t x = i; x < i + n; x++) call->to[y * call->to_pitch + x] = call->from[x * call->from_pitch + y];
 }
 
+/* Runs of each row of the destination: where rows are a page or more apart, one translation of addresses serves a run.
+ */
 static void turn(const falt_turn *call) {
+  enum { RUN = 64 };
   const int64_t n = call->n / SQUARE * SQUARE, count = call->count / SQUARE * SQUARE;
-  for (int64_t i = 0; i < n; i += SQUARE)
+  for (int64_t run = 0; run < n; run += RUN) {
+    const int64_t end = run + RUN < n ? run + RUN : n;
     for (int64_t j = 0; j < count; j += SQUARE)
-      turn_square(call->from + i * call->from_pitch + j, call->from_pitch, call->to + j * call->to_pitch + i,
-                  call->to_pitch);
+      for (int64_t i = run; i < end; i += SQUARE)
+        turn_square(call->from + i * call->from_pitch + j, call->from_pitch, call->to + j * call->to_pitch + i,
+                    call->to_pitch);
+  }
   turn_part(call, n, call->n - n, 0, count);
   turn_part(call, 0, call->n, count, call->count - count);
 }

@@ -22,7 +22,7 @@
 enum {
   FEW_CHANNELS = 16,
   PACKED_ROWS = 48,  /* copied at a time */
-  MOST_CHUNK = 512,  /* positions */
+  MOST_CHUNK = 256,  /* positions */
   FEWEST_ROWS = 48,  /* of a block, so that a panel is worth its copy */
   MOST_ROWS = 1024,  /* of a block */
   FEW_TASKS = 32,    /* below, positions are sliced */
@@ -92,8 +92,11 @@ static void store_tap(const part *own, float *filter, int64_t tap, int64_t c, in
         .from = sums, .to = to, .from_pitch = own->pitch, .to_pitch = k_step, .n = count, .count = own->channels});
     return;
   }
-  for (int64_t k = 0; k < own->channels; k++)
-    for (int64_t i = 0; i < count; i++) to[k * k_step + i * c_step] = sums[i * own->pitch + k];
+  for (int64_t k = 0, n; k < own->channels; k += n) { /* a few rows of results at a time, as lines and pages are few */
+    n = falt_min(8, own->channels - k);
+    for (int64_t i = 0; i < count; i++)
+      for (int64_t m = k; m < k + n; m++) to[m * k_step + i * c_step] = sums[i * own->pitch + m];
+  }
 }
 
 static void store(const part *own, const falt_operands *operands, const float *sums) {
@@ -121,6 +124,7 @@ typedef struct task {
   part own;
   const float *input, *output; /* the output of the group's first channel of the part */
   int64_t first, count;        /* positions of the chunk */
+  int64_t ahead, end;          /* positions sent for, and the end of the slice */
   bool accumulate;             /* an earlier chunk left sums */
   float *panel, *rows, *constant, *ones, *sums;
   const float **list;
@@ -148,6 +152,21 @@ static void bring_panel(const task *t) {
                                                    .n = own->channels,
                                                    .count = count});
   }
+}
+
+/* Sends for as much of the next chunk's panel as `rows` of this one's sums leave time for, where channels are near. */
+static void fetch_ahead(task *t, int64_t rows) {
+  enum { LINE = 16 };
+  const part *own = &t->own;
+  const falt_tensor *y = &own->layer->p.output;
+  if (t->ahead == t->end || !falt_tensor_unit(y, FALT_C)) return;
+  const falt_layer_point at = falt_layer_point_at(own->layer, t->ahead);
+  const float *from = t->output + falt_tensor_at(y, at.n, own->group, own->channel, at.at[0], at.at[1], at.at[2]);
+  const int64_t share = falt_min(t->end - t->ahead, falt_ceil_div(own->plan->chunk * rows, own->rows));
+  const int64_t count = falt_layer_together(own->layer, t->ahead, share);
+  for (int64_t p = 0; p < count; p++, from += y->stride[FALT_W])
+    for (int64_t k = 0; k < own->channels; k += LINE) __builtin_prefetch(from + k, 0, 2);
+  t->ahead += count;
 }
 
 /* ---- rows: what a segment reads for the chunk's positions, in pieces of one output row */
@@ -274,25 +293,26 @@ static void copy_piece(const task *t, const piece *p, int64_t first, int64_t row
 /* ---- sums */
 
 /* Rows whose element m is at list[p][first + m] for position p. */
-static void add_listed(const task *t, int64_t first, int64_t rows, float *sums) {
+static void add_listed(task *t, int64_t first, int64_t rows, float *sums) {
   const outer_plan *plan = t->own.plan;
   const int vectors = (int)(t->own.pitch / plan->layer.kernels->width);
   const falt_layer_pieces calls = falt_layer_cut(rows, falt_ceil_div(rows, plan->kernels->rows[vectors]));
   for (int64_t i = 0; i < calls.count; i++) {
-    const int64_t row = falt_layer_piece(&calls, i);
+    const int64_t row = falt_layer_piece(&calls, i), end = falt_layer_piece(&calls, i + 1);
+    fetch_ahead(t, end - row);
     plan->kernels->outer(&(falt_outer){.a = t->list,
                                        .first = first + row,
                                        .b = t->panel,
                                        .out = sums + row * t->own.pitch,
                                        .depth = t->count,
-                                       .rows = (int)(falt_layer_piece(&calls, i + 1) - row),
+                                       .rows = (int)(end - row),
                                        .vectors = vectors,
                                        .accumulate = t->accumulate});
   }
 }
 
 /* Rows whose element p is at a[row*pitch + p]. */
-static void add_copied(const task *t, const float *from, int64_t rows, float *sums) {
+static void add_copied(task *t, const float *from, int64_t rows, float *sums) {
   const outer_plan *plan = t->own.plan;
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t most = kernels->rows[t->own.pitch / kernels->width];
@@ -305,6 +325,7 @@ static void add_copied(const task *t, const float *from, int64_t rows, float *su
       a[m - row] = from + m * plan->chunk;
       out[m - row] = sums + m * t->own.pitch;
     }
+    fetch_ahead(t, end - row);
     kernels->product(&(falt_layer_product){.a = a,
                                            .b = t->panel,
                                            .out = out,
@@ -316,12 +337,12 @@ static void add_copied(const task *t, const float *from, int64_t rows, float *su
   }
 }
 
-static void add_bias(const task *t, float *sums) {
+static void add_bias(task *t, float *sums) {
   for (int64_t p = 0; p < t->count; p++) t->list[p] = t->ones;
   add_listed(t, 0, 1, sums);
 }
 
-static void add_segment(const task *t, int64_t index, int64_t first, int64_t rows, float *sums) {
+static void add_segment(task *t, int64_t index, int64_t first, int64_t rows, float *sums) {
   if (t->own.plan->in_place) {
     bring_segment(t, index, list_piece, first, rows);
     add_listed(t, first, rows, sums);
@@ -334,7 +355,7 @@ static void add_segment(const task *t, int64_t index, int64_t first, int64_t row
   }
 }
 
-static void add_chunk(const task *t) {
+static void add_chunk(task *t) {
   const outer_plan *plan = t->own.plan;
   const int64_t end = t->own.row + t->own.rows;
   float *sums = t->sums;
@@ -354,7 +375,8 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const outer_plan *plan = run->plan;
   char *memory = scratch;
   task t = {.own = part_at(plan, index / plan->slices.count)};
-  const int64_t slice = index % plan->slices.count, end = falt_layer_piece(&plan->slices, slice + 1);
+  const int64_t slice = index % plan->slices.count;
+  t.end = falt_layer_piece(&plan->slices, slice + 1);
   t.input = (const float *)run->operands->input + falt_tensor_at(&plan->layer.p.input, 0, t.own.group, 0, 0, 0, 0);
   t.output = run->operands->output;
   t.panel = (float *)(void *)(memory + plan->at.panel);
@@ -367,8 +389,9 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (int64_t i = 0; i < plan->length; i++) t.constant[i] = (float)plan->layer.p.boundary_value;
   *t.ones = 1;
   if (t.own.channels < t.own.pitch) memset(t.panel, 0, (size_t)(plan->chunk * t.own.pitch) * sizeof *t.panel);
-  for (t.first = falt_layer_piece(&plan->slices, slice); t.first < end; t.first += t.count) {
-    t.count = falt_min(plan->chunk, end - t.first);
+  for (t.first = falt_layer_piece(&plan->slices, slice); t.first < t.end; t.first += t.count) {
+    t.count = falt_min(plan->chunk, t.end - t.first);
+    t.ahead = t.first + t.count;
     add_chunk(&t);
     t.accumulate = true;
   }
@@ -455,13 +478,14 @@ static void set_rows(outer_plan *plan) {
   plan->rows = plan->segments * plan->length + plan->base.problem.has_bias;
 }
 
-/* Panels as wide as kernels go; chunks whose panel leaves room in the first-level cache. */
+/* Panels as wide as kernels go; chunks whose panel leaves room in the first-level cache for sums and rows, which take
+ * more of it where pixels are read in place. */
 static void set_panels(outer_plan *plan) {
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t vectors = falt_ceil_div(plan->layer.results, kernels->width);
   plan->panels = falt_layer_cut(vectors, falt_ceil_div(vectors, kernels->vectors));
   const int64_t row = falt_layer_most(&plan->panels) * kernels->width * (int64_t)sizeof(float);
-  const int64_t fits = (int64_t)plan->base.device->caches.l1d * 2 / 3 / row;
+  const int64_t fits = (int64_t)plan->base.device->caches.l1d * (plan->in_place ? 1 : 2) / 3 / row;
   plan->chunk = falt_max(1, falt_min(falt_min(fits, MOST_CHUNK), plan->layer.positions));
 }
 
