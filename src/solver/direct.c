@@ -10,7 +10,10 @@
  * Stride and dilation along y (x likewise): tap i of output o reads o*stride + i*dilation. With g = gcd(stride,
  * dilation), outputs dilation/g apart and taps stride/g apart shift their input by the same stride*dilation/g. So a
  * tile takes output rows that far apart, and taps fall into stride/g classes, each a plane of its own: no special
- * kernel, no cliff. */
+ * kernel, no cliff.
+ *
+ * A depthwise layer in NCHW is such a filter for each channel. Its epilogue, beyond a scale and a clip, is worked into
+ * a task's sums where they lie, while they are in the second-level cache. */
 #include "solver/direct.h"
 #include "core/memory.h"
 
@@ -270,7 +273,7 @@ static void estimate(falt_direct_plan *plan) {
   double bytes = falt_problem_bytes(&plan->problem) * (waste > waste_out ? waste : waste_out);
   double converted = 0, results = (double)falt_tensor_count(&plan->problem.output);
   if (plan->begin == plan->end) converted += (double)falt_tensor_count(&plan->problem.input);
-  if (!rows->out_place) converted += results;
+  if (!rows->out_place || plan->finishes) converted += results;
   falt_type type = rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
   double flops = falt_problem_flops(&plan->problem) + 8 * converted;
   plan->base.cost.seconds = falt_roofline(device, type, flops, efficiency(plan), bytes);
@@ -293,16 +296,61 @@ static void destroy(falt_plan *base) {
 
 static const falt_plan_table table = {.execute = falt_direct_execute, .print = print, .destroy = destroy};
 
+static bool all_f32(const falt_problem *p) {
+  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
+         p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
+}
+
+/* Whether the epilogue is a layer's: more than the kernels of rows do on the way out. */
+static bool has_layer_epilogue(const falt_problem *p) {
+  const falt_activation act = p->activation;
+  const bool clips = act == FALT_IDENTITY || act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
+  return p->operation == FALT_FORWARD && (p->has_scale || p->has_bias || p->has_residual || !clips);
+}
+
+/* The problem whose results are the sums. */
+static falt_problem without_epilogue(const falt_problem *p) {
+  falt_problem sums = *p;
+  sums.alpha = 1;
+  sums.beta = 0;
+  sums.has_scale = sums.has_bias = sums.has_residual = false;
+  sums.activation = FALT_IDENTITY;
+  return sums;
+}
+
+/* Rows as the kernels make them: sums in place, where a layer's epilogue comes after them. */
+static const char *init_rows(falt_rows *rows, const falt_problem *turned, const falt_ask *ask, bool finishes) {
+  const falt_problem sums = without_epilogue(turned);
+  const char *reason = falt_rows_init(rows, finishes ? &sums : turned, ask->device->isa, ask->filter_values);
+  if (reason || !finishes) return reason;
+  return !all_f32(turned)   ? "scale, bias and residual are for f32 alone"
+         : rows->pixel != 1 ? "channels of one pixel have a scale or bias each"
+         : !rows->out_place || (turned->has_residual && !falt_tensor_unit(&turned->residual, FALT_W))
+             ? "the epilogue's rows are not adjacent in memory"
+             : NULL;
+}
+
+/* Factors behind the rest of the workspace. */
+static void set_epilogue(falt_direct_plan *plan, const falt_device *device) {
+  const size_t bytes = 2 * (size_t)plan->problem.output.size[FALT_G] * sizeof(float);
+  plan->layer.kernels = falt_layer_kernels_for(device->isa);
+  falt_layer_epilogue(&plan->layer, &plan->problem);
+  plan->factors = (plan->base.workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  plan->base.workspace = plan->factors + bytes;
+}
+
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   falt_problem turned;
   falt_rows rows;
+  const bool finishes = has_layer_epilogue(ask->problem);
   falt_rows_turn(&turned, ask->problem);
-  const char *reason = falt_rows_init(&rows, &turned, ask->device->isa, ask->filter_values);
+  const char *reason = init_rows(&rows, &turned, ask, finishes);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_direct_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->problem = turned;
   plan->rows = rows;
+  plan->finishes = finishes;
   set_parts(plan);
   set_interior(plan);
   set_band(plan);
@@ -314,8 +362,9 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return falt_refuse_memory(ask);
   }
+  if (finishes) set_epilogue(plan, ask->device);
   double bytes = falt_problem_bytes(&turned);
-  plan->stream = bytes > (double)ask->device->caches.l2 * 4;
+  plan->stream = !finishes && bytes > (double)ask->device->caches.l2 * 4;
   plan->prefetch = plan->y_classes == 1 && bytes > (double)ask->device->caches.l2;
   estimate(plan);
   return &plan->base;

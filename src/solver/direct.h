@@ -3,6 +3,7 @@
 #define FALT_SOLVER_DIRECT_H
 
 #include "solver/filter_rows.h"
+#include "solver/layer.h"
 
 enum { FALT_DIRECT_MOST_BAND = 32 };
 
@@ -37,6 +38,9 @@ typedef struct falt_direct_plan {
   bool stream, prefetch;
   int64_t tap_groups, tap_count; /* filters, and taps of each */
   char *taps;                    /* packed, or NULL if they come with each execution */
+  bool finishes;                 /* a task's sums are its results only after a layer's epilogue, where they lie */
+  falt_layer layer;              /* that epilogue */
+  size_t factors;                /* its offset in the workspace */
   falt_direct_scratch scratch;
 } falt_direct_plan;
 

@@ -30,6 +30,7 @@ typedef struct execution {
   const falt_direct_plan *plan;
   const falt_operands *operands;
   const char *taps;
+  const float *factors;
 } execution;
 
 /* A band: `count` rows of outputs from (z, y) on, out_step apart. */
@@ -261,6 +262,35 @@ static void run_rows(const walk *w, int64_t z, int64_t y) {
   }
 }
 
+/* ------------------------------------------------------------------------------------- the epilogue of a layer */
+
+/* Rows [begin, end) of the task's plane z, one after the other where they lie together in memory. */
+static void finish_plane(const execution *e, const walk *w, int64_t z) {
+  const falt_direct_plan *plan = e->plan;
+  const falt_rows *rows = &plan->rows;
+  const falt_tensor *more = &plan->layer.p.residual;
+  const int64_t n = w->task.slice / rows->groups, g = w->task.slice % rows->groups, x = w->task.begin[2];
+  const int64_t width = w->task.end[2] - x, pitch = more->stride[FALT_H];
+  const bool together = rows->out_stride[3] == width && (!plan->layer.p.has_residual || pitch == width);
+  const int64_t step = together ? w->task.end[1] - w->task.begin[1] : 1;
+  falt_layer_finish call = {.scale = e->factors + g,
+                            .offset = e->factors + plan->layer.p.output.size[FALT_G] + g,
+                            .n = step * width,
+                            .rows = 1,
+                            .curve = plan->layer.curve,
+                            .slope = (float)plan->layer.p.act_a,
+                            .low = plan->layer.low,
+                            .high = plan->layer.high};
+  for (int64_t y = w->task.begin[1]; y < w->task.end[1]; y += step) {
+    float *out = falt_rows_target(rows, w->output, w->task.slice, z, y, x);
+    const float *residual = (const float *)e->operands->residual + falt_tensor_at(more, n, g, 0, z, y, x);
+    call.sums = out;
+    call.out = &out;
+    call.residual = plan->layer.p.has_residual ? &residual : NULL;
+    plan->layer.kernels->finish_by_row(&call);
+  }
+}
+
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *e = context;
   const falt_direct_plan *plan = e->plan;
@@ -270,9 +300,11 @@ static void run_task(void *context, int64_t index, void *scratch) {
   w.taps = e->taps + (size_t)(filter * plan->tap_count) * plan->rows.lane_size;
   cut(&w);
   int64_t rows = plan->band * plan->out_step;
-  for (int64_t z = w.task.begin[0]; z < w.task.end[0]; z++)
+  for (int64_t z = w.task.begin[0]; z < w.task.end[0]; z++) {
     for (int64_t y = w.task.begin[1]; y < w.task.end[1]; y += rows)
       for (int64_t i = y; i < falt_min(y + plan->out_step, w.task.end[1]); i++) run_rows(&w, z, i);
+    if (plan->finishes) finish_plane(e, &w, z);
+  }
 }
 
 /* Taps that come with the execution: dense at `room`, then packed behind. Returns the packed ones. */
@@ -289,6 +321,11 @@ void falt_direct_execute(const falt_plan *base, const falt_operands *operands) {
   const falt_direct_plan *plan = (const falt_direct_plan *)base;
   execution e = {.plan = plan, .operands = operands, .taps = plan->taps};
   size_t queue = falt_rows_workspace(base->device, plan->scratch.total);
+  if (plan->finishes) {
+    float *factors = (float *)(void *)((char *)operands->workspace + plan->factors);
+    falt_layer_factors(&plan->layer, operands, factors);
+    e.factors = factors;
+  }
   if (!e.taps) e.taps = pack_now(plan, operands->filter, (char *)operands->workspace + queue);
   falt_row_job job = {.run = run_task,
                       .context = &e,

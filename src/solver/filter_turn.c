@@ -38,5 +38,6 @@ void falt_rows_turn(falt_problem *turned, const falt_problem *problem) {
   relabel(&turned->input, &problem->input, order);
   relabel(&turned->filter, &problem->filter, order);
   relabel(&turned->output, &problem->output, order);
+  relabel(&turned->residual, &problem->residual, order);
   for (int i = 0; i < 3; i++) turned->axis[i] = problem->axis[order[i]];
 }
