@@ -2,20 +2,31 @@
 import numpy as np
 
 
-def merged(torch, array):
-    """(n, g, c, d, h, w) as torch has data: (n, g*c, space); a view, so that channels that are last stay last."""
-    n, g, c, *space = array.shape
-    return torch.from_numpy(array.reshape(n, g * c, *space))
+def merged_shape(array, space):
+    """(n, g, c, d, h, w) with the axes that libraries have: (n, g*c, space); a view, so that channels that are last
+    stay last."""
+    n, g, c, *sizes = array.shape
+    return array.reshape(n, g * c, *sizes[3 - space:])
 
 
-def weights(torch, array):
+def tensor_of(torch, array, kind):
+    return torch.from_numpy(array) if kind != "bf16" else torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+
+
+def data(torch, p, name):
+    return tensor_of(torch, merged_shape(p.operands[name], p.space), p.type_of(name))
+
+
+def weights(torch, p):
     """(k, g, c, t, r, s) as torch has filters: (g*k, c, taps)."""
-    k, g, c, *taps = array.shape
-    return torch.from_numpy(np.moveaxis(array, 1, 0).reshape(g * k, c, *taps))
+    k, g, c, *taps = p.operands["filter"].shape
+    filters = np.moveaxis(p.operands["filter"], 1, 0).reshape(g * k, c, *taps[3 - p.space:])
+    return tensor_of(torch, filters, p.type_of("filter"))
 
 
-def without_absent_axes(tensor, space):
-    return tensor.reshape(*tensor.shape[:2], *tensor.shape[5 - space:])
+def array_of(torch, tensor):
+    """A result as an array; bf16 as two bytes, as NumPy reads it."""
+    return tensor.view(torch.int16).numpy().view("V2") if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 def activation(torch, name):
@@ -30,12 +41,9 @@ def convolution(torch, p):
     groups, act = p.number("groups"), activation(torch, p.words.get("act"))
     if not padding or not act or p.has("alpha", "beta", "scale", "out", "rank"):
         return None
-    x, y = (without_absent_axes(merged(torch, p.operands[name]), p.space) for name in ("input", "output"))
-    w = without_absent_axes(weights(torch, p.operands["filter"]), p.space)
+    x, y, w = data(torch, p, "input"), data(torch, p, "output"), weights(torch, p)
     bias = None if p.bias is None else torch.from_numpy(p.bias)
-    residual = p.operands["residual"]
-    if residual is not None:
-        residual = without_absent_axes(merged(torch, residual), p.space)
+    residual = None if p.operands["residual"] is None else data(torch, p, "residual")
     function = getattr(torch.nn.functional, f"conv{p.space}d")
 
     def forward():
@@ -49,7 +57,7 @@ def convolution(torch, p):
 
     def filter_order(dw):
         k, g = p.operands["filter"].shape[:2]
-        return np.moveaxis(np.asarray(dw).reshape(g, k, *dw.shape[1:]), 0, 1)
+        return np.moveaxis(array_of(torch, dw).reshape(g, k, *dw.shape[1:]), 0, 1)
 
     if p.verb != "forward" and (p.bias is not None or p.has("act", "residual")):
         return None
@@ -63,7 +71,7 @@ def pooling(torch, p):
     stride, padding, dilation = p.axes("stride", "x".join(map(str, window))), p.axes("pad", 0), p.axes("dilation", 1)
     if not padding or p.has("out"):
         return None
-    x, functional = without_absent_axes(merged(torch, p.operands["input"]), p.space), torch.nn.functional
+    x, functional = data(torch, p, "input"), torch.nn.functional
     if p.verb == "maxpool":
         function = getattr(functional, f"max_pool{p.space}d")
         return f"max_pool{p.space}d", lambda: function(x, window, stride, padding, dilation), None
@@ -75,13 +83,19 @@ def pooling(torch, p):
 
 MAKERS = {"forward": convolution, "backward-data": convolution, "backward-filter": convolution, "maxpool": pooling,
           "avgpool": pooling}
+FLOATS = {"float16", "bf16", "float32", "float64"}
+
+
+def is_layer(p):
+    """A layer as all libraries have it: zero beyond the edges, memory without gaps."""
+    return (p.verb in MAKERS and not p.has("boundary", "value")
+            and not any(word.endswith(("-strides", "-offset")) for word in p.words))
 
 
 def torch_layer(modules, p, Peer):
     torch, make = modules["torch"], MAKERS.get(p.verb)
-    if not torch or not make or p.has("boundary", "value") or p.result.dtype.kind != "f":
-        return
-    if any(word.endswith(("-strides", "-offset", "-type")) for word in p.words):
+    types = {p.type_of(name) for name in ("input", "filter", "output", "residual") if p.operands[name] is not None}
+    if not torch or not is_layer(p) or len(types) > 1 or not types <= FLOATS:
         return
     made = make(torch, p)
     if made:
@@ -91,7 +105,7 @@ def torch_layer(modules, p, Peer):
             with torch.inference_mode():
                 return function()
 
-        yield Peer("torch", f"torch {name}", torch.__version__, run, finish)
+        yield Peer("torch", f"torch {name}", torch.__version__, run, finish or (lambda y: array_of(torch, y)))
 
 
 PEERS = (torch_layer,)

@@ -48,6 +48,7 @@ def libraries_cpu():
     found = {}
     for name, module in (("opencv", "cv2"), ("scipy", "scipy"), ("numpy", "numpy"), ("torch", "torch")):
         find(found, name, lambda module=module: __import__(module))
+    find(found, "onednn", load_onednn)
     answer(done=True)
     if not found["numpy"]:
         return {}
@@ -56,6 +57,11 @@ def libraries_cpu():
     if found["torch"]:
         found["torch"].set_num_threads(THREADS)
     return found
+
+
+def load_onednn():
+    import onednn
+    return onednn.Library(THREADS)
 
 
 def libraries_gpu(ordinal):
@@ -92,6 +98,11 @@ class Problem:
         if not request.get(name):
             return None
         return np.transpose(np.load(request[name]), [request[name + "_order"].index(axis) for axis in "ngcdhw"])
+
+    def type_of(self, name):
+        """NumPy's name of an operand's type, or bf16, which NumPy holds as two bytes without a meaning."""
+        dtype = self.operands[name].dtype
+        return "bf16" if dtype.kind == "V" else dtype.name
 
     def has(self, *words):
         return bool(set(words) & set(self.words))
@@ -162,6 +173,12 @@ def largest(function, *arrays):
         return float(np.max(list(pool.map(lambda block: np.max(function(*block), initial=0), blocks))))
 
 
+def widened(array):
+    """Values of bf16, the upper halves of f32, as numbers that NumPy knows."""
+    import numpy as np
+    return (np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
 def compare(problem, peer, result):
     """Largest difference from Faltung's result, and whether it is as small as rounding explains."""
     import numpy as np
@@ -177,11 +194,14 @@ def compare(problem, peer, result):
     expected = expected[middle]
     if got.size == 0:
         return {}
+    itemsize = expected.dtype.itemsize
+    if expected.dtype.kind == "V":
+        got, expected = widened(got), widened(expected)
     if expected.dtype.kind in "iu":
         passes = problem.space if (problem.kernel or "").startswith("gaussian:") else 1
         tolerance = float(passes)  # where a peer truncates or works in fixed point, in each pass
     else:
-        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[expected.dtype.itemsize] * largest(np.abs, expected)
+        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[itemsize] * largest(np.abs, expected)
     difference = largest(lambda a, b: np.abs(a.astype(np.float64) - b), got, expected)
     return {"max_abs_difference": difference if np.isfinite(difference) else None, "tolerance": tolerance,
             "agrees": bool(difference <= tolerance)}
@@ -196,7 +216,8 @@ def makers(modules):
         return filters_gpu.PEERS, modules["driver"].time
     import filters
     import layers
-    return filters.PEERS + layers.PEERS, by_host_clock
+    import onednn
+    return filters.PEERS + layers.PEERS + onednn.PEERS, by_host_clock
 
 
 def load(modules, make_all, request):
