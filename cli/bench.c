@@ -278,6 +278,7 @@ static int run_suite(cli_bench *bench) {
     return cli_fail(CLI_IMPOSSIBLE, "bench: interrupted after %d of %d problems; what was printed holds", bench->rows,
                     bench->suite.count);
   if (!bench->options->json) cli_bench_print_foot(bench);
+  if (status == CLI_DONE) cli_bench_cliffs(bench);
   return status;
 }
 

@@ -52,8 +52,10 @@ double cli_bench_ratio(const cli_row *row, int entry);
 int cli_bench_best(const cli_row *row);
 /* The fastest entry of a library, or -1. */
 int cli_bench_fastest(const cli_row *row, const char *library);
-/* Geometric mean of the fastest entries' ratios, and of how many problems. */
-double cli_bench_mean(const cli_bench *bench, const char *library, int *count);
+/* Geometric mean of the fastest entries' ratios over the problems of an operation, NULL for all, and how many. */
+double cli_bench_mean(const cli_bench *bench, const char *library, const char *operation, int *count);
+/* The i-th of the operations that the problems ask for; false after the last. */
+bool cli_bench_operation(const cli_bench *bench, int i, char operation[24]);
 /* How many problems have a peer's time, and on how many of them Faltung is faster than every peer. */
 int cli_bench_count(const cli_bench *bench, int *faster);
 /* Column i of a table: "copy", then the libraries; NULL at the end. */
@@ -62,6 +64,8 @@ const char *cli_bench_column(const cli_bench *bench, int i);
 void cli_bench_print_head(const cli_bench *bench);
 void cli_bench_print_row(const cli_bench *bench, const cli_row *row);
 void cli_bench_print_foot(const cli_bench *bench);
+/* Where the suite walks: the points that fall behind their neighbours, as a list or as JSON. */
+void cli_bench_cliffs(const cli_bench *bench);
 void cli_bench_json(const cli_bench *bench, const cli_row *row);
 /* Writes the page and gives the file its name; releases *output. Prints an error and returns its exit status, or
  * CLI_DONE. */

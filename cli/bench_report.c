@@ -43,12 +43,32 @@ int cli_bench_fastest(const cli_row *row, const char *library) {
   return fastest;
 }
 
-double cli_bench_mean(const cli_bench *bench, const char *library, int *count) {
+static void operation_of(const cli_row *row, char operation[24]) {
+  snprintf(operation, 24, "%.*s", (int)strcspn(row->line, " "), row->line);
+}
+
+bool cli_bench_operation(const cli_bench *bench, int i, char operation[24]) {
+  char earlier[24];
+  for (int row = 0; row < bench->rows; row++) {
+    operation_of(&bench->row[row], operation);
+    bool is_new = true;
+    for (int before = 0; before < row && is_new; before++) {
+      operation_of(&bench->row[before], earlier);
+      is_new = strcmp(earlier, operation) != 0;
+    }
+    if (is_new && i-- == 0) return true;
+  }
+  return false;
+}
+
+double cli_bench_mean(const cli_bench *bench, const char *library, const char *operation, int *count) {
   double sum = 0;
+  char own[24];
   *count = 0;
   for (int i = 0; i < bench->rows; i++) {
     const int entry = cli_bench_fastest(&bench->row[i], library);
-    if (entry < 0) continue;
+    operation_of(&bench->row[i], own);
+    if (entry < 0 || (operation && strcmp(own, operation) != 0)) continue;
     sum += log(cli_bench_ratio(&bench->row[i], entry));
     ++*count;
   }
@@ -81,11 +101,20 @@ static void end(table_line *line) {
   printf("%.*s\n", (int)line->used, line->text);
 }
 
+static int name_width(const cli_bench *bench) {
+  int width = 20;
+  for (int i = 0; i < bench->suite.count; i++) {
+    const int length = (int)strlen(bench->suite.cases[i].name);
+    if (length > width) width = length;
+  }
+  return width;
+}
+
 /* The columns that every line begins with. */
-static void begin(table_line *line, const char *name, const char *time, const char *limit, const char *rate,
-                  const char *solver) {
+static void begin(table_line *line, const cli_bench *bench, const char *name, const char *time, const char *limit,
+                  const char *rate, const char *solver) {
   *line = (table_line){.used = 0};
-  add(line, "%-20s %9s  %-12s %7s  %-12s", name, time, limit, rate, solver);
+  add(line, "%-*s %9s  %-12s %7s  %-12s", name_width(bench), name, time, limit, rate, solver);
 }
 
 /* Operations a second, such as "17.6 T". */
@@ -110,7 +139,7 @@ void cli_bench_print_head(const cli_bench *bench) {
     printf("%s%s %s", i ? ", " : "", bench->peers.library[i].name, bench->peers.library[i].version);
   fputs(bench->peers.libraries ? "\n\n" : "\n", stdout);
   table_line line;
-  begin(&line, "", "faltung", "of limit", "FLOP/s", "solver");
+  begin(&line, bench, "", "faltung", "of limit", "FLOP/s", "solver");
   if (bench->peers.libraries) add(&line, "%9s", "best peer");
   for (int i = 0; cli_bench_column(bench, i); i++) add(&line, "  %16s", cli_bench_column(bench, i));
   if (has_targets(bench)) add(&line, "  %16s", "target");
@@ -147,7 +176,8 @@ void cli_bench_print_row(const cli_bench *bench, const cli_row *row) {
   const double seconds = row->entry[CLI_FALTUNG].seconds;
   snprintf(limit, sizeof limit, "%3.0f%% %s", 100 * row->limit_seconds / seconds, row->bound);
   table_line line;
-  begin(&line, row->name, cli_duration(seconds, time), limit, rate_text(row->flops / seconds, rate), row->solver);
+  begin(&line, bench, row->name, cli_duration(seconds, time), limit, rate_text(row->flops / seconds, rate),
+        row->solver);
   if (bench->peers.libraries) add(&line, "%9s", ratio_text(cli_bench_ratio(row, CLI_FALTUNG), false, ratio));
   for (int i = 0; cli_bench_column(bench, i); i++)
     add_entry_cell(&line, row, cli_bench_fastest(row, cli_bench_column(bench, i)));
@@ -166,18 +196,25 @@ static bool is_copy_run(const cli_bench *bench) {
   return bench->rows > 0 && bench->row[0].entry[CLI_COPY].peer >= 0;
 }
 
-void cli_bench_print_foot(const cli_bench *bench) {
+static void print_means(const cli_bench *bench, const char *name, const char *operation) {
   table_line line;
-  begin(&line, "geometric mean", "", "", "", "");
+  begin(&line, bench, name, "", "", "", "");
   if (bench->peers.libraries) add(&line, "%9s", "");
   for (int i = 0; cli_bench_column(bench, i); i++) {
     int count;
-    const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), &count);
+    const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), operation, &count);
     char text[48] = "";
     if (count) snprintf(text, sizeof text, "%.2fx of %d", mean, count);
     add(&line, "  %16s", text);
   }
   end(&line);
+}
+
+void cli_bench_print_foot(const cli_bench *bench) {
+  char operation[24];
+  print_means(bench, "geometric mean", NULL);
+  if (cli_bench_operation(bench, 1, operation))
+    for (int i = 0; cli_bench_operation(bench, i, operation); i++) print_means(bench, operation, operation);
   int faster;
   const int count = cli_bench_count(bench, &faster);
   putchar('\n');

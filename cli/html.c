@@ -84,15 +84,24 @@ static void put_row(FILE *file, const cli_row *row) {
   fputs("</code></td></tr>\n</tbody>\n", file);
 }
 
-static void put_means(FILE *file, const cli_bench *bench) {
-  fputs("<table>\n<tr><th>geometric mean of the ratio</th><th class=\"number\"></th><th>problems</th></tr>\n", file);
+static void put_mean_rows(FILE *file, const cli_bench *bench, const char *operation) {
   for (int i = 0; cli_bench_column(bench, i); i++) {
     int count;
-    const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), &count);
+    const double mean = cli_bench_mean(bench, cli_bench_column(bench, i), operation, &count);
     if (count == 0) continue;
-    fprintf(file, "<tr><td>%s %s</td><td class=\"number\">%.2f\u00d7</td><td>%d</td></tr>\n",
-            cli_bench_column(bench, i), i ? bench->peers.library[i - 1].version : "", mean, count);
+    fprintf(file, "<tr><td>%s %s</td><td>%s</td><td class=\"number\">%.2f\u00d7</td><td>%d</td></tr>\n",
+            cli_bench_column(bench, i), i ? bench->peers.library[i - 1].version : "", operation ? operation : "all",
+            mean, count);
   }
+}
+
+static void put_means(FILE *file, const cli_bench *bench) {
+  char operation[24];
+  fputs("<table>\n<tr><th>geometric mean of the ratio</th><th></th><th class=\"number\"></th><th>problems</th></tr>\n",
+        file);
+  put_mean_rows(file, bench, NULL);
+  if (cli_bench_operation(bench, 1, operation))
+    for (int i = 0; cli_bench_operation(bench, i, operation); i++) put_mean_rows(file, bench, operation);
   fputs("</table>\n", file);
 }
 

@@ -49,8 +49,11 @@ static const char ladder_details[] =
     "docs/ladder.md explains the steps.\n";
 
 static const char bench_details[] =
-    "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, quick) or a file with one problem a line:\n"
+    "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, resnet50, sweep, quick) or a file with one problem a "
+    "line:\n"
     "  [NAME] PROBLEM [@ KERNEL]   # comment\n"
+    "c=[1,2,3] in it is a walk along these points, {a,b} makes one for each; points that are more than twice slower\n"
+    "per unit of work than a neighbour are listed at the end.\n"
     "The peers run in Python: that of FALTUNG_PEERS_PYTHON, or the one that `make bench` sets up. All take turns on "
     "the\n"
     "same data; a ratio is the peer's time over Faltung's.\n";

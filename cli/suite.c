@@ -11,6 +11,7 @@
 
 #include "report.h"
 #include "share.h"
+#include "walk.h"
 
 static const char blanks[] = " \t\r\n";
 enum { MAX_CASES = 10000, MAX_SUITES = 64 };
@@ -123,19 +124,39 @@ static cli_case *add(cli_suite *suite) {
   return &suite->cases[suite->count++];
 }
 
+/* One point of a walk; of a plain line the only one. */
+static int read_point(const char *text, int walk, int point, int number, const char *path, cli_suite *suite) {
+  char line[CLI_LINE + 1024], suffix[sizeof suite->cases->name];
+  const bool fits = cli_walk_expand(text, walk, point, line, sizeof line, suffix, sizeof suffix);
+  cli_case *one = add(suite);
+  if (!one) return cli_fail(CLI_WRONG, "%.200s: more than %d problems or than memory; split it", path, MAX_CASES);
+  one->number = number;
+  if (!read_target(line, one))
+    return cli_fail(CLI_WRONG, "%.200s:%d: what follows <= is no time; write one such as <= 0.135 ms", path, number);
+  if (!fits || !split(line, one) || strlen(one->name) + strlen(suffix) >= sizeof one->name)
+    return cli_fail(CLI_WRONG, "%.200s:%d: a name, a problem or a kernel that is too long; shorten it", path, number);
+  strcat(one->name, suffix);
+  return check(one, path);
+}
+
 static int read_line(char *text, int number, const char *path, cli_suite *suite) {
   char *comment = strchr(text, '#');
   if (comment) *comment = '\0';
   text = trim(text);
   if (!*text) return CLI_DONE;
-  cli_case *one = add(suite);
-  if (!one) return cli_fail(CLI_WRONG, "%.200s: more than %d lines or than memory; split it", path, MAX_CASES);
-  one->number = number;
-  if (!read_target(text, one))
-    return cli_fail(CLI_WRONG, "%.200s:%d: what follows <= is no time; write one such as <= 0.135 ms", path, number);
-  if (!split(text, one))
-    return cli_fail(CLI_WRONG, "%.200s:%d: a name, a problem or a kernel that is too long; shorten it", path, number);
-  return check(one, path);
+  cli_walk walk;
+  if (!cli_walk_measure(text, &walk))
+    return cli_fail(CLI_WRONG, "%.200s:%d: a list that does not end, or lists of different lengths; write c=[1,2,3]",
+                    path, number);
+  int status = CLI_DONE;
+  for (int i = 0; i < walk.walks; i++) {
+    suite->walks += walk.points > 1;
+    for (int point = 0; status == CLI_DONE && point < walk.points; point++) {
+      status = read_point(text, i, point, number, path, suite);
+      if (status == CLI_DONE && walk.points > 1) suite->cases[suite->count - 1].walk = suite->walks;
+    }
+  }
+  return status;
 }
 
 static int read_file(FILE *file, const char *path, cli_suite *suite) {

@@ -2,8 +2,9 @@
  *
  *   [NAME] PROBLEM [@ KERNEL] [<= MILLISECONDS ms]        # comment
  *
- * A line without a name (its second word has an equals sign) is called by its number. The time is what a finished
- * implementation should need on the machine that the suite was written for. */
+ * Braces and brackets make a line stand for many (walk.h). A line without a name (its second word has an equals sign)
+ * is called by its number. The time is what a finished implementation should need on the machine that the suite was
+ * written for. */
 #ifndef FALT_CLI_SUITE_H
 #define FALT_CLI_SUITE_H
 
@@ -15,12 +16,14 @@ typedef struct cli_case {
   char line[CLI_LINE];
   double target; /* seconds, or 0 */
   int number;    /* of the line in the file */
+  int walk;      /* whose point it is, from 1; 0: of none */
 } cli_case;
 
 typedef struct cli_suite {
   char name[64];
   cli_case *cases;
   int count, room;
+  int walks;
 } cli_suite;
 
 /* Reads the suite of that name (`faltung bench quick`) or that file, and checks every line of it. Prints an error and
