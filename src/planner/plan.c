@@ -28,6 +28,12 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
   return plan;
 }
 
+falt_status falt_plan_ready(falt_plan *plan) {
+  if (!plan->ready && plan->table->ready) FALT_TRY(plan->table->ready(plan));
+  plan->ready = true;
+  return FALT_OK;
+}
+
 void falt_plan_destroy(falt_plan **plan) {
   if (!plan || !*plan) return;
   if ((*plan)->parts) (*plan)->parts->destroy((*plan)->parts);

@@ -40,8 +40,13 @@ struct falt_plan {
   falt_cost cost;
   size_t workspace; /* bytes */
   bool packed;      /* holds the filter; operands.filter is not read */
+  bool ready;       /* falt_plan_ready succeeded */
   falt_plan_parts *parts;
 };
+
+/* Makes a plan ready to run, once, by its table; further calls do nothing. A plan made of children calls it for them in
+ * its own `ready`. */
+falt_status falt_plan_ready(falt_plan *plan);
 
 /* One algorithm on one device kind. */
 struct falt_solver {
@@ -75,7 +80,8 @@ falt_plan *falt_refuse_memory(falt_ask *ask);
 /* A zeroed plan of `size` bytes with its base filled, or NULL with the reason set. */
 void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask);
 
-/* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. */
+/* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. The child is not ready to run, and
+ * filter_values must stand until it is. */
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
 
 /* Memory of devices that have their own, and waiting for them. */

@@ -77,10 +77,9 @@ static void ask_one(const falt_search *search, falt_entry *entry) {
 }
 
 bool falt_entry_ready(falt_entry *entry) {
-  if (!entry->plan || entry->ready) return entry->ready;
-  const falt_status status = entry->plan->table->ready ? entry->plan->table->ready(entry->plan) : FALT_OK;
-  entry->ready = status == FALT_OK;
-  if (entry->ready) return true;
+  if (!entry->plan) return false;
+  const falt_status status = falt_plan_ready(entry->plan);
+  if (status == FALT_OK) return true;
   entry->status = status;
   reject(entry, status == FALT_NO_MEMORY ? FALT_SHORT_OF_MEMORY : FALT_NOT_READY, falt_message());
   falt_plan_destroy(&entry->plan);
@@ -157,7 +156,7 @@ void falt_search_choose(falt_search *search) {
     search->from_wisdom = best != NULL;
     if (!best && search->count && search->entries[0].outcome <= FALT_LAST_RESORT) best = search->entries;
     search->chosen = best ? best->plan : NULL;
-    if (!best || falt_entry_ready(best)) return;
+    if (!best || search->depth > 0 || falt_entry_ready(best)) return; /* children wait for their parents */
     falt_search_sort(search);
   }
 }

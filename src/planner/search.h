@@ -22,7 +22,6 @@ typedef struct falt_entry {
   const falt_solver *solver;
   falt_plan *plan; /* NULL when the solver said no */
   falt_outcome outcome;
-  bool ready;         /* falt_entry_ready succeeded */
   falt_status status; /* why it did not, where the outcome is FALT_NOT_READY */
   int order;          /* in the list: breaks ties */
   double median, min; /* seconds; 0 unless measured */

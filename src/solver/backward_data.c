@@ -164,8 +164,7 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   phases_plan *plan = (phases_plan *)base;
-  for (int i = 0; i < plan->count; i++)
-    if (plan->child[i]->table->ready) FALT_TRY(plan->child[i]->table->ready(plan->child[i]));
+  for (int i = 0; i < plan->count; i++) FALT_TRY(falt_plan_ready(plan->child[i]));
   return FALT_OK;
 }
 

@@ -6,6 +6,7 @@ extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_blocked;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_generic;
+extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
@@ -32,6 +33,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_direct,      /* filters on GPUs, register tiles */
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
+    &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_generic,     /* everything on GPUs, by definition */
     NULL,
 };
