@@ -11,6 +11,7 @@ extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
+extern const falt_solver falt_solver_fold;
 extern const falt_solver falt_solver_generic;
 extern const falt_solver falt_solver_outer;
 extern const falt_solver falt_solver_phases;
@@ -27,6 +28,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_outer,            /* gradients of dense layers' filters */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
+    &falt_solver_fold,             /* gradients of inputs of few channels, a period of pixels as one */
     &falt_solver_generic,          /* everything, at a bearable speed */
     &falt_solver_reference,        /* everything, by definition */
     &falt_solver_cuda_banded,      /* filters on tensor cores */
