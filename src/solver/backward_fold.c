@@ -17,6 +17,7 @@ typedef struct fold_plan {
   falt_plan base;
   falt_plan *child;
   falt_tensor folded; /* the filter of the child */
+  float *values;      /* its elements if they are known, from planning until the child is ready */
   int64_t pad;        /* the child's */
   size_t filter;      /* of the folded filter, an offset into the workspace */
 } fold_plan;
@@ -119,13 +120,18 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  falt_plan_destroy(&((fold_plan *)base)->child);
-  falt_free(base);
+  fold_plan *plan = (fold_plan *)base;
+  falt_plan_destroy(&plan->child);
+  falt_free(plan->values);
+  falt_free(plan);
 }
 
 static falt_status ready(falt_plan *base) {
-  falt_plan *child = ((fold_plan *)base)->child;
-  return child->table->ready ? child->table->ready(child) : FALT_OK;
+  fold_plan *plan = (fold_plan *)base;
+  FALT_TRY(falt_plan_ready(plan->child));
+  falt_free(plan->values);
+  plan->values = NULL;
+  return FALT_OK;
 }
 
 /* ---- applicable */
@@ -150,12 +156,10 @@ static const char *refusal(const falt_problem *p) {
 static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
   const falt_problem child = folded_problem(ask->problem, &plan->folded, plan->pad);
   if (!ask->filter_values) return falt_plan_child(ask, &child, NULL);
-  float *values = falt_alloc((size_t)falt_tensor_count(&plan->folded) * sizeof *values);
-  if (!values) return falt_refuse_memory(ask);
-  fold_filter(plan, ask->filter_values, values);
-  falt_plan *made = falt_plan_child(ask, &child, values);
-  falt_free(values);
-  return made;
+  plan->values = falt_alloc((size_t)falt_tensor_count(&plan->folded) * sizeof *plan->values);
+  if (!plan->values) return falt_refuse_memory(ask);
+  fold_filter(plan, ask->filter_values, plan->values);
+  return falt_plan_child(ask, &child, plan->values);
 }
 
 static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask) {
@@ -167,7 +171,7 @@ static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask) {
   plan->folded = folded_filter(ask->problem, folded_taps(ask->problem, &plan->pad));
   plan->child = plan_child(plan, ask);
   if (!plan->child) {
-    falt_free(plan);
+    destroy(&plan->base);
     return NULL;
   }
   const double bytes = plan->child->packed ? 0 : 2 * (double)falt_tensor_count(&plan->folded) * sizeof(float);

@@ -131,7 +131,7 @@ static const float *gather(const task *t, const segment_row *l, int64_t i, float
     const int64_t u = l->first + i * t->layer->p.axis[2].stride + tap;
     const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s + tap);
     const float *from = w < 0 ? t->constant : l->row + w * x->stride[FALT_W];
-    const int64_t step = w < 0 ? 1 : x->stride[FALT_C];
+    const int64_t step = w < 0 || t->plan->folds ? 1 : x->stride[FALT_C]; /* a row of taps lies together */
     count = u >= 0 && u < size ? falt_min(l->taps - tap, size - u) : 1;
     for (int64_t j = 0; j < count * c; j++) to[j] = from[j * step];
   }

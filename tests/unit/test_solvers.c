@@ -164,6 +164,8 @@ static const char *const edges[] = {
     "backward-data n=2 c=3 h=19 w=30 k=40 r=7 s=7 pad=3 stride=2 type=f32 layout=nhwc",
     "backward-data n=1 c=3 h=16 w=24 k=70 r=8 s=8 stride=8 type=f32 layout=nhwc",
     "backward-data n=1 c=2 d=4 h=5 w=15 k=17 t=2 r=3 s=2 pad=0x1x-2:4 stride=1x2x5 type=f32 layout=ndhwc",
+    "backward-data n=2 c=16 h=6 w=12 k=1 r=4 s=8 pad=-1:4x-1:1 stride=3 type=f32 layout=nhwc",
+    "forward n=3 c=1 h=5 w=2 k=16 r=3 s=3 pad=1x2 type=f32 layout=nhwc",
     "backward-filter n=3 c=30 h=12 w=11 k=20 r=3 s=3 pad=1 type=f32 bias=1",
     "backward-filter n=2 c=30 h=8 w=7 k=50 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1",
     "backward-filter n=2 c=3 h=20 w=20 k=70 r=5 s=5 stride=2 pad=2 boundary=wrap type=f32 layout=nhwc",
