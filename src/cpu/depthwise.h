@@ -10,7 +10,7 @@
 #include "core/cpu.h"
 #include "core/types.h"
 
-enum { FALT_DEPTHWISE_TAPS = 7 /* of a near segment */ };
+enum { FALT_DEPTHWISE_TAPS = 7 /* of a near segment */, FALT_DEPTHWISE_AHEAD = 4 };
 /* In a table: nothing is read here. */
 #define FALT_DEPTHWISE_NONE INT64_MIN
 
@@ -44,6 +44,11 @@ typedef struct falt_depthwise_call {
   const float *weights;
   float *out;
   int64_t out_step; /* between positions */
+  bool stream;      /* results are not read again soon: bypass the cache where whole lines are written */
+  /* What later calls read, one vector for each of this call's positions and channels; brought nearer meanwhile. */
+  const float *ahead[FALT_DEPTHWISE_AHEAD];
+  int ahead_count;
+  int64_t ahead_step;
 } falt_depthwise_call;
 
 /* sums[v][weight + s*weight_step] += sum over q < positions of by[q*by_step] * (what tap s of q reads), for each

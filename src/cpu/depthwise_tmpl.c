@@ -13,6 +13,7 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
+enum { LINE = 64 };
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
 enum { TILE = 14 };
 #else
@@ -28,6 +29,16 @@ enum { TILE = 7 };
 
 FALT_INLINE vec load(const lane *from, int n) {
   return n == VEC ? vec_load(from) : vec_load_part(from, n);
+}
+
+/* Lines are written whole by vectors of their size alone. */
+FALT_INLINE void store(lane *to, vec y, int n, bool stream) {
+  if (stream && VEC * sizeof(lane) == LINE && n == VEC)
+    vec_stream(to, y);
+  else if (n == VEC)
+    vec_store(to, y);
+  else
+    vec_store_part(to, y, n);
 }
 
 /* ---- sums */
@@ -105,13 +116,15 @@ static __attribute__((noinline)) void finish(const falt_depthwise_call *call, co
     vec y = vec_madd(offset, scale, sum[p]);
     if (f->residual) y += load(f->residual + (q + p) * f->residual_step + i, n);
     if (f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
-    vec_store_part(call->out + (q + p) * call->out_step + i, vec_clip(y, low, high), n);
+    store(call->out + (q + p) * call->out_step + i, vec_clip(y, low, high), n, call->stream);
   }
 }
 
 /* Positions [q, q + positions) of channels [i, i + n). */
 FALT_INLINE void tile(const falt_depthwise_call *call, int64_t q, int64_t i, int n, const int positions) {
   vec sum[TILE];
+  for (int a = 0; a < call->ahead_count; a++)
+    for (int p = 0; p < positions; p++) __builtin_prefetch(call->ahead[a] + (q + p) * call->ahead_step + i, 0, 2);
   const lane *weights = call->weights + i / VEC * call->weights_pitch;
   FALT_UNROLL
   for (int p = 0; p < positions; p++) sum[p] = (vec){0};
@@ -135,12 +148,7 @@ FALT_INLINE void tile(const falt_depthwise_call *call, int64_t q, int64_t i, int
   }
   lane *out = call->out + q * call->out_step + i;
   FALT_UNROLL
-  for (int p = 0; p < positions; p++, out += call->out_step) {
-    if (n == VEC)
-      vec_store(out, sum[p]);
-    else
-      vec_store_part(out, sum[p], n);
-  }
+  for (int p = 0; p < positions; p++, out += call->out_step) store(out, sum[p], n, call->stream);
 }
 
 FALT_INLINE void all_channels(const falt_depthwise_call *call, int64_t q, const int positions) {
@@ -178,6 +186,7 @@ static void sums(const falt_depthwise_call *call) {
     sizes[size](call, q);
     q += size;
   }
+  if (call->stream) vec_stream_end();
 }
 
 /* ---- gradient */

@@ -9,13 +9,14 @@
  *
  * A task is a band of rows by a block of channels so small that the rows under the window stay in the second-level
  * cache: each byte comes from memory once. */
+#include <stdint.h>
 #include <string.h>
 
 #include "solver/depthwise.h"
 #include "solver/filter_rows.h"
 
 typedef struct scratch_map {
-  size_t rows, segments, constant, total;
+  size_t rows, next, segments, constant, total;
 } scratch_map;
 
 typedef struct depthwise_plan {
@@ -24,6 +25,8 @@ typedef struct depthwise_plan {
   falt_layer_pieces blocks; /* of vectors of channels */
   falt_layer_pieces bands;  /* of rows of results */
   falt_layer_pieces parts;  /* of spans */
+  bool ahead;               /* the next row is brought nearer while one is summed */
+  bool stream;              /* results bypass the caches */
   float *packed;            /* or NULL if the filter comes with each execution */
   size_t factors, filter;   /* offsets into the workspace */
   scratch_map at;           /* in each worker's scratch */
@@ -62,21 +65,38 @@ typedef struct execution {
   const falt_operands *operands;
   const float *source, *weights, *factors;
   float *result;
+  bool stream;
 } execution;
 
 typedef struct task {
   const execution *run;
   int64_t channel, channels;
-  falt_depthwise_row *rows;
+  falt_depthwise_row *rows, *next; /* under the window of this row of results and of the one after it */
+  int64_t sources, next_sources;
   falt_depthwise_segment *segments;
   const float *constant;
 } task;
+
+/* The source's rows that the next row of results is the first to read, column by column. */
+static void look_ahead(const task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
+  const falt_depthwise *d = &t->run->plan->d;
+  const int64_t stride = d->layer.p.axis[2].stride, pixel = d->relation.source.stride[FALT_W];
+  const int64_t columns = d->relation.gathers ? 1 : stride;
+  const int64_t first = d->relation.gathers ? span->origin / stride : span->origin * stride;
+  int64_t last = -1;
+  for (int64_t i = 0; i < t->sources; i++) last = falt_max(last, t->rows[i].source);
+  call->ahead_count = 0;
+  call->ahead_step = columns * pixel;
+  for (int64_t i = 0; i < t->next_sources; i++)
+    for (int64_t c = 0; c < columns && call->ahead_count < FALT_DEPTHWISE_AHEAD; c++)
+      if (t->next[i].source > last)
+        call->ahead[call->ahead_count++] = t->run->source + t->next[i].source + (first + c) * pixel + t->channel;
+}
 
 static void run_row(const task *t, int64_t row, int64_t first_span, int64_t last_span) {
   const execution *run = t->run;
   const falt_depthwise *d = &run->plan->d;
   const falt_tensor *y = &d->relation.result, *z = &d->layer.p.residual;
-  const int64_t sources = falt_depthwise_sources(d, row, t->rows);
   const int64_t y_row = falt_depthwise_at(d, y, row) + t->channel, z_row = falt_depthwise_at(d, z, row) + t->channel;
   const float *residual = d->layer.p.has_residual ? (const float *)run->operands->residual + z_row : NULL;
   falt_depthwise_finish finish = {.scale = run->factors + t->channel,
@@ -89,15 +109,18 @@ static void run_row(const task *t, int64_t row, int64_t first_span, int64_t last
                               .weights = run->weights + t->channel / d->kernels->width * d->pitch,
                               .weights_pitch = d->pitch,
                               .n = t->channels,
+                              .stream = run->stream,
                               .finish = d->layer.plain ? NULL : &finish};
   for (int64_t i = first_span; i < last_span; i++) {
     const falt_depthwise_span *span = &d->spans[i];
-    call.count = falt_depthwise_segments(d, span, t->rows, sources, run->source + t->channel, t->constant, t->segments);
+    call.count =
+        falt_depthwise_segments(d, span, t->rows, t->sources, run->source + t->channel, t->constant, t->segments);
     call.positions = span->count;
     call.out = run->result + y_row + span->origin * y->stride[FALT_W];
     call.out_step = span->step * y->stride[FALT_W];
     finish.residual = residual ? residual + span->origin * z->stride[FALT_W] : NULL;
     finish.residual_step = span->step * z->stride[FALT_W];
+    if (run->plan->ahead) look_ahead(t, span, &call);
     d->kernels->sums(&call);
   }
 }
@@ -114,13 +137,22 @@ static void run_task(void *context, int64_t index, void *scratch) {
   task t = {.run = run,
             .channel = falt_layer_piece(&plan->blocks, index) * d->kernels->width,
             .rows = (falt_depthwise_row *)(void *)(memory + plan->at.rows),
+            .next = (falt_depthwise_row *)(void *)(memory + plan->at.next),
             .segments = (falt_depthwise_segment *)(void *)(memory + plan->at.segments),
             .constant = constant};
   t.channels = falt_min(end, d->channels) - t.channel;
   if (d->relation.fill != 0)
     for (int64_t i = 0; i < t.channels; i++) constant[i] = (float)d->relation.fill;
-  for (int64_t row = falt_layer_piece(&plan->bands, band); row < falt_layer_piece(&plan->bands, band + 1); row++)
+  const int64_t first = falt_layer_piece(&plan->bands, band), last = falt_layer_piece(&plan->bands, band + 1);
+  t.next_sources = falt_depthwise_sources(d, first, t.next);
+  for (int64_t row = first; row < last; row++) {
+    falt_depthwise_row *const done = t.rows;
+    t.rows = t.next;
+    t.sources = t.next_sources;
+    t.next = done;
+    t.next_sources = row + 1 < last ? falt_depthwise_sources(d, row + 1, t.next) : 0;
     run_row(&t, row, falt_layer_piece(&plan->parts, part), falt_layer_piece(&plan->parts, part + 1));
+  }
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -136,6 +168,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    .result = d->relation.gathers ? operands->input : operands->output,
                    .weights = plan->packed ? plan->packed : room,
                    .factors = factors};
+  run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;
   falt_rows_run(base->device,
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
@@ -169,8 +202,8 @@ static double estimate(const depthwise_plan *plan, const falt_device *device) {
   /* what a call costs beside its sums: a few hundred multiply-adds a span and source row */
   const double calls = 300.0 * (double)falt_depthwise_rows(d) * (double)(d->span_count * d->rows_most);
   const double filter = plan->packed ? 0 : 50 * (double)falt_tensor_count(&d->layer.p.filter);
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&d->layer.p) * lanes + 2 * (calls + filter), share,
-                       falt_problem_bytes(&d->layer.p));
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&d->layer.p) * d->useful * lanes + 2 * (calls + filter),
+                       share, falt_problem_bytes(&d->layer.p));
 }
 
 /* ---- plan */
@@ -189,6 +222,22 @@ static void set_tasks(depthwise_plan *plan) {
   plan->parts = falt_layer_cut(d->span_count, parts);
 }
 
+/* Whether every vector of the results begins at a line. */
+static bool whole_lines(const falt_tensor *t) {
+  const int64_t line = FALT_ALIGN / (int64_t)sizeof(float);
+  bool whole = t->offset % line == 0;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (dim != FALT_G && t->size[dim] > 1) whole = whole && t->stride[dim] % line == 0;
+  return whole;
+}
+
+static void set_traffic(depthwise_plan *plan) {
+  const falt_depthwise *d = &plan->d;
+  const double bytes = falt_problem_bytes(&d->layer.p), near = (double)plan->base.device->caches.l2;
+  plan->ahead = bytes > near;
+  plan->stream = bytes > 4 * near && whole_lines(&d->relation.result);
+}
+
 static size_t place(size_t *total, size_t bytes) {
   const size_t at = *total;
   *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
@@ -199,6 +248,7 @@ static void lay_memory(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const size_t block = (size_t)(falt_layer_most(&plan->blocks) * d->kernels->width);
   plan->at.rows = place(&plan->at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
+  plan->at.next = place(&plan->at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
   plan->at.segments = place(&plan->at.total, (size_t)falt_depthwise_segments_most(d) * sizeof(falt_depthwise_segment));
   plan->at.constant = place(&plan->at.total, d->relation.fill != 0 ? block * sizeof(float) : 0);
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
@@ -222,7 +272,10 @@ static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   bool no_memory = false;
   const char *reason = falt_depthwise_init(&plan->d, ask->problem, ask->device->isa, 0, &no_memory);
-  if (!reason) set_tasks(plan);
+  if (!reason) {
+    set_tasks(plan);
+    set_traffic(plan);
+  }
   if (reason || !take_filter(plan, ask->filter_values)) {
     destroy(&plan->base);
     return reason && !no_memory ? falt_refuse(ask, "%s", reason) : falt_refuse_memory(ask);

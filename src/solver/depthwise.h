@@ -36,7 +36,7 @@ typedef struct falt_depthwise {
   int64_t *tables;
   int64_t span_count, piece_count, table_length;
   int64_t rows_most, pieces_most; /* source rows of a result row, pieces of a span */
-  double inside;                  /* the share of results whose span needs no table */
+  double useful;                  /* the share of multiply-adds that are not with zeros outside */
 } falt_depthwise;
 
 /* Fills *d, or returns why not (a clause for falt_refuse). falt_depthwise_free afterwards in either case. `extra` taps

@@ -145,7 +145,7 @@ static double estimate(const gradient_plan *plan, const falt_device *device) {
   const double lanes = (double)(d->vectors * d->kernels->width) / (double)d->channels;
   const double calls = 300.0 * (double)falt_depthwise_rows(d) * (double)(d->span_count * d->rows_most);
   return falt_roofline(
-      device, FALT_F32, falt_problem_flops(&d->layer.p) * lanes + 2 * calls, share,
+      device, FALT_F32, falt_problem_flops(&d->layer.p) * d->useful * lanes + 2 * calls, share,
       falt_problem_bytes(&d->layer.p) + 8 * (double)plan->bands.count * (double)(d->vectors * d->pitch));
 }
 

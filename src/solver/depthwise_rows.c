@@ -28,7 +28,6 @@ typedef struct builder {
   falt_depthwise *d;
   bool counts;
   falt_phase phase;
-  int64_t positions, inside;
   int64_t table_most; /* with tables that are taken back */
 } builder;
 
@@ -129,8 +128,6 @@ static void add_span(builder *b, int64_t q, int64_t end, bool edge) {
                                                     d->piece_count - first};
   d->pieces_most = falt_max(d->pieces_most, d->piece_count - first);
   d->span_count++;
-  b->positions += end - q;
-  b->inside += edge ? 0 : end - q;
 }
 
 /* Tiles of a phase; those inside that follow each other are one span. */
@@ -155,12 +152,11 @@ static void add_phase(builder *b) {
 static void add_phases(builder *b, bool counts) {
   falt_depthwise *d = b->d;
   b->counts = counts;
-  b->positions = b->inside = d->span_count = d->piece_count = d->table_length = 0;
+  d->span_count = d->piece_count = d->table_length = 0;
   for (int64_t i = 0; i < falt_phase_count(&d->relation, 2); i++) {
     b->phase = falt_phase_at(&d->relation, 2, i);
     add_phase(b);
   }
-  d->inside = (double)b->inside / (double)falt_max(1, b->positions);
 }
 
 static bool build_spans(falt_depthwise *d) {
@@ -262,6 +258,22 @@ int64_t falt_depthwise_segments(const falt_depthwise *d, const falt_depthwise_sp
 
 /* ---- the whole */
 
+/* Of an axis's taps over all outputs, the share that stands inside the input. */
+static double share_inside(const falt_problem *p, int axis) {
+  const falt_axis *a = &p->axis[axis];
+  const int64_t in = p->input.size[FALT_D + axis], taps = p->filter.size[FALT_D + axis],
+                out = p->output.size[FALT_D + axis];
+  double inside = 0;
+  if (a->boundary[0] != FALT_CONSTANT || a->boundary[1] != FALT_CONSTANT || p->boundary_value != 0) return 1;
+  for (int64_t j = 0; j < taps; j++) {
+    const falt_axis tap = {.stride = a->stride, .dilation = 1, .pad = {a->pad[0] - j * a->dilation, 0}};
+    int64_t begin, end;
+    falt_axis_interior(&tap, in, 1, out, &begin, &end);
+    inside += (double)(end - begin);
+  }
+  return inside / ((double)taps * (double)out);
+}
+
 int64_t falt_depthwise_block(const falt_depthwise *d, const falt_device *device) {
   const int64_t pixel = d->kernels->width * (int64_t)sizeof(float);
   const int64_t rows = falt_min(d->rows_most, d->relation.source.size[FALT_D] * d->relation.source.size[FALT_H]);
@@ -287,6 +299,7 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
   d->taps = problem->filter.size[FALT_D] * problem->filter.size[FALT_H] * problem->filter.size[FALT_W];
   d->pitch = (d->taps + extra) * d->kernels->width;
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
+  d->useful = share_inside(problem, 0) * share_inside(problem, 1) * share_inside(problem, 2);
   if (!build_spans(d)) {
     *no_memory = d->table_length <= MOST_TABLE;
     return "its table of columns is too large";

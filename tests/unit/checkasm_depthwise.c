@@ -24,7 +24,7 @@ enum {
   TAPS = FALT_DEPTHWISE_TAPS,
   POSITIONS = 40,
   CHANNELS = 70,
-  PIXEL = 75,                        /* floats between pixels */
+  PIXEL = 80,                        /* floats between pixels: whole lines, so that results can bypass the caches */
   PIXELS = 3 * POSITIONS + 3 * TAPS, /* of the source */
   WEIGHTS = SEGMENTS * TAPS,         /* of a channel */
   ROUNDS = 300
@@ -61,8 +61,7 @@ typedef struct trial {
   int64_t tables[SEGMENTS][TAPS * POSITIONS];
   const float *source; /* ends with the last channel of the last pixel */
   float by[POSITIONS * PIXEL], residual[POSITIONS * PIXEL], scale[CHANNELS], offset[CHANNELS];
-  float results[POSITIONS * PIXEL];
-  _Alignas(64) float weights[WEIGHTS * (CHANNELS + 64)], sums[WEIGHTS * (CHANNELS + 64)];
+  _Alignas(64) float results[POSITIONS * PIXEL], weights[WEIGHTS * (CHANNELS + 64)], sums[WEIGHTS * (CHANNELS + 64)];
 } trial;
 
 static void set_table(trial *t, int index, int64_t positions) {
@@ -99,7 +98,11 @@ static void set_call(trial *t) {
                                   .positions = positions,
                                   .n = n,
                                   .out = t->results,
-                                  .out_step = PIXEL};
+                                  .out_step = PIXEL,
+                                  .stream = pick(0, 1),
+                                  .ahead = {source},
+                                  .ahead_count = pick(0, 1),
+                                  .ahead_step = PIXEL};
   for (int i = 0; i < t->call.count; i++) set_segment(t, i, positions);
   fill(t->weights, sizeof t->weights / sizeof(float));
 }
@@ -167,6 +170,7 @@ static void one_position(const trial *t, int64_t q, float *out) {
   if (call.finish) call.finish = &finish;
   call.segments = segments;
   call.positions = 1;
+  call.stream = false;
   call.out = out;
   t->kernels->sums(&call);
 }
