@@ -112,6 +112,21 @@ def axes(values):
     return (ctypes.c_int64 * MAX_AXES)(*values)
 
 
+def dense_strides(shape, order):
+    """Strides of a dense array, from the outermost axis of the order in. Computed, as NumPy's mean nothing where an axis
+    has one element, and there oneDNN tells layouts apart by them."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis], step = step, step * shape[axis]
+    return strides
+
+
+def data_order(p):
+    """The axes of the problem's data, (n, channels, space), from the outermost in."""
+    channels_last = p.words.get("layout", "").endswith("c")
+    return [0, *range(2, p.space + 2), 1] if channels_last else list(range(p.space + 2))
+
+
 class Work:
     """What one problem holds of the library; all is given back when Python forgets it."""
 
@@ -127,13 +142,14 @@ class Work:
         self.held.append((kind, handle))
         return handle
 
-    def layout(self, array, kind, strides=True):
-        """A descriptor of an array's shape and type, in its own memory order or any."""
-        dims = axes(array.shape)
-        if not strides:
-            return self.make("memory_desc", "dnnl_memory_desc_create_with_tag", array.ndim, dims, TYPES[kind], ANY_FORMAT)
-        steps = axes(stride // array.itemsize for stride in array.strides)
-        return self.make("memory_desc", "dnnl_memory_desc_create_with_strides", array.ndim, dims, TYPES[kind], steps)
+    def layout(self, array, kind, order=None):
+        """A descriptor of an array's shape and type: dense in an order of the axes, that of the shape without one."""
+        return self.make("memory_desc", "dnnl_memory_desc_create_with_strides", array.ndim, axes(array.shape),
+                         TYPES[kind], axes(dense_strides(array.shape, order or range(array.ndim))))
+
+    def any_layout(self, array, kind):
+        return self.make("memory_desc", "dnnl_memory_desc_create_with_tag", array.ndim, axes(array.shape), TYPES[kind],
+                         ANY_FORMAT)
 
     def memory(self, layout):
         return self.make("memory", "dnnl_memory_create", layout, self.library.engine, ALLOCATE)
@@ -198,8 +214,10 @@ def operands(p, blocked):
 def geometry(p, window=None):
     """Strides, window, dilations as oneDNN counts them, and the padding on either side."""
     stride = p.axes("stride", "x".join(map(str, window)) if window else 1)
-    dilation, padding = [step - 1 for step in p.axes("dilation", 1)], axes(p.axes("pad", 0))
-    return (axes(stride), *([axes(window)] if window else []), axes(dilation), padding, padding)
+    dilation = [step - 1 for step in p.axes("dilation", 1)]
+    pad = [tuple(map(int, one.split(":"))) for one in p.words.get("pad", "0").split("x")] * p.space
+    before, after = ([one[side] for one in pad[:p.space]] for side in (0, -1))
+    return (axes(stride), *([axes(window)] if window else []), axes(dilation), axes(before), axes(after))
 
 
 def attributes(work, p):
@@ -209,7 +227,7 @@ def attributes(work, p):
         return None, None
     ops, layout = work.make("post_ops", "dnnl_post_ops_create"), None
     if residual is not None:
-        layout = work.layout(merged_shape(residual, p.space), p.type_of("residual"))
+        layout = work.layout(merged_shape(residual, p.space), p.type_of("residual"), data_order(p))
         work.library.call("dnnl_post_ops_append_binary", ops, ADD, layout)
     if activation:
         kind, alpha, beta = ACTIVATIONS[activation]
@@ -255,7 +273,8 @@ def prepare(library, p, blocked):
     work, data = Work(library), operands(p, blocked)
     attr, residual = attributes(work, p)
     bias = None if p.bias is None else work.layout(p.bias, p.bias.dtype.name)
-    layouts = {name: work.layout(one.array, one.kind, not one.free) for name, one in data.items()}
+    layouts = {name: work.any_layout(one.array, one.kind) if one.free else
+               work.layout(one.array, one.kind, data_order(p)) for name, one in data.items()}
     pd = (describe_convolution(work, p, layouts, bias, attr) if "filter" in data else describe_pooling(work, p, layouts))
     memories, chosen, result = {}, {}, RESULTS[p.verb]
     for name, one in data.items():
@@ -282,7 +301,7 @@ def prepare(library, p, blocked):
 
 
 def can_do(p):
-    supported = p.type_of("input") in TYPES and p.axes("pad", 0) and p.words.get("act", "relu") in ACTIVATIONS
+    supported = p.type_of("input") in TYPES and p.words.get("act", "relu") in ACTIVATIONS
     if p.verb not in RESULTS or not supported or p.has("alpha", "beta", "scale", "out", "rank"):
         return False
     return p.verb == "forward" or (p.bias is None and not p.has("act", "residual"))

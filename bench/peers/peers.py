@@ -194,7 +194,7 @@ def compare(problem, peer, result):
     expected = expected[middle]
     if got.size == 0:
         return {}
-    itemsize = expected.dtype.itemsize
+    itemsize = expected.dtype.itemsize  # of bf16 before it is widened
     if expected.dtype.kind == "V":
         got, expected = widened(got), widened(expected)
     if expected.dtype.kind in "iu":
@@ -202,6 +202,8 @@ def compare(problem, peer, result):
         tolerance = float(passes)  # where a peer truncates or works in fixed point, in each pass
     else:
         tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[itemsize] * largest(np.abs, expected)
+        if not np.isfinite(tolerance):
+            raise ArithmeticError("Faltung's result has values that are not finite")
     difference = largest(lambda a, b: np.abs(a.astype(np.float64) - b), got, expected)
     return {"max_abs_difference": difference if np.isfinite(difference) else None, "tolerance": tolerance,
             "agrees": bool(difference <= tolerance)}
