@@ -1,0 +1,157 @@
+/* Every outer-product kernel of every instruction set that this machine runs, against what cpu/outer.h says, and timed.
+ *
+ * Sums are checked against a plain sum in f64, and their bits against a call of its own for each row. Pixels, the panel
+ * and what is turned end at a page that cannot be read. FALT_SEED chooses another seed; FALT_BENCH=1 prints the speed
+ * of each instruction set. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/random.h"
+#include "cpu/outer.h"
+
+enum { DEPTH = 70, MOST_ROWS = 16, FIRST = 20, ROUNDS = 400, SUMS = MOST_ROWS * FALT_LAYER_WIDEST };
+
+static uint64_t seed;
+
+static int pick(int low, int high) {
+  return (int)falt_random_int(&seed, low, high);
+}
+
+static void fill(float *to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
+}
+
+/* `floats` that end at a page without access; never given back. */
+static float *guarded(int64_t floats) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)floats * sizeof(float);
+  const size_t whole = (bytes + page - 1) / page * page;
+  char *base = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(base != MAP_FAILED);
+  assert_int_equal(mprotect(base + whole, page, PROT_NONE), 0);
+  return (float *)(void *)(base + whole - bytes);
+}
+
+/* ---- sums */
+
+static float *pixels, *panel; /* each with room for the largest call, at the end of its memory */
+
+static void check_outer(const falt_outer_kernels *kernels, int width) {
+  static _Alignas(64) float old[SUMS + 1], sums[SUMS + 1];
+  const float *list[DEPTH];
+  falt_outer call = {.a = list, .first = pick(0, FIRST), .out = sums, .depth = pick(1, DEPTH)};
+  call.vectors = pick(1, FALT_LAYER_VECTORS);
+  while (!kernels->rows[call.vectors]) call.vectors--;
+  call.rows = pick(1, kernels->rows[call.vectors]);
+  call.accumulate = pick(0, 1);
+  const int64_t pitch = (int64_t)call.vectors * width, read = call.first + call.rows;
+  float *b = panel + DEPTH * FALT_LAYER_WIDEST - call.depth * pitch;
+  fill(b, call.depth * pitch);
+  fill(old, SUMS + 1);
+  memcpy(sums, old, sizeof sums);
+  call.b = b;
+  for (int64_t j = 0; j < call.depth; j++) list[j] = pixels + (FIRST + MOST_ROWS) * pick(1, DEPTH) - read;
+  kernels->outer(&call);
+  for (int64_t m = 0; m < call.rows; m++) {
+    _Alignas(64) float alone[FALT_LAYER_WIDEST];
+    falt_outer row = call;
+    memcpy(alone, old + m * pitch, (size_t)pitch * sizeof *alone);
+    row.first += m;
+    row.rows = 1;
+    row.out = alone;
+    kernels->outer(&row);
+    assert_memory_equal(alone, sums + m * pitch, (size_t)pitch * sizeof *alone);
+    for (int64_t i = 0; i < pitch; i++) {
+      double sum = call.accumulate ? (double)old[m * pitch + i] : 0;
+      for (int64_t j = 0; j < call.depth; j++) sum += (double)list[j][call.first + m] * (double)b[j * pitch + i];
+      assert_true(fabs(sum - (double)alone[i]) <= (double)(call.depth + 1) * 0x1p-22);
+    }
+  }
+  for (int64_t i = call.rows * pitch; i <= SUMS; i++) assert_true(sums[i] == old[i]);
+}
+
+/* ---- turning */
+
+static void check_turn(const falt_outer_kernels *kernels) {
+  enum { MOST = 150, PAD = 9 };
+  static float *in, to[MOST * (MOST + PAD)];
+  if (!in) in = guarded(MOST * (MOST + PAD));
+  const int64_t n = pick(1, MOST), count = pick(1, MOST), from_pitch = count + pick(0, PAD),
+                to_pitch = n + pick(0, PAD);
+  const int64_t read = (n - 1) * from_pitch + count;
+  float *from = in + MOST * (MOST + PAD) - read;
+  fill(from, read);
+  for (int64_t i = 0; i < MOST * (MOST + PAD); i++) to[i] = 9;
+  kernels->turn(&(falt_turn){from, to, from_pitch, to_pitch, n, count});
+  for (int64_t j = 0; j < count; j++)
+    for (int64_t i = 0; i < to_pitch; i++) assert_true(to[j * to_pitch + i] == (i < n ? from[i * from_pitch + j] : 9));
+}
+
+/* ---- instruction sets */
+
+static void bench(const falt_outer_kernels *kernels, int isa, int width) {
+  enum { PIXEL = 64, POSITIONS = 64, CALLS = 20000 };
+  static _Alignas(64) float x[PIXEL * POSITIONS], b[POSITIONS * FALT_LAYER_WIDEST], sums[SUMS];
+  const float *list[POSITIONS];
+  for (int p = 0; p < POSITIONS; p++) list[p] = x + p * PIXEL;
+  for (int vectors = 1; vectors <= FALT_LAYER_VECTORS && kernels->rows[vectors]; vectors++) {
+    const falt_outer call = {.a = list,
+                             .b = b,
+                             .out = sums,
+                             .depth = POSITIONS,
+                             .rows = kernels->rows[vectors],
+                             .vectors = vectors,
+                             .accumulate = true};
+    const double start = falt_seconds();
+    for (int i = 0; i < CALLS; i++) kernels->outer(&call);
+    const double flops = 2.0 * CALLS * POSITIONS * call.rows * vectors * width;
+    printf("%-8s outer %dx%d %6.1f GFLOP/s\n", falt_isa_name((falt_isa)isa), call.rows, vectors * width,
+           flops / (falt_seconds() - start) * 1e-9);
+  }
+}
+
+static void each_isa(void (*check)(const falt_outer_kernels *kernels, int isa, int width)) {
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (falt_isa_runs((falt_isa)isa))
+      check(falt_outer_kernels_for((falt_isa)isa), isa, falt_layer_kernels_for((falt_isa)isa)->width);
+}
+
+static void outer_rounds(const falt_outer_kernels *kernels, int isa, int width) {
+  (void)isa;
+  for (int round = 0; round < ROUNDS; round++) check_outer(kernels, width);
+}
+static void turn_rounds(const falt_outer_kernels *kernels, int isa, int width) {
+  (void)isa;
+  (void)width;
+  for (int round = 0; round < ROUNDS / 4; round++) check_turn(kernels);
+}
+
+static void test_outer(void **state) {
+  (void)state;
+  pixels = guarded((FIRST + MOST_ROWS) * DEPTH);
+  panel = guarded(DEPTH * FALT_LAYER_WIDEST);
+  fill(pixels, (FIRST + MOST_ROWS) * DEPTH);
+  each_isa(outer_rounds);
+}
+static void test_turn(void **state) {
+  (void)state;
+  each_isa(turn_rounds);
+}
+
+int main(void) {
+  const char *chosen = getenv("FALT_SEED");
+  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
+  printf("seed %llu\n", (unsigned long long)seed);
+  if (getenv("FALT_BENCH")) each_isa(bench);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_outer), cmocka_unit_test(test_turn)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
