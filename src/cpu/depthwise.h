@@ -53,7 +53,7 @@ typedef struct falt_depthwise_call {
 
 /* sums[v][weight + s*weight_step] += sum over q < positions of by[q*by_step] * (what tap s of q reads), for each
  * segment of the call and vector v of channels; sums are laid out like weights. Of the call, segments, count,
- * weights_pitch, positions and n are read. */
+ * weights_pitch, positions, n and what is ahead are read. */
 typedef struct falt_depthwise_gradient {
   falt_depthwise_call call;
   const float *by;

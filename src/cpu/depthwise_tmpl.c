@@ -41,6 +41,11 @@ FALT_INLINE void store(lane *to, vec y, int n, bool stream) {
     vec_store_part(to, y, n);
 }
 
+FALT_INLINE void look_ahead(const falt_depthwise_call *call, int64_t q, int64_t i, int64_t positions) {
+  for (int a = 0; a < call->ahead_count; a++)
+    for (int64_t p = 0; p < positions; p++) __builtin_prefetch(call->ahead[a] + (q + p) * call->ahead_step + i, 0, 2);
+}
+
 /* ---- sums */
 
 /* The functions below are inlined with constant positions, taps and edge, so that sums stay in registers; n is VEC for
@@ -123,8 +128,7 @@ static __attribute__((noinline)) void finish(const falt_depthwise_call *call, co
 /* Positions [q, q + positions) of channels [i, i + n). */
 FALT_INLINE void tile(const falt_depthwise_call *call, int64_t q, int64_t i, int n, const int positions) {
   vec sum[TILE];
-  for (int a = 0; a < call->ahead_count; a++)
-    for (int p = 0; p < positions; p++) __builtin_prefetch(call->ahead[a] + (q + p) * call->ahead_step + i, 0, 2);
+  look_ahead(call, q, i, positions);
   const lane *weights = call->weights + i / VEC * call->weights_pitch;
   FALT_UNROLL
   for (int p = 0; p < positions; p++) sum[p] = (vec){0};
@@ -240,6 +244,7 @@ FALT_INLINE void gather(const falt_depthwise_gradient *g, const falt_depthwise_s
 }
 
 FALT_INLINE void gather_segments(const falt_depthwise_gradient *g, int64_t q, int64_t count, int64_t i, int n) {
+  look_ahead(&g->call, q, i, count);
   for (const falt_depthwise_segment *s = g->call.segments; s < g->call.segments + g->call.count; s++) {
     if (s->at)
       gather(g, s, q, count, i, n, true);

@@ -77,22 +77,6 @@ typedef struct task {
   const float *constant;
 } task;
 
-/* The source's rows that the next row of results is the first to read, column by column. */
-static void look_ahead(const task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
-  const falt_depthwise *d = &t->run->plan->d;
-  const int64_t stride = d->layer.p.axis[2].stride, pixel = d->relation.source.stride[FALT_W];
-  const int64_t columns = d->relation.gathers ? 1 : stride;
-  const int64_t first = d->relation.gathers ? span->origin / stride : span->origin * stride;
-  int64_t last = -1;
-  for (int64_t i = 0; i < t->sources; i++) last = falt_max(last, t->rows[i].source);
-  call->ahead_count = 0;
-  call->ahead_step = columns * pixel;
-  for (int64_t i = 0; i < t->next_sources; i++)
-    for (int64_t c = 0; c < columns && call->ahead_count < FALT_DEPTHWISE_AHEAD; c++)
-      if (t->next[i].source > last)
-        call->ahead[call->ahead_count++] = t->run->source + t->next[i].source + (first + c) * pixel + t->channel;
-}
-
 static void run_row(const task *t, int64_t row, int64_t first_span, int64_t last_span) {
   const execution *run = t->run;
   const falt_depthwise *d = &run->plan->d;
@@ -120,7 +104,8 @@ static void run_row(const task *t, int64_t row, int64_t first_span, int64_t last
     call.out_step = span->step * y->stride[FALT_W];
     finish.residual = residual ? residual + span->origin * z->stride[FALT_W] : NULL;
     finish.residual_step = span->step * z->stride[FALT_W];
-    if (run->plan->ahead) look_ahead(t, span, &call);
+    if (run->plan->ahead)
+      falt_depthwise_ahead(d, span, t->rows, t->sources, t->next, t->next_sources, run->source + t->channel, &call);
     d->kernels->sums(&call);
   }
 }

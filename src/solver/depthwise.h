@@ -65,6 +65,11 @@ int64_t falt_depthwise_sources(const falt_depthwise *d, int64_t row, falt_depthw
 int64_t falt_depthwise_segments(const falt_depthwise *d, const falt_depthwise_span *span,
                                 const falt_depthwise_row *rows, int64_t count, const float *source,
                                 const float *constant, falt_depthwise_segment *segments);
+/* Sets what a span's call brings nearer: of the source's rows that the next row of results is the first to read, one
+ * column for each of the span's positions (and those between, where there is a stride). */
+void falt_depthwise_ahead(const falt_depthwise *d, const falt_depthwise_span *span, const falt_depthwise_row *rows,
+                          int64_t count, const falt_depthwise_row *next, int64_t next_count, const float *source,
+                          falt_depthwise_call *call);
 /* The most that one result row and span need. */
 static inline int64_t falt_depthwise_segments_most(const falt_depthwise *d) {
   const int64_t constants = falt_ceil_div(d->layer.p.filter.size[FALT_W], FALT_DEPTHWISE_TAPS);

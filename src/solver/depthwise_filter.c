@@ -17,7 +17,7 @@ enum { BANDS = 32 /* at most */, TASKS = 32 };
 static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
 
 typedef struct scratch_map {
-  size_t rows, segments, constant, ones, total;
+  size_t rows, next, segments, constant, ones, total;
 } scratch_map;
 
 typedef struct gradient_plan {
@@ -25,6 +25,7 @@ typedef struct gradient_plan {
   falt_depthwise d;
   falt_layer_pieces blocks; /* of vectors of channels */
   falt_layer_pieces bands;  /* of rows of outputs */
+  bool ahead;               /* the next row is brought nearer while one is summed */
   size_t sums;              /* offset into the workspace */
   scratch_map at;           /* in each worker's scratch */
 } gradient_plan;
@@ -41,7 +42,8 @@ typedef struct task {
   const execution *run;
   int64_t channel, channels;
   float *sums;
-  falt_depthwise_row *rows;
+  falt_depthwise_row *rows, *next; /* under the window of this row of outputs and of the one after it */
+  int64_t sources, next_sources;
   falt_depthwise_segment *segments;
   const float *constant, *ones;
 } task;
@@ -50,17 +52,19 @@ static void run_row(const task *t, int64_t row) {
   const falt_operands *operands = t->run->operands;
   const falt_depthwise *d = &t->run->plan->d;
   const falt_tensor *y = &d->relation.result;
-  const int64_t sources = falt_depthwise_sources(d, row, t->rows);
   const float *by = (const float *)operands->output + falt_depthwise_at(d, y, row) + t->channel;
   falt_depthwise_gradient call = {.call = {.segments = t->segments, .weights_pitch = d->pitch, .n = t->channels},
                                   .sums = t->sums};
   for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++) {
-    int64_t count = falt_depthwise_segments(d, span, t->rows, sources, (const float *)operands->input + t->channel,
+    int64_t count = falt_depthwise_segments(d, span, t->rows, t->sources, (const float *)operands->input + t->channel,
                                             t->constant, t->segments);
     if (d->layer.p.has_bias)
       t->segments[count++] = (falt_depthwise_segment){.row = t->ones, .weight = d->taps * d->kernels->width, .taps = 1};
     call.call.count = count;
     call.call.positions = span->count;
+    if (t->run->plan->ahead)
+      falt_depthwise_ahead(d, span, t->rows, t->sources, t->next, t->next_sources,
+                           (const float *)operands->input + t->channel, &call.call);
     call.by = by + span->origin * y->stride[FALT_W];
     call.by_step = span->step * y->stride[FALT_W];
     d->kernels->gradient(&call);
@@ -79,6 +83,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
             .channel = first * d->kernels->width,
             .sums = run->sums + (band * d->vectors + first) * d->pitch,
             .rows = (falt_depthwise_row *)(void *)(memory + plan->at.rows),
+            .next = (falt_depthwise_row *)(void *)(memory + plan->at.next),
             .segments = (falt_depthwise_segment *)(void *)(memory + plan->at.segments),
             .constant = constant,
             .ones = ones};
@@ -88,8 +93,16 @@ static void run_task(void *context, int64_t index, void *scratch) {
     ones[i] = 1;
   }
   memset(t.sums, 0, (size_t)((end - first) * d->pitch) * sizeof *t.sums);
-  for (int64_t row = falt_layer_piece(&plan->bands, band); row < falt_layer_piece(&plan->bands, band + 1); row++)
+  const int64_t begin = falt_layer_piece(&plan->bands, band), last = falt_layer_piece(&plan->bands, band + 1);
+  t.next_sources = falt_depthwise_sources(d, begin, t.next);
+  for (int64_t row = begin; row < last; row++) {
+    falt_depthwise_row *const done = t.rows;
+    t.rows = t.next;
+    t.sources = t.next_sources;
+    t.next = done;
+    t.next_sources = row + 1 < last ? falt_depthwise_sources(d, row + 1, t.next) : 0;
     run_row(&t, row);
+  }
 }
 
 /* The sums of all bands, to the filter's place. */
@@ -156,6 +169,7 @@ static void set_tasks(gradient_plan *plan) {
   const int64_t rows = falt_depthwise_rows(d), sums = d->vectors * d->pitch;
   const int64_t bands = falt_min(falt_min(rows, BANDS), falt_max(1, MOST_SUMS / sums));
   const int64_t blocks = falt_ceil_div(d->vectors, falt_depthwise_block(d, plan->base.device));
+  plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2;
   plan->bands = falt_layer_cut(rows, bands);
   plan->blocks = falt_layer_cut(d->vectors, falt_max(blocks, falt_min(d->vectors, falt_ceil_div(TASKS, bands))));
 }
@@ -171,6 +185,7 @@ static void lay_memory(gradient_plan *plan) {
   const size_t block = (size_t)(falt_layer_most(&plan->blocks) * d->kernels->width) * sizeof(float);
   scratch_map *at = &plan->at;
   at->rows = place(&at->total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
+  at->next = place(&at->total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
   at->segments = place(&at->total, (size_t)(falt_depthwise_segments_most(d) + 1) * sizeof(falt_depthwise_segment));
   at->constant = place(&at->total, block);
   at->ones = place(&at->total, block);

@@ -256,6 +256,21 @@ int64_t falt_depthwise_segments(const falt_depthwise *d, const falt_depthwise_sp
   return n;
 }
 
+void falt_depthwise_ahead(const falt_depthwise *d, const falt_depthwise_span *span, const falt_depthwise_row *rows,
+                          int64_t count, const falt_depthwise_row *next, int64_t next_count, const float *source,
+                          falt_depthwise_call *call) {
+  const int64_t stride = d->layer.p.axis[2].stride, pixel = d->relation.source.stride[FALT_W];
+  const int64_t columns = d->relation.gathers ? 1 : stride;
+  const int64_t first = d->relation.gathers ? span->origin / stride : span->origin * stride;
+  int64_t last = -1;
+  for (int64_t i = 0; i < count; i++) last = falt_max(last, rows[i].source);
+  call->ahead_count = 0;
+  call->ahead_step = columns * pixel;
+  for (int64_t i = 0; i < next_count; i++)
+    for (int64_t c = 0; c < columns && call->ahead_count < FALT_DEPTHWISE_AHEAD; c++)
+      if (next[i].source > last) call->ahead[call->ahead_count++] = source + next[i].source + (first + c) * pixel;
+}
+
 /* ---- the whole */
 
 /* Of an axis's taps over all outputs, the share that stands inside the input. */
