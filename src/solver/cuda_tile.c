@@ -216,6 +216,25 @@ falt_tile_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int
   return plan;
 }
 
+static double largest_of(const double *values, int count) {
+  double largest = 0;
+  for (int i = 0; i < count; i++) largest = fmax(largest, fabs(values[i]));
+  return largest;
+}
+
+/* Bounds the taps that meet elements and, for separable terms, what the frame's threads make of them: sums of products
+ * of three. */
+static double tap_bound(const falt_tile_problem *p, const double *values) {
+  const int *taps = p->taps;
+  double bound = 0;
+  if (p->terms == 0) return largest_of(values, taps[0] * taps[1] * taps[2]);
+  for (int k = 0; k < p->terms; k++, values += taps[0] + taps[1] + taps[2]) {
+    const double planes = largest_of(values, taps[0]), rows = largest_of(values + taps[0], taps[1]);
+    bound = fmax(bound, fmax(1, planes * rows) * largest_of(values + taps[0] + taps[1], taps[2]));
+  }
+  return bound * p->terms;
+}
+
 /* Whether tap `at` is multiplied with elements: one of the whole filter, or of a term along the columns. */
 static bool meets_elements(const falt_tile_problem *p, int at) {
   const int across = p->taps[PLANE] + p->taps[ROW];
@@ -227,12 +246,10 @@ void falt_tile_pack(falt_tile_plan *plan, const double *values) {
   const falt_tile_problem *p = &plan->problem;
   const int count = p->terms ? p->terms * (p->taps[0] + p->taps[1] + p->taps[2]) : p->taps[0] * p->taps[1] * p->taps[2];
   float *narrow = (float *)(void *)plan->values;
-  double largest = 0;
+  const double bound = tap_bound(p, values);
   int exponent = 0, up = 0;
-  for (int i = 0; i < count; i++)
-    if (meets_elements(p, i)) largest = fmax(largest, fabs(values[i]));
   if (tiny(plan)) {
-    if (isfinite(largest)) frexp(largest, &exponent);
+    if (isfinite(bound)) frexp(bound, &exponent);
     up = MOST - exponent;
     const int down = p->x_bytes == 1 ? U8_BITS : U16_BITS;
     plan->args.alpha = ldexp(plan->args.alpha, down - up);

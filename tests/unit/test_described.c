@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "cuda/cache.h"
 #include "faltung/faltung.h"
 #include "planner/planner.h"
+#include "solver/cuda_tile.h"
 
 #define UNUSED __attribute__((unused))
 enum { LINE = 2048, PROBLEMS = 400 };
@@ -257,11 +259,44 @@ static int tear_down(UNUSED void **state) {
   return system(command);
 }
 
+/* ---- taps of separable tiles */
+
+/* Bytes are tiny floats to the kernel and taps are scaled to meet them: what threads at the image's edge make of the
+ * terms must stay finite, and be the filter times one power of two. */
+static void test_scaled_terms(UNUSED void **state) {
+  static const char *const lines[] = {"correlate d=9 h=31 w=132 t=3 r=5 s=5 type=u8 method=cuda-separable",
+                                      "correlate d=9 h=31 w=132 t=3 r=5 s=5 type=u16 method=cuda-separable",
+                                      "correlate h=31 w=132 r=9 s=9 type=u8 method=cuda-separable"};
+  falt_device *device = describe("h200", false);
+  for (size_t l = 0; l < sizeof lines / sizeof *lines; l++) {
+    falt_problem p;
+    falt_budget budget;
+    falt_plan *plan = NULL;
+    float factor[3][9], taps[9 * 9 * 9];
+    assert_int_equal(falt_problem_parse(&p, &budget, lines[l]), FALT_OK);
+    const int n[3] = {(int)p.filter.size[FALT_D], (int)p.filter.size[FALT_H], (int)p.filter.size[FALT_W]};
+    for (int a = 0; a < 3; a++)
+      for (int i = 0; i < n[a]; i++) factor[a][i] = (float)(4 - i % 3); /* integers stay such */
+    for (int i = 0; i < n[0] * n[1] * n[2]; i++)
+      taps[i] = factor[0][i / n[2] / n[1]] * factor[1][i / n[2] % n[1]] * factor[2][i % n[2]];
+    budget.max_error = 1e-6;
+    if (falt_plan_create(&plan, device, &p, &budget, taps) != FALT_OK) fail_msg("%s", falt_message());
+    const float *of = (const float *)(const void *)((const falt_tile_plan *)plan)->values;
+    const float *g = of + n[0], *h = g + n[1], first = (n[0] == 1 ? 1 : of[0]) * g[0] * h[0] / taps[0];
+    for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
+      const float tap = (n[0] == 1 ? 1 : of[i / n[2] / n[1]]) * g[i / n[2] % n[1]] * h[i % n[2]];
+      if (!(fabsf(tap / taps[i] / first - 1) < 1e-5f)) fail_msg("%s: tap %d becomes %g", lines[l], i, (double)tap);
+    }
+    falt_plan_destroy(&plan);
+  }
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names),   cmocka_unit_test(test_limits),   cmocka_unit_test(test_measured_limits),
-      cmocka_unit_test(test_plans),   cmocka_unit_test(test_refusals), cmocka_unit_test(test_compile),
-      cmocka_unit_test(test_nowhere),
+      cmocka_unit_test(test_names),   cmocka_unit_test(test_limits),       cmocka_unit_test(test_measured_limits),
+      cmocka_unit_test(test_plans),   cmocka_unit_test(test_refusals),     cmocka_unit_test(test_compile),
+      cmocka_unit_test(test_nowhere), cmocka_unit_test(test_scaled_terms),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
