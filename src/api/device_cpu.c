@@ -10,7 +10,7 @@
 #include "planner/wisdom.h"
 
 enum { MAX_THREADS = 4096 };
-static const char isa_names[] = "portable, neon, avx2, avx512";
+static const char isa_names[] = "portable, neon, avx2, avx512, vnni, amx";
 
 void falt_cpu_options_default(falt_cpu_options *options) {
   *options = (falt_cpu_options){.threads = 0};

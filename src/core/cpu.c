@@ -9,7 +9,7 @@
 
 #include "core/file.h"
 
-static const char *const names[FALT_ISA_COUNT] = {"portable", "neon", "avx2", "avx512"};
+static const char *const names[FALT_ISA_COUNT] = {"portable", "neon", "avx2", "avx512", "vnni", "amx"};
 
 const char *falt_isa_name(falt_isa isa) {
   return (unsigned)isa < FALT_ISA_COUNT ? names[isa] : "unknown";
@@ -23,6 +23,9 @@ int falt_isa_find(const char *name) {
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 
 /* Which register files the operating system saves when it switches threads. */
 static uint32_t saved_registers(void) {
@@ -35,16 +38,31 @@ static bool has_all(uint32_t bits, uint32_t wanted) {
   return (bits & wanted) == wanted;
 }
 
+/* Linux saves the tiles (8 KB) only of processes that ask for them, all of whose threads may then use them. */
+static bool may_use_tiles(void) {
+#if defined(__linux__)
+  enum { REQUEST = 0x1023 /* ARCH_REQ_XCOMP_PERM */, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
+
 static falt_isa x86_level(void) {
   const uint32_t vex = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
   const uint32_t evex = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
   const uint32_t ymm = 0x06, zmm = 0xe6; /* SSE and AVX state; also opmask and both halves of zmm state */
+  const uint32_t tiles = 1u << 22 | 1u << 24 | 1u << 25, tile_state = 0x60000; /* bf16, tiles, 8-bit; both states */
   uint32_t a, b, c, d, features;
   if (!__get_cpuid(1, &a, &b, &features, &d) || !has_all(features, vex)) return FALT_ISA_PORTABLE;
   const uint32_t saved = saved_registers();
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has_all(b, bit_AVX2) || !has_all(saved, ymm))
     return FALT_ISA_PORTABLE;
-  return has_all(b, evex) && has_all(saved, zmm) ? FALT_ISA_AVX512 : FALT_ISA_AVX2;
+  if (!has_all(b, evex) || !has_all(saved, zmm)) return FALT_ISA_AVX2;
+  if (!has_all(c, bit_AVX512VNNI)) return FALT_ISA_AVX512;
+  if (!has_all(d, tiles) || !has_all(saved, tile_state)) return FALT_ISA_VNNI;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has_all(a, bit_AVX512BF16)) return FALT_ISA_VNNI;
+  return may_use_tiles() ? FALT_ISA_AMX : FALT_ISA_VNNI;
 }
 
 falt_isa falt_isa_best(void) {

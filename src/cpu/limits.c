@@ -50,10 +50,8 @@ static const double memory_per_core = 20e9, memory_per_socket = 160e9;
 static const struct {
   double flops, cache_bytes;
 } per_cycle[FALT_ISA_COUNT] = {
-    [FALT_ISA_PORTABLE] = {8, 18},
-    [FALT_ISA_NEON] = {16, 18},
-    [FALT_ISA_AVX2] = {32, 20},
-    [FALT_ISA_AVX512] = {64, 24},
+    [FALT_ISA_PORTABLE] = {8, 18}, [FALT_ISA_NEON] = {16, 18}, [FALT_ISA_AVX2] = {32, 20},
+    [FALT_ISA_AVX512] = {64, 24},  [FALT_ISA_VNNI] = {64, 24}, [FALT_ISA_AMX] = {64, 24},
 };
 
 falt_limits falt_limits_guess(falt_isa isa, int threads) {

@@ -14,8 +14,7 @@ static const char *refusal(const falt_problem *p) {
   return p->operation != FALT_FORWARD ? "only forward"
          : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1
              ? "one channel in and out of a group gives no matrix product"
-         : !all_f32(p) ? "only f32"
-                       : NULL;
+             : NULL;
 }
 
 /* Activations are a clip or a curve. */
@@ -74,6 +73,11 @@ static int64_t count_together(const falt_problem *p) {
 }
 
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  const char *reason = falt_layer_shape(layer, problem, isa);
+  return reason ? reason : all_f32(problem) ? NULL : "only f32";
+}
+
+const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = refusal(problem);
   if (reason) return reason;
   *layer = (falt_layer){.kernels = falt_layer_kernels_for(isa)};

@@ -22,6 +22,8 @@ typedef struct falt_layer {
 void falt_layer_epilogue(falt_layer *layer, const falt_problem *problem);
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+/* The same for any types. */
+const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 
 /* `whole` things cut into `count` pieces that differ by one at most: piece i is [falt_layer_piece(i), ... (i + 1)). */
 typedef struct falt_layer_pieces {

@@ -19,12 +19,14 @@ extern const falt_solver falt_solver_pixels;
 extern const falt_solver falt_solver_pooling;
 extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
+extern const falt_solver falt_solver_tiles;
 
 const falt_solver *const falt_solvers[] = {
     &falt_solver_direct,           /* filters, register tiles over rows */
     &falt_solver_separable,        /* filters of low rank, two passes in one walk */
     &falt_solver_channels,         /* dense layers, vectors along output channels */
     &falt_solver_pixels,           /* dense layers, vectors along positions */
+    &falt_solver_tiles,            /* dense layers of 8 and 16 bits, matrix units where there are */
     &falt_solver_phases,           /* gradients of inputs, as forward problems */
     &falt_solver_outer,            /* gradients of dense layers' filters */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */

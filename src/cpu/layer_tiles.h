@@ -1,0 +1,120 @@
+/* Kernels for dense layers of 8-bit and 16-bit numbers: products of rows and panels in tiles, rows brought in, sums
+ * taken out.
+ *
+ * A tile is 16 rows of 64 bytes. One instruction of a matrix unit (Intel AMX) multiplies a tile of rows by a tile of
+ * the panel and adds to a tile of 16 x 16 sums; both are loaded with a distance between their rows, so that the pixels
+ * of an NHWC tensor are rows where they lie (E. Georganas et al., "Harnessing Deep Learning via a Single Building
+ * Block", 2020). Elements come in groups of 4 bytes: 4 integers of 8 bits, 2 bf16 or 1 f32. A panel's row holds one
+ * group for each of 16 columns, its 16 rows are the groups of 64 bytes of depth. Instruction sets without a matrix unit
+ * multiply the same tiles by vectors.
+ *
+ * Sums of integers are exact and the same on every instruction set. */
+#ifndef FALT_CPU_LAYER_TILES_H
+#define FALT_CPU_LAYER_TILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/cpu.h"
+#include "core/types.h"
+
+enum {
+  FALT_TILE_ROWS = 16,
+  FALT_TILE_BYTES = 64,    /* of a row: a piece of the depth */
+  FALT_TILE = 1024,        /* bytes */
+  FALT_TILES_ROWS = 32,    /* of a call: two tiles */
+  FALT_TILES_COLUMNS = 32, /* the same, and the pitch of sums */
+};
+
+/* What is multiplied. Panels of U8 and S8 are s8. */
+typedef enum falt_tiles_kind {
+  FALT_TILES_U8,
+  FALT_TILES_S8,
+  FALT_TILES_BF16,
+  FALT_TILES_F32,
+  FALT_TILES_KIND_COUNT
+} falt_tiles_kind;
+
+/* Piece q of row m is the 64 bytes at at + q*next + m*step. All rows of a tile can be read, also where fewer are
+ * wanted.
+ */
+typedef struct falt_tile_rows {
+  const char *at;
+  int64_t step, next;
+} falt_tile_rows;
+
+/* sums[m*32 + i] = (accumulate ? sums[m*32 + i] : 0) +
+ * sum over segments, pieces and the elements j of a piece of
+ * row[m][j] * panel[j][i], as s32 or f32.
+ *
+ * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
+ * 17, ..., a[2*s + 1]. The panel is a tile for each segment, piece and (if columns > 16) half of the columns. What is
+ * in sums beyond rows and columns is undefined. */
+typedef struct falt_tiles_product {
+  falt_tiles_kind kind;
+  const falt_tile_rows *a;
+  const char *b;                   /* aligned to 64 */
+  void *sums;                      /* the same */
+  int64_t segments, first, pieces; /* pieces [first, first + pieces) of each segment of rows */
+  int tiles, rows, columns;        /* one or two tiles of so many rows */
+  bool accumulate;
+} falt_tiles_product;
+
+/* Tiles of rows that lie anywhere: piece q of row m is copied to to + q*1024 + m*64. */
+typedef struct falt_tiles_gather {
+  const char *const *rows;
+  char *to;
+  int64_t pieces;
+  int count; /* of rows */
+} falt_tiles_gather;
+
+/* Parts of rows: `bytes` bytes from row[m] are copied to to + m*pitch. */
+typedef struct falt_tiles_parts {
+  const char *const *rows;
+  char *to;
+  int64_t bytes, pitch;
+  int count; /* of rows */
+} falt_tiles_parts;
+
+/* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n. */
+typedef struct falt_tiles_widen {
+  const void *from;
+  falt_type type;
+  float *to;
+  int64_t step, n;
+} falt_tiles_widen;
+
+/* out[at[m] + i] = clip(bend(scale[i]*sums[m*32 + i] + offset[i] + residual[residual_at[m] + i])) for m < rows, i < n,
+ * rounded to nearest even and saturated where `type` is an integer. s32 takes sums of integers as they are. */
+typedef struct falt_tiles_finish {
+  const void *sums;
+  bool whole;     /* sums are s32 */
+  falt_type type; /* u8, s8, f16, bf16, f32 or s32 */
+  void *out;
+  const int64_t *at;
+  falt_type residual_type; /* u8, s8, f16, bf16 or f32 */
+  const void *residual;    /* NULL: none */
+  const int64_t *residual_at;
+  const float *scale, *offset;
+  int rows, n;
+  falt_activation curve; /* one that is no clip, or the identity */
+  float slope;           /* of the leaky one */
+  float low, high;       /* infinities: no clip. NaN passes */
+} falt_tiles_finish;
+
+typedef struct falt_tiles_kernels {
+  double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
+  /* Around a thread's products: the rows of their tiles. */
+  void (*open)(int rows);
+  void (*close)(void);
+  void (*product)(const falt_tiles_product *call);
+  void (*gather)(const falt_tiles_gather *call);
+  void (*parts)(const falt_tiles_parts *call);
+  void (*widen)(const falt_tiles_widen *call);
+  void (*finish)(const falt_tiles_finish *call);
+} falt_tiles_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_tiles_kernels *falt_tiles_kernels_for(falt_isa isa);
+
+#endif

@@ -1,0 +1,508 @@
+/* Tile kernels of one instruction set: cpu/layer_tiles.h says what they compute. Compiled once per level.
+ *
+ * With AMX 2 x 2 tiles of sums stay in the tile registers: 4 tiles are loaded for 4 products, 32 cycles of loading
+ * under 64 of multiplying. Vectors hold a block of rows x 2 vectors of sums and take the rows' groups one after the
+ * other, each broadcast to all columns:
+ *
+ *   f32    one multiply-add
+ *   bf16   the two halves of a group are two f32, as they stand and shifted up: two multiply-adds
+ *   8-bit  VNNI: one instruction for the group's four products, u8 by s8; s8 are moved up by 128 and 128 times the
+ *          column's sum is taken off at the end. Otherwise a group is split into its even and its odd bytes, both
+ * widened to 16 bits, and multiplied pairwise: all of it is exact. */
+#define FALT_LANE_BITS 32
+#include "cpu/layer_tiles.h"
+
+#include <string.h>
+
+#include "cpu/filter_convert.h"
+#include "cpu/layer_activate.h"
+#include "cpu/vector.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#if FALT_VECTOR_BYTES == 64
+enum { BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };
+#elif defined(__aarch64__)
+enum { BLOCK_ROWS = 6, BLOCK_VECTORS = 2 };
+#else
+enum { BLOCK_ROWS = 3, BLOCK_VECTORS = 2 };
+#endif
+enum { GROUP = 4 /* bytes */, GROUPS = FALT_TILE_BYTES / GROUP, PITCH = FALT_TILES_COLUMNS };
+
+/* ---- products by vectors */
+
+FALT_INLINE vec_bits load_bits(const void *p) {
+  vec_bits v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+FALT_INLINE vec_bits all_bits(int32_t x) {
+  return x - (vec_bits){0};
+}
+
+/* Sums of products of pairs of 16-bit numbers. */
+FALT_INLINE vec_bits multiply_pairs(vec_bits sum, vec_bits a, vec_bits b) {
+#if FALT_VECTOR_BYTES == 64
+  return sum + (vec_bits)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif FALT_VECTOR_BYTES == 32
+  return sum + (vec_bits)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__x86_64__)
+  return sum + (vec_bits)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+  return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+typedef int16_t vec_pairs __attribute__((vector_size(FALT_VECTOR_BYTES)));
+
+/* A group as what the multiplication takes: one or two vectors. */
+typedef struct split {
+  vec_bits first, second;
+} split;
+
+FALT_INLINE split split_signed(vec_bits x) {
+  return (split){(vec_bits)((vec_pairs)x << 8 >> 8), (vec_bits)((vec_pairs)x >> 8)};
+}
+
+FALT_INLINE split split_halves(vec_bits x) {
+  return (split){x << 16, x & all_bits((int32_t)0xffff0000u)};
+}
+
+FALT_INLINE split split_row(vec_bits x, const falt_tiles_kind kind) {
+  if (kind == FALT_TILES_F32) return (split){.first = x};
+  if (kind == FALT_TILES_BF16) return split_halves(x);
+#if defined(__AVX512VNNI__)
+  return (split){.first = kind == FALT_TILES_S8 ? x ^ all_bits((int32_t)0x80808080u) : x};
+#else
+  if (kind == FALT_TILES_S8) return split_signed(x);
+  return (split){x & all_bits(0x00ff00ff), x >> 8 & all_bits(0x00ff00ff)};
+#endif
+}
+
+FALT_INLINE split split_panel(vec_bits x, const falt_tiles_kind kind) {
+  if (kind == FALT_TILES_F32) return (split){.first = x};
+  if (kind == FALT_TILES_BF16) return split_halves(x);
+#if defined(__AVX512VNNI__)
+  return (split){.first = x};
+#else
+  return split_signed(x);
+#endif
+}
+
+FALT_INLINE vec_bits multiply(vec_bits sum, split a, split b, const falt_tiles_kind kind) {
+  if (kind == FALT_TILES_F32) return (vec_bits)vec_madd((vec)sum, (vec)a.first, (vec)b.first);
+  if (kind == FALT_TILES_BF16)
+    return (vec_bits)vec_madd(vec_madd((vec)sum, (vec)a.first, (vec)b.first), (vec)a.second, (vec)b.second);
+#if defined(__AVX512VNNI__)
+  return (vec_bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a.first, (__m512i)b.first);
+#else
+  return multiply_pairs(multiply_pairs(sum, a.first, b.first), a.second, b.second);
+#endif
+}
+
+/* What VNNI adds to every sum where it takes s8 for u8: 128 times the columns' sums. */
+FALT_INLINE bool is_moved(const falt_tiles_kind kind) {
+#if defined(__AVX512VNNI__)
+  return kind == FALT_TILES_S8;
+#else
+  return (void)kind, false;
+#endif
+}
+
+FALT_INLINE const char *row_at(const falt_tile_rows *a, int m) {
+  return a[m / FALT_TILE_ROWS].at + m % FALT_TILE_ROWS * a[m / FALT_TILE_ROWS].step;
+}
+
+/* The sums of rows [m, m + rows) and of BLOCK_VECTORS vectors of columns from i on. Always inlined with constant rows
+ * and kind. */
+FALT_INLINE void block(const falt_tiles_product *call, const falt_tiles_kind kind, const int rows, int m0, int i0) {
+  const int tiles = (call->columns + FALT_TILE_ROWS - 1) / FALT_TILE_ROWS;
+  const char *b = call->b + i0 / FALT_TILE_ROWS * FALT_TILE + i0 % FALT_TILE_ROWS * GROUP;
+  vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
+  int32_t *to = (int32_t *)call->sums + m0 * PITCH + i0;
+  const split move = {.first = all_bits((int32_t)0x80808080u)};
+  FALT_UNROLL
+  for (int i = 0; i < rows * BLOCK_VECTORS; i++)
+    if (call->accumulate) sum[i] = load_bits(to + i / BLOCK_VECTORS * PITCH + i % BLOCK_VECTORS * VEC);
+  int64_t ahead[BLOCK_VECTORS];
+  for (int q = 0; q < BLOCK_VECTORS; q++) /* a panel of one tile has no second half: it is read twice */
+    ahead[q] = i0 + q * VEC < tiles * FALT_TILE_ROWS ? (i0 + q * VEC) / FALT_TILE_ROWS * FALT_TILE +
+                                                           (i0 + q * VEC) % FALT_TILE_ROWS * GROUP - (b - call->b)
+                                                     : 0;
+  for (int64_t s = 0; s < call->segments; s++) {
+    const falt_tile_rows *a = call->a + 2 * s;
+    const int64_t next = a[m0 / FALT_TILE_ROWS].next;
+    const char *row[BLOCK_ROWS];
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) row[m] = row_at(a, m0 + m) + call->first * next;
+    for (int64_t p = 0; p < call->pieces; p++, b += tiles * FALT_TILE) {
+      for (int j = 0; j < GROUPS; j++) {
+        split column[BLOCK_VECTORS];
+        FALT_UNROLL
+        for (int q = 0; q < BLOCK_VECTORS; q++) {
+          column[q] = split_panel(load_bits(b + j * FALT_TILE_BYTES + ahead[q]), kind);
+          if (is_moved(kind)) moved[q] = multiply(moved[q], move, column[q], kind);
+        }
+        FALT_UNROLL
+        for (int m = 0; m < rows; m++) {
+          int32_t group;
+          memcpy(&group, row[m] + j * GROUP, sizeof group);
+          const split x = split_row(all_bits(group), kind);
+          FALT_UNROLL
+          for (int q = 0; q < BLOCK_VECTORS; q++)
+            sum[m * BLOCK_VECTORS + q] = multiply(sum[m * BLOCK_VECTORS + q], x, column[q], kind);
+        }
+      }
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) row[m] += next;
+    }
+  }
+  FALT_UNROLL
+  for (int i = 0; i < rows * BLOCK_VECTORS; i++) {
+    const int q = i % BLOCK_VECTORS;
+    const vec_bits result = is_moved(kind) ? sum[i] - moved[q] : sum[i];
+    if (q == 0 || i0 + q * VEC < tiles * FALT_TILE_ROWS)
+      memcpy(to + i / BLOCK_VECTORS * PITCH + q * VEC, &result, sizeof result);
+  }
+}
+
+/* Rows of a block lie in one tile, so that they have one distance between pieces. */
+FALT_INLINE void product_of(const falt_tiles_product *call, const falt_tiles_kind kind) {
+  for (int i = 0; i < call->columns; i += BLOCK_VECTORS * VEC)
+    for (int tile = 0; tile < call->tiles; tile++) {
+      const int begin = tile * FALT_TILE_ROWS, end = begin + call->rows;
+      int m = begin;
+      for (; m + BLOCK_ROWS <= end; m += BLOCK_ROWS) block(call, kind, BLOCK_ROWS, m, i);
+      for (; m < end; m++) block(call, kind, 1, m, i);
+    }
+}
+
+static void product_f32(const falt_tiles_product *call) {
+  product_of(call, FALT_TILES_F32);
+}
+
+#if defined(__AMX_TILE__)
+
+/* ---- products by the matrix unit: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 the panel */
+
+static void open_tiles(int rows) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } shapes = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    shapes.row_bytes[i] = FALT_TILE_BYTES;
+    shapes.rows[i] = (uint8_t)(i < 6 ? rows : FALT_TILE_ROWS);
+  }
+  __asm__ volatile("" : : "r"(&shapes) : "memory"); /* compilers do not know that all of it is read */
+  _tile_loadconfig(&shapes);
+}
+
+static void close_tiles(void) {
+  _tile_release();
+}
+
+#define MULTIPLY(kind, sum, rows, panel) \
+  do {                                   \
+    if ((kind) == FALT_TILES_BF16)       \
+      _tile_dpbf16ps(sum, rows, panel);  \
+    else if ((kind) == FALT_TILES_S8)    \
+      _tile_dpbssd(sum, rows, panel);    \
+    else                                 \
+      _tile_dpbusd(sum, rows, panel);    \
+  } while (0)
+
+/* Always inlined with a constant kind and constant numbers of tiles. */
+FALT_INLINE void tiles(const falt_tiles_product *call, const falt_tiles_kind kind, const bool low, const bool wide) {
+  enum { STEP = PITCH * GROUP, LOWER = FALT_TILE_ROWS * STEP };
+  char *sums = call->sums;
+  if (call->accumulate) {
+    _tile_loadd(0, sums, STEP);
+    if (wide) _tile_loadd(1, sums + FALT_TILE_BYTES, STEP);
+    if (low) _tile_loadd(2, sums + LOWER, STEP);
+    if (low && wide) _tile_loadd(3, sums + LOWER + FALT_TILE_BYTES, STEP);
+  } else {
+    _tile_zero(0);
+    if (wide) _tile_zero(1);
+    if (low) _tile_zero(2);
+    if (low && wide) _tile_zero(3);
+  }
+  const char *b = call->b;
+  for (int64_t s = 0; s < call->segments; s++) {
+    const falt_tile_rows first = call->a[2 * s], second = low ? call->a[2 * s + 1] : first;
+    const char *upper = first.at + call->first * first.next, *lower = second.at + call->first * second.next;
+    for (int64_t p = 0; p < call->pieces; p++, b += (wide ? 2 : 1) * FALT_TILE) {
+      _tile_loadd(6, b, FALT_TILE_BYTES);
+      _tile_loadd(4, upper, first.step);
+      MULTIPLY(kind, 0, 4, 6);
+      if (wide) {
+        _tile_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
+        MULTIPLY(kind, 1, 4, 7);
+      }
+      if (low) {
+        _tile_loadd(5, lower, second.step);
+        MULTIPLY(kind, 2, 5, 6);
+        if (wide) MULTIPLY(kind, 3, 5, 7);
+      }
+      upper += first.next;
+      lower += second.next;
+    }
+  }
+  _tile_stored(0, sums, STEP);
+  if (wide) _tile_stored(1, sums + FALT_TILE_BYTES, STEP);
+  if (low) _tile_stored(2, sums + LOWER, STEP);
+  if (low && wide) _tile_stored(3, sums + LOWER + FALT_TILE_BYTES, STEP);
+}
+
+FALT_INLINE void tiles_of(const falt_tiles_product *call, const falt_tiles_kind kind) {
+  const bool low = call->tiles > 1, wide = call->columns > FALT_TILE_ROWS;
+  if (low && wide)
+    tiles(call, kind, true, true);
+  else if (low)
+    tiles(call, kind, true, false);
+  else if (wide)
+    tiles(call, kind, false, true);
+  else
+    tiles(call, kind, false, false);
+}
+
+static void product_u8(const falt_tiles_product *call) {
+  tiles_of(call, FALT_TILES_U8);
+}
+static void product_s8(const falt_tiles_product *call) {
+  tiles_of(call, FALT_TILES_S8);
+}
+static void product_bf16(const falt_tiles_product *call) {
+  tiles_of(call, FALT_TILES_BF16);
+}
+
+#else
+
+static void open_tiles(int rows) {
+  (void)rows;
+}
+static void close_tiles(void) {}
+static void product_u8(const falt_tiles_product *call) {
+  product_of(call, FALT_TILES_U8);
+}
+static void product_s8(const falt_tiles_product *call) {
+  product_of(call, FALT_TILES_S8);
+}
+static void product_bf16(const falt_tiles_product *call) {
+  product_of(call, FALT_TILES_BF16);
+}
+
+#endif
+
+static void product(const falt_tiles_product *call) {
+  static void (*const kinds[FALT_TILES_KIND_COUNT])(const falt_tiles_product *) = {
+      [FALT_TILES_U8] = product_u8,
+      [FALT_TILES_S8] = product_s8,
+      [FALT_TILES_BF16] = product_bf16,
+      [FALT_TILES_F32] = product_f32,
+  };
+  kinds[call->kind](call);
+}
+
+/* ---- rows in */
+
+static void gather(const falt_tiles_gather *call) {
+  for (int m = 0; m < call->count; m++) {
+    const char *from = call->rows[m];
+    char *to = call->to + m * FALT_TILE_BYTES;
+    for (int64_t q = 0; q < call->pieces; q++, from += FALT_TILE_BYTES, to += FALT_TILE)
+      memcpy(to, from, FALT_TILE_BYTES);
+  }
+}
+
+#if FALT_VECTOR_BYTES == 64
+FALT_INLINE __mmask64 first_bytes(int64_t n) {
+  return n < FALT_TILE_BYTES ? ((__mmask64)1 << n) - 1 : ~(__mmask64)0;
+}
+
+/* Parts are short: neither a call for each nor a byte beyond it. */
+static void parts(const falt_tiles_parts *call) {
+  for (int64_t i = 0; i < call->bytes; i += FALT_TILE_BYTES) {
+    const __mmask64 mask = first_bytes(call->bytes - i);
+    char *to = call->to + i;
+    for (int m = 0; m < call->count; m++, to += call->pitch)
+      _mm512_mask_storeu_epi8(to, mask, _mm512_maskz_loadu_epi8(mask, call->rows[m] + i));
+  }
+}
+#else
+static void parts(const falt_tiles_parts *call) {
+  for (int m = 0; m < call->count; m++) memcpy(call->to + m * call->pitch, call->rows[m], (size_t)call->bytes);
+}
+#endif
+
+/* Elements of a row as f32; a whole number of vectors of neighbours is vector code. */
+FALT_INLINE float widen_one(const void *from, int64_t i, const falt_type type) {
+  switch (type) {
+    case FALT_U8:
+      return ((const uint8_t *)from)[i];
+    case FALT_S8:
+      return ((const int8_t *)from)[i];
+    case FALT_F16:
+      return f32_from_f16(((const uint16_t *)from)[i]);
+    case FALT_BF16:
+      return f32_from_bf16(((const uint16_t *)from)[i]);
+    default:
+      return ((const float *)from)[i];
+  }
+}
+
+FALT_INLINE void widen_row(const void *from, int64_t step, float *restrict to, int64_t n, const falt_type type) {
+  if (step == 1)
+    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i, type);
+  else
+    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i * step, type);
+}
+
+FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
+  switch (type) {
+    case FALT_U8:
+      widen_row(from, step, to, n, FALT_U8);
+      break;
+    case FALT_S8:
+      widen_row(from, step, to, n, FALT_S8);
+      break;
+    case FALT_F16:
+      widen_row(from, step, to, n, FALT_F16);
+      break;
+    case FALT_BF16:
+      widen_row(from, step, to, n, FALT_BF16);
+      break;
+    default:
+      widen_row(from, step, to, n, FALT_F32);
+      break;
+  }
+}
+
+static void widen(const falt_tiles_widen *call) {
+  widen_typed(call->from, call->type, call->step, call->to, call->n);
+}
+
+/* ---- sums out */
+
+FALT_INLINE void store_bf16(void *to, vec y) {
+#if defined(__AVX512BF16__)
+  const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
+  memcpy(to, &narrow, sizeof narrow);
+#else
+  const vec_bits bits = (vec_bits)y, up = bits >> 16 & all_bits(1);
+  const vec_bits rounded = (bits + all_bits(0x7fff) + up) >> 16, quiet = bits >> 16 | all_bits(0x40);
+  store_narrow(to, 2, (vec_bits)vec_select((vec_bits)(y == y), (vec)rounded, (vec)quiet));
+#endif
+}
+
+/* VEC elements at to. */
+FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
+  if (type == FALT_F32) {
+    memcpy(to, &y, sizeof y);
+  } else if (type == FALT_BF16) {
+    store_bf16(to, y);
+  } else if (type == FALT_F16) {
+    for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
+  } else {
+    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
+    store_narrow(to, 1, vec_round(vec_clip(y, low, high)));
+  }
+}
+
+FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
+  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
+  if (n == VEC) {
+    store_whole(to, y, type);
+  } else {
+    store_whole(whole, y, type);
+    memcpy(to, whole, (size_t)n * size);
+  }
+}
+
+/* Loads what the type says; the loop over rows keeps `f` in registers. The product is rounded before it is added to, on
+ * every instruction set: results of integers have the same bits. */
+FALT_INLINE void finish_columns(const falt_tiles_finish *f, int m, int i, int n, const falt_type type, bool whole) {
+  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+  const vec scale = n == VEC ? vec_load(f->scale + i) : vec_load_part(f->scale + i, n);
+  const vec offset = n == VEC ? vec_load(f->offset + i) : vec_load_part(f->offset + i, n);
+  const vec_bits sums = load_bits((const int32_t *)f->sums + m * PITCH + i);
+  vec y = vec_keep(scale * (whole ? __builtin_convertvector(sums, vec) : (vec)sums)) + offset;
+  if (f->residual) {
+    const size_t residual_size = falt_type_size(f->residual_type);
+    float z[VEC] = {0};
+    widen_typed((const char *)f->residual + (size_t)(f->residual_at[m] + i) * residual_size, f->residual_type, 1, z, n);
+    y += vec_load(z);
+  }
+  if (f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
+  y = vec_clip(y, vec_all(f->low), vec_all(f->high));
+  store_some((char *)f->out + (size_t)(f->at[m] + i) * size, y, n, type);
+}
+
+FALT_INLINE void finish_rows(const falt_tiles_finish f, const falt_type type, const bool whole) {
+  for (int m = 0; m < f.rows; m++) {
+    int i = 0;
+    for (; i + VEC <= f.n; i += VEC) finish_columns(&f, m, i, VEC, type, whole);
+    if (i < f.n) finish_columns(&f, m, i, f.n - i, type, whole);
+  }
+}
+
+/* Most results have neither a residual nor a curve: one copy of the loop without them. */
+FALT_INLINE void finish_as(const falt_tiles_finish *call, const falt_type type) {
+  falt_tiles_finish f = *call;
+  if (f.residual || f.curve != FALT_IDENTITY) {
+    finish_rows(f, type, f.whole);
+    return;
+  }
+  f.residual = NULL;
+  f.curve = FALT_IDENTITY;
+  if (f.whole)
+    finish_rows(f, type, true);
+  else
+    finish_rows(f, type, false);
+}
+
+static void finish(const falt_tiles_finish *call) {
+  switch (call->type) {
+    case FALT_U8:
+      finish_as(call, FALT_U8);
+      break;
+    case FALT_S8:
+      finish_as(call, FALT_S8);
+      break;
+    case FALT_F16:
+      finish_as(call, FALT_F16);
+      break;
+    case FALT_BF16:
+      finish_as(call, FALT_BF16);
+      break;
+    case FALT_F32:
+      finish_as(call, FALT_F32);
+      break;
+    default:
+      for (int m = 0; m < call->rows; m++)
+        memcpy((int32_t *)call->out + call->at[m], (const int32_t *)call->sums + m * PITCH,
+               (size_t)call->n * sizeof(int32_t));
+  }
+}
+
+extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);
+const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
+#if defined(__AMX_TILE__)
+    .speed = {[FALT_TILES_U8] = 30, [FALT_TILES_S8] = 28, [FALT_TILES_BF16] = 13, [FALT_TILES_F32] = 1},
+#elif defined(__AVX512VNNI__)
+    .speed = {[FALT_TILES_U8] = 4, [FALT_TILES_S8] = 2.7, [FALT_TILES_BF16] = 0.7, [FALT_TILES_F32] = 1},
+#else
+    .speed = {[FALT_TILES_U8] = 1, [FALT_TILES_S8] = 0.9, [FALT_TILES_BF16] = 0.7, [FALT_TILES_F32] = 1},
+#endif
+    .open = open_tiles,
+    .close = close_tiles,
+    .product = product,
+    .gather = gather,
+    .parts = parts,
+    .widen = widen,
+    .finish = finish,
+};

@@ -1,0 +1,235 @@
+/* Every tile kernel of every instruction set that this machine runs, against the portable one and a plain sum, and
+ * timed.
+ *
+ * Sums of integers must agree to the bit, whatever the cut into parts; those of floats within their rounding. FALT_SEED
+ * chooses another seed; FALT_BENCH=1 prints the speed of each instruction set. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/random.h"
+#include "core/types.h"
+#include "cpu/layer_tiles.h"
+
+enum { SEGMENTS = 3, PIECES = 4, ROUNDS = 60, TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS };
+enum { STEP = PIECES * FALT_TILE_BYTES, DEPTH = SEGMENTS * PIECES, SUMS = FALT_TILES_ROWS * COLUMNS };
+
+static uint64_t seed;
+static _Alignas(64) char rows[SEGMENTS * FALT_TILES_ROWS * STEP], panel[DEPTH * 2 * TILE];
+static _Alignas(64) float sums[SUMS];
+
+static int pick(int low, int high) {
+  return (int)falt_random_int(&seed, low, high);
+}
+
+static void fill(char *to, size_t bytes, falt_tiles_kind kind) {
+  static const falt_type types[FALT_TILES_KIND_COUNT] = {FALT_U8, FALT_S8, FALT_BF16, FALT_F32};
+  const size_t size = falt_type_size(types[kind]);
+  for (size_t i = 0; i < bytes / size; i++)
+    falt_store(to, types[kind], (int64_t)i, kind <= FALT_TILES_S8 ? pick(-128, 255) : 2 * falt_random_unit(&seed) - 1);
+}
+
+/* ---- products */
+
+static double element(const char *at, falt_type type, int64_t e) {
+  return falt_load(at, type, e);
+}
+
+/* The sum that row m and column i meet. */
+static double sum_of(const falt_tiles_product *call, int m, int i) {
+  static const falt_type left[] = {FALT_U8, FALT_S8, FALT_BF16, FALT_F32},
+                         right[] = {FALT_S8, FALT_S8, FALT_BF16, FALT_F32};
+  const int64_t each = 4 / (int64_t)falt_type_size(left[call->kind]), tiles = call->columns > ROWS ? 2 : 1;
+  double sum = 0;
+  for (int64_t s = 0; s < call->segments; s++) {
+    const falt_tile_rows *a = &call->a[2 * s + m / ROWS];
+    for (int64_t p = 0; p < call->pieces; p++)
+      for (int64_t e = 0; e < 16 * each; e++) {
+        const char *x = a->at + (call->first + p) * a->next + m % ROWS * a->step;
+        const char *w = call->b + ((s * call->pieces + p) * tiles + i / ROWS) * TILE + e / each * 64 + i % ROWS * 4;
+        sum += element(x, left[call->kind], e) * element(w, right[call->kind], e % each);
+      }
+  }
+  return sum;
+}
+
+static void expect_sums(const falt_tiles_product *call, int m, double before) {
+  for (int i = 0; i < call->columns; i++) {
+    const double sum = before + sum_of(call, m, i);
+    const int at = m * COLUMNS + i;
+    if (call->kind <= FALT_TILES_S8)
+      assert_true(((const int32_t *)(const void *)sums)[at] == (int32_t)sum);
+    else
+      assert_true(fabs((double)sums[at] - sum) < 1e-4);
+  }
+}
+
+static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind) {
+  falt_tile_rows a[2 * SEGMENTS];
+  for (int s = 0; s < 2 * SEGMENTS; s++) a[s] = (falt_tile_rows){rows + s * ROWS * STEP, STEP, FALT_TILE_BYTES};
+  falt_tiles_product call = {.kind = kind,
+                             .a = a,
+                             .b = panel,
+                             .sums = sums,
+                             .segments = pick(1, SEGMENTS),
+                             .first = pick(0, 1),
+                             .pieces = pick(1, PIECES - 1),
+                             .tiles = pick(1, 2),
+                             .rows = pick(1, ROWS),
+                             .columns = pick(1, COLUMNS),
+                             .accumulate = pick(0, 1)};
+  fill(rows, sizeof rows, kind);
+  fill(panel, sizeof panel, kind == FALT_TILES_U8 ? FALT_TILES_S8 : kind);
+  for (int i = 0; i < SUMS && call.accumulate; i++)
+    if (kind <= FALT_TILES_S8)
+      ((int32_t *)(void *)sums)[i] = 77;
+    else
+      sums[i] = 77;
+  kernels->open(call.rows);
+  kernels->product(&call);
+  kernels->close();
+  for (int tile = 0; tile < call.tiles; tile++)
+    for (int m = 0; m < call.rows; m++) expect_sums(&call, tile * ROWS + m, call.accumulate ? 77 : 0);
+}
+
+static void check_products(const falt_tiles_kernels *kernels) {
+  for (int round = 0; round < ROUNDS; round++) check_product(kernels, (falt_tiles_kind)(round % FALT_TILES_KIND_COUNT));
+}
+
+/* ---- rows in */
+
+static void check_rows(const falt_tiles_kernels *kernels) {
+  static char tile[PIECES * TILE], lines[ROWS * 100];
+  const char *from[ROWS];
+  fill(rows, sizeof rows, FALT_TILES_U8);
+  for (int m = 0; m < ROWS; m++) from[m] = rows + pick(0, 2000);
+  const int count = pick(1, ROWS), bytes = pick(1, 90);
+  kernels->gather(&(falt_tiles_gather){from, tile, PIECES, count});
+  for (int m = 0; m < count; m++)
+    for (int q = 0; q < PIECES; q++) assert_memory_equal(tile + q * TILE + m * 64, from[m] + q * 64, 64);
+  memset(lines, 1, sizeof lines);
+  kernels->parts(&(falt_tiles_parts){from, lines, bytes, 100, count});
+  for (int m = 0; m < count; m++) {
+    assert_memory_equal(lines + m * 100, from[m], bytes);
+    for (int i = bytes; i < 100; i++) assert_int_equal(lines[m * 100 + i], 1);
+  }
+}
+
+/* ---- sums out */
+
+static void check_finish(const falt_tiles_kernels *kernels) {
+  static const falt_type types[] = {FALT_U8, FALT_S8, FALT_F16, FALT_BF16, FALT_F32};
+  static char out[4 * SUMS], portable[4 * SUMS], residual[4 * SUMS];
+  float scale[COLUMNS], offset[COLUMNS];
+  int64_t at[FALT_TILES_ROWS];
+  const bool whole = pick(0, 1);
+  for (int i = 0; i < SUMS; i++)
+    if (whole)
+      ((int32_t *)(void *)sums)[i] = pick(-100000, 100000);
+    else
+      sums[i] = (float)pick(-1000, 1000) / 8;
+  for (int i = 0; i < COLUMNS; i++) scale[i] = (float)pick(-8, 8) / 64;
+  for (int i = 0; i < COLUMNS; i++) offset[i] = (float)pick(-64, 64) / 4;
+  for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = (31 - m) * COLUMNS;
+  const falt_type other = types[pick(0, 4)];
+  for (int i = 0; i < SUMS; i++) falt_store(residual, other, i, pick(0, 100));
+  falt_tiles_finish call = {.sums = sums,
+                            .whole = whole,
+                            .type = types[pick(0, 4)],
+                            .out = out,
+                            .at = at,
+                            .residual_type = other,
+                            .residual = pick(0, 1) ? residual : NULL,
+                            .residual_at = at,
+                            .scale = scale,
+                            .offset = offset,
+                            .rows = pick(1, FALT_TILES_ROWS),
+                            .n = pick(1, COLUMNS),
+                            .low = pick(0, 1) ? 0 : -INFINITY,
+                            .high = pick(0, 1) ? 6 : INFINITY};
+  memset(out, 1, sizeof out);
+  memset(portable, 1, sizeof portable);
+  kernels->finish(&call);
+  call.out = portable;
+  falt_tiles_kernels_for(FALT_ISA_PORTABLE)->finish(&call);
+  assert_memory_equal(out, portable, sizeof out);
+}
+
+static void check_moves(const falt_tiles_kernels *kernels) {
+  for (int round = 0; round < ROUNDS; round++) {
+    check_rows(kernels);
+    check_finish(kernels);
+  }
+}
+
+/* ---- timing */
+
+static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind) {
+  falt_tile_rows a[2] = {{rows, STEP, FALT_TILE_BYTES}, {rows + ROWS * STEP, STEP, FALT_TILE_BYTES}};
+  const falt_tiles_product call = {.kind = kind,
+                                   .a = a,
+                                   .b = panel,
+                                   .sums = sums,
+                                   .segments = 1,
+                                   .pieces = PIECES,
+                                   .tiles = 2,
+                                   .rows = ROWS,
+                                   .columns = COLUMNS};
+  static const int each[FALT_TILES_KIND_COUNT] = {4, 4, 2, 1};
+  double best = INFINITY;
+  fill(rows, sizeof rows, kind);
+  fill(panel, sizeof panel, kind);
+  kernels->open(ROWS);
+  for (int repeat = 0; repeat < 50; repeat++) {
+    const double start = falt_seconds();
+    for (int i = 0; i < 100; i++) kernels->product(&call);
+    best = fmin(best, (falt_seconds() - start) / 100);
+  }
+  kernels->close();
+  printf(" %8.1f", 2.0 * FALT_TILES_ROWS * COLUMNS * PIECES * 16 * each[kind] / best * 1e-9);
+}
+
+static void bench(const falt_tiles_kernels *kernels, falt_isa isa) {
+  printf("%-9s", falt_isa_name(isa));
+  for (int kind = 0; kind < FALT_TILES_KIND_COUNT; kind++) time_product(kernels, (falt_tiles_kind)kind);
+  printf(" GFLOP/s (u8 s8 bf16 f32)\n");
+}
+
+/* ---- tests */
+
+static const falt_tiles_kernels *table_of(int isa) {
+  const falt_tiles_kernels *kernels = falt_tiles_kernels_for((falt_isa)isa);
+  const bool own = isa == 0 || kernels != falt_tiles_kernels_for((falt_isa)(isa - 1));
+  return own && falt_isa_runs((falt_isa)isa) ? kernels : NULL;
+}
+
+static void each_table(void (*check)(const falt_tiles_kernels *)) {
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (table_of(isa)) check(table_of(isa));
+}
+
+static void test_products(void **state) {
+  (void)state;
+  each_table(check_products);
+}
+static void test_moves(void **state) {
+  (void)state;
+  each_table(check_moves);
+}
+
+int main(void) {
+  const char *chosen = getenv("FALT_SEED");
+  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++)
+    if (table_of(isa)) bench(table_of(isa), (falt_isa)isa);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_moves)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
