@@ -1,9 +1,9 @@
 /* The report of bench as one self-contained page: a table with bars, the means, and where it was measured. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
+#include "page.h"
 
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
@@ -124,7 +124,8 @@ static void put_origin(FILE *file, const cli_bench *bench) {
           bench->seconds / bench->rounds, machine->load);
 }
 
-static void put_page(FILE *file, const cli_bench *bench) {
+static void put_page(FILE *file, const void *context) {
+  const cli_bench *bench = context;
   fputs(head, file);
   fputs("<title>Faltung: ", file);
   put_text(file, bench->suite.name);
@@ -147,16 +148,5 @@ static void put_page(FILE *file, const cli_bench *bench) {
 }
 
 int cli_bench_html(const cli_bench *bench, io_output *output) {
-  io_error error = {"out of memory; use --filter"};
-  char *text = NULL;
-  size_t size = 0;
-  FILE *memory = open_memstream(&text, &size);
-  if (memory) put_page(memory, bench);
-  bool done = memory && fclose(memory) == 0 && text && io_output_write(output, text, (int64_t)size, &error);
-  if (done)
-    done = io_output_commit(output, &error);
-  else
-    io_output_discard(output);
-  free(text);
-  return done ? CLI_DONE : cli_fail(CLI_WRONG, "--html %s", error.text);
+  return cli_page_write(output, "--html", put_page, bench);
 }

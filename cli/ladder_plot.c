@@ -1,9 +1,9 @@
 /* The ladder as a picture: a bar for each step on a logarithmic axis of time, and the machine's limit as a line. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ladder.h"
+#include "page.h"
 #include "report.h"
 
 enum { WIDTH = 960, LEFT = 120, RIGHT = 190, BAR = 20, STEP = 28, HEAD = 66, FOOT = 44 };
@@ -106,7 +106,8 @@ static double put_climb(FILE *file, const cli_climb *climb, double y) {
   return bottom + FOOT;
 }
 
-static void put_picture(FILE *file, const cli_climbs *climbs) {
+static void put_picture(FILE *file, const void *context) {
+  const cli_climbs *climbs = context;
   double height = 8;
   for (int i = 0; i < climbs->count; i++) height += HEAD + climbs->climb[i].rungs * STEP + FOOT;
   fprintf(file,
@@ -119,16 +120,5 @@ static void put_picture(FILE *file, const cli_climbs *climbs) {
 }
 
 int cli_climbs_plot(const cli_climbs *climbs, io_output *output) {
-  io_error error = {"out of memory; leave --plot away"};
-  char *text = NULL;
-  size_t size = 0;
-  FILE *memory = open_memstream(&text, &size);
-  if (memory) put_picture(memory, climbs);
-  bool done = memory && fclose(memory) == 0 && text && io_output_write(output, text, (int64_t)size, &error);
-  if (done)
-    done = io_output_commit(output, &error);
-  else
-    io_output_discard(output);
-  free(text);
-  return done ? CLI_DONE : cli_fail(CLI_WRONG, "--plot %s", error.text);
+  return cli_page_write(output, "--plot", put_picture, climbs);
 }

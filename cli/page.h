@@ -1,0 +1,15 @@
+/* A page or a picture that a verb writes beside its answer: whole or not at all. */
+#ifndef FALT_CLI_PAGE_H
+#define FALT_CLI_PAGE_H
+
+#include <stdio.h>
+
+#include "io/io.h"
+#include "io/output.h"
+
+/* Writes what `put` prints and commits it; discards the output after an error, which is told under the option's name.
+ * The exit status. */
+int cli_page_write(io_output *output, const char *option, void (*put)(FILE *file, const void *context),
+                   const void *context);
+
+#endif
