@@ -42,6 +42,12 @@ FALT_INLINE vec_bits all_bits(int32_t x) {
   return x - (vec_bits){0};
 }
 
+/* A group as what the multiplication takes: one or two vectors. */
+typedef struct split {
+  vec_bits first, second;
+} split;
+
+#if !defined(__AVX512VNNI__)
 /* Sums of products of pairs of 16-bit numbers. */
 FALT_INLINE vec_bits multiply_pairs(vec_bits sum, vec_bits a, vec_bits b) {
 #if FALT_VECTOR_BYTES == 64
@@ -57,14 +63,10 @@ FALT_INLINE vec_bits multiply_pairs(vec_bits sum, vec_bits a, vec_bits b) {
 
 typedef int16_t vec_pairs __attribute__((vector_size(FALT_VECTOR_BYTES)));
 
-/* A group as what the multiplication takes: one or two vectors. */
-typedef struct split {
-  vec_bits first, second;
-} split;
-
 FALT_INLINE split split_signed(vec_bits x) {
   return (split){(vec_bits)((vec_pairs)x << 8 >> 8), (vec_bits)((vec_pairs)x >> 8)};
 }
+#endif
 
 FALT_INLINE split split_halves(vec_bits x) {
   return (split){x << 16, x & all_bits((int32_t)0xffff0000u)};
