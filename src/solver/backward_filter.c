@@ -282,11 +282,10 @@ static void copy_piece(const task *t, const piece *p, int64_t first, int64_t row
   for (int64_t i = 0; i < p->count; i += copy.n) {
     const float *from = element(t, p->row, p->u + i * stride);
     copy.to = t->rows + p->at + i;
+    for (int64_t j = 0; !from && j < rows; j++) copy.to[j * chunk] = *t->constant;
+    if (!from) continue;
     copy.from = from + first * x->stride[FALT_C];
-    if (from)
-      layer->kernels->copy(&copy);
-    else
-      for (int64_t j = 0; j < rows; j++) copy.to[j * chunk] = *t->constant;
+    layer->kernels->copy(&copy);
   }
 }
 
