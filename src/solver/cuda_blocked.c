@@ -8,7 +8,7 @@
 #include "cuda/gpu.h"
 #include "cuda/kernels/args.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
+#include "solver/cuda_filter.h"
 
 typedef struct blocked_plan {
   falt_plan base;
@@ -70,13 +70,8 @@ static bool one_filter(const falt_problem *p) {
   return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
 }
 
-static bool lies_interleaved(const falt_tensor *t) {
-  return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1 &&
-         (t->stride[FALT_W] == t->size[FALT_G] || t->size[FALT_W] == 1);
-}
-
 static bool interleaved(const falt_problem *p) {
-  return one_filter(p) && lies_interleaved(&p->input) && lies_interleaved(&p->output);
+  return one_filter(p) && falt_cuda_interleaved(p);
 }
 
 /* Kernels count rows, columns and blocks in 32 bits. */
@@ -95,8 +90,7 @@ static bool small_axes(const falt_problem *p) {
 
 static bool needs_double(const falt_problem *p) {
   const double bound = falt_cuda_bound(p);
-  return p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->filter.type == FALT_F64 ||
-         p->accumulator == FALT_F64 || p->input.type == FALT_S32 || p->output.type == FALT_S32 ||
+  return falt_cuda_needs_double(p) || p->input.type == FALT_S32 || p->output.type == FALT_S32 ||
          (!isinf(bound) && bound >= 0x1p24);
 }
 
