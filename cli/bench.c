@@ -239,7 +239,7 @@ static void drop_peers(cli_bench *bench) {
 
 static int run_case(cli_bench *bench, const cli_case *one) {
   cli_row *row = &bench->row[bench->rows];
-  *row = (cli_row){.name = one->name, .target = one->target};
+  *row = (cli_row){.suite = one->suite, .name = one->name, .target = one->target};
   add_entry(row, "faltung", "faltung", falt_version());
   add_entry(row, "copy", "copy", "limit");
   turn t = {.bench = bench, .row = row};
@@ -286,14 +286,18 @@ static int run_suite(cli_bench *bench) {
 
 static int open_suite(cli_bench *bench) {
   const cli_options *options = bench->options;
-  if (options->operands > 1)
-    return cli_fail(CLI_WRONG, "%.40s: one suite or file at a time; leave it out", options->operand[1]);
-  const int status = cli_suite_open(options->operands ? options->operand[0] : "", &bench->suite);
+  int status = options->operands ? CLI_DONE : cli_suite_add("", &bench->suite);
+  for (int i = 0; status == CLI_DONE && i < options->operands; i++)
+    status = cli_suite_add(options->operand[i], &bench->suite);
   if (status != CLI_DONE) return status;
   if (options->filter) cli_suite_filter(&bench->suite, options->filter);
   if (bench->suite.count == 0)
     return cli_fail(CLI_WRONG, "--filter %.60s: no problem of the suite has this in its name; leave it out to see them",
                     options->filter);
+  if (options->retype >= 0) cli_suite_retype(&bench->suite, (falt_type)options->retype);
+  if (bench->suite.count == 0)
+    return cli_fail(CLI_WRONG, "--type %s: no problem of the suite has a meaning in it; use f32, bf16 or f16",
+                    falt_type_name((falt_type)options->retype));
   bench->row = calloc((size_t)bench->suite.count, sizeof *bench->row);
   return bench->row ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "bench: out of memory; use --filter");
 }

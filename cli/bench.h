@@ -24,7 +24,7 @@ typedef struct cli_entry {
 
 /* One problem: entry 0 is Faltung, 1 a copy, at the measured limit or run where peers run one, then the peers. */
 typedef struct cli_row {
-  const char *name, *solver, *bound;
+  const char *suite, *name, *solver, *bound;
   char line[CLI_LINE], plan[512];
   double bytes, flops, limit_seconds;
   double target; /* seconds that the suite asks for, or 0 */
@@ -58,6 +58,8 @@ double cli_bench_mean(const cli_bench *bench, const char *library, const char *o
 bool cli_bench_operation(const cli_bench *bench, int i, char operation[24]);
 /* How many problems have a peer's time, and on how many of them Faltung is faster than every peer. */
 int cli_bench_count(const cli_bench *bench, int *faster);
+/* The i-th suite, in order; NULL after the last. */
+const char *cli_bench_suite(const cli_bench *bench, int i);
 /* Column i of a table: "copy", then the libraries; NULL at the end. */
 const char *cli_bench_column(const cli_bench *bench, int i);
 

@@ -75,6 +75,15 @@ double cli_bench_mean(const cli_bench *bench, const char *library, const char *o
   return *count ? exp(sum / *count) : NAN;
 }
 
+const char *cli_bench_suite(const cli_bench *bench, int i) {
+  const cli_case *cases = bench->suite.cases;
+  for (int at = 0; at < bench->suite.count; at++) {
+    if (at > 0 && strcmp(cases[at - 1].suite, cases[at].suite) == 0) continue;
+    if (i-- == 0) return cases[at].suite;
+  }
+  return NULL;
+}
+
 const char *cli_bench_column(const cli_bench *bench, int i) {
   if (i == 0) return "copy";
   return i <= bench->peers.libraries ? bench->peers.library[i - 1].name : NULL;
@@ -132,9 +141,10 @@ static bool has_targets(const cli_bench *bench) {
 }
 
 void cli_bench_print_head(const cli_bench *bench) {
-  printf("%s: %s, %s, copy %.1f GB/s, f32 %.0f GFLOP/s, %d rounds of %.2g s, load %.1f\n", bench->suite.name,
-         bench->machine.processor, falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s,
-         1e-9 * bench->limits.f32_flops, bench->rounds, bench->seconds / bench->rounds, bench->machine.load);
+  for (int i = 0; cli_bench_suite(bench, i); i++) printf("%s%s", i ? " " : "", cli_bench_suite(bench, i));
+  printf(": %s, %s, copy %.1f GB/s, f32 %.0f GFLOP/s, %d rounds of %.2g s, load %.1f\n", bench->machine.processor,
+         falt_device_name(bench->device), 1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops,
+         bench->rounds, bench->seconds / bench->rounds, bench->machine.load);
   for (int i = 0; i < bench->peers.libraries; i++)
     printf("%s%s %s", i ? ", " : "", bench->peers.library[i].name, bench->peers.library[i].version);
   fputs(bench->peers.libraries ? "\n\n" : "\n", stdout);
@@ -240,7 +250,7 @@ static void print_measured(cli_json *json, const cli_bench *bench, const cli_row
   cli_json_number(json, "limit_share", row->limit_seconds / e->seconds);
   cli_json_number(json, "workspace_bytes", is_ours ? (double)row->workspace : NAN);
   cli_json_text(json, "bound", row->bound);
-  cli_json_text(json, "suite", bench->suite.name);
+  cli_json_text(json, "suite", row->suite);
   cli_json_text(json, "name", row->name);
   cli_json_text(json, "implementation", e->implementation);
   cli_json_text(json, "version", e->version);

@@ -70,10 +70,11 @@ static void print_cliff(const cli_bench *bench, const cliff *c) {
 }
 
 static void print_json(const cli_bench *bench, const cliff *c) {
+  (void)bench;
   const cli_entry *entry = &c->row->entry[c->entry];
   cli_json json = cli_json_open(stdout);
   cli_json_text(&json, "problem", c->row->line);
-  cli_json_text(&json, "suite", bench->suite.name);
+  cli_json_text(&json, "suite", c->row->suite);
   cli_json_text(&json, "name", c->row->name);
   cli_json_text(&json, "implementation", entry->implementation);
   cli_json_number(&json, "seconds_min", entry->least);

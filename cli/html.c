@@ -124,13 +124,20 @@ static void put_origin(FILE *file, const cli_bench *bench) {
           bench->seconds / bench->rounds, machine->load);
 }
 
+static void put_suites(FILE *file, const cli_bench *bench) {
+  for (int i = 0; cli_bench_suite(bench, i); i++) {
+    if (i) fputs(", ", file);
+    put_text(file, cli_bench_suite(bench, i));
+  }
+}
+
 static void put_page(FILE *file, const void *context) {
   const cli_bench *bench = context;
   fputs(head, file);
   fputs("<title>Faltung: ", file);
-  put_text(file, bench->suite.name);
+  put_suites(file, bench);
   fputs("</title>\n<h1>Faltung: ", file);
-  put_text(file, bench->suite.name);
+  put_suites(file, bench);
   fputs("</h1>\n", file);
   put_origin(file, bench);
   put_count(file, bench);

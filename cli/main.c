@@ -74,7 +74,7 @@ static const cli_verb verbs[] = {
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", problem_details, falt_verb_verify},
     {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]", "the textbook's steps, each checked and timed", ladder_details,
      falt_verb_ladder},
-    {"bench", CLI_BENCH, "SUITE|FILE", "time a suite of problems, beside other libraries with --peers", bench_details,
+    {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, beside other libraries with --peers", bench_details,
      falt_verb_bench},
     {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
 };

@@ -182,6 +182,8 @@ static const option options_table[] = {
     {"peers", NULL, CLI_BENCH, read_flag, FIELD(peers), "time the installed peers too, in turns, on the same data"},
     {"rounds", "N", CLI_BENCH, read_rounds, FIELD(rounds), "turns that the time is spread over (default 3)"},
     {"filter", "TEXT", CLI_BENCH, read_text, FIELD(filter), "only problems whose name has TEXT in it"},
+    {"type", "TYPE", CLI_BENCH, read_type, FIELD(retype),
+     "for problems that name none; those that have no meaning in it (gradients of integers) are left out"},
     {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report to look at"},
     {"plot", "FILE.svg", CLI_LADDER, read_text, FIELD(plot), "draw the steps' times as bars"},
     {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
@@ -241,8 +243,8 @@ static int parse_option(int count, char **words, int *at, const cli_verb *verb, 
 }
 
 int cli_options_parse(int count, char **words, const cli_verb *verb, cli_options *options) {
-  *options =
-      (cli_options){.verb = verb->bit, .alpha = 1, .cval = NAN, .out_type = -1, .max_workspace = -1, .seconds = -1};
+  *options = (cli_options){
+      .verb = verb->bit, .alpha = 1, .cval = NAN, .out_type = -1, .retype = -1, .max_workspace = -1, .seconds = -1};
   bool only_operands = false;
   for (int at = 0; at < count; at++) {
     const char *word = words[at];

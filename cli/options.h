@@ -62,6 +62,7 @@ typedef struct cli_options {
   bool peers; /* bench */
   int64_t rounds;
   const char *filter, *html, *plot;
+  int retype;                                                           /* a falt_type, or -1 */
   const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */
 
   /* report */

@@ -161,6 +161,7 @@ static int read_line(char *text, int number, const char *path, cli_suite *suite)
 
 static int read_file(FILE *file, const char *path, cli_suite *suite) {
   char text[CLI_LINE + 1024];
+  const int before = suite->count;
   int status = CLI_DONE;
   for (int number = 1; status == CLI_DONE && fgets(text, sizeof text, file); number++) {
     if (strlen(text) == sizeof text - 1)
@@ -169,7 +170,7 @@ static int read_file(FILE *file, const char *path, cli_suite *suite) {
   }
   if (status == CLI_DONE && ferror(file))
     return cli_fail(CLI_WRONG, "%.200s: cannot be read: %s; name a text file", path, strerror(errno));
-  if (status == CLI_DONE && suite->count == 0)
+  if (status == CLI_DONE && suite->count == before)
     return cli_fail(CLI_WRONG, "%.200s: no problems in it; write one a line, such as \"correlate h=480 w=640 r=3 s=3\"",
                     path);
   return status;
@@ -207,12 +208,12 @@ static int fail_name(const char *word) {
   return cli_fail(CLI_WRONG, "%.200s: neither a suite nor a file%s", word, hint);
 }
 
-/* What a file is called as a suite: its name without directory and extension. */
-static void name_suite(const char *path, cli_suite *suite) {
+/* Gives a case the name of its suite: the file's without directory and extension. */
+static void name_suite(const char *path, cli_case *one) {
   const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-  snprintf(suite->name, sizeof suite->name, "%.63s", base);
-  char *dot = strrchr(suite->name, '.');
-  if (dot && dot != suite->name) *dot = '\0';
+  snprintf(one->suite, sizeof one->suite, "%.63s", base);
+  char *dot = strrchr(one->suite, '.');
+  if (dot && dot != one->suite) *dot = '\0';
 }
 
 static FILE *open_suite(const char *word, char *path, size_t size) {
@@ -227,14 +228,13 @@ static FILE *open_suite(const char *word, char *path, size_t size) {
   return fopen(path, "re");
 }
 
-int cli_suite_open(const char *word, cli_suite *suite) {
-  *suite = (cli_suite){.count = 0};
+int cli_suite_add(const char *word, cli_suite *suite) {
   char path[PATH_MAX];
   FILE *file = *word ? open_suite(word, path, sizeof path) : NULL;
   if (!file) return fail_name(word);
-  name_suite(path, suite);
-  const int status = read_file(file, path, suite);
+  const int before = suite->count, status = read_file(file, path, suite);
   fclose(file);
+  for (int i = before; i < suite->count; i++) name_suite(path, &suite->cases[i]);
   return status;
 }
 
@@ -243,12 +243,33 @@ void cli_suite_free(cli_suite *suite) {
   *suite = (cli_suite){.count = 0};
 }
 
-void cli_suite_filter(cli_suite *suite, const char *text) {
+static void keep(cli_suite *suite, bool (*wanted)(cli_case *, const void *), const void *context) {
   int kept = 0;
   for (int i = 0; i < suite->count; i++) {
-    if (!strstr(suite->cases[i].name, text)) continue;
+    if (!wanted(&suite->cases[i], context)) continue;
     if (kept != i) suite->cases[kept] = suite->cases[i];
     kept++;
   }
   suite->count = kept;
+}
+
+static bool is_named_so(cli_case *one, const void *text) {
+  return strstr(one->name, text) != NULL;
+}
+
+void cli_suite_filter(cli_suite *suite, const char *text) {
+  keep(suite, is_named_so, text);
+}
+
+static bool can_have_type(cli_case *one, const void *type) {
+  const size_t length = strlen(one->line);
+  falt_problem problem;
+  falt_budget budget;
+  if (strstr(one->line, " type=")) return true;
+  const int more = snprintf(one->line + length, sizeof one->line - length, " type=%s", (const char *)type);
+  return more < (int)(sizeof one->line - length) && falt_problem_parse(&problem, &budget, one->line) == FALT_OK;
+}
+
+void cli_suite_retype(cli_suite *suite, falt_type type) {
+  keep(suite, can_have_type, falt_type_name(type));
 }

@@ -12,7 +12,7 @@
 #include "problem.h"
 
 typedef struct cli_case {
-  char name[48], kernel[512]; /* kernel: empty for random taps */
+  char suite[64], name[48], kernel[512]; /* kernel: empty for random taps */
   char line[CLI_LINE];
   double target; /* seconds, or 0 */
   int number;    /* of the line in the file */
@@ -20,18 +20,20 @@ typedef struct cli_case {
 } cli_case;
 
 typedef struct cli_suite {
-  char name[64];
   cli_case *cases;
   int count, room;
   int walks;
 } cli_suite;
 
-/* Reads the suite of that name (`faltung bench quick`) or that file, and checks every line of it. Prints an error and
- * returns its exit status, or CLI_DONE; cli_suite_free afterwards in either case. */
-int cli_suite_open(const char *word, cli_suite *suite);
+/* Reads the suite of that name (`faltung bench quick`) or that file, checks every line of it, and adds it to *suite,
+ * which begins as zeros. Prints an error and returns its exit status, or CLI_DONE; cli_suite_free afterwards in either
+ * case. */
+int cli_suite_add(const char *word, cli_suite *suite);
 void cli_suite_free(cli_suite *suite);
 /* Keeps the cases whose name contains text. */
 void cli_suite_filter(cli_suite *suite, const char *text);
+/* Gives the cases that name no type this one, and leaves out those that have no meaning in it. */
+void cli_suite_retype(cli_suite *suite, falt_type type);
 
 /* The kernel of a case that names one; false and *error if its size is not the problem's. */
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error);

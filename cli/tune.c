@@ -108,8 +108,8 @@ static int run_line(const cli_options *options, const char *line, const cli_case
 }
 
 static int run_suite(const cli_options *options) {
-  cli_suite suite;
-  int status = cli_suite_open(options->operand[0], &suite);
+  cli_suite suite = {.count = 0};
+  int status = cli_suite_add(options->operand[0], &suite);
   for (int i = 0; status == CLI_DONE && i < suite.count; i++)
     status = run_line(options, suite.cases[i].line, &suite.cases[i]);
   cli_suite_free(&suite);
