@@ -29,15 +29,19 @@ FALT_INLINE void store_columns(lane *to, int q, int vectors, int last, vec sum) 
     vec_store_part(to + q * VEC, sum, last);
 }
 
-/* Always inlined with constant rows and vectors, so that the loops over the block unroll. */
+/* Always inlined with constant rows and vectors, so that the loops over the block unroll: compilers unroll short loops
+ * only, so rows and vectors are loops of their own everywhere, or else sums would not be kept in registers. */
 FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
-  vec sum[REGISTERS];
+  vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS];
   const int last = (int)call->n - (vectors - 1) * VEC;
   FALT_UNROLL
-  for (int i = 0; i < rows * vectors; i++)
-    sum[i] = call->accumulate ? load_columns(call->out[i / vectors], i % vectors, vectors, last) : (vec){0};
-  FALT_UNROLL /* results are on their way while sums are formed */
-      for (int i = 0; i < rows * vectors; i++) __builtin_prefetch(call->out[i / vectors] + i % vectors * VEC, 1);
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) {
+      sum[m][q] = call->accumulate ? load_columns(call->out[m], q, vectors, last) : (vec){0};
+      __builtin_prefetch(call->out[m] + q * VEC, 1); /* results are on their way while sums are formed */
+    }
+  }
   const lane *const *a = call->a, *b = call->b;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     const lane *row[FALT_LAYER_ROWS];
@@ -52,12 +56,15 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
         vec x = vec_all(row[m][j]);
         if (vectors > 1) x = vec_keep(x);
         FALT_UNROLL
-        for (int q = 0; q < vectors; q++) sum[m * vectors + q] = vec_madd(sum[m * vectors + q], column[q], x);
+        for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
       }
     }
   }
   FALT_UNROLL
-  for (int i = 0; i < rows * vectors; i++) store_columns(call->out[i / vectors], i % vectors, vectors, last, sum[i]);
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) store_columns(call->out[m], q, vectors, last, sum[m][q]);
+  }
 }
 
 /* The sizes that the table of blocks needs, for the compiler to know. */

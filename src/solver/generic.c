@@ -138,15 +138,24 @@ static const double shares[FALT_OPERATION_COUNT][3] = {
     [FALT_BACKWARD_AVGPOOL] = {0.002, 0.005, 0.005},
 };
 
+/* What bringing a position's channels together for a tap costs, in operations: as much as many of few channels'. */
+static double gathering(const falt_generic_plan *plan, double flops) {
+  const falt_tensor *w = &plan->p.filter;
+  const double k = (double)w->size[FALT_K], c = (double)w->size[FALT_C];
+  if (plan->way != FALT_GENERIC_CHANNELS || falt_is_pooling(plan->p.operation)) return 0;
+  return flops / (2 * k * c) * (1000 + 40 * (k + c));
+}
+
 static double estimate(const falt_generic_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->p;
+  const double flops = falt_problem_flops(p);
   const falt_type type = plan->lane_index == FALT_GENERIC_F32 ? FALT_F32 : FALT_F64;
   double share = shares[p->operation][plan->way];
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
   if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
-  return falt_roofline(device, type, falt_problem_flops(p), share, falt_problem_bytes(p));
+  return falt_roofline(device, type, flops + gathering(plan, flops), share, falt_problem_bytes(p));
 }
 
 static bool copy_filter(falt_generic_plan *plan, const void *values) {
