@@ -45,6 +45,9 @@ def convolution(torch, p):
     bias = None if p.bias is None else torch.from_numpy(p.bias)
     residual = None if p.operands["residual"] is None else data(torch, p, "residual")
     function = getattr(torch.nn.functional, f"conv{p.space}d")
+    if p.has("pool"):
+        window, activate = p.axes("pool", 1), act
+        act = lambda y: getattr(torch.nn.functional, f"max_pool{p.space}d")(activate(y), window)
 
     def forward():
         result = function(x, w, bias, stride, padding, dilation, groups)

@@ -302,7 +302,7 @@ def prepare(library, p, blocked):
 
 def can_do(p):
     supported = p.type_of("input") in TYPES and p.words.get("act", "relu") in ACTIVATIONS
-    if p.verb not in RESULTS or not supported or p.has("alpha", "beta", "scale", "out", "rank"):
+    if p.verb not in RESULTS or not supported or p.has("alpha", "beta", "scale", "out", "rank", "pool"):
         return False
     return p.verb == "forward" or (p.bias is None and not p.has("act", "residual"))
 

@@ -114,7 +114,7 @@ class Problem:
         """One number an axis of space; None if they differ before and after."""
         if ":" in self.words.get(word, ""):
             return None
-        values = [int(value) for value in self.words.get(word, str(default)).split("x")]
+        values = [int(value) for value in self.words.get(word, str(default)).removeprefix("max:").split("x")]
         return values * self.space if len(values) == 1 else values
 
     def taps(self):

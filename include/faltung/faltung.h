@@ -176,7 +176,10 @@ typedef struct falt_problem {
   falt_activation activation;
   double act_a, act_b;
   bool count_pad; /* average pooling divides by the window's size even where it hangs over the edge */
-  uint64_t reserved[8];
+  /* Forward layers without a residual: each result is the largest of pool[0] x pool[1] x pool[2] neighbouring values of
+   * y, and the output is that much smaller; y at the end that fills no window is left out. 1 everywhere: no pooling */
+  int64_t pool[3]; /* depth, height, width */
+  uint64_t reserved[5];
 } falt_problem;
 
 /* Limits that a plan must obey. */
@@ -217,7 +220,8 @@ FALT_API uint64_t falt_problem_hash(const falt_problem *problem);
 FALT_API falt_status falt_tensor_layout(falt_tensor *tensor, const char *layout);
 
 /* Sets output.size (and dense strides in the order of the input's) from the input, the filter, stride, dilation and pad
- * of each axis: floor((I + pad[0] + pad[1] - E) / stride) + 1 with E = dilation*(K-1) + 1. Since 0.1. */
+ * of each axis: floor((I + pad[0] + pad[1] - E) / stride) + 1 with E = dilation*(K-1) + 1, and that over pool, rounded
+ * down. Since 0.1. */
 FALT_API falt_status falt_problem_output(falt_problem *problem);
 
 /* A range of output rows along one axis, as a problem of its own: for arrays that pass piece by piece. */

@@ -76,7 +76,8 @@ static bool weigh(const falt_slabs *s, int64_t *fixed, int64_t *each) {
   int64_t rows = span_bytes(falt_problem_result(p), s->walked, s->dim);
   if (p->has_residual) rows += span_bytes(&p->residual, s->walked, s->dim);
   return falt_mul(falt_max(extent - stride, 0), source, fixed) && falt_mul(stride, source, each) &&
-         falt_add(*each, rows, each) && *fixed <= INT64_MAX / WORTH;
+         falt_mul(*each, is_axis(s->dim) ? p->pool[s->dim - FALT_D] : 1, each) && falt_add(*each, rows, each) &&
+         *fixed <= INT64_MAX / WORTH;
 }
 
 /* Takes dim as the one to cut. */

@@ -56,6 +56,7 @@ struct falt_solver {
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
+  bool pools;       /* computes problems whose results are the largest of several: asked for those only then */
   bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
 };
 

@@ -69,7 +69,10 @@ static void ask_one(const falt_search *search, falt_entry *entry) {
                   .filter_values = search->filter_values,
                   .solvers = search->solvers,
                   .depth = search->depth};
-  entry->plan = entry->solver->plan(entry->solver, &ask);
+  if (falt_problem_pools(search->problem) && !entry->solver->pools)
+    falt_refuse(&ask, "does not pool its results");
+  else
+    entry->plan = entry->solver->plan(entry->solver, &ask);
   if (entry->plan)
     judge(search, entry);
   else

@@ -52,7 +52,8 @@ static falt_status check_counts(const falt_line *line, int space) {
     const char *name;
     int count;
   } lists[] = {{"stride", line->stride.count}, {"dilation", line->dilation.count}, {"anchor", line->anchor.count},
-               {"origin", line->origin.count}, {"out", line->out.count},           {"pad", line->pad.count}};
+               {"origin", line->origin.count}, {"out", line->out.count},           {"pad", line->pad.count},
+               {"pool", line->pool.count}};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     if (lists[i].count > 1 && lists[i].count != space)
       return falt_fail(FALT_INVALID_TEXT, "problem: %s has %d numbers for %d axes; give one, or one for each axis",
@@ -90,6 +91,7 @@ static falt_status build_axes(const falt_line *line, falt_problem *problem) {
     axis->dilation = at(&line->dilation, i, 1);
     memcpy(axis->pad, pads_at(&line->pad, i), sizeof axis->pad);
     memcpy(axis->boundary, line->boundary[i], sizeof axis->boundary);
+    problem->pool[i] = at(&line->pool, i, 1);
     FALT_TRY(falt_axis_check(axis, i, taps));
   }
   problem->boundary_value = or_real(line->value, 0);
@@ -150,7 +152,7 @@ static falt_status place_axis(const falt_line *line, falt_problem *problem, int 
     if (!falt_axis_place(axis, in, taps, mode, anchor, line->verb == FALT_CONVOLVE, &out)) out = 0;
   }
   out = at(&line->out, i, out);
-  if (out < 1) return falt_axis_too_short(axis, i, in, taps);
+  if (out < 1) return falt_axis_too_short(axis, i, in, taps, 1);
   problem->output.size[FALT_D + i] = out;
   return FALT_OK;
 }
@@ -203,12 +205,12 @@ static falt_status layout_word(const char *word, int layout, int layout_space, i
                    falt_layout_names[layout][space - 1]);
 }
 
-/* Output sizes by pad, or as given. */
+/* Output sizes by pad and pooling, or as given. */
 static falt_status build_out(const falt_line *line, falt_problem *problem) {
   for (int i = 3 - problem->space; i < 3; i++) {
     int64_t in = problem->input.size[FALT_D + i], taps = problem->filter.size[FALT_D + i];
-    int64_t out = at(&line->out, i, falt_axis_output(&problem->axis[i], in, taps));
-    if (out < 1) return falt_axis_too_short(&problem->axis[i], i, in, taps);
+    int64_t pool = problem->pool[i], out = at(&line->out, i, falt_axis_pooled(&problem->axis[i], in, taps, pool));
+    if (out < 1) return falt_axis_too_short(&problem->axis[i], i, in, taps, pool);
     problem->output.size[FALT_D + i] = out;
   }
   return FALT_OK;

@@ -113,6 +113,11 @@ static falt_status check_enumerations(const falt_problem *p) {
     return falt_fail(FALT_INVALID_ARGUMENT, "problem: activation has no enumerator %d", (int)p->activation);
   if (p->space < 1 || p->space > 3)
     return falt_fail(FALT_INVALID_ARGUMENT, "problem: space is %d; it is 1, 2 or 3", p->space);
+  for (int i = 0; i < 3; i++) {
+    if (p->pool[i] < 1 || p->pool[i] > FALT_AXIS_LIMIT)
+      return falt_fail(FALT_INVALID_SIZE, "problem: pool on axis %s is %lld; it lies in 1 (none) to 2^40",
+                       falt_axis_names[i], (long long)p->pool[i]);
+  }
   if (p->rank < 0) return falt_fail(FALT_INVALID_ARGUMENT, "problem: rank is %d; 0 means not known", p->rank);
   for (size_t i = 0; i < sizeof p->reserved / sizeof *p->reserved; i++) {
     if (p->reserved[i])
@@ -152,9 +157,9 @@ static falt_status check_unused(const falt_problem *p, int i) {
   int dim = FALT_D + i;
   const falt_axis *axis = &p->axis[i];
   bool single = p->input.size[dim] == 1 && p->filter.size[dim] == 1 && p->output.size[dim] == 1;
-  if (single && axis->stride == 1 && axis->dilation == 1 && axis->pad[0] == 0) return FALT_OK;
+  if (single && axis->stride == 1 && axis->dilation == 1 && axis->pad[0] == 0 && p->pool[i] == 1) return FALT_OK;
   return falt_fail(FALT_INVALID_SHAPE,
-                   "problem: axis %s is unused with space %d; leave its sizes, stride and dilation 1"
+                   "problem: axis %s is unused with space %d; leave its sizes, stride, dilation and pool 1"
                    " and its pad 0",
                    falt_axis_names[i], p->space);
 }
@@ -171,7 +176,7 @@ static falt_status check_axes(const falt_problem *p) {
     const falt_axis *axis = &p->axis[i];
     int64_t in = p->input.size[FALT_D + i], taps = p->filter.size[FALT_D + i], out = p->output.size[FALT_D + i], reach;
     FALT_TRY(falt_axis_check(axis, i, taps));
-    if (!falt_mul(out - 1, axis->stride, &reach) || reach > FALT_LIMIT)
+    if (!falt_mul(out, p->pool[i], &reach) || !falt_mul(reach - 1, axis->stride, &reach) || reach > FALT_LIMIT)
       return falt_fail(FALT_INVALID_SIZE, "problem: output size times stride exceeds 2^60 on axis %s",
                        falt_axis_names[i]);
     if (i < 3 - p->space) {
@@ -234,6 +239,10 @@ static falt_status check_epilogue(const falt_problem *p) {
   if (p->activation == FALT_LEAKY) FALT_TRY(check_value(p, "the slope of leaky", p->act_a));
   if (p->activation == FALT_CLIP && !(p->act_a <= p->act_b))
     return falt_fail(FALT_INVALID_ARGUMENT, "problem: clip from %g to %g is empty", p->act_a, p->act_b);
+  if (falt_problem_pools(p) && (p->operation != FALT_FORWARD || p->is_filter))
+    return falt_fail(FALT_INVALID_ARGUMENT, "problem: only forward layers pool their results");
+  if (falt_problem_pools(p) && p->has_residual)
+    return falt_fail(FALT_INVALID_ARGUMENT, "problem: pool and residual exclude each other; give one");
   if (p->operation == FALT_FORWARD) return FALT_OK;
   falt_problem rest = *p;
   if (p->operation == FALT_BACKWARD_FILTER) rest.has_bias = false; /* db beside dw */

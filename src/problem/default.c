@@ -14,7 +14,7 @@ void falt_problem_default(falt_problem *problem) {
   problem->operation = FALT_FORWARD;
   problem->space = 2;
   problem->input = problem->filter = problem->output = problem->residual = one_element();
-  for (int i = 0; i < 3; i++) problem->axis[i].stride = problem->axis[i].dilation = 1;
+  for (int i = 0; i < 3; i++) problem->axis[i].stride = problem->axis[i].dilation = problem->pool[i] = 1;
   problem->accumulator = FALT_F32;
   problem->alpha = 1;
   problem->activation = FALT_IDENTITY;

@@ -148,12 +148,15 @@ static void describe_channels(const falt_problem *problem, falt_line *line) {
   }
   int64_t out[3];
   for (int i = 0; i < 3; i++)
-    out[i] = falt_axis_output(&problem->axis[i], problem->input.size[FALT_D + i], problem->filter.size[FALT_D + i]);
+    out[i] = falt_axis_pooled(&problem->axis[i], problem->input.size[FALT_D + i], problem->filter.size[FALT_D + i],
+                              problem->pool[i]);
   line->out = list_of(problem->output.size + FALT_D, out, problem->space);
 }
 
 static void describe_layer(const falt_problem *problem, falt_line *line) {
+  static const int64_t none[3] = {1, 1, 1};
   falt_tensor expected = problem->filter;
+  line->pool = list_of(problem->pool, none, problem->space);
   int64_t groups = problem->filter.size[FALT_G];
   describe_channels(problem, line);
   line->k = groups * problem->filter.size[FALT_K];

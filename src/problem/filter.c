@@ -40,7 +40,7 @@ static falt_status place_axis(falt_problem *problem, const falt_options *options
   if (anchor != FALT_ANCHOR_CENTER && options->mode != FALT_SAME)
     return falt_fail(FALT_INVALID_ARGUMENT, "options: an anchor needs FALT_SAME; valid and full place the filter");
   if (falt_axis_place(axis, in, taps, options->mode, anchor, flip, &out)) return FALT_OK;
-  return falt_axis_too_short(axis, i, in, taps);
+  return falt_axis_too_short(axis, i, in, taps, 1);
 }
 
 static falt_status check_sizes(const char *name, const falt_tensor *tensor) {

@@ -51,12 +51,14 @@ static fields fields_of(const falt_problem *p) {
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) add_double(&list, values[i]);
   for (int i = 0; i < 3; i++) add_axis(&list, &p->axis[i]);
   for (int i = 0; i < FALT_TENSOR_COUNT; i++) add_tensor(&list, tensors[i]);
+  for (int i = 0; i < 3 && falt_problem_pools(p); i++)
+    add(&list, p->pool[i]); /* only where there is something to say */
   return list;
 }
 
 bool falt_problem_equal(const falt_problem *a, const falt_problem *b) {
   fields x = fields_of(a), y = fields_of(b);
-  return memcmp(x.value, y.value, (size_t)x.count * sizeof *x.value) == 0;
+  return x.count == y.count && memcmp(x.value, y.value, (size_t)x.count * sizeof *x.value) == 0;
 }
 
 uint64_t falt_problem_hash(const falt_problem *problem) {

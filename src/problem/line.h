@@ -41,8 +41,10 @@ int64_t falt_axis_output(const falt_axis *axis, int64_t in, int64_t taps);
  * output's position, or FALT_ANCHOR_CENTER. False if mode valid leaves no output. The axis is checked. */
 bool falt_axis_place(falt_axis *axis, int64_t in, int64_t taps, falt_mode mode, int64_t anchor, bool flip,
                      int64_t *out);
-/* The message for that. */
-falt_status falt_axis_too_short(const falt_axis *axis, int index, int64_t in, int64_t taps);
+/* The same where each result is the largest of `pool` outputs. */
+int64_t falt_axis_pooled(const falt_axis *axis, int64_t in, int64_t taps, int64_t pool);
+/* The message for no output. */
+falt_status falt_axis_too_short(const falt_axis *axis, int index, int64_t in, int64_t taps, int64_t pool);
 /* One dense spatial filter, shared by all groups; flip walks it backwards. */
 falt_status falt_filter_taps(falt_tensor *filter, int64_t groups, bool flip);
 /* Walks a filter's spatial axes backwards, as a true convolution does. */
@@ -80,7 +82,7 @@ typedef struct falt_line {
   int verb;
   int64_t n, c, pixel, k, groups, rank;
   int64_t in[3], taps[3];
-  falt_list stride, dilation, anchor, origin, out;
+  falt_list stride, dilation, anchor, origin, out, pool;
   falt_pads pad;
   falt_boundary boundary[3][2];
   unsigned boundary_axes; /* bit i: axis i was named */
@@ -107,7 +109,7 @@ struct falt_word {
 };
 
 enum { FALT_OF_FILTERS = 1, FALT_OF_LAYERS = 2, FALT_OF_POOLS = 4, FALT_OF_BUDGETS = 8 };
-enum { FALT_WORD_COUNT = 49 };
+enum { FALT_WORD_COUNT = 50 };
 extern const falt_word falt_words[FALT_WORD_COUNT];
 extern const char *const falt_verb_names[FALT_VERB_COUNT];
 

@@ -26,7 +26,15 @@ bool falt_axis_place(falt_axis *axis, int64_t in, int64_t taps, falt_mode mode, 
   return true;
 }
 
-falt_status falt_axis_too_short(const falt_axis *axis, int index, int64_t in, int64_t taps) {
+int64_t falt_axis_pooled(const falt_axis *axis, int64_t in, int64_t taps, int64_t pool) {
+  return falt_axis_output(axis, in, taps) / pool;
+}
+
+falt_status falt_axis_too_short(const falt_axis *axis, int index, int64_t in, int64_t taps, int64_t pool) {
+  const int64_t out = falt_axis_output(axis, in, taps);
+  if (out > 0)
+    return falt_fail(FALT_INVALID_SHAPE, "problem: no output on axis %s: pool takes %lld values and the sums are %lld",
+                     falt_axis_names[index], (long long)pool, (long long)out);
   return falt_fail(
       FALT_INVALID_SHAPE, "problem: no output on axis %s: the filter covers %lld, the input with its pad %lld",
       falt_axis_names[index], (long long)falt_extent(axis, taps), (long long)(in + axis->pad[0] + axis->pad[1]));
@@ -75,8 +83,11 @@ falt_status falt_problem_output(falt_problem *problem) {
   for (int i = 0; i < 3; i++) {
     int64_t taps = filter[FALT_D + i];
     FALT_TRY(falt_axis_check(&problem->axis[i], i, taps));
-    output.size[FALT_D + i] = falt_axis_output(&problem->axis[i], in[FALT_D + i], taps);
-    if (output.size[FALT_D + i] < 1) return falt_axis_too_short(&problem->axis[i], i, in[FALT_D + i], taps);
+    if (problem->pool[i] < 1)
+      return falt_fail(FALT_INVALID_SIZE, "problem: pool on axis %s is below 1", falt_axis_names[i]);
+    output.size[FALT_D + i] = falt_axis_pooled(&problem->axis[i], in[FALT_D + i], taps, problem->pool[i]);
+    if (output.size[FALT_D + i] < 1)
+      return falt_axis_too_short(&problem->axis[i], i, in[FALT_D + i], taps, problem->pool[i]);
   }
   if (!dense_like(&output, &problem->input))
     return falt_fail(FALT_INVALID_SIZE, "problem: the output's sizes have a product beyond 2^63 - 1");

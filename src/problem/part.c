@@ -1,6 +1,7 @@
 /* A range of output rows as a problem of its own, for those who pass a result piece by piece.
  *
- * Output rows [b, b + n) read input rows [b*stride - pad, (b + n - 1)*stride - pad + extent). Where these lie outside
+ * Output rows [b, b + n) read input rows [b*stride - pad, (b + n - 1)*stride - pad + extent); where a result is the
+ * largest of several, b and n count as many rows each. Where these lie outside
  * the input, a constant boundary stays with the part's problem and they are cut off; every other boundary names the
  * input rows that stand there, the caller puts copies of them, and the part's problem has no boundary to meet. So all
  * parts of one size in the middle are the same problem, and with boundaries other than constant those at the ends are
@@ -38,8 +39,8 @@ falt_status falt_problem_part(falt_part *part, const falt_problem *problem, int 
   const falt_axis *whole = &problem->axis[axis];
   *part = (falt_part){.first = 0, .last = problem->input.size[dim], .problem = *problem};
   if (count == problem->output.size[dim]) return FALT_OK;
-  const int64_t low = begin * whole->stride - whole->pad[0];
-  const int64_t high = low + (count - 1) * whole->stride + falt_extent(whole, problem->filter.size[dim]);
+  const int64_t pool = problem->pool[axis], low = begin * pool * whole->stride - whole->pad[0];
+  const int64_t high = low + (count * pool - 1) * whole->stride + falt_extent(whole, problem->filter.size[dim]);
   part->first = low;
   part->last = high;
   cut_constants(part, whole, problem->input.size[dim]);

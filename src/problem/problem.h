@@ -51,6 +51,8 @@ falt_status falt_tensor_filter_view(falt_tensor *tensor, int space);
 bool falt_is_pooling(falt_operation operation);
 /* The tensor that the operation writes. */
 const falt_tensor *falt_problem_result(const falt_problem *problem);
+/* Whether results are the largest of several. */
+bool falt_problem_pools(const falt_problem *problem);
 /* Whether alpha, beta, scale, bias, residual and activation all do nothing. */
 bool falt_epilogue_is_identity(const falt_problem *problem);
 /* activation of one value, as the reference defines it. */

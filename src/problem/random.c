@@ -60,11 +60,15 @@ static void add_space(draft *d) {
     falt_text_add(&d->text, " %s=%lld", taps_names[i], (long long)size(d, d->space == 3 ? 5 : 13));
 }
 
-/* name=2 for all axes, or one number for each. */
-static void add_list(draft *d, const char *name, int64_t low, int64_t high) {
+/* 2 for all axes, or one number for each. */
+static void add_numbers(draft *d, int64_t low, int64_t high) {
   int count = once_in(d, 2) ? 1 : d->space;
-  falt_text_add(&d->text, " %s=", name);
   for (int i = 0; i < count; i++) falt_text_add(&d->text, "%s%lld", i ? "x" : "", (long long)pick(d, low, high));
+}
+
+static void add_list(draft *d, const char *name, int64_t low, int64_t high) {
+  falt_text_add(&d->text, " %s=", name);
+  add_numbers(d, low, high);
 }
 
 static void add_pads(draft *d, bool wide) {
@@ -174,6 +178,10 @@ static void add_layer(draft *d, bool forward) {
   if (forward && once_in(d, 4)) add_type(d, "weight-type", FALT_U8, FALT_F64);
   if (once_in(d, 4)) add_type(d, "out-type", forward ? FALT_U8 : FALT_F16, FALT_F64);
   if (forward && once_in(d, 2)) add_epilogue(d);
+  if (forward && once_in(d, 5)) {
+    falt_text_add(&d->text, " pool=max:");
+    add_numbers(d, 1, 3);
+  }
 }
 
 static void add_pool(draft *d, bool forward) {

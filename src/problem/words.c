@@ -116,6 +116,22 @@ static void write_list(const falt_word *word, const falt_line *line, falt_text *
   for (int i = 0; i < list->count; i++) falt_text_add(text, "%s%lld", i ? "x" : "", (long long)list->value[i]);
 }
 
+/* max:2 or max:2x2. */
+static const char pool_kind[] = "max:";
+
+static falt_status read_pool(const falt_word *word, falt_line *line, const char *text, size_t length) {
+  const size_t kind = sizeof pool_kind - 1;
+  if (length <= kind || memcmp(text, pool_kind, kind) != 0)
+    return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "max:SIZE is expected, such as max:2x2");
+  return read_positive_list(word, line, text + kind, length - kind);
+}
+
+static void write_pool(const falt_word *word, const falt_line *line, falt_text *text) {
+  const falt_list *list = field_of(word, line);
+  if (list->count) falt_word_begin(word, text);
+  for (int i = 0; i < list->count; i++) falt_text_add(text, "%s%lld", i ? "x" : pool_kind, (long long)list->value[i]);
+}
+
 /* 1, 1x2 or before:after 1:0x1:0. */
 static falt_status read_pads(const falt_word *word, falt_line *line, const char *text, size_t length) {
   falt_pads *pads = field(word, line);
@@ -411,6 +427,7 @@ const falt_word falt_words[FALT_WORD_COUNT] = {
     {"residual", FL, AT(residual), read_flag, write_flag},
     {"residual-type", FL, AT(residual_type), read_type, write_type},
     {"act", FL, AT(activation), read_activation, write_activation},
+    {"pool", L, AT(pool), read_pool, write_pool},
     {"count-pad", P, AT(count_pad), read_flag, write_flag},
     {"input-strides", FLP, AT(strides[FALT_INPUT]), read_strides, write_strides},
     {"input-offset", FLP, AT(offset[FALT_INPUT]), read_offset, write_offset},

@@ -3,6 +3,10 @@
 
 #include "problem/problem.h"
 
+bool falt_problem_pools(const falt_problem *problem) {
+  return problem->pool[0] != 1 || problem->pool[1] != 1 || problem->pool[2] != 1;
+}
+
 bool falt_epilogue_is_identity(const falt_problem *problem) {
   return problem->alpha == 1 && problem->beta == 0 && !problem->has_scale && !problem->has_bias &&
          !problem->has_residual && problem->activation == FALT_IDENTITY;
@@ -51,6 +55,7 @@ static double taps(const falt_problem *problem) {
 double falt_problem_flops(const falt_problem *problem) {
   double windows = count(&problem->output) * taps(problem);
   if (falt_is_pooling(problem->operation)) return windows; /* one comparison or addition a tap */
+  for (int i = 0; i < 3; i++) windows *= (double)problem->pool[i];
   return 2 * windows * (double)problem->input.size[FALT_C];
 }
 

@@ -36,7 +36,8 @@ static falt_cuda_generic_args args_of(const falt_problem *p) {
       .residual = falt_cuda_tensor_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual),
       .epilogue = falt_cuda_epilogue_of(p),
       .boundary_value = p->boundary_value,
-      .count_pad = p->count_pad};
+      .count_pad = p->count_pad,
+      .pool = {p->pool[0], p->pool[1], p->pool[2]}};
   for (int i = 0; i < 3; i++) a.axis[i] = axis_of(&p->axis[i]);
   return a;
 }
@@ -114,6 +115,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "SUM=%s", plan->sum);
   falt_cuda_hole(&kernel, "REAL=%s", real_of(p));
   falt_cuda_hole(&kernel, "INDEX=%s", plan->blocks < (1 << 23) ? "unsigned" : "unsigned long long");
+  falt_cuda_hole(&kernel, "POOLED=%d", falt_problem_pools(p));
   falt_cuda_hole(&kernel, "CHANNELS_FASTEST=%d", plan->channels_fastest);
   FALT_TRY(falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function));
   if (!filter || !p->has_bias) return FALT_OK;
@@ -151,4 +153,5 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_generic;
-const falt_solver falt_solver_cuda_generic = {.name = "cuda-generic", .device_kind = "cuda", .plan = plan_generic};
+const falt_solver falt_solver_cuda_generic = {
+    .name = "cuda-generic", .device_kind = "cuda", .plan = plan_generic, .pools = true};

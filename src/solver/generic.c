@@ -1,5 +1,8 @@
 /* The generic solver: every problem, at a bearable speed, without workspace. The floor that no problem falls below.
  *
+ * Results that are the largest of a window are made by one run for each place in the window, whose stride is the
+ * window's, into the same memory.
+ *
  * Sums run in f32 or f64 lanes by the problem's types; an integer problem runs in the narrowest lane that holds every
  * partial sum exactly, so its result is exact. Each result is summed by one thread, in an order that depends only on
  * the problem and the instruction set. The work itself is in generic_*.c; see solver/generic.h for how it is cut. */
@@ -63,6 +66,9 @@ static void exchange_axes(falt_problem *p) {
   const falt_axis kept = p->axis[2];
   p->axis[2] = p->axis[best];
   p->axis[best] = kept;
+  const int64_t pool = p->pool[2];
+  p->pool[2] = p->pool[best];
+  p->pool[best] = pool;
 }
 
 static falt_generic_way way_of(const falt_problem *p) {
@@ -96,9 +102,27 @@ static void *result_of(falt_operation operation, const falt_operands *operands) 
   }
 }
 
+static void (*const maps[])(const falt_generic_run *) = {falt_generic_map_rows, falt_generic_map_channels,
+                                                         falt_generic_map_groups};
+
+/* One place of the windows after the other. */
+static void execute_pooled(const falt_generic_run *run) {
+  const int64_t *pool = run->plan->p.pool;
+  for (int64_t q = 0; q < pool[0] * pool[1] * pool[2]; q++) {
+    const int64_t place[3] = {q / pool[2] / pool[1], q / pool[2] % pool[1], q % pool[2]};
+    falt_generic_plan plan = *run->plan;
+    falt_generic_run one = *run;
+    for (int i = 0; i < 3; i++) {
+      plan.p.axis[i].pad[0] -= place[i] * plan.p.axis[i].stride;
+      plan.p.axis[i].stride *= pool[i];
+    }
+    one.plan = &plan;
+    one.merges = q > 0;
+    maps[plan.way](&one);
+  }
+}
+
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  static void (*const maps[])(const falt_generic_run *) = {falt_generic_map_rows, falt_generic_map_channels,
-                                                           falt_generic_map_groups};
   static void (*const filters[])(const falt_generic_run *) = {falt_generic_filter_rows, falt_generic_filter_channels,
                                                               falt_generic_filter_groups};
   const falt_generic_plan *plan = (const falt_generic_plan *)base;
@@ -107,7 +131,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                                 .source = plan->gathers ? operands->output : operands->input,
                                 .filter = plan->filter ? plan->filter : operands->filter,
                                 .result = result_of(plan->p.operation, operands)};
-  if (plan->p.operation == FALT_BACKWARD_MAXPOOL && plan->way == FALT_GENERIC_ROWS)
+  if (falt_problem_pools(&plan->p))
+    execute_pooled(&run);
+  else if (plan->p.operation == FALT_BACKWARD_MAXPOOL && plan->way == FALT_GENERIC_ROWS)
     falt_generic_maxima_rows(&run);
   else
     (plan->p.operation == FALT_BACKWARD_FILTER ? filters : maps)[plan->way](&run);
@@ -203,4 +229,4 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_generic;
-const falt_solver falt_solver_generic = {.name = "generic", .device_kind = "cpu", .plan = plan_generic};
+const falt_solver falt_solver_generic = {.name = "generic", .device_kind = "cpu", .plan = plan_generic, .pools = true};

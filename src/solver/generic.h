@@ -47,6 +47,7 @@ typedef struct falt_generic_run {
   const falt_operands *operands;
   const void *source, *filter;
   void *result;
+  bool merges; /* results are the larger of what stands there and what is stored */
 } falt_generic_run;
 
 /* ---- elements in and out (generic_data.c) */

@@ -74,19 +74,27 @@ static void *result_at(const falt_generic_run *run, int64_t index) {
   return (char *)run->result + index * (int64_t)falt_type_size(run->plan->result.type);
 }
 
+/* v[i] = the larger of v[i] and the result that stands there; NaN wins. */
+static void merge(const falt_generic_run *run, double *v, int64_t n, int64_t index, int64_t stride) {
+  double there[STORE_CHUNK];
+  run->plan->convert->load[FALT_LANE_F64][run->plan->result.type](there, result_at(run, index), stride, n);
+  for (int64_t i = 0; i < n; i++) v[i] = there[i] > v[i] || isnan(there[i]) ? there[i] : v[i];
+}
+
 static void store_chunk(const falt_generic_run *run, double *v, int64_t n, const falt_generic_target *to, int64_t at) {
   const falt_problem *p = &run->plan->p;
   affine(run, v, n, to->channel + at * to->channel_step, to->channel_step);
   if (p->has_residual) add_residual(run, v, n, to->residual + at * to->residual_stride, to->residual_stride);
   if (p->activation != FALT_IDENTITY)
     for (int64_t i = 0; i < n; i++) v[i] = falt_activate(p, v[i]);
+  if (run->merges) merge(run, v, n, to->index + at * to->stride, to->stride);
   run->plan->convert->store[FALT_LANE_F64][run->plan->result.type](result_at(run, to->index + at * to->stride),
                                                                    to->stride, v, n, &as_is, false);
 }
 
 void falt_generic_store(const falt_generic_run *run, const void *sums, int64_t n, const falt_generic_target *target) {
   const falt_generic_plan *plan = run->plan;
-  if (plan->lane_index != FALT_GENERIC_WIDE && falt_epilogue_is_identity(&plan->p)) {
+  if (plan->lane_index != FALT_GENERIC_WIDE && falt_epilogue_is_identity(&plan->p) && !run->merges) {
     plan->convert->store[plan->lane_index][plan->result.type](result_at(run, target->index), target->stride, sums, n,
                                                               &as_is, false);
     return;

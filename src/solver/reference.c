@@ -8,6 +8,7 @@
  *
  *   forward            y[n,g,k,o] = act(alpha*scale[g,k] * sum_{c,j} w[k,g,c,j] x[n,g,c,i]
  *                                       + (bias[g,k] + beta) + residual[n,g,k,o]);  x is boundary_value where i is none
+ *                      with pool: the largest over o = pool*o' + q, 0 <= q < pool, for each result o'; NaN wins
  *   backward-data      x[n,g,c,i] = alpha * sum_{k,o,j} w[k,g,c,j] y[n,g,k,o]
  *   backward-filter    w[k,g,c,j] = alpha * sum_{n,o} y[n,g,k,o] x[n,g,c,i];  x is boundary_value where i is none
  *                      bias[g,k]  = sum_{n,o} y[n,g,k,o]
@@ -159,7 +160,7 @@ static double forward_epilogue(const work *k, const int64_t i[FALT_DIMS], double
   return falt_activate(p, value);
 }
 
-static double forward(const work *k, const int64_t i[FALT_DIMS]) {
+static double forward_at(const work *k, const int64_t i[FALT_DIMS]) {
   const int64_t *taps = k->p->filter.size;
   sum total = {0};
   for (int64_t t = 0; t < taps[FALT_D]; t++) {
@@ -175,6 +176,22 @@ static double forward(const work *k, const int64_t i[FALT_DIMS]) {
     }
   }
   return forward_epilogue(k, i, sum_value(&total));
+}
+
+static double forward(const work *k, const int64_t i[FALT_DIMS]) {
+  const int64_t *pool = k->p->pool;
+  double top = NAN;
+  for (int64_t q = 0; q < pool[0] * pool[1] * pool[2]; q++) {
+    const int64_t at[FALT_DIMS] = {i[FALT_N],
+                                   i[FALT_G],
+                                   i[FALT_C],
+                                   i[FALT_D] * pool[0] + q / pool[2] / pool[1],
+                                   i[FALT_H] * pool[1] + q / pool[2] % pool[1],
+                                   i[FALT_W] * pool[2] + q % pool[2]};
+    const double value = forward_at(k, at);
+    if (q == 0 || value > top || isnan(value)) top = value;
+  }
+  return top;
 }
 
 static double backward_data(const work *k, const int64_t i[FALT_DIMS]) {
@@ -392,4 +409,4 @@ static falt_plan *plan_reference(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_reference;
 const falt_solver falt_solver_reference = {
-    .name = "reference", .device_kind = "cpu", .plan = plan_reference, .last_resort = true};
+    .name = "reference", .device_kind = "cpu", .plan = plan_reference, .pools = true, .last_resort = true};

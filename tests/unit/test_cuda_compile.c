@@ -39,12 +39,13 @@ static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_r
   falt_free(log);
 }
 
-static falt_cuda_kernel generic(int operation, const char *sum, const char *real) {
+static falt_cuda_kernel generic(int operation, const char *sum, const char *real, bool pooled) {
   falt_cuda_kernel k = {.source = "generic.cu", .entry = "falt_generic"};
   falt_cuda_hole(&k, "OPERATION=%d", operation);
   falt_cuda_hole(&k, "SUM=%s", sum);
   falt_cuda_hole(&k, "REAL=%s", real);
   falt_cuda_hole(&k, "INDEX=unsigned");
+  falt_cuda_hole(&k, "POOLED=%d", pooled);
   falt_cuda_hole(&k, "CHANNELS_FASTEST=%d", operation & 1);
   return k;
 }
@@ -54,12 +55,14 @@ static void test_generic(UNUSED void **state) {
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
     for (int operation = 0; operation < 7; operation++) {
-      const falt_cuda_kernel kernel = generic(operation, "float", "float");
+      const falt_cuda_kernel kernel = generic(operation, "float", "float", false);
       compile(&kernel, architectures[a], 128, 64);
     }
-    const falt_cuda_kernel exact = generic(0, "__int128", "double"), wide = generic(2, "double", "double");
+    const falt_cuda_kernel exact = generic(0, "__int128", "double", false),
+                           wide = generic(2, "double", "double", false), pooled = generic(0, "float", "float", true);
     compile(&exact, architectures[a], 128, 64);
     compile(&wide, architectures[a], 128, 64);
+    compile(&pooled, architectures[a], 128, 64);
   }
 }
 
@@ -282,7 +285,7 @@ static void test_blocked(UNUSED void **state) {
 
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
-  falt_cuda_kernel kernel = generic(0, "no_such_type", "float");
+  falt_cuda_kernel kernel = generic(0, "no_such_type", "float", false);
   falt_cuda_binary binary;
   assert_int_equal(falt_cuda_compile(&kernel, "sm_90a", &binary, NULL), FALT_INTERNAL);
   assert_non_null(strstr(falt_message(), "error"));
@@ -307,7 +310,7 @@ static void test_bad_kernel(UNUSED void **state) {
 /* What NVRTC does not know is said in terms of what to install. */
 static void test_architectures(UNUSED void **state) {
   need_compiler();
-  const falt_cuda_kernel kernel = generic(0, "float", "float");
+  const falt_cuda_kernel kernel = generic(0, "float", "float", false);
   falt_cuda_binary binary;
   assert_int_equal(falt_cuda_compile(&kernel, "sm_35", &binary, NULL), FALT_NO_DEVICE);
   assert_non_null(strstr(falt_message(), "not for sm_35; install an older one"));

@@ -151,6 +151,12 @@ static const char *const edges[] = {
     "forward n=1 c=700 w=150 k=19 s=9 dilation=3 pad=12 type=f32 bias=1",
     "forward n=1 c=40 d=5 h=6 w=7 k=36 t=3 r=2 s=3 pad=1 stride=2x1x2 groups=2 type=f32 layout=ndhwc act=clip:-1:1",
     "forward n=1 c=40 d=5 h=6 w=7 k=36 t=3 r=2 s=3 pad=1 boundary=edge groups=2 type=f32",
+    "forward n=5 c=1 h=28 w=28 k=16 r=5 s=5 pad=2 type=f32 bias=1 act=relu pool=max:2",
+    "forward n=1 c=16 h=131 w=61 k=40 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=tanh pool=max:3x2",
+    "forward n=1 c=24 h=190 w=90 k=32 r=3 s=3 pad=40 stride=2 dilation=2 groups=2 type=f32 value=1 pool=max:2x3",
+    "forward n=1 c=1 w=300000 k=2 s=9 type=f32 pool=max:7",
+    "forward n=1 c=3 d=9 h=31 w=40 k=20 t=3 r=3 s=3 pad=1 boundary=wrap type=u8 out-type=u8 alpha=0.03 layout=ndhwc "
+    "act=relu pool=max:2x3x1",
     "backward-data n=2 c=10 h=14 w=13 k=70 r=3 s=3 pad=1 stride=2 type=f32",
     "backward-data n=2 c=10 h=14 w=13 k=70 r=3 s=3 pad=1 stride=2 type=f32 layout=nhwc",
     "backward-data n=1 c=80 h=9 w=9 k=5 r=4 s=4 pad=9 boundary=wrap stride=2x3 dilation=2 type=f64 layout=nhwc",

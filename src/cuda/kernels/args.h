@@ -27,6 +27,7 @@ typedef struct falt_cuda_generic_args {
   falt_cuda_epilogue epilogue;
   double boundary_value;
   int count_pad;
+  long long pool[3]; /* a result is the largest of so many neighbours */
 } falt_cuda_generic_args;
 
 /* The operands of filters by register tiles. A row is a line of interleaved elements, rows form planes; sizes and

@@ -7,6 +7,7 @@
 //   SUM                type of sums of products: float, double, long long (exact integers) or __int128
 //   REAL               type of averages and maxima
 //   INDEX              unsigned or unsigned long long: numbers results
+//   POOLED             1: a result of `forward` is the largest of several
 //   CHANNELS_FASTEST   1: neighbouring threads take neighbouring channels, else neighbouring columns
 #include "args.h"
 #include "boundary.cuh"
@@ -96,6 +97,21 @@ __device__ double forward(const Args &p, const i64 i[6]) {
   }
   const i64 channel = i[G] * p.y.size[C] + i[C];
   return finish(p.epilogue, p.residual, channel, at(p.residual, i[N], i[G], i[C], i[D], i[H], i[W]), (double)sum);
+}
+
+// A call, because the sum inlined into these loops spills.
+__device__ __noinline__ double forward_at(const Args &p, const i64 i[6]) { return forward(p, i); }
+
+__device__ double pooled(const Args &p, const i64 i[6]) {
+  double top = -__longlong_as_double(0x7ff0000000000000);
+  for (i64 d = 0; d < p.pool[0]; d++)
+    for (i64 h = 0; h < p.pool[1]; h++)
+      for (i64 w = 0; w < p.pool[2]; w++) {
+        const i64 at[6] = {i[N], i[G], i[C], i[D] * p.pool[0] + d, i[H] * p.pool[1] + h, i[W] * p.pool[2] + w};
+        const double value = forward_at(p, at);
+        if (value > top || value != value) top = value;
+      }
+  return top;
 }
 
 __device__ double backward_data(const Args &p, const i64 i[6]) {
@@ -212,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(256) falt_generic(const __grid_cons
   locate(place, index, i);
   switch (OPERATION) {
     case FORWARD:
-      value = forward(p, i);
+      value = POOLED ? pooled(p, i) : forward(p, i);
       break;
     case BACKWARD_DATA:
       value = backward_data(p, i);

@@ -1,0 +1,277 @@
+/* Forward layers whose results are the largest of a window: a band of the layer into the cache, then its windows.
+ *
+ *     y[o] = max over q < pool of act(sum)[o*pool + q]
+ *
+ * The layer's own results, several times what is kept of them, never reach memory: images are cut into bands of rows
+ * whose results fill half of a private cache (Alwani, Chen, Ferdman, Milder: "Fused-Layer CNN Accelerators", 2016, with
+ * one layer in the pyramid). Each band is two problems for the planner, the layer on a range of rows and max pooling
+ * from the band to the output, so every solver of layers serves. Rounding is monotonic, so the largest of rounded
+ * values is the rounded largest. Bands go to threads whole; where they are fewer than threads, each band gets all. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "planner/planner.h"
+
+/* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
+enum { MOST_KINDS = 8 };
+
+/* Bands that are the same two problems, from band `from` on. */
+typedef struct band_kind {
+  int64_t from;
+  falt_plan *layer, *pooling;
+} band_kind;
+
+typedef struct pooled_plan {
+  falt_plan base;
+  int axis;            /* along which images are cut */
+  int64_t rows, bands; /* results of a band along it; bands of an image */
+  int kinds;
+  band_kind kind[MOST_KINDS];
+  int64_t slots;      /* bands at work at once */
+  size_t inner, slot; /* bytes of workspace: of the inner plans, of a slot */
+} pooled_plan;
+
+/* ---- the problems of a band */
+
+/* The band's own results, dense, in the order of the output's channels. */
+static falt_tensor band_tensor(const falt_problem *band) {
+  static const char *const layouts[2][3] = {{"ncw", "nchw", "ncdhw"}, {"nwc", "nhwc", "ndhwc"}};
+  falt_tensor t = band->output;
+  const int channel = t.size[FALT_C] > 1 ? FALT_C : FALT_G;
+  const bool last = t.size[channel] > 1 && t.stride[channel] == 1;
+  for (int i = 0; i < 3; i++) t.size[FALT_D + i] *= band->pool[i];
+  falt_tensor_layout(&t, layouts[last][band->space - 1]);
+  return t;
+}
+
+static falt_problem layer_of(const falt_problem *band) {
+  falt_problem layer = *band;
+  layer.output = band_tensor(band);
+  for (int i = 0; i < 3; i++) layer.pool[i] = 1;
+  return layer;
+}
+
+/* All channels as groups, as pooling has them. */
+static void merge_channels(falt_tensor *t) {
+  if (t->size[FALT_C] > 1) t->stride[FALT_G] = t->stride[FALT_C];
+  t->size[FALT_G] *= t->size[FALT_C];
+  t->size[FALT_C] = 1;
+}
+
+static falt_problem pooling_of(const falt_problem *band, const falt_tensor *results) {
+  falt_problem p;
+  falt_problem_default(&p);
+  p.operation = FALT_MAXPOOL;
+  p.space = band->space;
+  p.input = *results;
+  p.output = band->output;
+  p.accumulator = results->type == FALT_F64 ? FALT_F64 : FALT_F32;
+  p.filter.type = results->type;
+  merge_channels(&p.input);
+  merge_channels(&p.output);
+  for (int i = 0; i < 3; i++) p.filter.size[FALT_D + i] = p.axis[i].stride = band->pool[i];
+  return p;
+}
+
+/* ---- execute */
+
+typedef struct run {
+  const pooled_plan *plan;
+  const falt_operands *operands;
+} run;
+
+static void *moved(void *data, const falt_tensor *t, int64_t n, int axis, int64_t row) {
+  const int64_t at = n * t->stride[FALT_N] + row * t->stride[FALT_D + axis];
+  return (char *)data + at * (int64_t)falt_type_size(t->type);
+}
+
+/* The input row that a band reads first, as falt_problem_part has it where boundaries are constant. */
+static int64_t first_row(const pooled_plan *plan, int64_t begin) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_axis *axis = &p->axis[plan->axis];
+  const int64_t low = begin * p->pool[plan->axis] * axis->stride - axis->pad[0];
+  return plan->bands == 1 ? 0 : falt_max(0, falt_min(low, p->input.size[FALT_D + plan->axis] - 1));
+}
+
+static void execute_band(const run *r, int64_t index, char *workspace) {
+  const pooled_plan *plan = r->plan;
+  const falt_problem *p = &plan->base.problem;
+  const int64_t n = index / plan->bands, band = index % plan->bands, begin = band * plan->rows;
+  const band_kind *kind = &plan->kind[plan->kinds - 1];
+  while (kind->from > band) kind--;
+  falt_operands layer = *r->operands;
+  layer.input = moved(layer.input, &p->input, n, plan->axis, first_row(plan, begin));
+  layer.output = workspace + plan->inner;
+  layer.workspace = workspace;
+  kind->layer->table->execute(kind->layer, &layer);
+  const falt_operands pooling = {.input = layer.output,
+                                 .output = moved(r->operands->output, &p->output, n, plan->axis, begin),
+                                 .workspace = workspace};
+  kind->pooling->table->execute(kind->pooling, &pooling);
+}
+
+static int64_t band_count(const pooled_plan *plan) {
+  return plan->base.problem.input.size[FALT_N] * plan->bands;
+}
+
+/* The bands of one slot, in order. */
+static void execute_slot(void *context, int64_t slot) {
+  const run *r = context;
+  const pooled_plan *plan = r->plan;
+  const int64_t count = band_count(plan);
+  const int64_t begin = count / plan->slots * slot + falt_min(slot, count % plan->slots);
+  const int64_t end = begin + count / plan->slots + (slot < count % plan->slots);
+  char *workspace = (char *)r->operands->workspace + (size_t)slot * plan->slot;
+  for (int64_t i = begin; i < end; i++) execute_band(r, i, workspace);
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const pooled_plan *plan = (const pooled_plan *)base;
+  run r = {plan, operands};
+  if (plan->slots > 1)
+    falt_parallel_for(base->device->threads, plan->slots, execute_slot, &r);
+  else
+    execute_slot(&r, 0);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const pooled_plan *plan = (const pooled_plan *)base;
+  const band_kind *kind = &plan->kind[plan->kinds / 2];
+  falt_text_add(text, "(pooled rows=%lld ", (long long)plan->rows);
+  kind->layer->table->print(kind->layer, text);
+  falt_text_add(text, " ");
+  kind->pooling->table->print(kind->pooling, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  pooled_plan *plan = (pooled_plan *)base;
+  for (int i = 0; i < plan->kinds; i++) {
+    falt_plan_destroy(&plan->kind[i].layer);
+    falt_plan_destroy(&plan->kind[i].pooling);
+  }
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  pooled_plan *plan = (pooled_plan *)base;
+  for (int i = 0; i < plan->kinds; i++) {
+    FALT_TRY(falt_plan_ready(plan->kind[i].layer));
+    FALT_TRY(falt_plan_ready(plan->kind[i].pooling));
+  }
+  return FALT_OK;
+}
+
+/* ---- applicable */
+
+static const char *refusal(const falt_problem *p) {
+  const falt_tensor *y = &p->output;
+  return !falt_problem_pools(p) ? "its results are not the largest of a window"
+         : y->size[FALT_G] > 1 && y->size[FALT_C] > 1 && y->stride[FALT_G] != y->size[FALT_C] * y->stride[FALT_C]
+             ? "the output's channels do not lie evenly over the groups"
+             : NULL;
+}
+
+/* ---- plan */
+
+/* How images are cut: along the outermost axis that has results to cut, into as many rows as fill half of a private
+ * cache. Only a constant boundary leaves the rows of a band alone. */
+static void cut(pooled_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  while (plan->axis < 2 && p->output.size[FALT_D + plan->axis] == 1) plan->axis++;
+  const falt_axis *axis = &p->axis[plan->axis];
+  const int64_t all = p->output.size[FALT_D + plan->axis];
+  falt_problem image = *p;
+  image.output.size[FALT_N] = 1;
+  image.output.size[FALT_D + plan->axis] = 1;
+  const falt_tensor row = band_tensor(&image);
+  const int64_t fit =
+      (int64_t)plan->base.device->caches.l2 / 2 / (int64_t)falt_type_size(row.type) / falt_tensor_count(&row);
+  const bool whole = axis->boundary[0] != FALT_CONSTANT || axis->boundary[1] != FALT_CONSTANT;
+  plan->rows = whole ? all : falt_max(1, falt_min(fit, all));
+  plan->bands = falt_ceil_div(all, plan->rows);
+  plan->rows = falt_ceil_div(all, plan->bands); /* evenly */
+  plan->bands = falt_ceil_div(all, plan->rows);
+}
+
+/* The problem of one band of one image. */
+static falt_status band_at(const pooled_plan *plan, int64_t band, falt_problem *problem) {
+  falt_problem image = plan->base.problem;
+  falt_part part;
+  const int64_t begin = band * plan->rows, all = image.output.size[FALT_D + plan->axis];
+  image.input.size[FALT_N] = image.output.size[FALT_N] = 1;
+  FALT_TRY(falt_problem_part(&part, &image, plan->axis, begin, falt_min(plan->rows, all - begin)));
+  *problem = part.problem;
+  falt_problem_canonical(problem);
+  return FALT_OK;
+}
+
+/* The larger, aligned. */
+static size_t larger(size_t a, size_t b) {
+  return ((a > b ? a : b) + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+}
+
+static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band, int64_t from) {
+  const falt_problem layer = layer_of(band), pooling = pooling_of(band, &layer.output);
+  band_kind *kind = &plan->kind[plan->kinds++];
+  *kind = (band_kind){from, falt_plan_child(ask, &layer, ask->filter_values), NULL};
+  if (kind->layer) kind->pooling = falt_plan_child(ask, &pooling, NULL);
+  if (!kind->pooling) return false;
+  const size_t results = (size_t)falt_tensor_count(&layer.output) * falt_type_size(layer.output.type);
+  plan->inner = larger(plan->inner, larger(kind->layer->workspace, kind->pooling->workspace));
+  plan->slot = larger(plan->slot, results);
+  plan->base.packed = plan->base.packed && kind->layer->packed;
+  plan->base.cost.error = fmax(plan->base.cost.error, kind->layer->cost.error);
+  return true;
+}
+
+/* Walks the bands; *many if they are of too many kinds. */
+static bool add_kinds(pooled_plan *plan, falt_ask *ask, bool *many) {
+  falt_problem last, band;
+  *many = false;
+  for (int64_t i = 0; i < plan->bands; i++) {
+    if (band_at(plan, i, &band) != FALT_OK) return falt_refuse(ask, "its bands are not legal") != NULL;
+    if (i > 0 && falt_problem_equal(&band, &last)) continue;
+    last = band;
+    *many = plan->kinds == MOST_KINDS;
+    if (*many || !add_kind(plan, ask, &band, i)) return false;
+  }
+  return true;
+}
+
+/* As the planner would run the layer alone, and pooling on top: a band's estimate does not know how many threads it
+ * will have. */
+static double estimate(const pooled_plan *plan, falt_ask *ask) {
+  const band_kind *kind = &plan->kind[plan->kinds / 2];
+  falt_problem layer = layer_of(&plan->base.problem);
+  falt_plan *whole = falt_plan_child(ask, &layer, ask->filter_values);
+  const double bands = (double)band_count(plan) / (double)plan->slots;
+  const double seconds = whole ? whole->cost.seconds : bands * kind->layer->cost.seconds;
+  falt_plan_destroy(&whole);
+  return seconds + bands * kind->pooling->cost.seconds;
+}
+
+static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+  const char *reason = refusal(ask->problem);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  pooled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  bool many;
+  plan->base.packed = ask->filter_values != NULL;
+  cut(plan);
+  if (!add_kinds(plan, ask, &many)) {
+    if (many) falt_refuse(ask, "its bands are of more than %d kinds", MOST_KINDS);
+    destroy(&plan->base);
+    return NULL;
+  }
+  const int64_t threads = falt_threads_count(ask->device->threads);
+  plan->slots = band_count(plan) >= threads ? threads : 1;
+  plan->slot += plan->inner;
+  plan->base.workspace = (size_t)plan->slots * plan->slot;
+  plan->base.cost.seconds = estimate(plan, ask);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_pooled;
+const falt_solver falt_solver_pooled = {.name = "pooled", .device_kind = "cpu", .plan = plan_pooled, .pools = true};
