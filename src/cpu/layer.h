@@ -38,6 +38,13 @@ typedef struct falt_layer_copy {
   int64_t step, from_pitch, to_pitch, n, count;
 } falt_layer_copy;
 
+/* to[j*step + i] += from[j*pitch + i] for j < count, i < n. Runs overlap where step < n. */
+typedef struct falt_layer_overlap {
+  const float *from;
+  float *to;
+  int64_t pitch, step, n, count;
+} falt_layer_overlap;
+
 /* out[m][i] = clip(bend(scale*sums[m*pitch + i] + offset + residual[m][i])) for m < rows, i < n, with the scale and the
  * offset of the row (scale[m]) or of the column (scale[i]). out may be the sums. */
 typedef struct falt_layer_finish {
@@ -62,6 +69,7 @@ typedef struct falt_layer_kernels {
    * n and n/results*depth are a vector's width at most, a multiple of results and of depth. Does not accumulate. */
   void (*groups)(const falt_layer_product *call);
   void (*copy)(const falt_layer_copy *call);
+  void (*overlap)(const falt_layer_overlap *call);
   void (*finish_by_row)(const falt_layer_finish *call);
   void (*finish_by_column)(const falt_layer_finish *call);
 } falt_layer_kernels;

@@ -246,6 +246,23 @@ static void copy(const falt_layer_copy *call) {
     copy_apart(call, call->step);
 }
 
+/* ---- sums that overlap */
+
+/* Runs that are `apart` numbers apart do not overlap and are added one after the other: a run that reads what the one
+ * before has just written waits for it. */
+static void overlap(const falt_layer_overlap *call) {
+  const int64_t apart = (call->n - 1) / call->step + 1;
+  const int last = (int)((call->n - 1) % VEC) + 1;
+  const int64_t whole = call->n - last;
+  for (int64_t first = 0; first < apart; first++)
+    for (int64_t j = first; j < call->count; j += apart) {
+      const lane *from = call->from + j * call->pitch;
+      lane *to = call->to + j * call->step;
+      for (int64_t i = 0; i < whole; i += VEC) vec_store(to + i, vec_load(to + i) + vec_load(from + i));
+      vec_store_part(to + whole, vec_load_part(to + whole, last) + vec_load_part(from + whole, last), last);
+    }
+}
+
 /* ---- sums out */
 
 /* Column i of all rows, so that what belongs to columns is loaded once. */
@@ -291,6 +308,7 @@ const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX) = {
     .product = product,
     .groups = groups,
     .copy = copy,
+    .overlap = overlap,
     .finish_by_row = finish_by_row,
     .finish_by_column = finish_by_column,
 };

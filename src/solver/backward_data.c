@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "planner/planner.h"
+#include "solver/backward.h"
 
 enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
 
@@ -44,8 +44,7 @@ static int64_t greatest_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-/* Distance of the taps that meet the same inputs. */
-static int64_t tap_step(const falt_axis *axis) {
+int64_t falt_backward_tap_step(const falt_axis *axis) {
   return axis->stride / greatest_divisor(axis->stride, axis->dilation);
 }
 
@@ -56,14 +55,14 @@ static phase phase_of(const falt_problem *p, int a, int64_t tap) {
   const int64_t met = tap * axis->dilation - axis->pad[0], rest = met % axis->stride;
   phase f = {.first = rest < 0 ? rest + axis->stride : rest, .tap = tap};
   f.count = f.first < size ? falt_ceil_div(size - f.first, axis->stride) : 0;
-  f.taps = falt_ceil_div(taps - tap, tap_step(axis));
+  f.taps = falt_ceil_div(taps - tap, falt_backward_tap_step(axis));
   f.base = (f.first - met) / axis->stride;
   return f;
 }
 
 /* Phases of an axis that have a tap, those beyond the axis included. */
 static int64_t phase_count(const falt_problem *p, int a) {
-  return falt_min(tap_step(&p->axis[a]), p->filter.size[FALT_D + a]);
+  return falt_min(falt_backward_tap_step(&p->axis[a]), p->filter.size[FALT_D + a]);
 }
 
 /* ---- the inner problems */
@@ -71,7 +70,7 @@ static int64_t phase_count(const falt_problem *p, int a) {
 static void set_axis(falt_problem *inner, const falt_problem *p, int a, const phase *f) {
   const int dim = FALT_D + a;
   const falt_axis *axis = &p->axis[a];
-  const int64_t step = tap_step(axis);
+  const int64_t step = falt_backward_tap_step(axis);
   falt_axis *to = &inner->axis[a];
   to->stride = 1;
   to->dilation = axis->dilation / (axis->stride / step);
@@ -170,8 +169,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-/* Whether an axis's windows reach beyond an end that goes on with other elements: their gradients fold back. */
-static bool folds(const falt_problem *p, int a) {
+static bool axis_folds(const falt_problem *p, int a) {
   const falt_axis *axis = &p->axis[a];
   const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride + falt_extent(axis, p->filter.size[FALT_D + a]) -
                        1 - axis->pad[0];
@@ -179,10 +177,13 @@ static bool folds(const falt_problem *p, int a) {
          (axis->boundary[1] != FALT_CONSTANT && last >= p->input.size[FALT_D + a]);
 }
 
+bool falt_backward_folds(const falt_problem *p) {
+  return axis_folds(p, 0) || axis_folds(p, 1) || axis_folds(p, 2);
+}
+
 static const char *refusal(const falt_problem *p) {
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : folds(p, 0) || folds(p, 1) || folds(p, 2)
-             ? "gradients of elements beyond the boundary fold back onto those inside"
+         : falt_backward_folds(p)           ? "gradients of elements beyond the boundary fold back onto those inside"
          : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
                  phase_count(p, 0) * phase_count(p, 1) * phase_count(p, 2) > MOST_PHASES
              ? "its strides make more than 256 phases"

@@ -329,8 +329,6 @@ static const char *refusal(const channels_plan *plan) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
-static const double share = 0.85;
 /* The multiply-adds that take as long as moving one element that is apart from its neighbours. */
 static const double apart = 64;
 
@@ -341,10 +339,10 @@ static double estimate(const channels_plan *plan, const falt_device *device) {
   const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
   const double results =
       falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / (double)(plan->segments * plan->length);
-  const double stretch = (plan->joined > 1 ? 2 : 1) * lanes * switches + gathers + results;
+  const double stretch = (plan->joined > 1 ? 1.5 : 1) * lanes * switches + gathers + results;
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter, share,
-                       falt_problem_bytes(&layer->p));
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter,
+                       falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p));
 }
 
 /* ---- plan */

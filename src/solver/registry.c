@@ -14,6 +14,7 @@ extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_fold;
 extern const falt_solver falt_solver_generic;
 extern const falt_solver falt_solver_outer;
+extern const falt_solver falt_solver_overlap;
 extern const falt_solver falt_solver_phases;
 extern const falt_solver falt_solver_pixels;
 extern const falt_solver falt_solver_pooled;
@@ -33,6 +34,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
     &falt_solver_fold,             /* gradients of inputs of few channels, a period of pixels as one */
+    &falt_solver_overlap,          /* gradients of inputs of few channels, rows of taps as columns */
     &falt_solver_pooling,          /* pooling and its gradients, axis by axis */
     &falt_solver_pooled,           /* layers and their max pooling, band by band */
     &falt_solver_generic,          /* everything, at a bearable speed */

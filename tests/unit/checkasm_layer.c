@@ -236,6 +236,31 @@ static void check_copies(const falt_layer_kernels *kernels) {
   unguard(&out);
 }
 
+/* ---- sums that overlap */
+
+static void check_overlap(const falt_layer_kernels *kernels, const guarded *in, const guarded *out) {
+  const int64_t n = pick(1, 70), step = pick(1, 80), count = pick(1, 20), pitch = n + pick(0, 9);
+  const int64_t read = (count - 1) * pitch + n, written = (count - 1) * step + n;
+  float *from = before_guard(in, read), *to = before_guard(out, written);
+  double sums[4096] = {0};
+  fill(from, read);
+  fill(to - 1, written + 1);
+  const float before = to[-1];
+  for (int64_t i = 0; i < written; i++) sums[i] = (double)to[i];
+  for (int64_t j = 0; j < count; j++)
+    for (int64_t i = 0; i < n; i++) sums[j * step + i] += (double)from[j * pitch + i];
+  kernels->overlap(&(falt_layer_overlap){from, to, pitch, step, n, count});
+  for (int64_t i = 0; i < written; i++) assert_true(fabs(sums[i] - (double)to[i]) <= (double)(n / step + 2) * 0x1p-22);
+  assert_true(to[-1] == before);
+}
+
+static void check_overlaps(const falt_layer_kernels *kernels) {
+  guarded in = guard(1 << 14), out = guard(1 << 14);
+  for (int round = 0; round < ROUNDS; round++) check_overlap(kernels, &in, &out);
+  unguard(&in);
+  unguard(&out);
+}
+
 /* ---- sums out */
 
 static double bend(falt_activation activation, double slope, double x) {
@@ -360,6 +385,10 @@ static void test_copy(void **state) {
   (void)state;
   each_table(check_copies);
 }
+static void test_overlap(void **state) {
+  (void)state;
+  each_table(check_overlaps);
+}
 static void test_finish(void **state) {
   (void)state;
   each_table(check_finishes);
@@ -372,6 +401,7 @@ int main(void) {
   for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++)
     if (table_of(isa)) bench(table_of(isa), (falt_isa)isa);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_groups),
-                                     cmocka_unit_test(test_copy), cmocka_unit_test(test_finish)};
+                                     cmocka_unit_test(test_copy), cmocka_unit_test(test_overlap),
+                                     cmocka_unit_test(test_finish)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
