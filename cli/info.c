@@ -17,7 +17,33 @@ static void print_cuda(const falt_device *shown) {
   falt_device_destroy(&device);
 }
 
-static void print_text(const falt_device *device, const falt_limits *limits) {
+/* The BLAS that im2col multiplies by, or why there is none: a plan that asks for it tells. */
+static bool find_blas(falt_device *device, char text[512]) {
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan = NULL;
+  char printed[512];
+  if (falt_problem_parse(&problem, &budget, "forward c=1 w=1 k=1 s=1 method=im2col") != FALT_OK ||
+      falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK) {
+    const char *why = strstr(falt_message(), "apply: ");
+    snprintf(text, 512, "%s", why ? why + strlen("apply: ") : falt_message());
+    return false;
+  }
+  falt_plan_print(plan, printed, sizeof printed);
+  const char *by = strstr(printed, " by ");
+  snprintf(text, 512, "%.*s", by ? (int)strcspn(by + 4, ")") : 0, by ? by + 4 : "");
+  falt_plan_destroy(&plan);
+  return true;
+}
+
+static void print_blas(falt_device *device) {
+  char text[512];
+  if (strncmp(falt_device_name(device), "cpu", 3) != 0) return;
+  const bool found = find_blas(device, text);
+  printf("blas     %s%s\n", found ? "" : "none: ", text);
+}
+
+static void print_text(falt_device *device, const falt_limits *limits) {
   printf("faltung %s\n\n", falt_version());
   printf("device   %s\n", falt_device_name(device));
   printf("    limits   %s\n",
@@ -30,6 +56,7 @@ static void print_text(const falt_device *device, const falt_limits *limits) {
   printf("    f64      %.1f GFLOP/s\n", limits->f64_flops * 1e-9);
   if (limits->f16_flops > 0) printf("    f16      %.1f GFLOP/s on tensor cores\n", limits->f16_flops * 1e-9);
   print_cuda(device);
+  print_blas(device);
   printf("\nformats\n");
   const char *name, *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) printf("    %-8s %-40s %s\n", name, extensions, state);
@@ -44,7 +71,7 @@ static void print_text(const falt_device *device, const falt_limits *limits) {
   printf("\n");
 }
 
-static void print_json(const falt_device *device, const falt_limits *limits) {
+static void print_json(falt_device *device, const falt_limits *limits) {
   cli_json json = cli_json_open(stdout);
   cli_json_text(&json, "version", falt_version());
   cli_json_text(&json, "device", falt_device_name(device));
@@ -58,6 +85,9 @@ static void print_json(const falt_device *device, const falt_limits *limits) {
   cli_json_number(&json, "f16_flops", limits->f16_flops);
   char path[CLI_PATH];
   cli_json_text(&json, "cache", cli_cache_directory(path));
+  char blas[512];
+  if (strncmp(falt_device_name(device), "cpu", 3) == 0)
+    cli_json_text(&json, "blas", find_blas(device, blas) ? blas : NULL);
   cli_json_close(&json);
   const char *name, *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) {

@@ -89,11 +89,21 @@ static falt_status add_plan(planned *p, const cli_task *task, const falt_problem
   return falt_device_alloc(p->device, &p->operands[k].workspace, falt_plan_workspace(p->plan[k]));
 }
 
-/* The convolution with ReLU in its epilogue, then pooling. */
+/* One problem of all three. */
+static falt_status add_fused(planned *p, const cli_task *task) {
+  char line[CLI_LINE];
+  falt_problem problem;
+  snprintf(line, sizeof line, "%.*s act=relu pool=max:2x2", (int)sizeof line - 32, task->question.line);
+  const falt_status status = falt_problem_parse(&problem, NULL, line);
+  return status == FALT_OK ? add_plan(p, task, &problem, (void *)(uintptr_t)task->ladder.x, task->ladder.y) : status;
+}
+
+/* The convolution with ReLU in its epilogue, then pooling: on a GPU, where only the general kernel fuses them. */
 static falt_status add_pooled(planned *p, const cli_task *task) {
   const ladder_task *k = &task->ladder;
   falt_problem with_relu = task->question.problem, pooling;
   char line[160];
+  if (!k->gpu) return add_fused(p, task);
   with_relu.activation = FALT_RELU;
   snprintf(line, sizeof line, "maxpool n=%lld c=%lld h=%lld w=%lld r=2 s=2 stride=2", (long long)k->images,
            (long long)k->filters, (long long)k->out[0], (long long)k->out[1]);
@@ -126,8 +136,8 @@ static falt_status time_planner(const ladder_run *run, cli_task *task, cli_climb
   if (status == FALT_OK) status = find_limit(run, p, climb);
   if (status != FALT_OK) return status;
   rung->counts.operations_per_byte = climb->operations / climb->bytes;
-  snprintf(rung->idea, sizeof rung->idea, pooled ? "%s with ReLU, then %s" : "%s", falt_plan_solver(p->plan[0]),
-           pooled ? falt_plan_solver(p->plan[1]) : "");
+  snprintf(rung->idea, sizeof rung->idea, p->count > 1 ? "%s with ReLU, then %s" : "%s", falt_plan_solver(p->plan[0]),
+           p->count > 1 ? falt_plan_solver(p->plan[1]) : "");
   rung->seconds = ladder_least_time(run_plans, p, run->seconds);
   return p->status;
 }

@@ -9,4 +9,8 @@
 #define LADDER_CLONES
 #endif
 
+/* A vector of the widest registers; narrower ones take several for it. */
+typedef float ladder_vector __attribute__((vector_size(64), aligned(4), may_alias));
+enum { LADDER_LANES = sizeof(ladder_vector) / sizeof(float) };
+
 #endif

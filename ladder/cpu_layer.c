@@ -2,8 +2,10 @@
  *
  *     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*stride + r - pad, v*stride + s - pad],   zero outside */
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cpu/blas.h"
 #include "ladder/clones.h"
 #include "ladder/ladder.h"
 
@@ -71,25 +73,129 @@ static void row_of_outputs(const ladder_task *k, int64_t plane, int64_t u, int64
     }
 }
 
-/* Planes, one for each image and filter, of results in `to`. */
-static void convolve_planes(const ladder_task *k, float *to, int64_t begin, int64_t end) {
-  for (int64_t plane = begin; plane < end; plane++)
-    for (int64_t u = 0; u < k->out[0]; u++)
-      row_of_outputs(k, plane, u, 0, k->out[1], to + (plane * k->out[0] + u) * k->out[1]);
-}
-
-static void run_planes(const ladder_task *k, int64_t begin, int64_t end) {
-  convolve_planes(k, k->y, begin, end);
-}
-
 static void reordered(const ladder_task *k) {
-  run_planes(k, 0, k->images * k->filters);
+  float *y = k->y;
+  for (int64_t plane = 0; plane < k->images * k->filters; plane++)
+    for (int64_t u = 0; u < k->out[0]; u++, y += k->out[1]) row_of_outputs(k, plane, u, 0, k->out[1], y);
 }
 
-/* ---- step 3, threaded: planes of results on every core */
+/* ---- step 3, im2col: an image's patches become the columns of a matrix, and the layer one product of matrices, which
+ * somebody else has made fast. Each pixel is written and read once for every tap. */
+
+static const char *no_blas(void) {
+  return falt_blas_load() ? NULL : "no BLAS was found; install libopenblas0";
+}
+
+static void fill_columns(const ladder_task *k, int64_t image, float *columns) {
+  for (int64_t c = 0; c < k->channels; c++)
+    for (int64_t r = 0; r < k->taps[H]; r++)
+      for (int64_t s = 0; s < k->taps[W]; s++)
+        for (int64_t u = 0; u < k->out[0]; u++, columns += k->out[1]) {
+          const int64_t row = u * k->stride[0] - k->pad[0] + r;
+          memset(columns, 0, (size_t)k->out[1] * sizeof *columns);
+          if (row >= 0 && row < k->size[H])
+            add_tap(columns, plane_of(k, image, c) + row * k->size[W], 1, 0, k->out[1], k->stride[1], s - k->pad[1],
+                    k->size[W]);
+        }
+}
+
+static void im2col(const ladder_task *k) {
+  const int filters = (int)k->filters, positions = (int)(k->out[0] * k->out[1]),
+            depth = (int)(k->channels * k->taps[H] * k->taps[W]);
+  float *columns = malloc((size_t)depth * (size_t)positions * sizeof *columns);
+  for (int64_t n = 0; columns && n < k->images; n++) {
+    fill_columns(k, n, columns);
+    falt_blas_load()->f32(FALT_BLAS_ROWS, FALT_BLAS_AS_IS, FALT_BLAS_AS_IS, filters, positions, depth, 1, k->w, depth,
+                          columns, positions, 0, k->y + n * filters * positions, positions);
+  }
+  free(columns);
+}
+
+/* ---- step 4, vectorised: an image gets margins of zeros once, so that no window leaves it sideways; the sums of 8
+ * filters and 16 columns stay in registers over all taps, and a vector of the input serves 8 of them. */
+
+enum { LANES = LADDER_LANES, FILTERS = 8 };
+
+typedef struct margined {
+  float *pixels; /* of one image; NULL: the task is not one for blocks, or memory ran out */
+  int64_t pitch, image;
+} margined;
+
+static margined make_room(const ladder_task *k) {
+  const int64_t reach = k->out[1] - 1 + k->taps[W], own = k->size[W] + max_of(k->pad[1], 0);
+  margined room = {.pitch = max_of(own, reach), .image = -1};
+  if (k->stride[1] == 1 && k->out[1] >= LANES && k->pad[1] >= 0)
+    room.pixels = calloc((size_t)(k->channels * k->size[H] * room.pitch), sizeof *room.pixels);
+  return room;
+}
+
+static void take_image(const ladder_task *k, margined *room, int64_t image) {
+  if (!room->pixels || room->image == image) return;
+  for (int64_t i = 0; i < k->channels * k->size[H]; i++)
+    memcpy(room->pixels + i * room->pitch + k->pad[1], plane_of(k, image, 0) + i * k->size[W],
+           (size_t)k->size[W] * sizeof(float));
+  room->image = image;
+}
+
+/* Columns v .. v+15 of row u of 8 filters. */
+LADDER_CLONES static void block_of_row(const ladder_task *k, const margined *room, int64_t filter, int64_t u, int64_t v,
+                                       float *to, int64_t plane) {
+  ladder_vector sums[FILTERS] = {{0}};
+  const int64_t depth = k->channels * k->taps[H] * k->taps[W];
+  const float *w = k->w + filter * depth;
+  for (int64_t c = 0; c < k->channels; c++)
+    for (int64_t r = 0; r < k->taps[H]; r++, w += k->taps[W]) {
+      const int64_t row = u * k->stride[0] - k->pad[0] + r;
+      if (row < 0 || row >= k->size[H]) continue;
+      const float *in = room->pixels + (c * k->size[H] + row) * room->pitch + v;
+      for (int64_t s = 0; s < k->taps[W]; s++)
+        for (int f = 0; f < FILTERS; f++) sums[f] += w[f * depth + s] * *(const ladder_vector *)(in + s);
+    }
+  for (int f = 0; f < FILTERS; f++) *(ladder_vector *)(to + f * plane + v) = sums[f];
+}
+
+/* Row u of `count` filters of the image at hand, `plane` elements apart. */
+static void rows_of_filters(const ladder_task *k, const margined *room, int64_t image, int64_t filter, int64_t count,
+                            int64_t u, float *to, int64_t plane) {
+  if (!room->pixels || count < FILTERS) {
+    for (int64_t f = 0; f < count; f++)
+      row_of_outputs(k, image * k->filters + filter + f, u, 0, k->out[1], to + f * plane);
+    return;
+  }
+  for (int64_t v = 0; v < k->out[1]; v += LANES) /* the last block overlaps the one before */
+    block_of_row(k, room, filter, u, min_of(v, k->out[1] - LANES), to, plane);
+}
+
+/* Work is handed out in items: 8 filters of an image. */
+static int64_t blocks_of(const ladder_task *k) {
+  return (k->filters + FILTERS - 1) / FILTERS;
+}
+
+static void convolve_items(const ladder_task *k, float *to, int64_t begin, int64_t end) {
+  const int64_t plane = k->out[0] * k->out[1];
+  margined room = make_room(k);
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t image = i / blocks_of(k), filter = i % blocks_of(k) * FILTERS;
+    take_image(k, &room, image);
+    for (int64_t u = 0; u < k->out[0]; u++)
+      rows_of_filters(k, &room, image, filter, min_of(FILTERS, k->filters - filter), u,
+                      to + (image * k->filters + filter) * plane + u * k->out[1], plane);
+  }
+  free(room.pixels);
+}
+
+static void run_items(const ladder_task *k, int64_t begin, int64_t end) {
+  convolve_items(k, k->y, begin, end);
+}
+
+static void vectorised(const ladder_task *k) {
+  run_items(k, 0, k->images * blocks_of(k));
+}
+
+/* ---- step 5, threaded: a share of the items for every core */
 
 static void threaded(const ladder_task *k) {
-  ladder_share(k, k->images * k->filters, run_planes);
+  ladder_share(k, k->images * blocks_of(k), run_items);
 }
 
 /* ---- ReLU and pooling apart: each a pass over all of the convolution's results */
@@ -104,7 +210,7 @@ static void pool_row(const float *upper, const float *lower, float *y, int64_t p
 }
 
 static void run_convolution(const ladder_task *k, int64_t begin, int64_t end) {
-  convolve_planes(k, k->between, begin, end);
+  convolve_items(k, k->between, begin, end);
 }
 
 static void run_relu(const ladder_task *k, int64_t begin, int64_t end) {
@@ -122,7 +228,7 @@ static void run_pooling(const ladder_task *k, int64_t begin, int64_t end) {
 
 static void apart(const ladder_task *k) {
   const int64_t planes = k->images * k->filters;
-  ladder_share(k, planes, run_convolution);
+  ladder_share(k, k->images * blocks_of(k), run_convolution);
   ladder_share(k, planes, run_relu);
   ladder_share(k, planes, run_pooling);
 }
@@ -130,25 +236,34 @@ static void apart(const ladder_task *k) {
 /* ---- fused: two rows of results are pooled while they are in the first-level cache, and never reach memory. The
  * largest of four is clipped instead of all four: ReLU keeps the order. */
 
-enum { PIECE = 512 };
-
-static void fused_row(const ladder_task *k, int64_t plane, int64_t u, float *y) {
-  float rows[2][PIECE];
-  for (int64_t v = 0; v < k->pooled[1]; v += PIECE / 2) {
-    const int64_t n = min_of(PIECE / 2, k->pooled[1] - v);
-    for (int i = 0; i < 2; i++) row_of_outputs(k, plane, 2 * u + i, 2 * v, 2 * n, rows[i]);
-    pool_row(rows[0], rows[1], y + v, n);
-    for (int64_t i = v; i < v + n; i++) y[i] = larger(y[i], 0);
+static void fuse_rows(const ladder_task *k, const float *rows, int64_t count, float *y) {
+  for (int64_t f = 0; f < count; f++) {
+    const float *upper = rows + 2 * f * k->out[1];
+    float *to = y + f * k->pooled[0] * k->pooled[1];
+    pool_row(upper, upper + k->out[1], to, k->pooled[1]);
+    for (int64_t v = 0; v < k->pooled[1]; v++) to[v] = larger(to[v], 0);
   }
 }
 
 static void run_fused(const ladder_task *k, int64_t begin, int64_t end) {
-  for (int64_t plane = begin; plane < end; plane++)
-    for (int64_t u = 0; u < k->pooled[0]; u++) fused_row(k, plane, u, k->y + (plane * k->pooled[0] + u) * k->pooled[1]);
+  margined room = make_room(k);
+  float *rows = malloc((size_t)(2 * FILTERS * k->out[1]) * sizeof *rows); /* two of each filter */
+  for (int64_t i = begin; rows && i < end; i++) {
+    const int64_t image = i / blocks_of(k), filter = i % blocks_of(k) * FILTERS,
+                  count = min_of(FILTERS, k->filters - filter);
+    take_image(k, &room, image);
+    for (int64_t u = 0; u < k->pooled[0]; u++) {
+      for (int64_t half = 0; half < 2; half++)
+        rows_of_filters(k, &room, image, filter, count, 2 * u + half, rows + half * k->out[1], 2 * k->out[1]);
+      fuse_rows(k, rows, count, k->y + ((image * k->filters + filter) * k->pooled[0] + u) * k->pooled[1]);
+    }
+  }
+  free(rows);
+  free(room.pixels);
 }
 
 static void fused(const ladder_task *k) {
-  ladder_share(k, k->images * k->filters, run_fused);
+  ladder_share(k, k->images * blocks_of(k), run_fused);
 }
 
 /* ---- what each step reads, as the textbook counts it */
@@ -159,16 +274,21 @@ static double every_access(const ladder_task *k) {
 static double taps_reused(const ladder_task *k) {
   return 4.0 * (double)(k->taps[H] * k->taps[W]);
 }
+static double inputs_shared(const ladder_task *k) { /* among 8 filters, a tap among 16 columns */
+  return taps_reused(k) / FILTERS + taps_reused(k) / LANES;
+}
 
 const ladder_step ladder_cpu_layer[] = {
-    {"naive", "the definition", every_access, naive, {NULL}},
-    {"reordered", "columns innermost: no tests, vector instructions", taps_reused, reordered, {NULL}},
-    {"threaded", "planes of results on every core", taps_reused, threaded, {NULL}},
+    {"naive", "the definition", every_access, naive, {NULL}, NULL},
+    {"reordered", "columns innermost: no tests, vector instructions", taps_reused, reordered, {NULL}, NULL},
+    {"im2col", "patches as a matrix, multiplied by BLAS", taps_reused, im2col, {NULL}, no_blas},
+    {"vectorised", "sums of 8 filters x 16 columns stay in registers", inputs_shared, vectorised, {NULL}, NULL},
+    {"threaded", "8 filters of an image at a time on every core", inputs_shared, threaded, {NULL}, NULL},
     {.name = NULL},
 };
 
 const ladder_step ladder_cpu_pooled[] = {
-    {"apart", "threaded, then ReLU, then pooling: 3 passes", taps_reused, apart, {NULL}},
-    {"fused", "two rows are pooled while in the cache", taps_reused, fused, {NULL}},
+    {"apart", "threaded, then ReLU, then pooling: 3 passes", inputs_shared, apart, {NULL}, NULL},
+    {"fused", "two rows are pooled while in the cache", inputs_shared, fused, {NULL}, NULL},
     {.name = NULL},
 };

@@ -51,6 +51,7 @@ typedef struct ladder_step {
   double (*bytes_per_output)(const ladder_task *task); /* CPU: bytes read for an output, as counted above */
   void (*run)(const ladder_task *task);                /* CPU */
   const struct ladder_kernel *kernel[3];               /* GPU: started one after another; NULL: no more */
+  const char *(*missing)(void);                        /* CPU: what the machine lacks for it, or NULL; NULL: nothing */
 } ladder_step;
 
 /* Each ends with a NULL name. The planner's own steps are the command's to add. */

@@ -37,7 +37,7 @@ const char *ladder_refusal(const ladder_step *step, const ladder_task *task, lad
   if (step->run) {
     *counts = (ladder_counts){.reads_saved = 1};
     counts->operations_per_byte = 2 * product_of(task->taps) / step->bytes_per_output(task);
-    return NULL;
+    return step->missing ? step->missing() : NULL;
   }
   for (int i = 0; i < 3 && step->kernel[i]; i++) {
     ladder_launch launch;

@@ -11,6 +11,7 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
+#include "solver/filter_rows.h"
 
 /* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
 enum { MOST_KINDS = 8 };
@@ -27,8 +28,8 @@ typedef struct pooled_plan {
   int64_t rows, bands; /* results of a band along it; bands of an image */
   int kinds;
   band_kind kind[MOST_KINDS];
-  int64_t slots;      /* bands at work at once */
-  size_t inner, slot; /* bytes of workspace: of the inner plans, of a slot */
+  bool spread;           /* bands go to threads; else each band has all threads */
+  size_t inner, scratch; /* bytes: of the inner plans' workspace, of that and a band's results */
 } pooled_plan;
 
 /* ---- the problems of a band */
@@ -93,7 +94,9 @@ static int64_t first_row(const pooled_plan *plan, int64_t begin) {
   return plan->bands == 1 ? 0 : falt_max(0, falt_min(low, p->input.size[FALT_D + plan->axis] - 1));
 }
 
-static void execute_band(const run *r, int64_t index, char *workspace) {
+/* Band `index` of all images. */
+static void execute_band(void *context, int64_t index, void *scratch) {
+  const run *r = context;
   const pooled_plan *plan = r->plan;
   const falt_problem *p = &plan->base.problem;
   const int64_t n = index / plan->bands, band = index % plan->bands, begin = band * plan->rows;
@@ -101,12 +104,12 @@ static void execute_band(const run *r, int64_t index, char *workspace) {
   while (kind->from > band) kind--;
   falt_operands layer = *r->operands;
   layer.input = moved(layer.input, &p->input, n, plan->axis, first_row(plan, begin));
-  layer.output = workspace + plan->inner;
-  layer.workspace = workspace;
+  layer.output = (char *)scratch + plan->inner;
+  layer.workspace = scratch;
   kind->layer->table->execute(kind->layer, &layer);
   const falt_operands pooling = {.input = layer.output,
                                  .output = moved(r->operands->output, &p->output, n, plan->axis, begin),
-                                 .workspace = workspace};
+                                 .workspace = scratch};
   kind->pooling->table->execute(kind->pooling, &pooling);
 }
 
@@ -114,24 +117,14 @@ static int64_t band_count(const pooled_plan *plan) {
   return plan->base.problem.input.size[FALT_N] * plan->bands;
 }
 
-/* The bands of one slot, in order. */
-static void execute_slot(void *context, int64_t slot) {
-  const run *r = context;
-  const pooled_plan *plan = r->plan;
-  const int64_t count = band_count(plan);
-  const int64_t begin = count / plan->slots * slot + falt_min(slot, count % plan->slots);
-  const int64_t end = begin + count / plan->slots + (slot < count % plan->slots);
-  char *workspace = (char *)r->operands->workspace + (size_t)slot * plan->slot;
-  for (int64_t i = begin; i < end; i++) execute_band(r, i, workspace);
-}
-
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const pooled_plan *plan = (const pooled_plan *)base;
   run r = {plan, operands};
-  if (plan->slots > 1)
-    falt_parallel_for(base->device->threads, plan->slots, execute_slot, &r);
+  const falt_row_job job = {execute_band, &r, band_count(plan), plan->scratch};
+  if (plan->spread)
+    falt_rows_run(base->device, &job, operands->workspace);
   else
-    execute_slot(&r, 0);
+    for (int64_t i = 0; i < job.tasks; i++) execute_band(&r, i, operands->workspace);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -219,7 +212,7 @@ static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band,
   if (!kind->pooling) return false;
   const size_t results = (size_t)falt_tensor_count(&layer.output) * falt_type_size(layer.output.type);
   plan->inner = larger(plan->inner, larger(kind->layer->workspace, kind->pooling->workspace));
-  plan->slot = larger(plan->slot, results);
+  plan->scratch = larger(plan->scratch, results);
   plan->base.packed = plan->base.packed && kind->layer->packed;
   plan->base.cost.error = fmax(plan->base.cost.error, kind->layer->cost.error);
   return true;
@@ -245,7 +238,7 @@ static double estimate(const pooled_plan *plan, falt_ask *ask) {
   const band_kind *kind = &plan->kind[plan->kinds / 2];
   falt_problem layer = layer_of(&plan->base.problem);
   falt_plan *whole = falt_plan_child(ask, &layer, ask->filter_values);
-  const double bands = (double)band_count(plan) / (double)plan->slots;
+  const double bands = (double)band_count(plan) / (plan->spread ? (double)falt_threads_count(ask->device->threads) : 1);
   const double seconds = whole ? whole->cost.seconds : bands * kind->layer->cost.seconds;
   falt_plan_destroy(&whole);
   return seconds + bands * kind->pooling->cost.seconds;
@@ -265,10 +258,9 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return NULL;
   }
-  const int64_t threads = falt_threads_count(ask->device->threads);
-  plan->slots = band_count(plan) >= threads ? threads : 1;
-  plan->slot += plan->inner;
-  plan->base.workspace = (size_t)plan->slots * plan->slot;
+  plan->spread = band_count(plan) >= falt_threads_count(ask->device->threads);
+  plan->scratch += plan->inner;
+  plan->base.workspace = plan->spread ? falt_rows_workspace(ask->device, plan->scratch) : plan->scratch;
   plan->base.cost.seconds = estimate(plan, ask);
   return &plan->base;
 }

@@ -13,6 +13,7 @@ extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_fold;
 extern const falt_solver falt_solver_generic;
+extern const falt_solver falt_solver_im2col;
 extern const falt_solver falt_solver_outer;
 extern const falt_solver falt_solver_overlap;
 extern const falt_solver falt_solver_phases;
@@ -37,6 +38,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_overlap,          /* gradients of inputs of few channels, rows of taps as columns */
     &falt_solver_pooling,          /* pooling and its gradients, axis by axis */
     &falt_solver_pooled,           /* layers and their max pooling, band by band */
+    &falt_solver_im2col,           /* layers by patches and BLAS; only by name */
     &falt_solver_generic,          /* everything, at a bearable speed */
     &falt_solver_reference,        /* everything, by definition */
     &falt_solver_cuda_banded,      /* filters on tensor cores */
