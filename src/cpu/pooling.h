@@ -11,7 +11,9 @@
 
 #include "core/cpu.h"
 
-typedef enum falt_pooling_fold { FALT_POOLING_LARGEST, FALT_POOLING_SUM, FALT_POOLING_FOLDS } falt_pooling_fold;
+enum { FALT_POOLING_LIST = 32 }; /* rows of a call of folds at most */
+
+typedef enum falt_pooling_fold { FALT_POOLING_LARGEST, FALT_POOLING_SUM, FALT_POOLING_WAYS } falt_pooling_fold;
 
 /* One row of positions, `inner` elements each, and `phases` rows, the p-th of positions p, p + phases, p + 2*phases:
  * line[(q*phases + p)*inner + c] stands at split[p*pitch + q*inner + c], for q*phases + p < positions. */
@@ -20,14 +22,23 @@ typedef struct falt_pooling_phases {
   int64_t positions, inner, phases, pitch;
 } falt_pooling_phases;
 
+/* One fold `copies` times over, rows and result moving on by so many elements each time. */
+typedef struct falt_pooling_folds {
+  const void *const *rows;
+  void *out;
+  int count;
+  int64_t n, copies, step, out_step;
+} falt_pooling_folds;
+
 typedef struct falt_pooling_lane {
   size_t element; /* bytes, also of a tag */
   int width;      /* elements of a vector */
   /* out[i] = the largest, or the sum, of rows[k][i] over k < count, which is at least 1. NaN is the largest. out may be
    * one of the rows. */
-  void (*fold[FALT_POOLING_FOLDS])(const void *const *rows, int count, int64_t n, void *out);
+  void (*fold[FALT_POOLING_WAYS])(const void *const *rows, int count, int64_t n, void *out);
+  void (*folds[FALT_POOLING_WAYS])(const falt_pooling_folds *call);
   /* out[o] = the same of from[o*step + j] over j < taps. */
-  void (*runs[FALT_POOLING_FOLDS])(const void *from, int64_t step, int64_t taps, int64_t n, void *out);
+  void (*runs[FALT_POOLING_WAYS])(const void *from, int64_t step, int64_t taps, int64_t n, void *out);
   void (*split)(const falt_pooling_phases *call);
   void (*join)(const falt_pooling_phases *call);
   void (*divide)(void *x, double by, int64_t n);

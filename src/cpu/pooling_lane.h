@@ -92,6 +92,21 @@ static void fold_sum(const void *const *rows, int count, int64_t n, void *out) {
   fold(rows, count, n, out, FALT_POOLING_SUM);
 }
 
+FALT_INLINE void folds(const falt_pooling_folds *call, const falt_pooling_fold how) {
+  const void *rows[FALT_POOLING_LIST];
+  for (int64_t i = 0; i < call->copies; i++) {
+    for (int k = 0; k < call->count; k++) rows[k] = (const lane *)call->rows[k] + i * call->step;
+    fold(rows, call->count, call->n, (lane *)call->out + i * call->out_step, how);
+  }
+}
+
+static void folds_largest(const falt_pooling_folds *call) {
+  folds(call, FALT_POOLING_LARGEST);
+}
+static void folds_sum(const falt_pooling_folds *call) {
+  folds(call, FALT_POOLING_SUM);
+}
+
 /* ---- neighbours into one */
 
 FALT_INLINE lane across(vec v, const falt_pooling_fold how) {
@@ -222,6 +237,7 @@ const falt_pooling_lane JOIN(FALT_POOLING_LANE, FALT_ISA_SUFFIX) = {
     .element = sizeof(lane),
     .width = VEC,
     .fold = {fold_largest, fold_sum},
+    .folds = {folds_largest, folds_sum},
     .runs = {runs_largest, runs_sum},
     .split = split,
     .join = join,

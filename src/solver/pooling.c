@@ -7,7 +7,7 @@
  * taps along the line. A result costs about r + s/stride steps instead of r*s, and each input row is read from memory
  * once. Along the line vectors run along channels where these are adjacent; else along positions, for which a line with
  * a stride is first taken apart into as many lines as the stride, whose elements then belong to neighbouring outputs.
- * Windows that are long runs of neighbours (global averages) are folded one by one. */
+ * Windows that are long runs of neighbours (global averages) are folded one by one, and narrow rows many at once. */
 #include "solver/pooling.h"
 
 #include <math.h>
@@ -84,8 +84,7 @@ falt_pooling_box falt_pooling_box_of(const falt_pooling_plan *plan, int64_t d, i
   return box;
 }
 
-/* The taps of output o that an average counts along an axis. */
-static double count_of(const falt_pooling_plan *plan, int axis, int64_t o) {
+double falt_pooling_count(const falt_pooling_plan *plan, int axis, int64_t o) {
   const int64_t *pad = plan->p.axis[axis].pad, size = plan->p.input.size[FALT_D + axis];
   const int64_t before = plan->p.count_pad ? falt_max(0, pad[0]) : 0,
                 after = plan->p.count_pad ? falt_max(0, pad[1]) : 0;
@@ -162,10 +161,6 @@ static void fold_row(folding *f, const void *row) {
   f->rows[f->count++] = row;
 }
 
-static falt_pooling_fold fold_of(const falt_pooling_plan *plan) {
-  return plan->largest ? FALT_POOLING_LARGEST : FALT_POOLING_SUM;
-}
-
 /* The line of one output row: all rows that its windows meet as one. In place where it is a single row. */
 static const void *fold_rows(const falt_pooling_task *t, int64_t d, int64_t h, const falt_pooling_part *part) {
   const falt_pooling_plan *plan = t->plan;
@@ -174,7 +169,7 @@ static const void *fold_rows(const falt_pooling_task *t, int64_t d, int64_t h, c
   const int64_t count = part->end - part->begin, w = part->first + part->begin;
   const bool one = (b.end[0] - b.begin[0]) * (b.end[1] - b.begin[1]) == 1;
   char *inside = t->line + (size_t)(part->begin * t->channels) * plan->lane->element;
-  folding f = {.fold = plan->lane->fold[fold_of(plan)], .n = count * t->channels, .out = inside};
+  folding f = {.fold = plan->lane->fold[falt_pooling_way(plan)], .n = count * t->channels, .out = inside};
   for (int64_t i = b.begin[0]; i < b.end[0]; i++)
     for (int64_t j = b.begin[1]; j < b.end[1]; j++) {
       const int64_t z = falt_pooling_position(plan, 0, d, i), y = falt_pooling_position(plan, 1, h, j);
@@ -198,7 +193,7 @@ static void fold_taps(const falt_pooling_task *t, const void *line, int64_t coun
   const int64_t taps = plan->p.filter.size[FALT_W];
   const bool neighbours = t->channels == 1 && a->dilation == 1 && a->stride > 1 && taps >= plan->lane->width;
   if (neighbours) {
-    plan->lane->runs[fold_of(plan)](line, a->stride, taps, count, out);
+    plan->lane->runs[falt_pooling_way(plan)](line, a->stride, taps, count, out);
     return;
   }
   const falt_pooling_view view = falt_pooling_open(t, line, count);
@@ -208,7 +203,7 @@ static void fold_taps(const falt_pooling_task *t, const void *line, int64_t coun
       const int64_t step = falt_min(FALT_POOLING_LIST - kept, taps - j);
       list[0] = out;
       falt_pooling_rows(&view, segment, j, step, list + kept);
-      plan->lane->fold[fold_of(plan)](list, (int)(kept + step), view.n, out);
+      plan->lane->fold[falt_pooling_way(plan)](list, (int)(kept + step), view.n, out);
       j += step;
     }
   }
@@ -217,7 +212,7 @@ static void fold_taps(const falt_pooling_task *t, const void *line, int64_t coun
 void falt_pooling_average(const falt_pooling_task *t, int64_t d, int64_t h, int64_t w, int64_t count, char *out) {
   const falt_pooling_plan *plan = t->plan;
   const int64_t taps = plan->p.filter.size[FALT_W];
-  const double rows = count_of(plan, 0, d) * count_of(plan, 1, h);
+  const double rows = falt_pooling_count(plan, 0, d) * falt_pooling_count(plan, 1, h);
   const size_t position = (size_t)t->channels * plan->lane->element;
   int64_t begin, end;
   falt_axis_interior(&plan->p.axis[2], plan->p.input.size[FALT_W], taps, plan->p.output.size[FALT_W], &begin, &end);
@@ -225,7 +220,7 @@ void falt_pooling_average(const falt_pooling_task *t, int64_t d, int64_t h, int6
   end = falt_max(begin, falt_min(end - w, count));
   plan->lane->divide(out + (size_t)begin * position, rows * (double)taps, (end - begin) * t->channels);
   for (int64_t i = begin == 0 ? end : 0; i < count; i = i + 1 == begin ? end : i + 1)
-    plan->lane->divide(out + (size_t)i * position, rows * count_of(plan, 2, w + i), t->channels);
+    plan->lane->divide(out + (size_t)i * position, rows * falt_pooling_count(plan, 2, w + i), t->channels);
 }
 
 static void pool_piece(const falt_pooling_task *t, int64_t h, int64_t w, int64_t count) {
@@ -242,8 +237,11 @@ static void pool_piece(const falt_pooling_task *t, int64_t h, int64_t w, int64_t
 
 static void forward(const falt_pooling_task *t) {
   const int64_t width = t->plan->p.output.size[FALT_W], piece = t->plan->piece;
-  for (int64_t h = t->h; h < t->h_end; h++)
-    for (int64_t w = 0; w < width; w += piece) pool_piece(t, h, w, falt_min(piece, width - w));
+  for (int64_t h = t->h, rows; h < t->h_end; h += rows) {
+    rows = falt_pooling_narrow(t, h);
+    for (int64_t w = 0; rows == 0 && w < width; w += piece) pool_piece(t, h, w, falt_min(piece, width - w));
+    rows = falt_max(rows, 1);
+  }
 }
 
 /* ---- execute */
@@ -451,7 +449,9 @@ static bool lay_forward(falt_pooling_plan *plan) {
   const int64_t extent = falt_extent(a, taps), most = FALT_POOLING_LINE / extent;
   if (plan->channels > 1) plan->channels = falt_min(plan->channels, most);
   plan->piece = falt_min((FALT_POOLING_LINE / plan->channels - extent) / a->stride + 1, plan->p.output.size[FALT_W]);
-  plan->line = falt_pooling_line(((plan->piece - 1) * a->stride + extent) * plan->channels);
+  falt_pooling_lay_narrow(plan);
+  plan->line =
+      falt_pooling_line(falt_max(((plan->piece - 1) * a->stride + extent) * plan->channels, plan->rows * plan->pitch));
   plan->scratch = 5 * plan->line * plan->lane->element;
   return true;
 }
@@ -463,6 +463,7 @@ static bool lay(falt_pooling_plan *plan, falt_isa isa) {
   if (!by_channels) {
     join_whole_axes(p);
     join_rows(p);
+    if (is_forward(p)) falt_pooling_join_planes(p);
   }
   const falt_pooling_kernels kernels = falt_pooling_kernels_for(isa);
   plan->lane_index = lane_of(p);

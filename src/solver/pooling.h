@@ -12,7 +12,6 @@
 
 enum {
   FALT_POOLING_LINE = 4096, /* elements of a piece at most, with what its windows reach */
-  FALT_POOLING_LIST = 32,   /* rows of a kernel call */
 };
 
 /* Elements of a line in scratch: whole cache lines. */
@@ -30,10 +29,11 @@ typedef struct falt_pooling_plan {
   bool largest;
   int64_t channels, chunks; /* of a task; how many of them make all groups */
   int64_t piece;            /* positions of the result in a piece of a row */
-  int64_t band, bands;      /* rows of the result in a task; how many of them make the height */
-  int64_t kept[2], window;  /* backward: windows' rows kept by depth and height; elements of one */
-  size_t line;              /* elements of a line in scratch */
-  size_t scratch;           /* bytes of a worker */
+  int64_t rows, pitch; /* forward: rows of the result at once, 1 where they are not narrow; elements from one to next */
+  int64_t band, bands; /* rows of the result in a task; how many of them make the height */
+  int64_t kept[2], window; /* backward: windows' rows kept by depth and height; elements of one */
+  size_t line;             /* elements of a line in scratch */
+  size_t scratch;          /* bytes of a worker */
 } falt_pooling_plan;
 
 /* Part of the work, in the scratch of one worker: rows [h, h_end) of one depth and one chunk of channels. */
@@ -68,6 +68,18 @@ static inline int64_t falt_pooling_position(const falt_pooling_plan *plan, int a
   return o * a->stride + j * a->dilation - a->pad[0];
 }
 
+static inline falt_pooling_fold falt_pooling_way(const falt_pooling_plan *plan) {
+  return plan->largest ? FALT_POOLING_LARGEST : FALT_POOLING_SUM;
+}
+
+/* Narrow rows, many at once (pooling_narrow.c): sets rows and pitch, joins planes that tile; how many rows of the
+ * result from h on were made, 0 where that is not the way. */
+void falt_pooling_join_planes(falt_problem *p);
+void falt_pooling_lay_narrow(falt_pooling_plan *plan);
+int64_t falt_pooling_narrow(const falt_pooling_task *t, int64_t h);
+
+/* The taps of output o that an average counts along an axis. */
+double falt_pooling_count(const falt_pooling_plan *plan, int axis, int64_t o);
 /* Divides what belongs to outputs [w, w + count) of a row by the counts of their windows. */
 void falt_pooling_average(const falt_pooling_task *t, int64_t d, int64_t h, int64_t w, int64_t count, char *out);
 

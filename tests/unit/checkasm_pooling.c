@@ -67,6 +67,29 @@ static void check_runs(const falt_pooling_lane *lane, int taps) {
   }
 }
 
+/* Folds at distances that overlap in what they read; what stands between the results stays. */
+static void check_folds(const falt_pooling_lane *lane, int count, int n, bool sums) {
+  enum { COPIES = 3, STEP = 5, ROW = MOST + STEP * COPIES };
+  float rows[ROWS][ROW], out[COPIES * (MOST + 1)];
+  const void *list[ROWS];
+  for (int k = 0; k < count; k++) {
+    list[k] = rows[k];
+    for (int i = 0; i < ROW; i++) rows[k][i] = sums ? (float)falt_random_int(&seed, -99, 99) : value();
+  }
+  for (int i = 0; i < COPIES * (MOST + 1); i++) out[i] = 5;
+  lane->folds[sums ? FALT_POOLING_SUM : FALT_POOLING_LARGEST](
+      &(falt_pooling_folds){list, out, count, n, COPIES, STEP, MOST + 1});
+  for (int copy = 0; copy < COPIES; copy++)
+    for (int i = 0; i <= MOST; i++) {
+      float most = rows[0][(i < n ? i : 0) + copy * STEP];
+      for (int k = 1; k < count && i < n; k++) {
+        const float x = rows[k][i + copy * STEP];
+        most = sums ? most + x : wins(x, most) ? x : most;
+      }
+      assert_true(same(out[copy * (MOST + 1) + i], i < n ? most : 5));
+    }
+}
+
 static void test_maxima(void **state) {
   (void)state;
   for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
@@ -74,6 +97,7 @@ static void test_maxima(void **state) {
       const falt_pooling_lane *lane = falt_pooling_kernels_for((falt_isa)isa).f32;
       check(lane, (int)falt_random_int(&seed, 1, ROWS), (int)falt_random_int(&seed, 1, MOST));
       check_runs(lane, (int)falt_random_int(&seed, 1, MOST));
+      check_folds(lane, (int)falt_random_int(&seed, 1, ROWS), (int)falt_random_int(&seed, 1, MOST), round % 2 == 1);
     }
 }
 
