@@ -13,7 +13,7 @@
 #define JOIN(a, b) JOIN_(a, b)
 
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
-enum { REGISTERS = 32, VECTORS = 4, ROWS_1 = 12, ROWS_2 = 12, ROWS_3 = 8, ROWS_4 = 6 };
+enum { REGISTERS = 32, VECTORS = 4, ROWS_1 = 10, ROWS_2 = 12, ROWS_3 = 8, ROWS_4 = 6 };
 #else
 enum { REGISTERS = 16, VECTORS = 3, ROWS_1 = 8, ROWS_2 = 6, ROWS_3 = 4, ROWS_4 = 0 };
 #endif
@@ -43,11 +43,12 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
     }
   }
   const lane *const *a = call->a, *b = call->b;
+  const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
-    for (int64_t j = 0; j < call->depth; j++, b += vectors * VEC) {
+    for (int64_t j = 0; j < end; j += step, b += pitch) {
       vec column[FALT_LAYER_VECTORS];
       FALT_UNROLL
       for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));

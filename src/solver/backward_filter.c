@@ -443,23 +443,34 @@ static const char *refusal(const falt_problem *p) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
-static const double share = 0.85;
-/* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone. */
-static const double near = 3, turned = 12, apart = 64;
+/* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; and as
+ * finding a position's pixel for a segment. */
+static const double near = 3, turned = 12, apart = 64, listed = 96;
+/* Sums that are formed at once lest a multiply-add wait for the one before. */
+static const double at_once = 8;
+
+/* A row for each of a panel's positions, by its elements. */
+static double row_cost(const outer_plan *plan) {
+  const falt_tensor *x = &plan->layer.p.input, *y = &plan->layer.p.output;
+  const bool rows_near = x->stride[FALT_W] * plan->layer.p.axis[2].stride == 1;
+  return plan->in_place ? near / 2 + listed / (double)plan->length
+         : rows_near    ? near + 64 / (double)falt_min(y->size[FALT_W], 64)
+                        : apart;
+}
 
 static double estimate(const outer_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
-  const falt_tensor *x = &layer->p.input, *y = &layer->p.output;
+  const falt_tensor *y = &layer->p.output;
   const double columns =
       (double)(plan->panels.size * plan->panels.count + plan->panels.larger) * (double)layer->kernels->width;
-  const double lanes = columns / (double)layer->results;
+  const double sums = (double)(plan->in_place ? plan->length : plan->rows) * (double)falt_layer_most(&plan->panels);
+  const double lanes = columns / (double)layer->results * (sums < at_once ? at_once / sums : 1);
   const double panel = falt_tensor_unit(y, FALT_C) ? near : y->stride[FALT_W] == 1 ? turned : apart;
-  const bool rows_near = x->stride[FALT_W] * layer->p.axis[2].stride == 1;
-  const double row = plan->in_place ? near / 2 : rows_near ? near + 64 / (double)falt_min(y->size[FALT_W], 64) : apart;
   const double stretch = lanes + panel * (double)plan->blocks.count / (double)plan->rows +
-                         row * (double)plan->panels.count / (double)layer->results + turned / (double)layer->positions;
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch, share,
+                         row_cost(plan) * (double)plan->panels.count / (double)layer->results +
+                         turned / (double)layer->positions;
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch,
+                       falt_layer_gradient_share(falt_layer_most(&plan->panels)),
                        falt_problem_bytes(&plan->base.problem));
 }
 

@@ -312,12 +312,12 @@ static const double share = 0.85;
 static const double apart = 32;
 
 /* The multiply-adds that take as long as bringing one element into the panel: near ones by vectors, in pieces that end
- * with the rows of the output; others one by one. */
+ * with the rows of the output and are found once for all channels; others one by one. */
 static double element_cost(const falt_layer *layer) {
   const falt_tensor *x = &layer->p.input;
   const double row = (double)falt_min(layer->p.output.size[FALT_W], FALT_LAYER_WIDEST);
   const int64_t step = x->stride[FALT_W] * layer->p.axis[2].stride;
-  return step == 1 ? 4 + 64 / row : apart;
+  return step == 1 ? 4 + (64 + 2400 / (double)layer->channels) / row : apart;
 }
 
 static double estimate(const pixels_plan *plan, const falt_device *device) {

@@ -14,6 +14,7 @@ extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_fold;
 extern const falt_solver falt_solver_generic;
 extern const falt_solver falt_solver_im2col;
+extern const falt_solver falt_solver_lines;
 extern const falt_solver falt_solver_outer;
 extern const falt_solver falt_solver_overlap;
 extern const falt_solver falt_solver_phases;
@@ -36,6 +37,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_depthwise_filter, /* their gradient by the filter */
     &falt_solver_fold,             /* gradients of inputs of few channels, a period of pixels as one */
     &falt_solver_overlap,          /* gradients of inputs of few channels, rows of taps as columns */
+    &falt_solver_lines,            /* gradients of filters of few input channels, along lines */
     &falt_solver_pooling,          /* pooling and its gradients, axis by axis */
     &falt_solver_pooled,           /* layers and their max pooling, band by band */
     &falt_solver_im2col,           /* layers by patches and BLAS; only by name */

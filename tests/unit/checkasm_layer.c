@@ -19,7 +19,15 @@
 #include "core/random.h"
 #include "cpu/layer.h"
 
-enum { ROWS = FALT_LAYER_ROWS, WIDEST = FALT_LAYER_WIDEST, SEGMENTS = 5, DEPTH = 40, ROUNDS = 400, PITCH = 100 };
+enum {
+  ROWS = FALT_LAYER_ROWS,
+  WIDEST = FALT_LAYER_WIDEST,
+  SEGMENTS = 5,
+  DEPTH = 40,
+  ROUNDS = 400,
+  PITCH = 100,
+  SKIP = 40
+};
 
 static uint64_t seed;
 
@@ -67,7 +75,7 @@ typedef struct trial {
 
 static int64_t panel_pitch(const trial *t) {
   const int64_t width = t->kernels->width;
-  return (t->call.n + width - 1) / width * width;
+  return (t->call.n + width - 1) / width * width + t->call.b_skip;
 }
 
 /* Segments of a row lie in any order, and overlap. */
@@ -80,20 +88,22 @@ static void set_product(trial *t) {
                             .segments = pick(1, SEGMENTS),
                             .depth = pick(1, DEPTH),
                             .a_pitch = ROWS,
+                            .skip = pick(0, 2),
+                            .b_skip = pick(0, 1) * pick(0, SKIP),
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
                             .accumulate = pick(0, 1)};
   for (int m = 0; m < c->rows; m++) {
-    const int64_t length = c->depth + pick(0, 20);
+    const int64_t read = (c->depth - 1) * (1 + c->skip) + 1, length = read + pick(0, 20);
     float *row = before_guard(&t->rows[m], length);
     fill(row, length);
     for (int64_t s = 0; s < c->segments; s++)
-      t->a[s * c->a_pitch + m] = row + pick(0, (int)(length - c->depth)) - c->offset;
+      t->a[s * c->a_pitch + m] = row + pick(0, (int)(length - read)) - c->offset;
     fill(t->old[m], PITCH);
     memcpy(t->results[m], t->old[m], sizeof t->old[m]);
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
   }
-  const int64_t floats = c->segments * c->depth * panel_pitch(t);
+  const int64_t floats = c->segments * c->depth * panel_pitch(t) - c->b_skip;
   float *panel = before_guard(&t->panel, floats);
   fill(panel, floats);
   c->b = panel;
@@ -104,7 +114,8 @@ static double expected(const trial *t, int m, int64_t i, double old) {
   double sum = c->accumulate ? old : 0;
   for (int64_t s = 0; s < c->segments; s++)
     for (int64_t j = 0; j < c->depth; j++)
-      sum += (double)t->a[s * c->a_pitch + m][c->offset + j] * (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
+      sum += (double)t->a[s * c->a_pitch + m][c->offset + j * (1 + c->skip)] *
+             (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
   return sum;
 }
 
@@ -120,6 +131,7 @@ static float alone(const trial *t, int m, int64_t i, float old) {
                                             .b = column,
                                             .out = out,
                                             .offset = c->offset,
+                                            .skip = c->skip,
                                             .a_pitch = 1,
                                             .segments = c->segments,
                                             .depth = c->depth,
@@ -151,8 +163,8 @@ static void check_product(trial *t) {
 static void check_products(const falt_layer_kernels *kernels) {
   static trial t;
   t.kernels = kernels;
-  t.panel = guard(SEGMENTS * DEPTH * WIDEST * sizeof(float));
-  for (int m = 0; m < ROWS; m++) t.rows[m] = guard((DEPTH + 20) * sizeof(float));
+  t.panel = guard(SEGMENTS * DEPTH * (WIDEST + SKIP) * sizeof(float));
+  for (int m = 0; m < ROWS; m++) t.rows[m] = guard((3 * DEPTH + 20) * sizeof(float));
   for (int round = 0; round < ROUNDS; round++) check_product(&t);
   for (int m = 0; m < ROWS; m++) unguard(&t.rows[m]);
   unguard(&t.panel);

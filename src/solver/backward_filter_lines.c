@@ -1,0 +1,458 @@
+/* Gradients of filters with few input channels: sums along lines of positions.
+ *
+ *     dw[k, c, j] = sum over positions p of  x[p*stride + j*dilation - pad, c] * dy[p, k],    db[k] = sum of dy[p, k]
+ *
+ * As in backward_filter.c rows of the sums are (tap, input channel), columns are output channels, and positions are the
+ * depth. With few channels a pixel makes few rows, too few to fill a block of registers, so here rows of all taps share
+ * one: each has an address of its own, from which positions follow each other at the stride's distance. That needs
+ * input rows that go on beyond their ends. They are copied, with what the boundary puts there, into lines that stay in
+ * the cache while the taps and the next rows of dy read them; no address is looked up where sums are formed. dy is read
+ * where it lies if its channels fill whole vectors, else from a panel that is copied for some lines of positions.
+ *
+ * Sums of slices of the positions are added in their order. Slices depend on the problem alone. */
+#include <string.h>
+
+#include "core/memory.h"
+#include "cpu/outer.h"
+#include "solver/filter_rows.h"
+#include "solver/layer.h"
+
+enum {
+  MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */
+  MOST_LINES = 16,      /* of a unit */
+  MOST_SLICES = 32,
+  UNITS_OF_A_SLICE = 4,
+};
+static const int64_t MOST_SUMS = 1 << 18, MOST_PARTIAL = 1 << 20, MOST_SLOTS = 1 << 17; /* floats */
+
+typedef struct scratch_map {
+  size_t slots, tags, list, panel, ones, sums, total;
+} scratch_map;
+
+typedef struct lines_plan {
+  falt_plan base;
+  falt_layer layer; /* the forward one */
+  const falt_outer_kernels *kernels;
+  bool in_place;            /* dy is read where it lies */
+  int64_t rows, columns;    /* of a group's sums: (t, r, s, c), and whole vectors of output channels */
+  falt_layer_pieces panels; /* of vectors */
+  int64_t across, pieces;   /* positions of a piece of a row of dy, and how many pieces */
+  int64_t lines, bands;     /* rows of a unit, and units of a plane */
+  int64_t units;            /* (group, image, plane, piece, band) */
+  falt_layer_pieces slices; /* of a group's units */
+  int64_t pixels;           /* of a slot */
+  int64_t pixel_step, channel_step, slot;
+  bool shared;    /* rows of dy share slots: they lie by their height modulo `height`; else by line and tap */
+  int64_t height; /* slots of a t */
+  size_t sums;    /* floats of a group's */
+  size_t partial; /* sums of all groups' slices, an offset into the workspace */
+  scratch_map at; /* in each worker's scratch */
+} lines_plan;
+
+typedef struct execution {
+  const lines_plan *plan;
+  const falt_operands *operands;
+  float *partial;
+} execution;
+
+/* The input row that a slot holds. */
+typedef struct tag {
+  int64_t n, d, h, first;
+} tag;
+
+/* Lines of positions of one plane. */
+typedef struct unit {
+  int64_t n, g, d;
+  int64_t h, lines; /* rows of dy */
+  int64_t w, count; /* positions of each */
+} unit;
+
+typedef struct task {
+  const execution *run;
+  const lines_plan *plan;
+  const falt_layer *layer;
+  bool accumulate; /* an earlier unit left sums */
+  float *slots, *panel, *ones, *sums;
+  tag *tags;
+  const float **list;
+} task;
+
+/* ---- input rows in */
+
+/* Pixels [begin, end) of a slot that lie in the input, from pixel `from` of its row on. */
+static void copy_pixels(const task *t, const float *row, int64_t from, float *slot, int64_t begin, int64_t end) {
+  const lines_plan *plan = t->plan;
+  const falt_tensor *x = &t->layer->p.input;
+  const int64_t channels = t->layer->channels, pixels = end - begin;
+  falt_layer_copy copy = {.from = row + from * x->stride[FALT_W], .to = slot + begin * plan->pixel_step};
+  if (plan->pixel_step == 1) {
+    copy.step = x->stride[FALT_W];
+    copy.n = pixels;
+    copy.from_pitch = x->stride[FALT_C];
+    copy.to_pitch = plan->channel_step;
+    copy.count = channels;
+  } else {
+    const bool near = x->stride[FALT_W] == channels;
+    copy.step = 1;
+    copy.n = near ? pixels * channels : channels;
+    copy.from_pitch = x->stride[FALT_W];
+    copy.to_pitch = channels;
+    copy.count = near ? 1 : pixels;
+  }
+  t->layer->kernels->copy(&copy);
+}
+
+static void fill_pixel(const task *t, float *slot, int64_t pixel) {
+  for (int64_t c = 0; c < t->layer->channels; c++)
+    slot[pixel * t->plan->pixel_step + c * t->plan->channel_step] = (float)t->layer->p.boundary_value;
+}
+
+/* The row of logical plane d and height h, from logical position `first` on. */
+static void fill_slot(const task *t, const unit *u, const tag *what, float *slot) {
+  const falt_problem *p = &t->layer->p;
+  const falt_tensor *x = &p->input;
+  const int64_t d = falt_axis_map(&p->axis[0], x->size[FALT_D], what->d), size = x->size[FALT_W];
+  const int64_t h = falt_axis_map(&p->axis[1], x->size[FALT_H], what->h), pixels = t->plan->pixels;
+  const float *row = (const float *)t->run->operands->input + falt_tensor_at(x, u->n, u->g, 0, d, h, 0);
+  const bool there = d >= 0 && h >= 0;
+  const int64_t begin = there ? falt_min(pixels, falt_max(0, -what->first)) : pixels;
+  const int64_t end = there ? falt_max(begin, falt_min(pixels, size - what->first)) : pixels;
+  if (begin < end) copy_pixels(t, row, what->first + begin, slot, begin, end);
+  for (int64_t i = 0; i < pixels; i++) {
+    if (i == begin && begin < end) i = end;
+    if (i == pixels) break;
+    const int64_t w = there ? falt_axis_map(&p->axis[2], size, what->first + i) : -1;
+    if (w < 0)
+      fill_pixel(t, slot, i);
+    else
+      copy_pixels(t, row, w, slot, i, i + 1);
+  }
+}
+
+/* What tap (t, r) of a line reads. */
+static const float *slot_of(const task *t, const unit *u, int64_t line, int64_t tap, int64_t r) {
+  const lines_plan *plan = t->plan;
+  const falt_axis *axis = t->layer->p.axis;
+  const tag wanted = {.n = u->n,
+                      .d = u->d * axis[0].stride + tap * axis[0].dilation - axis[0].pad[0],
+                      .h = (u->h + line) * axis[1].stride + r * axis[1].dilation - axis[1].pad[0],
+                      .first = u->w * axis[2].stride - axis[2].pad[0]};
+  const int64_t above = wanted.h + axis[1].pad[0]; /* never negative */
+  const int64_t place = plan->shared ? above % plan->height : line * t->layer->p.filter.size[FALT_H] + r;
+  const int64_t index = tap * plan->height + place;
+  tag *held = &t->tags[index];
+  float *slot = t->slots + index * plan->slot;
+  if (held->n != wanted.n || held->d != wanted.d || held->h != wanted.h || held->first != wanted.first) {
+    fill_slot(t, u, &wanted, slot);
+    *held = wanted;
+  }
+  return slot;
+}
+
+/* Addresses of all rows of sums, line by line. */
+static void list_rows(const task *t, const unit *u) {
+  const lines_plan *plan = t->plan;
+  const falt_tensor *w = &t->layer->p.filter;
+  const int64_t next = t->layer->p.axis[2].dilation * plan->pixel_step;
+  for (int64_t line = 0; line < u->lines; line++) {
+    const float **list = t->list + line * plan->rows;
+    for (int64_t i = 0; i < w->size[FALT_D]; i++)
+      for (int64_t r = 0; r < w->size[FALT_H]; r++) {
+        const float *slot = slot_of(t, u, line, i, r);
+        for (int64_t s = 0; s < w->size[FALT_W]; s++)
+          for (int64_t c = 0; c < t->layer->channels; c++) *list++ = slot + s * next + c * plan->channel_step;
+      }
+  }
+}
+
+/* ---- output gradients in */
+
+/* A panel's part of the unit, position by position. Columns beyond the channels stay zero. */
+static void bring_panel(const task *t, const unit *u, int64_t first, int64_t width) {
+  const falt_tensor *y = &t->layer->p.output;
+  const int64_t channels = falt_min(width, t->layer->results - first);
+  for (int64_t line = 0; line < u->lines; line++) {
+    const float *from =
+        (const float *)t->run->operands->output + falt_tensor_at(y, u->n, u->g, first, u->d, u->h + line, u->w);
+    float *to = t->panel + line * u->count * width;
+    if (channels < width) memset(to, 0, (size_t)(u->count * width) * sizeof *to);
+    if (y->stride[FALT_W] == 1 && !falt_tensor_unit(y, FALT_C))
+      t->plan->kernels->turn(&(falt_turn){.from = from,
+                                          .to = to,
+                                          .from_pitch = y->stride[FALT_C],
+                                          .to_pitch = width,
+                                          .n = channels,
+                                          .count = u->count});
+    else
+      t->layer->kernels->copy(&(falt_layer_copy){.from = from,
+                                                 .step = channels == 1 ? 1 : y->stride[FALT_C],
+                                                 .from_pitch = y->stride[FALT_W],
+                                                 .to = to,
+                                                 .to_pitch = width,
+                                                 .n = channels,
+                                                 .count = u->count});
+  }
+}
+
+/* ---- sums */
+
+/* A product whose depth is the unit's positions; `rows` of sums from addresses at `a`, a line of them after the other.
+ */
+static void multiply(const task *t, const unit *u, const float *const *a, int64_t a_pitch, int64_t skip, int64_t first,
+                     int64_t width, float *sums, int64_t rows) {
+  const lines_plan *plan = t->plan;
+  const falt_tensor *y = &t->layer->p.output;
+  const float *there = (const float *)t->run->operands->output + falt_tensor_at(y, u->n, u->g, first, u->d, u->h, u->w);
+  const falt_layer_pieces calls =
+      falt_layer_cut(rows, falt_ceil_div(rows, t->layer->kernels->rows[width / t->layer->kernels->width]));
+  for (int64_t i = 0; i < calls.count; i++) {
+    const int64_t begin = falt_layer_piece(&calls, i), end = falt_layer_piece(&calls, i + 1);
+    float *out[FALT_LAYER_ROWS];
+    for (int64_t m = begin; m < end; m++) out[m - begin] = sums + m * plan->columns;
+    t->layer->kernels->product(&(falt_layer_product){.a = a + begin,
+                                                     .b = plan->in_place ? there : t->panel,
+                                                     .out = out,
+                                                     .a_pitch = a_pitch,
+                                                     .segments = u->lines,
+                                                     .depth = u->count,
+                                                     .n = width,
+                                                     .skip = skip,
+                                                     .b_skip = plan->in_place ? y->stride[FALT_W] - width : 0,
+                                                     .rows = (int)(end - begin),
+                                                     .accumulate = t->accumulate});
+  }
+}
+
+static void add_unit(const task *t, const unit *u) {
+  const lines_plan *plan = t->plan;
+  const float *ones[MOST_LINES];
+  list_rows(t, u);
+  for (int64_t line = 0; line < u->lines; line++) ones[line] = t->ones;
+  for (int64_t panel = 0; panel < plan->panels.count; panel++) {
+    const int64_t vector = t->layer->kernels->width, first = falt_layer_piece(&plan->panels, panel) * vector;
+    const int64_t width = falt_layer_piece(&plan->panels, panel + 1) * vector - first;
+    float *sums = t->sums + first;
+    if (!plan->in_place) bring_panel(t, u, first, width);
+    multiply(t, u, t->list, plan->rows, t->layer->p.axis[2].stride * plan->pixel_step - 1, first, width, sums,
+             plan->rows);
+    if (plan->base.problem.has_bias) multiply(t, u, ones, 1, 0, first, width, sums + plan->rows * plan->columns, 1);
+  }
+}
+
+static unit unit_at(const lines_plan *plan, int64_t g, int64_t index) {
+  const falt_tensor *y = &plan->layer.p.output;
+  const int64_t band = index % plan->bands, rest = index / plan->bands, piece = rest % plan->pieces;
+  const int64_t plane = rest / plan->pieces;
+  unit u = {.n = plane / y->size[FALT_D], .g = g, .d = plane % y->size[FALT_D]};
+  u.h = band * plan->lines;
+  u.lines = falt_min(plan->lines, y->size[FALT_H] - u.h);
+  u.w = piece * plan->across;
+  u.count = falt_min(plan->across, y->size[FALT_W] - u.w);
+  return u;
+}
+
+/* One slice of a group. */
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *run = context;
+  const lines_plan *plan = run->plan;
+  char *memory = scratch;
+  const int64_t slice = index % plan->slices.count, group = index / plan->slices.count;
+  task t = {.run = run, .plan = plan, .layer = &plan->layer};
+  t.slots = (float *)(void *)(memory + plan->at.slots);
+  t.tags = (tag *)(void *)(memory + plan->at.tags);
+  t.list = (const float **)(void *)(memory + plan->at.list);
+  t.panel = (float *)(void *)(memory + plan->at.panel);
+  t.ones = (float *)(void *)(memory + plan->at.ones);
+  t.sums = run->partial + (size_t)index * plan->sums;
+  for (int64_t i = 0; i < plan->layer.p.filter.size[FALT_D] * plan->height; i++) t.tags[i].n = -1;
+  for (int64_t i = 0; i < plan->across; i++) t.ones[i] = 1;
+  for (int64_t i = falt_layer_piece(&plan->slices, slice); i < falt_layer_piece(&plan->slices, slice + 1); i++) {
+    const unit u = unit_at(plan, group, i);
+    add_unit(&t, &u);
+    t.accumulate = true;
+  }
+}
+
+/* Adds the slices of a row of sums, and writes it where it belongs. */
+static void join(void *context, int64_t index) {
+  const execution *run = context;
+  const lines_plan *plan = run->plan;
+  const falt_tensor *w = &plan->layer.p.filter;
+  const int64_t height = plan->rows + plan->base.problem.has_bias, g = index / height, row = index % height;
+  float *sums = run->partial + (size_t)(g * plan->slices.count) * plan->sums + row * plan->columns;
+  for (int64_t slice = 1; slice < plan->slices.count; slice++)
+    for (int64_t k = 0; k < plan->columns; k++) sums[k] += sums[(size_t)slice * plan->sums + (size_t)k];
+  if (row == plan->rows) {
+    memcpy((float *)run->operands->bias + g * plan->layer.results, sums, (size_t)plan->layer.results * sizeof *sums);
+    return;
+  }
+  const int64_t c = row % plan->layer.channels, tap = row / plan->layer.channels, s = tap % w->size[FALT_W];
+  const int64_t r = tap / w->size[FALT_W] % w->size[FALT_H], t = tap / w->size[FALT_W] / w->size[FALT_H];
+  float *to = (float *)run->operands->filter + falt_tensor_at(w, 0, g, c, t, r, s);
+  for (int64_t k = 0; k < plan->layer.results; k++) to[k * w->stride[FALT_K]] = sums[k];
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const lines_plan *plan = (const lines_plan *)base;
+  const int64_t groups = plan->layer.p.filter.size[FALT_G];
+  execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
+  falt_rows_run(base->device,
+                &(falt_row_job){
+                    .run = run_task, .context = &run, .tasks = groups * plan->slices.count, .scratch = plan->at.total},
+                operands->workspace);
+  falt_parallel_for(base->device->threads, groups * (plan->rows + base->problem.has_bias), join, &run);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const lines_plan *plan = (const lines_plan *)base;
+  falt_text_add(text, "(lines %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
+                (long long)plan->rows, (long long)plan->columns, plan->in_place ? "" : " copied",
+                (long long)plan->lines, (long long)plan->across, (long long)plan->slices.count,
+                falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *plan) {
+  falt_free(plan);
+}
+
+/* ---- applicable, besides what all layers must be */
+
+static const char *refusal(const lines_plan *plan) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  int64_t rows, sums, slots, list;
+  return !falt_mul(plan->layer.taps, plan->layer.channels, &rows) || !falt_mul(rows + 1, plan->columns, &sums) ||
+                 sums > MOST_SUMS
+             ? "a group's sums do not stay in a cache"
+         : !falt_mul(plan->slot, w->size[FALT_D] * plan->height, &slots) || slots > MOST_SLOTS ||
+                 !falt_mul(plan->lines, rows, &list) || list > MOST_SLOTS
+             ? "the input rows that a row of results reads do not stay in a cache"
+             : NULL;
+}
+
+/* ---- estimate */
+
+/* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; as a row of
+ * sums in and out of a block for each unit, by its elements; and as beginning a call. */
+static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200;
+
+static double estimate(const lines_plan *plan, const falt_device *device) {
+  const falt_problem *p = &plan->layer.p;
+  const falt_tensor *y = &p->output;
+  const double positions = (double)(plan->lines * plan->across), rows = (double)plan->rows;
+  const double lanes = (double)plan->columns / (double)plan->layer.results;
+  const double panel = plan->in_place                ? 0
+                       : falt_tensor_unit(y, FALT_C) ? near
+                       : y->stride[FALT_W] == 1      ? turned
+                                                     : apart;
+  const double block = (double)plan->layer.kernels->rows[falt_layer_most(&plan->panels)];
+  const double width = (double)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
+  const double read = (double)p->filter.size[FALT_D] * (double)p->axis[2].stride * (double)plan->layer.channels *
+                      (double)(plan->shared ? p->axis[1].stride : p->filter.size[FALT_H]);
+  const double x = falt_tensor_unit(&p->input, FALT_C) || p->input.stride[FALT_W] == 1 ? near + 300 / positions : apart;
+  const double stretch = lanes * (1 + kept / positions + begun / (falt_min(block, rows) * width * positions)) +
+                         panel / rows + x * read / (rows * (double)plan->layer.results);
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch,
+                       falt_layer_gradient_share(falt_layer_most(&plan->panels)),
+                       falt_problem_bytes(&plan->base.problem));
+}
+
+/* ---- plan */
+
+static size_t place(size_t *total, size_t bytes) {
+  const size_t at = *total;
+  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return at;
+}
+
+/* Slots of a t for units of so many lines. */
+static int64_t slot_count(const lines_plan *plan, int64_t lines) {
+  const falt_axis *axis = &plan->layer.p.axis[1];
+  const int64_t taps = plan->layer.p.filter.size[FALT_H];
+  return plan->shared ? (lines - 1) * axis->stride + taps : lines * taps;
+}
+
+static void set_slots(lines_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const bool together = falt_tensor_unit(&p->input, FALT_C);
+  plan->pixels = (plan->across - 1) * p->axis[2].stride + falt_extent(&p->axis[2], p->filter.size[FALT_W]);
+  plan->pixel_step = together ? plan->layer.channels : 1;
+  plan->channel_step = together ? 1 : plan->pixels;
+  if (!falt_mul(plan->pixels, plan->layer.channels, &plan->slot)) plan->slot = INT64_MAX;
+  plan->shared = p->axis[1].dilation == 1 && p->axis[1].stride < p->filter.size[FALT_H];
+  while (plan->lines > 1 && slot_count(plan, plan->lines) * p->filter.size[FALT_D] > MOST_SLOTS / 2 / plan->slot)
+    plan->lines--;
+  plan->height = slot_count(plan, plan->lines);
+}
+
+/* Units of some lines where rows of dy follow each other, and of pieces of a row where they are long. */
+static void set_units(lines_plan *plan) {
+  const falt_tensor *y = &plan->layer.p.output;
+  const bool whole = y->size[FALT_W] <= MOST_POSITIONS;
+  const bool follow = !plan->in_place || y->stride[FALT_H] == y->size[FALT_W] * y->stride[FALT_W];
+  plan->pieces = falt_ceil_div(y->size[FALT_W], MOST_POSITIONS);
+  plan->across = falt_ceil_div(y->size[FALT_W], plan->pieces);
+  plan->lines = whole && follow ? falt_min(falt_min(MOST_LINES, y->size[FALT_H]), MOST_POSITIONS / plan->across) : 1;
+  set_slots(plan);
+  plan->bands = falt_ceil_div(y->size[FALT_H], plan->lines);
+  plan->units = y->size[FALT_N] * y->size[FALT_D] * plan->pieces * plan->bands;
+}
+
+static void set_columns(lines_plan *plan) {
+  const falt_layer_kernels *kernels = plan->layer.kernels;
+  const int64_t vectors = falt_ceil_div(plan->layer.results, kernels->width);
+  plan->columns = vectors * kernels->width;
+  plan->panels = falt_layer_cut(vectors, falt_ceil_div(vectors, kernels->vectors));
+  plan->in_place = plan->layer.p.output.stride[FALT_C] == 1 && plan->layer.results == plan->columns;
+}
+
+/* Slices by the problem alone: the order of sums must not depend on threads. */
+static void set_slices(lines_plan *plan) {
+  plan->rows = plan->layer.taps * plan->layer.channels;
+  plan->sums = (size_t)((plan->rows + plan->base.problem.has_bias) * plan->columns);
+  const int64_t groups = plan->layer.p.filter.size[FALT_G], room = MOST_PARTIAL / (int64_t)plan->sums;
+  const int64_t slices = falt_min(falt_min(MOST_SLICES, room) / groups, plan->units / UNITS_OF_A_SLICE);
+  plan->slices = falt_layer_cut(plan->units, falt_max(1, slices));
+}
+
+static void lay_memory(lines_plan *plan) {
+  const size_t slots = (size_t)(plan->layer.p.filter.size[FALT_D] * plan->height);
+  const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
+  scratch_map *at = &plan->at;
+  at->slots = place(&at->total, slots * (size_t)plan->slot * sizeof(float));
+  at->tags = place(&at->total, slots * sizeof(tag));
+  at->list = place(&at->total, (size_t)(plan->lines * plan->rows) * sizeof(float *));
+  at->panel = place(&at->total, plan->in_place ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
+  at->ones = place(&at->total, (size_t)plan->across * sizeof(float));
+  size_t total = falt_rows_workspace(plan->base.device, at->total);
+  plan->partial =
+      place(&total, (size_t)(plan->layer.p.filter.size[FALT_G] * plan->slices.count) * plan->sums * sizeof(float));
+  plan->base.workspace = total;
+}
+
+static falt_plan *plan_lines(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  falt_problem forward = *ask->problem;
+  falt_layer layer;
+  forward.operation = FALT_FORWARD;
+  forward.has_bias = false;
+  if (ask->problem->operation != FALT_BACKWARD_FILTER) return falt_refuse(ask, "only backward-filter");
+  const char *reason = falt_layer_init(&layer, &forward, ask->device->isa);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  lines_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->layer = layer;
+  plan->kernels = falt_outer_kernels_for(ask->device->isa);
+  set_columns(plan);
+  set_units(plan);
+  if ((reason = refusal(plan))) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", reason);
+  }
+  set_slices(plan);
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_lines;
+const falt_solver falt_solver_lines = {.name = "lines", .device_kind = "cpu", .plan = plan_lines};
