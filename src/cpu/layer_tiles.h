@@ -43,64 +43,59 @@ typedef struct falt_tile_rows {
   int64_t step, next;
 } falt_tile_rows;
 
-/* sums[m*32 + i] = (accumulate ? sums[m*32 + i] : 0) +
- * sum over segments, pieces and the elements j of a piece of
- * row[m][j] * panel[j][i], as s32 or f32.
- *
- * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
- * 17, ..., a[2*s + 1]. The panel is a tile for each segment, piece and (if columns > 16) half of the columns. What is
- * in sums beyond rows and columns is undefined. */
-typedef struct falt_tiles_product {
-  falt_tiles_kind kind;
-  const falt_tile_rows *a;
-  const char *b;                   /* aligned to 64 */
-  void *sums;                      /* the same */
-  int64_t segments, first, pieces; /* pieces [first, first + pieces) of each segment of rows */
-  int tiles, rows, columns;        /* one or two tiles of so many rows */
-  bool accumulate;
-} falt_tiles_product;
-
-/* Tiles of rows that lie anywhere: piece q of row m is copied to to + q*1024 + m*64. */
-typedef struct falt_tiles_gather {
-  const char *const *rows;
-  char *to;
-  int64_t pieces;
-  int count; /* of rows */
-} falt_tiles_gather;
-
-/* Parts of rows: `bytes` bytes from row[m] are copied to to + m*pitch. */
-typedef struct falt_tiles_parts {
-  const char *const *rows;
-  char *to;
-  int64_t bytes, pitch;
-  int count; /* of rows */
-} falt_tiles_parts;
-
-/* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n. */
-typedef struct falt_tiles_widen {
-  const void *from;
-  falt_type type;
-  float *to;
-  int64_t step, n;
-} falt_tiles_widen;
-
-/* out[at[m] + i] = clip(bend(scale[i]*sums[m*32 + i] + offset[i] + residual[residual_at[m] + i])) for m < rows, i < n,
- * rounded to nearest even and saturated where `type` is an integer. s32 takes sums of integers as they are. */
+/* out[at[m] + i] = clip(bend(scale[i]*sums[m*32 + i] + offset[i] + residual[residual_at[m] + i])) for i < n and the
+ * first rows[0] and rows[1] of 16 m each, rounded to nearest even and saturated where `type` is an integer. s32 takes
+ * sums of integers as they are. */
 typedef struct falt_tiles_finish {
-  const void *sums;
-  bool whole;     /* sums are s32 */
-  falt_type type; /* u8, s8, f16, bf16, f32 or s32 */
+  const void *sums; /* aligned to 64 */
+  bool whole;       /* sums are s32 */
+  bool plain;       /* only rounded and saturated: no factors, residual, curve or clip */
+  falt_type type;   /* u8, s8, f16, bf16, f32 or s32 */
   void *out;
   const int64_t *at;
   falt_type residual_type; /* u8, s8, f16, bf16 or f32 */
   const void *residual;    /* NULL: none */
   const int64_t *residual_at;
   const float *scale, *offset;
-  int rows, n;
+  int rows[2], n;
   falt_activation curve; /* one that is no clip, or the identity */
   float slope;           /* of the leaky one */
   float low, high;       /* infinities: no clip. NaN passes */
 } falt_tiles_finish;
+
+/* sums[m*32 + i] = sum over segments, pieces and the elements j of a piece of row[m][j] * panel[j][i], as s32 or f32.
+ *
+ * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
+ * 17, ..., a[2*s + 1]. The panel is a tile for each segment, piece and (if columns > 16) half of the columns. What is
+ * in sums beyond rows and columns is undefined.
+ *
+ * `before` are sums of another product, taken out while these are formed: a matrix unit works beside the vectors. */
+typedef struct falt_tiles_product {
+  falt_tiles_kind kind;
+  const falt_tile_rows *a;
+  const char *b; /* aligned to 64 */
+  void *sums;    /* the same */
+  int64_t segments, pieces;
+  int tiles, rows, columns;        /* one or two tiles of so many rows */
+  const falt_tiles_finish *before; /* NULL: none */
+} falt_tiles_product;
+
+/* `bytes` bytes from from + m*step go to to + m*pitch for m < count, with zeros behind them up to a multiple of 64. */
+typedef struct falt_tiles_spread {
+  const char *from;
+  char *to;
+  int64_t step, pitch, bytes, count;
+} falt_tiles_spread;
+
+/* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n; with `split` f16 as two bf16 whose sum it is, the
+ * larger one first. */
+typedef struct falt_tiles_widen {
+  const void *from;
+  falt_type type;
+  bool split;
+  void *to;
+  int64_t step, n;
+} falt_tiles_widen;
 
 typedef struct falt_tiles_kernels {
   double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
@@ -108,8 +103,7 @@ typedef struct falt_tiles_kernels {
   void (*open)(int rows);
   void (*close)(void);
   void (*product)(const falt_tiles_product *call);
-  void (*gather)(const falt_tiles_gather *call);
-  void (*parts)(const falt_tiles_parts *call);
+  void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
   void (*finish)(const falt_tiles_finish *call);
 } falt_tiles_kernels;

@@ -30,8 +30,6 @@ enum { BLOCK_ROWS = 3, BLOCK_VECTORS = 2 };
 #endif
 enum { GROUP = 4 /* bytes */, GROUPS = FALT_TILE_BYTES / GROUP, PITCH = FALT_TILES_COLUMNS };
 
-/* ---- products by vectors */
-
 FALT_INLINE vec_bits load_bits(const void *p) {
   vec_bits v;
   memcpy(&v, p, sizeof v);
@@ -41,6 +39,257 @@ FALT_INLINE vec_bits load_bits(const void *p) {
 FALT_INLINE vec_bits all_bits(int32_t x) {
   return x - (vec_bits){0};
 }
+
+/* ---- rows in */
+
+#if FALT_VECTOR_BYTES == 64
+FALT_INLINE __mmask64 first_bytes(int64_t n) {
+  return n < FALT_TILE_BYTES ? ((__mmask64)1 << n) - 1 : ~(__mmask64)0;
+}
+
+/* The first n bytes, n <= 64, and zeros. */
+FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
+  _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(first_bytes(n), from));
+}
+#else
+FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
+  memcpy(to, from, (size_t)n);
+  memset(to + n, 0, (size_t)(FALT_TILE_BYTES - n));
+}
+#endif
+
+static void spread(const falt_tiles_spread *call) {
+  const int64_t whole = call->bytes / FALT_TILE_BYTES * FALT_TILE_BYTES, rest = call->bytes - whole;
+  for (int64_t m = 0; m < call->count; m++) {
+    const char *from = call->from + m * call->step;
+    char *to = call->to + m * call->pitch;
+    for (int64_t i = 0; i < whole; i += FALT_TILE_BYTES) memcpy(to + i, from + i, FALT_TILE_BYTES);
+    if (rest > 0) copy_piece(to + whole, from + whole, rest);
+  }
+}
+
+/* Elements of a row as f32; a whole number of vectors of neighbours is vector code. */
+FALT_INLINE float widen_one(const void *from, int64_t i, const falt_type type) {
+  switch (type) {
+    case FALT_U8:
+      return ((const uint8_t *)from)[i];
+    case FALT_S8:
+      return ((const int8_t *)from)[i];
+    case FALT_F16:
+      return f32_from_f16(((const uint16_t *)from)[i]);
+    case FALT_BF16:
+      return f32_from_bf16(((const uint16_t *)from)[i]);
+    default:
+      return ((const float *)from)[i];
+  }
+}
+
+FALT_INLINE void widen_row(const void *from, int64_t step, float *restrict to, int64_t n, const falt_type type) {
+  if (step == 1)
+    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i, type);
+  else
+    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i * step, type);
+}
+
+FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
+  switch (type) {
+    case FALT_U8:
+      widen_row(from, step, to, n, FALT_U8);
+      break;
+    case FALT_S8:
+      widen_row(from, step, to, n, FALT_S8);
+      break;
+    case FALT_F16:
+      widen_row(from, step, to, n, FALT_F16);
+      break;
+    case FALT_BF16:
+      widen_row(from, step, to, n, FALT_BF16);
+      break;
+    default:
+      widen_row(from, step, to, n, FALT_F32);
+      break;
+  }
+}
+
+/* A bf16 has 8 of f16's 11 bits: the rest is one too. What is not finite has no rest. */
+FALT_INLINE uint32_t split_one(uint16_t x) {
+  const float value = f32_from_f16(x);
+  const uint32_t large = bits_of(value) & 0xffff0000u, rest = bits_of(value - float_of(large)) >> 16;
+  const uint32_t quiet = (x & 0x7fff) > 0x7c00 ? 0x40 : 0;
+  return (x & 0x7c00) == 0x7c00 ? large >> 16 | quiet : large >> 16 | rest << 16;
+}
+
+FALT_INLINE void split_row_of(const uint16_t *from, int64_t step, uint32_t *restrict to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = split_one(from[i * step]);
+}
+
+static void widen(const falt_tiles_widen *call) {
+  if (!call->split)
+    widen_typed(call->from, call->type, call->step, call->to, call->n);
+  else if (call->step == 1)
+    split_row_of(call->from, 1, call->to, call->n);
+  else
+    split_row_of(call->from, call->step, call->to, call->n);
+}
+
+/* ---- sums out */
+
+FALT_INLINE void store_bf16(void *to, vec y) {
+#if defined(__AVX512BF16__)
+  const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
+  memcpy(to, &narrow, sizeof narrow);
+#else
+  const vec_bits bits = (vec_bits)y, up = bits >> 16 & all_bits(1);
+  const vec_bits rounded = (bits + all_bits(0x7fff) + up) >> 16, quiet = bits >> 16 | all_bits(0x40);
+  store_narrow(to, 2, (vec_bits)vec_select((vec_bits)(y == y), (vec)rounded, (vec)quiet));
+#endif
+}
+
+/* VEC elements at to. */
+FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
+  if (type == FALT_F32) {
+    memcpy(to, &y, sizeof y);
+  } else if (type == FALT_BF16) {
+    store_bf16(to, y);
+  } else if (type == FALT_F16) {
+    for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
+  } else {
+    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
+    store_narrow(to, 1, vec_round(vec_clip(y, low, high)));
+  }
+}
+
+FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
+  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
+  if (n == VEC) {
+    store_whole(to, y, type);
+  } else {
+    store_whole(whole, y, type);
+    memcpy(to, whole, (size_t)n * size);
+  }
+}
+
+/* Where result (q, i) goes. */
+FALT_INLINE void *place_of(const falt_tiles_finish *f, int q, int i, const falt_type type) {
+  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+  return (char *)f->out + (size_t)(f->at[q] + i) * size;
+}
+
+FALT_INLINE vec_bits clip_whole(vec_bits x, int32_t low, int32_t high) {
+  const vec above = vec_select(x < low, (vec)all_bits(low), (vec)x);
+  return (vec_bits)vec_select((vec_bits)above > high, (vec)all_bits(high), above);
+}
+
+FALT_INLINE vec as_floats(vec_bits sums, const bool whole) {
+  return whole ? __builtin_convertvector(sums, vec) : (vec)sums;
+}
+
+/* Row q of sums that are results. */
+FALT_INLINE void plain_row(const falt_tiles_finish *f, int q, const falt_type type, const bool whole) {
+  const int32_t *sums = (const int32_t *)f->sums + q * PITCH;
+  int i = 0;
+#if defined(__AVX512BF16__)
+  for (; type == FALT_BF16 && !whole && i + 2 * VEC <= f->n; i += 2 * VEC) {
+    const __m512bh narrow = _mm512_cvtne2ps_pbh((__m512)load_bits(sums + i + VEC), (__m512)load_bits(sums + i));
+    memcpy(place_of(f, q, i, type), &narrow, sizeof narrow);
+  }
+#endif
+  for (; i < f->n; i += VEC) {
+    const int n = f->n - i < VEC ? f->n - i : VEC;
+    const vec_bits x = load_bits(sums + i);
+    if (whole && n == VEC && type == FALT_U8)
+      store_narrow(place_of(f, q, i, type), 1, clip_whole(x, 0, 255));
+    else if (whole && n == VEC && type == FALT_S8)
+      store_narrow(place_of(f, q, i, type), 1, clip_whole(x, -128, 127));
+    else
+      store_some(place_of(f, q, i, type), as_floats(x, whole), n, type);
+  }
+}
+
+/* Elements [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: results of
+ * integers have the same bits. */
+FALT_INLINE void full_columns(const falt_tiles_finish *f, int q, int i, int n, const falt_type type, const bool whole,
+                              const bool bends) {
+  const vec scale = n == VEC ? vec_load(f->scale + i) : vec_load_part(f->scale + i, n);
+  const vec offset = n == VEC ? vec_load(f->offset + i) : vec_load_part(f->offset + i, n);
+  vec y = vec_keep(scale * as_floats(load_bits((const int32_t *)f->sums + q * PITCH + i), whole)) + offset;
+  if (bends && f->residual) {
+    const size_t residual_size = falt_type_size(f->residual_type);
+    float z[VEC] = {0};
+    widen_typed((const char *)f->residual + (size_t)(f->residual_at[q] + i) * residual_size, f->residual_type, 1, z, n);
+    y += vec_load(z);
+  }
+  if (bends && f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
+  y = vec_clip(y, vec_all(f->low), vec_all(f->high));
+  store_some(place_of(f, q, i, type), y, n, type);
+}
+
+FALT_INLINE void full_row(const falt_tiles_finish *f, int q, const falt_type type, const bool whole, const bool bends) {
+  int i = 0;
+  for (; i + VEC <= f->n; i += VEC) full_columns(f, q, i, VEC, type, whole, bends);
+  if (i < f->n) full_columns(f, q, i, f->n - i, type, whole, bends);
+}
+
+FALT_INLINE bool is_result(const falt_tiles_finish *f, int q) {
+  return q % FALT_TILE_ROWS < f->rows[q / FALT_TILE_ROWS];
+}
+
+FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole) {
+  for (; q < end; q++)
+    if (is_result(f, q)) plain_row(f, q, type, whole);
+}
+
+FALT_INLINE void full_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole,
+                           const bool bends) {
+  for (; q < end; q++)
+    if (is_result(f, q)) full_row(f, q, type, whole, bends);
+}
+
+/* Most results have neither a residual nor a curve, and many no epilogue at all: copies of the loop without them. */
+FALT_INLINE void finish_as(const falt_tiles_finish *f, int q, int end, const falt_type type) {
+  if (f->plain && f->whole)
+    plain_rows(f, q, end, type, true);
+  else if (f->plain)
+    plain_rows(f, q, end, type, false);
+  else if (f->residual || f->curve != FALT_IDENTITY)
+    full_rows(f, q, end, type, f->whole, true);
+  else if (f->whole)
+    full_rows(f, q, end, type, true, false);
+  else
+    full_rows(f, q, end, type, false, false);
+}
+
+/* Rows [q, end) of the sums to where they go. */
+static void finish_some(const falt_tiles_finish *f, int q, int end) {
+  switch (f->type) {
+    case FALT_U8:
+      finish_as(f, q, end, FALT_U8);
+      break;
+    case FALT_S8:
+      finish_as(f, q, end, FALT_S8);
+      break;
+    case FALT_F16:
+      finish_as(f, q, end, FALT_F16);
+      break;
+    case FALT_BF16:
+      finish_as(f, q, end, FALT_BF16);
+      break;
+    case FALT_F32:
+      finish_as(f, q, end, FALT_F32);
+      break;
+    default:
+      for (; q < end; q++)
+        if (is_result(f, q))
+          memcpy((int32_t *)f->out + f->at[q], (const int32_t *)f->sums + q * PITCH, (size_t)f->n * sizeof(int32_t));
+  }
+}
+
+static void finish(const falt_tiles_finish *f) {
+  finish_some(f, 0, FALT_TILES_ROWS);
+}
+
+/* ---- products by vectors */
 
 /* A group as what the multiplication takes: one or two vectors. */
 typedef struct split {
@@ -125,9 +374,6 @@ FALT_INLINE void block(const falt_tiles_product *call, const falt_tiles_kind kin
   vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
   int32_t *to = (int32_t *)call->sums + m0 * PITCH + i0;
   const split move = {.first = all_bits((int32_t)0x80808080u)};
-  FALT_UNROLL
-  for (int i = 0; i < rows * BLOCK_VECTORS; i++)
-    if (call->accumulate) sum[i] = load_bits(to + i / BLOCK_VECTORS * PITCH + i % BLOCK_VECTORS * VEC);
   int64_t ahead[BLOCK_VECTORS];
   for (int q = 0; q < BLOCK_VECTORS; q++) /* a panel of one tile has no second half: it is read twice */
     ahead[q] = i0 + q * VEC < tiles * FALT_TILE_ROWS ? (i0 + q * VEC) / FALT_TILE_ROWS * FALT_TILE +
@@ -138,7 +384,7 @@ FALT_INLINE void block(const falt_tiles_product *call, const falt_tiles_kind kin
     const int64_t next = a[m0 / FALT_TILE_ROWS].next;
     const char *row[BLOCK_ROWS];
     FALT_UNROLL
-    for (int m = 0; m < rows; m++) row[m] = row_at(a, m0 + m) + call->first * next;
+    for (int m = 0; m < rows; m++) row[m] = row_at(a, m0 + m);
     for (int64_t p = 0; p < call->pieces; p++, b += tiles * FALT_TILE) {
       for (int j = 0; j < GROUPS; j++) {
         split column[BLOCK_VECTORS];
@@ -172,6 +418,7 @@ FALT_INLINE void block(const falt_tiles_product *call, const falt_tiles_kind kin
 
 /* Rows of a block lie in one tile, so that they have one distance between pieces. */
 FALT_INLINE void product_of(const falt_tiles_product *call, const falt_tiles_kind kind) {
+  if (call->before) finish(call->before);
   for (int i = 0; i < call->columns; i += BLOCK_VECTORS * VEC)
     for (int tile = 0; tile < call->tiles; tile++) {
       const int begin = tile * FALT_TILE_ROWS, end = begin + call->rows;
@@ -217,31 +464,42 @@ static void close_tiles(void) {
       _tile_dpbusd(sum, rows, panel);    \
   } while (0)
 
-/* Always inlined with a constant kind and constant numbers of tiles. */
+/* Results of the product before, a few rows at each step of this one. */
+typedef struct outgoing {
+  const falt_tiles_finish *finish;
+  int next, end, each;
+} outgoing;
+
+FALT_INLINE void take_out(outgoing *o) {
+  if (o->next >= o->end) return;
+  const int end = o->next + o->each < o->end ? o->next + o->each : o->end;
+  finish_some(o->finish, o->next, end);
+  o->next = end;
+}
+
+/* The panel is not met again before it has left the first-level cache, which its loads leave to the rows. Always
+ * inlined with a constant kind and constant numbers of tiles. */
 FALT_INLINE void tiles(const falt_tiles_product *call, const falt_tiles_kind kind, const bool low, const bool wide) {
   enum { STEP = PITCH * GROUP, LOWER = FALT_TILE_ROWS * STEP };
+  const int64_t steps = call->segments * call->pieces;
+  outgoing before = {.finish = call->before,
+                     .end = call->before ? FALT_TILES_ROWS : 0,
+                     .each = steps < FALT_TILES_ROWS ? (int)((FALT_TILES_ROWS + steps - 1) / steps) : 1};
   char *sums = call->sums;
-  if (call->accumulate) {
-    _tile_loadd(0, sums, STEP);
-    if (wide) _tile_loadd(1, sums + FALT_TILE_BYTES, STEP);
-    if (low) _tile_loadd(2, sums + LOWER, STEP);
-    if (low && wide) _tile_loadd(3, sums + LOWER + FALT_TILE_BYTES, STEP);
-  } else {
-    _tile_zero(0);
-    if (wide) _tile_zero(1);
-    if (low) _tile_zero(2);
-    if (low && wide) _tile_zero(3);
-  }
   const char *b = call->b;
+  _tile_zero(0);
+  if (wide) _tile_zero(1);
+  if (low) _tile_zero(2);
+  if (low && wide) _tile_zero(3);
   for (int64_t s = 0; s < call->segments; s++) {
     const falt_tile_rows first = call->a[2 * s], second = low ? call->a[2 * s + 1] : first;
-    const char *upper = first.at + call->first * first.next, *lower = second.at + call->first * second.next;
+    const char *upper = first.at, *lower = second.at;
     for (int64_t p = 0; p < call->pieces; p++, b += (wide ? 2 : 1) * FALT_TILE) {
-      _tile_loadd(6, b, FALT_TILE_BYTES);
+      _tile_stream_loadd(6, b, FALT_TILE_BYTES);
       _tile_loadd(4, upper, first.step);
       MULTIPLY(kind, 0, 4, 6);
       if (wide) {
-        _tile_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
+        _tile_stream_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
         MULTIPLY(kind, 1, 4, 7);
       }
       if (low) {
@@ -251,6 +509,7 @@ FALT_INLINE void tiles(const falt_tiles_product *call, const falt_tiles_kind kin
       }
       upper += first.next;
       lower += second.next;
+      take_out(&before);
     }
   }
   _tile_stored(0, sums, STEP);
@@ -309,188 +568,6 @@ static void product(const falt_tiles_product *call) {
   kinds[call->kind](call);
 }
 
-/* ---- rows in */
-
-static void gather(const falt_tiles_gather *call) {
-  for (int m = 0; m < call->count; m++) {
-    const char *from = call->rows[m];
-    char *to = call->to + m * FALT_TILE_BYTES;
-    for (int64_t q = 0; q < call->pieces; q++, from += FALT_TILE_BYTES, to += FALT_TILE)
-      memcpy(to, from, FALT_TILE_BYTES);
-  }
-}
-
-#if FALT_VECTOR_BYTES == 64
-FALT_INLINE __mmask64 first_bytes(int64_t n) {
-  return n < FALT_TILE_BYTES ? ((__mmask64)1 << n) - 1 : ~(__mmask64)0;
-}
-
-/* Parts are short: neither a call for each nor a byte beyond it. */
-static void parts(const falt_tiles_parts *call) {
-  for (int64_t i = 0; i < call->bytes; i += FALT_TILE_BYTES) {
-    const __mmask64 mask = first_bytes(call->bytes - i);
-    char *to = call->to + i;
-    for (int m = 0; m < call->count; m++, to += call->pitch)
-      _mm512_mask_storeu_epi8(to, mask, _mm512_maskz_loadu_epi8(mask, call->rows[m] + i));
-  }
-}
-#else
-static void parts(const falt_tiles_parts *call) {
-  for (int m = 0; m < call->count; m++) memcpy(call->to + m * call->pitch, call->rows[m], (size_t)call->bytes);
-}
-#endif
-
-/* Elements of a row as f32; a whole number of vectors of neighbours is vector code. */
-FALT_INLINE float widen_one(const void *from, int64_t i, const falt_type type) {
-  switch (type) {
-    case FALT_U8:
-      return ((const uint8_t *)from)[i];
-    case FALT_S8:
-      return ((const int8_t *)from)[i];
-    case FALT_F16:
-      return f32_from_f16(((const uint16_t *)from)[i]);
-    case FALT_BF16:
-      return f32_from_bf16(((const uint16_t *)from)[i]);
-    default:
-      return ((const float *)from)[i];
-  }
-}
-
-FALT_INLINE void widen_row(const void *from, int64_t step, float *restrict to, int64_t n, const falt_type type) {
-  if (step == 1)
-    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i, type);
-  else
-    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i * step, type);
-}
-
-FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
-  switch (type) {
-    case FALT_U8:
-      widen_row(from, step, to, n, FALT_U8);
-      break;
-    case FALT_S8:
-      widen_row(from, step, to, n, FALT_S8);
-      break;
-    case FALT_F16:
-      widen_row(from, step, to, n, FALT_F16);
-      break;
-    case FALT_BF16:
-      widen_row(from, step, to, n, FALT_BF16);
-      break;
-    default:
-      widen_row(from, step, to, n, FALT_F32);
-      break;
-  }
-}
-
-static void widen(const falt_tiles_widen *call) {
-  widen_typed(call->from, call->type, call->step, call->to, call->n);
-}
-
-/* ---- sums out */
-
-FALT_INLINE void store_bf16(void *to, vec y) {
-#if defined(__AVX512BF16__)
-  const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
-  memcpy(to, &narrow, sizeof narrow);
-#else
-  const vec_bits bits = (vec_bits)y, up = bits >> 16 & all_bits(1);
-  const vec_bits rounded = (bits + all_bits(0x7fff) + up) >> 16, quiet = bits >> 16 | all_bits(0x40);
-  store_narrow(to, 2, (vec_bits)vec_select((vec_bits)(y == y), (vec)rounded, (vec)quiet));
-#endif
-}
-
-/* VEC elements at to. */
-FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
-  if (type == FALT_F32) {
-    memcpy(to, &y, sizeof y);
-  } else if (type == FALT_BF16) {
-    store_bf16(to, y);
-  } else if (type == FALT_F16) {
-    for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
-  } else {
-    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
-    store_narrow(to, 1, vec_round(vec_clip(y, low, high)));
-  }
-}
-
-FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
-  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
-  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
-  if (n == VEC) {
-    store_whole(to, y, type);
-  } else {
-    store_whole(whole, y, type);
-    memcpy(to, whole, (size_t)n * size);
-  }
-}
-
-/* Loads what the type says; the loop over rows keeps `f` in registers. The product is rounded before it is added to, on
- * every instruction set: results of integers have the same bits. */
-FALT_INLINE void finish_columns(const falt_tiles_finish *f, int m, int i, int n, const falt_type type, bool whole) {
-  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
-  const vec scale = n == VEC ? vec_load(f->scale + i) : vec_load_part(f->scale + i, n);
-  const vec offset = n == VEC ? vec_load(f->offset + i) : vec_load_part(f->offset + i, n);
-  const vec_bits sums = load_bits((const int32_t *)f->sums + m * PITCH + i);
-  vec y = vec_keep(scale * (whole ? __builtin_convertvector(sums, vec) : (vec)sums)) + offset;
-  if (f->residual) {
-    const size_t residual_size = falt_type_size(f->residual_type);
-    float z[VEC] = {0};
-    widen_typed((const char *)f->residual + (size_t)(f->residual_at[m] + i) * residual_size, f->residual_type, 1, z, n);
-    y += vec_load(z);
-  }
-  if (f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
-  y = vec_clip(y, vec_all(f->low), vec_all(f->high));
-  store_some((char *)f->out + (size_t)(f->at[m] + i) * size, y, n, type);
-}
-
-FALT_INLINE void finish_rows(const falt_tiles_finish f, const falt_type type, const bool whole) {
-  for (int m = 0; m < f.rows; m++) {
-    int i = 0;
-    for (; i + VEC <= f.n; i += VEC) finish_columns(&f, m, i, VEC, type, whole);
-    if (i < f.n) finish_columns(&f, m, i, f.n - i, type, whole);
-  }
-}
-
-/* Most results have neither a residual nor a curve: one copy of the loop without them. */
-FALT_INLINE void finish_as(const falt_tiles_finish *call, const falt_type type) {
-  falt_tiles_finish f = *call;
-  if (f.residual || f.curve != FALT_IDENTITY) {
-    finish_rows(f, type, f.whole);
-    return;
-  }
-  f.residual = NULL;
-  f.curve = FALT_IDENTITY;
-  if (f.whole)
-    finish_rows(f, type, true);
-  else
-    finish_rows(f, type, false);
-}
-
-static void finish(const falt_tiles_finish *call) {
-  switch (call->type) {
-    case FALT_U8:
-      finish_as(call, FALT_U8);
-      break;
-    case FALT_S8:
-      finish_as(call, FALT_S8);
-      break;
-    case FALT_F16:
-      finish_as(call, FALT_F16);
-      break;
-    case FALT_BF16:
-      finish_as(call, FALT_BF16);
-      break;
-    case FALT_F32:
-      finish_as(call, FALT_F32);
-      break;
-    default:
-      for (int m = 0; m < call->rows; m++)
-        memcpy((int32_t *)call->out + call->at[m], (const int32_t *)call->sums + m * PITCH,
-               (size_t)call->n * sizeof(int32_t));
-  }
-}
-
 extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);
 const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
 #if defined(__AMX_TILE__)
@@ -503,8 +580,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .open = open_tiles,
     .close = close_tiles,
     .product = product,
-    .gather = gather,
-    .parts = parts,
+    .spread = spread,
     .widen = widen,
     .finish = finish,
 };

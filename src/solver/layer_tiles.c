@@ -2,155 +2,207 @@
  *
  *     y[p, k] = sum over taps j and channels c of  x[p*stride + j*dilation - pad, c] * w[k, c, j]
  *
- * Where channels are adjacent in memory and fill whole pieces of 64 bytes, 16 positions of a row are a tile that is
- * read where it lies, one for each tap: only its address and the distance between pixels are written down. Tiles that
- * reach over the ends of rows or of the input are gathered into the scratch, once for all output channels. Otherwise
- * the taps and channels of a position are brought together in one row, padded with zeros: first layers, other layouts,
- * and types that are multiplied as f32.
+ * A tile of rows is an address and a distance. One tap without a stride between rows needs nothing else: pixels are
+ * tiles where they lie. Otherwise the rows of the input that a part of the results meets are copied once, with what
+ * stands beyond their ends, and serve all taps and output channels: as pixels, where channels fill whole pieces of 64
+ * bytes, a tap being a shift; or as windows, what all taps of a row meet at a position, padded with zeros, for first
+ * layers and odd numbers of channels. Windows of lines that follow each other are evenly apart, so that tiles may go
+ * over the ends of short rows (7 x 7).
  *
- * bf16 by bf16 and u8 or s8 by s8 are multiplied as they are, sums being f32 and s32 (exact); other pairs are widened
- * to f32. Matrix units take denormal bf16 for zero. */
+ * bf16 by bf16 and u8 or s8 by s8 are multiplied as they are, sums being f32 and s32 (exact). f16 are sums of two bf16
+ * each, whose four products are exact, where that is faster; other pairs are widened to f32. Matrix units take denormal
+ * bf16 for zero. */
 #include "solver/layer_tiles.h"
 
 #include <math.h>
 
 #include "solver/filter_rows.h"
 
-enum {
-  BLOCK = 8 /* tiles */,
-  PART = 12 /* pieces */,
-  MOST_SEGMENTS = 1 << 14,
-  MOST_LENGTH = 1 << 24,
-  MOST_DEPTH = 1 << 16
-};
-enum { LEAST_ROW = 12 }; /* positions of rows whose ends are ends of tiles */
+enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
+enum { LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */, LEAST_SPAN = 64, RING = 2 };
 
 /* ---- execute: results */
 
-/* Rows of sums, and where the results of group 0, channel 0 lie. */
-typedef struct sums_out {
-  const void *sums;
-  int rows, n;
-  int64_t channel;       /* of the first column, G*K numbering */
+typedef struct target {
+  int64_t k, channel;    /* of the first column, in its group and in G*K numbering */
   int64_t out, residual; /* elements from group 0, channel 0 to the first column */
-  const int64_t *at, *residual_at;
-} sums_out;
+} target;
 
-static void store_vectors(const falt_tiles_task *t, const sums_out *r) {
+static target target_of(const falt_tiles_task *t, int64_t panel) {
+  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
+  const int64_t k = panel * COLUMNS;
+  return (target){k, t->group * t->layer->results + k, t->group * y->stride[FALT_G] + k * y->stride[FALT_C],
+                  t->group * z->stride[FALT_G] + k * z->stride[FALT_C]};
+}
+
+static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64_t panel, const char *sums) {
   const falt_layer *layer = t->layer;
   const falt_problem *p = &layer->p;
   const falt_operands *operands = t->run->operands;
-  const float *scale = t->run->factors + r->channel;
-  char *out = (char *)operands->output + r->out * (int64_t)falt_type_size(p->output.type);
-  const char *residual =
-      p->has_residual ? (const char *)operands->residual + r->residual * (int64_t)falt_type_size(p->residual.type)
-                      : NULL;
-  t->plan->kernels->finish(&(falt_tiles_finish){.sums = r->sums,
-                                                .whole = t->plan->kind <= FALT_TILES_S8,
-                                                .type = p->output.type,
-                                                .out = out,
-                                                .at = r->at,
-                                                .residual_type = p->residual.type,
-                                                .residual = residual,
-                                                .residual_at = r->residual_at,
-                                                .scale = scale,
-                                                .offset = scale + p->output.size[FALT_G] * layer->results,
-                                                .rows = r->rows,
-                                                .n = r->n,
-                                                .curve = layer->curve,
-                                                .slope = (float)p->act_a,
-                                                .low = layer->low,
-                                                .high = layer->high});
+  const target to = target_of(t, panel);
+  const float *scale = t->run->factors + to.channel;
+  const char *residual = p->has_residual ? operands->residual : NULL;
+  if (residual) residual += to.residual * (int64_t)falt_type_size(p->residual.type);
+  return (falt_tiles_finish){.sums = sums,
+                             .whole = t->plan->kind <= FALT_TILES_S8,
+                             .plain = layer->plain,
+                             .type = p->output.type,
+                             .out = (char *)operands->output + to.out * (int64_t)falt_type_size(p->output.type),
+                             .at = t->out + tile * ROWS,
+                             .residual_type = p->residual.type,
+                             .residual = residual,
+                             .residual_at = t->residual + tile * ROWS,
+                             .scale = scale,
+                             .offset = scale + p->output.size[FALT_G] * layer->results,
+                             .rows = {t->tiles[tile].count, tile + 1 < t->count ? t->tiles[tile + 1].count : 0},
+                             .n = (int)falt_tiles_columns(t->plan, panel),
+                             .curve = layer->curve,
+                             .slope = (float)p->act_a,
+                             .low = layer->low,
+                             .high = layer->high};
 }
 
 /* In f64, which holds whatever the kernels' f32 does not. */
-static void store_singly(const falt_tiles_task *t, const sums_out *r) {
+static void store_singly(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t panel) {
   const falt_problem *p = &t->layer->p;
   const falt_operands *operands = t->run->operands;
   const float *scale = operands->scale, *bias = operands->bias;
-  for (int m = 0; m < r->rows; m++)
-    for (int i = 0; i < r->n; i++) {
+  const target to = target_of(t, panel);
+  for (int m = 0; m < FALT_TILES_ROWS; m++)
+    for (int i = 0; i < f->n && m % ROWS < f->rows[m / ROWS]; i++) {
       const int at = m * COLUMNS + i;
-      double y = t->plan->kind <= FALT_TILES_S8 ? ((const int32_t *)r->sums)[at] : ((const float *)r->sums)[at];
-      y *= p->has_scale ? p->alpha * (double)scale[r->channel + i] : p->alpha;
-      y += p->has_bias ? p->beta + (double)bias[r->channel + i] : p->beta;
+      double y = f->whole ? ((const int32_t *)f->sums)[at] : ((const float *)f->sums)[at];
+      y *= p->has_scale ? p->alpha * (double)scale[to.channel + i] : p->alpha;
+      y += p->has_bias ? p->beta + (double)bias[to.channel + i] : p->beta;
       if (p->has_residual)
         y += falt_load(operands->residual, p->residual.type,
-                       r->residual_at[m] + r->residual + i * p->residual.stride[FALT_C]);
-      falt_store(operands->output, p->output.type, r->at[m] + r->out + i * p->output.stride[FALT_C],
+                       f->residual_at[m] + to.residual + i * p->residual.stride[FALT_C]);
+      falt_store(operands->output, p->output.type, f->at[m] + to.out + i * p->output.stride[FALT_C],
                  falt_activate(p, y));
+    }
+}
+
+/* ---- execute: sums of halves that are no numbers */
+
+/* The sum at a position and channel of the task's group as f32 form it. */
+static float sum_of(const falt_tiles_task *t, const falt_layer_point *at, int64_t k) {
+  const falt_problem *p = &t->layer->p;
+  const falt_tensor *x = &p->input, *w = &p->filter;
+  float sum = 0;
+  for (int64_t tap = 0; tap < t->layer->taps; tap++) {
+    const int64_t s = tap % w->size[FALT_W], r = tap / w->size[FALT_W] % w->size[FALT_H],
+                  j = tap / w->size[FALT_W] / w->size[FALT_H];
+    const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j), h = falt_layer_source(t->layer, 1, at->at[1], r);
+    const int64_t v = falt_layer_source(t->layer, 2, at->at[2], s);
+    for (int64_t c = 0; c < t->layer->channels; c++) {
+      const bool inside = d >= 0 && h >= 0 && v >= 0;
+      const double value =
+          inside ? falt_load(t->run->operands->input, x->type, falt_tensor_at(x, at->n, t->group, c, d, h, v))
+                 : p->boundary_value;
+      sum += (float)value * falt_tiles_weight(t, k, tap, c);
+    }
+  }
+  return sum;
+}
+
+/* An infinity times the small half of a number, which may be 0, is none: such sums are formed again. */
+static void mend(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t tile, int64_t panel) {
+  float *sums = (float *)(void *)(t->sums + ((const char *)f->sums - t->sums));
+  for (int m = 0; m < FALT_TILES_ROWS; m++)
+    for (int i = 0; i < f->n && m % ROWS < f->rows[m / ROWS]; i++) {
+      if (!isnan(sums[m * COLUMNS + i])) continue;
+      falt_layer_point at = t->tiles[tile + m / ROWS].at;
+      for (int left = m % ROWS, run; left > 0; left -= run) {
+        run = (int)falt_layer_run(t->layer, &at, left);
+        falt_layer_advance(t->layer, &at, run);
+      }
+      sums[m * COLUMNS + i] = sum_of(t, &at, panel * COLUMNS + i);
     }
 }
 
 /* ---- tasks */
 
-static void store_tile(const falt_tiles_task *t, int64_t i, int64_t panel) {
-  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
-  const int64_t k = panel * COLUMNS;
-  const sums_out r = {.sums = t->sums + i * ROWS * COLUMNS * 4,
-                      .rows = falt_tiles_count(t->plan, t->tile + i),
-                      .n = (int)falt_tiles_columns(t->plan, panel),
-                      .channel = t->group * t->layer->results + k,
-                      .out = t->group * y->stride[FALT_G] + k * y->stride[FALT_C],
-                      .residual = t->group * z->stride[FALT_G] + k * z->stride[FALT_C],
-                      .at = t->out + i * ROWS,
-                      .residual_at = t->residual + i * ROWS};
-  (t->plan->vectors ? store_vectors : store_singly)(t, &r);
+/* Products of a pair of tiles by panel after panel, each taking the sums of the one before out. */
+typedef struct march {
+  falt_tiles_finish finish[RING];
+  int64_t count;
+} march;
+
+static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t panel, march *m) {
+  const falt_tiles_plan *plan = t->plan;
+  char *sums = t->sums + m->count % RING * PAIR * ROWS * COLUMNS * 4;
+  falt_tiles_finish *f = &m->finish[m->count % RING];
+  const bool late = plan->vectors && !plan->split;
+  plan->kernels->product(
+      &(falt_tiles_product){.kind = plan->kind,
+                            .a = t->list + tile * plan->segments * plan->times,
+                            .b = t->run->packed + (size_t)(t->group * plan->panels + panel) * plan->panel,
+                            .sums = sums,
+                            .segments = plan->segments * plan->times,
+                            .pieces = plan->pieces,
+                            .tiles = (int)falt_min(PAIR, t->count - tile),
+                            .rows = (int)plan->rows,
+                            .columns = (int)falt_tiles_columns(plan, panel),
+                            .before = late && m->count > 0 ? &m->finish[(m->count - 1) % RING] : NULL});
+  *f = finish_of(t, tile, panel, sums);
+  if (plan->split) mend(t, f, tile, panel);
+  if (!plan->vectors)
+    store_singly(t, f, panel);
+  else if (!late)
+    plan->kernels->finish(f);
+  m->count += late;
 }
 
-/* Part by part of the depth, so that the panel's part is fetched once for all calls. */
-static void run_panel(const falt_tiles_task *t, int64_t panel) {
+/* Panels [begin, end) of the task's group. */
+static void run_panels(const falt_tiles_task *t, int64_t begin, int64_t end) {
+  march m = {.count = 0};
+  for (int64_t first = begin; first < end; first += t->plan->near)
+    for (int64_t tile = 0; tile < t->count; tile += PAIR)
+      for (int64_t panel = first; panel < falt_min(first + t->plan->near, end); panel++) run_pair(t, tile, panel, &m);
+  if (m.count > 0) t->plan->kernels->finish(&m.finish[(m.count - 1) % RING]);
+}
+
+/* The constant as a pixel of a tile. */
+static void set_constant(const falt_tiles_task *t) {
   const falt_tiles_plan *plan = t->plan;
-  const int64_t columns = falt_tiles_columns(plan, panel), step = falt_ceil_div(columns, ROWS) * TILE;
-  const char *b = t->run->packed + (size_t)(t->group * plan->panels + panel) * plan->panel;
-  falt_tiles_product call = {.kind = plan->kind, .rows = (int)plan->rows, .columns = (int)columns};
-  for (int64_t part = 0; part < plan->parts; part++, b += call.segments * call.pieces * step) {
-    const int64_t along = falt_ceil_div(plan->pieces, plan->part_pieces), segment = part / along * plan->part_segments;
-    call.b = b;
-    call.first = part % along * plan->part_pieces;
-    call.pieces = falt_min(plan->part_pieces, plan->pieces - call.first);
-    call.segments = falt_min(plan->part_segments, plan->segments - segment);
-    call.accumulate = part > 0;
-    for (int64_t i = 0; i < t->tiles; i += PAIR) {
-      call.a = t->list + (i / PAIR * plan->segments + segment) * PAIR;
-      call.sums = t->sums + i * ROWS * COLUMNS * 4;
-      call.tiles = (int)falt_min(PAIR, t->tiles - i);
-      plan->kernels->product(&call);
-      if (part + 1 < plan->parts) continue;
-      for (int tile = 0; tile < call.tiles; tile++) store_tile(t, i + tile, panel);
-    }
-  }
+  const falt_problem *p = &t->layer->p;
+  uint16_t half;
+  if (plan->split) falt_store(&half, FALT_F16, 0, p->boundary_value);
+  for (int64_t i = 0; i < t->layer->channels; i++)
+    if (plan->split)
+      plan->kernels->widen(&(falt_tiles_widen){&half, FALT_F16, true, t->constant + i * plan->element, 1, 1});
+    else
+      falt_store(t->constant, plan->kind == FALT_TILES_F32 ? FALT_F32 : p->input.type, i, p->boundary_value);
 }
 
 static void open_task(falt_tiles_task *t, char *memory) {
-  const falt_tiles_plan *plan = t->plan;
-  const falt_tiles_map *at = &plan->at;
-  const falt_problem *p = &t->layer->p;
+  const falt_tiles_map *at = &t->plan->at;
   t->list = (falt_tile_rows *)(void *)(memory + at->list);
+  t->tiles = (falt_tiles_tile *)(void *)(memory + at->tiles);
   t->out = (int64_t *)(void *)(memory + at->out);
   t->residual = (int64_t *)(void *)(memory + at->residual);
   t->constant = memory + at->constant;
-  t->copied = (const char **)(void *)(memory + at->copied);
-  t->gathered = memory + at->gathered;
+  t->copies = memory + at->copies;
+  t->filled = memory + at->filled;
   t->sums = memory + at->sums;
-  t->pixel = p->input.stride[FALT_W] * falt_tiles_input_size(t);
-  const falt_type type = plan->kind == FALT_TILES_F32 ? FALT_F32 : p->input.type;
-  for (int64_t i = 0; i < t->layer->channels; i++) falt_store(t->constant, type, i, p->boundary_value);
+  set_constant(t);
 }
 
 static void run_task(void *context, int64_t index, void *scratch) {
   const falt_tiles_run *run = context;
   const falt_tiles_plan *plan = run->plan;
-  falt_tiles_task t = {.run = run, .plan = plan, .layer = &plan->layer, .group = -1};
+  falt_tiles_task t = {.run = run, .plan = plan, .layer = &plan->layer};
   const int64_t chunk = index % plan->chunks.count, block = index / plan->chunks.count;
-  t.tile = falt_layer_piece(&plan->blocks, block) * PAIR;
-  t.tiles = falt_min(falt_layer_piece(&plan->blocks, block + 1) * PAIR, falt_tiles_all(plan)) - t.tile;
   const int64_t begin = falt_layer_piece(&plan->chunks, chunk), end = falt_layer_piece(&plan->chunks, chunk + 1);
+  t.part = falt_layer_piece(&plan->blocks, block);
+  t.parts = falt_layer_piece(&plan->blocks, block + 1) - t.part;
   open_task(&t, scratch);
   plan->kernels->open((int)plan->rows);
-  for (int64_t i = begin; i < end; i++) {
-    if (i / plan->panels != t.group) falt_tiles_list(&t, i / plan->panels);
-    run_panel(&t, i % plan->panels);
+  for (int64_t i = begin, next; i < end; i = next) {
+    const int64_t group = i / plan->panels;
+    next = falt_min(end, (group + 1) * plan->panels);
+    falt_tiles_list(&t, group);
+    run_panels(&t, i - group * plan->panels, next - group * plan->panels);
   }
   plan->kernels->close();
 }
@@ -173,9 +225,12 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[FALT_TILES_KIND_COUNT] = {"u8", "s8", "bf16", "f32"};
   const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
-  falt_text_add(text, "(tiles %s %s %lldx%d%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
-                kinds[plan->kind], (long long)plan->rows, FALT_TILE_BYTES, plan->in_place ? "" : " gathered",
-                plan->vectors ? "" : " singly", (long long)falt_layer_most(&plan->blocks) * PAIR,
+  falt_text_add(text, "(tiles %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
+                kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
+                plan->in_place  ? "in place"
+                : plan->windows ? "windows"
+                                : "pixels",
+                plan->vectors ? "" : " singly", (long long)(falt_layer_most(&plan->blocks) * plan->tiles),
                 falt_threads_count(base->device->threads));
 }
 
@@ -207,6 +262,12 @@ static falt_tiles_kind kind_of(const falt_problem *p) {
   return x == FALT_BF16 && w == FALT_BF16 && has_constant(p) ? FALT_TILES_BF16 : FALT_TILES_F32;
 }
 
+/* Whether f16 are faster as four products of bf16 than as f32. */
+static bool splits(const falt_problem *p, const falt_tiles_kernels *kernels) {
+  return p->input.type == FALT_F16 && p->filter.type == FALT_F16 && has_constant(p) &&
+         kernels->speed[FALT_TILES_BF16] > 4 * kernels->speed[FALT_TILES_F32];
+}
+
 static const char *refusal(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_type x = p->input.type, w = p->filter.type;
@@ -224,36 +285,43 @@ static const char *refusal(const falt_tiles_plan *plan) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, and what else takes time, in f32 multiply-adds of vectors. */
-static const double share = 0.6;
-static const double per_result = 32, per_row = 400, per_piece = 128, per_element = 16, per_element_apart = 256;
+/* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak. */
+static const double share = 0.85;
+static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
+static const double per_byte = 2, converted = 24,
+                    apart = 128; /* of copies; of elements of other types, or not adjacent */
 
-/* Share of tiles that are gathered: those with the end of a row, and at both borders the taps that reach over. Copied
- * rows cost a tap's share of that. */
-static double gathered_share(const falt_tiles_plan *plan) {
-  const falt_layer *layer = &plan->layer;
-  const double width = (double)layer->p.output.size[FALT_W], ends = layer->positions > width ? ROWS / width : 0;
-  const double borders = layer->p.filter.size[FALT_W] > 1 ? ROWS / width / 2 : 0;
-  return plan->by_rows ? 1 / (double)layer->taps : fmin(1, ends + borders);
+/* Elements that are copied for a part. */
+static double copied(const falt_tiles_plan *plan) {
+  const falt_tensor *x = &plan->layer.p.input;
+  const int64_t rows =
+      falt_min(falt_tiles_copies(plan),
+               falt_layer_most(&plan->lines) * plan->layer.p.filter.size[FALT_H] * plan->layer.p.filter.size[FALT_D]);
+  (void)x;
+  return plan->in_place ? 0 : (double)(rows * plan->wide * plan->length);
 }
 
 static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
-  const double groups = (double)falt_tiles_groups(plan), positions = (double)layer->positions * groups;
-  const double depth = (double)(plan->segments * plan->pieces * FALT_TILE_BYTES / plan->element);
-  const double columns = (double)falt_round_up(layer->results, ROWS);
-  const double waste = (double)(ROWS * plan->tiles) / (double)plan->line;
+  const falt_problem *p = &layer->p;
+  const double parts = (double)(falt_layer_piece(&plan->blocks, plan->blocks.count));
+  const double tiles = parts * (double)plan->tiles * (double)falt_tiles_groups(plan);
+  const double steps = (double)(plan->segments * plan->times * plan->pieces);
+  const double columns = (double)falt_round_up(layer->results, ROWS),
+               each = FALT_TILE_BYTES / (plan->split ? 2 : plan->element);
   const double products =
-      2 * positions * (plan->rows < ROWS ? 1 : waste) * columns * depth / plan->kernels->speed[plan->kind];
-  const double passes = (double)falt_ceil_div(plan->chunks.count, (int64_t)groups); /* a block's lists are made anew */
-  const double element = falt_tensor_unit(&layer->p.input, FALT_C) ? per_element : per_element_apart;
-  const double rows = (double)plan->segments * (per_row + per_piece * (double)plan->pieces);
-  const double lists = plan->in_place ? gathered_share(plan) * rows
-                                      : (double)layer->taps * (per_row + element * (double)layer->channels);
-  const double results = positions * (double)layer->results * per_result * (plan->vectors ? 1 : 30);
-  const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
-  return falt_roofline(device, FALT_F32, products + positions * passes * lists + results + filter, share,
-                       falt_problem_bytes(&layer->p));
+      2 * (double)falt_max(plan->rows, 8) * steps * each * columns / plan->kernels->speed[plan->kind];
+  const double sums = per_sums * (double)plan->panels / (plan->vectors ? 1 : 0.5);
+  const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
+  const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
+  const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
+  const double element = !falt_tensor_unit(&p->input, FALT_C)          ? apart
+                         : plan->split || plan->kind == FALT_TILES_F32 ? converted
+                                                                       : per_byte * (double)plan->element;
+  const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
+  const double copies = parts * (double)falt_tiles_groups(plan) * passes * copied(plan) * element;
+  return falt_roofline(device, FALT_F32, tiles * (products + sums + results + per_tile) + copies + filter, share,
+                       falt_problem_bytes(p));
 }
 
 /* ---- plan */
@@ -271,47 +339,95 @@ static bool goes_by_vectors(const falt_tiles_plan *plan) {
 
 static void set_segments(falt_tiles_plan *plan) {
   const falt_layer *layer = &plan->layer;
+  const int64_t *taps = layer->p.filter.size;
   const bool whole = layer->channels * plan->element % FALT_TILE_BYTES == 0;
-  plan->in_place = whole && plan->kind != FALT_TILES_F32 && falt_tensor_unit(&layer->p.input, FALT_C);
-  plan->segments = plan->in_place ? layer->taps : 1;
-  plan->length = plan->in_place ? layer->channels : layer->taps * layer->channels;
+  const bool narrow = layer->p.output.size[FALT_W] < LEAST_ROW;
+  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
+  plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
+  plan->windows = !whole || narrow;
+  plan->flat = narrow;
+  plan->segments = plan->windows ? taps[FALT_D] * taps[FALT_H] : layer->taps;
+  plan->length = plan->windows ? taps[FALT_W] * layer->channels : layer->channels;
   plan->pieces = falt_ceil_div(plan->length * plan->element, FALT_TILE_BYTES);
+  plan->times = plan->split ? 2 : 1;
   plan->panels = falt_ceil_div(layer->results, COLUMNS);
-  plan->panel = (size_t)plan->segments * (size_t)plan->pieces * 2 * TILE;
+  plan->panel = (size_t)(plan->segments * plan->times) * (size_t)plan->pieces * 2 * TILE;
 }
 
-/* Rows with ends of their own leave no tile to be gathered where taps reach over these: their input rows are copied. */
-static void set_rows(falt_tiles_plan *plan) {
-  const falt_layer *layer = &plan->layer;
-  const falt_axis *axis = &layer->p.axis[2];
-  const int64_t width = layer->p.output.size[FALT_W], taps = layer->p.filter.size[FALT_W];
-  plan->by_rows = plan->in_place && taps > 1 && width >= LEAST_ROW;
-  plan->line = plan->by_rows ? width : layer->positions;
-  plan->tiles = falt_ceil_div(plan->line, ROWS);
-  plan->rows = plan->by_rows ? falt_ceil_div(width, plan->tiles) : ROWS;
-  plan->wide = plan->by_rows ? (plan->tiles * plan->rows - 1) * axis->stride + falt_extent(axis, taps) : 0;
+/* Bytes that `lines` lines of a plane bring with them, what neighbours share left out. */
+static int64_t line_bytes(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const int64_t rows = falt_min(p->axis[1].stride, p->filter.size[FALT_H]) * p->filter.size[FALT_D];
+  const int64_t pixels = p->output.size[FALT_W] * (plan->windows ? 1 : p->axis[2].stride);
+  return rows * pixels * falt_tiles_pixel(plan);
 }
 
-/* Short sums are one part. */
+static int64_t all_parts(const falt_tiles_plan *plan) {
+  const int64_t *size = plan->layer.p.output.size;
+  return size[FALT_N] * size[FALT_D] * plan->lines.count * plan->spans.count;
+}
+
+static int64_t thread_count(const falt_tiles_plan *plan) {
+  return falt_threads_count(plan->base.device->threads);
+}
+
+/* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond. */
+static int64_t room(const falt_tiles_plan *plan) {
+  const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
+  return panels > l2 / 2 ? l2 / 3 : l2 / 8;
+}
+
 static void set_parts(falt_tiles_plan *plan) {
-  const int64_t whole = plan->segments * plan->pieces > 2 * PART ? PART : 2 * PART;
-  plan->part_pieces = falt_min(plan->pieces, whole);
-  plan->part_segments = plan->part_pieces < plan->pieces ? 1 : falt_max(1, whole / plan->pieces);
-  plan->parts = falt_ceil_div(plan->segments, plan->part_segments) * falt_ceil_div(plan->pieces, plan->part_pieces);
+  const int64_t *size = plan->layer.p.output.size, height = size[FALT_H], width = size[FALT_W];
+  const int64_t bytes = line_bytes(plan), panels = falt_tiles_groups(plan) * plan->panels, most = room(plan);
+  const int64_t wanted = thread_count(plan) == 1 ? 1 : 4 * thread_count(plan);
+  int64_t lines = falt_max(1, falt_min(height, most / bytes));
+  while (lines > 1 && size[FALT_N] * size[FALT_D] * falt_ceil_div(height, lines) * panels < wanted) lines /= 2;
+  plan->lines = falt_layer_cut(height, falt_ceil_div(height, lines));
+  int64_t spans = plan->flat ? 1 : falt_ceil_div(bytes, most);
+  if (height == 1 && !plan->flat) spans = falt_max(spans, falt_ceil_div(wanted, panels * size[FALT_N] * size[FALT_D]));
+  plan->spans = falt_layer_cut(width, falt_max(1, falt_min(spans, width / LEAST_SPAN)));
 }
 
-/* Blocks whose gathered rows stay in the second-level cache beside a panel, and so small that threads have enough of
- * them; chunks of panels where positions are too few. */
+/* Tiles of equal rows: a product takes as many cycles as its tile has. */
+static void set_tiles(falt_tiles_plan *plan) {
+  const int64_t width = falt_layer_most(&plan->spans), lines = falt_layer_most(&plan->lines);
+  const int64_t line = plan->flat ? lines * width : width, least = falt_ceil_div(line, ROWS);
+  plan->along = least;
+  plan->rows = falt_ceil_div(line, plan->along);
+  const int64_t more = falt_ceil_div(line, least + 1);
+  if (more >= 14 && more * (least + 1) < plan->rows * least) {
+    plan->along = least + 1;
+    plan->rows = more;
+  }
+  plan->tiles = plan->flat ? plan->along : lines * plan->along;
+}
+
+/* Copied rows: those of all taps in their order, by residues of the stride, or each tap's by themselves. */
+static void set_copies(falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const falt_axis *axis = &p->axis[1];
+  const int64_t taps = p->filter.size[FALT_H], lines = falt_layer_most(&plan->lines);
+  const int64_t residues = taps == 1 ? 1 : axis->stride;
+  const int64_t together = lines + (taps - 1) * axis->dilation / axis->stride;
+  plan->own = taps * lines <= residues * together;
+  plan->class = plan->own ? lines : together;
+  plan->slots = plan->own ? taps * lines : residues * together;
+  const int64_t positions = plan->along * plan->rows;
+  plan->wide = plan->flat      ? p->output.size[FALT_W]
+               : plan->windows ? positions
+                               : (positions - 1) * p->axis[2].stride + falt_extent(&p->axis[2], p->filter.size[FALT_W]);
+}
+
+/* Blocks of parts, so few that threads have enough of them; chunks of panels where positions are too few. */
 static void set_tasks(falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels; /* of all groups */
-  const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
-  const int64_t tile = plan->segments * plan->pieces * TILE, all = falt_tiles_all(plan);
-  const int64_t room = (int64_t)plan->base.device->caches.l2 * 3 / 4 / tile / PAIR * PAIR;
-  int64_t block = falt_max(PAIR, falt_min(BLOCK, room));
-  while (block >= 2 * PAIR && falt_ceil_div(all, block) * panels < wanted) block = block / 2 / PAIR * PAIR;
-  const int64_t calls = falt_ceil_div(all, PAIR);
-  plan->blocks = falt_layer_cut(calls, falt_ceil_div(calls, block / PAIR));
+  const int64_t wanted = thread_count(plan) == 1 ? 1 : 4 * thread_count(plan), all = all_parts(plan);
+  const int64_t bytes = line_bytes(plan) * falt_layer_most(&plan->lines) / plan->spans.count;
+  const int64_t together = falt_max(1, falt_min(room(plan) / falt_max(1, bytes), falt_max(1, all * panels / wanted)));
+  plan->blocks = falt_layer_cut(all, falt_ceil_div(all, together));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
+  plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
 }
 
 static size_t place(size_t *total, size_t bytes) {
@@ -320,25 +436,19 @@ static size_t place(size_t *total, size_t bytes) {
   return at;
 }
 
-/* Input rows that a block may copy: of each output row that it touches. */
-static size_t most_copies(const falt_tiles_plan *plan) {
-  const int64_t *taps = plan->layer.p.filter.size;
-  const int64_t rows = falt_layer_most(&plan->blocks) * PAIR / plan->tiles + 2;
-  return plan->by_rows ? (size_t)(rows * taps[FALT_D] * taps[FALT_H]) : 0;
-}
-
 static void lay_memory(falt_tiles_plan *plan) {
-  const size_t tiles = 2 * (size_t)falt_layer_most(&plan->blocks), segments = (size_t)plan->segments;
-  const size_t pieces = (size_t)plan->pieces, groups = (size_t)falt_tiles_groups(plan);
+  const size_t parts = (size_t)falt_layer_most(&plan->blocks), tiles = parts * (size_t)plan->tiles + 1;
+  const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
+  const size_t groups = (size_t)falt_tiles_groups(plan);
   falt_tiles_map *at = &plan->at;
-  at->list = place(&at->total, tiles * segments * sizeof(falt_tile_rows));
+  at->list = place(&at->total, tiles * (size_t)(plan->segments * plan->times) * sizeof(falt_tile_rows));
+  at->tiles = place(&at->total, tiles * sizeof(falt_tiles_tile));
   at->out = place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->residual = place(&at->total, tiles * ROWS * sizeof(int64_t));
-  at->constant = place(&at->total, pieces * FALT_TILE_BYTES);
-  at->copied = place(&at->total, most_copies(plan) * sizeof(char *));
-  at->gathered = place(&at->total, plan->by_rows ? most_copies(plan) * (size_t)plan->wide * pieces * FALT_TILE_BYTES
-                                                 : tiles * segments * pieces * TILE);
-  at->sums = place(&at->total, tiles * ROWS * COLUMNS * sizeof(float));
+  at->constant = place(&at->total, pixel);
+  at->copies = place(&at->total, (copies * (size_t)plan->wide + ROWS) * pixel); /* tiles may reach beyond */
+  at->filled = place(&at->total, copies);
+  at->sums = place(&at->total, RING * PAIR * ROWS * COLUMNS * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->factors = place(&total, 2 * groups * (size_t)plan->layer.results * sizeof(float));
   plan->filter = place(&total, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
@@ -364,15 +474,18 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   plan->layer = layer;
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   plan->kind = kind_of(&layer.p);
-  plan->element = elements[plan->kind];
+  plan->split = splits(&layer.p, plan->kernels);
+  if (plan->split) plan->kind = FALT_TILES_BF16;
+  plan->element = plan->split ? 4 : elements[plan->kind];
   set_segments(plan);
-  set_rows(plan);
-  set_parts(plan);
   plan->vectors = goes_by_vectors(plan);
   if ((reason = refusal(plan))) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", reason);
   }
+  set_parts(plan);
+  set_tiles(plan);
+  set_copies(plan);
   set_tasks(plan);
   if (!take_filter(plan, ask->filter_values)) {
     destroy(&plan->base);

@@ -9,7 +9,7 @@ enum { TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS, PA
 
 /* Offsets into a worker's scratch. */
 typedef struct falt_tiles_map {
-  size_t list, out, residual, constant, copied, gathered, sums, total;
+  size_t list, tiles, out, residual, constant, copies, filled, sums, total;
 } falt_tiles_map;
 
 typedef struct falt_tiles_plan {
@@ -17,40 +17,43 @@ typedef struct falt_tiles_plan {
   falt_layer layer;
   const falt_tiles_kernels *kernels;
   falt_tiles_kind kind;
-  int64_t element;                  /* bytes of an element in a tile */
-  bool by_rows;                     /* no tile goes over the end of a row */
-  int64_t rows;                     /* positions of a tile */
-  int64_t line, tiles;              /* positions that are cut into tiles together, and these tiles */
-  int64_t wide;                     /* pixels of an input row with all that stands beyond its ends */
-  bool in_place;                    /* a segment is a tap and lies in the input; else it is all taps together */
+  bool split;      /* f16 as sums of two bf16 */
+  int64_t element; /* bytes of an element of the input in a tile */
+
+  bool in_place;                    /* pixels are read where they lie, unless some lie outside */
+  bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
+  bool flat;                        /* tiles go over the ends of rows */
+  int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
+  int64_t times;                    /* the panel goes over the segments so often */
+
+  falt_layer_pieces lines, spans; /* parts: lines of a plane of results, and spans of their positions */
+  int64_t rows;                   /* positions of a tile */
+  int64_t along, tiles;           /* tiles of a line (all lines if they are flat), and of a part */
+  bool own;                       /* each tap has copies of its own */
+  int64_t class, slots;           /* copied rows: of one residue of the stride, for one tap of the depth */
+  int64_t wide;                   /* pixels or windows of a copied row */
+
   bool vectors;                     /* results go out by kernels; else one by one */
-  int64_t segments, length, pieces; /* elements of a segment, and its pieces of 64 bytes */
   int64_t panels;                   /* of a group */
-  falt_layer_pieces blocks, chunks; /* tasks: blocks of calls times chunks of the panels of all groups */
-  int64_t part_segments, part_pieces, parts; /* of the depth that stays in the first-level cache */
-  size_t panel;                              /* bytes */
-  char *packed;                              /* or NULL if the filter comes with each falt_tiles_run */
-  size_t factors, filter;                    /* offsets into the workspace */
-  falt_tiles_map at;                         /* in each worker's scratch */
+  int64_t near;                     /* panels that stay in the second-level cache */
+  falt_layer_pieces blocks, chunks; /* tasks: blocks of parts times chunks of the panels of all groups */
+  size_t panel;                     /* bytes */
+  char *packed;                     /* or NULL if the filter comes with each falt_tiles_run */
+  size_t factors, filter;           /* offsets into the workspace */
+  falt_tiles_map at;                /* in each worker's scratch */
 } falt_tiles_plan;
 
-static inline int64_t falt_tiles_all(const falt_tiles_plan *plan) {
-  return plan->layer.positions / plan->line * plan->tiles;
-}
 static inline int64_t falt_tiles_groups(const falt_tiles_plan *plan) {
   return plan->layer.p.output.size[FALT_G];
 }
-
 static inline int64_t falt_tiles_columns(const falt_tiles_plan *plan, int64_t panel) {
   return falt_min(COLUMNS, plan->layer.results - panel * COLUMNS);
 }
-
-/* A tile's first position, and how many it has. */
-static inline int64_t falt_tiles_first(const falt_tiles_plan *plan, int64_t tile) {
-  return tile / plan->tiles * plan->line + tile % plan->tiles * plan->rows;
+static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
+  return plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
 }
-static inline int falt_tiles_count(const falt_tiles_plan *plan, int64_t tile) {
-  return (int)falt_min(plan->rows, plan->line - tile % plan->tiles * plan->rows);
+static inline int64_t falt_tiles_copies(const falt_tiles_plan *plan) {
+  return plan->layer.p.filter.size[FALT_D] * plan->slots; /* rows that a part may copy */
 }
 
 typedef struct falt_tiles_run {
@@ -60,29 +63,33 @@ typedef struct falt_tiles_run {
   const float *factors;
 } falt_tiles_run;
 
-/* A block of tiles and the lists of its calls: one call has two tiles of positions, for each segment. */
+/* A tile of results: positions [w, w + count) of its row, which may go on in the next ones. */
+typedef struct falt_tiles_tile {
+  falt_layer_point at;
+  int count;
+} falt_tiles_tile;
+
+/* A block of parts and the lists of its tiles, two by two. */
 typedef struct falt_tiles_task {
   const falt_tiles_run *run;
   const falt_tiles_plan *plan;
   const falt_layer *layer;
-  int64_t group, tile, tiles; /* tiles [tile, tile + tiles) */
+  int64_t group, part, parts; /* parts [part, part + parts) */
+  int64_t count;              /* of tiles */
   const char *input;          /* of the group that the lists are made for */
-  int copies;                 /* rows that were copied with what stands beyond their ends */
-  int64_t pixel;              /* bytes between pixels */
-  falt_tile_rows *list;
+  falt_tile_rows *list;       /* of a pair, a segment and one of the two */
+  falt_tiles_tile *tiles;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
-  char *constant, *gathered, *sums;
-  const char **copied; /* where those rows lie in the input */
+  char *constant, *copies, *filled, *sums;
 } falt_tiles_task;
-
-static inline int64_t falt_tiles_input_size(const falt_tiles_task *t) {
-  return (int64_t)falt_type_size(t->layer->p.input.type);
-}
 
 /* The filter as panels; runs on the device's threads. */
 void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *packed);
 
-/* Lists of all tiles of the task's block for a group: list, out, residual. */
+/* A weight of the task's group, of kinds that are split. */
+float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_t c);
+
+/* Lists of all tiles of the task's block for a group: count, list, tiles, out, residual. */
 void falt_tiles_list(falt_tiles_task *t, int64_t group);
 
 #endif

@@ -18,20 +18,37 @@ static int64_t tile_offset(const falt_tiles_plan *plan, int64_t e, int64_t k, in
   return (piece * tiles + k / ROWS) * TILE + group * FALT_TILE_BYTES + k % ROWS * 4 + byte % 4;
 }
 
-static void pack_element(const packing *pack, int64_t from, char *to) {
+/* A bf16 twice, for both halves of what it meets. */
+static void pack_split(uint16_t half, char *to) {
+  memcpy(to, &half, sizeof half);
+  memcpy(to + sizeof half, &half, sizeof half);
+}
+
+static void pack_element(const packing *pack, int64_t from, char *to, int64_t time) {
   const falt_type type = pack->plan->layer.p.filter.type;
-  if (pack->plan->kind == FALT_TILES_F32) {
+  const char *w = (const char *)pack->filter + from * (int64_t)falt_type_size(type);
+  if (pack->plan->split) {
+    uint16_t halves[2];
+    pack->plan->kernels->widen(&(falt_tiles_widen){w, type, true, halves, 1, 1});
+    pack_split(halves[time], to);
+  } else if (pack->plan->kind == FALT_TILES_F32) {
     const float value = (float)falt_load(pack->filter, type, from);
     memcpy(to, &value, sizeof value);
-  } else if (pack->plan->element == 2) {
-    memcpy(to, (const char *)pack->filter + 2 * from, 2);
   } else {
-    *to = ((const char *)pack->filter)[from];
+    memcpy(to, w, (size_t)pack->plan->element);
   }
 }
 
+/* Element c of a tap, within the tiles of a panel of so many. */
+static int64_t weight_at(const falt_tiles_plan *plan, int64_t tap, int64_t c, int64_t k, int64_t tiles) {
+  const int64_t taps = plan->windows ? plan->layer.p.filter.size[FALT_W] : 1;
+  const int64_t e = tap % taps * plan->layer.channels + c;
+  return tap / taps * plan->pieces * tiles * TILE + tile_offset(plan, e, k, tiles);
+}
+
 /* Column `k` of a group's panel that begins at channel `first`. */
-static void pack_column(const packing *pack, int64_t g, int64_t first, int64_t k, int64_t tiles, char *to) {
+static void pack_column(const packing *pack, int64_t g, int64_t first, int64_t k, int64_t tiles, char *to,
+                        int64_t time) {
   const falt_tiles_plan *plan = pack->plan;
   const falt_tensor *w = &plan->layer.p.filter;
   int64_t tap = 0;
@@ -39,10 +56,8 @@ static void pack_column(const packing *pack, int64_t g, int64_t first, int64_t k
     for (int64_t r = 0; r < w->size[FALT_H]; r++)
       for (int64_t s = 0; s < w->size[FALT_W]; s++, tap++) {
         const int64_t from = falt_tensor_at(w, first + k, g, 0, t, r, s);
-        const int64_t segment = plan->in_place ? tap : 0, e = plan->in_place ? 0 : tap * plan->layer.channels;
-        char *const tile = to + segment * plan->pieces * tiles * TILE;
         for (int64_t c = 0; c < plan->layer.channels; c++)
-          pack_element(pack, from + c * w->stride[FALT_C], tile + tile_offset(plan, e + c, k, tiles));
+          pack_element(pack, from + c * w->stride[FALT_C], to + weight_at(plan, tap, c, k, tiles), time);
       }
 }
 
@@ -50,9 +65,11 @@ static void pack_panel(void *context, int64_t index) {
   const packing *pack = context;
   const falt_tiles_plan *plan = pack->plan;
   const int64_t g = index / plan->panels, panel = index % plan->panels, columns = falt_tiles_columns(plan, panel);
+  const int64_t tiles = falt_ceil_div(columns, ROWS), each = plan->segments * plan->pieces * tiles * TILE;
   char *to = pack->packed + (size_t)index * plan->panel;
   memset(to, 0, plan->panel);
-  for (int64_t k = 0; k < columns; k++) pack_column(pack, g, panel * COLUMNS, k, falt_ceil_div(columns, ROWS), to);
+  for (int64_t time = 0; time < plan->times; time++)
+    for (int64_t k = 0; k < columns; k++) pack_column(pack, g, panel * COLUMNS, k, tiles, to + time * each, time);
 }
 
 void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *packed) {
@@ -60,189 +77,253 @@ void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *pack
   falt_parallel_for(plan->base.device->threads, falt_tiles_groups(plan) * plan->panels, pack_panel, &p);
 }
 
+float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_t c) {
+  const falt_tiles_plan *plan = t->plan;
+  const int64_t panel = k / COLUMNS, tiles = falt_ceil_div(falt_tiles_columns(plan, panel), ROWS);
+  const char *from = t->run->packed + (size_t)(t->group * plan->panels + panel) * plan->panel +
+                     weight_at(plan, tap, c, k % COLUMNS, tiles);
+  return (float)(falt_load(from, FALT_BF16, 0) +
+                 falt_load(from + plan->segments * plan->pieces * tiles * TILE, FALT_BF16, 0));
+}
+
 /* ---- rows in */
 
-/* Positions of a tile that lie in one output row. */
-typedef struct stretch {
-  falt_layer_point at;
-  int begin, end;
-  const char *row; /* of the input, for the taps at hand; NULL: the constant */
-} stretch;
-
-/* Input rows of all runs for taps (j, r). */
-static void find_rows(const falt_tiles_task *t, stretch *runs, int count, int64_t j, int64_t r) {
-  const falt_tensor *x = &t->layer->p.input;
-  for (int i = 0; i < count; i++) {
-    const falt_layer_point *at = &runs[i].at;
-    const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j), h = falt_layer_source(t->layer, 1, at->at[1], r);
-    const int64_t index = at->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
-    runs[i].row = d < 0 || h < 0 ? NULL : t->input + index * falt_tiles_input_size(t);
-  }
+static int64_t input_size(const falt_tiles_task *t) {
+  return (int64_t)falt_type_size(t->layer->p.input.type);
 }
 
-/* The pixel at w of an input row, which may lie outside it; the constant's if there is none. */
-static const char *pixel_at(const falt_tiles_task *t, const char *row, int64_t w) {
-  const int64_t size = t->layer->p.input.size[FALT_W];
-  if (row && (w < 0 || w >= size)) w = falt_axis_map(&t->layer->p.axis[2], size, w);
-  return row && w >= 0 ? row + w * t->pixel : t->constant;
-}
-
-/* The pixels that positions meet at tap s. */
-static void find_pixels(const falt_tiles_task *t, const stretch *r, int64_t s, const char **from) {
-  const falt_axis *axis = &t->layer->p.axis[2];
-  int64_t w = r->at.at[2] * axis->stride + s * axis->dilation - axis->pad[0];
-  for (int m = r->begin; m < r->end; m++, w += axis->stride) from[m] = pixel_at(t, r->row, w);
-}
-
-/* Whether all positions of a tile are in one row and meet pixels of one input row, or none. */
-static bool is_regular(const falt_tiles_task *t, const stretch *runs, int count, int64_t s, falt_tile_rows *rows) {
-  const falt_axis *axis = &t->layer->p.axis[2];
-  const int64_t first = runs->at.at[2] * axis->stride + s * axis->dilation - axis->pad[0];
-  if (count > 1) return false;
-  *rows = (falt_tile_rows){t->constant, 0, FALT_TILE_BYTES};
-  if (!runs->row) return true;
-  *rows = (falt_tile_rows){runs->row + first * t->pixel, axis->stride * t->pixel, FALT_TILE_BYTES};
-  return first >= 0 && first + (t->plan->rows - 1) * axis->stride < t->layer->p.input.size[FALT_W];
-}
-
-/* A copy of an input row with what stands before and behind it, which serves all taps and the tiles of several output
- * rows. */
-static const char *wide_row(falt_tiles_task *t, const char *row) {
-  const int64_t pixel = t->layer->channels * t->plan->element, pad = t->layer->p.axis[2].pad[0];
-  for (int i = t->copies - 1; i >= 0; i--)
-    if (t->copied[i] == row) return t->gathered + i * t->plan->wide * pixel;
-  char *const copy = t->gathered + t->copies * t->plan->wide * pixel;
-  t->copied[t->copies++] = row;
-  for (int64_t begin = 0; begin < t->plan->wide; begin += ROWS) {
-    const char *from[ROWS];
-    const int count = (int)falt_min(ROWS, t->plan->wide - begin);
-    for (int i = 0; i < count; i++) from[i] = pixel_at(t, row, begin + i - pad);
-    t->plan->kernels->parts(&(falt_tiles_parts){from, copy + begin * pixel, pixel, pixel, count});
-  }
-  return copy;
-}
-
-static falt_tile_rows tile_of_wide_row(falt_tiles_task *t, const stretch *r, int64_t s) {
-  const int64_t pixel = t->layer->channels * t->plan->element;
-  const falt_axis *axis = &t->layer->p.axis[2];
-  const char *row = wide_row(t, r->row) + (r->at.at[2] * axis->stride + s * axis->dilation) * pixel;
-  return (falt_tile_rows){row, axis->stride * pixel, FALT_TILE_BYTES};
-}
-
-static falt_tile_rows gathered_tile(const falt_tiles_task *t, const stretch *runs, int count, int64_t s, char *to) {
-  const char *from[ROWS];
-  for (int i = 0; i < count; i++) find_pixels(t, &runs[i], s, from);
-  t->plan->kernels->gather(&(falt_tiles_gather){from, to, t->plan->pieces, runs[count - 1].end});
-  return (falt_tile_rows){to, FALT_TILE_BYTES, TILE};
-}
-
-/* A tile for each tap, where it lies or copied. */
-static void list_taps(falt_tiles_task *t, stretch *runs, int count, falt_tile_rows *list, char *gathered) {
-  const int64_t *taps = t->layer->p.filter.size;
-  for (int64_t j = 0; j < taps[FALT_D]; j++)
-    for (int64_t r = 0; r < taps[FALT_H]; r++) {
-      find_rows(t, runs, count, j, r);
-      for (int64_t s = 0; s < taps[FALT_W]; s++, list += PAIR, gathered += t->plan->pieces * TILE) {
-        if (is_regular(t, runs, count, s, list)) continue;
-        *list = t->plan->by_rows ? tile_of_wide_row(t, runs, s) : gathered_tile(t, runs, count, s, gathered);
-      }
-    }
+static bool converts(const falt_tiles_plan *plan) {
+  return plan->split || plan->kind == FALT_TILES_F32;
 }
 
 /* n elements of the input, `step` elements apart, as elements of a tile. */
 static void bring(const falt_tiles_task *t, const char *from, int64_t step, int64_t n, char *to) {
-  if (t->plan->kind == FALT_TILES_F32)
-    t->plan->kernels->widen(&(falt_tiles_widen){from, t->layer->p.input.type, (float *)(void *)to, step, n});
+  const int64_t size = t->plan->element;
+  if (converts(t->plan))
+    t->plan->kernels->widen(&(falt_tiles_widen){from, t->layer->p.input.type, t->plan->split, to, step, n});
   else if (step == 1)
-    memcpy(to, from, (size_t)(n * t->plan->element));
-  else if (t->plan->element == 2)
+    memcpy(to, from, (size_t)(n * size));
+  else if (size == 2)
     for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
   else
     for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
 }
 
-/* What all taps s of a row meet, next to each other, for one position; w: of the first tap. */
-static void bring_taps(const falt_tiles_task *t, const char *row, int64_t w, char *to) {
+/* `count` pixels inside a row, all their channels. */
+static void bring_inside(const falt_tiles_task *t, const char *from, int64_t count, char *to) {
   const falt_tensor *x = &t->layer->p.input;
-  const int64_t c = t->layer->channels, step = falt_tensor_unit(x, FALT_C) ? 1 : x->stride[FALT_C];
-  for (int64_t s = 0; s < t->layer->p.filter.size[FALT_W]; s++, to += c * t->plan->element) {
-    const char *from = pixel_at(t, row, w + s * t->layer->p.axis[2].dilation);
-    if (from == t->constant)
-      memcpy(to, from, (size_t)(c * t->plan->element));
+  const int64_t channels = t->layer->channels, size = channels * t->plan->element,
+                pixel = x->stride[FALT_W] * input_size(t);
+  const int64_t step = falt_tensor_unit(x, FALT_C) ? 1 : x->stride[FALT_C];
+  if (step == 1 && x->stride[FALT_W] == channels)
+    bring(t, from, 1, count * channels, to);
+  else if (step == 1 && !converts(t->plan) && size % FALT_TILE_BYTES == 0)
+    t->plan->kernels->spread(&(falt_tiles_spread){from, to, pixel, size, size, count});
+  else
+    for (int64_t i = 0; i < count; i++) bring(t, from + i * pixel, step, channels, to + i * size);
+}
+
+/* `count` neighbouring pixels of an input row from w on, which may lie outside it; row NULL: the constant. */
+static void bring_pixels(const falt_tiles_task *t, const char *row, int64_t w, int64_t count, char *to) {
+  const falt_tensor *x = &t->layer->p.input;
+  const int64_t size = t->layer->channels * t->plan->element, width = x->size[FALT_W];
+  for (int64_t n; count > 0; count -= n, w += n, to += n * size) {
+    const bool inside = w >= 0 && w < width;
+    const int64_t source = inside || !row ? w : falt_axis_map(&t->layer->p.axis[2], width, w);
+    n = inside && row ? falt_min(count, width - w) : 1;
+    if (row && source >= 0)
+      bring_inside(t, row + source * x->stride[FALT_W] * input_size(t), n, to);
     else
-      bring(t, from, step, c, to);
+      memcpy(to, t->constant, (size_t)size);
   }
 }
 
-/* The same for all positions of a stretch. Those that lie within the row are neighbours in memory. */
-static void bring_stretch(const falt_tiles_task *t, const stretch *r, char *to, int64_t pitch) {
+/* What the taps of a row meet from pixel w on, and zeros behind it. */
+static void bring_window(const falt_tiles_task *t, const char *row, int64_t w, char *to) {
+  const int64_t dilation = t->layer->p.axis[2].dilation, taps = t->layer->p.filter.size[FALT_W];
+  const int64_t channels = t->layer->channels * t->plan->element;
+  memset(to + falt_tiles_pixel(t->plan) - FALT_TILE_BYTES, 0, FALT_TILE_BYTES);
+  if (dilation == 1)
+    bring_pixels(t, row, w, taps, to);
+  else
+    for (int64_t s = 0; s < taps; s++) bring_pixels(t, row, w + s * dilation, 1, to + s * channels);
+}
+
+/* Windows of positions ow, ow + 1, ...: those that lie inside are neighbours in memory. */
+static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow, int64_t count, char *to) {
   const falt_tensor *x = &t->layer->p.input;
   const falt_axis *axis = &t->layer->p.axis[2];
-  const int64_t c = t->layer->channels, taps = t->layer->p.filter.size[FALT_W];
-  const bool together = falt_tensor_unit(x, FALT_C) && x->stride[FALT_W] == c && axis->dilation == 1 && r->row;
-  const char *from[ROWS];
-  int count = 0;
-  char *line = to + r->begin * pitch, *first = line;
-  int64_t w = r->at.at[2] * axis->stride - axis->pad[0];
-  for (int m = r->begin; m < r->end; m++, w += axis->stride, line += pitch) {
-    if (!together || w < 0 || w + taps > x->size[FALT_W]) {
-      bring_taps(t, r->row, w, line);
-    } else if (t->plan->kind == FALT_TILES_F32) {
-      bring(t, r->row + w * t->pixel, 1, taps * c, line);
-    } else {
-      if (count == 0) first = line;
-      from[count++] = r->row + w * t->pixel;
-    }
+  const int64_t channels = t->layer->channels, taps = t->layer->p.filter.size[FALT_W],
+                pitch = falt_tiles_pixel(t->plan);
+  const bool together = row && falt_tensor_unit(x, FALT_C) && !converts(t->plan) &&
+                        (taps == 1 || (x->stride[FALT_W] == channels && axis->dilation == 1));
+  int64_t w = ow * axis->stride - axis->pad[0], i = 0;
+  const int64_t last = x->size[FALT_W] - taps; /* window's first pixel */
+  const int64_t first = w >= 0 ? 0 : falt_min(count, falt_ceil_div(-w, axis->stride));
+  const int64_t end = w > last ? 0 : falt_min(count, (last - w) / axis->stride + 1);
+  for (; i < (together ? first : count); i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
+  if (i < end) {
+    const int64_t pixel = x->stride[FALT_W] * input_size(t);
+    t->plan->kernels->spread(&(falt_tiles_spread){.from = row + (w + i * axis->stride) * pixel,
+                                                  .to = to + i * pitch,
+                                                  .step = axis->stride * pixel,
+                                                  .pitch = pitch,
+                                                  .bytes = taps * channels * t->plan->element,
+                                                  .count = end - i});
+    i = end;
   }
-  t->plan->kernels->parts(&(falt_tiles_parts){from, first, taps * c * t->plan->element, pitch, count});
+  for (; i < count; i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
 }
 
-/* All taps and channels of each position in one line, zeros behind them. */
-static void list_together(falt_tiles_task *t, stretch *runs, int count, falt_tile_rows *list, char *gathered) {
-  const int64_t *taps = t->layer->p.filter.size, pitch = t->plan->pieces * FALT_TILE_BYTES;
-  const int64_t row = taps[FALT_W] * t->layer->channels * t->plan->element;
-  char *to = gathered;
-  for (int m = 0; m < ROWS; m++) memset(gathered + (m + 1) * pitch - FALT_TILE_BYTES, 0, FALT_TILE_BYTES);
-  for (int64_t j = 0; j < taps[FALT_D]; j++)
-    for (int64_t r = 0; r < taps[FALT_H]; r++, to += row) {
-      find_rows(t, runs, count, j, r);
-      for (int i = 0; i < count; i++) bring_stretch(t, &runs[i], to, pitch);
-    }
-  *list = (falt_tile_rows){gathered, pitch, FALT_TILE_BYTES};
-}
+/* ---- parts */
 
-static void list_results(const falt_tiles_task *t, const stretch *r, int64_t p) {
-  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
-  const falt_layer_point *at = &r->at;
-  const int64_t out = falt_tensor_at(y, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
-  const int64_t residual = falt_tensor_at(z, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
-  for (int64_t m = r->begin; m < r->end; m++) {
-    t->out[p + m] = out + (m - r->begin) * y->stride[FALT_W];
-    t->residual[p + m] = residual + (m - r->begin) * z->stride[FALT_W];
-  }
-}
+/* Lines [at.at[1], + lines) and positions [at.at[2], + width) of a plane of results. */
+typedef struct part {
+  falt_layer_point at;
+  int64_t lines, width;
+  char *copies, *filled; /* its rows, and whether they are there */
+} part;
 
-/* Lists of the block's i-th tile. */
-static void list_tile(falt_tiles_task *t, int64_t i) {
+static part part_at(const falt_tiles_task *t, int64_t i) {
   const falt_tiles_plan *plan = t->plan;
-  const int most = falt_tiles_count(plan, t->tile + i);
-  falt_tile_rows *list = t->list + i / PAIR * plan->segments * PAIR + i % PAIR;
-  char *gathered = t->gathered + i * plan->segments * plan->pieces * TILE;
-  falt_layer_point at = falt_layer_point_at(t->layer, falt_tiles_first(plan, t->tile + i));
-  stretch runs[ROWS];
-  int count = 0;
-  for (int m = 0; m < most; m = runs[count++].end) {
-    runs[count] = (stretch){at, m, m + (int)falt_layer_run(t->layer, &at, most - m), NULL};
-    list_results(t, &runs[count], i * ROWS);
-    falt_layer_advance(t->layer, &at, runs[count].end - m);
+  int64_t index = t->part + i;
+  const int64_t span = index % plan->spans.count;
+  index /= plan->spans.count;
+  const int64_t lines = index % plan->lines.count;
+  index /= plan->lines.count;
+  const int64_t depth = t->layer->p.output.size[FALT_D], copies = falt_tiles_copies(plan);
+  part p = {.at = {index / depth,
+                   {index % depth, falt_layer_piece(&plan->lines, lines), falt_layer_piece(&plan->spans, span)}},
+            .copies = t->copies + i * copies * plan->wide * falt_tiles_pixel(plan),
+            .filled = t->filled + i * copies};
+  p.lines = falt_layer_piece(&plan->lines, lines + 1) - p.at.at[1];
+  p.width = falt_layer_piece(&plan->spans, span + 1) - p.at.at[2];
+  return p;
+}
+
+/* Which of a part's copies holds what taps (j, r) of a line meet. Lines that follow each other have copies that do. */
+static int64_t slot_of(const falt_tiles_plan *plan, int64_t j, int64_t r, int64_t line) {
+  const falt_axis *axis = &plan->layer.p.axis[1];
+  const int64_t reach = r * axis->dilation;
+  const int64_t first = plan->own ? r * plan->class : reach % axis->stride * plan->class + reach / axis->stride;
+  return j * plan->slots + first + line;
+}
+
+/* The input row that taps (j, r) of a line meet; NULL: the constant. */
+static const char *row_of(const falt_tiles_task *t, const part *p, int64_t j, int64_t r, int64_t line) {
+  const falt_tensor *x = &t->layer->p.input;
+  const int64_t d = falt_layer_source(t->layer, 0, p->at.at[0], j);
+  const int64_t h = falt_layer_source(t->layer, 1, p->at.at[1] + line, r);
+  const int64_t index = p->at.n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
+  return d < 0 || h < 0 ? NULL : t->input + index * input_size(t);
+}
+
+static void copy_row(const falt_tiles_task *t, const part *p, int64_t j, int64_t r, int64_t line) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t slot = slot_of(plan, j, r, line);
+  if (p->filled[slot]) return;
+  p->filled[slot] = 1;
+  const char *row = row_of(t, p, j, r, line);
+  char *to = p->copies + slot * plan->wide * falt_tiles_pixel(plan);
+  if (plan->windows) {
+    bring_windows(t, row, p->at.at[2], p->width, to);
+    return;
   }
-  (plan->in_place ? list_taps : list_together)(t, runs, count, list, gathered);
+  const int64_t pixels = (p->width - 1) * axis->stride + falt_extent(axis, t->layer->p.filter.size[FALT_W]);
+  bring_pixels(t, row, p->at.at[2] * axis->stride - axis->pad[0], pixels, to);
+}
+
+static void copy_rows(const falt_tiles_task *t, const part *p) {
+  const int64_t *taps = t->layer->p.filter.size;
+  memset(p->filled, 0, (size_t)falt_tiles_copies(t->plan));
+  for (int64_t j = 0; j < taps[FALT_D]; j++)
+    for (int64_t line = 0; line < p->lines; line++)
+      for (int64_t r = 0; r < taps[FALT_H]; r++) copy_row(t, p, j, r, line);
+}
+
+/* Whether all that a part's tiles read lies inside: one tap, and tiles that may reach beyond the part's end. */
+static bool lies_inside(const falt_tiles_task *t, const part *p) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t first = p->at.at[2] * axis->stride - axis->pad[0];
+  const int64_t last = first + (plan->along * plan->rows - 1) * axis->stride;
+  if (!plan->in_place || first < 0 || last >= t->layer->p.input.size[FALT_W]) return false;
+  for (int64_t line = 0; line < p->lines; line++)
+    if (!row_of(t, p, 0, 0, line)) return false;
+  return true;
+}
+
+/* ---- lists */
+
+/* One tile for each segment, positions from `first` of a line (of all of them where they are flat) on. */
+static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t *taps = t->layer->p.filter.size, pixel = falt_tiles_pixel(plan);
+  const int64_t step = plan->windows ? pixel : axis->stride * pixel, others = plan->windows ? 1 : taps[FALT_W];
+  for (int64_t time = 0; time < plan->times; time++)
+    for (int64_t j = 0; j < taps[FALT_D]; j++)
+      for (int64_t r = 0; r < taps[FALT_H]; r++) {
+        const char *row = p->copies + slot_of(plan, j, r, line) * plan->wide * pixel + first * step;
+        for (int64_t s = 0; s < others; s++, list += PAIR)
+          *list = (falt_tile_rows){row + s * axis->dilation * pixel, step, FALT_TILE_BYTES};
+      }
+}
+
+static void list_inside(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t pixel = t->layer->p.input.stride[FALT_W] * input_size(t);
+  const int64_t w = (p->at.at[2] + first) * axis->stride - axis->pad[0];
+  *list = (falt_tile_rows){row_of(t, p, 0, 0, line) + w * pixel, axis->stride * pixel, FALT_TILE_BYTES};
+}
+
+static void list_results(const falt_tiles_task *t, const falt_tiles_tile *tile, int64_t p) {
+  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
+  falt_layer_point at = tile->at;
+  for (int64_t m = 0, run; m < tile->count; m += run) {
+    const int64_t out = falt_tensor_at(y, at.n, 0, 0, at.at[0], at.at[1], at.at[2]);
+    const int64_t residual = falt_tensor_at(z, at.n, 0, 0, at.at[0], at.at[1], at.at[2]);
+    run = falt_layer_run(t->layer, &at, tile->count - m);
+    for (int64_t i = 0; i < run; i++) {
+      t->out[p + m + i] = out + i * y->stride[FALT_W];
+      t->residual[p + m + i] = residual + i * z->stride[FALT_W];
+    }
+    falt_layer_advance(t->layer, &at, run);
+  }
+}
+
+/* Positions [first, first + rows) of a line, or of all lines where they are flat. */
+static void list_tile(falt_tiles_task *t, const part *p, int64_t line, int64_t first, bool inside) {
+  const falt_tiles_plan *plan = t->plan;
+  const int64_t i = t->count++, length = plan->flat ? p->lines * p->width : p->width;
+  falt_tile_rows *list = t->list + i / PAIR * plan->segments * plan->times * PAIR + i % PAIR;
+  falt_tiles_tile *tile = &t->tiles[i];
+  *tile = (falt_tiles_tile){p->at, (int)falt_max(0, falt_min(plan->rows, length - first))};
+  tile->at.at[1] += line + first / p->width;
+  tile->at.at[2] += first % p->width;
+  list_results(t, tile, i * ROWS);
+  if (inside)
+    list_inside(t, p, line, first, list);
+  else
+    list_rows(t, p, line, first, list);
+}
+
+static void list_part(falt_tiles_task *t, const part *p) {
+  const int64_t lines = t->plan->flat ? 1 : p->lines;
+  const bool inside = lies_inside(t, p);
+  if (!inside) copy_rows(t, p);
+  for (int64_t line = 0; line < lines; line++)
+    for (int64_t i = 0; i < t->plan->along; i++) list_tile(t, p, line, i * t->plan->rows, inside);
 }
 
 void falt_tiles_list(falt_tiles_task *t, int64_t group) {
   t->group = group;
-  t->copies = 0;
-  t->input = (const char *)t->run->operands->input +
-             falt_tensor_at(&t->layer->p.input, 0, group, 0, 0, 0, 0) * falt_tiles_input_size(t);
-  for (int64_t i = 0; i < t->tiles; i++) list_tile(t, i);
+  t->count = 0;
+  t->input =
+      (const char *)t->run->operands->input + falt_tensor_at(&t->layer->p.input, 0, group, 0, 0, 0, 0) * input_size(t);
+  for (int64_t i = 0; i < t->parts; i++) {
+    const part p = part_at(t, i);
+    list_part(t, &p);
+  }
 }

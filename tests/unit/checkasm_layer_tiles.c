@@ -1,7 +1,7 @@
 /* Every tile kernel of every instruction set that this machine runs, against the portable one and a plain sum, and
  * timed.
  *
- * Sums of integers must agree to the bit, whatever the cut into parts; those of floats within their rounding. FALT_SEED
+ * Sums of integers must agree to the bit; those of floats within their rounding. FALT_SEED
  * chooses another seed; FALT_BENCH=1 prints the speed of each instruction set. */
 #include <math.h>
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
     const falt_tile_rows *a = &call->a[2 * s + m / ROWS];
     for (int64_t p = 0; p < call->pieces; p++)
       for (int64_t e = 0; e < 16 * each; e++) {
-        const char *x = a->at + (call->first + p) * a->next + m % ROWS * a->step;
+        const char *x = a->at + p * a->next + m % ROWS * a->step;
         const char *w = call->b + ((s * call->pieces + p) * tiles + i / ROWS) * TILE + e / each * 64 + i % ROWS * 4;
         sum += element(x, left[call->kind], e) * element(w, right[call->kind], e % each);
       }
@@ -60,9 +60,9 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
   return sum;
 }
 
-static void expect_sums(const falt_tiles_product *call, int m, double before) {
+static void expect_sums(const falt_tiles_product *call, int m) {
   for (int i = 0; i < call->columns; i++) {
-    const double sum = before + sum_of(call, m, i);
+    const double sum = sum_of(call, m, i);
     const int at = m * COLUMNS + i;
     if (call->kind <= FALT_TILES_S8)
       assert_true(((const int32_t *)(const void *)sums)[at] == (int32_t)sum);
@@ -71,32 +71,50 @@ static void expect_sums(const falt_tiles_product *call, int m, double before) {
   }
 }
 
+/* Sums of another product that are taken out meanwhile: all of them, once, where they belong. */
+static void check_before(const falt_tiles_finish *before, const float *out) {
+  for (int m = 0; m < FALT_TILES_ROWS; m++)
+    for (int i = 0; i < COLUMNS; i++) {
+      const bool result = m % ROWS < before->rows[m / ROWS] && i < before->n;
+      assert_true(out[m * COLUMNS + i] == (result ? ((const float *)before->sums)[m * COLUMNS + i] : -1));
+    }
+}
+
 static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind) {
+  static _Alignas(64) float others[SUMS], out[SUMS];
   falt_tile_rows a[2 * SEGMENTS];
+  int64_t at[FALT_TILES_ROWS];
+  for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = m * COLUMNS;
+  for (int i = 0; i < SUMS; i++) {
+    others[i] = (float)pick(0, 1000);
+    out[i] = -1;
+  }
+  const falt_tiles_finish before = {.sums = others,
+                                    .plain = true,
+                                    .type = FALT_F32,
+                                    .out = out,
+                                    .at = at,
+                                    .rows = {pick(1, ROWS), pick(0, ROWS)},
+                                    .n = pick(1, COLUMNS)};
   for (int s = 0; s < 2 * SEGMENTS; s++) a[s] = (falt_tile_rows){rows + s * ROWS * STEP, STEP, FALT_TILE_BYTES};
-  falt_tiles_product call = {.kind = kind,
-                             .a = a,
-                             .b = panel,
-                             .sums = sums,
-                             .segments = pick(1, SEGMENTS),
-                             .first = pick(0, 1),
-                             .pieces = pick(1, PIECES - 1),
-                             .tiles = pick(1, 2),
-                             .rows = pick(1, ROWS),
-                             .columns = pick(1, COLUMNS),
-                             .accumulate = pick(0, 1)};
+  const falt_tiles_product call = {.kind = kind,
+                                   .a = a,
+                                   .b = panel,
+                                   .sums = sums,
+                                   .segments = pick(1, SEGMENTS),
+                                   .pieces = pick(1, PIECES),
+                                   .tiles = pick(1, 2),
+                                   .rows = pick(1, ROWS),
+                                   .columns = pick(1, COLUMNS),
+                                   .before = &before};
   fill(rows, sizeof rows, kind);
   fill(panel, sizeof panel, kind == FALT_TILES_U8 ? FALT_TILES_S8 : kind);
-  for (int i = 0; i < SUMS && call.accumulate; i++)
-    if (kind <= FALT_TILES_S8)
-      ((int32_t *)(void *)sums)[i] = 77;
-    else
-      sums[i] = 77;
   kernels->open(call.rows);
   kernels->product(&call);
   kernels->close();
   for (int tile = 0; tile < call.tiles; tile++)
-    for (int m = 0; m < call.rows; m++) expect_sums(&call, tile * ROWS + m, call.accumulate ? 77 : 0);
+    for (int m = 0; m < call.rows; m++) expect_sums(&call, tile * ROWS + m);
+  check_before(&before, out);
 }
 
 static void check_products(const falt_tiles_kernels *kernels) {
@@ -105,20 +123,34 @@ static void check_products(const falt_tiles_kernels *kernels) {
 
 /* ---- rows in */
 
-static void check_rows(const falt_tiles_kernels *kernels) {
-  static char tile[PIECES * TILE], lines[ROWS * 100];
-  const char *from[ROWS];
+static void check_spread(const falt_tiles_kernels *kernels) {
+  enum { PITCH = 5 * 64 };
+  static char lines[ROWS * PITCH];
   fill(rows, sizeof rows, FALT_TILES_U8);
-  for (int m = 0; m < ROWS; m++) from[m] = rows + pick(0, 2000);
-  const int count = pick(1, ROWS), bytes = pick(1, 90);
-  kernels->gather(&(falt_tiles_gather){from, tile, PIECES, count});
-  for (int m = 0; m < count; m++)
-    for (int q = 0; q < PIECES; q++) assert_memory_equal(tile + q * TILE + m * 64, from[m] + q * 64, 64);
+  const falt_tiles_spread call = {.from = rows + pick(0, 100),
+                                  .to = lines,
+                                  .step = pick(1, 90),
+                                  .pitch = PITCH,
+                                  .bytes = pick(1, 4 * 64),
+                                  .count = pick(1, ROWS)};
   memset(lines, 1, sizeof lines);
-  kernels->parts(&(falt_tiles_parts){from, lines, bytes, 100, count});
-  for (int m = 0; m < count; m++) {
-    assert_memory_equal(lines + m * 100, from[m], bytes);
-    for (int i = bytes; i < 100; i++) assert_int_equal(lines[m * 100 + i], 1);
+  kernels->spread(&call);
+  for (int64_t m = 0; m < call.count; m++)
+    for (int64_t i = 0; i < PITCH; i++) {
+      const char zero = i < (call.bytes + 63) / 64 * 64 ? 0 : 1;
+      assert_int_equal(lines[m * PITCH + i], i < call.bytes ? call.from[m * call.step + i] : zero);
+    }
+}
+
+/* Both halves together are the number, and none of them is lost; all 65536 of them. */
+static void check_split(const falt_tiles_kernels *kernels) {
+  static uint16_t from[1 << 16], to[1 << 17];
+  for (int i = 0; i < 1 << 16; i++) from[i] = (uint16_t)i;
+  kernels->widen(&(falt_tiles_widen){from, FALT_F16, true, to, 1, 1 << 16});
+  for (int i = 0; i < 1 << 16; i++) {
+    const double x = falt_load(from, FALT_F16, i), high = falt_load(to, FALT_BF16, 2 * i);
+    const double low = falt_load(to, FALT_BF16, 2 * i + 1);
+    assert_true(isnan(x) ? isnan(high + low) : high + low == x);
   }
 }
 
@@ -129,7 +161,7 @@ static void check_finish(const falt_tiles_kernels *kernels) {
   static char out[4 * SUMS], portable[4 * SUMS], residual[4 * SUMS];
   float scale[COLUMNS], offset[COLUMNS];
   int64_t at[FALT_TILES_ROWS];
-  const bool whole = pick(0, 1);
+  const bool whole = pick(0, 1), plain = pick(0, 1);
   for (int i = 0; i < SUMS; i++)
     if (whole)
       ((int32_t *)(void *)sums)[i] = pick(-100000, 100000);
@@ -142,15 +174,16 @@ static void check_finish(const falt_tiles_kernels *kernels) {
   for (int i = 0; i < SUMS; i++) falt_store(residual, other, i, pick(0, 100));
   falt_tiles_finish call = {.sums = sums,
                             .whole = whole,
+                            .plain = plain,
                             .type = types[pick(0, 4)],
                             .out = out,
                             .at = at,
                             .residual_type = other,
-                            .residual = pick(0, 1) ? residual : NULL,
+                            .residual = pick(0, 1) && !plain ? residual : NULL,
                             .residual_at = at,
                             .scale = scale,
                             .offset = offset,
-                            .rows = pick(1, FALT_TILES_ROWS),
+                            .rows = {pick(1, ROWS), pick(0, ROWS)},
                             .n = pick(1, COLUMNS),
                             .low = pick(0, 1) ? 0 : -INFINITY,
                             .high = pick(0, 1) ? 6 : INFINITY};
@@ -164,9 +197,10 @@ static void check_finish(const falt_tiles_kernels *kernels) {
 
 static void check_moves(const falt_tiles_kernels *kernels) {
   for (int round = 0; round < ROUNDS; round++) {
-    check_rows(kernels);
+    check_spread(kernels);
     check_finish(kernels);
   }
+  check_split(kernels);
 }
 
 /* ---- timing */
