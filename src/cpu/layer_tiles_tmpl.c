@@ -170,12 +170,6 @@ FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
   }
 }
 
-/* Where result (q, i) goes. */
-FALT_INLINE void *place_of(const falt_tiles_finish *f, int q, int i, const falt_type type) {
-  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
-  return (char *)f->out + (size_t)(f->at[q] + i) * size;
-}
-
 FALT_INLINE vec_bits clip_whole(vec_bits x, int32_t low, int32_t high) {
   const vec above = vec_select(x < low, (vec)all_bits(low), (vec)x);
   return (vec_bits)vec_select((vec_bits)above > high, (vec)all_bits(high), above);
@@ -185,35 +179,57 @@ FALT_INLINE vec as_floats(vec_bits sums, const bool whole) {
   return whole ? __builtin_convertvector(sums, vec) : (vec)sums;
 }
 
-/* Row q of sums that are results. */
-FALT_INLINE void plain_row(const falt_tiles_finish *f, int q, const falt_type type, const bool whole) {
-  const int32_t *sums = (const int32_t *)f->sums + q * PITCH;
-  int i = 0;
-#if defined(__AVX512BF16__)
-  for (; type == FALT_BF16 && !whole && i + 2 * VEC <= f->n; i += 2 * VEC) {
-    const __m512bh narrow = _mm512_cvtne2ps_pbh((__m512)load_bits(sums + i + VEC), (__m512)load_bits(sums + i));
-    memcpy(place_of(f, q, i, type), &narrow, sizeof narrow);
-  }
-#endif
-  for (; i < f->n; i += VEC) {
-    const int n = f->n - i < VEC ? f->n - i : VEC;
-    const vec_bits x = load_bits(sums + i);
-    if (whole && n == VEC && type == FALT_U8)
-      store_narrow(place_of(f, q, i, type), 1, clip_whole(x, 0, 255));
-    else if (whole && n == VEC && type == FALT_S8)
-      store_narrow(place_of(f, q, i, type), 1, clip_whole(x, -128, 127));
-    else
-      store_some(place_of(f, q, i, type), as_floats(x, whole), n, type);
-  }
+FALT_INLINE size_t size_of(const falt_type type) {
+  return type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
 }
 
-/* Elements [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: results of
+/* n <= VEC sums that are results. */
+FALT_INLINE void plain_columns(const int32_t *sums, char *to, int n, const falt_type type, const bool whole) {
+  const vec_bits x = load_bits(sums);
+  if (whole && n == VEC && type == FALT_U8)
+    store_narrow(to, 1, clip_whole(x, 0, 255));
+  else if (whole && n == VEC && type == FALT_S8)
+    store_narrow(to, 1, clip_whole(x, -128, 127));
+  else
+    store_some(to, as_floats(x, whole), n, type);
+}
+
+FALT_INLINE void plain_row(const int32_t *sums, char *to, int n, const falt_type type, const bool whole) {
+  int i = 0;
+#if defined(__AVX512BF16__)
+  for (; type == FALT_BF16 && !whole && i + 2 * VEC <= n; i += 2 * VEC) {
+    const __m512bh narrow = _mm512_cvtne2ps_pbh((__m512)load_bits(sums + i + VEC), (__m512)load_bits(sums + i));
+    memcpy(to + (size_t)i * 2, &narrow, sizeof narrow);
+  }
+#endif
+  for (; i + VEC <= n; i += VEC) plain_columns(sums + i, to + (size_t)i * size_of(type), VEC, type, whole);
+  if (i < n) plain_columns(sums + i, to + (size_t)i * size_of(type), n - i, type, whole);
+}
+
+FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole) {
+  const int32_t *sums = f->sums;
+  const int64_t *at = f->at;
+  char *out = f->out;
+  const int n = f->n;
+  if (n == PITCH) /* whole blocks: no tails */
+    for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), PITCH, type, whole);
+  else
+    for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), n, type, whole);
+}
+
+/* What a row's results need besides its sums. */
+typedef struct factors {
+  const float *scale, *offset;
+  vec low, high;
+} factors;
+
+/* Columns [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: results of
  * integers have the same bits. */
-FALT_INLINE void full_columns(const falt_tiles_finish *f, int q, int i, int n, const falt_type type, const bool whole,
-                              const bool bends) {
-  const vec scale = n == VEC ? vec_load(f->scale + i) : vec_load_part(f->scale + i, n);
-  const vec offset = n == VEC ? vec_load(f->offset + i) : vec_load_part(f->offset + i, n);
-  vec y = vec_keep(scale * as_floats(load_bits((const int32_t *)f->sums + q * PITCH + i), whole)) + offset;
+FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int q, int i, int n, const falt_type type,
+                              const bool whole, const bool bends, const int32_t *sums, char *to) {
+  const vec scale = n == VEC ? vec_load(by->scale + i) : vec_load_part(by->scale + i, n);
+  const vec offset = n == VEC ? vec_load(by->offset + i) : vec_load_part(by->offset + i, n);
+  vec y = vec_keep(scale * as_floats(load_bits(sums + i), whole)) + offset;
   if (bends && f->residual) {
     const size_t residual_size = falt_type_size(f->residual_type);
     float z[VEC] = {0};
@@ -221,29 +237,22 @@ FALT_INLINE void full_columns(const falt_tiles_finish *f, int q, int i, int n, c
     y += vec_load(z);
   }
   if (bends && f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
-  y = vec_clip(y, vec_all(f->low), vec_all(f->high));
-  store_some(place_of(f, q, i, type), y, n, type);
-}
-
-FALT_INLINE void full_row(const falt_tiles_finish *f, int q, const falt_type type, const bool whole, const bool bends) {
-  int i = 0;
-  for (; i + VEC <= f->n; i += VEC) full_columns(f, q, i, VEC, type, whole, bends);
-  if (i < f->n) full_columns(f, q, i, f->n - i, type, whole, bends);
-}
-
-FALT_INLINE bool is_result(const falt_tiles_finish *f, int q) {
-  return q % FALT_TILE_ROWS < f->rows[q / FALT_TILE_ROWS];
-}
-
-FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole) {
-  for (; q < end; q++)
-    if (is_result(f, q)) plain_row(f, q, type, whole);
+  store_some(to + (size_t)i * size_of(type), vec_clip(y, by->low, by->high), n, type);
 }
 
 FALT_INLINE void full_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole,
                            const bool bends) {
-  for (; q < end; q++)
-    if (is_result(f, q)) full_row(f, q, type, whole, bends);
+  const factors by = {f->scale, f->offset, vec_all(f->low), vec_all(f->high)};
+  const int64_t *at = f->at;
+  char *out = f->out;
+  const int n = f->n;
+  for (; q < end; q++) {
+    const int32_t *sums = (const int32_t *)f->sums + q * PITCH;
+    char *to = out + at[q] * (int64_t)size_of(type);
+    int i = 0;
+    for (; i + VEC <= n; i += VEC) full_columns(f, &by, q, i, VEC, type, whole, bends, sums, to);
+    if (i < n) full_columns(f, &by, q, i, n - i, type, whole, bends, sums, to);
+  }
 }
 
 /* Most results have neither a residual nor a curve, and many no epilogue at all: copies of the loop without them. */
@@ -260,8 +269,7 @@ FALT_INLINE void finish_as(const falt_tiles_finish *f, int q, int end, const fal
     full_rows(f, q, end, type, false, false);
 }
 
-/* Rows [q, end) of the sums to where they go. */
-static void finish_some(const falt_tiles_finish *f, int q, int end) {
+static void finish_rows(const falt_tiles_finish *f, int q, int end) {
   switch (f->type) {
     case FALT_U8:
       finish_as(f, q, end, FALT_U8);
@@ -280,8 +288,16 @@ static void finish_some(const falt_tiles_finish *f, int q, int end) {
       break;
     default:
       for (; q < end; q++)
-        if (is_result(f, q))
-          memcpy((int32_t *)f->out + f->at[q], (const int32_t *)f->sums + q * PITCH, (size_t)f->n * sizeof(int32_t));
+        memcpy((int32_t *)f->out + f->at[q], (const int32_t *)f->sums + q * PITCH, (size_t)f->n * sizeof(int32_t));
+  }
+}
+
+/* Those of rows [q, end) of the sums that are results, to where they go. */
+static void finish_some(const falt_tiles_finish *f, int q, int end) {
+  for (int tile = 0; tile < 2; tile++) {
+    const int first = tile * FALT_TILE_ROWS, last = first + f->rows[tile];
+    const int from = q < first ? first : q, to = end < last ? end : last;
+    if (from < to) finish_rows(f, from, to);
   }
 }
 
