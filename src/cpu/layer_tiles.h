@@ -63,21 +63,31 @@ typedef struct falt_tiles_finish {
   float low, high;       /* infinities: no clip. NaN passes */
 } falt_tiles_finish;
 
-/* sums[m*32 + i] = sum over segments, pieces and the elements j of a piece of row[m][j] * panel[j][i], as s32 or f32.
+/* Products on their way out: sums of one are finished while those of the next are formed, as a matrix unit works beside
+ * the vectors. Begins with a count of 0. */
+typedef struct falt_tiles_flow {
+  void *sums; /* aligned to 64, of 2 x 32 x 32 */
+  int64_t count;
+  falt_tiles_finish finish[2];
+} falt_tiles_flow;
+
+/* sums[m*32 + i] = sum over segments, pieces and the elements j of a piece of row[m][j] * panel[j][i], as s32 or f32,
+ * for panel after panel.
  *
  * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
- * 17, ..., a[2*s + 1]. The panel is a tile for each segment, piece and (if columns > 16) half of the columns. What is
- * in sums beyond rows and columns is undefined.
- *
- * `before` are sums of another product, taken out while these are formed: a matrix unit works beside the vectors. */
+ * 17, ..., a[2*s + 1]. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32 columns.
+ * What is in sums beyond rows and columns is undefined. */
 typedef struct falt_tiles_product {
   falt_tiles_kind kind;
   const falt_tile_rows *a;
-  const char *b; /* aligned to 64 */
-  void *sums;    /* the same */
+  const char *b;         /* aligned to 64 */
+  int64_t panels, pitch; /* bytes from panel to panel */
   int64_t segments, pieces;
-  int tiles, rows, columns;        /* one or two tiles of so many rows */
-  const falt_tiles_finish *before; /* NULL: none */
+  int tiles, rows; /* one or two tiles of so many rows */
+  int64_t columns; /* of all panels */
+  bool near;       /* panels stay in the first-level cache */
+  const falt_tiles_finish
+      *finish; /* of panel 0, its sums and n aside; NULL: the sums of one panel are left in flow->sums */
 } falt_tiles_product;
 
 /* `bytes` bytes from from + m*step go to to + m*pitch for m < count, with zeros behind them up to a multiple of 64. */
@@ -102,7 +112,8 @@ typedef struct falt_tiles_kernels {
   /* Around a thread's products: the rows of their tiles. */
   void (*open)(int rows);
   void (*close)(void);
-  void (*product)(const falt_tiles_product *call);
+  void (*product)(const falt_tiles_product *call, falt_tiles_flow *flow);
+  void (*flush)(falt_tiles_flow *flow); /* what is still on its way */
   void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
   void (*finish)(const falt_tiles_finish *call);

@@ -378,22 +378,32 @@ FALT_INLINE bool is_moved(const falt_tiles_kind kind) {
 #endif
 }
 
+/* The product by one panel, and the sums that are taken out meanwhile. */
+typedef struct one_panel {
+  const falt_tiles_product *call;
+  const char *b;
+  void *sums;
+  int columns;
+  const falt_tiles_finish *before; /* NULL: none */
+} one_panel;
+
 FALT_INLINE const char *row_at(const falt_tile_rows *a, int m) {
   return a[m / FALT_TILE_ROWS].at + m % FALT_TILE_ROWS * a[m / FALT_TILE_ROWS].step;
 }
 
 /* The sums of rows [m, m + rows) and of BLOCK_VECTORS vectors of columns from i on. Always inlined with constant rows
  * and kind. */
-FALT_INLINE void block(const falt_tiles_product *call, const falt_tiles_kind kind, const int rows, int m0, int i0) {
-  const int tiles = (call->columns + FALT_TILE_ROWS - 1) / FALT_TILE_ROWS;
-  const char *b = call->b + i0 / FALT_TILE_ROWS * FALT_TILE + i0 % FALT_TILE_ROWS * GROUP;
+FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const int rows, int m0, int i0) {
+  const falt_tiles_product *call = one->call;
+  const int tiles = (one->columns + FALT_TILE_ROWS - 1) / FALT_TILE_ROWS;
+  const char *b = one->b + i0 / FALT_TILE_ROWS * FALT_TILE + i0 % FALT_TILE_ROWS * GROUP;
   vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
-  int32_t *to = (int32_t *)call->sums + m0 * PITCH + i0;
+  int32_t *to = (int32_t *)one->sums + m0 * PITCH + i0;
   const split move = {.first = all_bits((int32_t)0x80808080u)};
   int64_t ahead[BLOCK_VECTORS];
   for (int q = 0; q < BLOCK_VECTORS; q++) /* a panel of one tile has no second half: it is read twice */
     ahead[q] = i0 + q * VEC < tiles * FALT_TILE_ROWS ? (i0 + q * VEC) / FALT_TILE_ROWS * FALT_TILE +
-                                                           (i0 + q * VEC) % FALT_TILE_ROWS * GROUP - (b - call->b)
+                                                           (i0 + q * VEC) % FALT_TILE_ROWS * GROUP - (b - one->b)
                                                      : 0;
   for (int64_t s = 0; s < call->segments; s++) {
     const falt_tile_rows *a = call->a + 2 * s;
@@ -433,19 +443,19 @@ FALT_INLINE void block(const falt_tiles_product *call, const falt_tiles_kind kin
 }
 
 /* Rows of a block lie in one tile, so that they have one distance between pieces. */
-FALT_INLINE void product_of(const falt_tiles_product *call, const falt_tiles_kind kind) {
-  if (call->before) finish(call->before);
-  for (int i = 0; i < call->columns; i += BLOCK_VECTORS * VEC)
-    for (int tile = 0; tile < call->tiles; tile++) {
-      const int begin = tile * FALT_TILE_ROWS, end = begin + call->rows;
+FALT_INLINE void product_of(const one_panel *one, const falt_tiles_kind kind) {
+  if (one->before) finish(one->before);
+  for (int i = 0; i < one->columns; i += BLOCK_VECTORS * VEC)
+    for (int tile = 0; tile < one->call->tiles; tile++) {
+      const int begin = tile * FALT_TILE_ROWS, end = begin + one->call->rows;
       int m = begin;
-      for (; m + BLOCK_ROWS <= end; m += BLOCK_ROWS) block(call, kind, BLOCK_ROWS, m, i);
-      for (; m < end; m++) block(call, kind, 1, m, i);
+      for (; m + BLOCK_ROWS <= end; m += BLOCK_ROWS) block(one, kind, BLOCK_ROWS, m, i);
+      for (; m < end; m++) block(one, kind, 1, m, i);
     }
 }
 
-static void product_f32(const falt_tiles_product *call) {
-  product_of(call, FALT_TILES_F32);
+static void product_f32(const one_panel *one) {
+  product_of(one, FALT_TILES_F32);
 }
 
 #if defined(__AMX_TILE__)
@@ -493,16 +503,17 @@ FALT_INLINE void take_out(outgoing *o) {
   o->next = end;
 }
 
-/* The panel is not met again before it has left the first-level cache, which its loads leave to the rows. Always
- * inlined with a constant kind and constant numbers of tiles. */
-FALT_INLINE void tiles(const falt_tiles_product *call, const falt_tiles_kind kind, const bool low, const bool wide) {
+/* A panel that is not met again before it has left the first-level cache is loaded past it, which leaves that to the
+ * rows. Always inlined with a constant kind and constant numbers of tiles. */
+FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool low, const bool wide) {
   enum { STEP = PITCH * GROUP, LOWER = FALT_TILE_ROWS * STEP };
+  const falt_tiles_product *call = one->call;
   const int64_t steps = call->segments * call->pieces;
-  outgoing before = {.finish = call->before,
-                     .end = call->before ? FALT_TILES_ROWS : 0,
+  outgoing before = {.finish = one->before,
+                     .end = one->before ? FALT_TILES_ROWS : 0,
                      .each = steps < FALT_TILES_ROWS ? (int)((FALT_TILES_ROWS + steps - 1) / steps) : 1};
-  char *sums = call->sums;
-  const char *b = call->b;
+  char *sums = one->sums;
+  const char *b = one->b;
   _tile_zero(0);
   if (wide) _tile_zero(1);
   if (low) _tile_zero(2);
@@ -534,26 +545,26 @@ FALT_INLINE void tiles(const falt_tiles_product *call, const falt_tiles_kind kin
   if (low && wide) _tile_stored(3, sums + LOWER + FALT_TILE_BYTES, STEP);
 }
 
-FALT_INLINE void tiles_of(const falt_tiles_product *call, const falt_tiles_kind kind) {
-  const bool low = call->tiles > 1, wide = call->columns > FALT_TILE_ROWS;
+FALT_INLINE void tiles_of(const one_panel *one, const falt_tiles_kind kind) {
+  const bool low = one->call->tiles > 1, wide = one->columns > FALT_TILE_ROWS;
   if (low && wide)
-    tiles(call, kind, true, true);
+    tiles(one, kind, true, true);
   else if (low)
-    tiles(call, kind, true, false);
+    tiles(one, kind, true, false);
   else if (wide)
-    tiles(call, kind, false, true);
+    tiles(one, kind, false, true);
   else
-    tiles(call, kind, false, false);
+    tiles(one, kind, false, false);
 }
 
-static void product_u8(const falt_tiles_product *call) {
-  tiles_of(call, FALT_TILES_U8);
+static void product_u8(const one_panel *one) {
+  tiles_of(one, FALT_TILES_U8);
 }
-static void product_s8(const falt_tiles_product *call) {
-  tiles_of(call, FALT_TILES_S8);
+static void product_s8(const one_panel *one) {
+  tiles_of(one, FALT_TILES_S8);
 }
-static void product_bf16(const falt_tiles_product *call) {
-  tiles_of(call, FALT_TILES_BF16);
+static void product_bf16(const one_panel *one) {
+  tiles_of(one, FALT_TILES_BF16);
 }
 
 #else
@@ -562,26 +573,52 @@ static void open_tiles(int rows) {
   (void)rows;
 }
 static void close_tiles(void) {}
-static void product_u8(const falt_tiles_product *call) {
-  product_of(call, FALT_TILES_U8);
+static void product_u8(const one_panel *one) {
+  product_of(one, FALT_TILES_U8);
 }
-static void product_s8(const falt_tiles_product *call) {
-  product_of(call, FALT_TILES_S8);
+static void product_s8(const one_panel *one) {
+  product_of(one, FALT_TILES_S8);
 }
-static void product_bf16(const falt_tiles_product *call) {
-  product_of(call, FALT_TILES_BF16);
+static void product_bf16(const one_panel *one) {
+  product_of(one, FALT_TILES_BF16);
 }
 
 #endif
 
-static void product(const falt_tiles_product *call) {
-  static void (*const kinds[FALT_TILES_KIND_COUNT])(const falt_tiles_product *) = {
+/* The finish of a panel, from that of the first. */
+FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t shift) {
+  const falt_tiles_finish *first = one->call->finish;
+  *to = *first;
+  to->sums = one->sums;
+  to->n = one->columns;
+  to->out = (char *)first->out + shift * (int64_t)(first->type == FALT_S32 ? 4 : size_of(first->type));
+  if (first->residual) to->residual = (const char *)first->residual + shift * (int64_t)size_of(first->residual_type);
+  to->scale = first->scale + shift;
+  to->offset = first->offset + shift;
+}
+
+static void product(const falt_tiles_product *call, falt_tiles_flow *flow) {
+  static void (*const kinds[FALT_TILES_KIND_COUNT])(const one_panel *) = {
       [FALT_TILES_U8] = product_u8,
       [FALT_TILES_S8] = product_s8,
       [FALT_TILES_BF16] = product_bf16,
       [FALT_TILES_F32] = product_f32,
   };
-  kinds[call->kind](call);
+  void (*const multiply_panel)(const one_panel *) = kinds[call->kind];
+  one_panel one = {.call = call, .b = call->b};
+  for (int64_t i = 0; i < call->panels; i++, one.b += call->pitch) {
+    const int64_t left = call->columns - i * FALT_TILES_COLUMNS;
+    one.columns = (int)(left < FALT_TILES_COLUMNS ? left : FALT_TILES_COLUMNS);
+    one.sums = (char *)flow->sums + flow->count % 2 * (FALT_TILES_ROWS * PITCH * GROUP);
+    one.before = flow->count > 0 ? &flow->finish[(flow->count - 1) % 2] : NULL;
+    multiply_panel(&one);
+    if (call->finish) set_finish(&flow->finish[flow->count++ % 2], &one, i * FALT_TILES_COLUMNS);
+  }
+}
+
+static void flush(falt_tiles_flow *flow) {
+  if (flow->count > 0) finish(&flow->finish[(flow->count - 1) % 2]);
+  flow->count = 0;
 }
 
 extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);
@@ -596,6 +633,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .open = open_tiles,
     .close = close_tiles,
     .product = product,
+    .flush = flush,
     .spread = spread,
     .widen = widen,
     .finish = finish,

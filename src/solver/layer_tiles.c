@@ -19,7 +19,7 @@
 #include "solver/filter_rows.h"
 
 enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
-enum { LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */, LEAST_SPAN = 64, RING = 2 };
+enum { LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */, LEAST_SPAN = 64 };
 
 /* ---- execute: results */
 
@@ -35,7 +35,7 @@ static target target_of(const falt_tiles_task *t, int64_t panel) {
                   t->group * z->stride[FALT_G] + k * z->stride[FALT_C]};
 }
 
-static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64_t panel, const char *sums) {
+static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64_t panel, const void *sums) {
   const falt_layer *layer = t->layer;
   const falt_problem *p = &layer->p;
   const falt_operands *operands = t->run->operands;
@@ -107,7 +107,7 @@ static float sum_of(const falt_tiles_task *t, const falt_layer_point *at, int64_
 
 /* An infinity times the small half of a number, which may be 0, is none: such sums are formed again. */
 static void mend(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t tile, int64_t panel) {
-  float *sums = (float *)(void *)(t->sums + ((const char *)f->sums - t->sums));
+  float *sums = (float *)(void *)t->sums;
   for (int m = 0; m < FALT_TILES_ROWS; m++)
     for (int i = 0; i < f->n && m % ROWS < f->rows[m / ROWS]; i++) {
       if (!isnan(sums[m * COLUMNS + i])) continue;
@@ -122,44 +122,50 @@ static void mend(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t t
 
 /* ---- tasks */
 
-/* Products of a pair of tiles by panel after panel, each taking the sums of the one before out. */
-typedef struct march {
-  falt_tiles_finish finish[RING];
-  int64_t count;
-} march;
-
-static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t panel, march *m) {
+/* A pair of tiles by panels [begin, end). */
+static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end) {
   const falt_tiles_plan *plan = t->plan;
-  char *sums = t->sums + m->count % RING * PAIR * ROWS * COLUMNS * 4;
-  falt_tiles_finish *f = &m->finish[m->count % RING];
-  const bool late = plan->vectors && !plan->split;
-  plan->kernels->product(
-      &(falt_tiles_product){.kind = plan->kind,
-                            .a = t->list + tile * plan->segments * plan->times,
-                            .b = t->run->packed + (size_t)(t->group * plan->panels + panel) * plan->panel,
-                            .sums = sums,
-                            .segments = plan->segments * plan->times,
-                            .pieces = plan->pieces,
-                            .tiles = (int)falt_min(PAIR, t->count - tile),
-                            .rows = (int)plan->rows,
-                            .columns = (int)falt_tiles_columns(plan, panel),
-                            .before = late && m->count > 0 ? &m->finish[(m->count - 1) % RING] : NULL});
-  *f = finish_of(t, tile, panel, sums);
-  if (plan->split) mend(t, f, tile, panel);
-  if (!plan->vectors)
-    store_singly(t, f, panel);
-  else if (!late)
-    plan->kernels->finish(f);
-  m->count += late;
+  return (falt_tiles_product){.kind = plan->kind,
+                              .a = t->list + tile * plan->segments * plan->times,
+                              .b = t->run->packed + (size_t)(t->group * plan->panels + begin) * plan->panel,
+                              .panels = end - begin,
+                              .pitch = (int64_t)plan->panel,
+                              .segments = plan->segments * plan->times,
+                              .pieces = plan->pieces,
+                              .tiles = (int)falt_min(PAIR, t->count - tile),
+                              .rows = (int)plan->rows,
+                              .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS};
+}
+
+static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {
+  falt_tiles_product call = product_of(t, tile, begin, end);
+  const falt_tiles_finish first = finish_of(t, tile, begin, NULL);
+  call.finish = &first;
+  t->plan->kernels->product(&call, flow);
+}
+
+/* The same where sums are looked at first. */
+static void run_singly(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {
+  for (int64_t panel = begin; panel < end; panel++) {
+    const falt_tiles_product call = product_of(t, tile, panel, panel + 1);
+    t->plan->kernels->product(&call, flow);
+    const falt_tiles_finish f = finish_of(t, tile, panel, flow->sums);
+    if (t->plan->split) mend(t, &f, tile, panel);
+    if (t->plan->vectors)
+      t->plan->kernels->finish(&f);
+    else
+      store_singly(t, &f, panel);
+  }
 }
 
 /* Panels [begin, end) of the task's group. */
 static void run_panels(const falt_tiles_task *t, int64_t begin, int64_t end) {
-  march m = {.count = 0};
+  falt_tiles_flow flow = {.sums = t->sums};
+  const bool flows = t->plan->vectors && !t->plan->split;
   for (int64_t first = begin; first < end; first += t->plan->near)
     for (int64_t tile = 0; tile < t->count; tile += PAIR)
-      for (int64_t panel = first; panel < falt_min(first + t->plan->near, end); panel++) run_pair(t, tile, panel, &m);
-  if (m.count > 0) t->plan->kernels->finish(&m.finish[(m.count - 1) % RING]);
+      (flows ? run_pair : run_singly)(t, tile, first, falt_min(first + t->plan->near, end), &flow);
+  t->plan->kernels->flush(&flow);
 }
 
 /* The constant as a pixel of a tile. */
@@ -448,7 +454,7 @@ static void lay_memory(falt_tiles_plan *plan) {
   at->constant = place(&at->total, pixel);
   at->copies = place(&at->total, (copies * (size_t)plan->wide + ROWS) * pixel); /* tiles may reach beyond */
   at->filled = place(&at->total, copies);
-  at->sums = place(&at->total, RING * PAIR * ROWS * COLUMNS * sizeof(float));
+  at->sums = place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->factors = place(&total, 2 * groups * (size_t)plan->layer.results * sizeof(float));
   plan->filter = place(&total, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);

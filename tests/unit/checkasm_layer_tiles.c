@@ -23,7 +23,7 @@ enum { STEP = PIECES * FALT_TILE_BYTES, DEPTH = SEGMENTS * PIECES, SUMS = FALT_T
 
 static uint64_t seed;
 static _Alignas(64) char rows[SEGMENTS * FALT_TILES_ROWS * STEP], panel[DEPTH * 2 * TILE];
-static _Alignas(64) float sums[SUMS];
+static _Alignas(64) float sums[2 * SUMS];
 
 static int pick(int low, int high) {
   return (int)falt_random_int(&seed, low, high);
@@ -63,7 +63,7 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
 static void expect_sums(const falt_tiles_product *call, int m) {
   for (int i = 0; i < call->columns; i++) {
     const double sum = sum_of(call, m, i);
-    const int at = m * COLUMNS + i;
+    const int at = SUMS + m * COLUMNS + i; /* the second half: one product is on its way */
     if (call->kind <= FALT_TILES_S8)
       assert_true(((const int32_t *)(const void *)sums)[at] == (int32_t)sum);
     else
@@ -96,21 +96,22 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                     .at = at,
                                     .rows = {pick(1, ROWS), pick(0, ROWS)},
                                     .n = pick(1, COLUMNS)};
+  falt_tiles_flow flow = {.sums = sums, .count = 1, .finish = {before}};
   for (int s = 0; s < 2 * SEGMENTS; s++) a[s] = (falt_tile_rows){rows + s * ROWS * STEP, STEP, FALT_TILE_BYTES};
   const falt_tiles_product call = {.kind = kind,
                                    .a = a,
                                    .b = panel,
-                                   .sums = sums,
+                                   .panels = 1,
                                    .segments = pick(1, SEGMENTS),
                                    .pieces = pick(1, PIECES),
                                    .tiles = pick(1, 2),
                                    .rows = pick(1, ROWS),
                                    .columns = pick(1, COLUMNS),
-                                   .before = &before};
+                                   .near = pick(0, 1)};
   fill(rows, sizeof rows, kind);
   fill(panel, sizeof panel, kind == FALT_TILES_U8 ? FALT_TILES_S8 : kind);
   kernels->open(call.rows);
-  kernels->product(&call);
+  kernels->product(&call, &flow);
   kernels->close();
   for (int tile = 0; tile < call.tiles; tile++)
     for (int m = 0; m < call.rows; m++) expect_sums(&call, tile * ROWS + m);
@@ -207,23 +208,17 @@ static void check_moves(const falt_tiles_kernels *kernels) {
 
 static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind) {
   falt_tile_rows a[2] = {{rows, STEP, FALT_TILE_BYTES}, {rows + ROWS * STEP, STEP, FALT_TILE_BYTES}};
-  const falt_tiles_product call = {.kind = kind,
-                                   .a = a,
-                                   .b = panel,
-                                   .sums = sums,
-                                   .segments = 1,
-                                   .pieces = PIECES,
-                                   .tiles = 2,
-                                   .rows = ROWS,
-                                   .columns = COLUMNS};
+  const falt_tiles_product call = {
+      .kind = kind, .a = a, .b = panel, .segments = 1, .pieces = PIECES, .tiles = 2, .rows = ROWS, .columns = COLUMNS};
   static const int each[FALT_TILES_KIND_COUNT] = {4, 4, 2, 1};
+  falt_tiles_flow flow = {.sums = sums};
   double best = INFINITY;
   fill(rows, sizeof rows, kind);
   fill(panel, sizeof panel, kind);
   kernels->open(ROWS);
   for (int repeat = 0; repeat < 50; repeat++) {
     const double start = falt_seconds();
-    for (int i = 0; i < 100; i++) kernels->product(&call);
+    for (int i = 0; i < 100; i++) kernels->product(&call, &flow);
     best = fmin(best, (falt_seconds() - start) / 100);
   }
   kernels->close();
