@@ -117,6 +117,8 @@ typedef struct falt_tiles_kernels {
   void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
   void (*finish)(const falt_tiles_finish *call);
+  /* Whether none of n sums in the first rows[0] and rows[1] of 16 rows each is NaN. */
+  bool (*numbers)(const float *sums, const int rows[2], int n);
 } falt_tiles_kernels;
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */

@@ -152,7 +152,15 @@ FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
   } else if (type == FALT_BF16) {
     store_bf16(to, y);
   } else if (type == FALT_F16) {
+#if FALT_VECTOR_BYTES == 64
+    const __m256i narrow = _mm512_cvtps_ph((__m512)y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    memcpy(to, &narrow, sizeof narrow);
+#elif FALT_VECTOR_BYTES == 32
+    const __m128i narrow = _mm256_cvtps_ph((__m256)y, _MM_FROUND_TO_NEAREST_INT);
+    memcpy(to, &narrow, sizeof narrow);
+#else
     for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
+#endif
   } else {
     const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
     store_narrow(to, 1, vec_round(vec_clip(y, low, high)));
@@ -378,13 +386,13 @@ FALT_INLINE bool is_moved(const falt_tiles_kind kind) {
 #endif
 }
 
-/* The product by one panel, and the sums that are taken out meanwhile. */
+/* The product by one panel. */
 typedef struct one_panel {
   const falt_tiles_product *call;
   const char *b;
   void *sums;
   int columns;
-  const falt_tiles_finish *before; /* NULL: none */
+  const falt_tiles_finish *before; /* sums that are taken out meanwhile; NULL: none */
 } one_panel;
 
 FALT_INLINE const char *row_at(const falt_tile_rows *a, int m) {
@@ -493,12 +501,19 @@ static void close_tiles(void) {
 /* Results of the product before, a few rows at each step of this one. */
 typedef struct outgoing {
   const falt_tiles_finish *finish;
-  int next, end, each;
+  int next, each;
 } outgoing;
 
+FALT_INLINE outgoing open_outgoing(const one_panel *one) {
+  const int64_t steps = one->call->segments * one->call->pieces;
+  return (outgoing){.finish = one->before,
+                    .next = one->before ? 0 : FALT_TILES_ROWS,
+                    .each = steps < FALT_TILES_ROWS ? (int)((FALT_TILES_ROWS + steps - 1) / steps) : 1};
+}
+
 FALT_INLINE void take_out(outgoing *o) {
-  if (o->next >= o->end) return;
-  const int end = o->next + o->each < o->end ? o->next + o->each : o->end;
+  if (o->next >= FALT_TILES_ROWS) return;
+  const int end = o->next + o->each < FALT_TILES_ROWS ? o->next + o->each : FALT_TILES_ROWS;
   finish_some(o->finish, o->next, end);
   o->next = end;
 }
@@ -508,10 +523,7 @@ FALT_INLINE void take_out(outgoing *o) {
 FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool low, const bool wide) {
   enum { STEP = PITCH * GROUP, LOWER = FALT_TILE_ROWS * STEP };
   const falt_tiles_product *call = one->call;
-  const int64_t steps = call->segments * call->pieces;
-  outgoing before = {.finish = one->before,
-                     .end = one->before ? FALT_TILES_ROWS : 0,
-                     .each = steps < FALT_TILES_ROWS ? (int)((FALT_TILES_ROWS + steps - 1) / steps) : 1};
+  outgoing before = open_outgoing(one);
   char *sums = one->sums;
   const char *b = one->b;
   _tile_zero(0);
@@ -522,11 +534,11 @@ FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const b
     const falt_tile_rows first = call->a[2 * s], second = low ? call->a[2 * s + 1] : first;
     const char *upper = first.at, *lower = second.at;
     for (int64_t p = 0; p < call->pieces; p++, b += (wide ? 2 : 1) * FALT_TILE) {
-      _tile_stream_loadd(6, b, FALT_TILE_BYTES);
+      if (call->near) _tile_loadd(6, b, FALT_TILE_BYTES); else _tile_stream_loadd(6, b, FALT_TILE_BYTES);
       _tile_loadd(4, upper, first.step);
       MULTIPLY(kind, 0, 4, 6);
       if (wide) {
-        _tile_stream_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
+        if (call->near) _tile_loadd(7, b + FALT_TILE, FALT_TILE_BYTES); else _tile_stream_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
         MULTIPLY(kind, 1, 4, 7);
       }
       if (low) {
@@ -621,6 +633,17 @@ static void flush(falt_tiles_flow *flow) {
   flow->count = 0;
 }
 
+static bool numbers(const float *sums, const int rows[2], int n) {
+  bool all = true;
+  for (int q = 0; q < FALT_TILES_ROWS && all; q++) {
+    int32_t wrong = 0;
+    for (int i = 0; i < n && q % FALT_TILE_ROWS < rows[q / FALT_TILE_ROWS]; i++)
+      wrong |= sums[q * PITCH + i] != sums[q * PITCH + i];
+    all = !wrong;
+  }
+  return all;
+}
+
 extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);
 const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
 #if defined(__AMX_TILE__)
@@ -637,4 +660,5 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .spread = spread,
     .widen = widen,
     .finish = finish,
+    .numbers = numbers,
 };

@@ -15,6 +15,7 @@
 #include "solver/layer_tiles.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "solver/filter_rows.h"
 
@@ -134,6 +135,7 @@ static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int
                               .pieces = plan->pieces,
                               .tiles = (int)falt_min(PAIR, t->count - tile),
                               .rows = (int)plan->rows,
+                              .near = (end - begin) * (int64_t)plan->panel <= 16384,
                               .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS};
 }
 
@@ -150,7 +152,7 @@ static void run_singly(const falt_tiles_task *t, int64_t tile, int64_t begin, in
     const falt_tiles_product call = product_of(t, tile, panel, panel + 1);
     t->plan->kernels->product(&call, flow);
     const falt_tiles_finish f = finish_of(t, tile, panel, flow->sums);
-    if (t->plan->split) mend(t, &f, tile, panel);
+    if (t->plan->split && !t->plan->kernels->numbers(flow->sums, f.rows, f.n)) mend(t, &f, tile, panel);
     if (t->plan->vectors)
       t->plan->kernels->finish(&f);
     else
@@ -173,7 +175,11 @@ static void set_constant(const falt_tiles_task *t) {
   const falt_tiles_plan *plan = t->plan;
   const falt_problem *p = &t->layer->p;
   uint16_t half;
-  if (plan->split) falt_store(&half, FALT_F16, 0, p->boundary_value);
+  if (p->boundary_value == 0) {
+    memset(t->constant, 0, (size_t)(t->layer->channels * plan->element));
+    return;
+  }
+  falt_store(&half, FALT_F16, 0, p->boundary_value);
   for (int64_t i = 0; i < t->layer->channels; i++)
     if (plan->split)
       plan->kernels->widen(&(falt_tiles_widen){&half, FALT_F16, true, t->constant + i * plan->element, 1, 1});

@@ -278,17 +278,18 @@ static void list_inside(const falt_tiles_task *t, const part *p, int64_t line, i
   *list = (falt_tile_rows){row_of(t, p, 0, 0, line) + w * pixel, axis->stride * pixel, FALT_TILE_BYTES};
 }
 
+static void list_places(const falt_tensor *t, const falt_layer_point *at, int64_t count, int64_t *places) {
+  const int64_t first = falt_tensor_at(t, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
+  for (int64_t i = 0; i < count; i++) places[i] = first + i * t->stride[FALT_W];
+}
+
 static void list_results(const falt_tiles_task *t, const falt_tiles_tile *tile, int64_t p) {
-  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
+  const falt_problem *q = &t->layer->p;
   falt_layer_point at = tile->at;
   for (int64_t m = 0, run; m < tile->count; m += run) {
-    const int64_t out = falt_tensor_at(y, at.n, 0, 0, at.at[0], at.at[1], at.at[2]);
-    const int64_t residual = falt_tensor_at(z, at.n, 0, 0, at.at[0], at.at[1], at.at[2]);
     run = falt_layer_run(t->layer, &at, tile->count - m);
-    for (int64_t i = 0; i < run; i++) {
-      t->out[p + m + i] = out + i * y->stride[FALT_W];
-      t->residual[p + m + i] = residual + i * z->stride[FALT_W];
-    }
+    list_places(&q->output, &at, run, t->out + p + m);
+    if (q->has_residual) list_places(&q->residual, &at, run, t->residual + p + m);
     falt_layer_advance(t->layer, &at, run);
   }
 }
