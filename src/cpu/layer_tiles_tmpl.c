@@ -534,11 +534,17 @@ FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const b
     const falt_tile_rows first = call->a[2 * s], second = low ? call->a[2 * s + 1] : first;
     const char *upper = first.at, *lower = second.at;
     for (int64_t p = 0; p < call->pieces; p++, b += (wide ? 2 : 1) * FALT_TILE) {
-      if (call->near) _tile_loadd(6, b, FALT_TILE_BYTES); else _tile_stream_loadd(6, b, FALT_TILE_BYTES);
+      if (call->near)
+        _tile_loadd(6, b, FALT_TILE_BYTES);
+      else
+        _tile_stream_loadd(6, b, FALT_TILE_BYTES);
       _tile_loadd(4, upper, first.step);
       MULTIPLY(kind, 0, 4, 6);
       if (wide) {
-        if (call->near) _tile_loadd(7, b + FALT_TILE, FALT_TILE_BYTES); else _tile_stream_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
+        if (call->near)
+          _tile_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
+        else
+          _tile_stream_loadd(7, b + FALT_TILE, FALT_TILE_BYTES);
         MULTIPLY(kind, 1, 4, 7);
       }
       if (low) {

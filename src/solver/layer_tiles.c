@@ -386,7 +386,7 @@ static int64_t thread_count(const falt_tiles_plan *plan) {
 /* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond. */
 static int64_t room(const falt_tiles_plan *plan) {
   const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
-  return panels > l2 / 2 ? l2 / 3 : l2 / 8;
+  return panels > l2 / 2 ? l2 / 2 : l2 / 8;
 }
 
 static void set_parts(falt_tiles_plan *plan) {
