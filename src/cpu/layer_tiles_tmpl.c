@@ -14,8 +14,7 @@
 
 #include <string.h>
 
-#include "cpu/filter_convert.h"
-#include "cpu/layer_activate.h"
+#include "cpu/layer_tiles_finish.h"
 #include "cpu/vector.h"
 
 #define JOIN_(a, b) a##b
@@ -28,17 +27,7 @@ enum { BLOCK_ROWS = 6, BLOCK_VECTORS = 2 };
 #else
 enum { BLOCK_ROWS = 3, BLOCK_VECTORS = 2 };
 #endif
-enum { GROUP = 4 /* bytes */, GROUPS = FALT_TILE_BYTES / GROUP, PITCH = FALT_TILES_COLUMNS };
-
-FALT_INLINE vec_bits load_bits(const void *p) {
-  vec_bits v;
-  memcpy(&v, p, sizeof v);
-  return v;
-}
-
-FALT_INLINE vec_bits all_bits(int32_t x) {
-  return x - (vec_bits){0};
-}
+enum { GROUP = 4 /* bytes */, GROUPS = FALT_TILE_BYTES / GROUP };
 
 /* ---- rows in */
 
@@ -68,49 +57,6 @@ static void spread(const falt_tiles_spread *call) {
   }
 }
 
-/* Elements of a row as f32; a whole number of vectors of neighbours is vector code. */
-FALT_INLINE float widen_one(const void *from, int64_t i, const falt_type type) {
-  switch (type) {
-    case FALT_U8:
-      return ((const uint8_t *)from)[i];
-    case FALT_S8:
-      return ((const int8_t *)from)[i];
-    case FALT_F16:
-      return f32_from_f16(((const uint16_t *)from)[i]);
-    case FALT_BF16:
-      return f32_from_bf16(((const uint16_t *)from)[i]);
-    default:
-      return ((const float *)from)[i];
-  }
-}
-
-FALT_INLINE void widen_row(const void *from, int64_t step, float *restrict to, int64_t n, const falt_type type) {
-  if (step == 1)
-    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i, type);
-  else
-    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i * step, type);
-}
-
-FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
-  switch (type) {
-    case FALT_U8:
-      widen_row(from, step, to, n, FALT_U8);
-      break;
-    case FALT_S8:
-      widen_row(from, step, to, n, FALT_S8);
-      break;
-    case FALT_F16:
-      widen_row(from, step, to, n, FALT_F16);
-      break;
-    case FALT_BF16:
-      widen_row(from, step, to, n, FALT_BF16);
-      break;
-    default:
-      widen_row(from, step, to, n, FALT_F32);
-      break;
-  }
-}
-
 /* A bf16 has 8 of f16's 11 bits: the rest is one too. What is not finite has no rest. */
 FALT_INLINE uint32_t split_one(uint16_t x) {
   const float value = f32_from_f16(x);
@@ -130,183 +76,6 @@ static void widen(const falt_tiles_widen *call) {
     split_row_of(call->from, 1, call->to, call->n);
   else
     split_row_of(call->from, call->step, call->to, call->n);
-}
-
-/* ---- sums out */
-
-FALT_INLINE void store_bf16(void *to, vec y) {
-#if defined(__AVX512BF16__)
-  const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
-  memcpy(to, &narrow, sizeof narrow);
-#else
-  const vec_bits bits = (vec_bits)y, up = bits >> 16 & all_bits(1);
-  const vec_bits rounded = (bits + all_bits(0x7fff) + up) >> 16, quiet = bits >> 16 | all_bits(0x40);
-  store_narrow(to, 2, (vec_bits)vec_select((vec_bits)(y == y), (vec)rounded, (vec)quiet));
-#endif
-}
-
-/* VEC elements at to. */
-FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
-  if (type == FALT_F32) {
-    memcpy(to, &y, sizeof y);
-  } else if (type == FALT_BF16) {
-    store_bf16(to, y);
-  } else if (type == FALT_F16) {
-#if FALT_VECTOR_BYTES == 64
-    const __m256i narrow = _mm512_cvtps_ph((__m512)y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    memcpy(to, &narrow, sizeof narrow);
-#elif FALT_VECTOR_BYTES == 32
-    const __m128i narrow = _mm256_cvtps_ph((__m256)y, _MM_FROUND_TO_NEAREST_INT);
-    memcpy(to, &narrow, sizeof narrow);
-#else
-    for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
-#endif
-  } else {
-    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
-    store_narrow(to, 1, vec_round(vec_clip(y, low, high)));
-  }
-}
-
-FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
-  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
-  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
-  if (n == VEC) {
-    store_whole(to, y, type);
-  } else {
-    store_whole(whole, y, type);
-    memcpy(to, whole, (size_t)n * size);
-  }
-}
-
-FALT_INLINE vec_bits clip_whole(vec_bits x, int32_t low, int32_t high) {
-  const vec above = vec_select(x < low, (vec)all_bits(low), (vec)x);
-  return (vec_bits)vec_select((vec_bits)above > high, (vec)all_bits(high), above);
-}
-
-FALT_INLINE vec as_floats(vec_bits sums, const bool whole) {
-  return whole ? __builtin_convertvector(sums, vec) : (vec)sums;
-}
-
-FALT_INLINE size_t size_of(const falt_type type) {
-  return type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
-}
-
-/* n <= VEC sums that are results. */
-FALT_INLINE void plain_columns(const int32_t *sums, char *to, int n, const falt_type type, const bool whole) {
-  const vec_bits x = load_bits(sums);
-  if (whole && n == VEC && type == FALT_U8)
-    store_narrow(to, 1, clip_whole(x, 0, 255));
-  else if (whole && n == VEC && type == FALT_S8)
-    store_narrow(to, 1, clip_whole(x, -128, 127));
-  else
-    store_some(to, as_floats(x, whole), n, type);
-}
-
-FALT_INLINE void plain_row(const int32_t *sums, char *to, int n, const falt_type type, const bool whole) {
-  int i = 0;
-#if defined(__AVX512BF16__)
-  for (; type == FALT_BF16 && !whole && i + 2 * VEC <= n; i += 2 * VEC) {
-    const __m512bh narrow = _mm512_cvtne2ps_pbh((__m512)load_bits(sums + i + VEC), (__m512)load_bits(sums + i));
-    memcpy(to + (size_t)i * 2, &narrow, sizeof narrow);
-  }
-#endif
-  for (; i + VEC <= n; i += VEC) plain_columns(sums + i, to + (size_t)i * size_of(type), VEC, type, whole);
-  if (i < n) plain_columns(sums + i, to + (size_t)i * size_of(type), n - i, type, whole);
-}
-
-FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole) {
-  const int32_t *sums = f->sums;
-  const int64_t *at = f->at;
-  char *out = f->out;
-  const int n = f->n;
-  if (n == PITCH) /* whole blocks: no tails */
-    for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), PITCH, type, whole);
-  else
-    for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), n, type, whole);
-}
-
-/* What a row's results need besides its sums. */
-typedef struct factors {
-  const float *scale, *offset;
-  vec low, high;
-} factors;
-
-/* Columns [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: results of
- * integers have the same bits. */
-FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int q, int i, int n, const falt_type type,
-                              const bool whole, const bool bends, const int32_t *sums, char *to) {
-  const vec scale = n == VEC ? vec_load(by->scale + i) : vec_load_part(by->scale + i, n);
-  const vec offset = n == VEC ? vec_load(by->offset + i) : vec_load_part(by->offset + i, n);
-  vec y = vec_keep(scale * as_floats(load_bits(sums + i), whole)) + offset;
-  if (bends && f->residual) {
-    const size_t residual_size = falt_type_size(f->residual_type);
-    float z[VEC] = {0};
-    widen_typed((const char *)f->residual + (size_t)(f->residual_at[q] + i) * residual_size, f->residual_type, 1, z, n);
-    y += vec_load(z);
-  }
-  if (bends && f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
-  store_some(to + (size_t)i * size_of(type), vec_clip(y, by->low, by->high), n, type);
-}
-
-FALT_INLINE void full_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole,
-                           const bool bends) {
-  const factors by = {f->scale, f->offset, vec_all(f->low), vec_all(f->high)};
-  const int64_t *at = f->at;
-  char *out = f->out;
-  const int n = f->n;
-  for (; q < end; q++) {
-    const int32_t *sums = (const int32_t *)f->sums + q * PITCH;
-    char *to = out + at[q] * (int64_t)size_of(type);
-    int i = 0;
-    for (; i + VEC <= n; i += VEC) full_columns(f, &by, q, i, VEC, type, whole, bends, sums, to);
-    if (i < n) full_columns(f, &by, q, i, n - i, type, whole, bends, sums, to);
-  }
-}
-
-/* Most results have neither a residual nor a curve, and many no epilogue at all: copies of the loop without them. */
-FALT_INLINE void finish_as(const falt_tiles_finish *f, int q, int end, const falt_type type) {
-  if (f->plain && f->whole)
-    plain_rows(f, q, end, type, true);
-  else if (f->plain)
-    plain_rows(f, q, end, type, false);
-  else if (f->residual || f->curve != FALT_IDENTITY)
-    full_rows(f, q, end, type, f->whole, true);
-  else if (f->whole)
-    full_rows(f, q, end, type, true, false);
-  else
-    full_rows(f, q, end, type, false, false);
-}
-
-static void finish_rows(const falt_tiles_finish *f, int q, int end) {
-  switch (f->type) {
-    case FALT_U8:
-      finish_as(f, q, end, FALT_U8);
-      break;
-    case FALT_S8:
-      finish_as(f, q, end, FALT_S8);
-      break;
-    case FALT_F16:
-      finish_as(f, q, end, FALT_F16);
-      break;
-    case FALT_BF16:
-      finish_as(f, q, end, FALT_BF16);
-      break;
-    case FALT_F32:
-      finish_as(f, q, end, FALT_F32);
-      break;
-    default:
-      for (; q < end; q++)
-        memcpy((int32_t *)f->out + f->at[q], (const int32_t *)f->sums + q * PITCH, (size_t)f->n * sizeof(int32_t));
-  }
-}
-
-/* Those of rows [q, end) of the sums that are results, to where they go. */
-static void finish_some(const falt_tiles_finish *f, int q, int end) {
-  for (int tile = 0; tile < 2; tile++) {
-    const int first = tile * FALT_TILE_ROWS, last = first + f->rows[tile];
-    const int from = q < first ? first : q, to = end < last ? end : last;
-    if (from < to) finish_rows(f, from, to);
-  }
 }
 
 static void finish(const falt_tiles_finish *f) {
