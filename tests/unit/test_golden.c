@@ -1,4 +1,4 @@
-/* Goldens: what scipy and torch computed (tests/golden/generate.py), run
+/* Goldens: what scipy and torch computed (tests/golden/generate.py) and what ONNX defines (tests/golden/onnx.py), run
  * through every solver that applies. */
 #include <math.h>
 #include <setjmp.h>
@@ -15,8 +15,8 @@
 #include "core/types.h"
 #include "problem/problem.h"
 
-enum { INPUT, FILTER, OUTPUT, BIAS, RESIDUAL, OPERANDS };
-static const char *const operand_names[OPERANDS] = {"input", "filter", "output", "bias", "residual"};
+enum { INPUT, FILTER, OUTPUT, BIAS, RESIDUAL, SCALE, OPERANDS };
+static const char *const operand_names[OPERANDS] = {"input", "filter", "output", "bias", "residual", "scale"};
 
 typedef struct golden_case {
   char line[512];
@@ -70,12 +70,16 @@ static const falt_tensor *tensor_of(const falt_problem *p, int operand) {
   }
 }
 
+static bool is_vector(int operand) {
+  return operand == BIAS || operand == SCALE;
+}
+
 static falt_type type_of(const falt_problem *p, int operand) {
-  return operand == BIAS ? (p->output.type == FALT_F64 ? FALT_F64 : FALT_F32) : tensor_of(p, operand)->type;
+  return is_vector(operand) ? (p->output.type == FALT_F64 ? FALT_F64 : FALT_F32) : tensor_of(p, operand)->type;
 }
 
 static int64_t span_of(const falt_problem *p, int operand) {
-  return operand == BIAS ? p->filter.size[FALT_K] * p->filter.size[FALT_G] : falt_tensor_span(tensor_of(p, operand));
+  return is_vector(operand) ? p->filter.size[FALT_K] * p->filter.size[FALT_G] : falt_tensor_span(tensor_of(p, operand));
 }
 
 static void fill(void *data[OPERANDS], const golden_case *c, const falt_problem *p, bool written[OPERANDS]) {
@@ -119,6 +123,7 @@ static bool run_solver(const golden_case *c, const falt_problem *p, const char *
                                     .filter = data[FILTER],
                                     .output = data[OUTPUT],
                                     .bias = data[BIAS],
+                                    .scale = data[SCALE],
                                     .residual = data[RESIDUAL],
                                     .workspace = workspace};
     if (falt_execute(plan, &operands) != FALT_OK) fail_msg("%s: %s: %s", solver, c->line, falt_message());
@@ -180,9 +185,13 @@ static void test_scipy(void **state) {
 static void test_torch(void **state) {
   (void)state, run_file("golden-torch.txt");
 }
+static void test_onnx(void **state) {
+  (void)state, run_file("golden-onnx.txt");
+}
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy), cmocka_unit_test(test_torch)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy), cmocka_unit_test(test_torch),
+                                     cmocka_unit_test(test_onnx)};
   falt_cpu_options options;
   falt_cpu_options_default(&options);
   options.threads = 2;

@@ -281,6 +281,16 @@ static bool execute(falt_device *device, const falt_solver *solver, const falt_p
   return true;
 }
 
+static void compare_bits(const falt_solver *solver, const char *line, const falt_bench *one, const falt_bench *other,
+                         const char *what) {
+  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+    const falt_guarded *a = &one->operand[i], *b = &other->operand[i];
+    if (a->used && a->written && memcmp(a->memory, b->memory, a->bytes) != 0)
+      fail_msg("%s: other bits %s\n  %s", solver->name, what, line);
+  }
+}
+
+/* One thread, three, and three once more. */
 static void check_threads(const char *line, uint64_t seed) {
   falt_problem problem;
   falt_bench one, three;
@@ -294,11 +304,9 @@ static void check_threads(const char *line, uint64_t seed) {
     if (falt_solvers[s]->nondeterministic || strcmp(falt_solvers[s]->device_kind, "cpu") != 0) continue;
     if (!execute(best[0], falt_solvers[s], &problem, &one)) continue;
     assert_true(execute(best[2], falt_solvers[s], &problem, &three));
-    for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
-      const falt_guarded *a = &one.operand[i], *b = &three.operand[i];
-      if (a->used && a->written && memcmp(a->memory, b->memory, a->bytes) != 0)
-        fail_msg("%s: other bits with three threads\n  %s", falt_solvers[s]->name, line);
-    }
+    compare_bits(falt_solvers[s], line, &one, &three, "with three threads");
+    assert_true(execute(best[2], falt_solvers[s], &problem, &one));
+    compare_bits(falt_solvers[s], line, &one, &three, "in a second run");
   }
   falt_bench_close(&one);
   falt_bench_close(&three);

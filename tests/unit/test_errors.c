@@ -1,0 +1,105 @@
+/* Bad questions, each with the kind of error that it is and a line that names the argument: sizes, types and budgets,
+ * at every solver that the library has. What a problem line may get wrong besides is in test_problem_line.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "faltung/faltung.h"
+
+static falt_device *device;
+
+typedef struct question {
+  const char *line;
+  falt_status status;
+  const char *words[3]; /* of the message */
+} question;
+
+static falt_status ask(const char *line) {
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan = NULL;
+  falt_status status = falt_problem_parse(&problem, &budget, line);
+  if (status == FALT_OK) status = falt_plan_create(&plan, device, &problem, &budget, NULL);
+  assert_true((status == FALT_OK) == (plan != NULL));
+  falt_plan_destroy(&plan);
+  return status;
+}
+
+static void check(const question *q) {
+  const falt_status status = ask(q->line);
+  if (status != q->status)
+    fail_msg("%s: %s (%s), not %s", q->line, falt_status_name(status), falt_message(), falt_status_name(q->status));
+  for (int i = 0; i < 3 && q->words[i]; i++)
+    if (!strstr(falt_message(), q->words[i])) fail_msg("%s: \"%s\" lacks %s", q->line, falt_message(), q->words[i]);
+  assert_null(strchr(falt_message(), '\n'));
+}
+
+static void test_questions(void **state) {
+  (void)state;
+  static const question questions[] = {
+      /* shapes that leave nothing, channels that groups do not divide */
+      {"forward c=4 h=3 w=9 k=4 r=5 s=5", FALT_INVALID_SHAPE, {"no output on axis h", "covers 5", "3"}},
+      {"forward c=4 h=9 w=9 k=4 r=5 s=5 dilation=3", FALT_INVALID_SHAPE, {"no output", "covers 13"}},
+      {"maxpool h=4 w=4 r=5 s=5", FALT_INVALID_SHAPE, {"no output"}},
+      {"forward c=6 h=9 w=9 k=4 r=3 s=3 groups=4", FALT_INVALID_SHAPE, {"c=6", "divisible", "groups=4"}},
+      {"backward-data c=8 h=9 w=9 k=6 r=3 s=3 groups=4", FALT_INVALID_SHAPE, {"k=6", "divisible", "groups=4"}},
+      /* sizes whose product no integer holds */
+      {"forward n=3000000000 c=3000000000 h=3 w=3 k=1 r=1 s=1", FALT_INVALID_SIZE, {"2^63"}},
+      {"forward c=3000000000 h=1 w=1 k=3000000000 r=3 s=3", FALT_INVALID_SIZE, {"filter", "2^63"}},
+      {"correlate h=9 w=9 r=3 s=3 stride=99999999999999", FALT_INVALID_SIZE, {"stride"}},
+      {"forward c=1 w=9 k=1 s=3 pool=max:8", FALT_INVALID_SHAPE, {"no output", "pool takes 8", "7"}},
+      /* types without a meaning together */
+      {"backward-filter c=1 h=9 w=9 k=1 r=3 s=3 type=u8",
+       FALT_INVALID_TYPE,
+       {"backward-filter", "floating-point", "u8"}},
+      {"forward c=1 h=9 w=9 k=1 r=3 s=3 acc=s32", FALT_INVALID_TYPE, {"acc=s32", "integer"}},
+      {"maxpool h=9 w=9 r=3 s=3 type=s16 out-type=u8", FALT_INVALID_TYPE, {"maxpool", "s16", "u8"}},
+      {"forward c=1 h=9 w=9 k=1 r=3 s=3 acc=u8", FALT_INVALID_TYPE, {"acc"}},
+      /* results that meet themselves */
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 output-strides=0,0,1,0,7,1", FALT_INVALID_ARGUMENT, {"overlap"}},
+      /* budgets: what excludes, and what is nearest */
+      {"forward n=2 c=16 h=20 w=20 k=32 r=3 s=3 max-workspace=0 method=pixels",
+       FALT_OVER_BUDGET,
+       {"'pixels' needs", "bytes of workspace (the limit is 0)", "'generic' fits"}},
+      {"forward n=2 c=16 h=20 w=20 k=32 r=3 s=3 layout=nhwc max-workspace=100 method=channels",
+       FALT_OVER_BUDGET,
+       {"'channels' needs", "the limit is 100", "fits"}},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 method=pooling", FALT_NO_SOLVER, {"'pooling'", "only pooling"}},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 method=cuda-generic", FALT_NO_SOLVER, {"'cuda-generic'", "cuda", "cpu"}},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 method=chanels", FALT_INVALID_METHOD, {"did you mean 'channels'"}},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 max-workspace=-1", FALT_INVALID_SIZE, {"max-workspace"}},
+      {"forward c=4 h=9 w=9 k=4 r=3 s=3 max-error=-1", FALT_INVALID_ARGUMENT, {"max-error"}},
+  };
+  for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) check(&questions[i]);
+}
+
+/* Without workspace every problem has a plan. */
+static void test_no_workspace(void **state) {
+  (void)state;
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    char line[2048];
+    falt_problem problem;
+    falt_budget budget;
+    falt_plan *plan = NULL;
+    falt_problem_random(seed, line, sizeof line);
+    assert_int_equal(falt_problem_parse(&problem, NULL, line), FALT_OK);
+    falt_budget_default(&budget);
+    budget.max_workspace = 0;
+    budget.deterministic = true;
+    if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+    assert_int_equal(falt_plan_workspace(plan), 0);
+    falt_plan_destroy(&plan);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_questions), cmocka_unit_test(test_no_workspace)};
+  if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  falt_device_destroy(&device);
+  return failed;
+}
