@@ -15,7 +15,7 @@
 #include "core/memory.h"
 #include "cpu/outer.h"
 #include "solver/filter_rows.h"
-#include "solver/layer.h"
+#include "solver/layer_slots.h"
 
 enum {
   MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */
@@ -40,13 +40,10 @@ typedef struct lines_plan {
   int64_t lines, bands;     /* rows of a unit, and units of a plane */
   int64_t units;            /* (group, image, plane, piece, band) */
   falt_layer_pieces slices; /* of a group's units */
-  int64_t pixels;           /* of a slot */
-  int64_t pixel_step, channel_step, slot;
-  bool shared;    /* rows of dy share slots: they lie by their height modulo `height`; else by line and tap */
-  int64_t height; /* slots of a t */
-  size_t sums;    /* floats of a group's */
-  size_t partial; /* sums of all groups' slices, an offset into the workspace */
-  scratch_map at; /* in each worker's scratch */
+  falt_slots slots;         /* of input rows */
+  size_t sums;              /* floats of a group's */
+  size_t partial;           /* sums of all groups' slices, an offset into the workspace */
+  scratch_map at;           /* in each worker's scratch */
 } lines_plan;
 
 typedef struct execution {
@@ -54,11 +51,6 @@ typedef struct execution {
   const falt_operands *operands;
   float *partial;
 } execution;
-
-/* The input row that a slot holds. */
-typedef struct tag {
-  int64_t n, d, h, first;
-} tag;
 
 /* Lines of positions of one plane. */
 typedef struct unit {
@@ -72,95 +64,27 @@ typedef struct task {
   const lines_plan *plan;
   const falt_layer *layer;
   bool accumulate; /* an earlier unit left sums */
-  float *slots, *panel, *ones, *sums;
-  tag *tags;
+  falt_slot_memory slots;
+  float *panel, *ones, *sums;
   const float **list;
 } task;
 
 /* ---- input rows in */
 
-/* Pixels [begin, end) of a slot that lie in the input, from pixel `from` of its row on. */
-static void copy_pixels(const task *t, const float *row, int64_t from, float *slot, int64_t begin, int64_t end) {
-  const lines_plan *plan = t->plan;
-  const falt_tensor *x = &t->layer->p.input;
-  const int64_t channels = t->layer->channels, pixels = end - begin;
-  falt_layer_copy copy = {.from = row + from * x->stride[FALT_W], .to = slot + begin * plan->pixel_step};
-  if (plan->pixel_step == 1) {
-    copy.step = x->stride[FALT_W];
-    copy.n = pixels;
-    copy.from_pitch = x->stride[FALT_C];
-    copy.to_pitch = plan->channel_step;
-    copy.count = channels;
-  } else {
-    const bool near = x->stride[FALT_W] == channels;
-    copy.step = 1;
-    copy.n = near ? pixels * channels : channels;
-    copy.from_pitch = x->stride[FALT_W];
-    copy.to_pitch = channels;
-    copy.count = near ? 1 : pixels;
-  }
-  t->layer->kernels->copy(&copy);
-}
-
-static void fill_pixel(const task *t, float *slot, int64_t pixel) {
-  for (int64_t c = 0; c < t->layer->channels; c++)
-    slot[pixel * t->plan->pixel_step + c * t->plan->channel_step] = (float)t->layer->p.boundary_value;
-}
-
-/* The row of logical plane d and height h, from logical position `first` on. */
-static void fill_slot(const task *t, const unit *u, const tag *what, float *slot) {
-  const falt_problem *p = &t->layer->p;
-  const falt_tensor *x = &p->input;
-  const int64_t d = falt_axis_map(&p->axis[0], x->size[FALT_D], what->d), size = x->size[FALT_W];
-  const int64_t h = falt_axis_map(&p->axis[1], x->size[FALT_H], what->h), pixels = t->plan->pixels;
-  const float *row = (const float *)t->run->operands->input + falt_tensor_at(x, u->n, u->g, 0, d, h, 0);
-  const bool there = d >= 0 && h >= 0;
-  const int64_t begin = there ? falt_min(pixels, falt_max(0, -what->first)) : pixels;
-  const int64_t end = there ? falt_max(begin, falt_min(pixels, size - what->first)) : pixels;
-  if (begin < end) copy_pixels(t, row, what->first + begin, slot, begin, end);
-  for (int64_t i = 0; i < pixels; i++) {
-    if (i == begin && begin < end) i = end;
-    if (i == pixels) break;
-    const int64_t w = there ? falt_axis_map(&p->axis[2], size, what->first + i) : -1;
-    if (w < 0)
-      fill_pixel(t, slot, i);
-    else
-      copy_pixels(t, row, w, slot, i, i + 1);
-  }
-}
-
-/* What tap (t, r) of a line reads. */
-static const float *slot_of(const task *t, const unit *u, int64_t line, int64_t tap, int64_t r) {
-  const lines_plan *plan = t->plan;
-  const falt_axis *axis = t->layer->p.axis;
-  const tag wanted = {.n = u->n,
-                      .d = u->d * axis[0].stride + tap * axis[0].dilation - axis[0].pad[0],
-                      .h = (u->h + line) * axis[1].stride + r * axis[1].dilation - axis[1].pad[0],
-                      .first = u->w * axis[2].stride - axis[2].pad[0]};
-  const int64_t above = wanted.h + axis[1].pad[0]; /* never negative */
-  const int64_t place = plan->shared ? above % plan->height : line * t->layer->p.filter.size[FALT_H] + r;
-  const int64_t index = tap * plan->height + place;
-  tag *held = &t->tags[index];
-  float *slot = t->slots + index * plan->slot;
-  if (held->n != wanted.n || held->d != wanted.d || held->h != wanted.h || held->first != wanted.first) {
-    fill_slot(t, u, &wanted, slot);
-    *held = wanted;
-  }
-  return slot;
-}
-
 /* Addresses of all rows of sums, line by line. */
 static void list_rows(const task *t, const unit *u) {
   const lines_plan *plan = t->plan;
   const falt_tensor *w = &t->layer->p.filter;
-  const int64_t next = t->layer->p.axis[2].dilation * plan->pixel_step;
+  const float *input = t->run->operands->input;
   for (int64_t line = 0; line < u->lines; line++) {
+    const falt_slot_row row = {u->n, u->g, u->d, u->h + line, u->w, line};
     const float **list = t->list + line * plan->rows;
     for (int64_t i = 0; i < w->size[FALT_D]; i++)
       for (int64_t r = 0; r < w->size[FALT_H]; r++) {
-        const float *slot = slot_of(t, u, line, i, r);
+        const float *slot = falt_slots_get(&plan->slots, &t->slots, t->layer, input, &row, i, r);
         for (int64_t s = 0; s < w->size[FALT_W]; s++)
-          for (int64_t c = 0; c < t->layer->channels; c++) *list++ = slot + s * next + c * plan->channel_step;
+          for (int64_t c = 0; c < t->layer->channels; c++)
+            *list++ = slot + s * plan->slots.tap_step + c * plan->slots.channel_step;
       }
   }
 }
@@ -233,8 +157,7 @@ static void add_unit(const task *t, const unit *u) {
     const int64_t width = falt_layer_piece(&plan->panels, panel + 1) * vector - first;
     float *sums = t->sums + first;
     if (!plan->in_place) bring_panel(t, u, first, width);
-    multiply(t, u, t->list, plan->rows, t->layer->p.axis[2].stride * plan->pixel_step - 1, first, width, sums,
-             plan->rows);
+    multiply(t, u, t->list, plan->rows, plan->slots.position_step - 1, first, width, sums, plan->rows);
     if (plan->base.problem.has_bias) multiply(t, u, ones, 1, 0, first, width, sums + plan->rows * plan->columns, 1);
   }
 }
@@ -258,13 +181,13 @@ static void run_task(void *context, int64_t index, void *scratch) {
   char *memory = scratch;
   const int64_t slice = index % plan->slices.count, group = index / plan->slices.count;
   task t = {.run = run, .plan = plan, .layer = &plan->layer};
-  t.slots = (float *)(void *)(memory + plan->at.slots);
-  t.tags = (tag *)(void *)(memory + plan->at.tags);
+  t.slots.slots = (float *)(void *)(memory + plan->at.slots);
+  t.slots.tags = (falt_slot_tag *)(void *)(memory + plan->at.tags);
   t.list = (const float **)(void *)(memory + plan->at.list);
   t.panel = (float *)(void *)(memory + plan->at.panel);
   t.ones = (float *)(void *)(memory + plan->at.ones);
   t.sums = run->partial + (size_t)index * plan->sums;
-  for (int64_t i = 0; i < plan->layer.p.filter.size[FALT_D] * plan->height; i++) t.tags[i].n = -1;
+  falt_slots_open(&plan->slots, &t.slots);
   for (int64_t i = 0; i < plan->across; i++) t.ones[i] = 1;
   for (int64_t i = falt_layer_piece(&plan->slices, slice); i < falt_layer_piece(&plan->slices, slice + 1); i++) {
     const unit u = unit_at(plan, group, i);
@@ -318,12 +241,11 @@ static void destroy(falt_plan *plan) {
 /* ---- applicable, besides what all layers must be */
 
 static const char *refusal(const lines_plan *plan) {
-  const falt_tensor *w = &plan->layer.p.filter;
   int64_t rows, sums, slots, list;
   return !falt_mul(plan->layer.taps, plan->layer.channels, &rows) || !falt_mul(rows + 1, plan->columns, &sums) ||
                  sums > MOST_SUMS
              ? "a group's sums do not stay in a cache"
-         : !falt_mul(plan->slot, w->size[FALT_D] * plan->height, &slots) || slots > MOST_SLOTS ||
+         : !falt_mul(plan->slots.size, plan->slots.count, &slots) || slots > MOST_SLOTS ||
                  !falt_mul(plan->lines, rows, &list) || list > MOST_SLOTS
              ? "the input rows that a row of results reads do not stay in a cache"
              : NULL;
@@ -347,7 +269,7 @@ static double estimate(const lines_plan *plan, const falt_device *device) {
   const double block = (double)plan->layer.kernels->rows[falt_layer_most(&plan->panels)];
   const double width = (double)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const double read = (double)p->filter.size[FALT_D] * (double)p->axis[2].stride * (double)plan->layer.channels *
-                      (double)(plan->shared ? p->axis[1].stride : p->filter.size[FALT_H]);
+                      (double)(plan->slots.shared ? p->axis[1].stride : p->filter.size[FALT_H]);
   const double x = falt_tensor_unit(&p->input, FALT_C) || p->input.stride[FALT_W] == 1 ? near + 300 / positions : apart;
   const double stretch = lanes * (1 + kept / positions + begun / (falt_min(block, rows) * width * positions)) +
                          panel / rows + x * read / (rows * (double)plan->layer.results);
@@ -364,26 +286,6 @@ static size_t place(size_t *total, size_t bytes) {
   return at;
 }
 
-/* Slots of a t for units of so many lines. */
-static int64_t slot_count(const lines_plan *plan, int64_t lines) {
-  const falt_axis *axis = &plan->layer.p.axis[1];
-  const int64_t taps = plan->layer.p.filter.size[FALT_H];
-  return plan->shared ? (lines - 1) * axis->stride + taps : lines * taps;
-}
-
-static void set_slots(lines_plan *plan) {
-  const falt_problem *p = &plan->layer.p;
-  const bool together = falt_tensor_unit(&p->input, FALT_C);
-  plan->pixels = (plan->across - 1) * p->axis[2].stride + falt_extent(&p->axis[2], p->filter.size[FALT_W]);
-  plan->pixel_step = together ? plan->layer.channels : 1;
-  plan->channel_step = together ? 1 : plan->pixels;
-  if (!falt_mul(plan->pixels, plan->layer.channels, &plan->slot)) plan->slot = INT64_MAX;
-  plan->shared = p->axis[1].dilation == 1 && p->axis[1].stride < p->filter.size[FALT_H];
-  while (plan->lines > 1 && slot_count(plan, plan->lines) * p->filter.size[FALT_D] > MOST_SLOTS / 2 / plan->slot)
-    plan->lines--;
-  plan->height = slot_count(plan, plan->lines);
-}
-
 /* Units of some lines where rows of dy follow each other, and of pieces of a row where they are long. */
 static void set_units(lines_plan *plan) {
   const falt_tensor *y = &plan->layer.p.output;
@@ -392,7 +294,9 @@ static void set_units(lines_plan *plan) {
   plan->pieces = falt_ceil_div(y->size[FALT_W], MOST_POSITIONS);
   plan->across = falt_ceil_div(y->size[FALT_W], plan->pieces);
   plan->lines = whole && follow ? falt_min(falt_min(MOST_LINES, y->size[FALT_H]), MOST_POSITIONS / plan->across) : 1;
-  set_slots(plan);
+  plan->slots = falt_slots_for(&plan->layer, plan->across, plan->lines, false);
+  while (plan->lines > 1 && plan->slots.count > MOST_SLOTS / 2 / plan->slots.size)
+    plan->slots = falt_slots_for(&plan->layer, plan->across, --plan->lines, false);
   plan->bands = falt_ceil_div(y->size[FALT_H], plan->lines);
   plan->units = y->size[FALT_N] * y->size[FALT_D] * plan->pieces * plan->bands;
 }
@@ -415,11 +319,11 @@ static void set_slices(lines_plan *plan) {
 }
 
 static void lay_memory(lines_plan *plan) {
-  const size_t slots = (size_t)(plan->layer.p.filter.size[FALT_D] * plan->height);
+  const size_t slots = (size_t)plan->slots.count;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
-  at->slots = place(&at->total, slots * (size_t)plan->slot * sizeof(float));
-  at->tags = place(&at->total, slots * sizeof(tag));
+  at->slots = place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
+  at->tags = place(&at->total, slots * sizeof(falt_slot_tag));
   at->list = place(&at->total, (size_t)(plan->lines * plan->rows) * sizeof(float *));
   at->panel = place(&at->total, plan->in_place ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
   at->ones = place(&at->total, (size_t)plan->across * sizeof(float));

@@ -10,18 +10,27 @@
  * Groups that follow each other in memory share their lists, and where their channels are so few that several fit into
  * a vector they are multiplied side by side.
  *
- * With few input channels the taps of a row become one segment, S*C elements that lie together in the input; the pixels
- * at the ends of rows, and all of them if channels are apart, are gathered into the scratch. */
+ * With few input channels the taps of a row become one segment, S*C elements that lie together in the input, and at
+ * the ends of rows in copies of them that go on (layer_slots.h). If channels are apart, pixels are gathered into the
+ * scratch. */
 #include <string.h>
 
 #include "solver/filter_rows.h"
-#include "solver/layer.h"
+#include "solver/layer_slots.h"
 
-enum { FEW_CHANNELS = 16, BLOCK = 96, LARGE_BLOCK = 400, MOST_SEGMENTS = 1 << 14 };
+enum {
+  FEW_CHANNELS = 16,
+  BLOCK = 96,
+  LARGE_BLOCK = 400,
+  FOLDED_BLOCK = 384,
+  WIDE_BLOCK = 120,
+  MOST_SEGMENTS = 1 << 14
+};
+enum { SHORT_ROW = 64, MOST_SLOTS = 1 << 17 }; /* positions; elements */
 
 /* Offsets into a worker's scratch. */
 typedef struct scratch_map {
-  size_t list, out, residual, constant, gathered, sums, total;
+  size_t list, out, residual, constant, gathered, slots, tags, sums, total;
 } scratch_map;
 
 typedef struct channels_plan {
@@ -35,7 +44,9 @@ typedef struct channels_plan {
   int64_t vectors;                  /* of a group's output channels */
   falt_layer_pieces panels;         /* of vectors */
   int64_t rows;                     /* positions of a kernel call, at most */
-  falt_layer_pieces blocks, chunks; /* tasks: blocks of positions times chunks of the panels of all groups */
+  int64_t spans, span, unit;        /* of positions that blocks do not cross, their size, and what blocks are cut in */
+  falt_layer_pieces blocks, chunks; /* tasks: blocks of each span times chunks of the panels of all groups */
+  falt_slots slots;                 /* of input rows, where rows of taps are segments */
   size_t group;                     /* floats of a group's packed filter */
   const float *values;              /* the filter, from planning until it is packed */
   float *packed;                    /* or NULL if the filter comes with each execution */
@@ -114,38 +125,41 @@ typedef struct task {
   const float **list;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
   float *constant, *gathered, *sums;
+  falt_slot_memory slots;
 } task;
 
 /* One segment of positions p, p + 1, ... of an output row: the tap that it begins with, and the input row. */
 typedef struct segment_row {
   const float *row; /* NULL: the constant */
-  int64_t index, s, taps;
+  int64_t index, t, r, s, taps;
+  const falt_slot_row *results;
   int64_t p, ow, first; /* position in the block, in the output row, and where it begins to read */
 } segment_row;
 
-/* What position i reads, brought together at `to`: taps beyond the row's ends one by one, those inside as they lie. */
+/* What position i reads, brought together at `to`. */
 static const float *gather(const task *t, const segment_row *l, int64_t i, float *to) {
   const falt_tensor *x = &t->layer->p.input;
-  const int64_t size = x->size[FALT_W], c = t->layer->channels;
-  for (int64_t tap = 0, count; tap < l->taps; tap += count, to += count * c) {
-    const int64_t u = l->first + i * t->layer->p.axis[2].stride + tap;
-    const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s + tap);
-    const float *from = w < 0 ? t->constant : l->row + w * x->stride[FALT_W];
-    const int64_t step = w < 0 || t->plan->folds ? 1 : x->stride[FALT_C]; /* a row of taps lies together */
-    count = u >= 0 && u < size ? falt_min(l->taps - tap, size - u) : 1;
-    for (int64_t j = 0; j < count * c; j++) to[j] = from[j * step];
-  }
-  return to - l->taps * c;
+  const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
+  const float *from = w < 0 ? t->constant : l->row + w * x->stride[FALT_W];
+  const int64_t step = w < 0 ? 1 : x->stride[FALT_C];
+  for (int64_t c = 0; c < t->layer->channels; c++) to[c] = from[c * step];
+  return to;
 }
 
-/* Position i, where the segment hangs over an end of the row or is not read in place. */
+/* Position i, where the tap lies beyond an end of the row or is not read in place. */
 static const float *find(const task *t, const segment_row *l, int64_t i) {
   const channels_plan *plan = t->plan;
   if (!l->row) return t->constant;
-  if (plan->folds || !plan->in_place)
-    return gather(t, l, i, t->gathered + ((l->p + i) * plan->segments + l->index) * plan->length);
+  if (!plan->in_place) return gather(t, l, i, t->gathered + ((l->p + i) * plan->segments + l->index) * plan->length);
   const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
   return w < 0 ? t->constant : l->row + w * t->layer->p.input.stride[FALT_W];
+}
+
+/* Positions [begin, end), where a row of taps hangs over an end. */
+static void list_slot(const task *t, const segment_row *l, const float **list, int64_t begin, int64_t end) {
+  const falt_slots *slots = &t->plan->slots;
+  const float *slot = falt_slots_get(slots, &t->slots, t->layer, t->run->operands->input, l->results, l->t, l->r);
+  for (int64_t i = begin; i < end; i++) list[i] = slot + i * slots->position_step;
 }
 
 /* Addresses of `count` positions: those that lie inside are evenly apart. */
@@ -156,23 +170,29 @@ static void list_row(const task *t, segment_row *l, int64_t count) {
   const int64_t room = x->size[FALT_W] - l->taps - first, step = axis->stride * x->stride[FALT_W];
   int64_t begin = first >= 0 ? 0 : falt_min(count, falt_ceil_div(-first, axis->stride));
   int64_t end = room < 0 ? begin : falt_max(begin, falt_min(count, room / axis->stride + 1));
-  if (!l->row || !t->plan->in_place) begin = end = count;
+  const bool folds = t->plan->folds && l->row;
+  if (!l->row || !t->plan->in_place || (folds && !t->plan->slots.ends)) begin = end = count;
   const float **list = t->list + l->index * t->positions + l->p;
-  for (int64_t i = 0; i < begin; i++) list[i] = find(t, l, i);
+  for (int64_t i = 0; i < begin && !folds; i++) list[i] = find(t, l, i);
   for (int64_t i = begin; i < end; i++) list[i] = l->row + first * x->stride[FALT_W] + i * step;
-  for (int64_t i = end; i < count; i++) list[i] = find(t, l, i);
+  for (int64_t i = end; i < count && !folds; i++) list[i] = find(t, l, i);
+  if (folds && begin > 0) list_slot(t, l, list, 0, begin);
+  if (folds && end < count) list_slot(t, l, list, end, count);
 }
 
 /* All segments of positions [p, p + count) of an output row. */
-static void list_run(const task *t, const falt_layer_point *at, int64_t p, int64_t count) {
+static void list_run(const task *t, const falt_layer_point *at, int64_t line, int64_t p, int64_t count) {
   const falt_tensor *x = &t->layer->p.input, *w = &t->layer->p.filter;
-  segment_row l = {.taps = t->plan->folds ? w->size[FALT_W] : 1, .p = p, .ow = at->at[2]};
+  const falt_slot_row results = {at->n, t->group, at->at[0], at->at[1], at->at[2], line};
+  segment_row l = {.taps = t->plan->folds ? w->size[FALT_W] : 1, .p = p, .ow = at->at[2], .results = &results};
   for (int64_t j = 0; j < w->size[FALT_D]; j++) {
     const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j);
     for (int64_t r = 0; r < w->size[FALT_H]; r++) {
       const int64_t h = falt_layer_source(t->layer, 1, at->at[1], r);
       const int64_t index = at->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
       l.row = d < 0 || h < 0 ? NULL : t->input + index;
+      l.t = j;
+      l.r = r;
       for (l.s = 0; l.s < w->size[FALT_W]; l.s += l.taps, l.index++) list_row(t, &l, count);
     }
   }
@@ -190,9 +210,9 @@ static void list_results(const task *t, const falt_layer_point *at, int64_t p, i
 
 static void list_block(const task *t, int64_t first) {
   falt_layer_point at = falt_layer_point_at(t->layer, first);
-  for (int64_t p = 0, count; p < t->positions; p += count) {
+  for (int64_t p = 0, line = 0, count; p < t->positions; p += count, line++) {
     count = falt_layer_run(t->layer, &at, t->positions - p);
-    list_run(t, &at, p, count);
+    list_run(t, &at, line, p, count);
     list_results(t, &at, p, count);
     falt_layer_advance(t->layer, &at, count);
   }
@@ -250,6 +270,8 @@ static void open_task(task *t, char *memory) {
   t->constant = (float *)(void *)(memory + at->constant);
   t->gathered = (float *)(void *)(memory + at->gathered);
   t->sums = (float *)(void *)(memory + at->sums);
+  t->slots = (falt_slot_memory){(float *)(void *)(memory + at->slots), (falt_slot_tag *)(void *)(memory + at->tags)};
+  if (t->plan->folds) falt_slots_open(&t->plan->slots, &t->slots);
   for (int64_t i = 0; i < constant_length(t->plan); i++) t->constant[i] = (float)layer->p.boundary_value;
 }
 
@@ -267,8 +289,9 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const channels_plan *plan = run->plan;
   task t = {.run = run, .plan = plan, .layer = &plan->layer, .group = -1};
   const int64_t chunk = index % plan->chunks.count, block = index / plan->chunks.count;
-  const int64_t first = falt_layer_piece(&plan->blocks, block);
-  t.positions = falt_layer_piece(&plan->blocks, block + 1) - first;
+  const int64_t begin_unit = falt_layer_piece(&plan->blocks, block % plan->blocks.count);
+  const int64_t first = block / plan->blocks.count * plan->span + begin_unit * plan->unit;
+  t.positions = (falt_layer_piece(&plan->blocks, block % plan->blocks.count + 1) - begin_unit) * plan->unit;
   const int64_t begin = falt_layer_piece(&plan->chunks, chunk), end = falt_layer_piece(&plan->chunks, chunk + 1);
   t.calls = falt_layer_cut(t.positions, falt_ceil_div(t.positions, plan->rows));
   open_task(&t, scratch);
@@ -289,7 +312,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   falt_rows_run(base->device,
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
-                                .tasks = plan->blocks.count * plan->chunks.count,
+                                .tasks = plan->spans * plan->blocks.count * plan->chunks.count,
                                 .scratch = plan->at.total},
                 workspace);
 }
@@ -302,7 +325,7 @@ static void print(const falt_plan *base, falt_text *text) {
                 plan->folds        ? " folded"
                 : plan->joined > 1 ? " joined"
                                    : "",
-                plan->in_place ? "" : " gathered", (long long)falt_layer_most(&plan->blocks),
+                plan->in_place ? "" : " gathered", (long long)(falt_layer_most(&plan->blocks) * plan->unit),
                 falt_threads_count(base->device->threads));
 }
 
@@ -347,13 +370,37 @@ static double estimate(const channels_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
+/* Blocks of a plane: what the taps of its rows read is in slots at once. Short rows, whose ends weigh, are copied whole
+ * for all rows that read them, and blocks are whole rows; others are read in place but for their ends. False if slots
+ * would not stay in a cache. */
+static bool set_slots(channels_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *y = &layer->p.output;
+  const falt_axis *axis = &layer->p.axis[2];
+  const int64_t width = y->size[FALT_W], height = y->size[FALT_H],
+                threads = falt_threads_count(plan->base.device->threads);
+  const bool ends = width > SHORT_ROW || (axis->pad[0] <= 0 && axis->pad[1] <= 0);
+  const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(4 * threads * width * height, layer->positions);
+  int64_t lines = ends ? falt_ceil_div(BLOCK, width) + 1 : falt_min(height, FOLDED_BLOCK / width);
+  while (!ends && lines > 1 && falt_ceil_div(height, lines) < wanted) lines--;
+  plan->slots = falt_slots_for(layer, falt_min(width, BLOCK), lines, ends);
+  plan->unit = ends ? 1 : width;
+  plan->span = width * height;
+  plan->spans = layer->positions / plan->span;
+  plan->blocks = falt_layer_cut(plan->span / plan->unit, falt_ceil_div(plan->span, ends ? BLOCK : lines * width));
+  return plan->slots.count <= MOST_SLOTS / plan->slots.size;
+}
+
 static void set_segments(channels_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *x = &layer->p.input;
   const int64_t s = layer->p.filter.size[FALT_W];
+  plan->spans = plan->unit = 1;
+  plan->span = layer->positions;
   plan->in_place = falt_tensor_unit(x, FALT_C);
   const bool together = plan->in_place && (x->stride[FALT_W] == layer->channels || x->size[FALT_W] == 1);
-  plan->folds = s > 1 && layer->channels < FEW_CHANNELS && together && layer->p.axis[2].dilation == 1;
+  plan->folds =
+      s > 1 && layer->channels < FEW_CHANNELS && together && layer->p.axis[2].dilation == 1 && set_slots(plan);
   plan->segments = plan->folds ? layer->taps / s : layer->taps;
   plan->length = plan->folds ? s * layer->channels : layer->channels;
 }
@@ -409,8 +456,8 @@ static void set_tasks(channels_plan *plan) {
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
   while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
   if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
-  plan->blocks = falt_layer_cut(positions, falt_ceil_div(positions, block));
-  plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
+  if (!plan->folds) plan->blocks = falt_layer_cut(positions, falt_ceil_div(positions, block));
+  plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->spans * plan->blocks.count)));
 }
 
 static size_t place(size_t *total, size_t bytes) {
@@ -420,16 +467,17 @@ static size_t place(size_t *total, size_t bytes) {
 }
 
 static void lay_memory(channels_plan *plan) {
-  const bool gathers = plan->folds || !plan->in_place;
-  const size_t block = (size_t)falt_layer_most(&plan->blocks), segments = (size_t)plan->segments,
-               length = (size_t)plan->length;
+  const size_t block = (size_t)(falt_layer_most(&plan->blocks) * plan->unit), segments = (size_t)plan->segments;
+  const size_t length = (size_t)plan->length, slots = plan->folds ? (size_t)plan->slots.count : 0;
   const size_t channels = (size_t)plan->layer.p.output.size[FALT_G] * (size_t)plan->layer.results; /* of all groups */
   scratch_map *at = &plan->at;
   at->list = place(&at->total, block * segments * sizeof(float *));
   at->out = place(&at->total, block * sizeof(int64_t));
   at->residual = place(&at->total, block * sizeof(int64_t));
   at->constant = place(&at->total, (size_t)constant_length(plan) * sizeof(float));
-  at->gathered = place(&at->total, gathers ? block * segments * length * sizeof(float) : 0);
+  at->gathered = place(&at->total, plan->in_place ? 0 : block * segments * length * sizeof(float));
+  at->slots = place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
+  at->tags = place(&at->total, slots * sizeof(falt_slot_tag));
   at->sums = place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->factors = place(&total, 2 * channels * sizeof(float));
