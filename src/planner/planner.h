@@ -16,6 +16,9 @@ typedef struct falt_cost {
   double error; /* relative, beyond the rounding of the result: e.g. low-rank truncation. Rounding is not counted */
 } falt_cost;
 
+/* Of products whose factors were rounded to tf32, as budget.allow_tf32 allows. */
+#define FALT_TF32_ERROR 0x1p-10
+
 typedef struct falt_plan_table {
   void (*execute)(const falt_plan *plan, const falt_operands *operands);
   void (*print)(const falt_plan *plan, falt_text *text); /* the s-expression, parentheses included */

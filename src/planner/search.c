@@ -38,6 +38,7 @@ static bool within_workspace(const falt_budget *budget, falt_entry *entry) {
 
 static bool within_error(const falt_budget *budget, falt_entry *entry) {
   if (entry->plan->cost.error <= budget->max_error) return true;
+  if (budget->allow_tf32 && entry->plan->cost.error <= FALT_TF32_ERROR) return true;
   reject(entry, FALT_INEXACT, "");
   snprintf(entry->reason, sizeof entry->reason, "has a relative error of %.2g and the limit is %.2g",
            entry->plan->cost.error, budget->max_error);

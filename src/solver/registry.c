@@ -5,6 +5,8 @@ extern const falt_solver falt_solver_channels;
 extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_blocked;
 extern const falt_solver falt_solver_cuda_direct;
+extern const falt_solver falt_solver_cuda_gemm;
+extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_separable;
@@ -48,6 +50,8 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
     &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
+    &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
+    &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */
     &falt_solver_cuda_generic,     /* everything on GPUs, by definition */
     NULL,
 };

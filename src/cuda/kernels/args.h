@@ -83,6 +83,88 @@ typedef struct falt_cuda_blocked_args {
   falt_cuda_tensor residual;
 } falt_cuda_blocked_args;
 
+/* One product of the gemm kernel: all results, or those of one phase of a gradient's strides. Result q of an axis reads
+ * with its tap i position q*step + first + i*delta of the source. */
+typedef struct falt_cuda_gemm_phase {
+  long long b, y;         /* where its filter begins, in bytes, and its results, in elements */
+  int out[3], pixels;     /* results along the axes; all of them, images included */
+  unsigned reciprocal[3]; /* of out, for division: n/out = n*reciprocal >> shift, for n < 2^31 */
+  int shift[3];
+  int first[3], delta[3], taps[3];
+  int from[3], pace[3]; /* tap i is tap from + i*pace of the filter */
+  int table, steps;     /* the first entry of its depth; a tile's steps along the depth */
+} falt_cuda_gemm_phase;
+
+/* An entry of the depth: its channels of one tap. Either the way there from a result's first position, in bytes, and
+ * the bits of the taps that must exist there, or the channel in bytes and the tap's position along each axis. */
+typedef struct falt_cuda_gemm_entry {
+  int delta;
+  unsigned bits;
+} falt_cuda_gemm_entry;
+typedef struct falt_cuda_gemm_place {
+  int channel, at[3];
+} falt_cuda_gemm_place;
+
+/* In the bits of an entry and of a result: one for each tap of each axis, then these. */
+enum { FALT_CUDA_GEMM_BITS = 30 };
+#define FALT_CUDA_GEMM_EXISTS (1u << FALT_CUDA_GEMM_BITS) /* the result */
+#define FALT_CUDA_GEMM_NOWHERE (1u << 31)                 /* no result has it: beyond the depth */
+
+/* The gemm kernel's operands; strides of a and b count bytes, those of y and of the residual elements. */
+typedef struct falt_cuda_gemm_args {
+  const void *a, *b, *fill, *table;   /* fill: what stands where there is no element; NULL: zeros */
+  void *y, *partial;                  /* partial: the sums of shares */
+  const falt_cuda_gemm_phase *phases; /* NULL: the one below */
+  falt_cuda_gemm_phase phase;
+  long long a_image, a_group, a_axis[3], a_channel; /* a_axis: to the next position of the source */
+  long long y_image, y_group, y_axis[3], y_channel, r_image, r_group, r_axis[3], r_channel;
+  int in[3], step[3], boundary[3][2];
+  int groups, channels, channel_tiles; /* of results, of a group */
+  int shares, share_steps;             /* of the depth */
+  int a_aligned, y_aligned;            /* vectors are */
+  falt_cuda_epilogue epilogue;
+  const void *residual;
+} falt_cuda_gemm_args;
+
+/* How a filter is packed: row n of a group holds, for each tap, what is multiplied with the channels of a source.
+ * Strides count elements. Groups are merged; what would join two of them is zero. */
+typedef struct falt_cuda_gemm_pack_args {
+  const void *w;
+  void *b;
+  const falt_cuda_gemm_phase *phases;
+  falt_cuda_gemm_phase phase;
+  long long w_group, w_row, w_channel, w_axis[3];
+  int rows, channels; /* of a group, before groups are merged */
+  int merged;         /* groups that are one */
+  int step_bytes;     /* of a row, a step along the depth */
+} falt_cuda_gemm_pack_args;
+
+/* One factor of a filter's gradient: a source of pieces, at positions that follow the pixels of the results. Strides
+ * count bytes; the table's entries are places, one a piece, whose channel may also be one of these. */
+enum { FALT_CUDA_GEMM_NONE = -1, FALT_CUDA_GEMM_ONE = -2 }; /* nothing; a one and then zeros */
+typedef struct falt_cuda_gemm_operand {
+  const void *data;
+  const falt_cuda_gemm_place *table;
+  long long image, group, axis[3], channel;
+  int in[3], step[3];
+  int aligned;
+} falt_cuda_gemm_operand;
+
+typedef struct falt_cuda_gemm_filter_args {
+  falt_cuda_gemm_operand y, x;
+  falt_cuda_gemm_phase phase; /* of the pixels */
+  const void *fill, *one;     /* pieces: the boundary's constant, NULL: zeros; a one and then zeros */
+  float *partial;             /* sums of each share; NULL: there is one share */
+  int boundary[3][2];
+  int tile[2], row_tiles, column_tiles, shares, share_steps, groups;
+  int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */
+  int taps[3], columns;       /* columns: of merged groups, with that of the bias */
+  void *w, *bias;             /* bias NULL: none */
+  long long w_group, w_row, w_channel, w_axis[3]; /* elements */
+  double alpha;
+  int vector_type;
+} falt_cuda_gemm_filter_args;
+
 /* Bytes of taps that the constant bank holds beside these, of the 4 KB that every GPU has for parameters. */
 enum { FALT_CUDA_TAP_BYTES = 3840 };
 

@@ -1,4 +1,4 @@
-// What happens to a sum before it is stored; in double, once a result.
+// What happens to a sum before it is stored; once a result, in double unless a kernel says otherwise.
 #pragma once
 #include "args.h"
 #include "convert.cuh"
@@ -6,40 +6,54 @@
 enum Activation { IDENTITY, RELU, RELU6, LEAKY, SILU, GELU, SIGMOID, TANH, CLIP };
 
 // Comparisons are written so that NaN passes through.
-__device__ inline double clip(double x, double low, double high) {
+template <typename R>
+__device__ inline R clip(R x, R low, R high) {
   if (x < low) return low;
   return x > high ? high : x;
 }
 
-__device__ inline double activate(const falt_cuda_epilogue &e, double x) {
+template <typename R>
+__device__ inline R activate(const falt_cuda_epilogue &e, R x) {
   switch (e.activation) {
     case RELU:
       return x < 0 ? 0 : x;
     case RELU6:
-      return clip(x, 0, 6);
+      return clip<R>(x, 0, 6);
     case LEAKY:
-      return x < 0 ? e.act_a * x : x;
+      return x < 0 ? (R)e.act_a * x : x;
     case SILU:
       return x / (1 + exp(-x));
     case GELU:
-      return x / 2 * (1 + erf(x * 0.70710678118654752440));
+      return x / 2 * (1 + erf(x * (R)0.70710678118654752440));
     case SIGMOID:
       return 1 / (1 + exp(-x));
     case TANH:
       return tanh(x);
     case CLIP:
-      return clip(x, e.act_a, e.act_b);
+      return clip<R>(x, (R)e.act_a, (R)e.act_b);
     default:
       return x;
   }
 }
 
+// The factor and the term of a channel's sums.
+template <typename R>
+struct Linear {
+  R scale, offset;
+};
+
+template <typename R>
+__device__ inline Linear<R> linear_of(const falt_cuda_epilogue &e, long long channel) {
+  Linear<R> l = {(R)e.alpha, (R)e.beta};
+  if (e.scale) l.scale *= load<R>(e.scale, e.vector_type, channel);
+  if (e.bias) l.offset += load<R>(e.bias, e.vector_type, channel);
+  return l;
+}
+
 __device__ inline double finish(const falt_cuda_epilogue &e, const falt_cuda_tensor &residual, long long channel,
                                 long long at, double sum) {
-  double scale = e.alpha, offset = e.beta;
-  if (e.scale) scale *= load<double>(e.scale, e.vector_type, channel);
-  if (e.bias) offset += load<double>(e.bias, e.vector_type, channel);
-  double value = sum * scale + offset;
+  const Linear<double> l = linear_of<double>(e, channel);
+  double value = sum * l.scale + l.offset;
   if (residual.data) value += load<double>(residual.data, residual.type, at);
-  return activate(e, value);
+  return activate<double>(e, value);
 }

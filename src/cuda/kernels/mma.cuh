@@ -4,8 +4,8 @@
 // slots, of acc the elements (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 #pragma once
 
-// s8 * u8, f16, bf16, tf32, s8 * s8.
-enum Kind { BYTES, HALVES, BRAINS, WORDS, SIGNED_BYTES };
+// s8 * u8, f16, bf16, tf32, s8 * s8, u8 * u8, u8 * s8.
+enum Kind { BYTES, HALVES, BRAINS, WORDS, SIGNED_BYTES, UNSIGNED_BYTES, MIXED_BYTES };
 
 template <int KIND_>
 struct Mma;
@@ -82,5 +82,25 @@ struct Mma<WORDS> {
     asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
         : "r"(a.x), "r"(a.y), "r"(b));
+  }
+};
+
+template <>
+struct Mma<UNSIGNED_BYTES> {
+  typedef int Sum;
+  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+  }
+};
+
+template <>
+struct Mma<MIXED_BYTES> {
+  typedef int Sum;
+  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
   }
 };

@@ -1,0 +1,112 @@
+/* Layers as products of matrices on a GPU's tensor cores: which phases a gradient falls into, where the pieces of a
+ * window lie, and how results are cut into tiles. Plain C, no GPU needed. src/cuda/kernels/gemm.cu has the algorithm.
+ */
+#ifndef FALT_CUDA_GEMM_H
+#define FALT_CUDA_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/kernels/args.h"
+
+/* ---- phases: what is computed, axis by axis */
+
+typedef struct falt_gemm_axis {
+  int64_t source, results, taps; /* sizes: of what is read, of what is written */
+  int64_t stride, dilation, pad; /* the problem's */
+} falt_gemm_axis;
+
+/* Along one axis: results begin, begin + pitch, ...; result q reads with its tap i position q*step + first + i*delta of
+ * the source, and tap i is tap from + i*pace of the filter. */
+typedef struct falt_gemm_phase {
+  int64_t begin, pitch, results;
+  int64_t step, first, delta, taps, from, pace;
+} falt_gemm_phase;
+
+/* All results of a forward layer. */
+falt_gemm_phase falt_gemm_forward(const falt_gemm_axis *axis);
+/* A gradient by the data falls into as many phases as the stride has steps: results `phase`, phase + stride, ... use
+ * the same taps. */
+int64_t falt_gemm_phases(const falt_gemm_axis *axis);
+falt_gemm_phase falt_gemm_backward(const falt_gemm_axis *axis, int64_t phase);
+
+/* n/d = n*reciprocal >> shift for all n < 2^31; d from 1 to 2^31 - 1. */
+void falt_gemm_divisor(int64_t d, unsigned *reciprocal, int *shift);
+
+/* ---- the table of a depth: an entry a piece of a window */
+
+typedef struct falt_gemm_depth {
+  int64_t channels;                     /* of a tap */
+  int64_t piece;                        /* channels of an entry, which divide those of a tap */
+  int64_t entries;                      /* with those beyond the depth, up to whole steps */
+  int64_t axis_bytes[3], channel_bytes; /* from one position of the source, one channel, to the next */
+} falt_gemm_depth;
+
+/* Fill `entries` entries of one phase. False if a way is longer than an entry can say. */
+bool falt_gemm_entries(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], falt_cuda_gemm_entry *entry);
+bool falt_gemm_places(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], falt_cuda_gemm_place *place);
+
+/* ---- tiles */
+
+typedef struct falt_gemm_shape {
+  int64_t pixels, channels, depth;                /* of the largest product: rows, columns, bytes of a row's depth */
+  int64_t products;                               /* phases and groups */
+  double bytes;                                   /* that must pass through memory */
+  int x_bytes, y_bytes;                           /* of an element */
+  int unit;                                       /* bytes of a piece */
+  bool gather, fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
+  int64_t workspace;                              /* that shares of the depth may use; negative: any */
+} falt_gemm_shape;
+
+typedef struct falt_gemm_machine {
+  int major, minor, multiprocessors;
+  double bytes_per_s, clock; /* clock: cycles a second */
+} falt_gemm_machine;
+
+typedef struct falt_gemm_tile {
+  int bm, bn, warps[2]; /* results of a block, its warps along both */
+  int row, stages;      /* bytes of a step, steps in shared memory */
+  int promote;          /* steps between additions to the long sum */
+  int blocks;           /* on a multiprocessor */
+  int shared_bytes;
+  int shares, share_steps; /* of the depth; shares are added by a second kernel */
+  int64_t workspace;
+  double seconds;
+} falt_gemm_tile;
+
+/* The machine's share in both kinds of tiles: shared memory that a block may have, and bytes of depth times results
+ * that a multiprocessor multiplies in a cycle. */
+int falt_gemm_block_shared(const falt_gemm_machine *machine);
+double falt_gemm_rate(const falt_gemm_machine *machine);
+/* Calls visit for every tile that the kernel can take, with its estimate. */
+void falt_gemm_each(const falt_gemm_shape *shape, const falt_gemm_machine *machine,
+                    void (*visit)(void *context, const falt_gemm_tile *tile), void *context);
+/* The best of them. */
+void falt_gemm_choose(const falt_gemm_shape *shape, const falt_gemm_machine *machine, falt_gemm_tile *best);
+
+/* ---- tiles of filters' gradients */
+
+typedef struct falt_gemm_filter_shape {
+  int64_t pixels, rows, columns, groups;
+  double bytes;
+  int x_bytes;
+  int unit[2];    /* of y, of x */
+  bool gather[2]; /* the same */
+  bool split;
+  int64_t workspace; /* that may be used; negative: any */
+} falt_gemm_filter_shape;
+
+typedef struct falt_gemm_filter_tile {
+  int bm, bn, warps[2], pixels, stages, promote, blocks, shared_bytes;
+  int64_t shares, share_steps; /* of the pixels */
+  int64_t workspace;
+  double seconds;
+} falt_gemm_filter_tile;
+
+void falt_gemm_filter_each(const falt_gemm_filter_shape *shape, const falt_gemm_machine *machine,
+                           void (*visit)(void *context, const falt_gemm_filter_tile *tile), void *context);
+void falt_gemm_filter_choose(const falt_gemm_filter_shape *shape, const falt_gemm_machine *machine,
+                             falt_gemm_filter_tile *best);
+
+#endif

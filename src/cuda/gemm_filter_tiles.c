@@ -1,0 +1,106 @@
+/* How a filter's gradient is cut: tiles of it, and shares of the pixels, so that every multiprocessor has work. */
+#include <math.h>
+
+#include "cuda/gemm.h"
+
+enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_SHARES = 1024 };
+
+static int threads_of(const falt_gemm_filter_tile *t) {
+  return WARP_THREADS * t->warps[0] * t->warps[1];
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* Both factors' pixels, padded as the kernel does. */
+static int shared_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+  return t->stages * t->pixels * ((t->bm + t->bn) * s->x_bytes + (s->x_bytes == 4 ? 64 : 32));
+}
+
+/* Sums, factors of a slice, what is gathered, and the rest as seen on compiled kernels. */
+static int registers_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32, threads = threads_of(t);
+  const int gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
+  return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) + gathered * t->pixels / threads + 64;
+}
+
+static bool threads_fit(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+  const int columns[2] = {t->bm, t->bn};
+  for (int i = 0; i < 2; i++)
+    if (!s->gather[i] && threads_of(t) % (columns[i] * s->x_bytes / s->unit[i])) return false;
+  return true;
+}
+
+static int blocks_of(const falt_gemm_machine *m, const falt_gemm_filter_tile *t, int registers) {
+  const int by_registers = FILE_REGISTERS / (threads_of(t) * ((registers + 7) / 8 * 8));
+  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
+  return by_registers < by_shared ? by_registers : by_shared;
+}
+
+/* Cycles of a multiprocessor for one step of one block. */
+static double step_cycles(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, const falt_gemm_filter_tile *t) {
+  const double products = (double)t->bm * t->bn * t->pixels * s->x_bytes * (s->split ? 3 : 1) / falt_gemm_rate(m);
+  const int columns[2] = {t->bm, t->bn};
+  double instructions = 0;
+  for (int i = 0; i < 2; i++)
+    instructions += (double)columns[i] * t->pixels * (s->gather[i] ? 6 : 50.0 * s->x_bytes / s->unit[i]);
+  return products + 0.25 * instructions / WARP_THREADS;
+}
+
+/* As many shares as fill the machine, while each has some steps; fewer where the workspace is short. */
+static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t,
+                       int64_t tiles) {
+  const int64_t steps = ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
+  const int64_t bytes = tiles * t->bm * t->bn * (int64_t)sizeof(float);
+  int64_t shares = slots / tiles;
+  if (shares > steps / LEAST_STEPS) shares = steps / LEAST_STEPS;
+  if (shares > MOST_SHARES) shares = MOST_SHARES;
+  if (s->workspace >= 0 && shares > s->workspace / bytes) shares = s->workspace / bytes;
+  if (shares < 2) shares = 1;
+  t->share_steps = ceil_div(steps, shares);
+  t->shares = ceil_div(steps, t->share_steps);
+  t->workspace = t->shares > 1 ? t->shares * bytes : 0;
+}
+
+static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t) {
+  const int64_t tiles = ceil_div(s->rows, t->bm) * ceil_div(s->columns, t->bn) * s->groups;
+  cut_pixels(s, m, t, tiles);
+  const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
+  const double per = fmin(t->blocks, ceil(blocks / m->multiprocessors));
+  const double cycles = ceil(blocks / slots) * (2500 + (double)t->share_steps * fmax(step_cycles(s, m, t) * per, 400));
+  const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = cycles / m->clock;
+  t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
+}
+
+void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_machine *m,
+                           void (*visit)(void *context, const falt_gemm_filter_tile *tile), void *context) {
+  static const int tiles[][4] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4}, {64, 64, 2, 2},
+                                 {32, 128, 1, 4},  {32, 64, 1, 4},  {32, 32, 1, 2},  {128, 256, 2, 4}};
+  for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
+    for (int stages = 2; stages <= 4; stages++) {
+      falt_gemm_filter_tile t = {.bm = tiles[i][0],
+                                 .bn = tiles[i][1],
+                                 .warps = {tiles[i][2], tiles[i][3]},
+                                 .pixels = 32,
+                                 .stages = stages,
+                                 .promote = s->split ? 1 : 0};
+      const int registers = registers_of(s, &t);
+      t.shared_bytes = shared_of(s, &t);
+      if (registers > 255 || t.shared_bytes > falt_gemm_block_shared(m) || !threads_fit(s, &t)) continue;
+      t.blocks = blocks_of(m, &t, registers);
+      if (t.blocks < 1) continue;
+      estimate(s, m, &t);
+      visit(context, &t);
+    }
+}
+
+static void keep_better(void *context, const falt_gemm_filter_tile *tile) {
+  falt_gemm_filter_tile *best = context;
+  if (best->bm == 0 || tile->seconds < best->seconds) *best = *tile;
+}
+
+void falt_gemm_filter_choose(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *best) {
+  *best = (falt_gemm_filter_tile){.bm = 0};
+  falt_gemm_filter_each(s, m, keep_better, best);
+}

@@ -1,0 +1,170 @@
+/* How the results of a product are cut: every tile that a block can hold, what it would cost, the cheapest. */
+#include "cuda/gemm.h"
+
+#include <math.h>
+
+enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
+
+/* ---- what the machine does */
+
+static bool is(const falt_gemm_machine *m, int major, int minor) {
+  return m->major == major && m->minor == minor;
+}
+
+int falt_gemm_block_shared(const falt_gemm_machine *m) {
+  return (is(m, 8, 0) || is(m, 8, 7) ? 163 : m->major == 8 || m->major == 12 ? 99 : 227) * 1024;
+}
+
+static int all_shared(const falt_gemm_machine *m) {
+  return falt_gemm_block_shared(m) + 1024;
+}
+
+/* Consumer GPUs sum halves in f32 at half the rate. */
+double falt_gemm_rate(const falt_gemm_machine *m) {
+  if (m->major == 9) return 2400;
+  if (m->major == 10 || is(m, 8, 0) || is(m, 8, 7)) return 1900;
+  return 950;
+}
+
+/* ---- what a tile needs */
+
+static int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+static int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+static int threads_of(const falt_gemm_tile *t) {
+  return WARP_THREADS * t->warps[0] * t->warps[1];
+}
+
+static int stage_bytes(const falt_gemm_tile *t) {
+  return (t->bm + t->bn) * t->row;
+}
+
+/* The steps, and afterwards the warps' sums on their way out, with the places of their pixels. */
+static int shared_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], size = s->real ? 4 : 8;
+  const int rows = s->planar && wm % 32 == 0 ? 32 : 16, pitch = s->planar ? wn + 1 : wn + 16 / size;
+  const int desk = (rows * pitch * size + 15) / 16 * 16 + wm * 16;
+  return larger(t->stages * stage_bytes(t), t->warps[0] * t->warps[1] * desk);
+}
+
+/* A thread's sums, factors of a slice, what it knows of its pixels, and the rest as seen on compiled kernels. */
+static int registers_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32;
+  const int pixels = s->gather ? 0 : larger(1, t->bm * (t->row / s->unit) / threads_of(t));
+  return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) + (s->gather ? 72 : 44) +
+         pixels * (s->fold ? 7 : 4) + (s->real ? 0 : 24);
+}
+
+static int blocks_of(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
+  const int registers = (registers_of(s, t) + 7) / 8 * 8;
+  const int by_registers = FILE_REGISTERS / (threads_of(t) * registers);
+  const int by_shared = all_shared(m) / (t->shared_bytes + 1024);
+  return smaller(smaller(by_registers, by_shared), 1536 / threads_of(t));
+}
+
+static bool is_possible(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
+  const int chunks = t->row / 16, threads = threads_of(t);
+  if (t->shared_bytes + (int)sizeof(falt_cuda_gemm_phase) > falt_gemm_block_shared(m) || t->blocks < 1) return false;
+  if (s->gather) {
+    const int parts = threads / t->bm; /* of a step's chunks, whose elements a thread holds */
+    return threads % t->bm == 0 && chunks % parts == 0 && chunks / parts * 16 / s->x_bytes <= 32;
+  }
+  return threads % (t->row / s->unit) == 0;
+}
+
+/* ---- what it costs */
+
+static double ceil_of(double a, double b) {
+  return ceil(a / b);
+}
+
+/* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
+ * that copy. All costs here are fitted to 270 timings of 36 layers on an H200. */
+static double step_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
+  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1];
+  const double all = (double)t->bm * t->bn * t->row;
+  const double products = all * (s->split ? 3 : 1) / falt_gemm_rate(m);
+  const double matrices = all / 160 * (1.0 / wm + 1.0 / wn);
+  const double pieces = (double)t->bm * t->row * (s->gather ? 9.0 / s->x_bytes : 35.0 / s->unit);
+  const double filter = (double)t->bn * t->row * 6 / 16;
+  return fmax(products, matrices) + (pieces + filter) / (4 * WARP_THREADS);
+}
+
+/* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. */
+static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
+                          double blocks) {
+  const double stored = (double)t->bm * t->bn * (s->planar ? 1.19 : 0.32) * (s->real ? 1 : 2);
+  const double latency = t->stages > 2 ? 1620 : 1890, steps = t->share_steps;
+  return 400 + stored * blocks + steps * fmax(step_cycles(s, m, t) * blocks, latency);
+}
+
+static double blocks_in_all(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+  return ceil_of((double)s->pixels, t->bm) * ceil_of((double)s->channels, t->bn) * (double)s->products * t->shares;
+}
+
+/* What adding the shares costs: another launch, and their way through memory or its cache. */
+static double sum_seconds(const falt_gemm_machine *m, const falt_gemm_tile *t) {
+  return t->shares > 1 ? 2.5e-6 + (double)t->workspace / m->bytes_per_s : 0;
+}
+
+static void estimate(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *t) {
+  const double blocks = blocks_in_all(s, t);
+  const double slots = (double)m->multiprocessors * t->blocks, full = floor(blocks / slots);
+  const double rest = ceil_of(blocks - full * slots, m->multiprocessors); /* of the last wave that share one */
+  const double cycles = full * wave_cycles(s, m, t, t->blocks) + (rest > 0 ? wave_cycles(s, m, t, rest) : 0);
+  const double memory = s->bytes / (0.95 * m->bytes_per_s), compute = cycles / m->clock;
+  t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sum_seconds(m, t);
+}
+
+/* The tile with its depth in so many shares. False if they do not help, or need more than the workspace. */
+static bool cut_depth(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *t, int shares) {
+  const int steps = (int)ceil_of((double)s->depth, t->row);
+  t->share_steps = (steps + shares - 1) / shares;
+  t->shares = t->share_steps ? (steps + t->share_steps - 1) / t->share_steps : 1;
+  if (shares == 1) return true;
+  t->workspace = t->shares * s->products * s->pixels * s->channels * 4;
+  return s->shares && t->shares == shares && t->share_steps >= LEAST_STEPS &&
+         blocks_in_all(s, t) <= 2.0 * m->multiprocessors && (s->workspace < 0 || t->workspace <= s->workspace);
+}
+
+void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m,
+                    void (*visit)(void *context, const falt_gemm_tile *tile), void *context) {
+  static const int tiles[][4] = {{256, 128, 4, 2}, {128, 256, 2, 4}, {128, 128, 2, 2}, {128, 128, 2, 4},
+                                 {256, 64, 4, 1},  {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 64, 2, 2},
+                                 {128, 32, 4, 1},  {64, 32, 2, 1},   {128, 16, 4, 1},  {32, 64, 1, 4},
+                                 {256, 32, 8, 1}};
+  static const int steps[][2] = {{64, 4}, {128, 2}, {128, 3}}; /* bytes, stages */
+  for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
+    for (unsigned k = 0; k < sizeof steps / sizeof *steps; k++) {
+      falt_gemm_tile t = {.bm = tiles[i][0],
+                          .bn = tiles[i][1],
+                          .warps = {tiles[i][2], tiles[i][3]},
+                          .row = steps[k][0],
+                          .stages = steps[k][1],
+                          .promote = s->split ? 128 / steps[k][0] : 0};
+      if (registers_of(s, &t) > 255) continue;
+      t.shared_bytes = shared_of(s, &t);
+      t.blocks = blocks_of(s, m, &t);
+      if (!is_possible(s, m, &t)) continue;
+      for (int shares = 1; shares <= MOST_SHARES; shares++) {
+        if (!cut_depth(s, m, &t, shares)) continue;
+        estimate(s, m, &t);
+        visit(context, &t);
+      }
+    }
+}
+
+static void keep_better(void *context, const falt_gemm_tile *tile) {
+  falt_gemm_tile *best = context;
+  if (best->bm == 0 || tile->seconds < best->seconds) *best = *tile;
+}
+
+void falt_gemm_choose(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *best) {
+  *best = (falt_gemm_tile){.bm = 0};
+  falt_gemm_each(s, m, keep_better, best);
+}

@@ -1,0 +1,48 @@
+// Copies from global into shared memory that go on beside the program, and loads of a warp's matrices from there.
+#pragma once
+
+__device__ inline unsigned shared_address(const void *shared) {
+  return (unsigned)__cvta_generic_to_shared(shared);
+}
+
+// BYTES of which `valid` are copied and the rest set to zero; both places are aligned to BYTES.
+template <int BYTES>
+__device__ inline void copy_async(unsigned to, const void *from, int valid) {
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid), "n"(BYTES));
+}
+
+// Everything since the last call becomes one batch; wait until at most PENDING batches are under way.
+__device__ inline void end_batch() {
+  asm volatile("cp.async.commit_group;");
+}
+template <int PENDING>
+__device__ inline void await_batches() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Four matrices of eight rows of 16 bytes; lane l names row l%8 of matrix l/8, lane (g, t) receives word t of row g of
+// each; transposed, elements 2t and 2t+1 of column g, halves all.
+__device__ inline uint4 load_matrices(unsigned row) {
+  uint4 m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
+               : "r"(row)
+               : "memory");
+  return m;
+}
+__device__ inline uint4 load_transposed(unsigned row) {
+  uint4 m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
+               : "r"(row)
+               : "memory");
+  return m;
+}
+__device__ inline unsigned load_word(unsigned address) {
+  unsigned word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}

@@ -1,0 +1,31 @@
+// A filter in the order in which the gemm kernel reads it: see falt_cuda_gemm_pack_args. One thread an element.
+//
+// Holes:
+//   ELEMENT   C type of the filter's elements
+#include "args.h"
+
+typedef falt_cuda_gemm_pack_args Args;
+typedef falt_cuda_gemm_phase Phase;
+
+// The element behind depth k of row n, or where there is none.
+__device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int k) {
+  const int channels = a.channels * a.merged, group = n / a.rows;
+  const int tap = k / channels, channel = k % channels - group * a.channels;
+  const int s = tap % p.taps[2], r = tap / p.taps[2] % p.taps[1], t = tap / p.taps[2] / p.taps[1];
+  if (t >= p.taps[0] || channel < 0 || channel >= a.channels) return nullptr;
+  const long long at = (p.from[0] + t * p.pace[0]) * a.w_axis[0] + (p.from[1] + r * p.pace[1]) * a.w_axis[1] +
+                       (p.from[2] + s * p.pace[2]) * a.w_axis[2];
+  return (const ELEMENT *)a.w + (at + (blockIdx.y * (long long)a.merged + group) * a.w_group +
+                                 n % a.rows * a.w_row + channel * a.w_channel);
+}
+
+extern "C" __global__ void __launch_bounds__(256) falt_gemm_pack(const __grid_constant__ Args a) {
+  const Phase &p = a.phases ? a.phases[blockIdx.z] : a.phase;
+  const int depth = p.steps * (a.step_bytes / (int)sizeof(ELEMENT)), rows = a.rows * a.merged;
+  const long long count = (long long)depth * rows;
+  ELEMENT *b = (ELEMENT *)((char *)a.b + p.b) + blockIdx.y * count;
+  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += gridDim.x * 256ll) {
+    const ELEMENT *w = p.taps[0] ? find(a, p, (int)(i / depth), (int)(i % depth)) : nullptr;
+    b[i] = w ? *w : (ELEMENT)0;
+  }
+}

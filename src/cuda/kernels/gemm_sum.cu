@@ -1,0 +1,22 @@
+// Results of layers from the sums of all shares of the depth, always in the same order: one thread a result.
+//
+// Holes:
+//   SUM                    type of the sums
+//   TYPE_Y TYPE_R REAL ACTIVATION   as in gemm.cu
+#include "args.h"
+#include "convert.cuh"
+#include "gemm_result.cuh"
+
+extern "C" __global__ void __launch_bounds__(256) falt_gemm_sum(const __grid_constant__ Args a) {
+  const i64 i = blockIdx.x * 256ll + threadIdx.x, group = blockIdx.y, share = (i64)a.phase.pixels * a.channels;
+  if (i >= share) return;
+  const SUM *from = (const SUM *)a.partial + group * a.shares * share + i;
+  SUM sum = 0;
+#pragma unroll 4
+  for (int k = 0; k < a.shares; k++) sum += from[k * share];
+  const int m = (int)(i / a.channels), channel = (int)(i % a.channels);
+  const Result to = find_result(a, a.phase, m);
+  const i64 residual = group * a.r_group + channel * a.r_channel + to.r;
+  store<REAL>(a.y, TYPE_Y, group * a.y_group + channel * a.y_channel + to.y,
+              finished(a, linear(a, group * a.channels + channel), (REAL)sum, residual));
+}

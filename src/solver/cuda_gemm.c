@@ -1,0 +1,503 @@
+/* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
+ * stride, dilation, padding, boundary, layout and alignment. src/cuda/kernels/gemm.cu has the algorithm,
+ * src/cuda/gemm.c where windows lie, src/cuda/gemm_tiles.c how results are cut.
+ *
+ * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
+ * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
+ * before each execution, in the workspace. Groups of few channels are merged; what would join two of them is zero. */
+#include <math.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR };
+
+typedef struct gemm_plan {
+  falt_plan base;
+  falt_cu_function function, pack, sum;
+  falt_cuda_gemm_args args;
+  falt_cuda_gemm_pack_args pack_args;
+  falt_gemm_tile tile;
+  falt_gemm_phase (*phase)[3];      /* until the tables are on the GPU */
+  int phases, groups, merged;       /* groups after merging; groups in one */
+  int64_t blocks, pack_blocks;      /* along x */
+  int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the shares' sums */
+  falt_gemm_piece piece;            /* of the source */
+  bool fold, planar, split, y_aligned;
+  const void *values; /* until the plan is ready */
+  void *memory;       /* on the GPU: the constant, phases, table */
+  void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
+} gemm_plan;
+
+/* ---- what is read and written: the two operations differ in nothing else */
+
+typedef struct roles {
+  const falt_tensor *source, *result;
+  int row, depth; /* dimensions of the filter: channels of the result, of the source */
+} roles;
+
+static roles roles_of(const falt_problem *p) {
+  return p->operation == FALT_FORWARD ? (roles){&p->input, &p->output, FALT_K, FALT_C}
+                                      : (roles){&p->output, &p->input, FALT_C, FALT_K};
+}
+
+static int64_t size_of(const falt_tensor *t) {
+  return (int64_t)falt_type_size(t->type);
+}
+
+/* ---- execute */
+
+static void start_pack(const gemm_plan *plan, const void *from, void *to, void *stream) {
+  falt_cuda_gemm_pack_args args = plan->pack_args;
+  args.w = from;
+  args.b = to;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {plan->pack, plan->pack_blocks, {256, 1}, 0, stream};
+  const int blocks_yz[2] = {plan->groups, plan->phases};
+  falt_gpu_start_grid(plan->base.device->gpu, &launch, blocks_yz, 1, parameters);
+}
+
+static void start_sum(const gemm_plan *plan, void **parameters, void *stream) {
+  const int64_t results = (int64_t)plan->args.phase.pixels * plan->args.channels;
+  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(results, 256), {256, 1}, 0, stream};
+  const int blocks_yz[2] = {plan->groups, 1};
+  falt_gpu_start_grid(plan->base.device->gpu, &launch, blocks_yz, 1, parameters);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const gemm_plan *plan = (const gemm_plan *)base;
+  const falt_problem *p = &base->problem;
+  const roles r = roles_of(p);
+  const bool forward = p->operation == FALT_FORWARD;
+  falt_cuda_gemm_args args = plan->args;
+  args.a = falt_gemm_element(forward ? o->input : o->output, r.source);
+  args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
+  args.b = plan->filter ? plan->filter : o->workspace;
+  args.a_aligned = (uintptr_t)args.a % (uintptr_t)plan->piece.unit == 0;
+  args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
+  if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  if (plan->tile.shares > 1) args.partial = (char *)o->workspace + plan->partial_at;
+  if (!plan->filter) start_pack(plan, falt_gemm_element(o->filter, &p->filter), o->workspace, o->stream);
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {plan->function,
+                                  plan->blocks,
+                                  {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
+                                  plan->tile.shared_bytes,
+                                  o->stream};
+  const int blocks_yz[2] = {plan->tile.shares, plan->groups * plan->phases};
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  if (plan->tile.shares > 1) start_sum(plan, parameters, o->stream);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const gemm_plan *plan = (const gemm_plan *)base;
+  const falt_gemm_tile *t = &plan->tile;
+  falt_text_add(text, "(cuda-gemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d", plan->split ? "3xtf32" : "mma", t->bm,
+                t->bn, t->row, t->stages, t->warps[0], t->warps[1], t->blocks);
+  if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
+  if (plan->piece.gather) falt_text_add(text, " gather=%d", plan->piece.gather);
+  if (plan->fold) falt_text_add(text, " fold");
+  if (plan->phases > 1) falt_text_add(text, " phases=%d", plan->phases);
+  if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  gemm_plan *plan = (gemm_plan *)base;
+  falt_gpu_release(base->device->gpu, plan->memory);
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_free(plan->phase);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool fills(const falt_problem *p) {
+  return p->operation == FALT_FORWARD && p->boundary_value != 0;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_DATA)
+    return "it computes layers and their gradients by the data only";
+  if (p->operation == FALT_BACKWARD_DATA && falt_gemm_folds(p))
+    return "gradients of signals that go on beyond their ends are not gathered";
+  return falt_gemm_refusal(ask, roles_of(p).source->type, p->filter.type);
+}
+
+/* ---- plan: phases */
+
+static falt_gemm_axis axis_of(const falt_problem *p, const roles *r, int i) {
+  return (falt_gemm_axis){.source = r->source->size[FALT_D + i],
+                          .results = r->result->size[FALT_D + i],
+                          .taps = p->filter.size[FALT_D + i],
+                          .stride = p->axis[i].stride,
+                          .dilation = p->axis[i].dilation,
+                          .pad = p->axis[i].pad[0]};
+}
+
+static bool find_phases(gemm_plan *plan, falt_ask *ask, const roles *r) {
+  const falt_problem *p = &plan->base.problem;
+  const bool forward = p->operation == FALT_FORWARD;
+  falt_gemm_axis axis[3];
+  int64_t count[3];
+  for (int i = 0; i < 3; i++) {
+    axis[i] = axis_of(p, r, i);
+    count[i] = forward ? 1 : falt_gemm_phases(&axis[i]);
+  }
+  plan->groups = (int)(p->filter.size[FALT_G] / plan->merged);
+  if (p->filter.size[FALT_G] > FALT_GEMM_GRID ||
+      fmax(fmax((double)count[0], (double)count[1]), (double)count[2]) > FALT_GEMM_GRID ||
+      (double)count[0] * (double)count[1] * (double)count[2] * plan->groups > FALT_GEMM_GRID) {
+    falt_refuse(ask, "groups and phases are more than one launch can number");
+    return false;
+  }
+  plan->phases = (int)(count[0] * count[1] * count[2]);
+  plan->phase = falt_alloc((size_t)plan->phases * sizeof *plan->phase);
+  if (!plan->phase) {
+    falt_refuse_memory(ask);
+    return false;
+  }
+  for (int64_t i = 0; i < plan->phases; i++) {
+    const int64_t at[3] = {i / count[2] / count[1], i / count[2] % count[1], i % count[2]};
+    for (int a = 0; a < 3; a++)
+      plan->phase[i][a] = forward ? falt_gemm_forward(&axis[a]) : falt_gemm_backward(&axis[a], at[a]);
+  }
+  return true;
+}
+
+static int64_t taps_of(const falt_gemm_phase phase[3]) {
+  return phase[0].taps * phase[1].taps * phase[2].taps;
+}
+
+static int64_t pixels_of(const gemm_plan *plan, const falt_gemm_phase phase[3]) {
+  return plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
+}
+
+/* A pixel's bits are one for each tap of each axis. */
+static bool needs_places(const gemm_plan *plan) {
+  if (falt_gemm_folds(&plan->base.problem)) return true;
+  for (int i = 0; i < plan->phases; i++)
+    if (plan->phase[i][0].taps + plan->phase[i][1].taps + plan->phase[i][2].taps > FALT_CUDA_GEMM_BITS) return true;
+  return false;
+}
+
+/* ---- plan: the tile */
+
+/* Whether results may be finished in f32: floats, and bytes, which saturate long before a sum is rounded. Wider
+ * integers must be exact. */
+static bool float_is_enough(const falt_problem *p) {
+  const falt_type y = p->output.type;
+  if (y == FALT_F64 || p->input.type == FALT_F64) return false;
+  if (!falt_type_is_integer(p->filter.type) || !falt_type_is_integer(y)) return true;
+  if (fabs(p->beta) >= 0x1p23 || (p->has_residual && p->residual.type == FALT_S32)) return false;
+  return y == FALT_U8 || y == FALT_S8 || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
+}
+
+static int64_t channels_of(const gemm_plan *plan, const falt_tensor *t) {
+  return t->size[FALT_C] * plan->merged;
+}
+
+static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
+  const falt_problem *p = &plan->base.problem;
+  falt_gemm_shape s = {.channels = channels_of(plan, r->result),
+                       .products = (int64_t)plan->groups * plan->phases,
+                       .bytes = falt_problem_bytes(p),
+                       .x_bytes = (int)size_of(r->source),
+                       .y_bytes = (int)size_of(r->result),
+                       .unit = plan->piece.unit,
+                       .gather = plan->piece.gather != 0,
+                       .fold = plan->fold,
+                       .split = plan->split,
+                       .planar = plan->planar,
+                       .shares = false,
+                       .real = float_is_enough(p),
+                       .workspace = workspace};
+  double depth = 0;
+  for (int i = 0; i < plan->phases; i++) {
+    s.pixels = falt_max(s.pixels, pixels_of(plan, plan->phase[i]));
+    depth += (double)taps_of(plan->phase[i]) / plan->phases;
+  }
+  s.depth = (int64_t)ceil(depth * (double)(channels_of(plan, r->source) * s.x_bytes));
+  return s;
+}
+
+static bool choose_tile(gemm_plan *plan, falt_ask *ask, const roles *r) {
+  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_gemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
+  falt_gemm_choose(&shape, &machine, &plan->tile);
+  if (plan->tile.bm == 0) falt_refuse(ask, "no tile fits the GPU");
+  return plan->tile.bm > 0;
+}
+
+/* ---- plan: arguments */
+
+static int64_t steps_of(const gemm_plan *plan, const roles *r, const falt_gemm_phase phase[3]) {
+  return falt_ceil_div(taps_of(phase) * channels_of(plan, r->source) * size_of(r->source), plan->tile.row);
+}
+
+static int pieces_of_step(const gemm_plan *plan) {
+  return plan->piece.gather ? plan->tile.row / (plan->piece.gather * plan->piece.unit)
+                            : plan->tile.row / plan->piece.unit;
+}
+
+static falt_cuda_gemm_phase device_phase(const gemm_plan *plan, const roles *r, const falt_gemm_phase phase[3]) {
+  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(plan, phase), .steps = (int)steps_of(plan, r, phase)};
+  for (int i = 0; i < 3; i++) {
+    d.y += phase[i].begin * falt_gemm_stride(r->result, FALT_D + i);
+    d.out[i] = (int)phase[i].results;
+    d.first[i] = (int)phase[i].first;
+    d.delta[i] = (int)phase[i].delta;
+    d.taps[i] = (int)phase[i].taps;
+    d.from[i] = (int)phase[i].from;
+    d.pace[i] = (int)phase[i].pace;
+    falt_gemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
+  }
+  return d;
+}
+
+/* All phases, with their places in the table and in the packed filter; sizes in all. */
+static void place_phases(gemm_plan *plan, const roles *r, falt_cuda_gemm_phase *to, int64_t *entries, int64_t *bytes) {
+  *entries = *bytes = 0;
+  for (int i = 0; i < plan->phases; i++) {
+    falt_cuda_gemm_phase d = device_phase(plan, r, plan->phase[i]);
+    d.table = (int)*entries;
+    d.b = *bytes;
+    *entries += (int64_t)d.steps * pieces_of_step(plan);
+    *bytes += (int64_t)d.steps * plan->tile.row * channels_of(plan, r->result) * plan->groups;
+    if (to) to[i] = d;
+  }
+}
+
+static void set_source(gemm_plan *plan, const falt_tensor *source) {
+  falt_cuda_gemm_args *a = &plan->args;
+  const int64_t size = size_of(source);
+  a->a_image = falt_gemm_stride(source, FALT_N) * size;
+  a->a_group = falt_gemm_stride(source, FALT_G) * plan->merged * size;
+  a->a_channel = falt_gemm_channel_stride(source) * size;
+  for (int i = 0; i < 3; i++) {
+    a->a_axis[i] = falt_gemm_stride(source, FALT_D + i) * size;
+    a->in[i] = (int)source->size[FALT_D + i];
+    a->step[i] = (int)plan->phase[0][i].step;
+    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)plan->base.problem.axis[i].boundary[side];
+  }
+}
+
+static void set_result(gemm_plan *plan, const falt_tensor *result) {
+  falt_cuda_gemm_args *a = &plan->args;
+  const falt_tensor *residual = &plan->base.problem.residual;
+  a->y_image = falt_gemm_stride(result, FALT_N);
+  a->y_group = falt_gemm_stride(result, FALT_G) * plan->merged;
+  a->y_channel = falt_gemm_channel_stride(result);
+  a->r_image = falt_gemm_stride(residual, FALT_N);
+  a->r_group = falt_gemm_stride(residual, FALT_G) * plan->merged;
+  a->r_channel = falt_gemm_channel_stride(residual);
+  for (int i = 0; i < 3; i++) {
+    a->y_axis[i] = falt_gemm_stride(result, FALT_D + i) * plan->phase[0][i].pitch;
+    a->r_axis[i] = falt_gemm_stride(residual, FALT_D + i);
+  }
+  a->groups = plan->groups;
+  a->channels = (int)channels_of(plan, result);
+  a->channel_tiles = (int)falt_ceil_div(a->channels, plan->tile.bn);
+  a->shares = plan->tile.shares;
+  a->share_steps = plan->tile.share_steps;
+  a->epilogue = falt_cuda_epilogue_of(&plan->base.problem);
+  plan->y_aligned = a->y_channel == 1 && a->channels * size_of(result) % VECTOR == 0 &&
+                    falt_gemm_strides_divide(result, plan->merged, VECTOR / size_of(result));
+}
+
+static void set_pack(gemm_plan *plan, const roles *r) {
+  const falt_tensor *w = &plan->base.problem.filter;
+  plan->pack_args = (falt_cuda_gemm_pack_args){
+      .w_group = falt_gemm_stride(w, FALT_G),
+      .w_row = falt_gemm_stride(w, r->row),
+      .w_channel = falt_gemm_stride(w, r->depth),
+      .w_axis = {falt_gemm_stride(w, FALT_D), falt_gemm_stride(w, FALT_H), falt_gemm_stride(w, FALT_W)},
+      .rows = (int)r->result->size[FALT_C],
+      .channels = (int)r->source->size[FALT_C],
+      .merged = plan->merged,
+      .step_bytes = plan->tile.row};
+}
+
+static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
+  int64_t entries, pixels = 0;
+  place_phases(plan, r, NULL, &entries, &plan->filter_bytes);
+  for (int i = 0; i < plan->phases; i++) pixels = falt_max(pixels, pixels_of(plan, plan->phase[i]));
+  set_source(plan, r->source);
+  set_result(plan, r->result);
+  set_pack(plan, r);
+  plan->blocks = falt_ceil_div(pixels, plan->tile.bm) * plan->args.channel_tiles;
+  plan->pack_blocks =
+      falt_min(falt_ceil_div(plan->filter_bytes / size_of(r->source) / plan->phases, 256 * plan->groups), 1024);
+  plan->pack_blocks = falt_max(plan->pack_blocks, 1);
+  if (entries < INT32_MAX / 16 && plan->blocks <= INT32_MAX) return true;
+  falt_refuse(ask, "the filter or the result is larger than one launch can number");
+  return false;
+}
+
+/* ---- ready */
+
+static bool fill_table(const gemm_plan *plan, const roles *r, const falt_cuda_gemm_phase *device, char *table) {
+  const falt_gemm_depth base = {
+      .channels = channels_of(plan, r->source),
+      .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size_of(r->source),
+      .axis_bytes = {plan->args.a_axis[0], plan->args.a_axis[1], plan->args.a_axis[2]},
+      .channel_bytes = plan->args.a_channel};
+  for (int i = 0; i < plan->phases; i++) {
+    falt_gemm_depth depth = base;
+    depth.entries = (int64_t)device[i].steps * pieces_of_step(plan);
+    falt_cuda_gemm_place *places = (falt_cuda_gemm_place *)(void *)table + device[i].table;
+    falt_cuda_gemm_entry *entries = (falt_cuda_gemm_entry *)(void *)table + device[i].table;
+    if (!(plan->fold ? falt_gemm_places(&depth, plan->phase[i], places)
+                     : falt_gemm_entries(&depth, plan->phase[i], entries)))
+      return false;
+  }
+  return true;
+}
+
+/* The constant, phases and table, in one piece of the GPU's memory. */
+static falt_status upload_tables(gemm_plan *plan, const roles *r) {
+  const double constant = plan->base.problem.boundary_value;
+  int64_t entries, bytes;
+  place_phases(plan, r, NULL, &entries, &bytes);
+  const size_t phases_at = VECTOR, phase_bytes = (size_t)plan->phases * sizeof(falt_cuda_gemm_phase);
+  const size_t table_at = (size_t)falt_round_up((int64_t)(phases_at + phase_bytes), VECTOR);
+  const size_t all = table_at + (size_t)(entries + pieces_of_step(plan)) *
+                                    /* a step more is read than used */ (plan->fold ? sizeof(falt_cuda_gemm_place)
+                                                                                    : sizeof(falt_cuda_gemm_entry));
+  char *host = falt_alloc_zero(all);
+  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-gemm: memory ran out");
+  falt_cuda_gemm_phase *device = (falt_cuda_gemm_phase *)(void *)(host + phases_at);
+  place_phases(plan, r, device, &entries, &bytes);
+  for (int64_t i = 0; i < VECTOR / size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
+  falt_status status = fill_table(plan, r, device, host + table_at)
+                           ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
+                           : falt_fail(FALT_NO_SOLVER, "cuda-gemm: a window is larger than 2 GB");
+  char *memory = plan->memory;
+  plan->args.fill = memory;
+  plan->args.table = memory + table_at;
+  plan->args.phase = plan->pack_args.phase = device[0];
+  if (plan->phases > 1)
+    plan->args.phases = plan->pack_args.phases = (const falt_cuda_gemm_phase *)(void *)(memory + phases_at);
+  falt_free(host);
+  return status;
+}
+
+static falt_status pack_filter(gemm_plan *plan) {
+  falt_gpu *gpu = plan->base.device->gpu;
+  const falt_tensor *w = &plan->base.problem.filter;
+  void *raw = NULL;
+  FALT_TRY(falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->filter_bytes));
+  falt_status status = falt_cuda_upload(gpu, &raw, plan->values, (size_t)(falt_tensor_span(w) * size_of(w)));
+  if (status == FALT_OK && !plan->base.device->described) {
+    start_pack(plan, falt_gemm_element(raw, w), plan->filter, NULL);
+    status = falt_gpu_trouble();
+    if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
+  }
+  falt_gpu_release(gpu, raw);
+  plan->values = NULL;
+  return status;
+}
+
+/* What both kernels need to finish results. */
+static void add_result_holes(const falt_problem *p, const roles *r, falt_cuda_kernel *kernel) {
+  const bool forward = p->operation == FALT_FORWARD;
+  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)r->result->type);
+  falt_cuda_hole(kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
+  falt_cuda_hole(kernel, "REAL=%s", float_is_enough(p) ? "float" : "double");
+  falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
+}
+
+static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *kernel) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_gemm_tile *t = &plan->tile;
+  falt_cuda_hole(kernel, "KIND=%s", falt_gemm_kind(r->source->type, p->filter.type));
+  falt_cuda_hole(kernel, "SPLIT=%d", plan->split);
+  falt_cuda_hole(kernel, "TYPE_X=%d", (int)r->source->type);
+  falt_cuda_hole(kernel, "BM=%d", t->bm);
+  falt_cuda_hole(kernel, "BN=%d", t->bn);
+  falt_cuda_hole(kernel, "WARPS_M=%d", t->warps[0]);
+  falt_cuda_hole(kernel, "WARPS_N=%d", t->warps[1]);
+  falt_cuda_hole(kernel, "ROW=%d", t->row);
+  falt_cuda_hole(kernel, "STAGES=%d", t->stages);
+  falt_cuda_hole(kernel, "UNIT=%d", plan->piece.unit);
+  falt_cuda_hole(kernel, "GATHER=%d", plan->piece.gather);
+  falt_cuda_hole(kernel, "FOLD=%d", plan->fold);
+  falt_cuda_hole(kernel, "FILL=%d", fills(p));
+  falt_cuda_hole(kernel, "PHASES=%d", plan->phases > 1);
+  falt_cuda_hole(kernel, "SHARES=%d", t->shares > 1);
+  falt_cuda_hole(kernel, "PROMOTE=%d", t->promote);
+  falt_cuda_hole(kernel, "PLANAR=%d", plan->planar);
+  falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
+  add_result_holes(p, r, kernel);
+}
+
+static falt_status ready_sum(gemm_plan *plan, const roles *r) {
+  falt_cuda_kernel kernel = {.source = "gemm_sum.cu", .entry = "falt_gemm_sum"};
+  falt_cuda_hole(&kernel, "SUM=%s", falt_type_is_integer(r->source->type) ? "int" : "float");
+  add_result_holes(&plan->base.problem, r, &kernel);
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
+}
+
+static falt_status ready(falt_plan *base) {
+  gemm_plan *plan = (gemm_plan *)base;
+  const roles r = roles_of(&base->problem);
+  static const char *const bits[] = {[1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned"};
+  falt_cuda_kernel kernel = {.source = "gemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel pack = {.source = "gemm_pack.cu", .entry = "falt_gemm_pack"};
+  add_holes(plan, &r, &kernel);
+  falt_cuda_hole(&pack, "ELEMENT=%s", bits[size_of(r.source)]);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));
+  if (plan->tile.shares > 1) FALT_TRY(ready_sum(plan, &r));
+  FALT_TRY(upload_tables(plan, &r));
+  if (plan->values) FALT_TRY(pack_filter(plan));
+  falt_free(plan->phase);
+  plan->phase = NULL;
+  return FALT_OK;
+}
+
+/* ---- plan */
+
+static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
+  const falt_problem *p = &plan->base.problem;
+  plan->merged = falt_gemm_merge(p, r->result->size[FALT_C], LEAST_ROWS);
+  plan->piece = falt_gemm_piece_of(r->source, plan->merged);
+  plan->split = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
+  plan->planar = channels_of(plan, r->result) > 1 && falt_gemm_channel_stride(r->result) != 1 &&
+                 falt_tensor_unit(r->result, FALT_W);
+  if (!find_phases(plan, ask, r)) return false;
+  plan->fold = needs_places(plan);
+  return choose_tile(plan, ask, r) && set_args(plan, ask, r);
+}
+
+static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  gemm_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const roles r = roles_of(&plan->base.problem);
+  if (!make(plan, ask, &r)) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  plan->base.cost.seconds = 3e-6 + plan->tile.seconds;
+  plan->partial_at = plan->values ? 0 : falt_round_up(plan->filter_bytes, 256);
+  plan->base.workspace = (size_t)(plan->partial_at + plan->tile.workspace);
+  if (!plan->values) {
+    plan->base.cost.seconds += 2e-6 + 3 * (double)plan->filter_bytes / plan->base.device->limits.copy_bytes_per_s;
+  }
+  if (r.source->type == FALT_F32 && !plan->split) plan->base.cost.error = FALT_TF32_ERROR;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_gemm;
+const falt_solver falt_solver_cuda_gemm = {.name = "cuda-gemm", .device_kind = "cuda", .plan = plan_gemm};

@@ -1,0 +1,38 @@
+/* What the solvers that multiply matrices on GPUs share: types, pieces of channels, merged groups. */
+#ifndef FALT_SOLVER_CUDA_GEMM_H
+#define FALT_SOLVER_CUDA_GEMM_H
+
+#include "cuda/gemm.h"
+#include "solver/cuda.h"
+
+enum { FALT_GEMM_VECTOR = 16, FALT_GEMM_GRID = 65535 }; /* bytes; blocks along y and z */
+
+/* Why neither of them computes the problem, or NULL. Its factors are `source` (the input, or for a gradient by the data
+ * the output) and `other`. */
+const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other);
+/* The kernels' kind of product, or NULL. */
+const char *falt_gemm_kind(falt_type source, falt_type other);
+/* Whether the input goes on beyond its ends other than by a constant. */
+bool falt_gemm_folds(const falt_problem *problem);
+
+/* Strides, 0 where there is no neighbour. */
+int64_t falt_gemm_stride(const falt_tensor *tensor, int dim);
+/* From one channel to the next where groups may be merged. */
+int64_t falt_gemm_channel_stride(const falt_tensor *tensor);
+/* The first logical element of an operand. */
+char *falt_gemm_element(void *data, const falt_tensor *tensor);
+
+/* So many groups in one that it has `least` of `channels` each, if their channels lie as those of one group would. */
+int falt_gemm_merge(const falt_problem *problem, int64_t channels, int64_t least);
+/* Whether strides beside those of channels are multiples of so many elements. */
+bool falt_gemm_strides_divide(const falt_tensor *tensor, int merged, int64_t elements);
+
+/* The widest piece of channels that lie side by side: unit bytes; or one by one: gather channels an entry. */
+typedef struct falt_gemm_piece {
+  int unit, gather;
+} falt_gemm_piece;
+falt_gemm_piece falt_gemm_piece_of(const falt_tensor *tensor, int merged);
+
+falt_gemm_machine falt_gemm_machine_of(const falt_device *device);
+
+#endif

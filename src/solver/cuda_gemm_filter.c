@@ -1,0 +1,316 @@
+/* Gradients of layers' filters, and of their biases, on a GPU's tensor cores, as products of matrices that are never in
+ * memory. src/cuda/kernels/gemm_filter.cu has the algorithm, src/cuda/gemm_filter_tiles.c how gradient and pixels are
+ * cut. Shares of the pixels are summed in a fixed order: results are the same in every run. */
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR, SUM_THREADS = 256 };
+enum { Y, X };
+
+typedef struct filter_plan {
+  falt_plan base;
+  falt_cu_function function, sum;
+  falt_cuda_gemm_filter_args args;
+  falt_gemm_filter_tile tile;
+  falt_gemm_piece piece[2];
+  int merged;
+  bool fold, split;
+  void *memory; /* on the GPU: the constant, a one, tables */
+} filter_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_gemm_filter_args args = plan->args;
+  args.y.data = falt_gemm_element(o->output, &p->output);
+  args.x.data = falt_gemm_element(o->input, &p->input);
+  args.y.aligned = (uintptr_t)args.y.data % (uintptr_t)plan->piece[Y].unit == 0;
+  args.x.aligned = (uintptr_t)args.x.data % (uintptr_t)plan->piece[X].unit == 0;
+  args.w = falt_gemm_element(o->filter, &p->filter);
+  args.bias = p->has_bias ? o->bias : NULL;
+  args.partial = plan->tile.shares > 1 ? o->workspace : NULL;
+  void *parameters[] = {&args};
+  falt_gpu_launch launch = {plan->function,
+                            (int64_t)args.row_tiles * args.column_tiles,
+                            {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
+                            plan->tile.shared_bytes,
+                            o->stream};
+  int blocks_yz[2] = {args.shares, args.groups};
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  if (!args.partial) return;
+  const int64_t sums = launch.blocks * plan->tile.bm * plan->tile.bn;
+  launch = (falt_gpu_launch){plan->sum, falt_ceil_div(sums, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
+  blocks_yz[0] = args.groups;
+  blocks_yz[1] = 1;
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_gemm_filter_tile *t = &plan->tile;
+  falt_text_add(text, "(cuda-gemm-filter %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d shares=%lld",
+                plan->split ? "3xtf32" : "mma", t->bm, t->bn, t->pixels, t->stages, t->warps[0], t->warps[1], t->blocks,
+                (long long)t->shares);
+  if (plan->piece[Y].gather || plan->piece[X].gather)
+    falt_text_add(text, " gather=%dx%d", plan->piece[Y].gather, plan->piece[X].gather);
+  if (plan->fold) falt_text_add(text, " fold");
+  if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  falt_gpu_release(base->device->gpu, ((filter_plan *)base)->memory);
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (falt_type_is_integer(p->input.type)) return "tensor cores multiply bytes along their own depth only";
+  return falt_gemm_refusal(ask, p->output.type, p->input.type);
+}
+
+/* ---- plan: sizes */
+
+static int64_t size_of(const falt_tensor *t) {
+  return (int64_t)falt_type_size(t->type);
+}
+
+static int64_t taps_of(const falt_problem *p) {
+  return p->filter.size[FALT_D] * p->filter.size[FALT_H] * p->filter.size[FALT_W];
+}
+
+static int64_t rows_of(const filter_plan *plan) {
+  return plan->base.problem.output.size[FALT_C] * plan->merged;
+}
+
+static int64_t channels_of(const filter_plan *plan) {
+  return plan->base.problem.input.size[FALT_C] * plan->merged;
+}
+
+/* Channels of a piece. */
+static int64_t piece_channels(const filter_plan *plan, int which) {
+  const falt_gemm_piece *piece = &plan->piece[which];
+  return piece->gather ? piece->gather : piece->unit / size_of(&plan->base.problem.input);
+}
+
+/* The taps, and a piece whose first column is ones where the bias has a gradient. */
+static int64_t columns_of(const filter_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  return taps_of(p) * channels_of(plan) + (p->has_bias ? 1 : 0);
+}
+
+static int64_t pixels_of(const falt_problem *p) {
+  const int64_t *out = p->output.size;
+  return out[FALT_N] * out[FALT_D] * out[FALT_H] * out[FALT_W];
+}
+
+/* ---- plan: the tile */
+
+static bool choose_tile(filter_plan *plan, falt_ask *ask) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_gemm_filter_shape shape = {.pixels = pixels_of(p),
+                                        .rows = rows_of(plan),
+                                        .columns = columns_of(plan),
+                                        .groups = p->filter.size[FALT_G] / plan->merged,
+                                        .bytes = falt_problem_bytes(p),
+                                        .x_bytes = (int)size_of(&p->input),
+                                        .unit = {plan->piece[Y].unit, plan->piece[X].unit},
+                                        .gather = {plan->piece[Y].gather != 0, plan->piece[X].gather != 0},
+                                        .split = plan->split,
+                                        .workspace = ask->budget->max_workspace};
+  falt_gemm_filter_choose(&shape, &machine, &plan->tile);
+  if (plan->tile.bm == 0) falt_refuse(ask, "no tile fits the GPU");
+  return plan->tile.bm > 0;
+}
+
+/* ---- plan: arguments */
+
+static falt_gemm_axis axis_of(const falt_problem *p, int i) {
+  return (falt_gemm_axis){.source = p->input.size[FALT_D + i],
+                          .results = p->output.size[FALT_D + i],
+                          .taps = p->filter.size[FALT_D + i],
+                          .stride = p->axis[i].stride,
+                          .dilation = p->axis[i].dilation,
+                          .pad = p->axis[i].pad[0]};
+}
+
+static void find_phase(const filter_plan *plan, falt_gemm_phase phase[3]) {
+  for (int i = 0; i < 3; i++) {
+    const falt_gemm_axis axis = axis_of(&plan->base.problem, i);
+    phase[i] = falt_gemm_forward(&axis);
+  }
+}
+
+static falt_cuda_gemm_operand operand_of(const filter_plan *plan, const falt_tensor *t) {
+  const int64_t size = size_of(t);
+  falt_cuda_gemm_operand o = {.image = falt_gemm_stride(t, FALT_N) * size,
+                              .group = falt_gemm_stride(t, FALT_G) * plan->merged * size,
+                              .channel = falt_gemm_channel_stride(t) * size};
+  for (int i = 0; i < 3; i++) {
+    o.axis[i] = falt_gemm_stride(t, FALT_D + i) * size;
+    o.in[i] = (int)t->size[FALT_D + i];
+    o.step[i] = 1;
+  }
+  return o;
+}
+
+static void set_pixels(filter_plan *plan) {
+  falt_cuda_gemm_phase *phase = &plan->args.phase;
+  const falt_tensor *y = &plan->base.problem.output;
+  phase->pixels = (int)pixels_of(&plan->base.problem);
+  for (int i = 0; i < 3; i++) {
+    phase->out[i] = (int)y->size[FALT_D + i];
+    falt_gemm_divisor(phase->out[i], &phase->reciprocal[i], &phase->shift[i]);
+  }
+}
+
+static bool set_args(filter_plan *plan, falt_ask *ask) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *w = &p->filter;
+  const falt_gemm_filter_tile *t = &plan->tile;
+  falt_cuda_gemm_filter_args *a = &plan->args;
+  *a = (falt_cuda_gemm_filter_args){.y = operand_of(plan, &p->output),
+                                    .x = operand_of(plan, &p->input),
+                                    .tile = {t->bm, t->bn},
+                                    .row_tiles = (int)falt_ceil_div(rows_of(plan), t->bm),
+                                    .column_tiles = (int)falt_ceil_div(columns_of(plan), t->bn),
+                                    .shares = (int)t->shares,
+                                    .share_steps = (int)t->share_steps,
+                                    .groups = (int)(w->size[FALT_G] / plan->merged),
+                                    .rows = (int)p->output.size[FALT_C],
+                                    .channels = (int)p->input.size[FALT_C],
+                                    .merged = plan->merged,
+                                    .columns = (int)columns_of(plan),
+                                    .w_group = falt_gemm_stride(w, FALT_G),
+                                    .w_row = falt_gemm_stride(w, FALT_K),
+                                    .w_channel = falt_gemm_stride(w, FALT_C),
+                                    .alpha = p->alpha,
+                                    .vector_type = (int)(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32)};
+  for (int i = 0; i < 3; i++) {
+    a->x.step[i] = (int)p->axis[i].stride;
+    a->taps[i] = (int)w->size[FALT_D + i];
+    a->w_axis[i] = falt_gemm_stride(w, FALT_D + i);
+    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)p->axis[i].boundary[side];
+  }
+  set_pixels(plan);
+  if ((double)a->row_tiles * a->column_tiles * t->bm * t->bn < 0x1p38) return true;
+  falt_refuse(ask, "the filter is larger than one launch can number");
+  return false;
+}
+
+/* ---- ready */
+
+static int64_t entries_of(const filter_plan *plan, int which) {
+  const int64_t columns =
+      which == Y ? (int64_t)plan->args.row_tiles * plan->tile.bm : (int64_t)plan->args.column_tiles * plan->tile.bn;
+  return falt_ceil_div(columns, piece_channels(plan, which));
+}
+
+static bool fill_tables(const filter_plan *plan, falt_cuda_gemm_place *y, falt_cuda_gemm_place *x) {
+  falt_gemm_phase phase[3];
+  const falt_gemm_phase here = {.taps = 1, .pace = 1, .pitch = 1}, nowhere[3] = {here, here, here};
+  const falt_gemm_depth rows = {.channels = rows_of(plan),
+                                .piece = piece_channels(plan, Y),
+                                .entries = entries_of(plan, Y),
+                                .channel_bytes = plan->args.y.channel};
+  const falt_gemm_depth columns = {.channels = channels_of(plan),
+                                   .piece = piece_channels(plan, X),
+                                   .entries = entries_of(plan, X),
+                                   .channel_bytes = plan->args.x.channel};
+  find_phase(plan, phase);
+  if (!falt_gemm_places(&rows, nowhere, y) || !falt_gemm_places(&columns, phase, x)) return false;
+  if (plan->base.problem.has_bias)
+    x[taps_of(&plan->base.problem) * columns.channels / columns.piece].channel = FALT_CUDA_GEMM_ONE;
+  return true;
+}
+
+static falt_status upload_tables(filter_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t y_entries = entries_of(plan, Y), entries = y_entries + entries_of(plan, X), size = size_of(&p->input);
+  const size_t bytes = 2 * VECTOR + (size_t)entries * sizeof(falt_cuda_gemm_place);
+  char *host = falt_alloc_zero(bytes);
+  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-gemm-filter: memory ran out");
+  falt_cuda_gemm_place *table = (falt_cuda_gemm_place *)(void *)(host + (ptrdiff_t)2 * VECTOR);
+  for (int64_t i = 0; i < VECTOR / size; i++) falt_store(host, p->input.type, i, p->boundary_value);
+  falt_store(host + VECTOR, p->input.type, 0, 1);
+  const falt_status status = fill_tables(plan, table, table + y_entries)
+                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, bytes)
+                                 : falt_fail(FALT_NO_SOLVER, "cuda-gemm-filter: channels are more than 2 GB apart");
+  char *memory = plan->memory;
+  plan->args.fill = p->boundary_value != 0 ? memory : NULL;
+  plan->args.one = memory + VECTOR;
+  plan->args.y.table = (falt_cuda_gemm_place *)(void *)(memory + (ptrdiff_t)2 * VECTOR);
+  plan->args.x.table = plan->args.y.table + y_entries;
+  falt_free(host);
+  return status;
+}
+
+static falt_cuda_kernel kernel_of(const filter_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_gemm_filter_tile *t = &plan->tile;
+  falt_cuda_kernel kernel = {.source = "gemm_filter.cu", .entry = "falt_gemm_filter", .shared_bytes = t->shared_bytes};
+  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->output.type, p->input.type));
+  falt_cuda_hole(&kernel, "SPLIT=%d", plan->split);
+  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_hole(&kernel, "BM=%d", t->bm);
+  falt_cuda_hole(&kernel, "BN=%d", t->bn);
+  falt_cuda_hole(&kernel, "WARPS_M=%d", t->warps[0]);
+  falt_cuda_hole(&kernel, "WARPS_N=%d", t->warps[1]);
+  falt_cuda_hole(&kernel, "PIXELS=%d", t->pixels);
+  falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
+  falt_cuda_hole(&kernel, "FOLD=%d", plan->fold);
+  falt_cuda_hole(&kernel, "PROMOTE=%d", t->promote);
+  falt_cuda_hole(&kernel, "BLOCKS=%d", t->blocks);
+  falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->piece[Y].unit);
+  falt_cuda_hole(&kernel, "GATHER_Y=%d", plan->piece[Y].gather);
+  falt_cuda_hole(&kernel, "UNIT_X=%d", plan->piece[X].unit);
+  falt_cuda_hole(&kernel, "GATHER_X=%d", plan->piece[X].gather);
+  return kernel;
+}
+
+static falt_status ready(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  const falt_cuda_kernel kernel = kernel_of(plan);
+  falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  return upload_tables(plan);
+}
+
+/* ---- plan */
+
+static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_problem *p = &plan->base.problem;
+  plan->merged = falt_gemm_merge(p, p->output.size[FALT_C], LEAST_ROWS);
+  plan->piece[Y] = falt_gemm_piece_of(&p->output, plan->merged);
+  plan->piece[X] = falt_gemm_piece_of(&p->input, plan->merged);
+  plan->split = p->input.type == FALT_F32 && !ask->budget->allow_tf32;
+  plan->fold = falt_gemm_folds(p);
+  if (!choose_tile(plan, ask) || !set_args(plan, ask)) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  plan->base.workspace = (size_t)plan->tile.workspace;
+  plan->base.cost.seconds = 3e-6 + plan->tile.seconds;
+  if (p->input.type == FALT_F32 && !plan->split) plan->base.cost.error = FALT_TF32_ERROR;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_gemm_filter;
+const falt_solver falt_solver_cuda_gemm_filter = {
+    .name = "cuda-gemm-filter", .device_kind = "cuda", .plan = plan_filter};

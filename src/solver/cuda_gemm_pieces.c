@@ -1,0 +1,111 @@
+/* What the solvers that multiply matrices on GPUs share. */
+#include <math.h>
+
+#include "solver/cuda_gemm.h"
+
+/* ---- applicable */
+
+const char *falt_gemm_kind(falt_type source, falt_type other) {
+  static const char *const kinds[FALT_TYPE_COUNT][FALT_TYPE_COUNT] = {
+      [FALT_F16][FALT_F16] = "HALVES",       [FALT_BF16][FALT_BF16] = "BRAINS", [FALT_F32][FALT_F32] = "WORDS",
+      [FALT_U8][FALT_S8] = "MIXED_BYTES",    [FALT_S8][FALT_U8] = "BYTES",      [FALT_S8][FALT_S8] = "SIGNED_BYTES",
+      [FALT_U8][FALT_U8] = "UNSIGNED_BYTES",
+  };
+  return kinds[source][other];
+}
+
+bool falt_gemm_folds(const falt_problem *p) {
+  for (int i = 0; i < 3; i++)
+    if (p->axis[i].boundary[0] != FALT_CONSTANT || p->axis[i].boundary[1] != FALT_CONSTANT) return true;
+  return false;
+}
+
+/* A constant beyond the ends is staged as an element, and zeros meet it. */
+static bool constant_fits(const falt_problem *p) {
+  uint64_t bits = 0;
+  falt_store(&bits, p->input.type, 0, p->boundary_value);
+  return isfinite(p->boundary_value) && falt_load(&bits, p->input.type, 0) == p->boundary_value;
+}
+
+/* Positions, pixels and ways are counted in 32 bits. */
+static bool small_axes(const falt_problem *p) {
+  const int64_t most = INT64_C(1) << 29;
+  double pixels[2] = {(double)p->input.size[FALT_N], (double)p->input.size[FALT_N]};
+  for (int i = 0; i < 3; i++) {
+    const falt_axis *a = &p->axis[i];
+    const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i], taps = p->filter.size[FALT_D + i];
+    if (in >= most || out >= most || taps >= most || a->pad[0] >= most || a->pad[0] <= -most) return false;
+    if (a->stride >= most / out || a->dilation >= most / taps) return false;
+    pixels[0] *= (double)in;
+    pixels[1] *= (double)out;
+  }
+  return fmax(pixels[0], pixels[1]) < 0x1p31 - 1024;
+}
+
+static bool small_channels(const falt_problem *p) {
+  const double most = 0x1p28, c = (double)p->filter.size[FALT_C], k = (double)p->filter.size[FALT_K];
+  const double taps = (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
+  return p->filter.size[FALT_G] <= FALT_GEMM_GRID && c * taps < most && k * taps < most;
+}
+
+const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other) {
+  const falt_problem *p = ask->problem;
+  if (!falt_gemm_kind(source, other)) return "tensor cores do not multiply these types";
+  if (p->accumulator == FALT_F64) return "tensor cores sum these types in f32 or s32";
+  if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
+  if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
+  if (p->operation != FALT_BACKWARD_DATA && !constant_fits(p))
+    return "the boundary's constant is not a finite number of the input's type";
+  if (!small_axes(p) || !small_channels(p)) return "an axis, the pixels or the channels are too many";
+  return NULL;
+}
+
+/* ---- tensors */
+
+int64_t falt_gemm_stride(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 ? 0 : t->stride[dim];
+}
+
+int64_t falt_gemm_channel_stride(const falt_tensor *t) {
+  return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_gemm_stride(t, FALT_G);
+}
+
+char *falt_gemm_element(void *data, const falt_tensor *t) {
+  return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
+}
+
+/* Whether neighbouring groups' channels lie as one group's would. */
+static bool groups_join(const falt_tensor *t) {
+  return t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C] * t->stride[FALT_C];
+}
+
+int falt_gemm_merge(const falt_problem *p, int64_t channels, int64_t least) {
+  int merged = 1;
+  if (!groups_join(&p->input) || !groups_join(&p->output) || (p->has_residual && !groups_join(&p->residual))) return 1;
+  while (merged * channels < least && p->filter.size[FALT_G] % (2 * merged) == 0) merged *= 2;
+  return merged;
+}
+
+bool falt_gemm_strides_divide(const falt_tensor *t, int merged, int64_t elements) {
+  if (t->size[FALT_G] > merged && (t->stride[FALT_G] * merged) % elements) return false;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (dim != FALT_C && dim != FALT_G && falt_gemm_stride(t, dim) % elements) return false;
+  return true;
+}
+
+falt_gemm_piece falt_gemm_piece_of(const falt_tensor *t, int merged) {
+  const int64_t size = (int64_t)falt_type_size(t->type), channels = t->size[FALT_C] * merged;
+  const bool dense = channels == 1 || falt_gemm_channel_stride(t) == 1;
+  falt_gemm_piece piece = {.unit = FALT_GEMM_VECTOR};
+  for (; dense && piece.unit >= 4 && piece.unit >= size; piece.unit /= 2)
+    if (channels * size % piece.unit == 0 && falt_gemm_strides_divide(t, merged, piece.unit / size)) return piece;
+  piece = (falt_gemm_piece){(int)size, (int)(FALT_GEMM_VECTOR / size)};
+  while (channels % piece.gather) piece.gather /= 2;
+  return piece;
+}
+
+falt_gemm_machine falt_gemm_machine_of(const falt_device *device) {
+  const falt_gpu_facts *gpu = falt_gpu_about(device->gpu);
+  return (falt_gemm_machine){gpu->major, gpu->minor, gpu->multiprocessors, device->limits.copy_bytes_per_s,
+                             gpu->clock_khz * 1e3};
+}

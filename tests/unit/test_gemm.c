@@ -1,0 +1,339 @@
+/* Tests of layers as products of matrices on a GPU: needs no GPU. Phases and tables are held against the relation that
+ * src/solver/reference.c states, tiles against what the kernels ask of them, and a representative set of plans is
+ * compiled for every architecture: none may spill. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/random.h"
+#include "cuda/cache.h"
+#include "cuda/gemm.h"
+#include "faltung/faltung.h"
+
+#define UNUSED __attribute__((unused))
+
+/* ---- phases */
+
+static int64_t between(uint64_t *state, int64_t low, int64_t high) {
+  return falt_random_int(state, low, high);
+}
+
+/* A forward axis whose output is not empty. */
+static falt_gemm_axis random_axis(uint64_t *state, int64_t *output) {
+  falt_gemm_axis a;
+  do {
+    a = (falt_gemm_axis){.source = between(state, 1, 20),
+                         .taps = between(state, 1, 6),
+                         .stride = between(state, 1, 7),
+                         .dilation = between(state, 1, 6),
+                         .pad = between(state, -2, 9)};
+    *output = (a.source + a.pad + between(state, 0, 9) - (a.dilation * (a.taps - 1) + 1)) / a.stride + 1;
+  } while (*output < 1 || *output > 30);
+  a.results = *output;
+  return a;
+}
+
+/* How often output o, tap j and input i meet: once or never. */
+static int meet(const falt_gemm_axis *a, int64_t o, int64_t j, int64_t i) {
+  return o * a->stride + j * a->dilation - a->pad == i;
+}
+
+static void check_forward(const falt_gemm_axis *a) {
+  const falt_gemm_phase p = falt_gemm_forward(a);
+  assert_int_equal(p.results, a->results);
+  for (int64_t o = 0; o < p.results; o++)
+    for (int64_t j = 0; j < p.taps; j++)
+      for (int64_t i = 0; i < a->source; i++)
+        assert_int_equal(meet(a, o, p.from + j * p.pace, i), o * p.step + p.first + j * p.delta == i);
+}
+
+/* Every pair of an output and a tap that meets an input is in the input's phase, and nothing else is. */
+static void check_backward(const falt_gemm_axis *forward) {
+  falt_gemm_axis a = *forward;
+  a.source = forward->results;
+  a.results = forward->source;
+  int64_t covered = 0, pairs = 0, met = 0;
+  for (int64_t f = 0; f < falt_gemm_phases(&a); f++) {
+    const falt_gemm_phase p = falt_gemm_backward(&a, f);
+    covered += p.results;
+    for (int64_t q = 0; q < p.results; q++)
+      for (int64_t n = 0; n < p.taps; n++) {
+        const int64_t o = q * p.step + p.first + n * p.delta, j = p.from + n * p.pace;
+        assert_true(j < a.taps);
+        if (o < 0 || o >= a.source) continue;
+        assert_true(meet(forward, o, j, p.begin + q * p.pitch));
+        pairs++;
+      }
+  }
+  assert_int_equal(covered, a.results);
+  for (int64_t o = 0; o < a.source; o++)
+    for (int64_t j = 0; j < a.taps; j++)
+      for (int64_t i = 0; i < a.results; i++) met += meet(forward, o, j, i);
+  assert_int_equal(pairs, met);
+}
+
+static void test_phases(UNUSED void **state) {
+  uint64_t random = 1;
+  for (int k = 0; k < 2000; k++) {
+    int64_t output;
+    const falt_gemm_axis a = random_axis(&random, &output);
+    check_forward(&a);
+    check_backward(&a);
+  }
+}
+
+static void test_divisor(UNUSED void **state) {
+  static const int64_t divisors[] = {1, 2, 3, 5, 7, 14, 56, 127, 224, 641, 65535, 65537, (1 << 30) - 1, INT32_MAX};
+  uint64_t random = 2;
+  for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++) {
+    const int64_t d = divisors[i];
+    unsigned reciprocal;
+    int shift;
+    falt_gemm_divisor(d, &reciprocal, &shift);
+    for (int k = 0; k < 2000; k++) {
+      const int64_t base = between(&random, 0, INT32_MAX / d) * d, near = base + between(&random, -1, 1);
+      const int64_t n = near < 0 ? 0 : near > INT32_MAX ? INT32_MAX : near;
+      assert_int_equal((uint64_t)n * reciprocal >> shift, n / d);
+    }
+  }
+}
+
+/* ---- tables */
+
+enum { CHANNELS = 12, PIECE = 4, STEP = 8 };
+
+static void check_tables(const falt_gemm_phase phase[3]) {
+  const int64_t taps = phase[0].taps * phase[1].taps * phase[2].taps, pieces = taps * CHANNELS / PIECE;
+  const falt_gemm_depth depth = {.channels = CHANNELS,
+                                 .piece = PIECE,
+                                 .entries = (pieces + STEP - 1) / STEP * STEP,
+                                 .axis_bytes = {100000, 1000, 24},
+                                 .channel_bytes = 2};
+  falt_cuda_gemm_entry *entry = calloc((size_t)depth.entries + 1, sizeof *entry);
+  falt_cuda_gemm_place *place = calloc((size_t)depth.entries + 1, sizeof *place);
+  assert_true(falt_gemm_entries(&depth, phase, entry) && falt_gemm_places(&depth, phase, place));
+  for (int64_t i = 0; i < depth.entries; i++) {
+    const int64_t tap = i * PIECE / CHANNELS, channel = i * PIECE % CHANNELS;
+    if (i >= pieces) {
+      assert_true(entry[i].bits & FALT_CUDA_GEMM_NOWHERE && place[i].channel < 0);
+      continue;
+    }
+    int64_t at[3] = {tap / phase[2].taps / phase[1].taps, tap / phase[2].taps % phase[1].taps, tap % phase[2].taps};
+    int64_t way = channel * 2;
+    unsigned bits = FALT_CUDA_GEMM_EXISTS;
+    for (int axis = 0, bit = 0; axis < 3; bit += (int)phase[axis++].taps) {
+      way += at[axis] * phase[axis].delta * depth.axis_bytes[axis];
+      bits |= 1u << (bit + at[axis]);
+      assert_int_equal(place[i].at[axis], phase[axis].first + at[axis] * phase[axis].delta);
+    }
+    assert_int_equal(entry[i].delta, way);
+    assert_int_equal(entry[i].bits, bits);
+    assert_int_equal(place[i].channel, channel * 2);
+  }
+  free(entry);
+  free(place);
+}
+
+static void test_tables(UNUSED void **state) {
+  uint64_t random = 3;
+  for (int k = 0; k < 300; k++) {
+    falt_gemm_phase forward[3], backward[3];
+    for (int i = 0; i < 3; i++) {
+      int64_t output;
+      falt_gemm_axis a = random_axis(&random, &output);
+      forward[i] = falt_gemm_forward(&a);
+      a.results = a.source;
+      a.source = output;
+      backward[i] = falt_gemm_backward(&a, between(&random, 0, falt_gemm_phases(&a) - 1));
+    }
+    check_tables(forward);
+    check_tables(backward);
+  }
+}
+
+static void test_far(UNUSED void **state) {
+  const falt_gemm_phase here = {.taps = 1, .pace = 1}, far = {.taps = 3, .delta = 1 << 20, .pace = 1};
+  const falt_gemm_phase phase[3] = {here, far, here};
+  const falt_gemm_depth depth = {
+      .channels = 1, .piece = 1, .entries = 3, .axis_bytes = {0, 4096, 4}, .channel_bytes = 4};
+  falt_cuda_gemm_entry entry[3];
+  assert_false(falt_gemm_entries(&depth, phase, entry));
+}
+
+/* ---- tiles */
+
+static const falt_gemm_machine machines[] = {
+    {9, 0, 132, 4.2e12, 1.98e9}, {8, 0, 108, 1.4e12, 1.41e9}, {8, 9, 58, 2.7e11, 2.04e9}, {12, 0, 170, 1.6e12, 2.4e9}};
+enum { MACHINES = sizeof machines / sizeof *machines };
+
+typedef struct count {
+  const falt_gemm_machine *machine;
+  const falt_gemm_shape *shape;
+  int tiles;
+} count;
+
+/* What gemm.cu asserts, and what the launch needs. */
+static void check_tile(void *context, const falt_gemm_tile *t) {
+  count *c = context;
+  const int threads = 32 * t->warps[0] * t->warps[1];
+  c->tiles++;
+  assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0);
+  assert_true(t->row == 64 || t->row == 128);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(c->machine) && t->seconds > 0);
+  if (c->shape->gather)
+    assert_true(threads % t->bm == 0 && t->row / 16 % (threads / t->bm) == 0);
+  else
+    assert_true(threads % (t->row / c->shape->unit) == 0);
+}
+
+static void check_filter_tile(void *context, const falt_gemm_filter_tile *t) {
+  count *c = context;
+  c->tiles++;
+  assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0 && t->pixels % 32 == 0);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(c->machine) && t->seconds > 0);
+  assert_true(t->shares >= 1 && t->share_steps >= 1);
+}
+
+/* On every machine there is a tile for every kind of source, and large layers keep every multiprocessor busy. */
+static void test_tiles(UNUSED void **state) {
+  static const int units[][3] = {{1, 16, 0}, {2, 16, 0}, {2, 8, 0}, {2, 4, 0}, {4, 16, 0},
+                                 {4, 4, 0},  {1, 1, 1},  {2, 2, 1}, {4, 4, 1}};
+  for (int m = 0; m < MACHINES; m++)
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++)
+      for (int split = 0; split <= (units[u][0] == 4); split++) {
+        const falt_gemm_shape shape = {.pixels = 200704,
+                                       .channels = 64,
+                                       .depth = 576 * units[u][0],
+                                       .products = 1,
+                                       .bytes = 5e7,
+                                       .x_bytes = units[u][0],
+                                       .y_bytes = units[u][0],
+                                       .unit = units[u][1],
+                                       .gather = units[u][2],
+                                       .split = split,
+                                       .planar = units[u][2],
+                                       .real = true};
+        const falt_gemm_filter_shape filter = {.pixels = 200704,
+                                               .rows = 64,
+                                               .columns = 576,
+                                               .groups = 1,
+                                               .bytes = 5e7,
+                                               .x_bytes = units[u][0] == 1 ? 2 : units[u][0],
+                                               .unit = {units[u][1], units[u][1]},
+                                               .gather = {units[u][2], units[u][2]},
+                                               .split = split,
+                                               .workspace = -1};
+        count c = {&machines[m], &shape, 0}, f = {&machines[m], &shape, 0};
+        falt_gemm_tile best;
+        falt_gemm_each(&shape, &machines[m], check_tile, &c);
+        falt_gemm_choose(&shape, &machines[m], &best);
+        assert_true(c.tiles > 0 && best.bm > 0 && best.bn <= 128);
+        if (units[u][1] == 1) continue; /* bytes have no gradient there */
+        falt_gemm_filter_each(&filter, &machines[m], check_filter_tile, &f);
+        assert_true(f.tiles > 0);
+      }
+}
+
+/* The workspace bounds the shares; none is always possible. */
+static void test_workspace(UNUSED void **state) {
+  falt_gemm_filter_shape shape = {.pixels = 200704,
+                                  .rows = 64,
+                                  .columns = 576,
+                                  .groups = 1,
+                                  .bytes = 5e7,
+                                  .x_bytes = 2,
+                                  .unit = {16, 16},
+                                  .workspace = -1};
+  falt_gemm_filter_tile free_tile, none;
+  falt_gemm_filter_choose(&shape, &machines[0], &free_tile);
+  assert_true(free_tile.shares > 8 && free_tile.workspace > 0);
+  assert_true(free_tile.shares * free_tile.share_steps * free_tile.pixels >= shape.pixels);
+  shape.workspace = 0;
+  falt_gemm_filter_choose(&shape, &machines[0], &none);
+  assert_true(none.shares == 1 && none.workspace == 0 && none.seconds > free_tile.seconds);
+}
+
+/* ---- compilation */
+
+static void check_use(void *context, const falt_cached_kernel *kernel) {
+  int *kernels = context;
+  if (strncmp(kernel->source, "gemm", 4) != 0) return;
+  ++*kernels;
+  if (kernel->spill_bytes || kernel->registers > 255)
+    fail_msg("%s for %s: %d registers, %d bytes spilled: %s", kernel->source, kernel->arch, kernel->registers,
+             kernel->spill_bytes, kernel->holes);
+}
+
+static void test_compile(UNUSED void **state) {
+  static const char *const gpus[] = {"a100", "h200", "b200", "rtx5090"};
+  static const char *const lines[] = {
+      "forward n=64 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 layout=nhwc type=f16 bias=1 residual=1 act=relu",
+      "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=bf16 boundary=reflect101",
+      "forward n=64 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 layout=nhwc type=f32 act=gelu",
+      "forward n=64 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 type=f32 tf32=1",
+      "forward n=64 c=3 h=224 w=224 k=64 r=7 s=7 stride=2 pad=3 layout=nhwc type=f16",
+      "forward n=64 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 layout=nhwc type=s8 out-type=s8 scale=1 value=3",
+      "backward-data n=64 c=128 h=56 w=56 k=128 r=3 s=3 stride=2 pad=1 layout=nhwc type=f16",
+      "backward-filter n=64 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 layout=nhwc type=bf16 bias=1",
+      "backward-filter n=64 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 type=f32",
+  };
+  char directory[] = "/tmp/falt-gemm-XXXXXX", command[64];
+  int64_t removed;
+  int kernels = 0;
+  assert_non_null(mkdtemp(directory));
+  setenv("FALTUNG_CACHE", directory, 1);
+  for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++) {
+    falt_cuda_options options;
+    falt_device *device;
+    falt_cuda_options_default(&options);
+    snprintf(options.described, sizeof options.described, "%s", gpus[g]);
+    options.compile = true;
+    assert_int_equal(falt_device_cuda(&device, &options), FALT_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+      if (i > 2 && i % 4 != g) continue; /* compiling takes long */
+      falt_problem problem;
+      falt_budget budget;
+      falt_plan *plan;
+      falt_budget_default(&budget);
+      assert_int_equal(falt_problem_parse(&problem, &budget, lines[i]), FALT_OK);
+      strcpy(budget.method, problem.operation == FALT_BACKWARD_FILTER ? "cuda-gemm-filter" : "cuda-gemm");
+      if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK)
+        fail_msg("%s: %s", lines[i], falt_message());
+      falt_plan_destroy(&plan);
+    }
+    falt_device_destroy(&device);
+  }
+  assert_int_equal(falt_cuda_cache_each(check_use, &kernels), FALT_OK);
+  assert_true(kernels > 18);
+  falt_cuda_cache_clear(&removed);
+  snprintf(command, sizeof command, "rm -r %s", directory);
+  assert_int_equal(system(command), 0);
+}
+
+static void test_compile_if_possible(void **state) {
+  if (falt_cuda_compiler()) {
+    test_compile(state);
+    return;
+  }
+  print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+  skip();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_phases),
+      cmocka_unit_test(test_divisor),
+      cmocka_unit_test(test_tables),
+      cmocka_unit_test(test_far),
+      cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_workspace),
+      cmocka_unit_test(test_compile_if_possible),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
