@@ -148,5 +148,7 @@ extern const falt_solver *const falt_solvers[];
 /* Roofline: seconds for this much work at `efficiency` of the multiply-add peak of `type` (f32 or f64), never faster
  * than the bytes allow, plus a start-up of a few microseconds when threads must be woken. */
 double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes);
+/* What it would have said for one thread where it said `seconds`: the cost of a child that runs inside a task. */
+double falt_roofline_alone(const falt_device *device, double seconds);
 
 #endif

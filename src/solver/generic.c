@@ -172,6 +172,17 @@ static double gathering(const falt_generic_plan *plan, double flops) {
   return flops / (2 * k * c) * (1000 + 40 * (k + c));
 }
 
+/* Multiply-adds at the peak that take as long as the epilogue of all values: in doubles, curves one by one. */
+static double finishing(const falt_problem *p) {
+  enum { PASS = 175, CURVE = 6000 };
+  const bool clips = p->activation == FALT_IDENTITY || p->activation == FALT_RELU || p->activation == FALT_RELU6 ||
+                     p->activation == FALT_CLIP;
+  if (p->operation != FALT_FORWARD || (falt_epilogue_is_identity(p) && !falt_problem_pools(p))) return 0;
+  double values = (double)falt_tensor_count(&p->output);
+  for (int i = 0; i < 3; i++) values *= (double)p->pool[i];
+  return values * (clips ? PASS : CURVE);
+}
+
 static double estimate(const falt_generic_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->p;
   const double flops = falt_problem_flops(p);
@@ -179,9 +190,10 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   double share = shares[p->operation][plan->way];
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
   if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
-  if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) > 1) share /= 4;
+  if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
-  return falt_roofline(device, type, flops + gathering(plan, flops), share, falt_problem_bytes(p));
+  return falt_roofline(device, type, flops + gathering(plan, flops) + share * finishing(p), share,
+                       falt_problem_bytes(p));
 }
 
 static bool copy_filter(falt_generic_plan *plan, const void *values) {

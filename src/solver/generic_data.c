@@ -51,12 +51,38 @@ static double vector_at(const falt_problem *p, const void *vector, int64_t chann
 static void affine(const falt_generic_run *run, double *v, int64_t n, int64_t channel, int64_t step) {
   const falt_problem *p = &run->plan->p;
   double scale = p->alpha, offset = p->beta;
+  if (p->has_scale) scale *= vector_at(p, run->operands->scale, channel);
+  if (p->has_bias) offset += vector_at(p, run->operands->bias, channel);
   for (int64_t i = 0; i < n; i++) {
-    if (i == 0 || step != 0) {
-      scale = p->has_scale ? p->alpha * vector_at(p, run->operands->scale, channel + i * step) : p->alpha;
-      offset = p->has_bias ? p->beta + vector_at(p, run->operands->bias, channel + i * step) : p->beta;
-    }
+    if (i > 0 && step != 0 && p->has_scale) scale = p->alpha * vector_at(p, run->operands->scale, channel + i * step);
+    if (i > 0 && step != 0 && p->has_bias) offset = p->beta + vector_at(p, run->operands->bias, channel + i * step);
     v[i] = v[i] * scale + offset;
+  }
+}
+
+/* Clips are loops that the compiler turns into vectors; NaN passes through. */
+static void clip(double *v, int64_t n, double low, double high) {
+  for (int64_t i = 0; i < n; i++) {
+    const double x = v[i] < low ? low : v[i];
+    v[i] = x > high ? high : x;
+  }
+}
+
+static void activate(const falt_problem *p, double *v, int64_t n) {
+  switch (p->activation) {
+    case FALT_IDENTITY:
+      return;
+    case FALT_RELU:
+      clip(v, n, 0, INFINITY);
+      return;
+    case FALT_RELU6:
+      clip(v, n, 0, 6);
+      return;
+    case FALT_CLIP:
+      clip(v, n, p->act_a, p->act_b);
+      return;
+    default:
+      for (int64_t i = 0; i < n; i++) v[i] = falt_activate(p, v[i]);
   }
 }
 
@@ -85,8 +111,7 @@ static void store_chunk(const falt_generic_run *run, double *v, int64_t n, const
   const falt_problem *p = &run->plan->p;
   affine(run, v, n, to->channel + at * to->channel_step, to->channel_step);
   if (p->has_residual) add_residual(run, v, n, to->residual + at * to->residual_stride, to->residual_stride);
-  if (p->activation != FALT_IDENTITY)
-    for (int64_t i = 0; i < n; i++) v[i] = falt_activate(p, v[i]);
+  activate(p, v, n);
   if (run->merges) merge(run, v, n, to->index + at * to->stride, to->stride);
   run->plan->convert->store[FALT_LANE_F64][run->plan->result.type](result_at(run, to->index + at * to->stride),
                                                                    to->stride, v, n, &as_is, false);

@@ -232,16 +232,15 @@ static bool add_kinds(pooled_plan *plan, falt_ask *ask, bool *many) {
   return true;
 }
 
-/* As the planner would run the layer alone, and pooling on top: a band's estimate does not know how many threads it
- * will have. */
-static double estimate(const pooled_plan *plan, falt_ask *ask) {
+/* What bands cost in cache, or the memory that the whole moves. */
+static double estimate(const pooled_plan *plan, const falt_device *device) {
   const band_kind *kind = &plan->kind[plan->kinds / 2];
-  falt_problem layer = layer_of(&plan->base.problem);
-  falt_plan *whole = falt_plan_child(ask, &layer, ask->filter_values);
-  const double bands = (double)band_count(plan) / (plan->spread ? (double)falt_threads_count(ask->device->threads) : 1);
-  const double seconds = whole ? whole->cost.seconds : bands * kind->layer->cost.seconds;
-  falt_plan_destroy(&whole);
-  return seconds + bands * kind->pooling->cost.seconds;
+  const double layer = kind->layer->cost.seconds, pooling = kind->pooling->cost.seconds;
+  const double bands = (double)band_count(plan),
+               memory = falt_roofline(device, FALT_F32, 0, 1, falt_problem_bytes(&plan->base.problem));
+  if (!plan->spread) return fmax(memory, bands * (layer + pooling));
+  const double band = falt_roofline_alone(device, layer) + falt_roofline_alone(device, pooling);
+  return fmax(memory, falt_roofline(device, FALT_F32, 0, 1, 0) + bands * band / falt_threads_count(device->threads));
 }
 
 static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
@@ -261,7 +260,7 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
   plan->spread = band_count(plan) >= falt_threads_count(ask->device->threads);
   plan->scratch += plan->inner;
   plan->base.workspace = plan->spread ? falt_rows_workspace(ask->device, plan->scratch) : plan->scratch;
-  plan->base.cost.seconds = estimate(plan, ask);
+  plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }
 
