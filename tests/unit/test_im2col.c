@@ -83,10 +83,11 @@ static void test_layers(void **state) {
   need_blas();
   static const char *const lines[] = {
       "forward n=3 c=2 h=150 w=140 k=9 r=3 s=4 pad=5 value=2",
-      "forward n=2 c=12 h=61 w=57 k=24 r=5 s=4 pad=1x2 groups=2 stride=2x1 dilation=1x2 boundary=symmetric layout=nhwc "
-      "bias=1 scale=1 alpha=0.5 act=relu",
+      "forward n=2 c=12 h=61 w=57 k=24 r=5 s=4 pad=1x2 groups=2 stride=2x1 boundary=edge layout=nhwc bias=1 act=relu",
+      "forward n=1 c=5 h=31 w=27 k=7 r=2 s=3 pad=2 dilation=2x1 scale=1 alpha=0.5 beta=1 act=tanh",
       "forward n=2 c=6 d=7 h=11 w=9 k=10 t=3 r=2 s=3 pad=2 boundary=wrap type=f64 bias=1 act=gelu weight-layout=odhwi",
-      "forward n=4 c=3 w=5000 k=5 s=9 pad=4 stride=3 beta=1", "forward n=2 c=4 h=1 w=1 k=3 r=1 s=1 layout=nhwc"};
+      "forward n=4 c=3 w=5000 k=5 s=9 pad=4 stride=3 beta=1",
+      "forward n=2 c=4 h=1 w=1 k=3 r=1 s=1 layout=nhwc"};
   tally t = {0};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) assert_true(verify(&t, 1 + (int)i % 3, lines[i], i + 1));
 }

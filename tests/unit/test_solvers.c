@@ -199,8 +199,8 @@ static const char *const edges[] = {
     "forward n=1 c=16 h=131 w=61 k=40 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=tanh pool=max:3x2",
     "forward n=1 c=24 h=190 w=90 k=32 r=3 s=3 pad=40 stride=2 dilation=2 groups=2 type=f32 value=1 pool=max:2x3",
     "forward n=1 c=1 w=300000 k=2 s=9 type=f32 pool=max:7",
-    "forward n=1 c=3 d=9 h=31 w=40 k=20 t=3 r=3 s=3 pad=1 boundary=wrap type=u8 out-type=u8 alpha=0.03 layout=ndhwc "
-    "act=relu pool=max:2x3x1",
+    "forward n=1 c=3 d=9 h=31 w=40 k=20 t=3 r=3 s=3 pad=1 type=u8 out-type=u8 alpha=0.03 layout=ndhwc pool=max:2x3x1",
+    "forward n=2 c=3 d=5 h=11 w=12 k=20 t=3 r=3 s=3 pad=1 boundary=wrap layout=ndhwc act=relu pool=max:2x3x1",
     "forward n=3 c=64 h=7 w=7 k=70 r=3 s=3 pad=1 type=bf16 layout=nhwc bias=1 act=relu",
     "forward n=2 c=96 h=17 w=11 k=40 r=5 s=3 pad=2 stride=3x2 dilation=2x1 type=bf16 layout=nhwc boundary=wrap",
     "forward n=2 c=32 h=40 w=50 k=33 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc residual=1 act=silu",
