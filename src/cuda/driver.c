@@ -90,11 +90,19 @@ static void load_once(void) {
                  {"cuMemcpyDtoH_v2", &table.copy_out},
                  {"cuMemcpyDtoDAsync_v2", &table.copy_within},
                  {"cuLaunchHostFunc", &table.launch_host}};
+  const struct {
+    const char *name;
+    void *entry;
+  } newer[] = {{"cuTensorMapEncodeTiled", &table.map_box}, {"cuTensorMapEncodeIm2col", &table.map_pixels}};
   void *library = falt_cuda_open_library(names, 2);
   for (size_t i = 0; library && !missing[0] && i < sizeof entries / sizeof *entries; i++) {
     void *symbol = dlsym(library, entries[i].name);
     memcpy(entries[i].entry, &symbol, sizeof symbol); /* an object pointer becomes a function pointer */
     if (!symbol) strncpy(missing, entries[i].name, sizeof missing - 1);
+  }
+  for (size_t i = 0; library && i < sizeof newer / sizeof *newer; i++) {
+    void *symbol = dlsym(library, newer[i].name);
+    memcpy(newer[i].entry, &symbol, sizeof symbol);
   }
   loaded = library && !missing[0];
 }

@@ -36,6 +36,15 @@ enum {
   FALT_CU_PAGEABLE_ACCESS = 88
 };
 
+/* Of CUtensorMap: types, rows of 128 bytes swizzled, 128 bytes fetched into L2 at a time. */
+enum {
+  FALT_CU_MAP_F16 = 6,
+  FALT_CU_MAP_F32 = 7,
+  FALT_CU_MAP_BF16 = 9,
+  FALT_CU_MAP_SWIZZLE_128 = 3,
+  FALT_CU_MAP_PROMOTE_128 = 2
+};
+
 typedef struct falt_cuda_driver {
   int (*init)(unsigned flags);
   int (*version)(int *version);
@@ -81,6 +90,12 @@ typedef struct falt_cuda_driver {
   int (*pointer_facts)(unsigned count, int *attributes, void **data, falt_cu_pointer pointer);
   int (*copy_within)(falt_cu_pointer to, falt_cu_pointer from, size_t bytes, falt_cu_stream stream);
   int (*launch_host)(falt_cu_stream stream, void (*function)(void *context), void *context);
+  /* Tensors as the copy engine sees them; NULL in drivers before CUDA 12. */
+  int (*map_box)(void *map, int type, unsigned rank, void *data, const uint64_t *size, const uint64_t *stride,
+                 const uint32_t *box, const uint32_t *pace, int interleave, int swizzle, int promotion, int fill);
+  int (*map_pixels)(void *map, int type, unsigned rank, void *data, const uint64_t *size, const uint64_t *stride,
+                    const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *pace,
+                    int interleave, int swizzle, int promotion, int fill);
 } falt_cuda_driver;
 
 /* Loads the driver once in a process. FALT_NO_DEVICE where it is absent or finds no GPU. */

@@ -233,7 +233,44 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
   return status;
 }
 
-/* ---- launches */
+/* ---- maps and launches */
+
+static void keep_trouble(const falt_gpu *gpu, int error) {
+  if (!error || trouble.error) return;
+  trouble.error = error;
+  trouble.driver = gpu->driver;
+}
+
+bool falt_gpu_has_maps(const falt_gpu *gpu) {
+  return gpu->described || (gpu->driver->map_box && gpu->driver->map_pixels);
+}
+
+/* Drivers up to 13.1 mark small tensors in a way that the copy engine then reads wrongly: CUTLASS clears the mark. */
+static void mend_small(const falt_gpu *gpu, const falt_gpu_map *map, void *to) {
+  enum { MENDED_DRIVER = 13010, SMALL = 131072 };
+  const uint64_t mark = UINT64_C(1) << 21;
+  uint64_t *word = to, bytes = falt_type_size(map->type) * map->size[0];
+  int version = 0;
+  for (int i = 1; i < map->rank; i++) {
+    const uint64_t span = map->size[i] * map->stride[i];
+    if (span > bytes) bytes = span;
+  }
+  if (bytes < SMALL && (gpu->driver->version(&version) || version <= MENDED_DRIVER)) word[1] &= ~mark;
+}
+
+void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
+  static const int types[FALT_TYPE_COUNT] = {
+      [FALT_F16] = FALT_CU_MAP_F16, [FALT_BF16] = FALT_CU_MAP_BF16, [FALT_F32] = FALT_CU_MAP_F32};
+  const falt_cuda_driver *cu = gpu->driver;
+  const unsigned rank = (unsigned)map->rank;
+  const int type = types[map->type], swizzle = FALT_CU_MAP_SWIZZLE_128, promote = FALT_CU_MAP_PROMOTE_128;
+  const int error = map->pixels ? cu->map_pixels(to, type, rank, map->data, map->size, map->stride + 1, map->lower,
+                                                 map->upper, map->box[0], map->pixels, map->pace, 0, swizzle, promote, 0)
+                                : cu->map_box(to, type, rank, map->data, map->size, map->stride + 1, map->box,
+                                              map->pace, 0, swizzle, promote, 0);
+  keep_trouble(gpu, error);
+  if (!error) mend_small(gpu, map, to);
+}
 
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
                          void **parameters) {
@@ -244,9 +281,7 @@ void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int
                                 (unsigned)blocks_yz[1], (unsigned)launch->threads[0], (unsigned)launch->threads[1],
                                 (unsigned)threads_z, (unsigned)launch->shared_bytes, launch->stream, parameters, NULL);
   leave(gpu, v);
-  if (!error || trouble.error) return;
-  trouble.error = error;
-  trouble.driver = gpu->driver;
+  keep_trouble(gpu, error);
 }
 
 void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters) {

@@ -10,6 +10,7 @@ extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_separable;
+extern const falt_solver falt_solver_cuda_wgmma;
 extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
@@ -49,6 +50,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_direct,      /* filters on GPUs, register tiles */
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
+    &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
     &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
     &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */

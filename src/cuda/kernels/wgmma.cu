@@ -1,0 +1,571 @@
+// Dense layers of 16-bit floats as matrix products of sm_90a, nothing of the image being copied for it: "implicit GEMM".
+//
+//   forward:          y[pixel][k]     = sum over taps, c of x[pixel + tap][c]  * w[k][tap][c]
+//   backward data:    dx[pixel][c]    = sum over taps, k of dy[pixel - tap][k] * w[k][tap][c]
+//   backward filter:  dw[k][tap][c]   = sum over pixels of  dy[pixel][k]       * x[pixel + tap][c]
+//
+// One warp fetches: the copy engine gathers the pixels of a tap, 64 channels at a time, with zeros beyond the ends
+// ("im2col" mode), into a ring of stages in shared memory. CONSUMERS warpgroups multiply what has arrived (wgmma) and
+// keep the sums in registers; results leave through shared memory, by the copy engine, while the next tile's first
+// stages fill. Blocks stay and take tile after tile. Blocks of a cluster work on neighbouring rows of the same columns
+// and fetch a part each of what both need. Gradients of strided layers are one phase of the stride after the other: the
+// pixels of a phase have the same taps, and no zero is multiplied. Gradients by the filter are cut into `splits` of the
+// pixels, whose sums wgmma_sum.cu adds in their order.
+//
+// Holes:
+//   OPERATION                 0 forward, 1 backward data, 2 backward filter
+//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
+//   AXES                      of space, 1 to 3
+//   TYPE_Y                    number of falt_type of the results
+//   ACTIVATION                by its number
+//   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
+//   TURN_B                    the filter's columns, not what is summed, lie side by side in memory
+//   CONSUMERS WG_ROWS         warpgroups that multiply, and rows of each, 64 or 128
+//   COLUMNS                   of a tile: a width that wgmma.cuh has
+//   STAGES                    of the ring
+//   BUFFERS                   of results on their way out, of 64 lines, for each warpgroup
+//   CLUSTER                   blocks of a cluster, 1 or 2
+//   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
+//   PHASES                    of the stride
+#include "epilogue.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/wgmma.cuh"
+#include "wgmma_args.h"
+
+typedef falt_cuda_wgmma_args Args;
+typedef falt_cuda_wgmma_phase Phase;
+struct Phases {
+  Phase phase[PHASES];
+};
+
+constexpr bool BY_FILTER = OPERATION == 2;
+constexpr int SPAN = 64, LINE = 128;  // a step's summed elements, and their bytes
+constexpr int BLOCK = 64 * LINE;      // 64 lines
+constexpr int ROWS = CONSUMERS * WG_ROWS;
+constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
+constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
+constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
+constexpr int BARRIERS = OUT + (BY_FILTER ? 0 : CONSUMERS * BUFFERS * BLOCK);
+constexpr int THREADS = 128 * (CONSUMERS + 1);
+constexpr unsigned short ALL = (1 << CLUSTER) - 1;
+
+static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
+static_assert(!BY_FILTER || TURN_B, "channels lie side by side");
+static_assert(RESIDENT == 0 || !BY_FILTER, "only filters stay");
+
+// ---- where things are in shared memory
+
+struct Shared {
+  unsigned base;
+  __device__ unsigned stage(int i) const { return base + RING + i * STAGE; }
+  __device__ unsigned resident(int step) const { return base + step * B_BYTES; }
+  __device__ unsigned out(int consumer, int i) const { return base + OUT + (consumer * BUFFERS + i % BUFFERS) * BLOCK; }
+  __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
+  __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
+  __device__ unsigned settled() const { return base + BARRIERS + 8 * 2 * STAGES; }
+  __device__ unsigned added(int consumer, int i) const {
+    return base + BARRIERS + 8 * (2 * STAGES + 1 + consumer * BUFFERS + i % BUFFERS);
+  }
+};
+
+// A place in the ring.
+struct Turn {
+  int stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+// ---- tiles
+
+struct Tile {
+  int phase, row, column, begin, end;  // in elements; the steps of its sum
+};
+
+__device__ inline int steps_of(const Args &a, const Phase &p) {
+  return p.axis[0].taps * p.axis[1].taps * p.axis[2].taps * a.span_blocks;
+}
+
+__device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
+  if (work >= a.clusters_work) return false;
+  if (BY_FILTER) {
+    const int tiles = phases.phase[0].row_tiles / CLUSTER * a.column_tiles;
+    const int split = (int)(work / tiles), one = (int)(work % tiles);
+    tile.phase = split;
+    tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
+    tile.column = one % a.column_tiles * COLUMNS;
+    tile.begin = (int)((long long)split * a.steps / a.splits);
+    tile.end = (int)((split + 1ll) * a.steps / a.splits);
+    return true;
+  }
+  int one = (int)work;
+  tile.phase = 0;
+  while (PHASES > 1 && tile.phase + 1 < PHASES) {
+    const int tiles = phases.phase[tile.phase].row_tiles / CLUSTER * a.column_tiles;
+    if (one < tiles) break;
+    one -= tiles;
+    tile.phase++;
+  }
+  tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
+  tile.column = one % a.column_tiles * COLUMNS;
+  tile.begin = 0;
+  tile.end = steps_of(a, phases.phase[PHASES > 1 ? tile.phase : 0]);
+  return true;
+}
+
+// ---- fetching
+
+// Coordinates of a pixel, innermost first, its channel 0 to be set.
+struct Pixel {
+  int c[AXES + 2];
+};
+
+__device__ inline Pixel pixel_at(const Phase &p, unsigned index, bool out) {
+  Pixel made;
+#pragma unroll
+  for (int i = 0; i < AXES; i++) {
+    const falt_cuda_wgmma_axis &axis = p.axis[2 - i];
+    const int at = index % axis.pixels;
+    index /= axis.pixels;
+    made.c[1 + i] = out ? at : axis.corner + at * axis.stride;
+  }
+  made.c[0] = 0;
+  made.c[AXES + 1] = index;
+  return made;
+}
+
+struct Tap {
+  unsigned short o[AXES];
+};
+
+__device__ inline Tap tap_at(const Phase &p, const int i[3]) {
+  Tap made;
+#pragma unroll
+  for (int axis = 0; axis < AXES; axis++)
+    made.o[axis] = p.axis[2 - axis].offset + i[2 - axis] * p.axis[2 - axis].offset_step;
+  return made;
+}
+
+__device__ inline void fetch_pixels(unsigned to, const falt_cuda_map *map, unsigned barrier, const Pixel &at, Tap tap,
+                                    bool to_all) {
+  if constexpr (AXES == 1) {
+    if (to_all)
+      copy_pixels_1_to_all(to, map, barrier, at.c, tap.o, ALL);
+    else
+      copy_pixels_1(to, map, barrier, at.c, tap.o);
+  } else if constexpr (AXES == 2) {
+    if (to_all)
+      copy_pixels_2_to_all(to, map, barrier, at.c, tap.o, ALL);
+    else
+      copy_pixels_2(to, map, barrier, at.c, tap.o);
+  } else {
+    if (to_all)
+      copy_pixels_3_to_all(to, map, barrier, at.c, tap.o, ALL);
+    else
+      copy_pixels_3(to, map, barrier, at.c, tap.o);
+  }
+}
+
+// What a step sums, and its tap.
+struct Step {
+  int channel, tap[3];
+};
+
+// A step's part of the filter: this block's share of it, sent to all of the cluster.
+__device__ inline void fetch_filter(const Args &a, unsigned to, unsigned barrier, const Step &step, int column,
+                                    int rank) {
+  constexpr int boxes = TURN_B ? COLUMNS / 64 / CLUSTER : 1, box = COLUMNS / CLUSTER / boxes;
+#pragma unroll
+  for (int i = 0; i < boxes; i++) {
+    const int first = (rank * boxes + i) * box;
+    const int mine = column + first;
+    const int c[5] = {TURN_B ? mine : step.channel, step.tap[2], step.tap[1], step.tap[0],
+                      TURN_B ? step.channel : mine};
+    if (CLUSTER > 1)
+      copy_box_to_all(to + first * LINE, &a.other, barrier, c, ALL);
+    else
+      copy_box(to + first * LINE, &a.other, barrier, c);
+  }
+}
+
+__device__ inline void wait_empty(const Shared &s, const Turn &turn) {
+  barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
+}
+
+// Walks the steps of a tile: visit(number, step, tap's place).
+template <typename Visit>
+__device__ inline void each_step(const Args &a, const Phase &p, Visit visit) {
+  int i[3], number = 0;
+  Step step;
+  for (i[0] = 0; i[0] < p.axis[0].taps; i[0]++)
+    for (i[1] = 0; i[1] < p.axis[1].taps; i[1]++)
+      for (i[2] = 0; i[2] < p.axis[2].taps; i[2]++) {
+#pragma unroll
+        for (int axis = 0; axis < 3; axis++) step.tap[axis] = p.axis[axis].first + i[axis] * p.axis[axis].step;
+        const Tap place = tap_at(p, i);
+        for (int span = 0; span < a.span_blocks; span++) {
+          step.channel = span * SPAN;
+          visit(number++, step, place);
+        }
+      }
+}
+
+__device__ inline void fetch_tile(const Args &a, const Phases &phases, const Shared &s, Turn &turn, const Tile &tile,
+                                  int rank) {
+  const Phase &p = phases.phase[PHASES > 1 ? tile.phase : 0];
+  Pixel at = pixel_at(p, tile.row, false);
+  each_step(a, p, [&](int, const Step &step, Tap place) {
+    wait_empty(s, turn);
+    const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
+    barrier_expect(full, STAGE);
+    at.c[0] = step.channel;
+    fetch_pixels(stage, &p.source, full, at, place, false);
+    if (!RESIDENT) fetch_filter(a, stage + A_BYTES, full, step, tile.column, rank);
+    turn.next();
+  });
+}
+
+// The filter, once and for all tiles of the block.
+__device__ inline void fetch_resident(const Args &a, const Phases &phases, const Shared &s, const Tile &tile, int rank) {
+  barrier_expect(s.settled(), RESIDENT * B_BYTES);
+  each_step(a, phases.phase[0], [&](int number, const Step &step, Tap) {
+    fetch_filter(a, s.resident(number), s.settled(), step, tile.column, rank);
+  });
+}
+
+// Of filter gradients: 64 pixels, their output gradients and what the tile's taps read around them.
+__device__ inline void fetch_gradients(const Args &a, const Phases &phases, const Shared &s, Turn &turn,
+                                       const Tile &tile, int rank) {
+  constexpr int blocks = COLUMNS >= 64 * CLUSTER ? COLUMNS / 64 / CLUSTER : 1;
+  const Phase &p = phases.phase[0];
+  int channel[blocks];
+  Tap place[blocks];
+#pragma unroll
+  for (int i = 0; i < blocks; i++) {
+    const int last = a.columns / SPAN - 1, mine = tile.column / 64 + rank * blocks + i;
+    int tap = (mine < last ? mine : last) / a.span_blocks;
+    const int width = p.axis[2].taps, height = p.axis[1].taps;
+    const int at[3] = {tap / (width * height), tap / width % height, tap % width};
+    channel[i] = (mine < last ? mine : last) % a.span_blocks * SPAN;
+    place[i] = tap_at(p, at);
+  }
+  const Tap none = {};
+  for (int step = tile.begin; step < tile.end; step++) {
+    wait_empty(s, turn);
+    const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
+    barrier_expect(full, STAGE);
+    Pixel out = pixel_at(p, step * SPAN, true), in = out;
+#pragma unroll
+    for (int i = 0; i < AXES; i++) in.c[1 + i] = p.axis[2 - i].corner + out.c[1 + i] * p.axis[2 - i].stride;
+#pragma unroll
+    for (int i = 0; i < ROWS / 64; i++) {
+      out.c[0] = tile.row + 64 * i;
+      fetch_pixels(stage + i * BLOCK, &a.other, full, out, none, false);
+    }
+#pragma unroll
+    for (int i = 0; i < blocks; i++) {
+      in.c[0] = channel[i];
+      fetch_pixels(stage + A_BYTES + (rank * blocks + i) * BLOCK, &p.source, full, in, place[i], CLUSTER > 1);
+    }
+    turn.next();
+  }
+}
+
+__device__ inline void produce(const Args &a, const Phases &phases, const Shared &s, int rank) {
+  Turn turn;
+  Tile tile;
+  long long work = blockIdx.x / CLUSTER;
+  if (RESIDENT && tile_at(a, phases, work, rank, tile)) fetch_resident(a, phases, s, tile, rank);
+  for (; tile_at(a, phases, work, rank, tile); work += gridDim.x / CLUSTER)
+    if constexpr (BY_FILTER)
+      fetch_gradients(a, phases, s, turn, tile, rank);
+    else
+      fetch_tile(a, phases, s, turn, tile, rank);
+  // A block must not leave while others still signal its barriers.
+  if (CLUSTER > 1)
+    for (int i = 0; i < STAGES; i++, turn.next()) wait_empty(s, turn);
+}
+
+// ---- multiplying
+
+typedef float Sums[WG_ROWS / 64][COLUMNS / 2];
+
+__device__ inline void release(const Shared &s, int stage, int thread) {
+  if (CLUSTER > 1) {
+    if (thread < CLUSTER) barrier_arrive_at(s.empty(stage), thread);
+  } else if (thread == 0) {
+    barrier_arrive(s.empty(stage));
+  }
+}
+
+__device__ inline void multiply_step(Sums sums, unsigned a, unsigned b, bool keep) {
+  constexpr int a_next = BY_FILTER ? 16 * LINE : 32, b_next = TURN_B ? 16 * LINE : 32;
+#pragma unroll
+  for (int k = 0; k < SPAN / 16; k++)
+#pragma unroll
+    for (int i = 0; i < WG_ROWS / 64; i++)
+      Wgmma<BY_FILTER, TURN_B>::add(sums[i], wgmma_operand(a + i * BLOCK + k * a_next, BLOCK),
+                                      wgmma_operand(b + k * b_next, BLOCK), keep || k > 0);
+}
+
+__device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &tile, int consumer, Sums sums) {
+  const int thread = threadIdx.x % 128;
+  int before = -1;
+  if (tile.begin == tile.end)
+#pragma unroll
+    for (int i = 0; i < WG_ROWS / 64; i++)
+#pragma unroll
+      for (int j = 0; j < COLUMNS / 2; j++) sums[i][j] = 0;
+  for (int step = tile.begin; step < tile.end; step++) {
+    const unsigned stage = s.stage(turn.stage);
+    const unsigned b = RESIDENT ? s.resident(step) : stage + A_BYTES;
+    barrier_wait(s.full(turn.stage), turn.parity);
+#pragma unroll
+    for (int i = 0; i < WG_ROWS / 64; i++) wgmma_hold(sums[i]);
+    wgmma_begin();
+    multiply_step(sums, stage + consumer * WG_ROWS * LINE, b, step > tile.begin);
+    wgmma_commit();
+#pragma unroll
+    for (int i = 0; i < WG_ROWS / 64; i++) wgmma_hold(sums[i]);
+    if (before >= 0) {
+      wgmma_wait<1>();
+      release(s, before, thread);
+    }
+    before = turn.stage;
+    turn.next();
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < WG_ROWS / 64; i++) wgmma_hold(sums[i]);
+  if (before >= 0) release(s, before, thread);
+}
+
+// ---- results
+
+// What two neighbouring columns' sums are multiplied with, and what is added.
+struct Columns {
+  float2 scale, offset;
+};
+
+__device__ inline Columns columns_at(const Args &a, float alpha, float beta, int column) {
+  Columns made = {{alpha, alpha}, {beta, beta}};
+  if (column >= a.columns) return made;
+  const float *scale = (const float *)a.epilogue.scale + column, *bias = (const float *)a.epilogue.bias + column;
+  if (SCALED) made.scale.x *= __ldg(scale), made.scale.y *= __ldg(scale + 1);
+  if (BIASED) made.offset.x += __ldg(bias), made.offset.y += __ldg(bias + 1);
+  return made;
+}
+
+// Two neighbouring sums of a row as results; `residual` is added before the activation.
+__device__ inline float2 finish(const Args &a, const Columns &c, float x, float y, float2 residual) {
+  falt_cuda_epilogue e = a.epilogue;
+  e.activation = ACTIVATION;
+  return {activate<float>(e, x * c.scale.x + c.offset.x + residual.x),
+          activate<float>(e, y * c.scale.y + c.offset.y + residual.y)};
+}
+
+__device__ inline unsigned pack(float2 v) {
+  unsigned word;
+  if (TYPE_Y == F16)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(v.y), "f"(v.x));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(v.y), "f"(v.x));
+  return word;
+}
+
+__device__ inline float2 unpack(unsigned word) {
+  const unsigned short low = word, high = word >> 16;
+  if (TYPE_Y == F16) return {from_f16(low), from_f16(high)};
+  return {from_bf16(low), from_bf16(high)};
+}
+
+// 64 rows of OUT_COLUMNS results, the FIRST of a tile's columns and on, into a buffer of lines, swizzled as the copy
+// engine expects it. Where there is a residual it lies there already.
+template <int FIRST>
+__device__ inline void stage_out(const Args &a, float alpha, float beta, unsigned to,
+                                 const float (&sums)[COLUMNS / 2], int column, int thread) {
+  const int warp = thread / 32, lane = thread % 32;
+  if constexpr (OUT_SIZE == 2) {
+    const int row = warp * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const unsigned place = to + row * LINE + ((2 * j + lane / 16) ^ row % 8) * 16;
+      unsigned word[4] = {};
+      if (RESIDUAL) load_matrices(word, place);
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const Columns c = columns_at(a, alpha, beta, column + 16 * j + 4 * i + lane % 4 * 2);
+        const float *sum = sums + FIRST / 2 + 8 * j + 2 * i;
+        word[i] = pack(finish(a, c, sum[0], sum[1], unpack(word[i])));
+        word[i + 1] = pack(finish(a, c, sum[2], sum[3], unpack(word[i + 1])));
+      }
+      store_matrices(place, word);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const int at = 8 * j + lane % 4 * 2;
+      const Columns c = columns_at(a, alpha, beta, column + at);
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const float *sum = sums + FIRST / 2 + 4 * j + 2 * half;
+        const int row = warp * 16 + half * 8 + lane / 4;
+        const unsigned place = to + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4;
+        float2 residual = {};
+        if (RESIDUAL) residual = load_pair(place);
+        store_pair(place, finish(a, c, sum[0], sum[1], residual));
+      }
+    }
+  }
+}
+
+__device__ inline void copy_out(const Phase &p, unsigned from, Pixel at, int column) {
+  at.c[0] = column;
+  if constexpr (AXES == 1) copy_out_1(&p.out, from, at.c);
+  if constexpr (AXES == 2) copy_out_2(&p.out, from, at.c);
+  if constexpr (AXES == 3) copy_out_3(&p.out, from, at.c);
+}
+
+// What a warpgroup's first thread fetches of the residual into a buffer.
+__device__ inline void fetch_residual(const Args &a, const Phase &p, const Shared &s, int consumer, int buffer, Pixel at,
+                                      int row, int column) {
+  const Tap none = {};
+  if (row >= p.pixels || column >= a.columns) {
+    barrier_arrive(s.added(consumer, buffer));
+    return;
+  }
+  barrier_expect(s.added(consumer, buffer), BLOCK);
+  at.c[0] = column;
+  fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
+}
+
+// One warpgroup's results of a tile, OUT_COLUMNS of 64 rows after the other, by turns through its buffers.
+struct Sender {
+  const Args &a;
+  const Phase &p;
+  const Shared &s;
+  int consumer, thread, row, column;
+  float alpha, beta;
+  int &sent;  // pieces so far, of all tiles: they take the buffers by turns
+
+  static constexpr int PIECES = COLUMNS / OUT_COLUMNS, ALL_PIECES = PIECES * (WG_ROWS / 64);
+
+  __device__ int row_of(int piece) const { return row + piece / PIECES * 64; }
+  __device__ int column_of(int piece) const { return column + piece % PIECES * OUT_COLUMNS; }
+
+  // The residual of a piece that is so many pieces ahead.
+  __device__ void fetch(int piece, int ahead) const {
+    if (piece < ALL_PIECES)
+      fetch_residual(a, p, s, consumer, sent + ahead, pixel_at(p, row_of(piece), true), row_of(piece),
+                     column_of(piece));
+  }
+
+  // The first residuals, long before they are needed.
+  __device__ void begin() const {
+    if (!RESIDUAL || thread != 0) return;
+    copy_out_wait_read<0>();
+    for (int i = 0; i < BUFFERS; i++) fetch(i, i);
+  }
+
+  __device__ void send(int piece, const Pixel &at) const {
+    if (row_of(piece) < p.pixels && column_of(piece) < a.columns)
+      copy_out(p, s.out(consumer, sent), at, column_of(piece));
+    copy_out_commit();
+    if (!RESIDUAL || piece + BUFFERS >= ALL_PIECES) return;
+    copy_out_wait_read<0>();
+    fetch(piece + BUFFERS, BUFFERS);
+  }
+
+  template <int PIECE>
+  __device__ void pieces(const float (&sums)[WG_ROWS / 64][COLUMNS / 2], const Pixel &at) const {
+    if constexpr (PIECE < ALL_PIECES) {
+      const Pixel here = PIECE % PIECES == 0 ? pixel_at(p, row_of(PIECE), true) : at;
+      if (RESIDUAL) {
+        barrier_wait(s.added(consumer, sent), sent / BUFFERS & 1);
+      } else {
+        if (thread == 0) copy_out_wait_read<BUFFERS - 1>();
+        warps_sync(1 + consumer, 128);
+      }
+      stage_out<PIECE % PIECES * OUT_COLUMNS>(a, alpha, beta, s.out(consumer, sent), sums[PIECE / PIECES],
+                                              column_of(PIECE), thread);
+      copy_fence();
+      warps_sync(1 + consumer, 128);
+      if (thread == 0) send(PIECE, here);
+      sent++;
+      pieces<PIECE + 1>(sums, here);
+    }
+  }
+};
+
+// Filter gradients: sums of a split.
+__device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, const Sums &sums) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (int i = 0; i < WG_ROWS / 64; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int row = tile.row + consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4;
+      if (row >= a.rows) continue;
+      float *to = a.sums + ((long long)tile.phase * a.rows + row) * a.columns + tile.column + lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < COLUMNS / 8; j++)
+        if (tile.column + 8 * j < a.columns)
+          *(float2 *)(to + 8 * j) = make_float2(sums[i][4 * j + 2 * half], sums[i][4 * j + 2 * half + 1]);
+    }
+}
+
+__device__ inline void consume(const Args &a, const Phases &phases, const Shared &s, int rank, int consumer) {
+  Turn turn;
+  Tile tile;
+  if (RESIDENT) barrier_wait(s.settled(), 0);
+  int sent = 0;
+  const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
+  for (long long work = blockIdx.x / CLUSTER; tile_at(a, phases, work, rank, tile); work += gridDim.x / CLUSTER) {
+    Sums sums;
+    const Sender sender = {a,        phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0],
+                           s,        consumer,
+                           (int)threadIdx.x % 128, tile.row + consumer * WG_ROWS,
+                           tile.column, alpha, beta, sent};
+    if (!BY_FILTER) sender.begin();
+    multiply_tile(s, turn, tile, consumer, sums);
+    if constexpr (BY_FILTER)
+      keep_sums(a, tile, consumer, sums);
+    else
+      sender.pieces<0>(sums, Pixel());
+  }
+  if (!BY_FILTER && threadIdx.x % 128 == 0) copy_out_wait();
+}
+
+// ---- the block
+
+__device__ inline void prepare(const Shared &s) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(s.full(i), 1);
+      barrier_init(s.empty(i), CONSUMERS * CLUSTER);
+    }
+    barrier_init(s.settled(), 1);
+    for (int i = 0; i < CONSUMERS * BUFFERS; i++) barrier_init(s.added(0, 0) + 8 * i, 1);
+    barrier_init_fence();
+  }
+  if (CLUSTER > 1)
+    cluster_sync();
+  else
+    __syncthreads();
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
+    falt_wgmma(const __grid_constant__ Args a, const __grid_constant__ Phases phases) {
+  extern __shared__ __align__(1024) char memory[];
+  const Shared s = {shared_address(memory)};
+  const int rank = CLUSTER > 1 ? cluster_rank() : 0, group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+  prepare(s);
+  if (group == CONSUMERS) {
+    if constexpr (CONSUMERS > 1) registers_less<CONSUMERS == 2 ? 24 : 32>();
+    if (threadIdx.x == 128 * CONSUMERS) produce(a, phases, s, rank);
+  } else {
+    if constexpr (CONSUMERS > 1) registers_more<CONSUMERS == 2 ? 240 : 160>();
+    consume(a, phases, s, rank, group);
+  }
+}

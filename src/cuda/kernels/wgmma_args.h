@@ -1,0 +1,46 @@
+/* What the host passes to wgmma.cu: plain structs, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_CUDA_KERNELS_WGMMA_ARGS_H
+#define FALT_CUDA_KERNELS_WGMMA_ARGS_H
+
+#include "args.h"
+
+/* A tensor as the copy engine sees it: CUtensorMap. */
+typedef struct falt_cuda_map {
+  unsigned long long word[16];
+} __attribute__((aligned(64))) falt_cuda_map;
+
+/* One axis of a phase, depth, height or width. Of its `taps`, tap i is the filter's tap first + i * step, and lies
+ * offset + i * offset_step from a pixel's own place; pixel j of `pixels` has its place at corner + j * stride. */
+typedef struct falt_cuda_wgmma_axis {
+  int taps, first, step, offset, offset_step, corner, stride, pixels;
+} falt_cuda_wgmma_axis;
+
+/* Pixels whose taps are the same: all of them, or in gradients of strided layers those of one phase of the stride. */
+typedef struct falt_cuda_wgmma_phase {
+  falt_cuda_map source, out; /* where taps are read, where results go */
+  falt_cuda_wgmma_axis axis[3];
+  int pixels, row_tiles; /* row_tiles: a multiple of a cluster's blocks */
+} falt_cuda_wgmma_phase;
+
+typedef struct falt_cuda_wgmma_args {
+  falt_cuda_map other;        /* the filter; of gradients by the filter those by the output */
+  falt_cuda_map residual;     /* what is added to results */
+  falt_cuda_epilogue epilogue;
+  float *sums;                /* of gradients by the filter: splits * rows * columns */
+  long long clusters_work;    /* tiles of all clusters */
+  int rows, columns;          /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
+  int column_tiles;
+  int span_blocks;            /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
+  int splits, steps;          /* of gradients by the filter: parts of the sum, steps of all of them */
+} falt_cuda_wgmma_args;
+
+/* What wgmma_sum.cu adds: sums[split][row][column], a tap's channels in whole blocks of 64 columns. */
+typedef struct falt_cuda_wgmma_sum_args {
+  const float *sums;
+  falt_cuda_tensor w;
+  long long count; /* elements of w */
+  int splits, tap_columns;
+  float alpha;
+} falt_cuda_wgmma_sum_args;
+
+#endif

@@ -1,0 +1,79 @@
+/* Dense layers by wgmma.cu: which pixels and taps its products walk, and how they are cut into tiles. Plain C, no GPU
+ * needed. src/cuda/kernels/wgmma.cu has the algorithm. */
+#ifndef FALT_CUDA_WGMMA_H
+#define FALT_CUDA_WGMMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/kernels/wgmma_args.h"
+
+/* By the numbers of wgmma.cu's OPERATION. */
+typedef enum falt_wgmma_operation { FALT_WGMMA_FORWARD, FALT_WGMMA_DATA, FALT_WGMMA_FILTER } falt_wgmma_operation;
+
+/* Depth, height or width of a layer: x has `in` pixels along it, y has `out`. */
+typedef struct falt_wgmma_axis {
+  int64_t taps, stride, dilation, pad, in, out;
+} falt_wgmma_axis;
+
+typedef struct falt_wgmma_problem {
+  falt_wgmma_operation operation;
+  int64_t batch, channels, results; /* of x, of y */
+  falt_wgmma_axis axis[3];
+  int axes;     /* the last ones; those before have size 1 */
+  int y_bytes;  /* of an element of the result */
+  bool turned;  /* the filter's columns, not what is summed, lie side by side */
+  bool residual;
+} falt_wgmma_problem;
+
+enum { FALT_WGMMA_PHASES = 8, FALT_WGMMA_SPAN = 64 };
+
+/* Results whose taps are the same. Result j of an axis is first + j * pace of its tensor; `last` is the copy engine's
+ * upper corner, as axis[].corner is its lower. */
+typedef struct falt_wgmma_phase {
+  falt_cuda_wgmma_axis axis[3];
+  int last[3];
+  int64_t first[3], pace[3];
+} falt_wgmma_phase;
+
+/* The problem's phases, those of most taps first; or why the copy engine cannot walk them. */
+const char *falt_wgmma_phases(const falt_wgmma_problem *problem, falt_wgmma_phase phases[FALT_WGMMA_PHASES],
+                              int *count);
+
+typedef struct falt_wgmma_machine {
+  int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
+  double bytes_per_s, flops;         /* of matrix products */
+  int64_t workspace;                 /* bytes that may be used; negative: no limit */
+} falt_wgmma_machine;
+
+/* Named after wgmma.cu's holes. */
+typedef struct falt_wgmma_tile {
+  int consumers, wg_rows, columns, stages, buffers, cluster, resident;
+  int splits;            /* of filter gradients */
+  int shared_bytes;
+  int64_t clusters, work; /* that run at once; tiles of a cluster */
+  size_t workspace;
+  /* what was estimated */
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_wgmma_tile;
+
+/* What the tiles are made of: products of a matrix of rows and one of columns, over steps of FALT_WGMMA_SPAN. */
+typedef struct falt_wgmma_work {
+  int64_t rows[FALT_WGMMA_PHASES], steps[FALT_WGMMA_PHASES]; /* of each phase */
+  int phases;
+  int64_t columns;
+  double bytes; /* that must move */
+} falt_wgmma_work;
+
+falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *problem, const falt_wgmma_phase *phases, int count);
+
+/* Calls visit for every tile considered, with its estimate or its reason. */
+void falt_wgmma_each(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_wgmma_machine *machine,
+                     void (*visit)(void *context, const falt_wgmma_tile *tile), void *context);
+/* The best; false if no tile is legal. */
+bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work,
+                       const falt_wgmma_machine *machine, falt_wgmma_tile *best);
+
+#endif

@@ -1,0 +1,185 @@
+/* How wgmma.cu's products are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
+ * by an estimate of their time. */
+#include <math.h>
+
+#include "cuda/wgmma.h"
+
+enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4 };
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+static int rows_of(const falt_wgmma_tile *t) {
+  return t->consumers * t->wg_rows;
+}
+
+/* ---- the work */
+
+static int64_t pixels_of(const falt_cuda_wgmma_axis axis[3], int64_t batch) {
+  return batch * axis[0].pixels * axis[1].pixels * axis[2].pixels;
+}
+
+static double elements(const falt_wgmma_problem *p, bool out) {
+  double count = (double)p->batch * (double)(out ? p->results : p->channels);
+  for (int i = 0; i < 3; i++) count *= (double)(out ? p->axis[i].out : p->axis[i].in);
+  return count;
+}
+
+falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma_phase *phases, int count) {
+  const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
+  const bool by_filter = p->operation == FALT_WGMMA_FILTER, data = p->operation == FALT_WGMMA_DATA;
+  falt_wgmma_work w = {.phases = count, .columns = data ? p->channels : p->results};
+  const double x = elements(p, false), y = elements(p, true), filter = (double)(p->channels * p->results * taps);
+  w.bytes = x * (data ? p->y_bytes * (p->residual ? 2 : 1) : 2) +
+            y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
+  if (by_filter) {
+    w.rows[0] = p->results;
+    w.steps[0] = ceil_div(pixels_of(phases->axis, p->batch), FALT_WGMMA_SPAN);
+    w.columns = taps * ceil_div(p->channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN;
+    return w;
+  }
+  for (int i = 0; i < count; i++) {
+    const falt_cuda_wgmma_axis *a = phases[i].axis;
+    w.rows[i] = pixels_of(a, p->batch);
+    w.steps[i] = (int64_t)a[0].taps * a[1].taps * a[2].taps *
+                 ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
+  }
+  return w;
+}
+
+/* ---- one tile */
+
+/* Shared memory besides the ring: the filter that stays, results on their way, barriers. */
+static int shared_beside(const falt_wgmma_tile *t, bool by_filter) {
+  const int barriers = 2 * MOST_STAGES + 1 + t->buffers * t->consumers;
+  return t->resident * t->columns * LINE + (by_filter ? 0 : t->consumers * t->buffers * BLOCK) + 8 * barriers;
+}
+
+static int stage_bytes(const falt_wgmma_tile *t) {
+  return (rows_of(t) + (t->resident ? 0 : t->columns)) * LINE;
+}
+
+static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                       falt_wgmma_tile *t) {
+  const bool by_filter = p->operation == FALT_WGMMA_FILTER;
+  for (t->buffers = by_filter ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
+    const int beside = shared_beside(t, by_filter);
+    const int stages = beside < m->shared_block ? (m->shared_block - beside) / stage_bytes(t) : 0;
+    t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
+    t->shared_bytes = beside + t->stages * stage_bytes(t);
+    if (t->stages >= ENOUGH_STAGES) break;
+  }
+  if (t->buffers < 2) t->buffers = 2;
+  if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
+  if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
+  if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
+  return NULL;
+}
+
+/* Tiles of all clusters, and those of the busiest. */
+static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                  falt_wgmma_tile *t) {
+  const int64_t columns = ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
+  t->work = 0;
+  for (int i = 0; i < w->phases; i++) t->work += ceil_div(w->rows[i], (int64_t)rows_of(t) * t->cluster) * columns;
+  t->work *= t->splits;
+  t->clusters = t->work < most ? t->work : most;
+  /* A block whose filter stays works on the same columns always. */
+  if (t->resident) t->clusters = t->clusters < columns ? columns : t->clusters / columns * columns;
+  t->workspace = 0;
+  if (p->operation == FALT_WGMMA_FILTER)
+    t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
+}
+
+/* Cycles, as measured on an H200. */
+static double step_cycles(const falt_wgmma_tile *t) {
+  const double products = rows_of(t) / 64 * t->columns * 2;
+  const double fetched = (rows_of(t) + (t->resident ? 0.0 : (double)t->columns / t->cluster)) * LINE;
+  return fmax(products, fetched / 36);
+}
+
+static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  const double results = rows_of(t) * (double)t->columns;
+  return 700 + results * (p->operation == FALT_WGMMA_FILTER ? 4 : p->y_bytes) / 50;
+}
+
+static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                     falt_wgmma_tile *t) {
+  const double clock = m->flops / (m->multiprocessors * 4096.0); /* that the products' rate stands for */
+  const double columns = (double)ceil_div(w->columns, t->columns);
+  double cycles = 0;
+  for (int i = 0; i < w->phases; i++) {
+    const double tiles = (double)ceil_div(w->rows[i], (int64_t)rows_of(t) * t->cluster) * columns * t->splits;
+    const double steps = ceil((double)w->steps[i] / t->splits);
+    cycles += tiles * (steps * step_cycles(t) + tile_cycles(p, t));
+  }
+  const double waves = ceil((double)t->work / (double)t->clusters) * (double)t->clusters / (double)t->work;
+  const double compute = (cycles / (double)t->clusters * waves + 2500) / clock;
+  const double memory = (w->bytes + 2.0 * (double)t->workspace / 2) / (0.9 * m->bytes_per_s);
+  t->seconds = fmax(compute, memory) + 0.15 * fmin(compute, memory) + 2e-6;
+  if (t->workspace) t->seconds += 2e-6 + (double)t->workspace / m->bytes_per_s;
+}
+
+static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                       falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+  t.rejected = fit(p, w, m, &t);
+  if (!t.rejected) {
+    count(p, w, m, &t);
+    if (m->workspace >= 0 && t.workspace > (size_t)m->workspace) t.rejected = "it needs more workspace than is allowed";
+    if (t.work > INT32_MAX) t.rejected = "it has more tiles than one launch can number";
+  }
+  if (!t.rejected) estimate(p, w, m, &t);
+  visit(context, &t);
+}
+
+/* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
+static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                         falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+  const int64_t tiles = ceil_div(w->rows[0], rows_of(&t)) * ceil_div(w->columns, t.columns);
+  int64_t before = 0;
+  for (int waves = 1; waves <= 6; waves++) {
+    int64_t splits = (int64_t)m->multiprocessors * waves / tiles;
+    if (splits < 1) splits = 1;
+    if (splits > w->steps[0]) splits = w->steps[0];
+    if (splits == before) continue;
+    t.splits = (int)splits;
+    before = splits;
+    visit_tile(p, w, m, t, visit, context);
+  }
+}
+
+void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                     void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+  static const struct {
+    int consumers, wg_rows, columns;
+  } shapes[] = {{2, 64, 256}, {2, 128, 128}, {2, 64, 192}, {3, 64, 128}, {2, 64, 128},
+                {2, 128, 64}, {2, 64, 64},   {1, 64, 256}, {1, 64, 192}, {1, 64, 128}, {1, 64, 64}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int cluster = 1; cluster <= 2; cluster++)
+      for (int stays = 0; stays <= 1; stays++) {
+        const falt_wgmma_tile t = {.consumers = shapes[i].consumers,
+                                   .wg_rows = shapes[i].wg_rows,
+                                   .columns = shapes[i].columns,
+                                   .cluster = cluster,
+                                   .splits = 1,
+                                   .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};
+        if (stays && !t.resident) continue;
+        if (p->operation == FALT_WGMMA_FILTER)
+          visit_splits(p, w, m, t, visit, context);
+        else
+          visit_tile(p, w, m, t, visit, context);
+      }
+}
+
+static void keep_better(void *context, const falt_wgmma_tile *tile) {
+  falt_wgmma_tile *best = context;
+  if (!tile->rejected && (best->columns == 0 || tile->seconds < best->seconds)) *best = *tile;
+}
+
+bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work,
+                       const falt_wgmma_machine *machine, falt_wgmma_tile *best) {
+  *best = (falt_wgmma_tile){.columns = 0};
+  falt_wgmma_each(problem, work, machine, keep_better, best);
+  return best->columns != 0;
+}

@@ -1,0 +1,419 @@
+/* Dense layers of 16-bit floats whose channels lie side by side, on GPUs with wgmma (sm_90a): forward and both
+ * gradients, 1D to 3D. src/cuda/kernels/wgmma.cu has the algorithm, src/cuda/wgmma.c what the copy engine walks,
+ * src/cuda/wgmma_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it lies, be its channels
+ * outermost or innermost. Operands whose addresses the copy engine cannot take, 16 bytes not dividing them, go to
+ * another solver's plan, made beside this one. */
+#include <string.h>
+
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels/wgmma_args.h"
+#include "cuda/wgmma.h"
+#include "planner/planner.h"
+#include "solver/cuda.h"
+
+enum { LINE = 128, SUM_THREADS = 256 };
+
+typedef struct wgmma_plan {
+  falt_plan base;
+  falt_cu_function function, sum;
+  falt_wgmma_problem layer;
+  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+  falt_wgmma_work work;
+  falt_wgmma_tile tile;
+  void *filter;      /* in the GPU's memory, or NULL */
+  falt_plan *others; /* for operands that are not aligned */
+} wgmma_plan;
+
+/* What the kernel takes, in the order of its parameters. */
+typedef struct launch_args {
+  falt_cuda_wgmma_args args;
+  falt_cuda_wgmma_phase phase[FALT_WGMMA_PHASES];
+} launch_args;
+
+/* ---- maps */
+
+static void *element(void *data, const falt_tensor *t) {
+  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
+}
+
+/* Bytes between neighbours; of dimensions without any, what the driver accepts. */
+static uint64_t step_of(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 ? 16 : (uint64_t)t->stride[dim] * falt_type_size(t->type);
+}
+
+/* A tensor's pixels, `pixels` of them and a line of channels at a time. */
+static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void *data, int64_t channels, int pixels) {
+  const int axes = plan->layer.axes;
+  falt_gpu_map m = {.type = t->type, .rank = axes + 2, .data = data, .pixels = (uint32_t)pixels};
+  m.size[0] = (uint64_t)channels;
+  m.stride[0] = falt_type_size(t->type);
+  m.box[0] = (uint32_t)(LINE / falt_type_size(t->type));
+  for (int i = 0; i < axes; i++) {
+    m.size[1 + i] = (uint64_t)t->size[FALT_W - i];
+    m.stride[1 + i] = step_of(t, FALT_W - i);
+  }
+  m.size[axes + 1] = (uint64_t)t->size[FALT_N];
+  m.stride[axes + 1] = step_of(t, FALT_N);
+  for (int i = 0; i < m.rank; i++) m.pace[i] = 1;
+  return m;
+}
+
+/* What a phase's taps read. */
+static falt_gpu_map source_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t, void *data,
+                              int64_t channels, int pixels) {
+  falt_gpu_map m = pixels_of(plan, t, data, channels, pixels);
+  for (int i = 0; i < plan->layer.axes; i++) {
+    m.lower[i] = phase->axis[2 - i].corner;
+    m.upper[i] = phase->last[2 - i];
+    m.pace[1 + i] = (uint32_t)phase->axis[2 - i].stride;
+  }
+  return m;
+}
+
+/* Where a phase's results stand: 64 of them at a time. */
+static falt_gpu_map results_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t, void *data,
+                               int64_t channels) {
+  falt_gpu_map m = pixels_of(plan, t, data, channels, 64);
+  int64_t first = 0;
+  for (int i = 0; i < 3; i++)
+    if (phase->first[i] > 0) first += phase->first[i] * t->stride[FALT_D + i];
+  m.data = (char *)data + first * (int64_t)falt_type_size(t->type);
+  for (int i = 0; i < plan->layer.axes; i++) {
+    m.size[1 + i] = (uint64_t)phase->axis[2 - i].pixels;
+    m.stride[1 + i] *= m.size[1 + i] > 1 ? (uint64_t)phase->pace[2 - i] : 1;
+  }
+  return m;
+}
+
+/* The filter: what lies side by side, the taps, the other channels. */
+static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
+  const falt_tensor *w = &plan->base.problem.filter;
+  const falt_wgmma_problem *layer = &plan->layer;
+  const bool outputs_first = layer->turned == (layer->operation == FALT_WGMMA_FORWARD);
+  const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
+  const int dims[5] = {inner, FALT_W, FALT_H, FALT_D, outer};
+  falt_gpu_map m = {.type = w->type, .rank = 5, .data = data};
+  for (int i = 0; i < 5; i++) {
+    m.size[i] = (uint64_t)w->size[dims[i]];
+    m.stride[i] = step_of(w, dims[i]);
+    m.box[i] = m.pace[i] = 1;
+  }
+  m.stride[0] = falt_type_size(w->type);
+  m.box[0] = FALT_WGMMA_SPAN;
+  m.box[4] = layer->turned ? FALT_WGMMA_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
+  return m;
+}
+
+/* ---- execute */
+
+static int rows_of(const falt_wgmma_tile *tile) {
+  return tile->consumers * tile->wg_rows;
+}
+
+static void encode(const wgmma_plan *plan, falt_gpu_map map, void *to) {
+  falt_gpu_encode(plan->base.device->gpu, &map, to);
+}
+
+static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_wgmma_args *a) {
+  const falt_wgmma_tile *t = &plan->tile;
+  const falt_problem *p = &plan->base.problem;
+  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  const int64_t summed = plan->layer.operation == FALT_WGMMA_DATA ? plan->layer.results : plan->layer.channels;
+  *a = (falt_cuda_wgmma_args){.epilogue = falt_cuda_epilogue_of(p),
+                              .sums = o->workspace,
+                              .clusters_work = t->work,
+                              .rows = by_filter ? (int)plan->work.rows[0] : 0,
+                              .columns = (int)plan->work.columns,
+                              .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
+                              .span_blocks = (int)falt_ceil_div(summed, FALT_WGMMA_SPAN),
+                              .splits = t->splits,
+                              .steps = (int)plan->work.steps[0]};
+  if (p->has_scale) a->epilogue.scale = o->scale;
+  if (p->has_bias) a->epilogue.bias = o->bias;
+}
+
+static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, falt_cuda_wgmma_phase *to) {
+  const int64_t group = (int64_t)rows_of(&plan->tile) * plan->tile.cluster;
+  const int64_t pixels = plan->layer.batch * from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
+  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  memcpy(to->axis, from->axis, sizeof to->axis);
+  to->pixels = (int)pixels;
+  to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
+}
+
+/* Forward and backward data: from x to y, from dy to dx, phase by phase. */
+static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_wgmma_problem *layer = &plan->layer;
+  const bool forward = layer->operation == FALT_WGMMA_FORWARD;
+  const falt_tensor *from = forward ? &p->input : &p->output, *to = forward ? &p->output : &p->input;
+  void *source = element(forward ? o->input : o->output, from), *out = element(forward ? o->output : o->input, to);
+  const int64_t read = forward ? layer->channels : layer->results, made = forward ? layer->results : layer->channels;
+  for (int i = 0; i < plan->work.phases; i++) {
+    fill_phase(plan, &plan->phases[i], &l->phase[i]);
+    encode(plan, source_of(plan, &plan->phases[i], from, source, read, rows_of(&plan->tile)), &l->phase[i].source);
+    encode(plan, results_of(plan, &plan->phases[i], to, out, made), &l->phase[i].out);
+  }
+  encode(plan, filter_of(plan, element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
+  if (p->has_residual)
+    encode(plan, results_of(plan, plan->phases, &p->residual, element(o->residual, &p->residual), made),
+           &l->args.residual);
+}
+
+static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_wgmma_problem *layer = &plan->layer;
+  fill_phase(plan, plan->phases, l->phase);
+  encode(plan, source_of(plan, plan->phases, &p->input, element(o->input, &p->input), layer->channels, FALT_WGMMA_SPAN),
+         &l->phase->source);
+  encode(plan, pixels_of(plan, &p->output, element(o->output, &p->output), layer->results, FALT_WGMMA_SPAN),
+         &l->args.other);
+}
+
+static bool is_aligned(const void *data, const falt_tensor *t) {
+  return ((uintptr_t)data + (uintptr_t)(t->offset * (int64_t)falt_type_size(t->type))) % 16 == 0;
+}
+
+static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
+  const falt_problem *p = &plan->base.problem;
+  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  return is_aligned(o->input, &p->input) && is_aligned(o->output, &p->output) &&
+         (by_filter || plan->filter || is_aligned(o->filter, &p->filter)) &&
+         (!p->has_residual || is_aligned(o->residual, &p->residual));
+}
+
+static void add_sums(const wgmma_plan *plan, const falt_operands *o) {
+  const falt_tensor *w = &plan->base.problem.filter;
+  falt_cuda_wgmma_sum_args a = {.sums = o->workspace,
+                                .w = falt_cuda_tensor_of(w),
+                                .count = falt_tensor_count(w),
+                                .splits = plan->tile.splits,
+                                .tap_columns = (int)(falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) *
+                                                     FALT_WGMMA_SPAN),
+                                .alpha = (float)plan->base.problem.alpha};
+  a.w.data = element(o->filter, w);
+  void *parameters[] = {&a};
+  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(a.count, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
+  falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const wgmma_plan *plan = (const wgmma_plan *)base;
+  const falt_wgmma_tile *t = &plan->tile;
+  launch_args l;
+  if (!all_aligned(plan, o)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  fill_args(plan, o, &l.args);
+  if (plan->layer.operation == FALT_WGMMA_FILTER)
+    fill_filter(plan, o, &l);
+  else
+    fill_data(plan, o, &l);
+  void *parameters[] = {&l.args, l.phase};
+  const falt_gpu_launch launch = {
+      plan->function, t->clusters * t->cluster, {128 * (t->consumers + 1), 1}, t->shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+  if (plan->layer.operation == FALT_WGMMA_FILTER) add_sums(plan, o);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const wgmma_plan *plan = (const wgmma_plan *)base;
+  const falt_wgmma_tile *t = &plan->tile;
+  falt_text_add(text, "(cuda-wgmma %dx%d stages=%d cluster=%d", rows_of(t), t->columns, t->stages, t->cluster);
+  if (t->resident) falt_text_add(text, " resident=%d", t->resident);
+  if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
+  if (t->workspace) falt_text_add(text, " splits=%d", t->splits);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  wgmma_plan *plan = (wgmma_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool is_half(falt_type type) {
+  return type == FALT_F16 || type == FALT_BF16;
+}
+
+static bool is_result(falt_type type) {
+  return is_half(type) || type == FALT_F32;
+}
+
+/* The copy engine's tensors: 16 bytes divide all ways between lines and the first element's place. */
+static bool is_walkable(const falt_tensor *t, int unit) {
+  const int64_t size = (int64_t)falt_type_size(t->type), most = INT64_C(1) << 40;
+  if (t->stride[unit] != 1 && t->size[unit] != 1) return false;
+  if (t->offset * size % 16) return false;
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != unit && t->size[i] > 1 && (t->stride[i] <= 0 || t->stride[i] * size % 16 || t->stride[i] >= most / size))
+      return false;
+  return true;
+}
+
+/* Zeros stand beyond the ends, or nothing is read there. */
+static bool has_zero_ends(const falt_problem *p) {
+  for (int i = 0; i < 3; i++) {
+    const falt_axis *a = &p->axis[i];
+    const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i];
+    const int64_t end = (out - 1) * a->stride - a->pad[0] + falt_extent(a, p->filter.size[FALT_D + i]);
+    const bool zeros[2] = {a->boundary[0] == FALT_CONSTANT && p->boundary_value == 0,
+                           a->boundary[1] == FALT_CONSTANT && p->boundary_value == 0};
+    if ((a->pad[0] > 0 && !zeros[0]) || (end > in && !zeros[1])) return false;
+  }
+  return true;
+}
+
+static const falt_tensor *factor_of(const falt_problem *p, int which) {
+  const falt_tensor *const factors[3][2] = {
+      {&p->input, &p->filter}, {&p->output, &p->filter}, {&p->output, &p->input}};
+  return factors[p->operation][which];
+}
+
+static bool has_walkable_filter(const falt_problem *p) {
+  return p->operation == FALT_BACKWARD_FILTER || is_walkable(&p->filter, FALT_C) || is_walkable(&p->filter, FALT_K);
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation > FALT_BACKWARD_FILTER) return "it computes layers and their gradients";
+  if (falt_gpu_about(ask->device->gpu)->major != 9) return "the GPU has no wgmma (sm_90a has)";
+  if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
+  const falt_type type = factor_of(p, 0)->type;
+  return !is_half(type) || factor_of(p, 1)->type != type ? "its factors are f16 or bf16, both the same"
+         : !is_result(falt_problem_result(p)->type)       ? "its results are f16, bf16 or f32"
+         : p->accumulator != FALT_F32                     ? "it sums in f32"
+         : p->input.size[FALT_G] != 1                     ? "it takes one group of channels"
+         : p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
+         : !has_zero_ends(p)                                   ? "beyond the ends it reads zeros only"
+         : !is_walkable(&p->input, FALT_C) || !is_walkable(&p->output, FALT_C)
+             ? "channels do not lie side by side with 16 bytes dividing all strides"
+         : p->has_residual && (!is_walkable(&p->residual, FALT_C) || p->residual.type != p->output.type)
+             ? "the residual does not lie as the output does"
+         : !has_walkable_filter(p) ? "the filter's channels do not lie side by side with 16 bytes dividing all strides"
+                                   : NULL;
+}
+
+/* ---- plan */
+
+static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
+  *layer = (falt_wgmma_problem){.operation = (falt_wgmma_operation)p->operation,
+                                .batch = p->input.size[FALT_N],
+                                .channels = p->input.size[FALT_C],
+                                .results = p->output.size[FALT_C],
+                                .axes = 1,
+                                .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
+                                .residual = p->has_residual};
+  for (int i = 0; i < 3; i++) {
+    const falt_axis *a = &p->axis[i];
+    const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i], taps = p->filter.size[FALT_D + i];
+    layer->axis[i] = (falt_wgmma_axis){taps, a->stride, taps > 1 ? a->dilation : 1, a->pad[0], in, out};
+    if (in == 1 && out == 1 && taps == 1 && a->pad[0] == 0)
+      layer->axis[i].stride = 1;
+    else if (layer->axes < 3 - i)
+      layer->axes = 3 - i;
+  }
+  const int summed = p->operation == FALT_FORWARD ? FALT_C : FALT_K;
+  layer->turned = p->operation != FALT_BACKWARD_FILTER && !is_walkable(&p->filter, summed);
+}
+
+static falt_wgmma_machine machine_of(const falt_ask *ask) {
+  enum { SHARED = 227 << 10 };
+  const falt_limits *l = &ask->device->limits;
+  return (falt_wgmma_machine){.multiprocessors = falt_gpu_about(ask->device->gpu)->multiprocessors,
+                              .shared_block = SHARED,
+                              .bytes_per_s = l->copy_bytes_per_s,
+                              .flops = l->f16_flops > 0 ? l->f16_flops : l->f32_flops,
+                              .workspace = ask->budget->max_workspace};
+}
+
+static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_wgmma_tile *t = &plan->tile;
+  const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
+  const struct {
+    const char *name;
+    int value;
+  } holes[] = {{"OPERATION", (int)plan->layer.operation},
+               {"AXES", plan->layer.axes},
+               {"TYPE_Y", by_filter ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
+               {"ACTIVATION", forward ? (int)p->activation : 0},
+               {"SCALED", p->has_scale},
+               {"BIASED", p->has_bias},
+               {"RESIDUAL", p->has_residual},
+               {"TURN_B", by_filter || plan->layer.turned},
+               {"CONSUMERS", t->consumers},
+               {"WG_ROWS", t->wg_rows},
+               {"COLUMNS", t->columns},
+               {"STAGES", t->stages},
+               {"BUFFERS", t->buffers},
+               {"CLUSTER", t->cluster},
+               {"RESIDENT", t->resident},
+               {"PHASES", plan->work.phases}};
+  const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
+  falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, holes[i].value);
+}
+
+static falt_status ready(falt_plan *base) {
+  wgmma_plan *plan = (wgmma_plan *)base;
+  falt_cuda_kernel kernel = {.source = "wgmma.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
+  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+  add_holes(plan, &kernel);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  if (plan->layer.operation == FALT_WGMMA_FILTER) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  return falt_plan_ready(plan->others);
+}
+
+/* The plan for operands that are not aligned, and the filter that came with the question. */
+static falt_plan *finish(wgmma_plan *plan, falt_ask *ask) {
+  extern const falt_solver falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_generic, NULL};
+  const falt_tensor *w = &ask->problem->filter;
+  falt_ask other = *ask;
+  other.solvers = others;
+  plan->others = falt_plan_child(&other, ask->problem, ask->filter_values);
+  if (!plan->others) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%.150s", other.reason);
+  }
+  plan->base.packed = ask->filter_values && ask->problem->operation != FALT_BACKWARD_FILTER;
+  if (!plan->base.packed) return &plan->base;
+  const falt_status status = falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values,
+                                              (size_t)falt_tensor_span(w) * falt_type_size(w->type));
+  if (status == FALT_OK) return &plan->base;
+  destroy(&plan->base);
+  return falt_cuda_refuse(ask, status);
+}
+
+static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  wgmma_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_wgmma_machine machine = machine_of(ask);
+  int count;
+  describe(ask->problem, &plan->layer);
+  why = falt_wgmma_phases(&plan->layer, plan->phases, &count);
+  if (!why) {
+    plan->work = falt_wgmma_work_of(&plan->layer, plan->phases, count);
+    if (!falt_wgmma_choose(&plan->layer, &plan->work, &machine, &plan->tile)) why = "no tile fits";
+  }
+  if (why) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  plan->base.cost.seconds = plan->tile.seconds;
+  plan->base.workspace = plan->tile.workspace;
+  return finish(plan, ask);
+}
+
+extern const falt_solver falt_solver_cuda_wgmma;
+const falt_solver falt_solver_cuda_wgmma = {.name = "cuda-wgmma", .device_kind = "cuda", .plan = plan_wgmma};

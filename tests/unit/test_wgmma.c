@@ -1,0 +1,221 @@
+/* Tests of what wgmma.cu walks and how it is cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cuda/compile.h"
+#include "cuda/wgmma.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_wgmma_machine h200 = {132, 227 << 10, 4.2e12, 700e12, -1};
+
+static falt_wgmma_problem layer(falt_wgmma_operation operation, int64_t batch, int64_t channels, int64_t results,
+                                falt_wgmma_axis axis) {
+  return (falt_wgmma_problem){.operation = operation,
+                              .batch = batch,
+                              .channels = channels,
+                              .results = results,
+                              .axis = {{1, 1, 1, 0, 1, 1}, axis, axis},
+                              .axes = 2,
+                              .y_bytes = 2};
+}
+
+/* ---- walks */
+
+/* Where tap i of a result lies, as the copy engine finds it: box position plus offset. */
+static int64_t place(const falt_cuda_wgmma_axis *a, int64_t pixel, int tap) {
+  return a->corner + pixel * a->stride + a->offset + (int64_t)tap * a->offset_step;
+}
+
+/* Every pair of a result and a tap that meet is walked once, and no other that lies in the tensor. */
+static void check_axis(const falt_wgmma_axis *a, falt_wgmma_operation operation) {
+  falt_wgmma_axis one = {1, 1, 1, 0, 1, 1};
+  falt_wgmma_problem p = layer(operation, 1, 64, 64, *a);
+  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+  const int64_t results = operation == FALT_WGMMA_DATA ? a->in : a->out;
+  const int64_t source = operation == FALT_WGMMA_DATA ? a->out : a->in;
+  int64_t met = 0, walked = 0, seen = 0;
+  int count;
+  p.axis[1] = one;
+  if (falt_wgmma_phases(&p, phases, &count)) return; /* too far away */
+  for (int64_t o = 0; o < a->out; o++)
+    for (int64_t j = 0; j < a->taps; j++) {
+      const int64_t i = o * a->stride + j * a->dilation - a->pad;
+      met += i >= 0 && i < a->in;
+    }
+  for (int f = 0; f < count; f++) {
+    const falt_cuda_wgmma_axis *made = &phases[f].axis[2];
+    assert_int_equal(place(made, made->pixels - 1, 0) - made->offset, phases[f].last[2] + source - 1);
+    for (int64_t q = 0; q < made->pixels; q++, seen++)
+      for (int i = 0; i < made->taps; i++) {
+        const int64_t result = phases[f].first[2] + q * phases[f].pace[2], tap = made->first + i * made->step;
+        const int64_t from = place(made, q, i);
+        assert_true(result < results && tap < a->taps);
+        if (operation == FALT_WGMMA_DATA)
+          assert_int_equal(from * a->stride + tap * a->dilation - a->pad, result);
+        else
+          assert_int_equal(from, result * a->stride + tap * a->dilation - a->pad);
+        walked += from >= 0 && from < source;
+      }
+  }
+  assert_int_equal(seen, results);
+  assert_int_equal(walked, met);
+}
+
+static void test_walks(UNUSED void **state) {
+  for (int64_t taps = 1; taps <= 5; taps++)
+    for (int64_t stride = 1; stride <= 4; stride++)
+      for (int64_t dilation = 1; dilation <= 4; dilation++)
+        for (int64_t pad = -1; pad <= 3; pad++)
+          for (int64_t in = 6; in <= 25; in += 5) {
+            const int64_t room = in + pad + 2 - (taps - 1) * dilation - 1;
+            falt_wgmma_axis a = {taps, stride, dilation, pad, in, room / stride + 1};
+            if (room < 0) continue;
+            check_axis(&a, FALT_WGMMA_FORWARD);
+            check_axis(&a, FALT_WGMMA_DATA);
+          }
+}
+
+/* Beyond the copy engine's reach: corners of 8 bits and offsets of 255 in 2D, of 5 bits and 31 in 3D. */
+static void test_reach(UNUSED void **state) {
+  static const struct {
+    falt_wgmma_axis axis;
+    int axes;
+    bool fits;
+  } cases[] = {{{3, 1, 1, 128, 64, 318}, 2, true},   {{3, 1, 1, 129, 64, 320}, 2, false},
+               {{128, 1, 2, 127, 64, 64}, 2, true},  {{129, 1, 2, 128, 64, 64}, 2, false},
+               {{3, 1, 15, 15, 64, 64}, 3, true},    {{3, 1, 16, 16, 64, 64}, 3, false},
+               {{3, 8, 1, 1, 64, 8}, 2, true},       {{3, 9, 1, 1, 64, 8}, 2, false},
+               {{9001, 1, 1, 4500, 64, 64}, 1, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 1, 64, 64, (falt_wgmma_axis){1, 1, 1, 0, 1, 1});
+    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    int count;
+    p.axis[2] = cases[i].axis;
+    p.axes = cases[i].axes;
+    const char *why = falt_wgmma_phases(&p, phases, &count);
+    if ((why == NULL) != cases[i].fits) fail_msg("case %zu: %s", i, why ? why : "fits");
+  }
+}
+
+/* ---- tiles */
+
+typedef struct tally {
+  const falt_wgmma_problem *problem;
+  int legal;
+  double least;
+} tally;
+
+static void check_tile(void *context, const falt_wgmma_tile *t) {
+  tally *sum = context;
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+  assert_true(t->shared_bytes <= h200.shared_block);
+  assert_true(t->stages >= 3 && t->clusters >= 1 && t->clusters * t->cluster <= 132 * t->cluster);
+  if (sum->problem->turned) assert_int_equal(t->columns % (64 * t->cluster), 0);
+}
+
+static falt_wgmma_tile choose(const falt_wgmma_problem *p) {
+  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+  falt_wgmma_tile best;
+  tally sum = {.problem = p};
+  int count;
+  assert_null(falt_wgmma_phases(p, phases, &count));
+  const falt_wgmma_work work = falt_wgmma_work_of(p, phases, count);
+  falt_wgmma_each(p, &work, &h200, check_tile, &sum);
+  assert_true(falt_wgmma_choose(p, &work, &h200, &best));
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+/* No estimate beats the machine's limits; the same layer in more images takes longer. */
+static void test_tiles(UNUSED void **state) {
+  static const struct {
+    int64_t channels, results;
+    falt_wgmma_axis axis;
+  } layers[] = {{64, 64, {3, 1, 1, 1, 56, 56}},   {256, 64, {1, 1, 1, 0, 56, 56}},  {64, 256, {1, 1, 1, 0, 56, 56}},
+                {128, 128, {3, 1, 1, 1, 28, 28}}, {128, 128, {3, 2, 1, 1, 56, 28}}, {512, 512, {3, 1, 1, 1, 7, 7}},
+                {24, 40, {5, 1, 1, 2, 33, 33}}};
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+    for (int operation = FALT_WGMMA_FORWARD; operation <= FALT_WGMMA_FILTER; operation++) {
+      const falt_wgmma_axis *a = &layers[i].axis;
+      falt_wgmma_problem p =
+          layer((falt_wgmma_operation)operation, 256, layers[i].channels, layers[i].results, *a);
+      p.turned = operation == FALT_WGMMA_DATA;
+      const falt_wgmma_tile many = choose(&p);
+      const double flops = 2.0 * 256 * (double)(a->out * a->out * a->taps * a->taps * p.channels * p.results);
+      assert_true(many.seconds > flops / 989e12);
+      p.batch = 1;
+      const falt_wgmma_tile one = choose(&p);
+      assert_true(one.seconds < many.seconds);
+    }
+}
+
+/* ---- kernels */
+
+static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, int phases, int type_y) {
+  falt_cuda_kernel k = {.source = "wgmma.cu", .entry = "falt_wgmma"};
+  const struct {
+    const char *name;
+    int value;
+  } holes[] = {{"OPERATION", (int)p->operation}, {"AXES", p->axes},        {"TYPE_Y", type_y},
+               {"ACTIVATION", FALT_GELU},        {"SCALED", 1},            {"BIASED", 1},
+               {"RESIDUAL", p->residual},        {"TURN_B", p->turned},    {"CONSUMERS", t->consumers},
+               {"WG_ROWS", t->wg_rows},          {"COLUMNS", t->columns},  {"STAGES", t->stages},
+               {"BUFFERS", t->buffers},          {"CLUSTER", t->cluster},  {"RESIDENT", t->resident},
+               {"PHASES", phases}};
+  falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
+  return k;
+}
+
+typedef struct compiled {
+  const falt_wgmma_problem *problem;
+  int phases, type_y, tried;
+} compiled;
+
+/* Every seventh tile: nothing may spill. */
+static void compile(void *context, const falt_wgmma_tile *t) {
+  compiled *c = context;
+  falt_cuda_binary binary;
+  if (t->rejected || c->tried++ % 7) return;
+  const falt_cuda_kernel kernel = kernel_of(c->problem, t, c->phases, c->type_y);
+  if (falt_cuda_compile(&kernel, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
+  if (binary.use.spill_bytes != 0 || binary.use.stack_bytes != 0)
+    fail_msg("%d warpgroups of %dx%d: %d bytes spilled", t->consumers, t->wg_rows, t->columns, binary.use.spill_bytes);
+  falt_free(binary.data);
+}
+
+static void test_kernels(UNUSED void **state) {
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  for (int i = 0; i < 4; i++) {
+    falt_wgmma_problem p = layer(i == 3 ? FALT_WGMMA_FORWARD : (falt_wgmma_operation)i, 8, 128, 512,
+                                 (falt_wgmma_axis){3, 2, 1, 1, 28, 14});
+    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    int count;
+    p.turned = i == FALT_WGMMA_DATA || i == FALT_WGMMA_FILTER;
+    p.residual = i == 0;
+    assert_null(falt_wgmma_phases(&p, phases, &count));
+    const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
+    compiled c = {&p, count, i == 3 || i == FALT_WGMMA_FILTER ? FALT_F32 : FALT_F16, 0};
+    falt_wgmma_each(&p, &work, &h200, compile, &c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_walks), cmocka_unit_test(test_reach),
+                                     cmocka_unit_test(test_tiles), cmocka_unit_test(test_kernels)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
