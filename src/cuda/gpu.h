@@ -34,23 +34,23 @@ typedef struct falt_gpu_launch {
   void *stream;     /* a CUstream of the context, or NULL */
 } falt_gpu_launch;
 
-/* A tensor as the copy engine sees it, dimensions from the innermost on; strides count bytes, that of dimension 0 is its
- * element's. It reads and writes lines of 128 bytes, swizzled in shared memory. */
+/* A tensor as the copy engine sees it, dimensions from the innermost on; strides count bytes, that of dimension 0 is
+ * its element's. It reads and writes lines of 128 bytes, swizzled in shared memory. */
 typedef struct falt_gpu_map {
   falt_type type; /* f16, bf16 or f32 */
   int rank;
   void *data;
   uint64_t size[5], stride[5];
-  uint32_t box[5];         /* of boxes: elements along each dimension */
-  uint32_t pixels;         /* of pixels: so many at a time; 0: boxes */
-  int lower[3], upper[3];  /* their corners, from dimension 1 on */
-  uint32_t pace[5];        /* and their strides, in elements */
+  uint32_t box[5];        /* of boxes: elements along each dimension */
+  uint32_t pixels;        /* of pixels: so many at a time; 0: boxes */
+  int lower[3], upper[3]; /* their corners, from dimension 1 on */
+  uint32_t pace[5];       /* and their strides, in elements */
 } falt_gpu_map;
 
 /* Whether the driver knows maps. */
 bool falt_gpu_has_maps(const falt_gpu *gpu);
-/* Writes the 128 bytes that kernels take, at an address that 64 divides. What goes wrong is kept for this thread, as that
- * of a start is. */
+/* Writes the 128 bytes that kernels take, at an address that 64 divides. What goes wrong is kept for this thread, as
+ * that of a start is. */
 void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to);
 
 /* Starts a kernel; parameters are the addresses of its arguments. What goes wrong is kept for this thread. */

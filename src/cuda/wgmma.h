@@ -21,9 +21,9 @@ typedef struct falt_wgmma_problem {
   falt_wgmma_operation operation;
   int64_t batch, channels, results; /* of x, of y */
   falt_wgmma_axis axis[3];
-  int axes;     /* the last ones; those before have size 1 */
-  int y_bytes;  /* of an element of the result */
-  bool turned;  /* the filter's columns, not what is summed, lie side by side */
+  int axes;    /* the last ones; those before have size 1 */
+  int y_bytes; /* of an element of the result */
+  bool turned; /* the filter's columns, not what is summed, lie side by side */
   bool residual;
 } falt_wgmma_problem;
 
@@ -50,7 +50,8 @@ typedef struct falt_wgmma_machine {
 /* Named after wgmma.cu's holes. */
 typedef struct falt_wgmma_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
-  int splits;            /* of filter gradients */
+  bool swapped, pingpong;
+  int splits; /* of filter gradients */
   int shared_bytes;
   int64_t clusters, work; /* that run at once; tiles of a cluster */
   size_t workspace;
@@ -68,6 +69,9 @@ typedef struct falt_wgmma_work {
 } falt_wgmma_work;
 
 falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *problem, const falt_wgmma_phase *phases, int count);
+
+/* Pixels of a tile, or of filter gradients output channels. */
+int falt_wgmma_rows(const falt_wgmma_tile *tile);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
 void falt_wgmma_each(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_wgmma_machine *machine,

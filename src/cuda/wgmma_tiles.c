@@ -1,5 +1,5 @@
-/* How wgmma.cu's products are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
- * by an estimate of their time. */
+/* How wgmma.cu's products are cut: every shape is enumerated, the illegal are dropped with a reason, the others
+ * compared by an estimate of their time. */
 #include <math.h>
 
 #include "cuda/wgmma.h"
@@ -10,8 +10,8 @@ static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-static int rows_of(const falt_wgmma_tile *t) {
-  return t->consumers * t->wg_rows;
+int falt_wgmma_rows(const falt_wgmma_tile *t) {
+  return t->swapped || t->pingpong ? t->wg_rows : t->consumers * t->wg_rows;
 }
 
 /* ---- the work */
@@ -42,8 +42,8 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
   for (int i = 0; i < count; i++) {
     const falt_cuda_wgmma_axis *a = phases[i].axis;
     w.rows[i] = pixels_of(a, p->batch);
-    w.steps[i] = (int64_t)a[0].taps * a[1].taps * a[2].taps *
-                 ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
+    w.steps[i] =
+        (int64_t)a[0].taps * a[1].taps * a[2].taps * ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
   }
   return w;
 }
@@ -57,7 +57,7 @@ static int shared_beside(const falt_wgmma_tile *t, bool by_filter) {
 }
 
 static int stage_bytes(const falt_wgmma_tile *t) {
-  return (rows_of(t) + (t->resident ? 0 : t->columns)) * LINE;
+  return (falt_wgmma_rows(t) + (t->resident ? 0 : t->columns)) * LINE;
 }
 
 static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
@@ -73,6 +73,8 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   if (t->buffers < 2) t->buffers = 2;
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
+  if (by_filter && (t->swapped || t->pingpong)) return "of gradients by the filter all warpgroups share a tile";
+  if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
   if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
   return NULL;
 }
@@ -82,7 +84,8 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
                   falt_wgmma_tile *t) {
   const int64_t columns = ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
   t->work = 0;
-  for (int i = 0; i < w->phases; i++) t->work += ceil_div(w->rows[i], (int64_t)rows_of(t) * t->cluster) * columns;
+  for (int i = 0; i < w->phases; i++)
+    t->work += ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns;
   t->work *= t->splits;
   t->clusters = t->work < most ? t->work : most;
   /* A block whose filter stays works on the same columns always. */
@@ -94,13 +97,13 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
 
 /* Cycles, as measured on an H200. */
 static double step_cycles(const falt_wgmma_tile *t) {
-  const double products = rows_of(t) / 64 * t->columns * 2;
-  const double fetched = (rows_of(t) + (t->resident ? 0.0 : (double)t->columns / t->cluster)) * LINE;
+  const double products = falt_wgmma_rows(t) / 64 * t->columns * 2;
+  const double fetched = (falt_wgmma_rows(t) + (t->resident ? 0.0 : (double)t->columns / t->cluster)) * LINE;
   return fmax(products, fetched / 36);
 }
 
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  const double results = rows_of(t) * (double)t->columns;
+  const double results = falt_wgmma_rows(t) * (double)t->columns;
   return 700 + results * (p->operation == FALT_WGMMA_FILTER ? 4 : p->y_bytes) / 50;
 }
 
@@ -110,7 +113,7 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   const double columns = (double)ceil_div(w->columns, t->columns);
   double cycles = 0;
   for (int i = 0; i < w->phases; i++) {
-    const double tiles = (double)ceil_div(w->rows[i], (int64_t)rows_of(t) * t->cluster) * columns * t->splits;
+    const double tiles = (double)ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns * t->splits;
     const double steps = ceil((double)w->steps[i] / t->splits);
     cycles += tiles * (steps * step_cycles(t) + tile_cycles(p, t));
   }
@@ -136,7 +139,7 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 /* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
 static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                          falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
-  const int64_t tiles = ceil_div(w->rows[0], rows_of(&t)) * ceil_div(w->columns, t.columns);
+  const int64_t tiles = ceil_div(w->rows[0], falt_wgmma_rows(&t)) * ceil_div(w->columns, t.columns);
   int64_t before = 0;
   for (int waves = 1; waves <= 6; waves++) {
     int64_t splits = (int64_t)m->multiprocessors * waves / tiles;
@@ -149,18 +152,28 @@ static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, 
   }
 }
 
+typedef struct shape {
+  int consumers, wg_rows, columns;
+  bool swapped, pingpong;
+} shape;
+
+static const shape shapes[] = {
+    {2, 64, 256, false, false}, {2, 128, 128, false, false}, {2, 64, 192, false, false}, {3, 64, 128, false, false},
+    {2, 64, 128, false, false}, {2, 128, 64, false, false},  {2, 64, 64, false, false},  {1, 64, 256, false, false},
+    {1, 64, 192, false, false}, {1, 64, 128, false, false},  {1, 64, 64, false, false},  {2, 64, 256, false, true},
+    {2, 128, 128, false, true}, {2, 256, 64, true, true},    {2, 128, 64, true, true},   {2, 256, 128, true, false},
+};
+
 void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                      void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
-  static const struct {
-    int consumers, wg_rows, columns;
-  } shapes[] = {{2, 64, 256}, {2, 128, 128}, {2, 64, 192}, {3, 64, 128}, {2, 64, 128},
-                {2, 128, 64}, {2, 64, 64},   {1, 64, 256}, {1, 64, 192}, {1, 64, 128}, {1, 64, 64}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int cluster = 1; cluster <= 2; cluster++)
       for (int stays = 0; stays <= 1; stays++) {
         const falt_wgmma_tile t = {.consumers = shapes[i].consumers,
                                    .wg_rows = shapes[i].wg_rows,
                                    .columns = shapes[i].columns,
+                                   .swapped = shapes[i].swapped,
+                                   .pingpong = shapes[i].pingpong,
                                    .cluster = cluster,
                                    .splits = 1,
                                    .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};

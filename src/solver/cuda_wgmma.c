@@ -107,10 +107,6 @@ static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
 
 /* ---- execute */
 
-static int rows_of(const falt_wgmma_tile *tile) {
-  return tile->consumers * tile->wg_rows;
-}
-
 static void encode(const wgmma_plan *plan, falt_gpu_map map, void *to) {
   falt_gpu_encode(plan->base.device->gpu, &map, to);
 }
@@ -134,7 +130,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
 }
 
 static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, falt_cuda_wgmma_phase *to) {
-  const int64_t group = (int64_t)rows_of(&plan->tile) * plan->tile.cluster;
+  const int64_t group = (int64_t)falt_wgmma_rows(&plan->tile) * plan->tile.cluster;
   const int64_t pixels = plan->layer.batch * from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
   const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
   memcpy(to->axis, from->axis, sizeof to->axis);
@@ -152,7 +148,8 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   const int64_t read = forward ? layer->channels : layer->results, made = forward ? layer->results : layer->channels;
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
-    encode(plan, source_of(plan, &plan->phases[i], from, source, read, rows_of(&plan->tile)), &l->phase[i].source);
+    encode(plan, source_of(plan, &plan->phases[i], from, source, read, falt_wgmma_rows(&plan->tile)),
+           &l->phase[i].source);
     encode(plan, results_of(plan, &plan->phases[i], to, out, made), &l->phase[i].out);
   }
   encode(plan, filter_of(plan, element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
@@ -185,13 +182,13 @@ static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
 
 static void add_sums(const wgmma_plan *plan, const falt_operands *o) {
   const falt_tensor *w = &plan->base.problem.filter;
-  falt_cuda_wgmma_sum_args a = {.sums = o->workspace,
-                                .w = falt_cuda_tensor_of(w),
-                                .count = falt_tensor_count(w),
-                                .splits = plan->tile.splits,
-                                .tap_columns = (int)(falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) *
-                                                     FALT_WGMMA_SPAN),
-                                .alpha = (float)plan->base.problem.alpha};
+  falt_cuda_wgmma_sum_args a = {
+      .sums = o->workspace,
+      .w = falt_cuda_tensor_of(w),
+      .count = falt_tensor_count(w),
+      .splits = plan->tile.splits,
+      .tap_columns = (int)(falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN),
+      .alpha = (float)plan->base.problem.alpha};
   a.w.data = element(o->filter, w);
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->sum, falt_ceil_div(a.count, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
@@ -221,7 +218,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const wgmma_plan *plan = (const wgmma_plan *)base;
   const falt_wgmma_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-wgmma %dx%d stages=%d cluster=%d", rows_of(t), t->columns, t->stages, t->cluster);
+  falt_text_add(text, "(cuda-wgmma %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
+                t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
   if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
   if (t->workspace) falt_text_add(text, " splits=%d", t->splits);
@@ -270,8 +268,7 @@ static bool has_zero_ends(const falt_problem *p) {
 }
 
 static const falt_tensor *factor_of(const falt_problem *p, int which) {
-  const falt_tensor *const factors[3][2] = {
-      {&p->input, &p->filter}, {&p->output, &p->filter}, {&p->output, &p->input}};
+  const falt_tensor *const factors[3][2] = {{&p->input, &p->filter}, {&p->output, &p->filter}, {&p->output, &p->input}};
   return factors[p->operation][which];
 }
 
@@ -285,10 +282,10 @@ static const char *inapplicable(const falt_ask *ask) {
   if (falt_gpu_about(ask->device->gpu)->major != 9) return "the GPU has no wgmma (sm_90a has)";
   if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
   const falt_type type = factor_of(p, 0)->type;
-  return !is_half(type) || factor_of(p, 1)->type != type ? "its factors are f16 or bf16, both the same"
-         : !is_result(falt_problem_result(p)->type)       ? "its results are f16, bf16 or f32"
-         : p->accumulator != FALT_F32                     ? "it sums in f32"
-         : p->input.size[FALT_G] != 1                     ? "it takes one group of channels"
+  return !is_half(type) || factor_of(p, 1)->type != type       ? "its factors are f16 or bf16, both the same"
+         : !is_result(falt_problem_result(p)->type)            ? "its results are f16, bf16 or f32"
+         : p->accumulator != FALT_F32                          ? "it sums in f32"
+         : p->input.size[FALT_G] != 1                          ? "it takes one group of channels"
          : p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
          : !has_zero_ends(p)                                   ? "beyond the ends it reads zeros only"
          : !is_walkable(&p->input, FALT_C) || !is_walkable(&p->output, FALT_C)
@@ -350,6 +347,8 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"CONSUMERS", t->consumers},
                {"WG_ROWS", t->wg_rows},
                {"COLUMNS", t->columns},
+               {"SWAPPED", t->swapped},
+               {"PINGPONG", t->pingpong},
                {"STAGES", t->stages},
                {"BUFFERS", t->buffers},
                {"CLUSTER", t->cluster},

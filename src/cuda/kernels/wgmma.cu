@@ -20,8 +20,13 @@
 //   ACTIVATION                by its number
 //   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
 //   TURN_B                    the filter's columns, not what is summed, lie side by side in memory
-//   CONSUMERS WG_ROWS         warpgroups that multiply, and rows of each, 64 or 128
-//   COLUMNS                   of a tile: a width that wgmma.cuh has
+//   CONSUMERS                 warpgroups that multiply
+//   WG_ROWS COLUMNS           rows of a warpgroup, columns of a tile. As the instruction takes 64 rows and a width that
+//                             wgmma.cuh has, rows are 64 or 128 and columns such a width; SWAPPED: the other way round
+//   SWAPPED                   channels are the instruction's rows, 64 for each warpgroup, and pixels its columns: for
+//                             layers of few channels
+//   PINGPONG                  warpgroups work on tiles of their own, by turns, so that one multiplies while another sends;
+//                             otherwise all share a tile, side by side in pixels, where SWAPPED in channels
 //   STAGES                    of the ring
 //   BUFFERS                   of results on their way out, of 64 lines, for each warpgroup
 //   CLUSTER                   blocks of a cluster, 1 or 2
@@ -42,7 +47,9 @@ struct Phases {
 constexpr bool BY_FILTER = OPERATION == 2;
 constexpr int SPAN = 64, LINE = 128;  // a step's summed elements, and their bytes
 constexpr int BLOCK = 64 * LINE;      // 64 lines
-constexpr int ROWS = CONSUMERS * WG_ROWS;
+constexpr int SHARERS = PINGPONG ? 1 : CONSUMERS;  // warpgroups of a tile
+constexpr int ROWS = SWAPPED ? WG_ROWS : SHARERS * WG_ROWS;
+constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : COLUMNS;  // a warpgroup's sums: 64 x WIDTH
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
@@ -52,7 +59,8 @@ constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
 static_assert(!BY_FILTER || TURN_B, "channels lie side by side");
-static_assert(RESIDENT == 0 || !BY_FILTER, "only filters stay");
+static_assert(!BY_FILTER || !(RESIDENT || SWAPPED || PINGPONG), "of gradients by the filter all fetch all");
+static_assert(!SWAPPED || (COLUMNS == 64 * SHARERS && OUT_SIZE == 2), "64 channels of 16 bits are a line");
 
 // ---- where things are in shared memory
 
@@ -72,6 +80,11 @@ struct Shared {
 // A place in the ring.
 struct Turn {
   int stage = 0, parity = 0;
+  __device__ void skip(int count) {
+    const int to = stage + count;
+    parity ^= to / STAGES & 1;
+    stage = to % STAGES;
+  }
   __device__ void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
@@ -289,7 +302,7 @@ __device__ inline void produce(const Args &a, const Phases &phases, const Shared
 
 // ---- multiplying
 
-typedef float Sums[WG_ROWS / 64][COLUMNS / 2];
+typedef float Sums[BLOCKS][WIDTH / 2];
 
 __device__ inline void release(const Shared &s, int stage, int thread) {
   if (CLUSTER > 1) {
@@ -299,14 +312,20 @@ __device__ inline void release(const Shared &s, int stage, int thread) {
   }
 }
 
-__device__ inline void multiply_step(Sums sums, unsigned a, unsigned b, bool keep) {
-  constexpr int a_next = BY_FILTER ? 16 * LINE : 32, b_next = TURN_B ? 16 * LINE : 32;
+// What a warpgroup multiplies of a stage: pixels, and channels of the filter.
+__device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channels, bool keep) {
+  constexpr int pixels_next = BY_FILTER ? 16 * LINE : 32, channels_next = TURN_B ? 16 * LINE : 32;
 #pragma unroll
   for (int k = 0; k < SPAN / 16; k++)
 #pragma unroll
-    for (int i = 0; i < WG_ROWS / 64; i++)
-      Wgmma<BY_FILTER, TURN_B>::add(sums[i], wgmma_operand(a + i * BLOCK + k * a_next, BLOCK),
-                                      wgmma_operand(b + k * b_next, BLOCK), keep || k > 0);
+    for (int i = 0; i < BLOCKS; i++) {
+      const unsigned long long p = wgmma_operand(pixels + i * BLOCK + k * pixels_next, BLOCK);
+      const unsigned long long c = wgmma_operand(channels + k * channels_next, BLOCK);
+      if constexpr (SWAPPED)
+        Wgmma<TURN_B, 0>::add(sums[i], c, p, keep || k > 0);
+      else
+        Wgmma<BY_FILTER, TURN_B>::add(sums[i], p, c, keep || k > 0);
+    }
 }
 
 __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &tile, int consumer, Sums sums) {
@@ -314,20 +333,22 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
   int before = -1;
   if (tile.begin == tile.end)
 #pragma unroll
-    for (int i = 0; i < WG_ROWS / 64; i++)
+    for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
-      for (int j = 0; j < COLUMNS / 2; j++) sums[i][j] = 0;
+      for (int j = 0; j < WIDTH / 2; j++) sums[i][j] = 0;
   for (int step = tile.begin; step < tile.end; step++) {
     const unsigned stage = s.stage(turn.stage);
-    const unsigned b = RESIDENT ? s.resident(step) : stage + A_BYTES;
+    const unsigned filter = RESIDENT ? s.resident(step) : stage + A_BYTES;
+    const int share = PINGPONG ? 0 : consumer;
     barrier_wait(s.full(turn.stage), turn.parity);
 #pragma unroll
-    for (int i = 0; i < WG_ROWS / 64; i++) wgmma_hold(sums[i]);
+    for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
     wgmma_begin();
-    multiply_step(sums, stage + consumer * WG_ROWS * LINE, b, step > tile.begin);
+    multiply_step(sums, SWAPPED ? stage : stage + share * WG_ROWS * LINE, SWAPPED ? filter + share * BLOCK : filter,
+                  step > tile.begin);
     wgmma_commit();
 #pragma unroll
-    for (int i = 0; i < WG_ROWS / 64; i++) wgmma_hold(sums[i]);
+    for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
     if (before >= 0) {
       wgmma_wait<1>();
       release(s, before, thread);
@@ -337,13 +358,13 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int i = 0; i < WG_ROWS / 64; i++) wgmma_hold(sums[i]);
+  for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
   if (before >= 0) release(s, before, thread);
 }
 
 // ---- results
 
-// What two neighbouring columns' sums are multiplied with, and what is added.
+// What two neighbouring channels' sums, where SWAPPED one channel's, are multiplied with, and what is added.
 struct Columns {
   float2 scale, offset;
 };
@@ -352,8 +373,8 @@ __device__ inline Columns columns_at(const Args &a, float alpha, float beta, int
   Columns made = {{alpha, alpha}, {beta, beta}};
   if (column >= a.columns) return made;
   const float *scale = (const float *)a.epilogue.scale + column, *bias = (const float *)a.epilogue.bias + column;
-  if (SCALED) made.scale.x *= __ldg(scale), made.scale.y *= __ldg(scale + 1);
-  if (BIASED) made.offset.x += __ldg(bias), made.offset.y += __ldg(bias + 1);
+  if (SCALED) made.scale.x *= __ldg(scale), made.scale.y *= __ldg(scale + !SWAPPED);
+  if (BIASED) made.offset.x += __ldg(bias), made.offset.y += __ldg(bias + !SWAPPED);
   return made;
 }
 
@@ -380,43 +401,65 @@ __device__ inline float2 unpack(unsigned word) {
   return {from_bf16(low), from_bf16(high)};
 }
 
-// 64 rows of OUT_COLUMNS results, the FIRST of a tile's columns and on, into a buffer of lines, swizzled as the copy
-// engine expects it. Where there is a residual it lies there already.
-template <int FIRST>
-__device__ inline void stage_out(const Args &a, float alpha, float beta, unsigned to,
-                                 const float (&sums)[COLUMNS / 2], int column, int thread) {
-  const int warp = thread / 32, lane = thread % 32;
-  if constexpr (OUT_SIZE == 2) {
-    const int row = warp * 16 + lane % 16;
+// How sums become results: what all of a warpgroup's pieces need.
+struct Finish {
+  const Args &a;
+  float alpha, beta;
+};
+
+// 64 pixels of a line of channels each, from `sums` on, into a buffer, swizzled as the copy engine expects it. Where
+// there is a residual it lies there already. `column`: the line's first channel.
+__device__ inline void stage_halves(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
+  const int row = warp * 16 + lane % 16;
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      const unsigned place = to + row * LINE + ((2 * j + lane / 16) ^ row % 8) * 16;
-      unsigned word[4] = {};
-      if (RESIDUAL) load_matrices(word, place);
+  for (int j = 0; j < 4; j++) {
+    const unsigned place = to + row * LINE + ((2 * j + lane / 16) ^ row % 8) * 16;
+    unsigned word[4] = {};
+    if (RESIDUAL) load_matrices(word, place);
 #pragma unroll
-      for (int i = 0; i < 4; i += 2) {
-        const Columns c = columns_at(a, alpha, beta, column + 16 * j + 4 * i + lane % 4 * 2);
-        const float *sum = sums + FIRST / 2 + 8 * j + 2 * i;
-        word[i] = pack(finish(a, c, sum[0], sum[1], unpack(word[i])));
-        word[i + 1] = pack(finish(a, c, sum[2], sum[3], unpack(word[i + 1])));
-      }
-      store_matrices(place, word);
+    for (int i = 0; i < 4; i += 2) {
+      const Columns c = columns_at(f.a, f.alpha, f.beta, column + 16 * j + 4 * i + lane % 4 * 2);
+      const float *sum = sums + 8 * j + 2 * i;
+      word[i] = pack(finish(f.a, c, sum[0], sum[1], unpack(word[i])));
+      word[i + 1] = pack(finish(f.a, c, sum[2], sum[3], unpack(word[i + 1])));
     }
-  } else {
+    store_matrices(place, word);
+  }
+}
+
+__device__ inline void stage_words(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      const int at = 8 * j + lane % 4 * 2;
-      const Columns c = columns_at(a, alpha, beta, column + at);
+  for (int j = 0; j < 4; j++) {
+    const int at = 8 * j + lane % 4 * 2;
+    const Columns c = columns_at(f.a, f.alpha, f.beta, column + at);
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const float *sum = sums + FIRST / 2 + 4 * j + 2 * half;
-        const int row = warp * 16 + half * 8 + lane / 4;
-        const unsigned place = to + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4;
-        float2 residual = {};
-        if (RESIDUAL) residual = load_pair(place);
-        store_pair(place, finish(a, c, sum[0], sum[1], residual));
-      }
+    for (int half = 0; half < 2; half++) {
+      const float *sum = sums + 4 * j + 2 * half;
+      const int row = warp * 16 + half * 8 + lane / 4;
+      const unsigned place = to + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4;
+      float2 residual = {};
+      if (RESIDUAL) residual = load_pair(place);
+      store_pair(place, finish(f.a, c, sum[0], sum[1], residual));
     }
+  }
+}
+
+// Where the sums' rows are channels, matrices are turned on their way.
+__device__ inline void stage_swapped(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
+  const int channel = column + warp * 16 + lane / 4;
+  const Columns c[2] = {columns_at(f.a, f.alpha, f.beta, channel), columns_at(f.a, f.alpha, f.beta, channel + 8)};
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const int pixel = 16 * j + lane / 16 * 8 + lane % 8;
+    const unsigned place = to + pixel * LINE + ((2 * warp + lane / 8 % 2) ^ pixel % 8) * 16;
+    unsigned word[4] = {};
+    if (RESIDUAL) load_matrices_turned(word, place);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float *sum = sums + 8 * j + 2 * i;
+      word[i] = pack(finish(f.a, c[i % 2], sum[0], sum[1], unpack(word[i])));
+    }
+    store_matrices_turned(place, word);
   }
 }
 
@@ -440,7 +483,7 @@ __device__ inline void fetch_residual(const Args &a, const Phase &p, const Share
   fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
 }
 
-// One warpgroup's results of a tile, OUT_COLUMNS of 64 rows after the other, by turns through its buffers.
+// One warpgroup's results of a tile, a line of 64 pixels after the other, by turns through its buffers.
 struct Sender {
   const Args &a;
   const Phase &p;
@@ -449,7 +492,7 @@ struct Sender {
   float alpha, beta;
   int &sent;  // pieces so far, of all tiles: they take the buffers by turns
 
-  static constexpr int PIECES = COLUMNS / OUT_COLUMNS, ALL_PIECES = PIECES * (WG_ROWS / 64);
+  static constexpr int PIECES = SWAPPED ? 1 : COLUMNS / OUT_COLUMNS, ALL_PIECES = PIECES * (WG_ROWS / 64);
 
   __device__ int row_of(int piece) const { return row + piece / PIECES * 64; }
   __device__ int column_of(int piece) const { return column + piece % PIECES * OUT_COLUMNS; }
@@ -478,7 +521,20 @@ struct Sender {
   }
 
   template <int PIECE>
-  __device__ void pieces(const float (&sums)[WG_ROWS / 64][COLUMNS / 2], const Pixel &at) const {
+  __device__ void stage(const Sums &sums) const {
+    const unsigned to = s.out(consumer, sent);
+    const int line = column_of(PIECE), warp = thread / 32, lane = thread % 32;
+    const Finish f = {a, alpha, beta};
+    if constexpr (SWAPPED)
+      stage_swapped(f, to, sums[0] + 32 * PIECE, line, warp, lane);
+    else if constexpr (OUT_SIZE == 2)
+      stage_halves(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
+    else
+      stage_words(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
+  }
+
+  template <int PIECE>
+  __device__ void pieces(const Sums &sums, const Pixel &at) const {
     if constexpr (PIECE < ALL_PIECES) {
       const Pixel here = PIECE % PIECES == 0 ? pixel_at(p, row_of(PIECE), true) : at;
       if (RESIDUAL) {
@@ -487,8 +543,7 @@ struct Sender {
         if (thread == 0) copy_out_wait_read<BUFFERS - 1>();
         warps_sync(1 + consumer, 128);
       }
-      stage_out<PIECE % PIECES * OUT_COLUMNS>(a, alpha, beta, s.out(consumer, sent), sums[PIECE / PIECES],
-                                              column_of(PIECE), thread);
+      stage<PIECE>(sums);
       copy_fence();
       warps_sync(1 + consumer, 128);
       if (thread == 0) send(PIECE, here);
@@ -502,7 +557,7 @@ struct Sender {
 __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, const Sums &sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
-  for (int i = 0; i < WG_ROWS / 64; i++)
+  for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int row = tile.row + consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4;
@@ -518,15 +573,19 @@ __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, 
 __device__ inline void consume(const Args &a, const Phases &phases, const Shared &s, int rank, int consumer) {
   Turn turn;
   Tile tile;
-  if (RESIDENT) barrier_wait(s.settled(), 0);
-  int sent = 0;
+  int sent = 0, number = 0;
+  const int thread = threadIdx.x % 128, share = PINGPONG ? 0 : consumer;
   const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
+  if (RESIDENT) barrier_wait(s.settled(), 0);
   for (long long work = blockIdx.x / CLUSTER; tile_at(a, phases, work, rank, tile); work += gridDim.x / CLUSTER) {
     Sums sums;
-    const Sender sender = {a,        phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0],
-                           s,        consumer,
-                           (int)threadIdx.x % 128, tile.row + consumer * WG_ROWS,
-                           tile.column, alpha, beta, sent};
+    if (PINGPONG && number++ % CONSUMERS != consumer) {
+      turn.skip(tile.end - tile.begin);
+      continue;
+    }
+    const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
+    const int row = tile.row + (SWAPPED ? 0 : share * WG_ROWS), column = tile.column + (SWAPPED ? share * 64 : 0);
+    const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
     if (!BY_FILTER) sender.begin();
     multiply_tile(s, turn, tile, consumer, sums);
     if constexpr (BY_FILTER)
@@ -534,7 +593,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     else
       sender.pieces<0>(sums, Pixel());
   }
-  if (!BY_FILTER && threadIdx.x % 128 == 0) copy_out_wait();
+  if (!BY_FILTER && thread == 0) copy_out_wait();
 }
 
 // ---- the block
@@ -543,7 +602,7 @@ __device__ inline void prepare(const Shared &s) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), CONSUMERS * CLUSTER);
+      barrier_init(s.empty(i), SHARERS * CLUSTER);
     }
     barrier_init(s.settled(), 1);
     for (int i = 0; i < CONSUMERS * BUFFERS; i++) barrier_init(s.added(0, 0) + 8 * i, 1);

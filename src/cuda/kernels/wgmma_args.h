@@ -23,15 +23,15 @@ typedef struct falt_cuda_wgmma_phase {
 } falt_cuda_wgmma_phase;
 
 typedef struct falt_cuda_wgmma_args {
-  falt_cuda_map other;        /* the filter; of gradients by the filter those by the output */
-  falt_cuda_map residual;     /* what is added to results */
+  falt_cuda_map other;    /* the filter; of gradients by the filter those by the output */
+  falt_cuda_map residual; /* what is added to results */
   falt_cuda_epilogue epilogue;
-  float *sums;                /* of gradients by the filter: splits * rows * columns */
-  long long clusters_work;    /* tiles of all clusters */
-  int rows, columns;          /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
+  float *sums;             /* of gradients by the filter: splits * rows * columns */
+  long long clusters_work; /* tiles of all clusters */
+  int rows, columns;       /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
   int column_tiles;
-  int span_blocks;            /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
-  int splits, steps;          /* of gradients by the filter: parts of the sum, steps of all of them */
+  int span_blocks;   /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
+  int splits, steps; /* of gradients by the filter: parts of the sum, steps of all of them */
 } falt_cuda_wgmma_args;
 
 /* What wgmma_sum.cu adds: sums[split][row][column], a tap's channels in whole blocks of 64 columns. */
