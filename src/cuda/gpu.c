@@ -264,11 +264,15 @@ void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
   const falt_cuda_driver *cu = gpu->driver;
   const unsigned rank = (unsigned)map->rank;
   const int type = types[map->type], swizzle = FALT_CU_MAP_SWIZZLE_128, promote = FALT_CU_MAP_PROMOTE_128;
-  const int error = map->pixels
-                        ? cu->map_pixels(to, type, rank, map->data, map->size, map->stride + 1, map->lower, map->upper,
-                                         map->box[0], map->pixels, map->pace, 0, swizzle, promote, 0)
-                        : cu->map_box(to, type, rank, map->data, map->size, map->stride + 1, map->box, map->pace, 0,
-                                      swizzle, promote, 0);
+  const visit v = enter(gpu);
+  int error = v.error;
+  if (!error && map->pixels)
+    error = cu->map_pixels(to, type, rank, map->data, map->size, map->stride + 1, map->lower, map->upper, map->box[0],
+                           map->pixels, map->pace, 0, swizzle, promote, 0);
+  else if (!error)
+    error =
+        cu->map_box(to, type, rank, map->data, map->size, map->stride + 1, map->box, map->pace, 0, swizzle, promote, 0);
+  leave(gpu, v);
   keep_trouble(gpu, error);
   if (!error) mend_small(gpu, map, to);
 }

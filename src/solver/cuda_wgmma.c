@@ -37,32 +37,31 @@ static void *element(void *data, const falt_tensor *t) {
   return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
 }
 
-/* Bytes between neighbours; of dimensions without any, what the driver accepts. */
-static uint64_t step_of(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 16 : (uint64_t)t->stride[dim] * falt_type_size(t->type);
+/* Dimension i of a map is `dim` of the tensor. Where that has no neighbours the stride is any that the driver takes. */
+static void set_dimension(falt_gpu_map *m, int i, const falt_tensor *t, int dim) {
+  const uint64_t below = i > 0 ? m->size[i - 1] * m->stride[i - 1] : 0;
+  m->size[i] = (uint64_t)t->size[dim];
+  m->stride[i] = i == 0              ? falt_type_size(t->type)
+                 : t->size[dim] == 1 ? (below + 15) / 16 * 16
+                                     : (uint64_t)t->stride[dim] * falt_type_size(t->type);
+  m->box[i] = m->pace[i] = 1;
 }
 
 /* A tensor's pixels, `pixels` of them and a line of channels at a time. */
-static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void *data, int64_t channels, int pixels) {
+static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void *data, int pixels) {
   const int axes = plan->layer.axes;
   falt_gpu_map m = {.type = t->type, .rank = axes + 2, .data = data, .pixels = (uint32_t)pixels};
-  m.size[0] = (uint64_t)channels;
-  m.stride[0] = falt_type_size(t->type);
+  set_dimension(&m, 0, t, FALT_C);
+  for (int i = 0; i < axes; i++) set_dimension(&m, 1 + i, t, FALT_W - i);
+  set_dimension(&m, axes + 1, t, FALT_N);
   m.box[0] = (uint32_t)(LINE / falt_type_size(t->type));
-  for (int i = 0; i < axes; i++) {
-    m.size[1 + i] = (uint64_t)t->size[FALT_W - i];
-    m.stride[1 + i] = step_of(t, FALT_W - i);
-  }
-  m.size[axes + 1] = (uint64_t)t->size[FALT_N];
-  m.stride[axes + 1] = step_of(t, FALT_N);
-  for (int i = 0; i < m.rank; i++) m.pace[i] = 1;
   return m;
 }
 
 /* What a phase's taps read. */
 static falt_gpu_map source_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t, void *data,
-                              int64_t channels, int pixels) {
-  falt_gpu_map m = pixels_of(plan, t, data, channels, pixels);
+                              int pixels) {
+  falt_gpu_map m = pixels_of(plan, t, data, pixels);
   for (int i = 0; i < plan->layer.axes; i++) {
     m.lower[i] = phase->axis[2 - i].corner;
     m.upper[i] = phase->last[2 - i];
@@ -72,9 +71,9 @@ static falt_gpu_map source_of(const wgmma_plan *plan, const falt_wgmma_phase *ph
 }
 
 /* Where a phase's results stand: 64 of them at a time. */
-static falt_gpu_map results_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t, void *data,
-                               int64_t channels) {
-  falt_gpu_map m = pixels_of(plan, t, data, channels, 64);
+static falt_gpu_map results_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t,
+                               void *data) {
+  falt_gpu_map m = pixels_of(plan, t, data, 64);
   int64_t first = 0;
   for (int i = 0; i < 3; i++)
     if (phase->first[i] > 0) first += phase->first[i] * t->stride[FALT_D + i];
@@ -94,12 +93,7 @@ static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
   const int dims[5] = {inner, FALT_W, FALT_H, FALT_D, outer};
   falt_gpu_map m = {.type = w->type, .rank = 5, .data = data};
-  for (int i = 0; i < 5; i++) {
-    m.size[i] = (uint64_t)w->size[dims[i]];
-    m.stride[i] = step_of(w, dims[i]);
-    m.box[i] = m.pace[i] = 1;
-  }
-  m.stride[0] = falt_type_size(w->type);
+  for (int i = 0; i < 5; i++) set_dimension(&m, i, w, dims[i]);
   m.box[0] = FALT_WGMMA_SPAN;
   m.box[4] = layer->turned ? FALT_WGMMA_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
   return m;
@@ -145,27 +139,22 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   const bool forward = layer->operation == FALT_WGMMA_FORWARD;
   const falt_tensor *from = forward ? &p->input : &p->output, *to = forward ? &p->output : &p->input;
   void *source = element(forward ? o->input : o->output, from), *out = element(forward ? o->output : o->input, to);
-  const int64_t read = forward ? layer->channels : layer->results, made = forward ? layer->results : layer->channels;
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
-    encode(plan, source_of(plan, &plan->phases[i], from, source, read, falt_wgmma_rows(&plan->tile)),
-           &l->phase[i].source);
-    encode(plan, results_of(plan, &plan->phases[i], to, out, made), &l->phase[i].out);
+    encode(plan, source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)), &l->phase[i].source);
+    encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
   }
   encode(plan, filter_of(plan, element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
   if (p->has_residual)
-    encode(plan, results_of(plan, plan->phases, &p->residual, element(o->residual, &p->residual), made),
-           &l->args.residual);
+    encode(plan, results_of(plan, plan->phases, &p->residual, element(o->residual, &p->residual)), &l->args.residual);
 }
 
 static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->base.problem;
-  const falt_wgmma_problem *layer = &plan->layer;
   fill_phase(plan, plan->phases, l->phase);
-  encode(plan, source_of(plan, plan->phases, &p->input, element(o->input, &p->input), layer->channels, FALT_WGMMA_SPAN),
+  encode(plan, source_of(plan, plan->phases, &p->input, element(o->input, &p->input), FALT_WGMMA_SPAN),
          &l->phase->source);
-  encode(plan, pixels_of(plan, &p->output, element(o->output, &p->output), layer->results, FALT_WGMMA_SPAN),
-         &l->args.other);
+  encode(plan, pixels_of(plan, &p->output, element(o->output, &p->output), FALT_WGMMA_SPAN), &l->args.other);
 }
 
 static bool is_aligned(const void *data, const falt_tensor *t) {

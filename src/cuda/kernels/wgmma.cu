@@ -60,6 +60,7 @@ constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
 static_assert(!BY_FILTER || TURN_B, "channels lie side by side");
 static_assert(!BY_FILTER || !(RESIDENT || SWAPPED || PINGPONG), "of gradients by the filter all fetch all");
+static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * SHARERS && OUT_SIZE == 2), "64 channels of 16 bits are a line");
 
 // ---- where things are in shared memory
@@ -328,6 +329,17 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
     }
 }
 
+// Two warpgroups multiply by turns: a stage's barrier tells one round of the ring from the next only, so that nobody may
+// wait for a tile whose predecessor is still being fetched. Names of barriers: one for each warpgroup's results, then one
+// for each turn.
+__device__ inline void await_turn(int consumer) {
+  if (PINGPONG) warps_sync(1 + CONSUMERS + consumer, 256);
+}
+
+__device__ inline void pass_turn(int consumer) {
+  if (PINGPONG) warps_arrive(1 + CONSUMERS + (consumer ^ 1), 256);
+}
+
 __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &tile, int consumer, Sums sums) {
   const int thread = threadIdx.x % 128;
   int before = -1;
@@ -336,6 +348,7 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
     for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
       for (int j = 0; j < WIDTH / 2; j++) sums[i][j] = 0;
+  await_turn(consumer);
   for (int step = tile.begin; step < tile.end; step++) {
     const unsigned stage = s.stage(turn.stage);
     const unsigned filter = RESIDENT ? s.resident(step) : stage + A_BYTES;
@@ -356,6 +369,7 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
     before = turn.stage;
     turn.next();
   }
+  pass_turn(consumer);
   wgmma_wait<0>();
 #pragma unroll
   for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
@@ -577,6 +591,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
   const int thread = threadIdx.x % 128, share = PINGPONG ? 0 : consumer;
   const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
   if (RESIDENT) barrier_wait(s.settled(), 0);
+  if (consumer == 1) pass_turn(consumer);
   for (long long work = blockIdx.x / CLUSTER; tile_at(a, phases, work, rank, tile); work += gridDim.x / CLUSTER) {
     Sums sums;
     if (PINGPONG && number++ % CONSUMERS != consumer) {

@@ -56,6 +56,11 @@ __device__ inline void warps_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+// The same without waiting for the others.
+__device__ inline void warps_arrive(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
 template <int COUNT>
 __device__ inline void registers_more() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
