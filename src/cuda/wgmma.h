@@ -43,8 +43,8 @@ const char *falt_wgmma_phases(const falt_wgmma_problem *problem, falt_wgmma_phas
 
 typedef struct falt_wgmma_machine {
   int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
-  double bytes_per_s, flops;         /* of matrix products */
-  int64_t workspace;                 /* bytes that may be used; negative: no limit */
+  double bytes_per_s, clock_hz;
+  int64_t workspace; /* bytes that may be used; negative: no limit */
 } falt_wgmma_machine;
 
 /* Named after wgmma.cu's holes. */

@@ -95,33 +95,45 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
     t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
-/* Cycles, as measured on an H200. */
+/* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
+ * shared memory, that they read and the copy engine fills; of the copy engine. As measured on an H200. */
 static double step_cycles(const falt_wgmma_tile *t) {
-  const double products = falt_wgmma_rows(t) / 64 * t->columns * 2;
-  const double fetched = (falt_wgmma_rows(t) + (t->resident ? 0.0 : (double)t->columns / t->cluster)) * LINE;
-  return fmax(products, fetched / 36);
+  const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_wgmma_rows(t) * t->columns / (64 * width);
+  const double stage = stage_bytes(t), multicast = (t->cluster - 1) * t->columns * LINE / 2.0;
+  const double products = blocks * 4 * width / 2 / 0.7, shared = blocks * 4 * (16 + width / 4) + stage / LINE;
+  return fmax(fmax(products, shared / 0.75), (stage - multicast) / 48);
 }
 
+/* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
+ * multiplies. */
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const double results = falt_wgmma_rows(t) * (double)t->columns;
-  return 700 + results * (p->operation == FALT_WGMMA_FILTER ? 4 : p->y_bytes) / 50;
+  if (p->operation == FALT_WGMMA_FILTER) return 600 + results * sizeof(float) / 32;
+  const double sending = 600 + results * p->y_bytes / (t->consumers * 12.0);
+  return t->pingpong ? 0.2 * sending : sending;
+}
+
+static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int phase) {
+  return (double)ceil_div(w->rows[phase], (int64_t)falt_wgmma_rows(t) * t->cluster) *
+         (double)ceil_div(w->columns, t->columns) * t->splits;
+}
+
+/* The busiest multiprocessor's share of tiles, over the mean one's. */
+static double imbalance(const falt_wgmma_tile *t) {
+  const double share = (double)t->work / (double)t->clusters;
+  return ceil(share) / share;
 }
 
 static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                      falt_wgmma_tile *t) {
-  const double clock = m->flops / (m->multiprocessors * 4096.0); /* that the products' rate stands for */
-  const double columns = (double)ceil_div(w->columns, t->columns);
+  const bool by_filter = p->operation == FALT_WGMMA_FILTER;
   double cycles = 0;
-  for (int i = 0; i < w->phases; i++) {
-    const double tiles = (double)ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns * t->splits;
-    const double steps = ceil((double)w->steps[i] / t->splits);
-    cycles += tiles * (steps * step_cycles(t) + tile_cycles(p, t));
-  }
-  const double waves = ceil((double)t->work / (double)t->clusters) * (double)t->clusters / (double)t->work;
-  const double compute = (cycles / (double)t->clusters * waves + 2500) / clock;
-  const double memory = (w->bytes + 2.0 * (double)t->workspace / 2) / (0.9 * m->bytes_per_s);
-  t->seconds = fmax(compute, memory) + 0.15 * fmin(compute, memory) + 2e-6;
-  if (t->workspace) t->seconds += 2e-6 + (double)t->workspace / m->bytes_per_s;
+  for (int i = 0; i < w->phases; i++)
+    cycles += tiles_of(w, t, i) * (ceil((double)w->steps[i] / t->splits) * step_cycles(t) + tile_cycles(p, t));
+  const double compute = (cycles / (double)t->clusters * imbalance(t) + 2500) / m->clock_hz;
+  const double memory = (w->bytes + (double)t->workspace) / (0.9 * m->bytes_per_s);
+  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
+  if (by_filter) t->seconds += 2e-6 + (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
 
 static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,

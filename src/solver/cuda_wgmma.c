@@ -314,7 +314,7 @@ static falt_wgmma_machine machine_of(const falt_ask *ask) {
   return (falt_wgmma_machine){.multiprocessors = falt_gpu_about(ask->device->gpu)->multiprocessors,
                               .shared_block = SHARED,
                               .bytes_per_s = l->copy_bytes_per_s,
-                              .flops = l->f16_flops > 0 ? l->f16_flops : l->f32_flops,
+                              .clock_hz = 1e3 * falt_gpu_about(ask->device->gpu)->clock_khz,
                               .workspace = ask->budget->max_workspace};
 }
 

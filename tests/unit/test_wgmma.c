@@ -14,7 +14,7 @@
 
 #define UNUSED __attribute__((unused))
 
-static const falt_wgmma_machine h200 = {132, 227 << 10, 4.2e12, 700e12, -1};
+static const falt_wgmma_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9, -1};
 
 static falt_wgmma_problem layer(falt_wgmma_operation operation, int64_t batch, int64_t channels, int64_t results,
                                 falt_wgmma_axis axis) {
