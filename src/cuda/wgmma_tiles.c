@@ -26,11 +26,19 @@ static double elements(const falt_wgmma_problem *p, bool out) {
   return count;
 }
 
+/* Of x, where strides step over pixels that no tap reads. */
+static double share_read(const falt_wgmma_problem *p) {
+  double share = 1;
+  for (int i = 0; i < 3; i++) share *= fmin(1, (double)p->axis[i].taps / (double)p->axis[i].stride);
+  return share;
+}
+
 falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma_phase *phases, int count) {
   const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
   const bool by_filter = p->operation == FALT_WGMMA_FILTER, data = p->operation == FALT_WGMMA_DATA;
   falt_wgmma_work w = {.phases = count, .columns = data ? p->channels : p->results};
-  const double x = elements(p, false), y = elements(p, true), filter = (double)(p->channels * p->results * taps);
+  const double x = elements(p, false) * (data ? 1 : share_read(p)), y = elements(p, true),
+               filter = (double)(p->channels * p->results * taps);
   w.bytes = x * (data ? p->y_bytes * (p->residual ? 2 : 1) : 2) +
             y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
   if (by_filter) {
@@ -96,12 +104,12 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
 }
 
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
- * shared memory, that they read and the copy engine fills; of the copy engine. As measured on an H200. */
+ * shared memory, that they read and the copy engine fills. As measured on an H200. */
 static double step_cycles(const falt_wgmma_tile *t) {
   const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_wgmma_rows(t) * t->columns / (64 * width);
-  const double stage = stage_bytes(t), multicast = (t->cluster - 1) * t->columns * LINE / 2.0;
-  const double products = blocks * 4 * width / 2 / 0.7, shared = blocks * 4 * (16 + width / 4) + stage / LINE;
-  return fmax(fmax(products, shared / 0.75), (stage - multicast) / 48);
+  const double products = blocks * 4 * width / 2 / 0.7;
+  const double shared = blocks * 4 * (16 + width / 4) + (double)stage_bytes(t) / LINE;
+  return fmax(products, shared / 0.75);
 }
 
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
@@ -124,16 +132,27 @@ static double imbalance(const falt_wgmma_tile *t) {
   return ceil(share) / share;
 }
 
+/* Bytes that the copy engines fetch, mostly out of the second-level cache. */
+static double fetched(const falt_wgmma_work *w, const falt_wgmma_tile *t) {
+  const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* what comes by multicast */
+  const double stage = stage_bytes(t) - shared;
+  double steps = 0;
+  for (int i = 0; i < w->phases; i++) steps += tiles_of(w, t, i) * t->cluster * (double)w->steps[i] / t->splits;
+  return steps * stage;
+}
+
 static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                      falt_wgmma_tile *t) {
-  const bool by_filter = p->operation == FALT_WGMMA_FILTER;
+  const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
     cycles += tiles_of(w, t, i) * (ceil((double)w->steps[i] / t->splits) * step_cycles(t) + tile_cycles(p, t));
-  const double compute = (cycles / (double)t->clusters * imbalance(t) + 2500) / m->clock_hz;
-  const double memory = (w->bytes + (double)t->workspace) / (0.9 * m->bytes_per_s);
+  const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
+  const double compute = (cycles / (double)t->clusters * imbalance(t) * pace + 2500) / m->clock_hz;
+  const double again = fmax(0, fetched(w, t) - w->bytes);
+  const double memory = (w->bytes + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
-  if (by_filter) t->seconds += 2e-6 + (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
+  if (t->workspace) t->seconds += 2e-6 + (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
 
 static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
