@@ -403,7 +403,15 @@ static void join_whole_axes(falt_problem *p) {
   }
 }
 
-/* Rows of tiling windows that follow each other, over all channels and images, become one row. */
+/* The largest number that divides `count` and is at most `most`. */
+static int64_t divisor(int64_t count, int64_t most) {
+  int64_t f = falt_max(1, falt_min(count, most));
+  while (count % f) f--;
+  return f;
+}
+
+/* Rows of tiling windows that follow each other, over all channels and images, become one row as long as a line of the
+ * scratch, and what is left of them the height. */
 static void join_rows(falt_problem *p) {
   static const int outer[] = {FALT_G, FALT_N};
   falt_tensor *x = &p->input, *y = &p->output;
@@ -413,10 +421,15 @@ static void join_rows(falt_problem *p) {
     if (count > 1 && (x->stride[outer[i]] != x->size[FALT_W] * x->stride[FALT_W] ||
                       y->stride[outer[i]] != y->size[FALT_W] * y->stride[FALT_W]))
       return;
-    x->size[FALT_W] *= count;
-    y->size[FALT_W] *= count;
+    const int64_t together = divisor(count, FALT_POOLING_LINE / x->size[FALT_W]);
+    x->size[FALT_W] *= together;
+    y->size[FALT_W] *= together;
     forget(p, outer[i]);
     p->axis[2].pad[1] = 0;
+    p->axis[1] = (falt_axis){.stride = 1, .dilation = 1};
+    x->size[FALT_H] = y->size[FALT_H] = count / together;
+    x->stride[FALT_H] = x->size[FALT_W] * x->stride[FALT_W];
+    y->stride[FALT_H] = y->size[FALT_W] * y->stride[FALT_W];
   }
 }
 
