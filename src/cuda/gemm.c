@@ -104,7 +104,7 @@ bool falt_gemm_entries(const falt_gemm_depth *d, const falt_gemm_phase phase[3],
 bool falt_gemm_places(const falt_gemm_depth *d, const falt_gemm_phase phase[3], falt_cuda_gemm_place *place) {
   walk w = first_of(phase);
   for (int64_t i = 0; i < d->entries; i++) {
-    place[i] = (falt_cuda_gemm_place){.channel = -1};
+    place[i] = (falt_cuda_gemm_place){.channel = FALT_CUDA_GEMM_NO_CHANNEL};
     if (w.ended) continue;
     if (!fits_int(w.channel * d->channel_bytes)) return false;
     place[i].channel = (int)(w.channel * d->channel_bytes);

@@ -55,6 +55,7 @@ typedef struct falt_gemm_shape {
   double bytes;                                   /* that must pass through memory */
   int x_bytes, y_bytes;                           /* of an element */
   int unit;                                       /* bytes of a piece */
+  int merged, step;                               /* groups in one, whose channels are a step's bytes; 1, 0 */
   bool gather, fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
   int64_t workspace;                              /* that shares of the depth may use; negative: any */
 } falt_gemm_shape;
@@ -68,6 +69,7 @@ typedef struct falt_gemm_tile {
   int bm, bn, warps[2]; /* results of a block, its warps along both */
   int row, stages;      /* bytes of a step, steps in shared memory */
   int promote;          /* steps between additions to the long sum */
+  bool wgmma;           /* by warpgroups */
   int blocks;           /* on a multiprocessor */
   int shared_bytes;
   int shares, share_steps; /* of the depth; shares are added by a second kernel */
@@ -78,7 +80,7 @@ typedef struct falt_gemm_tile {
 /* The machine's share in both kinds of tiles: shared memory that a block may have, and bytes of depth times results
  * that a multiprocessor multiplies in a cycle. */
 int falt_gemm_block_shared(const falt_gemm_machine *machine);
-double falt_gemm_rate(const falt_gemm_machine *machine);
+double falt_gemm_rate(const falt_gemm_machine *machine, int element_bytes);
 /* Calls visit for every tile that the kernel can take, with its estimate. */
 void falt_gemm_each(const falt_gemm_shape *shape, const falt_gemm_machine *machine,
                     void (*visit)(void *context, const falt_gemm_tile *tile), void *context);

@@ -3,7 +3,7 @@
 
 #include "cuda/gemm.h"
 
-enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_SHARES = 1024 };
+enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_SHARES = 1024, PIXEL_BYTES = 6144 };
 
 static int threads_of(const falt_gemm_filter_tile *t) {
   return WARP_THREADS * t->warps[0] * t->warps[1];
@@ -15,14 +15,16 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 
 /* Both factors' pixels, padded as the kernel does. */
 static int shared_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
-  return t->stages * t->pixels * ((t->bm + t->bn) * s->x_bytes + (s->x_bytes == 4 ? 64 : 32));
+  return t->stages * t->pixels * ((t->bm + t->bn) * s->x_bytes + (s->x_bytes >= 4 ? 64 : 32));
 }
 
 /* Sums, factors of a slice, what is gathered, and the rest as seen on compiled kernels. */
 static int registers_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
-  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32, threads = threads_of(t);
+  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1),
+            threads = threads_of(t);
   const int gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
-  return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) + gathered * t->pixels / threads + 64;
+  return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) +
+         gathered * t->pixels * (s->x_bytes == 8 ? 2 : 1) / threads + 64;
 }
 
 static bool threads_fit(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
@@ -34,25 +36,26 @@ static bool threads_fit(const falt_gemm_filter_shape *s, const falt_gemm_filter_
 
 static int blocks_of(const falt_gemm_machine *m, const falt_gemm_filter_tile *t, int registers) {
   const int by_registers = FILE_REGISTERS / (threads_of(t) * ((registers + 7) / 8 * 8));
-  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
+  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + PIXEL_BYTES);
   return by_registers < by_shared ? by_registers : by_shared;
 }
 
 /* Cycles of a multiprocessor for one step of one block. */
 static double step_cycles(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, const falt_gemm_filter_tile *t) {
-  const double products = (double)t->bm * t->bn * t->pixels * s->x_bytes * (s->split ? 3 : 1) / falt_gemm_rate(m);
+  const double products =
+      (double)t->bm * t->bn * t->pixels * s->x_bytes * (s->split ? 3 : 1) / falt_gemm_rate(m, s->x_bytes);
   const int columns[2] = {t->bm, t->bn};
   double instructions = 0;
   for (int i = 0; i < 2; i++)
-    instructions += (double)columns[i] * t->pixels * (s->gather[i] ? 6 : 50.0 * s->x_bytes / s->unit[i]);
-  return products + 0.25 * instructions / WARP_THREADS;
+    instructions += (double)columns[i] * t->pixels * (s->gather[i] ? 6 : 12.0 * s->x_bytes / s->unit[i]);
+  return products + 0.25 * instructions / WARP_THREADS + 150;
 }
 
 /* As many shares as fill the machine, while each has some steps; fewer where the workspace is short. */
 static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t,
                        int64_t tiles) {
   const int64_t steps = ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
-  const int64_t bytes = tiles * t->bm * t->bn * (int64_t)sizeof(float);
+  const int64_t bytes = tiles * t->bm * t->bn * (s->x_bytes == 8 ? 8 : 4);
   int64_t shares = slots / tiles;
   if (shares > steps / LEAST_STEPS) shares = steps / LEAST_STEPS;
   if (shares > MOST_SHARES) shares = MOST_SHARES;
@@ -77,17 +80,18 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
                            void (*visit)(void *context, const falt_gemm_filter_tile *tile), void *context) {
   static const int tiles[][4] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4}, {64, 64, 2, 2},
                                  {32, 128, 1, 4},  {32, 64, 1, 4},  {32, 32, 1, 2},  {128, 256, 2, 4}};
+  static const int steps[][2] = {{32, 4}, {64, 2}, {64, 3}}; /* pixels, stages */
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
-    for (int stages = 2; stages <= 4; stages++) {
+    for (unsigned k = 0; k < sizeof steps / sizeof *steps; k++) {
       falt_gemm_filter_tile t = {.bm = tiles[i][0],
                                  .bn = tiles[i][1],
                                  .warps = {tiles[i][2], tiles[i][3]},
-                                 .pixels = 32,
-                                 .stages = stages,
+                                 .pixels = steps[k][0],
+                                 .stages = steps[k][1],
                                  .promote = s->split ? 1 : 0};
       const int registers = registers_of(s, &t);
       t.shared_bytes = shared_of(s, &t);
-      if (registers > 255 || t.shared_bytes > falt_gemm_block_shared(m) || !threads_fit(s, &t)) continue;
+      if (registers > 255 || t.shared_bytes + PIXEL_BYTES > falt_gemm_block_shared(m) || !threads_fit(s, &t)) continue;
       t.blocks = blocks_of(m, &t, registers);
       if (t.blocks < 1) continue;
       estimate(s, m, &t);

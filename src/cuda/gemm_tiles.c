@@ -19,8 +19,10 @@ static int all_shared(const falt_gemm_machine *m) {
   return falt_gemm_block_shared(m) + 1024;
 }
 
-/* Consumer GPUs sum halves in f32 at half the rate. */
-double falt_gemm_rate(const falt_gemm_machine *m) {
+/* Consumer GPUs sum halves in f32 at half the rate, and have two units for doubles. */
+double falt_gemm_rate(const falt_gemm_machine *m, int element_bytes) {
+  const bool large = m->major == 9 || is(m, 10, 0) || is(m, 8, 0);
+  if (element_bytes == 8) return large ? 700 : 16;
   if (m->major == 9) return 2400;
   if (m->major == 10 || is(m, 8, 0) || is(m, 8, 7)) return 1900;
   return 950;
@@ -41,7 +43,7 @@ static int threads_of(const falt_gemm_tile *t) {
 }
 
 static int stage_bytes(const falt_gemm_tile *t) {
-  return (t->bm + t->bn) * t->row;
+  return (t->bm + (t->wgmma ? 2 : 1) * t->bn) * t->row;
 }
 
 /* The steps, and afterwards the warps' sums on their way out, with the places of their pixels. */
@@ -49,15 +51,21 @@ static int shared_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], size = s->real ? 4 : 8;
   const int rows = s->planar && wm % 32 == 0 ? 32 : 16, pitch = s->planar ? wn + 1 : wn + 16 / size;
   const int desk = (rows * pitch * size + 15) / 16 * 16 + wm * 16;
-  return larger(t->stages * stage_bytes(t), t->warps[0] * t->warps[1] * desk);
+  return larger(t->stages * stage_bytes(t), t->warps[0] * t->warps[1] * desk) + (t->wgmma ? 1024 : 0);
 }
 
 /* A thread's sums, factors of a slice, what it knows of its pixels, and the rest as seen on compiled kernels. */
 static int registers_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
-  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32;
+  const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1);
   const int pixels = s->gather ? 0 : larger(1, t->bm * (t->row / s->unit) / threads_of(t));
-  return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) + (s->gather ? 72 : 44) +
-         pixels * (s->fold ? 7 : 4) + (s->real ? 0 : 24);
+  return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) +
+         (s->gather  ? 72
+          : t->wgmma ? 28
+                     : 44) +
+         pixels * (s->fold        ? 7
+                   : s->unit < 16 ? 4
+                                  : 2) +
+         (s->merged > 1 ? 32 : 0) + (s->real ? 0 : 24);
 }
 
 static int blocks_of(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
@@ -87,11 +95,11 @@ static double ceil_of(double a, double b) {
  * that copy. All costs here are fitted to 270 timings of 36 layers on an H200. */
 static double step_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1];
-  const double all = (double)t->bm * t->bn * t->row;
-  const double products = all * (s->split ? 3 : 1) / falt_gemm_rate(m);
-  const double matrices = all / 160 * (1.0 / wm + 1.0 / wn);
+  const double all = (double)t->bm * t->bn * t->row / s->merged;
+  const double products = all * (s->split ? 3 : 1) / (t->wgmma ? 3200 : falt_gemm_rate(m, s->x_bytes));
+  const double matrices = t->wgmma ? 0 : all / 160 * (1.0 / wm + 1.0 / wn);
   const double pieces = (double)t->bm * t->row * (s->gather ? 9.0 / s->x_bytes : 35.0 / s->unit);
-  const double filter = (double)t->bn * t->row * 6 / 16;
+  const double filter = (double)t->bn * t->row * (t->wgmma ? 10 : 6) / 16;
   return fmax(products, matrices) + (pieces + filter) / (4 * WARP_THREADS);
 }
 
@@ -99,7 +107,7 @@ static double step_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, 
 static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
                           double blocks) {
   const double stored = (double)t->bm * t->bn * (s->planar ? 1.19 : 0.32) * (s->real ? 1 : 2);
-  const double latency = t->stages > 2 ? 1620 : 1890, steps = t->share_steps;
+  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : 0.5), steps = t->share_steps;
   return 400 + stored * blocks + steps * fmax(step_cycles(s, m, t) * blocks, latency);
 }
 
@@ -127,9 +135,51 @@ static bool cut_depth(const falt_gemm_shape *s, const falt_gemm_machine *m, falt
   t->share_steps = (steps + shares - 1) / shares;
   t->shares = t->share_steps ? (steps + t->share_steps - 1) / t->share_steps : 1;
   if (shares == 1) return true;
-  t->workspace = t->shares * s->products * s->pixels * s->channels * 4;
+  t->workspace = t->shares * s->products * s->pixels * s->channels * (s->x_bytes == 8 ? 8 : 4);
   return s->shares && t->shares == shares && t->share_steps >= LEAST_STEPS &&
          blocks_in_all(s, t) <= 2.0 * m->multiprocessors && (s->workspace < 0 || t->workspace <= s->workspace);
+}
+
+typedef struct visitor {
+  const falt_gemm_shape *shape;
+  const falt_gemm_machine *machine;
+  void (*visit)(void *context, const falt_gemm_tile *tile);
+  void *context;
+} visitor;
+
+/* Merged groups are one tap a step and one tile of columns, all of a warp. */
+static bool suits_groups(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+  return s->merged == 1 || (t->row == s->step && t->bn == s->channels && t->warps[1] == 1 && !t->wgmma);
+}
+
+/* The tile with every number of shares. */
+static void visit_shares(const visitor *v, falt_gemm_tile *t) {
+  if (registers_of(v->shape, t) > 255 || !suits_groups(v->shape, t)) return;
+  t->shared_bytes = shared_of(v->shape, t);
+  t->blocks = blocks_of(v->shape, v->machine, t);
+  if (!is_possible(v->shape, v->machine, t)) return;
+  for (int shares = 1; shares <= MOST_SHARES; shares++) {
+    if (!cut_depth(v->shape, v->machine, t, shares)) continue;
+    estimate(v->shape, v->machine, t);
+    v->visit(v->context, t);
+  }
+}
+
+/* Warpgroups on Hopper: where f32 is in parts. */
+static void visit_warpgroups(const visitor *v) {
+  static const int tiles[][3] = {{128, 128, 3}, {128, 128, 4}, {128, 64, 3},
+                                 {64, 128, 2},  {64, 64, 3},   {128, 64, 2}}; /* bm, bn, stages */
+  if (v->machine->major != 9 || !v->shape->split) return;
+  for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+    falt_gemm_tile t = {.bm = tiles[i][0],
+                        .bn = tiles[i][1],
+                        .warps = {tiles[i][0] / 16, 1},
+                        .row = 128,
+                        .stages = tiles[i][2],
+                        .promote = 1,
+                        .wgmma = true};
+    visit_shares(v, &t);
+  }
 }
 
 void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m,
@@ -137,8 +187,9 @@ void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m,
   static const int tiles[][4] = {{256, 128, 4, 2}, {128, 256, 2, 4}, {128, 128, 2, 2}, {128, 128, 2, 4},
                                  {256, 64, 4, 1},  {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 64, 2, 2},
                                  {128, 32, 4, 1},  {64, 32, 2, 1},   {128, 16, 4, 1},  {32, 64, 1, 4},
-                                 {256, 32, 8, 1}};
+                                 {256, 32, 8, 1},  {128, 64, 4, 1}};
   static const int steps[][2] = {{64, 4}, {128, 2}, {128, 3}}; /* bytes, stages */
+  const visitor v = {s, m, visit, context};
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
     for (unsigned k = 0; k < sizeof steps / sizeof *steps; k++) {
       falt_gemm_tile t = {.bm = tiles[i][0],
@@ -147,16 +198,9 @@ void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m,
                           .row = steps[k][0],
                           .stages = steps[k][1],
                           .promote = s->split ? 128 / steps[k][0] : 0};
-      if (registers_of(s, &t) > 255) continue;
-      t.shared_bytes = shared_of(s, &t);
-      t.blocks = blocks_of(s, m, &t);
-      if (!is_possible(s, m, &t)) continue;
-      for (int shares = 1; shares <= MOST_SHARES; shares++) {
-        if (!cut_depth(s, m, &t, shares)) continue;
-        estimate(s, m, &t);
-        visit(context, &t);
-      }
+      visit_shares(&v, &t);
     }
+  visit_warpgroups(&v);
 }
 
 static void keep_better(void *context, const falt_gemm_tile *tile) {

@@ -4,7 +4,7 @@
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
- * before each execution, in the workspace. Groups of few channels are merged; what would join two of them is zero. */
+ * before each execution, in the workspace. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "planner/planner.h"
 #include "solver/cuda_gemm.h"
 
-enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR };
+enum { VECTOR = FALT_GEMM_VECTOR };
 
 typedef struct gemm_plan {
   falt_plan base;
@@ -73,10 +73,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const roles r = roles_of(p);
   const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_gemm_args args = plan->args;
-  args.a = falt_gemm_element(forward ? o->input : o->output, r.source);
+  args.source.data = falt_gemm_element(forward ? o->input : o->output, r.source);
   args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
   args.b = plan->filter ? plan->filter : o->workspace;
-  args.a_aligned = (uintptr_t)args.a % (uintptr_t)plan->piece.unit == 0;
+  args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;
   args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
   if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
@@ -89,7 +89,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                                   {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
                                   plan->tile.shared_bytes,
                                   o->stream};
-  const int blocks_yz[2] = {plan->tile.shares, plan->groups * plan->phases};
+  const int blocks_yz[2] = {plan->tile.shares, plan->phases};
   falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
   if (plan->tile.shares > 1) start_sum(plan, parameters, o->stream);
 }
@@ -97,8 +97,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const gemm_plan *plan = (const gemm_plan *)base;
   const falt_gemm_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-gemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d", plan->split ? "3xtf32" : "mma", t->bm,
-                t->bn, t->row, t->stages, t->warps[0], t->warps[1], t->blocks);
+  falt_text_add(text, "(cuda-gemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d",
+                t->wgmma      ? "3xtf32 wgmma"
+                : plan->split ? "3xtf32"
+                              : "mma",
+                t->bm, t->bn, t->row, t->stages, t->warps[0], t->warps[1], t->blocks);
   if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
   if (plan->piece.gather) falt_text_add(text, " gather=%d", plan->piece.gather);
   if (plan->fold) falt_text_add(text, " fold");
@@ -130,6 +133,34 @@ static const char *inapplicable(const falt_ask *ask) {
   return falt_gemm_refusal(ask, roles_of(p).source->type, p->filter.type);
 }
 
+/* ---- plan: groups */
+
+static int64_t channels_of(const gemm_plan *plan, const falt_tensor *t) {
+  return t->size[FALT_C] * plan->merged;
+}
+
+/* As many groups in one as make a tap's channels a step and their results a tile, where columns come by eights and
+ * channels by chunks: then no product joins two groups. */
+static int merge(const falt_problem *p, const roles *r) {
+  const int64_t bytes = r->source->size[FALT_C] * size_of(r->source), rows = r->result->size[FALT_C];
+  if (p->filter.size[FALT_G] == 1 || bytes % VECTOR || rows % 8 || size_of(r->source) == 8) return 1;
+  for (int step = 128; step >= 64; step /= 2) {
+    const int merged = (int)(step / bytes);
+    const int64_t columns = merged * rows;
+    if (merged < 2 || step % bytes || (columns != 16 && columns != 32 && columns != 64)) continue;
+    if (falt_gemm_merge(p, 1, merged) == merged) return merged;
+  }
+  return 1;
+}
+
+static void choose_groups(gemm_plan *plan, const roles *r) {
+  plan->merged = merge(&plan->base.problem, r);
+  plan->piece = falt_gemm_piece_of(r->source, plan->merged);
+  if (plan->merged == 1 || plan->piece.unit == VECTOR) return;
+  plan->merged = 1;
+  plan->piece = falt_gemm_piece_of(r->source, 1);
+}
+
 /* ---- plan: phases */
 
 static falt_gemm_axis axis_of(const falt_problem *p, const roles *r, int i) {
@@ -151,9 +182,8 @@ static bool find_phases(gemm_plan *plan, falt_ask *ask, const roles *r) {
     count[i] = forward ? 1 : falt_gemm_phases(&axis[i]);
   }
   plan->groups = (int)(p->filter.size[FALT_G] / plan->merged);
-  if (p->filter.size[FALT_G] > FALT_GEMM_GRID ||
-      fmax(fmax((double)count[0], (double)count[1]), (double)count[2]) > FALT_GEMM_GRID ||
-      (double)count[0] * (double)count[1] * (double)count[2] * plan->groups > FALT_GEMM_GRID) {
+  if (fmax(fmax((double)count[0], (double)count[1]), (double)count[2]) > FALT_GEMM_GRID ||
+      (double)count[0] * (double)count[1] * (double)count[2] > FALT_GEMM_GRID) {
     falt_refuse(ask, "groups and phases are more than one launch can number");
     return false;
   }
@@ -199,10 +229,6 @@ static bool float_is_enough(const falt_problem *p) {
   return y == FALT_U8 || y == FALT_S8 || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
 }
 
-static int64_t channels_of(const gemm_plan *plan, const falt_tensor *t) {
-  return t->size[FALT_C] * plan->merged;
-}
-
 static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
   const falt_problem *p = &plan->base.problem;
   falt_gemm_shape s = {.channels = channels_of(plan, r->result),
@@ -211,11 +237,13 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
                        .x_bytes = (int)size_of(r->source),
                        .y_bytes = (int)size_of(r->result),
                        .unit = plan->piece.unit,
+                       .merged = plan->merged,
+                       .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * size_of(r->source)) : 0,
                        .gather = plan->piece.gather != 0,
                        .fold = plan->fold,
                        .split = plan->split,
                        .planar = plan->planar,
-                       .shares = false,
+                       .shares = plan->phases == 1,
                        .real = float_is_enough(p),
                        .workspace = workspace};
   double depth = 0;
@@ -272,20 +300,12 @@ static void place_phases(gemm_plan *plan, const roles *r, falt_cuda_gemm_phase *
     *bytes += (int64_t)d.steps * plan->tile.row * channels_of(plan, r->result) * plan->groups;
     if (to) to[i] = d;
   }
+  if (plan->tile.wgmma) *bytes *= 2; /* the low parts behind the high ones */
 }
 
 static void set_source(gemm_plan *plan, const falt_tensor *source) {
-  falt_cuda_gemm_args *a = &plan->args;
-  const int64_t size = size_of(source);
-  a->a_image = falt_gemm_stride(source, FALT_N) * size;
-  a->a_group = falt_gemm_stride(source, FALT_G) * plan->merged * size;
-  a->a_channel = falt_gemm_channel_stride(source) * size;
-  for (int i = 0; i < 3; i++) {
-    a->a_axis[i] = falt_gemm_stride(source, FALT_D + i) * size;
-    a->in[i] = (int)source->size[FALT_D + i];
-    a->step[i] = (int)plan->phase[0][i].step;
-    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)plan->base.problem.axis[i].boundary[side];
-  }
+  plan->args.source = falt_gemm_source_of(&plan->base.problem, source, plan->merged);
+  for (int i = 0; i < 3; i++) plan->args.source.step[i] = (int)plan->phase[0][i].step;
 }
 
 static void set_result(gemm_plan *plan, const falt_tensor *result) {
@@ -331,7 +351,8 @@ static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
   set_source(plan, r->source);
   set_result(plan, r->result);
   set_pack(plan, r);
-  plan->blocks = falt_ceil_div(pixels, plan->tile.bm) * plan->args.channel_tiles;
+  if (plan->tile.wgmma) plan->args.b_low = plan->pack_args.low = plan->filter_bytes / 2;
+  plan->blocks = falt_ceil_div(pixels, plan->tile.bm) * plan->args.channel_tiles * plan->groups;
   plan->pack_blocks =
       falt_min(falt_ceil_div(plan->filter_bytes / size_of(r->source) / plan->phases, 256 * plan->groups), 1024);
   plan->pack_blocks = falt_max(plan->pack_blocks, 1);
@@ -346,8 +367,8 @@ static bool fill_table(const gemm_plan *plan, const roles *r, const falt_cuda_ge
   const falt_gemm_depth base = {
       .channels = channels_of(plan, r->source),
       .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size_of(r->source),
-      .axis_bytes = {plan->args.a_axis[0], plan->args.a_axis[1], plan->args.a_axis[2]},
-      .channel_bytes = plan->args.a_channel};
+      .axis_bytes = {plan->args.source.axis[0], plan->args.source.axis[1], plan->args.source.axis[2]},
+      .channel_bytes = plan->args.source.channel};
   for (int i = 0; i < plan->phases; i++) {
     falt_gemm_depth depth = base;
     depth.entries = (int64_t)device[i].steps * pieces_of_step(plan);
@@ -379,8 +400,8 @@ static falt_status upload_tables(gemm_plan *plan, const roles *r) {
                            ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
                            : falt_fail(FALT_NO_SOLVER, "cuda-gemm: a window is larger than 2 GB");
   char *memory = plan->memory;
-  plan->args.fill = memory;
-  plan->args.table = memory + table_at;
+  plan->args.source.fill = memory;
+  plan->args.source.table = memory + table_at;
   plan->args.phase = plan->pack_args.phase = device[0];
   if (plan->phases > 1)
     plan->args.phases = plan->pack_args.phases = (const falt_cuda_gemm_phase *)(void *)(memory + phases_at);
@@ -418,6 +439,7 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
   const falt_gemm_tile *t = &plan->tile;
   falt_cuda_hole(kernel, "KIND=%s", falt_gemm_kind(r->source->type, p->filter.type));
   falt_cuda_hole(kernel, "SPLIT=%d", plan->split);
+  falt_cuda_hole(kernel, "WGMMA=%d", t->wgmma);
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)r->source->type);
   falt_cuda_hole(kernel, "BM=%d", t->bm);
   falt_cuda_hole(kernel, "BN=%d", t->bn);
@@ -429,6 +451,9 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
   falt_cuda_hole(kernel, "GATHER=%d", plan->piece.gather);
   falt_cuda_hole(kernel, "FOLD=%d", plan->fold);
   falt_cuda_hole(kernel, "FILL=%d", fills(p));
+  falt_cuda_hole(kernel, "ONES=0");
+  falt_cuda_hole(kernel, "GROUP_BYTES=%d", plan->merged > 1 ? (int)(r->source->size[FALT_C] * size_of(r->source)) : 0);
+  falt_cuda_hole(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
   falt_cuda_hole(kernel, "PHASES=%d", plan->phases > 1);
   falt_cuda_hole(kernel, "SHARES=%d", t->shares > 1);
   falt_cuda_hole(kernel, "PROMOTE=%d", t->promote);
@@ -439,7 +464,10 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
 
 static falt_status ready_sum(gemm_plan *plan, const roles *r) {
   falt_cuda_kernel kernel = {.source = "gemm_sum.cu", .entry = "falt_gemm_sum"};
-  falt_cuda_hole(&kernel, "SUM=%s", falt_type_is_integer(r->source->type) ? "int" : "float");
+  falt_cuda_hole(&kernel, "SUM=%s",
+                 falt_type_is_integer(r->source->type) ? "int"
+                 : r->source->type == FALT_F64         ? "double"
+                                                       : "float");
   add_result_holes(&plan->base.problem, r, &kernel);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
 }
@@ -447,7 +475,8 @@ static falt_status ready_sum(gemm_plan *plan, const roles *r) {
 static falt_status ready(falt_plan *base) {
   gemm_plan *plan = (gemm_plan *)base;
   const roles r = roles_of(&base->problem);
-  static const char *const bits[] = {[1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned"};
+  static const char *const bits[] = {
+      [1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
   falt_cuda_kernel kernel = {.source = "gemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel pack = {.source = "gemm_pack.cu", .entry = "falt_gemm_pack"};
   add_holes(plan, &r, &kernel);
@@ -465,9 +494,7 @@ static falt_status ready(falt_plan *base) {
 /* ---- plan */
 
 static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
-  const falt_problem *p = &plan->base.problem;
-  plan->merged = falt_gemm_merge(p, r->result->size[FALT_C], LEAST_ROWS);
-  plan->piece = falt_gemm_piece_of(r->source, plan->merged);
+  choose_groups(plan, r);
   plan->split = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
   plan->planar = channels_of(plan, r->result) > 1 && falt_gemm_channel_stride(r->result) != 1 &&
                  falt_tensor_unit(r->result, FALT_W);

@@ -33,6 +33,9 @@ typedef struct falt_gemm_piece {
 } falt_gemm_piece;
 falt_gemm_piece falt_gemm_piece_of(const falt_tensor *tensor, int merged);
 
+/* What kernels read of a source; its steps are 1, its pointers are set later. */
+falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *problem, const falt_tensor *tensor, int merged);
+
 falt_gemm_machine falt_gemm_machine_of(const falt_device *device);
 
 #endif

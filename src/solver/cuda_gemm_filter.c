@@ -111,6 +111,11 @@ static int64_t pixels_of(const falt_problem *p) {
   return out[FALT_N] * out[FALT_D] * out[FALT_H] * out[FALT_W];
 }
 
+/* A pixel's bits are one for each tap of each axis. */
+static bool needs_places(const falt_problem *p) {
+  return p->filter.size[FALT_D] + p->filter.size[FALT_H] + p->filter.size[FALT_W] > FALT_CUDA_GEMM_BITS;
+}
+
 /* ---- plan: the tile */
 
 static bool choose_tile(filter_plan *plan, falt_ask *ask) {
@@ -142,6 +147,8 @@ static falt_gemm_axis axis_of(const falt_problem *p, int i) {
                           .pad = p->axis[i].pad[0]};
 }
 
+static const falt_gemm_phase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}};
+
 static void find_phase(const filter_plan *plan, falt_gemm_phase phase[3]) {
   for (int i = 0; i < 3; i++) {
     const falt_gemm_axis axis = axis_of(&plan->base.problem, i);
@@ -149,27 +156,17 @@ static void find_phase(const filter_plan *plan, falt_gemm_phase phase[3]) {
   }
 }
 
-static falt_cuda_gemm_operand operand_of(const filter_plan *plan, const falt_tensor *t) {
-  const int64_t size = size_of(t);
-  falt_cuda_gemm_operand o = {.image = falt_gemm_stride(t, FALT_N) * size,
-                              .group = falt_gemm_stride(t, FALT_G) * plan->merged * size,
-                              .channel = falt_gemm_channel_stride(t) * size};
+/* The pixels, and the taps that one factor has at each. */
+static falt_cuda_gemm_phase device_phase(const falt_problem *p, const falt_gemm_phase phase[3]) {
+  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(p)};
   for (int i = 0; i < 3; i++) {
-    o.axis[i] = falt_gemm_stride(t, FALT_D + i) * size;
-    o.in[i] = (int)t->size[FALT_D + i];
-    o.step[i] = 1;
+    d.out[i] = (int)p->output.size[FALT_D + i];
+    d.first[i] = (int)phase[i].first;
+    d.delta[i] = (int)phase[i].delta;
+    d.taps[i] = (int)phase[i].taps;
+    falt_gemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
   }
-  return o;
-}
-
-static void set_pixels(filter_plan *plan) {
-  falt_cuda_gemm_phase *phase = &plan->args.phase;
-  const falt_tensor *y = &plan->base.problem.output;
-  phase->pixels = (int)pixels_of(&plan->base.problem);
-  for (int i = 0; i < 3; i++) {
-    phase->out[i] = (int)y->size[FALT_D + i];
-    falt_gemm_divisor(phase->out[i], &phase->reciprocal[i], &phase->shift[i]);
-  }
+  return d;
 }
 
 static bool set_args(filter_plan *plan, falt_ask *ask) {
@@ -177,8 +174,12 @@ static bool set_args(filter_plan *plan, falt_ask *ask) {
   const falt_tensor *w = &p->filter;
   const falt_gemm_filter_tile *t = &plan->tile;
   falt_cuda_gemm_filter_args *a = &plan->args;
-  *a = (falt_cuda_gemm_filter_args){.y = operand_of(plan, &p->output),
-                                    .x = operand_of(plan, &p->input),
+  falt_gemm_phase phase[3];
+  find_phase(plan, phase);
+  *a = (falt_cuda_gemm_filter_args){.y = falt_gemm_source_of(p, &p->output, plan->merged),
+                                    .x = falt_gemm_source_of(p, &p->input, plan->merged),
+                                    .y_phase = device_phase(p, one_tap),
+                                    .x_phase = device_phase(p, phase),
                                     .tile = {t->bm, t->bn},
                                     .row_tiles = (int)falt_ceil_div(rows_of(plan), t->bm),
                                     .column_tiles = (int)falt_ceil_div(columns_of(plan), t->bn),
@@ -198,9 +199,7 @@ static bool set_args(filter_plan *plan, falt_ask *ask) {
     a->x.step[i] = (int)p->axis[i].stride;
     a->taps[i] = (int)w->size[FALT_D + i];
     a->w_axis[i] = falt_gemm_stride(w, FALT_D + i);
-    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)p->axis[i].boundary[side];
   }
-  set_pixels(plan);
   if ((double)a->row_tiles * a->column_tiles * t->bm * t->bn < 0x1p38) return true;
   falt_refuse(ask, "the filter is larger than one launch can number");
   return false;
@@ -214,41 +213,60 @@ static int64_t entries_of(const filter_plan *plan, int which) {
   return falt_ceil_div(columns, piece_channels(plan, which));
 }
 
-static bool fill_tables(const filter_plan *plan, falt_cuda_gemm_place *y, falt_cuda_gemm_place *x) {
+static size_t entry_bytes(const filter_plan *plan) {
+  return plan->fold ? sizeof(falt_cuda_gemm_place) : sizeof(falt_cuda_gemm_entry);
+}
+
+static falt_gemm_depth depth_of(const filter_plan *plan, int which) {
+  const falt_cuda_gemm_source *source = which == Y ? &plan->args.y : &plan->args.x;
+  return (falt_gemm_depth){.channels = which == Y ? rows_of(plan) : channels_of(plan),
+                           .piece = piece_channels(plan, which),
+                           .entries = entries_of(plan, which),
+                           .axis_bytes = {source->axis[0], source->axis[1], source->axis[2]},
+                           .channel_bytes = source->channel};
+}
+
+static bool fill_table(const filter_plan *plan, int which, const falt_gemm_phase phase[3], char *table) {
+  const falt_gemm_depth depth = depth_of(plan, which);
+  return plan->fold ? falt_gemm_places(&depth, phase, (falt_cuda_gemm_place *)(void *)table)
+                    : falt_gemm_entries(&depth, phase, (falt_cuda_gemm_entry *)(void *)table);
+}
+
+/* The entry behind the taps becomes a one, which sums y alone. */
+static void add_one(const filter_plan *plan, char *table) {
+  const int64_t at = taps_of(&plan->base.problem) * channels_of(plan) / piece_channels(plan, X);
+  if (plan->fold)
+    ((falt_cuda_gemm_place *)(void *)table)[at].channel = FALT_CUDA_GEMM_ONES;
+  else
+    ((falt_cuda_gemm_entry *)(void *)table)[at].bits = FALT_CUDA_GEMM_ONE | FALT_CUDA_GEMM_EXISTS;
+}
+
+static bool fill_tables(const filter_plan *plan, char *y, char *x) {
   falt_gemm_phase phase[3];
-  const falt_gemm_phase here = {.taps = 1, .pace = 1, .pitch = 1}, nowhere[3] = {here, here, here};
-  const falt_gemm_depth rows = {.channels = rows_of(plan),
-                                .piece = piece_channels(plan, Y),
-                                .entries = entries_of(plan, Y),
-                                .channel_bytes = plan->args.y.channel};
-  const falt_gemm_depth columns = {.channels = channels_of(plan),
-                                   .piece = piece_channels(plan, X),
-                                   .entries = entries_of(plan, X),
-                                   .channel_bytes = plan->args.x.channel};
   find_phase(plan, phase);
-  if (!falt_gemm_places(&rows, nowhere, y) || !falt_gemm_places(&columns, phase, x)) return false;
-  if (plan->base.problem.has_bias)
-    x[taps_of(&plan->base.problem) * columns.channels / columns.piece].channel = FALT_CUDA_GEMM_ONE;
+  if (!fill_table(plan, Y, one_tap, y) || !fill_table(plan, X, phase, x)) return false;
+  if (plan->base.problem.has_bias) add_one(plan, x);
   return true;
 }
 
+/* The constant, a one, and the tables. */
 static falt_status upload_tables(filter_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  const int64_t y_entries = entries_of(plan, Y), entries = y_entries + entries_of(plan, X), size = size_of(&p->input);
-  const size_t bytes = 2 * VECTOR + (size_t)entries * sizeof(falt_cuda_gemm_place);
-  char *host = falt_alloc_zero(bytes);
+  const int64_t size = size_of(&p->input), bytes = (int64_t)entry_bytes(plan);
+  const int64_t y_at = (int64_t)2 * VECTOR, x_at = falt_round_up(y_at + entries_of(plan, Y) * bytes, VECTOR);
+  const size_t all = (size_t)(x_at + entries_of(plan, X) * bytes);
+  char *host = falt_alloc_zero(all);
   if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-gemm-filter: memory ran out");
-  falt_cuda_gemm_place *table = (falt_cuda_gemm_place *)(void *)(host + (ptrdiff_t)2 * VECTOR);
   for (int64_t i = 0; i < VECTOR / size; i++) falt_store(host, p->input.type, i, p->boundary_value);
   falt_store(host + VECTOR, p->input.type, 0, 1);
-  const falt_status status = fill_tables(plan, table, table + y_entries)
-                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, bytes)
-                                 : falt_fail(FALT_NO_SOLVER, "cuda-gemm-filter: channels are more than 2 GB apart");
+  const falt_status status = fill_tables(plan, host + y_at, host + x_at)
+                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
+                                 : falt_fail(FALT_NO_SOLVER, "cuda-gemm-filter: a window is larger than 2 GB");
   char *memory = plan->memory;
-  plan->args.fill = p->boundary_value != 0 ? memory : NULL;
-  plan->args.one = memory + VECTOR;
-  plan->args.y.table = (falt_cuda_gemm_place *)(void *)(memory + (ptrdiff_t)2 * VECTOR);
-  plan->args.x.table = plan->args.y.table + y_entries;
+  plan->args.x.fill = memory;
+  plan->args.x.one = memory + VECTOR;
+  plan->args.y.table = memory + y_at;
+  plan->args.x.table = memory + x_at;
   falt_free(host);
   return status;
 }
@@ -268,6 +286,8 @@ static falt_cuda_kernel kernel_of(const filter_plan *plan) {
   falt_cuda_hole(&kernel, "PIXELS=%d", t->pixels);
   falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
   falt_cuda_hole(&kernel, "FOLD=%d", plan->fold);
+  falt_cuda_hole(&kernel, "FILL=%d", p->boundary_value != 0);
+  falt_cuda_hole(&kernel, "ONES=%d", p->has_bias);
   falt_cuda_hole(&kernel, "PROMOTE=%d", t->promote);
   falt_cuda_hole(&kernel, "BLOCKS=%d", t->blocks);
   falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->piece[Y].unit);
@@ -281,6 +301,7 @@ static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_cuda_kernel kernel = kernel_of(plan);
   falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_hole(&sum, "SUM=%s", base->problem.input.type == FALT_F64 ? "double" : "float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
@@ -300,7 +321,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   plan->piece[Y] = falt_gemm_piece_of(&p->output, plan->merged);
   plan->piece[X] = falt_gemm_piece_of(&p->input, plan->merged);
   plan->split = p->input.type == FALT_F32 && !ask->budget->allow_tf32;
-  plan->fold = falt_gemm_folds(p);
+  plan->fold = falt_gemm_folds(p) || needs_places(p);
   if (!choose_tile(plan, ask) || !set_args(plan, ask)) {
     destroy(&plan->base);
     return NULL;

@@ -9,7 +9,7 @@ const char *falt_gemm_kind(falt_type source, falt_type other) {
   static const char *const kinds[FALT_TYPE_COUNT][FALT_TYPE_COUNT] = {
       [FALT_F16][FALT_F16] = "HALVES",       [FALT_BF16][FALT_BF16] = "BRAINS", [FALT_F32][FALT_F32] = "WORDS",
       [FALT_U8][FALT_S8] = "MIXED_BYTES",    [FALT_S8][FALT_U8] = "BYTES",      [FALT_S8][FALT_S8] = "SIGNED_BYTES",
-      [FALT_U8][FALT_U8] = "UNSIGNED_BYTES",
+      [FALT_U8][FALT_U8] = "UNSIGNED_BYTES", [FALT_F64][FALT_F64] = "DOUBLES",
   };
   return kinds[source][other];
 }
@@ -51,7 +51,7 @@ static bool small_channels(const falt_problem *p) {
 const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other) {
   const falt_problem *p = ask->problem;
   if (!falt_gemm_kind(source, other)) return "tensor cores do not multiply these types";
-  if (p->accumulator == FALT_F64) return "tensor cores sum these types in f32 or s32";
+  if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "tensor cores sum these types in another";
   if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
   if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
   if (p->operation != FALT_BACKWARD_DATA && !constant_fits(p))
@@ -102,6 +102,20 @@ falt_gemm_piece falt_gemm_piece_of(const falt_tensor *t, int merged) {
   piece = (falt_gemm_piece){(int)size, (int)(FALT_GEMM_VECTOR / size)};
   while (channels % piece.gather) piece.gather /= 2;
   return piece;
+}
+
+falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *p, const falt_tensor *t, int merged) {
+  const int64_t size = (int64_t)falt_type_size(t->type);
+  falt_cuda_gemm_source s = {.image = falt_gemm_stride(t, FALT_N) * size,
+                             .group = falt_gemm_stride(t, FALT_G) * merged * size,
+                             .channel = falt_gemm_channel_stride(t) * size,
+                             .step = {1, 1, 1}};
+  for (int i = 0; i < 3; i++) {
+    s.axis[i] = falt_gemm_stride(t, FALT_D + i) * size;
+    s.in[i] = (int)t->size[FALT_D + i];
+    for (int side = 0; side < 2; side++) s.boundary[i][side] = (int)p->axis[i].boundary[side];
+  }
+  return s;
 }
 
 falt_gemm_machine falt_gemm_machine_of(const falt_device *device) {

@@ -215,6 +215,7 @@ static void test_tiles(UNUSED void **state) {
                                        .x_bytes = units[u][0],
                                        .y_bytes = units[u][0],
                                        .unit = units[u][1],
+                                       .merged = 1,
                                        .gather = units[u][2],
                                        .split = split,
                                        .planar = units[u][2],
@@ -281,6 +282,7 @@ static void test_compile(UNUSED void **state) {
       "forward n=64 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 layout=nhwc type=s8 out-type=s8 scale=1 value=3",
       "backward-data n=64 c=128 h=56 w=56 k=128 r=3 s=3 stride=2 pad=1 layout=nhwc type=f16",
       "backward-filter n=64 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 layout=nhwc type=bf16 bias=1",
+      "forward n=64 c=256 h=56 w=56 k=256 r=3 s=3 pad=1 groups=32 layout=nhwc type=f16",
       "backward-filter n=64 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 type=f32",
   };
   char directory[] = "/tmp/falt-gemm-XXXXXX", command[64];

@@ -106,22 +106,32 @@ typedef struct falt_cuda_gemm_place {
 } falt_cuda_gemm_place;
 
 /* In the bits of an entry and of a result: one for each tap of each axis, then these. */
-enum { FALT_CUDA_GEMM_BITS = 30 };
-#define FALT_CUDA_GEMM_EXISTS (1u << FALT_CUDA_GEMM_BITS) /* the result */
-#define FALT_CUDA_GEMM_NOWHERE (1u << 31)                 /* no result has it: beyond the depth */
+enum { FALT_CUDA_GEMM_BITS = 29 };
+#define FALT_CUDA_GEMM_ONE (1u << FALT_CUDA_GEMM_BITS) /* of an entry: not an element but a one, and then zeros */
+#define FALT_CUDA_GEMM_EXISTS (1u << 30)               /* the result */
+#define FALT_CUDA_GEMM_NOWHERE (1u << 31)              /* no result has it: beyond the depth */
+enum { FALT_CUDA_GEMM_NO_CHANNEL = -1, FALT_CUDA_GEMM_ONES = -2 }; /* the same as channels of places */
 
-/* The gemm kernel's operands; strides of a and b count bytes, those of y and of the residual elements. */
+/* What windows are taken from, in pieces; strides count bytes. */
+typedef struct falt_cuda_gemm_source {
+  const void *data, *table;
+  const void *fill, *one;                      /* pieces: the boundary's constant; a one and then zeros */
+  long long image, group, axis[3], channel;    /* axis: to the next position */
+  int in[3], step[3], boundary[3][2], aligned; /* aligned: pieces are */
+} falt_cuda_gemm_source;
+
+/* The gemm kernel's operands; strides of y and of the residual count elements. */
 typedef struct falt_cuda_gemm_args {
-  const void *a, *b, *fill, *table;   /* fill: what stands where there is no element; NULL: zeros */
+  falt_cuda_gemm_source source;
+  const void *b;
+  long long b_low;                    /* from there to the low parts of b, in bytes */
   void *y, *partial;                  /* partial: the sums of shares */
-  const falt_cuda_gemm_phase *phases; /* NULL: the one below */
+  const falt_cuda_gemm_phase *phases; /* of several; of one, that below */
   falt_cuda_gemm_phase phase;
-  long long a_image, a_group, a_axis[3], a_channel; /* a_axis: to the next position of the source */
   long long y_image, y_group, y_axis[3], y_channel, r_image, r_group, r_axis[3], r_channel;
-  int in[3], step[3], boundary[3][2];
   int groups, channels, channel_tiles; /* of results, of a group */
   int shares, share_steps;             /* of the depth */
-  int a_aligned, y_aligned;            /* vectors are */
+  int y_aligned;                       /* vectors are */
   falt_cuda_epilogue epilogue;
   const void *residual;
 } falt_cuda_gemm_args;
@@ -135,27 +145,16 @@ typedef struct falt_cuda_gemm_pack_args {
   falt_cuda_gemm_phase phase;
   long long w_group, w_row, w_channel, w_axis[3];
   int rows, channels; /* of a group, before groups are merged */
-  int merged;         /* groups that are one */
+  int merged;         /* groups that are one; what would join two of them is zero */
   int step_bytes;     /* of a row, a step along the depth */
+  long long low;      /* where the low parts of words begin, in bytes; 0: words stay whole */
 } falt_cuda_gemm_pack_args;
 
-/* One factor of a filter's gradient: a source of pieces, at positions that follow the pixels of the results. Strides
- * count bytes; the table's entries are places, one a piece, whose channel may also be one of these. */
-enum { FALT_CUDA_GEMM_NONE = -1, FALT_CUDA_GEMM_ONE = -2 }; /* nothing; a one and then zeros */
-typedef struct falt_cuda_gemm_operand {
-  const void *data;
-  const falt_cuda_gemm_place *table;
-  long long image, group, axis[3], channel;
-  int in[3], step[3];
-  int aligned;
-} falt_cuda_gemm_operand;
-
+/* The operands of filters' gradients. */
 typedef struct falt_cuda_gemm_filter_args {
-  falt_cuda_gemm_operand y, x;
-  falt_cuda_gemm_phase phase; /* of the pixels */
-  const void *fill, *one;     /* pieces: the boundary's constant, NULL: zeros; a one and then zeros */
-  float *partial;             /* sums of each share; NULL: there is one share */
-  int boundary[3][2];
+  falt_cuda_gemm_source y, x;
+  falt_cuda_gemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
+  float *partial;                        /* sums of each share; NULL: there is one share */
   int tile[2], row_tiles, column_tiles, shares, share_steps, groups;
   int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */
   int taps[3], columns;       /* columns: of merged groups, with that of the bias */

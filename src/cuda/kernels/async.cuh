@@ -46,3 +46,12 @@ __device__ inline unsigned load_word(unsigned address) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
   return word;
 }
+
+// The same of doubles, two of these matrices: lane (g, t) names and receives double t of row g of one, and that of the
+// other `next` bytes behind.
+__device__ inline uint4 load_doubles(unsigned address, int next) {
+  uint4 m;
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(m.x), "=r"(m.y) : "r"(address) : "memory");
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(m.z), "=r"(m.w) : "r"(address + next) : "memory");
+  return m;
+}

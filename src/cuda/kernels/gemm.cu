@@ -1,28 +1,30 @@
-// Layers and their gradients of data as products of matrices on tensor cores, without the matrix of windows ever being in
-// memory: result (pixel, channel) = sum over k of window[pixel][k] * filter[channel][k], where k = (tap, channel in)
-// numbers the elements of a window. A block owns BM pixels x BN channels and walks along k in steps of ROW bytes; copies
-// of the next steps are under way while one is multiplied. (Implicit products: Chetlur et al., "cuDNN: Efficient
+// Layers and their gradients of data as products of matrices on tensor cores, without the matrix of windows ever being
+// in memory: result (pixel, channel) = sum over k of window[pixel][k] * filter[channel][k], where k = (tap, channel in)
+// numbers the elements of a window. A block owns BM pixels x BN channels and walks along k in steps of ROW bytes;
+// copies of the next steps are under way while one is multiplied. (Implicit products: Chetlur et al., "cuDNN: Efficient
 // primitives for deep learning", 2014.)
 //
 // A thread copies the same piece of each step for several pixels. A table says, for each piece of the depth, how far it
 // lies from a pixel's first position and which taps must exist there; a pixel has a bit for each tap of each axis that
 // lies inside. So strides, dilations and gradients cost nothing in the loop, and channels need not fill a step.
 //
-// f32 that must stay f32: both factors are split into two tf32, and of the four products the three that count are summed,
-// the smallest first (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). Tensor cores
-// round sums towards zero, so that a long sum would drift: after every PROMOTE steps it is added to one in f32.
+// f32 that must stay f32: both factors are split into two tf32, and of the four products the three that count are
+// summed, the smallest first (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
+// Tensor cores round sums towards zero, so that a long sum would drift: after every PROMOTE steps it is added to one in
+// f32.
 //
 // Holes:
 //   KIND                   of the products: mma.cuh's
 //   SPLIT                  1: three products of tf32 halves
+//   WGMMA                  1: those, by warpgroups; the filter is packed in two parts
 //   TYPE_X TYPE_Y TYPE_R   numbers of falt_type: the source's, the results', the residual's, -1: there is none
 //   REAL                   type of the epilogue
 //   BM BN WARPS_M WARPS_N  results of a block, and its warps along both
 //   ROW STAGES             bytes of a step, steps in shared memory
 //   UNIT                   bytes of a piece of the source
 //   GATHER                 0: pieces lie side by side in memory; 1: one by one, an entry each; else so many an entry
-//   FOLD                   1: entries are places; the source goes on beyond its ends
-//   FILL                   1: what does not exist is a constant other than 0
+//   FOLD FILL ONES         gemm_source.cuh's
+//   GROUP_BYTES GROUP_ROWS 0, or a step is one tap of several groups, so many bytes and columns each
 //   PHASES                 0: all results are one phase
 //   SHARES                 1: a block sums a share of the depth; gemm_sum.cu adds them
 //   PROMOTE                steps between additions to the long sum; 0: none
@@ -31,20 +33,24 @@
 //   BLOCKS                 blocks that should fit on a multiprocessor
 #include "args.h"
 #include "async.cuh"
-#include "boundary.cuh"
 #include "convert.cuh"
 #include "gemm.cuh"
 #include "gemm_result.cuh"
+#include "gemm_source.cuh"
 #include "mma.cuh"
+#if WGMMA
+#include "ptx/wgmma_words.cuh"
+#endif
 
 typedef Mma<KIND> Product;
 typedef Product::Sum Sum;
 
 constexpr int THREADS = 32 * WARPS_M * WARPS_N, WM = BM / WARPS_M, WN = BN / WARPS_N, MT = WM / 16, NT = WN / 8;
-constexpr int CHUNKS = ROW / 16, STAGE = (BM + BN) * ROW;
+constexpr int CHUNKS = ROW / 16, FILTERS = WGMMA ? 2 : 1, STAGE = (BM + FILTERS * BN) * ROW;
 constexpr bool ROUND = KIND == WORDS && !SPLIT;
 constexpr int SIZE_X = size_of(TYPE_X), SIZE_Y = size_of(TYPE_Y);
 static_assert(WM % 16 == 0 && WN % 16 == 0, "a warp loads whole matrices");
+static_assert(!WGMMA || (SPLIT && PROMOTE == 1 && WM == 16 && WARPS_N == 1 && ROW == 128), "a warpgroup has 64 rows");
 
 typedef Sum Acc[MT][NT][4];
 
@@ -55,86 +61,17 @@ __device__ inline unsigned swizzled(int row, int chunk) {
 
 // ---- the source
 
-struct Pixel {
-  const char *from;  // its first position; with FOLD its image
-  unsigned bits;     // 0: there is no such pixel
-  int at[FOLD ? 3 : 1];
-};
-
-__device__ inline unsigned bits_along(const Args &a, const Phase &p, int axis, int at, int first) {
-  unsigned bits = 0;
-#pragma unroll 1
-  for (int i = 0; i < p.taps[axis]; i++) bits |= (unsigned)(at + i * p.delta[axis]) < (unsigned)a.in[axis] ? 1u << i : 0;
-  return bits << first;
-}
-
-__device__ inline Pixel find_pixel(const Args &a, const Phase &p, const char *source, int m) {
-  Pixel pixel = {source, 0};
-  int q[4];
-  if (m >= p.pixels) return pixel;
-  locate(p, m, q);
-  pixel.from = source + q[0] * a.a_image;
-  pixel.bits = FALT_CUDA_GEMM_EXISTS;
-  int first = 0;
-#pragma unroll
-  for (int axis = 0; axis < 3; axis++) {
-    const int at = q[axis + 1] * a.step[axis] + (FOLD ? 0 : p.first[axis]);
-    if constexpr (FOLD) {
-      pixel.at[axis] = at;
-    } else {
-      pixel.from += at * a.a_axis[axis];
-      pixel.bits |= bits_along(a, p, axis, at, first);
-      first += p.taps[axis];
-    }
-  }
-  return pixel;
-}
-
-#if FOLD
-typedef falt_cuda_gemm_place Entry;
-#else
-typedef falt_cuda_gemm_entry Entry;
-#endif
-
-__device__ inline Entry entry_at(const Entry *table, int i) {
-#if FOLD
-  const int4 e = __ldg((const int4 *)table + i);
-  return Entry{e.x, {e.y, e.z, e.w}};
-#else
-  const int2 e = __ldg((const int2 *)table + i);
-  return Entry{e.x, (unsigned)e.y};
-#endif
-}
-
-// Whether a piece of a pixel's window exists, and where. With FILL what does not is the constant.
-__device__ inline bool find_piece(const Args &a, const Pixel &pixel, const Entry &e, const char *&from) {
-  bool exists, beyond;
-#if FOLD
-  int at[3];
-#pragma unroll
-  for (int axis = 0; axis < 3; axis++)
-    at[axis] = fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], pixel.at[axis] + e.at[axis]);
-  const bool any = pixel.bits && e.channel >= 0;
-  exists = any && (at[0] | at[1] | at[2]) >= 0, beyond = any && !exists;
-  from = pixel.from + (at[0] * a.a_axis[0] + at[1] * a.a_axis[1] + at[2] * a.a_axis[2] + e.channel);
-#else
-  exists = (pixel.bits & e.bits) == e.bits, beyond = pixel.bits && (int)e.bits >= 0 && !exists;
-  from = pixel.from + e.delta;
-#endif
-  if (FILL && beyond) from = (const char *)a.fill;
-  return exists || (FILL && beyond);
-}
-
 // All pixels of a block, each found once and read by those who copy its pieces.
 __device__ inline void find_pixels(const Args &a, const Phase &p, const char *source, int first, Pixel *pixels) {
-  for (int i = threadIdx.x; i < BM; i += THREADS) pixels[i] = find_pixel(a, p, source, first + i);
+  for (int i = threadIdx.x; i < BM; i += THREADS) pixels[i] = find_pixel(a.source, p, source, first + i);
   __syncthreads();
 }
 
 #if !GATHER
 // Pieces that lie side by side: neighbouring threads take neighbouring pieces of a pixel.
 struct Loader {
-  static constexpr int UNITS = ROW / UNIT, STEP_ENTRIES = UNITS, STEP = THREADS / UNITS, PIXELS = (BM + STEP - 1) / STEP;
+  static constexpr int UNITS = ROW / UNIT, STEP_ENTRIES = UNITS, STEP = THREADS / UNITS,
+                       PIXELS = (BM + STEP - 1) / STEP;
   Pixel pixel[PIXELS];
   const Entry *table;
   Entry next;
@@ -157,11 +94,11 @@ struct Loader {
     const Entry e = next;
     table += UNITS;
     next = entry_at(table, 0);
-    if (a.a_aligned) {
+    if (a.source.aligned) {
 #pragma unroll
       for (int i = 0; i < PIXELS; i++) {
         const char *from;
-        const bool exists = find_piece(a, pixel[i], e, from);
+        const bool exists = find_piece(a.source, pixel[i], e, from);
         if (BM % STEP == 0 || (int)(threadIdx.x / UNITS) + i * STEP < BM)
           copy_async<UNIT>(stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW), from, exists ? UNIT : 0);
       }
@@ -171,7 +108,7 @@ struct Loader {
 #pragma unroll
         for (int i = 0; i < PIXELS; i++) {
           const char *from;
-          const bool exists = find_piece(a, pixel[i], e, from);
+          const bool exists = find_piece(a.source, pixel[i], e, from);
           if (BM % STEP == 0 || (int)(threadIdx.x / UNITS) + i * STEP < BM)
             store_bits<SIZE_X>(stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW) + k,
                                exists ? load_bits<SIZE_X>(from + k) : 0);
@@ -189,7 +126,7 @@ struct Loader {
   static_assert(THREADS % BM == 0 && BM % 32 == 0 && CHUNKS % PARTS == 0, "a warp takes a column of chunks");
   Pixel pixel;
   const Entry *table;
-  unsigned element[MINE][EACH];
+  unsigned long long element[MINE][EACH];
 
   __device__ inline void start(const Args &, const Pixel *pixels, const Entry *entries) {
     table = entries + threadIdx.x / BM * MINE * ENTRIES;
@@ -201,11 +138,11 @@ struct Loader {
     for (int i = 0; i < MINE * ENTRIES; i++) {
       const Entry e = entry_at(table, i);
       const char *from;
-      const bool exists = find_piece(a, pixel, e, from);
-      const i64 stride = FILL && from == (const char *)a.fill ? 0 : a.a_channel;
+      const bool exists = find_piece(a.source, pixel, e, from);
+      const i64 stride = FILL && from == (const char *)a.source.fill ? 0 : a.source.channel;
 #pragma unroll
       for (int k = 0; k < GATHER; k++) {
-        element[i / ENTRIES][i % ENTRIES * GATHER + k] = exists ? (unsigned)load_bits<SIZE_X>(from) : 0;
+        element[i / ENTRIES][i % ENTRIES * GATHER + k] = exists ? load_bits<SIZE_X>(from) : 0;
         from += stride;
       }
     }
@@ -216,9 +153,8 @@ struct Loader {
   __device__ inline void store(unsigned stage) {
 #pragma unroll
     for (int i = 0; i < MINE; i++) {
-      unsigned word[4] = {};
-#pragma unroll
-      for (int k = 0; k < EACH; k++) word[k * SIZE_X / 4] |= element[i][k] << 8 * (k * SIZE_X % 4);
+      unsigned word[4];
+      pack_chunk<SIZE_X>(word, element[i]);
       store_vector(stage + swizzled(threadIdx.x % BM, threadIdx.x / BM * MINE + i), word);
     }
   }
@@ -233,8 +169,10 @@ struct Filter {
   i64 pitch;
   unsigned to[STEP % 8 ? PIECES : 1];
   bool exists[PIECES];
+  i64 low;  // from a piece to its low part
 
-  __device__ inline void start(const char *filter, i64 row_bytes, int channels) {
+  __device__ inline void start(const char *filter, i64 row_bytes, int channels, i64 to_low) {
+    low = to_low;
     const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
     pitch = STEP * row_bytes;
     from = filter + (row * row_bytes + chunk * 16);
@@ -250,7 +188,10 @@ struct Filter {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
       if (BN % STEP == 0 || (int)(threadIdx.x / CHUNKS) + i * STEP < BN)
-        copy_async<16>(stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW), piece, exists[i] ? 16 : 0);
+#pragma unroll
+        for (int part = 0; part < FILTERS; part++)
+          copy_async<16>(stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW) + part * BN * ROW,
+                         piece + part * low, exists[i] ? 16 : 0);
       piece += pitch;
     }
     from += ROW;
@@ -267,27 +208,101 @@ struct Slices {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < ROW / 32; i++) {
-      a[i] = warp / WARPS_N * WM * ROW + swizzled(lane % 16, i * 2 + lane / 16);
-      b[i] = (BM + warp % WARPS_N * WN) * ROW + swizzled(lane / 16 * 8 + lane % 8, i * 2 + lane / 8 % 2);
+      const bool wide = SIZE_X == 8;
+      const unsigned place = swizzled(lane / 4, i * 2 + lane / 2 % 2) + lane % 2 * 8;
+      a[i] = warp / WARPS_N * WM * ROW + (wide ? place : swizzled(lane % 16, i * 2 + lane / 16));
+      b[i] =
+          (BM + warp % WARPS_N * WN) * ROW + (wide ? place : swizzled(lane / 16 * 8 + lane % 8, i * 2 + lane / 8 % 2));
     }
   }
 };
 
-__device__ inline void multiply_slice(Acc acc, unsigned a_rows, unsigned b_rows) {
+__device__ inline uint4 load_tile(unsigned address) {
+  return SIZE_X == 8 ? load_doubles(address, 8 * ROW) : load_matrices(address);
+}
+
+#if GROUP_BYTES
+// Groups stand along the diagonal: eight columns are multiplied with their own group's channels, which are all of a
+// slice, half of it, or none.
+__device__ inline void multiply_own(Sum acc[4], uint4 a, unsigned b0, unsigned b1, bool first, bool second) {
+  if (first && second)
+    Product::whole(acc, a, b0, b1);
+  else if (first)
+    Product::half(acc, a, b0);
+  else if (second)
+    Product::half(acc, make_uint4(a.z, a.w, 0, 0), b1);
+}
+
+__device__ inline void multiply_slice(Acc acc, unsigned a_rows, unsigned b_rows, int slice) {
   uint4 a[MT], rest[MT];
 #pragma unroll
   for (int i = 0; i < MT; i++) {
-    a[i] = load_matrices(a_rows + i * 16 * ROW);
+    a[i] = load_tile(a_rows + i * 16 * ROW);
+    if (ROUND) round_parts(a[i]);
+    if (SPLIT) rest[i] = low_parts(a[i]);
+  }
+#pragma unroll
+  for (int j = 0; j < NT; j++) {
+    const int group = j * 8 / GROUP_ROWS;
+    const bool first = slice * 32 / GROUP_BYTES == group, second = (slice * 32 + 16) / GROUP_BYTES == group;
+    if (!first && !second) continue;
+    uint4 b = load_tile(b_rows + j / 2 * 16 * ROW);
+    if (ROUND) round_parts(b);
+    const uint4 low = SPLIT ? low_parts(b) : b;
+    const unsigned b0 = j % 2 ? b.z : b.x, b1 = j % 2 ? b.w : b.y, low0 = j % 2 ? low.z : low.x,
+                   low1 = j % 2 ? low.w : low.y;
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+      if (SPLIT) multiply_own(acc[i][j], rest[i], b0, b1, first, second);
+      if (SPLIT) multiply_own(acc[i][j], a[i], low0, low1, first, second);
+      multiply_own(acc[i][j], a[i], b0, b1, first, second);
+    }
+  }
+}
+#else
+__device__ inline void multiply_slice(Acc acc, unsigned a_rows, unsigned b_rows, int) {
+  uint4 a[MT], rest[MT];
+#pragma unroll
+  for (int i = 0; i < MT; i++) {
+    a[i] = load_tile(a_rows + i * 16 * ROW);
     if (ROUND) round_parts(a[i]);
     if (SPLIT) rest[i] = low_parts(a[i]);
   }
 #pragma unroll
   for (int j = 0; j < NT; j += 2) {
-    uint4 b = load_matrices(b_rows + j * 8 * ROW);
+    uint4 b = load_tile(b_rows + j * 8 * ROW);
     if (ROUND) round_parts(b);
     multiply_pair<Product, MT, NT, SPLIT>(acc, a, rest, b, j);
   }
 }
+#endif
+
+// A step of the depth.
+#if WGMMA
+__device__ inline void multiply_step(Acc acc, unsigned stage, const Slices &slices) {
+  uint4 high[ROW / 32], low[ROW / 32];
+  const unsigned long long b = words_operand(stage + BM * ROW), b_low = words_operand(stage + (BM + BN) * ROW);
+#pragma unroll
+  for (int i = 0; i < ROW / 32; i++) {
+    high[i] = load_matrices(stage + slices.a[i]);
+    low[i] = low_parts(high[i]);
+    high[i].x &= 0xffffe000, high[i].y &= 0xffffe000, high[i].z &= 0xffffe000, high[i].w &= 0xffffe000;
+  }
+  begin_words();
+#pragma unroll
+  for (int i = 0; i < ROW / 32; i++) {
+    Words<BN>::add(acc[0], low[i], b + i * 2, i > 0);
+    Words<BN>::add(acc[0], high[i], b_low + i * 2, 1);
+    Words<BN>::add(acc[0], high[i], b + i * 2, 1);
+  }
+  end_words();
+}
+#else
+__device__ inline void multiply_step(Acc acc, unsigned stage, const Slices &slices) {
+#pragma unroll
+  for (int i = 0; i < ROW / 32; i++) multiply_slice(acc, stage + slices.a[i], stage + slices.b[i], i);
+}
+#endif
 
 // All steps of the depth.
 __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader &loader, Filter &filter, int steps) {
@@ -307,6 +322,9 @@ __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader 
 #pragma unroll 1
   for (int i = 0; i < steps; i++) {
     await_batches<STAGES - 2>();
+#if WGMMA
+    publish_copies();
+#endif
     __syncthreads();
     const bool more = i + STAGES - 1 < steps;
     if (more) {
@@ -314,9 +332,7 @@ __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader 
       filter.load(out);
     }
     end_batch();
-#pragma unroll
-    for (int slice = 0; slice < ROW / 32; slice++)
-      multiply_slice(PROMOTE ? run : acc, in + slices.a[slice], in + slices.b[slice]);
+    multiply_step(PROMOTE ? run : acc, in, slices);
     if (more) loader.store(out);
     if (PROMOTE && ((i + 1) % (PROMOTE ? PROMOTE : 1) == 0 || i + 1 == steps)) add_sums<MT, NT>(acc, run);
     in = in == shared + (STAGES - 1) * STAGE ? shared : in + STAGE;
@@ -371,7 +387,8 @@ __device__ inline void store_channels(const Args &a, Acc acc, Desk &desk, int ch
   const bool whole = a.y_aligned && count >= VECTOR && VECTOR == MOST;
   Linear<REAL> l[VECTOR];
 #pragma unroll
-  for (int k = 0; k < VECTOR; k++) l[k] = linear(a, count > 0 ? group * a.channels + channel + mine + (k < count ? k : 0) : 0);
+  for (int k = 0; k < VECTOR; k++)
+    l[k] = linear(a, count > 0 ? group * a.channels + channel + mine + (k < count ? k : 0) : 0);
 #pragma unroll
   for (int i = 0; i < MT; i++) {
     put_slab(desk, acc, i);
@@ -433,28 +450,33 @@ __device__ inline void store_share(const Args &a, const Phase &p, const Acc acc,
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __grid_constant__ Args a) {
-  extern __shared__ uint4 memory[];
-  const int group = blockIdx.z % a.groups, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  extern __shared__ uint4 unaligned[];
+  // Swizzled blocks of rows begin at multiples of their size.
+  char *memory = (char *)unaligned + (WGMMA ? -shared_address(unaligned) & 1023 : 0);
+  const int warp = threadIdx.x / 32;
 #if PHASES
   __shared__ Phase p;
-  if (threadIdx.x < sizeof p / 4) ((int *)&p)[threadIdx.x] = ((const int *)(a.phases + blockIdx.z / a.groups))[threadIdx.x];
+  if (threadIdx.x < sizeof p / 4) ((int *)&p)[threadIdx.x] = ((const int *)(a.phases + blockIdx.z))[threadIdx.x];
   __syncthreads();
 #else
   const Phase &p = a.phase;
 #endif
-  const int first = blockIdx.x / a.channel_tiles * BM, first_channel = blockIdx.x % a.channel_tiles * BN;
+  // Groups lie side by side in memory, so they are computed side by side.
+  const int column = blockIdx.x % (a.channel_tiles * a.groups), first = blockIdx.x / (a.channel_tiles * a.groups) * BM;
+  const int group = column / a.channel_tiles, first_channel = column % a.channel_tiles * BN;
   if (first >= p.pixels) return;
   const i64 pitch = (i64)p.steps * ROW;
-  const int begin = SHARES ? blockIdx.y * a.share_steps : 0, steps = SHARES ? min(p.steps - begin, a.share_steps) : p.steps;
+  const int begin = SHARES ? blockIdx.y * a.share_steps : 0,
+            steps = SHARES ? min(p.steps - begin, a.share_steps) : p.steps;
   Acc acc = {};
   if (steps > 0) {
     Loader loader;
     Filter filter;
     Pixel *pixels = (Pixel *)memory;
-    find_pixels(a, p, (const char *)a.a + group * a.a_group, first, pixels);
-    loader.start(a, pixels, (const Entry *)a.table + (p.table + begin * Loader::STEP_ENTRIES));
+    find_pixels(a, p, (const char *)a.source.data + group * a.source.group, first, pixels);
+    loader.start(a, pixels, (const Entry *)a.source.table + (p.table + begin * Loader::STEP_ENTRIES));
     filter.start((const char *)a.b + p.b + ((i64)group * a.channels + first_channel) * pitch + (i64)begin * ROW, pitch,
-                 a.channels - first_channel);
+                 a.channels - first_channel, a.b_low);
     __syncthreads();
     multiply(a, acc, shared_address(memory), loader, filter, steps);
   }
@@ -464,7 +486,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __
 #else
   const i64 y_at = p.y + group * a.y_group + channel * a.y_channel, r_at = group * a.r_group + channel * a.r_channel;
   Desk &desk = ((Desk *)memory)[warp];
-  for (int i = lane; i < WM; i += 32) desk.result[i] = find_result(a, p, pixel + i);
+  for (int i = threadIdx.x % 32; i < WM; i += 32) desk.result[i] = find_result(a, p, pixel + i);
   __syncwarp();
   if (PLANAR)
     store_pixels(a, acc, desk, channel, y_at, r_at, group);

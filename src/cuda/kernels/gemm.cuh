@@ -8,7 +8,10 @@ typedef long long i64;
 typedef falt_cuda_gemm_phase Phase;
 
 constexpr int size_of(int type) {
-  return type == U8 || type == S8 ? 1 : type == U16 || type == S16 || type == F16 || type == BF16 ? 2 : type == F64 ? 8 : 4;
+  return type == U8 || type == S8                                    ? 1
+         : type == U16 || type == S16 || type == F16 || type == BF16 ? 2
+         : type == F64                                               ? 8
+                                                                     : 4;
 }
 
 __device__ inline int quotient(unsigned n, const Phase &p, int axis) {
@@ -39,8 +42,21 @@ __device__ inline void store_bits(unsigned to, unsigned long long bits) {
 }
 
 __device__ inline void store_vector(unsigned to, const unsigned word[4]) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+               "r"(word[3])
                : "memory");
+}
+
+// A chunk's elements as words.
+template <int SIZE>
+__device__ inline void pack_chunk(unsigned word[4], const unsigned long long element[16 / SIZE]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) word[i] = 0;
+#pragma unroll
+  for (int k = 0; k < 16 / SIZE; k++) {
+    word[k * SIZE / 4] |= (unsigned)element[k] << 8 * (k * SIZE % 4);
+    if (SIZE == 8) word[k * 2 + 1] = (unsigned)(element[k] >> 32);
+  }
 }
 
 // What tf32 leaves of an element.

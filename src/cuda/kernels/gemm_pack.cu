@@ -15,8 +15,15 @@ __device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int 
   if (t >= p.taps[0] || channel < 0 || channel >= a.channels) return nullptr;
   const long long at = (p.from[0] + t * p.pace[0]) * a.w_axis[0] + (p.from[1] + r * p.pace[1]) * a.w_axis[1] +
                        (p.from[2] + s * p.pace[2]) * a.w_axis[2];
-  return (const ELEMENT *)a.w + (at + (blockIdx.y * (long long)a.merged + group) * a.w_group +
-                                 n % a.rows * a.w_row + channel * a.w_channel);
+  return (const ELEMENT *)a.w +
+         (at + (blockIdx.y * (long long)a.merged + group) * a.w_group + n % a.rows * a.w_row + channel * a.w_channel);
+}
+
+// A word as a tf32 and what that leaves.
+__device__ inline void split(unsigned *high, float *low) {
+  const unsigned word = *high, cut = word & 0xffffe000;
+  *low = __uint_as_float(word) - __uint_as_float(cut);
+  *high = cut;
 }
 
 extern "C" __global__ void __launch_bounds__(256) falt_gemm_pack(const __grid_constant__ Args a) {
@@ -27,5 +34,6 @@ extern "C" __global__ void __launch_bounds__(256) falt_gemm_pack(const __grid_co
   for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += gridDim.x * 256ll) {
     const ELEMENT *w = p.taps[0] ? find(a, p, (int)(i / depth), (int)(i % depth)) : nullptr;
     b[i] = w ? *w : (ELEMENT)0;
+    if (sizeof(ELEMENT) == 4 && a.low) split((unsigned *)&b[i], (float *)((char *)&b[i] + a.low));
   }
 }
