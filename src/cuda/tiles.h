@@ -16,12 +16,14 @@ typedef struct falt_tile_problem {
   int pixel;                       /* channels interleaved */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one partial sum */
   bool converts;                   /* elements become sums' type by more than a move */
+  bool fills;                      /* a boundary is the constant */
   int x_align, y_align;            /* elements that rows are aligned to: a power of two */
 } falt_tile_problem;
 
 typedef struct falt_tile_machine {
   int multiprocessors;
   double bytes_per_s, flops; /* of the whole GPU */
+  int spare_registers;       /* of a thread, that the architecture's compiler needs for sweeps beyond the others' */
 } falt_tile_machine;
 
 typedef struct falt_tile {

@@ -1,16 +1,16 @@
 /* Direct filters on a GPU: one filter for all channels, stride 1, every tap a multiply-add on partial sums in
  * registers. src/cuda/kernels/tile.cu has the algorithm, src/cuda/tiles.c chooses how it is cut. */
-#include "solver/cuda_tile.h"
+#include "solver/cuda_taps.h"
 #include "solver/filter_rows.h"
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   const char *why = falt_cuda_filter_refusal(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  falt_tile_plan *plan = falt_tile_plan_new(solver, ask, 0);
+  falt_taps_plan *plan = falt_tile_plan_new(solver, ask, 0);
   if (!plan) return NULL;
-  double taps[FALT_TILE_TAPS];
+  double taps[FALT_TAPS_MOST];
   falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
-  falt_tile_pack(plan, taps);
+  falt_taps_pack(plan, taps);
   return &plan->base;
 }
 

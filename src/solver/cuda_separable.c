@@ -1,10 +1,11 @@
 /* Separable filters on a GPU, and sums of a few of them: T + R + S multiply-adds a result and term instead of T*R*S, in
  * one pass over the image: results of the pass along a row stay in registers and go straight into the partial sums of
- * the pass across (src/cuda/kernels/tile.cu, TERMS). How the terms are found: factor.h. */
+ * the pass across (src/cuda/kernels/tile.cu, TERMS); those of a plane go
+ * into the sums along the planes, where a volume is swept (sweep.cu). How the terms are found: factor.h. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda_tile.h"
+#include "solver/cuda_taps.h"
 #include "solver/factor.h"
 #include "solver/filter_rows.h"
 
@@ -23,7 +24,7 @@ static const char *refusal(const falt_ask *ask) {
   int taps[3];
   const char *why = falt_cuda_filter_refusal(ask);
   if (why) return why;
-  falt_tile_taps(ask->problem, taps);
+  falt_taps_along(ask->problem, taps);
   return (taps[0] > 1) + (taps[1] > 1) + (taps[2] > 1) < 2 ? "the filter has one axis only: nothing to separate"
          : (double)taps[0] * taps[1] * taps[2] > MAX_TAPS  ? "the filter has more than 2^16 taps, too many to factor"
          : most_terms(taps) < 1 ? "the filter is so small that separable terms would not need fewer multiply-adds"
@@ -67,7 +68,7 @@ static bool factor(falt_ask *ask, const double *dense, const int taps[3], falt_f
 
 static bool factor_filter(falt_ask *ask, falt_factors *factors) {
   int taps[3];
-  falt_tile_taps(ask->problem, taps);
+  falt_taps_along(ask->problem, taps);
   double *dense = falt_alloc((size_t)taps[0] * (size_t)taps[1] * (size_t)taps[2] * sizeof *dense);
   if (!dense) falt_refuse_memory(ask);
   if (dense) falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, dense);
@@ -87,21 +88,32 @@ static void fold_planes(falt_factors *factors) {
 
 /* ---- plan */
 
-static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
+typedef falt_taps_plan *(*cut_terms)(const falt_solver *solver, falt_ask *ask, int terms);
+
+static falt_plan *plan_terms(const falt_solver *solver, falt_ask *ask, cut_terms cut) {
   falt_factors factors;
   const char *why = refusal(ask);
   if (why) return falt_refuse(ask, "%s", why);
   if (!factor_filter(ask, &factors)) return NULL;
-  falt_tile_plan *plan = falt_tile_plan_new(solver, ask, factors.terms);
+  falt_taps_plan *plan = cut(solver, ask, factors.terms);
   fold_planes(&factors);
   if (plan) {
-    falt_tile_pack(plan, factors.taps); /* term by term, along planes, rows and columns */
+    falt_taps_pack(plan, factors.taps); /* term by term, along planes, rows and columns */
     if (factors.residual > ldexp(1, plan->wide ? -48 : -22)) plan->base.cost.error = factors.residual;
   }
   falt_factors_free(&factors);
   return plan ? &plan->base : NULL;
 }
 
-extern const falt_solver falt_solver_cuda_separable;
-const falt_solver falt_solver_cuda_separable = {
-    .name = "cuda-separable", .device_kind = "cuda", .plan = plan_separable};
+static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
+  return plan_terms(solver, ask, falt_tile_plan_new);
+}
+
+static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
+  return plan_terms(solver, ask, falt_sweep_plan_new);
+}
+
+extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_sweep_terms;
+const falt_solver falt_solver_cuda_separable = {.name = "cuda-separable", .device_kind = "cuda", .plan = plan_tiles};
+const falt_solver falt_solver_cuda_sweep_terms = {
+    .name = "cuda-sweep-terms", .device_kind = "cuda", .plan = plan_sweep};

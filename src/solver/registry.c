@@ -10,6 +10,8 @@ extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_separable;
+extern const falt_solver falt_solver_cuda_sweep;
+extern const falt_solver falt_solver_cuda_sweep_terms;
 extern const falt_solver falt_solver_cuda_wgmma;
 extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
@@ -47,8 +49,10 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_generic,          /* everything, at a bearable speed */
     &falt_solver_reference,        /* everything, by definition */
     &falt_solver_cuda_banded,      /* filters on tensor cores */
+    &falt_solver_cuda_sweep,       /* filters on GPUs, sweeps along planes or rows */
     &falt_solver_cuda_direct,      /* filters on GPUs, register tiles */
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
+    &falt_solver_cuda_sweep_terms, /* and swept along the planes */
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
     &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */

@@ -16,6 +16,7 @@ static const char *const lines[] = {
     "correlate pixel=3 h=50 w=320 r=5 s=5 boundary=reflect101 type=u8",
     "correlate w=100000 s=7 boundary=edge type=f16",
     "correlate d=20 h=33 w=128 t=3 r=3 s=3 type=f64",
+    "correlate d=20 h=33 w=128 t=5 r=3 s=3 boundary=reflect101",
     "correlate h=40 w=40 r=31 s=31 boundary=edge",
 };
 enum { LINES = sizeof lines / sizeof *lines };

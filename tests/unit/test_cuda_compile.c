@@ -14,6 +14,7 @@
 #include "cuda/blocks.h"
 #include "cuda/compile.h"
 #include "cuda/rate.h"
+#include "cuda/sweeps.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -123,6 +124,70 @@ static void test_tile(UNUSED void **state) {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       const falt_cuda_kernel kernel = tile(&shapes[i]);
       compile(&kernel, architectures[a], 168, 0);
+    }
+}
+
+typedef struct swept {
+  int taps[3], terms, columns;
+  const char *element;
+  falt_type type;
+  int boundary;
+} swept;
+
+/* As the solver fills the holes, with the cut that it would choose. */
+static falt_cuda_kernel sweep(const swept *v, bool other) {
+  const falt_tile_machine machine = {132, 4.2e12, 62e12, other ? 36 : 0};
+  const int bytes = (int)falt_type_size(v->type), wide = v->type == FALT_F64;
+  falt_tile_problem p = {.terms = v->terms,
+                         .in = {256, 256, v->columns},
+                         .out = {256, 256, v->columns},
+                         .batch = 1,
+                         .pixel = 1,
+                         .x_bytes = bytes,
+                         .y_bytes = bytes,
+                         .sum_bytes = wide ? 8 : 4,
+                         .converts = bytes < 4,
+                         .fills = v->boundary == 0,
+                         .x_align = v->columns % 4 ? 1 : 16,
+                         .y_align = v->columns % 4 ? 1 : 16};
+  falt_cuda_kernel k = {.source = "sweep.cu", .entry = "falt_sweep"};
+  falt_sweep s;
+  for (int i = 0; i < 3; i++) {
+    p.taps[i] = v->taps[i];
+    p.pad[i] = v->taps[i] / 2;
+    falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], p.taps[i]);
+    falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], p.pad[i]);
+    falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], v -> boundary, v -> boundary);
+  }
+  assert_true(falt_sweeps_choose(&p, &machine, &s));
+  falt_cuda_hole(&k, "FAR=0");
+  falt_cuda_hole(&k, "ELEMENT_X=%s", v->element);
+  falt_cuda_hole(&k, "ELEMENT_Y=%s", v->element);
+  falt_cuda_hole(&k, "TYPE_X=%d", (int)v->type);
+  falt_cuda_hole(&k, "TYPE_Y=%d", (int)v->type);
+  falt_cuda_hole(&k, "SUM=%s", wide ? "double" : "float");
+  falt_cuda_hole(&k, "TINY=%d", v->type == FALT_U8 || v->type == FALT_U16);
+  falt_cuda_hole(&k, "TERMS=%d", v->terms);
+  falt_cuda_hole(&k, "SCALED=1");
+  falt_sweep_holes(&k, &s);
+  return k;
+}
+
+static void test_sweep(UNUSED void **state) {
+  static const swept volumes[] = {
+      {{3, 3, 3}, 0, 256, "float", FALT_F32, 2},          {{3, 3, 3}, 0, 256, "float", FALT_F32, 0},
+      {{3, 3, 3}, 0, 509, "float", FALT_F32, 4},          {{5, 5, 5}, 0, 256, "float", FALT_F32, 2},
+      {{5, 5, 5}, 0, 256, "float", FALT_F32, 0},          {{7, 7, 7}, 0, 256, "float", FALT_F32, 3},
+      {{5, 5, 5}, 1, 256, "float", FALT_F32, 2},          {{7, 7, 7}, 1, 256, "float", FALT_F32, 0},
+      {{3, 3, 3}, 0, 256, "unsigned char", FALT_U8, 2},   {{5, 5, 5}, 0, 256, "unsigned char", FALT_U8, 0},
+      {{3, 3, 3}, 0, 256, "unsigned short", FALT_F16, 2}, {{5, 5, 5}, 0, 256, "unsigned short", FALT_BF16, 1},
+      {{3, 3, 3}, 0, 256, "double", FALT_F64, 2},         {{5, 5, 5}, 0, 256, "double", FALT_F64, 0},
+  };
+  need_compiler();
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (size_t i = 0; i < sizeof volumes / sizeof *volumes; i++) {
+      const falt_cuda_kernel kernel = sweep(&volumes[i], atoi(architectures[a] + 3) != 90);
+      compile(&kernel, architectures[a], 255, 0);
     }
 }
 
@@ -322,7 +387,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),
-      cmocka_unit_test(test_banded),     cmocka_unit_test(test_blocked),
+      cmocka_unit_test(test_sweep),      cmocka_unit_test(test_banded),     cmocka_unit_test(test_blocked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 #include "cuda/cache.h"
 #include "faltung/faltung.h"
 #include "planner/planner.h"
-#include "solver/cuda_tile.h"
+#include "solver/cuda_taps.h"
 
 #define UNUSED __attribute__((unused))
 enum { LINE = 2048, PROBLEMS = 400 };
@@ -281,7 +281,7 @@ static void test_scaled_terms(UNUSED void **state) {
       taps[i] = factor[0][i / n[2] / n[1]] * factor[1][i / n[2] % n[1]] * factor[2][i % n[2]];
     budget.max_error = 1e-6;
     if (falt_plan_create(&plan, device, &p, &budget, taps) != FALT_OK) fail_msg("%s", falt_message());
-    const float *of = (const float *)(const void *)((const falt_tile_plan *)plan)->values;
+    const float *of = (const float *)(const void *)((const falt_taps_plan *)plan)->values;
     const float *g = of + n[0], *h = g + n[1], first = (n[0] == 1 ? 1 : of[0]) * g[0] * h[0] / taps[0];
     for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
       const float tap = (n[0] == 1 ? 1 : of[i / n[2] / n[1]]) * g[i / n[2] % n[1]] * h[i % n[2]];

@@ -11,7 +11,7 @@
 
 #define UNUSED __attribute__((unused))
 
-static const falt_tile_machine h200 = {132, 4.2e12, 62e12};
+static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
 
 static falt_tile_problem image(int taps, int64_t height, int64_t width) {
   return (falt_tile_problem){.taps = {1, taps, taps},

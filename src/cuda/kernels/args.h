@@ -42,6 +42,7 @@ typedef struct falt_cuda_tile_args {
   int tiles[3], begin[3], end[3]; /* that cover the image; the box of inner ones */
   int blocks[3];                  /* that cover the box */
   int frame_blocks, all_blocks;   /* of an image */
+  int planes;                     /* sweeps: of a block; blocks cover the image */
   int aligned;                    /* pointers allow vectors */
   int batch;                      /* size of the inner batch dimension */
   double alpha, beta, fill;

@@ -28,13 +28,10 @@
 //   SCALED                    1: the result is alpha * sum + beta
 #include "args.h"
 #include "boundary.cuh"
-#include "convert.cuh"
+#include "elements.cuh"
 
 typedef long long i64;
 typedef falt_cuda_tile_args Args;
-typedef ELEMENT_X X;
-typedef ELEMENT_Y Y;
-typedef SUM ACC;
 
 constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
 constexpr int TERM = T + R + S;                                         // taps of a separable term
@@ -49,64 +46,14 @@ struct Taps {
   ACC value[TERMS ? TERMS * TERM : T * R * S];
 };
 
-template <int BYTES>
-struct Word;
-template <>
-struct Word<16> {
-  typedef uint4 type;
-};
-template <>
-struct Word<8> {
-  typedef uint2 type;
-};
-template <>
-struct Word<4> {
-  typedef unsigned type;
-};
-template <>
-struct Word<2> {
-  typedef unsigned short type;
-};
-template <>
-struct Word<1> {
-  typedef unsigned char type;
-};
+// The first elements of a window, as they lie.
 typedef Word<VECTOR_X * sizeof(X)>::type WordX;
-typedef Word<VECTOR_Y * sizeof(Y)>::type WordY;
+typedef Raw<WordX, LOADS * VECTOR_X> RawX;
 
 // ---- elements
 
-// TINY: bits moved up by 16 (u8) or 8 (u16) make a float of 2^-133 or 2^-141 times the number, exactly: floats next to
-// zero are spaced evenly.
-__device__ inline ACC from_x(X value) {
-  if (TINY) return __uint_as_float((unsigned)value << (sizeof(X) == 1 ? 16 : 8));
-  if (TYPE_X == F16) return from_f16((unsigned short)value);
-  if (TYPE_X == BF16) return from_bf16((unsigned short)value);
-  return (ACC)value;
-}
-
-__device__ inline Y to_y(ACC value) {
-  Y result;
-  store<ACC>(&result, TYPE_Y, 0, value);
-  return result;
-}
-
-// The first elements of a window, as they lie.
-union Raw {
-  WordX word[LOADS];
-  X x[LOADS * VECTOR_X];
-  unsigned u[(LOADS * VECTOR_X * sizeof(X) + 3) / 4];
-};
-
-// TINY: one instruction moves an element's bytes out of a word and up.
-__device__ inline ACC element(const Raw &raw, int i) {
-  if (!TINY) return from_x(raw.x[i]);
-  if (sizeof(X) == 1) return __uint_as_float(__byte_perm(raw.u[i / 4], 0, 0x4044 | i % 4 << 8));
-  return __uint_as_float(__byte_perm(raw.u[i / 2], 0, i % 2 ? 0x4324 : 0x4104));
-}
-
 __device__ inline void load_window(ACC window[WINDOW], const X *from) {
-  Raw raw;
+  RawX raw;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) raw.word[i] = __ldg((const WordX *)(from + i * VECTOR_X));
 #pragma unroll
@@ -118,14 +65,10 @@ __device__ inline ACC finished(const Args &a, ACC sum) {
 }
 
 __device__ inline void store_vector(const Args &a, Y *to, const ACC sum[V]) {
-  union {
-    WordY word[V / VECTOR_Y];
-    Y y[V];
-  } raw;
+  ACC result[V];
 #pragma unroll
-  for (int v = 0; v < V; v++) raw.y[v] = to_y(finished(a, sum[v]));
-#pragma unroll
-  for (int i = 0; i < V / VECTOR_Y; i++) __stcs((WordY *)(to + i * VECTOR_Y), raw.word[i]);
+  for (int v = 0; v < V; v++) result[v] = finished(a, sum[v]);
+  store_results<VECTOR_Y, V>(to, result);
 }
 
 // The first `count` of a vector.
@@ -250,7 +193,7 @@ __device__ inline bool has_vector(const Args &a, int at) {
 // Whole vectors where there are some; `row` null: the constant.
 __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, int column) {
   const int from = column - PAD_S * P - SHIFT;
-  Raw raw;
+  RawX raw;
 #pragma unroll
   for (int i = 0; i < LOADS; i++)
     if (row && has_vector(a, from + i * VECTOR_X)) raw.word[i] = *(const WordX *)(row + from + i * VECTOR_X);

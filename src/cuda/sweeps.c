@@ -1,0 +1,305 @@
+/* The estimate: the larger of what the issue of instructions and memory need and a part of the other, for the
+ * multiprocessor that has the most blocks. Few warps leave issue slots empty, few lines on their way leave memory idle.
+ */
+#include "cuda/sweeps.h"
+
+#include <math.h>
+
+enum {
+  MOST_REGISTERS = 224, /* of a thread, as estimated; the machine has 255 */
+  WARP = 32,
+  PARTS = 4, /* of a multiprocessor */
+  PART_REGISTERS = 16384,
+  MOST_WARPS = 64,
+  MOST_BODY = 2800,  /* multiply-adds unrolled: beyond, the instruction cache misses */
+  LARGE_BODY = 1900, /* beyond, it does so at times */
+  FLIGHT = 32 << 10, /* bytes on their way to a multiprocessor that memory needs */
+  UNIFORM = 60,      /* taps that stay in uniform registers */
+  SECTOR = 32,       /* bytes that the second-level cache gives at least */
+  WIDE = 32,         /* bytes of a thread's line: a warp's accesses lie together */
+  MOST_CHUNKS = 64   /* of a volume's planes */
+};
+
+enum { PLANE, ROW, COLUMN };
+
+/* As measured on an H200: of the issue slots what many warps fill, and what few miss; of the memory's rate the same; of
+ * the shorter time what is not hidden; of lines that neighbouring blocks read too what reaches memory; of the work that
+ * a multiprocessor has more than others what prolongs the whole; loads of less than 32 bytes, of single lines, of few
+ * lines on their way. */
+static const double issue_share = 0.92, squared_warps = 9, memory_share = 1.05, warps_missed = 1.3;
+static const double shorter_share = 0.05, halo_share = 0.2, uneven_share = 0.5, narrow_cost = 1.06, line_cost = 1.1,
+                    late_cost = 1.07, large_cost = 1.03;
+
+static int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+static int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+static int64_t pieces(int64_t whole, int64_t piece) {
+  return (whole + piece - 1) / piece;
+}
+
+/* ---- geometry */
+
+/* Elements of one access: at most 16 bytes, as rows are aligned; a thread that was moved inwards stands at a row's
+ * length less the width. */
+static int vector_of(const falt_tile_problem *p, const falt_sweep *s, int align, int bytes) {
+  int vector = smaller(s->width, 16 / bytes);
+  while (vector > 1 && (align % vector || p->out[COLUMN] % vector)) vector /= 2;
+  return vector;
+}
+
+/* A thread's elements lie inside the image, what a window has beyond them belongs to its neighbours. */
+static bool place_window(const falt_tile_problem *p, falt_sweep *s) {
+  s->shift = p->pad[COLUMN] < 0 ? (int)pieces(-(int64_t)p->pad[COLUMN], s->width) * s->width : 0;
+  for (int tries = 0; tries < 2; tries++, s->shift += s->width) {
+    s->left = p->pad[COLUMN] + s->shift;
+    const int right = p->taps[COLUMN] - 1 - s->left;
+    if (s->left <= s->width && right >= 0 && right <= s->width && p->out[COLUMN] + s->shift <= p->in[COLUMN])
+      return true;
+  }
+  return false;
+}
+
+/* The last thread of a row is moved inwards where the width does not divide the row. */
+static bool lonely(const falt_tile_problem *p, const falt_sweep *s) {
+  const int group = smaller(s->block[0], WARP);
+  return p->out[COLUMN] % s->width != 0 || (p->out[COLUMN] / s->width - 1) % group == 0;
+}
+
+static int lines_of(const falt_tile_problem *p, const falt_sweep *s) {
+  return s->rows + p->taps[ROW] - 1;
+}
+
+static int ends_of(const falt_tile_problem *p, const falt_sweep *s) {
+  const int right = p->taps[COLUMN] - 1 - s->left;
+  return s->both ? s->left + right : larger(s->left, right);
+}
+
+/* ---- work of a thread at a plane */
+
+static int results_of(const falt_sweep *s) {
+  return s->width * s->rows;
+}
+
+static int64_t body_of(const falt_tile_problem *p, const falt_sweep *s) {
+  if (!p->terms) return (int64_t)p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN] * results_of(s);
+  return p->terms * ((int64_t)lines_of(p, s) * p->taps[COLUMN] * s->width +
+                     (int64_t)(p->taps[ROW] + p->taps[PLANE]) * results_of(s));
+}
+
+/* Planes of an iteration. */
+static int cycle_of(const falt_tile_problem *p, const falt_sweep *s) {
+  return (int)pieces(s->ahead, lines_of(p, s));
+}
+
+static int64_t unrolled_of(const falt_tile_problem *p, const falt_sweep *s) {
+  return body_of(p, s) * cycle_of(p, s);
+}
+
+/* Sums, the lines on their way, a window, places; what else is kept at hand, as compiled: more of it where elements are
+ * converted, where terms have far ends, and for each plane of an iteration. */
+static int registers_of(const falt_tile_problem *p, const falt_sweep *s) {
+  const int words = p->sum_bytes / 4, ends = ends_of(p, s), spare = p->converts ? 66 : words > 1 ? 52 : 38;
+  const int line = (int)pieces((int64_t)s->width * p->x_bytes, 4) + (int)pieces(p->x_bytes, 4) * ends;
+  const int window = s->width + p->taps[COLUMN] - 1;
+  const int across = p->terms ? p->terms * results_of(s) + s->width + 32 * larger(0, ends - 2) : 0;
+  return (p->taps[PLANE] * results_of(s) + window + across) * words + s->ahead * line + lines_of(p, s) + ends + spare +
+         (p->fills ? 4 : 0) + 8 * (cycle_of(p, s) - 1);
+}
+
+/* Warp instructions. */
+static double issue_of(const falt_tile_problem *p, const falt_sweep *s) {
+  const double ends = ends_of(p, s), loads = (double)s->width / s->x_vector;
+  const double along = 2.0 * (p->taps[COLUMN] - 1), convert = p->converts ? 1.5 * (s->width + ends) : 0;
+  const double line = (along + 3 * ends + convert) * (p->sum_bytes / 4) + 3 * loads + 4;
+  const double result = (p->y_bytes < 4 ? 3 : p->converts ? 1 : 0) + 3.0 / s->y_vector;
+  const int taps = p->terms ? 0 : p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN]; /* loaded, two at a time */
+  return (double)body_of(p, s) * (p->sum_bytes / 4) + (taps > UNIFORM ? taps / 2.0 : 0) + lines_of(p, s) * line +
+         results_of(s) * result + 30;
+}
+
+/* Cycles of the first-level cache for a warp: 128 bytes each, lines that lanes far apart touch. */
+static double cache_of(const falt_tile_problem *p, const falt_sweep *s) {
+  const double in = fmax(1, fmin(WARP, (double)s->width * p->x_bytes * WARP / 128)) * s->width / s->x_vector;
+  const double out = fmax(1, fmin(WARP, (double)s->width * p->y_bytes * WARP / 128)) * s->width / s->y_vector;
+  return lines_of(p, s) * (in + 2 * ends_of(p, s)) + s->rows * out;
+}
+
+/* ---- legal */
+
+static const char *reason(const falt_tile_problem *p, const falt_sweep *s) {
+  if (s->registers > MOST_REGISTERS) return "its sums and lines need more registers than a thread has";
+  if (body_of(p, s) * pieces(s->ahead, lines_of(p, s)) > MOST_BODY)
+    return "its unrolled taps are more instructions than the cache holds";
+  if (s->rows > p->out[ROW] || (s->block[1] - 1) * s->rows >= p->out[ROW]) return "the image has fewer rows";
+  return NULL;
+}
+
+static const char *problem_reason(const falt_tile_problem *p, falt_sweep *s) {
+  if (p->pixel > 1) return "channels lie interleaved";
+  if (p->taps[PLANE] == 1) return "the filter has no planes to sweep along";
+  if (p->out[COLUMN] < s->width) return "rows are shorter than a thread's columns";
+  if (!place_window(p, s)) return "windows reach farther along a row than neighbouring threads do";
+  return NULL;
+}
+
+/* ---- estimate */
+
+/* Blocks of the multiprocessor that has the most: whole rounds of as many as fit, then the rest. */
+typedef struct load {
+  double rounds, rest, most;
+} load;
+
+static load load_of(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s) {
+  const double blocks = (double)p->batch * (double)(s->count[PLANE] * s->count[ROW] * s->count[COLUMN]);
+  load l = {.rounds = floor(blocks / (m->multiprocessors * s->blocks))};
+  l.rest = ceil((blocks - l.rounds * m->multiprocessors * s->blocks) / m->multiprocessors);
+  l.most = l.rounds * s->blocks + l.rest;
+  return l;
+}
+
+/* Clocks that so many blocks of a multiprocessor need to issue a plane's instructions: few warps leave slots empty. */
+static double issue_clocks(const falt_tile_problem *p, const falt_sweep *s, double blocks) {
+  const double warps = blocks * s->block[0] * s->block[1] / WARP;
+  return issue_of(p, s) * warps / PARTS / issue_share * (1 + squared_warps / (warps * warps)) *
+         (s->ahead < 3 && lines_of(p, s) > 1 ? late_cost : 1) * (unrolled_of(p, s) > LARGE_BODY ? large_cost : 1);
+}
+
+/* Bytes that pass through memory: what neighbouring blocks read too comes from it in part. */
+static double bytes_of(const falt_tile_problem *p, const falt_sweep *s) {
+  const double rows = (double)s->block[1] * s->rows, columns = (double)s->block[0] * s->width * p->x_bytes;
+  const double sectors = s->count[COLUMN] > 1 ? (columns + 2 * SECTOR) / columns : 1,
+               steps = s->planes + p->taps[PLANE] - 1;
+  const double halo = (rows + p->taps[ROW] - 1) / rows * sectors * steps / s->planes - 1;
+  const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
+  return results * (p->y_bytes + p->x_bytes * (1 + halo_share * halo));
+}
+
+/* Threads whose lines lie on each other ask for the same bytes. */
+static double memory_seconds(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s,
+                             double blocks) {
+  const double threads = blocks * s->block[0] * s->block[1], ahead = (double)s->ahead / lines_of(p, s);
+  const double flight = threads * results_of(s) * p->x_bytes * fmax(1, ahead);
+  const double idle = flight < FLIGHT ? pow(FLIGHT / flight, 0.25) : 1;
+  const double apart = s->width * p->x_bytes < WIDE ? narrow_cost : 1, alone = lines_of(p, s) == 1 ? line_cost : 1;
+  return bytes_of(p, s) / (m->bytes_per_s * memory_share) * idle * apart * alone * (1 + warps_missed * WARP / threads);
+}
+
+static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s) {
+  const load l = load_of(p, m, s);
+  const double steps = s->planes + p->taps[PLANE] - 1, clock = m->flops / 256 / m->multiprocessors;
+  const double rest = l.rest > 0 ? issue_clocks(p, s, l.rest) : 0;
+  const double issue = steps * (l.rounds * issue_clocks(p, s, s->blocks) + rest) / clock;
+  const double cache = steps * l.most * s->block[0] * s->block[1] / WARP * cache_of(p, s) / clock;
+  const double blocks = (double)p->batch * (double)(s->count[PLANE] * s->count[ROW] * s->count[COLUMN]);
+  const double uneven = l.most * m->multiprocessors / blocks;
+  const double memory = memory_seconds(p, m, s, l.rounds > 0 ? s->blocks : l.rest) * (1 + uneven_share * (uneven - 1));
+  return fmax(fmax(issue, memory) + shorter_share * fmin(issue, memory), cache);
+}
+
+/* ---- enumeration */
+
+static void cut_planes(const falt_tile_problem *p, falt_sweep *s, int chunks) {
+  s->planes = (int)pieces(p->out[PLANE], chunks);
+  s->count[PLANE] = pieces(p->out[PLANE], s->planes);
+}
+
+/* As many blocks along the planes as serve best: more even out the multiprocessors' work, fewer repeat less. */
+static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep *s) {
+  falt_sweep best = *s;
+  for (int chunks = 1; chunks <= MOST_CHUNKS && chunks <= p->out[PLANE]; chunks++) {
+    cut_planes(p, s, chunks);
+    s->seconds = seconds_of(p, m, s);
+    if (chunks == 1 || s->seconds < best.seconds) best = *s;
+  }
+  *s = best;
+}
+
+/* That fit on a multiprocessor, whose warps lie in four parts with registers of their own. */
+static int blocks_of(const falt_sweep *s) {
+  const int warps = s->block[0] * s->block[1] / WARP, each = larger(40, (s->registers + 7) / 8 * 8);
+  const int of_part = smaller(MOST_WARPS / PARTS, PART_REGISTERS / (WARP * each));
+  return of_part * PARTS / warps;
+}
+
+static void complete(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep *s) {
+  s->both = lonely(p, s);
+  s->x_vector = vector_of(p, s, p->x_align, p->x_bytes);
+  s->y_vector = vector_of(p, s, p->y_align, p->y_bytes);
+  s->count[ROW] = pieces(p->out[ROW], (int64_t)s->rows * s->block[1]);
+  s->count[COLUMN] = pieces(p->out[COLUMN], (int64_t)s->width * s->block[0]);
+  s->registers = registers_of(p, s) + m->spare_registers;
+  s->blocks = blocks_of(s);
+}
+
+static const char *block_reason(const falt_sweep *s) {
+  return s->blocks < 1 ? "a block needs more registers than a multiprocessor has" : NULL;
+}
+
+static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep sweep,
+                     void (*visit)(void *context, const falt_sweep *sweep), void *context) {
+  sweep.rejected = problem_reason(p, &sweep);
+  if (!sweep.rejected) {
+    complete(p, m, &sweep);
+    sweep.rejected = reason(p, &sweep);
+    if (!sweep.rejected) sweep.rejected = block_reason(&sweep);
+  }
+  if (!sweep.rejected) estimate(p, m, &sweep);
+  visit(context, &sweep);
+}
+
+void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m,
+                      void (*visit)(void *context, const falt_sweep *sweep), void *context) {
+  static const int widths[] = {1, 2, 4, 8, 16}, rows[] = {1, 2, 4}, ahead[] = {1, 2, 3, 5};
+  static const int blocks[][2] = {{128, 1}, {128, 2}, {128, 4}, {64, 1},  {64, 2},  {64, 4}, {64, 6},
+                                  {64, 8},  {32, 4},  {32, 8},  {32, 12}, {32, 16}, {16, 8}, {8, 16}};
+  enum { WIDTHS = sizeof widths / sizeof *widths, ROWS = sizeof rows / sizeof *rows };
+  enum { BLOCKS = sizeof blocks / sizeof *blocks, AHEADS = sizeof ahead / sizeof *ahead };
+  for (int i = 0; i < WIDTHS * ROWS * BLOCKS * AHEADS; i++) {
+    const int b = i % BLOCKS, r = i / BLOCKS % ROWS, w = i / BLOCKS / ROWS % WIDTHS, a = i / BLOCKS / ROWS / WIDTHS;
+    falt_sweep sweep = {.width = widths[w], .rows = rows[r], .ahead = ahead[a], .block = {blocks[b][0], blocks[b][1]}};
+    const int bytes = sweep.width * p->x_bytes;
+    const bool narrow = bytes < WIDE / 4 && 4 * sweep.width <= p->out[COLUMN];
+    if (lines_of(p, &sweep) == 1 && ahead[a] > 3) continue; /* planes of an iteration */
+    if (lines_of(p, &sweep) > 1) sweep.ahead = larger(2, smaller(ahead[a], lines_of(p, &sweep)));
+    if (bytes <= WIDE && !narrow) consider(p, m, sweep, visit, context);
+  }
+}
+
+typedef struct choice {
+  falt_sweep best;
+  bool found, seen;
+} choice;
+
+static void compare(void *context, const falt_sweep *sweep) {
+  choice *c = context;
+  const bool better = sweep->rejected ? !c->found && !c->seen : !c->found || sweep->seconds < c->best.seconds;
+  if (better) c->best = *sweep;
+  c->found |= !sweep->rejected;
+  c->seen = true;
+}
+
+bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best) {
+  choice c = {.found = false};
+  falt_sweeps_each(problem, machine, compare, &c);
+  *best = c.best;
+  return c.found;
+}
+
+void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *s) {
+  falt_cuda_hole(kernel, "LEFT=%d", s->left);
+  falt_cuda_hole(kernel, "SHIFT=%d", s->shift);
+  falt_cuda_hole(kernel, "BOTH=%d", s->both);
+  falt_cuda_hole(kernel, "THREAD=%d", s->width);
+  falt_cuda_hole(kernel, "ROWS=%d", s->rows);
+  falt_cuda_hole(kernel, "AHEAD=%d", s->ahead);
+  falt_cuda_hole(kernel, "VECTOR_X=%d", s->x_vector);
+  falt_cuda_hole(kernel, "VECTOR_Y=%d", s->y_vector);
+  falt_cuda_hole(kernel, "BLOCK_X=%d", s->block[0]);
+  falt_cuda_hole(kernel, "BLOCK_Y=%d", s->block[1]);
+  falt_cuda_hole(kernel, "BLOCKS=%d", s->blocks);
+}

@@ -1,0 +1,35 @@
+/* How the sweep kernel cuts a filter into threads and blocks: plain C, no GPU needed. As tiles.h: every shape is
+ * enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time. */
+#ifndef FALT_CUDA_SWEEPS_H
+#define FALT_CUDA_SWEEPS_H
+
+#include "cuda/compile.h"
+#include "cuda/tiles.h"
+
+typedef struct falt_sweep {
+  int width, rows; /* of a thread */
+  int planes;      /* of a block */
+  int block[2];    /* threads: along a row, across rows */
+  int blocks;      /* that should fit on a multiprocessor */
+  int ahead;       /* lines on their way */
+  int shift, left; /* from a result's column to its thread's elements; elements of a window before these */
+  bool both;       /* a thread may have no neighbour on either side */
+  int x_vector, y_vector;
+  int64_t count[3]; /* blocks that cover the image: along planes, rows, columns */
+  /* what was estimated */
+  int registers;
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_sweep;
+
+/* Calls visit for every sweep considered, with its estimate or its reason. */
+void falt_sweeps_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
+                      void (*visit)(void *context, const falt_sweep *sweep), void *context);
+
+/* The best; false with the reason of the least bad one if none is legal. */
+bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best);
+
+/* The kernel's holes that say how it is cut. */
+void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *sweep);
+
+#endif

@@ -1,0 +1,125 @@
+/* Filters on a GPU by sweeps along the planes of a volume or the rows of an image, one filter for all channels, stride
+ * 1: each plane is read once and added to the partial sums of all planes of results that it belongs to.
+ * src/cuda/kernels/sweep.cu has the algorithm, src/cuda/sweeps.c chooses how it is cut. */
+#include "cuda/sweeps.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+#include "solver/cuda_taps.h"
+#include "solver/filter_rows.h"
+
+enum { PLANE, ROW, COLUMN };
+
+typedef struct sweep_plan {
+  falt_taps_plan taps;
+  falt_sweep sweep;
+} sweep_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const sweep_plan *plan = (const sweep_plan *)base;
+  const falt_sweep *s = &plan->sweep;
+  falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, s->x_vector, s->y_vector);
+  const int64_t blocks = s->count[PLANE] * s->count[ROW] * s->count[COLUMN] * plan->taps.problem.batch;
+  void *parameters[] = {&args, (void *)plan->taps.values};
+  const falt_gpu_launch launch = {plan->taps.function, blocks, {s->block[0], s->block[1]}, 0, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const sweep_plan *plan = (const sweep_plan *)base;
+  const falt_sweep *s = &plan->sweep;
+  falt_text_add(text, "(%s ", base->solver->name);
+  if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
+  falt_text_add(text, "%dx%d planes=%d ahead=%d block=%dx%d vectors=%d,%d%s)", s->rows, s->width, s->planes, s->ahead,
+                s->block[0], s->block[1], s->x_vector, s->y_vector, plan->taps.wide ? " f64" : "");
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(base);
+}
+
+/* ---- ready */
+
+static falt_status ready(falt_plan *base) {
+  sweep_plan *plan = (sweep_plan *)base;
+  falt_cuda_kernel kernel = {.source = "sweep.cu", .entry = "falt_sweep"};
+  falt_taps_holes(&kernel, &plan->taps);
+  falt_sweep_holes(&kernel, &plan->sweep);
+  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
+}
+
+/* ---- plan */
+
+/* Blocks are numbered in 31 bits; so are a plane's elements. */
+static const char *too_large(const sweep_plan *plan) {
+  const falt_sweep *s = &plan->sweep;
+  const falt_tile_problem *p = &plan->taps.problem;
+  const double blocks = (double)s->count[PLANE] * (double)s->count[ROW] * (double)s->count[COLUMN] * (double)p->batch;
+  const double plane = (double)p->in[ROW] * fabs((double)plan->taps.args.x_row) + (double)p->in[COLUMN];
+  return blocks >= 0x1p31  ? "the image has more blocks than one launch can number"
+         : plane >= 0x1p31 ? "a plane has more elements than 31 bits count"
+                           : NULL;
+}
+
+static void swap(int64_t *a, int64_t *b) {
+  const int64_t was = *a;
+  *a = *b;
+  *b = was;
+}
+
+static void swap_int(int pair[2]) {
+  const int was = pair[0];
+  pair[0] = pair[1];
+  pair[1] = was;
+}
+
+/* An image's rows become its planes; their taps are the whole filter's, in the same order. */
+static void turn(falt_taps_plan *plan) {
+  falt_tile_problem *p = &plan->problem;
+  falt_cuda_tile_args *a = &plan->args;
+  int *const pairs[] = {plan->axis, p->taps, p->pad, a->in, a->out};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) swap_int(pairs[i]);
+  swap(&p->in[PLANE], &p->in[ROW]);
+  swap(&p->out[PLANE], &p->out[ROW]);
+  const long long x_plane = a->x_plane, y_plane = a->y_plane;
+  a->x_plane = a->x_row;
+  a->y_plane = a->y_row;
+  a->x_row = x_plane;
+  a->y_row = y_plane;
+}
+
+static const char *choose(sweep_plan *plan) {
+  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  if (!falt_sweeps_choose(&plan->taps.problem, &machine, &plan->sweep)) return plan->sweep.rejected;
+  return too_large(plan);
+}
+
+falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  sweep_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
+  if (!plan) return NULL;
+  if (plan->taps.axis[PLANE] < 0 && terms == 0) turn(&plan->taps);
+  const char *why = choose(plan);
+  if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
+  plan->taps.args.planes = plan->sweep.planes;
+  for (int i = 0; i < 3; i++) plan->taps.args.blocks[i] = (int)plan->sweep.count[i];
+  plan->taps.base.cost.seconds = 2e-6 + plan->sweep.seconds;
+  return &plan->taps;
+}
+
+static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
+  const char *why = falt_cuda_filter_refusal(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  falt_taps_plan *plan = falt_sweep_plan_new(solver, ask, 0);
+  if (!plan) return NULL;
+  double taps[FALT_TAPS_MOST];
+  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
+  falt_taps_pack(plan, taps);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_sweep;
+const falt_solver falt_solver_cuda_sweep = {.name = "cuda-sweep", .device_kind = "cuda", .plan = plan_sweep};

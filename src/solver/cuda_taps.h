@@ -1,0 +1,52 @@
+/* What the GPU solvers for filters share whose taps travel as a kernel's parameter: problems as
+ * src/cuda/kernels/tile.cu and sweep.cu see them, the holes and the taps that both take. */
+#ifndef FALT_SOLVER_CUDA_TAPS_H
+#define FALT_SOLVER_CUDA_TAPS_H
+
+#include "cuda/kernels/args.h"
+#include "cuda/tiles.h"
+#include "solver/cuda_filter.h"
+
+/* Taps that fit beside the arguments. */
+enum { FALT_TAPS_MOST = FALT_CUDA_TAP_BYTES / sizeof(float) };
+
+/* The head of their plans. */
+typedef struct falt_taps_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_cuda_tile_args args;
+  falt_tile_problem problem;
+  int axis[3];                                         /* of the problem behind planes, rows, columns; -1: none */
+  bool wide;                                           /* sums in double */
+  bool scaled;                                         /* the result is alpha * sum + beta */
+  double values[FALT_CUDA_TAP_BYTES / sizeof(double)]; /* taps, floats unless wide */
+} falt_taps_plan;
+
+/* Taps of a problem along planes, rows and columns. */
+void falt_taps_along(const falt_problem *problem, int taps[3]);
+
+/* A plan of `size` bytes with its problem and arguments; it lacks its cut, its estimate and its taps. NULL with the
+ * reason set. `terms`: separable ones; 0: the filter. */
+void *falt_taps_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask,
+                         int terms);
+
+/* Takes the taps: of the whole filter, or of each term those along planes, rows and columns. */
+void falt_taps_pack(falt_taps_plan *plan, const double *values);
+
+/* Gives a plan up: NULL, with the reason set. */
+void *falt_taps_plan_drop(falt_taps_plan *plan, falt_ask *ask, const char *why);
+
+/* The arguments of an execution; `aligned`: whether its pointers allow such vectors. */
+falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operands *operands, int x_vector,
+                                   int y_vector);
+
+/* The holes that both kernels have: of the axes, the types, the terms. */
+void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
+
+falt_tile_machine falt_taps_machine(const falt_taps_plan *plan);
+
+/* Plans that lack their taps only, by tiles and by sweeps. NULL with the reason set. */
+falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
+falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
+
+#endif
