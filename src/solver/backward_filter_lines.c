@@ -23,7 +23,7 @@ enum {
   MOST_SLICES = 32,
   UNITS_OF_A_SLICE = 4,
 };
-static const int64_t MOST_SUMS = 1 << 18, MOST_PARTIAL = 1 << 20, MOST_SLOTS = 1 << 17; /* floats */
+static const int64_t MOST_SUMS = 1 << 17, MOST_PARTIAL = 1 << 20, MOST_SLOTS = 1 << 17; /* floats */
 
 typedef struct scratch_map {
   size_t slots, tags, list, panel, ones, sums, total;

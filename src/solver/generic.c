@@ -189,6 +189,8 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   const falt_type type = plan->lane_index == FALT_GENERIC_F32 ? FALT_F32 : FALT_F64;
   double share = shares[p->operation][plan->way];
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
+  if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_BACKWARD_FILTER && p->filter.size[FALT_K] < 16)
+    share *= (double)p->filter.size[FALT_K] / 16;                            /* few results share an input row */
   if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;

@@ -17,6 +17,7 @@ extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_fold;
+extern const falt_solver falt_solver_fold_results;
 extern const falt_solver falt_solver_generic;
 extern const falt_solver falt_solver_im2col;
 extern const falt_solver falt_solver_lines;
@@ -41,6 +42,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
     &falt_solver_fold,             /* gradients of inputs of few channels, a period of pixels as one */
+    &falt_solver_fold_results,     /* layers of few output channels, the same */
     &falt_solver_overlap,          /* gradients of inputs of few channels, rows of taps as columns */
     &falt_solver_lines,            /* gradients of filters of few input channels, along lines */
     &falt_solver_pooling,          /* pooling and its gradients, axis by axis */

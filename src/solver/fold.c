@@ -1,0 +1,264 @@
+/* Layers with few channels on the side of the results: neighbouring pixels become one pixel of more channels.
+ *
+ *     gradients of inputs with a stride:   dx[m*stride + r, c] = dx'[m, (r, c)]     0 <= r < period = stride
+ *     forward:                             y[m*period + e, k]  = y'[m, (e, k)]      0 <= e < period
+ *
+ * Where pixels lie side by side along the width (NHWC), `period` of them are a view of the same memory with as many
+ * times the channels: three that would leave most of a vector empty become 6 or 48. The gradient is one of a layer
+ * whose stride along the width is 1, the transpose of the "space to depth" by which first layers are run; the forward
+ * layer has `period` times the stride. Their filters
+ *
+ *     w'[k, (r, c), j] = w[k, c, j*period + r + shift]          w'[(e, k), c, j] = w[k, c, j - e*stride]
+ *
+ * are small and written anew, when planning if the values are known by then. The zeros in them, where that is no tap,
+ * are the price, and the child's estimate counts them. */
+#include <string.h>
+
+#include "core/memory.h"
+#include "planner/planner.h"
+
+typedef struct fold_plan {
+  falt_plan base;
+  falt_plan *child;
+  int64_t period;
+  falt_tensor folded; /* the filter of the child */
+  float *values;      /* its elements if they are known, from planning until the child is ready */
+  int64_t pad;        /* the child's */
+  size_t filter;      /* of the folded filter, an offset into the workspace; behind it scale and bias of all channels */
+  size_t scale, bias;
+} fold_plan;
+
+/* ---- the child's problem */
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0);
+}
+
+static bool is_forward(const falt_problem *p) {
+  return p->operation == FALT_FORWARD;
+}
+
+/* Taps along the child's width, and its pad. */
+static int64_t fold_taps(fold_plan *plan, const falt_problem *p) {
+  const falt_axis *axis = &p->axis[2];
+  const int64_t taps = p->filter.size[FALT_W];
+  plan->pad = is_forward(p) ? axis->pad[0] : floor_div(axis->pad[0] + axis->stride - 1, axis->stride);
+  return is_forward(p) ? taps + (plan->period - 1) * axis->stride
+                       : floor_div(taps - 1 - axis->pad[0], axis->stride) + plan->pad + 1;
+}
+
+/* Dense, channels innermost. */
+static falt_tensor fold_shape(const fold_plan *plan, const falt_problem *p, int64_t taps) {
+  static const int outwards[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_G, FALT_K};
+  falt_tensor w = p->filter;
+  w.size[is_forward(p) ? FALT_K : FALT_C] *= plan->period;
+  w.size[FALT_W] = taps;
+  w.offset = 0;
+  int64_t stride = 1;
+  for (int i = 0; i < FALT_DIMS; i++) {
+    w.stride[outwards[i]] = stride;
+    stride *= w.size[outwards[i]];
+  }
+  return w;
+}
+
+static falt_problem folded_problem(const fold_plan *plan, const falt_problem *p) {
+  falt_problem child = *p;
+  falt_tensor *few = is_forward(p) ? &child.output : &child.input;
+  falt_axis *axis = &child.axis[2];
+  child.filter = plan->folded;
+  few->size[FALT_C] *= plan->period;
+  few->stride[FALT_C] = 1;
+  few->size[FALT_W] /= plan->period;
+  few->stride[FALT_W] *= plan->period;
+  axis->stride = is_forward(p) ? axis->stride * plan->period : 1;
+  axis->pad[0] = plan->pad;
+  axis->pad[1] =
+      (child.output.size[FALT_W] - 1) * axis->stride + plan->folded.size[FALT_W] - plan->pad - child.input.size[FALT_W];
+  return child;
+}
+
+/* ---- the filter */
+
+typedef struct folding {
+  const fold_plan *plan;
+  const float *from;
+  float *to;
+} folding;
+
+/* One row of taps of the child's output channel k, from that of channel k modulo K. */
+static void fold_row(const folding *job, int64_t k, const float *from, float *to) {
+  const falt_problem *p = &job->plan->base.problem;
+  const falt_tensor *w = &p->filter, *folded = &job->plan->folded;
+  const int64_t period = job->plan->period, channels = w->size[FALT_C], times = folded->size[FALT_C] / channels;
+  const int64_t shift =
+      is_forward(p) ? -(k / w->size[FALT_K]) * p->axis[2].stride : p->axis[2].pad[0] - job->plan->pad * period;
+  for (int64_t i = 0; i < folded->size[FALT_W] * times; i++, to += channels) { /* (tap, pixel of a period) */
+    const int64_t j = i + shift;
+    const bool is_tap = j >= 0 && j < w->size[FALT_W];
+    for (int64_t c = 0; c < channels; c++) to[c] = is_tap ? from[j * w->stride[FALT_W] + c * w->stride[FALT_C]] : 0;
+  }
+}
+
+static void fold_channel(void *context, int64_t k) {
+  const folding *job = context;
+  const falt_tensor *from = &job->plan->base.problem.filter, *to = &job->plan->folded;
+  for (int64_t g = 0; g < from->size[FALT_G]; g++)
+    for (int64_t t = 0; t < from->size[FALT_D]; t++)
+      for (int64_t r = 0; r < from->size[FALT_H]; r++)
+        fold_row(job, k, job->from + falt_tensor_at(from, k % from->size[FALT_K], g, 0, t, r, 0),
+                 job->to + falt_tensor_at(to, k, g, 0, t, r, 0));
+}
+
+static void fold_filter(const fold_plan *plan, const void *from, float *to) {
+  folding job = {plan, from, to};
+  falt_parallel_for(plan->base.device->threads, plan->folded.size[FALT_K], fold_channel, &job);
+}
+
+/* ---- execute */
+
+/* Values of a group's channels, once for each pixel of a period. */
+static void *repeat(const fold_plan *plan, const float *from, void *memory) {
+  const int64_t channels = plan->base.problem.filter.size[FALT_K], groups = plan->base.problem.filter.size[FALT_G];
+  float *to = memory;
+  for (int64_t g = 0; g < groups; g++, from += channels)
+    for (int64_t e = 0; e < plan->period; e++, to += channels) memcpy(to, from, (size_t)channels * sizeof *to);
+  return memory;
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const fold_plan *plan = (const fold_plan *)base;
+  char *workspace = operands->workspace;
+  falt_operands inner = *operands;
+  if (!plan->child->packed) {
+    inner.filter = workspace + plan->filter;
+    fold_filter(plan, operands->filter, inner.filter);
+  }
+  if (base->problem.has_scale) inner.scale = repeat(plan, operands->scale, workspace + plan->scale);
+  if (base->problem.has_bias) inner.bias = repeat(plan, operands->bias, workspace + plan->bias);
+  plan->child->table->execute(plan->child, &inner);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const fold_plan *plan = (const fold_plan *)base;
+  falt_text_add(text, "(%s %lld ", base->solver->name, (long long)plan->period);
+  plan->child->table->print(plan->child, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  fold_plan *plan = (fold_plan *)base;
+  falt_plan_destroy(&plan->child);
+  falt_free(plan->values);
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  fold_plan *plan = (fold_plan *)base;
+  FALT_TRY(falt_plan_ready(plan->child));
+  falt_free(plan->values);
+  plan->values = NULL;
+  return FALT_OK;
+}
+
+/* ---- applicable */
+
+/* Whether pixels lie side by side, so that several are one. */
+static bool are_adjacent(const falt_tensor *t) {
+  return falt_tensor_unit(t, FALT_C) && t->stride[FALT_W] == t->size[FALT_C];
+}
+
+static const char *refusal_data(const falt_problem *p) {
+  const falt_axis *w = &p->axis[2];
+  return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
+         : p->filter.type != FALT_F32       ? "only filters in f32"
+         : w->stride == 1                   ? "its stride along the width is 1: nothing to fold"
+         : w->dilation != 1                 ? "taps are dilated along the width"
+         : w->boundary[0] != FALT_CONSTANT || w->boundary[1] != FALT_CONSTANT
+             ? "gradients of elements beyond the boundary fold back onto those inside"
+         : !are_adjacent(&p->input)               ? "pixels of the input are not adjacent in memory"
+         : p->input.size[FALT_W] % w->stride != 0 ? "the stride does not divide the width"
+                                                  : NULL;
+}
+
+enum { LINE = 16 }; /* results that fill vectors */
+
+/* The most pixels whose channels fit into a vector and which divide the width. */
+static int64_t forward_period(const falt_problem *p) {
+  int64_t period = LINE / falt_min(LINE, p->output.size[FALT_C]);
+  while (period > 1 && p->output.size[FALT_W] % period != 0) period--;
+  return period;
+}
+
+static const char *refusal_forward(const falt_problem *p) {
+  return p->operation != FALT_FORWARD                              ? "only forward"
+         : p->filter.type != FALT_F32                              ? "only filters in f32"
+         : p->input.type != FALT_F32 || p->output.type != FALT_F32 ? "only f32"
+         : p->has_residual                                         ? "residuals are not folded"
+         : p->axis[2].dilation != 1                                ? "taps are dilated along the width"
+         : p->filter.size[FALT_W] == 1                             ? "of one tap folding makes as many zeros as pixels"
+         : !are_adjacent(&p->output)                               ? "pixels of the output are not adjacent in memory"
+         : forward_period(p) == 1 ? "no number of pixels divides the width and fits into a vector"
+         : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1 ? "one channel in and out is a filter"
+                                                                     : NULL;
+}
+
+/* ---- plan */
+
+/* The child, from the filter's values if they are known. */
+static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
+  const falt_problem child = folded_problem(plan, ask->problem);
+  if (!ask->filter_values) return falt_plan_child(ask, &child, NULL);
+  plan->values = falt_alloc((size_t)falt_tensor_count(&plan->folded) * sizeof *plan->values);
+  if (!plan->values) return falt_refuse_memory(ask);
+  fold_filter(plan, ask->filter_values, plan->values);
+  return falt_plan_child(ask, &child, plan->values);
+}
+
+static size_t place(size_t *total, size_t bytes) {
+  const size_t at = *total;
+  *total = at + (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return at;
+}
+
+static void lay_memory(fold_plan *plan, const falt_problem *p) {
+  const size_t channels = (size_t)(plan->folded.size[FALT_K] * plan->folded.size[FALT_G]) * sizeof(float);
+  size_t total = (plan->child->workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  plan->filter = place(&total, plan->child->packed ? 0 : (size_t)falt_tensor_count(&plan->folded) * sizeof(float));
+  plan->scale = place(&total, p->has_scale ? channels : 0);
+  plan->bias = place(&total, p->has_bias ? channels : 0);
+  plan->base.workspace = total;
+}
+
+static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t period) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+  fold_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->period = period;
+  plan->folded = fold_shape(plan, ask->problem, fold_taps(plan, ask->problem));
+  plan->child = plan_child(plan, ask);
+  if (!plan->child) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  const double bytes = plan->child->packed ? 0 : 2 * (double)falt_tensor_count(&plan->folded) * sizeof(float);
+  plan->base.packed = plan->child->packed;
+  lay_memory(plan, ask->problem);
+  plan->base.cost = plan->child->cost;
+  plan->base.cost.seconds += bytes > 0 ? falt_roofline(ask->device, FALT_F32, 0, 1, bytes) : 0;
+  return &plan->base;
+}
+
+static falt_plan *plan_data(const falt_solver *solver, falt_ask *ask) {
+  const char *reason = refusal_data(ask->problem);
+  return reason ? falt_refuse(ask, "%s", reason) : plan_fold(solver, ask, ask->problem->axis[2].stride);
+}
+
+static falt_plan *plan_forward(const falt_solver *solver, falt_ask *ask) {
+  const char *reason = refusal_forward(ask->problem);
+  return reason ? falt_refuse(ask, "%s", reason) : plan_fold(solver, ask, forward_period(ask->problem));
+}
+
+extern const falt_solver falt_solver_fold, falt_solver_fold_results;
+const falt_solver falt_solver_fold = {.name = "fold", .device_kind = "cpu", .plan = plan_data};
+const falt_solver falt_solver_fold_results = {.name = "fold-results", .device_kind = "cpu", .plan = plan_forward};
