@@ -35,4 +35,11 @@ static inline int64_t falt_max(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+/* Where `bytes` more begin in memory that holds *total so far, aligned; counts them. */
+static inline size_t falt_place(size_t *total, size_t bytes) {
+  const size_t at = *total;
+  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return at;
+}
+
 #endif

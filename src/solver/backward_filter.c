@@ -15,6 +15,7 @@
  * results do not depend on the number of threads. */
 #include <string.h>
 
+#include "core/memory.h"
 #include "cpu/outer.h"
 #include "solver/filter_rows.h"
 #include "solver/layer.h"
@@ -512,26 +513,20 @@ static void set_tasks(outer_plan *plan) {
   plan->block = (size_t)(falt_layer_most(&plan->blocks) * row) / sizeof(float);
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_memory(outer_plan *plan) {
   const size_t chunk = (size_t)plan->chunk, length = (size_t)plan->length;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const bool sliced = plan->slices.count > 1;
   scratch_map *at = &plan->at;
-  at->panel = place(&at->total, chunk * width * sizeof(float));
-  at->list = place(&at->total, chunk * sizeof(float *));
-  at->rows = place(&at->total, chunk * (!plan->in_place ? PACKED_ROWS : plan->folds ? length : 0) * sizeof(float));
-  at->constant = place(&at->total, length * sizeof(float));
-  at->ones = place(&at->total, sizeof(float));
-  at->sums = place(&at->total, sliced ? 0 : plan->block * sizeof(float));
+  at->panel = falt_place(&at->total, chunk * width * sizeof(float));
+  at->list = falt_place(&at->total, chunk * sizeof(float *));
+  at->rows = falt_place(&at->total, chunk * (!plan->in_place ? PACKED_ROWS : plan->folds ? length : 0) * sizeof(float));
+  at->constant = falt_place(&at->total, length * sizeof(float));
+  at->ones = falt_place(&at->total, sizeof(float));
+  at->sums = falt_place(&at->total, sliced ? 0 : plan->block * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->partial =
-      place(&total, sliced ? (size_t)(part_count(plan) * plan->slices.count) * plan->block * sizeof(float) : 0);
+      falt_place(&total, sliced ? (size_t)(part_count(plan) * plan->slices.count) * plan->block * sizeof(float) : 0);
   plan->base.workspace = total;
 }
 

@@ -280,12 +280,6 @@ static double estimate(const lines_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 /* Units of some lines where rows of dy follow each other, and of pieces of a row where they are long. */
 static void set_units(lines_plan *plan) {
   const falt_tensor *y = &plan->layer.p.output;
@@ -322,14 +316,14 @@ static void lay_memory(lines_plan *plan) {
   const size_t slots = (size_t)plan->slots.count;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
-  at->slots = place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
-  at->tags = place(&at->total, slots * sizeof(falt_slot_tag));
-  at->list = place(&at->total, (size_t)(plan->lines * plan->rows) * sizeof(float *));
-  at->panel = place(&at->total, plan->in_place ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
-  at->ones = place(&at->total, (size_t)plan->across * sizeof(float));
+  at->slots = falt_place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
+  at->tags = falt_place(&at->total, slots * sizeof(falt_slot_tag));
+  at->list = falt_place(&at->total, (size_t)(plan->lines * plan->rows) * sizeof(float *));
+  at->panel = falt_place(&at->total, plan->in_place ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
+  at->ones = falt_place(&at->total, (size_t)plan->across * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->partial =
-      place(&total, (size_t)(plan->layer.p.filter.size[FALT_G] * plan->slices.count) * plan->sums * sizeof(float));
+      falt_place(&total, (size_t)(plan->layer.p.filter.size[FALT_G] * plan->slices.count) * plan->sums * sizeof(float));
   plan->base.workspace = total;
 }
 

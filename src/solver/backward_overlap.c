@@ -295,12 +295,6 @@ static double estimate(const overlap_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 /* Elements of the packed filter and of the line; false where they exceed what can be counted. */
 static bool set_sizes(overlap_plan *plan) {
   const falt_problem *p = &plan->layer.p;
@@ -336,12 +330,12 @@ static void lay_memory(overlap_plan *plan) {
   const size_t chunk = (size_t)plan->chunk;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
-  at->list = place(&at->total, chunk * (size_t)falt_layer_most(&plan->taps) * sizeof(float *));
-  at->sums = place(&at->total, chunk * width * sizeof(float));
-  at->line = place(&at->total, (size_t)(plan->length * plan->layer.channels) * sizeof(float));
+  at->list = falt_place(&at->total, chunk * (size_t)falt_layer_most(&plan->taps) * sizeof(float *));
+  at->sums = falt_place(&at->total, chunk * width * sizeof(float));
+  at->line = falt_place(&at->total, (size_t)(plan->length * plan->layer.channels) * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->filter =
-      place(&total, plan->base.packed ? 0 : (size_t)plan->layer.p.filter.size[FALT_G] * plan->group * sizeof(float));
+  plan->filter = falt_place(
+      &total, plan->base.packed ? 0 : (size_t)plan->layer.p.filter.size[FALT_G] * plan->group * sizeof(float));
   plan->base.workspace = total;
 }
 
@@ -349,8 +343,7 @@ static void lay_memory(overlap_plan *plan) {
 static falt_status ready(falt_plan *base) {
   overlap_plan *plan = (overlap_plan *)base;
   if (!plan->values) return FALT_OK;
-  plan->packed = falt_alloc((size_t)plan->layer.p.filter.size[FALT_G] * plan->group * sizeof(float));
-  if (!plan->packed) return falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+  FALT_TRY(falt_layer_room(&plan->packed, (size_t)plan->layer.p.filter.size[FALT_G] * plan->group));
   pack(plan, plan->values, plan->packed);
   plan->values = NULL;
   return FALT_OK;

@@ -215,18 +215,12 @@ static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
   return falt_plan_child(ask, &child, plan->values);
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total = at + (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_memory(fold_plan *plan, const falt_problem *p) {
   const size_t channels = (size_t)(plan->folded.size[FALT_K] * plan->folded.size[FALT_G]) * sizeof(float);
   size_t total = (plan->child->workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  plan->filter = place(&total, plan->child->packed ? 0 : (size_t)falt_tensor_count(&plan->folded) * sizeof(float));
-  plan->scale = place(&total, p->has_scale ? channels : 0);
-  plan->bias = place(&total, p->has_bias ? channels : 0);
+  plan->filter = falt_place(&total, plan->child->packed ? 0 : (size_t)falt_tensor_count(&plan->folded) * sizeof(float));
+  plan->scale = falt_place(&total, p->has_scale ? channels : 0);
+  plan->bias = falt_place(&total, p->has_bias ? channels : 0);
   plan->base.workspace = total;
 }
 

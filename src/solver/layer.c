@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "core/memory.h"
+
 /* ---- the problem */
 
 static bool all_f32(const falt_problem *p) {
@@ -119,6 +121,11 @@ void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_
     point->at[0] = 0;
     point->n++;
   }
+}
+
+falt_status falt_layer_room(float **packed, size_t floats) {
+  *packed = falt_alloc(floats * sizeof **packed);
+  return *packed ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
 }
 
 /* ---- results */

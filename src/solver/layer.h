@@ -76,6 +76,9 @@ static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64
   return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
 }
 
+/* Memory for a filter that is packed when planning. */
+falt_status falt_layer_room(float **packed, size_t floats);
+
 /* ---- results */
 
 /* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */

@@ -15,6 +15,7 @@
  * scratch. */
 #include <string.h>
 
+#include "core/memory.h"
 #include "solver/filter_rows.h"
 #include "solver/layer_slots.h"
 
@@ -460,29 +461,23 @@ static void set_tasks(channels_plan *plan) {
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->spans * plan->blocks.count)));
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_memory(channels_plan *plan) {
   const size_t block = (size_t)(falt_layer_most(&plan->blocks) * plan->unit), segments = (size_t)plan->segments;
   const size_t length = (size_t)plan->length, slots = plan->folds ? (size_t)plan->slots.count : 0;
   const size_t channels = (size_t)plan->layer.p.output.size[FALT_G] * (size_t)plan->layer.results; /* of all groups */
   scratch_map *at = &plan->at;
-  at->list = place(&at->total, block * segments * sizeof(float *));
-  at->out = place(&at->total, block * sizeof(int64_t));
-  at->residual = place(&at->total, block * sizeof(int64_t));
-  at->constant = place(&at->total, (size_t)constant_length(plan) * sizeof(float));
-  at->gathered = place(&at->total, plan->in_place ? 0 : block * segments * length * sizeof(float));
-  at->slots = place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
-  at->tags = place(&at->total, slots * sizeof(falt_slot_tag));
-  at->sums = place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
+  at->list = falt_place(&at->total, block * segments * sizeof(float *));
+  at->out = falt_place(&at->total, block * sizeof(int64_t));
+  at->residual = falt_place(&at->total, block * sizeof(int64_t));
+  at->constant = falt_place(&at->total, (size_t)constant_length(plan) * sizeof(float));
+  at->gathered = falt_place(&at->total, plan->in_place ? 0 : block * segments * length * sizeof(float));
+  at->slots = falt_place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
+  at->tags = falt_place(&at->total, slots * sizeof(falt_slot_tag));
+  at->sums = falt_place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->factors = place(&total, 2 * channels * sizeof(float));
-  plan->filter =
-      place(&total, plan->base.packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+  plan->factors = falt_place(&total, 2 * channels * sizeof(float));
+  plan->filter = falt_place(
+      &total, plan->base.packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
   plan->base.workspace = total;
 }
 
@@ -490,8 +485,7 @@ static void lay_memory(channels_plan *plan) {
 static falt_status ready(falt_plan *base) {
   channels_plan *plan = (channels_plan *)base;
   if (!plan->values) return FALT_OK;
-  plan->packed = falt_alloc((size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
-  if (!plan->packed) return falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+  FALT_TRY(falt_layer_room(&plan->packed, (size_t)plan->layer.p.output.size[FALT_G] * plan->group));
   pack(plan, plan->values, plan->packed);
   plan->values = NULL;
   return FALT_OK;

@@ -10,6 +10,7 @@
  * Where the depth is too long for the cache it is cut into spans of channels, and sums wait in the scratch. */
 #include <string.h>
 
+#include "core/memory.h"
 #include "solver/filter_rows.h"
 #include "solver/layer.h"
 
@@ -348,12 +349,6 @@ static void set_panels(pixels_plan *plan) {
   plan->chunks = falt_layer_cut(layer->results, falt_min(calls, falt_ceil_div(wanted, plan->panels.count * groups)));
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_memory(pixels_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const size_t columns = (size_t)(falt_layer_most(&plan->panels) * layer->kernels->width);
@@ -361,13 +356,13 @@ static void lay_memory(pixels_plan *plan) {
   const size_t row = columns * (size_t)layer->taps * sizeof(float);
   plan->span = falt_max(1, falt_min(layer->channels, (int64_t)(plan->base.device->caches.l2 / 2 / row)));
   const bool waits = plan->span < layer->channels;
-  plan->at.panel = place(&plan->at.total, (size_t)plan->span * row);
-  plan->at.sums = place(&plan->at.total,
-                        (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
+  plan->at.panel = falt_place(&plan->at.total, (size_t)plan->span * row);
+  plan->at.sums = falt_place(
+      &plan->at.total, (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
-  plan->factors = place(&total, 2 * channels * sizeof(float));
+  plan->factors = falt_place(&total, 2 * channels * sizeof(float));
   plan->filter =
-      place(&total, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
+      falt_place(&total, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
   plan->base.workspace = total;
 }
 
@@ -375,9 +370,8 @@ static void lay_memory(pixels_plan *plan) {
 static falt_status ready(falt_plan *base) {
   pixels_plan *plan = (pixels_plan *)base;
   if (!plan->values) return FALT_OK;
-  plan->packed =
-      falt_alloc((size_t)(plan->layer.p.output.size[FALT_G] * plan->layer.results * plan->depth) * sizeof(float));
-  if (!plan->packed) return falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+  FALT_TRY(
+      falt_layer_room(&plan->packed, (size_t)(plan->layer.p.output.size[FALT_G] * plan->layer.results * plan->depth)));
   pack(plan, plan->values, plan->packed);
   plan->values = NULL;
   return FALT_OK;
