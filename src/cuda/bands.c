@@ -92,7 +92,9 @@ static void choose_bytes(falt_bands *b, const double *values, const extent *e) {
   for (b->parts = 1; b->parts <= MOST_PARTS; b->parts++)
     if ((b->unit = common_unit(b, values, e, most[b->parts - 1])) != 0) return;
   b->parts = MOST_PARTS;
-  b->unit = fmax(e->most / MOST_BYTES, e->sum / 0x1.fp30);
+  int exponent; /* a power of two, so that the weights of parts are exact floats */
+  frexp(fmax(e->most / MOST_BYTES, e->sum / 0x1.fp30), &exponent);
+  b->unit = ldexp(1, exponent);
 }
 
 /* Floats: the largest tap near the top of f16's range, so that no part is subnormal. */
@@ -129,7 +131,7 @@ static void choose_pieces(falt_bands *b) {
 
 void falt_bands_make(falt_bands *b, falt_bands_kind kind, const int taps[3], int pixel, const double *values) {
   static const int per_word[] = {4, 2, 2, 1};
-  *b = (falt_bands){.kind = kind, .pixel = pixel, .per_word = per_word[kind], .parts = 1, .unit = 1};
+  *b = (falt_bands){.kind = kind, .pixel = pixel, .channels = 1, .per_word = per_word[kind], .parts = 1, .unit = 1};
   memcpy(b->taps, taps, sizeof b->taps);
   b->depth = (taps[1] + 3 + 3) / 4;
   choose_pieces(b);
@@ -140,6 +142,68 @@ void falt_bands_make(falt_bands *b, falt_bands_kind kind, const int taps[3], int
   else
     choose_floats(b, values, &e);
   measure_error(b, values);
+}
+
+/* ---- sums whose bits are floats */
+
+enum { BIAS = 12582912 /* the float whose bits sums begin with */, MOST_SUM = 1 << 22 };
+
+/* Bounds each part's sums. */
+static void bound_sums(const falt_bands *b, const double *values, double most, double bound[MOST_PARTS]) {
+  bound[0] = bound[1] = bound[2] = 0;
+  for (int64_t i = 0; i < count_of(b); i++) {
+    double part[MOST_PARTS];
+    split(b, values[i] / b->unit, part);
+    for (int p = 0; p < b->parts; p++) bound[p] += fabs(part[p]) * most;
+  }
+}
+
+/* The largest power of two that a float is a multiple of. */
+static double grain_of(float value) {
+  int exponent;
+  frexp(value, &exponent);
+  double grain = ldexp(1, exponent - 24);
+  while (value != 0 && fmod(value, 2 * grain) == 0) grain *= 2;
+  return grain;
+}
+
+/* Bounds what the roundings lose, one a part: nothing where all that is added is a multiple of the last weight's grain,
+ * below 2^24 of it. Where the offset takes off all parts' bias at once, what the later ones bring in is there from the
+ * start. */
+static double rounding_of(const falt_bands *b, const falt_bands_bias *bias, const double bound[MOST_PARTS],
+                          double beta) {
+  const double grain = grain_of(bias->weight[b->parts - 1]);
+  double most = 0, error = 0;
+  for (int p = 0; p < b->parts; p++) {
+    double now = fabs(beta);
+    for (int q = 0; q <= p; q++) now += fabs(bias->weight[q]) * bound[q];
+    for (int q = p + 1; q < b->parts && bias->folded; q++) now += fabs(bias->weight[q]) * BIAS;
+    most = fmax(most, now);
+    error += 0x1p-24 * now;
+  }
+  return fmod(beta, grain) == 0 && most < 0x1p24 * grain ? 0 : error;
+}
+
+bool falt_bands_bias_make(falt_bands_bias *bias, const falt_bands *b, const double *values, double most, double alpha,
+                          double beta) {
+  double bound[MOST_PARTS], weights = 0, reach = 0;
+  const double scale = (float)(alpha * b->unit);
+  *bias = (falt_bands_bias){.offset = (float)beta};
+  bound_sums(b, values, most, bound);
+  for (int p = 0; p < b->parts; p++) {
+    if (!(bound[p] < MOST_SUM)) return false;
+    bias->weight[p] = (float)ldexp(scale, 8 * (b->parts - 1 - p));
+    weights += bias->weight[p];
+    reach += fabs(bias->weight[p]) * bound[p];
+  }
+  const double enough = 0x1p-20 * (reach + fabs(beta)); /* what sums of floats lose */
+  const double offset = beta - BIAS * weights;
+  bias->folded = (float)offset == offset;
+  if (bias->folded && rounding_of(b, bias, bound, beta) > enough) bias->folded = false;
+  if (bias->folded) bias->offset = (float)offset;
+  const double scaling = fabs(scale - alpha * b->unit) / fmax(fabs(scale), 0x1p-126) * reach;
+  bias->error = rounding_of(b, bias, bound, beta) + scaling + fabs((float)beta - beta);
+  return bias->error <= enough;
 }
 
 /* ---- parts into bands */
@@ -207,15 +271,17 @@ void falt_bands_fill(const falt_bands *b, const double *values, void *memory) {
 
 enum {
   MOST_KEPT = 168,      /* registers of a thread: three blocks of 128 threads on a multiprocessor */
+  MOST_APART = 200,     /* the same, of channels taken apart: two blocks are worth it */
   MOST_REGISTERS = 240, /* the machine has 255 */
   FILE_REGISTERS = 65536,
-  BLOCK_SHARED = 96 * 1024, /* what a block may have on every GPU since sm_80 */
+  BLOCK_SHARED = 88 * 1024, /* of the 99 KB that a block may have on every GPU since sm_80 */
   FILE_SHARED = 160 * 1024,
-  WARPS_NEEDED = 8 /* to hide latency */
+  WARPS_NEEDED = 8, /* to hide latency */
+  END_STEPS = 4     /* of warps at the image's edges */
 };
 
-int falt_bands_width(const falt_bands_cut *cut) {
-  return 32 * cut->groups;
+int falt_bands_width(const falt_bands *b, const falt_bands_cut *cut) {
+  return 32 * cut->groups * b->channels;
 }
 
 int falt_bands_height(const falt_bands_cut *cut) {
@@ -233,18 +299,20 @@ static int larger(int a, int b) {
 /* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses
  * and what is being stored. */
 static int registers_of(const falt_bands *b, const falt_bands_cut *c, int major) {
-  const bool kept = c->place == FALT_BANDS_REGISTERS;
+  const bool kept = c->place == FALT_BANDS_REGISTERS, apart = b->channels > 1;
   const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);
   const int window = (c->groups - 1) * 4 / b->per_word + b->slots;
   const int bands = kept ? b->depth * b->slots * 2 * b->parts : 4 * b->parts;
   const int rests = b->kind == FALT_BANDS_WORDS ? window : 0;
-  const int others = (kept ? 24 : 20) + 7 * window / 4 + (b->taps[0] > 1 ? 24 : 0) + (major == 9 ? 0 : 12);
-  return c->tiles * sums + (kept ? b->depth : c->tiles) * window + window + 1 + bands + rests + others;
+  const int older = (major == 9 ? 0 : 12) + (apart ? 8 : 0);
+  const int others = (kept ? 24 : 20) + 7 * window / 4 + (b->taps[0] > 1 ? 24 : 0) + older;
+  const int rows = b->channels * ((kept ? b->depth : c->tiles) + 1) * window, out = apart ? c->groups * b->channels : 0;
+  return c->tiles * sums + rows + 1 + bands + rests + others + out;
 }
 
-static int blocks_of(const falt_bands_cut *c) {
+static int blocks_of(const falt_bands_cut *c, int static_bytes) {
   const int by_registers = FILE_REGISTERS / (32 * FALT_BANDS_WARPS * ((c->registers + 7) / 8 * 8));
-  const int by_shared = c->shared_bytes ? FILE_SHARED / c->shared_bytes : by_registers;
+  const int by_shared = FILE_SHARED / (c->shared_bytes + static_bytes);
   return larger(1, smaller(smaller(by_registers, by_shared), 64 / FALT_BANDS_WARPS));
 }
 
@@ -259,7 +327,7 @@ static double tiles_along(int64_t size, int tile) {
 
 /* Cycles of a multiprocessor before a warp's first product. */
 static double startup_of(const falt_bands *b, const falt_bands_cut *c) {
-  if (c->place == FALT_BANDS_REGISTERS) return 40 * (b->depth + 2);
+  if (c->place == FALT_BANDS_REGISTERS) return 40 * (b->depth + 2) * b->channels;
   return 100 + c->shared_bytes / 128.0;
 }
 
@@ -267,35 +335,38 @@ static double startup_of(const falt_bands *b, const falt_bands_cut *c) {
 static double compute_of(const falt_bands *b, const falt_bands_image *i, const falt_bands_cut *c, int major) {
   const int products =
       b->kind == FALT_BANDS_WORDS ? 4 * (b->parts + 1) : b->parts; /* tf32: half the rate, and its feed */
-  const double count = 0.5 * b->slots * b->chunks * b->depth * b->taps[0] * products; /* for 16 x 8 results */
   const bool kept = c->place == FALT_BANDS_REGISTERS;
+  const double slots = kept ? b->slots + 0.4 * (b->slots % 2) : b->slots; /* half a product takes 0.7 of its time */
+  const double count = 0.5 * slots * b->chunks * b->depth * b->taps[0] * products; /* for 16 x 8 results */
   const double feed = kept ? 1 : 1 + 0.6 / (c->tiles * c->groups / 4.0);
   const double reach = 1 + (b->slots * b->per_word - 4) / (4.0 * c->groups); /* loaded for a result */
   const double blocks = kept ? 1 : 1 + (double)(b->depth + c->tiles - 1) * b->chunks * b->taps[0] / c->tiles;
-  const double others = 128 * (0.05 * blocks * reach + 0.02 * b->parts + (i->aligned ? 0 : 1 + 0.1 * blocks));
-  const double results = (double)falt_bands_width(c) * falt_bands_height(c);
+  const double passes =
+      kept ? 0.02 * reach + 0.007 * b->parts + (b->channels > 1 ? 0.04 : 0) : 0.05 * blocks * reach + 0.02 * b->parts;
+  const double others = 128 * (passes + (i->aligned ? 0 : 0.4 + 0.1 * blocks));
+  const double results = (double)falt_bands_width(b, c) * falt_bands_height(c);
   return results / 128 * (count * feed / product_rate(major) + others) + startup_of(b, c);
 }
 
 /* Seconds: cycles of all warps on all multiprocessors, or bytes over bandwidth, the larger and a part of the other,
  * stretched by too few warps to hide latency and by the last wave. */
 static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
-  const double warps = tiles_along(i->out[2], falt_bands_width(c)) * tiles_along(i->out[1], falt_bands_height(c)) *
+  const double warps = tiles_along(i->out[2], falt_bands_width(b, c)) * tiles_along(i->out[1], falt_bands_height(c)) *
                        (double)i->out[0] * (double)i->batch;
-  const double results = warps * falt_bands_width(c) * falt_bands_height(c);
+  const double results = warps * falt_bands_width(b, c) * falt_bands_height(c);
   const double compute = warps * compute_of(b, i, c, m->major) / (m->flops / 256);
   const double halo = (b->taps[1] - 1.0) / falt_bands_height(c);
   const double memory = results * (i->y_bytes + i->x_bytes * (1 + 0.2 * halo)) / m->bytes_per_s;
   const double resident = (double)c->blocks * FALT_BANDS_WARPS, slots = m->multiprocessors * resident;
   const double hidden = resident < WARPS_NEEDED ? resident / WARPS_NEEDED : 1;
-  c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * (1 + 0.5 * slots / warps);
+  c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * (1 + 0.3 * slots / warps);
 }
 
 static void complete(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
-  const size_t bytes = falt_bands_bytes(b);
-  if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)bytes;
+  const int staged = FALT_BANDS_WARPS * 4 * falt_bands_width(b, c) * i->y_bytes;
+  if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)falt_bands_bytes(b);
   c->registers = registers_of(b, c, m->major);
-  c->blocks = blocks_of(c);
+  c->blocks = blocks_of(c, staged);
   estimate(b, i, m, c);
 }
 
@@ -303,7 +374,8 @@ static void complete(const falt_bands *b, const falt_bands_image *i, const falt_
 static bool is_possible(const falt_bands *b, const falt_bands_cut *c, int major) {
   const size_t bytes = falt_bands_bytes(b);
   if (c->place == FALT_BANDS_REGISTERS)
-    return b->taps[0] == 1 && b->chunks == 1 && c->tiles == 1 && registers_of(b, c, major) <= MOST_KEPT;
+    return b->taps[0] == 1 && b->chunks == 1 && c->tiles == 1 &&
+           registers_of(b, c, major) <= (b->channels > 1 ? MOST_APART : MOST_KEPT);
   if ((c->place == FALT_BANDS_SHARED) != (bytes <= BLOCK_SHARED)) return false;
   return registers_of(b, c, major) <= MOST_REGISTERS ||
          (c->tiles == 1 && c->groups == (b->kind == FALT_BANDS_BYTES ? 4 : 2));
@@ -311,13 +383,14 @@ static bool is_possible(const falt_bands *b, const falt_bands_cut *c, int major)
 
 void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
                      void (*visit)(void *context, const falt_bands_cut *cut), void *context) {
-  static const int steps[] = {1, 2, 4, 8, 16, 32};
+  static const int steps[] = {1, 2, 4, 8, 16, 24};
   for (int place = FALT_BANDS_REGISTERS; place <= FALT_BANDS_GLOBAL; place++)
     for (int groups = b->kind == FALT_BANDS_BYTES ? 4 : 2; groups <= 4; groups += 2)
       for (int tiles = 1; tiles <= 2; tiles++)
         for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
           falt_bands_cut cut = {.place = (falt_bands_place)place, .groups = groups, .tiles = tiles, .steps = steps[s]};
           if (!is_possible(b, &cut, m->major)) continue;
+          cut.end_steps = place == FALT_BANDS_REGISTERS ? smaller(cut.steps, END_STEPS) : cut.steps;
           complete(b, image, m, &cut);
           visit(context, &cut);
         }

@@ -19,7 +19,8 @@ typedef enum falt_bands_kind {
 typedef struct falt_bands {
   falt_bands_kind kind;
   int taps[3];              /* planes, rows, columns */
-  int pixel;                /* channels interleaved */
+  int pixel;                /* from one tap to the next: channels that lie interleaved and are not taken apart */
+  int channels;             /* interleaved ones that a lane takes apart */
   int per_word;             /* elements in 32 bits */
   int depth;                /* blocks of four rows of a footprint */
   int chunks, slots, pairs; /* its columns, in pieces; words of a piece; products for a block of a piece */
@@ -31,6 +32,25 @@ typedef struct falt_bands {
 
 /* Describes a filter's bands; taps lie plane by plane, row by row. */
 void falt_bands_make(falt_bands *bands, falt_bands_kind kind, const int taps[3], int pixel, const double *values);
+
+/* How sums of bytes become results without being converted: each begins at the bits of the float 1.5 * 2^23, whose
+ * neighbours are one apart, so that its own bits are a float, too large by that. A result is
+ *
+ *   ((offset + weight[0] * sum[0]) + weight[1] * sum[1]) + weight[2] * sum[2]
+ *
+ * with one rounding each. The bias is taken off by the offset (folded), where that is a float, or off each sum. */
+enum { FALT_BANDS_START = 0x4b400000 };
+
+typedef struct falt_bands_bias {
+  float weight[3], offset;
+  bool folded;
+  double error; /* of a result, at most; 0: none is rounded */
+} falt_bands_bias;
+
+/* For results alpha * sum + beta of elements up to `most`. False where sums would leave the range, or results lose more
+ * than by sums of floats. */
+bool falt_bands_bias_make(falt_bands_bias *bias, const falt_bands *bands, const double *values, double most,
+                          double alpha, double beta);
 
 /* Bytes of all bands, and the bands in the order in which the kernel's lanes read them. */
 size_t falt_bands_bytes(const falt_bands *bands);
@@ -57,8 +77,9 @@ enum { FALT_BANDS_WARPS = 4 }; /* of a block */
 
 typedef struct falt_bands_cut {
   falt_bands_place place;
-  int groups, tiles; /* of a lane: side by side, one below the other */
-  int steps, blocks; /* of a warp downwards; blocks that should fit on a multiprocessor */
+  int groups, tiles;    /* of a lane: side by side, one below the other */
+  int steps, end_steps; /* of a warp downwards; the same at the image's edges, where a step takes longer */
+  int blocks;           /* that should fit on a multiprocessor */
   int shared_bytes;
   /* what was estimated */
   int registers;
@@ -66,7 +87,7 @@ typedef struct falt_bands_cut {
 } falt_bands_cut;
 
 /* Results of a warp along a row, and down. */
-int falt_bands_width(const falt_bands_cut *cut);
+int falt_bands_width(const falt_bands *bands, const falt_bands_cut *cut);
 int falt_bands_height(const falt_bands_cut *cut);
 
 /* Calls visit for every cut that the kernel can take, with its estimate. */

@@ -22,10 +22,11 @@ typedef struct banded_plan {
   falt_cuda_banded_args args;
   falt_bands bands;
   falt_bands_cut cut;
+  falt_bands_bias bias;
   int pixel;
-  bool linear;
+  bool linear, biased;
   double *taps; /* until the bands are on the GPU */
-  void *memory; /* on the GPU: bands, then taps in f32 */
+  void *memory; /* on the GPU: bands, what sums begin with, taps in f32 */
 } banded_plan;
 
 /* ---- execute */
@@ -58,8 +59,9 @@ static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[] = {"s8", "f16", "bf16", "tf32"}, *const places[] = {"registers", "shared", "global"};
   const banded_plan *plan = (const banded_plan *)base;
   const falt_bands_cut *c = &plan->cut;
-  falt_text_add(text, "(cuda-banded %s parts=%d bands=%s tiles=%dx%d%s steps=%d)", kinds[plan->bands.kind],
-                plan->bands.parts, places[c->place], c->tiles, c->groups, plan->linear ? " linear" : "", c->steps);
+  falt_text_add(text, "(cuda-banded %s parts=%d bands=%s tiles=%dx%d%s%s steps=%d)", kinds[plan->bands.kind],
+                plan->bands.parts, places[c->place], c->tiles, c->groups,
+                plan->bands.channels > 1 ? " channels-apart" : "", plan->linear ? " linear" : "", c->steps);
 }
 
 static void destroy(falt_plan *base) {
@@ -166,7 +168,6 @@ static void set_args(banded_plan *plan, const int axis[3]) {
       .out_planes = (int)falt_cuda_size_along(y, axis[PLANE]),
       .batch = (int)(planar ? x->size[FALT_G] : 1),
       .fill = (unsigned)fill,
-      .alpha = (float)(p->alpha * plan->bands.unit),
       .scale = (float)p->alpha,
       .beta = (float)p->beta};
 }
@@ -183,6 +184,19 @@ static void set_alignment(falt_cuda_banded_args *a, const falt_problem *p) {
   a->aligned_y = is_aligned(a->y_row, a->y_plane, a->y_batch, p->output.type);
 }
 
+/* Tiles downwards: at rows' ends, and first and last of the others, lower ones. */
+static void cut_rows(banded_plan *plan) {
+  falt_cuda_banded_args *a = &plan->args;
+  const falt_bands_cut *c = &plan->cut;
+  a->steps = c->steps;
+  a->end_steps = c->end_steps;
+  a->end_columns = plan->linear ? 0 : a->column_tiles < 2 ? a->column_tiles : 2;
+  a->all_steps = (int)falt_ceil_div(a->out_rows, 4 * c->tiles);
+  a->end_rows = (int)falt_ceil_div(a->all_steps, c->end_steps);
+  const int between = a->all_steps - 2 * c->end_steps;
+  a->row_tiles = between > 0 ? (int)falt_ceil_div(between, c->steps) : 0;
+}
+
 static bool cut_image(banded_plan *plan) {
   falt_cuda_banded_args *a = &plan->args;
   const falt_problem *p = &plan->base.problem;
@@ -196,28 +210,45 @@ static bool cut_image(banded_plan *plan) {
                                   (int)falt_type_size(p->output.type),
                                   a->aligned_x && a->aligned_y};
   falt_bands_choose(&plan->bands, &image, &machine, &plan->cut);
-  a->column_tiles = (int)falt_ceil_div(columns, falt_bands_width(&plan->cut));
-  a->row_tiles = (int)falt_ceil_div(a->out_rows, falt_bands_height(&plan->cut));
-  const double tiles = (double)a->column_tiles * a->row_tiles * a->out_planes * (double)image.batch;
-  a->tiles = (int64_t)tiles;
-  return tiles / FALT_BANDS_WARPS < INT32_MAX;
+  a->column_tiles = (int)falt_ceil_div(columns, falt_bands_width(&plan->bands, &plan->cut));
+  a->images = a->out_planes * image.batch;
+  cut_rows(plan);
+  const int64_t others = a->column_tiles - a->end_columns;
+  const double tiles =
+      (double)(a->end_columns * a->end_rows) + (double)others * (a->row_tiles + (a->end_rows > 1 ? 2 : 1));
+  a->tiles = (int64_t)(tiles * (double)a->images);
+  return tiles * (double)a->images / FALT_BANDS_WARPS < INT32_MAX && tiles < INT32_MAX;
 }
 
 static falt_status upload(banded_plan *plan) {
+  enum { STARTS = 4 };
   falt_gpu *gpu = plan->base.device->gpu;
   const falt_tensor *w = &plan->base.problem.filter;
   const int64_t count = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W];
-  const size_t bytes = falt_bands_bytes(&plan->bands), all = bytes + (size_t)count * sizeof(float);
+  const size_t bytes = falt_bands_bytes(&plan->bands), first_tap = bytes + STARTS * sizeof(int32_t);
+  const size_t all = first_tap + (size_t)count * sizeof(float);
   char *host = falt_alloc(all);
   if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-banded: memory ran out");
-  float *narrow = (float *)(void *)(host + bytes);
+  int32_t *starts = (int32_t *)(void *)(host + bytes);
+  float *narrow = (float *)(void *)(host + first_tap);
   falt_bands_fill(&plan->bands, plan->taps, host);
+  for (int i = 0; i < STARTS; i++) starts[i] = FALT_BANDS_START;
   for (int64_t i = 0; i < count; i++) narrow[i] = (float)plan->taps[i];
   const falt_status status = falt_cuda_upload(gpu, &plan->memory, host, all);
   falt_free(host);
   plan->args.bands = plan->memory;
-  plan->args.taps = (const float *)(const void *)((const char *)plan->memory + bytes);
+  plan->args.start = (const char *)plan->memory + bytes;
+  plan->args.taps = (const float *)(const void *)((const char *)plan->memory + first_tap);
   return status;
+}
+
+/* Whether a boundary reaches beyond one more length of an axis. */
+static bool reaches_far(const falt_problem *p) {
+  for (int i = 0; i < 3; i++) {
+    const int64_t size = p->input.size[FALT_D + i], reach = p->output.size[FALT_D + i] + p->filter.size[FALT_D + i] - 1;
+    if (p->axis[i].pad[0] >= size || reach - p->axis[i].pad[0] >= 2 * size) return true;
+  }
+  return false;
 }
 
 static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
@@ -229,16 +260,18 @@ static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
   falt_cuda_axis_holes(kernel, p, 'T', axis[PLANE]);
   falt_cuda_axis_holes(kernel, p, 'R', axis[ROW]);
   falt_cuda_axis_holes(kernel, p, 'S', axis[COLUMN]);
+  falt_cuda_hole(kernel, "FAR=%d", reaches_far(p));
   falt_cuda_hole(kernel, "PIXEL=%d", plan->pixel);
+  falt_cuda_hole(kernel, "CHANNELS=%d", plan->bands.channels);
   falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(kernel, "PARTS=%d", plan->bands.parts);
+  falt_cuda_hole(kernel, "BIASED=%d", !plan->biased ? 0 : plan->bias.folded ? 1 : 2);
   falt_cuda_hole(kernel, "CHUNKS=%d", plan->bands.chunks);
   falt_cuda_hole(kernel, "SLOTS=%d", plan->bands.slots);
   falt_cuda_hole(kernel, "GROUPS=%d", plan->cut.groups);
   falt_cuda_hole(kernel, "TILES=%d", plan->cut.tiles);
-  falt_cuda_hole(kernel, "STEPS=%d", plan->cut.steps);
   falt_cuda_hole(kernel, "BANDS=%d", (int)plan->cut.place);
   falt_cuda_hole(kernel, "WARPS=%d", FALT_BANDS_WARPS);
   falt_cuda_hole(kernel, "BLOCKS=%d", plan->cut.blocks);
@@ -254,6 +287,34 @@ static falt_status ready(falt_plan *base) {
   falt_free(plan->taps);
   plan->taps = NULL;
   return FALT_OK;
+}
+
+/* Interleaved bytes are taken apart where rows stay in registers: their bands are then denser. False if the image has
+ * too many tiles. */
+static bool make_bands(banded_plan *plan, const int taps[3]) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_bands_kind kind = kind_of(p->input.type);
+  const bool bytes = kind == FALT_BANDS_BYTES && falt_type_size(p->output.type) == 1;
+  if (bytes && plan->pixel > 1 && plan->pixel <= 3 && !plan->linear) {
+    falt_bands_make(&plan->bands, kind, taps, 1, plan->taps);
+    plan->bands.channels = plan->pixel;
+    if (cut_image(plan) && plan->cut.place == FALT_BANDS_REGISTERS) return true;
+  }
+  falt_bands_make(&plan->bands, kind, taps, plan->pixel, plan->taps);
+  return cut_image(plan);
+}
+
+/* Results whose every sum is an integer stay exact. */
+static void make_bias(banded_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_type x = p->input.type;
+  const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x));
+  if (plan->bands.kind != FALT_BANDS_BYTES || !falt_type_is_integer(p->output.type)) return;
+  plan->biased = falt_bands_bias_make(&plan->bias, &plan->bands, plan->taps, most, p->alpha, p->beta) &&
+                 (plan->bias.error == 0 || isinf(falt_cuda_bound(p)));
+  if (!plan->biased) return;
+  memcpy(plan->args.weight, plan->bias.weight, sizeof plan->args.weight);
+  plan->args.beta = plan->bias.offset;
 }
 
 static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
@@ -273,14 +334,15 @@ static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
   for (int i = 0; i < 3; i++) taps[i] = (int)falt_cuda_size_along(&p->filter, axis[i]);
   plan->pixel = falt_cuda_interleaved(p) ? (int)p->input.size[FALT_G] : 1;
   plan->linear = is_line(p);
-  falt_bands_make(&plan->bands, kind_of(p->input.type), taps, plan->pixel, plan->taps);
   set_args(plan, axis);
   if (plan->linear) fold_line(&plan->args);
   set_alignment(&plan->args, p);
-  if (!cut_image(plan)) {
+  if (!make_bands(plan, taps)) {
     destroy(&plan->base);
     return falt_refuse(ask, "the image has more tiles than one launch can number");
   }
+  plan->args.alpha = (float)(p->alpha * plan->bands.unit);
+  make_bias(plan);
   plan->base.packed = true;
   plan->base.cost.error = error_of(plan);
   plan->base.cost.seconds = 2e-6 + plan->cut.seconds;

@@ -109,6 +109,87 @@ static void test_integers(UNUSED void **state) {
   }
 }
 
+/* ---- sums whose bits are floats */
+
+static float float_of(int32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+typedef struct scaling {
+  double alpha, beta;
+  bool exact; /* nothing is rounded */
+} scaling;
+
+/* A result as the kernel forms it, and as it is. */
+static double biased_result(const falt_bands *b, const falt_bands_bias *bias, const double *taps, const int *x,
+                            int count, double *exact) {
+  float value = bias->offset;
+  *exact = 0;
+  for (int p = 0; p < b->parts; p++) {
+    int32_t sum = FALT_BANDS_START;
+    for (int i = 0; i < count; i++) {
+      int64_t integer = llrint(taps[i] / b->unit), digit = integer;
+      for (int q = b->parts - 1; q >= p; q--) {
+        digit = q == 0 ? integer : ((integer + 128) & 255) - 128;
+        integer = (integer - digit) / 256;
+      }
+      sum += (int32_t)digit * x[i];
+    }
+    value = fmaf(bias->weight[p], float_of(sum) - (bias->folded ? 0 : 0x1.8p23f), value);
+  }
+  for (int i = 0; i < count; i++) *exact += rint(taps[i] / b->unit) * b->unit * x[i];
+  return (double)value;
+}
+
+static void check_bias(const double *taps, int side, const scaling *s) {
+  const int size[3] = {1, side, side};
+  falt_bands b;
+  falt_bands_bias bias;
+  falt_bands_make(&b, FALT_BANDS_BYTES, size, 1, taps);
+  assert_true(falt_bands_bias_make(&bias, &b, taps, 255, s->alpha, s->beta));
+  if (s->exact) assert_true(bias.error == 0);
+  double reach = 0;
+  for (int i = 0; i < side * side; i++) reach += 255 * fabs(taps[i] * s->alpha);
+  assert_true(bias.error <= 0x1p-20 * (reach + fabs(s->beta)));
+  for (int round = 0; round < 200; round++) {
+    int x[15 * 15];
+    double exact;
+    for (int i = 0; i < side * side; i++) x[i] = round == 0 ? 255 : round == 1 ? (taps[i] > 0) * 255 : rand() % 256;
+    const double got = biased_result(&b, &bias, taps, x, side * side, &exact);
+    assert_true(fabs(got - (s->alpha * exact + s->beta)) <= bias.error + 0x1p-45 * reach);
+  }
+}
+
+static void test_bias(UNUSED void **state) {
+  static const scaling plain = {1, 0, false}, exact = {1, 0, true};
+  static const scaling others[] = {{0.5, 1, false}, {1, 0.3, false}, {-1 / 7., 128, false}};
+  double box[9], integers[25], any[15 * 15];
+  for (int i = 0; i < 9; i++) box[i] = 1 / 9.f;
+  for (int i = 0; i < 25; i++) integers[i] = i * 20 - 240;
+  for (int i = 0; i < 15 * 15; i++) any[i] = (float)((fmod(i * 0.618033988749, 1) - 0.3) / 40);
+  check_bias(integers, 5, &exact);
+  check_bias(box, 3, &plain);
+  for (int side = 1; side <= 15; side += 2) check_bias(any, side, &plain);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    check_bias(integers, 5, &others[i]);
+    check_bias(box, 3, &others[i]);
+    check_bias(any, 7, &others[i]);
+  }
+}
+
+/* Sums that would leave the range of such floats are refused. */
+static void test_bias_range(UNUSED void **state) {
+  static const int size[3] = {1, 31, 31};
+  static double taps[31 * 31];
+  falt_bands b;
+  falt_bands_bias bias;
+  for (int i = 0; i < 31 * 31; i++) taps[i] = 127;
+  falt_bands_make(&b, FALT_BANDS_BYTES, size, 1, taps);
+  assert_false(falt_bands_bias_make(&bias, &b, taps, 255, 1, 0));
+}
+
 /* ---- cuts */
 
 static const falt_bands_machine h200 = {9, 132, 4.2e12, 62e12};
@@ -150,10 +231,9 @@ static void test_cuts(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_tap_is_met),
-      cmocka_unit_test(test_exact),
-      cmocka_unit_test(test_integers),
-      cmocka_unit_test(test_cuts),
+      cmocka_unit_test(test_every_tap_is_met), cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_integers),         cmocka_unit_test(test_bias),
+      cmocka_unit_test(test_bias_range),       cmocka_unit_test(test_cuts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

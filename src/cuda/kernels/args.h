@@ -54,16 +54,21 @@ typedef struct falt_cuda_banded_args {
   const void *x;
   void *y;
   const void *bands; /* the filter as src/cuda/bands.c lays it out */
+  const void *start; /* four words: what sums of bytes start at */
   const float *taps; /* as they are, for windows that hold what is not finite */
   long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[2];
   int in_columns, in_rows, in_planes;
   int out_columns, out_rows, out_planes;
-  int column_tiles, row_tiles, batch; /* tiles of a warp; batch: size of the inner batch dimension */
-  long long tiles;                    /* of the whole launch */
-  int aligned_x, aligned_y;           /* rows in, out allow vector access */
-  unsigned fill;                      /* the boundary's constant, as bits of an element */
-  float alpha, beta;                  /* alpha: of the sums as they come, the taps' unit in it */
-  float scale;                        /* alpha for sums of the taps as they are */
+  int batch;                       /* size of the inner batch dimension */
+  int column_tiles, row_tiles;     /* of a warp; row_tiles: between the edges */
+  int end_columns, end_rows;       /* tiles at the edges: those of rows' ends, each cut downwards into so many */
+  int all_steps, steps, end_steps; /* downwards: of the image, of a warp, of a warp at the edges */
+  long long images, tiles;         /* planes of all images; tiles of the whole launch */
+  int aligned_x, aligned_y;        /* rows in, out allow vector access */
+  unsigned fill;                   /* the boundary's constant, as bits of an element */
+  float alpha, beta;               /* alpha: of the sums as they come, the taps' unit in it; see also weight */
+  float weight[3];                 /* of the sums of each part, where these are floats; beta takes their start off */
+  float scale;                     /* alpha for sums of the taps as they are */
 } falt_cuda_banded_args;
 
 /* The blocked kernel's operands: sizes and strides count elements, those of the taps and of their batches (w_batch)

@@ -9,24 +9,28 @@
 // one 32-bit word of neighbouring elements, of tile g. Nothing is shuffled, and a word serves every tile it lies in.
 // A lane's tiles are GROUPS, side by side, so that it loads and stores whole vectors.
 //
-// Images of bytes: taps are integers of up to three signed bytes, sums are exact. f16, bf16: taps are sums of up to
-// three numbers of that type, products exact, sums in f32. f32: taps and elements are split into two tf32 each. A zero
-// tap meets elements outside the window; where one of these is not finite the result is NaN, and the warp's tile is
-// computed once more from its windows alone. (Bands: Chen et al., "ConvStencil", 2024; splits: Ootomo and Yokota,
-// "Recovering single precision accuracy from Tensor Cores", 2022.)
+// Images of bytes: taps are integers of up to three signed bytes, sums are exact. Converting these to floats would take
+// longer than all else (BIASED): they start at the bits of 1.5 * 2^23, a float whose neighbours are one apart, so that
+// their own bits are a float, and what it is too large by is taken off by the multiply-adds that weigh and add the
+// parts (src/cuda/bands.h). f16, bf16: taps are sums of up to three numbers of that type, products exact, sums in f32.
+// f32: taps and elements are split into two tf32 each. A zero tap meets elements outside the window; where one of these
+// is not finite the result is NaN, and the warp's tile is computed once more from its windows alone. (Bands: Chen et
+// al., "ConvStencil", 2024; splits: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022.)
 //
 // Holes:
 //   KIND                      of the products: mma.cuh's
 //   TAPS_T TAPS_R TAPS_S      taps along planes, rows, columns
 //   PAD_T PAD_R PAD_S         the axes' pads before
 //   AXIS_T AXIS_R AXIS_S      the axes' boundaries: before, after
+//   FAR                       1: pads reach farther than an image is long
 //   PIXEL                     channels that lie interleaved
+//   CHANNELS                  PIXEL: a lane takes them apart, and taps are neighbours again; 1: rows as they lie
 //   ELEMENT_Y                 C type of elements out
 //   TYPE_X TYPE_Y             numbers of falt_type
 //   PARTS                     of a tap
+//   BIASED                    1: the bits of sums are floats, and beta takes their bias off; 2: it is taken off each
 //   CHUNKS SLOTS              pieces of a footprint's columns, and words of a piece
 //   GROUPS TILES              tiles of a lane: along a row, one below the other
-//   STEPS                     of a warp downwards, 4 * TILES rows each
 //   BANDS                     where the filter is read from: 0 registers, 1 shared memory, 2 global memory
 //   WARPS BLOCKS              of a block; blocks that should fit on a multiprocessor
 //   LINEAR                    1: one long row, cut into rows
@@ -42,6 +46,14 @@ typedef ELEMENT_Y Y;
 template <int BYTES>
 struct Word;
 template <>
+struct Word<16> {
+  typedef uint4 type;
+};
+template <>
+struct Word<8> {
+  typedef uint2 type;
+};
+template <>
 struct Word<4> {
   typedef unsigned type;
 };
@@ -56,28 +68,31 @@ struct Word<1> {
 
 constexpr bool INTEGER = KIND == BYTES || KIND == SIGNED_BYTES, SPLIT = KIND == WORDS;
 constexpr int PER_WORD = INTEGER ? 4 : KIND == WORDS ? 1 : 2;  // elements of a word
-constexpr int PAIRS = (SLOTS + 1) / 2;                               // products for a tile's four rows
-constexpr int DEPTH = (TAPS_R + 3 + 3) / 4;                          // blocks of four rows that a tile reads
-constexpr int CHUNK = 4 * GROUPS, WIDTH = 8 * CHUNK;                 // results of a lane, of a warp along a row
-constexpr int HEIGHT = 4 * TILES;                                    // rows of a warp's step
-constexpr int STRIDE = 4 / PER_WORD;                                 // words from tile to tile
-constexpr int WINDOW = (GROUPS - 1) * STRIDE + SLOTS;                // words of a lane
+constexpr int PAIRS = (SLOTS + 1) / 2;                         // products for a tile's four rows
+constexpr int DEPTH = (TAPS_R + 3 + 3) / 4;                    // blocks of four rows that a tile reads
+constexpr int CHUNK = 4 * GROUPS;                              // results of a lane along a row, of a channel
+constexpr int LANE = CHUNK * CHANNELS, WIDTH = 8 * LANE;       // of all, of a warp's
+constexpr int HEIGHT = 4 * TILES;                              // rows of a warp's step
+constexpr int STRIDE = 4 / PER_WORD;                           // words from tile to tile
+constexpr int WINDOW = (GROUPS - 1) * STRIDE + SLOTS;          // words of a lane, of a channel
 constexpr int SUMS = INTEGER ? PARTS : 1;
 constexpr int PRODUCTS = SPLIT ? PARTS + 1 : PARTS;
 
 typedef Word<4 / PER_WORD>::type X;
 typedef Mma<KIND>::Sum ACC;
 
-__device__ constexpr int floor_div(int a, int b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+__device__ constexpr int floor_div(int a, int b) {
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
 
 // What a lane loads begins FIRST words from its first result's column, OFF bytes before the window.
 constexpr int LEFT = PAD_S * PIXEL * (int)sizeof(X);
 constexpr int FIRST = floor_div(-LEFT, 4), OFF = -LEFT - 4 * FIRST;
-constexpr int RAW = WINDOW + (OFF ? 1 : 0);
+constexpr int RAW = (OFF + 4 * WINDOW * CHANNELS + 3) / 4;
 constexpr int VECTOR_BEGIN = floor_div(FIRST, 4), VECTOR_END = floor_div(FIRST + RAW + 3, 4);
 
 struct Place {
-  int g, t;    // of the lane
+  int lane, g, t;
   int column;  // of the lane's first result where it loads
   int first;   // of the warp's first result
 };
@@ -93,17 +108,33 @@ __device__ inline float value(X bits) {
 
 // Where the row stands in memory that continues the image at `row`; NULL: it is the constant.
 __device__ inline const X *line_at(const Args &a, const X *plane, int row) {
-  if (!LINEAR) row = fold<int>(AXIS_R, a.in_rows, row);
-  return plane && row >= 0 ? plane + (LINEAR ? 0 : row * a.x_row) : nullptr;
+  if (LINEAR) return plane;
+  row = fold<int, FAR>(AXIS_R, a.in_rows, row);
+  return plane && row >= 0 ? plane + min(row, a.in_rows - 1) * a.x_row : nullptr;
 }
 
-__device__ inline X element(const Args &a, const X *line, int column) {
-  const int pixel = floor_div(column, PIXEL), folded = fold<int>(AXIS_S, a.in_columns / PIXEL, pixel);
-  return line && folded >= 0 ? __ldg(line + (folded * PIXEL + column - pixel * PIXEL)) : (X)a.fill;
+// The column that continues a row at `column`: one that exists, whatever is asked for, or -1, the constant.
+__device__ inline int place(int columns, int column) {
+  const int pixel = floor_div(column, PIXEL), pixels = columns / PIXEL, folded = fold<int, FAR>(AXIS_S, pixels, pixel);
+  return folded < 0 ? -1 : min(folded, pixels - 1) * PIXEL + column - pixel * PIXEL;
 }
 
-// A lane's words where its row ends or is not aligned: whole words where there are some, shifted, then element by
-// element what touches the outside.
+__device__ inline X element(const X *line, int columns, unsigned fill, int column) {
+  const int from = place(columns, column);
+  return line && from >= 0 ? __ldg(line + from) : (X)fill;
+}
+
+// One word of neighbours, some of which lie outside. Not inlined: it is rare, and there are many words.
+__device__ __noinline__ unsigned word_outside(const X *line, int columns, unsigned fill, int column) {
+  unsigned word = 0;
+#pragma unroll
+  for (int e = PER_WORD - 1; e >= 0; e--)
+    word = word << 32 / PER_WORD % 32 | (unsigned)element(line, columns, fill, column + e);
+  return word;
+}
+
+// A lane's words where its row ends or is not aligned: whole words where there are some, shifted, then what touches the
+// outside.
 __device__ inline void fetch_careful(unsigned raw[RAW], const Args &a, const X *line, int column) {
   const unsigned off = (unsigned)(size_t)(line + column) & 3;
   const int begin = column + FIRST * PER_WORD, margin = off ? PER_WORD : 0;
@@ -119,11 +150,8 @@ __device__ inline void fetch_careful(unsigned raw[RAW], const Args &a, const X *
 #pragma unroll
   for (int i = 0; i < RAW; i++) {
     const int at = begin + i * PER_WORD;
-    if (line && at - margin >= 0 && at + PER_WORD + margin <= a.in_columns) continue;
-    raw[i] = 0;
-#pragma unroll 1
-    for (int e = PER_WORD - 1; e >= 0; e--)
-      raw[i] = raw[i] << 32 / PER_WORD % 32 | (unsigned)element(a, line, at + e);
+    if (!line || at - margin < 0 || at + PER_WORD + margin > a.in_columns)
+      raw[i] = word_outside(line, a.in_columns, a.fill, at);
   }
 }
 
@@ -149,6 +177,12 @@ __device__ inline void fetch_words(unsigned raw[RAW], const unsigned *from) {
   }
 }
 
+// Rows far ahead come as far as the second-level cache: no register waits for them. One lane asks for each line.
+__device__ inline void prefetch(const X *row, const Place &at) {
+  constexpr int line = 128 / (int)sizeof(X);
+  if (at.g * line < WIDTH) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at.g * line));
+}
+
 // What the lane needs of the block of four rows that begins at `row`.
 __device__ inline void fetch(unsigned raw[RAW], const Args &a, const Place &at, const X *plane, int row) {
   const X *line = line_at(a, plane, row + at.t);
@@ -160,9 +194,39 @@ __device__ inline void fetch(unsigned raw[RAW], const Args &a, const Place &at, 
     fetch_careful(raw, a, line, column);
 }
 
-__device__ inline void unpack(unsigned window[WINDOW], const unsigned raw[RAW]) {
+// A vector that is not aligned, from words that are.
+__device__ inline uint4 realigned(const void *from) {
+  const unsigned off = (unsigned)(size_t)from & 3, *word = (const unsigned *)((const char *)from - off);
+  unsigned part[5];
 #pragma unroll
-  for (int i = 0; i < WINDOW; i++) window[i] = OFF ? __funnelshift_r(raw[i], raw[OFF ? i + 1 : i], 8 * OFF) : raw[i];
+  for (int i = 0; i < 5; i++) part[i] = word[i];
+  return make_uint4(__funnelshift_r(part[0], part[1], 8 * off), __funnelshift_r(part[1], part[2], 8 * off),
+                    __funnelshift_r(part[2], part[3], 8 * off), __funnelshift_r(part[3], part[4], 8 * off));
+}
+
+// The word of four bytes, `step` apart, that begins at byte `first`: one move for each word that they lie in beyond the
+// first two.
+__device__ inline unsigned collect(const unsigned raw[RAW], int first, int step) {
+  const int low = first / 4, high = (first + 3 * step) / 4;
+  unsigned word = raw[low];
+#pragma unroll
+  for (int w = low + 1; w <= high; w++) {
+    unsigned selector = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int byte = first + i * step, from = byte / 4;
+      selector |= (from == w ? 4 + byte % 4 : w == low + 1 ? byte % 4 : i) << 4 * i;
+    }
+    word = __byte_perm(word, raw[w], selector);
+  }
+  return word;
+}
+
+__device__ inline void unpack(unsigned window[CHANNELS][WINDOW], const unsigned raw[RAW]) {
+#pragma unroll
+  for (int c = 0; c < CHANNELS; c++)
+#pragma unroll
+    for (int i = 0; i < WINDOW; i++) window[c][i] = collect(raw, OFF + 4 * i * CHANNELS + c, CHANNELS);
 }
 
 // ---- products
@@ -173,6 +237,19 @@ __device__ inline unsigned rest(unsigned word) {
 }
 
 typedef ACC Acc[GROUPS][SUMS][4];
+
+// BIASED: all sums' beginning. Read from memory: four registers in a row, set once.
+__device__ inline uint4 beginning(const Args &a) {
+  return BIASED ? __ldg((const uint4 *)a.start) : make_uint4(0, 0, 0, 0);
+}
+
+__device__ inline void begin(Acc acc, const uint4 &start) {
+#pragma unroll
+  for (int i = 0; i < GROUPS * SUMS; i++) {
+    ACC *const sum = acc[i / SUMS][i % SUMS];
+    sum[0] = start.x, sum[1] = start.y, sum[2] = start.z, sum[3] = start.w;
+  }
+}
 
 // Slots 2q and 2q+1 of one block of four rows, for all of a lane's tiles; the smallest products first.
 __device__ inline void multiply_pair(Acc acc, const uint4 band[PARTS], const unsigned window[WINDOW], int q) {
@@ -195,21 +272,37 @@ __device__ inline void multiply_pair(Acc acc, const uint4 band[PARTS], const uns
 
 // ---- rows out
 
-__device__ inline float total(const ACC sum[SUMS][4], int i) {
-  if constexpr (SUMS == 3) return (float)(sum[0][i] * 256 + sum[1][i]) * 256.f + (float)sum[2][i];
-  if constexpr (SUMS == 2) return (float)(sum[0][i] * 256 + sum[1][i]);
-  return (float)sum[0][i];
+__device__ inline float result(const Args &a, const ACC sum[SUMS][4], int i) {
+  float value;
+  if constexpr (BIASED) {
+    value = a.beta;
+#pragma unroll
+    for (int p = 0; p < SUMS; p++)
+      value = __fmaf_rn(a.weight[p], __int_as_float(sum[p][i]) - (BIASED == 2 ? 0x1.8p23f : 0.f), value);
+    return value;
+  }
+  if constexpr (SUMS == 3)
+    value = (float)(sum[0][i] * 256 + sum[1][i]) * 256.f + (float)sum[2][i];
+  else if constexpr (SUMS == 2)
+    value = (float)(sum[0][i] * 256 + sum[1][i]);
+  else
+    value = (float)sum[0][i];
+  return a.alpha * value + a.beta;
 }
 
 __device__ inline unsigned pack_bytes(float a, float b, float c, float d) {
   unsigned word = 0;
   if (TYPE_Y == U8) {
-    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(__float2int_rn(d)), "r"(__float2int_rn(c)), "r"(0));
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
+        : "=r"(word)
+        : "r"(__float2int_rn(d)), "r"(__float2int_rn(c)), "r"(0));
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
         : "=r"(word)
         : "r"(__float2int_rn(b)), "r"(__float2int_rn(a)), "r"(word));
   } else {
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(__float2int_rn(d)), "r"(__float2int_rn(c)), "r"(0));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+        : "=r"(word)
+        : "r"(__float2int_rn(d)), "r"(__float2int_rn(c)), "r"(0));
     asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
         : "=r"(word)
         : "r"(__float2int_rn(b)), "r"(__float2int_rn(a)), "r"(word));
@@ -233,7 +326,7 @@ __device__ inline void pack_pair(unsigned word[], float a, float b) {
   }
 }
 
-constexpr int OUT = CHUNK * (int)sizeof(Y) / 4;  // words of a lane's results in a row
+constexpr int OUT = CHUNK * (int)sizeof(Y) / 4;  // words of a lane's results in a row, of a channel
 
 // Lanes 2r and 2r+1 (by g) hold the left and the right half of row r of tiles 2t and 2t+1: they exchange, so that one
 // has all of tile 2t, the other all of tile 2t+1.
@@ -266,31 +359,102 @@ __device__ inline void exchange(unsigned out[OUT], const float v[GROUPS][4], boo
   }
 }
 
+// Channels side by side again: bytes that were four to a word of their channel.
+__device__ inline void interleave(unsigned line[CHANNELS * OUT], const unsigned out[CHANNELS][OUT]) {
+  if constexpr (CHANNELS == 1) {
+#pragma unroll
+    for (int i = 0; i < OUT; i++) line[i] = out[0][i];
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < CHANNELS * OUT; i++) {
+    const int c0 = 4 * i % CHANNELS;
+    unsigned word = out[c0][i / CHANNELS];
+#pragma unroll
+    for (int k = 1; k < CHANNELS; k++) {
+      const int c = (c0 + k) % CHANNELS;
+      unsigned selector = 0;
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int from = (4 * i + e) % CHANNELS, byte = (4 * i + e) / CHANNELS % 4;
+        selector |= (from == c ? 4 + byte : k == 1 ? byte : e) << 4 * e;
+      }
+      word = __byte_perm(word, out[c][i / CHANNELS], selector);
+    }
+    line[i] = word;
+  }
+}
+
 __device__ inline bool exists(const Args &a, int row, int column) {
   if (LINEAR) return column < a.y_row && row * a.y_row + column < a.out_columns;
   return row < a.out_rows && column < a.out_columns;
 }
 
-__device__ inline void store_chunk(const Args &a, Y *y, const unsigned out[OUT], int row, int column) {
-  union {
-    unsigned word[OUT];
-    Y y[CHUNK];
-  } raw;
+// A lane's results of a row are VECTORS of these.
+typedef Word<CHANNELS * OUT % 4 ? 8 : 16>::type WordsOut;
+constexpr int VECTORS = LANE * (int)sizeof(Y) / (int)sizeof(WordsOut);
+
+__device__ inline void store_vectors(WordsOut *to, const unsigned line[CHANNELS * OUT], bool streaming) {
 #pragma unroll
-  for (int i = 0; i < OUT; i++) raw.word[i] = out[i];
-  Y *to = y + (row * a.y_row + column);
-  if (a.aligned_y && exists(a, row, column + CHUNK - 1)) {
-    if constexpr (OUT % 4 == 0) {
+  for (int i = 0; i < VECTORS; i++) {
+    constexpr int words = (int)sizeof(WordsOut) / 4;
+    union {
+      unsigned word[words];
+      WordsOut whole;
+    } out;
 #pragma unroll
-      for (int i = 0; i < OUT; i += 4) __stcs((uint4 *)to + i / 4, make_uint4(out[i], out[i + 1], out[i + 2], out[i + 3]));
+    for (int k = 0; k < words; k++) out.word[k] = line[words * i + k];
+    if (streaming)
+      __stcs(to + i, out.whole);
+    else
+      to[i] = out.whole;
+  }
+}
+
+// The first `count` results of a row that ends or is not aligned, from shared memory: by vectors of 16 bytes where
+// these are whole. `lane` of eight.
+__device__ __noinline__ void store_careful(Y *to, const Y *from, int count, int lane) {
+  constexpr int per = 16 / (int)sizeof(Y);
+  const int head = (int)(-(size_t)to & 15) / (int)sizeof(Y);  // before the first vector
+  for (int i = lane; i < 8 * LANE / per + 1; i += 8) {
+    const int begin = i ? head + (i - 1) * per : 0, end = min(i ? begin + per : head, count);
+    if (end - begin == per) {
+      __stcs((uint4 *)(to + begin), realigned(from + begin));
     } else {
+#pragma unroll 1
+      for (int k = begin; k < end; k++) to[k] = from[k];
+    }
+  }
+}
+
+// Four rows of a warp's results; `whole`: all exist, aligned. Interleaved ones pass through shared memory, so that a
+// warp's stores are whole lines.
+__device__ inline void store_rows(const Args &a, Y *y, const unsigned line[CHANNELS * OUT], const Place &at, int row,
+                                  bool whole) {
+  __shared__ WordsOut staged[WARPS][32 * VECTORS + 1];  // what is realigned reads a word more
+  WordsOut *mine = staged[threadIdx.x / 32];
+  const int r = at.g >> 1, column = (2 * at.t + (at.g & 1)) * LANE;  // of the lane's
+  if (whole && CHANNELS == 1) {
+    store_vectors((WordsOut *)(y + ((row + r) * a.y_row + at.first + column)), line, true);
+    return;
+  }
+  __syncwarp();
+  store_vectors(mine + (r * 8 + column / LANE) * VECTORS, line, false);
+  __syncwarp();
+  if (whole) {
 #pragma unroll
-      for (int i = 0; i < OUT; i += 2) __stcs((uint2 *)to + i / 2, make_uint2(out[i], out[i + 1]));
+    for (int i = 0; i < VECTORS; i++) {
+      const int k = 32 * i + at.lane, to = k / (8 * VECTORS);
+      __stcs((WordsOut *)(y + ((row + to) * a.y_row + at.first)) + k % (8 * VECTORS), mine[k]);
     }
   } else {
-#pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-      if (exists(a, row, column + i)) to[i] = raw.y[i];
+    const int to = row + at.lane / 8;
+    const i64 begin = to * a.y_row + at.first;
+    const i64 most = LINEAR            ? min(a.y_row - at.first, a.out_columns - begin)
+                     : to < a.out_rows ? a.out_columns - at.first
+                                       : 0;
+    store_careful(y + begin, (const Y *)(mine + at.lane / 8 * 8 * VECTORS), (int)max(0ll, min(most, (i64)8 * LANE)),
+                  at.lane % 8);
   }
 }
 
@@ -318,7 +482,7 @@ __device__ inline float window_sum(const Args &a, const Image &image, int row, i
       const X *line = line_at(a, plane, row + r - PAD_R);
 #pragma unroll 4
       for (int s = 0; s < TAPS_S; s++)
-        sum += __ldg(tap + s) * value(element(a, line, column + (s - PAD_S) * PIXEL));
+        sum += __ldg(tap + s) * value(element(line, a.in_columns, a.fill, column + (s - PAD_S) * PIXEL));
       tap += TAPS_S;
     }
   }
@@ -341,69 +505,134 @@ __device__ inline void repair(const Args &a, const Image &image, const Place &at
   }
 }
 
-// Finishes and stores four rows of results.
-__device__ inline void finish(const Args &a, const Image &image, const Place &at, const Acc acc, int row) {
+// Results of a channel, from their sums. True where one is Inf or NaN.
+__device__ inline bool finish(const Args &a, unsigned out[OUT], const Place &at, const Acc acc) {
   float v[GROUPS][4], poison = 0;
-  unsigned out[OUT];
 #pragma unroll
   for (int j = 0; j < GROUPS; j++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      v[j][i] = a.alpha * total(acc[j], i) + a.beta;
+      v[j][i] = result(a, acc[j], i);
       if (!INTEGER) poison += v[j][i] * 0.f;
     }
   exchange(out, v, at.g & 1);
-  store_chunk(a, image.y, out, row + (at.g >> 1), at.first + (2 * at.t + (at.g & 1)) * CHUNK);
-  if (!INTEGER && __any_sync(~0u, poison != 0.f)) repair(a, image, at, row, poison != 0.f);
+  return poison != 0.f;
+}
+
+// Stores four rows of results.
+__device__ inline void finish_rows(const Args &a, const Image &image, const Place &at,
+                                   const unsigned out[CHANNELS][OUT], bool poisoned, int row, bool whole) {
+  unsigned line[CHANNELS * OUT];
+  interleave(line, out);
+  store_rows(a, image.y, line, at, row, whole);
+  if (!INTEGER && __any_sync(~0u, poisoned)) repair(a, image, at, row, poisoned);
 }
 
 // ---- downwards
 
-// Small filters: the bands and the rows that a tile reads stay in registers.
-__device__ inline void sweep_kept(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row) {
-  uint4 band[DEPTH][PAIRS][PARTS];
-  unsigned window[DEPTH][WINDOW], raw[RAW];
-  const X *plane = plane_of(a, image, 0);
-  const int steps = min(STEPS, (a.out_rows - row + 3) / 4);
-#pragma unroll
-  for (int i = 0; i < DEPTH * PAIRS * PARTS; i++)
-    band[i / (PAIRS * PARTS)][i / PARTS % PAIRS][i % PARTS] = __ldg(bands + i * 32 + at.g * 4 + at.t);
-  fetch(raw, a, at, plane, row - PAD_R);
-#pragma unroll 1
-  for (int i = 1 - DEPTH; i < steps; i++) {
-#pragma unroll
-    for (int b = 0; b < DEPTH - 1; b++)
-#pragma unroll
-      for (int k = 0; k < WINDOW; k++) window[b][k] = window[b + 1][k];
-    unpack(window[DEPTH - 1], raw);
-    if (i + 1 < steps) fetch(raw, a, at, plane, row - PAD_R + 4 * (i + DEPTH));
-    if (i < 0) continue;
-    Acc acc = {};
-#pragma unroll
-    for (int b = 0; b < DEPTH; b++)
-#pragma unroll
-      for (int q = 0; q < PAIRS; q++) multiply_pair(acc, band[b][q], window[b], q);
-    finish(a, image, at, acc, row + 4 * i);
+// Blocks of four rows that are loaded, and asked for, before they are needed.
+constexpr int AHEAD = RAW > 6 ? 1 : 2, FAR_AHEAD = 3;
+
+// Whether all that a warp reads and writes in its steps from a row on lies within the image and is aligned.
+__device__ inline bool is_inside(const Args &a, const X *plane, const Place &at, int row, int steps) {
+  const int rows = 4 * (steps + DEPTH - 1);
+  const i64 first = at.first + (LINEAR ? row * a.x_row : 0), last = first + (LINEAR ? (rows - 1) * a.x_row : 0);
+  const bool columns =
+      first + 4 * VECTOR_BEGIN * PER_WORD >= 0 && last + 7 * LANE + 4 * VECTOR_END * PER_WORD <= a.in_columns;
+  const bool reads = LINEAR || (row >= PAD_R && row - PAD_R + rows <= a.in_rows);
+  return plane && a.aligned_x && a.aligned_y && columns && reads &&
+         exists(a, row + 4 * steps - 1, at.first + WIDTH - 1);
+}
+
+// The rows that a tile reads, and where the next come from.
+struct Rows {
+  unsigned window[DEPTH][CHANNELS][WINDOW], raw[AHEAD][RAW];
+  const X *plane, *from;
+};
+
+// Block i of the rows, counted from the first step's last, into raw[k].
+template <bool INSIDE>
+__device__ inline void load_rows(Rows &rows, const Args &a, const Place &at, int row, int i, int k, int steps) {
+  if (i >= steps) return;
+  const int first = row - PAD_R + 4 * (i + DEPTH - 1);
+  if (INSIDE) {
+    fetch_words(rows.raw[k], (const unsigned *)rows.from);
+    if (i + FAR_AHEAD < steps) prefetch(rows.from + (4 * FAR_AHEAD * a.x_row - at.g * LANE), at);
+    rows.from += 4 * a.x_row;
+  } else {
+    const X *later = line_at(a, rows.plane, first + 4 * FAR_AHEAD + at.t);
+    if (later && !LINEAR) prefetch(later + at.first, at);
+    fetch(rows.raw[k], a, at, rows.plane, first);
   }
+}
+
+// One step: four rows of results, from the block of rows in raw[k].
+template <bool INSIDE>
+__device__ inline void step_kept(Rows &rows, const Args &a, const Image &image, const Place &at, const uint4 band[],
+                                 const uint4 &start, int row, int i, int k, int steps) {
+#pragma unroll
+  for (int b = 0; b < DEPTH - 1; b++)
+#pragma unroll
+    for (int w = 0; w < CHANNELS * WINDOW; w++)
+      rows.window[b][w / WINDOW][w % WINDOW] = rows.window[b + 1][w / WINDOW][w % WINDOW];
+  unpack(rows.window[DEPTH - 1], rows.raw[k]);
+  load_rows<INSIDE>(rows, a, at, row, i + AHEAD, k, steps);
+  if (i < 0) return;
+  unsigned out[CHANNELS][OUT];
+  bool poisoned = false;
+#pragma unroll
+  for (int c = 0; c < CHANNELS; c++) {
+    Acc acc;
+    begin(acc, start);
+#pragma unroll
+    for (int q = 0; q < DEPTH * PAIRS; q++) multiply_pair(acc, band + q * PARTS, rows.window[q / PAIRS][c], q % PAIRS);
+    poisoned |= finish(a, out[c], at, acc);
+  }
+  finish_rows(a, image, at, out, poisoned, row + 4 * i, INSIDE);
+}
+
+// Small filters: the bands and the rows that a tile reads stay in registers. INSIDE: see is_inside.
+template <bool INSIDE>
+__device__ inline void sweep_kept(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row,
+                                  int steps) {
+  constexpr int count = DEPTH * PAIRS * PARTS;
+  uint4 band[count];
+  Rows rows;
+  const uint4 start = beginning(a);
+  rows.plane = plane_of(a, image, 0);
+  rows.from = rows.plane + ((row - PAD_R + at.t) * a.x_row + at.column);
+#pragma unroll
+  for (int k = 0; k < AHEAD; k++) load_rows<INSIDE>(rows, a, at, row, k + 1 - DEPTH, k, steps);
+#pragma unroll
+  for (int i = 0; i < count; i++) band[i] = __ldg(bands + i * 32 + at.lane);
+#pragma unroll 1
+  for (int i = 1 - DEPTH; i < steps; i += AHEAD)
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+      if (k == 0 || i + k < steps) step_kept<INSIDE>(rows, a, image, at, band, start, row, i + k, k, steps);
 }
 
 // One step of large filters, or of volumes: bands from memory, TILES tiles below each other share them.
 __device__ inline void step_streamed(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row) {
-  Acc acc[TILES] = {};
+  static_assert(BANDS == 0 || CHANNELS == 1, "channels are taken apart where rows stay in registers");
+  Acc acc[TILES];
+  const uint4 start = beginning(a);
+#pragma unroll
+  for (int v = 0; v < TILES; v++) begin(acc[v], start);
   bands += at.g * 4 + at.t;
 #pragma unroll 1
   for (int i = 0; i < TAPS_T * CHUNKS; i++) {
     const X *plane = plane_of(a, image, i / CHUNKS);
     Place piece = at;
     piece.column += i % CHUNKS * SLOTS * PER_WORD;
-    unsigned window[TILES][WINDOW], raw[RAW];
+    unsigned window[TILES][1][WINDOW], raw[RAW];
     fetch(raw, a, piece, plane, row - PAD_R);
 #pragma unroll 1
     for (int b = 1 - TILES; b < DEPTH; b++) {
 #pragma unroll
       for (int v = 0; v < TILES - 1; v++)
 #pragma unroll
-        for (int k = 0; k < WINDOW; k++) window[v][k] = window[v + 1][k];
+        for (int k = 0; k < WINDOW; k++) window[v][0][k] = window[v + 1][0][k];
       unpack(window[TILES - 1], raw);
       if (b + 1 < DEPTH) fetch(raw, a, piece, plane, row - PAD_R + 4 * (TILES + b));
       if (b < 0) continue;
@@ -413,35 +642,71 @@ __device__ inline void step_streamed(const Args &a, const Image &image, const Pl
 #pragma unroll
         for (int part = 0; part < PARTS; part++) band[part] = bands[(q * PARTS + part) * 32];
 #pragma unroll
-        for (int v = 0; v < TILES; v++) multiply_pair(acc[v], band, window[v], q);
+        for (int v = 0; v < TILES; v++) multiply_pair(acc[v], band, window[v][0], q);
       }
       bands += PAIRS * PARTS * 32;
     }
   }
 #pragma unroll
-  for (int v = 0; v < TILES; v++) finish(a, image, at, acc[v], row + 4 * v);
+  for (int v = 0; v < TILES; v++) {
+    unsigned out[1][OUT];
+    const bool poisoned = finish(a, out[0], at, acc[v]);
+    finish_rows(a, image, at, out, poisoned, row + 4 * v,
+                a.aligned_y && exists(a, row + 4 * v + 3, at.first + WIDTH - 1));
+  }
+}
+
+// Where a warp's tile lies, and of how many steps.
+struct Tile {
+  int column, row, steps;  // column: in tiles; row: in steps
+  i64 image;
+};
+
+// Tiles at the image's edges take longer: they are lower, and come first. The warps of a block lie side by side; below
+// each other where they read many rows in common.
+__device__ inline Tile tile_at(const Args &a, i64 number) {
+  const int others = a.column_tiles - a.end_columns, caps = min(2, a.end_rows), end = a.end_steps;
+  const int edge = a.end_columns * a.end_rows + others * caps, inner = others * a.row_tiles;
+  const i64 edges = a.images * edge;
+  const bool at_edge = number < edges;
+  if (!at_edge) number -= edges;
+  const int count = at_edge ? edge : inner;
+  const i64 image = number / count;
+  int n = (int)(number - image * count);
+  if (!at_edge) {
+    const int down = BANDS ? n % a.row_tiles : n / others, across = BANDS ? n / a.row_tiles : n % others;
+    const int row = end + down * a.steps;
+    return {a.end_columns / 2 + across, row, min(a.steps, a.all_steps - end - row), image};
+  }
+  if (n < a.end_columns * a.end_rows) {
+    const int row = n / a.end_columns * end;
+    return {n % a.end_columns * (a.column_tiles - 1), row, min(end, a.all_steps - row), image};
+  }
+  n -= a.end_columns * a.end_rows;
+  const int row = n < others ? 0 : max(end, a.all_steps - end);
+  return {a.end_columns / 2 + n % others, row, min(end, a.all_steps - row), image};
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_banded(const __grid_constant__ Args a) {
   extern __shared__ uint4 shared[];
   const uint4 *bands = (const uint4 *)a.bands;
   if (BANDS == 1) {
-    for (int i = threadIdx.x; i < TAPS_T * CHUNKS * DEPTH * PAIRS * PARTS * 32; i += 32 * WARPS) shared[i] = __ldg(bands + i);
+    for (int i = threadIdx.x; i < TAPS_T * CHUNKS * DEPTH * PAIRS * PARTS * 32; i += 32 * WARPS)
+      shared[i] = __ldg(bands + i);
     bands = shared;
     __syncthreads();
   }
   i64 tile = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
   if (tile >= a.tiles) return;
   Place at;
-  at.g = threadIdx.x / 4 % 8;
-  at.t = threadIdx.x % 4;
-  int row = tile % a.row_tiles * (HEIGHT * STEPS);
-  tile /= a.row_tiles;
-  // The columns at both ends take longer: they come first.
-  const int order = tile % a.column_tiles;
-  at.first = (order == 0 ? 0 : order == 1 ? a.column_tiles - 1 : order - 1) * WIDTH;
-  at.column = at.first + at.g * CHUNK;
-  tile /= a.column_tiles;
+  at.lane = threadIdx.x % 32;
+  at.g = at.lane / 4;
+  at.t = at.lane % 4;
+  const Tile mine = tile_at(a, tile);
+  at.first = mine.column * WIDTH;
+  at.column = at.first + at.g * LANE;
+  tile = mine.image;
+  int row = mine.row * HEIGHT;
   Image image;
   image.plane = tile % a.out_planes;
   tile /= a.out_planes;
@@ -449,9 +714,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_banded(con
   image.x = (const X *)a.x + (outer * a.x_batch[0] + inner * a.x_batch[1]);
   image.y = (Y *)a.y + (outer * a.y_batch[0] + inner * a.y_batch[1] + image.plane * a.y_plane);
   if constexpr (BANDS == 0) {
-    sweep_kept(a, image, at, bands, row);
+    if (is_inside(a, plane_of(a, image, 0), at, row, mine.steps))
+      sweep_kept<true>(a, image, at, bands, row, mine.steps);
+    else
+      sweep_kept<false>(a, image, at, bands, row, mine.steps);
   } else {
 #pragma unroll 1
-    for (int i = 0; i < STEPS && row < a.out_rows; i++, row += HEIGHT) step_streamed(a, image, at, bands, row);
+    for (int i = 0; i < mine.steps && row < a.out_rows; i++, row += HEIGHT) step_streamed(a, image, at, bands, row);
   }
 }
