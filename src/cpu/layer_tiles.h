@@ -50,6 +50,7 @@ typedef struct falt_tiles_finish {
   const void *sums; /* aligned to 64 */
   bool whole;       /* sums are s32 */
   bool plain;       /* only rounded and saturated: no factors, residual, curve or clip */
+  bool adds;        /* plain f32 are added to what is there */
   falt_type type;   /* u8, s8, f16, bf16, f32 or s32 */
   void *out;
   const int64_t *at;
@@ -85,6 +86,7 @@ typedef struct falt_tiles_product {
   int64_t segments, pieces;
   int tiles, rows; /* one or two tiles of so many rows */
   int64_t columns; /* of all panels */
+  int64_t apart;   /* elements of results from panel to panel */
   bool near;       /* panels stay in the first-level cache */
   const falt_tiles_finish
       *finish; /* of panel 0, its sums and n aside; NULL: the sums of one panel are left in flow->sums */
@@ -107,6 +109,16 @@ typedef struct falt_tiles_widen {
   int64_t step, n;
 } falt_tiles_widen;
 
+/* 32 rows of n <= 32 elements of 16 bits, which need no alignment. `pair`: as the tiles of a panel, one for each 16
+ * columns, element i of rows 2*g and 2*g + 1 being group g of column i; columns beyond n are zeros. `turn`: element i
+ * of row m goes to to[i*pitch + 2*m] (bytes). */
+typedef struct falt_tiles_turn {
+  const void *const *rows;
+  char *to;
+  int64_t pitch;
+  int n;
+} falt_tiles_turn;
+
 typedef struct falt_tiles_kernels {
   double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
   /* Around a thread's products: the rows of their tiles. */
@@ -116,6 +128,8 @@ typedef struct falt_tiles_kernels {
   void (*flush)(falt_tiles_flow *flow); /* what is still on its way */
   void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
+  void (*pair)(const falt_tiles_turn *call);
+  void (*turn)(const falt_tiles_turn *call);
   void (*finish)(const falt_tiles_finish *call);
   /* Whether none of n sums in the first rows[0] and rows[1] of 16 rows each is NaN. */
   bool (*numbers)(const float *sums, const int rows[2], int n);

@@ -183,6 +183,16 @@ FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int
   store_some(to + (size_t)i * size_of(type), vec_clip(y, by->low, by->high), n, type);
 }
 
+FALT_INLINE void add_rows(const falt_tiles_finish *f, int q, int end) {
+  for (; q < end; q++) {
+    const float *sums = (const float *)f->sums + q * PITCH;
+    float *to = (float *)f->out + f->at[q];
+    int i = 0;
+    for (; i + VEC <= f->n; i += VEC) vec_store(to + i, vec_load(to + i) + vec_load(sums + i));
+    for (; i < f->n; i++) to[i] += sums[i];
+  }
+}
+
 FALT_INLINE void full_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole,
                            const bool bends) {
   const factors by = {f->scale, f->offset, vec_all(f->low), vec_all(f->high)};
@@ -227,7 +237,10 @@ static void finish_rows(const falt_tiles_finish *f, int q, int end) {
       finish_as(f, q, end, FALT_BF16);
       break;
     case FALT_F32:
-      finish_as(f, q, end, FALT_F32);
+      if (f->adds)
+        add_rows(f, q, end);
+      else
+        finish_as(f, q, end, FALT_F32);
       break;
     default:
       for (; q < end; q++)

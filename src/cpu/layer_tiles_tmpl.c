@@ -78,6 +78,91 @@ static void widen(const falt_tiles_widen *call) {
     split_row_of(call->from, call->step, call->to, call->n);
 }
 
+#if FALT_VECTOR_BYTES == 64
+/* Elements of two rows by turns, 16 columns each. */
+typedef struct pairs {
+  __m512i low, high;
+} pairs;
+
+FALT_INLINE pairs pair_rows(const void *even, const void *odd, int n) {
+  static const int16_t order[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                    8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __mmask32 mask = n < 32 ? ((__mmask32)1 << n) - 1 : ~(__mmask32)0;
+  const __m512i a = _mm512_maskz_loadu_epi16(mask, even), b = _mm512_maskz_loadu_epi16(mask, odd);
+  const __m512i low = _mm512_loadu_si512(order), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  return (pairs){_mm512_permutex2var_epi16(a, low, b), _mm512_permutex2var_epi16(a, high, b)};
+}
+
+static void pair(const falt_tiles_turn *call) {
+  for (int g = 0; g < GROUPS; g++) {
+    const pairs p = pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n);
+    _mm512_storeu_si512(call->to + g * FALT_TILE_BYTES, p.low);
+    if (call->n > FALT_TILE_ROWS) _mm512_storeu_si512(call->to + FALT_TILE + g * FALT_TILE_BYTES, p.high);
+  }
+}
+
+/* A square of 16 x 16 groups, in place: groups at distance 1 and 2 within quarters, then the quarters. */
+FALT_INLINE void turn_square(__m512i v[16]) {
+  __m512i t[16];
+  FALT_UNROLL
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+  FALT_UNROLL
+  for (int i = 0; i < 16; i += 4) {
+    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  FALT_UNROLL
+  for (int i = 0; i < 4; i++) {
+    t[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
+  }
+  FALT_UNROLL
+  for (int i = 0; i < 4; i++) {
+    v[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    v[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    v[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    v[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+static void turn(const falt_tiles_turn *call) {
+  __m512i low[16], high[16];
+  for (int g = 0; g < GROUPS; g++) {
+    const pairs p = pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n);
+    low[g] = p.low;
+    high[g] = p.high;
+  }
+  turn_square(low);
+  for (int i = 0; i < 16 && i < call->n; i++) _mm512_storeu_si512(call->to + i * call->pitch, low[i]);
+  if (call->n <= 16) return;
+  turn_square(high);
+  for (int i = 16; i < call->n; i++) _mm512_storeu_si512(call->to + i * call->pitch, high[i - 16]);
+}
+#else
+static void pair(const falt_tiles_turn *call) {
+  const int tiles = call->n > FALT_TILE_ROWS ? 2 : 1;
+  for (int i = 0; i < tiles * FALT_TILE_ROWS; i++)
+    for (int m = 0; m < 2 * GROUPS; m++) {
+      char *to = call->to + i / FALT_TILE_ROWS * FALT_TILE + m / 2 * FALT_TILE_BYTES + i % FALT_TILE_ROWS * GROUP;
+      const uint16_t x = i < call->n ? ((const uint16_t *)call->rows[m])[i] : 0;
+      memcpy(to + m % 2 * 2, &x, sizeof x);
+    }
+}
+
+static void turn(const falt_tiles_turn *call) {
+  for (int i = 0; i < call->n; i++)
+    for (int m = 0; m < 2 * GROUPS; m++)
+      memcpy(call->to + i * call->pitch + 2 * m, (const uint16_t *)call->rows[m] + i, 2);
+}
+#endif
+
 static void finish(const falt_tiles_finish *f) {
   finish_some(f, 0, FALT_TILES_ROWS);
 }
@@ -372,16 +457,17 @@ static void product_bf16(const one_panel *one) {
 
 #endif
 
-/* The finish of a panel, from that of the first. */
-FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t shift) {
+/* The finish of panel i, from that of the first. */
+FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t i) {
   const falt_tiles_finish *first = one->call->finish;
+  const int64_t apart = i * one->call->apart, columns = i * FALT_TILES_COLUMNS;
   *to = *first;
   to->sums = one->sums;
   to->n = one->columns;
-  to->out = (char *)first->out + shift * (int64_t)(first->type == FALT_S32 ? 4 : size_of(first->type));
-  if (first->residual) to->residual = (const char *)first->residual + shift * (int64_t)size_of(first->residual_type);
-  to->scale = first->scale + shift;
-  to->offset = first->offset + shift;
+  to->out = (char *)first->out + apart * (int64_t)(first->type == FALT_S32 ? 4 : size_of(first->type));
+  if (first->residual) to->residual = (const char *)first->residual + apart * (int64_t)size_of(first->residual_type);
+  to->scale = first->scale + columns;
+  to->offset = first->offset + columns;
 }
 
 static void product(const falt_tiles_product *call, falt_tiles_flow *flow) {
@@ -399,7 +485,7 @@ static void product(const falt_tiles_product *call, falt_tiles_flow *flow) {
     one.sums = (char *)flow->sums + flow->count % 2 * (FALT_TILES_ROWS * PITCH * GROUP);
     one.before = flow->count > 0 ? &flow->finish[(flow->count - 1) % 2] : NULL;
     multiply_panel(&one);
-    if (call->finish) set_finish(&flow->finish[flow->count++ % 2], &one, i * FALT_TILES_COLUMNS);
+    if (call->finish) set_finish(&flow->finish[flow->count++ % 2], &one, i);
   }
 }
 
@@ -434,6 +520,8 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .flush = flush,
     .spread = spread,
     .widen = widen,
+    .pair = pair,
+    .turn = turn,
     .finish = finish,
     .numbers = numbers,
 };

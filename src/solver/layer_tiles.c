@@ -136,7 +136,8 @@ static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int
                               .tiles = (int)falt_min(PAIR, t->count - tile),
                               .rows = (int)plan->rows,
                               .near = (end - begin) * (int64_t)plan->panel <= 16384,
-                              .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS};
+                              .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS,
+                              .apart = COLUMNS};
 }
 
 static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {

@@ -22,6 +22,7 @@ extern const falt_solver falt_solver_generic;
 extern const falt_solver falt_solver_im2col;
 extern const falt_solver falt_solver_lines;
 extern const falt_solver falt_solver_outer;
+extern const falt_solver falt_solver_outer_tiles;
 extern const falt_solver falt_solver_overlap;
 extern const falt_solver falt_solver_phases;
 extern const falt_solver falt_solver_pixels;
@@ -39,6 +40,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_tiles,            /* dense layers of 8 and 16 bits, matrix units where there are */
     &falt_solver_phases,           /* gradients of inputs, as forward problems */
     &falt_solver_outer,            /* gradients of dense layers' filters */
+    &falt_solver_outer_tiles,      /* those of bf16, matrix units where there are */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
     &falt_solver_fold,             /* gradients of inputs of few channels, a period of pixels as one */

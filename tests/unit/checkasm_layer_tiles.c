@@ -155,6 +155,27 @@ static void check_split(const falt_tiles_kernels *kernels) {
   }
 }
 
+/* Rows in pairs and turned, where each element is known by its row and place. */
+static void check_turns(const falt_tiles_kernels *kernels) {
+  enum { LONG = 32, PITCH = 3 * 64 };
+  static uint16_t from[LONG * LONG], tiles[2 * TILE / 2], turned[LONG * PITCH / 2];
+  const void *list[LONG];
+  const int n = pick(1, LONG);
+  for (int m = 0; m < LONG; m++) {
+    list[m] = from + (LONG - 1 - m) * LONG;
+    for (int i = 0; i < LONG; i++) from[(LONG - 1 - m) * LONG + i] = (uint16_t)(m * LONG + i);
+  }
+  memset(turned, 1, sizeof turned);
+  kernels->pair(&(falt_tiles_turn){list, (char *)tiles, 0, n});
+  kernels->turn(&(falt_tiles_turn){list, (char *)turned, PITCH, n});
+  for (int i = 0; i < (n + 15) / 16 * 16; i++)
+    for (int m = 0; m < LONG; m++)
+      assert_int_equal(tiles[i / 16 * 512 + m / 2 * 32 + i % 16 * 2 + m % 2], i < n ? m * LONG + i : 0);
+  for (int i = 0; i < LONG; i++)
+    for (int m = 0; m < PITCH / 2; m++)
+      assert_int_equal(turned[i * PITCH / 2 + m], i < n && m < LONG ? m * LONG + i : 0x101);
+}
+
 /* ---- sums out */
 
 static void check_finish(const falt_tiles_kernels *kernels) {
@@ -199,6 +220,7 @@ static void check_finish(const falt_tiles_kernels *kernels) {
 static void check_moves(const falt_tiles_kernels *kernels) {
   for (int round = 0; round < ROUNDS; round++) {
     check_spread(kernels);
+    check_turns(kernels);
     check_finish(kernels);
   }
   check_split(kernels);
