@@ -160,6 +160,71 @@ static void pair_y(void *context, int64_t index) {
   }
 }
 
+/* ---- results out */
+
+/* The sum of one weight, from its definition. */
+static float sum_of(const execution *run, int64_t g, int64_t k, int64_t c, int64_t tap) {
+  const falt_layer *layer = &run->plan->layer;
+  const falt_problem *p = &layer->p;
+  const int64_t *taps = p->filter.size, s = tap % taps[FALT_W], rest = tap / taps[FALT_W];
+  float sum = 0;
+  for (int64_t i = 0; i < layer->positions; i++) {
+    const falt_layer_point at = falt_layer_point_at(layer, i);
+    const int64_t d = falt_layer_source(layer, 0, at.at[0], rest / taps[FALT_H]);
+    const int64_t h = falt_layer_source(layer, 1, at.at[1], rest % taps[FALT_H]);
+    const int64_t w = falt_layer_source(layer, 2, at.at[2], s);
+    const int64_t y = falt_tensor_at(&p->output, at.n, g, k, at.at[0], at.at[1], at.at[2]);
+    const int64_t x = falt_tensor_at(&p->input, at.n, g, c, d, h, w);
+    const double value = d < 0 || h < 0 || w < 0 ? 0 : falt_load(run->operands->input, p->input.type, x);
+    sum += (float)value * (float)falt_load(run->operands->output, p->output.type, y);
+  }
+  return sum;
+}
+
+/* A tile's sums by a panel: turned, then narrowed. */
+static void store_tile(const execution *run, int64_t g, int64_t tile, int64_t panel, const float *sums) {
+  const tiles_plan *plan = run->plan;
+  const falt_tensor *w = &plan->layer.p.filter;
+  const int64_t *taps = w->size, tap = tile / plan->tiles, s = tap % taps[FALT_W], rest = tap / taps[FALT_W];
+  const int64_t c = tile % plan->tiles * ROWS, n = falt_min(ROWS, plan->layer.channels - c);
+  const int64_t k = panel * COLUMNS, count = falt_min(COLUMNS, plan->layer.results - k);
+  _Alignas(64) float square[SQUARE];
+  int64_t at[FALT_TILES_ROWS];
+  if (tap == plan->layer.taps) {
+    memcpy((float *)run->operands->bias + g * plan->layer.results + k, sums, (size_t)count * sizeof *sums);
+    return;
+  }
+  plan->outer->turn(
+      &(falt_turn){.from = sums, .to = square, .from_pitch = COLUMNS, .to_pitch = COLUMNS, .n = n, .count = count});
+  for (int64_t m = 0; m < count; m++) at[m] = m * w->stride[FALT_K];
+  const int rows[2] = {(int)falt_min(ROWS, count), (int)falt_max(0, count - ROWS)};
+  if (!plan->kernels->numbers(square, rows, (int)n))
+    for (int64_t i = 0; i < count * n; i++) {
+      float *sum = &square[i / n * COLUMNS + i % n];
+      if (isnan(*sum)) *sum = sum_of(run, g, k + i / n, c + i % n, tap);
+    }
+  const int64_t to = falt_tensor_at(w, k, g, c, rest / taps[FALT_H], rest % taps[FALT_H], s);
+  char *filter = (char *)run->operands->filter + to * (int64_t)falt_type_size(w->type);
+  if (falt_tensor_unit(w, FALT_C)) {
+    plan->kernels->finish(&(falt_tiles_finish){.sums = square,
+                                               .plain = true,
+                                               .type = w->type,
+                                               .out = filter,
+                                               .at = at,
+                                               .rows = {rows[0], rows[1]},
+                                               .n = (int)n});
+    return;
+  }
+  for (int64_t i = 0; i < count * n; i++)
+    falt_store(filter, w->type, at[i / n] + i % n * w->stride[FALT_C], (double)square[i / n * COLUMNS + i % n]);
+}
+
+/* The sums of a pair of tiles and a panel. */
+static void store_pair(const execution *run, int64_t g, int64_t pair, int64_t panel, const float *sums) {
+  for (int64_t t = 0; t < 2 && 2 * pair + t < tile_count(run->plan); t++)
+    store_tile(run, g, 2 * pair + t, panel, sums + t * ROWS * COLUMNS);
+}
+
 /* ---- sums */
 
 /* Where a tile's rows lie: 16 channels at a tap, or ones. */
@@ -182,117 +247,58 @@ static float *square_at(const execution *run, int64_t g, int64_t pair, int64_t p
   return run->sums + ((g * pair_count(plan) + pair) * plan->panels + panel) * SQUARE;
 }
 
-/* A pair of tiles of rows of a group by all its panels. */
+/* A pair of tiles of rows of a group by all its panels. Sums of the only block are results. */
 static void multiply(void *context, int64_t index) {
   const execution *run = context;
   const tiles_plan *plan = run->plan;
-  const int64_t group = index / pair_count(plan), pair = index % pair_count(plan), first = 2 * pair;
+  const int64_t group = index / pair_count(plan), pair = index % pair_count(plan);
   _Alignas(64) float room[2 * SQUARE];
   falt_tile_rows list[2 * MOST_PARTS];
   int64_t at[FALT_TILES_ROWS];
   falt_tiles_flow flow = {.sums = room};
-  const int tiles = (int)falt_min(2, tile_count(plan) - first);
+  const int tiles = (int)falt_min(2, tile_count(plan) - 2 * pair);
   for (int64_t i = 0; i < run->parts; i++)
-    for (int t = 0; t < tiles; t++) list[2 * i + t] = rows_of(run, i, group, first + t);
+    for (int t = 0; t < tiles; t++) list[2 * i + t] = rows_of(run, i, group, 2 * pair + t);
   for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = m * COLUMNS;
   const falt_tiles_finish finish = {.plain = true,
                                     .adds = run->first > 0,
                                     .type = FALT_F32,
-                                    .out = square_at(run, group, pair, 0),
+                                    .out = plan->blocks > 1 ? square_at(run, group, pair, 0) : NULL,
                                     .at = at,
                                     .rows = {ROWS, tiles > 1 ? ROWS : 0}};
+  falt_tiles_product call = {.kind = FALT_TILES_BF16,
+                             .a = list,
+                             .b = run->paired + (size_t)(group * plan->panels) * plan->y_panel,
+                             .panels = plan->panels,
+                             .pitch = (int64_t)plan->y_panel,
+                             .segments = run->parts,
+                             .pieces = plan->chunks,
+                             .tiles = tiles,
+                             .rows = ROWS,
+                             .columns = plan->layer.results,
+                             .apart = SQUARE,
+                             .finish = &finish};
   plan->kernels->open(ROWS);
-  plan->kernels->product(&(falt_tiles_product){.kind = FALT_TILES_BF16,
-                                               .a = list,
-                                               .b = run->paired + (size_t)(group * plan->panels) * plan->y_panel,
-                                               .panels = plan->panels,
-                                               .pitch = (int64_t)plan->y_panel,
-                                               .segments = run->parts,
-                                               .pieces = plan->chunks,
-                                               .tiles = tiles,
-                                               .rows = ROWS,
-                                               .columns = plan->layer.results,
-                                               .apart = SQUARE,
-                                               .finish = &finish},
-                         &flow);
+  if (plan->blocks > 1) {
+    plan->kernels->product(&call, &flow);
+  } else {
+    call.panels = 1;
+    call.finish = NULL;
+    for (int64_t panel = 0; panel < plan->panels; panel++, call.b += call.pitch, call.columns -= COLUMNS) {
+      plan->kernels->product(&call, &flow);
+      store_pair(run, group, pair, panel, room);
+    }
+  }
   plan->kernels->flush(&flow);
   plan->kernels->close();
 }
 
-/* ---- results out */
-
-/* The sum of one weight, from its definition. */
-static float sum_of(const execution *run, int64_t g, int64_t k, int64_t c, int64_t tap) {
-  const falt_layer *layer = &run->plan->layer;
-  const falt_problem *p = &layer->p;
-  const int64_t *taps = p->filter.size, s = tap % taps[FALT_W], rest = tap / taps[FALT_W];
-  float sum = 0;
-  for (int64_t i = 0; i < layer->positions; i++) {
-    const falt_layer_point at = falt_layer_point_at(layer, i);
-    const int64_t d = falt_layer_source(layer, 0, at.at[0], rest / taps[FALT_H]);
-    const int64_t h = falt_layer_source(layer, 1, at.at[1], rest % taps[FALT_H]);
-    const int64_t w = falt_layer_source(layer, 2, at.at[2], s);
-    const int64_t y = falt_tensor_at(&p->output, at.n, g, k, at.at[0], at.at[1], at.at[2]);
-    const int64_t x = falt_tensor_at(&p->input, at.n, g, c, d, h, w);
-    const double value = d < 0 || h < 0 || w < 0 ? 0 : falt_load(run->operands->input, p->input.type, x);
-    sum += (float)value * (float)falt_load(run->operands->output, p->output.type, y);
-  }
-  return sum;
-}
-
-/* Input channels [c, c + n) of output channels [k, k + count) at a tap: turned, then narrowed. */
-static void store(const execution *run, int64_t g, int64_t tap, int64_t c, int64_t n, int64_t k, int64_t count) {
-  const tiles_plan *plan = run->plan;
-  const falt_tensor *w = &plan->layer.p.filter;
-  const int64_t *taps = w->size, s = tap % taps[FALT_W], rest = tap / taps[FALT_W];
-  _Alignas(64) float square[SQUARE];
-  int64_t at[FALT_TILES_ROWS];
-  for (int64_t i = 0; i < n; i += ROWS) {
-    const int64_t tile = tap * plan->tiles + (c + i) / ROWS;
-    plan->outer->turn(&(falt_turn){.from = square_at(run, g, tile / 2, k / COLUMNS) + tile % 2 * ROWS * COLUMNS,
-                                   .to = square + i,
-                                   .from_pitch = COLUMNS,
-                                   .to_pitch = COLUMNS,
-                                   .n = falt_min(ROWS, n - i),
-                                   .count = count});
-  }
-  for (int64_t m = 0; m < count; m++) at[m] = m * w->stride[FALT_K];
-  const int rows[2] = {(int)falt_min(ROWS, count), (int)falt_max(0, count - ROWS)};
-  if (!plan->kernels->numbers(square, rows, (int)n))
-    for (int64_t m = 0; m < count; m++)
-      for (int64_t i = 0; i < n; i++)
-        if (isnan(square[m * COLUMNS + i])) square[m * COLUMNS + i] = sum_of(run, g, k + m, c + i, tap);
-  const int64_t to = falt_tensor_at(w, k, g, c, rest / taps[FALT_H], rest % taps[FALT_H], s);
-  if (falt_tensor_unit(w, FALT_C)) {
-    plan->kernels->finish(
-        &(falt_tiles_finish){.sums = square,
-                             .plain = true,
-                             .type = w->type,
-                             .out = (char *)run->operands->filter + to * (int64_t)falt_type_size(w->type),
-                             .at = at,
-                             .rows = {rows[0], rows[1]},
-                             .n = (int)n});
-    return;
-  }
-  for (int64_t m = 0; m < count; m++)
-    for (int64_t i = 0; i < n; i++)
-      falt_store(run->operands->filter, w->type, to + at[m] + i * w->stride[FALT_C], (double)square[m * COLUMNS + i]);
-}
-
-/* Some output channels of a group, all their weights. */
-static void store_channels(void *context, int64_t index) {
+/* All sums of a pair, after the last block. */
+static void store_sums(void *context, int64_t index) {
   const execution *run = context;
-  const tiles_plan *plan = run->plan;
-  const falt_layer *layer = &plan->layer;
-  const int64_t g = index / plan->panels, k = index % plan->panels * COLUMNS,
-                count = falt_min(COLUMNS, layer->results - k);
-  for (int64_t tap = 0; tap < layer->taps; tap++)
-    for (int64_t c = 0; c < layer->channels; c += COLUMNS)
-      store(run, g, tap, c, falt_min(COLUMNS, layer->channels - c), k, count);
-  if (!plan->base.problem.has_bias) return;
-  const int64_t tile = layer->taps * plan->tiles;
-  memcpy((float *)run->operands->bias + g * layer->results + k,
-         square_at(run, g, tile / 2, k / COLUMNS) + tile % 2 * ROWS * COLUMNS, (size_t)count * sizeof(float));
+  const int64_t group = index / pair_count(run->plan), pair = index % pair_count(run->plan);
+  for (int64_t panel = 0; panel < run->plan->panels; panel++)
+    store_pair(run, group, pair, panel, square_at(run, group, pair, panel));
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -315,7 +321,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     falt_parallel_for(threads, run.parts * plan->chunks, pair_y, &run);
     falt_parallel_for(threads, group_count(plan) * pair_count(plan), multiply, &run);
   }
-  falt_parallel_for(threads, group_count(plan) * plan->panels, store_channels, &run);
+  if (plan->blocks > 1) falt_parallel_for(threads, group_count(plan) * pair_count(plan), store_sums, &run);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -424,7 +430,8 @@ static void lay_memory(tiles_plan *plan) {
   size_t total = 0;
   plan->turned = place(&total, (size_t)plan->parts * plan->x_part);
   plan->paired = place(&total, groups * (size_t)plan->panels * plan->y_panel);
-  plan->sums = place(&total, groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float));
+  plan->sums =
+      place(&total, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);
   plan->zeros = place(&total, FALT_TILE_BYTES);
   plan->ones = place(&total, FALT_TILE_BYTES);
   plan->base.workspace = total;
