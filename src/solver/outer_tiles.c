@@ -362,7 +362,7 @@ static const char *refusal(const falt_problem *p) {
 /* ---- estimate */
 
 /* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak. */
-static const double share = 0.6, per_turned = 16, per_paired = 8, per_sum = 24, per_result = 24;
+static const double share = 0.6, per_turned = 16, per_paired = 8, per_sum = 24, per_result = 100;
 
 static double estimate(const tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
