@@ -359,12 +359,17 @@ static falt_status ready(falt_plan *base) {
   return falt_plan_ready(plan->others);
 }
 
-/* The plan for operands that are not aligned, and the filter that came with the question. */
+/* The plan for operands that are not aligned, in no more workspace than aligned ones need, and the filter that came
+ * with the question. */
 static falt_plan *finish(wgmma_plan *plan, falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_generic, NULL};
+  extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_gemm_filter,
+                                              &falt_solver_cuda_generic, NULL};
   const falt_tensor *w = &ask->problem->filter;
   falt_ask other = *ask;
+  falt_budget budget = *ask->budget;
+  budget.max_workspace = (int64_t)plan->tile.workspace;
+  other.budget = &budget;
   other.solvers = others;
   plan->others = falt_plan_child(&other, ask->problem, ask->filter_values);
   if (!plan->others) {

@@ -1,4 +1,4 @@
-// Dense layers of 16-bit floats as matrix products of sm_90a, nothing of the image being copied for it: "implicit GEMM".
+// Dense layers of 16-bit floats as matrix products of sm_90a that are never in memory: "implicit GEMM".
 //
 //   forward:          y[pixel][k]     = sum over taps, c of x[pixel + tap][c]  * w[k][tap][c]
 //   backward data:    dx[pixel][c]    = sum over taps, k of dy[pixel - tap][k] * w[k][tap][c]
@@ -25,8 +25,8 @@
 //                             wgmma.cuh has, rows are 64 or 128 and columns such a width; SWAPPED: the other way round
 //   SWAPPED                   channels are the instruction's rows, 64 for each warpgroup, and pixels its columns: for
 //                             layers of few channels
-//   PINGPONG                  warpgroups work on tiles of their own, by turns, so that one multiplies while another sends;
-//                             otherwise all share a tile, side by side in pixels, where SWAPPED in channels
+//   PINGPONG                  warpgroups work on tiles of their own, by turns, so that one multiplies while another
+//                             sends; otherwise all share a tile, side by side in pixels, where SWAPPED in channels
 //   STAGES                    of the ring
 //   BUFFERS                   of results on their way out, of 64 lines, for each warpgroup
 //   CLUSTER                   blocks of a cluster, 1 or 2
@@ -45,11 +45,11 @@ struct Phases {
 };
 
 constexpr bool BY_FILTER = OPERATION == 2;
-constexpr int SPAN = 64, LINE = 128;  // a step's summed elements, and their bytes
-constexpr int BLOCK = 64 * LINE;      // 64 lines
+constexpr int SPAN = 64, LINE = 128;               // a step's summed elements, and their bytes
+constexpr int BLOCK = 64 * LINE;                   // 64 lines
 constexpr int SHARERS = PINGPONG ? 1 : CONSUMERS;  // warpgroups of a tile
 constexpr int ROWS = SWAPPED ? WG_ROWS : SHARERS * WG_ROWS;
-constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : COLUMNS;  // a warpgroup's sums: 64 x WIDTH
+constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : COLUMNS;  // a warpgroup's sums
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
@@ -241,7 +241,8 @@ __device__ inline void fetch_tile(const Args &a, const Phases &phases, const Sha
 }
 
 // The filter, once and for all tiles of the block.
-__device__ inline void fetch_resident(const Args &a, const Phases &phases, const Shared &s, const Tile &tile, int rank) {
+__device__ inline void fetch_resident(const Args &a, const Phases &phases, const Shared &s, const Tile &tile,
+                                      int rank) {
   barrier_expect(s.settled(), RESIDENT * B_BYTES);
   each_step(a, phases.phase[0], [&](int number, const Step &step, Tap) {
     fetch_filter(a, s.resident(number), s.settled(), step, tile.column, rank);
@@ -329,9 +330,9 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
     }
 }
 
-// Two warpgroups multiply by turns: a stage's barrier tells one round of the ring from the next only, so that nobody may
-// wait for a tile whose predecessor is still being fetched. Names of barriers: one for each warpgroup's results, then one
-// for each turn.
+// Two warpgroups multiply by turns: a stage's barrier tells one round of the ring from the next only, so that nobody
+// may wait for a tile whose predecessor is still being fetched. Names of barriers: one for each warpgroup's results,
+// then one for each turn.
 __device__ inline void await_turn(int consumer) {
   if (PINGPONG) warps_sync(1 + CONSUMERS + consumer, 256);
 }
@@ -485,8 +486,8 @@ __device__ inline void copy_out(const Phase &p, unsigned from, Pixel at, int col
 }
 
 // What a warpgroup's first thread fetches of the residual into a buffer.
-__device__ inline void fetch_residual(const Args &a, const Phase &p, const Shared &s, int consumer, int buffer, Pixel at,
-                                      int row, int column) {
+__device__ inline void fetch_residual(const Args &a, const Phase &p, const Shared &s, int consumer, int buffer,
+                                      Pixel at, int row, int column) {
   const Tap none = {};
   if (row >= p.pixels || column >= a.columns) {
     barrier_arrive(s.added(consumer, buffer));

@@ -18,8 +18,8 @@ __device__ inline void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// At the same barrier of another block of the cluster. Orders no memory beyond it: a fence of the whole GPU's memory, as
-// .release.cluster would be, costs more than a step of products.
+// At the same barrier of another block of the cluster. Orders no memory beyond it: a fence of the whole GPU's memory,
+// as .release.cluster would be, costs more than a step of products.
 __device__ inline void barrier_arrive_at(unsigned barrier, int block) {
   asm volatile(
       "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;"

@@ -7,45 +7,58 @@ __device__ inline void copy_prefetch_map(const void *map) {
 }
 
 // Pixels side by side, rows, planes and images being crossed where they end; each `o` away from its place.
-__device__ inline void copy_pixels_1(unsigned to, const void *map, unsigned barrier, const int c[3], const unsigned short o[1]) {
+__device__ inline void copy_pixels_1(unsigned to, const void *map, unsigned barrier, const int c[3],
+                                     const unsigned short o[1]) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5}], [%2], {%6};" ::"r"(to), "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "h"(o[0])
+      " [%0], [%1, {%3, %4, %5}], [%2], {%6};" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "h"(o[0])
       : "memory");
 }
 
-__device__ inline void copy_pixels_1_to_all(unsigned to, const void *map, unsigned barrier, const int c[3], const unsigned short o[1], unsigned short mask) {
+__device__ inline void copy_pixels_1_to_all(unsigned to, const void *map, unsigned barrier, const int c[3],
+                                            const unsigned short o[1], unsigned short mask) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%3, %4, %5}], [%2], {%6}, %7;" ::"r"(to), "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "h"(o[0]), "h"(mask)
+      " [%0], [%1, {%3, %4, %5}], [%2], {%6}, %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "h"(o[0]), "h"(mask)
       : "memory");
 }
 
-__device__ inline void copy_pixels_2(unsigned to, const void *map, unsigned barrier, const int c[4], const unsigned short o[2]) {
+__device__ inline void copy_pixels_2(unsigned to, const void *map, unsigned barrier, const int c[4],
+                                     const unsigned short o[2]) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to), "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "h"(o[0]), "h"(o[1])
+      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "h"(o[0]), "h"(o[1])
       : "memory");
 }
 
-__device__ inline void copy_pixels_2_to_all(unsigned to, const void *map, unsigned barrier, const int c[4], const unsigned short o[2], unsigned short mask) {
+__device__ inline void copy_pixels_2_to_all(unsigned to, const void *map, unsigned barrier, const int c[4],
+                                            const unsigned short o[2], unsigned short mask) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to), "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "h"(o[0]), "h"(o[1]), "h"(mask)
+      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "h"(o[0]), "h"(o[1]), "h"(mask)
       : "memory");
 }
 
-__device__ inline void copy_pixels_3(unsigned to, const void *map, unsigned barrier, const int c[5], const unsigned short o[3]) {
+__device__ inline void copy_pixels_3(unsigned to, const void *map, unsigned barrier, const int c[5],
+                                     const unsigned short o[3]) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10};" ::"r"(to), "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "h"(o[0]), "h"(o[1]), "h"(o[2])
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10};" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "h"(o[0]), "h"(o[1]), "h"(o[2])
       : "memory");
 }
 
-__device__ inline void copy_pixels_3_to_all(unsigned to, const void *map, unsigned barrier, const int c[5], const unsigned short o[3], unsigned short mask) {
+__device__ inline void copy_pixels_3_to_all(unsigned to, const void *map, unsigned barrier, const int c[5],
+                                            const unsigned short o[3], unsigned short mask) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10}, %11;" ::"r"(to), "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "h"(o[0]), "h"(o[1]), "h"(o[2]), "h"(mask)
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10}, %11;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "h"(o[0]), "h"(o[1]), "h"(o[2]),
+      "h"(mask)
       : "memory");
 }
 
@@ -68,21 +81,25 @@ __device__ inline void copy_box_to_all(unsigned to, const void *map, unsigned ba
 }
 
 __device__ inline void copy_out_1(const void *map, unsigned from, const int c[3]) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-               "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2])
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2])
+      : "memory");
 }
 
 __device__ inline void copy_out_2(const void *map, unsigned from, const int c[4]) {
-  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-               "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+      "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+      : "memory");
 }
 
 __device__ inline void copy_out_3(const void *map, unsigned from, const int c[5]) {
-  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
-               "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
+          map),
+      "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
+      : "memory");
 }
 
 __device__ inline void copy_out_commit() {
