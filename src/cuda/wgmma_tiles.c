@@ -4,7 +4,7 @@
 
 #include "cuda/wgmma.h"
 
-enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4 };
+enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4, FEWEST_STEPS = 4 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -59,9 +59,9 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
 /* ---- one tile */
 
 /* Shared memory besides the ring: the filter that stays, results on their way, barriers. */
-static int shared_beside(const falt_wgmma_tile *t, bool by_filter) {
+static int shared_beside(const falt_wgmma_tile *t, bool keeps) {
   const int barriers = 2 * MOST_STAGES + 1 + t->buffers * t->consumers;
-  return t->resident * t->columns * LINE + (by_filter ? 0 : t->consumers * t->buffers * BLOCK) + 8 * barriers;
+  return t->resident * t->columns * LINE + (keeps ? 0 : t->consumers * t->buffers * BLOCK) + 8 * barriers;
 }
 
 static int stage_bytes(const falt_wgmma_tile *t) {
@@ -70,9 +70,9 @@ static int stage_bytes(const falt_wgmma_tile *t) {
 
 static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                        falt_wgmma_tile *t) {
-  const bool by_filter = p->operation == FALT_WGMMA_FILTER;
-  for (t->buffers = by_filter ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
-    const int beside = shared_beside(t, by_filter);
+  const bool by_filter = p->operation == FALT_WGMMA_FILTER, keeps = by_filter || t->split;
+  for (t->buffers = keeps ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
+    const int beside = shared_beside(t, keeps);
     const int stages = beside < m->shared_block ? (m->shared_block - beside) / stage_bytes(t) : 0;
     t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
     t->shared_bytes = beside + t->stages * stage_bytes(t);
@@ -81,7 +81,8 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   if (t->buffers < 2) t->buffers = 2;
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
-  if (by_filter && (t->swapped || t->pingpong)) return "of gradients by the filter all warpgroups share a tile";
+  if (keeps && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
+  if (t->split && (w->phases > 1 || t->resident)) return "sums of one phase are cut, whose filter does not stay";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
   if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
   return NULL;
@@ -99,24 +100,26 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
   /* A block whose filter stays works on the same columns always. */
   if (t->resident) t->clusters = t->clusters < columns ? columns : t->clusters / columns * columns;
   t->workspace = 0;
-  if (p->operation == FALT_WGMMA_FILTER)
+  if (p->operation == FALT_WGMMA_FILTER || t->split)
     t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
- * shared memory, that they read and the copy engine fills. As measured on an H200. */
-static double step_cycles(const falt_wgmma_tile *t) {
+ * shared memory, that they read and the copy engine fills; of the copy engine, pixel by pixel. As measured on an H200.
+ */
+static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_wgmma_rows(t) * t->columns / (64 * width);
   const double products = blocks * 4 * width / 2 / 0.7;
   const double shared = blocks * 4 * (16 + width / 4) + (double)stage_bytes(t) / LINE;
-  return fmax(products, shared / 0.75);
+  const double gathered = p->operation == FALT_WGMMA_FILTER ? 0 : 4.2 * falt_wgmma_rows(t);
+  return fmax(fmax(products, shared / 0.75), gathered);
 }
 
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
  * multiplies. */
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const double results = falt_wgmma_rows(t) * (double)t->columns;
-  if (p->operation == FALT_WGMMA_FILTER) return 600 + results * sizeof(float) / 32;
+  if (p->operation == FALT_WGMMA_FILTER || t->split) return 600 + results * sizeof(float) / 32;
   const double sending = 600 + results * p->y_bytes / (t->consumers * 12.0);
   return t->pingpong ? 0.2 * sending : sending;
 }
@@ -146,7 +149,7 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
-    cycles += tiles_of(w, t, i) * (ceil((double)w->steps[i] / t->splits) * step_cycles(t) + tile_cycles(p, t));
+    cycles += tiles_of(w, t, i) * (ceil((double)w->steps[i] / t->splits) * step_cycles(p, t) + tile_cycles(p, t));
   const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
   const double compute = (cycles / (double)t->clusters * imbalance(t) * pace + 2500) / m->clock_hz;
   const double again = fmax(0, fetched(w, t) - w->bytes);
@@ -161,6 +164,8 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   if (!t.rejected) {
     count(p, w, m, &t);
     if (m->workspace >= 0 && t.workspace > (size_t)m->workspace) t.rejected = "it needs more workspace than is allowed";
+    if (t.workspace && (double)w->rows[0] * (double)w->columns > INT32_MAX)
+      t.rejected = "it has more sums than one launch can number";
     if (t.work > INT32_MAX) t.rejected = "it has more tiles than one launch can number";
   }
   if (!t.rejected) estimate(p, w, m, &t);
@@ -181,6 +186,17 @@ static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, 
     before = splits;
     visit_tile(p, w, m, t, visit, context);
   }
+}
+
+/* Layers of few tiles: their sums cut, so that every multiprocessor has some. */
+static void visit_small(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                        falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+  const int64_t tiles = ceil_div(w->rows[0], falt_wgmma_rows(&t)) * ceil_div(w->columns, t.columns);
+  const int64_t room = m->multiprocessors / tiles, most = w->steps[0] / FEWEST_STEPS;
+  visit_tile(p, w, m, t, visit, context);
+  t.splits = (int)(room < most ? room : most);
+  t.split = true;
+  if (t.splits > 1 && w->phases == 1 && w->columns % 8 == 0) visit_tile(p, w, m, t, visit, context);
 }
 
 typedef struct shape {
@@ -212,7 +228,7 @@ void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
         if (p->operation == FALT_WGMMA_FILTER)
           visit_splits(p, w, m, t, visit, context);
         else
-          visit_tile(p, w, m, t, visit, context);
+          visit_small(p, w, m, t, visit, context);
       }
 }
 

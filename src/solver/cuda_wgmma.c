@@ -108,12 +108,11 @@ static void encode(const wgmma_plan *plan, falt_gpu_map map, void *to) {
 static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_wgmma_args *a) {
   const falt_wgmma_tile *t = &plan->tile;
   const falt_problem *p = &plan->base.problem;
-  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
   const int64_t summed = plan->layer.operation == FALT_WGMMA_DATA ? plan->layer.results : plan->layer.channels;
   *a = (falt_cuda_wgmma_args){.epilogue = falt_cuda_epilogue_of(p),
                               .sums = o->workspace,
                               .clusters_work = t->work,
-                              .rows = by_filter ? (int)plan->work.rows[0] : 0,
+                              .rows = (int)plan->work.rows[0],
                               .columns = (int)plan->work.columns,
                               .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
                               .span_blocks = (int)falt_ceil_div(summed, FALT_WGMMA_SPAN),
@@ -169,19 +168,39 @@ static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
          (!p->has_residual || is_aligned(o->residual, &p->residual));
 }
 
+static void start_sums(const wgmma_plan *plan, unsigned fours, void *args, void *stream) {
+  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(fours, SUM_THREADS), {SUM_THREADS, 1}, 0, stream};
+  falt_gpu_start(plan->base.device->gpu, &launch, &args);
+}
+
 static void add_sums(const wgmma_plan *plan, const falt_operands *o) {
   const falt_tensor *w = &plan->base.problem.filter;
-  falt_cuda_wgmma_sum_args a = {
-      .sums = o->workspace,
-      .w = falt_cuda_tensor_of(w),
-      .count = falt_tensor_count(w),
-      .splits = plan->tile.splits,
-      .tap_columns = (int)(falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN),
-      .alpha = (float)plan->base.problem.alpha};
+  const int64_t blocks = falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN);
+  falt_cuda_wgmma_sum_args a = {.sums = o->workspace,
+                                .w = falt_cuda_tensor_of(w),
+                                .fours = (unsigned)(plan->work.rows[0] * plan->work.columns / 4),
+                                .row_fours = (unsigned)(plan->work.columns / 4),
+                                .splits = plan->tile.splits,
+                                .tap_columns = (int)blocks * FALT_WGMMA_SPAN,
+                                .alpha = (float)plan->base.problem.alpha};
   a.w.data = element(o->filter, w);
-  void *parameters[] = {&a};
-  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(a.count, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
-  falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+  start_sums(plan, a.fours, &a, o->stream);
+}
+
+static void finish_sums(const wgmma_plan *plan, const falt_operands *o) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *y = falt_problem_result(p);
+  falt_cuda_wgmma_finish_args a = {.sums = o->workspace,
+                                   .y = falt_cuda_tensor_of(y),
+                                   .residual = falt_cuda_tensor_of(&p->residual),
+                                   .epilogue = falt_cuda_epilogue_of(p),
+                                   .fours = (unsigned)(plan->work.rows[0] * plan->work.columns / 4),
+                                   .splits = plan->tile.splits};
+  a.y.data = element(p->operation == FALT_FORWARD ? o->output : o->input, y);
+  if (p->has_residual) a.residual.data = element(o->residual, &p->residual);
+  if (p->has_scale) a.epilogue.scale = o->scale;
+  if (p->has_bias) a.epilogue.bias = o->bias;
+  start_sums(plan, a.fours, &a, o->stream);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -201,7 +220,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_gpu_launch launch = {
       plan->function, t->clusters * t->cluster, {128 * (t->consumers + 1), 1}, t->shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
-  if (plan->layer.operation == FALT_WGMMA_FILTER) add_sums(plan, o);
+  if (plan->layer.operation == FALT_WGMMA_FILTER)
+    add_sums(plan, o);
+  else if (t->split)
+    finish_sums(plan, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -342,7 +364,8 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"BUFFERS", t->buffers},
                {"CLUSTER", t->cluster},
                {"RESIDENT", t->resident},
-               {"PHASES", plan->work.phases}};
+               {"PHASES", plan->work.phases},
+               {"SPLIT", t->split}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
@@ -352,10 +375,11 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
 static falt_status ready(falt_plan *base) {
   wgmma_plan *plan = (wgmma_plan *)base;
   falt_cuda_kernel kernel = {.source = "wgmma.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
-  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = by_filter ? "falt_wgmma_sum" : "falt_wgmma_finish"};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  if (plan->layer.operation == FALT_WGMMA_FILTER) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
   return falt_plan_ready(plan->others);
 }
 

@@ -182,7 +182,8 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"RESIDENT", t->resident},
                {"PHASES", phases},
                {"SWAPPED", t->swapped},
-               {"PINGPONG", t->pingpong}};
+               {"PINGPONG", t->pingpong},
+               {"SPLIT", t->split}};
   falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
   return k;
@@ -209,6 +210,14 @@ static void test_kernels(UNUSED void **state) {
   if (!falt_cuda_compiler()) {
     print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
     skip();
+  }
+  static const char *const sums[] = {"falt_wgmma_sum", "falt_wgmma_finish"};
+  for (int i = 0; i < 2; i++) {
+    const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = sums[i]};
+    falt_cuda_binary binary;
+    if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
+    assert_true(binary.use.stack_bytes <= 64); /* calls of the mathematical library */
+    falt_free(binary.data);
   }
   for (int i = 0; i < 4; i++) {
     falt_wgmma_problem p = layer(i == 3 ? FALT_WGMMA_FORWARD : (falt_wgmma_operation)i, 8, 128, 512,

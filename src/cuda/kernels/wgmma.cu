@@ -10,7 +10,7 @@
 // stages fill. Blocks stay and take tile after tile. Blocks of a cluster work on neighbouring rows of the same columns
 // and fetch a part each of what both need. Gradients of strided layers are one phase of the stride after the other: the
 // pixels of a phase have the same taps, and no zero is multiplied. Gradients by the filter are cut into `splits` of the
-// pixels, whose sums wgmma_sum.cu adds in their order.
+// pixels, small layers where SPLIT into parts of their sums: wgmma_sum.cu adds these in their order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
@@ -32,6 +32,7 @@
 //   CLUSTER                   blocks of a cluster, 1 or 2
 //   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
 //   PHASES                    of the stride
+//   SPLIT                     forward and backward data, one phase: sums are cut too
 #include "epilogue.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
@@ -44,7 +45,7 @@ struct Phases {
   Phase phase[PHASES];
 };
 
-constexpr bool BY_FILTER = OPERATION == 2;
+constexpr bool BY_FILTER = OPERATION == 2, KEEPS = BY_FILTER || SPLIT;  // KEEPS: sums go to memory as they are
 constexpr int SPAN = 64, LINE = 128;               // a step's summed elements, and their bytes
 constexpr int BLOCK = 64 * LINE;                   // 64 lines
 constexpr int SHARERS = PINGPONG ? 1 : CONSUMERS;  // warpgroups of a tile
@@ -53,13 +54,14 @@ constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : C
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
-constexpr int BARRIERS = OUT + (BY_FILTER ? 0 : CONSUMERS * BUFFERS * BLOCK);
+constexpr int BARRIERS = OUT + (KEEPS ? 0 : CONSUMERS * BUFFERS * BLOCK);
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
 static_assert(!BY_FILTER || TURN_B, "channels lie side by side");
-static_assert(!BY_FILTER || !(RESIDENT || SWAPPED || PINGPONG), "of gradients by the filter all fetch all");
+static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cut all fetch all");
+static_assert(!SPLIT || PHASES == 1, "one phase is cut");
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * SHARERS && OUT_SIZE == 2), "64 channels of 16 bits are a line");
 
@@ -103,7 +105,7 @@ __device__ inline int steps_of(const Args &a, const Phase &p) {
 
 __device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
   if (work >= a.clusters_work) return false;
-  if (BY_FILTER) {
+  if (KEEPS) {
     const int tiles = phases.phase[0].row_tiles / CLUSTER * a.column_tiles;
     const int split = (int)(work / tiles), one = (int)(work % tiles);
     tile.phase = split;
@@ -229,7 +231,8 @@ __device__ inline void fetch_tile(const Args &a, const Phases &phases, const Sha
                                   int rank) {
   const Phase &p = phases.phase[PHASES > 1 ? tile.phase : 0];
   Pixel at = pixel_at(p, tile.row, false);
-  each_step(a, p, [&](int, const Step &step, Tap place) {
+  each_step(a, p, [&](int number, const Step &step, Tap place) {
+    if (SPLIT && (number < tile.begin || number >= tile.end)) return;
     wait_empty(s, turn);
     const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
     barrier_expect(full, STAGE);
@@ -568,7 +571,7 @@ struct Sender {
   }
 };
 
-// Filter gradients: sums of a split.
+// A split's sums.
 __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, const Sums &sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
@@ -602,14 +605,14 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
     const int row = tile.row + (SWAPPED ? 0 : share * WG_ROWS), column = tile.column + (SWAPPED ? share * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
-    if (!BY_FILTER) sender.begin();
+    if (!KEEPS) sender.begin();
     multiply_tile(s, turn, tile, consumer, sums);
-    if constexpr (BY_FILTER)
+    if constexpr (KEEPS)
       keep_sums(a, tile, consumer, sums);
     else
       sender.pieces<0>(sums, Pixel());
   }
-  if (!BY_FILTER && thread == 0) copy_out_wait();
+  if (!KEEPS && thread == 0) copy_out_wait();
 }
 
 // ---- the block

@@ -31,16 +31,26 @@ typedef struct falt_cuda_wgmma_args {
   int rows, columns;       /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
   int column_tiles;
   int span_blocks;   /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
-  int splits, steps; /* of gradients by the filter: parts of the sum, steps of all of them */
+  int splits, steps; /* where sums are cut: parts, steps of all of them */
 } falt_cuda_wgmma_args;
 
-/* What wgmma_sum.cu adds: sums[split][row][column], a tap's channels in whole blocks of 64 columns. */
+/* What wgmma_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks
+ * of 64 columns. */
 typedef struct falt_cuda_wgmma_sum_args {
   const float *sums;
   falt_cuda_tensor w;
-  long long count; /* elements of w */
+  unsigned fours, row_fours; /* of a split, of a row */
   int splits, tap_columns;
   float alpha;
 } falt_cuda_wgmma_sum_args;
+
+/* The same for layers: sums[split][pixel][channel] become y. */
+typedef struct falt_cuda_wgmma_finish_args {
+  const float *sums;
+  falt_cuda_tensor y, residual; /* residual.data NULL: none */
+  falt_cuda_epilogue epilogue;
+  unsigned fours; /* of y */
+  int splits;
+} falt_cuda_wgmma_finish_args;
 
 #endif

@@ -1,23 +1,72 @@
-// The last step of wgmma.cu's gradients by the filter: the splits' sums, added in their order, one thread an element.
-// Threads follow the sums' order, so that neighbours read neighbours.
-#include "convert.cuh"
+// The last step where wgmma.cu cuts its sums: the splits, added in their order, four neighbouring columns a thread.
+#include "epilogue.cuh"
 #include "wgmma_args.h"
 
-extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_constant__ falt_cuda_wgmma_sum_args a) {
-  const long long index = (long long)blockIdx.x * 256 + threadIdx.x;
-  if (index >= a.count) return;
-  long long rest = index, at = 0, tap = 0;
-  const long long channel = rest % a.w.size[2];
-  rest /= a.w.size[2];
-  const long long width = a.w.size[5], height = a.w.size[4], depth = a.w.size[3];
-  const long long s = rest % width, r = rest / width % height, t = rest / (width * height) % depth;
-  const long long k = rest / (width * height * depth);
-  tap = (t * height + r) * width + s;
-  at = k * a.w.stride[0] + channel * a.w.stride[2] + t * a.w.stride[3] + r * a.w.stride[4] + s * a.w.stride[5];
-  const long long columns = depth * height * width * a.tap_columns, split = a.w.size[0] * columns;
-  const float *from = a.sums + k * columns + tap * a.tap_columns + channel;
-  float sum = 0;
+__device__ inline void add(float4 &sum, const float4 &x) {
+  sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+}
+
+// `next`: from one split's sums to the next one's, in fours.
+__device__ inline float4 sum_of(const float *sums, unsigned index, long long next, int splits) {
+  const float4 *from = (const float4 *)sums + index;
+  float4 sum = {};
 #pragma unroll 8
-  for (int i = 0; i < a.splits; i++) sum += __ldg(from + i * split);
-  store<float>(a.w.data, a.w.type, at, a.alpha * sum);
+  for (int i = 0; i < splits; i++) add(sum, __ldg(from + i * next));
+  return sum;
+}
+
+// Four neighbouring elements of a line; as one where they lie so.
+__device__ inline void store_four(const falt_cuda_tensor &t, long long at, const float (&v)[4]) {
+  const int size = t.type == F32 ? 4 : 2;
+  char *to = (char *)t.data + at * size;
+  if (t.stride[2] != 1 || (unsigned long long)to % (4 * size)) {
+    for (int i = 0; i < 4; i++) store<float>(t.data, t.type, at + i * t.stride[2], v[i]);
+  } else if (size == 4) {
+    *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
+  } else {
+    const bool f16 = t.type == F16;
+    const unsigned a = f16 ? to_f16(v[0]) : to_bf16(v[0]), b = f16 ? to_f16(v[1]) : to_bf16(v[1]);
+    const unsigned c = f16 ? to_f16(v[2]) : to_bf16(v[2]), d = f16 ? to_f16(v[3]) : to_bf16(v[3]);
+    *(uint2 *)to = make_uint2(a | b << 16, c | d << 16);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_constant__ falt_cuda_wgmma_sum_args a) {
+  const unsigned index = blockIdx.x * 256 + threadIdx.x;
+  if (index >= a.fours) return;
+  const unsigned k = index / a.row_fours, column = index % a.row_fours * 4;
+  const unsigned tap = column / a.tap_columns, channel = column % a.tap_columns;
+  const unsigned width = a.w.size[5], height = a.w.size[4];
+  if (channel >= a.w.size[2]) return;
+  const float4 sum = sum_of(a.sums, index, a.fours, a.splits);
+  const float v[4] = {a.alpha * sum.x, a.alpha * sum.y, a.alpha * sum.z, a.alpha * sum.w};
+  store_four(a.w,
+             k * a.w.stride[0] + channel * a.w.stride[2] + tap / (width * height) * a.w.stride[3] +
+                 tap / width % height * a.w.stride[4] + tap % width * a.w.stride[5],
+             v);
+}
+
+__device__ inline long long place_of(const falt_cuda_tensor &t, const unsigned i[6]) {
+  long long at = 0;
+  for (int dim = 0; dim < 6; dim++) at += i[dim] * t.stride[dim];
+  return at;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    falt_wgmma_finish(const __grid_constant__ falt_cuda_wgmma_finish_args a) {
+  const int order[] = {5, 4, 3, 0};  // pixels as they are numbered
+  const unsigned index = blockIdx.x * 256 + threadIdx.x;
+  if (index >= a.fours) return;
+  const unsigned row_fours = a.y.size[2] / 4;
+  unsigned rest = index / row_fours, i[6] = {0, 0, index % row_fours * 4};
+  for (int dim : order) {
+    i[dim] = rest % (unsigned)a.y.size[dim];
+    rest /= (unsigned)a.y.size[dim];
+  }
+  const float4 sum = sum_of(a.sums, index, a.fours, a.splits);
+  const long long added = place_of(a.residual, i);
+  float v[4] = {sum.x, sum.y, sum.z, sum.w};
+  for (int c = 0; c < 4; c++)
+    v[c] = (float)finish(a.epilogue, a.residual, i[2] + c, added + c * a.residual.stride[2], (double)v[c]);
+  store_four(a.y, place_of(a.y, i), v);
 }
