@@ -133,7 +133,7 @@ static void plan_all(falt_device *device, const char *line, bool equal, int *pla
   free(values);
 }
 
-static const char *const filters[] = {
+static const char *const fixed[] = {
     "correlate w=100000 s=7 boundary=edge type=f16",
     "correlate w=65536 s=31",
     "correlate h=480 w=640 r=3 s=3 boundary=symmetric",
@@ -145,6 +145,9 @@ static const char *const filters[] = {
     "correlate n=16 h=256 w=256 r=3 s=3 type=bf16",
     "correlate d=64 h=64 w=64 t=3 r=3 s=3",
     "correlate h=480 w=640 r=5 s=5 boundary=wrap type=s16",
+    "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1",
+    "backward-data n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc",
+    "backward-filter n=8 c=64 w=500 k=128 s=3 pad=1 type=f16 layout=nwc",
 };
 
 static void test_plans(UNUSED void **state) {
@@ -155,8 +158,8 @@ static void test_plans(UNUSED void **state) {
     falt_problem_random(seed, line, sizeof line);
     plan_all(seed % 4 ? device : small, line, false, planned);
   }
-  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-    for (int equal = 0; equal < 2; equal++) plan_all(device, filters[i], equal, planned);
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+    for (int equal = 0; equal < 2; equal++) plan_all(device, fixed[i], equal, planned);
   for (int i = 0; falt_solvers[i]; i++) {
     const bool cuda = strcmp(falt_solvers[i]->device_kind, "cuda") == 0;
     if (cuda && !planned[i]) fail_msg("%s plans nothing of %d problems", falt_solvers[i]->name, PROBLEMS);
@@ -178,7 +181,7 @@ static void test_refusals(UNUSED void **state) {
   void *memory;
   char byte = 0;
   int candidates = 0;
-  assert_int_equal(falt_problem_parse(&p, NULL, filters[2]), FALT_OK);
+  assert_int_equal(falt_problem_parse(&p, NULL, fixed[2]), FALT_OK);
   void *values = values_of(&p, false);
   assert_int_equal(falt_explain(device, &p, NULL, values, 0.1, count, &candidates), FALT_OK);
   assert_true(candidates > 1);
@@ -219,8 +222,8 @@ static void examine(void *context, const falt_cached_kernel *k) {
 static void compile_all(const char *name) {
   falt_device *device = describe(name, true);
   int planned[128] = {0};
-  for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-    for (int equal = 0; equal < 2; equal++) plan_all(device, filters[i], equal, planned);
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+    for (int equal = 0; equal < 2; equal++) plan_all(device, fixed[i], equal, planned);
   falt_device_destroy(&device);
 }
 
@@ -242,7 +245,7 @@ static void test_nowhere(UNUSED void **state) {
   falt_plan *plan;
   if (!falt_cuda_compiler()) skip();
   falt_device *device = describe("h200", true);
-  assert_int_equal(falt_problem_parse(&p, NULL, filters[2]), FALT_OK);
+  assert_int_equal(falt_problem_parse(&p, NULL, fixed[2]), FALT_OK);
   setenv("FALTUNG_CACHE", "/proc/self/none", 1);
   assert_int_equal(falt_plan_create(&plan, device, &p, NULL, NULL), FALT_NO_FILE);
   setenv("FALTUNG_CACHE", directory, 1);
