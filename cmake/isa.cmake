@@ -38,10 +38,6 @@ endforeach()
 function(falt_add_kernels)
   file(GLOB templates CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cpu/*_tmpl.c)
   set(objects ${FALT_OBJECTS})
-  if(FALT_SANITIZE)
-    # its many unrolled variants take minutes to compile with a check at every access; the verifier's guard bands stay
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/depthwise_tmpl.c PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
-  endif()
   if(templates)
     foreach(level ${FALT_LEVELS})
       set(sources ${templates})
@@ -53,6 +49,9 @@ function(falt_add_kernels)
       target_compile_options(faltung_${level} PRIVATE ${FALT_FLAGS_${level}} -ffp-contract=fast)
       target_compile_definitions(faltung_${level} PRIVATE _GNU_SOURCE FALT_ISA_SUFFIX=${level}
                                  FALT_VECTOR_BYTES=${FALT_BYTES_${level}})
+      if(FALT_SANITIZE)
+        target_compile_definitions(faltung_${level} PRIVATE FALT_SANITIZED=1) # partial access out of line
+      endif()
       if(FALT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES Clang)
         target_compile_options(faltung_${level} PRIVATE -Wno-pass-failed) # checks keep some loops from being unrolled
       endif()

@@ -22,6 +22,12 @@ typedef int64_t lane_bits;
 #endif
 
 #define FALT_INLINE static inline __attribute__((always_inline))
+/* Partial access: checked lane by lane under a sanitizer, so that only one copy of it is to be compiled there. */
+#if defined(FALT_SANITIZED)
+#define FALT_INLINE_PART static inline __attribute__((noinline))
+#else
+#define FALT_INLINE_PART FALT_INLINE
+#endif
 /* Before a loop of known count over registers. */
 #if defined(__clang__)
 #define FALT_UNROLL _Pragma("clang loop unroll(full)")
@@ -82,7 +88,7 @@ FALT_INLINE vec_bits vec_first(int n) {
 }
 
 /* The first n of VEC elements, 1 <= n <= VEC; the others read as zero. */
-FALT_INLINE vec vec_load_part(const lane *p, int n) {
+FALT_INLINE_PART vec vec_load_part(const lane *p, int n) {
 #if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
   return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #elif FALT_VECTOR_BYTES == 64
@@ -98,7 +104,7 @@ FALT_INLINE vec vec_load_part(const lane *p, int n) {
   return v;
 #endif
 }
-FALT_INLINE void vec_store_part(lane *p, vec v, int n) {
+FALT_INLINE_PART void vec_store_part(lane *p, vec v, int n) {
 #if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
 #elif FALT_VECTOR_BYTES == 64

@@ -1,10 +1,9 @@
-/* Depthwise layers whose channels are adjacent: what the solvers share that run them through cpu/depthwise.h.
+/* Layers of small groups whose channels are adjacent: what the solvers share that run them through cpu/depthwise.h.
  *
- * A depthwise layer is a set of groups of one channel in and out; here "channels" are these groups. Results are walked
- * in rows along the width. A row is cut into spans of positions that read the source alike, and what a span reads of
- * one source row is a list of pieces: neighbouring taps, with a table of columns where the boundary or a stride spoils
- * their order. Spans and pieces are the same for all rows, so the plan has them; an execution only adds the addresses
- * of the rows under its window. */
+ * Results have `depth` sources each: the channels of their group. Results are walked in rows along the width. A row is
+ * cut into spans of positions that read the source alike, and what a span reads of one source row is a list of pieces:
+ * neighbouring taps, with a table of columns where the boundary or a stride spoils their order. Spans and pieces are
+ * the same for all rows, so the plan has them; an execution only adds the addresses of the rows under its window. */
 #ifndef FALT_SOLVER_DEPTHWISE_H
 #define FALT_SOLVER_DEPTHWISE_H
 
@@ -14,8 +13,10 @@
 
 typedef struct falt_depthwise_piece {
   int64_t from, step, tap_step; /* elements from the source row's first position */
+  int64_t begin, end;           /* columns that are read, where there is no table */
   int64_t table, table_length;  /* in falt_depthwise.tables; no length: none */
   int64_t tap, tap_next;        /* of the filter, along the width */
+  int64_t tap_every;            /* the same in taps of the link */
   int taps;
   bool near, constant; /* constant: of the row of the constant instead */
 } falt_depthwise_piece;
@@ -29,8 +30,10 @@ typedef struct falt_depthwise {
   falt_layer layer; /* the problem and its epilogue */
   const falt_depthwise_kernels *kernels;
   falt_generic_plan relation; /* only what links and meets read: which results meet which sources by which taps */
-  int64_t channels, vectors, taps;
-  int64_t pitch; /* elements of all weights of a vector of channels */
+  falt_depthwise_unit unit;
+  int64_t channels, depth, taps;        /* results of all groups; sources of each */
+  int64_t units, unit_vectors, vectors; /* vectors of a unit and of all */
+  int64_t pitch;                        /* elements of all weights of a vector of channels */
   falt_depthwise_span *spans;
   falt_depthwise_piece *pieces;
   int64_t *tables;
@@ -40,10 +43,32 @@ typedef struct falt_depthwise {
 } falt_depthwise;
 
 /* Fills *d, or returns why not (a clause for falt_refuse). falt_depthwise_free afterwards in either case. `extra` taps
- * have room among the weights behind those of the filter. *no_memory is set where memory was the reason. */
+ * of one source have room among the weights behind those of the filter. *no_memory is set where memory was the reason.
+ */
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, falt_isa isa, int64_t extra,
                                 bool *no_memory);
 void falt_depthwise_free(falt_depthwise *d);
+
+/* Whether a group has more than one channel in or out. */
+static inline bool falt_depthwise_is_grouped(const falt_problem *p) {
+  return p->input.size[FALT_C] != 1 || p->output.size[FALT_C] != 1;
+}
+
+/* ---- weights: (vector, tap, source, lane) */
+
+/* Neighbouring lanes of a vector whose weights are evenly apart in the filter. */
+typedef struct falt_depthwise_patch {
+  int64_t lane, lanes;
+  int64_t k, g, c; /* of the first lane and source */
+  int64_t lane_step, source_step;
+} falt_depthwise_patch;
+
+/* The next patch of a vector, from {0} on; false behind the last. */
+bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_depthwise_patch *patch);
+/* The result channel of a vector's first lane; *lanes is set to how many it has. */
+int64_t falt_depthwise_lanes(const falt_depthwise *d, int64_t vector, int64_t *lanes);
+
+/* ---- rows */
 
 /* Source rows that one row of results reads. */
 typedef struct falt_depthwise_row {
@@ -58,25 +83,41 @@ static inline int64_t falt_depthwise_rows(const falt_depthwise *d) {
 }
 /* The element at which a tensor of results has row `row`. */
 int64_t falt_depthwise_at(const falt_depthwise *d, const falt_tensor *tensor, int64_t row);
-/* Rows under the window of `row`, at most rows_most; their number. */
-int64_t falt_depthwise_sources(const falt_depthwise *d, int64_t row, falt_depthwise_row *list);
 
-/* What a span reads, as segments: at most rows_most*segments_of_a_row. Their number. */
-int64_t falt_depthwise_segments(const falt_depthwise *d, const falt_depthwise_span *span,
-                                const falt_depthwise_row *rows, int64_t count, const float *source,
-                                const float *constant, falt_depthwise_segment *segments);
-/* Sets what a span's call brings nearer: of the source's rows that the next row of results is the first to read, one
- * column for each of the span's positions (and those between, where there is a stride). */
-void falt_depthwise_ahead(const falt_depthwise *d, const falt_depthwise_span *span, const falt_depthwise_row *rows,
-                          int64_t count, const falt_depthwise_row *next, int64_t next_count, const float *source,
-                          falt_depthwise_call *call);
-/* The most that one result row and span need. */
-static inline int64_t falt_depthwise_segments_most(const falt_depthwise *d) {
-  const int64_t constants = falt_ceil_div(d->layer.p.filter.size[FALT_W], FALT_DEPTHWISE_TAPS);
-  return d->rows_most * falt_max(d->pieces_most, constants);
-}
+/* ---- a task: a block of units, row by row */
 
-/* How many vectors of channels of the rows under a window stay in half of the second-level cache, at least 4. */
+typedef struct falt_depthwise_scratch {
+  size_t rows, next, segments, constant, total;
+} falt_depthwise_scratch;
+
+/* What a task on at most `units` needs, with `extra` segments beside those of the taps. */
+falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra);
+
+typedef struct falt_depthwise_task {
+  const falt_depthwise *d;
+  const float *source;      /* at the block's first channel */
+  int64_t unit, vector;     /* the block's first */
+  int64_t result, results;  /* its channels */
+  bool ahead;               /* the next row is brought nearer while one is summed */
+  falt_depthwise_row *rows; /* under the window of this row of results */
+  falt_depthwise_row *next; /* and of the one after it */
+  int64_t sources, next_sources;
+  falt_depthwise_segment *segments;
+  float *constant;
+} falt_depthwise_task;
+
+/* The task of units [unit, end), in a worker's scratch. */
+falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
+                                        const float *source, int64_t unit, int64_t end);
+/* Makes `row` the task's row; `last` is the end of its rows, which are to be taken in their order. */
+void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last);
+/* The call for a span of the task's row: what it reads, and what is ahead. */
+falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
+
+/* How many units' windows and weights stay in half of the second-level cache, at least a line of channels. */
 int64_t falt_depthwise_block(const falt_depthwise *d, const falt_device *device);
+/* For estimates: the operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
+double falt_depthwise_flops(const falt_depthwise *d);
+double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device);
 
 #endif

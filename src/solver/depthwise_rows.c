@@ -1,4 +1,4 @@
-/* Rows, spans and segments of depthwise layers. */
+/* Rows, spans and segments of layers of small groups. */
 #include "solver/depthwise.h"
 
 enum { LONGEST = 64 /* tiles of a span: rows of 1D layers are shared out by spans */ };
@@ -11,14 +11,76 @@ static bool all_f32(const falt_problem *p) {
          p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
 }
 
+/* The channels of all groups in their order. */
+static bool are_adjacent(const falt_tensor *t) {
+  return t->size[FALT_C] == 1
+             ? falt_tensor_unit(t, FALT_G)
+             : t->stride[FALT_C] == 1 && (t->size[FALT_G] == 1 || t->stride[FALT_G] == t->size[FALT_C]);
+}
+
 static const char *refusal(const falt_problem *p) {
-  return falt_is_pooling(p->operation)                               ? "only layers and filters"
-         : p->input.size[FALT_C] != 1 || p->output.size[FALT_C] != 1 ? "a group has more than one channel in and out"
-         : !all_f32(p)                                               ? "only f32"
-         : !falt_tensor_unit(&p->input, FALT_G) || !falt_tensor_unit(&p->output, FALT_G) ||
-                 (p->has_residual && !falt_tensor_unit(&p->residual, FALT_G))
+  return falt_is_pooling(p->operation) ? "only layers and filters"
+         : !all_f32(p)                 ? "only f32"
+         : !are_adjacent(&p->input) || !are_adjacent(&p->output) || (p->has_residual && !are_adjacent(&p->residual))
              ? "channels are not adjacent in memory"
              : NULL;
+}
+
+/* ---- units: as many groups as fit into a vector, or one */
+
+static int64_t group_results(const falt_depthwise *d) {
+  return d->relation.result.size[FALT_C];
+}
+
+static void set_unit(falt_depthwise *d) {
+  const int64_t width = d->kernels->width, results = group_results(d), room = width / falt_max(results, d->depth);
+  const int64_t groups = d->relation.result.size[FALT_G], joined = falt_max(1, room);
+  falt_depthwise_unit *unit = &d->unit;
+  unit->reads = room < 2 ? FALT_READS_ALL : results == 1 && d->depth == 1 ? FALT_READS_EACH : FALT_READS_PICK;
+  unit->results = joined * results;
+  unit->sources = joined * d->depth;
+  if (unit->reads == FALT_READS_PICK)
+    for (int64_t i = 0; i < unit->results; i++) unit->pick[i] = (int32_t)(i / results * d->depth);
+  d->channels = groups * results;
+  d->units = falt_ceil_div(groups, joined);
+  d->unit_vectors = falt_ceil_div(unit->results, width);
+}
+
+/* Filters whose elements repeat one another may be far larger than memory, and whole vectors larger still. */
+static bool set_weights(falt_depthwise *d, int64_t extra) {
+  const falt_tensor *w = &d->layer.p.filter;
+  int64_t bytes;
+  return falt_mul(d->units, d->unit_vectors, &d->vectors) && falt_mul(w->size[FALT_D], w->size[FALT_H], &d->taps) &&
+         falt_mul(d->taps, w->size[FALT_W], &d->taps) && falt_mul(d->taps, d->depth, &d->pitch) &&
+         falt_mul(d->pitch + extra, d->kernels->width, &d->pitch) && falt_mul(d->pitch, d->vectors, &bytes) &&
+         falt_mul(bytes, (int64_t)sizeof(float), &bytes);
+}
+
+/* ---- weights */
+
+int64_t falt_depthwise_lanes(const falt_depthwise *d, int64_t vector, int64_t *lanes) {
+  const int64_t width = d->kernels->width, first = vector % d->unit_vectors * width;
+  const int64_t result = vector / d->unit_vectors * d->unit.results + first;
+  *lanes = falt_min(falt_min(width, d->unit.results - first), d->channels - result);
+  return result;
+}
+
+bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_depthwise_patch *patch) {
+  const falt_tensor *w = &d->layer.p.filter;
+  const int64_t results = group_results(d);
+  const int dim = d->relation.gathers ? FALT_C : FALT_K, other = d->relation.gathers ? FALT_K : FALT_C;
+  int64_t lanes;
+  const int64_t lane = patch->lane + patch->lanes, result = falt_depthwise_lanes(d, vector, &lanes) + lane;
+  if (lane == lanes) return false;
+  const int64_t within = result % results;
+  *patch = (falt_depthwise_patch){.lane = lane,
+                                  .lanes = results == 1 ? lanes : falt_min(lanes - lane, results - within),
+                                  .k = d->relation.gathers ? 0 : within,
+                                  .g = result / results,
+                                  .c = d->relation.gathers ? within : 0,
+                                  .lane_step = w->stride[results == 1 ? FALT_G : dim],
+                                  .source_step = w->stride[other]};
+  return true;
 }
 
 /* ---- spans */
@@ -51,49 +113,77 @@ static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_
   return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->relation.source.stride[FALT_W];
 }
 
-/* Taps [s, s + piece->taps) of results [q, q + count), by a table; left out if nothing is read. */
+/* Columns of a near piece from result q on that are read, if they follow each other: a boundary that leaves out what
+ * is outside needs no table. */
+static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
+                      int64_t s) {
+  const int64_t every = piece.tap_every;
+  if (!piece.near || !falt_link_covers(link, q) || !falt_link_covers(link, q + count - 1)) return false;
+  piece.begin = piece.end = 0;
+  for (int64_t i = 0; i < count + piece.taps - 1; i++) {
+    const int64_t beyond = falt_max(0, i - (count - 1)); /* columns that only later taps of the last result read */
+    const int64_t at = column(b, link, q + i - beyond, s + beyond * every, false);
+    if (at == FALT_DEPTHWISE_NONE) continue;
+    if (at != piece.from + i * piece.step || (piece.end > 0 && piece.end < i)) return false;
+    if (piece.end == 0) piece.begin = i;
+    piece.end = i + 1;
+  }
+  if (piece.end > 0) add_piece(b, &piece);
+  return true;
+}
+
+/* Taps s, s + tap_every, ... of results [q, q + count), by a table; left out if nothing is read. */
 static void add_listed(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
                        int64_t s) {
   const int64_t start = b->d->table_length;
   bool any = false;
-  piece.near = piece.near && falt_link_covers(link, q) && falt_link_covers(link, q + count - 1);
-  const int64_t lists = piece.near ? 1 : piece.taps, length = piece.near ? count + piece.taps - 1 : count;
-  for (int64_t j = 0; j < lists; j++)
-    for (int64_t i = 0; i < length; i++) {
-      const int64_t beyond = falt_max(0, i - (count - 1)); /* columns that only later taps of the last result read */
-      const int64_t at = column(b, link, q + i - beyond, s + j + beyond, piece.constant);
+  for (int64_t j = 0; j < piece.taps; j++)
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t at = column(b, link, q + i, s + j * piece.tap_every, piece.constant);
       any |= at != FALT_DEPTHWISE_NONE;
       add_table(b, at);
     }
+  piece.near = false;
   piece.table = start;
-  piece.table_length = lists * length;
+  piece.table_length = piece.taps * count;
   if (any)
     add_piece(b, &piece);
   else
     b->d->table_length = start;
 }
 
-static void add_link(builder *b, const falt_link *link, int64_t q, int64_t count, bool edge) {
+/* Every `every`-th tap of a link from `first` on, cut as kernels want them. */
+static void add_taps(builder *b, const falt_link *link, int64_t q, int64_t count, bool edge, int64_t first,
+                     int64_t every) {
   const int64_t stride = b->d->relation.source.stride[FALT_W];
-  const bool near = link->step == link->tap_step && link->taps > 1;
-  const falt_layer_pieces chunks = falt_layer_cut(link->taps, falt_ceil_div(link->taps, FALT_DEPTHWISE_TAPS));
-  for (int64_t c = 0; c < chunks.count; c++) {
-    const int64_t s = falt_layer_piece(&chunks, c);
-    falt_depthwise_piece piece = {.from = (link->base + link->step * q + link->tap_step * s) * stride,
-                                  .step = link->step * stride,
-                                  .tap_step = link->tap_step * stride,
-                                  .tap = link->tap_first + link->tap_next * s,
-                                  .tap_next = link->tap_next,
-                                  .taps = (int)(falt_layer_piece(&chunks, c + 1) - s),
-                                  .near = near};
-    if (!edge) {
+  falt_depthwise_piece piece = {.step = link->step * stride,
+                                .tap_step = link->tap_step * every * stride,
+                                .tap_next = link->tap_next * every,
+                                .tap_every = every,
+                                .near = link->step == link->tap_step * every};
+  for (int64_t s = first; s < link->taps; s += piece.taps * every) {
+    piece.from = (link->base + link->step * q + link->tap_step * s) * stride;
+    piece.tap = link->tap_first + link->tap_next * s;
+    piece.taps = falt_depthwise_taps(b->d->unit.reads, falt_ceil_div(link->taps - s, every));
+    piece.begin = 0;
+    piece.end = count + piece.taps - 1;
+    if (!edge)
       add_piece(b, &piece);
-      continue;
-    }
-    add_listed(b, link, piece, q, count, s);
-    piece.constant = true;
-    if (b->d->relation.fill != 0) add_listed(b, link, piece, q, count, s);
+    else if (!add_range(b, link, piece, q, count, s))
+      add_listed(b, link, piece, q, count, s);
+    falt_depthwise_piece constant = piece;
+    constant.constant = true;
+    if (edge && b->d->relation.fill != 0) add_listed(b, link, constant, q, count, s);
   }
+}
+
+/* Where a stride is a few taps, taps that far apart are neighbours: a position reads by the one what the next position
+ * reads by the other. Groups of one channel have nothing to spare but loads. */
+static void add_link(builder *b, const falt_link *link, int64_t q, int64_t count, bool edge) {
+  const int64_t ratio = link->tap_step != 0 ? link->step / link->tap_step : 0;
+  const bool spares = b->d->unit.reads != FALT_READS_EACH;
+  const int64_t every = spares && ratio > 0 && ratio * link->tap_step == link->step ? falt_min(ratio, link->taps) : 1;
+  for (int64_t first = 0; first < every; first++) add_taps(b, link, q, count, edge, first, every);
 }
 
 static bool meets(const falt_link *link, int64_t q, int64_t end) {
@@ -133,10 +223,9 @@ static void add_span(builder *b, int64_t q, int64_t end, bool edge) {
 /* Tiles of a phase; those inside that follow each other are one span. */
 static void add_phase(builder *b) {
   const int64_t tile = b->d->kernels->tile;
-  const falt_layer_pieces tiles = falt_layer_cut(b->phase.count, falt_ceil_div(b->phase.count, tile));
   int64_t begin = 0; /* of the span inside that is being made */
-  for (int64_t i = 0; i < tiles.count; i++) {
-    const int64_t q = falt_layer_piece(&tiles, i), end = falt_layer_piece(&tiles, i + 1);
+  for (int64_t q = 0, end; q < b->phase.count; q = end) {
+    end = falt_min(q + tile, b->phase.count);
     const bool inside = is_inside(b, q, end);
     if (!inside || end - begin > LONGEST * tile) {
       add_span(b, begin, q, false);
@@ -199,7 +288,8 @@ int64_t falt_depthwise_at(const falt_depthwise *d, const falt_tensor *tensor, in
   return falt_tensor_at(tensor, at[0], 0, 0, at[1], at[2], 0);
 }
 
-int64_t falt_depthwise_sources(const falt_depthwise *d, int64_t row, falt_depthwise_row *list) {
+/* Rows under the window of `row`, at most rows_most; their number. */
+static int64_t list_sources(const falt_depthwise *d, int64_t row, falt_depthwise_row *list) {
   const int64_t *taps = d->relation.p.filter.size;
   int64_t at[3], count = 0;
   split(d, row, at);
@@ -217,58 +307,117 @@ int64_t falt_depthwise_sources(const falt_depthwise *d, int64_t row, falt_depthw
 /* ---- segments */
 
 /* All taps of a row of the constant. */
-static int64_t constant_segments(const falt_depthwise *d, int64_t tap, const float *constant,
-                                 falt_depthwise_segment *segments) {
-  const int64_t taps = d->relation.p.filter.size[FALT_W], width = d->kernels->width;
+static int64_t constant_segments(const falt_depthwise_task *t, int64_t tap, falt_depthwise_segment *segments) {
+  const falt_depthwise *d = t->d;
+  const int64_t taps = d->relation.p.filter.size[FALT_W], weights = d->depth * d->kernels->width;
   int64_t count = 0;
-  for (int64_t s = 0; s < taps; s += FALT_DEPTHWISE_TAPS)
-    segments[count++] = (falt_depthwise_segment){.row = constant,
-                                                 .weight = (tap + s) * width,
-                                                 .weight_step = width,
-                                                 .taps = (int)falt_min(FALT_DEPTHWISE_TAPS, taps - s)};
+  for (int64_t s = 0; s < taps; s += segments[count++].taps)
+    segments[count] = (falt_depthwise_segment){.row = t->constant,
+                                               .weight = (tap + s) * weights,
+                                               .weight_step = weights,
+                                               .taps = falt_depthwise_taps(d->unit.reads, taps - s),
+                                               .depth = d->depth};
   return count;
 }
 
-int64_t falt_depthwise_segments(const falt_depthwise *d, const falt_depthwise_span *span,
-                                const falt_depthwise_row *rows, int64_t count, const float *source,
-                                const float *constant, falt_depthwise_segment *segments) {
-  const int64_t width = d->kernels->width;
+/* What a span reads, as segments; their number. */
+static int64_t list_segments(const falt_depthwise_task *t, const falt_depthwise_span *span) {
+  const falt_depthwise *d = t->d;
+  const int64_t weights = d->depth * d->kernels->width;
   int64_t n = 0;
-  for (int64_t r = 0; r < count; r++) {
-    if (rows[r].source < 0) {
-      n += constant_segments(d, rows[r].tap, constant, segments + n);
+  for (int64_t r = 0; r < t->sources; r++) {
+    if (t->rows[r].source < 0) {
+      n += constant_segments(t, t->rows[r].tap, t->segments + n);
       continue;
     }
     for (int64_t i = span->first; i < span->first + span->pieces; i++) {
       const falt_depthwise_piece *p = &d->pieces[i];
       const bool listed = p->table_length > 0;
-      segments[n++] =
-          (falt_depthwise_segment){.row = p->constant ? constant : source + rows[r].source + (listed ? 0 : p->from),
-                                   .at = listed ? d->tables + p->table : NULL,
-                                   .step = p->step,
-                                   .tap_step = p->tap_step,
-                                   .weight = (rows[r].tap + p->tap) * width,
-                                   .weight_step = p->tap_next * width,
-                                   .taps = p->taps,
-                                   .near = p->near};
+      t->segments[n++] = (falt_depthwise_segment){
+          .row = p->constant ? t->constant : t->source + t->rows[r].source + (listed ? 0 : p->from),
+          .at = listed ? d->tables + p->table : NULL,
+          .step = p->step,
+          .tap_step = p->tap_step,
+          .begin = p->begin,
+          .end = p->end,
+          .weight = (t->rows[r].tap + p->tap) * weights,
+          .weight_step = p->tap_next * weights,
+          .taps = p->taps,
+          .depth = d->depth,
+          .near = p->near};
     }
   }
   return n;
 }
 
-void falt_depthwise_ahead(const falt_depthwise *d, const falt_depthwise_span *span, const falt_depthwise_row *rows,
-                          int64_t count, const falt_depthwise_row *next, int64_t next_count, const float *source,
-                          falt_depthwise_call *call) {
-  const int64_t stride = d->layer.p.axis[2].stride, pixel = d->relation.source.stride[FALT_W];
-  const int64_t columns = d->relation.gathers ? 1 : stride;
-  const int64_t first = d->relation.gathers ? span->origin / stride : span->origin * stride;
+/* ---- a task */
+
+static int64_t segments_most(const falt_depthwise *d) {
+  return d->rows_most * falt_max(d->pieces_most, d->layer.p.filter.size[FALT_W]);
+}
+
+falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra) {
+  falt_depthwise_scratch at = {.total = 0};
+  at.rows = falt_layer_place(&at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
+  at.next = falt_layer_place(&at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
+  at.segments = falt_layer_place(&at.total, (size_t)(segments_most(d) + extra) * sizeof(falt_depthwise_segment));
+  at.constant =
+      falt_layer_place(&at.total, d->relation.fill != 0 ? (size_t)(units * d->unit.sources) * sizeof(float) : 0);
+  return at;
+}
+
+falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
+                                        const float *source, int64_t unit, int64_t end) {
+  char *memory = scratch;
+  falt_depthwise_task t = {.d = d,
+                           .source = source + unit * d->unit.sources,
+                           .unit = unit,
+                           .vector = unit * d->unit_vectors,
+                           .result = unit * d->unit.results,
+                           .rows = (falt_depthwise_row *)(void *)(memory + at->rows),
+                           .next = (falt_depthwise_row *)(void *)(memory + at->next),
+                           .segments = (falt_depthwise_segment *)(void *)(memory + at->segments),
+                           .constant = (float *)(void *)(memory + at->constant)};
+  t.results = falt_min(end * d->unit.results, d->channels) - t.result;
+  if (d->relation.fill != 0)
+    for (int64_t i = 0; i < (end - unit) * d->unit.sources; i++) t.constant[i] = (float)d->relation.fill;
+  return t;
+}
+
+void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last) {
+  falt_depthwise_row *const done = task->rows;
+  if (first) task->next_sources = list_sources(task->d, row, task->next);
+  task->rows = task->next;
+  task->sources = task->next_sources;
+  task->next = done;
+  task->next_sources = row + 1 < last ? list_sources(task->d, row + 1, task->next) : 0;
+}
+
+/* Of the source's rows that the next row of results is the first to read, one column for each of the span's positions
+ * (and those between, where there is a stride). */
+static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
+  const falt_generic_plan *relation = &t->d->relation;
+  const int64_t stride = t->d->layer.p.axis[2].stride, pixel = relation->source.stride[FALT_W];
+  const int64_t columns = relation->gathers ? 1 : stride;
+  const int64_t first = relation->gathers ? span->origin / stride : span->origin * stride;
   int64_t last = -1;
-  for (int64_t i = 0; i < count; i++) last = falt_max(last, rows[i].source);
-  call->ahead_count = 0;
+  for (int64_t i = 0; i < t->sources; i++) last = falt_max(last, t->rows[i].source);
   call->ahead_step = columns * pixel;
-  for (int64_t i = 0; i < next_count; i++)
+  for (int64_t i = 0; i < t->next_sources; i++)
     for (int64_t c = 0; c < columns && call->ahead_count < FALT_DEPTHWISE_AHEAD; c++)
-      if (next[i].source > last) call->ahead[call->ahead_count++] = source + next[i].source + (first + c) * pixel;
+      if (t->next[i].source > last)
+        call->ahead[call->ahead_count++] = t->source + t->next[i].source + (first + c) * pixel;
+}
+
+falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span) {
+  falt_depthwise_call call = {.segments = task->segments,
+                              .count = list_segments(task, span),
+                              .unit = &task->d->unit,
+                              .weights_pitch = task->d->pitch,
+                              .positions = span->count,
+                              .n = task->results};
+  if (task->ahead) look_ahead(task, span, &call);
+  return call;
 }
 
 /* ---- the whole */
@@ -290,11 +439,36 @@ static double share_inside(const falt_problem *p, int axis) {
 }
 
 int64_t falt_depthwise_block(const falt_depthwise *d, const falt_device *device) {
-  const int64_t pixel = d->kernels->width * (int64_t)sizeof(float);
+  enum { LINE = 64 };
   const int64_t rows = falt_min(d->rows_most, d->relation.source.size[FALT_D] * d->relation.source.size[FALT_H]);
-  const double window = (double)rows * (double)d->relation.source.size[FALT_W] * (double)pixel;
-  const double most = (double)device->caches.l2 / 2 / window;
-  return most >= (double)d->vectors ? d->vectors : falt_min(d->vectors, falt_max(4, (int64_t)most));
+  const double window = (double)rows * (double)d->relation.source.size[FALT_W] * (double)d->unit.sources;
+  const double weights = (double)d->unit_vectors * (double)d->pitch;
+  const double most = (double)device->caches.l2 / 2 / ((window + weights) * sizeof(float));
+  const int64_t least = falt_ceil_div(LINE, d->unit.sources);
+  return most >= (double)d->units ? d->units : falt_min(d->units, falt_max(least, (int64_t)most));
+}
+
+/* Columns of the source that are shuffled for a multiply-add: one, or fewer where taps share them. */
+static double shuffles(const falt_depthwise *d) {
+  double columns = 0, products = 0;
+  for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++)
+    for (const falt_depthwise_piece *p = d->pieces + span->first; p < d->pieces + span->first + span->pieces; p++) {
+      columns += (double)(p->near ? span->count + p->taps - 1 : span->count * p->taps);
+      products += (double)span->count * (double)p->taps;
+    }
+  return d->unit.reads == FALT_READS_PICK && products > 0 ? columns / products : 0;
+}
+
+double falt_depthwise_flops(const falt_depthwise *d) {
+  const double lanes = (double)(d->vectors * d->kernels->width) / (double)d->channels;
+  /* what a call costs beside its sums: a few hundred multiply-adds a span and source row */
+  const double calls = 300.0 * (double)falt_depthwise_rows(d) * (double)(d->span_count * d->rows_most);
+  return falt_problem_flops(&d->layer.p) * d->useful * lanes * (1 + shuffles(d)) + 2 * calls;
+}
+
+double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device) {
+  const double unit = (double)(d->unit_vectors * d->pitch) * sizeof(float);
+  return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * (double)falt_depthwise_rows(d) : 0;
 }
 
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, falt_isa isa, int64_t extra,
@@ -309,10 +483,9 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
   d->relation.result = gathers ? problem->input : problem->output;
   d->relation.source = gathers ? problem->output : problem->input;
   d->relation.fill = gathers ? 0 : problem->boundary_value;
-  d->channels = problem->input.size[FALT_G];
-  d->vectors = falt_ceil_div(d->channels, d->kernels->width);
-  d->taps = problem->filter.size[FALT_D] * problem->filter.size[FALT_H] * problem->filter.size[FALT_W];
-  d->pitch = (d->taps + extra) * d->kernels->width;
+  d->depth = d->relation.source.size[FALT_C];
+  set_unit(d);
+  if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
   d->useful = share_inside(problem, 0) * share_inside(problem, 1) * share_inside(problem, 2);
   if (!build_spans(d)) {

@@ -19,6 +19,8 @@ extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_fold;
 extern const falt_solver falt_solver_fold_results;
 extern const falt_solver falt_solver_generic;
+extern const falt_solver falt_solver_grouped;
+extern const falt_solver falt_solver_grouped_filter;
 extern const falt_solver falt_solver_im2col;
 extern const falt_solver falt_solver_lines;
 extern const falt_solver falt_solver_outer;
@@ -43,6 +45,8 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_outer_tiles,      /* those of bf16, matrix units where there are */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
+    &falt_solver_grouped,          /* layers of small groups of adjacent channels, and their gradient by the data */
+    &falt_solver_grouped_filter,   /* their gradient by the filter */
     &falt_solver_fold,             /* gradients of inputs of few channels, a period of pixels as one */
     &falt_solver_fold_results,     /* layers of few output channels, the same */
     &falt_solver_overlap,          /* gradients of inputs of few channels, rows of taps as columns */
