@@ -396,7 +396,7 @@ __device__ inline void store_channels(const Args &a, Acc acc, Desk &desk, int ch
 #pragma unroll 2
     for (int row = lane / LANES; row < 16; row += ROWS) {
       const Result to = desk.result[i * 16 + row];
-      if (to.y < 0 || count <= 0) continue;
+      if (to.y == NO_RESULT || count <= 0) continue;
       Pack pack;
 #pragma unroll
       for (int k = 0; k < VECTOR; k++)
@@ -426,7 +426,7 @@ __device__ inline void store_pixels(const Args &a, Acc acc, Desk &desk, int chan
     const Result to = desk.result[i * 16 + row];
 #pragma unroll 4
     for (int k = lane / SLAB; k < WN && channel + k < a.channels; k += 32 / SLAB) {
-      if (to.y < 0) continue;
+      if (to.y == NO_RESULT) continue;
       store<REAL>(a.y, TYPE_Y, y_at + to.y + k * a.y_channel,
                   finished(a, linear(a, group * a.channels + channel + k), desk.slab[row * PITCH + k],
                            r_at + to.r + k * a.r_channel));

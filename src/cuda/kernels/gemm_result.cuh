@@ -7,12 +7,14 @@ typedef falt_cuda_gemm_args Args;
 
 constexpr bool RESIDUAL = TYPE_R >= 0;
 
+constexpr i64 NO_RESULT = 1ll << 62;  // as Result.y: strides may be negative, so places may be too
+
 struct Result {
-  i64 y, r;  // elements: where the pixel's channels begin; y < 0: there is no such pixel
+  i64 y, r;  // elements: where the pixel's channels begin; NO_RESULT: there is no such pixel
 };
 
 __device__ inline Result find_result(const Args &a, const Phase &p, int m) {
-  Result result = {-1, 0};
+  Result result = {NO_RESULT, 0};
   int q[4];
   if (m >= p.pixels) return result;
   locate(p, m, q);
