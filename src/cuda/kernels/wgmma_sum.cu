@@ -52,7 +52,8 @@ __device__ inline long long place_of(const falt_cuda_tensor &t, const unsigned i
   return at;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+// Four blocks at a time: left to itself the compiler keeps to 32 registers and spills.
+extern "C" __global__ void __launch_bounds__(256, 4)
     falt_wgmma_finish(const __grid_constant__ falt_cuda_wgmma_finish_args a) {
   const int order[] = {5, 4, 3, 0};  // pixels as they are numbered
   const unsigned index = blockIdx.x * 256 + threadIdx.x;
