@@ -1,6 +1,7 @@
 /* The estimate: warp instructions over the rate at which they are issued, and the parts of shared memory's time and of
  * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
 #include "cuda/blocks.h"
+#include "cuda/choice.h"
 
 enum {
   FILE_REGISTERS = 65536, /* of a multiprocessor */
@@ -281,20 +282,17 @@ void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m,
 
 typedef struct choice {
   falt_block best;
-  bool found, seen;
+  falt_choice kept;
 } choice;
 
 static void compare(void *context, const falt_block *block) {
   choice *c = context;
-  const bool better = block->rejected ? !c->found && !c->seen : !c->found || block->seconds < c->best.seconds;
-  if (better) c->best = *block;
-  c->found |= !block->rejected;
-  c->seen = true;
+  if (falt_choice_takes(&c->kept, block->rejected, block->seconds)) c->best = *block;
 }
 
 bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best) {
-  choice c = {.found = false};
+  choice c = {.kept = {0}};
   falt_blocks_each(problem, machine, compare, &c);
   *best = c.best;
-  return c.found;
+  return c.kept.found;
 }

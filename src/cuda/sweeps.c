@@ -2,6 +2,7 @@
  * multiprocessor that has the most blocks. Few warps leave issue slots empty, few lines on their way leave memory idle.
  */
 #include "cuda/sweeps.h"
+#include "cuda/choice.h"
 
 #include <math.h>
 
@@ -272,22 +273,19 @@ void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m,
 
 typedef struct choice {
   falt_sweep best;
-  bool found, seen;
+  falt_choice kept;
 } choice;
 
 static void compare(void *context, const falt_sweep *sweep) {
   choice *c = context;
-  const bool better = sweep->rejected ? !c->found && !c->seen : !c->found || sweep->seconds < c->best.seconds;
-  if (better) c->best = *sweep;
-  c->found |= !sweep->rejected;
-  c->seen = true;
+  if (falt_choice_takes(&c->kept, sweep->rejected, sweep->seconds)) c->best = *sweep;
 }
 
 bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best) {
-  choice c = {.found = false};
+  choice c = {.kept = {0}};
   falt_sweeps_each(problem, machine, compare, &c);
   *best = c.best;
-  return c.found;
+  return c.kept.found;
 }
 
 void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *s) {

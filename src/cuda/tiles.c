@@ -1,6 +1,7 @@
 /* The estimate: the largest of what the issue of instructions, the first-level cache and memory need, and a part of the
  * others; stretched by too few warps to hide memory's latency and by a last wave of blocks that is not full. */
 #include "cuda/tiles.h"
+#include "cuda/choice.h"
 
 enum {
   MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */
@@ -224,20 +225,17 @@ void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
 
 typedef struct choice {
   falt_tile best;
-  bool found, seen;
+  falt_choice kept;
 } choice;
 
 static void compare(void *context, const falt_tile *tile) {
   choice *c = context;
-  const bool better = tile->rejected ? !c->found && !c->seen : !c->found || tile->seconds < c->best.seconds;
-  if (better) c->best = *tile;
-  c->found |= !tile->rejected;
-  c->seen = true;
+  if (falt_choice_takes(&c->kept, tile->rejected, tile->seconds)) c->best = *tile;
 }
 
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile *best) {
-  choice c = {.found = false};
+  choice c = {.kept = {0}};
   falt_tiles_each(problem, machine, compare, &c);
   *best = c.best;
-  return c.found;
+  return c.kept.found;
 }

@@ -214,8 +214,8 @@ static void lay_memory(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
   plan->at = falt_depthwise_lay(d, falt_layer_most(&plan->blocks), 0);
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
-  plan->factors = falt_layer_place(&total, d->layer.plain ? 0 : 2 * (size_t)d->channels * sizeof(float));
-  plan->filter = falt_layer_place(&total, plan->base.packed ? 0 : (size_t)(d->vectors * d->pitch) * sizeof(float));
+  plan->factors = falt_place(&total, d->layer.plain ? 0 : 2 * (size_t)d->channels * sizeof(float));
+  plan->filter = falt_place(&total, plan->base.packed ? 0 : (size_t)(d->vectors * d->pitch) * sizeof(float));
   plan->base.workspace = total;
 }
 

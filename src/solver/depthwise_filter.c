@@ -189,9 +189,9 @@ static void lay_memory(gradient_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t units = falt_layer_most(&plan->blocks);
   plan->at = falt_depthwise_lay(d, units, 1);
-  plan->ones = falt_layer_place(&plan->at.total, (size_t)(units * d->unit.sources) * sizeof(float));
+  plan->ones = falt_place(&plan->at.total, (size_t)(units * d->unit.sources) * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
-  plan->sums = falt_layer_place(&total, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
+  plan->sums = falt_place(&total, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
   plan->base.workspace = total;
 }
 

@@ -175,12 +175,6 @@ static size_t window_bytes(const falt_direct_plan *plan, int64_t outputs) {
   return bytes;
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_scratch(falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
   falt_direct_scratch *s = &plan->scratch;
@@ -194,12 +188,12 @@ static void lay_scratch(falt_direct_plan *plan) {
   int64_t right = place_all ? falt_min(block, wide - plan->end) : 0;
   int64_t left = place_all ? falt_min(block, falt_max(plan->begin, wide - plan->end)) : block;
   *s = (falt_direct_scratch){0};
-  s->pointers = place(&s->total, (size_t)pointers * sizeof(void *));
-  s->windows = place(&s->total, 3 * (size_t)plan->x_classes * sizeof(falt_row_window));
-  s->sums = place(&s->total, (size_t)(most * plan->chunk * rows->pixel) * rows->lane_size);
-  s->left = place(&s->total, window_bytes(plan, left));
-  s->right = place(&s->total, window_bytes(plan, right));
-  s->constant = place(&s->total, place_all ? falt_row_window_bytes(rows, reach(rows, 2, block), 0, 0) : 0);
+  s->pointers = falt_place(&s->total, (size_t)pointers * sizeof(void *));
+  s->windows = falt_place(&s->total, 3 * (size_t)plan->x_classes * sizeof(falt_row_window));
+  s->sums = falt_place(&s->total, (size_t)(most * plan->chunk * rows->pixel) * rows->lane_size);
+  s->left = falt_place(&s->total, window_bytes(plan, left));
+  s->right = falt_place(&s->total, window_bytes(plan, right));
+  s->constant = falt_place(&s->total, place_all ? falt_row_window_bytes(rows, reach(rows, 2, block), 0, 0) : 0);
 }
 
 /* Work that fits a cache and some microseconds is left whole. */

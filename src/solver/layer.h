@@ -40,13 +40,6 @@ static inline int64_t falt_layer_most(const falt_layer_pieces *pieces) {
   return pieces->size + (pieces->larger > 0);
 }
 
-/* A place of `bytes` behind what a scratch or workspace has so far; its offset. */
-static inline size_t falt_layer_place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 /* ---- positions */
 
 /* Share of the multiply-add peak that products reach, by the vectors of their panel, measured on layers of 7 x 7 to

@@ -443,28 +443,22 @@ static void set_tasks(falt_tiles_plan *plan) {
   plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_memory(falt_tiles_plan *plan) {
   const size_t parts = (size_t)falt_layer_most(&plan->blocks), tiles = parts * (size_t)plan->tiles + 1;
   const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
   const size_t groups = (size_t)falt_tiles_groups(plan);
   falt_tiles_map *at = &plan->at;
-  at->list = place(&at->total, tiles * (size_t)(plan->segments * plan->times) * sizeof(falt_tile_rows));
-  at->tiles = place(&at->total, tiles * sizeof(falt_tiles_tile));
-  at->out = place(&at->total, tiles * ROWS * sizeof(int64_t));
-  at->residual = place(&at->total, tiles * ROWS * sizeof(int64_t));
-  at->constant = place(&at->total, pixel);
-  at->copies = place(&at->total, (copies * (size_t)plan->wide + ROWS) * pixel); /* tiles may reach beyond */
-  at->filled = place(&at->total, copies);
-  at->sums = place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
+  at->list = falt_place(&at->total, tiles * (size_t)(plan->segments * plan->times) * sizeof(falt_tile_rows));
+  at->tiles = falt_place(&at->total, tiles * sizeof(falt_tiles_tile));
+  at->out = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
+  at->residual = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
+  at->constant = falt_place(&at->total, pixel);
+  at->copies = falt_place(&at->total, (copies * (size_t)plan->wide + ROWS) * pixel); /* tiles may reach beyond */
+  at->filled = falt_place(&at->total, copies);
+  at->sums = falt_place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->factors = place(&total, 2 * groups * (size_t)plan->layer.results * sizeof(float));
-  plan->filter = place(&total, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
+  plan->factors = falt_place(&total, 2 * groups * (size_t)plan->layer.results * sizeof(float));
+  plan->filter = falt_place(&total, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
   plan->base.workspace = total;
 }
 

@@ -419,21 +419,15 @@ static void set_parts(tiles_plan *plan) {
   plan->y_panel = (size_t)(plan->parts * plan->chunks * 2 * TILE);
 }
 
-static size_t place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 static void lay_memory(tiles_plan *plan) {
   const size_t groups = (size_t)group_count(plan);
   size_t total = 0;
-  plan->turned = place(&total, (size_t)plan->parts * plan->x_part);
-  plan->paired = place(&total, groups * (size_t)plan->panels * plan->y_panel);
-  plan->sums =
-      place(&total, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);
-  plan->zeros = place(&total, FALT_TILE_BYTES);
-  plan->ones = place(&total, FALT_TILE_BYTES);
+  plan->turned = falt_place(&total, (size_t)plan->parts * plan->x_part);
+  plan->paired = falt_place(&total, groups * (size_t)plan->panels * plan->y_panel);
+  plan->sums = falt_place(
+      &total, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);
+  plan->zeros = falt_place(&total, FALT_TILE_BYTES);
+  plan->ones = falt_place(&total, FALT_TILE_BYTES);
   plan->base.workspace = total;
 }
 

@@ -38,33 +38,11 @@
 #include "boundary.cuh"
 #include "convert.cuh"
 #include "mma.cuh"
+#include "words.cuh"
 
 typedef long long i64;
 typedef falt_cuda_banded_args Args;
 typedef ELEMENT_Y Y;
-
-template <int BYTES>
-struct Word;
-template <>
-struct Word<16> {
-  typedef uint4 type;
-};
-template <>
-struct Word<8> {
-  typedef uint2 type;
-};
-template <>
-struct Word<4> {
-  typedef unsigned type;
-};
-template <>
-struct Word<2> {
-  typedef unsigned short type;
-};
-template <>
-struct Word<1> {
-  typedef unsigned char type;
-};
 
 constexpr bool INTEGER = KIND == BYTES || KIND == SIGNED_BYTES, SPLIT = KIND == WORDS;
 constexpr int PER_WORD = INTEGER ? 4 : KIND == WORDS ? 1 : 2;  // elements of a word

@@ -2,33 +2,11 @@
 // Holes: ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y SUM TINY, as tile.cu has them.
 #pragma once
 #include "convert.cuh"
+#include "words.cuh"
 
 typedef ELEMENT_X X;
 typedef ELEMENT_Y Y;
 typedef SUM ACC;
-
-template <int BYTES>
-struct Word;
-template <>
-struct Word<16> {
-  typedef uint4 type;
-};
-template <>
-struct Word<8> {
-  typedef uint2 type;
-};
-template <>
-struct Word<4> {
-  typedef unsigned type;
-};
-template <>
-struct Word<2> {
-  typedef unsigned short type;
-};
-template <>
-struct Word<1> {
-  typedef unsigned char type;
-};
 
 // COUNT elements, loaded by whole words.
 template <typename WORD, int COUNT>

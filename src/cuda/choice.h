@@ -1,0 +1,21 @@
+/* Which of a solver's cuts is kept: the fastest that is not rejected, and where all are, the first, for its reason. */
+#ifndef FALT_CUDA_CHOICE_H
+#define FALT_CUDA_CHOICE_H
+
+#include <stdbool.h>
+
+typedef struct falt_choice {
+  bool found, seen; /* one that can be used; any */
+  double seconds;   /* of the one that is kept */
+} falt_choice;
+
+/* Whether the next cut takes the place of the one kept so far. */
+static inline bool falt_choice_takes(falt_choice *c, bool rejected, double seconds) {
+  const bool takes = rejected ? !c->seen : !c->found || seconds < c->seconds;
+  c->found |= !rejected;
+  c->seen = true;
+  if (takes) c->seconds = seconds;
+  return takes;
+}
+
+#endif
