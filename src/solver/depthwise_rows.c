@@ -470,6 +470,13 @@ double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device)
   return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * (double)falt_depthwise_rows(d) : 0;
 }
 
+/* A vector of results is summed by itself here: every source is read once for each, where a block of many vectors and
+ * positions reads it once for all. What is small has few sources, and no second vector unless groups are many. */
+static bool is_small(const falt_depthwise *d) {
+  const int64_t width = d->kernels->width;
+  return d->depth <= width && (d->relation.p.input.size[FALT_G] > 1 || d->unit.results <= width);
+}
+
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, falt_isa isa, int64_t extra,
                                 bool *no_memory) {
   *d = (falt_depthwise){.kernels = falt_depthwise_kernels_for(isa)};
@@ -484,6 +491,7 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
   d->relation.fill = gathers ? 0 : problem->boundary_value;
   d->depth = d->relation.source.size[FALT_C];
   set_unit(d);
+  if (!is_small(d)) return "its groups have more channels than a vector has lanes";
   if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
   d->useful = share_inside(problem, 0) * share_inside(problem, 1) * share_inside(problem, 2);
