@@ -141,4 +141,44 @@ FALT_INLINE void store_four(void *dst, size_t size, const vec_bits v[4]) {
   for (int k = 0; k < 4; k++) store_narrow((char *)dst + (size_t)(k * VEC) * size, size, v[k]);
 }
 
+/* VEC halves in and out. */
+FALT_INLINE vec load_bf16(const void *from) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from)), 16);
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
+#else
+  vec wide;
+  for (int i = 0; i < VEC; i++) wide[i] = f32_from_bf16(((const uint16_t *)from)[i]);
+  return wide;
+#endif
+}
+FALT_INLINE vec load_f16(const void *from) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+#else
+  vec wide;
+  for (int i = 0; i < VEC; i++) wide[i] = f32_from_f16(((const uint16_t *)from)[i]);
+  return wide;
+#endif
+}
+FALT_INLINE void store_bf16(void *to, vec y) {
+  const vec_bits one = (vec_bits){0} + 1, bits = (vec_bits)y, up = bits >> 16 & one;
+  const vec_bits number = y == y, rounded = (bits + 0x7fff + up) >> 16, quiet = bits >> 16 | 0x40;
+  store_narrow(to, 2, (number & rounded) | (~number & quiet));
+}
+FALT_INLINE void store_f16(void *to, vec y) {
+#if FALT_VECTOR_BYTES == 64
+  const __m256i narrow = _mm512_cvtps_ph((__m512)y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  memcpy(to, &narrow, sizeof narrow);
+#elif FALT_VECTOR_BYTES == 32
+  const __m128i narrow = _mm256_cvtps_ph((__m256)y, _MM_FROUND_TO_NEAREST_INT);
+  memcpy(to, &narrow, sizeof narrow);
+#else
+  for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
+#endif
+}
+
 #endif

@@ -4,6 +4,7 @@
  *   TO_F32(x)     f32 to element, rounded once
  *   TO_F64(x)     f64 to element, rounded once
  *   ARITHMETIC    how the epilogue of f32 sums is computed
+ *   LOAD, STORE   VEC elements, where compilers do not find how (then ARITHMETIC is IN_F32)
  *   LOWEST, HIGHEST  the range, for integers of at most 16 bits whose ARITHMETIC is IN_F32_IF_EXACT (beta is 0 then)
  * No include guard: it is a template. */
 
@@ -14,10 +15,23 @@ FALT_INLINE void NAME(into_f64)(double *dst, const ELEMENT *src, int64_t stride,
   for (int64_t i = 0; i < n; i++) dst[i] = (double)FROM(src[i * stride]);
 }
 
+#ifdef LOAD
+/* Neighbours, a register at a time. */
+static void NAME(neighbours)(float *dst, const ELEMENT *src, int64_t n) {
+  int64_t i = 0;
+  for (; i + VEC <= n; i += VEC) vec_store(dst + i, LOAD(src + i));
+  NAME(into_f32)(dst + i, src + i, 1, n - i);
+}
+#else
+static void NAME(neighbours)(float *dst, const ELEMENT *src, int64_t n) {
+  NAME(into_f32)(dst, src, 1, n);
+}
+#endif
+
 /* Strides that compilers vectorise when they know them have their own loops. */
 static void NAME(load_f32)(void *dst, const void *src, int64_t stride, int64_t n) {
   if (stride == 1)
-    NAME(into_f32)(dst, src, 1, n);
+    NAME(neighbours)(dst, src, n);
   else if (stride == 2)
     NAME(into_f32)(dst, src, 2, n);
   else if (stride == -1)
@@ -64,6 +78,14 @@ static void NAME(out_rounded)(ELEMENT *dst, const float *src, int64_t n, const f
     vec inside = vec_at_most(vec_at_least(vec_load(src + i) * alpha, low), high);
     store_narrow(dst + i, sizeof(ELEMENT), vec_round(inside));
   }
+  NAME(out_in_f32)(dst + i, 1, src + i, n - i, e);
+}
+#elif defined(STORE)
+static void NAME(out_rounded)(ELEMENT *dst, const float *src, int64_t n, const falt_row_epilogue *e) {
+  const vec alpha = vec_all((float)e->alpha), beta = vec_all((float)e->beta);
+  const vec low = vec_all((float)e->low), high = vec_all((float)e->high);
+  int64_t i = 0;
+  for (; i + VEC <= n; i += VEC) STORE(dst + i, vec_at_most(vec_at_least(vec_load(src + i) * alpha + beta, low), high));
   NAME(out_in_f32)(dst + i, 1, src + i, n - i, e);
 }
 #else
@@ -118,5 +140,7 @@ static void NAME(fill)(falt_filter_kernels *kernels, falt_type type) {
 #undef TO_F32
 #undef TO_F64
 #undef ARITHMETIC
+#undef LOAD
+#undef STORE
 #undef LOWEST
 #undef HIGHEST

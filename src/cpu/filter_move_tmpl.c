@@ -101,6 +101,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define TO_F32(x) f16_from_f32(x)
 #define TO_F64(x) f16_from_f32(f32_to_odd(x))
 #define ARITHMETIC IN_F32
+#define LOAD load_f16
+#define STORE store_f16
 #include "cpu/filter_move.h"
 
 #define ELEMENT uint16_t
@@ -109,6 +111,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define TO_F32(x) bf16_from_f32(x)
 #define TO_F64(x) bf16_from_f32(f32_to_odd(x))
 #define ARITHMETIC IN_F32
+#define LOAD load_bf16
+#define STORE store_bf16
 #include "cpu/filter_move.h"
 
 #define ELEMENT float

@@ -69,33 +69,19 @@ FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, flo
 
 /* ---- sums out */
 
-FALT_INLINE void store_bf16(void *to, vec y) {
-#if defined(__AVX512BF16__)
-  const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
-  memcpy(to, &narrow, sizeof narrow);
-#else
-  const vec_bits bits = (vec_bits)y, up = bits >> 16 & all_bits(1);
-  const vec_bits rounded = (bits + all_bits(0x7fff) + up) >> 16, quiet = bits >> 16 | all_bits(0x40);
-  store_narrow(to, 2, (vec_bits)vec_select((vec_bits)(y == y), (vec)rounded, (vec)quiet));
-#endif
-}
-
 /* VEC elements at to. */
 FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
   if (type == FALT_F32) {
     memcpy(to, &y, sizeof y);
   } else if (type == FALT_BF16) {
-    store_bf16(to, y);
-  } else if (type == FALT_F16) {
-#if FALT_VECTOR_BYTES == 64
-    const __m256i narrow = _mm512_cvtps_ph((__m512)y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    memcpy(to, &narrow, sizeof narrow);
-#elif FALT_VECTOR_BYTES == 32
-    const __m128i narrow = _mm256_cvtps_ph((__m256)y, _MM_FROUND_TO_NEAREST_INT);
+#if defined(__AVX512BF16__)
+    const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
     memcpy(to, &narrow, sizeof narrow);
 #else
-    for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
+    store_bf16(to, y);
 #endif
+  } else if (type == FALT_F16) {
+    store_f16(to, y);
   } else {
     const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
     store_narrow(to, 1, vec_round(vec_clip(y, low, high)));

@@ -63,6 +63,8 @@ double falt_problem_flops(const falt_problem *problem); /* multiply-adds as two,
 double falt_problem_bytes(const falt_problem *problem); /* each operand once */
 /* Length of the longest sum behind one result. */
 int64_t falt_problem_depth(const falt_problem *problem);
+/* Bound of any partial sum of an integer problem; infinite where a factor is not an integer. */
+double falt_problem_sum_bound(const falt_problem *problem);
 
 /* Names in the order of their enumerations. */
 extern const char *const falt_boundary_names[FALT_BOUNDARY_COUNT];

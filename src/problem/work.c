@@ -125,3 +125,14 @@ int64_t falt_problem_depth(const falt_problem *problem) {
   }
   return depth < 0x1p62 ? (int64_t)depth : INT64_C(1) << 62;
 }
+
+static double largest_magnitude(falt_type type) {
+  return fmax(fabs(falt_type_min(type)), falt_type_max(type));
+}
+
+double falt_problem_sum_bound(const falt_problem *p) {
+  const bool pooling = falt_is_pooling(p->operation);
+  if (p->boundary_value != rint(p->boundary_value)) return INFINITY;
+  const double x = fmax(largest_magnitude(p->input.type), fabs(p->boundary_value));
+  return x * (pooling ? 1 : largest_magnitude(p->filter.type)) * (double)falt_problem_depth(p);
+}

@@ -170,10 +170,18 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 /* Share of the multiply-add peak of spans inside the input. */
 static const double shares[] = {[FALT_READS_EACH] = 0.7, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8};
 
+/* What tiles of large groups cost beside their sums, in operations: to begin and end one, and each of its segments. */
+static double beside(const falt_depthwise *d) {
+  const double per_tile = 3000, per_segment = 1000;
+  const double tiles = (double)falt_depthwise_rows(d) * (double)falt_depthwise_tiles(d) * (double)d->vectors;
+  const double segments = (double)(d->rows_most * d->pieces_most);
+  return d->unit.reads == FALT_READS_ALL ? tiles * (per_tile + segments * per_segment) : 0;
+}
+
 static double estimate(const depthwise_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
   const double filter = plan->base.packed ? 0 : 50 * (double)falt_tensor_count(&d->layer.p.filter);
-  return falt_roofline(device, FALT_F32, falt_depthwise_flops(d) + 2 * filter, shares[d->unit.reads],
+  return falt_roofline(device, FALT_F32, falt_depthwise_flops(d) + beside(d) + 2 * filter, shares[d->unit.reads],
                        falt_problem_bytes(&d->layer.p) + falt_depthwise_reread(d, device));
 }
 

@@ -118,6 +118,7 @@ falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, cons
 int64_t falt_depthwise_block(const falt_depthwise *d, const falt_device *device);
 /* For estimates: the operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
 double falt_depthwise_flops(const falt_depthwise *d);
+int64_t falt_depthwise_tiles(const falt_depthwise *d); /* of a row of results */
 double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device);
 
 #endif

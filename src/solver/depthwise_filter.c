@@ -8,6 +8,7 @@
  *
  * Rows are cut into bands, each with sums of its own, which are added in the order of the bands. Their number depends
  * on the problem alone, so the result's bits do not depend on the number of threads. */
+#include <math.h>
 #include <string.h>
 
 #include "cpu/outer.h"
@@ -162,9 +163,24 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 /* Share of the multiply-add peak of spans inside the input: alone, each multiply-add has a load of its own. */
 static const double shares[] = {[FALT_READS_EACH] = 0.55, [FALT_READS_PICK] = 0.8, [FALT_READS_ALL] = 0.7};
 
+/* A multiply-add waits for the one before on the same sum, which is one of `taps` by four sources, or by one of those
+ * that are left: times what eight sums would take. */
+static double waits(const falt_depthwise *d) {
+  const double depth = (double)d->depth, fours = (double)(d->depth / 4 * 4);
+  double time = 0, products = 0;
+  for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++)
+    for (const falt_depthwise_piece *p = d->pieces + span->first; p < d->pieces + span->first + span->pieces; p++) {
+      const double count = (double)span->count * p->taps;
+      time += count * (fours * fmax(1, 2.0 / p->taps) + (depth - fours) * fmax(1, 8.0 / p->taps));
+      products += count * depth;
+    }
+  return products > 0 ? time / products : 1;
+}
+
 static double estimate(const gradient_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
-  return falt_roofline(device, FALT_F32, falt_depthwise_flops(d), shares[d->unit.reads],
+  const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1;
+  return falt_roofline(device, FALT_F32, falt_depthwise_flops(d) * slower, shares[d->unit.reads],
                        falt_problem_bytes(&d->layer.p) +
                            8 * (double)plan->bands.count * (double)(d->vectors * d->pitch) +
                            2 * falt_depthwise_reread(d, device));

@@ -458,6 +458,12 @@ static double shuffles(const falt_depthwise *d) {
   return d->unit.reads == FALT_READS_PICK && products > 0 ? columns / products : 0;
 }
 
+int64_t falt_depthwise_tiles(const falt_depthwise *d) {
+  int64_t tiles = 0;
+  for (int64_t i = 0; i < d->span_count; i++) tiles += falt_ceil_div(d->spans[i].count, d->kernels->tile);
+  return tiles;
+}
+
 double falt_depthwise_flops(const falt_depthwise *d) {
   const double lanes = (double)(d->vectors * d->kernels->width) / (double)d->channels;
   /* what a call costs beside its sums: a few hundred multiply-adds a span and source row */
@@ -467,7 +473,8 @@ double falt_depthwise_flops(const falt_depthwise *d) {
 
 double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device) {
   const double unit = (double)(d->unit_vectors * d->pitch) * sizeof(float);
-  return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * (double)falt_depthwise_rows(d) : 0;
+  const double tiles = (double)falt_depthwise_rows(d) * (double)falt_depthwise_tiles(d);
+  return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * tiles : 0;
 }
 
 /* A vector of results is summed by itself here: every source is read once for each, where a block of many vectors and

@@ -13,20 +13,8 @@
 
 /* ---- lanes */
 
-static double largest_magnitude(falt_type type) {
-  return fmax(fabs(falt_type_min(type)), falt_type_max(type));
-}
-
-/* Bound of any partial sum of an integer problem; infinite where a factor is not an integer. */
-static double sum_bound(const falt_problem *p) {
-  const bool pooling = falt_is_pooling(p->operation);
-  if (p->boundary_value != rint(p->boundary_value)) return INFINITY;
-  const double x = fmax(largest_magnitude(p->input.type), fabs(p->boundary_value));
-  return x * (pooling ? 1 : largest_magnitude(p->filter.type)) * (double)falt_problem_depth(p);
-}
-
 static int lane_of(const falt_problem *p) {
-  const double bound = sum_bound(p);
+  const double bound = falt_problem_sum_bound(p);
   const bool wide_types = p->input.type == FALT_F64 || p->output.type == FALT_F64 ||
                           (!falt_is_pooling(p->operation) && p->filter.type == FALT_F64);
   if (isfinite(bound) && p->operation == FALT_FORWARD)

@@ -12,6 +12,7 @@
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/filter_rows.h"
+#include "solver/row_bands.h"
 
 /* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
 enum { MOST_KINDS = 8 };
@@ -24,8 +25,7 @@ typedef struct band_kind {
 
 typedef struct pooled_plan {
   falt_plan base;
-  int axis;            /* along which images are cut */
-  int64_t rows, bands; /* results of a band along it; bands of an image */
+  falt_row_bands bands;
   int kinds;
   band_kind kind[MOST_KINDS];
   bool spread;           /* bands go to threads; else each band has all threads */
@@ -81,40 +81,28 @@ typedef struct run {
   const falt_operands *operands;
 } run;
 
-static void *moved(void *data, const falt_tensor *t, int64_t n, int axis, int64_t row) {
-  const int64_t at = n * t->stride[FALT_N] + row * t->stride[FALT_D + axis];
-  return (char *)data + at * (int64_t)falt_type_size(t->type);
-}
-
-/* The input row that a band reads first, as falt_problem_part has it where boundaries are constant. */
-static int64_t first_row(const pooled_plan *plan, int64_t begin) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_axis *axis = &p->axis[plan->axis];
-  const int64_t low = begin * p->pool[plan->axis] * axis->stride - axis->pad[0];
-  return plan->bands == 1 ? 0 : falt_max(0, falt_min(low, p->input.size[FALT_D + plan->axis] - 1));
-}
-
 /* Band `index` of all images. */
 static void execute_band(void *context, int64_t index, void *scratch) {
   const run *r = context;
   const pooled_plan *plan = r->plan;
   const falt_problem *p = &plan->base.problem;
-  const int64_t n = index / plan->bands, band = index % plan->bands, begin = band * plan->rows;
+  const falt_row_bands *bands = &plan->bands;
+  const int64_t n = index / bands->count, band = index % bands->count, begin = band * bands->rows;
   const band_kind *kind = &plan->kind[plan->kinds - 1];
   while (kind->from > band) kind--;
   falt_operands layer = *r->operands;
-  layer.input = moved(layer.input, &p->input, n, plan->axis, first_row(plan, begin));
+  layer.input = falt_row_band_at(bands, layer.input, &p->input, n, falt_row_band_first(bands, p, begin));
   layer.output = (char *)scratch + plan->inner;
   layer.workspace = scratch;
   kind->layer->table->execute(kind->layer, &layer);
   const falt_operands pooling = {.input = layer.output,
-                                 .output = moved(r->operands->output, &p->output, n, plan->axis, begin),
+                                 .output = falt_row_band_at(bands, r->operands->output, &p->output, n, begin),
                                  .workspace = scratch};
   kind->pooling->table->execute(kind->pooling, &pooling);
 }
 
 static int64_t band_count(const pooled_plan *plan) {
-  return plan->base.problem.input.size[FALT_N] * plan->bands;
+  return plan->base.problem.input.size[FALT_N] * plan->bands.count;
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -130,7 +118,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const pooled_plan *plan = (const pooled_plan *)base;
   const band_kind *kind = &plan->kind[plan->kinds / 2];
-  falt_text_add(text, "(pooled rows=%lld ", (long long)plan->rows);
+  falt_text_add(text, "(pooled rows=%lld ", (long long)plan->bands.rows);
   kind->layer->table->print(kind->layer, text);
   falt_text_add(text, " ");
   kind->pooling->table->print(kind->pooling, text);
@@ -168,35 +156,18 @@ static const char *refusal(const falt_problem *p) {
 /* ---- plan */
 
 /* How images are cut: along the outermost axis that has results to cut, into as many rows as fill half of a private
- * cache. Only a constant boundary leaves the rows of a band alone. */
+ * cache. */
 static void cut(pooled_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  while (plan->axis < 2 && p->output.size[FALT_D + plan->axis] == 1) plan->axis++;
-  const falt_axis *axis = &p->axis[plan->axis];
-  const int64_t all = p->output.size[FALT_D + plan->axis];
+  int axis = 0;
+  while (axis < 2 && p->output.size[FALT_D + axis] == 1) axis++;
   falt_problem image = *p;
   image.output.size[FALT_N] = 1;
-  image.output.size[FALT_D + plan->axis] = 1;
+  image.output.size[FALT_D + axis] = 1;
   const falt_tensor row = band_tensor(&image);
   const int64_t fit =
       (int64_t)plan->base.device->caches.l2 / 2 / (int64_t)falt_type_size(row.type) / falt_tensor_count(&row);
-  const bool whole = axis->boundary[0] != FALT_CONSTANT || axis->boundary[1] != FALT_CONSTANT;
-  plan->rows = whole ? all : falt_max(1, falt_min(fit, all));
-  plan->bands = falt_ceil_div(all, plan->rows);
-  plan->rows = falt_ceil_div(all, plan->bands); /* evenly */
-  plan->bands = falt_ceil_div(all, plan->rows);
-}
-
-/* The problem of one band of one image. */
-static falt_status band_at(const pooled_plan *plan, int64_t band, falt_problem *problem) {
-  falt_problem image = plan->base.problem;
-  falt_part part;
-  const int64_t begin = band * plan->rows, all = image.output.size[FALT_D + plan->axis];
-  image.input.size[FALT_N] = image.output.size[FALT_N] = 1;
-  FALT_TRY(falt_problem_part(&part, &image, plan->axis, begin, falt_min(plan->rows, all - begin)));
-  *problem = part.problem;
-  falt_problem_canonical(problem);
-  return FALT_OK;
+  plan->bands = falt_row_bands_cut(p, axis, fit);
 }
 
 /* The larger, aligned. */
@@ -222,8 +193,9 @@ static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band,
 static bool add_kinds(pooled_plan *plan, falt_ask *ask, bool *many) {
   falt_problem last, band;
   *many = false;
-  for (int64_t i = 0; i < plan->bands; i++) {
-    if (band_at(plan, i, &band) != FALT_OK) return falt_refuse(ask, "its bands are not legal") != NULL;
+  for (int64_t i = 0; i < plan->bands.count; i++) {
+    if (falt_row_band(&plan->bands, &plan->base.problem, 1, i, &band) != FALT_OK)
+      return falt_refuse(ask, "its bands are not legal") != NULL;
     if (i > 0 && falt_problem_equal(&band, &last)) continue;
     last = band;
     *many = plan->kinds == MOST_KINDS;

@@ -33,6 +33,7 @@ extern const falt_solver falt_solver_pooling;
 extern const falt_solver falt_solver_reference;
 extern const falt_solver falt_solver_separable;
 extern const falt_solver falt_solver_tiles;
+extern const falt_solver falt_solver_widened;
 
 const falt_solver *const falt_solvers[] = {
     &falt_solver_direct,           /* filters, register tiles over rows */
@@ -53,6 +54,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_lines,            /* gradients of filters of few input channels, along lines */
     &falt_solver_pooling,          /* pooling and its gradients, axis by axis */
     &falt_solver_pooled,           /* layers and their max pooling, band by band */
+    &falt_solver_widened,          /* layers of narrow types in f32, piece by piece in a cache */
     &falt_solver_im2col,           /* layers by patches and BLAS; only by name */
     &falt_solver_generic,          /* everything, at a bearable speed */
     &falt_solver_reference,        /* everything, by definition */

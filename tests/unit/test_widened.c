@@ -1,0 +1,112 @@
+/* Layers of narrow types in f32, on a device whose caches are so small that every problem is cut: into images and what
+ * is left of the batch, into first, middle and last bands, into pieces whose gradients are added up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/verify.h"
+#include "core/memory.h"
+#include "planner/planner.h"
+
+static falt_device *device_of(int threads, size_t cache) {
+  falt_cpu_options options;
+  falt_device *device = NULL;
+  falt_cpu_options_default(&options);
+  options.threads = threads;
+  assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
+  device->caches.l2 = cache;
+  return device;
+}
+
+static void expect_fine(void *context, const falt_verdict *verdict) {
+  if (strcmp(verdict->solver, "widened") == 0) ++*(int *)context;
+  if (!verdict->ok) fail_msg("%s: error %g, tolerance %g", verdict->solver, verdict->max_abs_error, verdict->tolerance);
+}
+
+static const char *const lines[] = {
+    "forward n=5 c=16 h=9 w=7 k=16 r=3 s=3 pad=1 groups=16 type=bf16 layout=nhwc bias=1 act=silu residual=1",
+    "forward n=1 c=8 h=40 w=12 k=8 r=5 s=3 stride=2 pad=2x1 groups=8 type=f16 layout=nhwc scale=1 bias=1",
+    "forward n=2 c=8 h=31 w=12 k=8 r=3 s=3 dilation=2 pad=2 groups=2 type=bf16 layout=nchw",
+    "forward n=1 c=8 h=31 w=12 k=8 r=3 s=3 pad=1 groups=2 type=bf16 layout=nhwc boundary=edge",
+    "forward n=2 c=4 d=6 h=9 w=8 k=4 t=3 r=3 s=3 pad=1 groups=4 type=f16 layout=ndhwc",
+    "forward n=1 c=16 h=33 w=9 k=16 r=3 s=3 pad=1 groups=16 type=u8 weight-type=s8 layout=nhwc",
+    "backward-data n=7 c=16 h=9 w=7 k=16 r=3 s=3 stride=2 pad=1 groups=16 type=bf16 layout=nhwc",
+    "backward-filter n=5 c=16 h=9 w=7 k=16 r=3 s=3 pad=1 groups=16 type=bf16 layout=nhwc bias=1",
+    "backward-filter n=1 c=6 h=50 w=11 k=4 r=3 s=3 stride=2 pad=1 groups=2 type=f16 layout=nhwc bias=1",
+    "backward-filter n=3 c=6 h=20 w=11 k=4 r=3 s=3 pad=1 type=f16 layout=nchw",
+};
+
+static void test_pieces(void **state) {
+  (void)state;
+  for (int threads = 1; threads <= 3; threads += 2) {
+    falt_device *device = device_of(threads, 16384);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+      int runs = 0;
+      falt_problem problem;
+      falt_budget budget;
+      falt_budget_default(&budget);
+      assert_int_equal(falt_problem_parse(&problem, &budget, lines[i]), FALT_OK);
+      assert_int_equal(falt_verify(device, &problem, &budget, i + 1, expect_fine, &runs), FALT_OK);
+      if (runs != 1) fail_msg("not widened: %s", lines[i]);
+    }
+    falt_device_destroy(&device);
+  }
+}
+
+static falt_status plan_line(falt_plan **plan, falt_device *device, const char *line) {
+  return falt_plan_create_line(plan, device, line, NULL);
+}
+
+/* The workspace follows the cache, not the tensor; what f32 do not hold is refused. */
+static void test_limits(void **state) {
+  (void)state;
+  falt_plan *plan = NULL;
+  falt_device *device = device_of(1, 65536);
+  assert_int_equal(plan_line(&plan, device,
+                             "forward n=8 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 groups=64 type=bf16 layout=nhwc "
+                             "method=widened"),
+                   FALT_OK);
+  assert_in_range(falt_plan_workspace(plan), 1, 6 * 65536);
+  falt_plan_destroy(&plan);
+  static const char *const refused[] = {
+      "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 layout=nhwc method=widened",
+      "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 type=s32 layout=nhwc method=widened",
+      "forward c=8 h=99 w=99 k=8 r=31 s=31 groups=8 type=u8 weight-type=s8 layout=nhwc method=widened",
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    assert_int_equal(plan_line(&plan, device, refused[i]), FALT_NO_SOLVER);
+  falt_device_destroy(&device);
+}
+
+/* Planning and making ready fail as a whole, wherever memory runs out. */
+static void test_memory(void **state) {
+  (void)state;
+  falt_device *device = device_of(1, 16384);
+  static const char line[] =
+      "backward-filter n=5 c=16 h=9 w=7 k=16 r=3 s=3 groups=16 type=bf16 layout=nhwc method=widened";
+  falt_plan *plan = NULL;
+  int64_t after = 0;
+  for (falt_status status = FALT_NO_MEMORY; status != FALT_OK; after++) {
+    falt_alloc_fail_after(after);
+    status = plan_line(&plan, device, line);
+    falt_alloc_fail_after(-1);
+    assert_true(status == FALT_OK || status == FALT_NO_MEMORY || status == FALT_NO_SOLVER);
+  }
+  assert_true(after > 1);
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
