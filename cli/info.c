@@ -54,7 +54,8 @@ static void print_text(falt_device *device, const falt_limits *limits) {
     printf("    bus      %.1f GB/s in, %.1f GB/s out\n", limits->in_bytes_per_s * 1e-9, limits->out_bytes_per_s * 1e-9);
   printf("    f32      %.1f GFLOP/s\n", limits->f32_flops * 1e-9);
   printf("    f64      %.1f GFLOP/s\n", limits->f64_flops * 1e-9);
-  if (limits->f16_flops > 0) printf("    f16      %.1f GFLOP/s on tensor cores\n", limits->f16_flops * 1e-9);
+  if (limits->f16_flops > 0) printf("    f16      %.1f GFLOP/s in matrix units\n", limits->f16_flops * 1e-9);
+  if (limits->s8_flops > 0) printf("    s8       %.1f GOP/s\n", limits->s8_flops * 1e-9);
   print_cuda(device);
   print_blas(device);
   printf("\nformats\n");
@@ -83,6 +84,7 @@ static void print_json(falt_device *device, const falt_limits *limits) {
   cli_json_number(&json, "f32_flops", limits->f32_flops);
   cli_json_number(&json, "f64_flops", limits->f64_flops);
   cli_json_number(&json, "f16_flops", limits->f16_flops);
+  cli_json_number(&json, "s8_flops", limits->s8_flops);
   char path[CLI_PATH];
   cli_json_text(&json, "cache", cli_cache_directory(path));
   char blas[512];

@@ -305,7 +305,8 @@ typedef struct falt_limits {
   double cache_bytes_per_s; /* the same within the last private cache, all threads */
   double f32_flops;         /* multiply-adds counted as two, all threads */
   double f64_flops;
-  double f16_flops;      /* products of f16 or bf16 with sums in f32 where matrix units do them; 0: as f32 */
+  double f16_flops; /* products of f16 or bf16 with sums in f32 where matrix units do them; 0: as f32 */
+  double s8_flops;  /* products of integers of 8 bits with sums in s32 where one instruction adds several; 0: as f32 */
   double in_bytes_per_s; /* from the host's memory to the device's; 0 where they are the same */
   double out_bytes_per_s;
   bool measured; /* false: built-in estimates */

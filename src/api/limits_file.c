@@ -1,9 +1,9 @@
-/* The file "limits" in the cache: a head, then lines of seven rates and the device they were measured on. The rates
- * of halves and to and from the host's memory are 0 where there is none of its own.
+/* The file "limits" in the cache: a head, then lines of eight rates and the device they were measured on. The rates
+ * of halves, bytes and to and from the host's memory are 0 where there is none of its own.
  *
- *   faltung-limits 3
- *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <f16 flop/s> <bytes/s in> <bytes/s out> <device;
- * processor>
+ *   faltung-limits 4
+ *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <f16 flop/s> <s8 op/s> <bytes/s in> <bytes/s out>
+ *   <device; processor>, on one line
  *
  * A file that does not read is treated as absent: measuring again writes it anew. */
 #include "api/limits_file.h"
@@ -14,8 +14,8 @@
 #include "core/file.h"
 #include "core/memory.h"
 
-enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 7, OPTIONAL = 4 };
-static const char head[] = "faltung-limits 3\n";
+enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 8, OPTIONAL = 4 };
+static const char head[] = "faltung-limits 4\n";
 
 /* A GPU that is described takes what was measured on any of its model: its key is the end of theirs. */
 static void key_of(const falt_device *device, char key[KEY]) {
@@ -76,8 +76,9 @@ static void take(void *context, const char *line, size_t length, const double ra
                           .f32_flops = rates[2],
                           .f64_flops = rates[3],
                           .f16_flops = rates[4],
-                          .in_bytes_per_s = rates[5],
-                          .out_bytes_per_s = rates[6],
+                          .s8_flops = rates[5],
+                          .in_bytes_per_s = rates[6],
+                          .out_bytes_per_s = rates[7],
                           .measured = true};
 }
 
@@ -105,8 +106,9 @@ falt_status falt_limits_store(const falt_device *device) {
   if (!data) return falt_fail(FALT_NO_MEMORY, "limits: memory ran out");
   falt_text text = falt_text_over(data, LARGEST);
   const falt_limits *l = &device->limits;
-  falt_text_add(&text, "%s%.4e %.4e %.4e %.4e %.4e %.4e %.4e %s\n", head, l->copy_bytes_per_s, l->cache_bytes_per_s,
-                l->f32_flops, l->f64_flops, l->f16_flops, l->in_bytes_per_s, l->out_bytes_per_s, key);
+  falt_text_add(&text, "%s%.4e %.4e %.4e %.4e %.4e %.4e %.4e %.4e %s\n", head, l->copy_bytes_per_s,
+                l->cache_bytes_per_s, l->f32_flops, l->f64_flops, l->f16_flops, l->s8_flops, l->in_bytes_per_s,
+                l->out_bytes_per_s, key);
   const char *lines = read_lines(path, &old);
   if (lines) each_line(lines, keep_other, &text, key);
   falt_status status = falt_file_write(path, data, text.length);

@@ -22,6 +22,12 @@ extern const falt_limit_kernels falt_limit_kernels_avx2;
 #ifdef FALT_HAVE_AVX512
 extern const falt_limit_kernels falt_limit_kernels_avx512;
 #endif
+#ifdef FALT_HAVE_VNNI
+extern const falt_limit_kernels falt_limit_kernels_vnni;
+#endif
+#ifdef FALT_HAVE_AMX
+extern const falt_limit_kernels falt_limit_kernels_amx;
+#endif
 
 static const falt_limit_kernels *const tables[FALT_ISA_COUNT] = {
     [FALT_ISA_PORTABLE] = &falt_limit_kernels_portable,
@@ -33,6 +39,12 @@ static const falt_limit_kernels *const tables[FALT_ISA_COUNT] = {
 #endif
 #ifdef FALT_HAVE_AVX512
     [FALT_ISA_AVX512] = &falt_limit_kernels_avx512,
+#endif
+#ifdef FALT_HAVE_VNNI
+    [FALT_ISA_VNNI] = &falt_limit_kernels_vnni,
+#endif
+#ifdef FALT_HAVE_AMX
+    [FALT_ISA_AMX] = &falt_limit_kernels_amx,
 #endif
 };
 
@@ -46,12 +58,13 @@ const falt_limit_kernels *falt_limit_kernels_for(falt_isa isa) {
 static const double clock_hertz = 2.6e9;
 static const double memory_per_core = 20e9, memory_per_socket = 160e9;
 
-/* Of one core in one cycle: f32 operations (two ports, multiply and add) and bytes copied within its own cache. */
+/* Of one core in one cycle: f32 operations (two ports, multiply and add), bytes copied within its own cache, operations
+ * of bf16 and of bytes. */
 static const struct {
-  double flops, cache_bytes;
+  double flops, cache_bytes, halves, bytes;
 } per_cycle[FALT_ISA_COUNT] = {
-    [FALT_ISA_PORTABLE] = {8, 18}, [FALT_ISA_NEON] = {16, 18}, [FALT_ISA_AVX2] = {32, 20},
-    [FALT_ISA_AVX512] = {64, 24},  [FALT_ISA_VNNI] = {64, 24}, [FALT_ISA_AMX] = {64, 24},
+    [FALT_ISA_PORTABLE] = {8, 18, 0, 0}, [FALT_ISA_NEON] = {16, 18, 0, 0},   [FALT_ISA_AVX2] = {32, 20, 0, 0},
+    [FALT_ISA_AVX512] = {64, 24, 0, 0},  [FALT_ISA_VNNI] = {64, 24, 0, 256}, [FALT_ISA_AMX] = {64, 24, 1024, 2048},
 };
 
 falt_limits falt_limits_guess(falt_isa isa, int threads) {
@@ -60,6 +73,8 @@ falt_limits falt_limits_guess(falt_isa isa, int threads) {
                        .cache_bytes_per_s = per_cycle[isa].cache_bytes * clock_hertz * threads,
                        .f32_flops = per_cycle[isa].flops * clock_hertz * threads,
                        .f64_flops = per_cycle[isa].flops * clock_hertz * threads / 2,
+                       .f16_flops = per_cycle[isa].halves * clock_hertz * threads,
+                       .s8_flops = per_cycle[isa].bytes * clock_hertz * threads,
                        .measured = false};
 }
 
@@ -103,6 +118,18 @@ static void multiply_f64(void *context, int64_t index) {
   measurement *m = context;
   volatile double result = m->kernels->f64(m->times, 0.5, 1.0 + (double)index);
   (void)result;
+}
+
+static void multiply_bf16(void *context, int64_t index) {
+  (void)index;
+  const measurement *m = context;
+  m->kernels->bf16(m->times);
+}
+
+static void multiply_s8(void *context, int64_t index) {
+  (void)index;
+  const measurement *m = context;
+  m->kernels->s8(m->times);
 }
 
 static double seconds_of(measurement *m, int64_t count, void (*body)(void *context, int64_t index)) {
@@ -175,6 +202,8 @@ falt_status falt_limits_measure(falt_limits *limits, falt_isa isa, const falt_ca
     return falt_fail(FALT_NO_MEMORY, "measuring: memory for the arrays to copy ran out");
   found.f32_flops = rate(&m, m.kernels->f32_flops, multiply_f32);
   found.f64_flops = rate(&m, m.kernels->f64_flops, multiply_f64);
+  if (m.kernels->bf16) found.f16_flops = rate(&m, m.kernels->bf16_flops, multiply_bf16);
+  if (m.kernels->s8) found.s8_flops = rate(&m, m.kernels->s8_flops, multiply_s8);
   *limits = found;
   return FALT_OK;
 }

@@ -16,6 +16,10 @@ typedef struct falt_limit_kernels {
   double (*f32)(long times, float factor, float term);
   double (*f64)(long times, double factor, double term);
   int f32_flops, f64_flops; /* of one round */
+  /* `times` rounds of products of bf16, and of u8 by s8, where one instruction adds several of them; else NULL. */
+  void (*bf16)(long times);
+  void (*s8)(long times);
+  int bf16_flops, s8_flops;
 } falt_limit_kernels;
 
 /* The kernels for an instruction set, or for the highest one below it that was built. Never NULL. */

@@ -75,6 +75,62 @@ static double rate_f64(long times, double factor, double term) {
   return sum[0][0];
 }
 
+#if defined(__AMX_TILE__)
+
+/* Two by two tiles of sums, all of zeros: a matrix unit takes no less time for them. */
+static void open_tiles(void) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } shapes = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    shapes.row_bytes[i] = 64;
+    shapes.rows[i] = 16;
+  }
+  __asm__ volatile("" : : "r"(&shapes) : "memory"); /* compilers do not know that all of it is read */
+  _tile_loadconfig(&shapes);
+}
+
+static void rate_bf16(long times) {
+  open_tiles();
+  for (long t = 0; t < times; t++) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
+
+static void rate_s8(long times) {
+  open_tiles();
+  for (long t = 0; t < times; t++) {
+    _tile_dpbusd(0, 4, 6);
+    _tile_dpbusd(1, 4, 7);
+    _tile_dpbusd(2, 5, 6);
+    _tile_dpbusd(3, 5, 7);
+  }
+  _tile_release();
+}
+
+enum { TILES = 4, TILE_SUMS = 16 * 16, BF16_FLOPS = 2 * TILES * TILE_SUMS * 32, S8_FLOPS = 2 * TILES * TILE_SUMS * 64 };
+
+#elif defined(__AVX512VNNI__)
+
+static void rate_s8(long times) {
+  __m512i sum[CHAINS], by = _mm512_set1_epi8(1);
+  for (int c = 0; c < CHAINS; c++) sum[c] = _mm512_set1_epi32(c);
+  for (long t = 0; t < times; t++)
+    for (int u = 0; u < UNROLL; u++)
+      for (int c = 0; c < CHAINS; c++) sum[c] = _mm512_dpbusd_epi32(sum[c], by, by);
+  for (int c = 0; c < CHAINS; c++) __asm__ volatile("" : : "v"(sum[c])); /* each is wanted */
+}
+
+enum { S8_FLOPS = 2 * CHAINS * UNROLL * FALT_VECTOR_BYTES };
+
+#endif
+
 extern const falt_limit_kernels FALT_SUFFIXED(falt_limit_kernels);
 const falt_limit_kernels FALT_SUFFIXED(falt_limit_kernels) = {
     .copy_memory = copy_memory,
@@ -83,4 +139,12 @@ const falt_limit_kernels FALT_SUFFIXED(falt_limit_kernels) = {
     .f64 = rate_f64,
     .f32_flops = 2 * CHAINS * UNROLL * FALT_VECTOR_BYTES / (int)sizeof(float),
     .f64_flops = 2 * CHAINS * UNROLL * FALT_VECTOR_BYTES / (int)sizeof(double),
+#if defined(__AMX_TILE__)
+    .bf16 = rate_bf16,
+    .bf16_flops = BF16_FLOPS,
+#endif
+#if defined(__AVX512VNNI__)
+    .s8 = rate_s8,
+    .s8_flops = S8_FLOPS,
+#endif
 };

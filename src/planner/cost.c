@@ -55,11 +55,17 @@ static bool is_half(falt_type type) {
   return type == FALT_F16 || type == FALT_BF16;
 }
 
+static bool is_byte(falt_type type) {
+  return type == FALT_U8 || type == FALT_S8;
+}
+
 /* Of the problem's products, by whichever unit does them fastest without giving up precision. */
 static double product_peak(const falt_device *device, const falt_problem *problem) {
-  const bool halves = !falt_is_pooling(problem->operation) && problem->accumulator == FALT_F32 &&
-                      is_half(problem->input.type) && is_half(problem->filter.type);
-  return halves && device->limits.f16_flops > 0 ? device->limits.f16_flops : peak(device, problem->accumulator);
+  const falt_type x = problem->input.type, w = problem->filter.type;
+  const bool halves = problem->accumulator == FALT_F32 && is_half(x) && is_half(w), bytes = is_byte(x) && is_byte(w);
+  const double usual = peak(device, problem->accumulator);
+  const double unit = halves ? device->limits.f16_flops : bytes ? device->limits.s8_flops : 0;
+  return !falt_is_pooling(problem->operation) && unit > usual ? unit : usual;
 }
 
 falt_limit falt_problem_limit(const falt_device *device, const falt_problem *problem) {

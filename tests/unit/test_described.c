@@ -87,7 +87,7 @@ static void test_limits(UNUSED void **state) {
 /* A described GPU takes the limits that were measured on a real one of its model. */
 static void test_measured_limits(UNUSED void **state) {
   static const char text[] =
-      "faltung-limits 3\n4.1e12 6e12 5.9e13 3e13 7e14 5e10 5e10 cuda:1 NVIDIA H200 sm_90a; NVIDIA H200, 132 SM\n";
+      "faltung-limits 4\n4.1e12 6e12 5.9e13 3e13 7e14 0 5e10 5e10 cuda:1 NVIDIA H200 sm_90a; NVIDIA H200, 132 SM\n";
   char path[64];
   falt_limits limits;
   snprintf(path, sizeof path, "%s/limits", directory);

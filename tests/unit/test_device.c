@@ -176,11 +176,11 @@ static void test_limits_file(UNUSED void **state) {
   assert_true(limits_of("portable", 1).f32_flops == 3e10);
   assert_true(limits_of("portable", 2).f32_flops == 2e10);
   static const char *const damaged[] = {"",
-                                        "faltung-limits 2\n",
-                                        "faltung-limits 3\n1 2 3",
+                                        "faltung-limits 3\n",
+                                        "faltung-limits 4\n1 2 3",
                                         "\n\n",
-                                        "faltung-limits 3\n0 0 0 0 0 0 0 x\n",
-                                        "faltung-limits 3\nnan nan nan nan nan nan nan \n"};
+                                        "faltung-limits 4\n0 0 0 0 0 0 0 0 x\n",
+                                        "faltung-limits 4\nnan nan nan nan nan nan nan nan \n"};
   for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
     assert_int_equal(falt_file_write(path, damaged[i], strlen(damaged[i])), FALT_OK);
     assert_false(limits_of("portable", 1).measured);
