@@ -169,6 +169,21 @@ FALT_INLINE void store_bf16(void *to, vec y) {
   const vec_bits number = y == y, rounded = (bits + 0x7fff + up) >> 16, quiet = bits >> 16 | 0x40;
   store_narrow(to, 2, (number & rounded) | (~number & quiet));
 }
+/* Saturated integers; not a number gives 0. */
+FALT_INLINE void store_s32(void *to, vec y) {
+#if FALT_VECTOR_BYTES == 64
+  const __m512 x = (__m512)y;
+  const __m512i near = _mm512_maskz_cvtps_epi32(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x); /* the lowest if beyond */
+  const __mmask16 beyond = _mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p31f), _CMP_GE_OQ);
+  _mm512_storeu_si512(to, _mm512_mask_mov_epi32(near, beyond, _mm512_set1_epi32(INT32_MAX)));
+#elif FALT_VECTOR_BYTES == 32
+  const __m256i near = _mm256_cvtps_epi32((__m256)((vec_bits)y & (y == y)));
+  const __m256i beyond = (__m256i)(y >= vec_all(0x1p31f)); /* the lowest becomes the highest */
+  _mm256_storeu_si256((__m256i *)to, _mm256_xor_si256(near, beyond));
+#else
+  for (int i = 0; i < VEC; i++) ((int32_t *)to)[i] = (int32_t)round_f64(y[i], INT32_MIN, INT32_MAX);
+#endif
+}
 FALT_INLINE void store_f16(void *to, vec y) {
 #if FALT_VECTOR_BYTES == 64
   const __m256i narrow = _mm512_cvtps_ph((__m512)y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -4,7 +4,7 @@
  *   TO_F32(x)     f32 to element, rounded once
  *   TO_F64(x)     f64 to element, rounded once
  *   ARITHMETIC    how the epilogue of f32 sums is computed
- *   LOAD, STORE   VEC elements, where compilers do not find how (then ARITHMETIC is IN_F32)
+ *   LOAD, STORE   VEC elements, where compilers do not find how
  *   LOWEST, HIGHEST  the range, for integers of at most 16 bits whose ARITHMETIC is IN_F32_IF_EXACT (beta is 0 then)
  * No include guard: it is a template. */
 

@@ -92,7 +92,8 @@ static void stream_row(convert_row *convert, char *dst, size_t dst_size, const c
 #define FROM(x) (x)
 #define TO_F32(x) (int32_t) round_f64(x, INT32_MIN, INT32_MAX)
 #define TO_F64(x) (int32_t) round_f64(x, INT32_MIN, INT32_MAX)
-#define ARITHMETIC IN_F64
+#define ARITHMETIC IN_F32_IF_EXACT
+#define STORE store_s32
 #include "cpu/filter_move.h"
 
 #define ELEMENT uint16_t

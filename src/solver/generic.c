@@ -160,11 +160,15 @@ static double gathering(const falt_generic_plan *plan, double flops) {
   return flops / (2 * k * c) * (1000 + 40 * (k + c));
 }
 
-/* Multiply-adds at the peak that take as long as the epilogue of all values: in doubles, curves one by one. */
-static double finishing(const falt_problem *p) {
-  enum { PASS = 175, CURVE = 6000 };
+/* Multiply-adds at the peak that take as long as the epilogue of all values, in doubles, curves one by one; as a
+ * filter's gradient on its way out of sums of columns. */
+static double finishing(const falt_generic_plan *plan) {
+  enum { PASS = 175, CURVE = 6000, GRADIENT = 400 };
+  const falt_problem *p = &plan->p;
   const bool clips = p->activation == FALT_IDENTITY || p->activation == FALT_RELU || p->activation == FALT_RELU6 ||
                      p->activation == FALT_CLIP;
+  if (p->operation == FALT_BACKWARD_FILTER && plan->way == FALT_GENERIC_CHANNELS)
+    return GRADIENT * (double)falt_tensor_count(&p->filter);
   if (p->operation != FALT_FORWARD || (falt_epilogue_is_identity(p) && !falt_problem_pools(p))) return 0;
   double values = (double)falt_tensor_count(&p->output);
   for (int i = 0; i < 3; i++) values *= (double)p->pool[i];
@@ -182,7 +186,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
-  return falt_roofline(device, type, flops + gathering(plan, flops) + share * finishing(p), share,
+  return falt_roofline(device, type, flops + gathering(plan, flops) + share * finishing(plan), share,
                        falt_problem_bytes(p));
 }
 

@@ -303,15 +303,20 @@ static const double share = 0.85;
 static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
 static const double per_byte = 2, converted = 24,
                     apart = 128; /* of copies; of elements of other types, or not adjacent */
+static const double per_run = 1280;
 
-/* Elements that are copied for a part. */
+/* Elements that are copied for a part, of all windows that meet a row. */
 static double copied(const falt_tiles_plan *plan) {
-  const falt_tensor *x = &plan->layer.p.input;
   const int64_t rows =
       falt_min(falt_tiles_copies(plan),
                falt_layer_most(&plan->lines) * plan->layer.p.filter.size[FALT_H] * plan->layer.p.filter.size[FALT_D]);
-  (void)x;
   return plan->in_place ? 0 : (double)(rows * plan->wide * plan->length);
+}
+
+/* The same in copies of neighbours, where other groups lie between the channels of neighbouring pixels. */
+static double runs(const falt_tiles_plan *plan) {
+  const bool apart_from_neighbours = plan->windows && falt_tiles_groups(plan) > 1;
+  return apart_from_neighbours ? copied(plan) / (double)plan->layer.channels : 0;
 }
 
 static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
@@ -332,7 +337,8 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
                          : plan->split || plan->kind == FALT_TILES_F32 ? converted
                                                                        : per_byte * (double)plan->element;
   const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
-  const double copies = parts * (double)falt_tiles_groups(plan) * passes * copied(plan) * element;
+  const double copies =
+      parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
   return falt_roofline(device, FALT_F32, tiles * (products + sums + results + per_tile) + copies + filter, share,
                        falt_problem_bytes(p));
 }
