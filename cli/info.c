@@ -3,6 +3,7 @@
 
 #include "cache.h"
 #include "device.h"
+#include "library.h"
 #include "report.h"
 #include "verbs.h"
 
@@ -17,30 +18,14 @@ static void print_cuda(const falt_device *shown) {
   falt_device_destroy(&device);
 }
 
-/* The BLAS that im2col multiplies by, or why there is none: a plan that asks for it tells. */
-static bool find_blas(falt_device *device, char text[512]) {
-  falt_problem problem;
-  falt_budget budget;
-  falt_plan *plan = NULL;
-  char printed[512];
-  if (falt_problem_parse(&problem, &budget, "forward c=1 w=1 k=1 s=1 method=im2col") != FALT_OK ||
-      falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK) {
-    const char *why = strstr(falt_message(), "apply: ");
-    snprintf(text, 512, "%s", why ? why + strlen("apply: ") : falt_message());
-    return false;
+static void print_libraries(falt_device *device) {
+  const char *name;
+  char text[CLI_LIBRARY_TEXT];
+  for (int i = 0; (name = cli_library_name(i)); i++) {
+    if (!cli_library_is_for(name, device)) continue;
+    const bool found = cli_library_find(name, device, text);
+    printf("%-8s %s%s\n", name, found ? "" : "none: ", text);
   }
-  falt_plan_print(plan, printed, sizeof printed);
-  const char *by = strstr(printed, " by ");
-  snprintf(text, 512, "%.*s", by ? (int)strcspn(by + 4, ")") : 0, by ? by + 4 : "");
-  falt_plan_destroy(&plan);
-  return true;
-}
-
-static void print_blas(falt_device *device) {
-  char text[512];
-  if (strncmp(falt_device_name(device), "cpu", 3) != 0) return;
-  const bool found = find_blas(device, text);
-  printf("blas     %s%s\n", found ? "" : "none: ", text);
 }
 
 static void print_text(falt_device *device, const falt_limits *limits) {
@@ -57,7 +42,7 @@ static void print_text(falt_device *device, const falt_limits *limits) {
   if (limits->f16_flops > 0) printf("    f16      %.1f GFLOP/s in matrix units\n", limits->f16_flops * 1e-9);
   if (limits->s8_flops > 0) printf("    s8       %.1f GOP/s\n", limits->s8_flops * 1e-9);
   print_cuda(device);
-  print_blas(device);
+  print_libraries(device);
   printf("\nformats\n");
   const char *name, *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) printf("    %-8s %-40s %s\n", name, extensions, state);
@@ -87,11 +72,13 @@ static void print_json(falt_device *device, const falt_limits *limits) {
   cli_json_number(&json, "s8_flops", limits->s8_flops);
   char path[CLI_PATH];
   cli_json_text(&json, "cache", cli_cache_directory(path));
-  char blas[512];
-  if (strncmp(falt_device_name(device), "cpu", 3) == 0)
-    cli_json_text(&json, "blas", find_blas(device, blas) ? blas : NULL);
+  const char *name;
+  char text[CLI_LIBRARY_TEXT];
+  for (int i = 0; (name = cli_library_name(i)); i++)
+    if (cli_library_is_for(name, device))
+      cli_json_text(&json, name, cli_library_find(name, device, text) ? text : NULL);
   cli_json_close(&json);
-  const char *name, *extensions, *state;
+  const char *extensions, *state;
   for (int i = 0; io_format(i, &name, &extensions, &state); i++) {
     json = cli_json_open(stdout);
     cli_json_text(&json, "format", name);

@@ -43,68 +43,73 @@ void *falt_cuda_open_library(const char *const *names, int count) {
   return library;
 }
 
+void *falt_cuda_open_named(const char *variable, const char *const *names, int count) {
+  const char *named = getenv(variable);
+  return named && *named ? dlopen(named, RTLD_NOW | RTLD_LOCAL) : falt_cuda_open_library(names, count);
+}
+
+const char *falt_cuda_find(void *library, const falt_cuda_entry *entries, size_t count) {
+  const char *absent = NULL;
+  for (size_t i = 0; i < count; i++) {
+    void *symbol = dlsym(library, entries[i].name);
+    memcpy(entries[i].pointer, &symbol, sizeof symbol); /* an object pointer becomes a function pointer */
+    if (!symbol && !absent) absent = entries[i].name;
+  }
+  return absent;
+}
+
 static void load_once(void) {
   static const char *const names[] = {"libcuda.so.1", "libcuda.so"};
-  const struct {
-    const char *name;
-    void *entry;
-  } entries[] = {{"cuInit", &table.init},
-                 {"cuDriverGetVersion", &table.version},
-                 {"cuGetErrorName", &table.error_name},
-                 {"cuGetErrorString", &table.error_text},
-                 {"cuDeviceGetCount", &table.device_count},
-                 {"cuDeviceGet", &table.device_get},
-                 {"cuDeviceGetName", &table.device_name},
-                 {"cuDeviceGetAttribute", &table.device_attribute},
-                 {"cuDevicePrimaryCtxRetain", &table.primary_retain},
-                 {"cuDevicePrimaryCtxRelease_v2", &table.primary_release},
-                 {"cuCtxGetCurrent", &table.context_current},
-                 {"cuCtxPushCurrent_v2", &table.context_push},
-                 {"cuCtxPopCurrent_v2", &table.context_pop},
-                 {"cuCtxGetDevice", &table.context_device},
-                 {"cuCtxSynchronize", &table.context_synchronize},
-                 {"cuStreamCreate", &table.stream_create},
-                 {"cuStreamDestroy_v2", &table.stream_destroy},
-                 {"cuStreamSynchronize", &table.stream_synchronize},
-                 {"cuStreamWaitEvent", &table.stream_follow},
-                 {"cuEventCreate", &table.event_create},
-                 {"cuEventDestroy_v2", &table.event_destroy},
-                 {"cuEventRecord", &table.event_record},
-                 {"cuEventSynchronize", &table.event_synchronize},
-                 {"cuEventElapsedTime", &table.event_elapsed},
-                 {"cuMemHostAlloc", &table.pin},
-                 {"cuMemFreeHost", &table.unpin},
-                 {"cuMemcpyHtoDAsync_v2", &table.send},
-                 {"cuMemcpyDtoHAsync_v2", &table.receive},
-                 {"cuMemGetInfo_v2", &table.room},
-                 {"cuPointerGetAttributes", &table.pointer_facts},
-                 {"cuModuleLoadData", &table.module_load},
-                 {"cuModuleUnload", &table.module_unload},
-                 {"cuModuleGetFunction", &table.module_function},
-                 {"cuFuncGetAttribute", &table.function_attribute},
-                 {"cuFuncSetAttribute", &table.function_set},
-                 {"cuLaunchKernel", &table.launch},
-                 {"cuMemAlloc_v2", &table.allocate},
-                 {"cuMemFree_v2", &table.release},
-                 {"cuMemcpyHtoD_v2", &table.copy_in},
-                 {"cuMemcpyDtoH_v2", &table.copy_out},
-                 {"cuMemcpyDtoDAsync_v2", &table.copy_within},
-                 {"cuLaunchHostFunc", &table.launch_host}};
-  const struct {
-    const char *name;
-    void *entry;
-  } newer[] = {{"cuTensorMapEncodeTiled", &table.map_box}, {"cuTensorMapEncodeIm2col", &table.map_pixels}};
+  const falt_cuda_entry entries[] = {{"cuInit", &table.init},
+                                     {"cuDriverGetVersion", &table.version},
+                                     {"cuGetErrorName", &table.error_name},
+                                     {"cuGetErrorString", &table.error_text},
+                                     {"cuDeviceGetCount", &table.device_count},
+                                     {"cuDeviceGet", &table.device_get},
+                                     {"cuDeviceGetName", &table.device_name},
+                                     {"cuDeviceGetAttribute", &table.device_attribute},
+                                     {"cuDevicePrimaryCtxRetain", &table.primary_retain},
+                                     {"cuDevicePrimaryCtxRelease_v2", &table.primary_release},
+                                     {"cuCtxGetCurrent", &table.context_current},
+                                     {"cuCtxPushCurrent_v2", &table.context_push},
+                                     {"cuCtxPopCurrent_v2", &table.context_pop},
+                                     {"cuCtxGetDevice", &table.context_device},
+                                     {"cuCtxSynchronize", &table.context_synchronize},
+                                     {"cuStreamCreate", &table.stream_create},
+                                     {"cuStreamDestroy_v2", &table.stream_destroy},
+                                     {"cuStreamSynchronize", &table.stream_synchronize},
+                                     {"cuStreamWaitEvent", &table.stream_follow},
+                                     {"cuEventCreate", &table.event_create},
+                                     {"cuEventDestroy_v2", &table.event_destroy},
+                                     {"cuEventRecord", &table.event_record},
+                                     {"cuEventSynchronize", &table.event_synchronize},
+                                     {"cuEventElapsedTime", &table.event_elapsed},
+                                     {"cuMemHostAlloc", &table.pin},
+                                     {"cuMemFreeHost", &table.unpin},
+                                     {"cuMemcpyHtoDAsync_v2", &table.send},
+                                     {"cuMemcpyDtoHAsync_v2", &table.receive},
+                                     {"cuMemGetInfo_v2", &table.room},
+                                     {"cuPointerGetAttributes", &table.pointer_facts},
+                                     {"cuModuleLoadData", &table.module_load},
+                                     {"cuModuleUnload", &table.module_unload},
+                                     {"cuModuleGetFunction", &table.module_function},
+                                     {"cuFuncGetAttribute", &table.function_attribute},
+                                     {"cuFuncSetAttribute", &table.function_set},
+                                     {"cuLaunchKernel", &table.launch},
+                                     {"cuMemAlloc_v2", &table.allocate},
+                                     {"cuMemFree_v2", &table.release},
+                                     {"cuMemcpyHtoD_v2", &table.copy_in},
+                                     {"cuMemcpyDtoH_v2", &table.copy_out},
+                                     {"cuMemcpyDtoDAsync_v2", &table.copy_within},
+                                     {"cuLaunchHostFunc", &table.launch_host}};
+  const falt_cuda_entry newer[] = {{"cuTensorMapEncodeTiled", &table.map_box},
+                                   {"cuTensorMapEncodeIm2col", &table.map_pixels}};
   void *library = falt_cuda_open_library(names, 2);
-  for (size_t i = 0; library && !missing[0] && i < sizeof entries / sizeof *entries; i++) {
-    void *symbol = dlsym(library, entries[i].name);
-    memcpy(entries[i].entry, &symbol, sizeof symbol); /* an object pointer becomes a function pointer */
-    if (!symbol) strncpy(missing, entries[i].name, sizeof missing - 1);
-  }
-  for (size_t i = 0; library && i < sizeof newer / sizeof *newer; i++) {
-    void *symbol = dlsym(library, newer[i].name);
-    memcpy(newer[i].entry, &symbol, sizeof symbol);
-  }
-  loaded = library && !missing[0];
+  if (!library) return;
+  const char *absent = falt_cuda_find(library, entries, sizeof entries / sizeof *entries);
+  falt_cuda_find(library, newer, sizeof newer / sizeof *newer);
+  if (absent) strncpy(missing, absent, sizeof missing - 1);
+  loaded = !absent;
 }
 
 bool falt_cuda_driver_absent(void) {

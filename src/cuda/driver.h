@@ -110,5 +110,15 @@ falt_status falt_cuda_check(const falt_cuda_driver *driver, int error, const cha
 /* Opens the first of `count` library names: as the loader finds it, in FALTUNG_CUDA_PATH (directories with a colon
  * between them, their lib64 too), in /usr/local/cuda/lib64. NULL if there is none. */
 void *falt_cuda_open_library(const char *const *names, int count);
+/* The library that an environment variable names; where that is not set, as above. */
+void *falt_cuda_open_named(const char *variable, const char *const *names, int count);
+
+/* An entry point of a library, and the function pointer that it goes to. */
+typedef struct falt_cuda_entry {
+  const char *name;
+  void *pointer;
+} falt_cuda_entry;
+/* Fills all pointers, with NULL for what the library does not have: the first such name is returned, or NULL. */
+const char *falt_cuda_find(void *library, const falt_cuda_entry *entries, size_t count);
 
 #endif

@@ -33,6 +33,8 @@ struct falt_gpu {
 static _Thread_local struct {
   int error;
   const falt_cuda_driver *driver;
+  falt_status status; /* where it is a library's, with its line */
+  char line[160];
 } trouble;
 
 /* A call within the context. */
@@ -236,9 +238,23 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
 /* ---- maps and launches */
 
 static void keep_trouble(const falt_gpu *gpu, int error) {
-  if (!error || trouble.error) return;
+  if (!error || trouble.error || trouble.status) return;
   trouble.error = error;
   trouble.driver = gpu->driver;
+}
+
+void falt_gpu_fail(falt_status status, const char *line) {
+  if (trouble.error || trouble.status) return;
+  trouble.status = status;
+  snprintf(trouble.line, sizeof trouble.line, "%s", line);
+}
+
+bool falt_gpu_within(const falt_gpu *gpu, void (*body)(void *context), void *context) {
+  const visit v = enter(gpu);
+  if (!v.error) body(context);
+  leave(gpu, v);
+  keep_trouble(gpu, v.error);
+  return !v.error;
 }
 
 bool falt_gpu_has_maps(const falt_gpu *gpu) {
@@ -296,7 +312,10 @@ void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **paramet
 
 falt_status falt_gpu_trouble(void) {
   const int error = trouble.error;
+  const falt_status status = trouble.status;
   trouble.error = 0;
+  trouble.status = FALT_OK;
+  if (status != FALT_OK) return falt_fail(status, "%s", trouble.line);
   return error ? falt_cuda_check(trouble.driver, error, "cuda: a kernel could not be started") : FALT_OK;
 }
 

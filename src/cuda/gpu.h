@@ -58,6 +58,11 @@ void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **paramet
 /* The same for grids of more axes: blocks along y and z, threads along z. */
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
                          void **parameters);
+/* Calls body with the GPU's context current: for libraries that work in whichever is. False, with body not called, if
+ * it cannot be made current; the driver's error is then kept as that of a start is. */
+bool falt_gpu_within(const falt_gpu *gpu, void (*body)(void *context), void *context);
+/* Keeps the failure of what a library was asked to start, one line, as that of a start is. */
+void falt_gpu_fail(falt_status status, const char *line);
 /* The first failure of a start on this thread since the last call, or FALT_OK. */
 falt_status falt_gpu_trouble(void);
 

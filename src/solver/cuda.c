@@ -45,6 +45,10 @@ falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {
   return made;
 }
 
+falt_cuda_axis falt_cuda_axis_of(const falt_axis *a) {
+  return (falt_cuda_axis){a->stride, a->dilation, {a->pad[0], a->pad[1]}, {(int)a->boundary[0], (int)a->boundary[1]}};
+}
+
 falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *p) {
   return (falt_cuda_epilogue){.alpha = p->alpha,
                               .beta = p->beta,

@@ -19,6 +19,7 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
 
 /* What kernels read of a tensor and of an epilogue; the pointers are set at execution. */
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);
+falt_cuda_axis falt_cuda_axis_of(const falt_axis *axis);
 falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *problem);
 
 #endif

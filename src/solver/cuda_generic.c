@@ -24,10 +24,6 @@ typedef struct generic_plan {
 
 /* ---- arguments */
 
-static falt_cuda_axis axis_of(const falt_axis *a) {
-  return (falt_cuda_axis){a->stride, a->dilation, {a->pad[0], a->pad[1]}, {(int)a->boundary[0], (int)a->boundary[1]}};
-}
-
 static falt_cuda_generic_args args_of(const falt_problem *p) {
   falt_cuda_generic_args a = {
       .x = falt_cuda_tensor_of(&p->input),
@@ -38,7 +34,7 @@ static falt_cuda_generic_args args_of(const falt_problem *p) {
       .boundary_value = p->boundary_value,
       .count_pad = p->count_pad,
       .pool = {p->pool[0], p->pool[1], p->pool[2]}};
-  for (int i = 0; i < 3; i++) a.axis[i] = axis_of(&p->axis[i]);
+  for (int i = 0; i < 3; i++) a.axis[i] = falt_cuda_axis_of(&p->axis[i]);
   return a;
 }
 

@@ -13,6 +13,7 @@
 #include "cpu/blas.h"
 #include "planner/planner.h"
 #include "solver/filter_rows.h"
+#include "solver/im2col.h"
 
 typedef struct im2col_plan {
   falt_plan base;
@@ -213,28 +214,6 @@ static void destroy(falt_plan *plan) {
 
 /* ---- applicable */
 
-static int64_t positions_of(const falt_tensor *y) {
-  return y->size[FALT_D] * y->size[FALT_H] * y->size[FALT_W];
-}
-
-/* Whether an image's positions lie one step apart, from the last dimension outwards. */
-static bool is_even(const falt_tensor *y) {
-  int64_t step = 0, next = 0;
-  for (int dim = FALT_W; dim >= FALT_D; dim--) {
-    if (y->size[dim] == 1) continue;
-    if (step && y->stride[dim] != next) return false;
-    if (!step) step = y->stride[dim];
-    next = y->stride[dim] * y->size[dim];
-  }
-  return step >= 0;
-}
-
-static bool is_by_row(const falt_tensor *y) {
-  for (int dim = FALT_W; dim >= FALT_D; dim--)
-    if (y->size[dim] > 1) return y->stride[dim] == 1;
-  return true;
-}
-
 static bool fits(int64_t a) {
   return a >= 0 && a <= INT_MAX;
 }
@@ -246,10 +225,10 @@ static const char *refusal(const falt_problem *p) {
          : type != FALT_F32 && type != FALT_F64                                ? "only f32 and f64"
          : p->filter.type != type || y->type != type || p->accumulator != type ? "its types differ"
          : p->has_residual                                                     ? "residuals are not added here"
-         : !is_even(y)                                                         ? "an image's results do not lie evenly"
-         : !is_by_row(y) && y->size[FALT_C] > 1 && y->stride[FALT_C] != 1
+         : !falt_im2col_is_even(y)                                             ? "an image's results do not lie evenly"
+         : !falt_im2col_is_by_row(y) && y->size[FALT_C] > 1 && y->stride[FALT_C] != 1
              ? "neither positions nor channels of results lie together"
-         : !fits(positions_of(y)) || !fits(y->size[FALT_C]) || !fits(falt_tensor_count(&p->filter)) ||
+         : !fits(falt_im2col_positions(y)) || !fits(y->size[FALT_C]) || !fits(falt_tensor_count(&p->filter)) ||
                  (y->size[FALT_C] > 1 && !fits(y->stride[FALT_C])) || !fits(y->stride[FALT_W])
              ? "its matrices are too large for BLAS"
              : NULL;
@@ -277,8 +256,8 @@ static falt_plan *plan_im2col(const falt_solver *solver, falt_ask *ask) {
   plan->blas = blas;
   plan->element = falt_type_size(p->input.type);
   plan->depth = p->filter.size[FALT_C] * p->filter.size[FALT_D] * p->filter.size[FALT_H] * p->filter.size[FALT_W];
-  plan->positions = positions_of(&p->output);
-  plan->by_row = is_by_row(&p->output);
+  plan->positions = falt_im2col_positions(&p->output);
+  plan->by_row = falt_im2col_is_by_row(&p->output);
   const int64_t most = (int64_t)ask->device->caches.l2 / 2 / plan->depth / (int64_t)plan->element;
   plan->bands = falt_ceil_div(plan->positions, falt_max(most, 16));
   plan->band = falt_ceil_div(plan->positions, plan->bands);

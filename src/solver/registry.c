@@ -8,11 +8,13 @@ extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_gemm;
 extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
+extern const falt_solver falt_solver_cuda_im2col;
 extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_cuda_sweep;
 extern const falt_solver falt_solver_cuda_sweep_terms;
 extern const falt_solver falt_solver_cuda_wgmma;
+extern const falt_solver falt_solver_cudnn;
 extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
@@ -68,6 +70,8 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
     &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */
+    &falt_solver_cuda_im2col,      /* layers by patches and cuBLAS; only by name */
+    &falt_solver_cudnn,            /* layers and their gradients by NVIDIA's library; only by name */
     &falt_solver_cuda_generic,     /* everything on GPUs, by definition */
     NULL,
 };

@@ -191,6 +191,20 @@ static void test_sweep(UNUSED void **state) {
     }
 }
 
+/* Both orders of the matrix, narrow and wide. */
+static void test_im2col(UNUSED void **state) {
+  need_compiler();
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (int by_row = 0; by_row < 2; by_row++) {
+      falt_cuda_kernel k = {.source = "im2col.cu", .entry = "falt_im2col"};
+      falt_cuda_hole(&k, "ELEMENT=%s", by_row ? "unsigned long long" : "unsigned short");
+      falt_cuda_hole(&k, "INDEX=%s", by_row ? "unsigned long long" : "unsigned");
+      falt_cuda_hole(&k, "BY_ROW=%d", by_row);
+      falt_cuda_hole(&k, "CHANNELS_FIRST=%d", by_row);
+      compile(&k, architectures[a], 64, 0);
+    }
+}
+
 /* All blocks of a multiprocessor must run at once: 2048 threads with 32 registers each, or 1024 with 64. */
 static void test_rate(UNUSED void **state) {
   need_compiler();
@@ -392,8 +406,9 @@ static void test_architectures(UNUSED void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
-      cmocka_unit_test(test_generic),    cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),
-      cmocka_unit_test(test_sweep),      cmocka_unit_test(test_banded),     cmocka_unit_test(test_blocked),
+      cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_rate),
+      cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),      cmocka_unit_test(test_banded),
+      cmocka_unit_test(test_blocked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,16 @@ typedef struct falt_cuda_generic_args {
   long long pool[3]; /* a result is the largest of so many neighbours */
 } falt_cuda_generic_args;
 
+/* Patches as matrices: from the first of so many images on. */
+typedef struct falt_cuda_im2col_args {
+  falt_cuda_tensor x;
+  void *columns;
+  falt_cuda_axis axis[3];
+  unsigned out[3], taps[3], images, groups, channels;
+  long long positions, depth, count; /* of an image; of a matrix; elements of all matrices */
+  unsigned long long fill;           /* the boundary's constant, as bits of an element */
+} falt_cuda_im2col_args;
+
 /* The operands of filters by register tiles. A row is a line of interleaved elements, rows form planes; sizes and
  * strides count elements, axes stand in the order planes, rows, columns. Two batch dimensions. The taps follow as a
  * second parameter, an array of the sums' type. Windows of the inner box's tiles lie inside the image; around it lies

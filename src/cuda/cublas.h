@@ -1,0 +1,31 @@
+/* cuBLAS, NVIDIA's library of matrix products, where it is installed. */
+#ifndef FALT_CUDA_CUBLAS_H
+#define FALT_CUDA_CUBLAS_H
+
+#include "cuda/gpu.h"
+
+typedef struct falt_cublas falt_cublas;
+
+enum { FALT_CUBLAS_WORKSPACE = 32 << 20 }; /* bytes, what it asks for on Hopper */
+
+/* Such as "13.1.0", or NULL with the reason as this thread's message. */
+const char *falt_cublas_version(void);
+/* For products of f16, bf16, f32 or f64, with sums in f32 or f64. FALT_NO_DEVICE where it is not to be had. */
+falt_status falt_cublas_open(falt_cublas **made, falt_gpu *gpu, falt_type type, bool allow_tf32);
+void falt_cublas_close(falt_cublas *cublas);
+
+/* C = A B for so many matrices, rows one behind the other: A is m by k, B k by n, or n by k where it is turned. */
+typedef struct falt_cublas_product {
+  const void *a, *b;
+  void *c;
+  bool turned;
+  int64_t m, n, k;
+  int64_t row_a, row_b, row_c;    /* elements from one row to the next, of B as it lies */
+  int64_t next_a, next_b, next_c; /* from one matrix to the next */
+  int64_t count;
+} falt_cublas_product;
+
+/* Starts it on a stream. What goes wrong is kept for this thread, as that of a start is. */
+void falt_cublas_multiply(falt_cublas *cublas, const falt_cublas_product *product, void *workspace, void *stream);
+
+#endif
