@@ -5,7 +5,7 @@
 #   make check      everything that CI checks beyond the tests: style, imports, sanitizers, fuzz corpora, documentation
 #   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
 #   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
-#   make gpu-bench  compare with NPP, CuPy and cuDNN there; JSON lines and a page into bench/results/
+#   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines and pages into bench/results/
 #   make install    PREFIX=/usr/local
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -49,7 +49,11 @@ gpu-bench: all
 	@$(BUILD)/transfer | tee bench/results/transfer.jsonl
 	@$(BUILD)/faltung bench filters-gpu --device cuda --peers --seconds 0.3 --json \
 	  --html bench/results/filters-gpu.html >bench/results/filters-gpu.jsonl
+	@$(BUILD)/faltung bench layers-gpu --device cuda --peers --seconds 0.1 --json \
+	  --html bench/results/layers-gpu.html >bench/results/layers-gpu.jsonl
 	@bench/table bench/results/filters-gpu.jsonl
+	@bench/table bench/results/layers-gpu.jsonl
+	@bench/table --suites bench/results/layers-gpu.jsonl
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)

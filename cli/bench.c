@@ -13,6 +13,7 @@
 
 #include "device.h"
 #include "exchange.h"
+#include "library.h"
 #include "report.h"
 #include "verbs.h"
 
@@ -28,6 +29,8 @@ typedef struct turn {
   cli_operands operands;
   falt_operands placed; /* where the device reads and writes them */
   falt_plan *plan;
+  falt_plan *vendor; /* the same by the vendor's library, or NULL, in a workspace of its own */
+  void *vendor_workspace;
 } turn;
 
 /* ---- data */
@@ -65,6 +68,8 @@ static int prepare(turn *t, const cli_case *one) {
 }
 
 static void finish(turn *t) {
+  falt_device_free(t->bench->device, &t->vendor_workspace);
+  falt_plan_destroy(&t->vendor);
   cli_operands_unplace(t->bench->device, &t->placed);
   falt_plan_destroy(&t->plan);
   cli_operands_free(&t->operands);
@@ -149,6 +154,31 @@ static int load_peers(turn *t, const char *kernel) {
   return given ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "%s: %s", t->row->name, error.text);
 }
 
+/* ---- the vendor's library in this process */
+
+static const char vendor_library[] = "cudnn";
+static const double vendor_seconds = 0.5;
+
+/* Plans by the library what it can compute: its fastest engine, measured for at least half a second. */
+static void load_vendor(turn *t) {
+  falt_budget budget = t->budget;
+  char printed[sizeof t->row->plan];
+  if (!t->bench->vendor) return;
+  snprintf(budget.method, sizeof budget.method, "%s", vendor_library);
+  budget.tune_seconds = fmax(t->bench->seconds, vendor_seconds);
+  if (falt_plan_create(&t->vendor, t->bench->device, &t->problem, &budget, t->operands.set.filter) != FALT_OK) return;
+  const size_t bytes = falt_plan_workspace(t->vendor);
+  falt_plan_print(t->vendor, printed, sizeof printed);
+  const char *by = strstr(printed, " by ");
+  cli_entry *entry = by && (!bytes || falt_device_alloc(t->bench->device, &t->vendor_workspace, bytes) == FALT_OK)
+                         ? add_entry(t->row, vendor_library, "cudnn", "")
+                         : NULL;
+  if (!entry) return;
+  entry->vendor = true;
+  snprintf(entry->implementation, sizeof entry->implementation, "%.*s", (int)(by - printed - 1), printed + 1);
+  snprintf(entry->version, sizeof entry->version, "%.*s", (int)strcspn(by + 4, ")"), by + 4);
+}
+
 /* ---- measuring */
 
 static void add_sample(cli_entry *entry, double median, double least) {
@@ -167,12 +197,21 @@ static void take_median(cli_entry *entry) {
   entry->seconds = entry->sample[entry->samples / 2];
 }
 
+static int time_plan(turn *t, int index, double seconds, falt_candidate *measured) {
+  const bool vendor = t->row->entry[index].vendor;
+  falt_operands operands = t->placed;
+  if (vendor) operands.workspace = t->vendor_workspace;
+  const falt_status status = falt_plan_time(vendor ? t->vendor : t->plan, &operands, seconds, measured);
+  if (status != FALT_OK) return cli_fail_library(status);
+  add_sample(&t->row->entry[index], measured->seconds_median, measured->seconds_min);
+  return CLI_DONE;
+}
+
 static int time_faltung(turn *t, double seconds) {
   falt_candidate measured;
-  const falt_status status = falt_plan_time(t->plan, &t->placed, seconds, &measured);
-  if (status != FALT_OK) return cli_fail_library(status);
+  const int status = time_plan(t, CLI_FALTUNG, seconds, &measured);
+  if (status != CLI_DONE) return status;
   cli_row *row = t->row;
-  add_sample(&row->entry[CLI_FALTUNG], measured.seconds_median, measured.seconds_min);
   row->bytes = measured.bytes;
   row->flops = measured.flops;
   row->bound = measured.bound;
@@ -214,14 +253,25 @@ static void settle(void) {
   nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
+static int run_round(turn *t, double seconds) {
+  falt_candidate unused;
+  int status = time_faltung(t, seconds);
+  settle();
+  for (int i = CLI_COPY; i < t->row->entries && status == CLI_DONE && !cli_interrupted(); i++) {
+    if (t->row->entry[i].vendor)
+      status = time_plan(t, i, seconds, &unused);
+    else
+      time_peer(t, i, seconds);
+  }
+  return status;
+}
+
 static int run_rounds(turn *t) {
   const double share = t->bench->seconds / t->bench->rounds;
-  for (int round = 0; round < t->bench->rounds && !cli_interrupted(); round++) {
-    const int status = time_faltung(t, share);
-    if (status != CLI_DONE) return status;
-    settle();
-    for (int i = CLI_COPY; i < t->row->entries && !cli_interrupted(); i++) time_peer(t, i, share);
-  }
+  int status = CLI_DONE;
+  for (int round = 0; round < t->bench->rounds && status == CLI_DONE && !cli_interrupted(); round++)
+    status = run_round(t, share);
+  if (status != CLI_DONE) return status;
   for (int i = 0; i < t->row->entries; i++) take_median(&t->row->entry[i]);
   return CLI_DONE;
 }
@@ -245,6 +295,7 @@ static int run_case(cli_bench *bench, const cli_case *one) {
   turn t = {.bench = bench, .row = row};
   int status = prepare(&t, one);
   if (status == CLI_DONE && bench->peers.pid > 0) status = load_peers(&t, one->kernel);
+  if (status == CLI_DONE) load_vendor(&t);
   if (status == CLI_DONE) status = run_rounds(&t);
   cli_entry *copy = &row->entry[CLI_COPY];
   if (copy->peer < 0) copy->seconds = copy->least = row->bytes / bench->limits.copy_bytes_per_s;
@@ -325,6 +376,21 @@ static void warn_if_busy(const cli_bench *bench) {
           bench->machine.load);
 }
 
+/* The vendor's library has a column with its peers from Python, or of its own. */
+static void find_vendor(cli_bench *bench) {
+  char text[CLI_LIBRARY_TEXT];
+  cli_peers *peers = &bench->peers;
+  if (!bench->options->peers || !cli_library_is_for(vendor_library, bench->device)) return;
+  bench->vendor = cli_library_find(vendor_library, bench->device, text);
+  if (!bench->vendor) fprintf(stderr, "No peer in this process: %s.\n", text);
+  for (int i = 0; i < peers->libraries; i++)
+    if (strcmp(peers->library[i].name, vendor_library) == 0) return;
+  if (!bench->vendor || peers->libraries == CLI_LIBRARIES) return;
+  cli_library *added = &peers->library[peers->libraries++];
+  snprintf(added->name, sizeof added->name, "%s", vendor_library);
+  snprintf(added->version, sizeof added->version, "%.39s", text);
+}
+
 static void start_peers(cli_bench *bench) {
   char why[512];
   if (!bench->options->peers) return;
@@ -357,6 +423,7 @@ int falt_verb_bench(const cli_options *options) {
   int status = open_suite(&bench);
   if (status == CLI_DONE) status = open_device(&bench);
   if (status == CLI_DONE) start_peers(&bench);
+  if (status == CLI_DONE) find_vendor(&bench);
   if (status == CLI_DONE) status = options->html ? run_with_report(&bench) : run_suite(&bench);
   if (status == CLI_DONE && bench.peers.failed) status = CLI_IMPOSSIBLE;
   cli_peers_stop(&bench.peers);

@@ -8,7 +8,7 @@
 #include "problem.h"
 #include "suite.h"
 
-enum { CLI_MAX_ROUNDS = 64, CLI_ENTRIES = CLI_PEERS + 2, CLI_FALTUNG = 0, CLI_COPY = 1 };
+enum { CLI_MAX_ROUNDS = 64, CLI_ENTRIES = CLI_PEERS + 3, CLI_FALTUNG = 0, CLI_COPY = 1 };
 
 /* One implementation on one problem. */
 typedef struct cli_entry {
@@ -18,7 +18,8 @@ typedef struct cli_entry {
   double seconds, least;        /* the median of the samples; the minimum of all runs */
   double difference, tolerance; /* from Faltung's result; NaN where they were not compared */
   bool differs;
-  int peer;        /* its number among those that the peers' process has loaded; -1 for Faltung and what is computed */
+  int peer;        /* its number among those that the peers' process has loaded; -1 for all others */
+  bool vendor;     /* a plan of this process by the vendor's library */
   char error[160]; /* why it has no time, or empty */
 } cli_entry;
 
@@ -42,6 +43,7 @@ typedef struct cli_bench {
   double seconds; /* an implementation and problem, over all rounds */
   int rounds;
   cli_peers peers;
+  bool vendor; /* its library is there: it is a peer in this process */
   cli_row *row;
   int rows; /* finished */
 } cli_bench;

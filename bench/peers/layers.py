@@ -26,6 +26,7 @@ def weights(torch, p):
 
 def array_of(torch, tensor):
     """A result as an array; bf16 as two bytes, as NumPy reads it."""
+    tensor = tensor.cpu()
     return tensor.view(torch.int16).numpy().view("V2") if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
@@ -35,15 +36,16 @@ def activation(torch, name):
     return functions.get(name)
 
 
-def convolution(torch, p):
-    """The function to time and what brings its result into logical order, or None."""
+def convolution(torch, p, place):
+    """The function to time and what brings its result into logical order, or None. place puts an operand where torch
+    is to compute."""
     stride, padding, dilation = p.axes("stride", 1), p.axes("pad", 0), p.axes("dilation", 1)
     groups, act = p.number("groups"), activation(torch, p.words.get("act"))
     if not padding or not act or p.has("alpha", "beta", "scale", "out", "rank"):
         return None
-    x, y, w = data(torch, p, "input"), data(torch, p, "output"), weights(torch, p)
-    bias = None if p.bias is None else torch.from_numpy(p.bias)
-    residual = None if p.operands["residual"] is None else data(torch, p, "residual")
+    x, y, w = place(data(torch, p, "input")), place(data(torch, p, "output")), place(weights(torch, p))
+    bias = None if p.bias is None else place(torch.from_numpy(p.bias).to(x.dtype))
+    residual = None if p.operands["residual"] is None else place(data(torch, p, "residual"))
     function = getattr(torch.nn.functional, f"conv{p.space}d")
     if p.has("pool"):
         window, activate = p.axes("pool", 1), act
@@ -69,12 +71,12 @@ def convolution(torch, p):
             "backward-filter": (f"conv{p.space}d weight gradient", lambda: backward(1), filter_order)}[p.verb]
 
 
-def pooling(torch, p):
+def pooling(torch, p, place):
     window = list(p.taps())
     stride, padding, dilation = p.axes("stride", "x".join(map(str, window))), p.axes("pad", 0), p.axes("dilation", 1)
     if not padding or p.has("out"):
         return None
-    x, functional = data(torch, p, "input"), torch.nn.functional
+    x, functional = place(data(torch, p, "input")), torch.nn.functional
     if p.verb == "maxpool":
         function = getattr(functional, f"max_pool{p.space}d")
         return f"max_pool{p.space}d", lambda: function(x, window, stride, padding, dilation), None
@@ -95,20 +97,30 @@ def is_layer(p):
             and not any(word.endswith(("-strides", "-offset")) for word in p.words))
 
 
-def torch_layer(modules, p, Peer):
-    torch, make = modules["torch"], MAKERS.get(p.verb)
+def torch_made(torch, p, place=lambda tensor: tensor):
+    """What torch calls it, the function to time and what makes an array of its result, or None."""
+    make = MAKERS.get(p.verb)
     types = {p.type_of(name) for name in ("input", "filter", "output", "residual") if p.operands[name] is not None}
     if not torch or not is_layer(p) or len(types) > 1 or not types <= FLOATS:
-        return
-    made = make(torch, p)
+        return None
+    made = make(torch, p, place)
+    if not made:
+        return None
+    name, function, finish = made
+
+    def run():
+        with torch.inference_mode():
+            return function()
+
+    return name, run, finish or (lambda y: array_of(torch, y))
+
+
+def torch_layer(modules, p, Peer):
+    torch = modules["torch"]
+    made = torch_made(torch, p)
     if made:
-        name, function, finish = made
-
-        def run():
-            with torch.inference_mode():
-                return function()
-
-        yield Peer("torch", f"torch {name}", torch.__version__, run, finish or (lambda y: array_of(torch, y)))
+        name, run, finish = made
+        yield Peer("torch", f"torch {name}", torch.__version__, run, finish)
 
 
 PEERS = (torch_layer,)

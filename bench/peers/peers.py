@@ -215,7 +215,8 @@ def makers(modules):
         return (), by_host_clock
     if "driver" in modules:
         import filters_gpu
-        return filters_gpu.PEERS, modules["driver"].time
+        import layers_gpu
+        return filters_gpu.PEERS + layers_gpu.PEERS, modules["driver"].time
     import filters
     import layers
     import onednn

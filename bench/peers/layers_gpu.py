@@ -1,0 +1,29 @@
+"""torch as the peer of layers on a GPU: cuDNN for what it computes, torch's own kernels for the rest. Both memory orders,
+whatever the problem's: where one is faster, its users would have chosen it."""
+from layers import torch_made
+from libraries_gpu import cudnn_version
+
+
+def orders(torch, space):
+    """The memory orders that torch knows, by their names there."""
+    known = {2: torch.channels_last, 3: torch.channels_last_3d}
+    return {"contiguous": torch.contiguous_format} | ({"channels_last": known[space]} if space in known else {})
+
+
+def torch_layer(modules, p, Peer):
+    torch = modules["cudnn"]
+    if not torch:
+        return
+    torch.backends.cudnn.allow_tf32 = p.has("tf32")
+    for order, form in orders(torch, p.space).items():
+        def place(tensor):
+            there = tensor.to(f"cuda:{modules['driver'].ordinal}")
+            return there.contiguous(memory_format=form) if there.ndim == p.space + 2 else there
+
+        made = torch_made(torch, p, place)
+        if made:
+            name, run, finish = made
+            yield Peer("cudnn", f"cudnn {name} {order}", cudnn_version(torch), run, finish)
+
+
+PEERS = (torch_layer,)
