@@ -62,8 +62,8 @@ typedef struct conversion {
 } conversion;
 
 static void add_dim(conversion *c, line_dim dim) {
-  line_dim *last = &c->dim[c->dims - 1];
-  if (c->dims > 0 && dim.wide == last->size * last->wide && dim.narrow == last->size * last->narrow)
+  line_dim *last = c->dims > 0 ? &c->dim[c->dims - 1] : NULL;
+  if (last && dim.wide == last->size * last->wide && dim.narrow == last->size * last->narrow)
     last->size *= dim.size;
   else
     c->dim[c->dims++] = dim;
