@@ -14,6 +14,8 @@ const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type o
 const char *falt_gemm_kind(falt_type source, falt_type other);
 /* Whether the input goes on beyond its ends other than by a constant. */
 bool falt_gemm_folds(const falt_problem *problem);
+/* Whether the constant beyond the ends is an element. */
+bool falt_gemm_constant_fits(const falt_problem *problem);
 
 /* Strides, 0 where there is no neighbour. */
 int64_t falt_gemm_stride(const falt_tensor *tensor, int dim);

@@ -20,8 +20,8 @@ bool falt_gemm_folds(const falt_problem *p) {
   return false;
 }
 
-/* A constant beyond the ends is staged as an element, and zeros meet it. */
-static bool constant_fits(const falt_problem *p) {
+/* It is staged as an element, and zeros meet it. */
+bool falt_gemm_constant_fits(const falt_problem *p) {
   uint64_t bits = 0;
   falt_store(&bits, p->input.type, 0, p->boundary_value);
   return isfinite(p->boundary_value) && falt_load(&bits, p->input.type, 0) == p->boundary_value;
@@ -54,7 +54,7 @@ const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type o
   if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "tensor cores sum these types in another";
   if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
   if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
-  if (p->operation != FALT_BACKWARD_DATA && !constant_fits(p))
+  if (p->operation != FALT_BACKWARD_DATA && !falt_gemm_constant_fits(p))
     return "the boundary's constant is not a finite number of the input's type";
   if (!small_axes(p) || !small_channels(p)) return "an axis, the pixels or the channels are too many";
   return NULL;

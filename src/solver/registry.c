@@ -4,6 +4,8 @@
 extern const falt_solver falt_solver_channels;
 extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_blocked;
+extern const falt_solver falt_solver_cuda_depthwise;
+extern const falt_solver falt_solver_cuda_depthwise_filter;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_gemm;
 extern const falt_solver falt_solver_cuda_gemm_filter;
@@ -68,6 +70,8 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
     &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
+    &falt_solver_cuda_depthwise_filter,
+    &falt_solver_cuda_depthwise,   /* depthwise layers on GPUs, and above: gradients of their filters */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
     &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */
     &falt_solver_cuda_im2col,      /* layers by patches and cuBLAS; only by name */

@@ -69,6 +69,7 @@ def line():
     return " ".join(words + sys.argv[3:])
 
 
-random.seed(int(sys.argv[1]))
-for _ in range(int(sys.argv[2])):
-    print(line())
+if __name__ == "__main__":
+    random.seed(int(sys.argv[1]))
+    for _ in range(int(sys.argv[2])):
+        print(line())

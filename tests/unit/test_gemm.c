@@ -7,14 +7,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "compile_lines.h"
 #include "core/random.h"
-#include "cuda/cache.h"
 #include "cuda/gemm.h"
-#include "faltung/faltung.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -262,15 +259,6 @@ static void test_workspace(UNUSED void **state) {
 
 /* ---- compilation */
 
-static void check_use(void *context, const falt_cached_kernel *kernel) {
-  int *kernels = context;
-  if (strncmp(kernel->source, "gemm", 4) != 0) return;
-  ++*kernels;
-  if (kernel->spill_bytes || kernel->registers > 255)
-    fail_msg("%s for %s: %d registers, %d bytes spilled: %s", kernel->source, kernel->arch, kernel->registers,
-             kernel->spill_bytes, kernel->holes);
-}
-
 static void test_compile(UNUSED void **state) {
   static const char *const gpus[] = {"a100", "h200", "b200", "rtx5090"};
   static const char *const lines[] = {
@@ -285,57 +273,21 @@ static void test_compile(UNUSED void **state) {
       "forward n=64 c=256 h=56 w=56 k=256 r=3 s=3 pad=1 groups=32 layout=nhwc type=f16",
       "backward-filter n=64 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 type=f32",
   };
-  char directory[] = "/tmp/falt-gemm-XXXXXX", command[64];
-  int64_t removed;
-  int kernels = 0;
-  assert_non_null(mkdtemp(directory));
-  setenv("FALTUNG_CACHE", directory, 1);
-  for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++) {
-    falt_cuda_options options;
-    falt_device *device;
-    falt_cuda_options_default(&options);
-    snprintf(options.described, sizeof options.described, "%s", gpus[g]);
-    options.compile = true;
-    assert_int_equal(falt_device_cuda(&device, &options), FALT_OK);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-      if (i > 2 && i % 4 != g) continue; /* compiling takes long */
-      falt_problem problem;
-      falt_budget budget;
-      falt_plan *plan;
-      falt_budget_default(&budget);
-      assert_int_equal(falt_problem_parse(&problem, &budget, lines[i]), FALT_OK);
-      strcpy(budget.method, problem.operation == FALT_BACKWARD_FILTER ? "cuda-gemm-filter" : "cuda-gemm");
-      if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK)
-        fail_msg("%s: %s", lines[i], falt_message());
-      falt_plan_destroy(&plan);
-    }
-    falt_device_destroy(&device);
-  }
-  assert_int_equal(falt_cuda_cache_each(check_use, &kernels), FALT_OK);
-  assert_true(kernels > 18);
-  falt_cuda_cache_clear(&removed);
-  snprintf(command, sizeof command, "rm -r %s", directory);
-  assert_int_equal(system(command), 0);
-}
-
-static void test_compile_if_possible(void **state) {
-  if (falt_cuda_compiler()) {
-    test_compile(state);
-    return;
-  }
-  print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-  skip();
+  compile_all_lines(&(compile_lines){.method = "cuda-gemm",
+                                     .source = "gemm",
+                                     .gpus = gpus,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .lines = lines,
+                                     .line_count = sizeof lines / sizeof *lines,
+                                     .everywhere = 3,
+                                     .kernels = 19});
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_phases),
-      cmocka_unit_test(test_divisor),
-      cmocka_unit_test(test_tables),
-      cmocka_unit_test(test_far),
-      cmocka_unit_test(test_tiles),
-      cmocka_unit_test(test_workspace),
-      cmocka_unit_test(test_compile_if_possible),
+      cmocka_unit_test(test_phases),  cmocka_unit_test(test_divisor), cmocka_unit_test(test_tables),
+      cmocka_unit_test(test_far),     cmocka_unit_test(test_tiles),   cmocka_unit_test(test_workspace),
+      cmocka_unit_test(test_compile),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

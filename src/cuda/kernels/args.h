@@ -180,6 +180,21 @@ typedef struct falt_cuda_gemm_filter_args {
   int vector_type;
 } falt_cuda_gemm_filter_args;
 
+/* The operands of depthwise layers. The source is x, or dy of a gradient by the data, whose result is dx; a gradient of
+ * the filter reads x and y. Strides count elements; channels are those of results: with a multiplier several read one
+ * channel of the source. */
+typedef struct falt_cuda_depthwise_args {
+  const void *x, *w;
+  void *y, *partial;                             /* partial: sums of a gradient's shares; NULL: there is one share */
+  const void *residual;                          /* NULL: none */
+  long long x_image, x_channel, x_next, x_plane; /* next: to the next channel of one group */
+  long long y_image, y_channel, y_next, y_plane, r_image, r_channel, r_next, r_axis[3];
+  long long w_channel, w_next, w_axis[3];
+  unsigned tiles, shares; /* tiles of all results; of one channel where the filter has the gradient */
+  double fill;
+  falt_cuda_epilogue epilogue;
+} falt_cuda_depthwise_args;
+
 /* Bytes of taps that the constant bank holds beside these, of the 4 KB that every GPU has for parameters. */
 enum { FALT_CUDA_TAP_BYTES = 3840 };
 

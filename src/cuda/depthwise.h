@@ -1,0 +1,63 @@
+/* How depthwise layers are cut into threads and blocks: plain C, no GPU needed. src/cuda/kernels/depthwise.cu and
+ * depthwise_filter.cu have the algorithms. */
+#ifndef FALT_CUDA_DEPTHWISE_H
+#define FALT_CUDA_DEPTHWISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum falt_depthwise_kind {
+  FALT_DEPTHWISE_FORWARD,
+  FALT_DEPTHWISE_DATA,
+  FALT_DEPTHWISE_FILTER
+} falt_depthwise_kind;
+
+/* The source is what is read through windows, x or, for a gradient by the data, dy; a gradient of the filter has the
+ * results of the forward layer. */
+typedef struct falt_depthwise_axis {
+  int64_t taps, stride, dilation, pad, source, results;
+} falt_depthwise_axis;
+
+typedef struct falt_depthwise_shape {
+  falt_depthwise_kind kind;
+  falt_depthwise_axis axis[3]; /* planes, rows, columns */
+  int64_t images, channels;    /* channels: of results */
+  int members;                 /* channels of results that share one of the source */
+  bool inner;                  /* channels lie side by side; else columns may */
+  bool constant;               /* what lies beyond ends is one constant */
+  int x_bytes, y_bytes, sum_bytes;
+  int x_align, y_align; /* elements that a word may have: powers of two, 1 where neighbours do not lie side by side */
+  bool finish;          /* scale, bias, residual or activation */
+  bool scattered;       /* neither channels nor columns lie side by side in one of them */
+  int64_t workspace;    /* that a gradient of the filter may use; negative: any */
+} falt_depthwise_shape;
+
+typedef struct falt_depthwise_machine {
+  int multiprocessors;
+  double bytes_per_s, flops; /* of the whole GPU */
+} falt_depthwise_machine;
+
+typedef struct falt_depthwise_tile {
+  int rows, columns;  /* of results of a thread, or of y */
+  int unit, y_unit;   /* elements of a word of the source, of the result */
+  int parts;          /* of the taps along rows */
+  int ahead;          /* lines on their way */
+  int threads, lanes; /* of a block; lanes: vectors of channels of one that sums a filter's gradient */
+  int blocks;         /* that should fit on a multiprocessor */
+  int64_t shares;     /* of the positions of a filter's gradient */
+  int64_t tiles;      /* threads; of a filter's gradient: tiles of one channel */
+  int64_t partial;    /* bytes: sums of the shares */
+  /* what was estimated */
+  int registers;
+  double seconds;
+} falt_depthwise_tile;
+
+/* Calls visit for every tile that the kernels take. */
+void falt_depthwise_each(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
+                         void (*visit)(void *context, const falt_depthwise_tile *tile), void *context);
+/* The best of them; false if there is none. */
+bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
+                           falt_depthwise_tile *best);
+
+#endif

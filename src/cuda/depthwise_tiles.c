@@ -1,0 +1,357 @@
+/* How depthwise layers are cut: every tile that registers hold, what it would cost, the cheapest. */
+#include <math.h>
+
+#include "cuda/choice.h"
+#include "cuda/depthwise.h"
+
+enum { PLANE, ROW, COLUMN };
+enum {
+  FILE_REGISTERS = 65536,
+  MOST_REGISTERS = 230,
+  WHOLE_WORDS = 72,
+  PART_WORDS = 40,
+  MOST_WORDS = 128,
+  MOST_PRODUCTS = 4096,
+  MOST_SPAN = 160,
+  GRID = 65535
+};
+
+static int64_t ceil_of(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+static int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+static int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+/* ---- what a thread has */
+
+typedef struct work {
+  int channels;    /* of a thread */
+  int taps[2];     /* of a part: along rows, along columns */
+  int span[2];     /* lines and columns that a tile meets */
+  int used[2];     /* of these, multiplied */
+  int loads;       /* of a line */
+  int line_words;  /* registers of a line */
+  int outer;       /* planes of taps, and parts */
+  int64_t advance; /* columns of the source from tile to tile */
+  double products; /* of a part, as the compiler unrolls them */
+  double met;      /* share of the lines that are not skipped */
+} work;
+
+static int span_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, int results, int taps) {
+  const int64_t reach = (taps - 1) * a->dilation;
+  const int64_t span =
+      (s->kind == FALT_DEPTHWISE_DATA ? (results - 1 + reach) / a->stride : (results - 1) * a->stride + reach) + 1;
+  return span > MOST_SPAN ? MOST_SPAN + 1 : (int)span;
+}
+
+/* Neighbouring results with dilated taps share what they meet; far apart they do not. */
+static int used_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, int results, int taps) {
+  const int span = span_of(s, a, results, taps);
+  return s->kind == FALT_DEPTHWISE_DATA ? span : smaller(span, results * taps);
+}
+
+/* Share of the products along an axis whose factor lies inside. */
+static double inside_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a) {
+  int64_t inside = 0;
+  if (!s->constant || a->taps * a->results > 1 << 12) return 1;
+  for (int64_t o = 0; o < a->results; o++)
+    for (int64_t j = 0; j < a->taps; j++) {
+      const bool data = s->kind == FALT_DEPTHWISE_DATA;
+      const int64_t way = o + a->pad - j * a->dilation,
+                    at = data ? way / a->stride : o * a->stride + j * a->dilation - a->pad;
+      inside += at >= 0 && at < a->source && !(data && (way < 0 || way % a->stride));
+    }
+  return (double)inside * (s->kind == FALT_DEPTHWISE_DATA ? (double)a->stride : 1) / (double)(a->taps * a->results);
+}
+
+/* Loads of a line: what only the edge of a tile needs comes by itself. */
+static int loads_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  if (s->inner || t->unit == 1) return w->used[1];
+  return (int)ceil_of(w->advance, t->unit) + (w->span[1] > w->advance ? 2 : 0);
+}
+
+static work work_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
+  const bool data = s->kind == FALT_DEPTHWISE_DATA;
+  const falt_depthwise_axis *r = &s->axis[ROW], *c = &s->axis[COLUMN];
+  const int results[2] = {t->rows, t->columns}, word = (t->unit * s->x_bytes + 3) / 4;
+  work w = {.channels = s->inner ? t->unit : 1,
+            .taps = {(int)ceil_of(r->taps, t->parts), (int)c->taps},
+            .outer = (int)s->axis[PLANE].taps * t->parts * (data ? s->members : 1),
+            .advance = data ? t->columns / c->stride : t->columns * c->stride,
+            .products = (double)t->rows * t->columns,
+            .met = t->parts > 1 ? inside_of(s, r) : 1};
+  for (int i = 0; i < 2; i++) {
+    const falt_depthwise_axis *a = &s->axis[ROW + i];
+    w.span[i] = span_of(s, a, results[i], w.taps[i]);
+    w.used[i] = used_of(s, a, results[i], w.taps[i]);
+    w.products *= data ? (double)w.taps[i] / (double)a->stride : w.taps[i];
+  }
+  if (t->columns >= c->results) w.used[1] = smaller(w.used[1], (int)c->source), w.products *= inside_of(s, c);
+  w.products *= w.channels;
+  w.loads = loads_of(s, t, &w);
+  w.line_words = s->inner || t->unit == 1 ? w.used[1] * word : (w.used[1] * s->x_bytes + 3) / 4 + 2;
+  return w;
+}
+
+/* Rows of results whose sums wait at once. */
+static int rows_waiting(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  const falt_depthwise_axis *r = &s->axis[ROW];
+  const int64_t reach = (w->taps[0] - 1) * r->dilation + 1;
+  if (w->outer > 1) return t->rows;
+  return smaller(t->rows, (int)(s->kind == FALT_DEPTHWISE_DATA ? reach + r->stride - 1 : ceil_of(reach, r->stride)));
+}
+
+static int registers_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  const int sum = s->sum_bytes / 4, taps = w->taps[0] * w->taps[1] * w->channels * sum;
+  const int lines = (t->ahead + 1) * w->line_words, y_word = (t->unit * s->y_bytes + 3) / 4;
+  if (s->kind != FALT_DEPTHWISE_FILTER)
+    return rows_waiting(s, t, w) * t->columns * w->channels * sum + taps + lines + (s->finish ? 34 : 20);
+  return taps + t->rows * t->columns * y_word / (s->inner ? 1 : t->unit) + lines + 20;
+}
+
+/* ---- legal */
+
+/* A gradient's tiles have results of all phases of the stride. */
+static int phases_of(const falt_depthwise_shape *s, int axis) {
+  return s->kind == FALT_DEPTHWISE_DATA ? (int)s->axis[axis].stride : 1;
+}
+
+/* Parts are shifts of whole rows. */
+static bool parts_fit(const falt_depthwise_shape *s, int parts) {
+  return s->kind != FALT_DEPTHWISE_DATA || parts == 1 || s->axis[ROW].stride == 1;
+}
+
+static bool words_fit(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  if (t->unit > s->x_align || t->unit * larger(s->x_bytes, s->inner ? s->y_bytes : 1) > 16) return false;
+  if ((s->inner || s->kind == FALT_DEPTHWISE_FILTER) && t->unit > s->y_align) return false;
+  return s->inner || (w->advance % t->unit == 0 && (s->kind != FALT_DEPTHWISE_FILTER || t->columns % t->unit == 0));
+}
+
+static bool fits(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  const int sum = s->sum_bytes / 4, taps = w->taps[0] * w->taps[1] * w->channels * sum;
+  if (taps > MOST_WORDS || w->products > MOST_PRODUCTS) return false;
+  if (w->span[0] > MOST_SPAN || w->span[1] > MOST_SPAN || t->registers > MOST_REGISTERS) return false;
+  return s->kind != FALT_DEPTHWISE_FILTER || s->axis[PLANE].taps * t->parts < GRID;
+}
+
+/* ---- cost */
+
+/* Instructions of a tile. */
+static double instructions_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  const bool filter = s->kind == FALT_DEPTHWISE_FILTER;
+  const double results = (double)t->rows * t->columns * w->channels, lines = w->used[0] * w->met;
+  const double products = w->products * w->met * (s->sum_bytes == 8 ? 2 : 1);
+  const double converted = s->x_bytes == 2 ? lines * w->used[1] * w->channels : 0;
+  const double taps = filter ? 0 : (double)(w->taps[0] * w->taps[1]) * (s->inner ? (w->channels + 3) / 4 : 2);
+  const double stored = filter ? results * 2 / t->y_unit + results : results * 3 / t->y_unit + results / 2;
+  return (products + converted + lines * w->loads * 1.5 + taps + 20) * w->outer + stored + 60;
+}
+
+/* Bytes of the first-level cache's lines that a thread's loads and stores take: lanes that lie apart take more than
+ * they use. */
+static double line_bytes_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  const double results = (double)t->rows * t->columns * w->channels, lines = w->used[0] * w->met * w->outer;
+  const double taps = (double)w->taps[0] * w->taps[1] * w->channels * 4 * w->outer;
+  const bool whole = t->columns >= s->axis[COLUMN].results;
+  const double word = t->unit * s->x_bytes, far = s->scattered ? 8 : 1;
+  const double apart = far * (double)(whole ? t->rows * s->axis[COLUMN].source : w->advance) * s->x_bytes;
+  const double load = s->inner ? word : fmin(128, fmax(word, apart));
+  return lines * w->loads * load + (s->kind == FALT_DEPTHWISE_FILTER ? 0 : taps) + results * s->y_bytes * far;
+}
+
+static double tiles_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  double tiles = (double)s->images * (double)s->axis[PLANE].results * (double)(s->channels / w->channels);
+  tiles *= (double)ceil_of(s->axis[ROW].results, t->rows) * (double)ceil_of(s->axis[COLUMN].results, t->columns);
+  return tiles;
+}
+
+typedef struct bytes {
+  double x, y;
+} bytes;
+
+static bytes bytes_of(const falt_depthwise_shape *s) {
+  const double channels = (double)s->images * (double)s->channels;
+  bytes b = {s->x_bytes * channels, s->y_bytes * channels};
+  for (int i = 0; i < 3; i++) b.x *= (double)s->axis[i].source, b.y *= (double)s->axis[i].results;
+  if (s->kind == FALT_DEPTHWISE_DATA)
+    b.x *= s->members;
+  else
+    b.x /= s->members;
+  return b;
+}
+
+/* Sectors that a thread fills by halves are written twice. */
+static bool halves_sectors(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
+  return s->kind != FALT_DEPTHWISE_FILTER && !s->inner && t->columns > t->y_unit;
+}
+
+/* Bytes that lie side by side for neighbouring lanes of a gradient's block; what the fewer cost. */
+static double segment_cost(const falt_depthwise_shape *s, const work *w, int lanes) {
+  const int64_t near = (int64_t)lanes * w->channels * s->x_bytes, all = s->channels * s->x_bytes;
+  return near >= 128 || near >= all ? 1 : near >= 64 ? 1.15 : 1.35;
+}
+
+static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes) {
+  const int64_t vectors = s->channels / w->channels;
+  const double idle = (double)(ceil_of(vectors, lanes) * lanes) / (double)vectors;
+  return (0.8 + 0.2 * idle) * segment_cost(s, w, lanes);
+}
+
+/* Vectors of channels of a gradient's block. */
+static int lanes_of(const falt_depthwise_shape *s, const work *w) {
+  int best = 1;
+  double least = INFINITY;
+  for (int lanes = 32; s->inner && lanes >= 1; lanes /= 2) {
+    if (lanes * w->channels * s->sum_bytes > 256) continue; /* of shared memory, for each tap and warp */
+    if (lanes_cost(s, w, lanes) < least) least = lanes_cost(s, w, lanes), best = lanes;
+  }
+  return best;
+}
+
+/* What memory takes beyond its bytes. Lines of the first-level cache add to it; few threads, lines that nobody asked
+ * for ahead, small words and tall tiles, whose rows lie in many pages, prolong it. */
+static double memory_seconds(const falt_depthwise_shape *s, const falt_depthwise_machine *m, const work *w,
+                             const falt_depthwise_tile *t) {
+  static const double waiting[] = {1.09, 1.02, 1, 1.02}; /* by the lines on their way */
+  const double lines = tiles_of(s, t, w) * line_bytes_of(s, t, w) / (m->flops / 2);
+  const double threads = (double)t->threads * t->blocks;
+  const bytes b = bytes_of(s);
+  double seconds =
+      (b.x + b.y * (halves_sectors(s, t) ? 1.7 : 1)) * 0.96 / m->bytes_per_s + lines * (s->inner ? 0.6 : 0.45);
+  seconds *= fmax(1, 1.2 - 0.2 * threads / 768) *
+             (1 + (s->inner ? 0.012 * larger(0, t->rows - 8) : 0.018 * larger(0, t->rows - 4)));
+  if (w->used[0] > 1) seconds *= waiting[t->ahead];
+  if (t->unit * s->x_bytes < 4) seconds *= 1.2;
+  return s->kind == FALT_DEPTHWISE_FILTER && s->inner ? seconds * lanes_cost(s, w, t->lanes) : seconds;
+}
+
+/* Fitted to 384 timings of 36 layers on an H200. Of the slots of instructions three fifths are used at best; the last
+ * threads work alone. */
+static double estimate(const falt_depthwise_shape *s, const falt_depthwise_machine *m, const work *w,
+                       const falt_depthwise_tile *t) {
+  const double lanes = m->flops / 2, clock = lanes / m->multiprocessors / 128;
+  const double instructions = instructions_of(s, t, w), threads = (double)t->threads * t->blocks;
+  const double memory = memory_seconds(s, m, w, t);
+  const double rate = (s->kind == FALT_DEPTHWISE_FILTER ? 0.58 : 0.65) * fmin(1, 0.4 + threads / 640);
+  const double issue = tiles_of(s, t, w) * instructions / lanes / rate, alone = (instructions * 4 + 1500) / clock;
+  return sqrt(sqrt(pow(memory, 4) + pow(issue, 4))) + 0.3 * alone;
+}
+
+/* ---- all of them */
+
+typedef struct visitor {
+  const falt_depthwise_shape *shape;
+  const falt_depthwise_machine *machine;
+  void (*visit)(void *context, const falt_depthwise_tile *tile);
+  void *context;
+} visitor;
+
+/* As many shares as fill the GPU a few times, so that few multiprocessors wait for the last. */
+static int64_t shares_of(const visitor *v, const falt_depthwise_tile *t, int64_t blocks) {
+  const int64_t slots = (int64_t)v->machine->multiprocessors * t->blocks, strips = t->threads / t->lanes;
+  const int64_t most = smaller(GRID, (int)fmin(GRID, (double)ceil_of(t->tiles, strips)));
+  int64_t best = 1;
+  double least = INFINITY;
+  for (int waves = 1; waves <= 6; waves++) {
+    const int64_t shares = waves * slots / blocks;
+    const double idle = (double)(waves * slots) / (double)(larger(1, (int)shares) * blocks) + 0.03 * waves;
+    if (shares > 0 && idle < least) least = idle, best = shares;
+  }
+  return best < most ? best : most;
+}
+
+/* A gradient's blocks. False if the sums of one share are more than the workspace. */
+static bool set_shares(const visitor *v, const work *w, falt_depthwise_tile *t) {
+  const falt_depthwise_shape *s = v->shape;
+  const int64_t vectors = s->channels / w->channels, parts = s->axis[PLANE].taps * t->parts;
+  const int64_t sums =
+      (s->axis[PLANE].taps * s->axis[ROW].taps * s->axis[COLUMN].taps + 1) * s->channels * s->sum_bytes;
+  t->tiles = t->tiles / vectors;
+  t->shares = shares_of(v, t, ceil_of(vectors, t->lanes) * parts);
+  if (s->workspace >= 0 && t->shares * sums > s->workspace) t->shares = s->workspace / sums;
+  t->partial = t->shares * sums;
+  t->seconds += (double)t->partial / v->machine->bytes_per_s * 4;
+  return t->shares > 0;
+}
+
+/* Gradients of filters read y as they read x. */
+static int y_unit_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
+  int unit = s->y_align;
+  if (s->inner || s->kind == FALT_DEPTHWISE_FILTER) return t->unit;
+  while (t->columns % unit || s->axis[COLUMN].results % unit) unit /= 2;
+  return unit;
+}
+
+/* Twice as large as what there is, or more. */
+static bool too_large(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
+  return (t->rows > phases_of(s, ROW) && t->rows >= 2 * s->axis[ROW].results) ||
+         (t->columns > phases_of(s, COLUMN) && t->columns >= 2 * s->axis[COLUMN].results);
+}
+
+static void consider(const visitor *v, falt_depthwise_tile t) {
+  const falt_depthwise_shape *s = v->shape;
+  if (too_large(s, &t)) return;
+  const work w = work_of(s, &t);
+  t.y_unit = y_unit_of(s, &t);
+  t.registers = registers_of(s, &t, &w);
+  if (!words_fit(s, &t, &w) || !fits(s, &t, &w)) return;
+  t.threads = s->kind == FALT_DEPTHWISE_FILTER ? 256 : 128;
+  t.blocks = smaller(2048 / t.threads, FILE_REGISTERS / (t.threads * ((t.registers + 7) / 8 * 8)));
+  t.blocks = larger(1, smaller(t.blocks, 1536 / t.threads));
+  const double tiles = tiles_of(s, &t, &w);
+  if (tiles >= 0x1p31) return;
+  t.tiles = (int64_t)tiles;
+  t.lanes = lanes_of(s, &w);
+  t.seconds = estimate(s, v->machine, &w, &t);
+  if (s->kind == FALT_DEPTHWISE_FILTER && !set_shares(v, &w, &t)) return;
+  v->visit(v->context, &t);
+}
+
+/* As few parts as their taps' registers allow; 0: none do. */
+static int parts_of(const falt_depthwise_shape *s, int channels) {
+  const int64_t line = s->axis[COLUMN].taps * channels * s->sum_bytes / 4, rows = PART_WORDS / line;
+  if (!parts_fit(s, 2) || line * s->axis[ROW].taps <= WHOLE_WORDS) return 1;
+  return rows ? (int)ceil_of(s->axis[ROW].taps, rows) : 0;
+}
+
+void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_machine *m,
+                         void (*visit)(void *context, const falt_depthwise_tile *tile), void *context) {
+  static const int counts[] = {1, 2, 4, 7, 8, 14, 16}; /* rows: up to 14 */
+  enum { COUNTS = sizeof counts / sizeof *counts };
+  const visitor v = {s, m, visit, context};
+  for (int unit = 1; unit <= 8; unit *= 2) {
+    const int parts = parts_of(s, s->inner ? unit : 1);
+    for (int r = 0; parts && r < COUNTS - 1; r++)
+      for (int c = 0; c < COUNTS; c++)
+        for (int ahead = 0; ahead <= (parts > 1 || counts[r] == 1 ? 0 : 3); ahead++)
+          consider(&v, (falt_depthwise_tile){.rows = counts[r] * phases_of(s, ROW),
+                                             .columns = counts[c] * phases_of(s, COLUMN),
+                                             .unit = unit,
+                                             .parts = parts,
+                                             .ahead = ahead});
+  }
+}
+
+typedef struct choice {
+  falt_depthwise_tile best;
+  falt_choice kept;
+} choice;
+
+static void compare(void *context, const falt_depthwise_tile *tile) {
+  choice *c = context;
+  if (falt_choice_takes(&c->kept, false, tile->seconds)) c->best = *tile;
+}
+
+bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
+                           falt_depthwise_tile *best) {
+  choice c = {.kept = {0}};
+  falt_depthwise_each(shape, machine, compare, &c);
+  *best = c.best;
+  return c.kept.found;
+}

@@ -1,0 +1,233 @@
+// Depthwise layers, forward and the gradient by the data: each channel is an image with a filter of its own. A thread
+// computes ROWS x COLS results of UNIT channels that lie side by side, or of one channel whose columns do. Lines of the
+// source pass through registers, AHEAD of them on their way while one is multiplied; each element is converted once and
+// meets all taps of all results that it is part of. Which these are the compiler knows: strides leave no zeros to
+// multiply, in gradients neither. Sums wait for planes and for more taps than registers hold: PARTS loads of so many
+// rows of taps.
+//
+// Holes, beside those of depthwise.cuh, whose AXIS_R has the taps of one part:
+//   PARTS        of the taps along rows
+//   ALL_TAPS_R   in all parts
+//   Y_R Y_S      elements of the result from row to row, from column to column
+//   UNIT_Y       columns of a word of the result where INNER is 0
+//   W_WORDS      1: taps of neighbouring channels lie side by side, aligned
+//   AHEAD        lines
+//   FINISH       1: scale, bias, residual or activation
+//   TYPE_R       number of falt_type: the residual's; -1: none
+//   ACTIVATION   number of falt_activation
+//   THREADS BLOCKS
+#include "depthwise.cuh"
+#include "epilogue.cuh"
+
+constexpr int OUTER = Planes::taps * PARTS * (BACKWARD ? MULTIPLE : 1);
+constexpr bool SURE = PARTS == 1 && (Planes::inside || (OUTER > 1 && !FILL && Planes::constant));
+static_assert(!BACKWARD || PARTS == 1 || Rows::step == 1, "parts are shifts");
+
+struct Tile {
+  int image, group, member, plane, row, column;  // row and column: of tiles
+};
+
+__device__ inline Tile find_tile(unsigned rest) {
+  Tile t;
+  const unsigned vectors = CHANNELS / VEC;
+  unsigned channel = 0;
+  if (INNER) channel = rest % vectors * VEC, rest /= vectors;
+  t.column = rest % Columns::tiles, rest /= Columns::tiles;
+  t.row = rest % Rows::tiles, rest /= Rows::tiles;
+  t.plane = rest % Planes::results, rest /= Planes::results;
+  if (!INNER) channel = rest % vectors, rest /= vectors;
+  t.image = rest;
+  t.group = BACKWARD ? channel : channel / MULTIPLE;
+  t.member = BACKWARD ? 0 : channel % MULTIPLE;
+  return t;
+}
+
+struct Taps {
+  SUM w[Rows::taps][Columns::taps][VEC];
+
+  __device__ inline void load_taps(const Args &p, i64 from, int first_row) {
+#pragma unroll
+    for (int r = 0; r < Rows::taps; r++)
+#pragma unroll
+      for (int s = 0; s < Columns::taps; s++) {
+        const i64 at = from + r * p.w_axis[1] + s * p.w_axis[2];
+        const bool exists = PARTS == 1 || first_row + r < ALL_TAPS_R;
+        if constexpr (W_WORDS && VEC > 1)
+          load_words(w[r][s], (const Bits<TYPE_W>::type *)p.w + at, exists);
+        else
+#pragma unroll
+          for (int c = 0; c < VEC; c++) w[r][s][c] = exists ? load<SUM>(p.w, TYPE_W, at + c * p.w_channel) : (SUM)0;
+      }
+  }
+
+  __device__ static inline void load_words(SUM to[VEC], const Bits<TYPE_W>::type *from, bool exists) {
+    constexpr int SIZE = sizeof(Bits<TYPE_W>::type), COUNT = VEC * SIZE > 16 ? 16 / SIZE : VEC;
+    typedef Word<COUNT * SIZE>::type WORD;
+    union {
+      WORD word[VEC / COUNT];
+      Bits<TYPE_W>::type element[VEC];
+    } raw;
+#pragma unroll
+    for (int k = 0; k < VEC / COUNT; k++) raw.word[k] = ((const WORD *)from)[k];
+#pragma unroll
+    for (int c = 0; c < VEC; c++) to[c] = exists ? value_of<TYPE_W>(raw.element[c]) : (SUM)0;
+  }
+};
+
+typedef SUM Sums[ROWS][COLS][VEC];
+
+// What row `position` of the source adds to all results.
+__device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &line, int position) {
+  SUM x[Columns::span][VEC];
+#pragma unroll
+  for (int j = 0; j < Columns::span; j++)
+#pragma unroll
+    for (int c = 0; c < VEC; c++) x[j][c] = line.value(j, c);
+#pragma unroll
+  for (int a = 0; a < ROWS; a++) {
+    const int r = Rows::tap(a, position);
+    if (r == NONE) continue;
+#pragma unroll
+    for (int s = 0; s < Columns::taps; s++)
+#pragma unroll
+      for (int b = 0; b < COLS; b++) {
+        const int at = Columns::met(b, s);
+        if (at == NONE || is_zero(at)) continue;
+#pragma unroll
+        for (int c = 0; c < VEC; c++) sum[a][b][c] += taps.w[r][s][c] * x[at - Columns::low][c];
+      }
+  }
+}
+
+struct Results {
+  typedef Bits<TYPE_Y>::type Y;
+  Y *first;  // of the tile
+  i64 residual;
+  int row, column;  // of the tile's first result
+#if FINISH
+  Linear<SUM> linear[VEC];
+#endif
+
+  __device__ inline void begin(const Args &p, const Tile &t) {
+    const i64 column_of = (i64)t.column * COLS, row_of = (i64)t.row * ROWS;
+    row = row_of, column = column_of;
+    first = (Y *)p.y + (t.image * p.y_image + t.group * p.y_channel + t.member * p.y_next + t.plane * p.y_plane +
+                        row_of * Y_R + column_of * Y_S);
+#if FINISH
+    residual = t.image * p.r_image + t.group * p.r_channel + t.member * p.r_next + t.plane * p.r_axis[0] +
+               row_of * p.r_axis[1] + column_of * p.r_axis[2];
+#pragma unroll
+    for (int c = 0; c < VEC; c++) {
+      falt_cuda_epilogue e = p.epilogue;
+      e.vector_type = TYPE_Y == F64 ? F64 : F32;
+      linear[c] = linear_of<SUM>(e, (i64)t.group * (BACKWARD ? 1 : MULTIPLE) + t.member + c);
+    }
+#endif
+  }
+
+  __device__ inline SUM finished(const Args &p, SUM sum, int a, int b, int c) const {
+#if FINISH
+    SUM value = sum * linear[c].scale + linear[c].offset;
+    if (TYPE_R >= 0)
+      value += load<SUM>(p.residual, TYPE_R, residual + a * p.r_axis[1] + b * p.r_axis[2] + c * p.r_channel);
+    falt_cuda_epilogue e = p.epilogue;
+    e.activation = ACTIVATION;
+    return activate<SUM>(e, value);
+#else
+    return sum;
+#endif
+  }
+
+  // COUNT results that lie side by side.
+  template <int COUNT>
+  __device__ static inline void store_word(Y *to, const SUM value[COUNT]) {
+    union {
+      typename Word<COUNT * sizeof(Y)>::type word;
+      unsigned pair[(COUNT + 1) / 2];
+      Y y[COUNT];
+    } raw;
+    if constexpr (sizeof(Y) == 2 && sizeof(SUM) == 4 && COUNT % 2 == 0) {
+#pragma unroll
+      for (int k = 0; k < COUNT; k += 2) raw.pair[k / 2] = pack<TYPE_Y>((float)value[k], (float)value[k + 1]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < COUNT; k++) store<SUM>(&raw.y[k], TYPE_Y, 0, value[k]);
+    }
+    *(typename Word<COUNT * sizeof(Y)>::type *)to = raw.word;
+  }
+
+  __device__ inline void put_row(const Args &p, const SUM sum[COLS][VEC], int a) const {
+    constexpr int PER = INNER ? 1 : UNIT_Y;
+    if (!Rows::whole && row + a >= Rows::results) return;
+#pragma unroll
+    for (int b = 0; b < COLS; b += PER) {
+      SUM value[PER * VEC];
+      if (!Columns::whole && column + b >= Columns::results) continue;
+#pragma unroll
+      for (int k = 0; k < PER * VEC; k++) {
+        const int column_of = INNER ? b : b + k, c = INNER ? k : 0;
+        value[k] = finished(p, sum[column_of][c], a, column_of, c);
+      }
+      store_word<PER * VEC>(first + a * (i64)Y_R + b * (i64)Y_S, value);
+    }
+  }
+};
+
+// One plane's taps, or a part of their rows. When these are all, rows of results leave as soon as they are complete.
+__device__ inline void add_part(Sums sum, const Args &p, const Taps &taps, const Source::X *first, int row, int column,
+                                const Results &results) {
+  const Source::X fill = FILL ? element_of<TYPE_X>(p.fill) : (Source::X)0;
+  constexpr int SPAN = Rows::span;
+  Source line[AHEAD + 1];
+#pragma unroll
+  for (int i = 0; i < AHEAD && i < SPAN; i++) load_row<SURE>(line[i], first, Rows::low + i, row, column, fill);
+#pragma unroll
+  for (int i = 0; i < SPAN; i++) {
+    if (i + AHEAD < SPAN)
+      load_row<SURE>(line[(i + AHEAD) % (AHEAD + 1)], first, Rows::low + i + AHEAD, row, column, fill);
+    if (SURE || !is_nothing<SURE>(row, Rows::low + i)) multiply_line(sum, taps, line[i % (AHEAD + 1)], Rows::low + i);
+    if (OUTER == 1)
+#pragma unroll
+      for (int a = 0; a < ROWS; a++)
+        if (Rows::last(a) == Rows::low + i) results.put_row(p, sum[a], a);
+  }
+}
+
+// The plane of the source that a tap meets, NONE where its products are all zero, or -1: a plane of the constant.
+__device__ inline int met_plane(int plane, int tap) {
+  const int position = Planes::met(plane, tap);
+  if (position == NONE) return NONE;
+  const int at = fold<int>(Planes::before, Planes::after, Planes::size, position);
+  return at < 0 && !FILL ? NONE : at;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise(const __grid_constant__ Args p) {
+  const unsigned index = blockIdx.x * THREADS + threadIdx.x;
+  if (index >= p.tiles) return;
+  const Tile t = find_tile(index);
+  const int column = t.column * Columns::advance;
+  Results results;
+  Sums sum = {};
+  results.begin(p, t);
+#pragma unroll 1
+  for (int i = 0; i < OUTER; i++) {
+    const int part = i % PARTS, plane_tap = i / PARTS % Planes::taps,
+              member = BACKWARD ? i / PARTS / Planes::taps : t.member;
+    const int plane = met_plane(t.plane, plane_tap), shift = part * Rows::taps * Rows::dilation;
+    const int row = t.row * Rows::advance + (BACKWARD ? -shift : shift);
+    const i64 source = t.image * p.x_image + t.group * p.x_channel + (BACKWARD ? member * p.x_next : 0);
+    Taps taps;
+    if (plane == NONE && OUTER > 1) continue;
+    taps.load_taps(
+        p, t.group * p.w_channel + member * p.w_next + plane_tap * p.w_axis[0] + part * Rows::taps * p.w_axis[1],
+        part * Rows::taps);
+    // A plane of the constant is one beyond whose rows everything lies.
+    add_part(
+        sum, p, taps,
+        (const Source::X *)p.x + (source + (plane < 0 ? 0 : plane) * p.x_plane + row * (i64)X_R + column * (i64)X_S),
+        plane < 0 ? NONE : row, column, results);
+  }
+  if (OUTER > 1)
+#pragma unroll
+    for (int a = 0; a < ROWS; a++) results.put_row(p, sum[a], a);
+}

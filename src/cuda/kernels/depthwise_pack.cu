@@ -1,0 +1,16 @@
+// A depthwise filter laid out anew for layers whose channels lie side by side: its taps, each with all channels.
+//
+// Holes: TYPE_W, a number of falt_type; SUM, what it becomes; TAPS_R TAPS_S CHANNELS MULTIPLE
+#include "args.h"
+#include "convert.cuh"
+
+extern "C" __global__ void __launch_bounds__(256)
+    falt_depthwise_pack(const __grid_constant__ falt_cuda_depthwise_args p) {
+  const long long i = blockIdx.x * 256ll + threadIdx.x;
+  if (i >= p.tiles) return;
+  const int channel = i % CHANNELS, s = i / CHANNELS % TAPS_S, r = i / CHANNELS / TAPS_S % TAPS_R,
+            t = i / CHANNELS / TAPS_S / TAPS_R;
+  const long long from = channel / MULTIPLE * p.w_channel + channel % MULTIPLE * p.w_next + t * p.w_axis[0] +
+                         r * p.w_axis[1] + s * p.w_axis[2];
+  ((SUM *)p.y)[i] = load<SUM>(p.w, TYPE_W, from);
+}

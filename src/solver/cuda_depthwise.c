@@ -1,0 +1,183 @@
+/* Depthwise layers and their gradients by the data on a GPU, at the speed of its memory: each channel, or each of
+ * several that share one, is correlated with a filter of its own. src/cuda/kernels/depthwise.cu has the algorithm,
+ * src/cuda/depthwise_tiles.c how results are cut.
+ *
+ * Where channels lie side by side the filter is laid out anew, its channels side by side too: once where its values are
+ * known when planning, else before each execution, in the workspace; where none is allowed it is read as it lies. */
+#include "solver/cuda_depthwise.h"
+#include "core/memory.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+typedef struct depthwise_plan {
+  falt_plan base;
+  falt_depthwise_cut wide, narrow; /* narrow: for any address */
+  falt_cu_function pack;           /* NULL: the filter is read as it lies */
+  falt_cuda_depthwise_args args, pack_args;
+  const void *values; /* until the plan is ready */
+  void *filter;       /* on the GPU, packed where there is `pack`; NULL: not known before execution */
+  int64_t packed_bytes;
+} depthwise_plan;
+
+/* ---- execute */
+
+static void start_pack(const depthwise_plan *plan, const void *from, void *to, void *stream) {
+  falt_cuda_depthwise_args args = plan->pack_args;
+  args.w = from;
+  args.y = to;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {plan->pack, falt_ceil_div(args.tiles, 256), {256, 1}, 0, stream};
+  falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+}
+
+static const void *filter_of(const depthwise_plan *plan, const falt_operands *o) {
+  const falt_tensor *w = &plan->base.problem.filter;
+  if (plan->filter) return plan->pack ? plan->filter : falt_gemm_element(plan->filter, w);
+  const void *given = falt_gemm_element(o->filter, w);
+  if (!plan->pack) return given;
+  start_pack(plan, given, o->workspace, o->stream);
+  return o->workspace;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const depthwise_plan *plan = (const depthwise_plan *)base;
+  const falt_problem *p = &base->problem;
+  const bool forward = p->operation == FALT_FORWARD;
+  falt_cuda_depthwise_args args = plan->args;
+  char *input = falt_gemm_element(o->input, &p->input), *output = falt_gemm_element(o->output, &p->output);
+  args.x = forward ? input : output;
+  args.y = forward ? output : input;
+  args.w = filter_of(plan, o);
+  if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
+  args.tiles = (unsigned)c->tile.tiles;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {
+      c->function, falt_ceil_div(c->tile.tiles, c->tile.threads), {c->tile.threads, 1}, 0, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const depthwise_plan *plan = (const depthwise_plan *)base;
+  falt_text_add(text, "(cuda-depthwise ");
+  falt_depthwise_print(&plan->wide, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  falt_gpu_release(base->device->gpu, ((depthwise_plan *)base)->filter);
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_operation operation = ask->problem->operation;
+  if (operation != FALT_FORWARD && operation != FALT_BACKWARD_DATA)
+    return "it computes layers and gradients by the data only";
+  return falt_depthwise_refusal(ask);
+}
+
+/* ---- ready */
+
+static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) {
+  const falt_problem *p = &plan->base.problem;
+  falt_cuda_kernel kernel = {.source = "depthwise.cu", .entry = "falt_depthwise"};
+  falt_depthwise_holes(p, c, &kernel);
+  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)(plan->pack ? falt_depthwise_sum_type(p) : p->filter.type));
+  falt_cuda_hole(&kernel, "W_WORDS=%d", plan->pack != NULL);
+  falt_cuda_hole(&kernel, "UNIT_Y=%d", c->tile.y_unit);
+  falt_cuda_hole(&kernel, "FINISH=%d", c->shape.finish);
+  falt_cuda_hole(&kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
+  falt_cuda_hole(&kernel, "ACTIVATION=%d", (int)(p->operation == FALT_FORWARD ? p->activation : FALT_IDENTITY));
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
+}
+
+static falt_status ready_pack(depthwise_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  falt_cuda_kernel kernel = {.source = "depthwise_pack.cu", .entry = "falt_depthwise_pack"};
+  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_hole(&kernel, "SUM=%s", falt_depthwise_sum(p));
+  falt_cuda_hole(&kernel, "TAPS_R=%d", (int)p->filter.size[FALT_H]);
+  falt_cuda_hole(&kernel, "TAPS_S=%d", (int)p->filter.size[FALT_W]);
+  falt_cuda_hole(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
+  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->pack);
+}
+
+/* The filter, as it was given and, where it is packed, from there. */
+static falt_status keep_filter(depthwise_plan *plan) {
+  falt_gpu *gpu = plan->base.device->gpu;
+  const falt_tensor *w = &plan->base.problem.filter;
+  void *raw = NULL;
+  falt_status status = falt_cuda_upload(gpu, &raw, plan->values, (size_t)falt_tensor_span(w) * falt_type_size(w->type));
+  plan->values = NULL;
+  if (status != FALT_OK || !plan->pack) {
+    plan->filter = raw;
+    return status;
+  }
+  status = falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->packed_bytes);
+  if (status == FALT_OK && !plan->base.device->described) {
+    start_pack(plan, falt_gemm_element(raw, w), plan->filter, NULL);
+    status = falt_gpu_trouble();
+    if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
+  }
+  falt_gpu_release(gpu, raw);
+  return status;
+}
+
+static falt_status ready(falt_plan *base) {
+  depthwise_plan *plan = (depthwise_plan *)base;
+  if (plan->packed_bytes) FALT_TRY(ready_pack(plan));
+  FALT_TRY(ready_cut(plan, &plan->wide));
+  FALT_TRY(ready_cut(plan, &plan->narrow));
+  return plan->values ? keep_filter(plan) : FALT_OK;
+}
+
+/* ---- plan */
+
+static int64_t weights_of(const falt_problem *p) {
+  return falt_tensor_count(&p->filter);
+}
+
+/* Packed taps have their channels side by side. */
+static void set_args(depthwise_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t *w = p->filter.size;
+  plan->args = plan->pack_args = falt_depthwise_args_of(p);
+  if (!plan->packed_bytes) return;
+  plan->pack_args.tiles = (unsigned)weights_of(p);
+  plan->args.w_channel = w[FALT_K];
+  plan->args.w_next = 1;
+  plan->args.w_axis[2] = w[FALT_G] * w[FALT_K];
+  plan->args.w_axis[1] = plan->args.w_axis[2] * w[FALT_W];
+  plan->args.w_axis[0] = plan->args.w_axis[1] * w[FALT_H];
+}
+
+static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  depthwise_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_problem *p = &plan->base.problem;
+  const int64_t bytes = weights_of(p) * (int64_t)falt_type_size(falt_depthwise_sum_type(p));
+  const bool room = ask->filter_values || ask->budget->max_workspace < 0 || bytes <= ask->budget->max_workspace;
+  if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "no tile fits the GPU");
+  }
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  plan->packed_bytes = plan->wide.shape.inner && room ? bytes : 0;
+  plan->base.workspace = plan->values ? 0 : (size_t)plan->packed_bytes;
+  plan->base.cost.seconds = 2e-6 + plan->wide.tile.seconds + (plan->base.workspace ? 2e-6 : 0);
+  set_args(plan);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_depthwise;
+const falt_solver falt_solver_cuda_depthwise = {
+    .name = "cuda-depthwise", .device_kind = "cuda", .plan = plan_depthwise};

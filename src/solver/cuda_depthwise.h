@@ -1,0 +1,31 @@
+/* What the solvers of depthwise layers on GPUs share. */
+#ifndef FALT_SOLVER_CUDA_DEPTHWISE_H
+#define FALT_SOLVER_CUDA_DEPTHWISE_H
+
+#include "cuda/depthwise.h"
+#include "solver/cuda.h"
+
+/* Why a layer is none of theirs, or NULL. */
+const char *falt_depthwise_refusal(const falt_ask *ask);
+
+/* A kernel with its tile; the sum adds a gradient's shares. */
+typedef struct falt_depthwise_cut {
+  falt_cu_function function, sum;
+  falt_depthwise_shape shape;
+  falt_depthwise_tile tile;
+} falt_depthwise_cut;
+
+/* The best tile; false if there is none. `narrow`: for operands whose addresses are aligned to an element only. */
+bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool narrow);
+
+/* The kernels' strides, and the holes that both have. */
+falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *problem);
+void falt_depthwise_holes(const falt_problem *problem, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel);
+/* "float" or "double", and its type. */
+const char *falt_depthwise_sum(const falt_problem *problem);
+falt_type falt_depthwise_sum_type(const falt_problem *problem);
+/* Whether all addresses allow the tile's words. */
+bool falt_depthwise_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_cut *cut);
+void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text);
+
+#endif

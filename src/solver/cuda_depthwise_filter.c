@@ -1,0 +1,107 @@
+/* Gradients of depthwise layers' filters, and of their biases, on a GPU: positions are cut into shares, whose sums are
+ * added in a fixed order, so that results are the same in every run. src/cuda/kernels/depthwise_filter.cu has the
+ * algorithm, src/cuda/depthwise_tiles.c how positions are cut. */
+#include "core/memory.h"
+#include "planner/planner.h"
+#include "solver/cuda_depthwise.h"
+#include "solver/cuda_gemm.h"
+
+enum { SUMS = 32, SUM_THREADS = 1024 }; /* of a block that adds shares */
+
+typedef struct filter_plan {
+  falt_plan base;
+  falt_depthwise_cut wide, narrow; /* narrow: for any address */
+  falt_cuda_depthwise_args args;
+} filter_plan;
+
+/* ---- execute */
+
+static int64_t sums_of(const falt_problem *p) {
+  return falt_tensor_count(&p->filter) + (p->has_bias ? p->filter.size[FALT_G] * p->filter.size[FALT_K] : 0);
+}
+
+static int channels_of_block(const falt_depthwise_cut *c) {
+  return c->tile.lanes * (c->shape.inner ? c->tile.unit : 1);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_depthwise_args args = plan->args;
+  args.x = falt_gemm_element(o->input, &p->input);
+  args.y = falt_gemm_element(o->output, &p->output);
+  args.w = falt_gemm_element(o->filter, &p->filter);
+  args.partial = o->workspace;
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
+  args.tiles = (unsigned)c->tile.tiles;
+  args.shares = (unsigned)c->tile.shares;
+  void *parameters[] = {&args};
+  falt_gpu_launch launch = {
+      c->function, falt_ceil_div(c->shape.channels, channels_of_block(c)), {c->tile.threads, 1}, 0, o->stream};
+  const int blocks_yz[2] = {(int)c->tile.shares, c->tile.parts * (int)c->shape.axis[0].taps};
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  launch = (falt_gpu_launch){c->sum, falt_ceil_div(sums_of(p), SUMS), {SUM_THREADS, 1}, 0, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const filter_plan *plan = (const filter_plan *)base;
+  falt_text_add(text, "(cuda-depthwise-filter ");
+  falt_depthwise_print(&plan->wide, text);
+  falt_text_add(text, " lanes=%d shares=%lld)", plan->wide.tile.lanes, (long long)plan->wide.tile.shares);
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+static const char *inapplicable(const falt_ask *ask) {
+  if (ask->problem->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  return falt_depthwise_refusal(ask);
+}
+
+/* ---- ready */
+
+static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
+  const falt_problem *p = &plan->base.problem;
+  falt_cuda_kernel kernel = {.source = "depthwise_filter.cu", .entry = "falt_depthwise_filter"};
+  falt_depthwise_holes(p, c, &kernel);
+  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_hole(&kernel, "LANES=%d", c->tile.lanes);
+  falt_cuda_hole(&kernel, "BIAS=%d", p->has_bias);
+  FALT_TRY(falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function));
+  kernel.entry = "falt_depthwise_sum";
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->sum);
+}
+
+static falt_status ready(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  FALT_TRY(ready_cut(plan, &plan->wide));
+  return ready_cut(plan, &plan->narrow);
+}
+
+/* ---- plan */
+
+static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "no tile fits the GPU and the workspace");
+  }
+  plan->args = falt_depthwise_args_of(&plan->base.problem);
+  const int64_t wide = plan->wide.tile.partial, narrow = plan->narrow.tile.partial;
+  plan->base.workspace = (size_t)(wide > narrow ? wide : narrow);
+  plan->base.cost.seconds = 5e-6 + plan->wide.tile.seconds;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_depthwise_filter;
+const falt_solver falt_solver_cuda_depthwise_filter = {
+    .name = "cuda-depthwise-filter", .device_kind = "cuda", .plan = plan_filter};

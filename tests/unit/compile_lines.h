@@ -1,0 +1,76 @@
+/* Compiles what a solver plans for problem lines on GPUs that are described, not present: no kernel may spill. */
+#ifndef FALT_TESTS_COMPILE_LINES_H
+#define FALT_TESTS_COMPILE_LINES_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/cache.h"
+#include "cuda/compile.h"
+#include "faltung/faltung.h"
+
+typedef struct compile_lines {
+  const char *method; /* and with "-filter" behind it for gradients of filters */
+  const char *source; /* how its kernels' files begin */
+  const char *const *gpus, *const *lines;
+  size_t gpu_count, line_count;
+  size_t everywhere; /* so many lines for all GPUs, the others for one each: compiling takes long */
+  int kernels;       /* at least so many must have been compiled */
+} compile_lines;
+
+typedef struct compiled_lines {
+  const char *source;
+  int kernels;
+} compiled_lines;
+
+static void check_compiled(void *context, const falt_cached_kernel *kernel) {
+  compiled_lines *c = context;
+  if (strncmp(kernel->source, c->source, strlen(c->source)) != 0) return;
+  c->kernels++;
+  if (kernel->spill_bytes || kernel->registers > 255)
+    fail_msg("%s for %s: %d registers, %d bytes spilled: %s", kernel->source, kernel->arch, kernel->registers,
+             kernel->spill_bytes, kernel->holes);
+}
+
+static void compile_line(falt_device *device, const char *line, const char *method) {
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan;
+  falt_budget_default(&budget);
+  if (falt_problem_parse(&problem, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  snprintf(budget.method, sizeof budget.method, "%s%s", method,
+           problem.operation == FALT_BACKWARD_FILTER ? "-filter" : "");
+  if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  falt_plan_destroy(&plan);
+}
+
+static void compile_all_lines(const compile_lines *c) {
+  char directory[] = "/tmp/falt-lines-XXXXXX", command[64];
+  int64_t removed;
+  compiled_lines compiled = {.source = c->source};
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  assert_non_null(mkdtemp(directory));
+  setenv("FALTUNG_CACHE", directory, 1);
+  for (size_t g = 0; g < c->gpu_count; g++) {
+    falt_cuda_options options;
+    falt_device *device;
+    falt_cuda_options_default(&options);
+    snprintf(options.described, sizeof options.described, "%s", c->gpus[g]);
+    options.compile = true;
+    assert_int_equal(falt_device_cuda(&device, &options), FALT_OK);
+    for (size_t i = 0; i < c->line_count; i++)
+      if (i < c->everywhere || i % c->gpu_count == g) compile_line(device, c->lines[i], c->method);
+    falt_device_destroy(&device);
+  }
+  assert_int_equal(falt_cuda_cache_each(check_compiled, &compiled), FALT_OK);
+  assert_true(compiled.kernels >= c->kernels);
+  falt_cuda_cache_clear(&removed);
+  snprintf(command, sizeof command, "rm -r %s", directory);
+  assert_int_equal(system(command), 0);
+}
+
+#endif
