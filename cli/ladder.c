@@ -15,7 +15,7 @@
 static const double default_seconds = 0.5, tolerance = 1e-5;
 
 /* The steps' workloads: names[i] on the CPU, on a GPU. */
-enum { NAMES = 4, MOST_LINES = 2 };
+enum { NAMES = 4, MOST_LINES = 3 };
 static const char *const names[NAMES] = {"1d", "2d", "3d", "layer"};
 static const char tutorial_layer[] = "forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2";
 static const char *const cpu_lines[NAMES][MOST_LINES] = {{"correlate w=16777216 s=7"},
@@ -26,7 +26,8 @@ static const char *const cuda_lines[NAMES][MOST_LINES] = {
     {"correlate w=67108864 s=7"},
     {"correlate h=8192 w=8192 r=5 s=5", "correlate h=8192 w=8192 pixel=3 r=5 s=5"},
     {"correlate d=512 h=512 w=512 t=3 r=3 s=3"},
-    {tutorial_layer}};
+    {tutorial_layer, "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1",
+     "forward n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4"}};
 
 typedef struct ladder_run {
   const cli_options *options;
@@ -35,7 +36,7 @@ typedef struct ladder_run {
   cli_climbs climbs;
 } ladder_run;
 
-/* ---- one step */
+/* ---- rungs */
 
 static cli_rung *add_rung(cli_climb *climb, const char *name, const char *idea) {
   if (climb->rungs == CLI_RUNGS) return NULL;
@@ -45,81 +46,57 @@ static cli_rung *add_rung(cli_climb *climb, const char *name, const char *idea) 
   return rung;
 }
 
-static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, const ladder_step *step) {
-  cli_rung *rung = add_rung(climb, step->name, step->idea);
-  if (!rung) return CLI_DONE;
-  rung->skipped = ladder_refusal(step, &task->ladder, &rung->counts);
-  if (rung->skipped) return CLI_DONE;
-  int status = cli_task_poison(task);
-  if (status != CLI_DONE) return status;
-  const falt_status timed = ladder_time(step, &task->ladder, run->seconds, &rung->seconds);
-  if (timed != FALT_OK) return cli_fail_library(timed);
-  return cli_task_judge(task, &rung->difference);
-}
-
-/* ---- the planner's step */
+/* ---- steps by plans: a solver's, or the planner's own */
 
 typedef struct planned {
-  falt_plan *plan[2];
-  falt_operands operands[2];
-  int count;
+  falt_plan *plan;
+  falt_operands operands;
   falt_device *device;
   falt_status status;
 } planned;
 
 static void run_plans(void *context, long runs) {
   planned *p = context;
-  for (long i = 0; i < runs; i++)
-    for (int k = 0; k < p->count; k++) {
-      const falt_status status = falt_execute(p->plan[k], &p->operands[k]);
-      if (p->status == FALT_OK) p->status = status;
-    }
+  for (long i = 0; i < runs; i++) {
+    const falt_status status = falt_execute(p->plan, &p->operands);
+    if (p->status == FALT_OK) p->status = status;
+  }
   const falt_status done = falt_device_synchronize(p->device);
   if (p->status == FALT_OK) p->status = done;
 }
 
-static falt_status add_plan(planned *p, const cli_task *task, const falt_problem *problem, void *from, void *to) {
-  const int k = p->count;
-  const bool filters = problem->operation == FALT_FORWARD;
-  p->operands[k] = (falt_operands){.input = from, .filter = (void *)(uintptr_t)task->ladder.w, .output = to};
-  const falt_status made = falt_plan_create(&p->plan[k], p->device, problem, &task->question.budget,
-                                            filters ? task->ladder.host_taps : NULL);
-  if (made != FALT_OK) return made;
-  p->count++;
-  return falt_device_alloc(p->device, &p->operands[k].workspace, falt_plan_workspace(p->plan[k]));
-}
-
-/* One problem of all three. */
-static falt_status add_fused(planned *p, const cli_task *task) {
+/* The problem of a stage: of all three operations as one. */
+static falt_status problem_of(const cli_task *task, falt_problem *problem) {
   char line[CLI_LINE];
-  falt_problem problem;
+  *problem = task->question.problem;
+  if (task->stage != CLI_POOLED) return FALT_OK;
   snprintf(line, sizeof line, "%.*s act=relu pool=max:2x2", (int)sizeof line - 32, task->question.line);
-  const falt_status status = falt_problem_parse(&problem, NULL, line);
-  return status == FALT_OK ? add_plan(p, task, &problem, (void *)(uintptr_t)task->ladder.x, task->ladder.y) : status;
+  return falt_problem_parse(problem, NULL, line);
 }
 
-/* The convolution with ReLU in its epilogue, then pooling: on a GPU, where only the general kernel fuses them. */
-static falt_status add_pooled(planned *p, const cli_task *task) {
-  const ladder_task *k = &task->ladder;
-  falt_problem with_relu = task->question.problem, pooling;
-  char line[160];
-  if (!k->gpu) return add_fused(p, task);
-  with_relu.activation = FALT_RELU;
-  snprintf(line, sizeof line, "maxpool n=%lld c=%lld h=%lld w=%lld r=2 s=2 stride=2", (long long)k->images,
-           (long long)k->filters, (long long)k->out[0], (long long)k->out[1]);
-  falt_status status = falt_problem_parse(&pooling, NULL, line);
-  if (status == FALT_OK) status = add_plan(p, task, &with_relu, (void *)(uintptr_t)k->x, k->between);
-  return status == FALT_OK ? add_plan(p, task, &pooling, k->between, k->y) : status;
+/* `solver`: NULL for any. */
+static falt_status make_plan(planned *p, const cli_task *task, const char *solver) {
+  falt_problem problem;
+  falt_budget budget = task->question.budget;
+  const falt_status status = problem_of(task, &problem);
+  if (status != FALT_OK) return status;
+  if (solver) snprintf(budget.method, sizeof budget.method, "%s", solver);
+  p->operands = (falt_operands){.input = (void *)(uintptr_t)task->ladder.x,
+                                .filter = (void *)(uintptr_t)task->ladder.w,
+                                .output = task->ladder.y};
+  const falt_status made = falt_plan_create(&p->plan, p->device, &problem, &budget, task->ladder.host_taps);
+  if (made != FALT_OK) return made;
+  return falt_device_alloc(p->device, &p->operands.workspace, falt_plan_workspace(p->plan));
 }
 
 /* What the problem needs at least: the larger of its bytes and its operations at the machine's limits. */
 static falt_status find_limit(const ladder_run *run, const planned *p, cli_climb *climb) {
   falt_candidate measured;
-  const falt_status status = falt_plan_time(p->plan[0], &p->operands[0], 0, &measured);
+  const falt_status status = falt_plan_time(p->plan, &p->operands, 0, &measured);
   if (status != FALT_OK) return status;
   falt_limits limits;
   falt_device_limits(run->device, &limits);
-  const double whole = measured.limit_share * measured.seconds_median; /* of the first plan's problem */
+  const double whole = measured.limit_share * measured.seconds_median;
   const bool by_memory = strcmp(measured.bound, "memory") == 0;
   const double rate = by_memory ? measured.bytes / whole : limits.copy_bytes_per_s;
   const double compute = climb->operations / limits.f32_flops, memory = climb->bytes / rate;
@@ -128,34 +105,58 @@ static falt_status find_limit(const ladder_run *run, const planned *p, cli_climb
   return FALT_OK;
 }
 
-static falt_status time_planner(const ladder_run *run, cli_task *task, cli_climb *climb, planned *p, cli_rung *rung) {
-  const bool pooled = task->stage == CLI_POOLED;
-  falt_status status =
-      pooled ? add_pooled(p, task)
-             : add_plan(p, task, &task->question.problem, (void *)(uintptr_t)task->ladder.x, task->ladder.y);
-  if (status == FALT_OK) status = find_limit(run, p, climb);
-  if (status != FALT_OK) return status;
+static int time_plan(const ladder_run *run, cli_task *task, const cli_climb *climb, planned *p, cli_rung *rung) {
   rung->counts.operations_per_byte = climb->operations / climb->bytes;
-  snprintf(rung->idea, sizeof rung->idea, p->count > 1 ? "%s with ReLU, then %s" : "%s", falt_plan_solver(p->plan[0]),
-           p->count > 1 ? falt_plan_solver(p->plan[1]) : "");
-  rung->seconds = ladder_least_time(run_plans, p, run->seconds);
-  return p->status;
+  const int status = cli_task_poison(task);
+  if (status != CLI_DONE) return status;
+  run_plans(p, 1);
+  if (p->status == FALT_OK) rung->seconds = ladder_least_time(run_plans, p, run->seconds);
+  return p->status == FALT_OK ? cli_task_judge(task, &rung->difference) : cli_fail_library(p->status);
+}
+
+/* Skipped, with the library's reason, where the solver or what it needs is not there. */
+static int run_solver(const ladder_run *run, cli_task *task, const cli_climb *climb, const ladder_step *step,
+                      cli_rung *rung) {
+  planned p = {.device = run->device};
+  const falt_status made = make_plan(&p, task, step->solver);
+  int status = CLI_DONE;
+  if (made == FALT_OK) {
+    status = time_plan(run, task, climb, &p, rung);
+  } else {
+    snprintf(rung->idea, sizeof rung->idea, "%s", falt_message());
+    rung->skipped = rung->idea;
+  }
+  falt_device_free(run->device, &p.operands.workspace);
+  falt_plan_destroy(&p.plan);
+  return status;
 }
 
 static int run_planner(const ladder_run *run, cli_task *task, cli_climb *climb) {
   planned p = {.device = run->device};
   cli_rung *rung = add_rung(climb, "planner", "");
   if (!rung) return CLI_DONE;
-  int result = cli_task_poison(task);
-  if (result == CLI_DONE) {
-    const falt_status status = time_planner(run, task, climb, &p, rung);
-    result = status == FALT_OK ? cli_task_judge(task, &rung->difference) : cli_fail_library(status);
-  }
-  for (int k = 0; k < p.count; k++) {
-    falt_device_free(run->device, &p.operands[k].workspace);
-    falt_plan_destroy(&p.plan[k]);
-  }
-  return result;
+  falt_status made = make_plan(&p, task, NULL);
+  if (made == FALT_OK) made = find_limit(run, &p, climb);
+  if (made == FALT_OK) snprintf(rung->idea, sizeof rung->idea, "%s", falt_plan_solver(p.plan));
+  const int status = made == FALT_OK ? time_plan(run, task, climb, &p, rung) : cli_fail_library(made);
+  falt_device_free(run->device, &p.operands.workspace);
+  falt_plan_destroy(&p.plan);
+  return status;
+}
+
+/* ---- one step */
+
+static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, const ladder_step *step) {
+  cli_rung *rung = add_rung(climb, step->name, step->idea);
+  if (!rung) return CLI_DONE;
+  if (step->solver) return run_solver(run, task, climb, step, rung);
+  rung->skipped = ladder_refusal(step, &task->ladder, &rung->counts);
+  if (rung->skipped) return CLI_DONE;
+  int status = cli_task_poison(task);
+  if (status != CLI_DONE) return status;
+  const falt_status timed = ladder_time(step, &task->ladder, run->seconds, &rung->seconds);
+  if (timed != FALT_OK) return cli_fail_library(timed);
+  return cli_task_judge(task, &rung->difference);
 }
 
 /* ---- one table */

@@ -6,7 +6,7 @@
 #include "ladder/ladder.h"
 #include "problem.h"
 
-enum { CLI_RUNGS = 16, CLI_CLIMBS = 4 };
+enum { CLI_RUNGS = 16, CLI_CLIMBS = 6 };
 
 /* One step as measured, or skipped. */
 typedef struct cli_rung {

@@ -210,10 +210,10 @@ static double taps_reused(const ladder_task *k) {
 }
 
 const ladder_step ladder_cpu[] = {
-    {"naive", "the definition", every_access, naive, {NULL}, NULL},
-    {"hoisted", "boundary tests leave the inner loop", every_access, hoisted, {NULL}, NULL},
-    {"tiled", "a tap is loaded once for 512 outputs", taps_reused, tiled, {NULL}, NULL},
-    {"vectorised", "sums of a block stay in vector registers", taps_reused, vectorised, {NULL}, NULL},
-    {"threaded", "bands of rows on every core", taps_reused, threaded, {NULL}, NULL},
+    {"naive", "the definition", every_access, naive, {NULL}, NULL, NULL},
+    {"hoisted", "boundary tests leave the inner loop", every_access, hoisted, {NULL}, NULL, NULL},
+    {"tiled", "a tap is loaded once for 512 outputs", taps_reused, tiled, {NULL}, NULL, NULL},
+    {"vectorised", "sums of a block stay in vector registers", taps_reused, vectorised, {NULL}, NULL, NULL},
+    {"threaded", "bands of rows on every core", taps_reused, threaded, {NULL}, NULL, NULL},
     {.name = NULL},
 };

@@ -279,16 +279,16 @@ static double inputs_shared(const ladder_task *k) { /* among 8 filters, a tap am
 }
 
 const ladder_step ladder_cpu_layer[] = {
-    {"naive", "the definition", every_access, naive, {NULL}, NULL},
-    {"reordered", "columns innermost: no tests, vector instructions", taps_reused, reordered, {NULL}, NULL},
-    {"im2col", "patches as a matrix, multiplied by BLAS", taps_reused, im2col, {NULL}, no_blas},
-    {"vectorised", "sums of 8 filters x 16 columns stay in registers", inputs_shared, vectorised, {NULL}, NULL},
-    {"threaded", "8 filters of an image at a time on every core", inputs_shared, threaded, {NULL}, NULL},
+    {"naive", "the definition", every_access, naive, {NULL}, NULL, NULL},
+    {"reordered", "columns innermost: no tests, vector instructions", taps_reused, reordered, {NULL}, NULL, NULL},
+    {"im2col", "patches as a matrix, multiplied by BLAS", taps_reused, im2col, {NULL}, no_blas, NULL},
+    {"vectorised", "sums of 8 filters x 16 columns stay in registers", inputs_shared, vectorised, {NULL}, NULL, NULL},
+    {"threaded", "8 filters of an image at a time on every core", inputs_shared, threaded, {NULL}, NULL, NULL},
     {.name = NULL},
 };
 
 const ladder_step ladder_cpu_pooled[] = {
-    {"apart", "threaded, then ReLU, then pooling: 3 passes", inputs_shared, apart, {NULL}, NULL},
-    {"fused", "two rows are pooled while in the cache", inputs_shared, fused, {NULL}, NULL},
+    {"apart", "threaded, then ReLU, then pooling: 3 passes", inputs_shared, apart, {NULL}, NULL, NULL},
+    {"fused", "two rows are pooled while in the cache", inputs_shared, fused, {NULL}, NULL, NULL},
     {.name = NULL},
 };

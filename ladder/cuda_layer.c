@@ -73,6 +73,19 @@ static const char *shape_channels(const ladder_task *k, ladder_launch *l) {
   return shape_layer(k, l, &(sharing){{k->out[0], k->out[1]}, 1, LAYER_FILTERS, true, true});
 }
 
+/* Blocks of 64 filters by 64 results, each thread 4 x 4: a step of the depth reads 64 + 64 and multiplies 64 * 64. */
+static const char *shape_implicit(const ladder_task *k, ladder_launch *l) {
+  const int side[2] = {MOST_SIDE, MOST_SIDE}, all = LADDER_PRODUCT_SIDE;
+  l->threads[0] = l->threads[1] = MOST_SIDE;
+  l->blocks[0] = ceil_of(k->images * k->out[0] * k->out[1], all);
+  l->blocks[1] = ceil_of(k->filters, all);
+  l->shared_bytes = 4 * 16 * (2 * all + 1);
+  l->tile_inputs = (double)(k->taps[H] * k->taps[W] * 2 * all);
+  l->tile_outputs = (double)(all * all);
+  fill_holes(k, l, side, LAYER_FILTERS);
+  return NULL;
+}
+
 static const char *shape_fused(const ladder_task *k, ladder_launch *l) {
   return shape_layer(k, l, &(sharing){{k->pooled[0], k->pooled[1]}, 2, FUSED_FILTERS, true, true});
 }
@@ -93,18 +106,25 @@ static const char *shape_relu(const ladder_task *k, ladder_launch *l) {
 static const ladder_kernel direct = {"layer.cu", "layer_direct", 1, shape_direct, false, true, LADDER_X_TO_Y},
                            shared = {"layer.cu", "layer_shared", 2, shape_shared, false, true, LADDER_X_TO_Y},
                            channels = {"layer.cu", "layer_channels", 3, shape_channels, false, true, LADDER_X_TO_Y},
+                           implicit = {"layer.cu", "layer_implicit", 4, shape_implicit, false, true, LADDER_X_TO_Y},
                            direct_first = {"layer.cu", "layer_direct",     1, shape_direct, false,
                                            true,       LADDER_X_TO_BETWEEN},
                            channels_first = {"layer.cu", "layer_channels",   3, shape_channels, false,
                                              true,       LADDER_X_TO_BETWEEN},
-                           relu = {"layer.cu", "layer_relu", 4, shape_relu, false, true, LADDER_BETWEEN},
-                           pool = {"layer.cu", "layer_pool", 5, shape_pool, false, true, LADDER_BETWEEN_TO_Y},
-                           fused = {"layer.cu", "layer_fused", 6, shape_fused, false, true, LADDER_X_TO_Y};
+                           relu = {"layer.cu", "layer_relu", 5, shape_relu, false, true, LADDER_BETWEEN},
+                           pool = {"layer.cu", "layer_pool", 6, shape_pool, false, true, LADDER_BETWEEN_TO_Y},
+                           fused = {"layer.cu", "layer_fused", 7, shape_fused, false, true, LADDER_X_TO_Y};
 
 const ladder_step ladder_cuda_layer[] = {
     {.name = "direct", .idea = "the definition: a thread an output", .kernel = {&direct}},
     {.name = "shared", .idea = "an input tile with its halo in shared memory", .kernel = {&shared}},
     {.name = "channels", .idea = "a tile serves 16 output channels at once", .kernel = {&channels}},
+    {.name = "im2col", .idea = "patches as a matrix, multiplied by cuBLAS", .solver = "cuda-im2col"},
+    {.name = "implicit",
+     .idea = "the same product, patches gathered on the way to shared memory",
+     .kernel = {&implicit}},
+    {.name = "tensor-cores", .idea = "the same on tensor cores, an f32 as two tf32", .solver = "cuda-gemm"},
+    {.name = "cudnn", .idea = "what the vendor's library picks", .solver = "cudnn"},
     {.name = NULL},
 };
 

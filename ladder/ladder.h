@@ -52,9 +52,10 @@ typedef struct ladder_step {
   void (*run)(const ladder_task *task);                /* CPU */
   const struct ladder_kernel *kernel[3];               /* GPU: started one after another; NULL: no more */
   const char *(*missing)(void);                        /* CPU: what the machine lacks for it, or NULL; NULL: nothing */
+  const char *solver;                                  /* instead of kernels: a solver of the library, by name */
 } ladder_step;
 
-/* Each ends with a NULL name. The planner's own steps are the command's to add. */
+/* Each ends with a NULL name. Steps by solvers are the command's to run, and the planner's own its to add. */
 extern const ladder_step ladder_cpu[];
 extern const ladder_step ladder_cpu_layer[];  /* to the convolution's results */
 extern const ladder_step ladder_cpu_pooled[]; /* to the pooled ones */

@@ -108,15 +108,61 @@ extern "C" __global__ void layer_channels(const float *x, float *y, Layer l, con
 #endif
 
 #if STEP == 4
-// Step 4, ReLU, a pass of its own: reads and writes everything for one comparison.
+// Step 4, the product of matrices that the layer is: the filters, with a column for every tap, times the patches, with
+// a row for every tap and a column for every result. im2col writes the patches down; here nobody does: a block gathers
+// 16 rows of its 64 columns from the images on their way to shared memory. A thread makes 4 x 4 results, so that
+// 8 reads serve 16 products, whatever the shape of the filters.
+extern "C" __global__ void layer_implicit(const float *x, float *y, Layer l, const float *w) {
+  constexpr int SIDE = LADDER_PRODUCT_SIDE, DEPTH = 16, EACH = SIDE / TILE_W, TAPS = TAPS_R * TAPS_S;
+  __shared__ float patches[DEPTH][SIDE], filters[DEPTH][SIDE + 1];  // + 1: the banks of a column differ
+  const int me = threadIdx.y * TILE_W + threadIdx.x, plane = l.out_height * l.out_width, depth = l.channels * TAPS;
+  const i64 columns = l.count / l.filters, first = blockIdx.x * (i64)SIDE, mine = first + me % SIDE;
+  const i64 n = mine / plane;
+  const int u = mine % plane / l.out_width, v = mine % l.out_width, first_k = blockIdx.y * SIDE;
+  const float *image = x + n * l.channels * l.height * l.width;
+  float sum[EACH][EACH] = {};
+  for (int begin = 0; begin < depth; begin += DEPTH) {
+    for (int i = me / SIDE; i < DEPTH; i += TILE_H * TILE_W / SIDE) {
+      const int d = begin + i, c = d / TAPS, r = d % TAPS / TAPS_S, s = d % TAPS_S;
+      patches[i][me % SIDE] = d < depth && mine < columns
+                                  ? element(image + (i64)c * l.height * l.width, l, u * STRIDE_H - PAD_H + r,
+                                            v * STRIDE_W - PAD_W + s)
+                                  : 0;
+    }
+    for (int k = me / DEPTH; k < SIDE; k += TILE_H * TILE_W / DEPTH) {
+      const int d = begin + me % DEPTH;
+      filters[me % DEPTH][k] = d < depth && first_k + k < l.filters ? w[(i64)(first_k + k) * depth + d] : 0;
+    }
+    __syncthreads();
+    for (int i = 0; i < DEPTH; i++)
+#pragma unroll
+      for (int a = 0; a < EACH; a++)
+#pragma unroll
+        for (int b = 0; b < EACH; b++)
+          sum[a][b] += filters[i][threadIdx.y + a * TILE_H] * patches[i][threadIdx.x + b * TILE_W];
+    __syncthreads();
+  }
+#pragma unroll
+  for (int a = 0; a < EACH; a++)
+#pragma unroll
+    for (int b = 0; b < EACH; b++) {
+      const i64 at = first + threadIdx.x + b * TILE_W;
+      const int k = first_k + threadIdx.y + a * TILE_H;
+      if (at < columns && k < l.filters) y[(at / plane * l.filters + k) * plane + at % plane] = sum[a][b];
+    }
+}
+#endif
+
+#if STEP == 5
+// Step 5, ReLU, a pass of its own: reads and writes everything for one comparison.
 extern "C" __global__ void layer_relu(const float *x, float *y, Layer l) {
   const i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x;
   if (i < l.count) y[i] = fmaxf(x[i], 0);
 }
 #endif
 
-#if STEP == 5
-// Step 5, max pooling, one more pass: a thread takes the largest of 2 x 2. blockIdx.x counts images and filters.
+#if STEP == 6
+// Step 6, max pooling, one more pass: a thread takes the largest of 2 x 2. blockIdx.x counts images and filters.
 extern "C" __global__ void layer_pool(const float *x, float *y, Layer l) {
   const int u = blockIdx.y * TILE_H + threadIdx.y, v = blockIdx.z * TILE_W + threadIdx.x;
   if (u >= l.pooled_height || v >= l.pooled_width) return;
@@ -126,8 +172,8 @@ extern "C" __global__ void layer_pool(const float *x, float *y, Layer l) {
 }
 #endif
 
-#if STEP == 6
-// Step 6, fused: a thread makes the four results that one pooled value is the largest of. The convolution's output,
+#if STEP == 7
+// Step 7, fused: a thread makes the four results that one pooled value is the largest of. The convolution's output,
 // four times the pooled one, is never written. Clipping the largest clips all four: ReLU is one operation, too.
 extern "C" __global__ void layer_fused(const float *x, float *y, Layer l, const float *w) {
   __shared__ float tile[(2 * TILE_H - 1) * STRIDE_H + TAPS_R][(2 * TILE_W - 1) * STRIDE_W + TAPS_S];

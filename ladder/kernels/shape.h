@@ -20,4 +20,7 @@ typedef struct ladder_layer_size {
  * and one read serves a whole warp. 4 KB hold them beside the other arguments. */
 enum { LADDER_MOST_TAPS = 1000 };
 
+/* Rows and columns of a product of matrices that a block makes. */
+enum { LADDER_PRODUCT_SIDE = 64 };
+
 #endif

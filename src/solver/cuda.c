@@ -31,6 +31,26 @@ const char *falt_cuda_sum(const falt_problem *p, const char *real) {
   return bound < 0x1p62 ? "long long" : "__int128";
 }
 
+bool falt_cuda_finishes_in_float(const falt_problem *p) {
+  const falt_type y = p->output.type;
+  if (y == FALT_F64 || p->input.type == FALT_F64) return false;
+  if (!falt_type_is_integer(p->filter.type) || !falt_type_is_integer(y)) return true;
+  if (fabs(p->beta) >= 0x1p23 || (p->has_residual && p->residual.type == FALT_S32)) return false;
+  return y == FALT_U8 || y == FALT_S8 || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
+}
+
+falt_block_machine falt_cuda_block_machine(const falt_device *device) {
+  const falt_gpu_facts *f = falt_gpu_about(device->gpu);
+  const bool big = f->minor == 0 && f->major != 12; /* data centres' GPUs have more than others */
+  const int kilobytes = f->major < 8 ? 64 : !big ? 99 : f->major == 8 ? 163 : 227;
+  return (falt_block_machine){.multiprocessors = f->multiprocessors,
+                              .shared_block = kilobytes << 10,
+                              .shared_all = (kilobytes + 1) << 10,
+                              .bytes_per_s = device->limits.copy_bytes_per_s,
+                              .flops = device->limits.f32_flops,
+                              .wide_flops = device->limits.f64_flops};
+}
+
 falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes) {
   FALT_TRY(falt_gpu_allocate(gpu, memory, bytes));
   return falt_gpu_copy_in(gpu, *memory, from, bytes);

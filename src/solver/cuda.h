@@ -2,6 +2,7 @@
 #ifndef FALT_SOLVER_CUDA_H
 #define FALT_SOLVER_CUDA_H
 
+#include "cuda/blocks.h"
 #include "cuda/gpu.h"
 #include "cuda/kernels/args.h"
 #include "planner/planner.h"
@@ -13,6 +14,13 @@ falt_plan *falt_cuda_refuse(falt_ask *ask, falt_status status);
 double falt_cuda_bound(const falt_problem *problem);
 /* The C type that sums the problem's products: an integer wide enough to be exact, or `real`. */
 const char *falt_cuda_sum(const falt_problem *problem, const char *real);
+
+/* Whether results may be finished in f32: floats, and bytes, which saturate long before a sum is rounded. Wider
+ * integers must be exact. */
+bool falt_cuda_finishes_in_float(const falt_problem *problem);
+
+/* The machine that blocks of threads are chosen for. */
+falt_block_machine falt_cuda_block_machine(const falt_device *device);
 
 /* A copy of host memory on the GPU. */
 falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes);

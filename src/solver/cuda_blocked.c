@@ -162,22 +162,10 @@ static bool lines_aligned(const falt_tensor *t, int64_t elements) {
   return true;
 }
 
-static falt_block_machine machine_of(const falt_device *device) {
-  const falt_gpu_facts *f = falt_gpu_about(device->gpu);
-  const bool big = f->minor == 0 && f->major != 12; /* data centres' GPUs have more than others */
-  const int kilobytes = f->major < 8 ? 64 : !big ? 99 : f->major == 8 ? 163 : 227;
-  return (falt_block_machine){.multiprocessors = f->multiprocessors,
-                              .shared_block = kilobytes << 10,
-                              .shared_all = (kilobytes + 1) << 10,
-                              .bytes_per_s = device->limits.copy_bytes_per_s,
-                              .flops = device->limits.f32_flops,
-                              .wide_flops = device->limits.f64_flops};
-}
-
 static bool choose_block(blocked_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_cuda_blocked_args *a = &plan->args;
-  const falt_block_machine machine = machine_of(plan->base.device);
+  const falt_block_machine machine = falt_cuda_block_machine(plan->base.device);
   falt_block_problem blocks = {.out = {a->out_planes, a->out_rows, a->out_columns},
                                .batch = p->input.size[FALT_N] * a->batch[0] * a->batch[1],
                                .pixel = plan->pixel,

@@ -219,16 +219,6 @@ static bool needs_places(const gemm_plan *plan) {
 
 /* ---- plan: the tile */
 
-/* Whether results may be finished in f32: floats, and bytes, which saturate long before a sum is rounded. Wider
- * integers must be exact. */
-static bool float_is_enough(const falt_problem *p) {
-  const falt_type y = p->output.type;
-  if (y == FALT_F64 || p->input.type == FALT_F64) return false;
-  if (!falt_type_is_integer(p->filter.type) || !falt_type_is_integer(y)) return true;
-  if (fabs(p->beta) >= 0x1p23 || (p->has_residual && p->residual.type == FALT_S32)) return false;
-  return y == FALT_U8 || y == FALT_S8 || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
-}
-
 static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
   const falt_problem *p = &plan->base.problem;
   falt_gemm_shape s = {.channels = channels_of(plan, r->result),
@@ -244,7 +234,7 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
                        .split = plan->split,
                        .planar = plan->planar,
                        .shares = plan->phases == 1,
-                       .real = float_is_enough(p),
+                       .real = falt_cuda_finishes_in_float(p),
                        .workspace = workspace};
   double depth = 0;
   for (int i = 0; i < plan->phases; i++) {
@@ -430,7 +420,7 @@ static void add_result_holes(const falt_problem *p, const roles *r, falt_cuda_ke
   const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_hole(kernel, "TYPE_Y=%d", (int)r->result->type);
   falt_cuda_hole(kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
-  falt_cuda_hole(kernel, "REAL=%s", float_is_enough(p) ? "float" : "double");
+  falt_cuda_hole(kernel, "REAL=%s", falt_cuda_finishes_in_float(p) ? "float" : "double");
   falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }
 

@@ -12,6 +12,7 @@
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/filter_rows.h"
+#include "solver/pooled.h"
 #include "solver/row_bands.h"
 
 /* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
@@ -31,48 +32,6 @@ typedef struct pooled_plan {
   bool spread;           /* bands go to threads; else each band has all threads */
   size_t inner, scratch; /* bytes: of the inner plans' workspace, of that and a band's results */
 } pooled_plan;
-
-/* ---- the problems of a band */
-
-/* The band's own results, dense, in the order of the output's channels. */
-static falt_tensor band_tensor(const falt_problem *band) {
-  static const char *const layouts[2][3] = {{"ncw", "nchw", "ncdhw"}, {"nwc", "nhwc", "ndhwc"}};
-  falt_tensor t = band->output;
-  const int channel = t.size[FALT_C] > 1 ? FALT_C : FALT_G;
-  const bool last = t.size[channel] > 1 && t.stride[channel] == 1;
-  for (int i = 0; i < 3; i++) t.size[FALT_D + i] *= band->pool[i];
-  falt_tensor_layout(&t, layouts[last][band->space - 1]);
-  return t;
-}
-
-static falt_problem layer_of(const falt_problem *band) {
-  falt_problem layer = *band;
-  layer.output = band_tensor(band);
-  for (int i = 0; i < 3; i++) layer.pool[i] = 1;
-  return layer;
-}
-
-/* All channels as groups, as pooling has them. */
-static void merge_channels(falt_tensor *t) {
-  if (t->size[FALT_C] > 1) t->stride[FALT_G] = t->stride[FALT_C];
-  t->size[FALT_G] *= t->size[FALT_C];
-  t->size[FALT_C] = 1;
-}
-
-static falt_problem pooling_of(const falt_problem *band, const falt_tensor *results) {
-  falt_problem p;
-  falt_problem_default(&p);
-  p.operation = FALT_MAXPOOL;
-  p.space = band->space;
-  p.input = *results;
-  p.output = band->output;
-  p.accumulator = results->type == FALT_F64 ? FALT_F64 : FALT_F32;
-  p.filter.type = results->type;
-  merge_channels(&p.input);
-  merge_channels(&p.output);
-  for (int i = 0; i < 3; i++) p.filter.size[FALT_D + i] = p.axis[i].stride = band->pool[i];
-  return p;
-}
 
 /* ---- execute */
 
@@ -143,16 +102,6 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-/* ---- applicable */
-
-static const char *refusal(const falt_problem *p) {
-  const falt_tensor *y = &p->output;
-  return !falt_problem_pools(p) ? "its results are not the largest of a window"
-         : y->size[FALT_G] > 1 && y->size[FALT_C] > 1 && y->stride[FALT_G] != y->size[FALT_C] * y->stride[FALT_C]
-             ? "the output's channels do not lie evenly over the groups"
-             : NULL;
-}
-
 /* ---- plan */
 
 /* How images are cut: along the outermost axis that has results to cut, into as many rows as fill half of a private
@@ -164,7 +113,7 @@ static void cut(pooled_plan *plan) {
   falt_problem image = *p;
   image.output.size[FALT_N] = 1;
   image.output.size[FALT_D + axis] = 1;
-  const falt_tensor row = band_tensor(&image);
+  const falt_tensor row = falt_pooled_layer(&image).output;
   const int64_t fit =
       (int64_t)plan->base.device->caches.l2 / 2 / (int64_t)falt_type_size(row.type) / falt_tensor_count(&row);
   plan->bands = falt_row_bands_cut(p, axis, fit);
@@ -176,7 +125,7 @@ static size_t larger(size_t a, size_t b) {
 }
 
 static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band, int64_t from) {
-  const falt_problem layer = layer_of(band), pooling = pooling_of(band, &layer.output);
+  const falt_problem layer = falt_pooled_layer(band), pooling = falt_pooled_pooling(band, &layer.output);
   band_kind *kind = &plan->kind[plan->kinds++];
   *kind = (band_kind){from, falt_plan_child(ask, &layer, ask->filter_values), NULL};
   if (kind->layer) kind->pooling = falt_plan_child(ask, &pooling, NULL);
@@ -217,7 +166,7 @@ static double estimate(const pooled_plan *plan, const falt_device *device) {
 
 static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
-  const char *reason = refusal(ask->problem);
+  const char *reason = falt_pooled_refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
   pooled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;

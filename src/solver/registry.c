@@ -11,7 +11,10 @@ extern const falt_solver falt_solver_cuda_gemm;
 extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_im2col;
+extern const falt_solver falt_solver_cuda_layer;
 extern const falt_solver falt_solver_cuda_passes;
+extern const falt_solver falt_solver_cuda_pooled;
+extern const falt_solver falt_solver_cuda_pooling;
 extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_cuda_sweep;
 extern const falt_solver falt_solver_cuda_sweep_terms;
@@ -68,6 +71,9 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
     &falt_solver_cuda_sweep_terms, /* and swept along the planes */
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
+    &falt_solver_cuda_layer,       /* layers of few channels on GPUs, with their max pooling */
+    &falt_solver_cuda_pooled,      /* layers and their max pooling on GPUs, one after the other */
+    &falt_solver_cuda_pooling,     /* pooling and its gradients on GPUs */
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
     &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_depthwise_filter,

@@ -13,6 +13,7 @@
 #include "cuda/bands.h"
 #include "cuda/blocks.h"
 #include "cuda/compile.h"
+#include "cuda/layers.h"
 #include "cuda/rate.h"
 #include "cuda/sweeps.h"
 
@@ -368,6 +369,84 @@ static void test_blocked(UNUSED void **state) {
     }
 }
 
+typedef struct few_channels {
+  falt_layer_problem problem;
+  const char *element;
+  int type, activation;
+} few_channels;
+
+static falt_cuda_kernel layer(const few_channels *l, const falt_layer_tile *tile) {
+  const falt_layer_problem *p = &l->problem;
+  falt_cuda_kernel k = {.source = "layer.cu", .entry = "falt_layer"};
+  for (int i = 0; i < 2; i++) {
+    falt_cuda_hole(&k, "TAPS_%c=%d", "RS"[i], p -> taps[i]);
+    falt_cuda_hole(&k, "STRIDE_%c=%d", "HW"[i], p -> stride[i]);
+    falt_cuda_hole(&k, "DILATE_%c=%d", "RS"[i], p -> dilation[i]);
+    falt_cuda_hole(&k, "POOL_%c=%d", "HW"[i], p -> pool[i]);
+    falt_cuda_hole(&k, "ELEMENT_%c=%s", "XY"[i], l -> element);
+    falt_cuda_hole(&k, "TYPE_%c=%d", "XY"[i], l -> type);
+    falt_cuda_hole(&k, "%c_LAST=%d", "XY"[i], p -> y_last);
+  }
+  falt_cuda_hole(&k, "TYPE_W=%d", l->type);
+  falt_cuda_hole(&k, "SUM=float");
+  falt_cuda_hole(&k, "TINY=0");
+  falt_cuda_hole(&k, "FOLD=%d", p->dilation[0] > 1);
+  falt_cuda_hole(&k, "CHANNELS=%d", p->channels);
+  falt_cuda_hole(&k, "ACTIVATION=%d", l->activation);
+  falt_layer_holes(&k, tile);
+  return k;
+}
+
+/* As layers.c cuts them, which counts registers; a few more than it thinks are allowed for. */
+static void test_layer(UNUSED void **state) {
+  static const few_channels layers[] = {
+      {{1, {5, 5}, {1, 1}, {1, 1}, {1, 1}, {28, 28}, 16, 64, 4, 4, 8, false}, "float", FALT_F32, FALT_IDENTITY},
+      {{1, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {14, 14}, 16, 64, 4, 4, 8, true}, "float", FALT_F32, FALT_RELU},
+      {{3, {3, 3}, {1, 1}, {1, 1}, {2, 2}, {112, 112}, 64, 16, 2, 2, 8, true}, "unsigned short", FALT_F16, FALT_RELU},
+      {{3, {11, 11}, {4, 4}, {1, 1}, {1, 1}, {55, 55}, 96, 128, 4, 4, 8, false}, "float", FALT_F32, FALT_IDENTITY},
+      {{6, {3, 3}, {1, 1}, {2, 2}, {1, 3}, {10, 10}, 24, 3, 1, 1, 8, false}, "signed char", FALT_S8, FALT_CLIP},
+  };
+  static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
+  need_compiler();
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+      falt_layer_tile tile;
+      assert_true(falt_layers_choose(&layers[i].problem, &h200, &tile));
+      const falt_cuda_kernel kernel = layer(&layers[i], &tile);
+      compile(&kernel, architectures[a], tile.registers + 24, 0);
+    }
+}
+
+static falt_cuda_kernel pooling(int operation, int taps, int stride, int width) {
+  falt_cuda_kernel k = {.source = "pooling.cu", .entry = "falt_pooling"};
+  for (int i = 0; i < 2; i++) {
+    falt_cuda_hole(&k, "TAPS_%c=%d", "RS"[i], taps);
+    falt_cuda_hole(&k, "STRIDE_%c=%d", "HW"[i], stride);
+    falt_cuda_hole(&k, "DILATE_%c=1", "RS"[i]);
+    falt_cuda_hole(&k, "ELEMENT_%c=unsigned short", "XY"[i]);
+    falt_cuda_hole(&k, "TYPE_%c=%d", "XY"[i], FALT_F16);
+  }
+  falt_cuda_hole(&k, "OPERATION=%d", operation);
+  falt_cuda_hole(&k, "SUM=float");
+  falt_cuda_hole(&k, "TINY=0");
+  falt_cuda_hole(&k, "ROWS=%d", operation <= FALT_AVGPOOL ? 2 : 1);
+  falt_cuda_hole(&k, "PAD_S=1");
+  falt_cuda_hole(&k, "COLUMNS=%d", operation <= FALT_AVGPOOL && width == 1 ? 4 : 1);
+  falt_cuda_hole(&k, "WIDTH=%d", width);
+  falt_cuda_hole(&k, "LAST=%d", width > 1);
+  return k;
+}
+
+static void test_pooling(UNUSED void **state) {
+  need_compiler();
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (int operation = FALT_MAXPOOL; operation <= FALT_BACKWARD_AVGPOOL; operation++) {
+      const falt_cuda_kernel wide = pooling(operation, 3, 2, 8), single = pooling(operation, 2, 2, 1);
+      compile(&wide, architectures[a], operation == FALT_BACKWARD_MAXPOOL ? 255 : 128, 0);
+      compile(&single, architectures[a], 64, 0);
+    }
+}
+
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
   falt_cuda_kernel kernel = generic(0, "no_such_type", "float", false);
@@ -408,7 +487,7 @@ int main(void) {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_rate),
       cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),      cmocka_unit_test(test_banded),
-      cmocka_unit_test(test_blocked),
+      cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),      cmocka_unit_test(test_pooling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,26 @@ typedef struct falt_cuda_blocked_args {
   falt_cuda_tensor residual;
 } falt_cuda_blocked_args;
 
+/* The operands of layers of few channels; strides of the tensors count, sizes stand below. */
+typedef struct falt_cuda_layer_args {
+  falt_cuda_tensor x, w, y;
+  int in[2], out[2], pad[2], boundary[2][2]; /* along rows, columns */
+  int filters, groups;                       /* filters of a group */
+  int aligned;                               /* results may be written by words */
+  float fill;
+  falt_cuda_epilogue epilogue;
+} falt_cuda_layer_args;
+
+/* The operands of pooling and its gradients. Threads are numbered along channels (by vectors), columns, rows, images.
+ */
+typedef struct falt_cuda_pooling_args {
+  falt_cuda_tensor x, y; /* the input, the output */
+  void *to;              /* the result, laid out as one of them */
+  unsigned channels, columns, rows, threads;
+  int pad[2][2], first[2]; /* along rows, columns; the first cell of a gradient */
+  int count_pad, aligned;  /* aligned: vectors may be read and written */
+} falt_cuda_pooling_args;
+
 /* One product of the gemm kernel: all results, or those of one phase of a gradient's strides. Result q of an axis reads
  * with its tap i position q*step + first + i*delta of the source. */
 typedef struct falt_cuda_gemm_phase {

@@ -1,0 +1,474 @@
+// Pooling and its gradients in two dimensions, bound by memory. A thread has WIDTH channels where these lie side by
+// side; else one, and forward COLUMNS results beside each other, whose windows begin at the elements of one vector.
+//
+// Forward it makes ROWS results below each other: a line of the input is folded along its taps once, and then belongs
+// to every result whose window it crosses, because maxima are maxima of maxima and sums sums of sums.
+//
+// Backwards it makes a cell, STRIDE_H x STRIDE_W elements of the input that the same windows meet:
+//
+//     element (i*STRIDE_H + a - pad) and tap r meet in result o = i - d   where   r*DILATE_R = d*STRIDE_H + a
+//
+// and the same along columns. For maxima the cell's windows are searched anew, each for its first maximum; what they
+// read lies within a few elements and is loaded once.
+//
+// Holes:
+//   OPERATION                     number of falt_operation
+//   ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y   C types and numbers of falt_type: of the input, of the output
+//   TAPS_R TAPS_S STRIDE_H STRIDE_W DILATE_R DILATE_S
+//   PAD_S                         columns before the first
+//   ROWS COLUMNS WIDTH
+//   LAST                          1: channels are the innermost dimension
+// and what elements.cuh asks for.
+#include "args.h"
+#include "elements.cuh"
+
+typedef long long i64;
+typedef falt_cuda_pooling_args Args;
+enum { N, G, C, D, H, W };
+enum { MAXPOOL = 3, AVGPOOL, BACKWARD_MAXPOOL, BACKWARD_AVGPOOL };
+
+constexpr bool MAXIMA = OPERATION == MAXPOOL || OPERATION == BACKWARD_MAXPOOL;
+
+template <typename T, int COUNT = WIDTH>
+struct alignas(COUNT * sizeof(T)) Pack {
+  T of[COUNT];
+};
+
+struct Values {
+  float of[WIDTH];
+};
+
+__device__ inline float from_y(Y value) {
+  if (TYPE_Y == F16) return from_f16((unsigned short)value);
+  if (TYPE_Y == BF16) return from_bf16((unsigned short)value);
+  return (float)value;
+}
+
+// What does not exist changes nothing: the smallest number, or zero. All loads of a line are started before one is
+// waited for, so none may be in a branch.
+__device__ constexpr X filler() {
+  return !MAXIMA          ? 0
+         : TYPE_X == F32  ? (X)(-3.40282347e38f * 2)
+         : TYPE_X == F16  ? (X)0xfc00
+         : TYPE_X == BF16 ? (X)0xff80
+         : TYPE_X == S8   ? (X)-128
+         : TYPE_X == S16  ? (X)-32768
+                          : 0;
+}
+
+template <bool ALIGNED, typename T>
+__device__ inline void load_pack(Pack<T> &pack, const T *from, i64 channel) {
+  if constexpr (ALIGNED) {
+    pack = *(const Pack<T> *)from;
+  } else {
+#pragma unroll
+    for (int c = 0; c < WIDTH; c++) pack.of[c] = from[c * channel];
+  }
+}
+
+template <bool ALIGNED, typename T>
+__device__ inline void store_pack(T *to, i64 channel, const Pack<T> &pack) {
+  if constexpr (ALIGNED) {
+    *(Pack<T> *)to = pack;
+  } else {
+#pragma unroll
+    for (int c = 0; c < WIDTH; c++) to[c * channel] = pack.of[c];
+  }
+}
+
+template <bool ALIGNED>
+__device__ inline Pack<X> load_x(const Args &a, const X *from, bool exists) {
+  Pack<X> pack;
+#pragma unroll
+  for (int c = 0; c < WIDTH; c++) pack.of[c] = filler();
+  if (exists) load_pack<ALIGNED>(pack, from, a.x.stride[G]);
+  return pack;
+}
+
+// A thread's place: its first channel, and the row and column of its first result or of its cell.
+struct Place {
+  i64 n;
+  int channel, row, column;
+};
+
+__device__ inline Place place_of(const Args &a, unsigned rest) {
+  Place p;
+  if (LAST) p.channel = rest % a.channels * WIDTH, rest /= a.channels;
+  p.column = rest % a.columns, rest /= a.columns;
+  p.row = rest % a.rows, rest /= a.rows;
+  if (!LAST) p.channel = rest % a.channels * WIDTH, rest /= a.channels;
+  p.n = rest;
+  return p;
+}
+
+// Of an axis's window at result o, the taps that count in an average.
+template <int TAPS, int STRIDE, int DILATE>
+__device__ inline int counted(const Args &a, int axis, int o, int size) {
+  const int low = a.count_pad ? -max(a.pad[axis][0], 0) : 0, high = size + (a.count_pad ? max(a.pad[axis][1], 0) : 0);
+  int count = 0;
+#pragma unroll
+  for (int j = 0; j < TAPS; j++) {
+    const int u = o * STRIDE + j * DILATE - a.pad[axis][0];
+    count += u >= low && u < high;
+  }
+  return count;
+}
+
+__device__ inline float window_count(const Args &a, int oh, int ow) {
+  return (float)(counted<TAPS_R, STRIDE_H, DILATE_R>(a, 0, oh, (int)a.x.size[H]) *
+                 counted<TAPS_S, STRIDE_W, DILATE_S>(a, 1, ow, (int)a.x.size[W]));
+}
+
+// ---- maxima
+
+// The larger, NaN if one is.
+template <typename T>
+__device__ inline T larger_of(T a, T b) {
+#if __CUDA_ARCH__ >= 800
+  T r = a;
+  if constexpr (sizeof(T) == 4) asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  if constexpr (sizeof(T) == 2 && TYPE_X == F16) asm("max.NaN.f16 %0, %1, %2;" : "=h"(r) : "h"(a), "h"(b));
+  if constexpr (sizeof(T) == 2 && TYPE_X == BF16) asm("max.NaN.bf16 %0, %1, %2;" : "=h"(r) : "h"(a), "h"(b));
+  if constexpr (sizeof(T) == 4 || TYPE_X == F16 || TYPE_X == BF16) return r;
+#endif
+  const float x = from_x(a), y = from_x(b);
+  return y > x || y != y ? b : a;
+}
+
+// The same of two words: a float, or two halves at once where the machine can.
+__device__ inline unsigned larger_word(unsigned a, unsigned b) {
+  if (sizeof(X) == 4) return __float_as_uint(larger_of(__uint_as_float(a), __uint_as_float(b)));
+#if __CUDA_ARCH__ >= 800
+  if (TYPE_X == F16) asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  if (TYPE_X == BF16) asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+#else
+  return larger_of<unsigned short>(a, b) | (unsigned)larger_of<unsigned short>(a >> 16, b >> 16) << 16;
+#endif
+}
+
+// ---- forward
+
+// What is folded: elements as they are for maxima, sums in f32.
+template <bool>
+struct Folded {
+  typedef float type;
+};
+template <>
+struct Folded<true> {
+  typedef X type;
+};
+typedef Folded<OPERATION == MAXPOOL>::type S;
+constexpr int RESULTS = COLUMNS * WIDTH;  // of a thread, of one row
+typedef Pack<S, RESULTS> Line;
+
+__device__ inline S folded(S a, S b) {
+  if constexpr (OPERATION == AVGPOOL) return a + b;
+  return larger_of(a, b);
+}
+
+__device__ inline void join(Line &to, const Line &line) {
+  if constexpr (OPERATION == MAXPOOL && (TYPE_X == F16 || TYPE_X == BF16) && RESULTS > 1) {
+    unsigned *const word = (unsigned *)&to;
+#pragma unroll
+    for (int c = 0; c < RESULTS / 2; c++) word[c] = larger_word(word[c], ((const unsigned *)&line)[c]);
+  } else {
+#pragma unroll
+    for (int c = 0; c < RESULTS; c++) to.of[c] = folded(to.of[c], line.of[c]);
+  }
+}
+
+__device__ inline S element_of(X value) {
+  if constexpr (OPERATION == AVGPOOL) return from_x(value);
+  return value;
+}
+
+__device__ inline Line line_of(const Pack<X> &pack) {
+  Line line;
+#pragma unroll
+  for (int c = 0; c < WIDTH; c++) line.of[c] = element_of(pack.of[c]);
+  return line;
+}
+
+// The line below one channel's results beside each other: a vector, and what their windows reach before and behind it.
+constexpr int VECTOR = COLUMNS * STRIDE_W;
+constexpr int REACH = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
+
+template <bool ALIGNED>
+__device__ inline void look_along(const Args &a, const X *x, int u, bool exists, X (&seen)[REACH]) {
+  Pack<X, VECTOR> pack;
+#pragma unroll
+  for (int i = 0; i < VECTOR; i++) pack.of[i] = filler();
+  if (ALIGNED && exists) pack = *(const Pack<X, VECTOR> *)(x + u + PAD_S);
+#pragma unroll
+  for (int i = 0; i < REACH; i++) {
+    seen[i] = filler();
+    if (ALIGNED && i >= PAD_S && i < PAD_S + VECTOR)
+      seen[i] = pack.of[i - PAD_S];
+    else if (exists & (u + i >= 0) & (u + i < a.x.size[W]))
+      seen[i] = x[(u + i) * a.x.stride[W]];
+  }
+}
+
+template <bool ALIGNED>
+__device__ inline Line fold_beside(const Args &a, const X *x, int u, bool exists) {
+  X seen[REACH];
+  Line line;
+  look_along<ALIGNED>(a, x, u, exists, seen);
+#pragma unroll
+  for (int c = 0; c < COLUMNS; c++) {
+    line.of[c] = element_of(seen[c * STRIDE_W]);
+#pragma unroll
+    for (int s = 1; s < TAPS_S; s++)
+      line.of[c] = folded(line.of[c], element_of(seen[c * STRIDE_W + s * DILATE_S]));
+  }
+  return line;
+}
+
+// The line below the results of channels that lie side by side.
+template <bool ALIGNED>
+__device__ inline Line fold_channels(const Args &a, const X *x, int u, bool exists) {
+  Pack<X> pack[TAPS_S];
+#pragma unroll
+  for (int s = 0; s < TAPS_S; s++) {
+    const int column = u + s * DILATE_S;
+    pack[s] = load_x<ALIGNED>(a, x + column * a.x.stride[W], exists && column >= 0 && column < a.x.size[W]);
+  }
+  Line line = line_of(pack[0]);
+#pragma unroll
+  for (int s = 1; s < TAPS_S; s++) join(line, line_of(pack[s]));
+  return line;
+}
+
+// A line folded along the taps from column u on.
+template <bool ALIGNED>
+__device__ inline Line fold_line(const Args &a, const X *x, int u, bool exists) {
+  if constexpr (COLUMNS > 1)
+    return fold_beside<ALIGNED>(a, x, u, exists);
+  else
+    return fold_channels<ALIGNED>(a, x, u, exists);
+}
+
+// The tap by which line i of a thread belongs to its result q, or -1.
+__device__ constexpr int tap_of(int i, int q) {
+  return i >= q * STRIDE_H && (i - q * STRIDE_H) % DILATE_R == 0 && (i - q * STRIDE_H) / DILATE_R < TAPS_R
+             ? (i - q * STRIDE_H) / DILATE_R
+             : -1;
+}
+
+__device__ inline Y finished(const Args &a, S value, int row, int column) {
+  if constexpr (OPERATION == MAXPOOL) return to_y(from_x(value));
+  const float count = window_count(a, row, column);
+  return to_y(TYPE_Y <= S32 ? value / count : value * (1 / count));  // integers: halves stay halves
+}
+
+template <bool ALIGNED>
+__device__ inline void store_row(const Args &a, Y *y, const Line &line, int row, int column) {
+  Pack<Y, RESULTS> pack;
+#pragma unroll
+  for (int c = 0; c < RESULTS; c++) pack.of[c] = finished(a, line.of[c], row, column + c / WIDTH);
+  if (ALIGNED && column + COLUMNS <= a.y.size[W]) {
+    *(Pack<Y, RESULTS> *)y = pack;
+    return;
+  }
+#pragma unroll
+  for (int c = 0; c < RESULTS; c++)
+    if (column + c / WIDTH < a.y.size[W]) y[c / WIDTH * a.y.stride[W] + c % WIDTH * a.y.stride[G]] = pack.of[c];
+}
+
+template <bool ALIGNED>
+__device__ inline void forward(const Args &a, const Place &p) {
+  constexpr int LINES = (ROWS - 1) * STRIDE_H + (TAPS_R - 1) * DILATE_R + 1;
+  const X *x = (const X *)a.x.data + p.n * a.x.stride[N] + p.channel * a.x.stride[G];
+  const int first = p.row * ROWS * STRIDE_H - a.pad[0][0], column = p.column * COLUMNS, u = column * STRIDE_W - PAD_S;
+  Line result[ROWS];
+#pragma unroll
+  for (int i = 0; i < LINES; i++) {
+    bool is_read = false;
+#pragma unroll
+    for (int q = 0; q < ROWS; q++) is_read |= tap_of(i, q) >= 0;
+    if (!is_read) continue;
+    const bool exists = first + i >= 0 && first + i < a.x.size[H];
+    const Line line = fold_line<ALIGNED>(a, x + (first + i) * a.x.stride[H], u, exists);
+#pragma unroll
+    for (int q = 0; q < ROWS; q++) {
+      if (tap_of(i, q) == 0) result[q] = line;
+      if (tap_of(i, q) > 0) join(result[q], line);
+    }
+  }
+  Y *y = (Y *)a.to + p.n * a.y.stride[N] + p.channel * a.y.stride[G] + column * a.y.stride[W];
+#pragma unroll
+  for (int q = 0; q < ROWS; q++)
+    if (p.row * ROWS + q < a.y.size[H])
+      store_row<ALIGNED>(a, y + (p.row * ROWS + q) * a.y.stride[H], result[q], p.row * ROWS + q, column);
+}
+
+// ---- backwards
+
+constexpr int WINDOWS_H = (TAPS_R - 1) * DILATE_R / STRIDE_H + 1;  // that meet a cell
+constexpr int WINDOWS_W = (TAPS_S - 1) * DILATE_S / STRIDE_W + 1;
+
+// The tap by which element `a` of a cell meets the window d before it, or -1.
+template <int TAPS, int STRIDE, int DILATE>
+__device__ constexpr int met(int d, int a) {
+  return (d * STRIDE + a) % DILATE == 0 && (d * STRIDE + a) / DILATE < TAPS ? (d * STRIDE + a) / DILATE : -1;
+}
+
+struct Cell {
+  Values of[STRIDE_H][STRIDE_W];
+};
+
+// What the windows of a cell read, from its first element's row and column less (WINDOWS - 1) * STRIDE on: as words of
+// one float or two halves (of a single one the upper is zero).
+constexpr int ABOVE = (WINDOWS_H - 1) * STRIDE_H, BESIDE = (WINDOWS_W - 1) * STRIDE_W;
+constexpr int SEEN_H = ABOVE + (TAPS_R - 1) * DILATE_R + 1, SEEN_W = BESIDE + (TAPS_S - 1) * DILATE_S + 1;
+constexpr int WORDS = (WIDTH * sizeof(X) + 3) / 4;
+
+union Words {
+  unsigned of[WORDS];
+  Pack<X> pack;
+};
+
+struct Seen {
+  Words of[SEEN_H][SEEN_W];
+  unsigned row[SEEN_H], column[SEEN_W];  // exists: all bits
+};
+
+template <bool ALIGNED>
+__device__ inline void look(const Args &a, const X *x, int row, int column, Seen &seen) {
+#pragma unroll
+  for (int i = 0; i < SEEN_H; i++) seen.row[i] = row - ABOVE + i >= 0 && row - ABOVE + i < a.x.size[H] ? ~0u : 0;
+#pragma unroll
+  for (int j = 0; j < SEEN_W; j++)
+    seen.column[j] = column - BESIDE + j >= 0 && column - BESIDE + j < a.x.size[W] ? ~0u : 0;
+#pragma unroll
+  for (int i = 0; i < SEEN_H; i++)
+#pragma unroll
+    for (int j = 0; j < SEEN_W; j++) {
+      seen.of[i][j].of[0] = 0;
+      seen.of[i][j].pack =
+          load_x<ALIGNED>(a, x + (row - ABOVE + i) * a.x.stride[H] + (column - BESIDE + j) * a.x.stride[W],
+                          seen.row[i] & seen.column[j]);
+    }
+}
+
+// All bits of those elements of two words that are equal; NaN is equal to nothing.
+__device__ inline unsigned equal(unsigned a, unsigned b) {
+  unsigned mask = 0;
+#if __CUDA_ARCH__ >= 900
+  if (TYPE_X == BF16) asm("set.eq.u32.bf16x2 %0, %1, %2;" : "=r"(mask) : "r"(a), "r"(b));
+#else
+  if (TYPE_X == BF16)
+    mask = (from_bf16(a) == from_bf16(b) ? 0xffff : 0) | (from_bf16(a >> 16) == from_bf16(b >> 16) ? 0xffff0000 : 0);
+#endif
+  if (TYPE_X == F16) asm("set.eq.u32.f16x2 %0, %1, %2;" : "=r"(mask) : "r"(a), "r"(b));
+  if (TYPE_X == F32) mask = __uint_as_float(a) == __uint_as_float(b) ? ~0u : 0;
+  return mask;
+}
+
+// The largest of the window that begins `dh` and `dw` windows before the cell.
+__device__ inline unsigned largest(const Seen &seen, int dh, int dw, int word) {
+  Words top = seen.of[ABOVE - dh * STRIDE_H][BESIDE - dw * STRIDE_W];
+#pragma unroll
+  for (int r = 0; r < TAPS_R; r++)
+#pragma unroll
+    for (int s = r == 0; s < TAPS_S; s++)
+      top.of[word] = larger_word(
+          top.of[word], seen.of[ABOVE - dh * STRIDE_H + r * DILATE_R][BESIDE - dw * STRIDE_W + s * DILATE_S].of[word]);
+  return top.of[word];
+}
+
+// Gives what the window's result gives to its first maximum, if that lies in the cell.
+__device__ inline void give_first(Cell &cell, const Seen &seen, const Words &dy, int dh, int dw) {
+#pragma unroll
+  for (int word = 0; word < WORDS; word++) {
+    const unsigned top = largest(seen, dh, dw, word);
+    unsigned found = 0;
+#pragma unroll
+    for (int r = 0; r < TAPS_R; r++)
+#pragma unroll
+      for (int s = 0; s < TAPS_S; s++) {
+        const int h = r * DILATE_R - dh * STRIDE_H, w = s * DILATE_S - dw * STRIDE_W;  // in the cell
+        const unsigned x = seen.of[ABOVE + h][BESIDE + w].of[word];
+        const unsigned exists = seen.row[ABOVE + h] & seen.column[BESIDE + w];
+        const unsigned hit = (equal(x, top) | ~equal(x, x)) & exists;  // if any is NaN, top is
+        Words given;
+        given.of[0] = dy.of[word] & hit & ~found;
+        found |= hit;
+        if (h < 0 || h >= STRIDE_H || w < 0 || w >= STRIDE_W) continue;
+#pragma unroll
+        for (int c = 0; c < 4 / (int)sizeof(X) && c < WIDTH; c++)
+          cell.of[h][w].of[word * 4 / sizeof(X) + c] += from_x(given.pack.of[c]);
+      }
+  }
+}
+
+// Gives the window's elements their shares.
+__device__ inline void give_shares(Cell &cell, const Pack<Y> &dy, float share, int dh, int dw) {
+#pragma unroll
+  for (int i = 0; i < STRIDE_H; i++)
+#pragma unroll
+    for (int j = 0; j < STRIDE_W; j++) {
+      if (met<TAPS_R, STRIDE_H, DILATE_R>(dh, i) < 0 || met<TAPS_S, STRIDE_W, DILATE_S>(dw, j) < 0) continue;
+#pragma unroll
+      for (int c = 0; c < WIDTH; c++) cell.of[i][j].of[c] += from_y(dy.of[c]) * share;
+    }
+}
+
+template <bool ALIGNED>
+__device__ inline void backward(const Args &a, const Place &p) {
+  const int row = p.row + a.first[0], column = p.column + a.first[1];
+  const int h = row * STRIDE_H - a.pad[0][0], w = column * STRIDE_W - a.pad[1][0];
+  const Y *y = (const Y *)a.y.data + p.n * a.y.stride[N] + p.channel * a.y.stride[G];
+  const i64 at = p.n * a.x.stride[N] + p.channel * a.x.stride[G];
+  Cell cell = {};
+  Seen seen;
+  if (MAXIMA) look<ALIGNED>(a, (const X *)a.x.data + at, h, w, seen);
+#pragma unroll
+  for (int dh = 0; dh < WINDOWS_H; dh++)
+#pragma unroll
+    for (int dw = 0; dw < WINDOWS_W; dw++) {
+      const int oh = row - dh, ow = column - dw;
+      if (oh < 0 || oh >= a.y.size[H] || ow < 0 || ow >= a.y.size[W]) continue;
+      Pack<Y> dy;
+      load_pack<ALIGNED>(dy, y + oh * a.y.stride[H] + ow * a.y.stride[W], a.y.stride[G]);
+      if constexpr (MAXIMA) {
+        Words words = {};
+        words.pack = dy;
+        give_first(cell, seen, words, dh, dw);
+      } else {
+        give_shares(cell, dy, 1 / window_count(a, oh, ow), dh, dw);
+      }
+    }
+#pragma unroll
+  for (int i = 0; i < STRIDE_H; i++)
+#pragma unroll
+    for (int j = 0; j < STRIDE_W; j++) {
+      if (h + i < 0 || h + i >= a.x.size[H] || w + j < 0 || w + j >= a.x.size[W]) continue;
+      Pack<X> pack;
+#pragma unroll
+      for (int c = 0; c < WIDTH; c++) store<float>(&pack.of[c], TYPE_X, 0, cell.of[i][j].of[c]);
+      store_pack<ALIGNED>((X *)a.to + at + (h + i) * a.x.stride[H] + (w + j) * a.x.stride[W], a.x.stride[G], pack);
+    }
+}
+
+template <bool ALIGNED>
+__device__ inline void pool(const Args &a, const Place &p) {
+#if OPERATION == 3 || OPERATION == 4
+  forward<ALIGNED>(a, p);
+#else
+  backward<ALIGNED>(a, p);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(256) falt_pooling(const __grid_constant__ Args a) {
+  const unsigned index = blockIdx.x * 256u + threadIdx.x;
+  if (index >= a.threads) return;
+  const Place p = place_of(a, index);
+  constexpr bool SINGLE = WIDTH * COLUMNS == 1;
+  const bool whole = COLUMNS == 1 || (p.column + 1) * COLUMNS * STRIDE_W <= a.x.size[W];  // its vector is in the line
+  if (SINGLE || (a.aligned && whole))
+    pool<true>(a, p);
+  else
+    pool<SINGLE>(a, p);
+}

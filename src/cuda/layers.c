@@ -1,0 +1,231 @@
+/* The estimate: what the busiest multiprocessor has to do, in cycles: instructions of its warps, what they read from
+ * shared memory, and what few warps cannot hide; then the memory's time, whichever is longer. */
+#include "cuda/layers.h"
+
+#include <math.h>
+
+#include "cuda/choice.h"
+
+enum {
+  WARP_THREADS = 32,
+  MOST_THREADS = 512,     /* of a block */
+  ALL_THREADS = 2048,     /* of a multiprocessor, of */
+  ALL_BLOCKS = 32,        /* so many blocks */
+  FILE_REGISTERS = 65536, /* with so many registers */
+  MOST_REGISTERS = 200,   /* of a thread, as estimated */
+  MOST_COLUMNS = 4,       /* of a thread, before pooling, if one window has not more */
+  LEAST_REGISTERS = 40,   /* that indices need */
+  SKEW = 4,               /* floats between rows of taps */
+  MOST_TAPS = 4096        /* of a filter, in all channels: staging is not overlapped */
+};
+
+/* As fitted to tiles measured on an H200: cycles that an instruction and a read of shared memory take among many warps,
+ * and an instruction of a warp alone; those of an element on its way into shared memory, of a result that leaves alone
+ * because its run is not aligned, and of a read nobody waits with; the share of the copy bandwidth; the share of the
+ * shorter of both times that the longer does not hide; what a start costs beyond that of an empty kernel. */
+static const double issue_cycles = 1.5, port_cycles = 1.9, alone_cycles = 3.4, stage_cycles = 95, store_cycles = 45,
+                    read_cycles = 32;
+static const double memory_share = 0.55, shown_share = 0.4, start_seconds = 0.7e-6;
+
+static int64_t pieces(int64_t whole, int64_t piece) {
+  return (whole + piece - 1) / piece;
+}
+
+static int64_t at_most(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int threads_of(const falt_layer_tile *t) {
+  return t->across * t->down * t->groups;
+}
+
+static int64_t taps_of(const falt_layer_problem *p) {
+  return (int64_t)p->channels * p->taps[0] * p->taps[1];
+}
+
+/* Results of a block along an axis, before pooling; inputs that they read. */
+static int64_t span(const falt_layer_tile *t, int axis) {
+  return axis == 0 ? (int64_t)t->down * t->rows : (int64_t)t->across * t->columns;
+}
+
+static int64_t reach(const falt_layer_problem *p, int axis, int64_t results) {
+  return (results - 1) * p->stride[axis] + (int64_t)(p->taps[axis] - 1) * p->dilation[axis] + 1;
+}
+
+/* ---- shared memory */
+
+/* A line lies in phases; the next line that threads of a warp read begins where the banks of the one before end. */
+static void lay_out(const falt_layer_problem *p, falt_layer_tile *t) {
+  enum { BANKS = 32 };
+  const int64_t phases = (int64_t)t->columns * p->stride[1], slots = pieces(reach(p, 1, span(t, 1)), phases),
+                line = (int64_t)t->rows * p->stride[0];
+  int64_t pitch = phases * slots;
+  for (int64_t more = 0; more < BANKS && t->across < BANKS; more++)
+    if (line * (pitch + more) % BANKS == t->across) {
+      pitch += more;
+      break;
+    }
+  const double bytes = 4.0 * ((double)taps_of(p) * (t->groups * t->filters + SKEW) +
+                              (double)p->channels * (double)reach(p, 0, span(t, 0)) * (double)pitch);
+  t->slots = (int)at_most(slots, INT32_MAX);
+  t->pitch = (int)at_most(pitch, INT32_MAX);
+  t->shared_bytes = bytes < INT32_MAX ? (int)bytes : INT32_MAX;
+}
+
+/* ---- what it costs */
+
+static int window_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+  const int64_t whole = reach(p, 1, t->columns), single = (int64_t)t->columns * p->taps[1];
+  return (int)at_most(at_most(whole, single), 1024);
+}
+
+static int registers_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+  return LEAST_REGISTERS + t->rows * t->columns * t->filters + t->rows * window_of(p, t) + 3 * t->filters;
+}
+
+/* Blocks that a multiprocessor holds. */
+static int64_t residents(const falt_block_machine *m, const falt_layer_tile *t) {
+  const int threads = (int)pieces(threads_of(t), WARP_THREADS) * WARP_THREADS;
+  const int64_t by_registers = FILE_REGISTERS / ((int64_t)threads * ((t->registers + 7) / 8 * 8));
+  const int64_t by_shared = m->shared_all / (t->shared_bytes + 1024);
+  return at_most(at_most(by_registers, by_shared), at_most(ALL_THREADS / threads, ALL_BLOCKS));
+}
+
+static double blocks_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+  return (double)p->batch * (double)t->tiles[0] * (double)t->tiles[1] * (double)t->filter_tiles;
+}
+
+/* Elements that a block stages of the image. */
+static double staged_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+  return (double)p->channels * (double)reach(p, 0, span(t, 0)) * (double)reach(p, 1, span(t, 1));
+}
+
+/* Instructions of one warp, its reads of shared memory, and cycles of waiting for them if nobody else works. */
+typedef struct work {
+  double issue, port, chain;
+} work;
+
+/* Results that lie side by side. */
+static int run_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+  return p->y_last ? t->filters : t->columns / p->pool[1];
+}
+
+static work work_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+  const double lines = (double)p->channels * p->taps[0], fours = (double)p->taps[1] * t->filters / 4;
+  const double products = (double)p->taps[1] * t->rows * t->columns * t->filters;
+  const double window = (double)t->rows * window_of(p, t);
+  const double staged = (staged_of(p, t) + (double)taps_of(p) * t->groups * t->filters) / threads_of(t);
+  const double single = run_of(p, t) <= p->y_align ? 0 : (double)t->rows * t->columns * t->filters;
+  return (work){.issue = lines * (products + window + fours) + staged * stage_cycles + single * store_cycles,
+                .port = lines * (window + 2 * fours) + 2 * staged,
+                .chain = lines * read_cycles};
+}
+
+static double seconds_of(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *t) {
+  const double clock = m->flops / (m->multiprocessors * 256.0);
+  const double blocks = blocks_of(p, t), here = ceil(blocks / m->multiprocessors);
+  const double warps = (double)pieces(threads_of(t), WARP_THREADS), waves = ceil(here / (double)residents(m, t));
+  const work w = work_of(p, t);
+  const double together = fmax(ceil(here * warps / 4) * w.issue * issue_cycles, here * warps * w.port * port_cycles);
+  const double compute = fmax(together, waves * (w.issue * alone_cycles + w.chain)) / clock;
+  const double results = (double)p->batch * (double)p->out[0] * (double)p->out[1] * (double)p->filters;
+  const double bytes = blocks * staged_of(p, t) * p->x_bytes / 2 + results * p->y_bytes;
+  const double memory = bytes / (memory_share * m->bytes_per_s);
+  return start_seconds + fmax(compute, memory) + shown_share * fmin(compute, memory);
+}
+
+/* ---- which tiles */
+
+static const char *flaw(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *t) {
+  return taps_of(p) > MOST_TAPS                ? "a filter has too many taps for tiles of all channels"
+         : t->registers > MOST_REGISTERS       ? "a thread's window does not fit its registers"
+         : t->shared_bytes > m->shared_block   ? "all channels of a tile do not fit in shared memory"
+         : residents(m, t) < 1                 ? "a block does not fit on a multiprocessor"
+         : blocks_of(p, t) > (double)INT32_MAX ? "the images have more blocks than one launch can number"
+                                               : NULL;
+}
+
+static void judge(const falt_layer_problem *p, const falt_block_machine *m, falt_layer_tile *t) {
+  for (int a = 0; a < 2; a++) t->tiles[a] = pieces(p->out[a], span(t, a) / p->pool[a]);
+  t->filter_tiles = pieces(p->filters, (int64_t)t->groups * t->filters);
+  lay_out(p, t);
+  t->registers = registers_of(p, t);
+  t->rejected = flaw(p, m, t);
+  t->seconds = t->rejected ? INFINITY : seconds_of(p, m, t);
+}
+
+typedef struct visitor {
+  void (*visit)(void *context, const falt_layer_tile *tile);
+  void *context;
+} visitor;
+
+/* Threads of a block: as many as cover the image, or a part of it evenly. */
+static void each_block(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *thread,
+                       const visitor *v) {
+  enum { PARTS = 6 };
+  static const int groups[] = {1, 2, 4, 8};
+  const int64_t across = pieces(p->out[1], thread->columns / p->pool[1]),
+                down = pieces(p->out[0], thread->rows / p->pool[0]);
+  for (int i = 0; i < PARTS; i++)
+    for (int k = 0; k < PARTS; k++)
+      for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        falt_layer_tile t = *thread;
+        t.across = (int)pieces(at_most(across, 32), INT64_C(1) << i);
+        t.down = (int)pieces(at_most(down, 32), INT64_C(1) << k);
+        t.groups = groups[g];
+        if (threads_of(&t) > MOST_THREADS) continue;
+        if (g > 0 && (int64_t)groups[g - 1] * t.filters >= p->filters) continue;
+        judge(p, m, &t);
+        v->visit(v->context, &t);
+      }
+}
+
+void falt_layers_each(const falt_layer_problem *p, const falt_block_machine *m,
+                      void (*visit)(void *context, const falt_layer_tile *tile), void *context) {
+  static const int windows[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 4}, {2, 4}}, filters[] = {4, 8, 16};
+  const visitor v = {visit, context};
+  for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+    for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
+      falt_layer_tile t = {
+          .rows = windows[i][0] * p->pool[0], .columns = windows[i][1] * p->pool[1], .filters = filters[f]};
+      if ((f > 0 && filters[f - 1] >= p->filters) || (t.columns > MOST_COLUMNS && windows[i][1] > 1)) continue;
+      each_block(p, m, &t, &v);
+    }
+}
+
+typedef struct search {
+  falt_layer_tile *best;
+  falt_choice choice;
+} search;
+
+static void keep_best(void *context, const falt_layer_tile *tile) {
+  search *s = context;
+  if (falt_choice_takes(&s->choice, tile->rejected != NULL, tile->seconds)) *s->best = *tile;
+}
+
+bool falt_layers_choose(const falt_layer_problem *p, const falt_block_machine *m, falt_layer_tile *best) {
+  search s = {.best = best};
+  *best = (falt_layer_tile){.rejected = "no tile was considered"};
+  falt_layers_each(p, m, keep_best, &s);
+  return s.choice.found;
+}
+
+void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *t) {
+  const struct {
+    const char *name;
+    int value;
+  } holes[] = {{"ROWS", t->rows},
+               {"COLUMNS", t->columns},
+               {"FILTERS", t->filters},
+               {"ACROSS", t->across},
+               {"DOWN", t->down},
+               {"GROUPS", t->groups},
+               {"SLOTS", t->slots},
+               {"PITCH", t->pitch},
+               {"TILES_H", (int)t->tiles[0]},
+               {"TILES_W", (int)t->tiles[1]},
+               {"FILTER_TILES", (int)t->filter_tiles}};
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, holes[i].value);
+  kernel->shared_bytes = t->shared_bytes;
+}

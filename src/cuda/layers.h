@@ -1,0 +1,41 @@
+/* How the kernel for layers of few channels cuts them into threads and blocks: plain C, no GPU needed. Every tile is
+ * enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time. */
+#ifndef FALT_CUDA_LAYERS_H
+#define FALT_CUDA_LAYERS_H
+
+#include "cuda/blocks.h"
+#include "cuda/compile.h"
+
+/* A layer as the kernel sees it; pairs are rows, columns. */
+typedef struct falt_layer_problem {
+  int channels, taps[2], stride[2], dilation[2], pool[2];
+  int64_t out[2], filters; /* out: after pooling; filters of a group */
+  int64_t batch;           /* images and groups */
+  int x_bytes, y_bytes;    /* of an element */
+  int y_align;             /* results that rows, or pixels, are aligned to: a power of two */
+  bool y_last;             /* results' channels are the innermost dimension */
+} falt_layer_problem;
+
+/* Named after layer.cu's holes. */
+typedef struct falt_layer_tile {
+  int rows, columns, filters;
+  int across, down, groups;
+  int slots, pitch, shared_bytes;
+  int64_t tiles[2], filter_tiles;
+  /* what was estimated */
+  int registers;
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_layer_tile;
+
+/* Calls visit for every tile considered, with its estimate or its reason. */
+void falt_layers_each(const falt_layer_problem *problem, const falt_block_machine *machine,
+                      void (*visit)(void *context, const falt_layer_tile *tile), void *context);
+
+/* The best; false with the reason of the least bad one if no tile is legal. */
+bool falt_layers_choose(const falt_layer_problem *problem, const falt_block_machine *machine, falt_layer_tile *best);
+
+/* The holes of a tile, and the shared memory that it asks for. */
+void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *tile);
+
+#endif

@@ -1,0 +1,227 @@
+/* Layers of few input channels on a GPU, with their max pooling: every product a multiply-add on sums in registers, all
+ * channels of a tile in shared memory at once. For what is too small for tensor cores: their tiles need many channels
+ * and many filters, and pooling a kernel of its own. src/cuda/kernels/layer.cu has the algorithm, src/cuda/layers.c
+ * chooses how it is cut. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/layers.h"
+#include "solver/cuda_filter.h"
+
+typedef struct layer_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_cuda_layer_args args;
+  falt_layer_tile tile;
+  void *filter; /* in the GPU's memory, or NULL */
+  bool x_last, y_last;
+  int run, vector; /* results that lie side by side, those of a word */
+} layer_plan;
+
+/* ---- execute */
+
+static void *element(void *data, const falt_tensor *t) {
+  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const layer_plan *plan = (const layer_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_layer_args args = plan->args;
+  args.x.data = element(o->input, &p->input);
+  args.w.data = element(plan->filter ? plan->filter : o->filter, &p->filter);
+  args.y.data = element(o->output, &p->output);
+  args.aligned &= (uintptr_t)args.y.data % ((size_t)plan->vector * falt_type_size(p->output.type)) == 0;
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  void *parameters[] = {&args};
+  const falt_layer_tile *t = &plan->tile;
+  const int64_t blocks = p->input.size[FALT_N] * p->filter.size[FALT_G] * t->tiles[0] * t->tiles[1] * t->filter_tiles;
+  const falt_gpu_launch launch = {
+      plan->function, blocks, {t->across * t->down * t->groups, 1}, t->shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_layer_tile *t = &((const layer_plan *)base)->tile;
+  falt_text_add(text, "(cuda-layer %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters, t->down,
+                t->across, t->groups, t->shared_bytes);
+}
+
+static void destroy(falt_plan *base) {
+  falt_gpu_release(base->device->gpu, ((layer_plan *)base)->filter);
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+/* Kernels count rows, columns and channels in 32 bits, taps and steps in far less. */
+static bool small_axes(const falt_problem *p) {
+  const int64_t most = INT64_C(1) << 24;
+  for (int i = FALT_H; i <= FALT_W; i++) {
+    const falt_axis *a = &p->axis[i - FALT_D];
+    if (a->stride > 64 || a->dilation > 64 || p->filter.size[i] > 64 || a->pad[0] >= most || a->pad[0] <= -most ||
+        p->input.size[i] >= most || p->output.size[i] >= most)
+      return false;
+  }
+  return p->filter.size[FALT_C] <= 64 && p->filter.size[FALT_K] < most && p->filter.size[FALT_G] < most &&
+         p->input.size[FALT_N] < most;
+}
+
+static bool is_flat(const falt_problem *p) {
+  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
+         p->axis[0].pad[0] == 0 && p->pool[0] == 1;
+}
+
+/* Sums of integers must be exact. */
+static bool exact_enough(const falt_problem *p) {
+  const double bound = falt_cuda_bound(p);
+  return isinf(bound) || bound < 0x1p24;
+}
+
+static const char *inapplicable(const falt_problem *p) {
+  return p->operation != FALT_FORWARD                          ? "it computes forward layers only"
+         : !is_flat(p)                                         ? "it knows rows and columns, no depth"
+         : falt_cuda_needs_double(p)                           ? "its sums are f32"
+         : p->input.type == FALT_S32                           ? "s32 does not fit its sums"
+         : !falt_cuda_finishes_in_float(p) || !exact_enough(p) ? "results would not be exact"
+         : p->has_residual                                     ? "residuals are not added here"
+         : p->pool[1] * p->pool[2] > 16                        ? "a pooled window has over 16 results"
+         : !small_axes(p) ? "an axis, a stride or the taps are too long for its tiles"
+                          : NULL;
+}
+
+/* ---- plan */
+
+static int64_t stride_of(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 ? 0 : t->stride[dim];
+}
+
+static bool is_last(const falt_tensor *t) {
+  return t->size[FALT_C] > 1 && t->stride[FALT_C] == 1;
+}
+
+/* Whether all runs begin at a multiple of `elements`, if the first does. */
+static bool runs_aligned(const falt_tensor *t, int along, int64_t elements) {
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != along && stride_of(t, i) % elements) return false;
+  return falt_tensor_unit(t, along);
+}
+
+static int alignment(const falt_tensor *t, int along) {
+  int align = 16;
+  while (align > 1 && !runs_aligned(t, along, align)) align /= 2;
+  return align;
+}
+
+static bool choose_tile(layer_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  falt_layer_problem layer = {.channels = (int)p->filter.size[FALT_C],
+                              .out = {p->output.size[FALT_H], p->output.size[FALT_W]},
+                              .filters = p->filter.size[FALT_K],
+                              .batch = p->input.size[FALT_N] * p->filter.size[FALT_G],
+                              .x_bytes = (int)falt_type_size(p->input.type),
+                              .y_bytes = (int)falt_type_size(p->output.type),
+                              .y_align = alignment(&p->output, plan->y_last ? FALT_C : FALT_W),
+                              .y_last = plan->y_last};
+  for (int i = 0; i < 2; i++) {
+    layer.taps[i] = (int)p->filter.size[FALT_H + i];
+    layer.stride[i] = (int)p->axis[1 + i].stride;
+    layer.dilation[i] = layer.taps[i] > 1 ? (int)p->axis[1 + i].dilation : 1;
+    layer.pool[i] = (int)p->pool[1 + i];
+  }
+  const falt_block_machine machine = falt_cuda_block_machine(plan->base.device);
+  return falt_layers_choose(&layer, &machine, &plan->tile);
+}
+
+static void set_args(layer_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_layer_tile *t = &plan->tile;
+  plan->run = plan->y_last ? t->filters : t->columns / (int)p->pool[2];
+  plan->vector = (int)falt_min(plan->run, 16 / (int64_t)falt_type_size(p->output.type));
+  plan->args = (falt_cuda_layer_args){.x = falt_cuda_tensor_of(&p->input),
+                                      .w = falt_cuda_tensor_of(&p->filter),
+                                      .y = falt_cuda_tensor_of(&p->output),
+                                      .filters = (int)p->filter.size[FALT_K],
+                                      .groups = (int)p->filter.size[FALT_G],
+                                      .aligned = runs_aligned(&p->output, plan->y_last ? FALT_C : FALT_W, plan->vector),
+                                      .fill = (float)p->boundary_value,
+                                      .epilogue = falt_cuda_epilogue_of(p)};
+  for (int i = 0; i < 2; i++) {
+    const falt_axis *a = &p->axis[1 + i];
+    plan->args.in[i] = (int)p->input.size[FALT_H + i];
+    plan->args.out[i] = (int)p->output.size[FALT_H + i];
+    plan->args.pad[i] = (int)a->pad[0];
+    for (int side = 0; side < 2; side++) plan->args.boundary[i][side] = (int)a->boundary[side];
+  }
+}
+
+static bool folds(const falt_problem *p) {
+  for (int i = 1; i < 3; i++)
+    if (p->axis[i].boundary[0] != FALT_CONSTANT || p->axis[i].boundary[1] != FALT_CONSTANT) return true;
+  return false;
+}
+
+static void add_axes(falt_cuda_kernel *kernel, const falt_problem *p) {
+  for (int i = 0; i < 2; i++) {
+    const falt_axis *a = &p->axis[1 + i];
+    const int64_t taps = p->filter.size[FALT_H + i];
+    falt_cuda_hole(kernel, "TAPS_%c=%d", "RS"[i], (int)taps);
+    falt_cuda_hole(kernel, "STRIDE_%c=%d", "HW"[i], (int)a -> stride);
+    falt_cuda_hole(kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)a->dilation : 1);
+    falt_cuda_hole(kernel, "POOL_%c=%d", "HW"[i], (int)p -> pool[1 + i]);
+  }
+  falt_cuda_hole(kernel, "CHANNELS=%d", (int)p->filter.size[FALT_C]);
+}
+
+static void add_types(falt_cuda_kernel *kernel, const falt_problem *p) {
+  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_hole(kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_hole(kernel, "SUM=float");
+  falt_cuda_hole(kernel, "TINY=0");
+  falt_cuda_hole(kernel, "ACTIVATION=%d", (int)p->activation);
+}
+
+static falt_status ready(falt_plan *base) {
+  layer_plan *plan = (layer_plan *)base;
+  falt_cuda_kernel kernel = {.source = "layer.cu", .entry = "falt_layer"};
+  add_axes(&kernel, &base->problem);
+  add_types(&kernel, &base->problem);
+  falt_cuda_hole(&kernel, "FOLD=%d", folds(&base->problem));
+  falt_cuda_hole(&kernel, "X_LAST=%d", plan->x_last);
+  falt_cuda_hole(&kernel, "Y_LAST=%d", plan->y_last);
+  falt_layer_holes(&kernel, &plan->tile);
+  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
+}
+
+static falt_plan *plan_layer(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const falt_problem *p = ask->problem;
+  const char *why = inapplicable(p);
+  if (why) return falt_refuse(ask, "%s", why);
+  layer_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->x_last = is_last(&p->input);
+  plan->y_last = is_last(&p->output);
+  falt_status status = FALT_NO_SOLVER;
+  if (!choose_tile(plan)) {
+    falt_refuse(ask, "%s", plan->tile.rejected);
+  } else {
+    set_args(plan);
+    plan->base.cost.seconds = 2e-6 + plan->tile.seconds;
+    plan->base.packed = ask->filter_values != NULL;
+    const size_t bytes = (size_t)falt_tensor_span(&p->filter) * falt_type_size(p->filter.type);
+    status = plan->base.packed ? falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values, bytes) : FALT_OK;
+    if (status != FALT_OK) falt_cuda_refuse(ask, status);
+  }
+  if (status == FALT_OK) return &plan->base;
+  destroy(&plan->base);
+  return NULL;
+}
+
+extern const falt_solver falt_solver_cuda_layer;
+const falt_solver falt_solver_cuda_layer = {
+    .name = "cuda-layer", .device_kind = "cuda", .plan = plan_layer, .pools = true};

@@ -1,0 +1,78 @@
+/* Forward layers on a GPU whose results are the largest of a window, as two problems for the planner: the layer into
+ * the workspace, and max pooling from there. Rounding is monotonic, so the largest of rounded values is the rounded
+ * largest. A layer that fills tensor cores takes longer than its results take to be read again; small ones are one
+ * kernel's, cuda_layer.c. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "solver/pooled.h"
+
+typedef struct pooled_plan {
+  falt_plan base;
+  falt_plan *layer, *pooling;
+  size_t results; /* where the layer's begin in the workspace, behind its own and the pooling's */
+} pooled_plan;
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const pooled_plan *plan = (const pooled_plan *)base;
+  falt_operands layer = *o, pooling = {.output = o->output, .workspace = o->workspace, .stream = o->stream};
+  layer.output = pooling.input = (char *)o->workspace + plan->results;
+  plan->layer->table->execute(plan->layer, &layer);
+  plan->pooling->table->execute(plan->pooling, &pooling);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const pooled_plan *plan = (const pooled_plan *)base;
+  falt_text_add(text, "(cuda-pooled ");
+  plan->layer->table->print(plan->layer, text);
+  falt_text_add(text, " ");
+  plan->pooling->table->print(plan->pooling, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  pooled_plan *plan = (pooled_plan *)base;
+  falt_plan_destroy(&plan->layer);
+  falt_plan_destroy(&plan->pooling);
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  pooled_plan *plan = (pooled_plan *)base;
+  FALT_TRY(falt_plan_ready(plan->layer));
+  return falt_plan_ready(plan->pooling);
+}
+
+/* Asks for both; what they need in the workspace is theirs in turns. */
+static bool add_children(pooled_plan *plan, falt_ask *ask) {
+  falt_problem layer = falt_pooled_layer(ask->problem);
+  const falt_problem pooling = falt_pooled_pooling(ask->problem, &layer.output);
+  falt_problem_canonical(&layer);
+  plan->layer = falt_plan_child(ask, &layer, ask->filter_values);
+  if (!plan->layer) return false;
+  plan->pooling = falt_plan_child(ask, &pooling, NULL);
+  if (!plan->pooling) return false;
+  const size_t inner =
+      plan->layer->workspace > plan->pooling->workspace ? plan->layer->workspace : plan->pooling->workspace;
+  plan->results = (size_t)falt_round_up((int64_t)inner, 256);
+  plan->base.workspace = plan->results + (size_t)falt_tensor_span(&layer.output) * falt_type_size(layer.output.type);
+  plan->base.packed = plan->layer->packed;
+  plan->base.cost =
+      (falt_cost){.seconds = plan->layer->cost.seconds + plan->pooling->cost.seconds, .error = plan->layer->cost.error};
+  return true;
+}
+
+static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+  const char *reason = falt_pooled_refusal(ask->problem);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  pooled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  if (add_children(plan, ask)) return &plan->base;
+  destroy(&plan->base);
+  return NULL;
+}
+
+extern const falt_solver falt_solver_cuda_pooled;
+const falt_solver falt_solver_cuda_pooled = {
+    .name = "cuda-pooled", .device_kind = "cuda", .plan = plan_pooled, .pools = true};

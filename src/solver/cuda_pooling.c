@@ -1,0 +1,231 @@
+/* Pooling and its gradients in one and two dimensions on a GPU, at the memory's speed: windows of some taps, unrolled.
+ * src/cuda/kernels/pooling.cu has the algorithm. Depth, long windows and doubles are the general kernel's. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "solver/cuda_filter.h"
+
+enum { THREADS = 256, MOST_TAPS = 64, MOST_HELD = 140 }; /* held: registers for what a gradient reads or makes */
+
+typedef struct pooling_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_cuda_pooling_args args;
+  int rows, columns, vector; /* of a thread; vector: channels */
+  bool last;
+} pooling_plan;
+
+static bool is_gradient(const falt_problem *p) {
+  return p->operation == FALT_BACKWARD_MAXPOOL || p->operation == FALT_BACKWARD_AVGPOOL;
+}
+
+/* ---- execute */
+
+static void *element(void *data, const falt_tensor *t) {
+  return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
+}
+
+/* Elements of a vector: channels, or those of a row that the windows of `columns` results begin at. */
+static int64_t vector_of(const pooling_plan *plan, const falt_tensor *t) {
+  const falt_problem *p = &plan->base.problem;
+  return t == &p->output ? (int64_t)plan->vector * plan->columns
+                         : plan->vector * (plan->columns > 1 ? plan->columns * p->axis[2].stride : 1);
+}
+
+static bool vectors_begin(const pooling_plan *plan, const void *data, const falt_tensor *t) {
+  return (uintptr_t)data % ((size_t)vector_of(plan, t) * falt_type_size(t->type)) == 0;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const pooling_plan *plan = (const pooling_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_pooling_args args = plan->args;
+  args.x.data = element(o->input, &p->input);
+  args.y.data = element(o->output, &p->output);
+  args.to = p->operation == FALT_BACKWARD_MAXPOOL ? element(o->residual, &p->input)
+            : is_gradient(p)                      ? args.x.data
+                                                  : args.y.data;
+  args.aligned &= vectors_begin(plan, args.x.data, &p->input) && vectors_begin(plan, args.y.data, &p->output) &&
+                  vectors_begin(plan, args.to, falt_problem_result(p));
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {plan->function, falt_ceil_div(args.threads, THREADS), {THREADS, 1}, 0, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const pooling_plan *plan = (const pooling_plan *)base;
+  falt_text_add(text, "(cuda-pooling %dx%dx%d)", plan->rows, plan->columns, plan->vector);
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+/* Kernels count threads and positions in 32 bits. */
+static bool small_axes(const falt_problem *p) {
+  const int64_t most = INT64_C(1) << 28;
+  for (int i = FALT_H; i <= FALT_W; i++) {
+    const falt_axis *a = &p->axis[i - FALT_D];
+    if (p->input.size[i] >= most || p->output.size[i] >= most || a->pad[0] >= most || a->pad[0] <= -most ||
+        a->pad[1] >= most || a->pad[1] <= -most || a->stride > 64 || a->dilation > 64)
+      return false;
+  }
+  return (double)falt_tensor_count(&p->input) < 0x1p31 && (double)falt_tensor_count(&p->output) < 0x1p31;
+}
+
+static bool has_floats(const falt_problem *p) {
+  return p->input.type != FALT_F64 && p->output.type != FALT_F64 && p->input.type != FALT_S32 &&
+         p->output.type != FALT_S32 && p->accumulator != FALT_F64;
+}
+
+static const char *inapplicable(const falt_problem *p) {
+  const int64_t *taps = p->filter.size;
+  return !falt_is_pooling(p->operation) ? "it computes pooling only"
+         : taps[FALT_D] != 1 || p->input.size[FALT_D] != 1 || p->output.size[FALT_D] != 1
+             ? "it knows rows and columns, no depth"
+         : !has_floats(p) ? "it computes in f32"
+         : taps[FALT_H] > MOST_TAPS || taps[FALT_W] > MOST_TAPS || taps[FALT_H] * taps[FALT_W] > MOST_TAPS
+             ? "a window has too many taps to be unrolled"
+         : p->operation == FALT_BACKWARD_MAXPOOL && p->input.type != p->output.type
+             ? "the gradient is of another type than the input"
+         : !small_axes(p) ? "an axis or the whole is too long for its numbers"
+                          : NULL;
+}
+
+/* ---- plan */
+
+/* Words of registers that a gradient holds for each channel: its cell, and what its windows read. */
+static double held(const falt_problem *p) {
+  double cell = 1, seen = 1;
+  for (int i = 1; i < 3; i++) {
+    const falt_axis *a = &p->axis[i];
+    const double taps = (double)(p->filter.size[FALT_D + i] - 1) * (double)a->dilation;
+    cell *= (double)a->stride;
+    seen *= floor(taps / (double)a->stride) * (double)a->stride + taps + 1;
+  }
+  const double words = (double)falt_type_size(p->input.type) / 4;
+  return p->operation == FALT_BACKWARD_MAXPOOL ? cell + seen * words : cell;
+}
+
+static bool lies_last(const falt_tensor *t) {
+  return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1;
+}
+
+/* Whether all vectors begin at a multiple of their size, if the first does. */
+static bool allows(const falt_tensor *t, int along, int64_t vector) {
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != along && t->size[i] > 1 && t->stride[i] % vector) return false;
+  return falt_tensor_unit(t, along);
+}
+
+static bool channels_fit(const pooling_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  return p->input.size[FALT_G] % plan->vector == 0 && allows(&p->input, FALT_G, plan->vector) &&
+         allows(&p->output, FALT_G, plan->vector) && (!is_gradient(p) || held(p) * plan->vector <= MOST_HELD);
+}
+
+static bool columns_fit(const pooling_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t x = vector_of(plan, &p->input), y = vector_of(plan, &p->output);
+  return (x & (x - 1)) == 0 && x * (int64_t)falt_type_size(p->input.type) <= 16 &&
+         y * (int64_t)falt_type_size(p->output.type) <= 16 && allows(&p->input, FALT_W, x) &&
+         allows(&p->output, FALT_W, y);
+}
+
+static void choose_vectors(pooling_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t bytes = falt_max((int64_t)falt_type_size(p->input.type), (int64_t)falt_type_size(p->output.type));
+  plan->last = lies_last(&p->input) && lies_last(&p->output);
+  plan->vector = plan->last ? (int)(16 / bytes) : 1;
+  while (plan->vector > 1 && !channels_fit(plan)) plan->vector /= 2;
+  plan->columns = plan->last || is_gradient(p) ? 1 : 8;
+  while (plan->columns > 1 && !columns_fit(plan)) plan->columns /= 2;
+}
+
+/* Rows of a thread: several share lines, if there are enough threads without them. */
+static int rows_of(const pooling_plan *plan) {
+  enum { ENOUGH = 1 << 20 };
+  const falt_problem *p = &plan->base.problem;
+  const bool shares = p->filter.size[FALT_H] > p->axis[1].stride;
+  const int rows = plan->last ? 2 : 4; /* few channels of many rows are as much as many of few */
+  return !is_gradient(p) && shares && (double)falt_tensor_count(&p->output) >= ENOUGH && p->output.size[FALT_H] >= rows
+             ? rows
+             : 1;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+static void set_args(pooling_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  falt_cuda_pooling_args *a = &plan->args;
+  int64_t count[2];
+  *a = (falt_cuda_pooling_args){.x = falt_cuda_tensor_of(&p->input),
+                                .y = falt_cuda_tensor_of(&p->output),
+                                .count_pad = p->count_pad,
+                                .aligned = true};
+  for (int i = 0; i < 2; i++) {
+    const falt_axis *axis = &p->axis[1 + i];
+    const int64_t end = p->input.size[FALT_H + i] - 1 + axis->pad[0];
+    for (int side = 0; side < 2; side++) a->pad[i][side] = (int)axis->pad[side];
+    a->first[i] = (int)floor_div(axis->pad[0], axis->stride);
+    count[i] = is_gradient(p) ? floor_div(end, axis->stride) - a->first[i] + 1 : p->output.size[FALT_H + i];
+  }
+  a->channels = (unsigned)(p->input.size[FALT_G] / plan->vector);
+  a->rows = (unsigned)falt_ceil_div(count[0], plan->rows);
+  a->columns = (unsigned)falt_ceil_div(count[1], plan->columns);
+  a->threads = a->channels * a->rows * a->columns * (unsigned)p->input.size[FALT_N];
+}
+
+static falt_status ready(falt_plan *base) {
+  pooling_plan *plan = (pooling_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_kernel kernel = {.source = "pooling.cu", .entry = "falt_pooling"};
+  falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
+  falt_cuda_hole(&kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
+  falt_cuda_hole(&kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_hole(&kernel, "SUM=float");
+  falt_cuda_hole(&kernel, "TINY=0");
+  for (int i = 0; i < 2; i++) {
+    const int64_t taps = p->filter.size[FALT_H + i];
+    falt_cuda_hole(&kernel, "TAPS_%c=%d", "RS"[i], (int)taps);
+    falt_cuda_hole(&kernel, "STRIDE_%c=%d", "HW"[i], (int)p -> axis[1 + i].stride);
+    falt_cuda_hole(&kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)p->axis[1 + i].dilation : 1);
+  }
+  falt_cuda_hole(&kernel, "PAD_S=%d", (int)p->axis[2].pad[0]);
+  falt_cuda_hole(&kernel, "ROWS=%d", plan->rows);
+  falt_cuda_hole(&kernel, "COLUMNS=%d", plan->columns);
+  falt_cuda_hole(&kernel, "WIDTH=%d", plan->vector);
+  falt_cuda_hole(&kernel, "LAST=%d", plan->last);
+  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
+}
+
+/* Shares of the copy bandwidth. */
+static double estimate(const pooling_plan *plan, const falt_device *device) {
+  const falt_problem *p = &plan->base.problem;
+  const double share = p->operation == FALT_BACKWARD_MAXPOOL ? 0.2 : 0.6;
+  return 2e-6 + falt_problem_bytes(p) / (share * device->limits.copy_bytes_per_s);
+}
+
+static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const falt_problem *p = ask->problem;
+  const char *why = inapplicable(p);
+  if (why) return falt_refuse(ask, "%s", why);
+  if (is_gradient(p) && held(p) > MOST_HELD) return falt_refuse(ask, "a gradient's windows do not fit a thread");
+  pooling_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  choose_vectors(plan);
+  plan->rows = rows_of(plan);
+  set_args(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_pooling;
+const falt_solver falt_solver_cuda_pooling = {.name = "cuda-pooling", .device_kind = "cuda", .plan = plan_pooling};

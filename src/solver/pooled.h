@@ -1,0 +1,14 @@
+/* Layers whose results are the largest of a window as two problems: the layer, and max pooling of what it wrote. */
+#ifndef FALT_SOLVER_POOLED_H
+#define FALT_SOLVER_POOLED_H
+
+#include "planner/planner.h"
+
+/* Why a problem is not these two, or NULL. */
+const char *falt_pooled_refusal(const falt_problem *problem);
+/* The layer alone; its results are dense, in the order of the output's channels. */
+falt_problem falt_pooled_layer(const falt_problem *problem);
+/* Pooling from those results to the problem's output. */
+falt_problem falt_pooled_pooling(const falt_problem *problem, const falt_tensor *results);
+
+#endif
