@@ -414,6 +414,87 @@ FALT_INLINE void gather_segment(const run *r, const falt_depthwise_reads reads, 
   }
 }
 
+/* Segments that read alike, as the rows under a window do: few sums each would wait for one another, and all of them
+ * are multiplied by the same vectors. */
+enum { ROWS = 3, ROW_SUMS = 10 };
+
+static int rows_alike(const falt_depthwise_segment *s, int64_t left) {
+  const bool ranged = s->at || s->end > 0; /* a row of the constant has no columns */
+  const int most = !ranged ? 1 : s->taps == 3 ? 3 : s->taps == 5 ? 2 : 1;
+  int rows = 1;
+  for (; rows < most && rows < left; rows++) {
+    const falt_depthwise_segment *next = s + rows;
+    if (next->taps != s->taps || next->at != s->at || next->step != s->step || next->tap_step != s->tap_step ||
+        next->begin != s->begin || next->end != s->end || next->weight_step != s->weight_step)
+      break;
+  }
+  return rows;
+}
+
+/* Where tap s of position q reads, in elements; or none. */
+FALT_INLINE int64_t reads_at(const run *r, int64_t q, int64_t s) {
+  if (r->at) return r->at[q + s * r->table];
+  const bool inside = q + s >= r->begin && q + s < r->end;
+  return inside ? q * r->segment->step + s * r->segment->tap_step : FALT_DEPTHWISE_NONE;
+}
+
+/* One run for each row. */
+FALT_INLINE void gather_rows(const run *r, const int taps, const int rows) {
+  vec sum[ROW_SUMS];
+  const int64_t weight_step = r->segment->weight_step, step = r->segment->step, tap_step = r->segment->tap_step;
+  FALT_UNROLL
+  for (int i = 0; i < taps * rows; i++) sum[i] = vec_load(r[i / taps].sums + i % taps * weight_step);
+  for (int64_t q = 0; q < r->count; q++) {
+    const vec factor = vec_keep(vec_load(r->by + q * r->by_step));
+    if (!r->at && q >= r->begin && q + taps <= r->end) {
+      FALT_UNROLL
+      for (int i = 0; i < taps * rows; i++)
+        sum[i] = vec_madd(sum[i], factor, vec_load(r[i / taps].x + q * step + i % taps * tap_step));
+      continue;
+    }
+    FALT_UNROLL
+    for (int s = 0; s < taps; s++) {
+      const int64_t here = reads_at(r, q, s);
+      if (here == FALT_DEPTHWISE_NONE) continue;
+      FALT_UNROLL
+      for (int i = 0; i < rows; i++) sum[i * taps + s] = vec_madd(sum[i * taps + s], factor, vec_load(r[i].x + here));
+    }
+  }
+  FALT_UNROLL
+  for (int i = 0; i < taps * rows; i++) vec_store(r[i / taps].sums + i % taps * weight_step, sum[i]);
+}
+
+static run run_of(const falt_depthwise_gradient *g, const falt_depthwise_segment *s, const walk *w, int64_t q,
+                  int64_t count) {
+  return (run){.segment = s,
+               .x = s->row + w->at.source + (s->at ? 0 : q * s->step),
+               .by = g->by + q * g->by_step + w->at.result,
+               .at = s->at ? s->at + q : NULL,
+               .by_step = g->by_step,
+               .count = count,
+               .begin = s->begin - q,
+               .end = s->end - q,
+               .table = g->call.positions,
+               .place = &w->at,
+               .sums = g->sums + w->next * g->call.weights_pitch + s->weight};
+}
+
+/* Rows from segment s on that go together, all lanes used; their number, or 0. */
+static int gather_alike(const falt_depthwise_gradient *g, const falt_depthwise_segment *s, const walk *w, int64_t q,
+                        int64_t count) {
+  const int rows = rows_alike(s, g->call.segments + g->call.count - s);
+  run r[ROWS];
+  if (rows == 1) return 0;
+  for (int i = 0; i < rows; i++) r[i] = run_of(g, s + i, w, q, count);
+  if (s->taps == 5)
+    gather_rows(r, 5, 2);
+  else if (rows == 2)
+    gather_rows(r, 3, 2);
+  else
+    gather_rows(r, 3, 3);
+  return rows;
+}
+
 FALT_INLINE void gather(const falt_depthwise_gradient *g, int64_t q, int64_t count, const falt_depthwise_reads reads) {
   const falt_depthwise_call *call = &g->call;
   walk w = walk_channels(call, reads);
@@ -421,17 +502,12 @@ FALT_INLINE void gather(const falt_depthwise_gradient *g, int64_t q, int64_t cou
     const bool full = w.at.n == VEC && (reads == FALT_READS_ALL || w.at.m == VEC);
     look_ahead(call, q, &w.at, count);
     for (const falt_depthwise_segment *s = call->segments; s < call->segments + call->count; s++) {
-      const run r = {.segment = s,
-                     .x = s->row + w.at.source + (s->at ? 0 : q * s->step),
-                     .by = g->by + q * g->by_step + w.at.result,
-                     .at = s->at ? s->at + q : NULL,
-                     .by_step = g->by_step,
-                     .count = count,
-                     .begin = s->begin - q,
-                     .end = s->end - q,
-                     .table = call->positions,
-                     .place = &w.at,
-                     .sums = g->sums + w.next * call->weights_pitch + s->weight};
+      const int rows = full && reads == FALT_READS_EACH ? gather_alike(g, s, &w, q, count) : 0;
+      if (rows > 0) {
+        s += rows - 1;
+        continue;
+      }
+      const run r = run_of(g, s, &w, q, count);
       if (full && !s->at)
         gather_segment(&r, reads, true);
       else
