@@ -112,9 +112,10 @@ class Problem:
 
     def axes(self, word, default):
         """One number an axis of space; None if they differ before and after."""
-        if ":" in self.words.get(word, ""):
+        text = self.words.get(word, str(default)).removeprefix("max:")
+        if ":" in text:
             return None
-        values = [int(value) for value in self.words.get(word, str(default)).removeprefix("max:").split("x")]
+        values = [int(value) for value in text.split("x")]
         return values * self.space if len(values) == 1 else values
 
     def taps(self):
