@@ -95,7 +95,7 @@ typedef struct falt_gemm_filter_shape {
   int x_bytes;
   int unit[2];    /* of y, of x */
   bool gather[2]; /* the same */
-  bool split;
+  bool split, fold;
   int64_t workspace; /* that may be used; negative: any */
 } falt_gemm_filter_shape;
 

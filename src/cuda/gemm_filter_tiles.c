@@ -3,7 +3,7 @@
 
 #include "cuda/gemm.h"
 
-enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_SHARES = 1024, PIXEL_BYTES = 6144 };
+enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_WAVES = 3, MOST_SHARES = 1024 };
 
 static int threads_of(const falt_gemm_filter_tile *t) {
   return WARP_THREADS * t->warps[0] * t->warps[1];
@@ -11,6 +11,11 @@ static int threads_of(const falt_gemm_filter_tile *t) {
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
+}
+
+/* Where the pixels of two times four steps are. */
+static int found_bytes(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+  return 2 * 4 * 2 * t->pixels * (s->fold ? 24 : 16);
 }
 
 /* Both factors' pixels, padded as the kernel does. */
@@ -34,9 +39,10 @@ static bool threads_fit(const falt_gemm_filter_shape *s, const falt_gemm_filter_
   return true;
 }
 
-static int blocks_of(const falt_gemm_machine *m, const falt_gemm_filter_tile *t, int registers) {
+static int blocks_of(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, const falt_gemm_filter_tile *t,
+                     int registers) {
   const int by_registers = FILE_REGISTERS / (threads_of(t) * ((registers + 7) / 8 * 8));
-  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + PIXEL_BYTES);
+  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + found_bytes(s, t));
   return by_registers < by_shared ? by_registers : by_shared;
 }
 
@@ -51,12 +57,12 @@ static double step_cycles(const falt_gemm_filter_shape *s, const falt_gemm_machi
   return products + 0.25 * instructions / WARP_THREADS + 150;
 }
 
-/* As many shares as fill the machine, while each has some steps; fewer where the workspace is short. */
+/* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. */
 static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t,
-                       int64_t tiles) {
+                       int64_t tiles, int waves) {
   const int64_t steps = ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = tiles * t->bm * t->bn * (s->x_bytes == 8 ? 8 : 4);
-  int64_t shares = slots / tiles;
+  int64_t shares = slots * waves / tiles;
   if (shares > steps / LEAST_STEPS) shares = steps / LEAST_STEPS;
   if (shares > MOST_SHARES) shares = MOST_SHARES;
   if (s->workspace >= 0 && shares > s->workspace / bytes) shares = s->workspace / bytes;
@@ -66,13 +72,14 @@ static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine 
   t->workspace = t->shares > 1 ? t->shares * bytes : 0;
 }
 
-static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t) {
+static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t, int waves) {
   const int64_t tiles = ceil_div(s->rows, t->bm) * ceil_div(s->columns, t->bn) * s->groups;
-  cut_pixels(s, m, t, tiles);
+  cut_pixels(s, m, t, tiles, waves);
   const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
   const double per = fmin(t->blocks, ceil(blocks / m->multiprocessors));
   const double cycles = ceil(blocks / slots) * (2500 + (double)t->share_steps * fmax(step_cycles(s, m, t) * per, 400));
-  const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = cycles / m->clock;
+  const double slower = s->gather[0] || s->gather[1] ? 2.7 : s->split ? 1.65 : 1.9; /* as seen on an H200 */
+  const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = slower * cycles / m->clock;
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
 }
 
@@ -91,11 +98,14 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
                                  .promote = s->split ? 1 : 0};
       const int registers = registers_of(s, &t);
       t.shared_bytes = shared_of(s, &t);
-      if (registers > 255 || t.shared_bytes + PIXEL_BYTES > falt_gemm_block_shared(m) || !threads_fit(s, &t)) continue;
-      t.blocks = blocks_of(m, &t, registers);
+      if (registers > 255 || t.shared_bytes + found_bytes(s, &t) > falt_gemm_block_shared(m) || !threads_fit(s, &t))
+        continue;
+      t.blocks = blocks_of(s, m, &t, registers);
       if (t.blocks < 1) continue;
-      estimate(s, m, &t);
-      visit(context, &t);
+      for (int waves = 1; waves <= MOST_WAVES; waves++) {
+        estimate(s, m, &t, waves);
+        visit(context, &t);
+      }
     }
 }
 

@@ -130,6 +130,7 @@ static bool choose_tile(filter_plan *plan, falt_ask *ask) {
                                         .unit = {plan->piece[Y].unit, plan->piece[X].unit},
                                         .gather = {plan->piece[Y].gather != 0, plan->piece[X].gather != 0},
                                         .split = plan->split,
+                                        .fold = plan->fold,
                                         .workspace = ask->budget->max_workspace};
   falt_gemm_filter_choose(&shape, &machine, &plan->tile);
   if (plan->tile.bm == 0) falt_refuse(ask, "no tile fits the GPU");

@@ -19,6 +19,7 @@ extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_cuda_sweep;
 extern const falt_solver falt_solver_cuda_sweep_terms;
 extern const falt_solver falt_solver_cuda_wgmma;
+extern const falt_solver falt_solver_cuda_window;
 extern const falt_solver falt_solver_cudnn;
 extern const falt_solver falt_solver_depthwise;
 extern const falt_solver falt_solver_depthwise_filter;
@@ -80,6 +81,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_depthwise,   /* depthwise layers on GPUs, and above: gradients of their filters */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
     &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */
+    &falt_solver_cuda_window,      /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_im2col,      /* layers by patches and cuBLAS; only by name */
     &falt_solver_cudnn,            /* layers and their gradients by NVIDIA's library; only by name */
     &falt_solver_cuda_generic,     /* everything on GPUs, by definition */

@@ -109,8 +109,11 @@ struct Loader<COLUMNS, UNIT, GATHER, true> {
   }
 };
 
-// Both factors' pieces of a step. The pixels of the step after are found by two warps, others each time, while the
-// pieces of this one are on their way.
+// Both factors' pieces of a step. All threads find the pixels of BATCH steps at once, while those of the steps before are
+// used: of two batches there is room.
+constexpr int BATCH = 4;
+static_assert(STAGES - 1 <= BATCH, "the first stages are of the first batch");
+
 struct Pixels {
   Pixel y[PIXELS], x[PIXELS];
 };
@@ -119,20 +122,21 @@ struct Feed {
   Loader<BM, UNIT_Y, GATHER_Y> rows;
   Loader<BN, UNIT_X, GATHER_X> columns;
   const char *y, *x;
-  Pixels *pixels;  // of two steps
+  Pixels *pixels;  // of two batches
   int first;       // pixel
 
-  __device__ inline void find(const Args &a, int step, int turn) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int i = lane; i < PIXELS; i += 32) {
-      if (warp == 2 * turn % WARPS) pixels[step % 2].y[i] = find_pixel(a.y, a.y_phase, y, first + step * PIXELS + i);
-      if (warp == (2 * turn + 1) % WARPS)
-        pixels[step % 2].x[i] = find_pixel(a.x, a.x_phase, x, first + step * PIXELS + i);
+  __device__ inline Pixels &pixels_of(int step) { return pixels[step % (2 * BATCH)]; }
+  __device__ inline void find(const Args &a, int batch) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < BATCH * PIXELS; i += THREADS) {
+      const int step = batch * BATCH + i / PIXELS, at = i % PIXELS, pixel = first + step * PIXELS + at;
+      pixels_of(step).y[at] = find_pixel(a.y, a.y_phase, y, pixel);
+      pixels_of(step).x[at] = find_pixel(a.x, a.x_phase, x, pixel);
     }
   }
   __device__ inline void load(const Args &a, int step, unsigned stage) {
-    rows.load(a.y, pixels[step % 2].y, stage);
-    columns.load(a.x, pixels[step % 2].x, stage + PIXELS * PITCH_Y);
+    rows.load(a.y, pixels_of(step).y, stage);
+    columns.load(a.x, pixels_of(step).x, stage + PIXELS * PITCH_Y);
   }
   __device__ inline void store(unsigned stage) {
     rows.store(stage);
@@ -206,7 +210,7 @@ __device__ inline void put_sums(const Args &a, const Acc acc, int group, int fir
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm_filter(const __grid_constant__ Args a) {
   extern __shared__ uint4 memory[];
-  __shared__ Pixels pixels[2];
+  __shared__ Pixels pixels[2 * BATCH];
   const unsigned shared = shared_address(memory);
   const int group = blockIdx.z, warp = threadIdx.x / 32;
   const int first_row = blockIdx.x % a.row_tiles * BM, first_column = blockIdx.x / a.row_tiles * BN;
@@ -222,11 +226,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm_filter(c
   feed.rows.start((const Entry *)a.y.table + first_row * SIZE_X / (GATHER_Y ? GATHER_Y * SIZE_X : UNIT_Y));
   feed.columns.start((const Entry *)a.x.table + first_column * SIZE_X / (GATHER_X ? GATHER_X * SIZE_X : UNIT_X));
   Acc acc = {}, run = {};
-  feed.find(a, 0, 0);
+  feed.find(a, 0);
+  feed.find(a, 1);
+  __syncthreads();
 #pragma unroll 1
   for (int i = 0; i < STAGES - 1; i++) {
-    __syncthreads();
-    feed.find(a, i + 1, i + 1);
     if (i < steps) {
       feed.load(a, i, shared + i * STAGE);
       feed.store(shared + i * STAGE);
@@ -241,8 +245,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm_filter(c
     __syncthreads();
     if (coming < steps) feed.load(a, coming, shared + out);
     end_batch();
-    if (coming + 1 < steps) feed.find(a, coming + 1, i);
-#pragma unroll
+    if (coming % BATCH == 0 && coming >= BATCH && coming + BATCH < steps) feed.find(a, coming / BATCH + 1);
+#pragma unroll 2
     for (int slice = 0; slice < PIXELS / SLICE; slice++)
       multiply_slice(PROMOTE ? run : acc, y_rows + in, x_columns + in, slice);
     if (coming < steps) feed.store(shared + out);

@@ -1,0 +1,23 @@
+/* What the host passes to window_filter.cu: a plain struct, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_CUDA_KERNELS_WINDOW_ARGS_H
+#define FALT_CUDA_KERNELS_WINDOW_ARGS_H
+
+/* y: gradients by the output, x: the input. Axes stand in the order depth, height, width; strides count bytes. A group
+ * is all groups that were merged into it. Blocks along the grid's x are parts: a tap along depth, some rows of taps,
+ * some channels, some rows, SLABS groups, the first running fastest. */
+typedef struct falt_cuda_window_args {
+  const void *y, *x;
+  float *partial; /* sums[group][share][row][column] */
+  long long y_image, y_plane, x_image, x_plane;
+  int y_row, y_column, y_group, x_row, x_column, x_group;
+  int in[3], out[3];
+  int step, first, delta; /* tap t of results' plane d reads plane d * step + first + t * delta */
+  int pad[2];
+  int tiles[2], all_tiles, share_tiles, shares; /* tiles along height and width, of all images, of a share */
+  int parts[4];                                 /* taps along depth, parts of tap rows, of channels, of rows */
+  int rows, channels;
+  int columns;  /* taps by channels; where y is summed alone two more */
+  int tap_rows; /* taps along height, of all parts */
+} falt_cuda_window_args;
+
+#endif

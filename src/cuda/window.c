@@ -1,0 +1,252 @@
+/* How a filter's gradient by windows is cut: every tile is enumerated, those that do not fit are dropped, the others
+ * are compared by an estimate of their time. */
+#include "cuda/window.h"
+
+#include <math.h>
+
+enum {
+  FILE_REGISTERS = 65536,
+  WARP = 32,
+  MOST_WARPS = 16,
+  MOST_PER = 9,
+  MOST_SUMS = 136,
+  MOST_PIXELS = 256,
+  FEWEST_PIXELS = 32,
+  MOST_SHARES = 65535,
+  STAGES = 2
+};
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* ---- sizes, as the kernel has them */
+
+static int across(const falt_window_shape *s, const falt_window_tile *t) {
+  return s->run ? (int)ceil_div(s->taps[2] * s->channels, 8) : t->channels / 16;
+}
+
+static int column_blocks(const falt_window_shape *s, const falt_window_tile *t) {
+  return t->taps_r * (s->run ? 1 : (int)s->taps[2]) * across(s, t);
+}
+
+static int slices(const falt_window_tile *t) {
+  return (t->height * t->width + 15) / 16;
+}
+
+static int64_t window_along(const falt_window_shape *s, int axis, int64_t tile, int64_t taps) {
+  return (tile - 1) * s->stride[axis] + (taps - 1) * s->dilation[axis] + 1;
+}
+
+/* The source's part of a stage. */
+static int64_t window_bytes(const falt_window_shape *s, const falt_window_tile *t) {
+  const int64_t height = window_along(s, 1, t->height, t->taps_r), width = window_along(s, 2, t->width, s->taps[2]);
+  if (!s->run) return height * width * (t->slabs * t->channels * 2 + 16);
+  return height * (ceil_div(width * s->channels * 2 + 2 * s->unit, 16) * 16);
+}
+
+/* Rows in pairs, and what the last pixel's unused columns read behind them. */
+static int64_t pairs_bytes(const falt_window_shape *s, const falt_window_tile *t) {
+  if (!s->run) return 0;
+  return ((window_along(s, 1, t->height, t->taps_r) - s->stride[1]) * window_along(s, 2, t->width, s->taps[2]) *
+              s->channels +
+          8) *
+         4;
+}
+
+/* Where a tile's products find their factors. */
+static int places_bytes(const falt_window_tile *t) {
+  return slices(t) * 16 * 8;
+}
+
+static int64_t shared_of(const falt_window_shape *s, const falt_window_tile *t) {
+  return STAGES * (slices(t) * 16 * (t->slabs * t->mr * 32 + 16) + window_bytes(s, t)) + pairs_bytes(s, t);
+}
+
+/* Sums, a slice's rows, places of columns, and the rest as seen on compiled kernels. */
+static int sums_of(const falt_window_shape *s, const falt_window_tile *t) {
+  return t->per * t->mr * (s->run ? 4 : 8);
+}
+
+static int registers_of(const falt_window_shape *s, const falt_window_tile *t) {
+  return sums_of(s, t) + 4 * t->mr + (s->biased ? 4 * t->mr + 80 : 48);
+}
+
+/* Every quarter of a multiprocessor has a quarter of the registers. */
+static int blocks_of(const falt_gemm_machine *m, const falt_window_tile *t, int registers) {
+  const int quarter = FILE_REGISTERS / 4 / (WARP * ((registers + 7) / 8 * 8));
+  const int by_registers = 4 * quarter / t->warps;
+  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + places_bytes(t) + 1024);
+  return by_registers < by_shared ? by_registers : by_shared;
+}
+
+int64_t falt_window_tiles(const falt_window_shape *s, const falt_window_tile *t) {
+  return s->images * s->out[0] * ceil_div(s->out[1], t->height) * ceil_div(s->out[2], t->width);
+}
+
+int64_t falt_window_columns(const falt_window_shape *s) {
+  return s->taps[0] * s->taps[1] * s->taps[2] * s->channels + (s->biased ? 2 : 0);
+}
+
+void falt_window_parts(const falt_window_shape *s, const falt_window_tile *t, int64_t parts[5]) {
+  parts[0] = s->taps[0];
+  parts[1] = ceil_div(s->taps[1], t->taps_r);
+  parts[2] = s->run ? 1 : ceil_div(s->channels, t->channels);
+  parts[3] = ceil_div(s->rows, 16 * t->mr);
+  parts[4] = s->groups / t->slabs;
+}
+
+void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *s, const falt_window_tile *t) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } holes[] = {{"BIASED", s->biased},
+               {"RUN", s->run},
+               {"UNIT", s->unit},
+               {"TAPS_R", t->taps_r},
+               {"TAPS_S", s->taps[2]},
+               {"STRIDE_R", s->stride[1]},
+               {"STRIDE_S", s->stride[2]},
+               {"DILATE_R", s->dilation[1]},
+               {"DILATE_S", s->dilation[2]},
+               {"TILE_H", t->height},
+               {"TILE_W", t->width},
+               {"MR", t->mr},
+               {"CHANNELS", t->channels},
+               {"SLABS", t->slabs},
+               {"WARPS", t->warps},
+               {"PER", t->per},
+               {"BLOCKS", t->blocks}};
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+}
+
+/* ---- estimate */
+
+/* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, and of
+ * copies out of the second-level cache. What all take longer than that was seen on an H200: by a fifth, runs by far
+ * more. */
+static double tile_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+  const double slice_products = (double)t->warps * t->per * t->mr * (s->run ? 1 : 2), all = slices(t);
+  const double quarters = (t->warps * t->blocks + 3) / 4 * 4.0 / (t->warps * t->blocks); /* the busiest's share */
+  const double products = quarters * all * slice_products * 4096 / falt_gemm_rate(m, 2);
+  const double loads = all * t->warps * (t->mr * 4.0 + t->per * (s->run ? 2 : 4));
+  const double y_bytes = all * 16 * t->slabs * t->mr * 32, x_bytes = (double)window_bytes(s, t);
+  const double pieces = y_bytes / 16 + x_bytes / s->unit;
+  const double issued = all * (slice_products + t->warps * (t->mr + t->per * (s->run ? 4 : 2) + 8)) +
+                        14 * pieces / WARP + 3 * (double)pairs_bytes(s, t) / WARP;
+  const double copied = (y_bytes + x_bytes) / 24, apart = (1200 + 14 * pieces / WARP / 4) / t->blocks;
+  const double beside = 0.15 * (products + loads) + 0.3 * copied;
+  const double few = 1 + 0.6 / (t->warps * t->blocks); /* warps, which wait for what they load */
+  return (fmax(fmax(products, loads), fmax(issued / 4, copied)) + beside + apart) * few * (s->run ? 1.4 : 1);
+}
+
+/* So many shares that the blocks fill the machine once or a few times, as long as the workspace allows. */
+static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_window_tile *t) {
+  const int64_t tiles = falt_window_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
+  const int64_t bytes = s->groups * s->rows * falt_window_columns(s) * 4;
+  const double one = tile_cycles(s, m, t);
+  t->seconds = HUGE_VAL;
+  for (int waves = 1; waves <= 4; waves++) {
+    falt_window_tile cut = *t;
+    int64_t shares = least(least(slots * waves / t->parts, tiles), MOST_SHARES);
+    if (s->workspace >= 0) shares = least(shares, s->workspace / bytes);
+    if (shares < 1) shares = 1;
+    cut.share_tiles = ceil_div(tiles, shares);
+    cut.shares = ceil_div(tiles, cut.share_tiles);
+    cut.workspace = cut.shares * bytes;
+    const double per = ceil((double)cut.shares * (double)t->parts / (double)slots) * t->blocks;
+    const double busy = fmin(per, ceil((double)cut.shares * (double)t->parts / m->multiprocessors));
+    const double compute = (busy * (double)cut.share_tiles * one + 4000 * waves) / m->clock;
+    const double memory = s->bytes / (0.85 * m->bytes_per_s), sums = 2 * (double)cut.workspace / m->bytes_per_s;
+    cut.seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 5e-6;
+    if (cut.seconds < t->seconds) *t = cut;
+  }
+}
+
+/* ---- tiles */
+
+typedef struct visitor {
+  const falt_window_shape *shape;
+  const falt_gemm_machine *machine;
+  void (*visit)(void *context, const falt_window_tile *tile);
+  void *context;
+} visitor;
+
+/* With all but its pixels chosen. */
+static void visit_pixels(const visitor *v, falt_window_tile t) {
+  const falt_window_shape *s = v->shape;
+  const int step = s->run ? 2 : 1;
+  int64_t parts[5];
+  int before = 0;
+  falt_window_parts(s, &t, parts);
+  t.parts = parts[0] * parts[1] * parts[2] * parts[3] * parts[4];
+  for (int across = 1; across <= 64; across++) {
+    t.width = (int)ceil_div(s->out[2], across);
+    if (t.width > MOST_PIXELS / step) continue;
+    if (t.width == before || t.width * across > 2 * s->out[2]) break;
+    before = t.width;
+    for (t.height = step; t.height * t.width <= MOST_PIXELS; t.height += step) {
+      if (t.height >= s->out[1] + step) break;
+      if (t.height * t.width < FEWEST_PIXELS && t.height < s->out[1]) continue;
+      const int64_t shared = shared_of(s, &t);
+      if (shared + places_bytes(&t) > falt_gemm_block_shared(v->machine)) break;
+      t.shared_bytes = (int)shared;
+      t.blocks = (int)least(blocks_of(v->machine, &t, registers_of(s, &t)), 8);
+      if (t.blocks < 1) continue;
+      cut(s, v->machine, &t);
+      v->visit(v->context, &t);
+    }
+  }
+}
+
+static void visit_warps(const visitor *v, falt_window_tile t) {
+  const int blocks = column_blocks(v->shape, &t);
+  for (t.per = 1; t.per <= MOST_PER; t.per++) {
+    t.warps = (blocks + t.per - 1) / t.per * t.slabs;
+    if (t.warps > MOST_WARPS || sums_of(v->shape, &t) > MOST_SUMS) continue;
+    visit_pixels(v, t);
+  }
+}
+
+/* Rows and channels of a group: whole groups side by side where they are small, else parts of one. */
+static void visit_channels(const visitor *v, falt_window_tile t) {
+  const falt_window_shape *s = v->shape;
+  const int64_t by_rows = ceil_div(s->rows, 16), by_channels = s->run ? 1 : ceil_div(s->channels, 16);
+  for (t.mr = 1; t.mr <= 4; t.mr *= 2) {
+    if (t.mr > 1 && t.mr / 2 >= by_rows) break;
+    for (int wide = 1; wide <= 4; wide *= 2) {
+      if (wide > 1 && (s->run || wide / 2 >= by_channels)) break;
+      t.channels = s->run ? (int)s->channels : 16 * wide;
+      for (t.slabs = 1; t.slabs <= 4; t.slabs *= 2) {
+        if (t.slabs > 1 && (s->run || by_rows > t.mr || by_channels > wide || s->groups % t.slabs)) break;
+        visit_warps(v, t);
+      }
+    }
+  }
+}
+
+void falt_window_each(const falt_window_shape *s, const falt_gemm_machine *m,
+                      void (*visit)(void *context, const falt_window_tile *tile), void *context) {
+  const visitor v = {s, m, visit, context};
+  for (int64_t parts = 1; parts <= s->taps[1]; parts++) {
+    falt_window_tile t = {.taps_r = (int)ceil_div(s->taps[1], parts)};
+    if (parts > 1 && t.taps_r * (parts - 1) >= s->taps[1]) continue;
+    visit_channels(&v, t);
+  }
+}
+
+static void keep_better(void *context, const falt_window_tile *tile) {
+  falt_window_tile *best = context;
+  if (best->mr == 0 || tile->seconds < best->seconds) *best = *tile;
+}
+
+bool falt_window_choose(const falt_window_shape *s, const falt_gemm_machine *m, falt_window_tile *best) {
+  *best = (falt_window_tile){.mr = 0};
+  falt_window_each(s, m, keep_better, best);
+  return best->mr != 0;
+}

@@ -1,0 +1,46 @@
+/* Gradients of layers' filters by window_filter.cu: how pixels, taps and channels are cut into tiles, and what that
+ * takes. Plain C, no GPU needed. src/cuda/kernels/window_filter.cu has the algorithm. */
+#ifndef FALT_CUDA_WINDOW_H
+#define FALT_CUDA_WINDOW_H
+
+#include "cuda/compile.h"
+#include "cuda/gemm.h"
+#include "cuda/kernels/window_args.h"
+
+typedef struct falt_window_shape {
+  int64_t images, out[3]; /* of the results */
+  int64_t groups;         /* merged ones */
+  int64_t rows, channels; /* of a group */
+  int64_t taps[3], stride[3], dilation[3];
+  bool biased; /* y is summed alone too */
+  bool run;    /* a row of taps is a run of elements */
+  int unit;    /* bytes of x that are copied at once */
+  double bytes;
+  int64_t workspace; /* that may be used; negative: any */
+} falt_window_shape;
+
+/* Named after the kernel's holes. */
+typedef struct falt_window_tile {
+  int taps_r, height, width, mr, channels, slabs, warps, per, blocks, shared_bytes;
+  int64_t parts, shares, share_tiles; /* blocks of a share; shares of all tiles, tiles of a share */
+  int64_t workspace;
+  double seconds;
+} falt_window_tile;
+
+/* Tiles of results that cover all images. */
+int64_t falt_window_tiles(const falt_window_shape *shape, const falt_window_tile *tile);
+/* Sums of a row, as they lie in the workspace. */
+int64_t falt_window_columns(const falt_window_shape *shape);
+/* The kernel's parts, in the order of its argument; the last are groups of slabs. */
+void falt_window_parts(const falt_window_shape *shape, const falt_window_tile *tile, int64_t parts[5]);
+
+/* Fills the kernel's holes but KIND. */
+void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *shape, const falt_window_tile *tile);
+
+/* Calls visit for every tile that the kernel can take, with its estimate. */
+void falt_window_each(const falt_window_shape *shape, const falt_gemm_machine *machine,
+                      void (*visit)(void *context, const falt_window_tile *tile), void *context);
+/* The best of them; false if there is none. */
+bool falt_window_choose(const falt_window_shape *shape, const falt_gemm_machine *machine, falt_window_tile *best);
+
+#endif

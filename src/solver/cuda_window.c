@@ -1,0 +1,281 @@
+/* Gradients of layers' filters on a GPU's tensor cores, where channels lie side by side, in 16-bit floats: each window
+ * of the input is fetched once for all taps. For layers that reuse little else: few channels, small groups, first
+ * layers. src/cuda/kernels/window_filter.cu has the algorithm, src/cuda/window.c how it is cut. Shares of the pixels
+ * are summed in a fixed order: results are the same in every run. Operands whose addresses 16 bytes do not divide go to
+ * another solver's plan, made beside this one. */
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/window.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+enum { LEAST_CHANNELS = 16, SUM_THREADS = 256, MOST_RUN = 7 };
+
+typedef struct window_plan {
+  falt_plan base;
+  falt_cu_function function, sum;
+  falt_cuda_window_args args;
+  falt_cuda_gemm_filter_args sum_args;
+  falt_window_shape shape;
+  falt_window_tile tile;
+  int merged;
+  falt_plan *others; /* for operands that are not aligned */
+} window_plan;
+
+/* ---- execute */
+
+static bool is_aligned(const void *data, int unit) {
+  return (uintptr_t)data % (uintptr_t)unit == 0;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const window_plan *plan = (const window_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_window_args args = plan->args;
+  falt_cuda_gemm_filter_args sum = plan->sum_args;
+  args.y = falt_gemm_element(o->output, &p->output);
+  args.x = falt_gemm_element(o->input, &p->input);
+  args.partial = sum.partial = o->workspace;
+  sum.w = falt_gemm_element(o->filter, &p->filter);
+  sum.bias = p->has_bias ? o->bias : NULL;
+  if (!is_aligned(args.y, FALT_GEMM_VECTOR) || !is_aligned(args.x, plan->shape.unit)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  void *parameters[] = {&args}, *sum_parameters[] = {&sum};
+  falt_gpu_launch launch = {
+      plan->function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+  int blocks_yz[2] = {args.shares, 1};
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  const int64_t sums = (int64_t)args.rows * args.columns;
+  launch = (falt_gpu_launch){plan->sum, falt_ceil_div(sums, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
+  blocks_yz[0] = sum.groups;
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, sum_parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const window_plan *plan = (const window_plan *)base;
+  const falt_window_tile *t = &plan->tile;
+  falt_text_add(text, "(cuda-window %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d shares=%lld",
+                16 * t->mr * t->slabs, plan->shape.run ? t->channels : t->channels * t->slabs, t->height, t->width,
+                t->taps_r, t->warps, t->per, t->blocks, (long long)t->shares);
+  if (plan->shape.run) falt_text_add(text, " run=%d", plan->shape.unit);
+  if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
+  if (t->slabs > 1) falt_text_add(text, " slabs=%d", t->slabs);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  window_plan *plan = (window_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool is_half(falt_type type) {
+  return type == FALT_F16 || type == FALT_BF16;
+}
+
+static bool has_zero_ends(const falt_problem *p) {
+  for (int i = 0; i < 3; i++)
+    for (int side = 0; side < 2; side++)
+      if (p->axis[i].boundary[side] != FALT_CONSTANT) return false;
+  return p->boundary_value == 0;
+}
+
+static int merged_of(const falt_problem *p) {
+  const int64_t k = p->output.size[FALT_C], c = p->input.size[FALT_C];
+  return falt_gemm_merge(p, k < c ? k : c, LEAST_CHANNELS);
+}
+
+static bool has_vectors(const falt_tensor *t, int merged) {
+  const falt_gemm_piece piece = falt_gemm_piece_of(t, merged);
+  return piece.unit == FALT_GEMM_VECTOR && piece.gather == 0;
+}
+
+/* Rows of x as runs of elements: all channels of a pixel side by side, and pixels too. */
+static bool is_run(const falt_problem *p) {
+  const falt_tensor *x = &p->input;
+  const int64_t c = x->size[FALT_C];
+  return p->filter.size[FALT_G] == 1 && c <= MOST_RUN && (c == 1 || x->stride[FALT_C] == 1) &&
+         (x->size[FALT_W] == 1 || x->stride[FALT_W] == c) && (p->axis[2].dilation == 1 || p->filter.size[FALT_W] == 1);
+}
+
+/* Bytes of a row that lie aligned in all rows. */
+static int run_unit(const falt_tensor *x) {
+  int unit = FALT_GEMM_VECTOR;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    while (dim != FALT_W && dim != FALT_C && dim != FALT_G && falt_gemm_stride(x, dim) * 2 % unit) unit /= 2;
+  return unit;
+}
+
+/* Ways within a tile are counted in 32 bits. */
+static bool small_planes(const falt_tensor *t) {
+  const int64_t most = INT64_C(1) << 22;
+  for (int dim = FALT_G; dim < FALT_DIMS; dim++)
+    if (dim != FALT_C && dim != FALT_D && (falt_gemm_stride(t, dim) > most || falt_gemm_stride(t, dim) < -most))
+      return false;
+  return true;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  const char *why = falt_gemm_refusal(ask, p->output.type, p->input.type);
+  if (why) return why;
+  return !is_half(p->input.type) || p->output.type != p->input.type ? "its factors are f16 or bf16, both the same"
+         : !has_zero_ends(p)                                        ? "beyond the ends it reads zeros only"
+         : !small_planes(&p->input) || !small_planes(&p->output)    ? "rows or columns lie too far apart"
+         : !has_vectors(&p->output, merged_of(p)) || (!is_run(p) && !has_vectors(&p->input, merged_of(p)))
+             ? "channels do not lie side by side with 16 bytes dividing all strides"
+             : NULL;
+}
+
+/* ---- plan */
+
+static void describe(window_plan *plan, const falt_ask *ask) {
+  const falt_problem *p = &plan->base.problem;
+  const bool run = !has_vectors(&p->input, plan->merged);
+  plan->shape = (falt_window_shape){.images = p->input.size[FALT_N],
+                                    .groups = p->filter.size[FALT_G] / plan->merged,
+                                    .rows = p->output.size[FALT_C] * plan->merged,
+                                    .channels = p->input.size[FALT_C] * plan->merged,
+                                    .biased = p->has_bias,
+                                    .run = run,
+                                    .unit = run ? run_unit(&p->input) : FALT_GEMM_VECTOR,
+                                    .bytes = falt_problem_bytes(p),
+                                    .workspace = ask->budget->max_workspace};
+  for (int i = 0; i < 3; i++) {
+    plan->shape.out[i] = p->output.size[FALT_D + i];
+    plan->shape.taps[i] = p->filter.size[FALT_D + i];
+    plan->shape.stride[i] = p->axis[i].stride;
+    plan->shape.dilation[i] = plan->shape.taps[i] > 1 ? p->axis[i].dilation : 1;
+  }
+}
+
+static int bytes_along(const falt_tensor *t, int dim) {
+  return (int)(falt_gemm_stride(t, dim) * (int64_t)falt_type_size(t->type));
+}
+
+static void set_args(window_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *x = &p->input, *y = &p->output;
+  const falt_window_tile *t = &plan->tile;
+  const falt_window_shape *s = &plan->shape;
+  const int64_t size = (int64_t)falt_type_size(x->type);
+  falt_cuda_window_args *a = &plan->args;
+  int64_t parts[5];
+  falt_window_parts(s, t, parts);
+  *a = (falt_cuda_window_args){
+      .y_image = falt_gemm_stride(y, FALT_N) * size,
+      .y_plane = falt_gemm_stride(y, FALT_D) * size,
+      .x_image = falt_gemm_stride(x, FALT_N) * size,
+      .x_plane = falt_gemm_stride(x, FALT_D) * size,
+      .y_row = bytes_along(y, FALT_H),
+      .y_column = bytes_along(y, FALT_W),
+      .y_group = bytes_along(y, FALT_G) * plan->merged,
+      .x_row = bytes_along(x, FALT_H),
+      .x_column = s->run ? (int)(s->channels * size) : bytes_along(x, FALT_W),
+      .x_group = bytes_along(x, FALT_G) * plan->merged,
+      .step = (int)s->stride[0],
+      .first = (int)-p->axis[0].pad[0],
+      .delta = (int)s->dilation[0],
+      .pad = {(int)p->axis[1].pad[0], (int)p->axis[2].pad[0]},
+      .tiles = {(int)falt_ceil_div(s->out[1], t->height), (int)falt_ceil_div(s->out[2], t->width)},
+      .all_tiles = (int)falt_window_tiles(s, t),
+      .share_tiles = (int)t->share_tiles,
+      .shares = (int)t->shares,
+      .rows = (int)s->rows,
+      .channels = (int)s->channels,
+      .columns = (int)falt_window_columns(s),
+      .tap_rows = (int)s->taps[1]};
+  for (int i = 0; i < 3; i++) {
+    a->in[i] = (int)x->size[FALT_D + i];
+    a->out[i] = (int)s->out[i];
+  }
+  for (int i = 0; i < 4; i++) a->parts[i] = (int)parts[i];
+}
+
+static void set_sum_args(window_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *w = &p->filter;
+  falt_cuda_gemm_filter_args *a = &plan->sum_args;
+  *a = (falt_cuda_gemm_filter_args){.tile = {1, 1},
+                                    .row_tiles = plan->args.rows,
+                                    .column_tiles = plan->args.columns,
+                                    .shares = plan->args.shares,
+                                    .groups = (int)plan->shape.groups,
+                                    .rows = (int)p->output.size[FALT_C],
+                                    .channels = (int)p->input.size[FALT_C],
+                                    .merged = plan->merged,
+                                    .columns = plan->args.columns - p->has_bias,
+                                    .w_group = falt_gemm_stride(w, FALT_G),
+                                    .w_row = falt_gemm_stride(w, FALT_K),
+                                    .w_channel = falt_gemm_stride(w, FALT_C),
+                                    .alpha = p->alpha,
+                                    .vector_type = FALT_F32};
+  for (int i = 0; i < 3; i++) {
+    a->taps[i] = (int)w->size[FALT_D + i];
+    a->w_axis[i] = falt_gemm_stride(w, FALT_D + i);
+  }
+}
+
+static falt_status ready(falt_plan *base) {
+  window_plan *plan = (window_plan *)base;
+  falt_cuda_kernel kernel = {
+      .source = "window_filter.cu", .entry = "falt_window_filter", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(base->problem.output.type, base->problem.input.type));
+  falt_window_holes(&kernel, &plan->shape, &plan->tile);
+  falt_cuda_hole(&sum, "SUM=float");
+  falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  return falt_plan_ready(plan->others);
+}
+
+/* The plan for operands that are not aligned, in no more workspace than aligned ones need. */
+static falt_plan *plan_others(const window_plan *plan, falt_ask *ask) {
+  extern const falt_solver falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_gemm_filter, &falt_solver_cuda_generic, NULL};
+  falt_ask other = *ask;
+  falt_budget budget = *ask->budget;
+  budget.max_workspace = plan->tile.workspace;
+  other.budget = &budget;
+  other.solvers = others;
+  return falt_plan_child(&other, ask->problem, NULL);
+}
+
+static const char *cut(window_plan *plan, falt_ask *ask) {
+  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  if (!falt_window_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
+  if (ask->budget->max_workspace >= 0 && plan->tile.workspace > ask->budget->max_workspace)
+    return "it needs more workspace than is allowed";
+  return falt_window_tiles(&plan->shape, &plan->tile) < INT32_MAX ? NULL
+                                                                  : "it has more tiles than one launch can number";
+}
+
+static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  window_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->merged = merged_of(ask->problem);
+  describe(plan, ask);
+  why = cut(plan, ask);
+  if (!why && !(plan->others = plan_others(plan, ask))) why = "operands that are not aligned find no solver";
+  if (why) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  set_args(plan);
+  set_sum_args(plan);
+  plan->base.workspace = (size_t)plan->tile.workspace;
+  plan->base.cost.seconds = plan->tile.seconds;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_window;
+const falt_solver falt_solver_cuda_window = {.name = "cuda-window", .device_kind = "cuda", .plan = plan_window};

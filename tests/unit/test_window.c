@@ -1,0 +1,121 @@
+/* Tests of how filters' gradients by windows are cut, which need no GPU; their kernels compiled, where there is NVRTC.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cuda/window.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_gemm_machine h200 = {9, 0, 132, 4.2e12, 1.98e9}, a100 = {8, 0, 108, 1.8e12, 1.41e9},
+                               consumer = {12, 0, 170, 1.6e12, 2.4e9};
+
+static const falt_window_shape shapes[] = {
+    /* 32 groups of 8, merged by two */
+    {64, {1, 56, 56}, 16, 16, 16, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, false, false, 16, 2e8, -1},
+    /* a first layer */
+    {64, {1, 112, 112}, 1, 64, 3, {1, 7, 7}, {1, 2, 2}, {1, 1, 1}, false, true, 16, 1.2e8, -1},
+    /* dense, volumes */
+    {2, {64, 128, 128}, 1, 64, 32, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, false, false, 16, 4e8, -1},
+    /* rows and channels that fill no matrix, many taps, strides, dilations, images smaller than a tile */
+    {5, {1, 5, 9}, 1, 72, 24, {1, 5, 7}, {1, 2, 3}, {1, 2, 1}, true, false, 16, 1e5, -1},
+    {3, {1, 1, 50}, 1, 8, 1, {1, 1, 5}, {1, 1, 1}, {1, 1, 1}, true, true, 2, 1e4, -1},
+    {64, {1, 14, 14}, 32, 32, 32, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, false, false, 16, 5e7, -1},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+typedef struct tally {
+  const falt_window_shape *shape;
+  const falt_gemm_machine *machine;
+  int tiles;
+  double least;
+} tally;
+
+static int64_t product(const int64_t *size, int count) {
+  return count == 0 ? 1 : *size * product(size + 1, count - 1);
+}
+
+/* Warps have all columns of a part, parts all of the gradient, shares all tiles and none for nothing. */
+static void check_tile(void *context, const falt_window_tile *t) {
+  tally *all = context;
+  const falt_window_shape *s = all->shape;
+  int64_t parts[5];
+  falt_window_parts(s, t, parts);
+  assert_int_equal(product(parts, 5), t->parts);
+  assert_true(parts[0] == s->taps[0] && parts[1] * t->taps_r >= s->taps[1] && parts[3] * 16 * t->mr >= s->rows);
+  assert_true(parts[2] * t->channels >= s->channels && parts[4] * t->slabs == s->groups);
+  const int64_t columns =
+      s->run ? t->taps_r * ((s->taps[2] * s->channels + 7) / 8) : t->taps_r * s->taps[2] * (t->channels / 16);
+  assert_true(t->warps % t->slabs == 0 && t->warps / t->slabs * t->per >= columns && t->warps <= 16);
+  assert_true(t->shares * t->share_tiles >= falt_window_tiles(s, t));
+  assert_true((t->shares - 1) * t->share_tiles < falt_window_tiles(s, t) && t->shares <= 65535);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(all->machine));
+  assert_true(!s->run || t->height % 2 == 0);
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+}
+
+static void test_tiles(UNUSED void **state) {
+  const falt_gemm_machine *const machines[] = {&h200, &a100, &consumer};
+  for (int m = 0; m < 3; m++)
+    for (int i = 0; i < SHAPES; i++) {
+      tally all = {.shape = &shapes[i], .machine = machines[m]};
+      falt_window_tile best;
+      falt_window_each(&shapes[i], machines[m], check_tile, &all);
+      assert_true(falt_window_choose(&shapes[i], machines[m], &best));
+      assert_true(all.tiles > 0 && best.seconds == all.least);
+    }
+}
+
+/* A smaller workspace means fewer shares; more images take longer. */
+static void test_workspace(UNUSED void **state) {
+  falt_window_shape s = shapes[0];
+  falt_window_tile free_tile, bound;
+  assert_true(falt_window_choose(&s, &h200, &free_tile));
+  assert_true(free_tile.shares > 4);
+  s.workspace = free_tile.workspace / free_tile.shares; /* of one share */
+  assert_true(falt_window_choose(&s, &h200, &bound));
+  assert_true(bound.workspace <= s.workspace && bound.seconds > free_tile.seconds);
+  s = shapes[0];
+  s.images = 1;
+  s.bytes /= 64;
+  assert_true(falt_window_choose(&s, &h200, &bound));
+  assert_true(bound.seconds < free_tile.seconds);
+}
+
+/* The best tile of each shape: nothing may spill. */
+static void test_kernels(UNUSED void **state) {
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  for (int i = 0; i < SHAPES; i++) {
+    falt_window_tile best;
+    falt_cuda_binary binary;
+    falt_cuda_kernel kernel = {.source = "window_filter.cu", .entry = "falt_window_filter"};
+    assert_true(falt_window_choose(&shapes[i], i == 3 ? &a100 : &h200, &best));
+    falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "HALVES" : "BRAINS");
+    falt_window_holes(&kernel, &shapes[i], &best);
+    if (falt_cuda_compile(&kernel, i == 3 ? "sm_80" : "sm_90a", &binary, NULL) != FALT_OK)
+      fail_msg("%s", falt_message());
+    if (binary.use.spill_bytes != 0)
+      fail_msg("shape %d: %d bytes spilled: %d warps of %dx%d, %d blocks", i, binary.use.spill_bytes, best.warps,
+               16 * best.mr, best.per, best.blocks);
+    falt_free(binary.data);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_workspace),
+      cmocka_unit_test(test_kernels),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
