@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "cuda/cache.h"
 #include "cuda/described.h"
+#include "cuda/spans.h"
 
 typedef struct loaded {
   char key[FALT_CUDA_KEY];
@@ -28,6 +29,7 @@ struct falt_gpu {
   falt_gpu_facts facts;
   pthread_mutex_t lock;
   loaded *modules;
+  falt_spans given; /* memory by falt_gpu_allocate */
 };
 
 static _Thread_local struct {
@@ -124,6 +126,7 @@ static falt_status open_by(const falt_cuda_driver *driver, falt_gpu **gpu, int o
     return status;
   }
   pthread_mutex_init(&made->lock, NULL);
+  falt_spans_init(&made->given);
   learn(made);
   *gpu = made;
   return check_generation(&made->facts);
@@ -161,6 +164,7 @@ void falt_gpu_close(falt_gpu *gpu) {
   leave(gpu, v);
   if (gpu->primary) gpu->driver->primary_release(gpu->device);
   pthread_mutex_destroy(&gpu->lock);
+  falt_spans_free(&gpu->given);
   falt_free(gpu);
 }
 
@@ -335,10 +339,12 @@ falt_status falt_gpu_allocate(falt_gpu *gpu, void **memory, size_t bytes) {
   const visit v = enter(gpu);
   const int error = v.error ? 0 : gpu->driver->allocate(&pointer, bytes ? bytes : 1);
   *memory = (void *)(uintptr_t)pointer;
+  if (pointer) falt_spans_add(&gpu->given, (uintptr_t)pointer, bytes ? bytes : 1);
   return finish(gpu, v, error, "cuda: allocating");
 }
 
 void falt_gpu_release(falt_gpu *gpu, void *memory) {
+  falt_spans_remove(&gpu->given, (uintptr_t)memory);
   const visit v = enter(gpu);
   if (memory && !v.error) gpu->driver->release(address(memory));
   leave(gpu, v);
@@ -370,8 +376,10 @@ falt_status falt_gpu_synchronize(falt_gpu *gpu) {
   return finish(gpu, v, error, "cuda: waiting for the device");
 }
 
-/* One call to the driver: it answers 0 for what it does not know, as for ordinary memory of the host. */
-falt_gpu_place falt_gpu_locate(const falt_gpu *gpu, const void *pointer) {
+/* What the library gave is known; of other memory the driver is asked, which takes longer. It answers 0 for what it
+ * does not know, as for ordinary memory of the host. */
+falt_gpu_place falt_gpu_locate(falt_gpu *gpu, const void *pointer) {
+  if (falt_spans_have(&gpu->given, (uintptr_t)pointer)) return FALT_GPU_OWN;
   unsigned memory = 0;
   int device = -1, attributes[] = {FALT_CU_POINTER_MEMORY, FALT_CU_POINTER_DEVICE};
   void *facts[] = {&memory, &device};

@@ -80,7 +80,7 @@ typedef enum falt_gpu_place {
   FALT_GPU_OWN,     /* the GPU's memory, managed memory, and on machines that allow it the host's */
   FALT_GPU_PINNED   /* the host's, reached by kernels and copies */
 } falt_gpu_place;
-falt_gpu_place falt_gpu_locate(const falt_gpu *gpu, const void *pointer);
+falt_gpu_place falt_gpu_locate(falt_gpu *gpu, const void *pointer);
 
 /* Host memory that copies reach directly, and the GPU's memory that is free. */
 falt_status falt_gpu_pin(falt_gpu *gpu, void **memory, size_t bytes);
