@@ -254,8 +254,9 @@ static const char *refusal(const lines_plan *plan) {
 /* ---- estimate */
 
 /* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; as a row of
- * sums in and out of a block for each unit, by its elements; and as beginning a call. */
-static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200;
+ * sums in and out of a block for each unit, by its elements; and as beginning a call. In operations, an element of the
+ * result that is cleared, summed and brought to its place. */
+static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200, leaving = 120;
 
 static double estimate(const lines_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
@@ -273,9 +274,10 @@ static double estimate(const lines_plan *plan, const falt_device *device) {
   const double x = falt_tensor_unit(&p->input, FALT_C) || p->input.stride[FALT_W] == 1 ? near + 300 / positions : apart;
   const double stretch = lanes * (1 + kept / positions + begun / (falt_min(block, rows) * width * positions)) +
                          panel / rows + x * read / (rows * (double)plan->layer.results);
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch,
-                       falt_layer_gradient_share(falt_layer_most(&plan->panels)),
-                       falt_problem_bytes(&plan->base.problem));
+  return falt_roofline(
+      device, FALT_F32,
+      falt_problem_flops(&plan->base.problem) * stretch + leaving * (double)falt_tensor_count(&p->filter),
+      falt_layer_gradient_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&plan->base.problem));
 }
 
 /* ---- plan */
