@@ -92,11 +92,13 @@ typedef struct falt_tiles_product {
       *finish; /* of panel 0, its sums and n aside; NULL: the sums of one panel are left in flow->sums */
 } falt_tiles_product;
 
-/* `bytes` bytes from from + m*step go to to + m*pitch for m < count, with zeros behind them up to a multiple of 64. */
+/* `parts` times `bytes` bytes, `apart` from one another from from + m*step on, go to to + m*pitch for m < count, side
+ * by side, with zeros behind them up to a multiple of 64. */
 typedef struct falt_tiles_spread {
   const char *from;
   char *to;
   int64_t step, pitch, bytes, count;
+  int64_t parts, apart;
 } falt_tiles_spread;
 
 /* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n; with `split` f16 as two bf16 whose sum it is, the

@@ -40,14 +40,22 @@ FALT_INLINE __mmask64 first_bytes(int64_t n) {
 FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
   _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(first_bytes(n), from));
 }
+/* The first n bytes, and perhaps zeros, where there are only `room` bytes. */
+FALT_INLINE void copy_some(char *to, const char *from, int64_t n, int64_t room) {
+  _mm512_mask_storeu_epi8(to, first_bytes(room), _mm512_maskz_loadu_epi8(first_bytes(n), from));
+}
 #else
 FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
   memcpy(to, from, (size_t)n);
   memset(to + n, 0, (size_t)(FALT_TILE_BYTES - n));
 }
+FALT_INLINE void copy_some(char *to, const char *from, int64_t n, int64_t room) {
+  (void)room;
+  memcpy(to, from, (size_t)n);
+}
 #endif
 
-static void spread(const falt_tiles_spread *call) {
+static void spread_whole(const falt_tiles_spread *call) {
   const int64_t whole = call->bytes / FALT_TILE_BYTES * FALT_TILE_BYTES, rest = call->bytes - whole;
   for (int64_t m = 0; m < call->count; m++) {
     const char *from = call->from + m * call->step;
@@ -55,6 +63,28 @@ static void spread(const falt_tiles_spread *call) {
     for (int64_t i = 0; i < whole; i += FALT_TILE_BYTES) memcpy(to + i, from + i, FALT_TILE_BYTES);
     if (rest > 0) copy_piece(to + whole, from + whole, rest);
   }
+}
+
+/* What is copied beyond a part, the next one covers; nothing goes beyond the last multiple of 64. */
+static void spread_parts(const falt_tiles_spread *call) {
+  const int64_t all = (call->parts * call->bytes + FALT_TILE_BYTES - 1) / FALT_TILE_BYTES * FALT_TILE_BYTES;
+  for (int64_t m = 0; m < call->count; m++) {
+    const char *from = call->from + m * call->step;
+    char *to = call->to + m * call->pitch;
+    memset(to + all - FALT_TILE_BYTES, 0, FALT_TILE_BYTES);
+    for (int64_t left = all, j = 0; j < call->parts; j++, from += call->apart)
+      for (int64_t i = 0, n; i < call->bytes; i += n, to += n, left -= n) {
+        n = call->bytes - i < FALT_TILE_BYTES ? call->bytes - i : FALT_TILE_BYTES;
+        copy_some(to, from + i, n, left);
+      }
+  }
+}
+
+static void spread(const falt_tiles_spread *call) {
+  if (call->parts > 1)
+    spread_parts(call);
+  else
+    spread_whole(call);
 }
 
 /* A bf16 has 8 of f16's 11 bits: the rest is one too. What is not finite has no rest. */

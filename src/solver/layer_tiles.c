@@ -303,7 +303,7 @@ static const double share = 0.85;
 static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
 static const double per_byte = 2, converted = 24,
                     apart = 128; /* of copies; of elements of other types, or not adjacent */
-static const double per_run = 1280;
+static const double per_run = 700;
 
 /* Elements that are copied for a part, of all windows that meet a row. */
 static double copied(const falt_tiles_plan *plan) {

@@ -118,7 +118,7 @@ static void bring_inside(const falt_tiles_task *t, const char *from, int64_t cou
   if (step == 1 && x->stride[FALT_W] == channels)
     bring(t, from, 1, count * channels, to);
   else if (step == 1 && !converts(t->plan) && size % FALT_TILE_BYTES == 0)
-    t->plan->kernels->spread(&(falt_tiles_spread){from, to, pixel, size, size, count});
+    t->plan->kernels->spread(&(falt_tiles_spread){from, to, pixel, size, size, count, 1, 0});
   else
     for (int64_t i = 0; i < count; i++) bring(t, from + i * pixel, step, channels, to + i * size);
 }
@@ -149,27 +149,30 @@ static void bring_window(const falt_tiles_task *t, const char *row, int64_t w, c
     for (int64_t s = 0; s < taps; s++) bring_pixels(t, row, w + s * dilation, 1, to + s * channels);
 }
 
-/* Windows of positions ow, ow + 1, ...: those that lie inside are neighbours in memory. */
+/* Windows of positions ow, ow + 1, ...: of those that lie inside, the pixels are neighbours in memory, or evenly apart.
+ */
 static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow, int64_t count, char *to) {
   const falt_tensor *x = &t->layer->p.input;
   const falt_axis *axis = &t->layer->p.axis[2];
   const int64_t channels = t->layer->channels, taps = t->layer->p.filter.size[FALT_W],
                 pitch = falt_tiles_pixel(t->plan);
-  const bool together = row && falt_tensor_unit(x, FALT_C) && !converts(t->plan) &&
-                        (taps == 1 || (x->stride[FALT_W] == channels && axis->dilation == 1));
+  const bool even = row && falt_tensor_unit(x, FALT_C) && !converts(t->plan);
+  const bool together = taps == 1 || (x->stride[FALT_W] == channels && axis->dilation == 1);
   int64_t w = ow * axis->stride - axis->pad[0], i = 0;
-  const int64_t last = x->size[FALT_W] - taps; /* window's first pixel */
+  const int64_t last = x->size[FALT_W] - falt_extent(axis, taps); /* window's first pixel */
   const int64_t first = w >= 0 ? 0 : falt_min(count, falt_ceil_div(-w, axis->stride));
   const int64_t end = w > last ? 0 : falt_min(count, (last - w) / axis->stride + 1);
-  for (; i < (together ? first : count); i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
+  for (; i < (even ? first : count); i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
   if (i < end) {
     const int64_t pixel = x->stride[FALT_W] * input_size(t);
     t->plan->kernels->spread(&(falt_tiles_spread){.from = row + (w + i * axis->stride) * pixel,
                                                   .to = to + i * pitch,
                                                   .step = axis->stride * pixel,
                                                   .pitch = pitch,
-                                                  .bytes = taps * channels * t->plan->element,
-                                                  .count = end - i});
+                                                  .bytes = (together ? taps : 1) * channels * t->plan->element,
+                                                  .count = end - i,
+                                                  .parts = together ? 1 : taps,
+                                                  .apart = axis->dilation * pixel});
     i = end;
   }
   for (; i < count; i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);

@@ -128,18 +128,23 @@ static void check_spread(const falt_tiles_kernels *kernels) {
   enum { PITCH = 5 * 64 };
   static char lines[ROWS * PITCH];
   fill(rows, sizeof rows, FALT_TILES_U8);
+  const int64_t parts = pick(1, 4);
   const falt_tiles_spread call = {.from = rows + pick(0, 100),
                                   .to = lines,
                                   .step = pick(1, 90),
                                   .pitch = PITCH,
-                                  .bytes = pick(1, 4 * 64),
-                                  .count = pick(1, ROWS)};
+                                  .bytes = pick(1, 4 * 64 / (int)parts),
+                                  .count = pick(1, ROWS),
+                                  .parts = parts,
+                                  .apart = pick(0, 90)};
+  const int64_t all = parts * call.bytes;
   memset(lines, 1, sizeof lines);
   kernels->spread(&call);
   for (int64_t m = 0; m < call.count; m++)
     for (int64_t i = 0; i < PITCH; i++) {
-      const char zero = i < (call.bytes + 63) / 64 * 64 ? 0 : 1;
-      assert_int_equal(lines[m * PITCH + i], i < call.bytes ? call.from[m * call.step + i] : zero);
+      const char *from = call.from + m * call.step + i / call.bytes * call.apart + i % call.bytes;
+      const char zero = i < (all + 63) / 64 * 64 ? 0 : 1;
+      assert_int_equal(lines[m * PITCH + i], i < all ? *from : zero);
     }
 }
 
