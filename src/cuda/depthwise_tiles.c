@@ -11,7 +11,7 @@ enum {
   WHOLE_WORDS = 72,
   PART_WORDS = 40,
   MOST_WORDS = 128,
-  MOST_PRODUCTS = 4096,
+  MOST_PRODUCTS = 5600,
   MOST_SPAN = 160,
   GRID = 65535
 };
@@ -112,7 +112,7 @@ static int registers_of(const falt_depthwise_shape *s, const falt_depthwise_tile
   const int lines = (t->ahead + 1) * w->line_words, y_word = (t->unit * s->y_bytes + 3) / 4;
   if (s->kind != FALT_DEPTHWISE_FILTER)
     return rows_waiting(s, t, w) * t->columns * w->channels * sum + taps + lines + (s->finish ? 34 : 20);
-  return taps + t->rows * t->columns * y_word / (s->inner ? 1 : t->unit) + lines + 20;
+  return taps + t->rows * t->columns * y_word / (s->inner ? 1 : t->unit) + lines + (s->x_bytes > 2 ? 30 : 20);
 }
 
 /* ---- legal */
@@ -158,9 +158,9 @@ static double instructions_of(const falt_depthwise_shape *s, const falt_depthwis
 static double line_bytes_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   const double results = (double)t->rows * t->columns * w->channels, lines = w->used[0] * w->met * w->outer;
   const double taps = (double)w->taps[0] * w->taps[1] * w->channels * 4 * w->outer;
-  const bool whole = t->columns >= s->axis[COLUMN].results;
+  const double beside = (double)ceil_of(s->axis[COLUMN].results, t->columns); /* tiles */
   const double word = t->unit * s->x_bytes, far = s->scattered ? 8 : 1;
-  const double apart = far * (double)(whole ? t->rows * s->axis[COLUMN].source : w->advance) * s->x_bytes;
+  const double apart = far * fmax((double)(w->advance * s->x_bytes), 128 / beside);
   const double load = s->inner ? word : fmin(128, fmax(word, apart));
   return lines * w->loads * load + (s->kind == FALT_DEPTHWISE_FILTER ? 0 : taps) + results * s->y_bytes * far;
 }
@@ -288,6 +288,15 @@ static int y_unit_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t
   return unit;
 }
 
+/* As many as a gradient's channels have tiles for. */
+static int threads_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+  const double needed = tiles_of(s, t, w) * w->channels / (double)s->channels * t->lanes;
+  int threads = 256;
+  if (s->kind != FALT_DEPTHWISE_FILTER) return 128;
+  while (threads > 64 && threads / 2 >= needed) threads /= 2;
+  return threads;
+}
+
 /* Twice as large as what there is, or more. */
 static bool too_large(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
   return (t->rows > phases_of(s, ROW) && t->rows >= 2 * s->axis[ROW].results) ||
@@ -301,13 +310,13 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   t.y_unit = y_unit_of(s, &t);
   t.registers = registers_of(s, &t, &w);
   if (!words_fit(s, &t, &w) || !fits(s, &t, &w)) return;
-  t.threads = s->kind == FALT_DEPTHWISE_FILTER ? 256 : 128;
+  t.lanes = lanes_of(s, &w);
+  t.threads = threads_of(s, &t, &w);
   t.blocks = smaller(2048 / t.threads, FILE_REGISTERS / (t.threads * ((t.registers + 7) / 8 * 8)));
-  t.blocks = larger(1, smaller(t.blocks, 1536 / t.threads));
+  t.blocks = larger(1, smaller(t.blocks, (s->inner && s->kind == FALT_DEPTHWISE_FILTER ? 512 : 1536) / t.threads));
   const double tiles = tiles_of(s, &t, &w);
   if (tiles >= 0x1p31) return;
   t.tiles = (int64_t)tiles;
-  t.lanes = lanes_of(s, &w);
   t.seconds = estimate(s, v->machine, &w, &t);
   if (s->kind == FALT_DEPTHWISE_FILTER && !set_shares(v, &w, &t)) return;
   v->visit(v->context, &t);

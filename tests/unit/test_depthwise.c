@@ -133,7 +133,7 @@ static void test_compile(UNUSED void **state) {
       "forward n=128 c=96 h=56 w=56 k=96 r=7 s=7 pad=3 groups=96 layout=nhwc type=bf16 residual=1",
       "backward-data n=128 c=96 h=112 w=112 k=96 r=3 s=3 stride=2 pad=1 groups=96 type=f16",
       "backward-filter n=128 c=96 h=56 w=56 k=96 r=7 s=7 pad=3 groups=96 layout=nhwc type=f16 bias=1",
-      "backward-filter n=128 c=144 h=56 w=56 k=144 r=3 s=3 pad=1 groups=144 type=f16",
+      "backward-filter n=64 c=96 h=56 w=56 k=96 r=7 s=7 pad=3 groups=96 type=f32",
       "forward n=128 c=384 h=14 w=14 k=384 r=31 s=31 pad=15 groups=384 layout=nhwc type=f16",
       "forward n=16 c=1536 w=8192 k=1536 s=4 pad=3:0 groups=1536 layout=ncw type=bf16 act=silu",
       "forward n=8 c=64 d=8 h=28 w=28 k=128 t=3 r=3 s=3 pad=1 groups=64 type=f32 boundary=reflect101",
