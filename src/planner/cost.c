@@ -16,9 +16,10 @@ static double thread_count(const falt_device *device) {
   return device->threads ? falt_threads_count(device->threads) : 1;
 }
 
+/* A GPU's cache is one for all; its threads are the host's. */
 static double bandwidth(const falt_device *device, double bytes) {
-  double private_bytes = (double)device->caches.l2 * thread_count(device);
-  return bytes <= private_bytes ? device->limits.cache_bytes_per_s : device->limits.copy_bytes_per_s;
+  const double cached = (double)device->caches.l2 * (device->gpu ? 1 : thread_count(device));
+  return bytes <= cached ? device->limits.cache_bytes_per_s : device->limits.copy_bytes_per_s;
 }
 
 static double larger(double a, double b) {

@@ -5,7 +5,12 @@
 #include "core/memory.h"
 #include "solver/cuda_filter.h"
 
-enum { THREADS = 256, MOST_TAPS = 64, MOST_HELD = 140 }; /* held: registers for what a gradient reads or makes */
+enum {
+  THREADS = 256,
+  MOST_TAPS = 64,
+  MOST_CELLS = 4,
+  MOST_HELD = 140
+}; /* held: registers for what a gradient reads or makes */
 
 typedef struct pooling_plan {
   falt_plan base;
@@ -28,8 +33,8 @@ static void *element(void *data, const falt_tensor *t) {
 /* Elements of a vector: channels, or those of a row that the windows of `columns` results begin at. */
 static int64_t vector_of(const pooling_plan *plan, const falt_tensor *t) {
   const falt_problem *p = &plan->base.problem;
-  return t == &p->output ? (int64_t)plan->vector * plan->columns
-                         : plan->vector * (plan->columns > 1 ? plan->columns * p->axis[2].stride : 1);
+  if (plan->columns == 1) return plan->vector;
+  return t == &p->input ? plan->columns * p->axis[2].stride : is_gradient(p) ? 1 : plan->columns;
 }
 
 static bool vectors_begin(const pooling_plan *plan, const void *data, const falt_tensor *t) {
@@ -96,17 +101,24 @@ static const char *inapplicable(const falt_problem *p) {
 
 /* ---- plan */
 
-/* Words of registers that a gradient holds for each channel: its cell, and what its windows read. */
-static double held(const falt_problem *p) {
+/* Registers for what a gradient's thread makes, and what its windows read: a word holds two halves of neighbouring
+ * channels, but one of neighbouring columns. */
+static double held(const pooling_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
   double cell = 1, seen = 1;
   for (int i = 1; i < 3; i++) {
     const falt_axis *a = &p->axis[i];
-    const double taps = (double)(p->filter.size[FALT_D + i] - 1) * (double)a->dilation;
-    cell *= (double)a->stride;
-    seen *= floor(taps / (double)a->stride) * (double)a->stride + taps + 1;
+    const double taps = (double)(p->filter.size[FALT_D + i] - 1) * (double)a->dilation, stride = (double)a->stride;
+    cell *= stride;
+    seen *= floor(taps / stride) * stride + taps + 1 + (i == 2 ? stride * (plan->columns - 1) : 0);
   }
-  const double words = (double)falt_type_size(p->input.type) / 4;
-  return p->operation == FALT_BACKWARD_MAXPOOL ? cell + seen * words : cell;
+  cell *= plan->columns * plan->vector;
+  seen *= plan->vector * (plan->vector > 1 ? (double)falt_type_size(p->input.type) / 4 : 1);
+  return p->operation == FALT_BACKWARD_MAXPOOL ? cell + seen : cell;
+}
+
+static bool fits_registers(const pooling_plan *plan) {
+  return !is_gradient(&plan->base.problem) || held(plan) <= MOST_HELD;
 }
 
 static bool lies_last(const falt_tensor *t) {
@@ -123,7 +135,7 @@ static bool allows(const falt_tensor *t, int along, int64_t vector) {
 static bool channels_fit(const pooling_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   return p->input.size[FALT_G] % plan->vector == 0 && allows(&p->input, FALT_G, plan->vector) &&
-         allows(&p->output, FALT_G, plan->vector) && (!is_gradient(p) || held(p) * plan->vector <= MOST_HELD);
+         allows(&p->output, FALT_G, plan->vector) && fits_registers(plan);
 }
 
 static bool columns_fit(const pooling_plan *plan) {
@@ -131,7 +143,7 @@ static bool columns_fit(const pooling_plan *plan) {
   const int64_t x = vector_of(plan, &p->input), y = vector_of(plan, &p->output);
   return (x & (x - 1)) == 0 && x * (int64_t)falt_type_size(p->input.type) <= 16 &&
          y * (int64_t)falt_type_size(p->output.type) <= 16 && allows(&p->input, FALT_W, x) &&
-         allows(&p->output, FALT_W, y);
+         allows(&p->output, FALT_W, y) && fits_registers(plan);
 }
 
 static void choose_vectors(pooling_plan *plan) {
@@ -139,8 +151,9 @@ static void choose_vectors(pooling_plan *plan) {
   const int64_t bytes = falt_max((int64_t)falt_type_size(p->input.type), (int64_t)falt_type_size(p->output.type));
   plan->last = lies_last(&p->input) && lies_last(&p->output);
   plan->vector = plan->last ? (int)(16 / bytes) : 1;
+  plan->columns = 1;
   while (plan->vector > 1 && !channels_fit(plan)) plan->vector /= 2;
-  plan->columns = plan->last || is_gradient(p) ? 1 : 8;
+  plan->columns = plan->last ? 1 : is_gradient(p) ? MOST_CELLS : 8;
   while (plan->columns > 1 && !columns_fit(plan)) plan->columns /= 2;
 }
 
@@ -155,10 +168,6 @@ static int rows_of(const pooling_plan *plan) {
              : 1;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) {
-  return a >= 0 ? a / b : -((b - 1 - a) / b);
-}
-
 static void set_args(pooling_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_pooling_args *a = &plan->args;
@@ -169,10 +178,8 @@ static void set_args(pooling_plan *plan) {
                                 .aligned = true};
   for (int i = 0; i < 2; i++) {
     const falt_axis *axis = &p->axis[1 + i];
-    const int64_t end = p->input.size[FALT_H + i] - 1 + axis->pad[0];
     for (int side = 0; side < 2; side++) a->pad[i][side] = (int)axis->pad[side];
-    a->first[i] = (int)floor_div(axis->pad[0], axis->stride);
-    count[i] = is_gradient(p) ? floor_div(end, axis->stride) - a->first[i] + 1 : p->output.size[FALT_H + i];
+    count[i] = is_gradient(p) ? falt_ceil_div(p->input.size[FALT_H + i], axis->stride) : p->output.size[FALT_H + i];
   }
   a->channels = (unsigned)(p->input.size[FALT_G] / plan->vector);
   a->rows = (unsigned)falt_ceil_div(count[0], plan->rows);
@@ -197,6 +204,7 @@ static falt_status ready(falt_plan *base) {
     falt_cuda_hole(&kernel, "STRIDE_%c=%d", "HW"[i], (int)p -> axis[1 + i].stride);
     falt_cuda_hole(&kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)p->axis[1 + i].dilation : 1);
   }
+  falt_cuda_hole(&kernel, "PAD_R=%d", (int)p->axis[1].pad[0]);
   falt_cuda_hole(&kernel, "PAD_S=%d", (int)p->axis[2].pad[0]);
   falt_cuda_hole(&kernel, "ROWS=%d", plan->rows);
   falt_cuda_hole(&kernel, "COLUMNS=%d", plan->columns);
@@ -217,10 +225,13 @@ static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const char *why = inapplicable(p);
   if (why) return falt_refuse(ask, "%s", why);
-  if (is_gradient(p) && held(p) > MOST_HELD) return falt_refuse(ask, "a gradient's windows do not fit a thread");
   pooling_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   choose_vectors(plan);
+  if (!fits_registers(plan)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "a gradient's windows do not fit a thread");
+  }
   plan->rows = rows_of(plan);
   set_args(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);

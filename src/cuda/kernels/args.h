@@ -115,8 +115,8 @@ typedef struct falt_cuda_pooling_args {
   falt_cuda_tensor x, y; /* the input, the output */
   void *to;              /* the result, laid out as one of them */
   unsigned channels, columns, rows, threads;
-  int pad[2][2], first[2]; /* along rows, columns; the first cell of a gradient */
-  int count_pad, aligned;  /* aligned: vectors may be read and written */
+  int pad[2][2];          /* along rows, columns */
+  int count_pad, aligned; /* aligned: vectors may be read and written */
 } falt_cuda_pooling_args;
 
 /* One product of the gemm kernel: all results, or those of one phase of a gradient's strides. Result q of an axis reads

@@ -1,12 +1,13 @@
 // Pooling and its gradients in two dimensions, bound by memory. A thread has WIDTH channels where these lie side by
-// side; else one, and forward COLUMNS results beside each other, whose windows begin at the elements of one vector.
+// side; else one, and COLUMNS results beside each other, whose windows begin at the elements of one vector.
 //
 // Forward it makes ROWS results below each other: a line of the input is folded along its taps once, and then belongs
 // to every result whose window it crosses, because maxima are maxima of maxima and sums sums of sums.
 //
-// Backwards it makes a cell, STRIDE_H x STRIDE_W elements of the input that the same windows meet:
+// Backwards it makes a cell, STRIDE_H x COLUMNS*STRIDE_W elements of the input, a vector of each row. Element a of cell
+// i and tap r meet in
 //
-//     element (i*STRIDE_H + a - pad) and tap r meet in result o = i - d   where   r*DILATE_R = d*STRIDE_H + a
+//     result o = i + pad/STRIDE_H - d   where   r*DILATE_R = d*STRIDE_H + a + pad%STRIDE_H
 //
 // and the same along columns. For maxima the cell's windows are searched anew, each for its first maximum; what they
 // read lies within a few elements and is loaded once.
@@ -15,7 +16,7 @@
 //   OPERATION                     number of falt_operation
 //   ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y   C types and numbers of falt_type: of the input, of the output
 //   TAPS_R TAPS_S STRIDE_H STRIDE_W DILATE_R DILATE_S
-//   PAD_S                         columns before the first
+//   PAD_R PAD_S                   rows and columns before the first
 //   ROWS COLUMNS WIDTH
 //   LAST                          1: channels are the innermost dimension
 // and what elements.cuh asks for.
@@ -29,8 +30,9 @@ enum { MAXPOOL = 3, AVGPOOL, BACKWARD_MAXPOOL, BACKWARD_AVGPOOL };
 
 constexpr bool MAXIMA = OPERATION == MAXPOOL || OPERATION == BACKWARD_MAXPOOL;
 
+// Aligned to the largest power of two that divides its size.
 template <typename T, int COUNT = WIDTH>
-struct alignas(COUNT * sizeof(T)) Pack {
+struct alignas(COUNT * sizeof(T) & -(COUNT * sizeof(T))) Pack {
   T of[COUNT];
 };
 
@@ -305,23 +307,28 @@ __device__ inline void forward(const Args &a, const Place &p) {
 
 // ---- backwards
 
-constexpr int WINDOWS_H = (TAPS_R - 1) * DILATE_R / STRIDE_H + 1;  // that meet a cell
-constexpr int WINDOWS_W = (TAPS_S - 1) * DILATE_S / STRIDE_W + 1;
-
-// The tap by which element `a` of a cell meets the window d before it, or -1.
-template <int TAPS, int STRIDE, int DILATE>
-__device__ constexpr int met(int d, int a) {
-  return (d * STRIDE + a) % DILATE == 0 && (d * STRIDE + a) / DILATE < TAPS ? (d * STRIDE + a) / DILATE : -1;
+__device__ constexpr int floor_of(int a, int b) {
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
+// Along one axis: the elements of a cell; what is left of the pad when whole strides are taken off; the windows that
+// meet the cell, counted backwards; where the windows' first element lies before the cell, and how many they read.
+template <int TAPS, int STRIDE, int DILATE, int PAD, int CELLS>
+struct Along {
+  static constexpr int SIZE = CELLS * STRIDE, SHIFT = PAD - floor_of(PAD, STRIDE) * STRIDE;
+  static constexpr int NEAR = -((SHIFT + SIZE - 1) / STRIDE), FAR = floor_of((TAPS - 1) * DILATE - SHIFT, STRIDE);
+  static constexpr int BEFORE = FAR * STRIDE + SHIFT, SEEN = (FAR - NEAR) * STRIDE + (TAPS - 1) * DILATE + 1;
+  // Where tap j of window d lies, from the cell on.
+  static __device__ constexpr int at(int d, int j) { return j * DILATE - d * STRIDE - SHIFT; }
+};
+typedef Along<TAPS_R, STRIDE_H, DILATE_R, PAD_R, 1> Down;
+typedef Along<TAPS_S, STRIDE_W, DILATE_S, PAD_S, COLUMNS> Across;
+
 struct Cell {
-  Values of[STRIDE_H][STRIDE_W];
+  Values of[Down::SIZE][Across::SIZE];
 };
 
-// What the windows of a cell read, from its first element's row and column less (WINDOWS - 1) * STRIDE on: as words of
-// one float or two halves (of a single one the upper is zero).
-constexpr int ABOVE = (WINDOWS_H - 1) * STRIDE_H, BESIDE = (WINDOWS_W - 1) * STRIDE_W;
-constexpr int SEEN_H = ABOVE + (TAPS_R - 1) * DILATE_R + 1, SEEN_W = BESIDE + (TAPS_S - 1) * DILATE_S + 1;
+// What the windows of a cell read, as words of one float or two halves (of a single one the upper is zero).
 constexpr int WORDS = (WIDTH * sizeof(X) + 3) / 4;
 
 union Words {
@@ -330,26 +337,41 @@ union Words {
 };
 
 struct Seen {
-  Words of[SEEN_H][SEEN_W];
-  unsigned row[SEEN_H], column[SEEN_W];  // exists: all bits
+  Words of[Down::SEEN][Across::SEEN];
+  unsigned row[Down::SEEN], column[Across::SEEN];  // exists: all bits
 };
+
+// One row of it. Of a row of single elements the cell's own are a vector.
+template <bool ALIGNED>
+__device__ inline void look_along_row(const Args &a, const X *x, int column, unsigned row, Seen &seen, int i) {
+  Pack<X, Across::SIZE> pack;
+#pragma unroll
+  for (int j = 0; j < Across::SIZE; j++) pack.of[j] = filler();
+  if (COLUMNS > 1 && ALIGNED && row) pack = *(const Pack<X, Across::SIZE> *)(x + column);
+#pragma unroll
+  for (int j = 0; j < Across::SEEN; j++) {
+    const int at = j - Across::BEFORE;
+    seen.of[i][j].of[0] = 0;
+    if (COLUMNS > 1 && ALIGNED && at >= 0 && at < Across::SIZE)
+      seen.of[i][j].pack.of[0] = pack.of[at];
+    else
+      seen.of[i][j].pack = load_x<ALIGNED>(a, x + (column + at) * a.x.stride[W], row & seen.column[j]);
+  }
+}
 
 template <bool ALIGNED>
 __device__ inline void look(const Args &a, const X *x, int row, int column, Seen &seen) {
 #pragma unroll
-  for (int i = 0; i < SEEN_H; i++) seen.row[i] = row - ABOVE + i >= 0 && row - ABOVE + i < a.x.size[H] ? ~0u : 0;
+  for (int j = 0; j < Across::SEEN; j++) {
+    const int at = column - Across::BEFORE + j;
+    seen.column[j] = at >= 0 && at < a.x.size[W] ? ~0u : 0;
+  }
 #pragma unroll
-  for (int j = 0; j < SEEN_W; j++)
-    seen.column[j] = column - BESIDE + j >= 0 && column - BESIDE + j < a.x.size[W] ? ~0u : 0;
-#pragma unroll
-  for (int i = 0; i < SEEN_H; i++)
-#pragma unroll
-    for (int j = 0; j < SEEN_W; j++) {
-      seen.of[i][j].of[0] = 0;
-      seen.of[i][j].pack =
-          load_x<ALIGNED>(a, x + (row - ABOVE + i) * a.x.stride[H] + (column - BESIDE + j) * a.x.stride[W],
-                          seen.row[i] & seen.column[j]);
-    }
+  for (int i = 0; i < Down::SEEN; i++) {
+    const int at = row - Down::BEFORE + i;
+    seen.row[i] = at >= 0 && at < a.x.size[H] ? ~0u : 0;
+    look_along_row<ALIGNED>(a, x + at * a.x.stride[H], column, seen.row[i], seen, i);
+  }
 }
 
 // All bits of those elements of two words that are equal; NaN is equal to nothing.
@@ -366,16 +388,23 @@ __device__ inline unsigned equal(unsigned a, unsigned b) {
   return mask;
 }
 
-// The largest of the window that begins `dh` and `dw` windows before the cell.
+// What tap (r, s) of window (dh, dw) reads.
+__device__ inline unsigned word_at(const Seen &seen, int dh, int dw, int r, int s, int word) {
+  return seen.of[Down::BEFORE + Down::at(dh, r)][Across::BEFORE + Across::at(dw, s)].of[word];
+}
+
+// The largest of a window.
 __device__ inline unsigned largest(const Seen &seen, int dh, int dw, int word) {
-  Words top = seen.of[ABOVE - dh * STRIDE_H][BESIDE - dw * STRIDE_W];
+  unsigned top = word_at(seen, dh, dw, 0, 0, word);
 #pragma unroll
   for (int r = 0; r < TAPS_R; r++)
 #pragma unroll
-    for (int s = r == 0; s < TAPS_S; s++)
-      top.of[word] = larger_word(
-          top.of[word], seen.of[ABOVE - dh * STRIDE_H + r * DILATE_R][BESIDE - dw * STRIDE_W + s * DILATE_S].of[word]);
-  return top.of[word];
+    for (int s = r == 0; s < TAPS_S; s++) top = larger_word(top, word_at(seen, dh, dw, r, s, word));
+  return top;
+}
+
+__device__ inline bool in_cell(int h, int w) {
+  return h >= 0 && h < Down::SIZE && w >= 0 && w < Across::SIZE;
 }
 
 // Gives what the window's result gives to its first maximum, if that lies in the cell.
@@ -388,68 +417,102 @@ __device__ inline void give_first(Cell &cell, const Seen &seen, const Words &dy,
     for (int r = 0; r < TAPS_R; r++)
 #pragma unroll
       for (int s = 0; s < TAPS_S; s++) {
-        const int h = r * DILATE_R - dh * STRIDE_H, w = s * DILATE_S - dw * STRIDE_W;  // in the cell
-        const unsigned x = seen.of[ABOVE + h][BESIDE + w].of[word];
-        const unsigned exists = seen.row[ABOVE + h] & seen.column[BESIDE + w];
+        const int h = Down::at(dh, r), w = Across::at(dw, s);
+        const unsigned x = word_at(seen, dh, dw, r, s, word);
+        const unsigned exists = seen.row[Down::BEFORE + h] & seen.column[Across::BEFORE + w];
         const unsigned hit = (equal(x, top) | ~equal(x, x)) & exists;  // if any is NaN, top is
-        Words given;
-        given.of[0] = dy.of[word] & hit & ~found;
+        Words first;
+        first.of[0] = dy.of[word] & hit & ~found;
         found |= hit;
-        if (h < 0 || h >= STRIDE_H || w < 0 || w >= STRIDE_W) continue;
+        if (!in_cell(h, w)) continue;
 #pragma unroll
         for (int c = 0; c < 4 / (int)sizeof(X) && c < WIDTH; c++)
-          cell.of[h][w].of[word * 4 / sizeof(X) + c] += from_x(given.pack.of[c]);
+          cell.of[h][w].of[word * 4 / sizeof(X) + c] += from_x(first.pack.of[c]);
       }
   }
+}
+
+// What a result has to give; nothing, where there is none.
+union Given {
+  Words words;
+  Pack<Y> pack;
+};
+
+template <bool ALIGNED>
+__device__ inline Given take(const Args &a, const Y *y, int oh, int ow) {
+  Given given;
+#pragma unroll
+  for (int c = 0; c < WIDTH; c++) given.pack.of[c] = 0;
+  if (MAXIMA && WIDTH == 1) given.words.of[0] = 0;
+  const bool exists = (oh >= 0) & (oh < a.y.size[H]) & (ow >= 0) & (ow < a.y.size[W]);
+  if (exists) load_pack<ALIGNED>(given.pack, y + oh * a.y.stride[H] + ow * a.y.stride[W], a.y.stride[G]);
+  return given;
+}
+
+// Of the elements of a window, and of one that does not exist any number.
+__device__ inline float share_of(const Args &a, int oh, int ow) {
+  return 1 / fmaxf(window_count(a, oh, ow), 1);
 }
 
 // Gives the window's elements their shares.
 __device__ inline void give_shares(Cell &cell, const Pack<Y> &dy, float share, int dh, int dw) {
 #pragma unroll
-  for (int i = 0; i < STRIDE_H; i++)
+  for (int r = 0; r < TAPS_R; r++)
 #pragma unroll
-    for (int j = 0; j < STRIDE_W; j++) {
-      if (met<TAPS_R, STRIDE_H, DILATE_R>(dh, i) < 0 || met<TAPS_S, STRIDE_W, DILATE_S>(dw, j) < 0) continue;
+    for (int s = 0; s < TAPS_S; s++) {
+      const int h = Down::at(dh, r), w = Across::at(dw, s);
+      if (!in_cell(h, w)) continue;
 #pragma unroll
-      for (int c = 0; c < WIDTH; c++) cell.of[i][j].of[c] += from_y(dy.of[c]) * share;
+      for (int c = 0; c < WIDTH; c++) cell.of[h][w].of[c] += from_y(dy.of[c]) * share;
     }
+}
+
+// A row of the cell, as a vector where it is one.
+template <bool ALIGNED>
+__device__ inline void store_cell(const Args &a, X *to, const Values (&row)[Across::SIZE], int column) {
+  Pack<X, Across::SIZE * WIDTH> pack;
+#pragma unroll
+  for (int i = 0; i < Across::SIZE * WIDTH; i++)
+    store<float>(&pack.of[i], TYPE_X, 0, row[i / WIDTH].of[i % WIDTH]);
+  if constexpr (COLUMNS > 1 && ALIGNED) {
+    *(Pack<X, Across::SIZE * WIDTH> *)to = pack;
+  } else {
+#pragma unroll
+    for (int j = 0; j < Across::SIZE; j++)
+      if (column + j < a.x.size[W])
+        store_pack<ALIGNED>(to + j * a.x.stride[W], a.x.stride[G], ((const Pack<X> *)&pack)[j]);
+  }
 }
 
 template <bool ALIGNED>
 __device__ inline void backward(const Args &a, const Place &p) {
-  const int row = p.row + a.first[0], column = p.column + a.first[1];
-  const int h = row * STRIDE_H - a.pad[0][0], w = column * STRIDE_W - a.pad[1][0];
+  const int h = p.row * Down::SIZE, w = p.column * Across::SIZE;
+  const int row = p.row + floor_of(PAD_R, STRIDE_H), column = p.column * COLUMNS + floor_of(PAD_S, STRIDE_W);
   const Y *y = (const Y *)a.y.data + p.n * a.y.stride[N] + p.channel * a.y.stride[G];
   const i64 at = p.n * a.x.stride[N] + p.channel * a.x.stride[G];
   Cell cell = {};
   Seen seen;
   if (MAXIMA) look<ALIGNED>(a, (const X *)a.x.data + at, h, w, seen);
+  Given given[Down::FAR - Down::NEAR + 1][Across::FAR - Across::NEAR + 1];
 #pragma unroll
-  for (int dh = 0; dh < WINDOWS_H; dh++)
+  for (int dh = Down::NEAR; dh <= Down::FAR; dh++)
 #pragma unroll
-    for (int dw = 0; dw < WINDOWS_W; dw++) {
-      const int oh = row - dh, ow = column - dw;
-      if (oh < 0 || oh >= a.y.size[H] || ow < 0 || ow >= a.y.size[W]) continue;
-      Pack<Y> dy;
-      load_pack<ALIGNED>(dy, y + oh * a.y.stride[H] + ow * a.y.stride[W], a.y.stride[G]);
-      if constexpr (MAXIMA) {
-        Words words = {};
-        words.pack = dy;
-        give_first(cell, seen, words, dh, dw);
-      } else {
-        give_shares(cell, dy, 1 / window_count(a, oh, ow), dh, dw);
-      }
+    for (int dw = Across::NEAR; dw <= Across::FAR; dw++)
+      given[dh - Down::NEAR][dw - Across::NEAR] = take<ALIGNED>(a, y, row - dh, column - dw);
+#pragma unroll
+  for (int dh = Down::NEAR; dh <= Down::FAR; dh++)
+#pragma unroll
+    for (int dw = Across::NEAR; dw <= Across::FAR; dw++) {
+      const Given &dy = given[dh - Down::NEAR][dw - Across::NEAR];
+      if constexpr (MAXIMA)
+        give_first(cell, seen, dy.words, dh, dw);
+      else
+        give_shares(cell, dy.pack, share_of(a, row - dh, column - dw), dh, dw);
     }
 #pragma unroll
-  for (int i = 0; i < STRIDE_H; i++)
-#pragma unroll
-    for (int j = 0; j < STRIDE_W; j++) {
-      if (h + i < 0 || h + i >= a.x.size[H] || w + j < 0 || w + j >= a.x.size[W]) continue;
-      Pack<X> pack;
-#pragma unroll
-      for (int c = 0; c < WIDTH; c++) store<float>(&pack.of[c], TYPE_X, 0, cell.of[i][j].of[c]);
-      store_pack<ALIGNED>((X *)a.to + at + (h + i) * a.x.stride[H] + (w + j) * a.x.stride[W], a.x.stride[G], pack);
-    }
+  for (int i = 0; i < Down::SIZE; i++)
+    if (h + i < a.x.size[H])
+      store_cell<ALIGNED>(a, (X *)a.to + at + (h + i) * a.x.stride[H] + w * a.x.stride[W], cell.of[i], w);
 }
 
 template <bool ALIGNED>
