@@ -157,15 +157,9 @@ static void choose_vectors(pooling_plan *plan) {
   while (plan->columns > 1 && !columns_fit(plan)) plan->columns /= 2;
 }
 
-/* Rows of a thread: several share lines, if there are enough threads without them. */
-static int rows_of(const pooling_plan *plan) {
-  enum { ENOUGH = 1 << 20 };
-  const falt_problem *p = &plan->base.problem;
-  const bool shares = p->filter.size[FALT_H] > p->axis[1].stride;
-  const int rows = plan->last ? 2 : 4; /* few channels of many rows are as much as many of few */
-  return !is_gradient(p) && shares && (double)falt_tensor_count(&p->output) >= ENOUGH && p->output.size[FALT_H] >= rows
-             ? rows
-             : 1;
+/* Rows of a thread: two share the lines that both cross. */
+static int rows_of(const falt_problem *p) {
+  return !is_gradient(p) && p->filter.size[FALT_H] > p->axis[1].stride && p->output.size[FALT_H] > 1 ? 2 : 1;
 }
 
 static void set_args(pooling_plan *plan) {
@@ -232,7 +226,7 @@ static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return falt_refuse(ask, "a gradient's windows do not fit a thread");
   }
-  plan->rows = rows_of(plan);
+  plan->rows = rows_of(p);
   set_args(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
