@@ -120,7 +120,8 @@ static bool plans(falt_device *device, const falt_problem *p, const char *method
   return true;
 }
 
-static void plan_all(falt_device *device, const char *line, bool equal, int *planned) {
+/* By every solver, with taps that are known and, if asked for, with those that are not. */
+static void plan_all(falt_device *device, const char *line, bool equal, bool unknown, int *planned) {
   falt_problem p;
   if (falt_problem_parse(&p, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
   void *values = values_of(&p, equal);
@@ -128,7 +129,7 @@ static void plan_all(falt_device *device, const char *line, bool equal, int *pla
   for (int i = 0; falt_solvers[i]; i++) {
     if (strcmp(falt_solvers[i]->device_kind, "cuda") != 0) continue;
     planned[i] += plans(device, &p, falt_solvers[i]->name, values);
-    planned[i] += plans(device, &p, falt_solvers[i]->name, NULL);
+    if (unknown) planned[i] += plans(device, &p, falt_solvers[i]->name, NULL);
   }
   free(values);
 }
@@ -156,10 +157,10 @@ static void test_plans(UNUSED void **state) {
   falt_device *device = describe("h200", false), *small = describe("t4", false);
   for (uint64_t seed = 1; seed <= PROBLEMS; seed++) {
     falt_problem_random(seed, line, sizeof line);
-    plan_all(seed % 4 ? device : small, line, false, planned);
+    plan_all(seed % 4 ? device : small, line, false, true, planned);
   }
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-    for (int equal = 0; equal < 2; equal++) plan_all(device, fixed[i], equal, planned);
+    for (int equal = 0; equal < 2; equal++) plan_all(device, fixed[i], equal, true, planned);
   for (int i = 0; falt_solvers[i]; i++) {
     const bool cuda = strcmp(falt_solvers[i]->device_kind, "cuda") == 0;
     const bool needs_gpu = falt_solvers[i]->only_by_name; /* vendors' libraries */
@@ -220,11 +221,11 @@ static void examine(void *context, const falt_cached_kernel *k) {
   snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->holes);
 }
 
+/* Each problem with one kind of taps: the others differ in holes, and a kernel takes the compiler a second or two. */
 static void compile_all(const char *name) {
   falt_device *device = describe(name, true);
   int planned[128] = {0};
-  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-    for (int equal = 0; equal < 2; equal++) plan_all(device, fixed[i], equal, planned);
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) plan_all(device, fixed[i], i % 2, false, planned);
   falt_device_destroy(&device);
 }
 
