@@ -15,6 +15,7 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/shares.h"
 
 enum { MOST_THREADS = 4096 };
 
@@ -24,13 +25,19 @@ static const uint64_t STOP = UINT64_C(1) << 17;      /* workers leave for good *
 static const uint64_t NEXT_LOOP = UINT64_C(1) << 18; /* the bits from here on count the loops */
 static const double WATCH_SECONDS = 50e-6;
 
+typedef struct worker {
+  pthread_t thread;
+  falt_threads *threads;
+  int64_t self; /* which share is its own */
+} worker;
+
 struct falt_threads {
   _Alignas(FALT_ALIGN) _Atomic uint64_t state;
-  _Alignas(FALT_ALIGN) _Atomic int64_t next; /* index to hand out */
   /* the loop; written while it is closed and empty, read inside */
   _Alignas(FALT_ALIGN) void (*body)(void *context, int64_t index);
   void *context;
-  int64_t length;
+  int64_t shares; /* the caller's is the first, worker i's the next after i */
+  falt_share *share;
   /* who sleeps */
   _Alignas(FALT_ALIGN) atomic_int sleepers;
   atomic_bool caller_sleeps;
@@ -45,7 +52,7 @@ struct falt_threads {
   double watch_seconds;
   falt_pool pool;
   void *pool_data;
-  pthread_t thread[];
+  worker worker[];
 };
 
 static _Thread_local bool inside_body;
@@ -86,13 +93,10 @@ static bool watch(falt_threads *threads, uint64_t mask, uint64_t old) {
   return false;
 }
 
-static void run_indices(falt_threads *threads) {
+static void run_indices(falt_threads *threads, int64_t self) {
+  falt_taker taker = falt_taker_of(threads->share, threads->shares, self);
   inside_body = true;
-  for (;;) {
-    const int64_t index = atomic_fetch_add_explicit(&threads->next, 1, memory_order_relaxed);
-    if (index >= threads->length) break;
-    threads->body(threads->context, index);
-  }
+  for (int64_t index; falt_take(&taker, &index);) threads->body(threads->context, index);
   inside_body = false;
 }
 
@@ -126,7 +130,8 @@ static void sleep_until_opened(falt_threads *threads, uint64_t last) {
 }
 
 static void *work(void *argument) {
-  falt_threads *threads = argument;
+  const worker *me = argument;
+  falt_threads *threads = me->threads;
   const uint64_t news = ~(NEXT_LOOP - 1) | STOP;
   uint64_t last = 0;
   for (;;) {
@@ -136,7 +141,7 @@ static void *work(void *argument) {
     if (number_of(state) == last) continue;
     last = number_of(state);
     if (!enter(threads, state)) continue;
-    run_indices(threads);
+    run_indices(threads, me->self);
     leave(threads);
   }
 }
@@ -147,8 +152,12 @@ static void start(falt_threads *threads) {
   threads->started = true;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int i = 0; i < threads->count - 1; i++, threads->workers++)
-    if (pthread_create(&threads->thread[i], NULL, work, threads) != 0) break;
+  for (int i = 0; i < threads->count - 1; i++, threads->workers++) {
+    worker *made = &threads->worker[i];
+    made->threads = threads;
+    made->self = i + 1;
+    if (pthread_create(&made->thread, NULL, work, made) != 0) break;
+  }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -178,11 +187,12 @@ static void close_and_wait(falt_threads *threads) {
 
 static void run_on_workers(falt_threads *threads, int64_t count) {
   if (!threads->started) start(threads);
-  atomic_store_explicit(&threads->next, 0, memory_order_relaxed);
+  threads->shares = falt_min(threads->workers + 1, count);
+  falt_shares_cut(threads->share, threads->shares, count);
   const uint64_t state = atomic_load_explicit(&threads->state, memory_order_relaxed);
   atomic_store(&threads->state, (state + NEXT_LOOP) | OPEN);
   wake_workers(threads, falt_min(threads->workers, count - 1));
-  run_indices(threads);
+  run_indices(threads, 0);
   close_and_wait(threads);
 }
 
@@ -215,7 +225,6 @@ void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *
   }
   threads->body = body;
   threads->context = context;
-  threads->length = count;
   if (threads->pool)
     threads->pool(threads->pool_data, count, run_foreign, threads);
   else
@@ -226,8 +235,14 @@ void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *
 falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data) {
   count = count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count;
   pthread_once(&watch_forks_once, watch_forks);
-  falt_threads *threads = falt_alloc_zero(sizeof *threads + (size_t)count * sizeof threads->thread[0]);
-  if (!threads) return NULL;
+  falt_threads *threads = falt_alloc_zero(sizeof *threads + (size_t)count * sizeof threads->worker[0]);
+  falt_share *shares = falt_alloc((size_t)count * sizeof *shares);
+  if (!threads || !shares) {
+    falt_free(threads);
+    falt_free(shares);
+    return NULL;
+  }
+  threads->share = shares;
   pthread_mutex_init(&threads->lock, NULL);
   pthread_cond_init(&threads->opened, NULL);
   pthread_cond_init(&threads->emptied, NULL);
@@ -245,7 +260,7 @@ static void stop(falt_threads *threads) {
   pthread_mutex_lock(&threads->lock);
   pthread_cond_broadcast(&threads->opened);
   pthread_mutex_unlock(&threads->lock);
-  for (int i = 0; i < threads->workers; i++) pthread_join(threads->thread[i], NULL);
+  for (int i = 0; i < threads->workers; i++) pthread_join(threads->worker[i].thread, NULL);
   pthread_cond_destroy(&threads->emptied);
   pthread_cond_destroy(&threads->opened);
   pthread_mutex_destroy(&threads->lock);
@@ -254,6 +269,7 @@ static void stop(falt_threads *threads) {
 void falt_threads_destroy(falt_threads *threads) {
   if (!threads) return;
   if (threads->forks == atomic_load(&forks)) stop(threads);
+  falt_free(threads->share);
   falt_free(threads);
 }
 

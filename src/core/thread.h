@@ -12,9 +12,9 @@ falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data);
 void falt_threads_destroy(falt_threads *threads); /* accepts NULL */
 int falt_threads_count(const falt_threads *threads);
 
-/* Runs body(context, i) for i in [0, count) and returns when all are done. Indices are handed out one by one, so uneven
- * pieces balance. Inside a body, or while another thread uses the pool, the loop runs in the calling thread alone:
- * nothing waits for a lock. */
+/* Runs body(context, i) for i in [0, count) and returns when all are done. Each thread begins with neighbouring indices
+ * of its own, the same whenever count is, and goes on with what is left of the others': uneven pieces balance. Inside a
+ * body, or while another thread uses the pool, the loop runs in the calling thread alone: nothing waits for a lock. */
 void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *context, int64_t index), void *context);
 
 /* Cores that this process may run on (affinity and cgroup quota), at least 1. */

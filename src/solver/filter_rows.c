@@ -3,7 +3,8 @@
 #include "solver/filter_rows.h"
 
 #include <math.h>
-#include <stdatomic.h>
+
+#include "core/shares.h"
 
 /* ------------------------------------------------------------------------------------------ the problem in rows */
 
@@ -237,10 +238,11 @@ falt_row_task falt_rows_task(const falt_rows *rows, const int64_t block[3], int6
 
 /* Lies at the start of the workspace. */
 typedef struct queue {
-  _Alignas(FALT_ALIGN) _Atomic int64_t next;
   const falt_row_job *job;
   char *scratch;
   size_t pitch;
+  int64_t workers;
+  falt_share share[]; /* of each worker */
 } queue;
 
 static size_t scratch_pitch(size_t scratch) {
@@ -248,21 +250,23 @@ static size_t scratch_pitch(size_t scratch) {
 }
 
 size_t falt_rows_workspace(const falt_device *device, size_t scratch) {
-  return sizeof(queue) + (size_t)falt_threads_count(device->threads) * scratch_pitch(scratch);
+  return sizeof(queue) + (size_t)falt_threads_count(device->threads) * (sizeof(falt_share) + scratch_pitch(scratch));
 }
 
 static void work(void *context, int64_t worker) {
   queue *q = context;
   void *scratch = q->scratch + (size_t)worker * q->pitch;
-  for (int64_t task; (task = atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed)) < q->job->tasks;)
-    q->job->run(q->job->context, task, scratch);
+  falt_taker taker = falt_taker_of(q->share, q->workers, worker);
+  for (int64_t task; falt_take(&taker, &task);) q->job->run(q->job->context, task, scratch);
 }
 
 void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace) {
   queue *q = workspace;
-  atomic_init(&q->next, 0);
+  if (job->tasks < 1) return;
   q->job = job;
-  q->scratch = (char *)workspace + sizeof *q;
+  q->workers = falt_min(falt_threads_count(device->threads), job->tasks);
+  q->scratch = (char *)(q->share + q->workers);
   q->pitch = scratch_pitch(job->scratch);
-  falt_parallel_for(device->threads, falt_min(falt_threads_count(device->threads), job->tasks), work, q);
+  falt_shares_cut(q->share, q->workers, job->tasks);
+  falt_parallel_for(device->threads, q->workers, work, q);
 }

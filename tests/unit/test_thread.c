@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/shares.h"
 #include "core/thread.h"
 
 #define UNUSED __attribute__((unused))
@@ -292,6 +293,26 @@ static void test_too_few_threads(UNUSED void **state) {
   check_child(child);
 }
 
+/* A taker begins with its own share, and takes what the others have left; each index goes to one. */
+static void test_shares(UNUSED void **state) {
+  enum { SHARES = 3, COUNT = 10 };
+  static const int64_t firsts[SHARES] = {0, 4, 7};
+  falt_share share[SHARES];
+  falt_taker taker[SHARES];
+  int taken[COUNT] = {0};
+  int64_t index = -1;
+  falt_shares_cut(share, SHARES, COUNT);
+  for (int i = 0; i < SHARES; i++) {
+    taker[i] = falt_taker_of(share, SHARES, i + SHARES); /* whoever is beyond the shares begins with one of them */
+    assert_true(falt_take(&taker[i], &index));
+    assert_int_equal(index, firsts[i]);
+    taken[index]++;
+  }
+  while (falt_take(&taker[1], &index)) taken[index]++;
+  for (int i = 0; i < COUNT; i++) assert_int_equal(taken[i], 1);
+  for (int i = 0; i < SHARES; i++) assert_false(falt_take(&taker[i], &index));
+}
+
 static void test_cores(UNUSED void **state) {
   cpu_set_t all, one;
   const int cores = falt_cores_available();
@@ -321,6 +342,7 @@ int main(void) {
       cmocka_unit_test(test_create_and_destroy),
       cmocka_unit_test(test_forked_child),
       cmocka_unit_test(test_too_few_threads),
+      cmocka_unit_test(test_shares),
       cmocka_unit_test(test_cores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,50 @@
+/* The indices of a parallel loop, cut into shares: neighbouring indices, one share a thread.
+ *
+ * A thread has the same share in every loop of the same length, so what it wrote last time is still in its cache. When
+ * its own share is empty it takes from the others', index by index: uneven pieces balance. */
+#ifndef FALT_CORE_SHARES_H
+#define FALT_CORE_SHARES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/memory.h"
+
+typedef struct falt_share {
+  _Alignas(FALT_ALIGN) _Atomic int64_t next;
+  int64_t end;
+} falt_share;
+
+/* Cuts [0, count) as evenly as it goes; before threads take part. */
+static inline void falt_shares_cut(falt_share *share, int64_t shares, int64_t count) {
+  const int64_t each = count / shares, larger = count % shares;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < shares; i++) {
+    atomic_init(&share[i].next, begin);
+    share[i].end = begin += each + (i < larger);
+  }
+}
+
+/* Where a thread takes indices: `left` shares from `at` on, its own first. */
+typedef struct falt_taker {
+  falt_share *share;
+  int64_t shares, at, left;
+} falt_taker;
+
+static inline falt_taker falt_taker_of(falt_share *share, int64_t shares, int64_t self) {
+  return (falt_taker){share, shares, self % shares, shares};
+}
+
+/* The next index; false when none is left. */
+static inline bool falt_take(falt_taker *taker, int64_t *index) {
+  for (; taker->left > 0; taker->left--, taker->at = (taker->at + 1) % taker->shares) {
+    falt_share *share = &taker->share[taker->at];
+    if (atomic_load_explicit(&share->next, memory_order_relaxed) >= share->end) continue;
+    *index = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+    if (*index < share->end) return true;
+  }
+  return false;
+}
+
+#endif
