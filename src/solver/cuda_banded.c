@@ -236,10 +236,11 @@ static falt_status upload(banded_plan *plan) {
   for (int64_t i = 0; i < count; i++) narrow[i] = (float)plan->taps[i];
   const falt_status status = falt_cuda_upload(gpu, &plan->memory, host, all);
   falt_free(host);
+  if (status != FALT_OK) return status;
   plan->args.bands = plan->memory;
   plan->args.start = (const char *)plan->memory + bytes;
   plan->args.taps = (const float *)(const void *)((const char *)plan->memory + first_tap);
-  return status;
+  return FALT_OK;
 }
 
 /* Whether a boundary reaches beyond one more length of an axis. */

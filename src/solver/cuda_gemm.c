@@ -386,17 +386,18 @@ static falt_status upload_tables(gemm_plan *plan, const roles *r) {
   falt_cuda_gemm_phase *device = (falt_cuda_gemm_phase *)(void *)(host + phases_at);
   place_phases(plan, r, device, &entries, &bytes);
   for (int64_t i = 0; i < VECTOR / size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
-  falt_status status = fill_table(plan, r, device, host + table_at)
-                           ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
-                           : falt_fail(FALT_NO_SOLVER, "cuda-gemm: a window is larger than 2 GB");
+  const falt_status status = fill_table(plan, r, device, host + table_at)
+                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
+                                 : falt_fail(FALT_NO_SOLVER, "cuda-gemm: a window is larger than 2 GB");
+  plan->args.phase = plan->pack_args.phase = device[0];
+  falt_free(host);
+  if (status != FALT_OK) return status;
   char *memory = plan->memory;
   plan->args.source.fill = memory;
   plan->args.source.table = memory + table_at;
-  plan->args.phase = plan->pack_args.phase = device[0];
   if (plan->phases > 1)
     plan->args.phases = plan->pack_args.phases = (const falt_cuda_gemm_phase *)(void *)(memory + phases_at);
-  falt_free(host);
-  return status;
+  return FALT_OK;
 }
 
 static falt_status pack_filter(gemm_plan *plan) {

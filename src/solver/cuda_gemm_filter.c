@@ -263,13 +263,14 @@ static falt_status upload_tables(filter_plan *plan) {
   const falt_status status = fill_tables(plan, host + y_at, host + x_at)
                                  ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
                                  : falt_fail(FALT_NO_SOLVER, "cuda-gemm-filter: a window is larger than 2 GB");
+  falt_free(host);
+  if (status != FALT_OK) return status;
   char *memory = plan->memory;
   plan->args.x.fill = memory;
   plan->args.x.one = memory + VECTOR;
   plan->args.y.table = memory + y_at;
   plan->args.x.table = memory + x_at;
-  falt_free(host);
-  return status;
+  return FALT_OK;
 }
 
 static falt_cuda_kernel kernel_of(const filter_plan *plan) {
