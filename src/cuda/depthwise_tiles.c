@@ -1,6 +1,7 @@
 /* How depthwise layers are cut: every tile that registers hold, what it would cost, the cheapest. */
 #include <math.h>
 
+#include "core/memory.h"
 #include "cuda/choice.h"
 #include "cuda/depthwise.h"
 
@@ -15,10 +16,6 @@ enum {
   MOST_SPAN = 160,
   GRID = 65535
 };
-
-static int64_t ceil_of(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 static int larger(int a, int b) {
   return a > b ? a : b;
@@ -73,7 +70,7 @@ static double inside_of(const falt_depthwise_shape *s, const falt_depthwise_axis
 /* Loads of a line: what only the edge of a tile needs comes by itself. */
 static int loads_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   if (s->inner || t->unit == 1) return w->used[1];
-  return (int)ceil_of(w->advance, t->unit) + (w->span[1] > w->advance ? 2 : 0);
+  return (int)falt_ceil_div(w->advance, t->unit) + (w->span[1] > w->advance ? 2 : 0);
 }
 
 static work work_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
@@ -81,7 +78,7 @@ static work work_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t)
   const falt_depthwise_axis *r = &s->axis[ROW], *c = &s->axis[COLUMN];
   const int results[2] = {t->rows, t->columns}, word = (t->unit * s->x_bytes + 3) / 4;
   work w = {.channels = s->inner ? t->unit : 1,
-            .taps = {(int)ceil_of(r->taps, t->parts), (int)c->taps},
+            .taps = {(int)falt_ceil_div(r->taps, t->parts), (int)c->taps},
             .outer = (int)s->axis[PLANE].taps * t->parts * (data ? s->members : 1),
             .advance = data ? t->columns / c->stride : t->columns * c->stride,
             .products = (double)t->rows * t->columns,
@@ -104,7 +101,8 @@ static int rows_waiting(const falt_depthwise_shape *s, const falt_depthwise_tile
   const falt_depthwise_axis *r = &s->axis[ROW];
   const int64_t reach = (w->taps[0] - 1) * r->dilation + 1;
   if (w->outer > 1) return t->rows;
-  return smaller(t->rows, (int)(s->kind == FALT_DEPTHWISE_DATA ? reach + r->stride - 1 : ceil_of(reach, r->stride)));
+  return smaller(t->rows,
+                 (int)(s->kind == FALT_DEPTHWISE_DATA ? reach + r->stride - 1 : falt_ceil_div(reach, r->stride)));
 }
 
 static int registers_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
@@ -158,7 +156,7 @@ static double instructions_of(const falt_depthwise_shape *s, const falt_depthwis
 static double line_bytes_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   const double results = (double)t->rows * t->columns * w->channels, lines = w->used[0] * w->met * w->outer;
   const double taps = (double)w->taps[0] * w->taps[1] * w->channels * 4 * w->outer;
-  const double beside = (double)ceil_of(s->axis[COLUMN].results, t->columns); /* tiles */
+  const double beside = (double)falt_ceil_div(s->axis[COLUMN].results, t->columns); /* tiles */
   const double word = t->unit * s->x_bytes, far = s->scattered ? 8 : 1;
   const double apart = far * fmax((double)(w->advance * s->x_bytes), 128 / beside);
   const double load = s->inner ? word : fmin(128, fmax(word, apart));
@@ -167,7 +165,8 @@ static double line_bytes_of(const falt_depthwise_shape *s, const falt_depthwise_
 
 static double tiles_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   double tiles = (double)s->images * (double)s->axis[PLANE].results * (double)(s->channels / w->channels);
-  tiles *= (double)ceil_of(s->axis[ROW].results, t->rows) * (double)ceil_of(s->axis[COLUMN].results, t->columns);
+  tiles *=
+      (double)falt_ceil_div(s->axis[ROW].results, t->rows) * (double)falt_ceil_div(s->axis[COLUMN].results, t->columns);
   return tiles;
 }
 
@@ -199,7 +198,7 @@ static double segment_cost(const falt_depthwise_shape *s, const work *w, int lan
 
 static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes) {
   const int64_t vectors = s->channels / w->channels;
-  const double idle = (double)(ceil_of(vectors, lanes) * lanes) / (double)vectors;
+  const double idle = (double)(falt_ceil_div(vectors, lanes) * lanes) / (double)vectors;
   return (0.8 + 0.2 * idle) * segment_cost(s, w, lanes);
 }
 
@@ -255,7 +254,7 @@ typedef struct visitor {
 /* As many shares as fill the GPU a few times, so that few multiprocessors wait for the last. */
 static int64_t shares_of(const visitor *v, const falt_depthwise_tile *t, int64_t blocks) {
   const int64_t slots = (int64_t)v->machine->multiprocessors * t->blocks, strips = t->threads / t->lanes;
-  const int64_t most = smaller(GRID, (int)fmin(GRID, (double)ceil_of(t->tiles, strips)));
+  const int64_t most = smaller(GRID, (int)fmin(GRID, (double)falt_ceil_div(t->tiles, strips)));
   int64_t best = 1;
   double least = INFINITY;
   for (int waves = 1; waves <= 6; waves++) {
@@ -273,7 +272,7 @@ static bool set_shares(const visitor *v, const work *w, falt_depthwise_tile *t) 
   const int64_t sums =
       (s->axis[PLANE].taps * s->axis[ROW].taps * s->axis[COLUMN].taps + 1) * s->channels * s->sum_bytes;
   t->tiles = t->tiles / vectors;
-  t->shares = shares_of(v, t, ceil_of(vectors, t->lanes) * parts);
+  t->shares = shares_of(v, t, falt_ceil_div(vectors, t->lanes) * parts);
   if (s->workspace >= 0 && t->shares * sums > s->workspace) t->shares = s->workspace / sums;
   t->partial = t->shares * sums;
   t->seconds += (double)t->partial / v->machine->bytes_per_s * 4;
@@ -326,7 +325,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
 static int parts_of(const falt_depthwise_shape *s, int channels) {
   const int64_t line = s->axis[COLUMN].taps * channels * s->sum_bytes / 4, rows = PART_WORDS / line;
   if (!parts_fit(s, 2) || line * s->axis[ROW].taps <= WHOLE_WORDS) return 1;
-  return rows ? (int)ceil_of(s->axis[ROW].taps, rows) : 0;
+  return rows ? (int)falt_ceil_div(s->axis[ROW].taps, rows) : 0;
 }
 
 void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_machine *m,

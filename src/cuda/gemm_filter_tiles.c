@@ -1,16 +1,13 @@
 /* How a filter's gradient is cut: tiles of it, and shares of the pixels, so that every multiprocessor has work. */
 #include <math.h>
 
+#include "core/memory.h"
 #include "cuda/gemm.h"
 
 enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_WAVES = 3, MOST_SHARES = 1024 };
 
 static int threads_of(const falt_gemm_filter_tile *t) {
   return WARP_THREADS * t->warps[0] * t->warps[1];
-}
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /* Where the pixels of two times four steps are. */
@@ -60,20 +57,20 @@ static double step_cycles(const falt_gemm_filter_shape *s, const falt_gemm_machi
 /* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. */
 static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t,
                        int64_t tiles, int waves) {
-  const int64_t steps = ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
+  const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = tiles * t->bm * t->bn * (s->x_bytes == 8 ? 8 : 4);
   int64_t shares = slots * waves / tiles;
   if (shares > steps / LEAST_STEPS) shares = steps / LEAST_STEPS;
   if (shares > MOST_SHARES) shares = MOST_SHARES;
   if (s->workspace >= 0 && shares > s->workspace / bytes) shares = s->workspace / bytes;
   if (shares < 2) shares = 1;
-  t->share_steps = ceil_div(steps, shares);
-  t->shares = ceil_div(steps, t->share_steps);
+  t->share_steps = falt_ceil_div(steps, shares);
+  t->shares = falt_ceil_div(steps, t->share_steps);
   t->workspace = t->shares > 1 ? t->shares * bytes : 0;
 }
 
 static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t, int waves) {
-  const int64_t tiles = ceil_div(s->rows, t->bm) * ceil_div(s->columns, t->bn) * s->groups;
+  const int64_t tiles = falt_ceil_div(s->rows, t->bm) * falt_ceil_div(s->columns, t->bn) * s->groups;
   cut_pixels(s, m, t, tiles, waves);
   const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
   const double per = fmin(t->blocks, ceil(blocks / m->multiprocessors));

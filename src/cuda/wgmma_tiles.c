@@ -2,13 +2,10 @@
  * compared by an estimate of their time. */
 #include <math.h>
 
+#include "core/memory.h"
 #include "cuda/wgmma.h"
 
 enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4, FEWEST_STEPS = 4 };
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 int falt_wgmma_rows(const falt_wgmma_tile *t) {
   return t->swapped || t->pingpong ? t->wg_rows : t->consumers * t->wg_rows;
@@ -43,15 +40,15 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
             y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
   if (by_filter) {
     w.rows[0] = p->results;
-    w.steps[0] = ceil_div(pixels_of(phases->axis, p->batch), FALT_WGMMA_SPAN);
-    w.columns = taps * ceil_div(p->channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN;
+    w.steps[0] = falt_ceil_div(pixels_of(phases->axis, p->batch), FALT_WGMMA_SPAN);
+    w.columns = taps * falt_ceil_div(p->channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN;
     return w;
   }
   for (int i = 0; i < count; i++) {
     const falt_cuda_wgmma_axis *a = phases[i].axis;
     w.rows[i] = pixels_of(a, p->batch);
     w.steps[i] =
-        (int64_t)a[0].taps * a[1].taps * a[2].taps * ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
+        (int64_t)a[0].taps * a[1].taps * a[2].taps * falt_ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
   }
   return w;
 }
@@ -91,10 +88,10 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 /* Tiles of all clusters, and those of the busiest. */
 static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                   falt_wgmma_tile *t) {
-  const int64_t columns = ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
+  const int64_t columns = falt_ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
   t->work = 0;
   for (int i = 0; i < w->phases; i++)
-    t->work += ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns;
+    t->work += falt_ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns;
   t->work *= t->splits;
   t->clusters = t->work < most ? t->work : most;
   /* A block whose filter stays works on the same columns always. */
@@ -125,8 +122,8 @@ static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
 }
 
 static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int phase) {
-  return (double)ceil_div(w->rows[phase], (int64_t)falt_wgmma_rows(t) * t->cluster) *
-         (double)ceil_div(w->columns, t->columns) * t->splits;
+  return (double)falt_ceil_div(w->rows[phase], (int64_t)falt_wgmma_rows(t) * t->cluster) *
+         (double)falt_ceil_div(w->columns, t->columns) * t->splits;
 }
 
 /* The busiest multiprocessor's share of tiles, over the mean one's. */
@@ -175,7 +172,7 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 /* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
 static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                          falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
-  const int64_t tiles = ceil_div(w->rows[0], falt_wgmma_rows(&t)) * ceil_div(w->columns, t.columns);
+  const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
   int64_t before = 0;
   for (int waves = 1; waves <= 6; waves++) {
     int64_t splits = (int64_t)m->multiprocessors * waves / tiles;
@@ -191,7 +188,7 @@ static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, 
 /* Layers of few tiles: their sums cut, so that every multiprocessor has some. */
 static void visit_small(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                         falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
-  const int64_t tiles = ceil_div(w->rows[0], falt_wgmma_rows(&t)) * ceil_div(w->columns, t.columns);
+  const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
   const int64_t room = m->multiprocessors / tiles, most = w->steps[0] / FEWEST_STEPS;
   visit_tile(p, w, m, t, visit, context);
   t.splits = (int)(room < most ? room : most);

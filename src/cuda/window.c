@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "core/memory.h"
+
 enum {
   FILE_REGISTERS = 65536,
   WARP = 32,
@@ -16,18 +18,10 @@ enum {
   STAGES = 2
 };
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* ---- sizes, as the kernel has them */
 
 static int across(const falt_window_shape *s, const falt_window_tile *t) {
-  return s->run ? (int)ceil_div(s->taps[2] * s->channels, 8) : t->channels / 16;
+  return s->run ? (int)falt_ceil_div(s->taps[2] * s->channels, 8) : t->channels / 16;
 }
 
 static int column_blocks(const falt_window_shape *s, const falt_window_tile *t) {
@@ -46,7 +40,7 @@ static int64_t window_along(const falt_window_shape *s, int axis, int64_t tile, 
 static int64_t window_bytes(const falt_window_shape *s, const falt_window_tile *t) {
   const int64_t height = window_along(s, 1, t->height, t->taps_r), width = window_along(s, 2, t->width, s->taps[2]);
   if (!s->run) return height * width * (t->slabs * t->channels * 2 + 16);
-  return height * (ceil_div(width * s->channels * 2 + 2 * s->unit, 16) * 16);
+  return height * (falt_ceil_div(width * s->channels * 2 + 2 * s->unit, 16) * 16);
 }
 
 /* Rows in pairs, and what the last pixel's unused columns read behind them. */
@@ -85,7 +79,7 @@ static int blocks_of(const falt_gemm_machine *m, const falt_window_tile *t, int 
 }
 
 int64_t falt_window_tiles(const falt_window_shape *s, const falt_window_tile *t) {
-  return s->images * s->out[0] * ceil_div(s->out[1], t->height) * ceil_div(s->out[2], t->width);
+  return s->images * s->out[0] * falt_ceil_div(s->out[1], t->height) * falt_ceil_div(s->out[2], t->width);
 }
 
 int64_t falt_window_columns(const falt_window_shape *s) {
@@ -94,9 +88,9 @@ int64_t falt_window_columns(const falt_window_shape *s) {
 
 void falt_window_parts(const falt_window_shape *s, const falt_window_tile *t, int64_t parts[5]) {
   parts[0] = s->taps[0];
-  parts[1] = ceil_div(s->taps[1], t->taps_r);
-  parts[2] = s->run ? 1 : ceil_div(s->channels, t->channels);
-  parts[3] = ceil_div(s->rows, 16 * t->mr);
+  parts[1] = falt_ceil_div(s->taps[1], t->taps_r);
+  parts[2] = s->run ? 1 : falt_ceil_div(s->channels, t->channels);
+  parts[3] = falt_ceil_div(s->rows, 16 * t->mr);
   parts[4] = s->groups / t->slabs;
 }
 
@@ -153,11 +147,11 @@ static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_win
   t->seconds = HUGE_VAL;
   for (int waves = 1; waves <= 4; waves++) {
     falt_window_tile cut = *t;
-    int64_t shares = least(least(slots * waves / t->parts, tiles), MOST_SHARES);
-    if (s->workspace >= 0) shares = least(shares, s->workspace / bytes);
+    int64_t shares = falt_min(falt_min(slots * waves / t->parts, tiles), MOST_SHARES);
+    if (s->workspace >= 0) shares = falt_min(shares, s->workspace / bytes);
     if (shares < 1) shares = 1;
-    cut.share_tiles = ceil_div(tiles, shares);
-    cut.shares = ceil_div(tiles, cut.share_tiles);
+    cut.share_tiles = falt_ceil_div(tiles, shares);
+    cut.shares = falt_ceil_div(tiles, cut.share_tiles);
     cut.workspace = cut.shares * bytes;
     const double per = ceil((double)cut.shares * (double)t->parts / (double)slots) * t->blocks;
     const double busy = fmin(per, ceil((double)cut.shares * (double)t->parts / m->multiprocessors));
@@ -186,7 +180,7 @@ static void visit_pixels(const visitor *v, falt_window_tile t) {
   falt_window_parts(s, &t, parts);
   t.parts = parts[0] * parts[1] * parts[2] * parts[3] * parts[4];
   for (int across = 1; across <= 64; across++) {
-    t.width = (int)ceil_div(s->out[2], across);
+    t.width = (int)falt_ceil_div(s->out[2], across);
     if (t.width > MOST_PIXELS / step) continue;
     if (t.width == before || t.width * across > 2 * s->out[2]) break;
     before = t.width;
@@ -196,7 +190,7 @@ static void visit_pixels(const visitor *v, falt_window_tile t) {
       const int64_t shared = shared_of(s, &t);
       if (shared + places_bytes(&t) > falt_gemm_block_shared(v->machine)) break;
       t.shared_bytes = (int)shared;
-      t.blocks = (int)least(blocks_of(v->machine, &t, registers_of(s, &t)), 8);
+      t.blocks = (int)falt_min(blocks_of(v->machine, &t, registers_of(s, &t)), 8);
       if (t.blocks < 1) continue;
       cut(s, v->machine, &t);
       v->visit(v->context, &t);
@@ -216,7 +210,7 @@ static void visit_warps(const visitor *v, falt_window_tile t) {
 /* Rows and channels of a group: whole groups side by side where they are small, else parts of one. */
 static void visit_channels(const visitor *v, falt_window_tile t) {
   const falt_window_shape *s = v->shape;
-  const int64_t by_rows = ceil_div(s->rows, 16), by_channels = s->run ? 1 : ceil_div(s->channels, 16);
+  const int64_t by_rows = falt_ceil_div(s->rows, 16), by_channels = s->run ? 1 : falt_ceil_div(s->channels, 16);
   for (t.mr = 1; t.mr <= 4; t.mr *= 2) {
     if (t.mr > 1 && t.mr / 2 >= by_rows) break;
     for (int wide = 1; wide <= 4; wide *= 2) {
@@ -234,7 +228,7 @@ void falt_window_each(const falt_window_shape *s, const falt_gemm_machine *m,
                       void (*visit)(void *context, const falt_window_tile *tile), void *context) {
   const visitor v = {s, m, visit, context};
   for (int64_t parts = 1; parts <= s->taps[1]; parts++) {
-    falt_window_tile t = {.taps_r = (int)ceil_div(s->taps[1], parts)};
+    falt_window_tile t = {.taps_r = (int)falt_ceil_div(s->taps[1], parts)};
     if (parts > 1 && t.taps_r * (parts - 1) >= s->taps[1]) continue;
     visit_channels(&v, t);
   }
