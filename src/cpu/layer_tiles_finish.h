@@ -208,6 +208,17 @@ FALT_INLINE void finish_as(const falt_tiles_finish *f, int q, int end, const fal
     full_rows(f, q, end, type, false, false);
 }
 
+/* Sums as they are. */
+FALT_INLINE void copy_rows(const falt_tiles_finish *f, int q, int end) {
+  for (; q < end; q++) {
+    const float *sums = (const float *)f->sums + q * PITCH;
+    float *to = (float *)f->out + f->at[q];
+    int i = 0;
+    for (; i + VEC <= f->n; i += VEC) vec_store(to + i, vec_load(sums + i));
+    if (i < f->n) vec_store_part(to + i, vec_load_part(sums + i, f->n - i), f->n - i);
+  }
+}
+
 static void finish_rows(const falt_tiles_finish *f, int q, int end) {
   switch (f->type) {
     case FALT_U8:
@@ -229,8 +240,7 @@ static void finish_rows(const falt_tiles_finish *f, int q, int end) {
         finish_as(f, q, end, FALT_F32);
       break;
     default:
-      for (; q < end; q++)
-        memcpy((int32_t *)f->out + f->at[q], (const int32_t *)f->sums + q * PITCH, (size_t)f->n * sizeof(int32_t));
+      copy_rows(f, q, end);
   }
 }
 

@@ -355,14 +355,16 @@ static const char *refusal(const channels_plan *plan) {
 
 /* The multiply-adds that take as long as moving one element that is apart from its neighbours. */
 static const double apart = 64;
+/* Steps of the depth that take as long as beginning a block of sums and storing it. */
+static const double leaving = 16;
 
 static double estimate(const channels_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->results;
-  const double switches = 1 + 3 / (double)plan->length; /* a segment's addresses are loaded */
+  const double depth = (double)(plan->segments * plan->length);
+  const double switches = 1 + 3 / (double)plan->length + leaving / depth; /* a segment's addresses are loaded */
   const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
-  const double results =
-      falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / (double)(plan->segments * plan->length);
+  const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
   const double stretch = (plan->joined > 1 ? 1.5 : 1) * lanes * switches + gathers + results;
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter,

@@ -20,7 +20,11 @@
 #include "solver/filter_rows.h"
 
 enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
-enum { LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */, LEAST_SPAN = 64 };
+enum {
+  LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */,
+  LEAST_SPAN = 64,
+  LEAST_PART = FALT_TILES_ROWS /* positions */
+};
 
 /* ---- execute: results */
 
@@ -386,8 +390,9 @@ static int64_t all_parts(const falt_tiles_plan *plan) {
   return size[FALT_N] * size[FALT_D] * plan->lines.count * plan->spans.count;
 }
 
-static int64_t thread_count(const falt_tiles_plan *plan) {
-  return falt_threads_count(plan->base.device->threads);
+static int64_t wanted_tasks(const falt_tiles_plan *plan) {
+  const int64_t threads = falt_threads_count(plan->base.device->threads);
+  return threads == 1 ? 1 : 4 * threads;
 }
 
 /* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond. */
@@ -396,15 +401,22 @@ static int64_t room(const falt_tiles_plan *plan) {
   return panels > l2 / 2 ? l2 / 2 : l2 / 8;
 }
 
+/* Tasks for each part that are wanted. Where all panels stay in the second-level cache tasks are cut by positions, so
+ * that each writes whole rows of results: few columns of many rows are few lines in each of many pages. */
+static int64_t tasks_of_part(const falt_tiles_plan *plan) {
+  const int64_t panels = falt_tiles_groups(plan) * plan->panels;
+  return panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
+}
+
 static void set_parts(falt_tiles_plan *plan) {
   const int64_t *size = plan->layer.p.output.size, height = size[FALT_H], width = size[FALT_W];
-  const int64_t bytes = line_bytes(plan), panels = falt_tiles_groups(plan) * plan->panels, most = room(plan);
-  const int64_t wanted = thread_count(plan) == 1 ? 1 : 4 * thread_count(plan);
+  const int64_t bytes = line_bytes(plan), most = room(plan);
+  const int64_t wanted = falt_ceil_div(wanted_tasks(plan), tasks_of_part(plan) * size[FALT_N] * size[FALT_D]);
   int64_t lines = falt_max(1, falt_min(height, most / bytes));
-  while (lines > 1 && size[FALT_N] * size[FALT_D] * falt_ceil_div(height, lines) * panels < wanted) lines /= 2;
+  while (lines > 1 && lines / 2 * width >= LEAST_PART && falt_ceil_div(height, lines) < wanted) lines /= 2;
   plan->lines = falt_layer_cut(height, falt_ceil_div(height, lines));
   int64_t spans = plan->flat ? 1 : falt_ceil_div(bytes, most);
-  if (height == 1 && !plan->flat) spans = falt_max(spans, falt_ceil_div(wanted, panels * size[FALT_N] * size[FALT_D]));
+  if (height == 1 && !plan->flat) spans = falt_max(spans, wanted);
   plan->spans = falt_layer_cut(width, falt_max(1, falt_min(spans, width / LEAST_SPAN)));
 }
 
@@ -441,9 +453,9 @@ static void set_copies(falt_tiles_plan *plan) {
 /* Blocks of parts, so few that threads have enough of them; chunks of panels where positions are too few. */
 static void set_tasks(falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels; /* of all groups */
-  const int64_t wanted = thread_count(plan) == 1 ? 1 : 4 * thread_count(plan), all = all_parts(plan);
+  const int64_t wanted = wanted_tasks(plan), all = all_parts(plan);
   const int64_t bytes = line_bytes(plan) * falt_layer_most(&plan->lines) / plan->spans.count;
-  const int64_t together = falt_max(1, falt_min(room(plan) / falt_max(1, bytes), falt_max(1, all * panels / wanted)));
+  const int64_t together = falt_max(1, falt_min(room(plan) / falt_max(1, bytes), all * tasks_of_part(plan) / wanted));
   plan->blocks = falt_layer_cut(all, falt_ceil_div(all, together));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
   plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
