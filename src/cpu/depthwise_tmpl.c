@@ -115,24 +115,11 @@ FALT_INLINE void look_ahead(const falt_depthwise_call *call, int64_t q, const pl
 
 /* ---- what lanes multiply */
 
-/* x[index[i]] for each i. */
-FALT_INLINE vec shuffle(vec x, vec_bits index) {
-#if FALT_VECTOR_BYTES == 64
-  return (vec)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
-#elif FALT_VECTOR_BYTES == 32
-  return (vec)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
-#else
-  vec y;
-  for (int i = 0; i < VEC; i++) y[i] = x[index[i]];
-  return y;
-#endif
-}
-
 /* Of source j of each lane's group; `pick` is moved on by j. */
 FALT_INLINE vec fetch(const lane *x, int64_t j, vec_bits pick, int m, const falt_depthwise_reads reads) {
   if (reads == FALT_READS_ALL) return vec_all(x[j]);
   const vec v = load_some(x, m);
-  return reads == FALT_READS_PICK ? shuffle(v, pick) : v;
+  return reads == FALT_READS_PICK ? vec_pick(v, pick) : v;
 }
 
 /* ---- sums: these are inlined with constant positions, taps and reads, so that sums stay in registers */

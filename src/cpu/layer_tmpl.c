@@ -135,19 +135,6 @@ static void product(const falt_layer_product *call) {
 
 /* ---- products of small groups */
 
-/* x[index[i]] for each i. */
-FALT_INLINE vec pick(vec x, vec_bits index) {
-#if FALT_VECTOR_BYTES == 64
-  return (vec)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
-#elif FALT_VECTOR_BYTES == 32
-  return (vec)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
-#else
-  vec y;
-  for (int i = 0; i < VEC; i++) y[i] = x[index[i]];
-  return y;
-#endif
-}
-
 /* Each column's element comes out of the row's vector by a shuffle, which costs what a multiply-add costs, but no lane
  * multiplies in vain. */
 FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
@@ -164,7 +151,7 @@ FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
     for (int64_t j = 0; j < call->depth; j++, b += VEC, index += 1) {
       const vec column = vec_keep(vec_load(b));
       FALT_UNROLL
-      for (int m = 0; m < rows; m++) sum[m] = vec_madd(sum[m], column, pick(row[m], index));
+      for (int m = 0; m < rows; m++) sum[m] = vec_madd(sum[m], column, vec_pick(row[m], index));
     }
   }
   FALT_UNROLL

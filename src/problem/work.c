@@ -130,9 +130,19 @@ static double largest_magnitude(falt_type type) {
   return fmax(fabs(falt_type_min(type)), falt_type_max(type));
 }
 
+/* The share of an axis's taps that one window has inside the input, where nothing stands outside. */
+static double most_inside(const falt_problem *p, int i) {
+  const falt_axis *a = &p->axis[i];
+  const double taps = (double)p->filter.size[FALT_D + i];
+  if (a->boundary[0] != FALT_CONSTANT || a->boundary[1] != FALT_CONSTANT || p->boundary_value != 0) return 1;
+  return fmin(taps, (double)falt_ceil_div(p->input.size[FALT_D + i], a->dilation)) / taps;
+}
+
 double falt_problem_sum_bound(const falt_problem *p) {
   const bool pooling = falt_is_pooling(p->operation);
   if (p->boundary_value != rint(p->boundary_value)) return INFINITY;
   const double x = fmax(largest_magnitude(p->input.type), fabs(p->boundary_value));
-  return x * (pooling ? 1 : largest_magnitude(p->filter.type)) * (double)falt_problem_depth(p);
+  double depth = (double)falt_problem_depth(p);
+  for (int i = 0; i < 3 && p->operation == FALT_FORWARD; i++) depth *= most_inside(p, i);
+  return x * (pooling ? 1 : largest_magnitude(p->filter.type)) * depth;
 }

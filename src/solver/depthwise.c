@@ -18,15 +18,17 @@
 typedef struct depthwise_plan {
   falt_plan base;
   falt_depthwise d;
-  falt_layer_pieces blocks;  /* of units of channels */
-  falt_layer_pieces bands;   /* of rows of results */
-  falt_layer_pieces parts;   /* of spans */
-  bool ahead;                /* the next row is brought nearer while one is summed */
-  bool stream;               /* results bypass the caches */
-  const float *values;       /* the filter, from planning until it is packed */
-  float *packed;             /* or NULL if the filter comes with each execution */
-  size_t factors, filter;    /* offsets into the workspace */
-  falt_depthwise_scratch at; /* in each worker's scratch */
+  falt_layer_pieces blocks;          /* of units of channels */
+  falt_layer_pieces bands;           /* of rows of results */
+  falt_layer_pieces parts;           /* of spans */
+  bool ahead;                        /* the next row is brought nearer while one is summed */
+  bool stream;                       /* results bypass the caches */
+  const void *values;                /* the filter, from planning until it is packed */
+  float *packed;                     /* or NULL if the filter comes with each execution */
+  size_t factors, filter;            /* offsets into the workspace */
+  size_t wide;                       /* the filter in f32 */
+  falt_depthwise_scratch at;         /* in each worker's scratch */
+  size_t results, residual, scratch; /* the same, behind it: of a span, in f32; the end */
 } depthwise_plan;
 
 /* ---- packing: vectors of (tap, source, lane) */
@@ -59,8 +61,11 @@ static void pack_vector(void *context, int64_t v) {
   while (falt_depthwise_next_patch(pack->d, v, &patch)) pack_patch(pack, &patch, to + patch.lane);
 }
 
-static void pack(const depthwise_plan *plan, const float *filter, float *packed) {
-  packing p = {&plan->d, filter, packed};
+/* `wide` has room for a narrow filter in f32. */
+static void pack(const depthwise_plan *plan, const void *filter, float *wide, float *packed) {
+  const falt_tensor *given = &plan->base.problem.filter;
+  if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->d.layer.p.filter, wide);
+  packing p = {&plan->d, given->type != FALT_F32 ? wide : filter, packed};
   falt_parallel_for(plan->base.device->threads, plan->d.vectors, pack_vector, &p);
 }
 
@@ -69,35 +74,63 @@ static void pack(const depthwise_plan *plan, const float *filter, float *packed)
 typedef struct execution {
   const depthwise_plan *plan;
   const falt_operands *operands;
-  const float *source, *weights, *factors;
-  float *result;
+  const float *weights, *factors;
+  const void *source;
+  char *result;
   bool stream;
 } execution;
 
+/* What a span of results reads or writes of a tensor: from `element` on, or in f32 in a worker's scratch. */
+typedef struct place {
+  falt_depthwise_strip strip;
+  falt_type type;
+  char *there; /* NULL: no such tensor */
+  float *here;
+} place;
+
+/* `scratch` is used where the tensor is narrow. */
+static place place_of(const falt_depthwise_task *t, const falt_depthwise_span *span, const falt_tensor *tensor,
+                      falt_type type, const void *data, int64_t row, float *scratch) {
+  const int64_t pixel = tensor->stride[FALT_W], size = (int64_t)falt_type_size(type);
+  place p = {.strip = {span->count, t->results, span->step * pixel, t->results}, .type = type};
+  if (!data) return p;
+  p.there = (char *)(uintptr_t)data + (row + t->result + span->origin * pixel) * size;
+  p.here = type != FALT_F32 ? scratch : (float *)(void *)p.there;
+  if (type == FALT_F32) p.strip.pixel = p.strip.step;
+  return p;
+}
+
 static void run_row(const execution *run, const falt_depthwise_task *t, int64_t row, int64_t first_span,
-                    int64_t last_span) {
+                    int64_t last_span, char *scratch) {
+  const depthwise_plan *plan = run->plan;
   const falt_depthwise *d = t->d;
   const falt_tensor *y = &d->relation.result, *z = &d->layer.p.residual;
-  const int64_t y_row = falt_depthwise_at(d, y, row) + t->result, z_row = falt_depthwise_at(d, z, row) + t->result;
-  const float *residual = d->layer.p.has_residual ? (const float *)run->operands->residual + z_row : NULL;
+  const int64_t y_row = falt_depthwise_at(d, y, row), z_row = falt_depthwise_at(d, z, row);
+  const void *residuals = d->layer.p.has_residual ? run->operands->residual : NULL;
+  float *wide_results = (float *)(void *)(scratch + plan->results);
+  float *wide_residual = (float *)(void *)(scratch + plan->residual);
   falt_depthwise_finish finish = {.scale = run->factors + t->result,
                                   .offset = run->factors + d->channels + t->result,
-                                  .residual_step = 0,
                                   .curve = d->layer.curve,
                                   .slope = (float)d->layer.p.act_a,
                                   .low = d->layer.low,
                                   .high = d->layer.high};
   for (int64_t i = first_span; i < last_span; i++) {
     const falt_depthwise_span *span = &d->spans[i];
+    const place out = place_of(t, span, y, d->result_type, run->result, y_row, wide_results);
+    const place residual = place_of(t, span, z, plan->base.problem.residual.type, residuals, z_row, wide_residual);
+    if (residual.there && residual.type != FALT_F32)
+      falt_depthwise_widen(d, &residual.strip, residual.type, residual.there, residual.here);
+    finish.residual = residual.here;
+    finish.residual_step = residual.strip.pixel;
     falt_depthwise_call call = falt_depthwise_call_of(t, span);
     call.weights = run->weights + t->vector * d->pitch;
-    call.out = run->result + y_row + span->origin * y->stride[FALT_W];
-    call.out_step = span->step * y->stride[FALT_W];
+    call.out = out.here;
+    call.out_step = out.strip.pixel;
     call.stream = run->stream;
     call.finish = d->layer.plain ? NULL : &finish;
-    finish.residual = residual ? residual + span->origin * z->stride[FALT_W] : NULL;
-    finish.residual_step = span->step * z->stride[FALT_W];
     d->kernels->sums(&call);
+    if (out.type != FALT_F32) falt_depthwise_narrow(d, &out.strip, out.type, out.here, out.there);
   }
 }
 
@@ -113,7 +146,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.ahead = plan->ahead;
   for (int64_t row = first; row < last; row++) {
     falt_depthwise_turn(&t, row, row == first, last);
-    run_row(run, &t, row, falt_layer_piece(&plan->parts, part), falt_layer_piece(&plan->parts, part + 1));
+    run_row(run, &t, row, falt_layer_piece(&plan->parts, part), falt_layer_piece(&plan->parts, part + 1), scratch);
   }
 }
 
@@ -122,7 +155,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_depthwise *d = &plan->d;
   char *workspace = operands->workspace;
   float *factors = (float *)(void *)(workspace + plan->factors), *room = (float *)(void *)(workspace + plan->filter);
-  if (!plan->packed) pack(plan, operands->filter, room);
+  if (!plan->packed) pack(plan, operands->filter, (float *)(void *)(workspace + plan->wide), room);
   if (!d->layer.plain) falt_layer_factors(&d->layer, operands, factors);
   execution run = {.plan = plan,
                    .operands = operands,
@@ -135,7 +168,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
                                 .tasks = plan->blocks.count * plan->bands.count * plan->parts.count,
-                                .scratch = plan->at.total},
+                                .scratch = plan->scratch},
                 workspace);
 }
 
@@ -181,8 +214,10 @@ static double beside(const falt_depthwise *d) {
 static double estimate(const depthwise_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
   const double filter = plan->base.packed ? 0 : 50 * (double)falt_tensor_count(&d->layer.p.filter);
-  return falt_roofline(device, FALT_F32, falt_depthwise_flops(d) + beside(d) + 2 * filter, shares[d->unit.reads],
-                       falt_problem_bytes(&d->layer.p) + falt_depthwise_reread(d, device));
+  return falt_roofline(
+      device, FALT_F32,
+      falt_depthwise_flops(d) + beside(d) + 2 * filter + falt_depthwise_conversions(d, &plan->base.problem),
+      shares[d->unit.reads], falt_problem_bytes(&plan->base.problem) + falt_depthwise_reread(d, device));
 }
 
 /* ---- plan */
@@ -191,8 +226,8 @@ static double estimate(const depthwise_plan *plan, const falt_device *device) {
 static void set_tasks(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
-  const int64_t most = falt_depthwise_block(d, plan->base.device), rows = falt_depthwise_rows(d);
-  int64_t blocks = falt_ceil_div(d->units, most);
+  const int64_t rows = falt_depthwise_rows(d);
+  int64_t blocks = falt_ceil_div(d->units, d->block);
   const int64_t bands = falt_min(rows, falt_ceil_div(wanted, blocks));
   const int64_t parts = falt_min(d->span_count, falt_ceil_div(wanted, blocks * bands));
   blocks = falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, bands * parts)));
@@ -213,17 +248,23 @@ static bool whole_lines(const falt_depthwise *d) {
 
 static void set_traffic(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
-  const double bytes = falt_problem_bytes(&d->layer.p), near = (double)plan->base.device->caches.l2;
-  plan->ahead = bytes > near;
-  plan->stream = bytes > 4 * near && whole_lines(d);
+  const double bytes = falt_problem_bytes(&plan->base.problem), near = (double)plan->base.device->caches.l2;
+  plan->ahead = bytes > near && !d->widens;
+  plan->stream = bytes > 4 * near && d->result_type == FALT_F32 && whole_lines(d);
 }
 
 static void lay_memory(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
+  const falt_problem *p = &plan->base.problem;
+  const size_t span = (size_t)(d->longest * falt_layer_most(&plan->blocks) * d->unit.results) * sizeof(float);
   plan->at = falt_depthwise_lay(d, falt_layer_most(&plan->blocks), 0);
-  size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
+  plan->scratch = plan->at.total;
+  plan->results = falt_place(&plan->scratch, d->result_type != FALT_F32 ? span : 0);
+  plan->residual = falt_place(&plan->scratch, p->has_residual && p->residual.type != FALT_F32 ? span : 0);
+  size_t total = falt_rows_workspace(plan->base.device, plan->scratch);
   plan->factors = falt_place(&total, d->layer.plain ? 0 : 2 * (size_t)d->channels * sizeof(float));
   plan->filter = falt_place(&total, plan->base.packed ? 0 : (size_t)(d->vectors * d->pitch) * sizeof(float));
+  plan->wide = falt_place(&total, plan->base.packed ? 0 : falt_depthwise_wide_bytes(p));
   plan->base.workspace = total;
 }
 
@@ -231,11 +272,13 @@ static void lay_memory(depthwise_plan *plan) {
 static falt_status ready(falt_plan *base) {
   depthwise_plan *plan = (depthwise_plan *)base;
   if (!plan->values) return FALT_OK;
+  float *wide = falt_alloc(falt_depthwise_wide_bytes(&base->problem));
   plan->packed = falt_alloc((size_t)(plan->d.vectors * plan->d.pitch) * sizeof(float));
-  if (!plan->packed) return falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
-  pack(plan, plan->values, plan->packed);
+  const bool fits = wide && plan->packed;
+  if (fits) pack(plan, plan->values, wide, plan->packed);
+  falt_free(wide);
   plan->values = NULL;
-  return FALT_OK;
+  return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
 }
 
 static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
@@ -245,7 +288,7 @@ static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
   depthwise_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   bool no_memory = false;
-  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device->isa, 0, &no_memory);
+  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device, 0, &no_memory);
   if (reason) {
     destroy(&plan->base);
     return no_memory ? falt_refuse_memory(ask) : falt_refuse(ask, "%s", reason);

@@ -3,13 +3,17 @@
  * Results have `depth` sources each: the channels of their group. Results are walked in rows along the width. A row is
  * cut into spans of positions that read the source alike, and what a span reads of one source row is a list of pieces:
  * neighbouring taps, with a table of columns where the boundary or a stride spoils their order. Spans and pieces are
- * the same for all rows, so the plan has them; an execution only adds the addresses of the rows under its window. */
+ * the same for all rows, so the plan has them; an execution only adds the addresses of the rows under its window.
+ *
+ * Kernels compute in f32. Rows of narrow types are widened when a window first meets them and stay in a worker's
+ * scratch while it does; results wait there for a span, then are narrowed. Memory moves narrow elements only. */
 #ifndef FALT_SOLVER_DEPTHWISE_H
 #define FALT_SOLVER_DEPTHWISE_H
 
 #include "cpu/depthwise.h"
 #include "solver/generic.h"
 #include "solver/layer.h"
+#include "solver/widen.h"
 
 typedef struct falt_depthwise_piece {
   int64_t from, step, tap_step; /* elements from the source row's first position */
@@ -27,27 +31,35 @@ typedef struct falt_depthwise_span {
 } falt_depthwise_span;
 
 typedef struct falt_depthwise {
-  falt_layer layer; /* the problem and its epilogue */
+  falt_layer layer; /* the problem, its operands in f32, and its epilogue */
   const falt_depthwise_kernels *kernels;
+  const falt_filter_kernels *convert;
+  falt_type source_type, result_type;
+  bool widens;                /* source rows are not f32 */
   falt_generic_plan relation; /* only what links and meets read: which results meet which sources by which taps */
   falt_depthwise_unit unit;
   int64_t channels, depth, taps;        /* results of all groups; sources of each */
   int64_t units, unit_vectors, vectors; /* vectors of a unit and of all */
   int64_t pitch;                        /* elements of all weights of a vector of channels */
+  int64_t block;                        /* units of a task, at most */
+  int64_t pixel;                        /* elements between columns of a source row, as kernels read it */
+  int64_t slots;                        /* widened rows that a task keeps */
   falt_depthwise_span *spans;
   falt_depthwise_piece *pieces;
   int64_t *tables;
   int64_t span_count, piece_count, table_length;
-  int64_t rows_most, pieces_most; /* source rows of a result row, pieces of a span */
-  double useful;                  /* the share of multiply-adds that are not with zeros outside */
+  int64_t rows_most, pieces_most, longest; /* source rows of a result row, pieces and positions of a span */
+  double useful;                           /* the share of multiply-adds that are not with zeros outside */
 } falt_depthwise;
 
 /* Fills *d, or returns why not (a clause for falt_refuse). falt_depthwise_free afterwards in either case. `extra` taps
  * of one source have room among the weights behind those of the filter. *no_memory is set where memory was the reason.
  */
-const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, falt_isa isa, int64_t extra,
-                                bool *no_memory);
+const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
+                                int64_t extra, bool *no_memory);
 void falt_depthwise_free(falt_depthwise *d);
+/* Bytes of the problem's filter in f32, if it is narrow. */
+size_t falt_depthwise_wide_bytes(const falt_problem *problem);
 
 /* Whether a group has more than one channel in or out. */
 static inline bool falt_depthwise_is_grouped(const falt_problem *p) {
@@ -72,9 +84,21 @@ int64_t falt_depthwise_lanes(const falt_depthwise *d, int64_t vector, int64_t *l
 
 /* Source rows that one row of results reads. */
 typedef struct falt_depthwise_row {
-  int64_t source; /* element, or -1: the constant */
-  int64_t tap;    /* of the first of its taps */
+  int64_t source;  /* element, or -1: the constant */
+  int64_t tap;     /* of the first of its taps */
+  const float *at; /* in f32, at the block's first channel */
 } falt_depthwise_row;
+
+/* `count` columns of n channels: `step` elements apart in their tensor, `pixel` in f32. */
+typedef struct falt_depthwise_strip {
+  int64_t count, n, step, pixel;
+} falt_depthwise_strip;
+
+/* Elements of a tensor from `narrow` on as f32, and back, rounded to nearest even. */
+void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                          const void *narrow, float *wide);
+void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                           const float *wide, void *narrow);
 
 /* Results' rows are numbered over (n, d, h), h innermost. */
 static inline int64_t falt_depthwise_rows(const falt_depthwise *d) {
@@ -87,38 +111,53 @@ int64_t falt_depthwise_at(const falt_depthwise *d, const falt_tensor *tensor, in
 /* ---- a task: a block of units, row by row */
 
 typedef struct falt_depthwise_scratch {
-  size_t rows, next, segments, constant, total;
+  size_t rows, next, segments, constant, slots, window, total;
 } falt_depthwise_scratch;
+
+/* A widened row: of which source element, and the task's last turn that read it. */
+typedef struct falt_depthwise_slot {
+  int64_t source, turn;
+} falt_depthwise_slot;
 
 /* What a task on at most `units` needs, with `extra` segments beside those of the taps. */
 falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra);
 
 typedef struct falt_depthwise_task {
   const falt_depthwise *d;
-  const float *source;      /* at the block's first channel */
+  const char *source;       /* at the block's first channel */
   int64_t unit, vector;     /* the block's first */
   int64_t result, results;  /* its channels */
+  int64_t channels;         /* of the source */
   bool ahead;               /* the next row is brought nearer while one is summed */
   falt_depthwise_row *rows; /* under the window of this row of results */
   falt_depthwise_row *next; /* and of the one after it */
   int64_t sources, next_sources;
   falt_depthwise_segment *segments;
   float *constant;
+  falt_depthwise_slot *slots; /* of the window */
+  float *window;
+  int64_t turn;
 } falt_depthwise_task;
 
 /* The task of units [unit, end), in a worker's scratch. */
 falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
-                                        const float *source, int64_t unit, int64_t end);
-/* Makes `row` the task's row; `last` is the end of its rows, which are to be taken in their order. */
+                                        const void *source, int64_t unit, int64_t end);
+/* Elements of a widened row. */
+static inline int64_t falt_depthwise_slot_floats(const falt_depthwise *d) {
+  return d->relation.source.size[FALT_W] * d->pixel;
+}
+/* Sees to it that the task's rows are in its window, and says where. */
+void falt_depthwise_bring(falt_depthwise_task *task);
+/* Makes `row` the task's row, its source rows in f32; `last` is the end of its rows, which are to be taken in their
+ * order. */
 void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last);
 /* The call for a span of the task's row: what it reads, and what is ahead. */
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
 
-/* How many units' windows and weights stay in half of the second-level cache, at least a line of channels. */
-int64_t falt_depthwise_block(const falt_depthwise *d, const falt_device *device);
 /* For estimates: the operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
 double falt_depthwise_flops(const falt_depthwise *d);
-int64_t falt_depthwise_tiles(const falt_depthwise *d); /* of a row of results */
+double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *problem); /* operations */
+int64_t falt_depthwise_tiles(const falt_depthwise *d);                                   /* of a row of results */
 double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device);
 
 #endif

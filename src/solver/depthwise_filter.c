@@ -25,8 +25,8 @@ typedef struct gradient_plan {
   falt_layer_pieces blocks;  /* of units of channels */
   falt_layer_pieces bands;   /* of rows of outputs */
   bool ahead;                /* the next row is brought nearer while one is summed */
-  size_t sums;               /* offset into the workspace */
-  size_t ones;               /* in each worker's scratch */
+  size_t sums, wide;         /* offsets into the workspace; wide: a narrow result in f32 */
+  size_t ones, by;           /* in each worker's scratch; by: a row of dy in f32 */
   falt_depthwise_scratch at; /* the rest of it */
 } gradient_plan;
 
@@ -36,6 +36,7 @@ typedef struct execution {
   const gradient_plan *plan;
   const falt_operands *operands;
   float *sums; /* (band, vector, tap, channel) */
+  float *filter;
 } execution;
 
 /* The element 1 for all lanes, which the gradient of the bias is multiplied by. */
@@ -44,14 +45,25 @@ static falt_depthwise_segment bias_segment(const falt_depthwise *d, const float 
   return (falt_depthwise_segment){.row = ones, .weight = d->taps * d->depth * width, .taps = 1, .depth = 1};
 }
 
-static void run_row(const execution *run, const falt_depthwise_task *t, int64_t row, float *sums, const float *ones) {
+/* The task's channels of a row of dy. `room` is used where it is narrow. */
+static const float *row_of(const execution *run, const falt_depthwise_task *t, int64_t row, float *room) {
   const falt_depthwise *d = t->d;
   const falt_tensor *y = &d->relation.result;
-  const float *by = (const float *)run->operands->output + falt_depthwise_at(d, y, row) + t->result;
+  const falt_depthwise_strip strip = {y->size[FALT_W], t->results, y->stride[FALT_W], t->results};
+  const char *from = (const char *)run->operands->output +
+                     (falt_depthwise_at(d, y, row) + t->result) * (int64_t)falt_type_size(d->result_type);
+  if (d->result_type == FALT_F32) return (const float *)(const void *)from;
+  falt_depthwise_widen(d, &strip, d->result_type, from, room);
+  return room;
+}
+
+static void run_row(const falt_depthwise_task *t, const float *by, float *sums, const float *ones) {
+  const falt_depthwise *d = t->d;
+  const int64_t pixel = d->result_type == FALT_F32 ? d->relation.result.stride[FALT_W] : t->results;
   for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++) {
     falt_depthwise_gradient g = {.call = falt_depthwise_call_of(t, span),
-                                 .by = by + span->origin * y->stride[FALT_W],
-                                 .by_step = span->step * y->stride[FALT_W],
+                                 .by = by + span->origin * pixel,
+                                 .by_step = span->step * pixel,
                                  .sums = sums};
     if (d->layer.p.has_bias) t->segments[g.call.count++] = bias_segment(d, ones);
     d->kernels->gradient(&g);
@@ -67,13 +79,13 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const int64_t unit = falt_layer_piece(&plan->blocks, index), end = falt_layer_piece(&plan->blocks, index + 1);
   falt_depthwise_task t = falt_depthwise_open(d, &plan->at, scratch, run->operands->input, unit, end);
   float *sums = run->sums + (band * d->vectors + t.vector) * d->pitch;
-  float *ones = (float *)(void *)((char *)scratch + plan->ones);
+  float *ones = (float *)(void *)((char *)scratch + plan->ones), *by = (float *)(void *)((char *)scratch + plan->by);
   t.ahead = plan->ahead;
   for (int64_t i = 0; i < (end - unit) * d->unit.sources; i++) ones[i] = 1;
   memset(sums, 0, (size_t)((end - unit) * d->unit_vectors * d->pitch) * sizeof *sums);
   for (int64_t row = begin; row < last; row++) {
     falt_depthwise_turn(&t, row, row == begin, last);
-    run_row(run, &t, row, sums, ones);
+    run_row(&t, row_of(run, &t, row, by), sums, ones);
   }
 }
 
@@ -87,7 +99,7 @@ static void store_patch(const execution *run, const falt_depthwise_patch *patch,
   for (int64_t t = 0; t < w->size[FALT_D]; t++)
     for (int64_t r = 0; r < w->size[FALT_H]; r++)
       for (int64_t s = 0; s < w->size[FALT_W]; s++, sums += d->depth * width) {
-        float *to = (float *)run->operands->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, t, r, s);
+        float *to = run->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, t, r, s);
         if (d->depth > 1 && patch->source_step == 1) {
           run->plan->turning->turn(&(falt_turn){.from = sums,
                                                 .to = to,
@@ -124,13 +136,19 @@ static void add_bands(void *context, int64_t v) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const gradient_plan *plan = (const gradient_plan *)base;
   char *workspace = operands->workspace;
-  execution run = {.plan = plan, .operands = operands, .sums = (float *)(void *)(workspace + plan->sums)};
+  const falt_tensor *filter = &base->problem.filter;
+  const bool narrow = filter->type != FALT_F32;
+  execution run = {.plan = plan,
+                   .operands = operands,
+                   .sums = (float *)(void *)(workspace + plan->sums),
+                   .filter = narrow ? (float *)(void *)(workspace + plan->wide) : operands->filter};
   falt_rows_run(
       base->device,
       &(falt_row_job){
           .run = run_task, .context = &run, .tasks = plan->blocks.count * plan->bands.count, .scratch = plan->at.total},
       workspace);
   falt_parallel_for(base->device->threads, plan->d.vectors, add_bands, &run);
+  if (narrow) falt_narrow(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -180,10 +198,11 @@ static double waits(const falt_depthwise *d) {
 static double estimate(const gradient_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
   const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1;
-  return falt_roofline(device, FALT_F32, falt_depthwise_flops(d) * slower, shares[d->unit.reads],
-                       falt_problem_bytes(&d->layer.p) +
-                           8 * (double)plan->bands.count * (double)(d->vectors * d->pitch) +
-                           2 * falt_depthwise_reread(d, device));
+  return falt_roofline(
+      device, FALT_F32, falt_depthwise_flops(d) * slower + falt_depthwise_conversions(d, &plan->base.problem),
+      shares[d->unit.reads],
+      falt_problem_bytes(&plan->base.problem) + 8 * (double)plan->bands.count * (double)(d->vectors * d->pitch) +
+          2 * falt_depthwise_reread(d, device));
 }
 
 /* ---- plan */
@@ -196,8 +215,8 @@ static void set_tasks(gradient_plan *plan) {
   const int64_t rows = falt_depthwise_rows(d), sums = d->vectors * d->pitch;
   const int64_t enough = falt_max(1, rows / falt_ceil_div(FEWEST, d->relation.result.size[FALT_W]));
   const int64_t bands = falt_min(falt_min(enough, BANDS), falt_max(1, MOST_SUMS / sums));
-  const int64_t blocks = falt_ceil_div(d->units, falt_depthwise_block(d, plan->base.device));
-  plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2;
+  const int64_t blocks = falt_ceil_div(d->units, d->block);
+  plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2 && !d->widens;
   plan->bands = falt_layer_cut(rows, bands);
   plan->blocks = falt_layer_cut(d->units, falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, bands))));
 }
@@ -206,9 +225,12 @@ static void lay_memory(gradient_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t units = falt_layer_most(&plan->blocks);
   plan->at = falt_depthwise_lay(d, units, 1);
+  const int64_t row = d->result_type != FALT_F32 ? d->relation.result.size[FALT_W] * units * d->unit.results : 0;
   plan->ones = falt_place(&plan->at.total, (size_t)(units * d->unit.sources) * sizeof(float));
+  plan->by = falt_place(&plan->at.total, (size_t)row * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
   plan->sums = falt_place(&total, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
+  plan->wide = falt_place(&total, falt_depthwise_wide_bytes(&plan->base.problem));
   plan->base.workspace = total;
 }
 
@@ -219,7 +241,7 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
   gradient_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   bool no_memory = false;
-  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device->isa, 1, &no_memory);
+  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device, 1, &no_memory);
   if (reason) {
     destroy(&plan->base);
     return no_memory ? falt_refuse_memory(ask) : falt_refuse(ask, "%s", reason);

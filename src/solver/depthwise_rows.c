@@ -11,6 +11,11 @@ static bool all_f32(const falt_problem *p) {
          p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
 }
 
+/* Filters of narrow types are read in any order of channels, and to the last bit, by solvers of their own. */
+static const char *type_refusal(const falt_problem *p) {
+  return all_f32(p) ? NULL : p->is_filter ? "a filter that is not f32" : falt_widen_refusal(p);
+}
+
 /* The channels of all groups in their order. */
 static bool are_adjacent(const falt_tensor *t) {
   return t->size[FALT_C] == 1
@@ -20,10 +25,14 @@ static bool are_adjacent(const falt_tensor *t) {
 
 static const char *refusal(const falt_problem *p) {
   return falt_is_pooling(p->operation) ? "only layers and filters"
-         : !all_f32(p)                 ? "only f32"
+         : type_refusal(p)             ? type_refusal(p)
          : !are_adjacent(&p->input) || !are_adjacent(&p->output) || (p->has_residual && !are_adjacent(&p->residual))
              ? "channels are not adjacent in memory"
              : NULL;
+}
+
+static int64_t source_channels(const falt_depthwise *d) {
+  return d->relation.source.size[FALT_G] * d->depth;
 }
 
 /* ---- units: as many groups as fit into a vector, or one */
@@ -110,7 +119,7 @@ static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_
   if (!falt_link_covers(link, q)) return FALT_DEPTHWISE_NONE;
   const int64_t u = falt_link_source(link, q, s);
   if (constant) return u < 0 ? 0 : FALT_DEPTHWISE_NONE;
-  return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->relation.source.stride[FALT_W];
+  return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->pixel;
 }
 
 /* Columns of a near piece from result q on that are read, if they follow each other: a boundary that leaves out what
@@ -155,14 +164,14 @@ static void add_listed(builder *b, const falt_link *link, falt_depthwise_piece p
 /* Every `every`-th tap of a link from `first` on, cut as kernels want them. */
 static void add_taps(builder *b, const falt_link *link, int64_t q, int64_t count, bool edge, int64_t first,
                      int64_t every) {
-  const int64_t stride = b->d->relation.source.stride[FALT_W];
-  falt_depthwise_piece piece = {.step = link->step * stride,
-                                .tap_step = link->tap_step * every * stride,
+  const int64_t pixel = b->d->pixel;
+  falt_depthwise_piece piece = {.step = link->step * pixel,
+                                .tap_step = link->tap_step * every * pixel,
                                 .tap_next = link->tap_next * every,
                                 .tap_every = every,
                                 .near = link->step == link->tap_step * every};
   for (int64_t s = first; s < link->taps; s += piece.taps * every) {
-    piece.from = (link->base + link->step * q + link->tap_step * s) * stride;
+    piece.from = (link->base + link->step * q + link->tap_step * s) * pixel;
     piece.tap = link->tap_first + link->tap_next * s;
     piece.taps = falt_depthwise_taps(b->d->unit.reads, falt_ceil_div(link->taps - s, every));
     piece.begin = 0;
@@ -217,6 +226,7 @@ static void add_span(builder *b, int64_t q, int64_t end, bool edge) {
     d->spans[d->span_count] = (falt_depthwise_span){b->phase.origin + b->phase.step * q, b->phase.step, end - q, first,
                                                     d->piece_count - first};
   d->pieces_most = falt_max(d->pieces_most, d->piece_count - first);
+  d->longest = falt_max(d->longest, end - q);
   d->span_count++;
 }
 
@@ -297,9 +307,9 @@ static int64_t list_sources(const falt_depthwise *d, int64_t row, falt_depthwise
     for (falt_meet y = falt_meet_start(&d->relation, 1, at[2]); falt_meet_next(&y);) {
       const bool constant = z.source < 0 || y.source < 0;
       if (constant && d->relation.fill == 0) continue;
-      list[count++] =
-          (falt_depthwise_row){constant ? -1 : falt_tensor_at(&d->relation.source, at[0], 0, 0, z.source, y.source, 0),
-                               (z.tap * taps[FALT_H] + y.tap) * taps[FALT_W]};
+      list[count++] = (falt_depthwise_row){
+          .source = constant ? -1 : falt_tensor_at(&d->relation.source, at[0], 0, 0, z.source, y.source, 0),
+          .tap = (z.tap * taps[FALT_H] + y.tap) * taps[FALT_W]};
     }
   return count;
 }
@@ -333,18 +343,18 @@ static int64_t list_segments(const falt_depthwise_task *t, const falt_depthwise_
     for (int64_t i = span->first; i < span->first + span->pieces; i++) {
       const falt_depthwise_piece *p = &d->pieces[i];
       const bool listed = p->table_length > 0;
-      t->segments[n++] = (falt_depthwise_segment){
-          .row = p->constant ? t->constant : t->source + t->rows[r].source + (listed ? 0 : p->from),
-          .at = listed ? d->tables + p->table : NULL,
-          .step = p->step,
-          .tap_step = p->tap_step,
-          .begin = p->begin,
-          .end = p->end,
-          .weight = (t->rows[r].tap + p->tap) * weights,
-          .weight_step = p->tap_next * weights,
-          .taps = p->taps,
-          .depth = d->depth,
-          .near = p->near};
+      t->segments[n++] =
+          (falt_depthwise_segment){.row = p->constant ? t->constant : t->rows[r].at + (listed ? 0 : p->from),
+                                   .at = listed ? d->tables + p->table : NULL,
+                                   .step = p->step,
+                                   .tap_step = p->tap_step,
+                                   .begin = p->begin,
+                                   .end = p->end,
+                                   .weight = (t->rows[r].tap + p->tap) * weights,
+                                   .weight_step = p->tap_next * weights,
+                                   .taps = p->taps,
+                                   .depth = d->depth,
+                                   .near = p->near};
     }
   }
   return n;
@@ -362,25 +372,38 @@ falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units
   at.next = falt_place(&at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
   at.segments = falt_place(&at.total, (size_t)(segments_most(d) + extra) * sizeof(falt_depthwise_segment));
   at.constant = falt_place(&at.total, d->relation.fill != 0 ? (size_t)(units * d->unit.sources) * sizeof(float) : 0);
+  at.slots = falt_place(&at.total, (size_t)d->slots * sizeof(falt_depthwise_slot));
+  at.window = falt_place(&at.total, (size_t)(d->slots * falt_depthwise_slot_floats(d)) * sizeof(float));
   return at;
 }
 
 falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
-                                        const float *source, int64_t unit, int64_t end) {
+                                        const void *source, int64_t unit, int64_t end) {
+  const int64_t size = (int64_t)falt_type_size(d->source_type);
   char *memory = scratch;
   falt_depthwise_task t = {.d = d,
-                           .source = source + unit * d->unit.sources,
+                           .source = (const char *)source + unit * d->unit.sources * size,
                            .unit = unit,
                            .vector = unit * d->unit_vectors,
                            .result = unit * d->unit.results,
                            .rows = (falt_depthwise_row *)(void *)(memory + at->rows),
                            .next = (falt_depthwise_row *)(void *)(memory + at->next),
                            .segments = (falt_depthwise_segment *)(void *)(memory + at->segments),
-                           .constant = (float *)(void *)(memory + at->constant)};
+                           .constant = (float *)(void *)(memory + at->constant),
+                           .slots = (falt_depthwise_slot *)(void *)(memory + at->slots),
+                           .window = (float *)(void *)(memory + at->window)};
   t.results = falt_min(end * d->unit.results, d->channels) - t.result;
+  t.channels = falt_min(end * d->unit.sources, source_channels(d)) - unit * d->unit.sources;
+  for (int64_t i = 0; i < d->slots; i++) t.slots[i] = (falt_depthwise_slot){-1, -1};
   if (d->relation.fill != 0)
     for (int64_t i = 0; i < (end - unit) * d->unit.sources; i++) t.constant[i] = (float)d->relation.fill;
   return t;
+}
+
+static void find_rows(falt_depthwise_task *t) {
+  const float *source = (const float *)(const void *)t->source;
+  for (int64_t r = 0; r < t->sources; r++)
+    if (t->rows[r].source >= 0) t->rows[r].at = source + t->rows[r].source;
 }
 
 void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last) {
@@ -390,12 +413,17 @@ void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int
   task->sources = task->next_sources;
   task->next = done;
   task->next_sources = row + 1 < last ? list_sources(task->d, row + 1, task->next) : 0;
+  if (task->d->widens)
+    falt_depthwise_bring(task);
+  else
+    find_rows(task);
 }
 
 /* Of the source's rows that the next row of results is the first to read, one column for each of the span's positions
  * (and those between, where there is a stride). */
 static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
   const falt_generic_plan *relation = &t->d->relation;
+  const float *source = (const float *)(const void *)t->source;
   const int64_t stride = t->d->layer.p.axis[2].stride, pixel = relation->source.stride[FALT_W];
   const int64_t columns = relation->gathers ? 1 : stride;
   const int64_t first = relation->gathers ? span->origin / stride : span->origin * stride;
@@ -404,8 +432,7 @@ static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *
   call->ahead_step = columns * pixel;
   for (int64_t i = 0; i < t->next_sources; i++)
     for (int64_t c = 0; c < columns && call->ahead_count < FALT_DEPTHWISE_AHEAD; c++)
-      if (t->next[i].source > last)
-        call->ahead[call->ahead_count++] = t->source + t->next[i].source + (first + c) * pixel;
+      if (t->next[i].source > last) call->ahead[call->ahead_count++] = source + t->next[i].source + (first + c) * pixel;
 }
 
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span) {
@@ -437,7 +464,8 @@ static double share_inside(const falt_problem *p, int axis) {
   return inside / ((double)taps * (double)out);
 }
 
-int64_t falt_depthwise_block(const falt_depthwise *d, const falt_device *device) {
+/* How many units' windows and weights stay in half of the second-level cache, at least a line of channels. */
+static int64_t block_of(const falt_depthwise *d, const falt_device *device) {
   enum { LINE = 64 };
   const int64_t rows = falt_min(d->rows_most, d->relation.source.size[FALT_D] * d->relation.source.size[FALT_H]);
   const double window = (double)rows * (double)d->relation.source.size[FALT_W] * (double)d->unit.sources;
@@ -484,23 +512,50 @@ static bool is_small(const falt_depthwise *d) {
   return d->depth <= width && (d->relation.p.input.size[FALT_G] > 1 || d->unit.results <= width);
 }
 
-const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, falt_isa isa, int64_t extra,
-                                bool *no_memory) {
-  *d = (falt_depthwise){.kernels = falt_depthwise_kernels_for(isa)};
+/* The problem in f32: tensors keep their strides, so that elements have the same numbers; a narrow filter is dense. */
+static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
+  const bool gathers = problem->operation == FALT_BACKWARD_DATA;
+  falt_problem wide = *problem;
+  size_t bytes;
+  wide.input.type = wide.output.type = wide.residual.type = wide.accumulator = FALT_F32;
+  if (problem->filter.type != FALT_F32 && !falt_widen_shape(&wide.filter, &problem->filter, &bytes)) return false;
+  falt_layer_epilogue(&d->layer, &wide);
+  d->relation.p = wide;
+  d->relation.gathers = gathers;
+  d->relation.result = gathers ? wide.input : wide.output;
+  d->relation.source = gathers ? wide.output : wide.input;
+  d->relation.fill = gathers ? 0 : wide.boundary_value;
+  d->source_type = gathers ? problem->output.type : problem->input.type;
+  d->result_type = gathers ? problem->input.type : problem->output.type;
+  d->widens = d->source_type != FALT_F32;
+  return true;
+}
+
+/* How source rows lie for kernels. False if widened rows do not stay in a cache. */
+static bool set_window(falt_depthwise *d, const falt_device *device) {
+  const falt_tensor *source = &d->relation.source;
+  d->block = block_of(d, device);
+  d->pixel = source->stride[FALT_W];
+  if (!d->widens) return true;
+  d->slots = falt_min(d->rows_most, source->size[FALT_D] * source->size[FALT_H]);
+  d->pixel = falt_min(d->block * d->unit.sources, source_channels(d));
+  const double row = (double)source->size[FALT_W] * (double)d->pixel * sizeof(float);
+  return (double)d->slots * row <= (double)device->caches.l2;
+}
+
+const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
+                                int64_t extra, bool *no_memory) {
+  *d = (falt_depthwise){.kernels = falt_depthwise_kernels_for(device->isa),
+                        .convert = falt_filter_kernels_for(device->isa)};
   const char *reason = refusal(problem);
   if (reason) return reason;
-  const bool gathers = problem->operation == FALT_BACKWARD_DATA;
-  falt_layer_epilogue(&d->layer, problem);
-  d->relation.p = *problem;
-  d->relation.gathers = gathers;
-  d->relation.result = gathers ? problem->input : problem->output;
-  d->relation.source = gathers ? problem->output : problem->input;
-  d->relation.fill = gathers ? 0 : problem->boundary_value;
+  if (!set_problem(d, problem)) return "its filter in f32 exceeds 2^63 bytes";
   d->depth = d->relation.source.size[FALT_C];
   set_unit(d);
   if (!is_small(d)) return "its groups have more channels than a vector has lanes";
   if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
+  if (!set_window(d, device)) return "its rows in f32 are larger than a cache";
   d->useful = share_inside(problem, 0) * share_inside(problem, 1) * share_inside(problem, 2);
   if (!build_spans(d)) {
     *no_memory = d->table_length <= MOST_TABLE;

@@ -6,6 +6,8 @@
 
 /* Whether f32 hold every value of the type. */
 bool falt_widen_holds(falt_type type);
+/* Why a layer cannot be computed in f32 with its operands widened and its results narrowed, or NULL. */
+const char *falt_widen_refusal(const falt_problem *problem);
 
 /* The same tensor in f32, dense in the order of its strides; elements that repeat one another still do. False if its
  * size in bytes overflows. */

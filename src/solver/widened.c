@@ -215,22 +215,11 @@ static bool all_f32(const falt_problem *p) {
          (!p->has_residual || p->residual.type == FALT_F32);
 }
 
-/* Whether f32 hold all sums of integers, and what the epilogue adds to them. */
-static bool sums_exactly(const falt_problem *p) {
-  const bool integers = falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
-  return !integers || falt_problem_sum_bound(p) + fabs(p->beta) + 0x1p16 < 0x1p24;
-}
-
 static const char *refusal(const falt_problem *p) {
   return falt_is_pooling(p->operation) ? "only layers"
          : p->is_filter                ? "filters are read in any type by solvers of their own"
          : all_f32(p)                  ? "all its operands are f32"
-         : p->accumulator == FALT_F64  ? "sums in f64 are not formed here"
-         : !falt_widen_holds(p->input.type) || !falt_widen_holds(p->filter.type) || p->output.type == FALT_F64 ||
-                 (p->has_residual && !falt_widen_holds(p->residual.type))
-             ? "f32 do not hold its elements"
-         : !sums_exactly(p) ? "f32 do not hold its sums of integers"
-                            : NULL;
+                                       : falt_widen_refusal(p);
 }
 
 /* ---- plan: pieces */

@@ -23,8 +23,15 @@ static falt_device *device_of(int threads, size_t cache) {
   return device;
 }
 
+/* A solver, and how often it was checked. */
+typedef struct watched {
+  const char *solver;
+  int runs;
+} watched;
+
 static void expect_fine(void *context, const falt_verdict *verdict) {
-  if (strcmp(verdict->solver, "widened") == 0) ++*(int *)context;
+  watched *w = context;
+  if (strcmp(verdict->solver, w->solver) == 0) w->runs++;
   if (!verdict->ok) fail_msg("%s: error %g, tolerance %g", verdict->solver, verdict->max_abs_error, verdict->tolerance);
 }
 
@@ -46,13 +53,13 @@ static void test_pieces(void **state) {
   for (int threads = 1; threads <= 3; threads += 2) {
     falt_device *device = device_of(threads, 16384);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-      int runs = 0;
+      watched w = {"widened", 0};
       falt_problem problem;
       falt_budget budget;
       falt_budget_default(&budget);
       assert_int_equal(falt_problem_parse(&problem, &budget, lines[i]), FALT_OK);
-      assert_int_equal(falt_verify(device, &problem, &budget, i + 1, expect_fine, &runs), FALT_OK);
-      if (runs != 1) fail_msg("not widened: %s", lines[i]);
+      assert_int_equal(falt_verify(device, &problem, &budget, i + 1, expect_fine, &w), FALT_OK);
+      if (w.runs != 1) fail_msg("not widened: %s", lines[i]);
     }
     falt_device_destroy(&device);
   }
@@ -60,6 +67,40 @@ static void test_pieces(void **state) {
 
 static falt_status plan_line(falt_plan **plan, falt_device *device, const char *line) {
   return falt_plan_create_line(plan, device, line, NULL);
+}
+
+/* The same lines and others, row by row within one task where the solvers of small groups take them: blocks of channels
+ * that a cache has room for, and windows that it has none for. */
+static void test_rows(void **state) {
+  (void)state;
+  static const struct {
+    const char *solver, *line;
+  } cases[] = {
+      {"depthwise", "forward n=5 c=40 h=9 w=7 k=40 r=3 s=3 pad=1 groups=40 type=bf16 layout=nhwc act=silu residual=1"},
+      {"depthwise", "forward n=2 c=24 h=14 w=30 k=24 r=31 s=31 pad=15 groups=24 type=u8 weight-type=s8 layout=nhwc"},
+      {"depthwise", "forward n=1 c=8 h=40 w=12 k=8 r=5 s=3 stride=2 pad=2x1 groups=8 type=f16 layout=nhwc scale=1"},
+      {"depthwise", "forward n=1 c=9 h=12 w=12 k=9 r=3 s=3 pad=2 groups=9 type=s8 layout=nhwc value=3"},
+      {"depthwise", "forward n=2 c=4 d=6 h=9 w=8 k=4 t=3 r=3 s=3 pad=1 groups=4 type=f16 layout=ndhwc boundary=edge"},
+      {"depthwise", "backward-data n=3 c=16 h=9 w=7 k=16 r=3 s=3 stride=2 pad=1 groups=16 type=bf16 layout=nhwc"},
+      {"depthwise-filter",
+       "backward-filter n=5 c=40 h=9 w=7 k=40 r=3 s=3 pad=1 groups=40 type=bf16 layout=nhwc bias=1"},
+      {"grouped", "forward n=1 c=8 h=31 w=12 k=8 r=3 s=3 pad=1 groups=2 type=bf16 layout=nhwc boundary=reflect101"},
+      {"grouped", "backward-data n=2 c=16 h=9 w=7 k=32 r=3 s=3 pad=1 groups=4 type=f16 layout=nhwc"},
+      {"grouped-filter", "backward-filter n=2 c=6 h=50 w=11 k=4 r=3 s=3 pad=1 groups=2 type=f16 layout=nhwc bias=1"},
+  };
+  for (int threads = 1; threads <= 3; threads += 2) {
+    falt_device *device = device_of(threads, 65536);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+      watched w = {cases[i].solver, 0};
+      falt_problem problem;
+      falt_budget budget;
+      falt_budget_default(&budget);
+      assert_int_equal(falt_problem_parse(&problem, &budget, cases[i].line), FALT_OK);
+      assert_int_equal(falt_verify(device, &problem, &budget, i + 1, expect_fine, &w), FALT_OK);
+      if (w.runs != 1) fail_msg("not by %s: %s", w.solver, cases[i].line);
+    }
+    falt_device_destroy(&device);
+  }
 }
 
 /* The workspace follows the cache, not the tensor; what f32 do not hold is refused. */
@@ -76,6 +117,7 @@ static void test_limits(void **state) {
   static const char *const refused[] = {
       "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 layout=nhwc method=widened",
       "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 type=s32 layout=nhwc method=widened",
+      "forward n=2 c=8 h=4 w=9999 k=8 r=3 s=3 pad=1 groups=8 type=bf16 layout=nhwc method=depthwise",
       "forward c=8 h=99 w=99 k=8 r=31 s=31 groups=8 type=u8 weight-type=s8 layout=nhwc method=widened",
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -105,6 +147,7 @@ static void test_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_rows),
       cmocka_unit_test(test_limits),
       cmocka_unit_test(test_memory),
   };
