@@ -26,9 +26,10 @@ enum {
   FALT_TILES_COLUMNS = 32, /* the same, and the pitch of sums */
 };
 
-/* What is multiplied. Panels of U8 and S8 are s8. */
+/* What is multiplied: columns of U8 and S8 are s8, those of S8_U8 are u8. */
 typedef enum falt_tiles_kind {
   FALT_TILES_U8,
+  FALT_TILES_S8_U8,
   FALT_TILES_S8,
   FALT_TILES_BF16,
   FALT_TILES_F32,
@@ -45,7 +46,7 @@ typedef struct falt_tile_rows {
 
 /* out[at[m] + i] = clip(bend(scale[i]*sums[m*32 + i] + offset[i] + residual[residual_at[m] + i])) for i < n and the
  * first rows[0] and rows[1] of 16 m each, rounded to nearest even and saturated where `type` is an integer. s32 takes
- * sums of integers as they are. */
+ * sums of integers as they are. `by_row`: scale[m] and offset[m]. */
 typedef struct falt_tiles_finish {
   const void *sums; /* aligned to 64 */
   bool whole;       /* sums are s32 */
@@ -58,6 +59,7 @@ typedef struct falt_tiles_finish {
   const void *residual;    /* NULL: none */
   const int64_t *residual_at;
   const float *scale, *offset;
+  bool by_row;
   int rows[2], n;
   falt_activation curve; /* one that is no clip, or the identity */
   float slope;           /* of the leaky one */
@@ -76,20 +78,25 @@ typedef struct falt_tiles_flow {
  * for panel after panel.
  *
  * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
- * 17, ..., a[2*s + 1]. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32 columns.
- * What is in sums beyond rows and columns is undefined. */
+ * 17, ..., a[2*s + 1], as far apart. A panel is a tile for each segment, piece and (if columns > 16) half of its up to
+ * 32 columns. What is in sums beyond rows and columns is undefined.
+ *
+ * `turned`: the sums are the other way round, sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes
+ * of depth each, and what the lists have are groups: row j of a piece has group j of 16 m side by side. */
 typedef struct falt_tiles_product {
   falt_tiles_kind kind;
+  bool turned;
   const falt_tile_rows *a;
   const char *b;         /* aligned to 64 */
   int64_t panels, pitch; /* bytes from panel to panel */
   int64_t segments, pieces;
-  int tiles, rows; /* one or two tiles of so many rows */
+  int tiles, rows; /* one or two tiles of so many rows; turned: 16 */
   int64_t columns; /* of all panels */
   int64_t apart;   /* elements of results from panel to panel */
-  bool near;       /* panels stay in the first-level cache */
+  int64_t residual_apart;
+  bool near; /* panels stay in the first-level cache */
   const falt_tiles_finish
-      *finish; /* of panel 0, its sums and n aside; NULL: the sums of one panel are left in flow->sums */
+      *finish; /* of panel 0, its sums and n (turned: rows) aside; NULL: the sums of one panel are left in flow->sums */
 } falt_tiles_product;
 
 /* `parts` times `bytes` bytes, `apart` from one another from from + m*step on, go to to + m*pitch for m < count, side
@@ -111,6 +118,14 @@ typedef struct falt_tiles_widen {
   int64_t step, n;
 } falt_tiles_widen;
 
+/* to[i*4 + j] = rows[j][i] (bytes; of 16 bits to[i*2 + j]) for i < n: groups of four or two rows. */
+typedef struct falt_tiles_zip {
+  const void *rows[4];
+  char *to;
+  int64_t n;
+  bool bytes; /* four rows of bytes; else two of 16 bits */
+} falt_tiles_zip;
+
 /* 32 rows of n <= 32 elements of 16 bits, which need no alignment. `pair`: as the tiles of a panel, one for each 16
  * columns, element i of rows 2*g and 2*g + 1 being group g of column i; columns beyond n are zeros. `turn`: element i
  * of row m goes to to[i*pitch + 2*m] (bytes). */
@@ -130,6 +145,7 @@ typedef struct falt_tiles_kernels {
   void (*flush)(falt_tiles_flow *flow); /* what is still on its way */
   void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
+  void (*zip)(const falt_tiles_zip *call);
   void (*pair)(const falt_tiles_turn *call);
   void (*turn)(const falt_tiles_turn *call);
   void (*finish)(const falt_tiles_finish *call);

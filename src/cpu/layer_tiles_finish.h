@@ -152,12 +152,16 @@ typedef struct factors {
   vec low, high;
 } factors;
 
+FALT_INLINE vec factor_of(const float *all, bool by_row, int q, int i, int n) {
+  if (by_row) return vec_all(all[q]);
+  return n == VEC ? vec_load(all + i) : vec_load_part(all + i, n);
+}
+
 /* Columns [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: results of
  * integers have the same bits. */
 FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int q, int i, int n, const falt_type type,
                               const bool whole, const bool bends, const int32_t *sums, char *to) {
-  const vec scale = n == VEC ? vec_load(by->scale + i) : vec_load_part(by->scale + i, n);
-  const vec offset = n == VEC ? vec_load(by->offset + i) : vec_load_part(by->offset + i, n);
+  const vec scale = factor_of(by->scale, f->by_row, q, i, n), offset = factor_of(by->offset, f->by_row, q, i, n);
   vec y = vec_keep(scale * as_floats(load_bits(sums + i), whole)) + offset;
   if (bends && f->residual) {
     const size_t residual_size = falt_type_size(f->residual_type);

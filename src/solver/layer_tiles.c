@@ -9,6 +9,10 @@
  * layers and odd numbers of channels. Windows of lines that follow each other are evenly apart, so that tiles may go
  * over the ends of short rows (7 x 7).
  *
+ * Where the results of a channel are adjacent (NCHW) the product is turned: weights are its rows, positions its
+ * columns, and results leave as rows. Copied rows are groups of channels then: the 4 bytes that a group of depth has at
+ * each position side by side, every residue of the stride by itself, so that a tap is a shift again.
+ *
  * bf16 by bf16 and u8 or s8 by s8 are multiplied as they are, sums being f32 and s32 (exact). f16 are sums of two bf16
  * each, whose four products are exact, where that is faster; other pairs are widened to f32. Matrix units take denormal
  * bf16 for zero. */
@@ -23,7 +27,8 @@ enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
 enum {
   LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */,
   LEAST_SPAN = 64,
-  LEAST_PART = FALT_TILES_ROWS /* positions */
+  LEAST_PART = FALT_TILES_ROWS /* positions */,
+  NEAR = 16384 /* bytes of panels */
 };
 
 /* ---- execute: results */
@@ -45,22 +50,27 @@ static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64
   const falt_problem *p = &layer->p;
   const falt_operands *operands = t->run->operands;
   const target to = target_of(t, panel);
+  const int count = t->tiles[tile].count, second = tile + 1 < t->count ? t->tiles[tile + 1].count : 0;
   const float *scale = t->run->factors + to.channel;
+  const bool turned = t->plan->turned;
+  const int64_t out = to.out + (turned ? t->out[tile * ROWS] : 0);
   const char *residual = p->has_residual ? operands->residual : NULL;
-  if (residual) residual += to.residual * (int64_t)falt_type_size(p->residual.type);
+  if (residual)
+    residual += (to.residual + (turned ? t->residual[tile * ROWS] : 0)) * (int64_t)falt_type_size(p->residual.type);
   return (falt_tiles_finish){.sums = sums,
                              .whole = t->plan->kind <= FALT_TILES_S8,
                              .plain = layer->plain,
                              .type = p->output.type,
-                             .out = (char *)operands->output + to.out * (int64_t)falt_type_size(p->output.type),
-                             .at = t->out + tile * ROWS,
+                             .out = (char *)operands->output + out * (int64_t)falt_type_size(p->output.type),
+                             .at = turned ? t->row_out : t->out + tile * ROWS,
                              .residual_type = p->residual.type,
                              .residual = residual,
-                             .residual_at = t->residual + tile * ROWS,
+                             .residual_at = turned ? t->row_residual : t->residual + tile * ROWS,
                              .scale = scale,
                              .offset = scale + p->output.size[FALT_G] * layer->results,
-                             .rows = {t->tiles[tile].count, tile + 1 < t->count ? t->tiles[tile + 1].count : 0},
-                             .n = (int)falt_tiles_columns(t->plan, panel),
+                             .by_row = turned,
+                             .rows = {count, second},
+                             .n = turned ? count + second : (int)falt_tiles_columns(t->plan, panel),
                              .curve = layer->curve,
                              .slope = (float)p->act_a,
                              .low = layer->low,
@@ -130,18 +140,22 @@ static void mend(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t t
 /* A pair of tiles by panels [begin, end). */
 static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end) {
   const falt_tiles_plan *plan = t->plan;
+  const bool alone = t->count - tile == 1 || (plan->turned && t->tiles[tile + 1].count == 0);
+  const falt_problem *p = &t->layer->p;
   return (falt_tiles_product){.kind = plan->kind,
-                              .a = t->list + tile * plan->segments * plan->times,
+                              .turned = plan->turned,
+                              .a = t->list + tile * falt_tiles_listed(plan),
                               .b = t->run->packed + (size_t)(t->group * plan->panels + begin) * plan->panel,
                               .panels = end - begin,
                               .pitch = (int64_t)plan->panel,
-                              .segments = plan->segments * plan->times,
-                              .pieces = plan->pieces,
-                              .tiles = (int)falt_min(PAIR, t->count - tile),
+                              .segments = falt_tiles_listed(plan),
+                              .pieces = plan->turned ? 1 : plan->pieces,
+                              .tiles = alone ? 1 : PAIR,
                               .rows = (int)plan->rows,
-                              .near = (end - begin) * (int64_t)plan->panel <= 16384,
+                              .near = (end - begin) * (int64_t)plan->panel <= NEAR,
                               .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS,
-                              .apart = COLUMNS};
+                              .apart = COLUMNS * (plan->turned ? p->output.stride[FALT_C] : 1),
+                              .residual_apart = COLUMNS * (plan->turned ? p->residual.stride[FALT_C] : 1)};
 }
 
 static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {
@@ -199,9 +213,14 @@ static void open_task(falt_tiles_task *t, char *memory) {
   t->out = (int64_t *)(void *)(memory + at->out);
   t->residual = (int64_t *)(void *)(memory + at->residual);
   t->constant = memory + at->constant;
+  t->lines = memory + at->lines;
   t->copies = memory + at->copies;
   t->filled = memory + at->filled;
   t->sums = memory + at->sums;
+  for (int64_t m = 0; m < FALT_TILES_ROWS; m++) {
+    t->row_out[m] = m * t->layer->p.output.stride[FALT_C];
+    t->row_residual[m] = m * t->layer->p.residual.stride[FALT_C];
+  }
   set_constant(t);
 }
 
@@ -240,13 +259,14 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  static const char *const kinds[FALT_TILES_KIND_COUNT] = {"u8", "s8", "bf16", "f32"};
+  static const char *const kinds[FALT_TILES_KIND_COUNT] = {"u8", "u8", "s8", "bf16", "f32"};
   const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
   falt_text_add(text, "(tiles %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
-                plan->in_place  ? "in place"
-                : plan->windows ? "windows"
-                                : "pixels",
+                plan->turned     ? "turned"
+                : plan->in_place ? "in place"
+                : plan->windows  ? "windows"
+                                 : "pixels",
                 plan->vectors ? "" : " singly", (long long)(falt_layer_most(&plan->blocks) * plan->tiles),
                 falt_threads_count(base->device->threads));
 }
@@ -306,7 +326,8 @@ static const char *refusal(const falt_tiles_plan *plan) {
 static const double share = 0.85;
 static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
 static const double per_byte = 2, converted = 24,
-                    apart = 128; /* of copies; of elements of other types, or not adjacent */
+                    apart = 128;               /* of copies; of elements of other types, or not adjacent */
+static const double zipped = 8, gathered = 60; /* of elements of groups, at adjacent positions or not */
 static const double per_run = 700;
 
 /* Elements that are copied for a part, of all windows that meet a row. */
@@ -337,7 +358,8 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
   const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
   const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
-  const double element = !falt_tensor_unit(&p->input, FALT_C)          ? apart
+  const double element = plan->turned ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
+                         : !falt_tensor_unit(&p->input, FALT_C)        ? apart
                          : plan->split || plan->kind == FALT_TILES_F32 ? converted
                                                                        : per_byte * (double)plan->element;
   const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
@@ -349,15 +371,37 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Whether f32 holds all that the epilogue of integers meets: sums beyond it saturate. */
-static bool goes_by_vectors(const falt_tiles_plan *plan) {
+/* Whether results of neighbours along a dimension are adjacent, and f32 holds all that the epilogue of integers meets:
+ * sums beyond it saturate. */
+static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   const falt_problem *p = &plan->layer.p;
   const falt_type y = p->output.type;
-  const bool near =
-      falt_tensor_unit(&p->output, FALT_C) && (!p->has_residual || falt_tensor_unit(&p->residual, FALT_C));
+  const bool near = falt_tensor_unit(&p->output, dim) && (!p->has_residual || falt_tensor_unit(&p->residual, dim));
   const bool sums = y == FALT_S32 && plan->layer.plain && plan->kind <= FALT_TILES_S8;
   const bool small = !is_byte(y) || fabs(p->beta) < 0x1p20;
   return near && (sums || (widens(y) && small && (!p->has_residual || widens(p->residual.type))));
+}
+
+/* Positions as columns, where their results are adjacent; of a single channel, where those of the input are. */
+static void set_direction(falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const bool channels = falt_tensor_unit(&p->output, FALT_C);
+  const bool positions = !channels || (plan->layer.results == 1 && !falt_tensor_unit(&p->input, FALT_C));
+  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
+  plan->turned = positions && !converts && goes_by_vectors(plan, FALT_W);
+  plan->vectors = plan->turned || goes_by_vectors(plan, FALT_C);
+  if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
+}
+
+static int64_t piece_count(int64_t length, int64_t element) {
+  return falt_ceil_div(length * element, FALT_TILE_BYTES);
+}
+
+/* Groups at all positions: taps share those of pixels, which may leave more of their pieces empty. */
+static void set_turned(falt_tiles_plan *plan) {
+  const int64_t taps = plan->layer.p.filter.size[FALT_W], channels = plan->layer.channels;
+  plan->in_place = plan->flat = false;
+  plan->windows = piece_count(taps * channels, plan->element) < taps * piece_count(channels, plan->element);
 }
 
 static void set_segments(falt_tiles_plan *plan) {
@@ -369,9 +413,10 @@ static void set_segments(falt_tiles_plan *plan) {
   plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
   plan->windows = !whole || narrow;
   plan->flat = narrow;
+  if (plan->turned) set_turned(plan);
   plan->segments = plan->windows ? taps[FALT_D] * taps[FALT_H] : layer->taps;
   plan->length = plan->windows ? taps[FALT_W] * layer->channels : layer->channels;
-  plan->pieces = falt_ceil_div(plan->length * plan->element, FALT_TILE_BYTES);
+  plan->pieces = piece_count(plan->length, plan->element);
   plan->times = plan->split ? 2 : 1;
   plan->panels = falt_ceil_div(layer->results, COLUMNS);
   plan->panel = (size_t)(plan->segments * plan->times) * (size_t)plan->pieces * 2 * TILE;
@@ -402,10 +447,11 @@ static int64_t room(const falt_tiles_plan *plan) {
 }
 
 /* Tasks for each part that are wanted. Where all panels stay in the second-level cache tasks are cut by positions, so
- * that each writes whole rows of results: few columns of many rows are few lines in each of many pages. */
+ * that each writes whole rows of results: few columns of many rows are few lines in each of many pages. So they are
+ * where products are turned, so that no row is brought twice. */
 static int64_t tasks_of_part(const falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels;
-  return panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
+  return plan->turned || panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
 }
 
 static void set_parts(falt_tiles_plan *plan) {
@@ -431,6 +477,10 @@ static void set_tiles(falt_tiles_plan *plan) {
     plan->along = least + 1;
     plan->rows = more;
   }
+  if (plan->turned) { /* pairs lie in one line; the last tile may be empty */
+    plan->along = falt_round_up(least, PAIR);
+    plan->rows = ROWS;
+  }
   plan->tiles = plan->flat ? plan->along : lines * plan->along;
 }
 
@@ -444,10 +494,14 @@ static void set_copies(falt_tiles_plan *plan) {
   plan->own = taps * lines <= residues * together;
   plan->class = plan->own ? lines : together;
   plan->slots = plan->own ? taps * lines : residues * together;
-  const int64_t positions = plan->along * plan->rows;
+  const int64_t positions = plan->along * plan->rows, reach = falt_extent(&p->axis[2], p->filter.size[FALT_W]) - 1;
   plan->wide = plan->flat      ? p->output.size[FALT_W]
                : plan->windows ? positions
-                               : (positions - 1) * p->axis[2].stride + falt_extent(&p->axis[2], p->filter.size[FALT_W]);
+               : plan->turned  ? positions + reach / p->axis[2].stride
+                               : (positions - 1) * p->axis[2].stride + reach + 1;
+  plan->residues = plan->windows || p->filter.size[FALT_W] == 1 ? 1 : p->axis[2].stride;
+  plan->pitch = (falt_ceil_div(plan->wide * GROUP, FALT_TILE_BYTES) | 1) * FALT_TILE_BYTES; /* odd: sets of their own */
+  plan->slot = plan->turned ? plan->residues * plan->pieces * ROWS * plan->pitch : plan->wide * falt_tiles_pixel(plan);
 }
 
 /* Blocks of parts, so few that threads have enough of them; chunks of panels where positions are too few. */
@@ -459,6 +513,7 @@ static void set_tasks(falt_tiles_plan *plan) {
   plan->blocks = falt_layer_cut(all, falt_ceil_div(all, together));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
   plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
+  if (plan->turned && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
 }
 
 static void lay_memory(falt_tiles_plan *plan) {
@@ -466,12 +521,13 @@ static void lay_memory(falt_tiles_plan *plan) {
   const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
   const size_t groups = (size_t)falt_tiles_groups(plan);
   falt_tiles_map *at = &plan->at;
-  at->list = falt_place(&at->total, tiles * (size_t)(plan->segments * plan->times) * sizeof(falt_tile_rows));
+  at->list = falt_place(&at->total, tiles * (size_t)falt_tiles_listed(plan) * sizeof(falt_tile_rows));
   at->tiles = falt_place(&at->total, tiles * sizeof(falt_tiles_tile));
   at->out = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->residual = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->constant = falt_place(&at->total, pixel);
-  at->copies = falt_place(&at->total, (copies * (size_t)plan->wide + ROWS) * pixel); /* tiles may reach beyond */
+  at->lines = falt_place(&at->total, plan->turned ? (size_t)(plan->wide * GROUP) : 0);
+  at->copies = falt_place(&at->total, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
   at->filled = falt_place(&at->total, copies);
   at->sums = falt_place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, at->total);
@@ -490,7 +546,7 @@ static bool take_filter(falt_tiles_plan *plan, const void *values) {
 
 static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
-  static const int64_t elements[FALT_TILES_KIND_COUNT] = {1, 1, 2, 4};
+  static const int64_t elements[FALT_TILES_KIND_COUNT] = {1, 1, 1, 2, 4};
   falt_layer layer;
   const char *reason = falt_layer_shape(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
@@ -502,8 +558,8 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   plan->split = splits(&layer.p, plan->kernels);
   if (plan->split) plan->kind = FALT_TILES_BF16;
   plan->element = plan->split ? 4 : elements[plan->kind];
+  set_direction(plan);
   set_segments(plan);
-  plan->vectors = goes_by_vectors(plan);
   if ((reason = refusal(plan))) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", reason);

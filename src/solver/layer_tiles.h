@@ -5,11 +5,11 @@
 #include "cpu/layer_tiles.h"
 #include "solver/layer.h"
 
-enum { TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS, PAIR = 2 };
+enum { TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS, PAIR = 2, GROUP = 4 /* bytes */ };
 
 /* Offsets into a worker's scratch. */
 typedef struct falt_tiles_map {
-  size_t list, tiles, out, residual, constant, copies, filled, sums, total;
+  size_t list, tiles, out, residual, constant, lines, copies, filled, sums, total;
 } falt_tiles_map;
 
 typedef struct falt_tiles_plan {
@@ -23,6 +23,7 @@ typedef struct falt_tiles_plan {
   bool in_place;                    /* pixels are read where they lie, unless some lie outside */
   bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
   bool flat;                        /* tiles go over the ends of rows */
+  bool turned;                      /* positions are the columns of products: results of a channel are adjacent */
   int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
   int64_t times;                    /* the panel goes over the segments so often */
 
@@ -31,7 +32,9 @@ typedef struct falt_tiles_plan {
   int64_t along, tiles;           /* tiles of a line (all lines if they are flat), and of a part */
   bool own;                       /* each tap has copies of its own */
   int64_t class, slots;           /* copied rows: of one residue of the stride, for one tap of the depth */
-  int64_t wide;                   /* pixels or windows of a copied row */
+  int64_t wide;                   /* pixels or windows of a copied row; turned: groups, of each residue */
+  int64_t residues, pitch;        /* turned: of the stride along the width, and bytes from groups to groups */
+  int64_t slot;                   /* bytes of a copied row */
 
   bool vectors;                     /* results go out by kernels; else one by one */
   int64_t panels;                   /* of a group */
@@ -51,6 +54,11 @@ static inline int64_t falt_tiles_columns(const falt_tiles_plan *plan, int64_t pa
 }
 static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
   return plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
+}
+/* Entries of a tile's list: turned, one for each piece, pieces outermost, so that all taps meet one piece's groups
+ * while they are in the first-level cache. */
+static inline int64_t falt_tiles_listed(const falt_tiles_plan *plan) {
+  return plan->segments * plan->times * (plan->turned ? plan->pieces : 1);
 }
 static inline int64_t falt_tiles_copies(const falt_tiles_plan *plan) {
   return plan->layer.p.filter.size[FALT_D] * plan->slots; /* rows that a part may copy */
@@ -79,8 +87,9 @@ typedef struct falt_tiles_task {
   const char *input;          /* of the group that the lists are made for */
   falt_tile_rows *list;       /* of a pair, a segment and one of the two */
   falt_tiles_tile *tiles;
-  int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
-  char *constant, *copies, *filled, *sums;
+  int64_t *out, *residual;                                         /* elements of channel 0 of group 0, by position */
+  int64_t row_out[FALT_TILES_ROWS], row_residual[FALT_TILES_ROWS]; /* turned: of the channels of a panel */
+  char *constant, *lines, *copies, *filled, *sums;
 } falt_tiles_task;
 
 /* The filter as panels; runs on the device's threads. */

@@ -12,10 +12,12 @@ typedef struct packing {
   char *packed;
 } packing;
 
-/* Where element e of a segment's column k lies within the segment's tiles. */
-static int64_t tile_offset(const falt_tiles_plan *plan, int64_t e, int64_t k, int64_t tiles) {
-  const int64_t byte = e * plan->element, piece = byte / FALT_TILE_BYTES, group = byte % FALT_TILE_BYTES / 4;
-  return (piece * tiles + k / ROWS) * TILE + group * FALT_TILE_BYTES + k % ROWS * 4 + byte % 4;
+/* Where element e of a segment's column k lies within a panel of so many tiles. */
+static int64_t element_at(const falt_tiles_plan *plan, int64_t segment, int64_t e, int64_t k, int64_t tiles) {
+  const int64_t byte = e * plan->element, piece = byte / FALT_TILE_BYTES, group = byte % FALT_TILE_BYTES / GROUP;
+  const int64_t before = plan->turned ? piece * plan->segments + segment : segment * plan->pieces + piece;
+  const int64_t row = plan->turned ? k % ROWS : group, column = plan->turned ? group : k % ROWS;
+  return (before * tiles + k / ROWS) * TILE + row * FALT_TILE_BYTES + column * GROUP + byte % GROUP;
 }
 
 /* A bf16 twice, for both halves of what it meets. */
@@ -43,7 +45,7 @@ static void pack_element(const packing *pack, int64_t from, char *to, int64_t ti
 static int64_t weight_at(const falt_tiles_plan *plan, int64_t tap, int64_t c, int64_t k, int64_t tiles) {
   const int64_t taps = plan->windows ? plan->layer.p.filter.size[FALT_W] : 1;
   const int64_t e = tap % taps * plan->layer.channels + c;
-  return tap / taps * plan->pieces * tiles * TILE + tile_offset(plan, e, k, tiles);
+  return element_at(plan, tap / taps, e, k, tiles);
 }
 
 /* Column `k` of a group's panel that begins at channel `first`. */
@@ -178,6 +180,55 @@ static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow,
   for (; i < count; i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
 }
 
+/* ---- groups in */
+
+/* A line of the input at every stride-th position from w on, for a channel; row NULL: the constant. It is read where it
+ * lies if it can be, else brought to `room`. */
+static const char *line_of(const falt_tiles_task *t, const char *row, int64_t c, int64_t w, int64_t count, char *room) {
+  const falt_tensor *x = &t->layer->p.input;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t width = x->size[FALT_W], size = t->plan->element, along = x->stride[FALT_W], step = axis->stride;
+  const int64_t first = w >= 0 ? 0 : falt_min(count, falt_ceil_div(-w, step));
+  const int64_t end = row && w < width ? falt_max(first, falt_min(count, (width - 1 - w) / step + 1)) : first;
+  const char *from = row ? row + c * x->stride[FALT_C] * size : NULL;
+  if (end - first == count && step * along == 1) return from + w * size;
+  for (int64_t i = 0; i < count; i++) {
+    if (i == first && end > first) {
+      bring(t, from + (w + i * step) * along * size, step * along, end - first, room + i * size);
+      i = end - 1;
+      continue;
+    }
+    const int64_t source = row ? falt_axis_map(axis, width, w + i * step) : -1;
+    memcpy(room + i * size, source >= 0 ? from + source * along * size : t->constant, (size_t)size);
+  }
+  return room;
+}
+
+/* Groups of a copied row of `count` positions, 4 bytes of depth each; zeros beyond the depth. */
+static void bring_groups(const falt_tiles_task *t, const char *row, int64_t ow, int64_t count, char *to) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t each = GROUP / plan->element, channels = t->layer->channels;
+  for (int64_t i = 0; i < plan->residues * plan->pieces * ROWS; i++, to += plan->pitch) {
+    const int64_t residue = i / (plan->pieces * ROWS), e = i % (plan->pieces * ROWS) * each;
+    falt_tiles_zip call = {.to = to, .n = count, .bytes = plan->element == 1};
+    if (e >= plan->length) {
+      memset(to, 0, (size_t)(count * GROUP));
+      continue;
+    }
+    for (int64_t j = 0; j < each; j++) {
+      char *room = t->lines + j * plan->wide * plan->element;
+      const int64_t tap = (e + j) / channels, w = ow * axis->stride - axis->pad[0] + residue + tap * axis->dilation;
+      call.rows[j] = room;
+      if (e + j < plan->length)
+        call.rows[j] = line_of(t, row, (e + j) % channels, w, count, room);
+      else
+        memset(room, 0, (size_t)(count * plan->element));
+    }
+    plan->kernels->zip(&call);
+  }
+}
+
 /* ---- parts */
 
 /* Lines [at.at[1], + lines) and positions [at.at[2], + width) of a plane of results. */
@@ -197,7 +248,7 @@ static part part_at(const falt_tiles_task *t, int64_t i) {
   const int64_t depth = t->layer->p.output.size[FALT_D], copies = falt_tiles_copies(plan);
   part p = {.at = {index / depth,
                    {index % depth, falt_layer_piece(&plan->lines, lines), falt_layer_piece(&plan->spans, span)}},
-            .copies = t->copies + i * copies * plan->wide * falt_tiles_pixel(plan),
+            .copies = t->copies + i * copies * plan->slot,
             .filled = t->filled + i * copies};
   p.lines = falt_layer_piece(&plan->lines, lines + 1) - p.at.at[1];
   p.width = falt_layer_piece(&plan->spans, span + 1) - p.at.at[2];
@@ -228,12 +279,17 @@ static void copy_row(const falt_tiles_task *t, const part *p, int64_t j, int64_t
   if (p->filled[slot]) return;
   p->filled[slot] = 1;
   const char *row = row_of(t, p, j, r, line);
-  char *to = p->copies + slot * plan->wide * falt_tiles_pixel(plan);
+  const int64_t reach = falt_extent(axis, t->layer->p.filter.size[FALT_W]) - 1;
+  char *to = p->copies + slot * plan->slot;
+  if (plan->turned) {
+    bring_groups(t, row, p->at.at[2], p->width + (plan->windows ? 0 : reach / axis->stride), to);
+    return;
+  }
   if (plan->windows) {
     bring_windows(t, row, p->at.at[2], p->width, to);
     return;
   }
-  const int64_t pixels = (p->width - 1) * axis->stride + falt_extent(axis, t->layer->p.filter.size[FALT_W]);
+  const int64_t pixels = (p->width - 1) * axis->stride + reach + 1;
   bring_pixels(t, row, p->at.at[2] * axis->stride - axis->pad[0], pixels, to);
 }
 
@@ -268,10 +324,25 @@ static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int
   for (int64_t time = 0; time < plan->times; time++)
     for (int64_t j = 0; j < taps[FALT_D]; j++)
       for (int64_t r = 0; r < taps[FALT_H]; r++) {
-        const char *row = p->copies + slot_of(plan, j, r, line) * plan->wide * pixel + first * step;
+        const char *row = p->copies + slot_of(plan, j, r, line) * plan->slot + first * step;
         for (int64_t s = 0; s < others; s++, list += PAIR)
           *list = (falt_tile_rows){row + s * axis->dilation * pixel, step, FALT_TILE_BYTES};
       }
+}
+
+/* The same of groups, each piece by itself. */
+static void list_groups(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t *taps = t->layer->p.filter.size, rows = taps[FALT_D] * taps[FALT_H];
+  const int64_t others = plan->windows ? 1 : taps[FALT_W], piece = ROWS * plan->pitch;
+  for (int64_t q = 0; q < plan->pieces; q++)
+    for (int64_t i = 0; i < rows * others; i++, list += PAIR) {
+      const int64_t r = i / others, reach = i % others * axis->dilation;
+      const char *row = p->copies + slot_of(plan, r / taps[FALT_H], r % taps[FALT_H], line) * plan->slot;
+      const char *at = row + (reach % axis->stride * plan->pieces + q) * piece;
+      *list = (falt_tile_rows){at + (reach / axis->stride + first) * GROUP, plan->pitch, 0};
+    }
 }
 
 static void list_inside(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
@@ -301,16 +372,13 @@ static void list_results(const falt_tiles_task *t, const falt_tiles_tile *tile, 
 static void list_tile(falt_tiles_task *t, const part *p, int64_t line, int64_t first, bool inside) {
   const falt_tiles_plan *plan = t->plan;
   const int64_t i = t->count++, length = plan->flat ? p->lines * p->width : p->width;
-  falt_tile_rows *list = t->list + i / PAIR * plan->segments * plan->times * PAIR + i % PAIR;
+  falt_tile_rows *list = t->list + i / PAIR * falt_tiles_listed(plan) * PAIR + i % PAIR;
   falt_tiles_tile *tile = &t->tiles[i];
   *tile = (falt_tiles_tile){p->at, (int)falt_max(0, falt_min(plan->rows, length - first))};
   tile->at.at[1] += line + first / p->width;
   tile->at.at[2] += first % p->width;
   list_results(t, tile, i * ROWS);
-  if (inside)
-    list_inside(t, p, line, first, list);
-  else
-    list_rows(t, p, line, first, list);
+  (inside ? list_inside : plan->turned ? list_groups : list_rows)(t, p, line, first, list);
 }
 
 static void list_part(falt_tiles_task *t, const part *p) {

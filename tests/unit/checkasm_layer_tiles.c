@@ -29,11 +29,15 @@ static int pick(int low, int high) {
   return (int)falt_random_int(&seed, low, high);
 }
 
-static void fill(char *to, size_t bytes, falt_tiles_kind kind) {
-  static const falt_type types[FALT_TILES_KIND_COUNT] = {FALT_U8, FALT_S8, FALT_BF16, FALT_F32};
-  const size_t size = falt_type_size(types[kind]);
+/* Types of rows and columns, by kind. */
+static const falt_type left[FALT_TILES_KIND_COUNT] = {FALT_U8, FALT_S8, FALT_S8, FALT_BF16, FALT_F32};
+static const falt_type right[FALT_TILES_KIND_COUNT] = {FALT_S8, FALT_U8, FALT_S8, FALT_BF16, FALT_F32};
+
+static void fill(char *to, size_t bytes, falt_type type) {
+  const size_t size = falt_type_size(type);
+  const bool whole = type == FALT_U8 || type == FALT_S8;
   for (size_t i = 0; i < bytes / size; i++)
-    falt_store(to, types[kind], (int64_t)i, kind <= FALT_TILES_S8 ? pick(-128, 255) : 2 * falt_random_unit(&seed) - 1);
+    falt_store(to, type, (int64_t)i, whole ? pick(-128, 255) : 2 * falt_random_unit(&seed) - 1);
 }
 
 /* ---- products */
@@ -42,19 +46,21 @@ static double element(const char *at, falt_type type, int64_t e) {
   return falt_load(at, type, e);
 }
 
-/* The sum that row m and column i meet. */
+/* The sum that row m of the lists and column i of the panel meet. */
 static double sum_of(const falt_tiles_product *call, int m, int i) {
-  static const falt_type left[] = {FALT_U8, FALT_S8, FALT_BF16, FALT_F32},
-                         right[] = {FALT_S8, FALT_S8, FALT_BF16, FALT_F32};
-  const int64_t each = 4 / (int64_t)falt_type_size(left[call->kind]), tiles = call->columns > ROWS ? 2 : 1;
+  const falt_type x_type = call->turned ? right[call->kind] : left[call->kind];
+  const falt_type w_type = call->turned ? left[call->kind] : right[call->kind];
+  const int64_t each = 4 / (int64_t)falt_type_size(x_type), tiles = call->columns > ROWS ? 2 : 1;
   double sum = 0;
   for (int64_t s = 0; s < call->segments; s++) {
     const falt_tile_rows *a = &call->a[2 * s + m / ROWS];
     for (int64_t p = 0; p < call->pieces; p++)
       for (int64_t e = 0; e < 16 * each; e++) {
-        const char *x = a->at + p * a->next + m % ROWS * a->step;
-        const char *w = call->b + ((s * call->pieces + p) * tiles + i / ROWS) * TILE + e / each * 64 + i % ROWS * 4;
-        sum += element(x, left[call->kind], e) * element(w, right[call->kind], e % each);
+        const char *x = a->at + p * a->next, *w = call->b + ((s * call->pieces + p) * tiles + i / ROWS) * TILE;
+        const int64_t row = m % ROWS, column = i % ROWS, group = e / each;
+        x += call->turned ? group * a->step + row * 4 : row * a->step + group * 4;
+        w += call->turned ? column * 64 + group * 4 : group * 64 + column * 4;
+        sum += element(x, x_type, e % each) * element(w, w_type, e % each);
       }
   }
   return sum;
@@ -63,7 +69,8 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
 static void expect_sums(const falt_tiles_product *call, int m) {
   for (int i = 0; i < call->columns; i++) {
     const double sum = sum_of(call, m, i);
-    const int at = SUMS + m * COLUMNS + i; /* the second half: one product is on its way */
+    const int own = call->turned ? i * COLUMNS + m : m * COLUMNS + i;
+    const int at = SUMS + own; /* the second half: one product is on its way */
     if (call->kind <= FALT_TILES_S8)
       assert_true(((const int32_t *)(const void *)sums)[at] == (int32_t)sum);
     else
@@ -97,19 +104,22 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                     .rows = {pick(1, ROWS), pick(0, ROWS)},
                                     .n = pick(1, COLUMNS)};
   falt_tiles_flow flow = {.sums = sums, .count = 1, .finish = {before}};
-  for (int s = 0; s < 2 * SEGMENTS; s++) a[s] = (falt_tile_rows){rows + s * ROWS * STEP, STEP, FALT_TILE_BYTES};
+  const bool turned = pick(0, 1);
+  for (int s = 0; s < 2 * SEGMENTS; s++)
+    a[s] = (falt_tile_rows){rows + s * ROWS * STEP, turned ? 64 : STEP, turned ? TILE : FALT_TILE_BYTES};
   const falt_tiles_product call = {.kind = kind,
+                                   .turned = turned,
                                    .a = a,
                                    .b = panel,
                                    .panels = 1,
                                    .segments = pick(1, SEGMENTS),
                                    .pieces = pick(1, PIECES),
                                    .tiles = pick(1, 2),
-                                   .rows = pick(1, ROWS),
+                                   .rows = turned ? ROWS : pick(1, ROWS),
                                    .columns = pick(1, COLUMNS),
                                    .near = pick(0, 1)};
-  fill(rows, sizeof rows, kind);
-  fill(panel, sizeof panel, kind == FALT_TILES_U8 ? FALT_TILES_S8 : kind);
+  fill(rows, sizeof rows, turned ? right[kind] : left[kind]);
+  fill(panel, sizeof panel, turned ? left[kind] : right[kind]);
   kernels->open(call.rows);
   kernels->product(&call, &flow);
   kernels->close();
@@ -127,7 +137,7 @@ static void check_products(const falt_tiles_kernels *kernels) {
 static void check_spread(const falt_tiles_kernels *kernels) {
   enum { PITCH = 5 * 64 };
   static char lines[ROWS * PITCH];
-  fill(rows, sizeof rows, FALT_TILES_U8);
+  fill(rows, sizeof rows, FALT_U8);
   const int64_t parts = pick(1, 4);
   const falt_tiles_spread call = {.from = rows + pick(0, 100),
                                   .to = lines,
@@ -181,6 +191,21 @@ static void check_turns(const falt_tiles_kernels *kernels) {
       assert_int_equal(turned[i * PITCH / 2 + m], i < n && m < LONG ? m * LONG + i : 0x101);
 }
 
+/* Groups of four bytes or two halves, and nothing beyond them. */
+static void check_zip(const falt_tiles_kernels *kernels) {
+  enum { LONG = 200 };
+  static char from[4][2 * LONG], to[4 * LONG + 1];
+  falt_tiles_zip call = {.to = to, .n = pick(0, LONG), .bytes = pick(0, 1)};
+  const int size = call.bytes ? 1 : 2, count = 4 / size;
+  for (int j = 0; j < 4; j++) fill(from[j], sizeof from[j], FALT_U8);
+  for (int j = 0; j < count; j++) call.rows[j] = from[j];
+  memset(to, 1, sizeof to);
+  kernels->zip(&call);
+  for (int64_t i = 0; i < call.n; i++)
+    for (int j = 0; j < count; j++) assert_memory_equal(to + 4 * i + j * size, from[j] + i * size, size);
+  for (int64_t i = 4 * call.n; i < (int64_t)sizeof to; i++) assert_int_equal(to[i], 1);
+}
+
 /* ---- sums out */
 
 static void check_finish(const falt_tiles_kernels *kernels) {
@@ -210,6 +235,7 @@ static void check_finish(const falt_tiles_kernels *kernels) {
                             .residual_at = at,
                             .scale = scale,
                             .offset = offset,
+                            .by_row = pick(0, 1),
                             .rows = {pick(1, ROWS), pick(0, ROWS)},
                             .n = pick(1, COLUMNS),
                             .low = pick(0, 1) ? 0 : -INFINITY,
@@ -226,6 +252,7 @@ static void check_moves(const falt_tiles_kernels *kernels) {
   for (int round = 0; round < ROUNDS; round++) {
     check_spread(kernels);
     check_turns(kernels);
+    check_zip(kernels);
     check_finish(kernels);
   }
   check_split(kernels);
@@ -235,13 +262,21 @@ static void check_moves(const falt_tiles_kernels *kernels) {
 
 static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind) {
   falt_tile_rows a[2] = {{rows, STEP, FALT_TILE_BYTES}, {rows + ROWS * STEP, STEP, FALT_TILE_BYTES}};
-  const falt_tiles_product call = {
-      .kind = kind, .a = a, .b = panel, .segments = 1, .pieces = PIECES, .tiles = 2, .rows = ROWS, .columns = COLUMNS};
-  static const int each[FALT_TILES_KIND_COUNT] = {4, 4, 2, 1};
+  const falt_tiles_product call = {.kind = kind,
+                                   .a = a,
+                                   .b = panel,
+                                   .panels = 1,
+                                   .segments = 1,
+                                   .pieces = PIECES,
+                                   .tiles = 2,
+                                   .rows = ROWS,
+                                   .columns = COLUMNS,
+                                   .near = true};
+  static const int each[FALT_TILES_KIND_COUNT] = {4, 4, 4, 2, 1};
   falt_tiles_flow flow = {.sums = sums};
   double best = INFINITY;
-  fill(rows, sizeof rows, kind);
-  fill(panel, sizeof panel, kind);
+  fill(rows, sizeof rows, left[kind]);
+  fill(panel, sizeof panel, right[kind]);
   kernels->open(ROWS);
   for (int repeat = 0; repeat < 50; repeat++) {
     const double start = falt_seconds();
@@ -255,7 +290,7 @@ static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind
 static void bench(const falt_tiles_kernels *kernels, falt_isa isa) {
   printf("%-9s", falt_isa_name(isa));
   for (int kind = 0; kind < FALT_TILES_KIND_COUNT; kind++) time_product(kernels, (falt_tiles_kind)kind);
-  printf(" GFLOP/s (u8 s8 bf16 f32)\n");
+  printf(" GFLOP/s (u8 s8u8 s8 bf16 f32)\n");
 }
 
 /* ---- tests */
