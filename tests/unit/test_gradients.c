@@ -118,12 +118,15 @@ static const char *const layers[] = {
     "forward n=1 c=6 d=7 h=9 w=8 k=20 t=2 r=2 s=2 stride=2",
     "forward n=2 c=7 h=12 w=13 k=5 r=4 s=3 pad=2 boundary=reflect101",
     "forward n=2 c=9 h=12 w=13 k=17 r=1 s=1 layout=nhwc",
+    "forward n=2 c=64 h=20 w=21 k=52 r=1 s=1 groups=2 layout=nhwc",
+    "forward n=2 c=70 h=9 w=12 k=10 r=1 s=1 stride=2 layout=nhwc",
 };
 
 static void test_adjoints(void **unused) {
   (void)unused;
   static const char *const expected[] = {"channels",  "pixels",           "phases",  "fold",           "outer",
-                                         "depthwise", "depthwise-filter", "grouped", "grouped-filter", "generic"};
+                                         "depthwise", "depthwise-filter", "grouped", "grouped-filter", "generic",
+                                         "points"};
   for (uint64_t seed = 1; seed <= 2; seed++)
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) check_adjoints(layers[i], seed);
   for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
