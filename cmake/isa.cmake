@@ -24,6 +24,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       set(FALT_TEMPLATES_${level} "(layer_tiles|limits)")
     endif()
   endforeach()
+  set(FALT_TEMPLATES_amx "(depthwise_block|layer_tiles|limits)") # which has instructions for bf16
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND FALT_LEVELS neon)
   set(FALT_FLAGS_neon "")

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/types.h"
 #include "cpu/vector.h"
 
 FALT_INLINE uint32_t bits_of(float x) {
@@ -194,6 +195,54 @@ FALT_INLINE void store_f16(void *to, vec y) {
 #else
   for (int i = 0; i < VEC; i++) ((uint16_t *)to)[i] = f16_from_f32(y[i]);
 #endif
+}
+
+/* ---- VEC elements of a type that is known: f32, f16, bf16, u8 or s8, and s32 out */
+
+FALT_INLINE size_t size_of(const falt_type type) {
+  return type == FALT_F32 || type == FALT_S32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+}
+
+/* VEC bytes in, of either sign. */
+FALT_INLINE vec load_bytes(const void *from, const bool has_sign) {
+#if FALT_VECTOR_BYTES == 64
+  const __m128i bytes = _mm_loadu_si128((const __m128i *)from);
+  return (vec)_mm512_cvtepi32_ps(has_sign ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+#elif FALT_VECTOR_BYTES == 32
+  const __m128i bytes = _mm_loadl_epi64((const __m128i *)from);
+  return (vec)_mm256_cvtepi32_ps(has_sign ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+#else
+  vec wide;
+  for (int i = 0; i < VEC; i++) wide[i] = has_sign ? ((const int8_t *)from)[i] : ((const uint8_t *)from)[i];
+  return wide;
+#endif
+}
+
+FALT_INLINE vec load_whole(const void *from, const falt_type type) {
+  return type == FALT_F32    ? vec_load(from)
+         : type == FALT_BF16 ? load_bf16(from)
+         : type == FALT_F16  ? load_f16(from)
+                             : load_bytes(from, type == FALT_S8);
+}
+
+FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
+  if (type == FALT_F32) {
+    memcpy(to, &y, sizeof y);
+  } else if (type == FALT_BF16) {
+#if defined(__AVX512BF16__)
+    const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
+    memcpy(to, &narrow, sizeof narrow);
+#else
+    store_bf16(to, y);
+#endif
+  } else if (type == FALT_F16) {
+    store_f16(to, y);
+  } else if (type == FALT_S32) {
+    store_s32(to, y);
+  } else {
+    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
+    store_narrow(to, 1, vec_round(vec_at_most(vec_at_least(y, low), high)));
+  }
 }
 
 #endif

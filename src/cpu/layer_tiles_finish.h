@@ -69,27 +69,8 @@ FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, flo
 
 /* ---- sums out */
 
-/* VEC elements at to. */
-FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
-  if (type == FALT_F32) {
-    memcpy(to, &y, sizeof y);
-  } else if (type == FALT_BF16) {
-#if defined(__AVX512BF16__)
-    const __m256bh narrow = _mm512_cvtneps_pbh((__m512)y);
-    memcpy(to, &narrow, sizeof narrow);
-#else
-    store_bf16(to, y);
-#endif
-  } else if (type == FALT_F16) {
-    store_f16(to, y);
-  } else {
-    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
-    store_narrow(to, 1, vec_round(vec_clip(y, low, high)));
-  }
-}
-
 FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
-  const size_t size = type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+  const size_t size = size_of(type);
   _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
   if (n == VEC) {
     store_whole(to, y, type);
@@ -106,10 +87,6 @@ FALT_INLINE vec_bits clip_whole(vec_bits x, int32_t low, int32_t high) {
 
 FALT_INLINE vec as_floats(vec_bits sums, const bool whole) {
   return whole ? __builtin_convertvector(sums, vec) : (vec)sums;
-}
-
-FALT_INLINE size_t size_of(const falt_type type) {
-  return type == FALT_F32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
 }
 
 /* n <= VEC sums that are results. */

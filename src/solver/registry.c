@@ -22,6 +22,7 @@ extern const falt_solver falt_solver_cuda_wgmma;
 extern const falt_solver falt_solver_cuda_window;
 extern const falt_solver falt_solver_cudnn;
 extern const falt_solver falt_solver_depthwise;
+extern const falt_solver falt_solver_depthwise_block;
 extern const falt_solver falt_solver_depthwise_filter;
 extern const falt_solver falt_solver_direct;
 extern const falt_solver falt_solver_fold;
@@ -54,6 +55,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_outer,            /* gradients of dense layers' filters */
     &falt_solver_points,           /* those of one tap and adjacent channels, where they lie */
     &falt_solver_outer_tiles,      /* those of bf16, matrix units where there are */
+    &falt_solver_depthwise_block,  /* depthwise layers of 3x3 taps and adjacent channels, three rows at a time */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
     &falt_solver_grouped,          /* layers of small groups of adjacent channels, and their gradient by the data */

@@ -69,8 +69,8 @@ static falt_status plan_line(falt_plan **plan, falt_device *device, const char *
   return falt_plan_create_line(plan, device, line, NULL);
 }
 
-/* The same lines and others, row by row within one task where the solvers of small groups take them: blocks of channels
- * that a cache has room for, and windows that it has none for. */
+/* Others, within one task each, where the solvers of small groups take them: blocks of channels that a cache has room
+ * for, and windows that it has none for. */
 static void test_rows(void **state) {
   (void)state;
   static const struct {
@@ -82,6 +82,12 @@ static void test_rows(void **state) {
       {"depthwise", "forward n=1 c=9 h=12 w=12 k=9 r=3 s=3 pad=2 groups=9 type=s8 layout=nhwc value=3"},
       {"depthwise", "forward n=2 c=4 d=6 h=9 w=8 k=4 t=3 r=3 s=3 pad=1 groups=4 type=f16 layout=ndhwc boundary=edge"},
       {"depthwise", "backward-data n=3 c=16 h=9 w=7 k=16 r=3 s=3 stride=2 pad=1 groups=16 type=bf16 layout=nhwc"},
+      {"depthwise-block", "forward n=3 c=40 h=20 w=19 k=40 r=3 s=3 pad=1 groups=40 layout=nhwc bias=1 act=relu6"},
+      {"depthwise-block", "forward n=2 c=32 h=30 w=31 k=32 r=3 s=3 pad=1 groups=32 stride=2 layout=nhwc act=gelu"},
+      {"depthwise-block", "forward n=2 c=33 h=8 w=40 k=33 r=3 s=3 pad=3x0 groups=33 type=bf16 layout=nhwc scale=1"},
+      {"depthwise-block", "forward n=1 c=48 h=17 w=15 k=48 r=3 s=3 pad=1 groups=48 stride=2 type=u8 layout=nhwc"},
+      {"depthwise-block",
+       "forward n=1 c=16 h=9 w=9 k=16 r=3 s=3 pad=1 groups=16 type=s8 out-type=u8 layout=nhwc bias=1"},
       {"depthwise-filter",
        "backward-filter n=5 c=40 h=9 w=7 k=40 r=3 s=3 pad=1 groups=40 type=bf16 layout=nhwc bias=1"},
       {"grouped", "forward n=1 c=8 h=31 w=12 k=8 r=3 s=3 pad=1 groups=2 type=bf16 layout=nhwc boundary=reflect101"},
@@ -118,6 +124,7 @@ static void test_limits(void **state) {
       "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 layout=nhwc method=widened",
       "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 type=s32 layout=nhwc method=widened",
       "forward n=2 c=8 h=4 w=9999 k=8 r=3 s=3 pad=1 groups=8 type=bf16 layout=nhwc method=depthwise",
+      "forward n=2 c=64 h=9 w=9 k=64 r=3 s=3 pad=2 groups=64 layout=nhwc method=depthwise-block",
       "forward c=8 h=99 w=99 k=8 r=31 s=31 groups=8 type=u8 weight-type=s8 layout=nhwc method=widened",
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)

@@ -1,0 +1,58 @@
+/* Kernels for depthwise layers of 3x3 taps whose channels are adjacent: blocks of rows by positions by a vector of
+ * channels.
+ *
+ * Memory and the second-level cache bound such layers, not their nine multiply-adds. A block of three rows reads five
+ * rows of the source for results that row by row would read nine. An element is widened once for all taps and rows that
+ * it serves, so that narrow types cost one or two instructions for each four multiply-adds. */
+#ifndef FALT_CPU_DEPTHWISE_BLOCK_H
+#define FALT_CPU_DEPTHWISE_BLOCK_H
+
+#include "core/cpu.h"
+#include "core/types.h"
+
+enum { FALT_BLOCK_ROWS = 3, FALT_BLOCK_TAPS = 3, FALT_BLOCK_LINES = 2 * (FALT_BLOCK_ROWS - 1) + FALT_BLOCK_TAPS };
+
+/* result = clip(bend(scale[i]*sum + offset[i])). */
+typedef struct falt_block_finish {
+  const float *scale, *offset; /* of the first channel of all */
+  falt_activation curve;
+  float slope, low, high;
+} falt_block_finish;
+
+/* Result q of row r sums over i, s: weight (i, s) times column q*stride + s - before of line r*stride + i. Lines that
+ * are NULL are left out, and a column before the first one or behind the last: no more than one may be read on either
+ * side. Each sum is one chain of multiply-adds, by lines, then columns.
+ */
+typedef struct falt_block {
+  const void *lines[FALT_BLOCK_LINES]; /* at their first column and first channel of all */
+  falt_type type;                      /* of the source: f32, f16, bf16, u8 or s8 */
+  falt_type result_type;               /* one of these, or s32 */
+  int stride;                          /* 1 or 2 */
+  int64_t pixel, width,
+      before; /* of the source: elements between columns, columns, and how far the first result's tap is before them */
+  int64_t positions;          /* of a row of results, no less than the kernel's */
+  int64_t channels;           /* of all, no less than a vector */
+  int64_t vector, vectors;    /* the first one to be computed, and behind the last */
+  const float *weights;       /* of all: (vector, tap, lane); vectors begin at falt_block_channel */
+  void *out[FALT_BLOCK_ROWS]; /* the first channel of all */
+  int rows;                   /* of results */
+  int64_t out_pixel;
+  const falt_block_finish *finish; /* NULL: sums are results */
+  bool stream;                     /* whole lines, not read again soon: around the caches; f32 */
+} falt_block;
+
+typedef struct falt_block_kernels {
+  int width;     /* elements of a vector */
+  int positions; /* that keep their sums in registers together, for each row */
+  void (*sums)(const falt_block *block);
+} falt_block_kernels;
+
+/* Vectors of channels do not overlap but for the last one, which ends where channels end. */
+static inline int64_t falt_block_channel(int64_t vector, int64_t width, int64_t channels) {
+  return vector * width + width <= channels ? vector * width : channels - width;
+}
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_block_kernels *falt_block_kernels_for(falt_isa isa);
+
+#endif

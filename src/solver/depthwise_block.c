@@ -1,0 +1,285 @@
+/* Depthwise layers of 3x3 taps whose channels are adjacent in memory (NHWC), forward, in blocks of three rows.
+ *
+ *     y[p, g] = sum over taps j of  w[g, j] * x[p*stride + j - pad, g]
+ *
+ * Nine multiply-adds take less time than an element takes from the second-level cache, where a row of results at a time
+ * reads each row of x three times. cpu/depthwise_block.h reads five rows for three, and computes in f32 from narrow
+ * elements as they lie. The sums have the bits of `depthwise`, which takes what is left out here: other taps, dilation,
+ * other boundaries, few channels, short rows. */
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu/depthwise_block.h"
+#include "solver/depthwise.h"
+#include "solver/filter_rows.h"
+
+enum { TAPS = FALT_BLOCK_TAPS * FALT_BLOCK_TAPS };
+
+typedef struct block_plan {
+  falt_plan base;
+  falt_layer layer; /* the epilogue */
+  const falt_block_kernels *kernels;
+  int64_t channels, vectors;
+  int64_t groups;           /* of rows of an image */
+  falt_layer_pieces blocks; /* of vectors */
+  falt_layer_pieces bands;  /* of groups of all images */
+  bool stream;              /* results bypass the caches */
+  const void *values;       /* the filter, from planning until it is packed */
+  float *packed;            /* or NULL if the filter comes with each execution */
+  falt_tensor wide;         /* the filter in f32 */
+  size_t wide_bytes;
+  size_t factors, filter, room; /* offsets into the workspace; room: for the filter in f32 */
+} block_plan;
+
+/* ---- packing: vectors of (tap, lane) */
+
+typedef struct packing {
+  const block_plan *plan;
+  const float *filter;
+  float *packed;
+} packing;
+
+static void pack_vector(void *context, int64_t v) {
+  const packing *pack = context;
+  const falt_tensor *w = &pack->plan->wide;
+  const int64_t width = pack->plan->kernels->width, first = falt_block_channel(v, width, pack->plan->channels);
+  float *to = pack->packed + v * TAPS * width;
+  for (int64_t r = 0; r < FALT_BLOCK_TAPS; r++)
+    for (int64_t s = 0; s < FALT_BLOCK_TAPS; s++)
+      for (int64_t i = 0; i < width; i++) *to++ = pack->filter[falt_tensor_at(w, 0, first + i, 0, 0, r, s)];
+}
+
+/* `room` takes a narrow filter in f32. */
+static void pack(const block_plan *plan, const void *filter, float *room, float *packed) {
+  const falt_tensor *given = &plan->base.problem.filter;
+  if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->wide, room);
+  packing p = {plan, given->type != FALT_F32 ? room : filter, packed};
+  falt_parallel_for(plan->base.device->threads, plan->vectors, pack_vector, &p);
+}
+
+/* ---- execute */
+
+typedef struct execution {
+  const block_plan *plan;
+  const char *source;
+  char *result;
+  const float *weights;
+  const falt_block_finish *finish;
+  bool stream;
+} execution;
+
+/* Lines under the windows of result rows [row, row + count) of an image; NULL outside. */
+static void list_lines(const execution *run, int64_t image, int64_t row, int64_t count, const void **lines) {
+  const falt_problem *p = &run->plan->base.problem;
+  const falt_axis *axis = &p->axis[1];
+  const int64_t first = row * axis->stride - axis->pad[0], size = (int64_t)falt_type_size(p->input.type);
+  for (int64_t i = 0; i < (count - 1) * axis->stride + FALT_BLOCK_TAPS; i++) {
+    const bool inside = first + i >= 0 && first + i < p->input.size[FALT_H];
+    lines[i] = inside ? run->source + falt_tensor_at(&p->input, image, 0, 0, 0, first + i, 0) * size : NULL;
+  }
+}
+
+static void run_group(const execution *run, int64_t image, int64_t row, int64_t block_index) {
+  const block_plan *plan = run->plan;
+  const falt_problem *p = &plan->base.problem;
+  const int64_t size = (int64_t)falt_type_size(p->output.type);
+  falt_block block = {.type = p->input.type,
+                      .result_type = p->output.type,
+                      .stride = (int)p->axis[2].stride,
+                      .pixel = p->input.stride[FALT_W],
+                      .width = p->input.size[FALT_W],
+                      .before = p->axis[2].pad[0],
+                      .positions = p->output.size[FALT_W],
+                      .channels = plan->channels,
+                      .vector = falt_layer_piece(&plan->blocks, block_index),
+                      .vectors = falt_layer_piece(&plan->blocks, block_index + 1),
+                      .weights = run->weights,
+                      .rows = (int)falt_min(FALT_BLOCK_ROWS, p->output.size[FALT_H] - row),
+                      .out_pixel = p->output.stride[FALT_W],
+                      .finish = run->finish,
+                      .stream = run->stream};
+  list_lines(run, image, row, block.rows, block.lines);
+  for (int r = 0; r < block.rows; r++)
+    block.out[r] = run->result + falt_tensor_at(&p->output, image, 0, 0, 0, row + r, 0) * size;
+  plan->kernels->sums(&block);
+}
+
+static void run_task(void *context, int64_t index) {
+  const execution *run = context;
+  const block_plan *plan = run->plan;
+  const int64_t band = falt_generic_digit(&index, plan->bands.count);
+  const int64_t last = falt_layer_piece(&plan->bands, band + 1);
+  for (int64_t group = falt_layer_piece(&plan->bands, band); group < last; group++)
+    run_group(run, group / plan->groups, group % plan->groups * FALT_BLOCK_ROWS, index);
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const block_plan *plan = (const block_plan *)base;
+  char *workspace = operands->workspace;
+  float *factors = (float *)(void *)(workspace + plan->factors), *filter = (float *)(void *)(workspace + plan->filter);
+  if (!plan->packed) pack(plan, operands->filter, (float *)(void *)(workspace + plan->room), filter);
+  if (!plan->layer.plain) falt_layer_factors(&plan->layer, operands, factors);
+  const falt_block_finish finish = {.scale = factors,
+                                    .offset = factors + plan->channels,
+                                    .curve = plan->layer.curve,
+                                    .slope = (float)base->problem.act_a,
+                                    .low = plan->layer.low,
+                                    .high = plan->layer.high};
+  execution run = {.plan = plan,
+                   .source = operands->input,
+                   .result = operands->output,
+                   .weights = plan->packed ? plan->packed : filter,
+                   .finish = plan->layer.plain ? NULL : &finish};
+  run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;
+  falt_parallel_for(base->device->threads, plan->blocks.count * plan->bands.count, run_task, &run);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const block_plan *plan = (const block_plan *)base;
+  falt_text_add(text, "(depthwise-block %s %dx%d channels=%lld rows=%lld threads=%d)", falt_isa_name(base->device->isa),
+                FALT_BLOCK_ROWS, plan->kernels->positions,
+                (long long)falt_min(plan->channels, falt_layer_most(&plan->blocks) * plan->kernels->width),
+                (long long)falt_layer_most(&plan->bands) * FALT_BLOCK_ROWS, falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(((block_plan *)base)->packed);
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+static bool has_kernel(falt_type type) {
+  return type == FALT_F32 || type == FALT_F16 || type == FALT_BF16 || type == FALT_U8 || type == FALT_S8;
+}
+
+static bool all_f32(const falt_problem *p) {
+  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
+         p->accumulator == FALT_F32;
+}
+
+/* Three taps next to each other by one or two pixels; what is outside is zero. */
+static bool is_plain(const falt_axis *a, int64_t taps) {
+  return taps == FALT_BLOCK_TAPS && a->dilation == 1 && (a->stride == 1 || a->stride == 2) &&
+         a->boundary[0] == FALT_CONSTANT && a->boundary[1] == FALT_CONSTANT;
+}
+
+/* Columns beyond the last that the last result reads. */
+static int64_t beyond(const falt_problem *p) {
+  const falt_axis *a = &p->axis[2];
+  return (p->output.size[FALT_W] - 1) * a->stride - a->pad[0] + FALT_BLOCK_TAPS - p->input.size[FALT_W];
+}
+
+static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {
+  const falt_tensor *x = &p->input, *y = &p->output;
+  return p->operation != FALT_FORWARD || p->is_filter ? "only layers, forward"
+         : falt_depthwise_is_grouped(p)               ? "a group has more than one channel in and out"
+         : !has_kernel(x->type) || (!has_kernel(y->type) && y->type != FALT_S32) ? "not of types that are summed in f32"
+         : !all_f32(p) && falt_widen_refusal(p)                                  ? falt_widen_refusal(p)
+         : p->filter.size[FALT_D] != 1 || y->size[FALT_D] != 1 || p->axis[0].pad[0] != 0 ? "planes of their own only"
+         : !is_plain(&p->axis[1], p->filter.size[FALT_H]) || !is_plain(&p->axis[2], p->filter.size[FALT_W]) ||
+                 p->axis[1].stride != p->axis[2].stride || p->boundary_value != 0
+             ? "not 3x3 taps with stride 1 or 2 among zeros"
+         : p->axis[2].pad[0] > 1 || beyond(p) > 1                       ? "more than one column outside"
+         : p->has_residual                                              ? "residuals are not fused here"
+         : !falt_tensor_unit(x, FALT_G) || !falt_tensor_unit(y, FALT_G) ? "channels are not adjacent in memory"
+         : y->size[FALT_W] < kernels->positions || x->size[FALT_G] < kernels->width
+             ? "fewer positions or channels than a block"
+             : NULL;
+}
+
+/* ---- estimate */
+
+/* Share of the multiply-add peak in the first-level cache, and what a narrow element costs beside, in operations. */
+static const double share = 0.7, widening = 3, narrowing = 4;
+
+static double estimate(const block_plan *plan, const falt_device *device) {
+  const falt_problem *p = &plan->base.problem;
+  const double lanes = (double)(plan->vectors * plan->kernels->width) / (double)plan->channels;
+  const double rows = (double)(plan->groups * FALT_BLOCK_ROWS) / (double)p->output.size[FALT_H];
+  const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
+  double flops = falt_problem_flops(p) * lanes * rows + filter;
+  if (p->input.type != FALT_F32) flops += widening * (double)falt_tensor_count(&p->input);
+  if (p->output.type != FALT_F32) flops += narrowing * (double)falt_tensor_count(&p->output);
+  return falt_roofline(device, FALT_F32, flops, share, falt_problem_bytes(p));
+}
+
+/* ---- plan */
+
+/* Blocks of channels whose windows stay in half of the second-level cache; enough tasks for all threads. */
+static void set_tasks(block_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
+  const double vector = (double)p->input.size[FALT_W] * plan->kernels->width * (double)falt_type_size(p->input.type);
+  const double most = (double)plan->base.device->caches.l2 / 2 / (FALT_BLOCK_LINES * vector);
+  const int64_t line = falt_max(1, FALT_ALIGN / plan->kernels->width);
+  const int64_t fit = most >= (double)plan->vectors ? plan->vectors : falt_max(line, (int64_t)most);
+  plan->groups = falt_ceil_div(p->output.size[FALT_H], FALT_BLOCK_ROWS);
+  const int64_t groups = p->input.size[FALT_N] * plan->groups, blocks = falt_ceil_div(plan->vectors, fit);
+  const int64_t bands = falt_min(groups, falt_ceil_div(wanted, blocks));
+  plan->bands = falt_layer_cut(groups, bands);
+  plan->blocks = falt_layer_cut(plan->vectors, falt_max(blocks, falt_min(plan->vectors, falt_ceil_div(wanted, bands))));
+}
+
+/* Whether every vector of the results begins at a line. */
+static bool whole_lines(const block_plan *plan) {
+  const falt_tensor *y = &plan->base.problem.output;
+  const int64_t line = FALT_ALIGN / (int64_t)sizeof(float);
+  return y->type == FALT_F32 && plan->kernels->width == line && plan->channels % line == 0 && y->offset % line == 0 &&
+         y->stride[FALT_N] % line == 0 && y->stride[FALT_H] % line == 0 && y->stride[FALT_W] % line == 0;
+}
+
+static size_t packed_bytes(const block_plan *plan) {
+  return (size_t)(plan->vectors * TAPS * plan->kernels->width) * sizeof(float);
+}
+
+static void lay_memory(block_plan *plan) {
+  const bool packs = !plan->base.packed;
+  size_t total = 0;
+  plan->factors = falt_place(&total, plan->layer.plain ? 0 : 2 * (size_t)plan->channels * sizeof(float));
+  plan->filter = falt_place(&total, packs ? packed_bytes(plan) : 0);
+  plan->room = falt_place(&total, packs && plan->base.problem.filter.type != FALT_F32 ? plan->wide_bytes : 0);
+  plan->base.workspace = total;
+}
+
+/* Packs a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  block_plan *plan = (block_plan *)base;
+  if (!plan->values) return FALT_OK;
+  float *room = falt_alloc(plan->wide_bytes);
+  plan->packed = falt_alloc(packed_bytes(plan));
+  const bool fits = room && plan->packed;
+  if (fits) pack(plan, plan->values, room, plan->packed);
+  falt_free(room);
+  plan->values = NULL;
+  return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+}
+
+static falt_plan *plan_block(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const falt_block_kernels *kernels = falt_block_kernels_for(ask->device->isa);
+  const char *reason = refusal(ask->problem, kernels);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  block_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_problem *p = &plan->base.problem;
+  plan->wide = p->filter;
+  if (p->filter.type != FALT_F32 && !falt_widen_shape(&plan->wide, &p->filter, &plan->wide_bytes)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "its filter in f32 exceeds 2^63 bytes");
+  }
+  falt_layer_epilogue(&plan->layer, p);
+  plan->kernels = kernels;
+  plan->channels = p->input.size[FALT_G];
+  plan->vectors = falt_ceil_div(plan->channels, kernels->width);
+  set_tasks(plan);
+  plan->stream = falt_problem_bytes(p) > 4 * (double)ask->device->caches.l2 && whole_lines(plan);
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_depthwise_block;
+const falt_solver falt_solver_depthwise_block = {.name = "depthwise-block", .device_kind = "cpu", .plan = plan_block};

@@ -1,0 +1,219 @@
+/* Every block kernel of every instruction set that this machine runs, against a plain sum in f64, and timed.
+ *
+ * Lines end at a page that cannot be read; what lies between results keeps its canary. FALT_SEED chooses another seed;
+ * FALT_BENCH=1 prints the speed of each instruction set. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/random.h"
+#include "cpu/depthwise_block.h"
+
+enum {
+  ROWS = FALT_BLOCK_ROWS,
+  TAPS = FALT_BLOCK_TAPS,
+  LINES = FALT_BLOCK_LINES,
+  PIXEL = 80, /* elements between columns: whole lines of f32, so that results can bypass the caches */
+  MOST = 24,  /* positions */
+  COLUMNS = 2 * MOST + 3,
+  ROUNDS = 400
+};
+static const falt_type types[] = {FALT_F32, FALT_F16, FALT_BF16, FALT_U8, FALT_S8};
+enum { TYPES = sizeof types / sizeof *types };
+
+static uint64_t seed;
+
+static int pick(int low, int high) {
+  return (int)falt_random_int(&seed, low, high);
+}
+
+static void fill(float *to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
+}
+
+/* A line of elements before a page without access; never released. */
+static char *guarded(void) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t bytes = (COLUMNS * PIXEL * sizeof(float) + page - 1) / page * page;
+  char *base = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(base != MAP_FAILED);
+  assert_int_equal(mprotect(base + bytes, page, PROT_NONE), 0);
+  return base + bytes;
+}
+
+typedef struct trial {
+  const falt_block_kernels *kernels;
+  falt_block block;
+  falt_block_finish finish;
+  float scale[PIXEL], offset[PIXEL];
+  _Alignas(64) float weights[PIXEL * TAPS * TAPS];
+  _Alignas(64) float results[ROWS][MOST * PIXEL];
+} trial;
+
+/* A random block, with each channel's weights in the vectors that have it. */
+static void set_trial(trial *t) {
+  static char *ends[LINES];
+  const int width = t->kernels->width, stride = pick(1, 2), positions = pick(t->kernels->positions, MOST);
+  const int channels = pick(0, 1) ? pick(width, PIXEL) : PIXEL / width * width;
+  const falt_type type = types[pick(0, TYPES - 1)];
+  const falt_type result_types[] = {type, type, pick(0, 1) ? FALT_S32 : types[pick(0, TYPES - 1)]};
+  falt_block *b = &t->block;
+  *b = (falt_block){.type = type,
+                    .result_type = result_types[pick(0, 2)],
+                    .stride = stride,
+                    .pixel = PIXEL,
+                    .before = pick(-1, 1),
+                    .positions = positions,
+                    .channels = channels,
+                    .weights = t->weights,
+                    .rows = pick(1, ROWS),
+                    .out_pixel = PIXEL,
+                    .finish = pick(0, 1) ? &t->finish : NULL};
+  b->width = (positions - 1) * stride - b->before + TAPS - pick(0, 1);
+  b->vectors = (channels + width - 1) / width;
+  b->vector = pick(0, (int)b->vectors - 1);
+  b->stream = b->result_type == FALT_F32 && width * sizeof(float) == 64 && channels % width == 0 && pick(0, 1);
+  const int64_t elements = (b->width - 1) * PIXEL + channels, size = (int64_t)falt_type_size(type);
+  for (int i = 0; i < LINES; i++) {
+    if (!ends[i]) ends[i] = guarded();
+    char *line = ends[i] - elements * size;
+    for (int64_t e = 0; e < elements; e++)
+      falt_store(line, type, e, falt_type_is_integer(type) ? pick(-128, 255) : 2 * falt_random_unit(&seed) - 1);
+    b->lines[i] = pick(0, 5) ? line : NULL;
+  }
+  t->finish = (falt_block_finish){.scale = t->scale,
+                                  .offset = t->offset,
+                                  .curve = pick(0, 2) ? FALT_IDENTITY : FALT_LEAKY,
+                                  .slope = 0.5F,
+                                  .low = pick(0, 1) ? 0 : -INFINITY,
+                                  .high = pick(0, 1) ? 2 : INFINITY};
+  fill(t->scale, PIXEL);
+  fill(t->offset, PIXEL);
+  fill(t->weights, PIXEL * TAPS * TAPS);
+  for (int r = 0; r < ROWS; r++) {
+    b->out[r] = t->results[r];
+    memset(t->results[r], 0x55, sizeof t->results[r]);
+  }
+}
+
+/* The last vector that has a channel is the one that writes it last. */
+static double weight_of(const trial *t, int64_t channel, int tap) {
+  const falt_block *b = &t->block;
+  const int width = t->kernels->width;
+  const int64_t last = b->vectors - 1, begin = falt_block_channel(last, width, b->channels);
+  const int64_t vector = channel >= begin ? last : channel / width;
+  const int64_t lane = channel - falt_block_channel(vector, width, b->channels);
+  return (double)t->weights[(vector * TAPS * TAPS + tap) * width + lane];
+}
+
+static double expected(const trial *t, int r, int64_t q, int64_t channel) {
+  const falt_block *b = &t->block;
+  const falt_block_finish *f = b->finish;
+  double sum = 0;
+  for (int i = 0; i < TAPS; i++)
+    for (int s = 0; s < TAPS; s++) {
+      const void *line = b->lines[r * b->stride + i];
+      const int64_t c = q * b->stride + s - b->before;
+      if (line && c >= 0 && c < b->width)
+        sum += weight_of(t, channel, i * TAPS + s) * falt_load(line, b->type, c * PIXEL + channel);
+    }
+  if (!f) return sum;
+  sum = (double)f->scale[channel] * sum + (double)f->offset[channel];
+  if (f->curve == FALT_LEAKY && sum < 0) sum *= (double)f->slope;
+  return fmin(fmax(sum, (double)f->low), (double)f->high);
+}
+
+/* Within what rounding to the type leaves, or one where a sum is near the middle between two integers. */
+static bool agrees(const trial *t, double got, double want) {
+  const falt_type type = t->block.result_type;
+  if (falt_type_is_integer(type)) return fabs(got - fmin(fmax(want, falt_type_min(type)), falt_type_max(type))) <= 0.51;
+  const double terms = falt_type_is_integer(t->block.type) ? 0x1p-9 : 0x1p-18; /* may cancel one another */
+  return fabs(got - want) <= terms + fabs(want) * (falt_type_epsilon(type) + 0x1p-20);
+}
+
+static void check(const falt_block_kernels *kernels) {
+  static trial t;
+  t.kernels = kernels;
+  for (int round = 0; round < ROUNDS; round++) {
+    set_trial(&t);
+    const falt_block *b = &t.block;
+    const int64_t size = (int64_t)falt_type_size(b->result_type);
+    const int64_t first = falt_block_channel(b->vector, kernels->width, b->channels);
+    kernels->sums(b);
+    for (int r = 0; r < ROWS; r++)
+      for (int64_t e = 0; e < (int64_t)(sizeof t.results[r]) / size; e++) {
+        const int64_t q = e / PIXEL, channel = e % PIXEL;
+        const bool result = r < b->rows && q < b->positions && channel >= first && channel < b->channels;
+        static const char canary[] = {0x55, 0x55, 0x55, 0x55};
+        if (result)
+          assert_true(agrees(&t, falt_load(t.results[r], b->result_type, e), expected(&t, r, q, channel)));
+        else
+          assert_memory_equal((char *)t.results[r] + e * size, canary, (size_t)size);
+      }
+  }
+}
+
+/* ---- timing */
+
+static void time_blocks(const falt_block_kernels *kernels, falt_type type, int stride) {
+  enum { PLACES = 56, DEEP = 64 };
+  static _Alignas(64) float lines[LINES][2 * PLACES * DEEP], out[ROWS][PLACES * DEEP], weights[DEEP * TAPS * TAPS];
+  memset(lines, 0, sizeof lines);
+  falt_block block = {.type = type,
+                      .result_type = type,
+                      .stride = stride,
+                      .pixel = DEEP,
+                      .width = (int64_t)PLACES * stride,
+                      .before = 1,
+                      .positions = PLACES,
+                      .channels = DEEP,
+                      .vectors = DEEP / kernels->width,
+                      .weights = weights,
+                      .rows = ROWS,
+                      .out_pixel = DEEP};
+  for (int i = 0; i < LINES; i++) block.lines[i] = lines[i];
+  for (int r = 0; r < ROWS; r++) block.out[r] = out[r];
+  double best = INFINITY;
+  for (int repeat = 0; repeat < 50; repeat++) {
+    const double start = falt_seconds();
+    for (int i = 0; i < 20; i++) kernels->sums(&block);
+    best = fmin(best, (falt_seconds() - start) / 20);
+  }
+  printf(" %6.1f", 2.0 * ROWS * PLACES * DEEP * TAPS * TAPS * 1e-9 / best);
+}
+
+static const falt_block_kernels *table_of(int isa) {
+  const falt_block_kernels *kernels = falt_block_kernels_for((falt_isa)isa);
+  const bool own = isa == 0 || kernels != falt_block_kernels_for((falt_isa)(isa - 1));
+  return own && falt_isa_runs((falt_isa)isa) ? kernels : NULL;
+}
+
+static void test_sums(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (table_of(isa)) check(table_of(isa));
+}
+
+int main(void) {
+  const char *chosen = getenv("FALT_SEED");
+  seed = chosen ? strtoull(chosen, NULL, 0) : 20261122;
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++) {
+    if (!table_of(isa)) continue;
+    printf("%-9s", falt_isa_name((falt_isa)isa));
+    for (int i = 0; i < TYPES; i++)
+      for (int stride = 1; stride <= 2; stride++) time_blocks(table_of(isa), types[i], stride);
+    printf(" GFLOP/s (f32 f16 bf16 u8 s8, each with stride 1 and 2)\n");
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
