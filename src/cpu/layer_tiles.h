@@ -128,7 +128,8 @@ typedef struct falt_tiles_zip {
 
 /* 32 rows of n <= 32 elements of 16 bits, which need no alignment. `pair`: as the tiles of a panel, one for each 16
  * columns, element i of rows 2*g and 2*g + 1 being group g of column i; columns beyond n are zeros. `turn`: element i
- * of row m goes to to[i*pitch + 2*m] (bytes). */
+ * of row m goes to to[i*pitch + 2*m] (bytes). `cross`, of n rows of 32 elements: the same tiles, elements 2*g and
+ * 2*g + 1 of row i being group g of column i. */
 typedef struct falt_tiles_turn {
   const void *const *rows;
   char *to;
@@ -148,6 +149,7 @@ typedef struct falt_tiles_kernels {
   void (*zip)(const falt_tiles_zip *call);
   void (*pair)(const falt_tiles_turn *call);
   void (*turn)(const falt_tiles_turn *call);
+  void (*cross)(const falt_tiles_turn *call);
   void (*finish)(const falt_tiles_finish *call);
   /* Whether none of n sums in the first rows[0] and rows[1] of 16 rows each is NaN. */
   bool (*numbers)(const float *sums, const int rows[2], int n);

@@ -178,6 +178,17 @@ static void turn(const falt_tiles_turn *call) {
   turn_square(high);
   for (int i = 16; i < call->n; i++) _mm512_storeu_si512(call->to + i * call->pitch, high[i - 16]);
 }
+
+static void cross(const falt_tiles_turn *call) {
+  for (int first = 0; first < call->n; first += FALT_TILE_ROWS) {
+    __m512i v[16];
+    char *to = call->to + first / FALT_TILE_ROWS * FALT_TILE;
+    for (int i = 0; i < FALT_TILE_ROWS; i++)
+      v[i] = first + i < call->n ? _mm512_loadu_si512(call->rows[first + i]) : _mm512_setzero_si512();
+    turn_square(v);
+    for (int g = 0; g < GROUPS; g++) _mm512_storeu_si512(to + g * FALT_TILE_BYTES, v[g]);
+  }
+}
 #else
 static void pair(const falt_tiles_turn *call) {
   const int tiles = call->n > FALT_TILE_ROWS ? 2 : 1;
@@ -193,6 +204,17 @@ static void turn(const falt_tiles_turn *call) {
   for (int i = 0; i < call->n; i++)
     for (int m = 0; m < 2 * GROUPS; m++)
       memcpy(call->to + i * call->pitch + 2 * m, (const uint16_t *)call->rows[m] + i, 2);
+}
+
+static void cross(const falt_tiles_turn *call) {
+  for (int i = 0; i < (call->n > FALT_TILE_ROWS ? 2 : 1) * FALT_TILE_ROWS; i++)
+    for (int g = 0; g < GROUPS; g++) {
+      char *to = call->to + i / FALT_TILE_ROWS * FALT_TILE + g * FALT_TILE_BYTES + i % FALT_TILE_ROWS * GROUP;
+      if (i < call->n)
+        memcpy(to, (const char *)call->rows[i] + g * GROUP, GROUP);
+      else
+        memset(to, 0, GROUP);
+    }
 }
 #endif
 

@@ -455,6 +455,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .zip = zip,
     .pair = pair,
     .turn = turn,
+    .cross = cross,
     .finish = finish,
     .numbers = numbers,
 };

@@ -2,6 +2,7 @@
 #include "solver/layer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/memory.h"
 
@@ -120,6 +121,37 @@ void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_
   if (point->at[0] == layer->p.output.size[FALT_D]) {
     point->at[0] = 0;
     point->n++;
+  }
+}
+
+void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to) {
+  if (step == 1)
+    memcpy(to, from, (size_t)(n * size));
+  else if (size == 2)
+    for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
+  else if (size == 1)
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
+  else
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * size, from + i * step * size, (size_t)size);
+}
+
+void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
+                     void *to) {
+  const falt_tensor *x = &layer->p.input;
+  const falt_axis *axis = &layer->p.axis[2];
+  const int64_t width = x->size[FALT_W], size = (int64_t)falt_type_size(x->type), step = axis->stride;
+  const int64_t pixel = x->stride[FALT_W] * size, first = w >= 0 ? 0 : falt_min(count, falt_ceil_div(-w, step));
+  const int64_t end = line && w < width ? falt_max(first, falt_min(count, (width - 1 - w) / step + 1)) : first;
+  const char *from = line;
+  char *out = to;
+  for (int64_t i = 0; i < count; i++) {
+    if (i == first && end > first) {
+      falt_layer_gather(from + (w + i * step) * pixel, step * x->stride[FALT_W], end - first, size, out + i * size);
+      i = end - 1;
+      continue;
+    }
+    const int64_t source = line ? falt_axis_map(axis, width, w + i * step) : -1;
+    memcpy(out + i * size, source >= 0 ? from + source * pixel : (const char *)constant, (size_t)size);
   }
 }
 

@@ -76,6 +76,15 @@ static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64
   return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
 }
 
+/* n elements of `size` bytes, `step` elements apart, side by side to `to`. */
+void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to);
+
+/* Every stride-th element of a line of the input along the width, `count` of them from pixel w on, which may lie
+ * outside it, side by side to `to`. `line` has pixel 0 of a channel; NULL: the constant, an element of which is there.
+ */
+void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
+                     void *to);
+
 /* Memory for a filter that is packed when planning. */
 falt_status falt_layer_room(float **packed, size_t floats);
 

@@ -100,15 +100,10 @@ static bool converts(const falt_tiles_plan *plan) {
 
 /* n elements of the input, `step` elements apart, as elements of a tile. */
 static void bring(const falt_tiles_task *t, const char *from, int64_t step, int64_t n, char *to) {
-  const int64_t size = t->plan->element;
   if (converts(t->plan))
     t->plan->kernels->widen(&(falt_tiles_widen){from, t->layer->p.input.type, t->plan->split, to, step, n});
-  else if (step == 1)
-    memcpy(to, from, (size_t)(n * size));
-  else if (size == 2)
-    for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
   else
-    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
+    falt_layer_gather(from, step, n, t->plan->element, to);
 }
 
 /* `count` pixels inside a row, all their channels. */
@@ -182,25 +177,14 @@ static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow,
 
 /* ---- groups in */
 
-/* A line of the input at every stride-th position from w on, for a channel; row NULL: the constant. It is read where it
- * lies if it can be, else brought to `room`. */
+/* A channel's elements of a row from pixel w on: where they lie if they are neighbours there, else brought to `room`.
+ */
 static const char *line_of(const falt_tiles_task *t, const char *row, int64_t c, int64_t w, int64_t count, char *room) {
   const falt_tensor *x = &t->layer->p.input;
-  const falt_axis *axis = &t->layer->p.axis[2];
-  const int64_t width = x->size[FALT_W], size = t->plan->element, along = x->stride[FALT_W], step = axis->stride;
-  const int64_t first = w >= 0 ? 0 : falt_min(count, falt_ceil_div(-w, step));
-  const int64_t end = row && w < width ? falt_max(first, falt_min(count, (width - 1 - w) / step + 1)) : first;
-  const char *from = row ? row + c * x->stride[FALT_C] * size : NULL;
-  if (end - first == count && step * along == 1) return from + w * size;
-  for (int64_t i = 0; i < count; i++) {
-    if (i == first && end > first) {
-      bring(t, from + (w + i * step) * along * size, step * along, end - first, room + i * size);
-      i = end - 1;
-      continue;
-    }
-    const int64_t source = row ? falt_axis_map(axis, width, w + i * step) : -1;
-    memcpy(room + i * size, source >= 0 ? from + source * along * size : t->constant, (size_t)size);
-  }
+  const int64_t size = t->plan->element, step = t->layer->p.axis[2].stride * x->stride[FALT_W];
+  const char *line = row ? row + c * x->stride[FALT_C] * size : NULL;
+  if (line && step == 1 && w >= 0 && w + count <= x->size[FALT_W]) return line + w * size;
+  falt_layer_line(t->layer, line, w, count, t->constant, room);
   return room;
 }
 

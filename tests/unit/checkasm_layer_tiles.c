@@ -173,7 +173,7 @@ static void check_split(const falt_tiles_kernels *kernels) {
 /* Rows in pairs and turned, where each element is known by its row and place. */
 static void check_turns(const falt_tiles_kernels *kernels) {
   enum { LONG = 32, PITCH = 3 * 64 };
-  static uint16_t from[LONG * LONG], tiles[2 * TILE / 2], turned[LONG * PITCH / 2];
+  static uint16_t from[LONG * LONG], tiles[2 * TILE / 2], turned[LONG * PITCH / 2], crossed[2 * TILE / 2];
   const void *list[LONG];
   const int n = pick(1, LONG);
   for (int m = 0; m < LONG; m++) {
@@ -183,9 +183,13 @@ static void check_turns(const falt_tiles_kernels *kernels) {
   memset(turned, 1, sizeof turned);
   kernels->pair(&(falt_tiles_turn){list, (char *)tiles, 0, n});
   kernels->turn(&(falt_tiles_turn){list, (char *)turned, PITCH, n});
+  kernels->cross(&(falt_tiles_turn){list, (char *)crossed, 0, n});
   for (int i = 0; i < (n + 15) / 16 * 16; i++)
     for (int m = 0; m < LONG; m++)
       assert_int_equal(tiles[i / 16 * 512 + m / 2 * 32 + i % 16 * 2 + m % 2], i < n ? m * LONG + i : 0);
+  for (int i = 0; i < (n + 15) / 16 * 16; i++)
+    for (int m = 0; m < LONG; m++)
+      assert_int_equal(crossed[i / 16 * 512 + m / 2 * 32 + i % 16 * 2 + m % 2], i < n ? i * LONG + m : 0);
   for (int i = 0; i < LONG; i++)
     for (int m = 0; m < PITCH / 2; m++)
       assert_int_equal(turned[i * PITCH / 2 + m], i < n && m < LONG ? m * LONG + i : 0x101);
