@@ -36,11 +36,13 @@ enum {
   FALT_CU_PAGEABLE_ACCESS = 88
 };
 
-/* Of CUtensorMap: types, rows of 128 bytes swizzled, 128 bytes fetched into L2 at a time. */
+/* Of CUtensorMap: types, rows of so many bytes swizzled, 128 bytes fetched into L2 at a time. */
 enum {
   FALT_CU_MAP_F16 = 6,
   FALT_CU_MAP_F32 = 7,
   FALT_CU_MAP_BF16 = 9,
+  FALT_CU_MAP_SWIZZLE_32 = 1,
+  FALT_CU_MAP_SWIZZLE_64 = 2,
   FALT_CU_MAP_SWIZZLE_128 = 3,
   FALT_CU_MAP_PROMOTE_128 = 2
 };

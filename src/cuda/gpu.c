@@ -283,7 +283,11 @@ void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
       [FALT_F16] = FALT_CU_MAP_F16, [FALT_BF16] = FALT_CU_MAP_BF16, [FALT_F32] = FALT_CU_MAP_F32};
   const falt_cuda_driver *cu = gpu->driver;
   const unsigned rank = (unsigned)map->rank;
-  const int type = types[map->type], swizzle = FALT_CU_MAP_SWIZZLE_128, promote = FALT_CU_MAP_PROMOTE_128;
+  const size_t line = map->box[0] * falt_type_size(map->type);
+  const int swizzle = line <= 32   ? FALT_CU_MAP_SWIZZLE_32
+                      : line <= 64 ? FALT_CU_MAP_SWIZZLE_64
+                                   : FALT_CU_MAP_SWIZZLE_128;
+  const int type = types[map->type], promote = FALT_CU_MAP_PROMOTE_128;
   const visit v = enter(gpu);
   int error = v.error;
   if (!error && map->pixels)

@@ -11,8 +11,9 @@
 #include "cuda/wgmma.h"
 #include "planner/planner.h"
 #include "solver/cuda.h"
+#include "solver/cuda_maps.h"
 
-enum { LINE = 128, SUM_THREADS = 256 };
+enum { LINE = 128 };
 
 typedef struct wgmma_plan {
   falt_plan base;
@@ -33,27 +34,13 @@ typedef struct launch_args {
 
 /* ---- maps */
 
-static void *element(void *data, const falt_tensor *t) {
-  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
-}
-
-/* Dimension i of a map is `dim` of the tensor. Where that has no neighbours the stride is any that the driver takes. */
-static void set_dimension(falt_gpu_map *m, int i, const falt_tensor *t, int dim) {
-  const uint64_t below = i > 0 ? m->size[i - 1] * m->stride[i - 1] : 0;
-  m->size[i] = (uint64_t)t->size[dim];
-  m->stride[i] = i == 0              ? falt_type_size(t->type)
-                 : t->size[dim] == 1 ? (below + 15) / 16 * 16
-                                     : (uint64_t)t->stride[dim] * falt_type_size(t->type);
-  m->box[i] = m->pace[i] = 1;
-}
-
 /* A tensor's pixels, `pixels` of them and a line of channels at a time. */
 static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void *data, int pixels) {
   const int axes = plan->layer.axes;
   falt_gpu_map m = {.type = t->type, .rank = axes + 2, .data = data, .pixels = (uint32_t)pixels};
-  set_dimension(&m, 0, t, FALT_C);
-  for (int i = 0; i < axes; i++) set_dimension(&m, 1 + i, t, FALT_W - i);
-  set_dimension(&m, axes + 1, t, FALT_N);
+  falt_map_dimension(&m, 0, t, FALT_C);
+  for (int i = 0; i < axes; i++) falt_map_dimension(&m, 1 + i, t, FALT_W - i);
+  falt_map_dimension(&m, axes + 1, t, FALT_N);
   m.box[0] = (uint32_t)(LINE / falt_type_size(t->type));
   return m;
 }
@@ -93,7 +80,7 @@ static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
   const int dims[5] = {inner, FALT_W, FALT_H, FALT_D, outer};
   falt_gpu_map m = {.type = w->type, .rank = 5, .data = data};
-  for (int i = 0; i < 5; i++) set_dimension(&m, i, w, dims[i]);
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, w, dims[i]);
   m.box[0] = FALT_WGMMA_SPAN;
   m.box[4] = layer->turned ? FALT_WGMMA_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
   return m;
@@ -137,54 +124,33 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   const falt_wgmma_problem *layer = &plan->layer;
   const bool forward = layer->operation == FALT_WGMMA_FORWARD;
   const falt_tensor *from = forward ? &p->input : &p->output, *to = forward ? &p->output : &p->input;
-  void *source = element(forward ? o->input : o->output, from), *out = element(forward ? o->output : o->input, to);
+  void *source = falt_map_element(forward ? o->input : o->output, from),
+       *out = falt_map_element(forward ? o->output : o->input, to);
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
     encode(plan, source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)), &l->phase[i].source);
     encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
   }
-  encode(plan, filter_of(plan, element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
+  encode(plan, filter_of(plan, falt_map_element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
   if (p->has_residual)
-    encode(plan, results_of(plan, plan->phases, &p->residual, element(o->residual, &p->residual)), &l->args.residual);
+    encode(plan, results_of(plan, plan->phases, &p->residual, falt_map_element(o->residual, &p->residual)),
+           &l->args.residual);
 }
 
 static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->base.problem;
   fill_phase(plan, plan->phases, l->phase);
-  encode(plan, source_of(plan, plan->phases, &p->input, element(o->input, &p->input), FALT_WGMMA_SPAN),
+  encode(plan, source_of(plan, plan->phases, &p->input, falt_map_element(o->input, &p->input), FALT_WGMMA_SPAN),
          &l->phase->source);
-  encode(plan, pixels_of(plan, &p->output, element(o->output, &p->output), FALT_WGMMA_SPAN), &l->args.other);
-}
-
-static bool is_aligned(const void *data, const falt_tensor *t) {
-  return ((uintptr_t)data + (uintptr_t)(t->offset * (int64_t)falt_type_size(t->type))) % 16 == 0;
+  encode(plan, pixels_of(plan, &p->output, falt_map_element(o->output, &p->output), FALT_WGMMA_SPAN), &l->args.other);
 }
 
 static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
   const falt_problem *p = &plan->base.problem;
   const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
-  return is_aligned(o->input, &p->input) && is_aligned(o->output, &p->output) &&
-         (by_filter || plan->filter || is_aligned(o->filter, &p->filter)) &&
-         (!p->has_residual || is_aligned(o->residual, &p->residual));
-}
-
-static void start_sums(const wgmma_plan *plan, unsigned fours, void *args, void *stream) {
-  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(fours, SUM_THREADS), {SUM_THREADS, 1}, 0, stream};
-  falt_gpu_start(plan->base.device->gpu, &launch, &args);
-}
-
-static void add_sums(const wgmma_plan *plan, const falt_operands *o) {
-  const falt_tensor *w = &plan->base.problem.filter;
-  const int64_t blocks = falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN);
-  falt_cuda_wgmma_sum_args a = {.sums = o->workspace,
-                                .w = falt_cuda_tensor_of(w),
-                                .fours = (unsigned)(plan->work.rows[0] * plan->work.columns / 4),
-                                .row_fours = (unsigned)(plan->work.columns / 4),
-                                .splits = plan->tile.splits,
-                                .tap_columns = (int)blocks * FALT_WGMMA_SPAN,
-                                .alpha = (float)plan->base.problem.alpha};
-  a.w.data = element(o->filter, w);
-  start_sums(plan, a.fours, &a, o->stream);
+  return falt_map_aligned(o->input, &p->input) && falt_map_aligned(o->output, &p->output) &&
+         (by_filter || plan->filter || falt_map_aligned(o->filter, &p->filter)) &&
+         (!p->has_residual || falt_map_aligned(o->residual, &p->residual));
 }
 
 static void finish_sums(const wgmma_plan *plan, const falt_operands *o) {
@@ -196,11 +162,11 @@ static void finish_sums(const wgmma_plan *plan, const falt_operands *o) {
                                    .epilogue = falt_cuda_epilogue_of(p),
                                    .fours = (unsigned)(plan->work.rows[0] * plan->work.columns / 4),
                                    .splits = plan->tile.splits};
-  a.y.data = element(p->operation == FALT_FORWARD ? o->output : o->input, y);
-  if (p->has_residual) a.residual.data = element(o->residual, &p->residual);
+  a.y.data = falt_map_element(p->operation == FALT_FORWARD ? o->output : o->input, y);
+  if (p->has_residual) a.residual.data = falt_map_element(o->residual, &p->residual);
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
-  start_sums(plan, a.fours, &a, o->stream);
+  falt_map_start_sums(plan->base.device->gpu, plan->sum, a.fours, &a, o->stream);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -221,7 +187,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       plan->function, t->clusters * t->cluster, {128 * (t->consumers + 1), 1}, t->shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
   if (plan->layer.operation == FALT_WGMMA_FILTER)
-    add_sums(plan, o);
+    falt_map_add_sums(plan->sum, base, o,
+                      (falt_map_sums){t->splits, plan->work.rows[0], plan->work.columns,
+                                      (int)falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN});
   else if (t->split)
     finish_sums(plan, o);
 }
@@ -246,63 +214,22 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool is_half(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16;
-}
-
-static bool is_result(falt_type type) {
-  return is_half(type) || type == FALT_F32;
-}
-
-/* The copy engine's tensors: 16 bytes divide all ways between lines and the first element's place. */
-static bool is_walkable(const falt_tensor *t, int unit) {
-  const int64_t size = (int64_t)falt_type_size(t->type), most = INT64_C(1) << 40;
-  if (t->stride[unit] != 1 && t->size[unit] != 1) return false;
-  if (t->offset * size % 16) return false;
-  for (int i = 0; i < FALT_DIMS; i++)
-    if (i != unit && t->size[i] > 1 && (t->stride[i] <= 0 || t->stride[i] * size % 16 || t->stride[i] >= most / size))
-      return false;
-  return true;
-}
-
-/* Zeros stand beyond the ends, or nothing is read there. */
-static bool has_zero_ends(const falt_problem *p) {
-  for (int i = 0; i < 3; i++) {
-    const falt_axis *a = &p->axis[i];
-    const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i];
-    const int64_t end = (out - 1) * a->stride - a->pad[0] + falt_extent(a, p->filter.size[FALT_D + i]);
-    const bool zeros[2] = {a->boundary[0] == FALT_CONSTANT && p->boundary_value == 0,
-                           a->boundary[1] == FALT_CONSTANT && p->boundary_value == 0};
-    if ((a->pad[0] > 0 && !zeros[0]) || (end > in && !zeros[1])) return false;
-  }
-  return true;
-}
-
 static const falt_tensor *factor_of(const falt_problem *p, int which) {
   const falt_tensor *const factors[3][2] = {{&p->input, &p->filter}, {&p->output, &p->filter}, {&p->output, &p->input}};
   return factors[p->operation][which];
 }
 
 static bool has_walkable_filter(const falt_problem *p) {
-  return p->operation == FALT_BACKWARD_FILTER || is_walkable(&p->filter, FALT_C) || is_walkable(&p->filter, FALT_K);
+  return p->operation == FALT_BACKWARD_FILTER || falt_map_takes(&p->filter, FALT_C) ||
+         falt_map_takes(&p->filter, FALT_K);
 }
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation > FALT_BACKWARD_FILTER) return "it computes layers and their gradients";
-  if (falt_gpu_about(ask->device->gpu)->major != 9) return "the GPU has no wgmma (sm_90a has)";
-  if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
-  const falt_type type = factor_of(p, 0)->type;
-  return !is_half(type) || factor_of(p, 1)->type != type       ? "its factors are f16 or bf16, both the same"
-         : !is_result(falt_problem_result(p)->type)            ? "its results are f16, bf16 or f32"
-         : p->accumulator != FALT_F32                          ? "it sums in f32"
-         : p->input.size[FALT_G] != 1                          ? "it takes one group of channels"
-         : p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
-         : !has_zero_ends(p)                                   ? "beyond the ends it reads zeros only"
-         : !is_walkable(&p->input, FALT_C) || !is_walkable(&p->output, FALT_C)
-             ? "channels do not lie side by side with 16 bytes dividing all strides"
-         : p->has_residual && (!is_walkable(&p->residual, FALT_C) || p->residual.type != p->output.type)
-             ? "the residual does not lie as the output does"
+  const char *why = falt_map_refusal(ask, factor_of(p, 0)->type, factor_of(p, 1)->type);
+  if (why) return why;
+  return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
          : !has_walkable_filter(p) ? "the filter's channels do not lie side by side with 16 bytes dividing all strides"
                                    : NULL;
 }
@@ -327,7 +254,7 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
       layer->axes = 3 - i;
   }
   const int summed = p->operation == FALT_FORWARD ? FALT_C : FALT_K;
-  layer->turned = p->operation != FALT_BACKWARD_FILTER && !is_walkable(&p->filter, summed);
+  layer->turned = p->operation != FALT_BACKWARD_FILTER && !falt_map_takes(&p->filter, summed);
 }
 
 static falt_wgmma_machine machine_of(const falt_ask *ask) {
@@ -383,32 +310,6 @@ static falt_status ready(falt_plan *base) {
   return falt_plan_ready(plan->others);
 }
 
-/* The plan for operands that are not aligned, in no more workspace than aligned ones need, and the filter that came
- * with the question. */
-static falt_plan *finish(wgmma_plan *plan, falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_gemm_filter,
-                                              &falt_solver_cuda_generic, NULL};
-  const falt_tensor *w = &ask->problem->filter;
-  falt_ask other = *ask;
-  falt_budget budget = *ask->budget;
-  budget.max_workspace = (int64_t)plan->tile.workspace;
-  other.budget = &budget;
-  other.solvers = others;
-  plan->others = falt_plan_child(&other, ask->problem, ask->filter_values);
-  if (!plan->others) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%.150s", other.reason);
-  }
-  plan->base.packed = ask->filter_values && ask->problem->operation != FALT_BACKWARD_FILTER;
-  if (!plan->base.packed) return &plan->base;
-  const falt_status status = falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values,
-                                              (size_t)falt_tensor_span(w) * falt_type_size(w->type));
-  if (status == FALT_OK) return &plan->base;
-  destroy(&plan->base);
-  return falt_cuda_refuse(ask, status);
-}
-
 static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask);
@@ -429,7 +330,7 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   }
   plan->base.cost.seconds = plan->tile.seconds;
   plan->base.workspace = plan->tile.workspace;
-  return finish(plan, ask);
+  return falt_map_finish(ask, &plan->base, &plan->others, &plan->filter);
 }
 
 extern const falt_solver falt_solver_cuda_wgmma;

@@ -13,6 +13,8 @@ extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_im2col;
 extern const falt_solver falt_solver_cuda_layer;
 extern const falt_solver falt_solver_cuda_passes;
+extern const falt_solver falt_solver_cuda_planes;
+extern const falt_solver falt_solver_cuda_planes_filter;
 extern const falt_solver falt_solver_cuda_pooled;
 extern const falt_solver falt_solver_cuda_pooling;
 extern const falt_solver falt_solver_cuda_separable;
@@ -80,7 +82,9 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_pooled,      /* layers and their max pooling on GPUs, one after the other */
     &falt_solver_cuda_pooling,     /* pooling and its gradients on GPUs */
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
-    &falt_solver_cuda_passes,      /* tall filters of rank one on GPUs, pass by pass */
+    &falt_solver_cuda_planes,      /* those of few channels, each window read once for all taps */
+    &falt_solver_cuda_planes_filter,
+    &falt_solver_cuda_passes, /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_depthwise_filter,
     &falt_solver_cuda_depthwise,   /* depthwise layers on GPUs, and above: gradients of their filters */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */

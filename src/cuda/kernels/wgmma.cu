@@ -34,6 +34,7 @@
 //   PHASES                    of the stride
 //   SPLIT                     forward and backward data, one phase: sums are cut too
 #include "epilogue.cuh"
+#include "pairs.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/wgmma.cuh"
@@ -402,21 +403,6 @@ __device__ inline float2 finish(const Args &a, const Columns &c, float x, float 
   e.activation = ACTIVATION;
   return {activate<float>(e, x * c.scale.x + c.offset.x + residual.x),
           activate<float>(e, y * c.scale.y + c.offset.y + residual.y)};
-}
-
-__device__ inline unsigned pack(float2 v) {
-  unsigned word;
-  if (TYPE_Y == F16)
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(v.y), "f"(v.x));
-  else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(v.y), "f"(v.x));
-  return word;
-}
-
-__device__ inline float2 unpack(unsigned word) {
-  const unsigned short low = word, high = word >> 16;
-  if (TYPE_Y == F16) return {from_f16(low), from_f16(high)};
-  return {from_bf16(low), from_bf16(high)};
 }
 
 // How sums become results: what all of a warpgroup's pieces need.

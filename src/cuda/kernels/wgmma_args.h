@@ -4,11 +4,6 @@
 
 #include "args.h"
 
-/* A tensor as the copy engine sees it: CUtensorMap. */
-typedef struct falt_cuda_map {
-  unsigned long long word[16];
-} __attribute__((aligned(64))) falt_cuda_map;
-
 /* One axis of a phase, depth, height or width. Of its `taps`, tap i is the filter's tap first + i * step, and lies
  * offset + i * offset_step from a pixel's own place; pixel j of `pixels` has its place at corner + j * stride. */
 typedef struct falt_cuda_wgmma_axis {

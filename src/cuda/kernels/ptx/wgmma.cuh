@@ -8,6 +8,19 @@ __device__ inline unsigned long long wgmma_operand(unsigned address, int lead) {
   return (address & 0x3ffff) >> 4 | (unsigned long long)(lead >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
+// Rows of `row` bytes, 32, 64 or 128, the summed index along them, blocks of 8 rows `next` bytes apart; swizzled by
+// addresses, so that any row may be the first.
+__device__ inline unsigned long long wgmma_rows(unsigned address, int next, int row) {
+  const unsigned long long swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
+  return (address & 0x3ffff) >> 4 | 1ull << 16 | (unsigned long long)(next >> 4) << 32 | swizzle << 62;
+}
+
+// The summed index along lines of 128 bytes: blocks of 64 rows or columns `lead` bytes apart, blocks of 8 lines `next`.
+__device__ inline unsigned long long wgmma_lines(unsigned address, int lead, int next) {
+  return (address & 0x3ffff) >> 4 | (unsigned long long)(lead >> 4) << 16 | (unsigned long long)(next >> 4) << 32 |
+         1ull << 62;
+}
+
 __device__ inline void wgmma_begin() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -31,6 +44,19 @@ __device__ inline void wgmma_hold(float (&acc)[COUNT]) {
 
 template <int TURNED_A, int TURNED_B>
 struct Wgmma {
+  __device__ static inline void add(float (&d)[24], unsigned long long a, unsigned long long b, int keep) {
+    asm volatile(
+        "{ .reg .pred keep; setp.ne.b32 keep, %26, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." PAIR
+        " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+        "%22, %23"
+        "}, %24, %25, keep, 1, 1, %27, %28; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
+  }
   __device__ static inline void add(float (&d)[32], unsigned long long a, unsigned long long b, int keep) {
     asm volatile(
         "{ .reg .pred keep; setp.ne.b32 keep, %34, 0;\n"
@@ -42,6 +68,23 @@ struct Wgmma {
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
           "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
+  }
+  __device__ static inline void add(float (&d)[48], unsigned long long a, unsigned long long b, int keep) {
+    asm volatile(
+        "{ .reg .pred keep; setp.ne.b32 keep, %50, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32." PAIR
+        " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+        "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47"
+        "}, %48, %49, keep, 1, 1, %51, %52; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
+          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
+          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
         : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
   }
   __device__ static inline void add(float (&d)[64], unsigned long long a, unsigned long long b, int keep) {

@@ -1,0 +1,320 @@
+// Dense layers of few channels, of 16-bit floats, plane after plane of their input on sm_90a.
+//
+//   y[d][h][w][k] = sum over t, r, s, c of x[d + t][h + r][w + s][c] * w[k][t][r][s][c]
+//
+// A block keeps the filter in shared memory and takes a tile of rows and columns along the planes. Of each plane of x
+// the copy engine brings one window, the tile with what its taps reach beyond it, zeros outside the image; and each
+// pixel once, not once for each tap: tap (r, s) multiplies the same window seen from another pixel. A descriptor of 64
+// pixels, eight rows of eight, takes any pixel as its first, since the swizzle goes by addresses.
+//
+// A plane of x is part of TAPS_D planes of results. Their filters lie side by side as columns of one product: while
+// shared memory is read for 64 pixels, the tensor cores multiply with TAPS_D * CHANNELS columns. So the sums of TAPS_D
+// planes are under way in registers; after each plane of x the oldest is done and the others move up.
+//
+// Columns are dealt to result channels so that a thread's sums are neighbours in memory.
+//
+// Holes:
+//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
+//   TYPE_Y                    number of falt_type of the results
+//   ACTIVATION                by its number
+//   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
+//   TAPS_D TAPS_H TAPS_W      of the filter, along planes, rows, columns
+//   PIXEL                     bytes of a pixel's summed channels: 32, 64 or 128
+//   CHANNELS                  of a tile's results: 16, 32 or 64
+//   CONSUMERS BLOCKS          warpgroups that multiply, and how many 64 pixels each has
+//   BLOCKS_W                  of all these blocks, how many stand side by side
+//   STAGES                    windows on their way
+#include "epilogue.cuh"
+#include "pairs.cuh"
+#include "planes_args.h"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/wgmma.cuh"
+
+typedef falt_cuda_planes_args Args;
+
+constexpr int TILE_W = 8 * BLOCKS_W, TILE_H = 8 * CONSUMERS * BLOCKS / BLOCKS_W;
+constexpr int WINDOW_W = TILE_W + TAPS_W - 1, WINDOW_H = TILE_H + TAPS_H - 1;
+constexpr int WINDOW = WINDOW_W * WINDOW_H * PIXEL, STAGE = (WINDOW + 1023) / 1024 * 1024;
+constexpr int COLUMNS = TAPS_D * CHANNELS, TAPS = TAPS_H * TAPS_W;
+constexpr int TAP = COLUMNS * PIXEL;  // bytes of the filter for a tap of a plane
+constexpr int RING = (TAPS * TAP + 1023) / 1024 * 1024, BARRIERS = RING + STAGES * STAGE;
+constexpr int WORDS = PIXEL / 16;                      // of a pixel
+constexpr int RUN = CHANNELS < 32 ? CHANNELS / 4 : 8;  // a thread's neighbouring channels
+constexpr int THREADS = 128 * (CONSUMERS + 1);
+
+static_assert(CONSUMERS * BLOCKS % BLOCKS_W == 0, "blocks fill a tile");
+
+struct Shared {
+  unsigned base;
+  __device__ unsigned stage(int i) const { return base + RING + i * STAGE; }
+  __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
+  __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
+};
+
+// ---- tiles
+
+// Results of a tile's walk, planes `begin` to `end`.
+struct Walk {
+  int image, begin, end, row, column;
+};
+
+__device__ inline bool walk_at(const Args &a, int item, Walk &walk) {
+  if (item >= a.items) return false;
+  const int tile = item % (a.tiles[0] * a.tiles[1]), rest = item / (a.tiles[0] * a.tiles[1]);
+  walk.column = tile % a.tiles[1] * TILE_W;
+  walk.row = tile / a.tiles[1] * TILE_H;
+  walk.begin = rest % a.walks * a.walk;
+  walk.end = min(walk.begin + a.walk, a.out[0]);
+  walk.image = rest / a.walks;
+  return true;
+}
+
+// Planes of the source that a walk reads, those outside the image too.
+__device__ inline int first_plane(const Args &a, const Walk &walk) {
+  return walk.begin + a.corner[0];
+}
+__device__ inline int last_plane(const Args &a, const Walk &walk) {
+  return walk.end - 1 + a.corner[0] + TAPS_D - 1;
+}
+__device__ inline bool exists(const Args &a, int plane) {
+  return plane >= 0 && plane < a.planes;
+}
+
+struct Turn {
+  int stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+// ---- fetching
+
+__device__ inline void produce(const Args &a, const Shared &s) {
+  Turn turn;
+  Walk walk;
+  for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles)
+    for (int plane = first_plane(a, walk); plane <= last_plane(a, walk); plane++) {
+      if (!exists(a, plane)) continue;
+      const int at[5] = {0, walk.column + a.corner[2], walk.row + a.corner[1], plane, walk.image};
+      barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
+      barrier_expect(s.full(turn.stage), WINDOW);
+      copy_box(s.stage(turn.stage), &a.source, s.full(turn.stage), at);
+      turn.next();
+    }
+}
+
+// The result channel of a plane's column 8 * j + 2 * t + e, which lane t of four has: four lanes' runs lie side by
+// side.
+__device__ inline int channel_of(int column) {
+  const int j = column / 8, t = column / 2 % 4;
+  return j / (RUN / 2) * (4 * RUN) + t * RUN + j % (RUN / 2) * 2 + column % 2;
+}
+
+// Eight summed channels of a column of the filter, from `channel` on.
+__device__ inline uint4 filter_word(const Args &a, long long at, int channel) {
+  const unsigned short *from = (const unsigned short *)a.filter + at;
+  union {
+    uint4 word;
+    unsigned short half[8];
+  } made = {};
+  if (a.w_lines) {
+    if (channel < a.channels) made.word = __ldg((const uint4 *)(from + channel));
+    return made.word;
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    if (channel + i < a.channels) made.half[i] = __ldg(from + (channel + i) * a.w_channel);
+  return made.word;
+}
+
+// The filter as the products take it: for each tap of a plane rows of PIXEL bytes, of those columns' summed channels.
+// Planes stand from the last on, as the oldest plane of results meets the last.
+__device__ inline void fetch_filter(const Args &a, char *memory, int first) {
+#pragma unroll 4
+  for (int i = threadIdx.x; i < TAPS * WORDS * COLUMNS; i += 128 * CONSUMERS) {
+    const int n = i % COLUMNS, word = i / COLUMNS % WORDS, tap = i / COLUMNS / WORDS;
+    const int channel = first + channel_of(n % CHANNELS), t = TAPS_D - 1 - n / CHANNELS;
+    const int place = tap * TAP + n * PIXEL + word * 16;
+    uint4 value = {};
+    if (channel < a.results)
+      value = filter_word(
+          a, channel * a.w_result + t * a.w_axis[0] + tap / TAPS_W * a.w_axis[1] + tap % TAPS_W * a.w_axis[2],
+          8 * word);
+    *(uint4 *)(memory + (place ^ (place >> 3 & PIXEL - 16))) = value;
+  }
+  copy_fence();
+  warps_sync(1, 128 * CONSUMERS);
+}
+
+// ---- multiplying
+
+typedef float Sums[BLOCKS][COLUMNS / 2];
+
+// The descriptor of a warpgroup's block of pixels, seen through a window's first tap.
+__device__ inline unsigned long long pixels_of(unsigned window, int block) {
+  const int first = block / BLOCKS_W * 8 * WINDOW_W + block % BLOCKS_W * 8;
+  return wgmma_rows(window + first * PIXEL, WINDOW_W * PIXEL, PIXEL);
+}
+
+__device__ inline void multiply_window(Sums &sums, unsigned window, unsigned filter, int consumer) {
+  const unsigned long long columns = wgmma_rows(filter, 8 * PIXEL, PIXEL);
+  unsigned long long pixels[BLOCKS];
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++) {
+    pixels[i] = pixels_of(window, consumer * BLOCKS + i);
+    wgmma_hold(sums[i]);
+  }
+  wgmma_begin();
+#pragma unroll
+  for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+    for (int k = 0; k < PIXEL; k += 32)
+#pragma unroll
+      for (int i = 0; i < BLOCKS; i++) {
+        const int seen = (tap / TAPS_W * WINDOW_W + tap % TAPS_W) * PIXEL + k;
+        Wgmma<0, 0>::add(sums[i], pixels[i] + seen / 16, columns + (tap * TAP + k) / 16, 1);
+      }
+  wgmma_commit();
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
+  wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
+}
+
+// The oldest plane leaves. Added to zero, as the compiler would do mere moves before the oldest is sent and then has
+// too few registers.
+__device__ inline void move_up(Sums &sums) {
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++) {
+#pragma unroll
+    for (int j = 0; j < (COLUMNS - CHANNELS) / 2; j++) sums[i][j] = sums[i][j + CHANNELS / 2] + 0.0f;
+#pragma unroll
+    for (int j = (COLUMNS - CHANNELS) / 2; j < COLUMNS / 2; j++) sums[i][j] = 0;
+  }
+}
+
+// ---- results
+
+// RUN neighbouring results of 16 bits as words, and of 32 bits.
+union Result {
+  uint4 line[RUN * (TYPE_Y == F32 ? 4 : 2) / 16 + (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)];
+  uint2 half;
+  unsigned pair[RUN / 2];
+  float value[TYPE_Y == F32 ? RUN : 1];
+};
+
+__device__ inline Result load_result(const void *from) {
+  Result made;
+  if (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)
+    made.half = __ldg((const uint2 *)from);
+  else
+    for (int i = 0; i < (int)(sizeof made.line / 16); i++) made.line[i] = __ldg((const uint4 *)from + i);
+  return made;
+}
+
+__device__ inline void store_result(void *to, const Result &r) {
+  if (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)
+    *(uint2 *)to = r.half;
+  else
+    for (int i = 0; i < (int)(sizeof r.line / 16); i++) ((uint4 *)to)[i] = r.line[i];
+}
+
+__device__ inline float finish(const Args &a, float sum, int channel, float residual) {
+  falt_cuda_epilogue e = a.epilogue;
+  float scale = (float)e.alpha, offset = (float)e.beta;
+  e.activation = ACTIVATION;
+  if (SCALED) scale *= __ldg((const float *)e.scale + channel);
+  if (BIASED) offset += __ldg((const float *)e.bias + channel);
+  return activate<float>(e, sum * scale + offset + residual);
+}
+
+// RUN results from sums of two and two.
+__device__ inline void send_run(const Args &a, const float *sum, long long y, long long residual, int channel) {
+  constexpr int size = TYPE_Y == F32 ? 4 : 2;
+  Result made, added = {};
+  if (RESIDUAL) added = load_result((const char *)a.residual + (residual + channel) * size);
+#pragma unroll
+  for (int j = 0; j < RUN / 2; j++) {
+    const float x = sum[4 * j], z = sum[4 * j + 1];
+    if constexpr (TYPE_Y == F32) {
+      made.value[2 * j] = finish(a, x, channel + 2 * j, RESIDUAL ? added.value[2 * j] : 0);
+      made.value[2 * j + 1] = finish(a, z, channel + 2 * j + 1, RESIDUAL ? added.value[2 * j + 1] : 0);
+    } else {
+      const float2 r = RESIDUAL ? unpack(added.pair[j]) : float2{};
+      made.pair[j] = pack({finish(a, x, channel + 2 * j, r.x), finish(a, z, channel + 2 * j + 1, r.y)});
+    }
+  }
+  store_result((char *)a.y + (y + channel) * size, made);
+}
+
+// A warpgroup's results of a plane.
+__device__ inline void send(const Args &a, const Sums &sums, const Walk &walk, int plane, int first, int consumer) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int block = consumer * BLOCKS + i;
+      const int h = walk.row + block / BLOCKS_W * 8 + warp * 2 + half;
+      const int w = walk.column + block % BLOCKS_W * 8 + lane / 4;
+      if (h >= a.out[1] || w >= a.out[2]) continue;
+      const long long y = walk.image * a.y_image + plane * a.y_axis[0] + h * a.y_axis[1] + w * a.y_axis[2];
+      const long long r = walk.image * a.r_image + plane * a.r_axis[0] + h * a.r_axis[1] + w * a.r_axis[2];
+#pragma unroll
+      for (int run = 0; run < CHANNELS / (4 * RUN); run++) {
+        const int channel = first + run * 4 * RUN + lane % 4 * RUN;
+        if (channel < a.results) send_run(a, sums[i] + run * 2 * RUN + 2 * half, y, r, channel);
+      }
+    }
+}
+
+__device__ inline void consume(const Args &a, const Shared &s, char *memory, int consumer) {
+  Turn turn;
+  Walk walk;
+  const int first = blockIdx.x % a.column_tiles * CHANNELS;
+  fetch_filter(a, memory, first);
+  for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles) {
+    Sums sums;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+      for (int j = 0; j < COLUMNS / 2; j++) sums[i][j] = 0;
+    for (int plane = first_plane(a, walk); plane <= last_plane(a, walk); plane++) {
+      const int out = plane - a.corner[0] - (TAPS_D - 1);
+      const bool here = exists(a, plane);
+      if (here) barrier_wait(s.full(turn.stage), turn.parity);
+      move_up(sums);
+      if (here) {
+        multiply_window(sums, s.stage(turn.stage), s.base, consumer);
+        if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.stage));
+        turn.next();
+      }
+      if (out >= walk.begin) send(a, sums, walk, out, first, consumer);
+    }
+  }
+}
+
+// ---- the block
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planes(const __grid_constant__ Args a) {
+  extern __shared__ __align__(1024) char memory[];
+  const Shared s = {shared_address(memory)};
+  const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(s.full(i), 1);
+      barrier_init(s.empty(i), CONSUMERS);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (group == CONSUMERS) {
+    if constexpr (CONSUMERS > 1) registers_less<CONSUMERS == 2 ? 24 : 32>();
+    if (threadIdx.x == 128 * CONSUMERS) produce(a, s);
+  } else {
+    if constexpr (CONSUMERS > 1) registers_more<CONSUMERS == 2 ? 240 : 160>();
+    consume(a, s, memory, group);
+  }
+}

@@ -1,0 +1,78 @@
+/* Dense layers by planes.cu: which of a layer's axes it walks along, and how the others are cut into tiles. Plain C, no
+ * GPU needed. src/cuda/kernels/planes.cu has the algorithm. */
+#ifndef FALT_CUDA_PLANES_H
+#define FALT_CUDA_PLANES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Result i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
+typedef struct falt_planes_problem {
+  int64_t images, channels, results; /* channels: that are summed */
+  int64_t taps[3], in[3], out[3], corner[3];
+  int y_bytes; /* of an element of the result */
+  bool residual;
+} falt_planes_problem;
+
+typedef struct falt_planes_machine {
+  int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
+  double bytes_per_s, clock_hz;
+} falt_planes_machine;
+
+/* Named after planes.cu's holes. */
+typedef struct falt_planes_tile {
+  int pixel, channels, consumers, blocks, blocks_w, stages;
+  int tiles[2], walk, walks; /* tiles along rows and columns; planes of a walk; walks along the planes */
+  int column_tiles;          /* of results' channels */
+  int64_t items;             /* walks of all tiles and images, of one column tile */
+  int64_t grid;              /* blocks that run */
+  int shared_bytes;
+  /* what was estimated */
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_planes_tile;
+
+/* Pixels of a tile along rows and columns, and of its window. */
+int falt_planes_tile_height(const falt_planes_tile *tile);
+int falt_planes_tile_width(const falt_planes_tile *tile);
+
+/* Why no tile can be legal, or NULL. */
+const char *falt_planes_refusal(const falt_planes_problem *problem);
+
+/* Calls visit for every tile considered, with its estimate or its reason. */
+void falt_planes_each(const falt_planes_problem *problem, const falt_planes_machine *machine,
+                      void (*visit)(void *context, const falt_planes_tile *tile), void *context);
+/* The best; false if no tile is legal. */
+bool falt_planes_choose(const falt_planes_problem *problem, const falt_planes_machine *machine, falt_planes_tile *best);
+
+/* ---- gradients of the filter, by planes_filter.cu */
+
+/* Pixel i of an axis of dy meets with its tap j pixel i + j * dilation + corner of x. */
+typedef struct falt_planes_filter_problem {
+  int64_t images, channels, results; /* of x, of dy */
+  int64_t taps[3], dilation[3], in[3], out[3], corner[3];
+  int64_t workspace; /* bytes that may be used; negative: no limit */
+} falt_planes_filter_problem;
+
+typedef struct falt_planes_filter_tile {
+  int height, width, stages;   /* pixels of a tile */
+  int row_tiles, column_tiles; /* spans of dy's channels, of x's */
+  int tiles[3], items, shares; /* tiles of an image, of all; blocks that share them */
+  int64_t columns;             /* of the sums, a tap's channels in whole spans */
+  int64_t grid;                /* blocks */
+  int shared_bytes;
+  size_t workspace;
+  double seconds;
+  const char *rejected;
+} falt_planes_filter_tile;
+
+enum { FALT_PLANES_SPAN = 64 }; /* channels that are fetched together */
+
+const char *falt_planes_filter_refusal(const falt_planes_filter_problem *problem);
+void falt_planes_filter_each(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
+                             void (*visit)(void *context, const falt_planes_filter_tile *tile), void *context);
+bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
+                               falt_planes_filter_tile *best);
+
+#endif

@@ -1,0 +1,113 @@
+/* How the tiles of planes_filter.cu are cut, and how many blocks share them; as planes_tiles.c. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/planes.h"
+
+enum { PIXEL = 128, MOST_STAGES = 8, FEWEST_STAGES = 2, MOST_PRODUCTS = 32, MOST_WAVES = 3, MOST_SIZE = INT32_MAX / 4 };
+
+const char *falt_planes_filter_refusal(const falt_planes_filter_problem *p) {
+  const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
+  if (p->taps[1] > 3 || p->taps[2] > 4 || p->taps[1] * p->taps[2] > 9)
+    return "registers have no room for its taps' sums";
+  if (p->taps[0] > 64) return "it has too many planes of taps";
+  if (p->channels > 4096 || p->results > 4096 || p->images > MOST_SIZE) return "it has too many channels or images";
+  for (int i = 0; i < 3; i++)
+    if (p->in[i] > MOST_SIZE || p->out[i] > MOST_SIZE || p->dilation[i] > 16 || p->corner[i] > MOST_SIZE ||
+        p->corner[i] < -MOST_SIZE)
+      return "an axis is too long or its taps too far apart";
+  if (p->results * falt_ceil_div(p->channels, FALT_PLANES_SPAN) * FALT_PLANES_SPAN * taps > MOST_SIZE)
+    return "it has more sums than one launch can number";
+  return NULL;
+}
+
+/* ---- one tile */
+
+static int64_t window_pixels(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
+  return (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);
+}
+
+static int64_t round_up(int64_t bytes) {
+  return (bytes + 1023) / 1024 * 1024;
+}
+
+static int64_t pixels_of(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
+  return t->height * t->width + window_pixels(p, t);
+}
+
+static const char *fit(const falt_planes_filter_problem *p, const falt_planes_machine *m, falt_planes_filter_tile *t) {
+  const int barriers = 16 * MOST_STAGES;
+  const int64_t stage = round_up(t->height * t->width * PIXEL) + round_up(window_pixels(p, t) * PIXEL);
+  const int64_t stages = (m->shared_block - barriers) / stage;
+  t->stages = (int)(stages < MOST_STAGES ? stages : MOST_STAGES);
+  t->shared_bytes = (int)(t->stages * stage) + barriers;
+  return stages < FEWEST_STAGES ? "shared memory has no room for two tiles" : NULL;
+}
+
+/* `waves`: how often blocks fill the GPU. */
+static const char *count(const falt_planes_filter_problem *p, const falt_planes_machine *m, int waves,
+                         falt_planes_filter_tile *t) {
+  const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
+  t->tiles[0] = (int)p->out[0];
+  t->tiles[1] = (int)falt_ceil_div(p->out[1], t->height);
+  t->tiles[2] = (int)falt_ceil_div(p->out[2], t->width);
+  t->row_tiles = (int)falt_ceil_div(p->results, FALT_PLANES_SPAN);
+  t->column_tiles = (int)falt_ceil_div(p->channels, FALT_PLANES_SPAN);
+  t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * taps;
+  const double items = (double)p->images * t->tiles[0] * t->tiles[1] * t->tiles[2];
+  if (items > MOST_SIZE) return "it has more tiles than one launch can number";
+  t->items = (int)items;
+  const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps[0];
+  const int64_t share_bytes = p->results * t->columns * (int64_t)sizeof(float);
+  int64_t shares = (int64_t)m->multiprocessors * waves / parts;
+  if (p->workspace >= 0 && shares > p->workspace / share_bytes) shares = p->workspace / share_bytes;
+  if (shares == 0 && p->workspace >= 0 && p->workspace < share_bytes) return "it needs more workspace than is allowed";
+  t->shares = shares < 1 ? 1 : shares < t->items ? (int)shares : t->items;
+  t->grid = parts * t->shares;
+  t->workspace = (size_t)(t->shares * share_bytes);
+  return NULL;
+}
+
+/* Cycles of a multiprocessor for a tile: of the tensor cores, which power keeps at three quarters of their rate; of
+ * shared memory, that they read and the copy engine fills. As measured on an H200. */
+static double tile_cycles(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
+  const double width = (double)(FALT_PLANES_SPAN * p->taps[2]);
+  const double products = t->height / 2.0 * t->width / 8 * (double)p->taps[1], pixels = (double)pixels_of(p, t);
+  return fmax(products * width / 2 / 0.75, (products * (16 + width / 4) + pixels) / 0.75) + 100;
+}
+
+static void estimate(const falt_planes_filter_problem *p, const falt_planes_machine *m, falt_planes_filter_tile *t) {
+  const double cached = 0.3; /* what a byte from the cache costs of one from memory */
+  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->shares);
+  const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
+  const double once = (double)t->items * (double)pixels_of(p, t) * PIXEL;
+  const double again = once * ((double)t->grid / t->shares - 1);
+  const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
+  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 7e-6 + (double)t->workspace / m->bytes_per_s;
+}
+
+void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_planes_machine *m,
+                             void (*visit)(void *context, const falt_planes_filter_tile *tile), void *context) {
+  for (int height = 2; height <= 32; height += 2)
+    for (int width = 8; width <= 64; width += 8)
+      for (int waves = 1; waves <= MOST_WAVES; waves++) {
+        falt_planes_filter_tile t = {.height = height, .width = width};
+        if (height / 2 * width / 8 > MOST_PRODUCTS) continue;
+        t.rejected = fit(p, m, &t);
+        if (!t.rejected) t.rejected = count(p, m, waves, &t);
+        if (!t.rejected) estimate(p, m, &t);
+        visit(context, &t);
+      }
+}
+
+static void keep_better(void *context, const falt_planes_filter_tile *tile) {
+  falt_planes_filter_tile *best = context;
+  if (!tile->rejected && (best->height == 0 || tile->seconds < best->seconds)) *best = *tile;
+}
+
+bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
+                               falt_planes_filter_tile *best) {
+  *best = (falt_planes_filter_tile){.height = 0};
+  falt_planes_filter_each(problem, machine, keep_better, best);
+  return best->height != 0;
+}

@@ -1,0 +1,127 @@
+/* Maps of tensors for the copy engine, and what it cannot take. */
+#include "solver/cuda_maps.h"
+
+#include "core/memory.h"
+#include "cuda/kernels/wgmma_args.h"
+#include "solver/cuda.h"
+
+void *falt_map_element(void *data, const falt_tensor *t) {
+  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
+}
+
+void falt_map_dimension(falt_gpu_map *m, int i, const falt_tensor *t, int dim) {
+  const uint64_t below = i > 0 ? m->size[i - 1] * m->stride[i - 1] : 0;
+  m->size[i] = (uint64_t)t->size[dim];
+  m->stride[i] = i == 0              ? falt_type_size(t->type)
+                 : t->size[dim] == 1 ? (below + 15) / 16 * 16
+                                     : (uint64_t)t->stride[dim] * falt_type_size(t->type);
+  m->box[i] = m->pace[i] = 1;
+}
+
+bool falt_map_takes(const falt_tensor *t, int unit) {
+  const int64_t size = (int64_t)falt_type_size(t->type), most = INT64_C(1) << 40;
+  if (t->stride[unit] != 1 && t->size[unit] != 1) return false;
+  if (t->offset * size % 16) return false;
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != unit && t->size[i] > 1 && (t->stride[i] <= 0 || t->stride[i] * size % 16 || t->stride[i] >= most / size))
+      return false;
+  return true;
+}
+
+bool falt_map_aligned(const void *data, const falt_tensor *t) {
+  return ((uintptr_t)data + (uintptr_t)(t->offset * (int64_t)falt_type_size(t->type))) % 16 == 0;
+}
+
+void falt_map_start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, void *args, void *stream) {
+  enum { THREADS = 256 };
+  const falt_gpu_launch launch = {sum, falt_ceil_div(threads, THREADS), {THREADS, 1}, 0, stream};
+  falt_gpu_start(gpu, &launch, &args);
+}
+
+void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *o, falt_map_sums s) {
+  const falt_tensor *w = &plan->problem.filter;
+  const int64_t fours = s.rows * s.columns / 4;
+  falt_cuda_wgmma_sum_args a = {.sums = o->workspace,
+                                .w = falt_cuda_tensor_of(w),
+                                .fours = (unsigned)fours,
+                                .row_fours = (unsigned)(s.columns / 4),
+                                .splits = s.splits,
+                                .tap_columns = s.tap_columns,
+                                .alpha = (float)plan->problem.alpha};
+  a.w.data = falt_map_element(o->filter, w);
+  falt_map_start_sums(plan->device->gpu, sum, fours, &a, o->stream);
+}
+
+static bool has_zero_ends(const falt_problem *p) {
+  for (int i = 0; i < 3; i++) {
+    const falt_axis *a = &p->axis[i];
+    const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i];
+    const int64_t end = (out - 1) * a->stride - a->pad[0] + falt_extent(a, p->filter.size[FALT_D + i]);
+    const bool zeros[2] = {a->boundary[0] == FALT_CONSTANT && p->boundary_value == 0,
+                           a->boundary[1] == FALT_CONSTANT && p->boundary_value == 0};
+    if ((a->pad[0] > 0 && !zeros[0]) || (end > in && !zeros[1])) return false;
+  }
+  return true;
+}
+
+static bool is_half(falt_type type) {
+  return type == FALT_F16 || type == FALT_BF16;
+}
+
+static bool is_result(falt_type type) {
+  return is_half(type) || type == FALT_F32;
+}
+
+const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other) {
+  const falt_problem *p = ask->problem;
+  if (falt_gpu_about(ask->device->gpu)->major != 9) return "the GPU has no wgmma (sm_90a has)";
+  if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
+  return !is_half(factor) || other != factor        ? "its factors are f16 or bf16, both the same"
+         : !is_result(falt_problem_result(p)->type) ? "its results are f16, bf16 or f32"
+         : p->accumulator != FALT_F32               ? "it sums in f32"
+         : p->input.size[FALT_G] != 1               ? "it takes one group of channels"
+         : !has_zero_ends(p)                        ? "beyond the ends it reads zeros only"
+         : !falt_map_takes(&p->input, FALT_C) || !falt_map_takes(&p->output, FALT_C)
+             ? "channels do not lie side by side with 16 bytes dividing all strides"
+         : p->has_residual && (!falt_map_takes(&p->residual, FALT_C) || p->residual.type != p->output.type)
+             ? "the residual does not lie as the output does"
+             : NULL;
+}
+
+falt_planes_machine falt_map_machine(const falt_ask *ask) {
+  enum { SHARED = 227 << 10 };
+  return (falt_planes_machine){.multiprocessors = falt_gpu_about(ask->device->gpu)->multiprocessors,
+                               .shared_block = SHARED,
+                               .bytes_per_s = ask->device->limits.copy_bytes_per_s,
+                               .clock_hz = 1e3 * falt_gpu_about(ask->device->gpu)->clock_khz};
+}
+
+/* A plan for operands that are not aligned, in no more workspace than the other's. */
+static falt_plan *others_of(falt_ask *ask, size_t workspace) {
+  extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_gemm_filter,
+                                              &falt_solver_cuda_generic, NULL};
+  falt_ask other = *ask;
+  falt_budget budget = *ask->budget;
+  budget.max_workspace = (int64_t)workspace;
+  other.budget = &budget;
+  other.solvers = others;
+  falt_plan *plan = falt_plan_child(&other, ask->problem, ask->filter_values);
+  return plan ? plan : falt_refuse(ask, "%.150s", other.reason);
+}
+
+falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, falt_plan **others, void **filter) {
+  const falt_tensor *w = &ask->problem->filter;
+  *others = others_of(ask, plan->workspace);
+  if (!*others) {
+    plan->table->destroy(plan);
+    return NULL;
+  }
+  plan->packed = ask->filter_values && ask->problem->operation != FALT_BACKWARD_FILTER;
+  if (!plan->packed) return plan;
+  const falt_status status = falt_cuda_upload(ask->device->gpu, filter, ask->filter_values,
+                                              (size_t)falt_tensor_span(w) * falt_type_size(w->type));
+  if (status == FALT_OK) return plan;
+  plan->table->destroy(plan);
+  return falt_cuda_refuse(ask, status);
+}

@@ -1,0 +1,42 @@
+/* What the solvers share whose operands the copy engine walks. */
+#ifndef FALT_SOLVER_CUDA_MAPS_H
+#define FALT_SOLVER_CUDA_MAPS_H
+
+#include "cuda/gpu.h"
+#include "cuda/planes.h"
+#include "planner/planner.h"
+
+/* A tensor's first element in its memory. */
+void *falt_map_element(void *data, const falt_tensor *tensor);
+
+/* Dimension i of a map is `dim` of the tensor. Where that has no neighbours the stride is any that the driver takes. */
+void falt_map_dimension(falt_gpu_map *map, int i, const falt_tensor *tensor, int dim);
+
+/* Whether it walks a tensor whose elements lie side by side along `unit`: 16 bytes divide all ways between lines and
+ * the first element's place; and whether they divide its address. */
+bool falt_map_takes(const falt_tensor *tensor, int unit);
+bool falt_map_aligned(const void *data, const falt_tensor *tensor);
+
+/* Sums of gradients by the filter: splits * rows * columns, a tap's `tap_columns` side by side. */
+typedef struct falt_map_sums {
+  int splits;
+  int64_t rows, columns;
+  int tap_columns;
+} falt_map_sums;
+
+/* Starts one of wgmma_sum.cu's kernels; falt_wgmma_sum on the sums in the workspace. */
+void falt_map_start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, void *args, void *stream);
+void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *operands, falt_map_sums sums);
+
+/* The machine that planes are cut for. */
+falt_planes_machine falt_map_machine(const falt_ask *ask);
+
+/* Why a layer, or a gradient, of these two types of factors is not for wgmma fed by the copy engine; or NULL. */
+const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other);
+
+/* The plan with what it needs besides its own kernels: `others`, a plan for operands that are not aligned, and the
+ * filter that came with the question, in the GPU's memory, where one may come. NULL with the reason set, the plan then
+ * destroyed. */
+falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, falt_plan **others, void **filter);
+
+#endif

@@ -1,0 +1,164 @@
+/* Gradients of dense layers' filters in 16-bit floats, channels side by side, on GPUs with wgmma (sm_90a): each window
+ * of the input is fetched once for all taps of a plane. For layers of about 64 channels, that fetching tap by tap would
+ * hold up. src/cuda/kernels/planes_filter.cu has the algorithm, src/cuda/planes_filter_tiles.c chooses how it is cut.
+ * Shares of the pixels are summed in a fixed order. Operands whose addresses the copy engine cannot take go to another
+ * solver's plan, made beside this one. */
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels/planes_args.h"
+#include "cuda/planes.h"
+#include "planner/planner.h"
+#include "solver/cuda.h"
+#include "solver/cuda_maps.h"
+
+typedef struct filter_plan {
+  falt_plan base;
+  falt_cu_function function, sum;
+  falt_planes_filter_problem layer;
+  falt_planes_filter_tile tile;
+  falt_cuda_planes_filter_args args;
+  falt_plan *others; /* for operands that are not aligned */
+} filter_plan;
+
+/* ---- execute */
+
+/* A tensor's pixels, so many rows and columns of a span of channels at a time. */
+static falt_gpu_map boxes_of(const falt_tensor *t, void *data, int64_t height, int64_t width) {
+  static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_map_element(data, t)};
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
+  m.box[0] = FALT_PLANES_SPAN;
+  m.box[1] = (uint32_t)width;
+  m.box[2] = (uint32_t)height;
+  return m;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_planes_filter_problem *l = &plan->layer;
+  const falt_planes_filter_tile *t = &plan->tile;
+  const falt_problem *p = &base->problem;
+  falt_cuda_planes_filter_args a = plan->args;
+  if (!falt_map_aligned(o->input, &p->input) || !falt_map_aligned(o->output, &p->output)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  const falt_gpu_map y = boxes_of(&p->output, o->output, t->height, t->width);
+  const falt_gpu_map x = boxes_of(&p->input, o->input, t->height + (l->taps[1] - 1) * l->dilation[1],
+                                  t->width + (l->taps[2] - 1) * l->dilation[2]);
+  falt_gpu_encode(base->device->gpu, &x, &a.x);
+  falt_gpu_encode(base->device->gpu, &y, &a.y);
+  a.sums = o->workspace;
+  void *parameters[] = {&a};
+  const falt_gpu_launch launch = {
+      plan->function, t->grid, {128 * ((int)l->taps[1] + 1), 1}, t->shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+  falt_map_add_sums(plan->sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_planes_filter_tile *t = &plan->tile;
+  falt_text_add(text, "(cuda-planes-filter pixels=%dx%d stages=%d shares=%d)", t->height, t->width, t->stages,
+                t->shares);
+}
+
+static void destroy(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool has_strides(const falt_problem *p) {
+  for (int i = 0; i < 3; i++)
+    if (p->axis[i].stride > 1 && p->output.size[FALT_D + i] > 1) return true;
+  return false;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  const char *why = falt_map_refusal(ask, p->output.type, p->input.type);
+  if (why) return why;
+  return has_strides(p) ? "it takes no strides" : p->has_bias ? "it has no gradient of the bias" : NULL;
+}
+
+/* ---- plan */
+
+static void describe(filter_plan *plan, const falt_ask *ask) {
+  const falt_problem *p = &plan->base.problem;
+  falt_planes_filter_problem *l = &plan->layer;
+  *l = (falt_planes_filter_problem){.images = p->input.size[FALT_N],
+                                    .channels = p->input.size[FALT_C],
+                                    .results = p->output.size[FALT_C],
+                                    .workspace = ask->budget->max_workspace};
+  for (int i = 0; i < 3; i++) {
+    l->taps[i] = p->filter.size[FALT_D + i];
+    l->dilation[i] = l->taps[i] > 1 ? p->axis[i].dilation : 1;
+    l->in[i] = p->input.size[FALT_D + i];
+    l->out[i] = p->output.size[FALT_D + i];
+    l->corner[i] = -p->axis[i].pad[0];
+  }
+}
+
+static void fill_args(filter_plan *plan) {
+  const falt_planes_filter_problem *l = &plan->layer;
+  const falt_planes_filter_tile *t = &plan->tile;
+  falt_cuda_planes_filter_args *a = &plan->args;
+  *a = (falt_cuda_planes_filter_args){.rows = (int)l->results,
+                                      .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
+                                      .row_tiles = t->row_tiles,
+                                      .column_tiles = t->column_tiles,
+                                      .items = t->items,
+                                      .shares = t->shares,
+                                      .dilation = (int)l->dilation[0]};
+  for (int i = 0; i < 3; i++) {
+    a->tiles[i] = t->tiles[i];
+    a->corner[i] = (int)l->corner[i];
+  }
+}
+
+static falt_status ready(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  const falt_planes_filter_problem *l = &plan->layer;
+  const falt_planes_filter_tile *t = &plan->tile;
+  falt_cuda_kernel kernel = {
+      .source = "planes_filter.cu", .entry = "falt_planes_filter", .shared_bytes = t->shared_bytes};
+  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+  const char *type = base->problem.input.type == FALT_F16 ? "f16" : "bf16";
+  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
+  for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "DHW"[i], (int)l -> taps[i]);
+  for (int i = 1; i < 3; i++) falt_cuda_hole(&kernel, "DILATION_%c=%d", "DHW"[i], (int)l -> dilation[i]);
+  falt_cuda_hole(&kernel, "TILE_H=%d", t->height);
+  falt_cuda_hole(&kernel, "TILE_W=%d", t->width);
+  falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  return falt_plan_ready(plan->others);
+}
+
+static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_planes_machine machine = falt_map_machine(ask);
+  describe(plan, ask);
+  why = falt_planes_filter_refusal(&plan->layer);
+  if (!why && !falt_planes_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
+  if (why) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  fill_args(plan);
+  plan->base.cost.seconds = plan->tile.seconds;
+  plan->base.workspace = plan->tile.workspace;
+  return falt_map_finish(ask, &plan->base, &plan->others, NULL);
+}
+
+extern const falt_solver falt_solver_cuda_planes_filter;
+const falt_solver falt_solver_cuda_planes_filter = {
+    .name = "cuda-planes-filter", .device_kind = "cuda", .plan = plan_filter};

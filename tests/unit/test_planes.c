@@ -1,0 +1,213 @@
+/* Tests of how the layers and gradients of planes.cu and planes_filter.cu are cut, which need no GPU; its kernels
+ * compiled, where there is NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compile_lines.h"
+#include "core/memory.h"
+#include "cuda/planes.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_planes_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9};
+
+static falt_planes_problem volume(int64_t channels, int64_t results, int64_t size) {
+  return (falt_planes_problem){.images = 2,
+                               .channels = channels,
+                               .results = results,
+                               .taps = {3, 3, 3},
+                               .in = {size, 2 * size, 2 * size},
+                               .out = {size, 2 * size, 2 * size},
+                               .corner = {-1, -1, -1},
+                               .y_bytes = 2};
+}
+
+typedef struct tally {
+  const falt_planes_problem *problem;
+  int legal;
+  double least;
+} tally;
+
+/* Tiles and walks cover all results once, and what a block has in shared memory is there. */
+static void check_tile(void *context, const falt_planes_tile *t) {
+  tally *sum = context;
+  const falt_planes_problem *p = sum->problem;
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  const int64_t height = falt_planes_tile_height(t), width = falt_planes_tile_width(t);
+  assert_int_equal(height * width, 64 * t->consumers * t->blocks);
+  assert_true(t->tiles[0] * height >= p->out[1] && (t->tiles[0] - 1) * height < p->out[1]);
+  assert_true(t->tiles[1] * width >= p->out[2] && (t->tiles[1] - 1) * width < p->out[2]);
+  assert_true((int64_t)t->walks * t->walk >= p->out[0] && (int64_t)(t->walks - 1) * t->walk < p->out[0]);
+  assert_true((int64_t)t->column_tiles * t->channels >= p->results);
+  assert_int_equal(t->items, p->images * t->walks * t->tiles[0] * t->tiles[1]);
+  assert_true(t->grid >= t->column_tiles && t->grid <= h200.multiprocessors && t->grid % t->column_tiles == 0);
+  assert_true(t->pixel / 2 >= p->channels && t->stages >= 2);
+  const int64_t filter = p->taps[0] * p->taps[1] * p->taps[2] * t->channels * t->pixel;
+  const int64_t window = (height + p->taps[1] - 1) * (width + p->taps[2] - 1) * t->pixel;
+  assert_true(filter + t->stages * window + 16 * t->stages <= t->shared_bytes);
+  assert_true(t->shared_bytes <= h200.shared_block);
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+}
+
+static falt_planes_tile choose(const falt_planes_problem *p) {
+  falt_planes_tile best;
+  tally sum = {.problem = p};
+  assert_null(falt_planes_refusal(p));
+  falt_planes_each(p, &h200, check_tile, &sum);
+  assert_true(falt_planes_choose(p, &h200, &best));
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+static double flops_of(const falt_planes_problem *p) {
+  double flops = 2.0 * (double)(p->images * p->channels * p->results);
+  for (int i = 0; i < 3; i++) flops *= (double)(p->out[i] * p->taps[i]);
+  return flops;
+}
+
+/* No estimate beats the tensor cores. */
+static void test_tiles(UNUSED void **state) {
+  static const int64_t layers[][3] = {{32, 64, 64}, {64, 32, 64}, {32, 32, 64}, {16, 16, 64}, {8, 16, 40},
+                                      {24, 40, 33}, {64, 16, 17}, {1, 200, 5},  {32, 8, 1}};
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    falt_planes_problem p = volume(layers[i][0], layers[i][1], layers[i][2]);
+    const falt_planes_tile two = choose(&p);
+    assert_true(two.seconds > flops_of(&p) / 989e12);
+    p.images = 32;
+    assert_true(choose(&p).seconds > two.seconds);
+  }
+}
+
+/* Rows as planes, images as rows. */
+static void test_flat(UNUSED void **state) {
+  falt_planes_problem p = {.images = 1,
+                           .channels = 64,
+                           .results = 64,
+                           .taps = {3, 1, 3},
+                           .in = {56, 256, 56},
+                           .out = {56, 256, 56},
+                           .corner = {-1, 0, -1},
+                           .y_bytes = 2};
+  choose(&p);
+  for (int taps = 1; taps <= 9; taps += 2) {
+    p.taps[2] = taps;
+    p.corner[2] = -taps / 2;
+    choose(&p);
+  }
+}
+
+static void none(void *context, const falt_planes_tile *t) {
+  *(int *)context += 1;
+  assert_non_null(t->rejected);
+}
+
+static void test_refusals(UNUSED void **state) {
+  falt_planes_problem p = volume(72, 64, 16);
+  falt_planes_tile best;
+  int tried = 0;
+  assert_non_null(falt_planes_refusal(&p));
+  p = volume(32, 64, INT32_MAX);
+  assert_non_null(falt_planes_refusal(&p));
+  p = volume(64, 64, 16);
+  p.taps[1] = p.taps[2] = 7; /* more taps than code should unroll */
+  falt_planes_each(&p, &h200, none, &tried);
+  assert_true(tried > 10);
+  assert_false(falt_planes_choose(&p, &h200, &best));
+  p = volume(32, 64, 16);
+  p.taps[0] = 7; /* more columns than a product has */
+  assert_false(falt_planes_choose(&p, &h200, &best));
+}
+
+/* ---- gradients of filters */
+
+static void check_filter_tile(void *context, const falt_planes_filter_tile *t) {
+  const falt_planes_filter_problem *p = context;
+  if (t->rejected) return;
+  assert_true((int64_t)t->tiles[1] * t->height >= p->out[1] && (int64_t)t->tiles[2] * t->width >= p->out[2]);
+  assert_int_equal(t->items, p->images * t->tiles[0] * t->tiles[1] * t->tiles[2]);
+  assert_true(t->shares >= 1 && t->shares <= t->items); /* every block has a tile: it writes its sums */
+  assert_int_equal(t->grid, t->shares * t->row_tiles * t->column_tiles * p->taps[0]);
+  const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
+  assert_int_equal(t->columns, taps * t->column_tiles * FALT_PLANES_SPAN);
+  assert_int_equal(t->workspace, t->shares * p->results * t->columns * 4);
+  assert_true(p->workspace < 0 || t->workspace <= (size_t)p->workspace);
+  const int64_t window =
+      (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);
+  assert_true(t->stages * (t->height * t->width + window) * 128 + 16 * t->stages <= t->shared_bytes);
+  assert_true(t->shared_bytes <= h200.shared_block && t->height % 2 == 0 && t->width % 8 == 0);
+}
+
+static void test_filter_tiles(UNUSED void **state) {
+  falt_planes_filter_problem p = {.images = 256,
+                                  .channels = 64,
+                                  .results = 64,
+                                  .taps = {1, 3, 3},
+                                  .dilation = {1, 1, 1},
+                                  .in = {1, 56, 56},
+                                  .out = {1, 56, 56},
+                                  .corner = {0, -1, -1},
+                                  .workspace = -1};
+  falt_planes_filter_tile best, less;
+  assert_null(falt_planes_filter_refusal(&p));
+  falt_planes_filter_each(&p, &h200, check_filter_tile, &p);
+  assert_true(falt_planes_filter_choose(&p, &h200, &best));
+  assert_true(best.seconds > 2.0 * 256 * 56 * 56 * 9 * 64 * 64 / 989e12);
+  p.workspace = (int64_t)best.workspace / 2; /* fewer blocks share the tiles */
+  falt_planes_filter_each(&p, &h200, check_filter_tile, &p);
+  assert_true(falt_planes_filter_choose(&p, &h200, &less) && less.workspace <= best.workspace / 2);
+  p.workspace = 0;
+  assert_false(falt_planes_filter_choose(&p, &h200, &less));
+  p = (falt_planes_filter_problem){.images = 3,
+                                   .channels = 72,
+                                   .results = 130,
+                                   .taps = {3, 2, 4},
+                                   .dilation = {2, 3, 1},
+                                   .in = {9, 17, 31},
+                                   .out = {5, 14, 28},
+                                   .corner = {0, 0, 0},
+                                   .workspace = -1};
+  assert_null(falt_planes_filter_refusal(&p));
+  falt_planes_filter_each(&p, &h200, check_filter_tile, &p);
+  assert_true(falt_planes_filter_choose(&p, &h200, &best));
+  p.taps[1] = 3; /* twelve taps of a plane */
+  assert_non_null(falt_planes_filter_refusal(&p));
+}
+
+static void test_compile(UNUSED void **state) {
+  static const char *const gpus[] = {"h200"};
+  static const char *const lines[] = {
+      "forward n=2 c=32 d=64 h=128 w=128 k=64 t=3 r=3 s=3 pad=1 layout=ndhwc type=f16",
+      "backward-data n=2 c=32 d=64 h=128 w=128 k=64 t=3 r=3 s=3 pad=1 layout=ndhwc type=bf16",
+      "forward n=2 c=16 d=32 h=32 w=32 k=16 t=3 r=3 s=3 pad=1 layout=ndhwc type=f16 bias=1 scale=1 residual=1 act=gelu",
+      "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=bf16 bias=1 residual=1 act=silu"};
+  compile_all_lines(&(compile_lines){.method = "cuda-planes",
+                                     .source = "planes",
+                                     .gpus = gpus,
+                                     .lines = lines,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .line_count = sizeof lines / sizeof *lines,
+                                     .kernels = 4});
+  static const char *const gradients[] = {
+      "backward-filter n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=f16",
+      "backward-filter n=2 c=64 d=32 h=32 w=32 k=64 t=3 r=2 s=4 layout=ndhwc type=bf16"};
+  compile_all_lines(&(compile_lines){.method = "cuda-planes",
+                                     .source = "planes_filter",
+                                     .gpus = gpus,
+                                     .lines = gradients,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .line_count = sizeof gradients / sizeof *gradients,
+                                     .kernels = 2});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_flat),
+                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_filter_tiles),
+                                     cmocka_unit_test(test_compile)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
