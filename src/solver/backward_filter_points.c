@@ -247,7 +247,7 @@ static bool stay(const points_plan *plan, const falt_tensor *t) {
 static void set_tasks(points_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t threads = falt_threads_count(plan->base.device->threads), groups = layer->p.filter.size[FALT_G];
-  const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(4 * threads, groups), vector = layer->kernels->width;
+  const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(2 * threads, groups), vector = layer->kernels->width;
   const int64_t vectors = falt_ceil_div(layer->channels, vector);
   plan->width = falt_ceil_div(vectors, falt_ceil_div(vectors, layer->kernels->vectors)) * vector;
   plan->block = layer->kernels->rows[plan->width / vector];
