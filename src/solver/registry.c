@@ -35,11 +35,11 @@ extern const falt_solver falt_solver_grouped_filter;
 extern const falt_solver falt_solver_im2col;
 extern const falt_solver falt_solver_lines;
 extern const falt_solver falt_solver_outer;
+extern const falt_solver falt_solver_outer_rows;
 extern const falt_solver falt_solver_outer_tiles;
 extern const falt_solver falt_solver_overlap;
 extern const falt_solver falt_solver_phases;
 extern const falt_solver falt_solver_pixels;
-extern const falt_solver falt_solver_points;
 extern const falt_solver falt_solver_pooled;
 extern const falt_solver falt_solver_pooling;
 extern const falt_solver falt_solver_reference;
@@ -55,7 +55,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_tiles,            /* dense layers of 8 and 16 bits, matrix units where there are */
     &falt_solver_phases,           /* gradients of inputs, as forward problems */
     &falt_solver_outer,            /* gradients of dense layers' filters */
-    &falt_solver_points,           /* those of one tap and adjacent channels, where they lie */
+    &falt_solver_outer_rows,       /* those of adjacent channels, rows of the gradient where they lie */
     &falt_solver_outer_tiles,      /* those of bf16, matrix units where there are */
     &falt_solver_depthwise_block,  /* depthwise layers of 3x3 taps and adjacent channels, three rows at a time */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */

@@ -1,14 +1,14 @@
-/* Gradients of filters of one tap with adjacent channels (1x1 layers): a product of two matrices as they lie.
+/* Gradients of dense layers' filters whose input channels are adjacent: products of matrices as they lie.
  *
- *     dw[k, c] = sum over positions p of  dy[p, k] * x[p*stride, c],    db[k] = sum over positions p of dy[p, k]
+ *     dw[k, j, c] = sum over positions p of  dy[p, k] * x[p*stride + j*dilation - pad, c],    db[k] = sum of dy[p, k]
  *
- * Rows are output channels, broadcast, and columns are input channels, along vectors. So rows of sums are rows of the
- * gradient, and blocks of registers are stored where they belong: nothing is turned, and no sum waits elsewhere. A task
- * owns a block of dw. Rows of dw are written one after the other, some at a time over all its columns: where positions
- * are few the memory of dw is what is waited for, and each of its pages is met once. Positions are taken in chunks
- * whose operands stay in the second-level cache. They are read in place where positions are evenly apart, not further
- * than a page; else, and where they come from memory, chunks are copied, x as panels of columns (K. Goto and R. van de
- * Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
+ * Rows are output channels, broadcast, and columns are (tap, input channel), along vectors. So rows of sums are rows of
+ * the gradient, and blocks of registers are stored where they belong: nothing is turned, and no sum waits elsewhere. A
+ * task owns a block of dw. Rows of dw are written one after the other, some at a time over all its columns: where
+ * positions are few the memory of dw is what is waited for, and each of its pages is met once. Positions are taken in
+ * chunks whose operands stay in the second-level cache. They are read in place where positions are evenly apart, not
+ * further than a page; else, and where they come from memory, chunks are copied, x as panels of columns with what the
+ * boundary puts there (K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
  *
  * Each sum is one chain of multiply-adds in the order of positions: results do not depend on the number of threads. */
 #include "core/memory.h"
@@ -16,15 +16,15 @@
 #include "solver/layer.h"
 
 enum {
-  MOST_CHUNK = 400,  /* positions */
-  MOST_ROWS = 512,   /* of a task */
-  FEW_ROWS = 48,     /* below, copying columns is not worth it */
-  FEW_COLUMNS = 256, /* the same of rows */
-  LINE = 16,         /* elements */
-  PAGE = 1024        /* the same */
+  MOST_CHUNK = 400, /* positions */
+  MOST_ROWS = 512,  /* of a task */
+  FEW_ROWS = 48,    /* below, copying columns is not worth it */
+  FEW_COLUMNS = 64, /* the same of rows */
+  LINE = 16,        /* elements */
+  PAGE = 1024       /* the same */
 };
 
-typedef struct points_plan {
+typedef struct rows_plan {
   falt_plan base;
   falt_layer layer;          /* the forward one */
   bool x_there, y_there;     /* read in place */
@@ -32,12 +32,13 @@ typedef struct points_plan {
   int64_t pitch;             /* of the copy of dy: an odd number of lines */
   falt_layer_pieces chunks;  /* of positions */
   falt_layer_pieces rows;    /* of a group's output channels; a task's */
-  falt_layer_pieces columns; /* of the panels of a group's input channels; a task's */
+  int64_t panels;            /* of a tap */
+  falt_layer_pieces columns; /* of the panels of all taps; a task's */
   size_t at_rows, scratch;
-} points_plan;
+} rows_plan;
 
 typedef struct execution {
-  const points_plan *plan;
+  const rows_plan *plan;
   const falt_operands *operands;
 } execution;
 
@@ -48,33 +49,67 @@ typedef struct chunk_part {
 } chunk_part;
 
 typedef struct task {
-  const points_plan *plan;
+  const rows_plan *plan;
   const falt_layer *layer;
   const falt_operands *operands;
   int64_t group;
-  int64_t row, rows;       /* output channels */
-  int64_t column, columns; /* input channels */
-  int64_t first, count;    /* positions of the chunk */
+  int64_t row, rows;    /* output channels */
+  int64_t panel, end;   /* columns */
+  int64_t first, count; /* positions of the chunk */
   chunk_part x, y;
   float *panels, *copy;
 } task;
 
 /* ---- operands in */
 
-/* Position by position, so that long runs of channels are read. */
-static void copy_columns(const task *t) {
+/* Columns of a panel: a tap and some input channels. */
+typedef struct panel_columns {
+  int64_t t, r, s;
+  int64_t channel, count;
+} panel_columns;
+
+static panel_columns columns_at(const rows_plan *plan, int64_t panel) {
+  const int64_t *taps = plan->layer.p.filter.size, tap = panel / plan->panels, rest = tap / taps[FALT_W];
+  panel_columns c = {rest / taps[FALT_H], rest % taps[FALT_H], tap % taps[FALT_W], panel % plan->panels * plan->width,
+                     0};
+  c.count = falt_min(plan->width, plan->layer.channels - c.channel);
+  return c;
+}
+
+/* n channels of pixels u, u + stride, ... of an input row, which may lie outside it; row NULL: the constant. */
+static void copy_pixels(const task *t, const float *row, int64_t u, int64_t count, int64_t n, float *to) {
   const falt_tensor *x = &t->layer->p.input;
-  const falt_axis *axis = t->layer->p.axis;
-  const int64_t width = t->plan->width, whole = t->columns / width, rest = t->columns % width;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t size = x->size[FALT_W], width = t->plan->width;
+  for (int64_t run; count > 0; count -= run, to += run * width, u += run * axis->stride) {
+    const bool inside = row && u >= 0 && u < size;
+    const int64_t w = inside ? u : row ? falt_axis_map(axis, size, u) : -1;
+    run = inside ? falt_min(count, (size - 1 - u) / axis->stride + 1) : 1;
+    if (w >= 0)
+      t->layer->kernels->copy(&(falt_layer_copy){.from = row + w * x->stride[FALT_W],
+                                                 .step = 1,
+                                                 .from_pitch = axis->stride * x->stride[FALT_W],
+                                                 .to = to,
+                                                 .to_pitch = width,
+                                                 .n = n,
+                                                 .count = run});
+    else
+      for (int64_t i = 0; i < n; i++) to[i] = (float)t->layer->p.boundary_value;
+  }
+}
+
+static void copy_panel(const task *t, int64_t panel, float *to) {
+  const panel_columns c = columns_at(t->plan, panel);
+  const falt_tensor *x = &t->layer->p.input;
+  const falt_axis *axis = &t->layer->p.axis[2];
   falt_layer_point at = falt_layer_point_at(t->layer, t->first);
-  for (int64_t p = 0; p < t->count; p++, falt_layer_advance(t->layer, &at, 1)) {
-    const float *from =
-        (const float *)t->operands->input + falt_tensor_at(x, at.n, t->group, t->column, at.at[0] * axis[0].stride,
-                                                           at.at[1] * axis[1].stride, at.at[2] * axis[2].stride);
-    falt_layer_copy copy = {from, t->panels + p * width, 1, width, t->count * width, width, whole};
-    if (whole > 0) t->layer->kernels->copy(&copy);
-    copy = (falt_layer_copy){from + whole * width, copy.to + whole * copy.to_pitch, 1, 0, 0, rest, 1};
-    if (rest > 0) t->layer->kernels->copy(&copy);
+  for (int64_t p = 0, count; p < t->count; p += count) {
+    const int64_t d = falt_layer_source(t->layer, 0, at.at[0], c.t), h = falt_layer_source(t->layer, 1, at.at[1], c.r);
+    const int64_t row = falt_tensor_at(x, at.n, t->group, c.channel, d, h, 0);
+    count = falt_layer_run(t->layer, &at, t->count - p);
+    copy_pixels(t, d < 0 || h < 0 ? NULL : (const float *)t->operands->input + row,
+                at.at[2] * axis->stride + c.s * axis->dilation - axis->pad[0], count, c.count, to + p * t->plan->width);
+    falt_layer_advance(t->layer, &at, count);
   }
 }
 
@@ -96,18 +131,20 @@ static void copy_rows(const task *t) {
 }
 
 static void bring(task *t) {
-  const points_plan *plan = t->plan;
+  const rows_plan *plan = t->plan;
   const falt_tensor *x = &t->layer->p.input, *y = &t->layer->p.output;
   const float *input = t->operands->input, *output = t->operands->output;
+  const falt_layer_point at = falt_layer_point_at(t->layer, t->first);
   t->x = (chunk_part){t->panels, plan->width, t->count * plan->width};
   t->y = (chunk_part){t->copy, plan->pitch, 0};
   if (plan->x_there)
-    t->x =
-        (chunk_part){input + falt_tensor_at(x, 0, t->group, t->column, 0, 0, t->first), x->stride[FALT_W], plan->width};
+    t->x = (chunk_part){input + falt_tensor_at(x, 0, t->group, t->panel * plan->width, 0, 0, t->first),
+                        x->stride[FALT_W], plan->width};
   else
-    copy_columns(t);
+    for (int64_t i = t->panel; i < t->end; i++) copy_panel(t, i, t->panels + (i - t->panel) * t->x.panel);
   if (plan->y_there)
-    t->y = (chunk_part){output + falt_tensor_at(y, 0, t->group, t->row, 0, 0, t->first), y->stride[FALT_W], 0};
+    t->y = (chunk_part){output + falt_tensor_at(y, at.n, t->group, t->row, at.at[0], at.at[1], at.at[2]),
+                        y->stride[FALT_W], 0};
   else
     copy_rows(t);
 }
@@ -116,28 +153,25 @@ static void bring(task *t) {
 
 /* Rows [row, row + rows) of the task by all its columns. */
 static void add_rows(const task *t, int64_t row, int64_t rows) {
-  const int64_t width = t->plan->width;
   const falt_layer_kernels *kernels = t->layer->kernels;
+  const falt_tensor *w = &t->layer->p.filter;
   const float *a[FALT_LAYER_ROWS], *b = t->x.at;
   float *out[FALT_LAYER_ROWS];
-  for (int64_t m = 0; m < rows; m++) {
-    a[m] = t->y.at + row + m;
-    out[m] = (float *)t->operands->filter +
-             falt_tensor_at(&t->layer->p.filter, t->row + row + m, t->group, t->column, 0, 0, 0);
-  }
-  for (int64_t column = 0; column < t->columns; column += width, b += t->x.panel) {
-    const int64_t n = falt_min(width, t->columns - column);
+  for (int64_t m = 0; m < rows; m++) a[m] = t->y.at + row + m;
+  for (int64_t panel = t->panel; panel < t->end; panel++, b += t->x.panel) {
+    const panel_columns c = columns_at(t->plan, panel);
+    for (int64_t m = 0; m < rows; m++)
+      out[m] = (float *)t->operands->filter + falt_tensor_at(w, t->row + row + m, t->group, c.channel, c.t, c.r, c.s);
     kernels->product(&(falt_layer_product){.a = a,
                                            .b = b,
                                            .out = out,
                                            .segments = 1,
                                            .depth = t->count,
-                                           .n = n,
+                                           .n = c.count,
                                            .skip = t->y.step - 1,
-                                           .b_skip = t->x.step - falt_round_up(n, kernels->width),
+                                           .b_skip = t->x.step - falt_round_up(c.count, kernels->width),
                                            .rows = (int)rows,
                                            .accumulate = t->first > 0});
-    for (int64_t m = 0; m < rows; m++) out[m] += width;
   }
 }
 
@@ -149,14 +183,14 @@ static void add_bias(const task *t) {
 
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
-  const points_plan *plan = run->plan;
+  const rows_plan *plan = run->plan;
   const int64_t columns = index % plan->columns.count, rest = index / plan->columns.count;
   const int64_t rows = rest % plan->rows.count;
   task t = {.plan = plan, .layer = &plan->layer, .operands = run->operands, .group = rest / plan->rows.count};
   t.row = falt_layer_piece(&plan->rows, rows);
   t.rows = falt_layer_piece(&plan->rows, rows + 1) - t.row;
-  t.column = falt_layer_piece(&plan->columns, columns) * plan->width;
-  t.columns = falt_min(plan->layer.channels, falt_layer_piece(&plan->columns, columns + 1) * plan->width) - t.column;
+  t.panel = falt_layer_piece(&plan->columns, columns);
+  t.end = falt_layer_piece(&plan->columns, columns + 1);
   t.panels = scratch;
   t.copy = (float *)(void *)((char *)scratch + plan->at_rows);
   const falt_layer_pieces blocks = falt_layer_cut(t.rows, falt_ceil_div(t.rows, plan->block));
@@ -173,7 +207,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const points_plan *plan = (const points_plan *)base;
+  const rows_plan *plan = (const rows_plan *)base;
   execution run = {plan, operands};
   falt_rows_run(base->device,
                 &(falt_row_job){.run = run_task,
@@ -184,10 +218,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const points_plan *plan = (const points_plan *)base;
-  falt_text_add(text, "(points %s %lldx%lld chunk=%lld tasks=%lldx%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)plan->block, (long long)plan->width, (long long)falt_layer_most(&plan->chunks),
-                (long long)plan->rows.count, (long long)plan->columns.count, falt_threads_count(base->device->threads));
+  const rows_plan *plan = (const rows_plan *)base;
+  falt_text_add(text, "(outer-rows %s %lldx%lld chunk=%lld tasks=%lldx%lld threads=%d)",
+                falt_isa_name(base->device->isa), (long long)plan->block, (long long)plan->width,
+                (long long)falt_layer_most(&plan->chunks), (long long)plan->rows.count, (long long)plan->columns.count,
+                falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *plan) {
@@ -205,28 +240,27 @@ static bool lies_inside(const falt_problem *p, int axis) {
 
 static const char *refusal(const falt_layer *layer) {
   const falt_problem *p = &layer->p;
-  return layer->taps != 1 ? "only filters of one tap"
-         : !falt_tensor_unit(&p->input, FALT_C) || !falt_tensor_unit(&p->output, FALT_C) ||
+  return !falt_tensor_unit(&p->input, FALT_C) || !falt_tensor_unit(&p->output, FALT_C) ||
                  !falt_tensor_unit(&p->filter, FALT_C)
              ? "channels are not adjacent"
-         : !lies_inside(p, 0) || !lies_inside(p, 1) || !lies_inside(p, 2) ? "positions lie outside the input"
-                                                                          : NULL;
+             : NULL;
 }
 
 /* ---- estimate */
 
 /* Multiply-adds that take as long as copying an element, for each task that copies it; steps of the depth that take as
  * long as beginning and storing a block of sums. */
-static const double near = 2, leaving = 12;
+static const double near = 5, leaving = 12;
 
-static double estimate(const points_plan *plan, const falt_device *device) {
+static double estimate(const rows_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)falt_round_up(layer->channels, layer->kernels->width) / (double)layer->channels;
   const int64_t tasks = layer->p.filter.size[FALT_G] * plan->rows.count * plan->columns.count;
   const int64_t threads = falt_threads_count(device->threads);
   const double idle = (double)(threads * falt_ceil_div(tasks, threads)) / (double)tasks;
-  const double copies = near * ((plan->y_there ? 0 : (double)plan->columns.count / (double)layer->channels) +
-                                (plan->x_there ? 0 : (double)plan->rows.count / (double)layer->results));
+  const double copies =
+      near * ((plan->y_there ? 0 : (double)plan->columns.count / (double)(layer->taps * layer->channels)) +
+              (plan->x_there ? 0 : (double)plan->rows.count / (double)layer->results));
   const double stretch = lanes * (1 + leaving / (double)falt_layer_most(&plan->chunks)) + copies;
   return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch * idle,
                        falt_layer_share(plan->width / layer->kernels->width), falt_problem_bytes(&plan->base.problem));
@@ -234,34 +268,46 @@ static double estimate(const points_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Whether positions are evenly apart, near each other and in a cache, so that copies are not worth it. */
-static bool stay(const points_plan *plan, const falt_tensor *t) {
-  const falt_problem *p = &plan->layer.p;
-  const int64_t bytes = plan->layer.positions * t->stride[FALT_W] * (int64_t)sizeof(float);
-  return p->output.size[FALT_W] == plan->layer.positions && p->axis[2].stride == 1 && t->stride[FALT_W] <= PAGE &&
-         bytes <= 4 * (int64_t)plan->base.device->caches.l2;
+/* Whether pixels that are evenly apart are near each other and in a cache, so that copies are not worth it. */
+static bool stay(const rows_plan *plan, const falt_tensor *t) {
+  const int64_t cached = 4 * (int64_t)plan->base.device->caches.l2 / (int64_t)sizeof(float);
+  return t->stride[FALT_W] <= PAGE && plan->layer.positions <= cached / falt_max(1, t->stride[FALT_W]);
+}
+
+static void set_places(rows_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const falt_problem *p = &layer->p;
+  const bool lie = lies_inside(p, 0) && lies_inside(p, 1) && lies_inside(p, 2) && p->axis[2].stride == 1;
+  plan->x_there = layer->taps == 1 && lie && p->output.size[FALT_W] == layer->positions &&
+                  layer->channels % layer->kernels->width == 0 && stay(plan, &p->input);
+  plan->y_there = layer->together == layer->positions && stay(plan, &p->output);
 }
 
 /* Blocks of dw, as many as threads want and no smaller than what pays for copying its rows and columns; chunks whose
  * columns stay in the second-level cache. */
-static void set_tasks(points_plan *plan) {
+static void set_tasks(rows_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t threads = falt_threads_count(plan->base.device->threads), groups = layer->p.filter.size[FALT_G];
   const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(2 * threads, groups), vector = layer->kernels->width;
   const int64_t vectors = falt_ceil_div(layer->channels, vector);
   plan->width = falt_ceil_div(vectors, falt_ceil_div(vectors, layer->kernels->vectors)) * vector;
   plan->block = layer->kernels->rows[plan->width / vector];
-  const int64_t panels = falt_ceil_div(layer->channels, plan->width), large = falt_ceil_div(layer->results, MOST_ROWS);
-  const int64_t most = falt_max(large, falt_min(wanted, falt_ceil_div(layer->results, FEW_ROWS)));
-  const int64_t columns = falt_min(falt_ceil_div(wanted, most), falt_ceil_div(layer->channels, FEW_COLUMNS));
-  plan->rows = falt_layer_cut(layer->results, most);
+  plan->panels = falt_ceil_div(layer->channels, plan->width);
+  const int64_t panels = layer->taps * plan->panels, panel = plan->width * (int64_t)sizeof(float);
+  const int64_t room = (int64_t)plan->base.device->caches.l2 / 2 / panel; /* positions of one panel */
+  const int64_t large = falt_max(1, room / falt_min(MOST_CHUNK, layer->positions));
+  const int64_t few = falt_min(wanted, falt_ceil_div(layer->results, FEW_ROWS));
+  const int64_t even = few > threads ? few / threads * threads : few;
+  const int64_t rows = falt_max(falt_ceil_div(layer->results, MOST_ROWS), even);
+  const int64_t pay = falt_ceil_div(panels * plan->width, FEW_COLUMNS);
+  const int64_t columns = falt_max(falt_ceil_div(panels, large), falt_min(falt_ceil_div(wanted, rows), pay));
+  plan->rows = falt_layer_cut(layer->results, rows);
   plan->columns = falt_layer_cut(panels, falt_min(panels, columns));
-  const int64_t row = falt_layer_most(&plan->columns) * plan->width * (int64_t)sizeof(float);
-  const int64_t fits = falt_max(1, falt_min(MOST_CHUNK, (int64_t)plan->base.device->caches.l2 / 2 / row));
+  const int64_t fits = falt_max(1, falt_min(MOST_CHUNK, room / falt_layer_most(&plan->columns)));
   plan->chunks = falt_layer_cut(layer->positions, falt_ceil_div(layer->positions, fits));
 }
 
-static void lay_memory(points_plan *plan) {
+static void lay_memory(rows_plan *plan) {
   const size_t chunk = (size_t)falt_layer_most(&plan->chunks);
   const size_t columns = (size_t)(falt_layer_most(&plan->columns) * plan->width);
   plan->pitch = (falt_ceil_div(falt_layer_most(&plan->rows), LINE) | 1) * LINE;
@@ -270,7 +316,7 @@ static void lay_memory(points_plan *plan) {
   plan->base.workspace = falt_rows_workspace(plan->base.device, plan->scratch);
 }
 
-static falt_plan *plan_points(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_rows(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   falt_problem forward = *ask->problem;
   falt_layer layer;
@@ -280,16 +326,15 @@ static falt_plan *plan_points(const falt_solver *solver, falt_ask *ask) {
   const char *reason = falt_layer_init(&layer, &forward, ask->device->isa);
   if (!reason) reason = refusal(&layer);
   if (reason) return falt_refuse(ask, "%s", reason);
-  points_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  rows_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->layer = layer;
-  plan->x_there = stay(plan, &layer.p.input) && layer.channels % layer.kernels->width == 0;
-  plan->y_there = stay(plan, &layer.p.output);
+  set_places(plan);
   set_tasks(plan);
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_points;
-const falt_solver falt_solver_points = {.name = "points", .device_kind = "cpu", .plan = plan_points};
+extern const falt_solver falt_solver_outer_rows;
+const falt_solver falt_solver_outer_rows = {.name = "outer-rows", .device_kind = "cpu", .plan = plan_rows};
