@@ -1,5 +1,5 @@
-/* Kernels for depthwise layers of 3x3 taps whose channels are adjacent: blocks of rows by positions by a vector of
- * channels.
+/* Kernels for depthwise layers of 3x3 taps whose channels are adjacent, and for gradients by their filters: blocks of
+ * rows by positions by a vector of channels.
  *
  * Memory and the second-level cache bound such layers, not their nine multiply-adds. A block of three rows reads five
  * rows of the source for results that row by row would read nine. An element is widened once for all taps and rows that
@@ -41,10 +41,25 @@ typedef struct falt_block {
   bool stream;                     /* whole lines, not read again soon: around the caches; f32 */
 } falt_block;
 
+/* Sums of a vector of channels in a gradient: of its taps, and of dy. */
+enum { FALT_BLOCK_SUMS = FALT_BLOCK_TAPS * FALT_BLOCK_TAPS + 1 };
+
+/* sums[vector][i, s] += sum over rows r < rows and positions q of by[r][q] * (what tap (i, s) of q reads); the last sum
+ * of a vector is that of by alone. Of the block what belongs to the source is read, its type being f32, f16 or bf16;
+ * positions, channels and rows, which may be any number of either. */
+typedef struct falt_block_gradient {
+  falt_block block;
+  const void *by[FALT_BLOCK_ROWS]; /* of the same type, at the first channel of all */
+  int64_t by_pixel;
+  bool adds_by;
+  float *sums; /* (vector, sum, lane) */
+} falt_block_gradient;
+
 typedef struct falt_block_kernels {
   int width;     /* elements of a vector */
-  int positions; /* that keep their sums in registers together, for each row */
+  int positions; /* that are in registers together, for each row */
   void (*sums)(const falt_block *block);
+  void (*gradient)(const falt_block_gradient *gradient);
 } falt_block_kernels;
 
 /* Vectors of channels do not overlap but for the last one, which ends where channels end. */

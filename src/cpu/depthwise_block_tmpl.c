@@ -2,7 +2,10 @@
  *
  * The sums of three rows of seven positions, nine vectors of weights and a column fill 31 of 32 registers. With stride
  * 1, 45 columns are loaded for 189 multiply-adds; with 16 registers there are three rows of four positions, and weights
- * come from the cache. */
+ * come from the cache.
+ *
+ * A gradient is the same block with other roles: nine sums stay, and the elements of dy are what columns are multiplied
+ * by. What is left of rows and lines is done in smaller blocks, for nothing may be added twice. */
 #define FALT_LANE_BITS 32
 #include "cpu/depthwise_block.h"
 #include "cpu/filter_convert.h"
@@ -29,7 +32,7 @@ FALT_INLINE void put(char *to, vec y, const falt_type type, bool stream) {
 }
 
 /* Results of all rows; `last` makes them of sums. */
-FALT_INLINE void write(const falt_block *b, vec sum[ROWS][PLACES], int64_t q, int64_t channel, const falt_type type,
+FALT_INLINE void write(const falt_block *b, vec *sum, int64_t q, int64_t channel, const falt_type type,
                        const falt_block_finish *last) {
   vec low, high, scale, offset;
   if (last) low = vec_all(last->low), high = vec_all(last->high);
@@ -41,7 +44,8 @@ FALT_INLINE void write(const falt_block *b, vec sum[ROWS][PLACES], int64_t q, in
     char *to = (char *)b->out[r] + q * step + channel * (int64_t)size_of(type);
     FALT_UNROLL
     for (int p = 0; p < PLACES; p++, to += step)
-      put(to, last ? vec_clip(vec_madd(offset, scale, sum[r][p]), low, high) : sum[r][p], type, b->stream);
+      put(to, last ? vec_clip(vec_madd(offset, scale, sum[r * PLACES + p]), low, high) : sum[r * PLACES + p], type,
+          b->stream);
   }
 }
 
@@ -68,20 +72,19 @@ FALT_INLINE void put_as(char *to, vec y, const falt_block *b) {
 }
 
 /* What is rare, kept out of the blocks: curves, and bytes to another type by factors. */
-static __attribute__((noinline)) void write_apart(const falt_block *b, const vec sum[ROWS][PLACES], int64_t q,
-                                                  int64_t channel) {
+static __attribute__((noinline)) void write_apart(const falt_block *b, const vec *sum, int64_t q, int64_t channel) {
   const falt_block_finish *f = b->finish;
   const int64_t size = (int64_t)falt_type_size(b->result_type);
   for (int r = 0; r < b->rows; r++)
     for (int p = 0; p < PLACES; p++) {
-      vec y = sum[r][p];
+      vec y = sum[r * PLACES + p];
       if (f) y = vec_madd(vec_load(f->offset + channel), vec_load(f->scale + channel), y);
       if (f) y = vec_clip(vec_bend(y, f->curve, f->slope), vec_all(f->low), vec_all(f->high));
       put_as((char *)b->out[r] + ((q + p) * b->out_pixel + channel) * size, y, b);
     }
 }
 
-FALT_INLINE void finish(const falt_block *b, vec sum[ROWS][PLACES], int64_t q, int64_t channel, const falt_type type) {
+FALT_INLINE void finish(const falt_block *b, vec *sum, int64_t q, int64_t channel, const falt_type type) {
   const bool bytes = type == FALT_U8 || type == FALT_S8, straight = !b->finish || b->finish->curve == FALT_IDENTITY;
   if (bytes && b->result_type == FALT_S32 && !b->finish) {
     write(b, sum, q, channel, FALT_S32, NULL);
@@ -90,72 +93,91 @@ FALT_INLINE void finish(const falt_block *b, vec sum[ROWS][PLACES], int64_t q, i
   } else if (b->result_type == type && straight) {
     write(b, sum, q, channel, type, b->finish);
   } else {
-    vec sums[ROWS][PLACES]; /* in memory, as the others are not */
+    vec sums[ROWS * PLACES]; /* in memory, as the others are not */
     FALT_UNROLL
     for (int r = 0; r < ROWS; r++) {
       FALT_UNROLL
-      for (int p = 0; p < PLACES; p++) sums[r][p] = sum[r][p];
+      for (int p = 0; p < PLACES; p++) sums[r * PLACES + p] = sum[r * PLACES + p];
     }
     write_apart(b, sums, q, channel);
   }
 }
 
-/* ---- sums: inlined with constant stride and type, so that they stay in registers */
+/* ---- columns: inlined with constant shape and type, so that sums and factors stay in registers */
 
-/* A column's products with the taps of all rows that read it. */
-FALT_INLINE void add_column(vec sum[ROWS][PLACES], const vec *weight, vec column, const int line, const int c,
-                            const int stride) {
+/* A block's rows and positions, and whether it gathers: adds to taps what positions multiply. */
+typedef struct shape {
+  int rows, places, stride;
+  falt_type type;
+  bool gathers;
+} shape;
+
+/* A column's products: of each tap that reads it for a row and position. */
+FALT_INLINE void add_column(vec *sum, const vec *factor, vec column, const int line, const int c, const shape is) {
   FALT_UNROLL
-  for (int r = 0; r < ROWS; r++) {
-    const int i = line - r * stride;
+  for (int r = 0; r < is.rows; r++) {
+    const int i = line - r * is.stride;
     FALT_UNROLL
     for (int s = 0; s < TAPS; s++) {
-      const int p = (c - s) / stride;
-      const bool reads = i >= 0 && i < TAPS && c >= s && (c - s) % stride == 0 && p < PLACES;
-      if (reads) sum[r][p] = vec_madd(sum[r][p], weight[i * TAPS + s], column);
+      const int p = (c - s) / is.stride, tap = i * TAPS + s, place = r * PLACES + p;
+      const bool reads = i >= 0 && i < TAPS && c >= s && (c - s) % is.stride == 0 && p < is.places;
+      if (reads && is.gathers)
+        sum[tap] = vec_madd(sum[tap], factor[place], column);
+      else if (reads)
+        sum[place] = vec_madd(sum[place], factor[tap], column);
     }
   }
 }
 
 /* `from` is at the block's first column, which is column `first` of the line. Only the first and the last one may be
  * outside. */
-FALT_INLINE void add_line(vec sum[ROWS][PLACES], const vec *weight, const falt_block *b, const char *from,
-                          int64_t first, const int line, const int stride, const falt_type type) {
+FALT_INLINE void add_line(vec *sum, const vec *factor, const falt_block *b, const char *from, int64_t first,
+                          const int line, const shape is) {
   enum { MOST = 2 * (PLACES - 1) + TAPS };
-  const int columns = (PLACES - 1) * stride + TAPS;
-  const int64_t step = b->pixel * (int64_t)size_of(type);
+  const int columns = (is.places - 1) * is.stride + TAPS;
+  const int64_t step = b->pixel * (int64_t)size_of(is.type);
   FALT_UNROLL
   for (int c = 0; c < MOST; c++, from += c % 3 == 0 ? 3 * step : 0) { /* addresses have room for 0, 1 or 2 steps */
     if (c >= columns || (c == 0 && first < 0) || (c == columns - 1 && first + c >= b->width)) continue;
-    add_column(sum, weight, vec_keep(load_whole(from + c % 3 * step, type)), line, c, stride);
+    add_column(sum, factor, vec_keep(load_whole(from + c % 3 * step, is.type)), line, c, is);
   }
 }
 
+/* All lines under rows [row, row + rows) at positions from q on. */
+FALT_INLINE void add_lines(vec *sum, const vec *factor, const falt_block *b, int row, int64_t q, int64_t channel,
+                           const shape is) {
+  const int64_t first = q * is.stride - b->before;
+  const int64_t at = (first * b->pixel + channel) * (int64_t)size_of(is.type);
+  FALT_UNROLL
+  for (int line = 0; line < FALT_BLOCK_LINES; line++) {
+    const char *from = line < (is.rows - 1) * is.stride + TAPS ? b->lines[row * is.stride + line] : NULL;
+    if (from) add_line(sum, factor, b, from + at, first, line, is);
+  }
+}
+
+/* ---- sums */
+
 /* Positions [q, q + PLACES) of all rows, a vector of channels. */
-FALT_INLINE void sum_block(const falt_block *b, int64_t q, int64_t vector, const int stride, const falt_type type) {
-  const int64_t first = q * stride - b->before, channel = falt_block_channel(vector, VEC, b->channels);
-  const int64_t at = (first * b->pixel + channel) * (int64_t)size_of(type);
-  vec sum[ROWS][PLACES], weight[TAPS * TAPS];
+FALT_INLINE void sum_block(const falt_block *b, int64_t q, int64_t vector, const shape is) {
+  const int64_t channel = falt_block_channel(vector, VEC, b->channels);
+  vec sum[ROWS * PLACES], weight[TAPS * TAPS];
   FALT_UNROLL
   for (int i = 0; i < TAPS * TAPS; i++) weight[i] = vec_load(b->weights + (vector * TAPS * TAPS + i) * VEC);
   FALT_UNROLL
   for (int r = 0; r < ROWS; r++) {
     FALT_UNROLL
-    for (int p = 0; p < PLACES; p++) sum[r][p] = (vec){0};
+    for (int p = 0; p < PLACES; p++) sum[r * PLACES + p] = (vec){0};
   }
-  FALT_UNROLL
-  for (int line = 0; line < FALT_BLOCK_LINES; line++) {
-    const bool reads = line < (ROWS - 1) * stride + TAPS;
-    if (reads && b->lines[line]) add_line(sum, weight, b, (const char *)b->lines[line] + at, first, line, stride, type);
-  }
-  finish(b, sum, q, channel, type);
+  add_lines(sum, weight, b, 0, q, channel, is);
+  finish(b, sum, q, channel, is.type);
 }
 
 /* Channels are the inner loop, so that memory is read in order. The last block ends where the row ends. */
 FALT_INLINE void sums_as(const falt_block *b, const int stride, const falt_type type) {
+  const shape is = {ROWS, PLACES, stride, type, false};
   for (int64_t begin = 0; begin < b->positions; begin += PLACES) {
     const int64_t q = begin + PLACES <= b->positions ? begin : b->positions - PLACES;
-    for (int64_t v = b->vector; v < b->vectors; v++) sum_block(b, q, v, stride, type);
+    for (int64_t v = b->vector; v < b->vectors; v++) sum_block(b, q, v, is);
   }
 }
 
@@ -186,5 +208,69 @@ static void sums(const falt_block *b) {
   if (b->stream) vec_stream_end();
 }
 
+/* ---- gradient */
+
+FALT_INLINE void gather_block(const falt_block_gradient *g, int row, int64_t q, int64_t vector, const shape is) {
+  const falt_block *b = &g->block;
+  const int64_t channel = falt_block_channel(vector, VEC, b->channels), size = (int64_t)size_of(is.type);
+  float *sums = g->sums + vector * FALT_BLOCK_SUMS * VEC;
+  vec by[ROWS * PLACES], sum[TAPS * TAPS];
+  FALT_UNROLL
+  for (int r = 0; r < is.rows; r++) {
+    const char *from = (const char *)g->by[row + r] + (q * g->by_pixel + channel) * size;
+    FALT_UNROLL
+    for (int p = 0; p < is.places; p++, from += g->by_pixel * size)
+      by[r * PLACES + p] = vec_keep(load_whole(from, is.type));
+  }
+  FALT_UNROLL
+  for (int i = 0; i < TAPS * TAPS; i++) sum[i] = vec_load(sums + i * VEC);
+  add_lines(sum, by, b, row, q, channel, is);
+  FALT_UNROLL
+  for (int i = 0; i < TAPS * TAPS; i++) vec_store(sums + i * VEC, sum[i]);
+  if (!g->adds_by) return;
+  vec all = vec_load(sums + TAPS * TAPS * VEC);
+  FALT_UNROLL
+  for (int r = 0; r < is.rows; r++) {
+    FALT_UNROLL
+    for (int p = 0; p < is.places; p++) all += by[r * PLACES + p];
+  }
+  vec_store(sums + TAPS * TAPS * VEC, all);
+}
+
+FALT_INLINE void gather_rows(const falt_block_gradient *g, int row, const int rows, const int stride,
+                             const falt_type type) {
+  const falt_block *b = &g->block;
+  const shape wide = {rows, PLACES, stride, type, true}, one = {rows, 1, stride, type, true};
+  int64_t q = 0;
+  for (; q + PLACES <= b->positions; q += PLACES)
+    for (int64_t v = b->vector; v < b->vectors; v++) gather_block(g, row, q, v, wide);
+  for (; q < b->positions; q++)
+    for (int64_t v = b->vector; v < b->vectors; v++) gather_block(g, row, q, v, one);
+}
+
+FALT_INLINE void gather_as(const falt_block_gradient *g, const int stride, const falt_type type) {
+  if (g->block.rows == ROWS)
+    gather_rows(g, 0, ROWS, stride, type);
+  else
+    for (int row = 0; row < g->block.rows; row++) gather_rows(g, row, 1, stride, type);
+}
+
+FALT_INLINE void gather_of(const falt_block_gradient *g, const falt_type type) {
+  if (g->block.stride == 1)
+    gather_as(g, 1, type);
+  else
+    gather_as(g, 2, type);
+}
+
+static void gradient(const falt_block_gradient *g) {
+  if (g->block.type == FALT_F16)
+    gather_of(g, FALT_F16);
+  else if (g->block.type == FALT_BF16)
+    gather_of(g, FALT_BF16);
+  else
+    gather_of(g, FALT_F32);
+}
+
 extern const falt_block_kernels JOIN(falt_block_kernels_, FALT_ISA_SUFFIX);
-const falt_block_kernels JOIN(falt_block_kernels_, FALT_ISA_SUFFIX) = {.width = VEC, .positions = PLACES, .sums = sums};
+const falt_block_kernels JOIN(falt_block_kernels_, FALT_ISA_SUFFIX) = {
+    .width = VEC, .positions = PLACES, .sums = sums, .gradient = gradient};

@@ -9,9 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cpu/depthwise_block.h"
-#include "solver/depthwise.h"
-#include "solver/filter_rows.h"
+#include "solver/depthwise_block.h"
 
 enum { TAPS = FALT_BLOCK_TAPS * FALT_BLOCK_TAPS };
 
@@ -20,7 +18,6 @@ typedef struct block_plan {
   falt_layer layer; /* the epilogue */
   const falt_block_kernels *kernels;
   int64_t channels, vectors;
-  int64_t groups;           /* of rows of an image */
   falt_layer_pieces blocks; /* of vectors */
   falt_layer_pieces bands;  /* of groups of all images */
   bool stream;              /* results bypass the caches */
@@ -68,40 +65,18 @@ typedef struct execution {
   bool stream;
 } execution;
 
-/* Lines under the windows of result rows [row, row + count) of an image; NULL outside. */
-static void list_lines(const execution *run, int64_t image, int64_t row, int64_t count, const void **lines) {
+static void run_group(const execution *run, int64_t group, int64_t index) {
   const falt_problem *p = &run->plan->base.problem;
-  const falt_axis *axis = &p->axis[1];
-  const int64_t first = row * axis->stride - axis->pad[0], size = (int64_t)falt_type_size(p->input.type);
-  for (int64_t i = 0; i < (count - 1) * axis->stride + FALT_BLOCK_TAPS; i++) {
-    const bool inside = first + i >= 0 && first + i < p->input.size[FALT_H];
-    lines[i] = inside ? run->source + falt_tensor_at(&p->input, image, 0, 0, 0, first + i, 0) * size : NULL;
-  }
-}
-
-static void run_group(const execution *run, int64_t image, int64_t row, int64_t block_index) {
-  const block_plan *plan = run->plan;
-  const falt_problem *p = &plan->base.problem;
-  const int64_t size = (int64_t)falt_type_size(p->output.type);
-  falt_block block = {.type = p->input.type,
-                      .result_type = p->output.type,
-                      .stride = (int)p->axis[2].stride,
-                      .pixel = p->input.stride[FALT_W],
-                      .width = p->input.size[FALT_W],
-                      .before = p->axis[2].pad[0],
-                      .positions = p->output.size[FALT_W],
-                      .channels = plan->channels,
-                      .vector = falt_layer_piece(&plan->blocks, block_index),
-                      .vectors = falt_layer_piece(&plan->blocks, block_index + 1),
-                      .weights = run->weights,
-                      .rows = (int)falt_min(FALT_BLOCK_ROWS, p->output.size[FALT_H] - row),
-                      .out_pixel = p->output.stride[FALT_W],
-                      .finish = run->finish,
-                      .stream = run->stream};
-  list_lines(run, image, row, block.rows, block.lines);
-  for (int r = 0; r < block.rows; r++)
-    block.out[r] = run->result + falt_tensor_at(&p->output, image, 0, 0, 0, row + r, 0) * size;
-  plan->kernels->sums(&block);
+  falt_block block = falt_depthwise_block_of(p, run->plan->kernels, &run->plan->blocks, index, run->source, group);
+  const void *rows[FALT_BLOCK_ROWS];
+  falt_depthwise_block_rows(p, run->result, group, rows);
+  for (int r = 0; r < block.rows; r++) block.out[r] = (void *)(uintptr_t)rows[r];
+  block.result_type = p->output.type;
+  block.out_pixel = p->output.stride[FALT_W];
+  block.weights = run->weights;
+  block.finish = run->finish;
+  block.stream = run->stream;
+  run->plan->kernels->sums(&block);
 }
 
 static void run_task(void *context, int64_t index) {
@@ -109,8 +84,7 @@ static void run_task(void *context, int64_t index) {
   const block_plan *plan = run->plan;
   const int64_t band = falt_generic_digit(&index, plan->bands.count);
   const int64_t last = falt_layer_piece(&plan->bands, band + 1);
-  for (int64_t group = falt_layer_piece(&plan->bands, band); group < last; group++)
-    run_group(run, group / plan->groups, group % plan->groups * FALT_BLOCK_ROWS, index);
+  for (int64_t group = falt_layer_piece(&plan->bands, band); group < last; group++) run_group(run, group, index);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -158,67 +132,38 @@ static bool all_f32(const falt_problem *p) {
          p->accumulator == FALT_F32;
 }
 
-/* Three taps next to each other by one or two pixels; what is outside is zero. */
-static bool is_plain(const falt_axis *a, int64_t taps) {
-  return taps == FALT_BLOCK_TAPS && a->dilation == 1 && (a->stride == 1 || a->stride == 2) &&
-         a->boundary[0] == FALT_CONSTANT && a->boundary[1] == FALT_CONSTANT;
-}
-
-/* Columns beyond the last that the last result reads. */
-static int64_t beyond(const falt_problem *p) {
-  const falt_axis *a = &p->axis[2];
-  return (p->output.size[FALT_W] - 1) * a->stride - a->pad[0] + FALT_BLOCK_TAPS - p->input.size[FALT_W];
-}
-
 static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {
-  const falt_tensor *x = &p->input, *y = &p->output;
-  return p->operation != FALT_FORWARD || p->is_filter ? "only layers, forward"
-         : falt_depthwise_is_grouped(p)               ? "a group has more than one channel in and out"
-         : !has_kernel(x->type) || (!has_kernel(y->type) && y->type != FALT_S32) ? "not of types that are summed in f32"
-         : !all_f32(p) && falt_widen_refusal(p)                                  ? falt_widen_refusal(p)
-         : p->filter.size[FALT_D] != 1 || y->size[FALT_D] != 1 || p->axis[0].pad[0] != 0 ? "planes of their own only"
-         : !is_plain(&p->axis[1], p->filter.size[FALT_H]) || !is_plain(&p->axis[2], p->filter.size[FALT_W]) ||
-                 p->axis[1].stride != p->axis[2].stride || p->boundary_value != 0
-             ? "not 3x3 taps with stride 1 or 2 among zeros"
-         : p->axis[2].pad[0] > 1 || beyond(p) > 1                       ? "more than one column outside"
-         : p->has_residual                                              ? "residuals are not fused here"
-         : !falt_tensor_unit(x, FALT_G) || !falt_tensor_unit(y, FALT_G) ? "channels are not adjacent in memory"
-         : y->size[FALT_W] < kernels->positions || x->size[FALT_G] < kernels->width
-             ? "fewer positions or channels than a block"
-             : NULL;
+  return p->operation != FALT_FORWARD ? "only forward"
+         : !has_kernel(p->input.type) || (!has_kernel(p->output.type) && p->output.type != FALT_S32)
+             ? "not of types that are summed in f32"
+         : !all_f32(p) && falt_widen_refusal(p)        ? falt_widen_refusal(p)
+         : falt_depthwise_block_refusal(p, kernels)    ? falt_depthwise_block_refusal(p, kernels)
+         : p->has_residual                             ? "residuals are not fused here"
+         : p->output.size[FALT_W] < kernels->positions ? "fewer positions than a block"
+                                                       : NULL;
 }
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak in the first-level cache, and what a narrow element costs beside, in operations. */
-static const double share = 0.7, widening = 3, narrowing = 4;
+static const double share = 0.7; /* of the multiply-add peak in the first-level cache */
 
 static double estimate(const block_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
-  const double lanes = (double)(plan->vectors * plan->kernels->width) / (double)plan->channels;
-  const double rows = (double)(plan->groups * FALT_BLOCK_ROWS) / (double)p->output.size[FALT_H];
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
-  double flops = falt_problem_flops(p) * lanes * rows + filter;
-  if (p->input.type != FALT_F32) flops += widening * (double)falt_tensor_count(&p->input);
-  if (p->output.type != FALT_F32) flops += narrowing * (double)falt_tensor_count(&p->output);
-  return falt_roofline(device, FALT_F32, flops, share, falt_problem_bytes(p));
+  return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter, share,
+                       falt_problem_bytes(p));
 }
 
 /* ---- plan */
 
-/* Blocks of channels whose windows stay in half of the second-level cache; enough tasks for all threads. */
+/* Enough tasks for all threads. */
 static void set_tasks(block_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
-  const double vector = (double)p->input.size[FALT_W] * plan->kernels->width * (double)falt_type_size(p->input.type);
-  const double most = (double)plan->base.device->caches.l2 / 2 / (FALT_BLOCK_LINES * vector);
-  const int64_t line = falt_max(1, FALT_ALIGN / plan->kernels->width);
-  const int64_t fit = most >= (double)plan->vectors ? plan->vectors : falt_max(line, (int64_t)most);
-  plan->groups = falt_ceil_div(p->output.size[FALT_H], FALT_BLOCK_ROWS);
-  const int64_t groups = p->input.size[FALT_N] * plan->groups, blocks = falt_ceil_div(plan->vectors, fit);
-  const int64_t bands = falt_min(groups, falt_ceil_div(wanted, blocks));
-  plan->bands = falt_layer_cut(groups, bands);
-  plan->blocks = falt_layer_cut(plan->vectors, falt_max(blocks, falt_min(plan->vectors, falt_ceil_div(wanted, bands))));
+  const falt_device *device = plan->base.device;
+  const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 4 * threads;
+  const int64_t groups = p->input.size[FALT_N] * falt_depthwise_block_groups(p), bands = falt_min(groups, wanted);
+  plan->blocks = falt_depthwise_block_cut(p, device, plan->kernels, falt_ceil_div(wanted, bands));
+  plan->bands = falt_layer_cut(groups, falt_min(groups, falt_ceil_div(wanted, plan->blocks.count)));
 }
 
 /* Whether every vector of the results begins at a line. */

@@ -59,12 +59,11 @@ typedef struct trial {
   _Alignas(64) float results[ROWS][MOST * PIXEL];
 } trial;
 
-/* A random block, with each channel's weights in the vectors that have it. */
-static void set_trial(trial *t) {
+/* A random block of a type, of at least `least` positions. */
+static void set_trial(trial *t, falt_type type, int least) {
   static char *ends[LINES];
-  const int width = t->kernels->width, stride = pick(1, 2), positions = pick(t->kernels->positions, MOST);
+  const int width = t->kernels->width, stride = pick(1, 2), positions = pick(least, MOST);
   const int channels = pick(0, 1) ? pick(width, PIXEL) : PIXEL / width * width;
-  const falt_type type = types[pick(0, TYPES - 1)];
   const falt_type result_types[] = {type, type, pick(0, 1) ? FALT_S32 : types[pick(0, TYPES - 1)]};
   falt_block *b = &t->block;
   *b = (falt_block){.type = type,
@@ -144,7 +143,7 @@ static void check(const falt_block_kernels *kernels) {
   static trial t;
   t.kernels = kernels;
   for (int round = 0; round < ROUNDS; round++) {
-    set_trial(&t);
+    set_trial(&t, types[pick(0, TYPES - 1)], kernels->positions);
     const falt_block *b = &t.block;
     const int64_t size = (int64_t)falt_type_size(b->result_type);
     const int64_t first = falt_block_channel(b->vector, kernels->width, b->channels);
@@ -162,9 +161,57 @@ static void check(const falt_block_kernels *kernels) {
   }
 }
 
+/* ---- gradient */
+
+enum { SUMS = FALT_BLOCK_SUMS, ALL_SUMS = PIXEL * SUMS };
+
+/* What tap i, s of a channel gathers; the last one gathers dy alone. */
+static double gathered(const trial *t, const falt_block_gradient *g, int64_t channel, int tap) {
+  const falt_block *b = &t->block;
+  double sum = 0;
+  for (int r = 0; r < b->rows; r++)
+    for (int64_t q = 0; q < b->positions; q++) {
+      const double by = falt_load(g->by[r], b->type, q * PIXEL + channel);
+      const void *line = tap < TAPS * TAPS ? b->lines[r * b->stride + tap / TAPS] : NULL;
+      const int64_t c = q * b->stride + tap % TAPS - b->before;
+      if (tap == TAPS * TAPS)
+        sum += by;
+      else if (line && c >= 0 && c < b->width)
+        sum += by * falt_load(line, b->type, c * PIXEL + channel);
+    }
+  return sum;
+}
+
+static void check_gradients(const falt_block_kernels *kernels) {
+  static trial t;
+  static char by[ROWS][MOST * PIXEL * sizeof(float)];
+  static _Alignas(64) float sums[ALL_SUMS], before[ALL_SUMS];
+  const int width = kernels->width;
+  t.kernels = kernels;
+  for (int round = 0; round < ROUNDS; round++) {
+    set_trial(&t, types[pick(0, 2)], 1);
+    const falt_block *b = &t.block;
+    falt_block_gradient g = {.block = *b, .by_pixel = PIXEL, .adds_by = pick(0, 1), .sums = sums};
+    for (int r = 0; r < ROWS; r++) {
+      g.by[r] = by[r];
+      for (int64_t e = 0; e < MOST * PIXEL; e++) falt_store(by[r], b->type, e, 2 * falt_random_unit(&seed) - 1);
+    }
+    fill(sums, ALL_SUMS);
+    memcpy(before, sums, sizeof before);
+    kernels->gradient(&g);
+    for (int64_t i = 0; i < (b->vectors * SUMS) * width; i++) {
+      const int64_t vector = i / (SUMS * width), tap = i / width % SUMS;
+      const int64_t channel = falt_block_channel(vector, width, b->channels) + i % width;
+      const bool adds = vector >= b->vector && (tap < SUMS - 1 || g.adds_by);
+      const double want = (double)before[i] + (adds ? gathered(&t, &g, channel, (int)tap) : 0);
+      assert_true(adds ? fabs((double)sums[i] - want) < 0x1p-16 : sums[i] == before[i]);
+    }
+  }
+}
+
 /* ---- timing */
 
-static void time_blocks(const falt_block_kernels *kernels, falt_type type, int stride) {
+static void time_blocks(const falt_block_kernels *kernels, falt_type type, int stride, bool gathers) {
   enum { PLACES = 56, DEEP = 64 };
   static _Alignas(64) float lines[LINES][2 * PLACES * DEEP], out[ROWS][PLACES * DEEP], weights[DEEP * TAPS * TAPS];
   memset(lines, 0, sizeof lines);
@@ -182,10 +229,13 @@ static void time_blocks(const falt_block_kernels *kernels, falt_type type, int s
                       .out_pixel = DEEP};
   for (int i = 0; i < LINES; i++) block.lines[i] = lines[i];
   for (int r = 0; r < ROWS; r++) block.out[r] = out[r];
+  static float sums[DEEP * SUMS];
+  falt_block_gradient gradient = {.block = block, .by_pixel = DEEP, .sums = sums};
+  for (int r = 0; r < ROWS; r++) gradient.by[r] = out[r];
   double best = INFINITY;
   for (int repeat = 0; repeat < 50; repeat++) {
     const double start = falt_seconds();
-    for (int i = 0; i < 20; i++) kernels->sums(&block);
+    for (int i = 0; i < 20; i++) gathers ? kernels->gradient(&gradient) : kernels->sums(&block);
     best = fmin(best, (falt_seconds() - start) / 20);
   }
   printf(" %6.1f", 2.0 * ROWS * PLACES * DEEP * TAPS * TAPS * 1e-9 / best);
@@ -203,6 +253,12 @@ static void test_sums(void **state) {
     if (table_of(isa)) check(table_of(isa));
 }
 
+static void test_gradient(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (table_of(isa)) check_gradients(table_of(isa));
+}
+
 int main(void) {
   const char *chosen = getenv("FALT_SEED");
   seed = chosen ? strtoull(chosen, NULL, 0) : 20261122;
@@ -211,9 +267,12 @@ int main(void) {
     if (!table_of(isa)) continue;
     printf("%-9s", falt_isa_name((falt_isa)isa));
     for (int i = 0; i < TYPES; i++)
-      for (int stride = 1; stride <= 2; stride++) time_blocks(table_of(isa), types[i], stride);
+      for (int stride = 1; stride <= 2; stride++) time_blocks(table_of(isa), types[i], stride, false);
+    printf(", gradient");
+    for (int i = 0; i < 3; i++)
+      for (int stride = 1; stride <= 2; stride++) time_blocks(table_of(isa), types[i], stride, true);
     printf(" GFLOP/s (f32 f16 bf16 u8 s8, each with stride 1 and 2)\n");
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_gradient)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
