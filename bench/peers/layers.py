@@ -62,7 +62,7 @@ def convolution(torch, p, place):
 
     def filter_order(dw):
         k, g = p.operands["filter"].shape[:2]
-        return np.moveaxis(array_of(torch, dw).reshape(g, k, *dw.shape[1:]), 0, 1)
+        return dw.reshape(g, k, *dw.shape[1:]).movedim(0, 1)
 
     if p.verb != "forward" and (p.bias is not None or p.has("act", "residual")):
         return None
@@ -98,7 +98,7 @@ def is_layer(p):
 
 
 def torch_made(torch, p, place=lambda tensor: tensor):
-    """What torch calls it, the function to time and what makes an array of its result, or None."""
+    """What torch calls it, the function to time and what brings its result into logical order, or None."""
     make = MAKERS.get(p.verb)
     types = {p.type_of(name) for name in ("input", "filter", "output", "residual") if p.operands[name] is not None}
     if not torch or not is_layer(p) or len(types) > 1 or not types <= FLOATS:
@@ -106,21 +106,21 @@ def torch_made(torch, p, place=lambda tensor: tensor):
     made = make(torch, p, place)
     if not made:
         return None
-    name, function, finish = made
+    name, function, order = made
 
     def run():
         with torch.inference_mode():
             return function()
 
-    return name, run, finish or (lambda y: array_of(torch, y))
+    return name, run, order or (lambda y: y)
 
 
 def torch_layer(modules, p, Peer):
     torch = modules["torch"]
     made = torch_made(torch, p)
     if made:
-        name, run, finish = made
-        yield Peer("torch", f"torch {name}", torch.__version__, run, finish)
+        name, run, order = made
+        yield Peer("torch", f"torch {name}", torch.__version__, run, lambda y: array_of(torch, order(y)))
 
 
 PEERS = (torch_layer,)

@@ -1,6 +1,6 @@
 """torch as the peer of layers on a GPU: cuDNN for what it computes, torch's own kernels for the rest. Both memory orders,
 whatever the problem's: where one is faster, its users would have chosen it."""
-from layers import torch_made
+from layers import tensor_of, torch_made
 from libraries_gpu import cudnn_version
 
 
@@ -10,20 +10,32 @@ def orders(torch, space):
     return {"contiguous": torch.contiguous_format} | ({"channels_last": known[space]} if space in known else {})
 
 
+def comparison(torch, p, order, device):
+    """Compares on the GPU: bringing hundreds of megabytes back would take longer than all else."""
+    def differ(y, expected):
+        there = tensor_of(torch, expected, "bf16" if expected.dtype.kind == "V" else expected.dtype.name).to(device)
+        got = order(y).reshape(there.shape)
+        return float((got.double() - there.double()).abs().max()), float(there.abs().max())
+
+    return differ
+
+
 def torch_layer(modules, p, Peer):
     torch = modules["cudnn"]
     if not torch:
         return
     torch.backends.cudnn.allow_tf32 = p.has("tf32")
+    device = f"cuda:{modules['driver'].ordinal}"
     for order, form in orders(torch, p.space).items():
         def place(tensor):
-            there = tensor.to(f"cuda:{modules['driver'].ordinal}")
+            there = tensor.to(device)
             return there.contiguous(memory_format=form) if there.ndim == p.space + 2 else there
 
         made = torch_made(torch, p, place)
         if made:
-            name, run, finish = made
-            yield Peer("cudnn", f"cudnn {name} {order}", cudnn_version(torch), run, finish)
+            name, run, logical = made
+            yield Peer("cudnn", f"cudnn {name} {order}", cudnn_version(torch), run,
+                       differ=comparison(torch, p, logical, device))
 
 
 PEERS = (torch_layer,)

@@ -145,11 +145,20 @@ class Problem:
 
 class Peer:
     """One implementation of one problem. finish, where given, turns what run returns into an array like the result;
-    compared: its result is no filter's, or of other taps."""
+    differ finds the largest difference from such an array, and its largest value, where the result is; compared: its
+    result is no filter's, or of other taps."""
 
-    def __init__(self, library, implementation, version, run, finish=None, compared=False):
+    def __init__(self, library, implementation, version, run, finish=None, compared=False, differ=None):
         self.library, self.implementation, self.version, self.run = library, implementation, version, run
         self.finish, self.compared = finish or (lambda result: result), compared
+        self.differ = differ or self.differ_here
+
+    def differ_here(self, result, expected, middle=()):
+        import numpy as np
+        got, expected = np.asarray(self.finish(result)).reshape(expected.shape)[middle], expected[middle]
+        if expected.dtype.kind == "V":
+            got, expected = widened(got), widened(expected)
+        return largest(lambda a, b: np.abs(a.astype(np.float64) - b), got, expected), largest(np.abs, expected)
 
 
 def by_host_clock(run, seconds):
@@ -180,32 +189,31 @@ def widened(array):
     return (np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
+def inner(problem):
+    """The part of a filter's result that no boundary reaches."""
+    reach = [size * dilation for size, dilation in zip(problem.taps(), problem.axes("dilation", 1))]
+    shape = problem.spatial("output").shape[problem.has_planes():]
+    return (slice(None),) * problem.has_planes() + tuple(slice(r, n - r) for r, n in zip(reach, shape))
+
+
 def compare(problem, peer, result):
     """Largest difference from Faltung's result, and whether it is as small as rounding explains."""
     import numpy as np
-    expected = problem.result
     if problem.is_filter:
-        expected = problem.spatial("output")
-        reach = [size * dilation for size, dilation in zip(problem.taps(), problem.axes("dilation", 1))]
-        planes = (slice(None),) * problem.has_planes()
-        middle = planes + tuple(slice(r, n - r) for r, n in zip(reach, expected.shape[problem.has_planes():]))
+        expected, middle = problem.spatial("output"), inner(problem)
+        if expected[middle].size == 0:
+            return {}
+        difference, most = peer.differ_here(result, expected, middle)
     else:
-        middle = ()
-    got = np.asarray(peer.finish(result)).reshape(expected.shape)[middle]
-    expected = expected[middle]
-    if got.size == 0:
-        return {}
-    itemsize = expected.dtype.itemsize  # of bf16 before it is widened
-    if expected.dtype.kind == "V":
-        got, expected = widened(got), widened(expected)
+        expected = problem.result
+        difference, most = peer.differ(result, expected)
     if expected.dtype.kind in "iu":
         passes = problem.space if (problem.kernel or "").startswith("gaussian:") else 1
         tolerance = float(passes)  # where a peer truncates or works in fixed point, in each pass
     else:
-        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[itemsize] * largest(np.abs, expected)
+        tolerance = {2: 1e-2, 4: 1e-4, 8: 1e-11}[expected.dtype.itemsize] * most
         if not np.isfinite(tolerance):
             raise ArithmeticError("Faltung's result has values that are not finite")
-    difference = largest(lambda a, b: np.abs(a.astype(np.float64) - b), got, expected)
     return {"max_abs_difference": difference if np.isfinite(difference) else None, "tolerance": tolerance,
             "agrees": bool(difference <= tolerance)}
 

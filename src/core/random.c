@@ -4,10 +4,13 @@
 
 #include <string.h>
 
+#include "core/thread.h"
 #include "core/types.h"
 
+static const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
+
 uint64_t falt_random(uint64_t *state) {
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  uint64_t z = *state += step;
   z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
   z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
   return z ^ z >> 31;
@@ -29,7 +32,7 @@ double falt_random_unit(uint64_t *state) {
   return (double)(falt_random(state) >> 11) * 0x1p-53;
 }
 
-enum { CHUNK_WORDS = 512 };
+enum { CHUNK_WORDS = 512, PART_CHUNKS = 64 /* 256 KiB */, MANY_PARTS = 16 };
 
 /* Random words, read as signed integers of the element's width. */
 typedef union chunk {
@@ -86,14 +89,40 @@ static void fill_chunk(void *out, falt_type type, const chunk *from, int64_t cou
   }
 }
 
-/* Element i depends on the seed and i only, so a shorter fill is the beginning of a longer one. */
-void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed) {
-  size_t size = falt_type_size(type);
-  if (size == 0) return;
-  const int64_t most = (int64_t)(sizeof(chunk) / size);
+/* ---- fills */
+
+typedef struct filling {
+  char *data;
+  falt_type type;
+  int64_t count;
+  uint64_t seed;
+} filling;
+
+static int64_t chunk_elements(falt_type type) {
+  return (int64_t)(sizeof(chunk) / falt_type_size(type));
+}
+
+/* The state counts up by the same number for every word: any chunk can be the first. */
+static void fill_part(void *context, int64_t part) {
+  const filling *f = context;
+  const int64_t most = chunk_elements(f->type), end = (part + 1) * PART_CHUNKS * most;
+  const int64_t last = end < f->count ? end : f->count;
+  uint64_t state = f->seed + (uint64_t)part * PART_CHUNKS * CHUNK_WORDS * step;
   chunk from;
-  for (int64_t done = 0; done < count; done += most) {
-    for (int i = 0; i < CHUNK_WORDS; i++) from.words[i] = falt_random(&seed);
-    fill_chunk((char *)data + (size_t)done * size, type, &from, count - done < most ? count - done : most);
+  for (int64_t done = part * PART_CHUNKS * most; done < last; done += most) {
+    for (int i = 0; i < CHUNK_WORDS; i++) from.words[i] = falt_random(&state);
+    fill_chunk(f->data + (size_t)done * falt_type_size(f->type), f->type, &from,
+               last - done < most ? last - done : most);
   }
+}
+
+/* Element i depends on the seed and i only: a shorter fill is the beginning of a longer one, and large fills are
+ * shared by all cores. */
+void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed) {
+  if (falt_type_size(type) == 0 || count <= 0) return;
+  filling f = {data, type, count, seed};
+  const int64_t part = PART_CHUNKS * chunk_elements(type), parts = (count - 1) / part + 1;
+  falt_threads *threads = parts < MANY_PARTS ? NULL : falt_threads_create(falt_cores_available(), NULL, NULL);
+  falt_parallel_for(threads, parts, fill_part, &f);
+  falt_threads_destroy(threads);
 }

@@ -78,6 +78,7 @@ static void load_once(void) {
                                      {"cuStreamCreate", &table.stream_create},
                                      {"cuStreamDestroy_v2", &table.stream_destroy},
                                      {"cuStreamSynchronize", &table.stream_synchronize},
+                                     {"cuStreamIsCapturing", &table.stream_captures},
                                      {"cuStreamWaitEvent", &table.stream_follow},
                                      {"cuEventCreate", &table.event_create},
                                      {"cuEventDestroy_v2", &table.event_destroy},

@@ -66,6 +66,7 @@ typedef struct falt_cuda_driver {
   int (*stream_create)(falt_cu_stream *stream, unsigned flags);
   int (*stream_destroy)(falt_cu_stream stream);
   int (*stream_synchronize)(falt_cu_stream stream);
+  int (*stream_captures)(falt_cu_stream stream, int *status);
   int (*stream_follow)(falt_cu_stream stream, falt_cu_event event, unsigned flags);
   int (*event_create)(falt_cu_event *event, unsigned flags);
   int (*event_destroy)(falt_cu_event event);

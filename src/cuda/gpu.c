@@ -512,8 +512,11 @@ double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), v
   const falt_cuda_driver *cu = gpu->driver;
   falt_cu_event event[2] = {NULL, NULL};
   float milliseconds = -1;
+  int captures = 0;
   const visit v = enter(gpu);
-  int error = v.error ? v.error : cu->event_create(&event[0], 0);
+  int error = v.error ? v.error : cu->stream_captures(stream, &captures);
+  if (!error && captures) error = -1; /* what a graph is made of does not run yet */
+  if (!error) error = cu->event_create(&event[0], 0);
   if (!error) error = cu->event_create(&event[1], 0);
   if (!error) error = time_between(cu, event, stream, body, context, iterations, &milliseconds);
   for (int i = 0; i < 2; i++)

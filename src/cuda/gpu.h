@@ -101,7 +101,7 @@ double falt_gpu_between(falt_gpu *gpu, void *begin, void *end);
 
 /* Seconds that the GPU takes for so many calls of body in a row, each of which starts its work on the stream: the time
  * between two events, with a head start for the host, so that what starting costs it is not in them. Negative if the
- * driver fails. */
+ * driver fails, and without a call where the stream is being captured. */
 double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), void *context, long iterations);
 
 #endif

@@ -220,6 +220,12 @@ ENTRY int cuStreamSynchronize(void *stream) {
   return 0;
 }
 
+ENTRY int cuStreamIsCapturing(void *stream, int *status) {
+  (void)stream;
+  *status = 0;
+  return 0;
+}
+
 ENTRY int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   (void)stream, (void)event, (void)flags;
   return 0;

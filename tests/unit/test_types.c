@@ -238,11 +238,25 @@ static void test_fill(UNUSED void **state) {
   falt_free(again);
 }
 
+/* Element i is made of word i, however many parts a fill has. */
+static void test_fill_by_parts(UNUSED void **state) {
+  enum { COUNT = 700001 };
+  double *data = falt_alloc(sizeof *data * COUNT);
+  uint64_t words = 7;
+  falt_random_fill(data, FALT_F64, COUNT, 7);
+  for (int i = 0; i < COUNT; i++) {
+    const double expected = (double)((int64_t)falt_random(&words) >> 10) * 0x1p-53;
+    if (data[i] != expected) fail_msg("element %d: %g, expected %g", i, data[i], expected);
+  }
+  falt_free(data);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_pattern),  cmocka_unit_test(test_every_tie),    cmocka_unit_test(test_random_doubles),
-      cmocka_unit_test(test_store_integers), cmocka_unit_test(test_store_floats), cmocka_unit_test(test_type_facts),
-      cmocka_unit_test(test_fill),
+      cmocka_unit_test(test_every_pattern),  cmocka_unit_test(test_every_tie),
+      cmocka_unit_test(test_random_doubles), cmocka_unit_test(test_store_integers),
+      cmocka_unit_test(test_store_floats),   cmocka_unit_test(test_type_facts),
+      cmocka_unit_test(test_fill),           cmocka_unit_test(test_fill_by_parts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
