@@ -1,8 +1,8 @@
 /* Block kernels of one instruction set: cpu/depthwise_block.h says what they compute. Compiled once per level.
  *
- * The sums of three rows of seven positions, nine vectors of weights and a column fill 31 of 32 registers. With stride
- * 1, 45 columns are loaded for 189 multiply-adds; with 16 registers there are three rows of four positions, and weights
- * come from the cache.
+ * By 3x3 taps, the sums of three rows of seven positions, nine vectors of weights and a column fill 31 of 32 registers.
+ * With stride 1, 45 columns are loaded for 189 multiply-adds. By 7x7 taps it is two rows, and the weights that they
+ * have on a line: 14 sums and 14 weights. With 16 registers there are four positions, and weights come from the cache.
  *
  * A gradient is the same block with other roles: nine sums stay, and the elements of dy are what columns are multiplied
  * by. What is left of rows and lines is done in smaller blocks, for nothing may be added twice. */
@@ -15,7 +15,7 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-enum { ROWS = FALT_BLOCK_ROWS, TAPS = FALT_BLOCK_TAPS };
+enum { ROWS = FALT_BLOCK_ROWS, TAPS = FALT_BLOCK_TAPS, GATHERED = 3 /* taps of gradients */ };
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
 enum { PLACES = 7 };
 #else
@@ -32,14 +32,14 @@ FALT_INLINE void put(char *to, vec y, const falt_type type, bool stream) {
 }
 
 /* Results of all rows; `last` makes them of sums. */
-FALT_INLINE void write(const falt_block *b, vec *sum, int64_t q, int64_t channel, const falt_type type,
+FALT_INLINE void write(const falt_block *b, vec *sum, int64_t q, int64_t channel, const int rows, const falt_type type,
                        const falt_block_finish *last) {
   vec low, high, scale, offset;
   if (last) low = vec_all(last->low), high = vec_all(last->high);
   if (last) scale = vec_load(last->scale + channel), offset = vec_load(last->offset + channel);
   const int64_t step = b->out_pixel * (int64_t)size_of(type);
   FALT_UNROLL
-  for (int r = 0; r < ROWS; r++) {
+  for (int r = 0; r < rows; r++) {
     if (r == b->rows) return;
     char *to = (char *)b->out[r] + q * step + channel * (int64_t)size_of(type);
     FALT_UNROLL
@@ -84,18 +84,19 @@ static __attribute__((noinline)) void write_apart(const falt_block *b, const vec
     }
 }
 
-FALT_INLINE void finish(const falt_block *b, vec *sum, int64_t q, int64_t channel, const falt_type type) {
+FALT_INLINE void finish(const falt_block *b, vec *sum, int64_t q, int64_t channel, const int rows,
+                        const falt_type type) {
   const bool bytes = type == FALT_U8 || type == FALT_S8, straight = !b->finish || b->finish->curve == FALT_IDENTITY;
   if (bytes && b->result_type == FALT_S32 && !b->finish) {
-    write(b, sum, q, channel, FALT_S32, NULL);
+    write(b, sum, q, channel, rows, FALT_S32, NULL);
   } else if (b->result_type == type && !b->finish) {
-    write(b, sum, q, channel, type, NULL);
+    write(b, sum, q, channel, rows, type, NULL);
   } else if (b->result_type == type && straight) {
-    write(b, sum, q, channel, type, b->finish);
+    write(b, sum, q, channel, rows, type, b->finish);
   } else {
     vec sums[ROWS * PLACES]; /* in memory, as the others are not */
     FALT_UNROLL
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < rows; r++) {
       FALT_UNROLL
       for (int p = 0; p < PLACES; p++) sums[r * PLACES + p] = sum[r * PLACES + p];
     }
@@ -107,51 +108,66 @@ FALT_INLINE void finish(const falt_block *b, vec *sum, int64_t q, int64_t channe
 
 /* A block's rows and positions, and whether it gathers: adds to taps what positions multiply. */
 typedef struct shape {
-  int rows, places, stride;
+  int taps, rows, places, stride;
   falt_type type;
   bool gathers;
 } shape;
 
-/* A column's products: of each tap that reads it for a row and position. */
+/* A column's products: of each tap that reads it for a row and position. Factors are the positions' if it gathers, else
+ * the weights of the row of taps that each row of results has on this line. */
 FALT_INLINE void add_column(vec *sum, const vec *factor, vec column, const int line, const int c, const shape is) {
   FALT_UNROLL
   for (int r = 0; r < is.rows; r++) {
     const int i = line - r * is.stride;
     FALT_UNROLL
-    for (int s = 0; s < TAPS; s++) {
-      const int p = (c - s) / is.stride, tap = i * TAPS + s, place = r * PLACES + p;
-      const bool reads = i >= 0 && i < TAPS && c >= s && (c - s) % is.stride == 0 && p < is.places;
+    for (int s = 0; s < is.taps; s++) {
+      const int p = (c - s) / is.stride, place = r * PLACES + p;
+      const bool reads = i >= 0 && i < is.taps && c >= s && (c - s) % is.stride == 0 && p < is.places;
       if (reads && is.gathers)
-        sum[tap] = vec_madd(sum[tap], factor[place], column);
+        sum[i * is.taps + s] = vec_madd(sum[i * is.taps + s], factor[place], column);
       else if (reads)
-        sum[place] = vec_madd(sum[place], factor[tap], column);
+        sum[place] = vec_madd(sum[place], factor[r * TAPS + s], column);
     }
   }
 }
 
-/* `from` is at the block's first column, which is column `first` of the line. Only the first and the last one may be
- * outside. */
+/* `from` is at the block's first column, which is column `first` of the line. Only the outermost ones may be outside.
+ */
 FALT_INLINE void add_line(vec *sum, const vec *factor, const falt_block *b, const char *from, int64_t first,
                           const int line, const shape is) {
-  enum { MOST = 2 * (PLACES - 1) + TAPS };
-  const int columns = (is.places - 1) * is.stride + TAPS;
+  enum { MOST = 15 };
+  const int columns = (is.places - 1) * is.stride + is.taps, ends = is.taps / 2;
   const int64_t step = b->pixel * (int64_t)size_of(is.type);
   FALT_UNROLL
   for (int c = 0; c < MOST; c++, from += c % 3 == 0 ? 3 * step : 0) { /* addresses have room for 0, 1 or 2 steps */
-    if (c >= columns || (c == 0 && first < 0) || (c == columns - 1 && first + c >= b->width)) continue;
+    if (c >= columns || (c < ends && first + c < 0) || (c >= columns - ends && first + c >= b->width)) continue;
     add_column(sum, factor, vec_keep(load_whole(from + c % 3 * step, is.type)), line, c, is);
   }
 }
 
+/* Weights that rows of results have on a line. */
+FALT_INLINE void load_weights(vec *weight, const lane *from, const int line, const shape is) {
+  FALT_UNROLL
+  for (int r = 0; r < is.rows; r++) {
+    const int i = line - r * is.stride;
+    FALT_UNROLL
+    for (int s = 0; s < is.taps; s++)
+      if (i >= 0 && i < is.taps) weight[r * TAPS + s] = vec_load(from + (i * is.taps + s) * VEC);
+  }
+}
+
 /* All lines under rows [row, row + rows) at positions from q on. */
-FALT_INLINE void add_lines(vec *sum, const vec *factor, const falt_block *b, int row, int64_t q, int64_t channel,
-                           const shape is) {
+FALT_INLINE void add_lines(vec *sum, const vec *by, const lane *weights, const falt_block *b, int row, int64_t q,
+                           int64_t channel, const shape is) {
   const int64_t first = q * is.stride - b->before;
   const int64_t at = (first * b->pixel + channel) * (int64_t)size_of(is.type);
   FALT_UNROLL
   for (int line = 0; line < FALT_BLOCK_LINES; line++) {
-    const char *from = line < (is.rows - 1) * is.stride + TAPS ? b->lines[row * is.stride + line] : NULL;
-    if (from) add_line(sum, factor, b, from + at, first, line, is);
+    const char *from = line < (is.rows - 1) * is.stride + is.taps ? b->lines[row * is.stride + line] : NULL;
+    vec weight[ROWS * TAPS];
+    if (!from) continue;
+    if (!is.gathers) load_weights(weight, weights, line, is);
+    add_line(sum, is.gathers ? by : weight, b, from + at, first, line, is);
   }
 }
 
@@ -160,21 +176,20 @@ FALT_INLINE void add_lines(vec *sum, const vec *factor, const falt_block *b, int
 /* Positions [q, q + PLACES) of all rows, a vector of channels. */
 FALT_INLINE void sum_block(const falt_block *b, int64_t q, int64_t vector, const shape is) {
   const int64_t channel = falt_block_channel(vector, VEC, b->channels);
-  vec sum[ROWS * PLACES], weight[TAPS * TAPS];
+  const lane *weights = b->weights + vector * is.taps * is.taps * VEC;
+  vec sum[ROWS * PLACES];
   FALT_UNROLL
-  for (int i = 0; i < TAPS * TAPS; i++) weight[i] = vec_load(b->weights + (vector * TAPS * TAPS + i) * VEC);
-  FALT_UNROLL
-  for (int r = 0; r < ROWS; r++) {
+  for (int r = 0; r < is.rows; r++) {
     FALT_UNROLL
     for (int p = 0; p < PLACES; p++) sum[r * PLACES + p] = (vec){0};
   }
-  add_lines(sum, weight, b, 0, q, channel, is);
-  finish(b, sum, q, channel, is.type);
+  add_lines(sum, NULL, weights, b, 0, q, channel, is);
+  finish(b, sum, q, channel, is.rows, is.type);
 }
 
 /* Channels are the inner loop, so that memory is read in order. The last block ends where the row ends. */
-FALT_INLINE void sums_as(const falt_block *b, const int stride, const falt_type type) {
-  const shape is = {ROWS, PLACES, stride, type, false};
+FALT_INLINE void sums_as(const falt_block *b, const int taps, const int stride, const falt_type type) {
+  const shape is = {taps, falt_block_rows(taps), PLACES, stride, type, false};
   for (int64_t begin = 0; begin < b->positions; begin += PLACES) {
     const int64_t q = begin + PLACES <= b->positions ? begin : b->positions - PLACES;
     for (int64_t v = b->vector; v < b->vectors; v++) sum_block(b, q, v, is);
@@ -182,10 +197,14 @@ FALT_INLINE void sums_as(const falt_block *b, const int stride, const falt_type 
 }
 
 FALT_INLINE void sums_of(const falt_block *b, const falt_type type) {
-  if (b->stride == 1)
-    sums_as(b, 1, type);
+  if (falt_block_has(type, 7) && b->taps == 7)
+    sums_as(b, 7, 1, type);
+  else if (falt_block_has(type, 5) && b->taps == 5)
+    sums_as(b, 5, 1, type);
+  else if (b->stride == 1)
+    sums_as(b, 3, 1, type);
   else
-    sums_as(b, 2, type);
+    sums_as(b, 3, 2, type);
 }
 
 static void sums(const falt_block *b) {
@@ -214,7 +233,7 @@ FALT_INLINE void gather_block(const falt_block_gradient *g, int row, int64_t q, 
   const falt_block *b = &g->block;
   const int64_t channel = falt_block_channel(vector, VEC, b->channels), size = (int64_t)size_of(is.type);
   float *sums = g->sums + vector * FALT_BLOCK_SUMS * VEC;
-  vec by[ROWS * PLACES], sum[TAPS * TAPS];
+  vec by[ROWS * PLACES], sum[GATHERED * GATHERED];
   FALT_UNROLL
   for (int r = 0; r < is.rows; r++) {
     const char *from = (const char *)g->by[row + r] + (q * g->by_pixel + channel) * size;
@@ -223,24 +242,24 @@ FALT_INLINE void gather_block(const falt_block_gradient *g, int row, int64_t q, 
       by[r * PLACES + p] = vec_keep(load_whole(from, is.type));
   }
   FALT_UNROLL
-  for (int i = 0; i < TAPS * TAPS; i++) sum[i] = vec_load(sums + i * VEC);
-  add_lines(sum, by, b, row, q, channel, is);
+  for (int i = 0; i < GATHERED * GATHERED; i++) sum[i] = vec_load(sums + i * VEC);
+  add_lines(sum, by, NULL, b, row, q, channel, is);
   FALT_UNROLL
-  for (int i = 0; i < TAPS * TAPS; i++) vec_store(sums + i * VEC, sum[i]);
+  for (int i = 0; i < GATHERED * GATHERED; i++) vec_store(sums + i * VEC, sum[i]);
   if (!g->adds_by) return;
-  vec all = vec_load(sums + TAPS * TAPS * VEC);
+  vec all = vec_load(sums + GATHERED * GATHERED * VEC);
   FALT_UNROLL
   for (int r = 0; r < is.rows; r++) {
     FALT_UNROLL
     for (int p = 0; p < is.places; p++) all += by[r * PLACES + p];
   }
-  vec_store(sums + TAPS * TAPS * VEC, all);
+  vec_store(sums + GATHERED * GATHERED * VEC, all);
 }
 
 FALT_INLINE void gather_rows(const falt_block_gradient *g, int row, const int rows, const int stride,
                              const falt_type type) {
   const falt_block *b = &g->block;
-  const shape wide = {rows, PLACES, stride, type, true}, one = {rows, 1, stride, type, true};
+  const shape wide = {GATHERED, rows, PLACES, stride, type, true}, one = {GATHERED, rows, 1, stride, type, true};
   int64_t q = 0;
   for (; q + PLACES <= b->positions; q += PLACES)
     for (int64_t v = b->vector; v < b->vectors; v++) gather_block(g, row, q, v, wide);

@@ -154,7 +154,9 @@ void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int
 /* The call for a span of the task's row: what it reads, and what is ahead. */
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
 
-/* For estimates: the operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
+/* For estimates: of an axis's taps over all outputs, the share that stands inside the input. */
+double falt_depthwise_inside(const falt_problem *problem, int axis);
+/* The operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
 double falt_depthwise_flops(const falt_depthwise *d);
 double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *problem); /* operations */
 int64_t falt_depthwise_tiles(const falt_depthwise *d);                                   /* of a row of results */

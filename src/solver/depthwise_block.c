@@ -1,17 +1,16 @@
-/* Depthwise layers of 3x3 taps whose channels are adjacent in memory (NHWC), forward, in blocks of three rows.
+/* Depthwise layers of 3x3, 5x5 or 7x7 taps whose channels are adjacent in memory (NHWC), forward, in blocks of three or
+ * two rows.
  *
  *     y[p, g] = sum over taps j of  w[g, j] * x[p*stride + j - pad, g]
  *
  * Nine multiply-adds take less time than an element takes from the second-level cache, where a row of results at a time
- * reads each row of x three times. cpu/depthwise_block.h reads five rows for three, and computes in f32 from narrow
- * elements as they lie. The sums have the bits of `depthwise`, which takes what is left out here: other taps, dilation,
- * other boundaries, few channels, short rows. */
+ * reads each row of x three times. cpu/depthwise_block.h reads five rows for three of 3x3 taps, eight rows for two of
+ * 7x7, and computes in f32 from narrow elements as they lie. The sums have the bits of `depthwise`, which takes what is
+ * left out here: other taps, dilation, other boundaries, few channels, short rows. */
 #include <stdint.h>
 #include <string.h>
 
 #include "solver/depthwise_block.h"
-
-enum { TAPS = FALT_BLOCK_TAPS * FALT_BLOCK_TAPS };
 
 typedef struct block_plan {
   falt_plan base;
@@ -40,9 +39,10 @@ static void pack_vector(void *context, int64_t v) {
   const packing *pack = context;
   const falt_tensor *w = &pack->plan->wide;
   const int64_t width = pack->plan->kernels->width, first = falt_block_channel(v, width, pack->plan->channels);
-  float *to = pack->packed + v * TAPS * width;
-  for (int64_t r = 0; r < FALT_BLOCK_TAPS; r++)
-    for (int64_t s = 0; s < FALT_BLOCK_TAPS; s++)
+  const int64_t taps = w->size[FALT_W];
+  float *to = pack->packed + v * taps * taps * width;
+  for (int64_t r = 0; r < taps; r++)
+    for (int64_t s = 0; s < taps; s++)
       for (int64_t i = 0; i < width; i++) *to++ = pack->filter[falt_tensor_at(w, 0, first + i, 0, 0, r, s)];
 }
 
@@ -111,9 +111,10 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const block_plan *plan = (const block_plan *)base;
   falt_text_add(text, "(depthwise-block %s %dx%d channels=%lld rows=%lld threads=%d)", falt_isa_name(base->device->isa),
-                FALT_BLOCK_ROWS, plan->kernels->positions,
+                falt_block_rows(base->problem.filter.size[FALT_W]), plan->kernels->positions,
                 (long long)falt_min(plan->channels, falt_layer_most(&plan->blocks) * plan->kernels->width),
-                (long long)falt_layer_most(&plan->bands) * FALT_BLOCK_ROWS, falt_threads_count(base->device->threads));
+                (long long)falt_layer_most(&plan->bands) * falt_block_rows(base->problem.filter.size[FALT_W]),
+                falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *base) {
@@ -123,10 +124,6 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool has_kernel(falt_type type) {
-  return type == FALT_F32 || type == FALT_F16 || type == FALT_BF16 || type == FALT_U8 || type == FALT_S8;
-}
-
 static bool all_f32(const falt_problem *p) {
   return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
          p->accumulator == FALT_F32;
@@ -134,8 +131,8 @@ static bool all_f32(const falt_problem *p) {
 
 static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {
   return p->operation != FALT_FORWARD ? "only forward"
-         : !has_kernel(p->input.type) || (!has_kernel(p->output.type) && p->output.type != FALT_S32)
-             ? "not of types that are summed in f32"
+         : !falt_block_has(p->output.type, 3) && p->output.type != FALT_S32
+             ? "results are not of a type that kernels write"
          : !all_f32(p) && falt_widen_refusal(p)        ? falt_widen_refusal(p)
          : falt_depthwise_block_refusal(p, kernels)    ? falt_depthwise_block_refusal(p, kernels)
          : p->has_residual                             ? "residuals are not fused here"
@@ -145,13 +142,14 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
 
 /* ---- estimate */
 
-static const double share = 0.7; /* of the multiply-add peak in the first-level cache */
+/* Share of the multiply-add peak in the first-level cache: of 3x3 taps, and of more. */
+static const double share = 0.7, larger_share = 0.85;
 
 static double estimate(const block_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
-  return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter, share,
-                       falt_problem_bytes(p));
+  return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter,
+                       p->filter.size[FALT_W] > 3 ? larger_share : share, falt_problem_bytes(p));
 }
 
 /* ---- plan */
@@ -175,7 +173,8 @@ static bool whole_lines(const block_plan *plan) {
 }
 
 static size_t packed_bytes(const block_plan *plan) {
-  return (size_t)(plan->vectors * TAPS * plan->kernels->width) * sizeof(float);
+  const falt_tensor *w = &plan->wide;
+  return (size_t)(plan->vectors * w->size[FALT_H] * w->size[FALT_W] * plan->kernels->width) * sizeof(float);
 }
 
 static void lay_memory(block_plan *plan) {

@@ -1,4 +1,4 @@
-/* Depthwise layers of 3x3 taps whose channels are adjacent: what the solvers share that run them through
+/* Depthwise layers of few taps whose channels are adjacent: what the solvers share that run them through
  * cpu/depthwise_block.h. */
 #ifndef FALT_SOLVER_DEPTHWISE_BLOCK_H
 #define FALT_SOLVER_DEPTHWISE_BLOCK_H
@@ -6,12 +6,12 @@
 #include "cpu/depthwise_block.h"
 #include "solver/depthwise.h"
 
-/* Why x, y and the axes are not what kernels want, or NULL. Types are not looked at. */
+/* Why x, y and the axes are not what kernels want, or NULL. Of types, only that of x is looked at. */
 const char *falt_depthwise_block_refusal(const falt_problem *problem, const falt_block_kernels *kernels);
 
-/* Groups of rows of an image of results, FALT_BLOCK_ROWS each, the last perhaps fewer. */
+/* Groups of rows of an image of results, a block's rows each, the last perhaps fewer. */
 static inline int64_t falt_depthwise_block_groups(const falt_problem *p) {
-  return falt_ceil_div(p->output.size[FALT_H], FALT_BLOCK_ROWS);
+  return falt_ceil_div(p->output.size[FALT_H], falt_block_rows(p->filter.size[FALT_H]));
 }
 
 /* Whole vectors of channels, cut so that the windows of a block stay in half of the second-level cache, into `wanted`

@@ -12,7 +12,7 @@
 #include "solver/depthwise_block.h"
 
 enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
-enum { TAPS = FALT_BLOCK_TAPS * FALT_BLOCK_TAPS };
+enum { TAPS = 3 /* along either axis */ };
 static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
 
 typedef struct gradient_plan {
@@ -67,11 +67,11 @@ static void add_bands(void *context, int64_t v) {
   for (int64_t b = 1; b < plan->bands.count; b++)
     for (int64_t i = 0; i < count; i++) sums[i] += sums[b * all + i];
   for (int64_t i = v * width - first; i < width; i++) {
-    for (int64_t tap = 0; tap < TAPS; tap++) {
-      const int64_t r = tap / FALT_BLOCK_TAPS, s = tap % FALT_BLOCK_TAPS;
+    for (int64_t tap = 0; tap < TAPS * TAPS; tap++) {
+      const int64_t r = tap / TAPS, s = tap % TAPS;
       run->filter[falt_tensor_at(&plan->wide, 0, first + i, 0, 0, r, s)] = sums[tap * width + i];
     }
-    if (p->has_bias) ((float *)run->operands->bias)[first + i] = sums[TAPS * width + i];
+    if (p->has_bias) ((float *)run->operands->bias)[first + i] = sums[TAPS * TAPS * width + i];
   }
 }
 
@@ -113,7 +113,8 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
          : p->input.type != p->output.type || !is_float(p->input.type) || !is_float(p->filter.type) ||
                  p->accumulator != FALT_F32
              ? "not of floats that are summed in f32"
-             : falt_depthwise_block_refusal(p, kernels);
+         : p->filter.size[FALT_W] != TAPS ? "not 3x3 taps"
+                                          : falt_depthwise_block_refusal(p, kernels);
 }
 
 /* ---- estimate */

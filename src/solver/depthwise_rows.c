@@ -448,8 +448,7 @@ falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, cons
 
 /* ---- the whole */
 
-/* Of an axis's taps over all outputs, the share that stands inside the input. */
-static double share_inside(const falt_problem *p, int axis) {
+double falt_depthwise_inside(const falt_problem *p, int axis) {
   const falt_axis *a = &p->axis[axis];
   const int64_t in = p->input.size[FALT_D + axis], taps = p->filter.size[FALT_D + axis],
                 out = p->output.size[FALT_D + axis];
@@ -556,7 +555,7 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
   if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
   if (!set_window(d, device)) return "its rows in f32 are larger than a cache";
-  d->useful = share_inside(problem, 0) * share_inside(problem, 1) * share_inside(problem, 2);
+  d->useful = falt_depthwise_inside(problem, 0) * falt_depthwise_inside(problem, 1) * falt_depthwise_inside(problem, 2);
   if (!build_spans(d)) {
     *no_memory = d->table_length <= MOST_TABLE;
     return "its table of columns is too large";

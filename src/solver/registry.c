@@ -58,8 +58,8 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_outer,            /* gradients of dense layers' filters */
     &falt_solver_outer_rows,       /* those of adjacent channels, rows of the gradient where they lie */
     &falt_solver_outer_tiles,      /* those of bf16, matrix units where there are */
-    &falt_solver_depthwise_block,  /* depthwise layers of 3x3 taps and adjacent channels, three rows at a time */
-    &falt_solver_block_filter,     /* their gradient by the filter */
+    &falt_solver_depthwise_block,  /* depthwise layers of few taps and adjacent channels, block by block */
+    &falt_solver_block_filter,     /* their gradient by the filter, of 3x3 taps */
     &falt_solver_depthwise,        /* depthwise layers of adjacent channels, and their gradient by the data */
     &falt_solver_depthwise_filter, /* their gradient by the filter */
     &falt_solver_grouped,          /* layers of small groups of adjacent channels, and their gradient by the data */
