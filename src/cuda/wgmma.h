@@ -25,6 +25,7 @@ typedef struct falt_wgmma_problem {
   int y_bytes; /* of an element of the result */
   bool turned; /* the filter's columns, not what is summed, lie side by side */
   bool residual;
+  bool boxes; /* pixels are read side by side: each image is filled up to whole boxes of FALT_WGMMA_SPAN */
 } falt_wgmma_problem;
 
 enum { FALT_WGMMA_PHASES = 8, FALT_WGMMA_SPAN = 64 };

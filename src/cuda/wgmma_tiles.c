@@ -13,8 +13,9 @@ int falt_wgmma_rows(const falt_wgmma_tile *t) {
 
 /* ---- the work */
 
-static int64_t pixels_of(const falt_cuda_wgmma_axis axis[3], int64_t batch) {
-  return batch * axis[0].pixels * axis[1].pixels * axis[2].pixels;
+static int64_t pixels_of(const falt_wgmma_problem *p, const falt_cuda_wgmma_axis axis[3]) {
+  const int64_t image = (int64_t)axis[0].pixels * axis[1].pixels * axis[2].pixels;
+  return p->batch * (p->boxes ? falt_round_up(image, FALT_WGMMA_SPAN) : image);
 }
 
 static double elements(const falt_wgmma_problem *p, bool out) {
@@ -40,13 +41,13 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
             y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
   if (by_filter) {
     w.rows[0] = p->results;
-    w.steps[0] = falt_ceil_div(pixels_of(phases->axis, p->batch), FALT_WGMMA_SPAN);
+    w.steps[0] = falt_ceil_div(pixels_of(p, phases->axis), FALT_WGMMA_SPAN);
     w.columns = taps * falt_ceil_div(p->channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN;
     return w;
   }
   for (int i = 0; i < count; i++) {
     const falt_cuda_wgmma_axis *a = phases[i].axis;
-    w.rows[i] = pixels_of(a, p->batch);
+    w.rows[i] = pixels_of(p, a);
     w.steps[i] =
         (int64_t)a[0].taps * a[1].taps * a[2].taps * falt_ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
   }
@@ -79,6 +80,7 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
   if (keeps && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
+  if (t->split && p->boxes) return "sums that are cut are numbered without what fills boxes up";
   if (t->split && (w->phases > 1 || t->resident)) return "sums of one phase are cut, whose filter does not stay";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
   if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";

@@ -72,20 +72,27 @@ static bool is_result(falt_type type) {
   return is_half(type) || type == FALT_F32;
 }
 
-const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other) {
+const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other) {
   const falt_problem *p = ask->problem;
   if (falt_gpu_about(ask->device->gpu)->major != 9) return "the GPU has no wgmma (sm_90a has)";
   if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
-  return !is_half(factor) || other != factor        ? "its factors are f16 or bf16, both the same"
-         : !is_result(falt_problem_result(p)->type) ? "its results are f16, bf16 or f32"
-         : p->accumulator != FALT_F32               ? "it sums in f32"
-         : p->input.size[FALT_G] != 1               ? "it takes one group of channels"
-         : !has_zero_ends(p)                        ? "beyond the ends it reads zeros only"
-         : !falt_map_takes(&p->input, FALT_C) || !falt_map_takes(&p->output, FALT_C)
+  return !is_half(factor) || other != factor                     ? "its factors are f16 or bf16, both the same"
+         : !is_result(falt_problem_result(p)->type)              ? "its results are f16, bf16 or f32"
+         : p->accumulator != FALT_F32                            ? "it sums in f32"
+         : p->input.size[FALT_G] != 1                            ? "it takes one group of channels"
+         : !has_zero_ends(p)                                     ? "beyond the ends it reads zeros only"
+         : p->has_residual && p->residual.type != p->output.type ? "the residual is of another type than the output"
+                                                                 : NULL;
+}
+
+const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other) {
+  const falt_problem *p = ask->problem;
+  const char *why = falt_map_type_refusal(ask, factor, other);
+  if (why) return why;
+  return !falt_map_takes(&p->input, FALT_C) || !falt_map_takes(&p->output, FALT_C)
              ? "channels do not lie side by side with 16 bytes dividing all strides"
-         : p->has_residual && (!falt_map_takes(&p->residual, FALT_C) || p->residual.type != p->output.type)
-             ? "the residual does not lie as the output does"
-             : NULL;
+         : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
+                                                                    : NULL;
 }
 
 falt_planes_machine falt_map_machine(const falt_ask *ask) {

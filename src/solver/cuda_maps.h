@@ -31,7 +31,9 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
 /* The machine that planes are cut for. */
 falt_planes_machine falt_map_machine(const falt_ask *ask);
 
-/* Why a layer, or a gradient, of these two types of factors is not for wgmma fed by the copy engine; or NULL. */
+/* Why a layer, or a gradient, of these two types of factors is not for wgmma fed by the copy engine; or NULL. The first
+ * asks nothing of the order in memory, the second for channels side by side. */
+const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 
 /* The plan with what it needs besides its own kernels: `others`, a plan for operands that are not aligned, and the

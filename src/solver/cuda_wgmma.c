@@ -1,8 +1,9 @@
 /* Dense layers of 16-bit floats whose channels lie side by side, on GPUs with wgmma (sm_90a): forward and both
  * gradients, 1D to 3D. src/cuda/kernels/wgmma.cu has the algorithm, src/cuda/wgmma.c what the copy engine walks,
  * src/cuda/wgmma_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it lies, be its channels
- * outermost or innermost. Operands whose addresses the copy engine cannot take, 16 bytes not dividing them, go to
- * another solver's plan, made beside this one. */
+ * outermost or innermost. Results may have their pixels side by side instead, and so may what only one tap reads: the
+ * source of 1x1 layers, the gradients by the output for those of a filter. Operands whose addresses the copy engine
+ * cannot take, 16 bytes not dividing them, go to another solver's plan, made beside this one. */
 #include <string.h>
 
 #include "core/memory.h"
@@ -22,6 +23,8 @@ typedef struct wgmma_plan {
   falt_wgmma_phase phases[FALT_WGMMA_PHASES];
   falt_wgmma_work work;
   falt_wgmma_tile tile;
+  int planar;        /* pixels that are stored as one where they lie side by side; 0: channels do */
+  int lines;         /* factors that are read by lines of pixels, as these lie side by side */
   void *filter;      /* in the GPU's memory, or NULL */
   falt_plan *others; /* for operands that are not aligned */
 } wgmma_plan;
@@ -33,6 +36,15 @@ typedef struct launch_args {
 } launch_args;
 
 /* ---- maps */
+
+static int64_t image_pixels(const falt_tensor *t) {
+  return t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
+}
+
+/* By whose pixels the rows of the product, or of a filter's gradient its steps, are numbered. */
+static const falt_tensor *numbered(const falt_problem *p) {
+  return p->operation == FALT_BACKWARD_DATA ? &p->input : &p->output;
+}
 
 /* A tensor's pixels, `pixels` of them and a line of channels at a time. */
 static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void *data, int pixels) {
@@ -72,6 +84,32 @@ static falt_gpu_map results_of(const wgmma_plan *plan, const falt_wgmma_phase *p
   return m;
 }
 
+/* The same of a tensor whose pixels lie side by side. */
+static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t,
+                                void *data) {
+  const falt_gpu_map m = results_of(plan, phase, t, data);
+  const int64_t size = (int64_t)falt_type_size(t->type);
+  falt_cuda_lines l = {.data = m.data, .channel = t->stride[FALT_C], .stride = {0, 0, 0, t->stride[FALT_N]}};
+  for (int i = 0; i < plan->layer.axes; i++) l.stride[i] = (int64_t)m.stride[1 + i] / size;
+  return l;
+}
+
+/* Boxes of 64 pixels of 64 channels; rows and planes follow on each other. */
+static falt_gpu_map planes_of(const falt_tensor *t, void *data) {
+  const uint64_t size = falt_type_size(t->type), pixels = (uint64_t)image_pixels(t);
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
+  falt_map_dimension(&m, 1, t, FALT_C);
+  falt_map_dimension(&m, 2, t, FALT_N);
+  m.size[0] = pixels;
+  m.stride[0] = size;
+  if (t->size[FALT_C] == 1) m.stride[1] = pixels * size;
+  if (t->size[FALT_N] == 1) m.stride[2] = m.size[1] * m.stride[1];
+  for (int i = 3; i < 5; i++) m.size[i] = m.box[i] = m.pace[i] = 1, m.stride[i] = m.size[i - 1] * m.stride[i - 1];
+  m.box[0] = m.box[1] = FALT_WGMMA_SPAN;
+  m.pace[0] = 1;
+  return m;
+}
+
 /* The filter: what lies side by side, the taps, the other channels. */
 static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const falt_tensor *w = &plan->base.problem.filter;
@@ -96,6 +134,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
   const falt_wgmma_tile *t = &plan->tile;
   const falt_problem *p = &plan->base.problem;
   const int64_t summed = plan->layer.operation == FALT_WGMMA_DATA ? plan->layer.results : plan->layer.channels;
+  const int64_t pixels = image_pixels(numbered(p));
   *a = (falt_cuda_wgmma_args){.epilogue = falt_cuda_epilogue_of(p),
                               .sums = o->workspace,
                               .clusters_work = t->work,
@@ -104,14 +143,17 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
                               .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
                               .span_blocks = (int)falt_ceil_div(summed, FALT_WGMMA_SPAN),
                               .splits = t->splits,
-                              .steps = (int)plan->work.steps[0]};
+                              .steps = (int)plan->work.steps[0],
+                              .image_pixels = (int)pixels,
+                              .image_rows = (int)falt_round_up(pixels, FALT_WGMMA_SPAN)};
   if (p->has_scale) a->epilogue.scale = o->scale;
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
 
 static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, falt_cuda_wgmma_phase *to) {
   const int64_t group = (int64_t)falt_wgmma_rows(&plan->tile) * plan->tile.cluster;
-  const int64_t pixels = plan->layer.batch * from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
+  const int64_t image = from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
+  const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_WGMMA_SPAN) : image);
   const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
   memcpy(to->axis, from->axis, sizeof to->axis);
   to->pixels = (int)pixels;
@@ -128,21 +170,34 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
        *out = falt_map_element(forward ? o->output : o->input, to);
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
-    encode(plan, source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)), &l->phase[i].source);
-    encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
+    encode(plan,
+           plan->lines ? planes_of(from, source)
+                       : source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)),
+           &l->phase[i].source);
+    if (plan->planar)
+      l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
+    else
+      encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
   }
   encode(plan, filter_of(plan, falt_map_element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
-  if (p->has_residual)
-    encode(plan, results_of(plan, plan->phases, &p->residual, falt_map_element(o->residual, &p->residual)),
-           &l->args.residual);
+  if (!p->has_residual) return;
+  void *residual = falt_map_element(o->residual, &p->residual);
+  if (plan->planar)
+    l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
+  else
+    encode(plan, results_of(plan, plan->phases, &p->residual, residual), &l->args.residual);
 }
 
 static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->base.problem;
   fill_phase(plan, plan->phases, l->phase);
-  encode(plan, source_of(plan, plan->phases, &p->input, falt_map_element(o->input, &p->input), FALT_WGMMA_SPAN),
-         &l->phase->source);
-  encode(plan, pixels_of(plan, &p->output, falt_map_element(o->output, &p->output), FALT_WGMMA_SPAN), &l->args.other);
+  void *input = falt_map_element(o->input, &p->input), *output = falt_map_element(o->output, &p->output);
+  encode(
+      plan,
+      plan->lines == 2 ? planes_of(&p->input, input) : source_of(plan, plan->phases, &p->input, input, FALT_WGMMA_SPAN),
+      &l->phase->source);
+  encode(plan, plan->lines ? planes_of(&p->output, output) : pixels_of(plan, &p->output, output, FALT_WGMMA_SPAN),
+         &l->args.other);
 }
 
 static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
@@ -200,6 +255,8 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(cuda-wgmma %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
+  if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
+  if (plan->planar) falt_text_add(text, " planar=%d", plan->planar);
   if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
   if (t->workspace) falt_text_add(text, " splits=%d", t->splits);
   falt_text_add(text, ")");
@@ -214,6 +271,74 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
+static int64_t stride_of(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 ? 0 : t->stride[dim];
+}
+
+/* Whether rows follow on each other without a gap, and planes too. */
+static bool has_dense_planes(const falt_tensor *t) {
+  int64_t pixels = 1;
+  for (int dim = FALT_W; dim >= FALT_D; dim--) {
+    if (t->size[dim] > 1 && t->stride[dim] != pixels) return false;
+    pixels *= t->size[dim];
+  }
+  return true;
+}
+
+/* How many pixels of such a tensor are stored as one, up to 16 bytes; 0 where pixels do not lie side by side. Those of
+ * phases lie apart, and rows with gaps between them are stored pixel by pixel. */
+static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
+  const int64_t size = (int64_t)falt_type_size(t->type);
+  bool apart = !has_dense_planes(t);
+  for (int i = 0; i < 3; i++) apart = apart || (p->operation == FALT_BACKWARD_DATA && p->axis[i].stride > 1);
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (stride_of(t, i) < 0) return 0;
+  if (!falt_tensor_unit(t, FALT_W) || t->offset * size % 16) return 0;
+  int64_t unit = apart ? 1 : 16 / size;
+  while (stride_of(t, FALT_C) % unit || stride_of(t, FALT_N) % unit || image_pixels(t) % unit) unit /= 2;
+  return (int)unit;
+}
+
+/* Whether the copy engine may read it by boxes of pixels of channels. */
+static bool has_boxes(const falt_tensor *t) {
+  falt_tensor planes = *t;
+  for (int dim = FALT_D; dim < FALT_W; dim++) planes.size[dim] = 1;
+  return falt_map_takes(&planes, FALT_W) && has_dense_planes(t) && image_pixels(t) < INT32_MAX / 2;
+}
+
+/* How many pixels are stored as one where results have their pixels side by side; 0: their channels lie so; negative:
+ * neither. */
+static int planar_unit(const falt_problem *p) {
+  const falt_tensor *y = falt_problem_result(p);
+  if (p->operation == FALT_BACKWARD_FILTER || falt_map_takes(y, FALT_C)) return 0;
+  int unit = pixels_as_one(p, y);
+  if (p->has_residual) unit = (int)falt_min(unit, pixels_as_one(p, &p->residual));
+  return unit > 0 ? unit : -1;
+}
+
+/* Whether each result has one tap, at its own place. */
+static bool is_pointwise(const falt_problem *p) {
+  for (int i = 0; i < 3; i++)
+    if (p->filter.size[FALT_D + i] != 1 || p->axis[i].stride != 1 || p->axis[i].pad[0] != 0 ||
+        p->input.size[FALT_D + i] != p->output.size[FALT_D + i])
+      return false;
+  return true;
+}
+
+/* How many of what is read besides the filter are read by lines of pixels, as what only one tap reads may be; negative:
+ * one's channels do not lie side by side and it cannot. Boxes of an image that fill it up want results by lines too,
+ * and where one factor is gathered pixel by pixel there may be none. */
+static int lines_read(const falt_problem *p) {
+  const bool by_filter = p->operation == FALT_BACKWARD_FILTER;
+  const falt_tensor *x = p->operation == FALT_BACKWARD_DATA ? &p->output : &p->input, *y = &p->output;
+  const bool x_lines = !falt_map_takes(x, FALT_C), y_lines = by_filter && !falt_map_takes(y, FALT_C);
+  const bool whole = image_pixels(numbered(p)) % FALT_WGMMA_SPAN == 0;
+  if ((x_lines && (!is_pointwise(p) || !has_boxes(x))) || (y_lines && !has_boxes(y))) return -1;
+  if (by_filter ? x_lines > y_lines || (x_lines < y_lines && !whole) : x_lines && !whole && planar_unit(p) < 1)
+    return -1;
+  return x_lines + y_lines;
+}
+
 static const falt_tensor *factor_of(const falt_problem *p, int which) {
   const falt_tensor *const factors[3][2] = {{&p->input, &p->filter}, {&p->output, &p->filter}, {&p->output, &p->input}};
   return factors[p->operation][which];
@@ -227,9 +352,13 @@ static bool has_walkable_filter(const falt_problem *p) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation > FALT_BACKWARD_FILTER) return "it computes layers and their gradients";
-  const char *why = falt_map_refusal(ask, factor_of(p, 0)->type, factor_of(p, 1)->type);
+  const char *why = falt_map_type_refusal(ask, factor_of(p, 0)->type, factor_of(p, 1)->type);
   if (why) return why;
   return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
+         : lines_read(p) < 0 || planar_unit(p) < 0
+             ? "channels do not lie side by side with 16 bytes dividing all strides"
+         : p->has_residual && planar_unit(p) == 0 && !falt_map_takes(&p->residual, FALT_C)
+             ? "the residual does not lie as the output does"
          : !has_walkable_filter(p) ? "the filter's channels do not lie side by side with 16 bytes dividing all strides"
                                    : NULL;
 }
@@ -243,7 +372,8 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
                                 .results = p->output.size[FALT_C],
                                 .axes = 1,
                                 .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
-                                .residual = p->has_residual};
+                                .residual = p->has_residual,
+                                .boxes = lines_read(p) > 0};
   for (int i = 0; i < 3; i++) {
     const falt_axis *a = &p->axis[i];
     const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i], taps = p->filter.size[FALT_D + i];
@@ -281,7 +411,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"SCALED", p->has_scale},
                {"BIASED", p->has_bias},
                {"RESIDUAL", p->has_residual},
-               {"TURN_B", by_filter || plan->layer.turned},
+               {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
                {"CONSUMERS", t->consumers},
                {"WG_ROWS", t->wg_rows},
                {"COLUMNS", t->columns},
@@ -292,7 +422,9 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"CLUSTER", t->cluster},
                {"RESIDENT", t->resident},
                {"PHASES", plan->work.phases},
-               {"SPLIT", t->split}};
+               {"SPLIT", t->split},
+               {"PLANAR", t->split ? 0 : plan->planar},
+               {"LINES", plan->lines}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
@@ -319,6 +451,8 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   const falt_wgmma_machine machine = machine_of(ask);
   int count;
   describe(ask->problem, &plan->layer);
+  plan->planar = planar_unit(ask->problem);
+  plan->lines = lines_read(ask->problem);
   why = falt_wgmma_phases(&plan->layer, plan->phases, &count);
   if (!why) {
     plan->work = falt_wgmma_work_of(&plan->layer, plan->phases, count);

@@ -21,6 +21,7 @@ extern const falt_solver falt_solver_cuda_pooling;
 extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_cuda_sweep;
 extern const falt_solver falt_solver_cuda_sweep_terms;
+extern const falt_solver falt_solver_cuda_turned;
 extern const falt_solver falt_solver_cuda_wgmma;
 extern const falt_solver falt_solver_cuda_window;
 extern const falt_solver falt_solver_cudnn;
@@ -87,6 +88,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_planes,      /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_planes_filter,
     &falt_solver_cuda_passes, /* tall filters of rank one on GPUs, pass by pass */
+    &falt_solver_cuda_turned, /* layers in planar order, turned for those above and below */
     &falt_solver_cuda_depthwise_filter,
     &falt_solver_cuda_depthwise,   /* depthwise layers on GPUs, and above: gradients of their filters */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */

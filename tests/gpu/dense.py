@@ -1,11 +1,13 @@
 """Problem lines of dense layers of 16-bit floats, channels innermost: forward and gradients, every space, channel count,
-stride, dilation, pad, filter layout and epilogue. dense.py SEED COUNT [WORD...]"""
+stride, dilation, pad, filter layout and epilogue. With `planar` pixels are innermost, some of the input alone, channels
+come in any number and types are some others too. dense.py SEED COUNT [planar] [WORD...]"""
 import random
 import sys
 
 CHANNELS = [8, 16, 24, 64, 72, 96, 128, 136, 200, 256]
 EPILOGUES = ["bias=1", "scale=1", "residual=1", "act=relu", "bias=1 act=gelu", "scale=1 bias=1 residual=1 act=silu",
              "residual=1 act=clip:-1:1", "alpha=0.5 beta=0.25", "act=tanh"]
+ANY_CHANNELS = CHANNELS + [2, 5, 12, 31, 33, 50, 100]
 MOST = 3e7  # multiply-adds: the reference, on the CPU, takes the time
 
 
@@ -21,11 +23,14 @@ def per_axis(word, space, most):
     return f"{word}=" + "x".join(str(random.randint(1, most)) for _ in range(space))
 
 
-def shape(space):
+def shape(space, planar):
     """Sizes and taps within the limit."""
+    channels = ANY_CHANNELS if planar else CHANNELS
     while True:
-        n, c, k = random.randint(1, 4), random.choice(CHANNELS), random.choice(CHANNELS)
+        n, c, k = random.randint(1, 4), random.choice(channels), random.choice(channels)
         size = [random.randint(9, {1: 300, 2: 33, 3: 12}[space]) for _ in range(space)]
+        if planar and random.random() < 0.4:
+            size = [(i + 7) // 8 * 8 for i in size]
         taps = [random.choice([1, 1, 2, 3, 3, 5]) for _ in range(space)]
         work = n * c * k
         for i, t in zip(size, taps):
@@ -34,10 +39,19 @@ def shape(space):
             return n, c, k, size, taps
 
 
-def line():
+def innermost_channels(n, c, size):
+    """Strides of n, groups, channels, d, h, w."""
+    strides, next_stride = [], c
+    for i in reversed([1] * (3 - len(size)) + size):
+        strides.append(next_stride)
+        next_stride *= i
+    return "input-strides=" + ",".join(str(s) for s in [next_stride, c, 1] + strides[::-1])
+
+
+def line(planar):
     operation = random.choice(["forward", "forward", "backward-data", "backward-filter"])
     space = random.choice([1, 2, 2, 2, 3])
-    n, c, k, size, taps = shape(space)
+    n, c, k, size, taps = shape(space, planar)
     words = [operation, f"n={n}", f"c={c}"]
     words += [f"{a}={v}" for a, v in zip("dhw"[3 - space:], size)]
     words.append(f"k={k}")
@@ -47,8 +61,10 @@ def line():
         words.append(per_axis("stride", space, 2))
     if random.random() < 0.3:
         words.append(per_axis("dilation", space, 2))
-    words.append("type=" + random.choice(["f16", "f16", "bf16"]))
-    words.append("layout=" + ["nwc", "nhwc", "ndhwc"][space - 1])
+    words.append("type=" + random.choice(["f16", "f16", "bf16"] + (["f32"] if planar else [])))
+    words.append("layout=" + [["nwc", "nhwc", "ndhwc"], ["ncw", "nchw", "ncdhw"]][planar][space - 1])
+    if planar and random.random() < 0.15:
+        words.append(innermost_channels(n, c, size))
     if random.random() < 0.2:
         words.append("weight-layout=" + ["wio", "hwio", "dhwio"][space - 1])
     if operation == "forward" and random.random() < 0.2:
@@ -60,4 +76,4 @@ def line():
 
 random.seed(int(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
-    print(line(), *sys.argv[3:])
+    print(line("planar" in sys.argv[3:]), *[w for w in sys.argv[3:] if w != "planar"])

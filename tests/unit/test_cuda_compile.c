@@ -214,6 +214,18 @@ static void test_im2col(UNUSED void **state) {
     }
 }
 
+/* Each size of elements. */
+static void test_turn(UNUSED void **state) {
+  need_compiler();
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (int size = 1; size <= 8; size *= 2) {
+      if (!is_turn(a, (size_t)size)) continue;
+      falt_cuda_kernel k = {.source = "turn.cu", .entry = "falt_turn"};
+      falt_cuda_hole(&k, "SIZE=%d", size);
+      compile(&k, architectures[a], size == 1 ? 255 : 128, 0);
+    }
+}
+
 /* All blocks of a multiprocessor must run at once: 2048 threads with 32 registers each, or 1024 with 64. */
 static void test_rate(UNUSED void **state) {
   need_compiler();
@@ -497,9 +509,10 @@ static void test_architectures(UNUSED void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
-      cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_rate),
-      cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),      cmocka_unit_test(test_banded),
-      cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),      cmocka_unit_test(test_pooling),
+      cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_turn),
+      cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),
+      cmocka_unit_test(test_banded),     cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),
+      cmocka_unit_test(test_pooling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

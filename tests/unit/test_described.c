@@ -149,6 +149,7 @@ static const char *const fixed[] = {
     "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1",
     "backward-data n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc",
     "backward-filter n=8 c=64 w=500 k=128 s=3 pad=1 type=f16 layout=nwc",
+    "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 residual=1",
 };
 
 static void test_plans(UNUSED void **state) {

@@ -160,8 +160,10 @@ static void test_tiles(UNUSED void **state) {
 
 /* ---- kernels */
 
-static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, int phases, int type_y) {
+static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, int phases, int type_y,
+                                  int planar) {
   falt_cuda_kernel k = {.source = "wgmma.cu", .entry = "falt_wgmma"};
+  const int lines = planar && phases == 1 ? 1 + (p->operation == FALT_WGMMA_FILTER) : 0;
   const struct {
     const char *name;
     int value;
@@ -172,7 +174,7 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"SCALED", 1},
                {"BIASED", 1},
                {"RESIDUAL", p->residual},
-               {"TURN_B", p->turned},
+               {"TURN_B", p->turned && lines < 2},
                {"CONSUMERS", t->consumers},
                {"WG_ROWS", t->wg_rows},
                {"COLUMNS", t->columns},
@@ -183,7 +185,9 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"PHASES", phases},
                {"SWAPPED", t->swapped},
                {"PINGPONG", t->pingpong},
-               {"SPLIT", t->split}};
+               {"SPLIT", t->split},
+               {"PLANAR", t->split || p->operation == FALT_WGMMA_FILTER ? 0 : planar},
+               {"LINES", lines}};
   falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
   return k;
@@ -191,7 +195,7 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
 
 typedef struct compiled {
   const falt_wgmma_problem *problem;
-  int phases, type_y, tried;
+  int phases, type_y, tried, planar;
 } compiled;
 
 /* Every thirteenth tile: nothing may spill. */
@@ -199,11 +203,16 @@ static void compile(void *context, const falt_wgmma_tile *t) {
   compiled *c = context;
   falt_cuda_binary binary;
   if (t->rejected || c->tried++ % 13) return;
-  const falt_cuda_kernel kernel = kernel_of(c->problem, t, c->phases, c->type_y);
+  const falt_cuda_kernel kernel = kernel_of(c->problem, t, c->phases, c->type_y, c->planar);
   if (falt_cuda_compile(&kernel, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
   if (binary.use.spill_bytes != 0 || binary.use.stack_bytes != 0)
     fail_msg("%d warpgroups of %dx%d: %d bytes spilled", t->consumers, t->wg_rows, t->columns, binary.use.spill_bytes);
   falt_free(binary.data);
+}
+
+/* Fewer of them. */
+static void compile_some(void *context, const falt_wgmma_tile *t) {
+  if (t->columns == 64 || t->consumers == 3) compile(context, t);
 }
 
 static void test_kernels(UNUSED void **state) {
@@ -229,8 +238,12 @@ static void test_kernels(UNUSED void **state) {
     if (i == 3) p.y_bytes = 4;
     assert_null(falt_wgmma_phases(&p, phases, &count));
     const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
-    compiled c = {&p, count, i == 3 || i == FALT_WGMMA_FILTER ? FALT_F32 : FALT_F16, 0};
+    compiled c = {&p, count, i == 3 || i == FALT_WGMMA_FILTER ? FALT_F32 : FALT_F16, 0, 0};
     falt_wgmma_each(&p, &work, &h200, compile, &c);
+    /* The same with pixels side by side, other tiles of it. */
+    c.planar = i == 0 ? 1 : 4;
+    c.tried = 6;
+    falt_wgmma_each(&p, &work, &h200, compile_some, &c);
   }
 }
 

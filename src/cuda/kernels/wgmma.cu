@@ -7,7 +7,8 @@
 // One warp fetches: the copy engine gathers the pixels of a tap, 64 channels at a time, with zeros beyond the ends
 // ("im2col" mode), into a ring of stages in shared memory. CONSUMERS warpgroups multiply what has arrived (wgmma) and
 // keep the sums in registers; results leave through shared memory, by the copy engine, while the next tile's first
-// stages fill. Blocks stay and take tile after tile. Blocks of a cluster work on neighbouring rows of the same columns
+// stages fill. Where the pixels of what one tap reads lie side by side, not channels, it brings boxes of 64 pixels of 64
+// channels; rows of the product are then an image's pixels, filled up to whole boxes. Blocks stay and take tile after tile. Blocks of a cluster work on neighbouring rows of the same columns
 // and fetch a part each of what both need. Gradients of strided layers are one phase of the stride after the other: the
 // pixels of a phase have the same taps, and no zero is multiplied. Gradients by the filter are cut into `splits` of the
 // pixels, small layers where SPLIT into parts of their sums: wgmma_sum.cu adds these in their order.
@@ -33,12 +34,17 @@
 //   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
 //   PHASES                    of the stride
 //   SPLIT                     forward and backward data, one phase: sums are cut too
+//   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
+//                             one; 0: channels do
+//   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of gradients by
+//                             the filter those by the output, and of 1x1 layers the input
 #include "epilogue.cuh"
 #include "pairs.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/wgmma.cuh"
 #include "wgmma_args.h"
+#include "words.cuh"
 
 typedef falt_cuda_wgmma_args Args;
 typedef falt_cuda_wgmma_phase Phase;
@@ -57,14 +63,16 @@ constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
 constexpr int BARRIERS = OUT + (KEEPS ? 0 : CONSUMERS * BUFFERS * BLOCK);
 constexpr int THREADS = 128 * (CONSUMERS + 1);
+constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory are of what is summed
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
-static_assert(!BY_FILTER || TURN_B, "channels lie side by side");
+static_assert(!BY_FILTER || TURN_B != (LINES == 2), "channels lie side by side, or pixels");
 static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cut all fetch all");
 static_assert(!SPLIT || PHASES == 1, "one phase is cut");
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * SHARERS && OUT_SIZE == 2), "64 channels of 16 bits are a line");
+static_assert(16 % (PLANAR ? PLANAR * OUT_SIZE : 1) == 0, "units of pixels are parts of 16 bytes");
 
 // ---- where things are in shared memory
 
@@ -206,6 +214,16 @@ __device__ inline void fetch_filter(const Args &a, unsigned to, unsigned barrier
   }
 }
 
+// 64 pixels of 64 channels where pixels lie side by side.
+__device__ inline void fetch_lines(const Args &a, unsigned to, const falt_cuda_map *map, unsigned barrier, int row,
+                                   int channel, bool to_all) {
+  const int c[5] = {row % a.image_rows, channel, row / a.image_rows, 0, 0};
+  if (to_all)
+    copy_box_to_all(to, map, barrier, c, ALL);
+  else
+    copy_box(to, map, barrier, c);
+}
+
 __device__ inline void wait_empty(const Shared &s, const Turn &turn) {
   barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
 }
@@ -238,7 +256,11 @@ __device__ inline void fetch_tile(const Args &a, const Phases &phases, const Sha
     const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
     barrier_expect(full, STAGE);
     at.c[0] = step.channel;
-    fetch_pixels(stage, &p.source, full, at, place, false);
+    if constexpr (LINES)
+      for (int i = 0; i < ROWS / 64; i++)
+        fetch_lines(a, stage + i * BLOCK, &p.source, full, tile.row + 64 * i, step.channel, false);
+    else
+      fetch_pixels(stage, &p.source, full, at, place, false);
     if (!RESIDENT) fetch_filter(a, stage + A_BYTES, full, step, tile.column, rank);
     turn.next();
   });
@@ -280,12 +302,19 @@ __device__ inline void fetch_gradients(const Args &a, const Phases &phases, cons
 #pragma unroll
     for (int i = 0; i < ROWS / 64; i++) {
       out.c[0] = tile.row + 64 * i;
-      fetch_pixels(stage + i * BLOCK, &a.other, full, out, none, false);
+      if constexpr (LINES)
+        fetch_lines(a, stage + i * BLOCK, &a.other, full, step * SPAN, out.c[0], false);
+      else
+        fetch_pixels(stage + i * BLOCK, &a.other, full, out, none, false);
     }
 #pragma unroll
     for (int i = 0; i < blocks; i++) {
+      const unsigned to = stage + A_BYTES + (rank * blocks + i) * BLOCK;
       in.c[0] = channel[i];
-      fetch_pixels(stage + A_BYTES + (rank * blocks + i) * BLOCK, &p.source, full, in, place[i], CLUSTER > 1);
+      if constexpr (LINES == 2)
+        fetch_lines(a, to, &p.source, full, step * SPAN, channel[i], CLUSTER > 1);
+      else
+        fetch_pixels(to, &p.source, full, in, place[i], CLUSTER > 1);
     }
     turn.next();
   }
@@ -320,7 +349,7 @@ __device__ inline void release(const Shared &s, int stage, int thread) {
 
 // What a warpgroup multiplies of a stage: pixels, and channels of the filter.
 __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channels, bool keep) {
-  constexpr int pixels_next = BY_FILTER ? 16 * LINE : 32, channels_next = TURN_B ? 16 * LINE : 32;
+  constexpr int pixels_next = TURN_PIXELS ? 16 * LINE : 32, channels_next = TURN_B ? 16 * LINE : 32;
 #pragma unroll
   for (int k = 0; k < SPAN / 16; k++)
 #pragma unroll
@@ -328,9 +357,9 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
       const unsigned long long p = wgmma_operand(pixels + i * BLOCK + k * pixels_next, BLOCK);
       const unsigned long long c = wgmma_operand(channels + k * channels_next, BLOCK);
       if constexpr (SWAPPED)
-        Wgmma<TURN_B, 0>::add(sums[i], c, p, keep || k > 0);
+        Wgmma<TURN_B, TURN_PIXELS>::add(sums[i], c, p, keep || k > 0);
       else
-        Wgmma<BY_FILTER, TURN_B>::add(sums[i], p, c, keep || k > 0);
+        Wgmma<TURN_PIXELS, TURN_B>::add(sums[i], p, c, keep || k > 0);
     }
 }
 
@@ -411,15 +440,38 @@ struct Finish {
   float alpha, beta;
 };
 
-// 64 pixels of a line of channels each, from `sums` on, into a buffer, swizzled as the copy engine expects it. Where
-// there is a residual it lies there already. `column`: the line's first channel.
+// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as the copy engine expects it: lines are the
+// sums' rows, or where rows and columns are exchanged on the way their columns. `j`: the piece's 16 columns.
+constexpr bool TURN_OUT = SWAPPED != (PLANAR > 0);
+
+__device__ inline unsigned matrix_place(unsigned to, int j, int warp, int lane) {
+  const int line = TURN_OUT ? 16 * j + lane / 16 * 8 + lane % 8 : warp * 16 + lane % 16;
+  const int chunk = TURN_OUT ? 2 * warp + lane / 8 % 2 : 2 * j + lane / 16;
+  return to + line * LINE + (chunk ^ line % 8) * 16;
+}
+
+__device__ inline void load_piece(unsigned (&word)[4], unsigned place) {
+  if (TURN_OUT)
+    load_matrices_turned(word, place);
+  else
+    load_matrices(word, place);
+}
+
+__device__ inline void store_piece(unsigned place, const unsigned (&word)[4]) {
+  if (TURN_OUT)
+    store_matrices_turned(place, word);
+  else
+    store_matrices(place, word);
+}
+
+// 64 pixels of 64 channels each, from `sums` on, into a buffer. Where there is a residual it lies there already.
+// `column`: the first channel.
 __device__ inline void stage_halves(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
-  const int row = warp * 16 + lane % 16;
 #pragma unroll
   for (int j = 0; j < 4; j++) {
-    const unsigned place = to + row * LINE + ((2 * j + lane / 16) ^ row % 8) * 16;
+    const unsigned place = matrix_place(to, j, warp, lane);
     unsigned word[4] = {};
-    if (RESIDUAL) load_matrices(word, place);
+    if (RESIDUAL) load_piece(word, place);
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
       const Columns c = columns_at(f.a, f.alpha, f.beta, column + 16 * j + 4 * i + lane % 4 * 2);
@@ -427,10 +479,31 @@ __device__ inline void stage_halves(const Finish &f, unsigned to, const float *s
       word[i] = pack(finish(f.a, c, sum[0], sum[1], unpack(word[i])));
       word[i + 1] = pack(finish(f.a, c, sum[2], sum[3], unpack(word[i + 1])));
     }
-    store_matrices(place, word);
+    store_piece(place, word);
   }
 }
 
+// A channel's line of 64 words; what four lanes store at a time lies in different banks.
+__device__ inline unsigned word_place(int channel, int pixel) {
+  return channel * 256 + (pixel / 4 ^ channel / 2 % 4 * 2) * 16 + pixel % 4 * 4;
+}
+
+// Two neighbouring channels' words of a pixel, in its line or in two of their own.
+__device__ inline void store_words(unsigned to, int row, int at, float2 v) {
+  if (PLANAR) {
+    store_word(to + word_place(at, row), v.x);
+    store_word(to + word_place(at + 1, row), v.y);
+  } else {
+    store_pair(to + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4, v);
+  }
+}
+
+__device__ inline float2 load_words(unsigned from, int row, int at) {
+  if (PLANAR) return {load_word(from + word_place(at, row)), load_word(from + word_place(at + 1, row))};
+  return load_pair(from + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4);
+}
+
+// The same of 32 channels in words.
 __device__ inline void stage_words(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
@@ -440,30 +513,27 @@ __device__ inline void stage_words(const Finish &f, unsigned to, const float *su
     for (int half = 0; half < 2; half++) {
       const float *sum = sums + 4 * j + 2 * half;
       const int row = warp * 16 + half * 8 + lane / 4;
-      const unsigned place = to + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4;
-      float2 residual = {};
-      if (RESIDUAL) residual = load_pair(place);
-      store_pair(place, finish(f.a, c, sum[0], sum[1], residual));
+      const float2 residual = RESIDUAL ? load_words(to, row, at) : float2{};
+      store_words(to, row, at, finish(f.a, c, sum[0], sum[1], residual));
     }
   }
 }
 
-// Where the sums' rows are channels, matrices are turned on their way.
+// Where the sums' rows are channels.
 __device__ inline void stage_swapped(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
   const int channel = column + warp * 16 + lane / 4;
   const Columns c[2] = {columns_at(f.a, f.alpha, f.beta, channel), columns_at(f.a, f.alpha, f.beta, channel + 8)};
 #pragma unroll
   for (int j = 0; j < 4; j++) {
-    const int pixel = 16 * j + lane / 16 * 8 + lane % 8;
-    const unsigned place = to + pixel * LINE + ((2 * warp + lane / 8 % 2) ^ pixel % 8) * 16;
+    const unsigned place = matrix_place(to, j, warp, lane);
     unsigned word[4] = {};
-    if (RESIDUAL) load_matrices_turned(word, place);
+    if (RESIDUAL) load_piece(word, place);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const float *sum = sums + 8 * j + 2 * i;
       word[i] = pack(finish(f.a, c[i % 2], sum[0], sum[1], unpack(word[i])));
     }
-    store_matrices_turned(place, word);
+    store_piece(place, word);
   }
 }
 
@@ -485,6 +555,43 @@ __device__ inline void fetch_residual(const Args &a, const Phase &p, const Share
   barrier_expect(s.added(consumer, buffer), BLOCK);
   at.c[0] = column;
   fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
+}
+
+// A buffer of 64 pixels whose lines are those of a channel, as a warpgroup's threads move it.
+struct LineBlock {
+  unsigned buffer;
+  int row, rows, column, columns, thread;  // the first pixel, all pixels; the same of channels
+};
+
+// The number of a row's pixel among those of all images; negative: it fills one up.
+__device__ inline int pixel_of(const Args &a, int row) {
+  if (!LINES) return row;
+  const int pixel = row % a.image_rows;
+  return pixel < a.image_pixels ? row / a.image_rows * a.image_pixels + pixel : -1;
+}
+
+// To where pixels lie side by side, or from there. A thread's unit of each line is the same pixels: their place is found
+// once.
+template <bool OUT>
+__device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase &p, const falt_cuda_lines &to) {
+  constexpr int pixels = PLANAR ? PLANAR : 1, units = 64 / pixels;
+  typedef typename Word<pixels * OUT_SIZE>::type Unit;
+  const int pixel = b.thread % units * pixels, number = pixel_of(a, b.row + pixel);
+  if (b.row + pixel >= b.rows || number < 0) return;
+  const Pixel at = pixel_at(p, number, true);
+  long long place = at.c[AXES + 1] * to.stride[3];
+#pragma unroll
+  for (int axis = 0; axis < AXES; axis++) place += at.c[1 + axis] * to.stride[axis];
+#pragma unroll 4
+  for (int i = b.thread / units; i < OUT_COLUMNS && b.column + i < b.columns; i += 128 / units) {
+    const int here = OUT_SIZE == 2 ? i * LINE + (pixel / 8 ^ i % 8) * 16 + pixel % 8 * 2 : word_place(i, pixel);
+    Unit *staged = (Unit *)__cvta_shared_to_generic(b.buffer + here);
+    Unit *line = (Unit *)((char *)to.data + ((b.column + i) * to.channel + place) * OUT_SIZE);
+    if (OUT)
+      *line = *staged;
+    else
+      *staged = __ldg(line);
+  }
 }
 
 // One warpgroup's results of a tile, a line of 64 pixels after the other, by turns through its buffers.
@@ -510,7 +617,7 @@ struct Sender {
 
   // The first residuals, long before they are needed.
   __device__ void begin() const {
-    if (!RESIDUAL || thread != 0) return;
+    if (!RESIDUAL || PLANAR || thread != 0) return;
     copy_out_wait_read<0>();
     for (int i = 0; i < BUFFERS; i++) fetch(i, i);
   }
@@ -535,6 +642,23 @@ struct Sender {
       stage_halves(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
     else
       stage_words(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
+  }
+
+  // Where pixels lie side by side all threads fetch the residual, and send what they staged.
+  template <int PIECE>
+  __device__ void lines(const Sums &sums) const {
+    if constexpr (PIECE < ALL_PIECES) {
+      const LineBlock block = {s.out(consumer, sent), row_of(PIECE), p.pixels, column_of(PIECE), a.columns, thread};
+      if (RESIDUAL) {
+        move_lines<false>(a, block, p, a.residual_lines);
+        warps_sync(1 + consumer, 128);
+      }
+      stage<PIECE>(sums);
+      warps_sync(1 + consumer, 128);
+      move_lines<true>(a, block, p, p.lines);
+      sent++;
+      lines<PIECE + 1>(sums);
+    }
   }
 
   template <int PIECE>
@@ -595,6 +719,8 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     multiply_tile(s, turn, tile, consumer, sums);
     if constexpr (KEEPS)
       keep_sums(a, tile, consumer, sums);
+    else if constexpr (PLANAR)
+      sender.lines<0>(sums);
     else
       sender.pieces<0>(sums, Pixel());
   }

@@ -10,16 +10,29 @@ typedef struct falt_cuda_wgmma_axis {
   int taps, first, step, offset, offset_step, corner, stride, pixels;
 } falt_cuda_wgmma_axis;
 
+/* Results, or a residual, whose pixels lie side by side; strides count elements, innermost axis first, images last. */
+typedef struct falt_cuda_lines {
+  void *data;
+  long long channel, stride[4];
+} falt_cuda_lines;
+
 /* Pixels whose taps are the same: all of them, or in gradients of strided layers those of one phase of the stride. */
 typedef struct falt_cuda_wgmma_phase {
-  falt_cuda_map source, out; /* where taps are read, where results go */
+  falt_cuda_map source; /* where taps are read */
+  union {               /* where results go */
+    falt_cuda_map out;
+    falt_cuda_lines lines;
+  };
   falt_cuda_wgmma_axis axis[3];
   int pixels, row_tiles; /* row_tiles: a multiple of a cluster's blocks */
 } falt_cuda_wgmma_phase;
 
 typedef struct falt_cuda_wgmma_args {
-  falt_cuda_map other;    /* the filter; of gradients by the filter those by the output */
-  falt_cuda_map residual; /* what is added to results */
+  falt_cuda_map other; /* the filter; of gradients by the filter those by the output */
+  union {              /* what is added to results */
+    falt_cuda_map residual;
+    falt_cuda_lines residual_lines;
+  };
   falt_cuda_epilogue epilogue;
   float *sums;             /* of gradients by the filter: splits * rows * columns */
   long long clusters_work; /* tiles of all clusters */
@@ -27,6 +40,8 @@ typedef struct falt_cuda_wgmma_args {
   int column_tiles;
   int span_blocks;   /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
   int splits, steps; /* where sums are cut: parts, steps of all of them */
+  int image_pixels;  /* where pixels lie side by side: of an image of results, or of gradients by the output */
+  int image_rows;    /* the same filled up to whole boxes of 64 */
 } falt_cuda_wgmma_args;
 
 /* What wgmma_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks

@@ -15,12 +15,13 @@ __device__ inline float4 sum_of(const float *sums, unsigned index, long long nex
   return sum;
 }
 
-// Four neighbouring elements of a line; as one where they lie so.
-__device__ inline void store_four(const falt_cuda_tensor &t, long long at, const float (&v)[4]) {
+// Four neighbouring elements of a line, of which `count` exist; as one where they lie so.
+__device__ inline void store_four(const falt_cuda_tensor &t, long long at, const float (&v)[4], int count) {
   const int size = t.type == F32 ? 4 : 2;
   char *to = (char *)t.data + at * size;
-  if (t.stride[2] != 1 || (unsigned long long)to % (4 * size)) {
-    for (int i = 0; i < 4; i++) store<float>(t.data, t.type, at + i * t.stride[2], v[i]);
+  if (t.stride[2] != 1 || count < 4 || (unsigned long long)to % (4 * size)) {
+    for (int i = 0; i < 4; i++)
+      if (i < count) store<float>(t.data, t.type, at + i * t.stride[2], v[i]);
   } else if (size == 4) {
     *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
   } else {
@@ -43,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_co
   store_four(a.w,
              k * a.w.stride[0] + channel * a.w.stride[2] + tap / (width * height) * a.w.stride[3] +
                  tap / width % height * a.w.stride[4] + tap % width * a.w.stride[5],
-             v);
+             v, (int)a.w.size[2] - (int)channel);
 }
 
 __device__ inline long long place_of(const falt_cuda_tensor &t, const unsigned i[6]) {
@@ -69,5 +70,5 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   float v[4] = {sum.x, sum.y, sum.z, sum.w};
   for (int c = 0; c < 4; c++)
     v[c] = (float)finish(a.epilogue, a.residual, i[2] + c, added + c * a.residual.stride[2], (double)v[c]);
-  store_four(a.y, place_of(a.y, i), v);
+  store_four(a.y, place_of(a.y, i), v, 4);
 }

@@ -198,3 +198,13 @@ __device__ inline float2 load_pair(unsigned from) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(from));
   return pair;
 }
+
+__device__ inline void store_word(unsigned to, float word) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(word));
+}
+
+__device__ inline float load_word(unsigned from) {
+  float word;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(word) : "r"(from));
+  return word;
+}

@@ -1,0 +1,97 @@
+// Tensors with their channels side by side, from tensors with their pixels side by side:
+//
+//   to[line][pixel][channel] = from[line][channel][pixel], channels filled up with zeros to those of the pitch
+//
+// A thread turns a square, as many channels as 16 bytes hold and as many pixels: it loads 16 bytes of each channel,
+// exchanges rows and columns in registers, and stores 16 bytes of each pixel. Squares that lie side by side are a warp's,
+// so that it loads and stores whole sectors; nothing passes through shared memory.
+//
+// Holes:
+//   SIZE    bytes of an element
+#include "turn_args.h"
+#include "words.cuh"
+
+constexpr int EDGE = 16 / SIZE;  // of a square
+
+// ---- a square in registers
+
+// Byte `i` of the word of a pixel's elements comes from channel i / SIZE.
+__device__ inline unsigned gather_word(const uint4 (&row)[EDGE], int pixel, int word) {
+  const int at = pixel * SIZE / 4;
+  const auto part = [&](int channel) {
+    const uint4 &v = row[channel];
+    return at == 0 ? v.x : at == 1 ? v.y : at == 2 ? v.z : v.w;
+  };
+  if constexpr (SIZE == 1) {
+    const int i = pixel % 4, pick = i | (4 + i) << 4;
+    const unsigned low = __byte_perm(part(4 * word), part(4 * word + 1), pick);
+    return __byte_perm(low, __byte_perm(part(4 * word + 2), part(4 * word + 3), pick), 0x5410);
+  } else if constexpr (SIZE == 2) {
+    return __byte_perm(part(2 * word), part(2 * word + 1), pixel % 2 ? 0x7632 : 0x5410);
+  } else if constexpr (SIZE == 4) {
+    return part(word);
+  } else {
+    const uint4 &v = row[word / 2];
+    return pixel ? (word % 2 ? v.w : v.z) : (word % 2 ? v.y : v.x);
+  }
+}
+
+// 16 bytes of a channel's pixels, UNIT bytes at a time; zeros beyond the line's end.
+template <int UNIT>
+__device__ inline uint4 load_row(const char *from, int left) {
+  typedef typename Word<UNIT>::type Unit;
+  constexpr int step = UNIT / SIZE;
+  union {
+    uint4 all;
+    Unit unit[16 / UNIT];
+  } row = {};
+#pragma unroll
+  for (int i = 0; i < 16 / UNIT; i++)
+    if (i * step < left) row.unit[i] = __ldg((const Unit *)from + i);
+  return row.all;
+}
+
+template <int UNIT>
+__device__ inline void turn_square(const falt_cuda_turn &t, const char *from, char *to, unsigned pixel,
+                                   unsigned channel) {
+  uint4 row[EDGE];
+#pragma unroll
+  for (int i = 0; i < EDGE; i++) {
+    const long long at = (channel + i) * t.channel + pixel;
+    row[i] = channel + i < t.channels ? load_row<UNIT>(from + at * SIZE, (int)(t.pixels - pixel)) : uint4{};
+  }
+#pragma unroll
+  for (int i = 0; i < EDGE; i++)
+    if (pixel + i < t.pixels)
+      *(uint4 *)(to + ((long long)(pixel + i) * t.pitch + channel) * SIZE) =
+          make_uint4(gather_word(row, i, 0), gather_word(row, i, 1), gather_word(row, i, 2), gather_word(row, i, 3));
+}
+
+// ---- the block
+
+template <int UNIT>
+__device__ inline void turn_block(const falt_cuda_turn &t, unsigned block) {
+  const unsigned line = block / t.line_blocks, tile = block % t.line_blocks, down = FALT_CUDA_TURN_THREADS / t.side;
+  const unsigned channel = (tile % t.columns * t.side + threadIdx.x % t.side) * EDGE;
+  const unsigned pixel = (tile / t.columns * down + threadIdx.x / t.side) * EDGE;
+  if (channel >= t.pitch || pixel >= t.pixels) return;
+  const unsigned last = line % t.lines[2], rest = line / t.lines[2];
+  const long long at = last * t.line[2] + rest % t.lines[1] * t.line[1] + rest / t.lines[1] * t.line[0];
+  turn_square<UNIT>(t, (const char *)t.from + at * SIZE, (char *)t.to + (long long)line * t.pixels * t.pitch * SIZE,
+                    pixel, channel);
+}
+
+extern "C" __global__ void __launch_bounds__(FALT_CUDA_TURN_THREADS, SIZE == 1 ? 1 : 2)
+    falt_turn(const __grid_constant__ falt_cuda_turn_args a) {
+  const bool second = blockIdx.x >= a.turn[0].blocks;
+  const falt_cuda_turn &t = a.turn[second];
+  const unsigned block = blockIdx.x - (second ? a.turn[0].blocks : 0);
+  if (t.unit == 16)
+    turn_block<16>(t, block);
+  else if (t.unit == 8)
+    turn_block<8>(t, block);
+  else if (t.unit == 4)
+    turn_block<SIZE < 4 ? 4 : SIZE>(t, block);
+  else
+    turn_block<SIZE>(t, block);
+}

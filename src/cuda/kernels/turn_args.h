@@ -1,0 +1,24 @@
+/* What the host passes to turn.cu: plain structs, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_CUDA_KERNELS_TURN_ARGS_H
+#define FALT_CUDA_KERNELS_TURN_ARGS_H
+
+/* A tensor whose pixels lie side by side, as lines of pixels of each channel, and where it goes with its channels side
+ * by side: line after line, pixel after pixel, each of `pitch` elements. Strides count elements. */
+typedef struct falt_cuda_turn {
+  const void *from;
+  void *to;
+  long long channel, line[3]; /* from a channel to the next; lines have up to three axes, the last the fastest */
+  unsigned lines[3], pixels, channels, pitch;
+  int unit; /* bytes that one load fetches: they divide all addresses and lengths of lines */
+  int side; /* squares that lie side by side along the channels in a block, a power of two */
+  unsigned columns, line_blocks, blocks; /* blocks along the channels; of a line; of all lines */
+} falt_cuda_turn;
+
+enum { FALT_CUDA_TURNS = 2, FALT_CUDA_TURN_THREADS = 256 };
+
+/* Two tensors in one launch: the blocks of the first, then those of the second, which may have none. */
+typedef struct falt_cuda_turn_args {
+  falt_cuda_turn turn[FALT_CUDA_TURNS];
+} falt_cuda_turn_args;
+
+#endif
