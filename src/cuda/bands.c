@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/types.h"
+#include "cuda/kernels/args.h"
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
 
@@ -214,10 +215,11 @@ size_t falt_bands_bytes(const falt_bands *b) {
 }
 
 /* The tap that result m of a tile takes of the footprint's row and column; 0 where there is none. Result m stands in
- * row m/2%4, column 2*(m%2) + m/8 of the tile: what a lane has of the product are then neighbours. */
+ * row m/2%4, column 2*(m%2) + m/8 of the tile, or 2*(m/8) + m%2 if turned: what a lane has of the product are then
+ * neighbours. */
 static double tap_at(const falt_bands *b, const double *values, int plane, int m, int row, int column) {
   row -= m / 2 % 4;
-  column -= 2 * (m % 2) + m / 8;
+  column -= b->turned ? 2 * (m / 8) + m % 2 : 2 * (m % 2) + m / 8;
   if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
   return values[((int64_t)plane * b->taps[1] + row) * b->taps[2] + column / b->pixel];
 }
@@ -247,12 +249,14 @@ static uint32_t word_at(const falt_bands *b, const double *values, spot at, int 
   return word;
 }
 
-/* All lanes' registers of one product: rows g and g+8 of the first slot, then of the second. */
+/* All lanes' registers of one product: results g and g+8 of the first slot, then of the second; turned: results g of
+ * both slots, then results g+8. */
 static uint32_t *fill_product(const falt_bands *b, const double *values, spot at, int part, uint32_t *to) {
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 4; i++) {
-      const spot one = {at.plane, at.block, at.slot + i / 2};
-      *to++ = word_at(b, values, one, part, lane / 4 + 8 * (i % 2), lane % 4);
+      const int slot = b->turned ? i % 2 : i / 2, half = b->turned ? i / 2 : i % 2;
+      const spot one = {at.plane, at.block, at.slot + slot};
+      *to++ = word_at(b, values, one, part, lane / 4 + 8 * half, lane % 4);
     }
   return to;
 }
@@ -276,8 +280,10 @@ enum {
   FILE_REGISTERS = 65536,
   BLOCK_SHARED = 88 * 1024, /* of the 99 KB that a block may have on every GPU since sm_80 */
   FILE_SHARED = 160 * 1024,
-  WARPS_NEEDED = 8, /* to hide latency */
-  END_STEPS = 4     /* of warps at the image's edges */
+  WARPS_NEEDED = 8,  /* to hide latency */
+  RING_STEPS = 16,   /* of warps that stay, at most: taller tiles, as measured, lie too far apart in memory */
+  END_STEPS = 8,     /* of warps at the image's edges */
+  SLOW_END_STEPS = 4 /* where they take longer than others, not being copied ahead */
 };
 
 int falt_bands_width(const falt_bands *b, const falt_bands_cut *cut) {
@@ -286,6 +292,14 @@ int falt_bands_width(const falt_bands *b, const falt_bands_cut *cut) {
 
 int falt_bands_height(const falt_bands_cut *cut) {
   return 4 * cut->tiles * cut->steps;
+}
+
+bool falt_bands_ringed(const falt_bands *b, const falt_bands_cut *c, int before) {
+  const int own = c->groups * b->channels, left = (before + 3) / 4;
+  const int words = (c->groups - 1 + b->slots) * b->channels,
+            right = (4 * left - before + 4 * words + 3) / 4 - left - own;
+  return b->kind == FALT_BANDS_BYTES && b->depth <= 2 && c->place == FALT_BANDS_REGISTERS && before >= 0 &&
+         left <= own && right <= own;
 }
 
 static int smaller(int a, int b) {
@@ -307,7 +321,8 @@ static int registers_of(const falt_bands *b, const falt_bands_cut *c, int major)
   const int older = (major == 9 ? 0 : 12) + (apart ? 8 : 0);
   const int others = (kept ? 24 : 20) + 7 * window / 4 + (b->taps[0] > 1 ? 24 : 0) + older;
   const int rows = b->channels * ((kept ? b->depth : c->tiles) + 1) * window, out = apart ? c->groups * b->channels : 0;
-  return c->tiles * sums + rows + 1 + bands + rests + others + out;
+  const int all = c->tiles * sums + rows + 1 + bands + rests + others + out;
+  return falt_bands_ringed(b, c, 0) ? larger(all, 80 + 16 * b->parts + 28 * (b->channels - 1)) : all;
 }
 
 static int blocks_of(const falt_bands_cut *c, int static_bytes) {
@@ -345,7 +360,8 @@ static double compute_of(const falt_bands *b, const falt_bands_image *i, const f
       kept ? 0.02 * reach + 0.007 * b->parts + (b->channels > 1 ? 0.04 : 0) : 0.05 * blocks * reach + 0.02 * b->parts;
   const double others = 128 * (passes + (i->aligned ? 0 : 0.4 + 0.1 * blocks));
   const double results = (double)falt_bands_width(b, c) * falt_bands_height(c);
-  return results / 128 * (count * feed / product_rate(major) + others) + startup_of(b, c);
+  const double share = kept && i->aligned && falt_bands_ringed(b, c, 0) ? 0.88 : 1;
+  return share * results / 128 * (count * feed / product_rate(major) + others) + startup_of(b, c);
 }
 
 /* Seconds: cycles of all warps on all multiprocessors, or bytes over bandwidth, the larger and a part of the other,
@@ -359,14 +375,17 @@ static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_
   const double memory = results * (i->y_bytes + i->x_bytes * (1 + 0.2 * halo)) / m->bytes_per_s;
   const double resident = (double)c->blocks * FALT_BANDS_WARPS, slots = m->multiprocessors * resident;
   const double hidden = resident < WARPS_NEEDED ? resident / WARPS_NEEDED : 1;
-  c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * (1 + 0.3 * slots / warps);
+  const double rounds = warps / slots;
+  const double rest = falt_bands_ringed(b, c, 0) && rounds > 1 ? ceil(rounds) / rounds : 1 + 0.3 / rounds;
+  c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * rest;
 }
 
 static void complete(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
-  const int staged = FALT_BANDS_WARPS * 4 * falt_bands_width(b, c) * i->y_bytes;
+  const int width = falt_bands_width(b, c), staged = FALT_BANDS_WARPS * 4 * width * i->y_bytes;
+  const int ring = falt_bands_ringed(b, c, 0) ? FALT_BANDS_WARPS * FALT_CUDA_BANDED_RING * 5 * width * i->x_bytes : 0;
   if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)falt_bands_bytes(b);
   c->registers = registers_of(b, c, m->major);
-  c->blocks = blocks_of(c, staged);
+  c->blocks = blocks_of(c, staged + ring);
   estimate(b, i, m, c);
 }
 
@@ -390,7 +409,10 @@ void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const f
         for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
           falt_bands_cut cut = {.place = (falt_bands_place)place, .groups = groups, .tiles = tiles, .steps = steps[s]};
           if (!is_possible(b, &cut, m->major)) continue;
-          cut.end_steps = place == FALT_BANDS_REGISTERS ? smaller(cut.steps, END_STEPS) : cut.steps;
+          const bool ringed = falt_bands_ringed(b, &cut, 0);
+          if (ringed && cut.steps > RING_STEPS) continue;
+          cut.end_steps =
+              place == FALT_BANDS_REGISTERS ? smaller(cut.steps, ringed ? END_STEPS : SLOW_END_STEPS) : cut.steps;
           complete(b, image, m, &cut);
           visit(context, &cut);
         }

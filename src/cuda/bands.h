@@ -25,6 +25,7 @@ typedef struct falt_bands {
   int depth;                /* blocks of four rows of a footprint */
   int chunks, slots, pairs; /* its columns, in pieces; words of a piece; products for a block of a piece */
   int parts;                /* numbers whose sum is a tap */
+  bool turned;              /* products have the image first and the band second */
   double unit;              /* a tap is unit * (sum of its parts), the first being the largest */
   double error;             /* of taps against their parts: root of the sum of squares */
   double relative_error;    /* the largest of them, each of its tap */
@@ -89,6 +90,11 @@ typedef struct falt_bands_cut {
 /* Results of a warp along a row, and down. */
 int falt_bands_width(const falt_bands *bands, const falt_bands_cut *cut);
 int falt_bands_height(const falt_bands_cut *cut);
+
+/* Whether the kernel's rows come through shared memory, and its warps stay for many tiles (banded_ring.cuh): filters of
+ * bytes of up to five rows, where windows that begin `before` elements before their result reach no farther than a
+ * neighbouring lane's words. */
+bool falt_bands_ringed(const falt_bands *bands, const falt_bands_cut *cut, int before);
 
 /* Calls visit for every cut that the kernel can take, with its estimate. */
 void falt_bands_each(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,

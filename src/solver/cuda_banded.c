@@ -24,9 +24,10 @@ typedef struct banded_plan {
   falt_bands_cut cut;
   falt_bands_bias bias;
   int pixel;
-  bool linear, biased;
-  double *taps; /* until the bands are on the GPU */
-  void *memory; /* on the GPU: bands, what sums begin with, taps in f32 */
+  bool linear, biased, ringed;
+  int64_t blocks; /* of the launch */
+  double *taps;   /* until the bands are on the GPU */
+  void *memory;   /* on the GPU: bands, what sums begin with, taps in f32 */
 } banded_plan;
 
 /* ---- execute */
@@ -47,11 +48,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.aligned_x = args.aligned_x && (uintptr_t)args.x % 16 == 0;
   args.aligned_y = args.aligned_y && (uintptr_t)args.y % 16 == 0;
   void *parameters[] = {&args};
-  const falt_gpu_launch launch = {plan->function,
-                                  falt_ceil_div(args.tiles, FALT_BANDS_WARPS),
-                                  {32 * FALT_BANDS_WARPS, 1},
-                                  plan->cut.shared_bytes,
-                                  o->stream};
+  const falt_gpu_launch launch = {
+      plan->function, plan->blocks, {32 * FALT_BANDS_WARPS, 1}, plan->cut.shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
@@ -179,7 +177,9 @@ static void fold_line(falt_cuda_banded_args *a) {
   a->out_rows = (int)falt_ceil_div(a->out_columns, WIDTH);
 }
 
-static void set_alignment(falt_cuda_banded_args *a, const falt_problem *p) {
+static void set_steps(falt_cuda_banded_args *a, const falt_problem *p) {
+  a->x_block = 4 * a->x_row * (int64_t)falt_type_size(p->input.type);
+  a->y_block = 4 * a->y_row * (int64_t)falt_type_size(p->output.type);
   a->aligned_x = is_aligned(a->x_row, a->x_plane, a->x_batch, p->input.type);
   a->aligned_y = is_aligned(a->y_row, a->y_plane, a->y_batch, p->output.type);
 }
@@ -218,6 +218,19 @@ static bool cut_image(banded_plan *plan) {
       (double)(a->end_columns * a->end_rows) + (double)others * (a->row_tiles + (a->end_rows > 1 ? 2 : 1));
   a->tiles = (int64_t)(tiles * (double)a->images);
   return tiles * (double)a->images / FALT_BANDS_WARPS < INT32_MAX && tiles < INT32_MAX;
+}
+
+/* Whether rows come through shared memory: warps then stay for all their tiles, so that no more blocks start than the
+ * machine holds. */
+static void choose_ring(banded_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int before = (int)p->axis[FALT_W - FALT_D].pad[0] * plan->pixel;
+  const int64_t resident = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * plan->cut.blocks;
+  plan->ringed = falt_bands_ringed(&plan->bands, &plan->cut, before) && plan->args.aligned_x && plan->args.aligned_y &&
+                 plan->args.tiles < INT32_MAX;
+  plan->bands.turned = plan->ringed;
+  plan->blocks = falt_ceil_div(plan->args.tiles, FALT_BANDS_WARPS);
+  if (plan->ringed && plan->blocks > resident) plan->blocks = resident;
 }
 
 static falt_status upload(banded_plan *plan) {
@@ -277,6 +290,7 @@ static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
   falt_cuda_hole(kernel, "WARPS=%d", FALT_BANDS_WARPS);
   falt_cuda_hole(kernel, "BLOCKS=%d", plan->cut.blocks);
   falt_cuda_hole(kernel, "LINEAR=%d", plan->linear);
+  falt_cuda_hole(kernel, "RINGED=%d", plan->ringed);
 }
 
 static falt_status ready(falt_plan *base) {
@@ -337,11 +351,12 @@ static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
   plan->linear = is_line(p);
   set_args(plan, axis);
   if (plan->linear) fold_line(&plan->args);
-  set_alignment(&plan->args, p);
+  set_steps(&plan->args, p);
   if (!make_bands(plan, taps)) {
     destroy(&plan->base);
     return falt_refuse(ask, "the image has more tiles than one launch can number");
   }
+  choose_ring(plan);
   plan->args.alpha = (float)(p->alpha * plan->bands.unit);
   make_bias(plan);
   plan->base.packed = true;

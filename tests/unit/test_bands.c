@@ -31,7 +31,8 @@ static double weight_of(const falt_bands *b, int part) {
 /* What result m takes of the footprint's element (plane, row, column), by the layout that mma.cuh describes. */
 static double band_at(const falt_bands *b, const uint32_t *words, const int at[3], int m) {
   const int slot = at[2] / b->per_word, chunk = slot / b->slots, in_chunk = slot % b->slots;
-  const int lane = m % 8 * 4 + at[1] % 4, reg = in_chunk % 2 * 2 + m / 8;
+  const int lane = m % 8 * 4 + at[1] % 4, half = m / 8, odd = in_chunk % 2,
+            reg = b->turned ? half * 2 + odd : odd * 2 + half;
   double sum = 0;
   for (int part = 0; part < b->parts; part++) {
     const int product = ((at[0] * b->chunks + chunk) * b->depth + at[1] / 4) * b->pairs + in_chunk / 2;
@@ -42,14 +43,17 @@ static double band_at(const falt_bands *b, const uint32_t *words, const int at[3
 }
 
 static double tap_at(const falt_bands *b, const double *taps, const int at[3], int m) {
-  const int row = at[1] - m / 2 % 4, column = at[2] - 2 * (m % 2) - m / 8;
+  const int row = at[1] - m / 2 % 4;
+  const int column = at[2] - (b->turned ? m % 2 + 2 * (m / 8) : 2 * (m % 2) + m / 8);
   if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
   return taps[(at[0] * b->taps[1] + row) * b->taps[2] + column / b->pixel];
 }
 
-static void check(falt_bands_kind kind, const int size[3], int pixel, const double *taps, double tolerance) {
+static void check_layout(falt_bands_kind kind, const int size[3], int pixel, bool turned, const double *taps,
+                         double tolerance) {
   falt_bands b;
   falt_bands_make(&b, kind, size, pixel, taps);
+  b.turned = turned;
   uint32_t *words = malloc(falt_bands_bytes(&b));
   assert_non_null(words);
   falt_bands_fill(&b, taps, words);
@@ -64,6 +68,11 @@ static void check(falt_bands_kind kind, const int size[3], int pixel, const doub
           assert_true(fabs(band_at(&b, words, at, m) - tap) <= tolerance * fabs(tap));
         }
   free(words);
+}
+
+static void check(falt_bands_kind kind, const int size[3], int pixel, const double *taps, double tolerance) {
+  check_layout(kind, size, pixel, false, taps, tolerance);
+  check_layout(kind, size, pixel, true, taps, tolerance);
 }
 
 static void test_every_tap_is_met(UNUSED void **state) {
@@ -229,11 +238,38 @@ static void test_cuts(UNUSED void **state) {
       }
 }
 
+/* Rows come through shared memory where a window reaches no farther than a neighbouring lane's words. */
+static void test_ring(UNUSED void **state) {
+  static const double taps[49] = {.1, .2, .3};
+  static const struct {
+    falt_bands_kind kind;
+    int side, channels, before;
+    bool ringed;
+  } cases[] = {{FALT_BANDS_BYTES, 5, 1, 2, true},    {FALT_BANDS_BYTES, 5, 3, 6, true},
+               {FALT_BANDS_BYTES, 3, 1, 16, true},   {FALT_BANDS_BYTES, 3, 1, 17, false},
+               {FALT_BANDS_BYTES, 5, 1, -16, false}, {FALT_BANDS_BYTES, 7, 1, 3, false},
+               {FALT_BANDS_HALVES, 5, 1, 2, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const int size[3] = {1, cases[i].side, cases[i].side};
+    falt_bands_cut cut = {.place = FALT_BANDS_REGISTERS, .groups = 4, .tiles = 1};
+    falt_bands b;
+    falt_bands_make(&b, cases[i].kind, size, 1, taps);
+    b.channels = cases[i].channels;
+    assert_int_equal(falt_bands_ringed(&b, &cut, cases[i].before), cases[i].ringed);
+    cut.place = FALT_BANDS_SHARED;
+    assert_false(falt_bands_ringed(&b, &cut, cases[i].before));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_tap_is_met), cmocka_unit_test(test_exact),
-      cmocka_unit_test(test_integers),         cmocka_unit_test(test_bias),
-      cmocka_unit_test(test_bias_range),       cmocka_unit_test(test_cuts),
+      cmocka_unit_test(test_every_tap_is_met),
+      cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_integers),
+      cmocka_unit_test(test_bias),
+      cmocka_unit_test(test_bias_range),
+      cmocka_unit_test(test_cuts),
+      cmocka_unit_test(test_ring),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

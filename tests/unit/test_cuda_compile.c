@@ -267,6 +267,7 @@ static falt_cuda_kernel banded(const band *s, const falt_bands *bands, const fal
   falt_cuda_hole(&k, "WARPS=%d", FALT_BANDS_WARPS);
   falt_cuda_hole(&k, "BLOCKS=%d", cut->blocks);
   falt_cuda_hole(&k, "LINEAR=%d", s->taps[0] * s->taps[1] == 1);
+  falt_cuda_hole(&k, "RINGED=%d", falt_bands_ringed(bands, cut, s->taps[2] / 2 * s->pixel));
   return k;
 }
 

@@ -84,7 +84,10 @@ typedef struct falt_cuda_banded_args {
   float alpha, beta;               /* alpha: of the sums as they come, the taps' unit in it; see also weight */
   float weight[3];                 /* of the sums of each part, where these are floats; beta takes their start off */
   float scale;                     /* alpha for sums of the taps as they are */
+  long long x_block, y_block;      /* bytes of four rows */
 } falt_cuda_banded_args;
+
+enum { FALT_CUDA_BANDED_RING = 4 /* blocks of four rows that a warp has on their way */ };
 
 /* The blocked kernel's operands: sizes and strides count elements, those of the taps and of their batches (w_batch)
  * bytes. Batches are images, groups of channels, outputs of a group. */

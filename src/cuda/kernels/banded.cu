@@ -34,6 +34,7 @@
 //   BANDS                     where the filter is read from: 0 registers, 1 shared memory, 2 global memory
 //   WARPS BLOCKS              of a block; blocks that should fit on a multiprocessor
 //   LINEAR                    1: one long row, cut into rows
+//   RINGED                    1: rows come through shared memory, and warps stay for many tiles; bands are turned
 #include "args.h"
 #include "boundary.cuh"
 #include "convert.cuh"
@@ -221,12 +222,14 @@ __device__ inline uint4 beginning(const Args &a) {
   return BIASED ? __ldg((const uint4 *)a.start) : make_uint4(0, 0, 0, 0);
 }
 
-__device__ inline void begin(Acc acc, const uint4 &start) {
+__device__ inline void begin(ACC acc[SUMS][4], const uint4 &start) {
 #pragma unroll
-  for (int i = 0; i < GROUPS * SUMS; i++) {
-    ACC *const sum = acc[i / SUMS][i % SUMS];
-    sum[0] = start.x, sum[1] = start.y, sum[2] = start.z, sum[3] = start.w;
-  }
+  for (int i = 0; i < SUMS; i++) acc[i][0] = start.x, acc[i][1] = start.y, acc[i][2] = start.z, acc[i][3] = start.w;
+}
+
+__device__ inline void begin_all(Acc acc, const uint4 &start) {
+#pragma unroll
+  for (int j = 0; j < GROUPS; j++) begin(acc[j], start);
 }
 
 // Slots 2q and 2q+1 of one block of four rows, for all of a lane's tiles; the smallest products first.
@@ -250,10 +253,10 @@ __device__ inline void multiply_pair(Acc acc, const uint4 band[PARTS], const uns
 
 // ---- rows out
 
-__device__ inline float result(const Args &a, const ACC sum[SUMS][4], int i) {
+__device__ inline float result(const Args &a, const ACC sum[SUMS][4], int i, float beta) {
   float value;
   if constexpr (BIASED) {
-    value = a.beta;
+    value = beta;
 #pragma unroll
     for (int p = 0; p < SUMS; p++)
       value = __fmaf_rn(a.weight[p], __int_as_float(sum[p][i]) - (BIASED == 2 ? 0x1.8p23f : 0.f), value);
@@ -265,7 +268,7 @@ __device__ inline float result(const Args &a, const ACC sum[SUMS][4], int i) {
     value = (float)(sum[0][i] * 256 + sum[1][i]);
   else
     value = (float)sum[0][i];
-  return a.alpha * value + a.beta;
+  return a.alpha * value + beta;
 }
 
 __device__ inline unsigned pack_bytes(float a, float b, float c, float d) {
@@ -405,13 +408,21 @@ __device__ __noinline__ void store_careful(Y *to, const Y *from, int count, int 
   }
 }
 
+// Where a lane's results stand in a warp's four rows.
+__device__ inline int row_of(const Place &at) {
+  return RINGED ? at.t : at.g >> 1;
+}
+__device__ inline int column_of(const Place &at) {
+  return (RINGED ? at.g : 2 * at.t + (at.g & 1)) * LANE;
+}
+
 // Four rows of a warp's results; `whole`: all exist, aligned. Interleaved ones pass through shared memory, so that a
 // warp's stores are whole lines.
 __device__ inline void store_rows(const Args &a, Y *y, const unsigned line[CHANNELS * OUT], const Place &at, int row,
                                   bool whole) {
   __shared__ WordsOut staged[WARPS][32 * VECTORS + 1];  // what is realigned reads a word more
   WordsOut *mine = staged[threadIdx.x / 32];
-  const int r = at.g >> 1, column = (2 * at.t + (at.g & 1)) * LANE;  // of the lane's
+  const int r = row_of(at), column = column_of(at);
   if (whole && CHANNELS == 1) {
     store_vectors((WordsOut *)(y + ((row + r) * a.y_row + at.first + column)), line, true);
     return;
@@ -490,7 +501,7 @@ __device__ inline bool finish(const Args &a, unsigned out[OUT], const Place &at,
   for (int j = 0; j < GROUPS; j++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      v[j][i] = result(a, acc[j], i);
+      v[j][i] = result(a, acc[j], i, a.beta);
       if (!INTEGER) poison += v[j][i] * 0.f;
     }
   exchange(out, v, at.g & 1);
@@ -561,7 +572,7 @@ __device__ inline void step_kept(Rows &rows, const Args &a, const Image &image, 
 #pragma unroll
   for (int c = 0; c < CHANNELS; c++) {
     Acc acc;
-    begin(acc, start);
+    begin_all(acc, start);
 #pragma unroll
     for (int q = 0; q < DEPTH * PAIRS; q++) multiply_pair(acc, band + q * PARTS, rows.window[q / PAIRS][c], q % PAIRS);
     poisoned |= finish(a, out[c], at, acc);
@@ -596,7 +607,7 @@ __device__ inline void step_streamed(const Args &a, const Image &image, const Pl
   Acc acc[TILES];
   const uint4 start = beginning(a);
 #pragma unroll
-  for (int v = 0; v < TILES; v++) begin(acc[v], start);
+  for (int v = 0; v < TILES; v++) begin_all(acc[v], start);
   bands += at.g * 4 + at.t;
 #pragma unroll 1
   for (int i = 0; i < TAPS_T * CHUNKS; i++) {
@@ -665,6 +676,39 @@ __device__ inline Tile tile_at(const Args &a, i64 number) {
   return {a.end_columns / 2 + n % others, row, min(end, a.all_steps - row), image};
 }
 
+// A tile's place, its image and its first row.
+__device__ inline Image locate(const Args &a, Place &at, const Tile &tile, int *row) {
+  Image image;
+  at.first = tile.column * WIDTH;
+  at.column = at.first + at.g * LANE;
+  *row = tile.row * HEIGHT;
+  image.plane = tile.image % a.out_planes;
+  const i64 number = tile.image / a.out_planes, inner = number % a.batch, outer = number / a.batch;
+  image.x = (const X *)a.x + (outer * a.x_batch[0] + inner * a.x_batch[1]);
+  image.y = (Y *)a.y + (outer * a.y_batch[0] + inner * a.y_batch[1] + image.plane * a.y_plane);
+  return image;
+}
+
+#if RINGED
+#include "banded_ring.cuh"
+#else
+__device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 number) {
+  if (number >= a.tiles) return;
+  int row;
+  const Tile tile = tile_at(a, number);
+  const Image image = locate(a, at, tile, &row);
+  if constexpr (BANDS == 0) {
+    if (is_inside(a, plane_of(a, image, 0), at, row, tile.steps))
+      sweep_kept<true>(a, image, at, bands, row, tile.steps);
+    else
+      sweep_kept<false>(a, image, at, bands, row, tile.steps);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < tile.steps && row < a.out_rows; i++, row += HEIGHT) step_streamed(a, image, at, bands, row);
+  }
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_banded(const __grid_constant__ Args a) {
   extern __shared__ uint4 shared[];
   const uint4 *bands = (const uint4 *)a.bands;
@@ -674,30 +718,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_banded(con
     bands = shared;
     __syncthreads();
   }
-  i64 tile = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
-  if (tile >= a.tiles) return;
   Place at;
   at.lane = threadIdx.x % 32;
   at.g = at.lane / 4;
   at.t = at.lane % 4;
-  const Tile mine = tile_at(a, tile);
-  at.first = mine.column * WIDTH;
-  at.column = at.first + at.g * LANE;
-  tile = mine.image;
-  int row = mine.row * HEIGHT;
-  Image image;
-  image.plane = tile % a.out_planes;
-  tile /= a.out_planes;
-  const i64 inner = tile % a.batch, outer = tile / a.batch;
-  image.x = (const X *)a.x + (outer * a.x_batch[0] + inner * a.x_batch[1]);
-  image.y = (Y *)a.y + (outer * a.y_batch[0] + inner * a.y_batch[1] + image.plane * a.y_plane);
-  if constexpr (BANDS == 0) {
-    if (is_inside(a, plane_of(a, image, 0), at, row, mine.steps))
-      sweep_kept<true>(a, image, at, bands, row, mine.steps);
-    else
-      sweep_kept<false>(a, image, at, bands, row, mine.steps);
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < mine.steps && row < a.out_rows; i++, row += HEIGHT) step_streamed(a, image, at, bands, row);
-  }
+  sweep(a, at, bands, (i64)blockIdx.x * WARPS + threadIdx.x / 32);
 }
