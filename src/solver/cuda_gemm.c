@@ -32,17 +32,7 @@ typedef struct gemm_plan {
   void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
 } gemm_plan;
 
-/* ---- what is read and written: the two operations differ in nothing else */
-
-typedef struct roles {
-  const falt_tensor *source, *result;
-  int row, depth; /* dimensions of the filter: channels of the result, of the source */
-} roles;
-
-static roles roles_of(const falt_problem *p) {
-  return p->operation == FALT_FORWARD ? (roles){&p->input, &p->output, FALT_K, FALT_C}
-                                      : (roles){&p->output, &p->input, FALT_C, FALT_K};
-}
+typedef falt_gemm_roles roles;
 
 static int64_t size_of(const falt_tensor *t) {
   return (int64_t)falt_type_size(t->type);
@@ -70,7 +60,7 @@ static void start_sum(const gemm_plan *plan, void **parameters, void *stream) {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const gemm_plan *plan = (const gemm_plan *)base;
   const falt_problem *p = &base->problem;
-  const roles r = roles_of(p);
+  const roles r = falt_gemm_roles_of(p);
   const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_gemm_args args = plan->args;
   args.source.data = falt_gemm_element(forward ? o->input : o->output, r.source);
@@ -130,7 +120,7 @@ static const char *inapplicable(const falt_ask *ask) {
     return "it computes layers and their gradients by the data only";
   if (p->operation == FALT_BACKWARD_DATA && falt_gemm_folds(p))
     return "gradients of signals that go on beyond their ends are not gathered";
-  return falt_gemm_refusal(ask, roles_of(p).source->type, p->filter.type);
+  return falt_gemm_refusal(ask, falt_gemm_roles_of(p).source->type, p->filter.type);
 }
 
 /* ---- plan: groups */
@@ -163,22 +153,13 @@ static void choose_groups(gemm_plan *plan, const roles *r) {
 
 /* ---- plan: phases */
 
-static falt_gemm_axis axis_of(const falt_problem *p, const roles *r, int i) {
-  return (falt_gemm_axis){.source = r->source->size[FALT_D + i],
-                          .results = r->result->size[FALT_D + i],
-                          .taps = p->filter.size[FALT_D + i],
-                          .stride = p->axis[i].stride,
-                          .dilation = p->axis[i].dilation,
-                          .pad = p->axis[i].pad[0]};
-}
-
 static bool find_phases(gemm_plan *plan, falt_ask *ask, const roles *r) {
   const falt_problem *p = &plan->base.problem;
   const bool forward = p->operation == FALT_FORWARD;
   falt_gemm_axis axis[3];
   int64_t count[3];
   for (int i = 0; i < 3; i++) {
-    axis[i] = axis_of(p, r, i);
+    axis[i] = falt_gemm_axis_of(p, r, i);
     count[i] = forward ? 1 : falt_gemm_phases(&axis[i]);
   }
   plan->groups = (int)(p->filter.size[FALT_G] / plan->merged);
@@ -229,7 +210,7 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
                        .unit = plan->piece.unit,
                        .merged = plan->merged,
                        .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * size_of(r->source)) : 0,
-                       .gather = plan->piece.gather != 0,
+                       .gather = plan->piece.gather,
                        .fold = plan->fold,
                        .split = plan->split,
                        .planar = plan->planar,
@@ -416,15 +397,6 @@ static falt_status pack_filter(gemm_plan *plan) {
   return status;
 }
 
-/* What both kernels need to finish results. */
-static void add_result_holes(const falt_problem *p, const roles *r, falt_cuda_kernel *kernel) {
-  const bool forward = p->operation == FALT_FORWARD;
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)r->result->type);
-  falt_cuda_hole(kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
-  falt_cuda_hole(kernel, "REAL=%s", falt_cuda_finishes_in_float(p) ? "float" : "double");
-  falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
-}
-
 static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_gemm_tile *t = &plan->tile;
@@ -450,7 +422,7 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
   falt_cuda_hole(kernel, "PROMOTE=%d", t->promote);
   falt_cuda_hole(kernel, "PLANAR=%d", plan->planar);
   falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
-  add_result_holes(p, r, kernel);
+  falt_gemm_result_holes(p, r->result->type, kernel);
 }
 
 static falt_status ready_sum(gemm_plan *plan, const roles *r) {
@@ -459,13 +431,13 @@ static falt_status ready_sum(gemm_plan *plan, const roles *r) {
                  falt_type_is_integer(r->source->type) ? "int"
                  : r->source->type == FALT_F64         ? "double"
                                                        : "float");
-  add_result_holes(&plan->base.problem, r, &kernel);
+  falt_gemm_result_holes(&plan->base.problem, r->result->type, &kernel);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
 }
 
 static falt_status ready(falt_plan *base) {
   gemm_plan *plan = (gemm_plan *)base;
-  const roles r = roles_of(&base->problem);
+  const roles r = falt_gemm_roles_of(&base->problem);
   static const char *const bits[] = {
       [1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
   falt_cuda_kernel kernel = {.source = "gemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
@@ -500,7 +472,7 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   gemm_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const roles r = roles_of(&plan->base.problem);
+  const roles r = falt_gemm_roles_of(&plan->base.problem);
   if (!make(plan, ask, &r)) {
     destroy(&plan->base);
     return NULL;

@@ -7,6 +7,15 @@
 
 enum { FALT_GEMM_VECTOR = 16, FALT_GEMM_GRID = 65535 }; /* bytes; blocks along y and z */
 
+/* What a layer or its gradient by the data reads and writes: the two differ in nothing else. row, depth: dimensions of
+ * the filter, channels of the result and of the source. */
+typedef struct falt_gemm_roles {
+  const falt_tensor *source, *result;
+  int row, depth;
+} falt_gemm_roles;
+falt_gemm_roles falt_gemm_roles_of(const falt_problem *problem);
+falt_gemm_axis falt_gemm_axis_of(const falt_problem *problem, const falt_gemm_roles *roles, int axis);
+
 /* Why neither of them computes the problem, or NULL. Its factors are `source` (the input, or for a gradient by the data
  * the output) and `other`. */
 const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other);
@@ -37,6 +46,9 @@ falt_gemm_piece falt_gemm_piece_of(const falt_tensor *tensor, int merged);
 
 /* What kernels read of a source; its steps are 1, its pointers are set later. */
 falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *problem, const falt_tensor *tensor, int merged);
+
+/* The holes of kernels that include finish.cuh. */
+void falt_gemm_result_holes(const falt_problem *problem, falt_type result, falt_cuda_kernel *kernel);
 
 falt_gemm_machine falt_gemm_machine_of(const falt_device *device);
 

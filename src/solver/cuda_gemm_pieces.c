@@ -3,6 +3,22 @@
 
 #include "solver/cuda_gemm.h"
 
+/* ---- what is read and written */
+
+falt_gemm_roles falt_gemm_roles_of(const falt_problem *p) {
+  return p->operation == FALT_FORWARD ? (falt_gemm_roles){&p->input, &p->output, FALT_K, FALT_C}
+                                      : (falt_gemm_roles){&p->output, &p->input, FALT_C, FALT_K};
+}
+
+falt_gemm_axis falt_gemm_axis_of(const falt_problem *p, const falt_gemm_roles *r, int i) {
+  return (falt_gemm_axis){.source = r->source->size[FALT_D + i],
+                          .results = r->result->size[FALT_D + i],
+                          .taps = p->filter.size[FALT_D + i],
+                          .stride = p->axis[i].stride,
+                          .dilation = p->axis[i].dilation,
+                          .pad = p->axis[i].pad[0]};
+}
+
 /* ---- applicable */
 
 const char *falt_gemm_kind(falt_type source, falt_type other) {
@@ -122,4 +138,12 @@ falt_gemm_machine falt_gemm_machine_of(const falt_device *device) {
   const falt_gpu_facts *gpu = falt_gpu_about(device->gpu);
   return (falt_gemm_machine){gpu->major, gpu->minor, gpu->multiprocessors, device->limits.copy_bytes_per_s,
                              gpu->clock_khz * 1e3};
+}
+
+void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_kernel *kernel) {
+  const bool forward = p->operation == FALT_FORWARD;
+  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)result);
+  falt_cuda_hole(kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
+  falt_cuda_hole(kernel, "REAL=%s", falt_cuda_finishes_in_float(p) ? "float" : "double");
+  falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }

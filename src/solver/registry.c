@@ -11,6 +11,7 @@ extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_gemm;
 extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
+extern const falt_solver falt_solver_cuda_grouped;
 extern const falt_solver falt_solver_cuda_im2col;
 extern const falt_solver falt_solver_cuda_layer;
 extern const falt_solver falt_solver_cuda_passes;
@@ -92,6 +93,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_depthwise_filter,
     &falt_solver_cuda_depthwise,   /* depthwise layers on GPUs, and above: gradients of their filters */
     &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
+    &falt_solver_cuda_grouped,     /* those of small groups, each window read once for all taps */
     &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */
     &falt_solver_cuda_window,      /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_im2col,      /* layers by patches and cuBLAS; only by name */

@@ -148,6 +148,7 @@ static const char *const fixed[] = {
     "correlate h=480 w=640 r=5 s=5 boundary=wrap type=s16",
     "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1",
     "backward-data n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc",
+    "backward-data n=8 c=64 h=28 w=28 k=64 groups=8 r=3 s=3 pad=1 stride=2 type=f16 layout=nhwc",
     "backward-filter n=8 c=64 w=500 k=128 s=3 pad=1 type=f16 layout=nwc",
     "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 residual=1",
 };

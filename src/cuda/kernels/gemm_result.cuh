@@ -1,11 +1,9 @@
 // How the kernels that multiply layers finish their results. TYPE_Y, TYPE_R, REAL and ACTIVATION are holes of theirs.
 #pragma once
-#include "epilogue.cuh"
+#include "finish.cuh"
 #include "gemm.cuh"
 
 typedef falt_cuda_gemm_args Args;
-
-constexpr bool RESIDUAL = TYPE_R >= 0;
 
 constexpr i64 NO_RESULT = 1ll << 62;  // as Result.y: strides may be negative, so places may be too
 
@@ -21,18 +19,4 @@ __device__ inline Result find_result(const Args &a, const Phase &p, int m) {
   result.y = q[0] * a.y_image + q[1] * a.y_axis[0] + q[2] * a.y_axis[1] + q[3] * a.y_axis[2];
   if (RESIDUAL) result.r = q[0] * a.r_image + q[1] * a.r_axis[0] + q[2] * a.r_axis[1] + q[3] * a.r_axis[2];
   return result;
-}
-
-__device__ inline Linear<REAL> linear(const Args &a, i64 channel) {
-  falt_cuda_epilogue e = a.epilogue;
-  e.vector_type = TYPE_Y == F64 ? F64 : F32;
-  return linear_of<REAL>(e, channel);
-}
-
-__device__ inline REAL finished(const Args &a, const Linear<REAL> &l, REAL sum, i64 residual) {
-  REAL value = sum * l.scale + l.offset;
-  if (RESIDUAL) value += load<REAL>(a.residual, TYPE_R, residual);
-  falt_cuda_epilogue e = a.epilogue;
-  e.activation = ACTIVATION;
-  return activate<REAL>(e, value);
 }

@@ -1,0 +1,196 @@
+/* How a layer of small groups is cut: every tile is enumerated, those that do not fit are dropped, the others are
+ * compared by an estimate of their time. */
+#include "cuda/grouped.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+
+enum {
+  FILE_REGISTERS = 65536,
+  WARP = 32,
+  MOST_WARPS = 8,
+  MOST_REGISTERS = 248,
+  MOST_HEIGHT = 16,
+  MOST_PIXELS = 1024,
+  MOST_PRODUCTS = 1024 /* of a band, which the compiler unrolls */
+};
+
+/* ---- sizes, as the kernel has them */
+
+/* 16 bytes of a pixel are a piece; a row of taps has so many. */
+static int64_t pieces_of(const falt_grouped_shape *s) {
+  return s->taps[1] * (s->depth / 8);
+}
+
+/* Groups that the 16 channels of a warp belong to. */
+static int64_t sets_of(const falt_grouped_shape *s) {
+  return s->rows == 8 ? 2 : 1;
+}
+
+/* Lines of results that a line of the source is part of. */
+static int64_t live_of(const falt_grouped_shape *s) {
+  return falt_ceil_div(s->taps[0], s->stride[0]);
+}
+
+static int64_t chunks_of(const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  return falt_max(16 * t->warps_c / s->rows, 1) * (s->depth / 8);
+}
+
+static int64_t window_pixels(const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  const int64_t height = (t->height - 1) * s->stride[0] + s->taps[0];
+  return height * ((t->width - 1) * s->stride[1] + (s->taps[1] - 1) * s->dilation + 1);
+}
+
+static int64_t shared_of(const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  return t->stages * window_pixels(s, t) * (chunks_of(s, t) | 1) * 16;
+}
+
+/* Taps, sums, a line, and the rest as seen on compiled kernels. */
+static int64_t registers_of(const falt_grouped_shape *s) {
+  const int64_t pieces = pieces_of(s), line = sets_of(s) * (pieces / 2) * 4 + pieces % 2 * 4;
+  return s->taps[0] * pieces * 2 + live_of(s) * 8 + line + (s->own_rows < s->rows ? 42 : 36) + (s->finish ? 24 : 0);
+}
+
+/* Every quarter of a multiprocessor has a quarter of the registers. */
+static int64_t blocks_of(const falt_grouped_shape *s, const falt_gemm_machine *m, const falt_grouped_tile *t) {
+  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(registers_of(s), 8));
+  const int64_t by_registers = 4 * quarter / (t->warps_c * t->warps_p);
+  const int64_t by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
+  return falt_min(falt_min(by_registers, by_shared), 8);
+}
+
+static int64_t band_products(const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  return t->height / t->bands * s->taps[0] * 2 * falt_ceil_div(pieces_of(s), 2);
+}
+
+const char *falt_grouped_refusal(const falt_grouped_shape *s) {
+  const int64_t pieces = s->depth / 8;
+  return s->depth % 8 || (pieces > 1 && pieces % 2) ? "channels of a group do not come by 8 or 16"
+         : s->rows != 8 && s->rows % 16             ? "results of a group do not come by 8 or 16"
+         : registers_of(s) > MOST_REGISTERS         ? "registers do not hold the taps"
+                                                    : NULL;
+}
+
+void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } holes[] = {
+      {"TAPS_R", s->taps[0]},    {"TAPS_S", s->taps[1]},  {"STRIDE_R", s->stride[0]}, {"STRIDE_S", s->stride[1]},
+      {"DILATE_S", s->dilation}, {"DEPTH", s->depth / 8}, {"ROWS", s->rows},          {"OWN_DEPTH", s->own_depth},
+      {"OWN_ROWS", s->own_rows}, {"TILE_H", t->height},   {"TILE_W", t->width},       {"BANDS", t->bands},
+      {"WARPS_C", t->warps_c},   {"WARPS_P", t->warps_p}, {"STAGES", t->stages},      {"BLOCKS", t->blocks}};
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+}
+
+/* ---- estimate */
+
+/* All costs here are fitted to 54 timings of 12 layers on an H200. Blocks of fewer than 64 channels move parts of the
+ * lines that memory has. */
+static double memory_share(const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  if (t->warps_c >= 4 || 16 * t->warps_c >= s->results) return 0.9;
+  return t->warps_c >= 2 ? 0.8 : 0.6;
+}
+
+/* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, of copies
+ * out of the second-level cache; or of the block's busiest warp alone, beside which others work. */
+static double tile_cycles(const falt_grouped_shape *s, const falt_grouped_tile *t) {
+  const double all = (double)falt_ceil_div(t->width, 16) * t->bands, warps = t->warps_c * t->warps_p;
+  const double mine = ceil(all / t->warps_p), items = mine * warps; /* items: as if all warps were as busy */
+  const int64_t band = t->height / t->bands, pieces = pieces_of(s), loads = sets_of(s) * (pieces / 2) + pieces % 2;
+  const double lines = (double)((band + live_of(s) - 1) * s->stride[0]), results = (double)band;
+  const double products = results * (double)s->taps[0] * 2 * (double)falt_ceil_div(pieces, 2);
+  const double walk = products + lines * ((double)loads + 2) + results * 60 + 80; /* instructions */
+  const double copies = (double)(window_pixels(s, t) * chunks_of(s, t)), each = ceil(copies / (warps * WARP)) * 16;
+  const double tensor = items * products * 9 / 4, shared = items * (lines * (double)loads * 4 + results * 6);
+  const double issued = (items * walk + each * warps) / 4, copied = copies * 16 / (27 * memory_share(s, t));
+  const double alone = (mine * walk + each) * 3.5 + (t->stages == 2 ? 600 : 1500 + copied);
+  const double most = fmax(fmax(tensor, shared), fmax(issued, copied));
+  return fmax(0.6 * most + 0.4 * (tensor + shared + issued + copied), alone / t->blocks);
+}
+
+static void estimate(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_grouped_tile *t) {
+  const double slots = (double)m->multiprocessors * t->blocks, all = (double)t->parts * (double)t->tiles;
+  const double rounds = ceil(all / slots), most = fmin(rounds * t->blocks, ceil(all / m->multiprocessors));
+  const double start = 1500 + 40 * (double)(s->taps[0] * pieces_of(s));
+  const double compute = (most * tile_cycles(s, t) + start) / m->clock;
+  const double memory = s->bytes / (memory_share(s, t) * m->bytes_per_s);
+  const double waits = (t->stages == 1 ? 0.25 : 0.08) / t->blocks; /* of a block for its window, and at its ends */
+  t->seconds = (fmax(compute, memory) + 0.2 * fmin(compute, memory)) * (1 + waits) + 2.6e-6;
+}
+
+/* ---- tiles */
+
+typedef struct visitor {
+  const falt_grouped_shape *shape;
+  const falt_gemm_machine *machine;
+  void (*visit)(void *context, const falt_grouped_tile *tile);
+  void *context;
+} visitor;
+
+/* With all but its stages and blocks chosen. */
+static void visit_stages(const visitor *v, falt_grouped_tile t) {
+  const falt_grouped_shape *s = v->shape;
+  t.parts = falt_ceil_div(s->results, 16 * t.warps_c);
+  t.tiles = s->images * falt_ceil_div(s->out[0], t.height) * falt_ceil_div(s->out[1], t.width);
+  if (t.tiles >= INT32_MAX / 2) return;
+  for (t.stages = 1; t.stages <= 2; t.stages++) {
+    const int64_t shared = shared_of(s, &t);
+    if (shared > falt_gemm_block_shared(v->machine)) break;
+    t.shared_bytes = (int)shared;
+    t.blocks = (int)blocks_of(s, v->machine, &t);
+    if (t.blocks < 1) continue;
+    t.grid = t.parts * falt_min(falt_max((int64_t)v->machine->multiprocessors * t.blocks / t.parts, 1), t.tiles);
+    estimate(s, v->machine, &t);
+    v->visit(v->context, &t);
+  }
+}
+
+static void visit_warps(const visitor *v, falt_grouped_tile t) {
+  const falt_grouped_shape *s = v->shape;
+  const int64_t columns = falt_ceil_div(t.width, 16);
+  for (t.warps_c = 1; t.warps_c <= MOST_WARPS; t.warps_c++) {
+    const int64_t span = 16 * t.warps_c;
+    if ((span % s->rows && s->rows % span) || (t.warps_c > 1 && span - 16 >= s->results)) continue;
+    for (t.warps_p = 1; t.warps_p * t.warps_c <= MOST_WARPS && t.warps_p <= columns * t.bands; t.warps_p *= 2)
+      visit_stages(v, t);
+  }
+}
+
+static void visit_height(const visitor *v, falt_grouped_tile t) {
+  for (t.bands = 1; t.bands <= 4; t.bands *= 2)
+    if (t.height % t.bands == 0 && band_products(v->shape, &t) <= MOST_PRODUCTS) visit_warps(v, t);
+}
+
+void falt_grouped_each(const falt_grouped_shape *s, const falt_gemm_machine *m,
+                       void (*visit)(void *context, const falt_grouped_tile *tile), void *context) {
+  const visitor v = {s, m, visit, context};
+  const int64_t fewest = falt_ceil_div(s->out[1], MOST_PIXELS);
+  int64_t width = 0;
+  for (int64_t across = fewest; across < fewest + 64 && width != 1; across++) {
+    const int64_t before = width;
+    width = falt_ceil_div(s->out[1], across);
+    if (width == before) continue;
+    int64_t height = 0;
+    for (int64_t down = falt_ceil_div(s->out[0], MOST_HEIGHT); height != 1; down++) {
+      const int64_t above = height;
+      height = falt_ceil_div(s->out[0], down);
+      if (height == above || height * width > MOST_PIXELS) continue;
+      if (height * width < 16 && height < s->out[0]) break;
+      visit_height(&v, (falt_grouped_tile){.height = (int)height, .width = (int)width});
+    }
+  }
+}
+
+static void keep_better(void *context, const falt_grouped_tile *tile) {
+  falt_grouped_tile *best = context;
+  if (best->blocks == 0 || tile->seconds < best->seconds) *best = *tile;
+}
+
+bool falt_grouped_choose(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_grouped_tile *best) {
+  *best = (falt_grouped_tile){.blocks = 0};
+  if (!falt_grouped_refusal(s)) falt_grouped_each(s, m, keep_better, best);
+  return best->blocks != 0;
+}

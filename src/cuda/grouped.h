@@ -1,0 +1,39 @@
+/* Layers of small groups by grouped.cu: how pixels and channels are cut into tiles, and what that takes. Plain C, no
+ * GPU needed. src/cuda/kernels/grouped.cu has the algorithm. */
+#ifndef FALT_CUDA_GROUPED_H
+#define FALT_CUDA_GROUPED_H
+
+#include "cuda/compile.h"
+#include "cuda/gemm.h"
+#include "cuda/kernels/grouped_args.h"
+
+typedef struct falt_grouped_shape {
+  int64_t images, out[2], results; /* of the results, along height and width; channels of all groups */
+  int64_t depth, rows;             /* of a group: channels of the source, of the results */
+  int64_t own_depth, own_rows;     /* before groups were merged */
+  int64_t taps[2], stride[2], dilation;
+  bool finish; /* scale, bias, residual or activation */
+  double bytes;
+} falt_grouped_shape;
+
+/* Named after the kernel's holes. */
+typedef struct falt_grouped_tile {
+  int height, width, bands, warps_c, warps_p, stages, blocks, shared_bytes;
+  int64_t parts, tiles; /* of channels; of all images */
+  int64_t grid;         /* blocks of a launch */
+  double seconds;
+} falt_grouped_tile;
+
+/* Why the kernel does not take the shape, or NULL. */
+const char *falt_grouped_refusal(const falt_grouped_shape *shape);
+
+/* Fills the kernel's holes but KIND and those of results. */
+void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
+
+/* Calls visit for every tile that the kernel can take, with its estimate. */
+void falt_grouped_each(const falt_grouped_shape *shape, const falt_gemm_machine *machine,
+                       void (*visit)(void *context, const falt_grouped_tile *tile), void *context);
+/* The best of them; false if there is none. */
+bool falt_grouped_choose(const falt_grouped_shape *shape, const falt_gemm_machine *machine, falt_grouped_tile *best);
+
+#endif

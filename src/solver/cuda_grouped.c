@@ -1,0 +1,299 @@
+/* Layers of small groups and their gradients by the data on a GPU's tensor cores, where channels lie side by side, in
+ * 16-bit floats: each window of the source is fetched once for all taps. src/cuda/kernels/grouped.cu has the algorithm,
+ * src/cuda/grouped.c how it is cut. A gradient of a strided layer is as many launches as its stride has phases
+ * (src/cuda/gemm.c), none of which multiplies zeros. The filter is read as it lies. Operands whose addresses 16 bytes
+ * do not divide go to another solver's plan, made beside this one. */
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/grouped.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
+
+/* One phase. */
+typedef struct call {
+  falt_cu_function function;
+  falt_cuda_grouped_args args;
+  falt_grouped_shape shape;
+  falt_grouped_tile tile;
+  int64_t w_first, y_first, r_first; /* elements from the operands' first */
+} call;
+
+typedef struct grouped_plan {
+  falt_plan base;
+  call calls[MOST_CALLS];
+  int count, merged;
+  void *filter;       /* on the GPU, if its values were known */
+  const void *values; /* until the plan is ready */
+  falt_plan *others;  /* for operands that are not aligned */
+} grouped_plan;
+
+typedef falt_gemm_roles roles;
+
+/* ---- execute */
+
+static bool is_aligned(const void *data) {
+  return (uintptr_t)data % FALT_GEMM_VECTOR == 0;
+}
+
+static char *element(const void *data, int64_t index, falt_type type) {
+  return (char *)data + index * (int64_t)falt_type_size(type);
+}
+
+static void start(const grouped_plan *plan, const call *c, const falt_cuda_grouped_args *operands,
+                  const falt_operands *o) {
+  const falt_problem *p = &plan->base.problem;
+  falt_cuda_grouped_args args = c->args;
+  args.x = operands->x;
+  args.w = element(operands->w, c->w_first, p->filter.type);
+  args.y = element(operands->y, c->y_first, falt_gemm_roles_of(p).result->type);
+  if (p->has_residual)
+    args.residual = element(falt_gemm_element(o->residual, &p->residual), c->r_first, p->residual.type);
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {
+      c->function, c->tile.grid, {32 * c->tile.warps_c * c->tile.warps_p, 1}, c->tile.shared_bytes, o->stream};
+  falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const grouped_plan *plan = (const grouped_plan *)base;
+  const falt_problem *p = &base->problem;
+  const roles r = falt_gemm_roles_of(p);
+  const bool forward = p->operation == FALT_FORWARD;
+  const falt_cuda_grouped_args operands = {.x = falt_gemm_element(forward ? o->input : o->output, r.source),
+                                           .y = falt_gemm_element(forward ? o->output : o->input, r.result),
+                                           .w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter)};
+  if (!is_aligned(operands.x) || !is_aligned(operands.y)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  for (int i = 0; i < plan->count; i++) start(plan, &plan->calls[i], &operands, o);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const grouped_plan *plan = (const grouped_plan *)base;
+  const falt_grouped_tile *t = &plan->calls[0].tile;
+  falt_text_add(text, "(cuda-grouped pixels=%dx%d bands=%d channels=%d warps=%dx%d stages=%d blocks=%d", t->height,
+                t->width, t->bands, 16 * t->warps_c, t->warps_c, t->warps_p, t->stages, t->blocks);
+  if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
+  if (plan->count > 1) falt_text_add(text, " phases=%d", plan->count);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  grouped_plan *plan = (grouped_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool is_half(falt_type type) {
+  return type == FALT_F16 || type == FALT_BF16;
+}
+
+/* All channels of all groups, as one group's would lie. */
+static bool side_by_side(const falt_tensor *t) {
+  const bool joined = t->size[FALT_G] == 1 || t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C];
+  return joined && falt_gemm_channel_stride(t) == 1 && falt_gemm_strides_divide(t, (int)t->size[FALT_G], 8);
+}
+
+static bool is_flat(const falt_problem *p) {
+  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
+         p->axis[0].pad[0] == 0;
+}
+
+/* Ways within a window are counted in 32 bits. */
+static bool small_planes(const falt_tensor *t) {
+  const int64_t most = INT64_C(1) << 22;
+  for (int dim = FALT_H; dim <= FALT_W; dim++)
+    if (falt_gemm_stride(t, dim) > most || falt_gemm_stride(t, dim) < -most) return false;
+  return true;
+}
+
+/* So many groups in one that its channels come by 8, or 0. */
+static int merged_of(const falt_problem *p) {
+  for (int merged = 1; merged <= 8; merged *= 2)
+    if (p->filter.size[FALT_C] * merged % 8 == 0 && p->filter.size[FALT_K] * merged % 8 == 0)
+      return p->filter.size[FALT_G] % merged ? 0 : merged;
+  return 0;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_DATA)
+    return "it computes layers and their gradients by the data only";
+  const roles r = falt_gemm_roles_of(p);
+  const char *why = falt_gemm_refusal(ask, r.source->type, p->filter.type);
+  if (why) return why;
+  return !is_half(r.source->type) || p->filter.type != r.source->type ? "its factors are f16 or bf16, both the same"
+         : !is_half(r.result->type) && r.result->type != FALT_F32     ? "its results are floats of 16 or 32 bits"
+         : !is_flat(p)                                                ? "it computes planes"
+         : falt_gemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
+             ? "beyond the ends it reads zeros only"
+         : !small_planes(r.source) ? "rows or columns lie too far apart"
+         : !side_by_side(r.source) || !side_by_side(r.result)
+             ? "channels do not lie side by side with 16 bytes dividing all strides"
+         : p->filter.size[FALT_C] == 1 ? "it sums over channels, of which a group has one"
+         : r.source->size[FALT_C] > MOST_CHANNELS || merged_of(p) == 0
+             ? "its groups are of 2 to 64 channels, by 8 when merged"
+             : NULL;
+}
+
+/* ---- plan: phases */
+
+/* With taps in the order in which the source lies. */
+static falt_gemm_phase ordered(falt_gemm_phase f) {
+  if (f.taps == 1) f.delta = 1;
+  if (f.delta > 0) return f;
+  f.first += (f.taps - 1) * f.delta;
+  f.from += (f.taps - 1) * f.pace;
+  f.delta = -f.delta, f.pace = -f.pace;
+  return f;
+}
+
+static void describe(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], falt_grouped_shape *s) {
+  const falt_problem *p = &plan->base.problem;
+  *s = (falt_grouped_shape){.images = p->input.size[FALT_N],
+                            .out = {f[0].results, f[1].results},
+                            .results = r->result->size[FALT_C] * p->filter.size[FALT_G],
+                            .depth = r->source->size[FALT_C] * plan->merged,
+                            .rows = r->result->size[FALT_C] * plan->merged,
+                            .own_depth = r->source->size[FALT_C],
+                            .own_rows = r->result->size[FALT_C],
+                            .taps = {f[0].taps, f[1].taps},
+                            .stride = {f[0].step, f[1].step},
+                            .dilation = f[1].delta,
+                            .finish = p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY,
+                            .bytes = falt_problem_bytes(p) / plan->count};
+}
+
+static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *x = r->source, *y = r->result, *w = &p->filter, *residual = &p->residual;
+  const falt_grouped_tile *t = &c->tile;
+  falt_cuda_grouped_args *a = &c->args;
+  const int64_t size = (int64_t)falt_type_size(x->type);
+  *a = (falt_cuda_grouped_args){.x_image = falt_gemm_stride(x, FALT_N) * size,
+                                .y_image = falt_gemm_stride(y, FALT_N),
+                                .r_image = falt_gemm_stride(residual, FALT_N),
+                                .r_group = falt_gemm_stride(residual, FALT_G),
+                                .r_channel = falt_gemm_stride(residual, FALT_C),
+                                .w_group = falt_gemm_stride(w, FALT_G),
+                                .w_row = falt_gemm_stride(w, r->row),
+                                .w_channel = falt_gemm_stride(w, r->depth),
+                                .all_tiles = (int)t->tiles,
+                                .parts = (int)t->parts,
+                                .sources = (int)(x->size[FALT_G] * x->size[FALT_C]),
+                                .results = (int)c->shape.results,
+                                .epilogue = falt_cuda_epilogue_of(p)};
+  for (int i = 0; i < 2; i++) {
+    const int dim = FALT_H + i;
+    a->x_axis[i] = (int)(falt_gemm_stride(x, dim) * size);
+    a->y_axis[i] = falt_gemm_stride(y, dim) * f[i].pitch;
+    a->r_axis[i] = falt_gemm_stride(residual, dim) * f[i].pitch;
+    a->w_axis[i] = falt_gemm_stride(w, dim) * f[i].pace;
+    a->in[i] = (int)x->size[dim];
+    a->out[i] = (int)f[i].results;
+    a->first[i] = (int)f[i].first;
+    c->w_first += falt_gemm_stride(w, dim) * f[i].from;
+    c->y_first += falt_gemm_stride(y, dim) * f[i].begin;
+    c->r_first += falt_gemm_stride(residual, dim) * f[i].begin;
+  }
+  a->tiles[0] = (int)falt_ceil_div(c->shape.out[0], t->height);
+  a->tiles[1] = (int)falt_ceil_div(c->shape.out[1], t->width);
+}
+
+/* One phase; why not, or NULL. */
+static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
+  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  if (f[0].taps == 0 || f[1].taps == 0) return "some results of the gradient meet no tap";
+  if (f[0].delta != 1) return "taps along height lie apart";
+  describe(plan, r, f, &c->shape);
+  const char *why = falt_grouped_refusal(&c->shape);
+  if (why) return why;
+  if (!falt_grouped_choose(&c->shape, &machine, &c->tile)) return "no tile fits the GPU";
+  set_args(plan, r, f, c);
+  plan->base.cost.seconds += c->tile.seconds;
+  return NULL;
+}
+
+static const char *add_calls(grouped_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const roles r = falt_gemm_roles_of(p);
+  const bool forward = p->operation == FALT_FORWARD;
+  const falt_gemm_axis axis[2] = {falt_gemm_axis_of(p, &r, 1), falt_gemm_axis_of(p, &r, 2)};
+  const int64_t phases[2] = {forward ? 1 : falt_gemm_phases(&axis[0]), forward ? 1 : falt_gemm_phases(&axis[1])};
+  if (phases[0] > MOST_CALLS || phases[1] > MOST_CALLS || phases[0] * phases[1] > MOST_CALLS)
+    return "the gradient has more than four phases";
+  plan->count = (int)(phases[0] * phases[1]);
+  for (int i = 0; i < plan->count; i++) {
+    const int64_t at[2] = {i / phases[1], i % phases[1]};
+    falt_gemm_phase f[2];
+    for (int k = 0; k < 2; k++)
+      f[k] = ordered(forward ? falt_gemm_forward(&axis[k]) : falt_gemm_backward(&axis[k], at[k]));
+    const char *why = add_call(plan, &r, f, &plan->calls[i]);
+    if (why) return why;
+  }
+  return NULL;
+}
+
+/* ---- ready */
+
+static falt_status ready_call(const grouped_plan *plan, call *c) {
+  const falt_problem *p = &plan->base.problem;
+  const roles r = falt_gemm_roles_of(p);
+  falt_cuda_kernel kernel = {.source = "grouped.cu", .entry = "falt_grouped", .shared_bytes = c->tile.shared_bytes};
+  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, p->filter.type));
+  falt_gemm_result_holes(p, r.result->type, &kernel);
+  falt_grouped_holes(&kernel, &c->shape, &c->tile);
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
+}
+
+static falt_status ready(falt_plan *base) {
+  grouped_plan *plan = (grouped_plan *)base;
+  const falt_tensor *w = &base->problem.filter;
+  for (int i = 0; i < plan->count; i++) FALT_TRY(ready_call(plan, &plan->calls[i]));
+  if (plan->values)
+    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
+                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
+  plan->values = NULL;
+  return falt_plan_ready(plan->others);
+}
+
+/* ---- plan */
+
+/* The plan for operands that are not aligned; it needs no workspace either. */
+static falt_plan *plan_others(falt_ask *ask) {
+  extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_generic, NULL};
+  falt_ask other = *ask;
+  falt_budget budget = *ask->budget;
+  budget.max_workspace = 0;
+  other.budget = &budget;
+  other.solvers = others;
+  return falt_plan_child(&other, ask->problem, ask->filter_values);
+}
+
+static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  grouped_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->merged = merged_of(ask->problem);
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  why = add_calls(plan);
+  if (!why && !(plan->others = plan_others(ask))) why = "operands that are not aligned find no solver";
+  if (!why) return &plan->base;
+  destroy(&plan->base);
+  return falt_refuse(ask, "%s", why);
+}
+
+extern const falt_solver falt_solver_cuda_grouped;
+const falt_solver falt_solver_cuda_grouped = {.name = "cuda-grouped", .device_kind = "cuda", .plan = plan_grouped};

@@ -1,0 +1,116 @@
+/* Tests of how layers of small groups are cut on GPUs, which need none; their kernels compiled, where there is NVRTC.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cuda/grouped.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_gemm_machine h200 = {9, 0, 132, 4.2e12, 1.98e9}, a100 = {8, 0, 108, 1.8e12, 1.41e9},
+                               consumer = {12, 0, 170, 1.6e12, 2.4e9};
+
+static const falt_grouped_shape shapes[] = {
+    /* 32 groups of 8; of 4, merged by two; of 32 */
+    {64, {56, 56}, 256, 8, 8, 8, 8, {3, 3}, {1, 1}, 1, false, 2e8},
+    {64, {56, 56}, 128, 8, 8, 4, 4, {3, 3}, {1, 1}, 1, false, 1e8},
+    {64, {14, 14}, 1024, 32, 32, 32, 32, {3, 3}, {1, 1}, 1, false, 5e7},
+    /* few channels to many, strides, dilations, an even number of taps, results in f32 */
+    {5, {29, 47}, 48, 16, 48, 16, 48, {4, 2}, {3, 2}, 2, true, 1e6},
+    /* signals; images of one pixel */
+    {16, {1, 100000}, 64, 8, 64, 8, 64, {1, 9}, {1, 1}, 1, false, 1e9},
+    {1, {1, 1}, 8, 8, 8, 8, 8, {3, 3}, {2, 2}, 1, false, 1e3},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+typedef struct tally {
+  const falt_grouped_shape *shape;
+  const falt_gemm_machine *machine;
+  int tiles;
+  double least;
+} tally;
+
+/* Tiles and parts have all results, none for nothing; a block's channels belong to whole groups or to one. */
+static void check_tile(void *context, const falt_grouped_tile *t) {
+  tally *all = context;
+  const falt_grouped_shape *s = all->shape;
+  const int64_t span = 16 * t->warps_c, down = falt_ceil_div(s->out[0], t->height);
+  assert_true(span % s->rows == 0 || s->rows % span == 0);
+  assert_true(t->parts * span >= s->results && (t->parts - 1) * span < s->results);
+  assert_int_equal(t->tiles, s->images * down * falt_ceil_div(s->out[1], t->width));
+  assert_true(t->height % t->bands == 0 && t->warps_c * t->warps_p <= 8);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(all->machine));
+  assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(t->grid % t->parts == 0 && t->grid >= t->parts && t->grid <= t->parts * t->tiles);
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+}
+
+static void test_tiles(UNUSED void **state) {
+  const falt_gemm_machine *const machines[] = {&h200, &a100, &consumer};
+  for (int m = 0; m < 3; m++)
+    for (int i = 0; i < SHAPES; i++) {
+      tally all = {.shape = &shapes[i], .machine = machines[m]};
+      falt_grouped_tile best;
+      falt_grouped_each(&shapes[i], machines[m], check_tile, &all);
+      assert_true(falt_grouped_choose(&shapes[i], machines[m], &best));
+      assert_true(all.tiles > 0 && best.seconds == all.least);
+    }
+}
+
+static void test_refusals(UNUSED void **state) {
+  falt_grouped_tile best;
+  falt_grouped_shape s = shapes[0];
+  s.depth = 24;
+  assert_non_null(falt_grouped_refusal(&s));
+  assert_false(falt_grouped_choose(&s, &h200, &best));
+  s = shapes[0], s.rows = 24;
+  assert_non_null(falt_grouped_refusal(&s));
+  s = shapes[0], s.taps[0] = s.taps[1] = 31;
+  assert_non_null(falt_grouped_refusal(&s));
+  s = shapes[0], s.stride[1] = 1 << 20, s.out[1] = 1 << 10; /* even one column of 16 spans more than shared memory */
+  s.taps[1] = 2, s.dilation = 1 << 20;
+  assert_null(falt_grouped_refusal(&s));
+  assert_false(falt_grouped_choose(&s, &h200, &best));
+}
+
+/* The best tile of the first four: nothing may spill. */
+static void test_kernels(UNUSED void **state) {
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  for (int i = 0; i < 4; i++) {
+    falt_grouped_tile best;
+    falt_cuda_binary binary;
+    falt_cuda_kernel kernel = {.source = "grouped.cu", .entry = "falt_grouped"};
+    assert_true(falt_grouped_choose(&shapes[i], i == 3 ? &a100 : &h200, &best));
+    falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "HALVES" : "BRAINS");
+    falt_cuda_hole(&kernel, "TYPE_Y=%d", shapes[i].finish ? FALT_F32 : i % 2 ? FALT_F16 : FALT_BF16);
+    falt_cuda_hole(&kernel, "TYPE_R=%d", i == 3 ? FALT_F16 : -1);
+    falt_cuda_hole(&kernel, "REAL=float");
+    falt_cuda_hole(&kernel, "ACTIVATION=%d", i == 3 ? FALT_SILU : FALT_IDENTITY);
+    falt_grouped_holes(&kernel, &shapes[i], &best);
+    if (falt_cuda_compile(&kernel, i == 3 ? "sm_80" : "sm_90a", &binary, NULL) != FALT_OK)
+      fail_msg("%s", falt_message());
+    if (binary.use.spill_bytes != 0)
+      fail_msg("shape %d: %d bytes spilled: %dx%d, %d bands, %dx%d warps, %d blocks", i, binary.use.spill_bytes,
+               best.height, best.width, best.bands, best.warps_c, best.warps_p, best.blocks);
+    falt_free(binary.data);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_kernels),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
