@@ -239,7 +239,9 @@ static double estimate(const falt_depthwise_shape *s, const falt_depthwise_machi
   const double memory = memory_seconds(s, m, w, t);
   const double rate = (s->kind == FALT_DEPTHWISE_FILTER ? 0.58 : 0.65) * fmin(1, 0.4 + threads / 640);
   const double issue = tiles_of(s, t, w) * instructions / lanes / rate, alone = (instructions * 4 + 1500) / clock;
-  return sqrt(sqrt(pow(memory, 4) + pow(issue, 4))) + 0.3 * alone;
+  const double waits =
+      s->kind == FALT_DEPTHWISE_DATA ? 1300.0 * (s->members - 1) / clock : 0; /* for taps, then lines */
+  return sqrt(sqrt(pow(memory, 4) + pow(issue, 4))) + 0.3 * alone + waits;
 }
 
 /* ---- all of them */

@@ -50,14 +50,15 @@ bool falt_gemm_places(const falt_gemm_depth *depth, const falt_gemm_phase phase[
 /* ---- tiles */
 
 typedef struct falt_gemm_shape {
-  int64_t pixels, channels, depth;                /* of the largest product: rows, columns, bytes of a row's depth */
-  int64_t products;                               /* phases and groups */
-  double bytes;                                   /* that must pass through memory */
-  int x_bytes, y_bytes;                           /* of an element */
-  int unit;                                       /* bytes of a piece */
-  int merged, step;                               /* groups in one, whose channels are a step's bytes; 1, 0 */
-  bool gather, fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
-  int64_t workspace;                              /* that shares of the depth may use; negative: any */
+  int64_t pixels, channels, depth;        /* of the largest product: rows, columns, bytes of a row's depth */
+  int64_t products;                       /* phases and groups */
+  double bytes;                           /* that must pass through memory */
+  int x_bytes, y_bytes;                   /* of an element */
+  int unit;                               /* bytes of a piece */
+  int merged, step;                       /* groups in one, whose channels are a step's bytes; 1, 0 */
+  int gather;                             /* channels of an entry of pieces that lie apart; 0: they lie side by side */
+  bool fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
+  int64_t workspace;                      /* that shares of the depth may use; negative: any */
 } falt_gemm_shape;
 
 typedef struct falt_gemm_machine {

@@ -98,7 +98,8 @@ static double step_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, 
   const double all = (double)t->bm * t->bn * t->row / s->merged;
   const double products = all * (s->split ? 3 : 1) / (t->wgmma ? 3200 : falt_gemm_rate(m, s->x_bytes));
   const double matrices = t->wgmma ? 0 : all / 160 * (1.0 / wm + 1.0 / wn);
-  const double pieces = (double)t->bm * t->row * (s->gather ? 9.0 / s->x_bytes : 35.0 / s->unit);
+  const double gathered = s->gather ? 5 + 16.0 / s->gather : 0; /* of an element: its load, its share of an entry */
+  const double pieces = (double)t->bm * t->row * (s->gather ? gathered / s->x_bytes : 35.0 / s->unit);
   const double filter = (double)t->bn * t->row * (t->wgmma ? 10 : 6) / 16;
   return fmax(products, matrices) + (pieces + filter) / (4 * WARP_THREADS);
 }

@@ -134,8 +134,17 @@ static double share_of(const falt_problem *p) {
   }
 }
 
+/* Seconds that a thread waits for its products, one after the other, as measured there. Gradients of filters share a
+ * result's products among threads. */
+static double waits_of(const falt_problem *p) {
+  const bool data = p->operation == FALT_BACKWARD_DATA;
+  if (p->operation != FALT_FORWARD && !data) return 0;
+  return (double)falt_problem_depth(p) * (data ? 0.5e-6 : 0.22e-6);
+}
+
 static double estimate(const falt_problem *p, const falt_device *device) {
-  return 2e-6 + falt_roofline(device, FALT_F32, falt_problem_flops(p), share_of(p), falt_problem_bytes(p));
+  return 2e-6 + waits_of(p) +
+         falt_roofline(device, FALT_F32, falt_problem_flops(p), share_of(p), falt_problem_bytes(p));
 }
 
 static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
