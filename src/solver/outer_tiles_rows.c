@@ -52,54 +52,75 @@ static int64_t pixel_of(const falt_outer_tiles_plan *plan, const matrix *m, int6
   return (m->p.at.at[2] + along) * axis->stride + m->phase % plan->phases[1] - axis->pad[0];
 }
 
-/* Rows of a shift at one pixel, of which taps may lie outside, to `room`; the constant is 0. */
-static void bring_window(const falt_outer_tiles_run *run, const uint16_t *line, int64_t u, uint16_t *room) {
+/* A window of which taps may lie outside, brought together in `room`; that of one tap where it lies, or NULL. The
+ * constant is 0. */
+static const uint16_t *window_outside(const falt_outer_tiles_run *run, const uint16_t *line, int64_t u,
+                                      uint16_t *room) {
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_tensor *x = &plan->layer.p.input;
   const falt_axis *axis = &plan->layer.p.axis[2];
-  const int64_t width = x->size[FALT_W], channels = plan->layer.channels;
-  for (int64_t s = 0; s < plan->length / channels; s++, room += channels) {
+  const int64_t width = x->size[FALT_W], channels = plan->layer.channels, taps = plan->length / channels;
+  for (int64_t s = 0; s < taps; s++) {
     const int64_t w = u + s * axis->dilation, at = w >= 0 && w < width ? w : falt_axis_map(axis, width, w);
+    if (taps == 1) return at < 0 ? NULL : line + at * x->stride[FALT_W];
     if (at < 0)
-      memset(room, 0, (size_t)channels * sizeof *room);
+      memset(room + s * channels, 0, (size_t)channels * sizeof *room);
     else
-      memcpy(room, line + at * x->stride[FALT_W], (size_t)channels * sizeof *room);
+      memcpy(room + s * channels, line + at * x->stride[FALT_W], (size_t)channels * sizeof *room);
   }
+  return room;
 }
 
-/* The rows of a shift at a pixel of a line of one group, where they lie if they are neighbours there; NULL: zeros. */
-static const uint16_t *window_at(const falt_outer_tiles_run *run, const uint16_t *line, int64_t u, uint16_t *room) {
-  const falt_outer_tiles_plan *plan = run->plan;
+/* First pixels of windows that are read where they lie: [0, end). */
+static int64_t windows_end(const falt_outer_tiles_plan *plan) {
   const falt_tensor *x = &plan->layer.p.input;
   const falt_axis *axis = &plan->layer.p.axis[2];
-  const int64_t taps = plan->length / plan->layer.channels, width = x->size[FALT_W];
+  const int64_t taps = plan->length / plan->layer.channels;
   const bool together = taps == 1 || (axis->dilation == 1 && x->stride[FALT_W] == plan->layer.channels);
-  const bool inside = u >= 0 && u + falt_extent(axis, taps) <= width;
-  const int64_t at = inside || taps > 1 ? u : falt_axis_map(axis, width, u);
-  if ((together && inside) || taps == 1) return at < 0 ? NULL : line + at * x->stride[FALT_W];
-  bring_window(run, line, u, room);
-  return room;
+  return together ? x->size[FALT_W] - taps + 1 : 0;
+}
+
+/* The windows at a chunk of positions: element of group 0 of the lines where they begin, and their first pixels. */
+typedef struct places {
+  int64_t lines[CHUNK], pixels[CHUNK]; /* lines < 0: zeros */
+} places;
+
+static places places_of(const falt_outer_tiles_run *run, const matrix *m, int64_t chunk) {
+  const falt_outer_tiles_plan *plan = run->plan;
+  const int64_t stride = plan->layer.p.axis[2].stride;
+  places p;
+  for (int64_t i = 0, end; i < CHUNK; i = end) {
+    const int64_t line = (chunk * CHUNK + i) / plan->width, along = (chunk * CHUNK + i) % plan->width;
+    const int64_t at = line < plan->height ? line_at(run, m, line) : -1, first = pixel_of(plan, m, along);
+    end = falt_min(CHUNK, i + plan->width - along);
+    for (int64_t q = i; q < end; q++) {
+      p.lines[q] = at;
+      p.pixels[q] = first + (q - i) * stride;
+    }
+  }
+  return p;
 }
 
 /* One chunk of positions of all rows, of adjacent channels; zeros beyond all lines. */
 static void turn_x(void *context, int64_t index) {
   const falt_outer_tiles_run *run = context;
   const falt_outer_tiles_plan *plan = run->plan;
-  const int64_t chunk = index % plan->reach, length = plan->length;
+  const falt_tensor *x = &plan->layer.p.input;
+  const int64_t chunk = index % plan->reach, length = plan->length, end = windows_end(plan);
   const matrix m = matrix_at(run, index / plan->reach);
+  const places at = places_of(run, &m, chunk);
   uint16_t room[CHUNK * MOST_LENGTH];
-  int64_t lines[CHUNK], pixels[CHUNK];
-  for (int i = 0; i < CHUNK; i++) {
-    const int64_t position = chunk * CHUNK + i, line = position / plan->width;
-    lines[i] = line < plan->height ? line_at(run, &m, line) : -1;
-    pixels[i] = pixel_of(plan, &m, position % plan->width);
-  }
   char *to = m.to + chunk * FALT_TILE_BYTES;
   for (int64_t g = 0; g < falt_outer_tiles_groups(plan); g++, to += plan->tiles * ROWS * plan->pitch) {
-    const uint16_t *input = (const uint16_t *)run->operands->input + g * plan->layer.p.input.stride[FALT_G];
+    const uint16_t *input = (const uint16_t *)run->operands->input + g * x->stride[FALT_G];
     const uint16_t *windows[CHUNK];
-    for (int i = 0; i < CHUNK; i++)
-      windows[i] = lines[i] < 0 ? NULL : window_at(run, input + lines[i], pixels[i], room + i * length);
+    for (int i = 0; i < CHUNK; i++) {
+      const int64_t line = at.lines[i], pixel = at.pixels[i];
+      const bool inside = pixel >= 0 && pixel < end;
+      windows[i] = line < 0 ? NULL
+                   : inside ? input + line + pixel * x->stride[FALT_W]
+                            : window_outside(run, input + line, pixel, room + i * length);
+    }
     for (int64_t first = 0; first < length; first += CHUNK) {
       const void *rows[CHUNK];
       for (int i = 0; i < CHUNK; i++) rows[i] = windows[i] ? (const void *)(windows[i] + first) : run->zeros;
