@@ -22,7 +22,24 @@ FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
 FALT_INLINE void copy_some(char *to, const char *from, int64_t n, int64_t room) {
   _mm512_mask_storeu_epi8(to, first_bytes(room), _mm512_maskz_loadu_epi8(first_bytes(n), from));
 }
+
+/* Parts of up to 64 bytes: whole stores, what they put beyond the window being of the next one. The last is left. */
+FALT_INLINE int64_t spread_short(const falt_tiles_spread *call, int64_t all) {
+  const __mmask64 mask = first_bytes(call->bytes);
+  if (call->bytes > FALT_TILE_BYTES || call->pitch != all) return 0;
+  for (int64_t m = 0; m + 1 < call->count; m++) {
+    const char *from = call->from + m * call->step;
+    char *to = call->to + m * call->pitch;
+    _mm512_storeu_si512(to + all - FALT_TILE_BYTES, _mm512_setzero_si512());
+    for (int64_t j = 0; j < call->parts; j++, from += call->apart, to += call->bytes)
+      _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from));
+  }
+  return call->count > 0 ? call->count - 1 : 0;
+}
 #else
+FALT_INLINE int64_t spread_short(const falt_tiles_spread *call, int64_t all) {
+  return (void)call, (void)all, 0;
+}
 FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
   memcpy(to, from, (size_t)n);
   memset(to + n, 0, (size_t)(FALT_TILE_BYTES - n));
@@ -46,7 +63,7 @@ static void spread_whole(const falt_tiles_spread *call) {
 /* What is copied beyond a part, the next one covers; nothing goes beyond the last multiple of 64. */
 static void spread_parts(const falt_tiles_spread *call) {
   const int64_t all = (call->parts * call->bytes + FALT_TILE_BYTES - 1) / FALT_TILE_BYTES * FALT_TILE_BYTES;
-  for (int64_t m = 0; m < call->count; m++) {
+  for (int64_t m = spread_short(call, all); m < call->count; m++) {
     const char *from = call->from + m * call->step;
     char *to = call->to + m * call->pitch;
     memset(to + all - FALT_TILE_BYTES, 0, FALT_TILE_BYTES);

@@ -332,9 +332,8 @@ static const double per_run = 700;
 
 /* Elements that are copied for a part, of all windows that meet a row. */
 static double copied(const falt_tiles_plan *plan) {
-  const int64_t rows =
-      falt_min(falt_tiles_copies(plan),
-               falt_layer_most(&plan->lines) * plan->layer.p.filter.size[FALT_H] * plan->layer.p.filter.size[FALT_D]);
+  const int64_t rows = falt_min(falt_tiles_copies(plan),
+                                falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
   return plan->in_place ? 0 : (double)(rows * plan->wide * plan->length);
 }
 
@@ -393,15 +392,12 @@ static void set_direction(falt_tiles_plan *plan) {
   if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
 }
 
-static int64_t piece_count(int64_t length, int64_t element) {
-  return falt_ceil_div(length * element, FALT_TILE_BYTES);
-}
-
 /* Groups at all positions: taps share those of pixels, which may leave more of their pieces empty. */
 static void set_turned(falt_tiles_plan *plan) {
   const int64_t taps = plan->layer.p.filter.size[FALT_W], channels = plan->layer.channels;
   plan->in_place = plan->flat = false;
-  plan->windows = piece_count(taps * channels, plan->element) < taps * piece_count(channels, plan->element);
+  plan->windows =
+      falt_tiles_piece_count(taps * channels, plan->element) < taps * falt_tiles_piece_count(channels, plan->element);
 }
 
 static void set_segments(falt_tiles_plan *plan) {
@@ -414,9 +410,11 @@ static void set_segments(falt_tiles_plan *plan) {
   plan->windows = !whole || narrow;
   plan->flat = narrow;
   if (plan->turned) set_turned(plan);
-  plan->segments = plan->windows ? taps[FALT_D] * taps[FALT_H] : layer->taps;
-  plan->length = plan->windows ? taps[FALT_W] * layer->channels : layer->channels;
-  plan->pieces = piece_count(plan->length, plan->element);
+  plan->joined = falt_tiles_joined(plan);
+  plan->steps = falt_ceil_div(taps[FALT_H], plan->joined);
+  plan->segments = plan->windows ? taps[FALT_D] * plan->steps : layer->taps;
+  plan->length = plan->windows ? plan->joined * taps[FALT_W] * layer->channels : layer->channels;
+  plan->pieces = falt_tiles_piece_count(plan->length, plan->element);
   plan->times = plan->split ? 2 : 1;
   plan->panels = falt_ceil_div(layer->results, COLUMNS);
   plan->panel = (size_t)(plan->segments * plan->times) * (size_t)plan->pieces * 2 * TILE;
@@ -425,7 +423,7 @@ static void set_segments(falt_tiles_plan *plan) {
 /* Bytes that `lines` lines of a plane bring with them, what neighbours share left out. */
 static int64_t line_bytes(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
-  const int64_t rows = falt_min(p->axis[1].stride, p->filter.size[FALT_H]) * p->filter.size[FALT_D];
+  const int64_t rows = falt_min(p->axis[1].stride, plan->steps) * p->filter.size[FALT_D];
   const int64_t pixels = p->output.size[FALT_W] * (plan->windows ? 1 : p->axis[2].stride);
   return rows * pixels * falt_tiles_pixel(plan);
 }
@@ -440,10 +438,12 @@ static int64_t wanted_tasks(const falt_tiles_plan *plan) {
   return threads == 1 ? 1 : 4 * threads;
 }
 
-/* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond. */
+/* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond, or where
+ * neighbours would copy as many lines for themselves as for their own results. */
 static int64_t room(const falt_tiles_plan *plan) {
   const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
-  return panels > l2 / 2 ? l2 / 2 : l2 / 8;
+  const int64_t halo = (plan->steps - 1) * falt_tiles_down(plan) / plan->layer.p.axis[1].stride;
+  return panels > l2 / 2 || (plan->windows && halo * line_bytes(plan) > l2 / 16) ? l2 / 2 : l2 / 8;
 }
 
 /* Tasks for each part that are wanted. Where all panels stay in the second-level cache tasks are cut by positions, so
@@ -488,9 +488,9 @@ static void set_tiles(falt_tiles_plan *plan) {
 static void set_copies(falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_axis *axis = &p->axis[1];
-  const int64_t taps = p->filter.size[FALT_H], lines = falt_layer_most(&plan->lines);
+  const int64_t taps = plan->steps, lines = falt_layer_most(&plan->lines);
   const int64_t residues = taps == 1 ? 1 : axis->stride;
-  const int64_t together = lines + (taps - 1) * axis->dilation / axis->stride;
+  const int64_t together = lines + (taps - 1) * falt_tiles_down(plan) / axis->stride;
   plan->own = taps * lines <= residues * together;
   plan->class = plan->own ? lines : together;
   plan->slots = plan->own ? taps * lines : residues * together;
@@ -499,6 +499,8 @@ static void set_copies(falt_tiles_plan *plan) {
                : plan->windows ? positions
                : plan->turned  ? positions + reach / p->axis[2].stride
                                : (positions - 1) * p->axis[2].stride + reach + 1;
+  const int64_t pixels = (plan->wide - 1) * p->axis[2].stride + reach + 1;
+  plan->line = falt_tiles_copies_lines(plan) ? pixels * plan->layer.channels * plan->element : 0;
   plan->residues = plan->windows || p->filter.size[FALT_W] == 1 ? 1 : p->axis[2].stride;
   plan->pitch = (falt_ceil_div(plan->wide * GROUP, FALT_TILE_BYTES) | 1) * FALT_TILE_BYTES; /* odd: sets of their own */
   plan->slot = plan->turned ? plan->residues * plan->pieces * ROWS * plan->pitch : plan->wide * falt_tiles_pixel(plan);
@@ -526,7 +528,7 @@ static void lay_memory(falt_tiles_plan *plan) {
   at->out = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->residual = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->constant = falt_place(&at->total, pixel);
-  at->lines = falt_place(&at->total, plan->turned ? (size_t)(plan->wide * GROUP) : 0);
+  at->lines = falt_place(&at->total, (size_t)(plan->turned ? plan->wide * GROUP : plan->joined * plan->line));
   at->copies = falt_place(&at->total, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
   at->filled = falt_place(&at->total, copies);
   at->sums = falt_place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));

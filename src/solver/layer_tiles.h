@@ -5,7 +5,14 @@
 #include "cpu/layer_tiles.h"
 #include "solver/layer.h"
 
-enum { TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS, PAIR = 2, GROUP = 4 /* bytes */ };
+enum {
+  TILE = FALT_TILE,
+  ROWS = FALT_TILE_ROWS,
+  COLUMNS = FALT_TILES_COLUMNS,
+  PAIR = 2,
+  GROUP = 4 /* bytes */,
+  MOST_JOINED = 32
+};
 
 /* Offsets into a worker's scratch. */
 typedef struct falt_tiles_map {
@@ -24,6 +31,8 @@ typedef struct falt_tiles_plan {
   bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
   bool flat;                        /* tiles go over the ends of rows */
   bool turned;                      /* positions are the columns of products: results of a channel are adjacent */
+  int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
+  int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
   int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
   int64_t times;                    /* the panel goes over the segments so often */
 
@@ -51,6 +60,10 @@ static inline int64_t falt_tiles_groups(const falt_tiles_plan *plan) {
 }
 static inline int64_t falt_tiles_columns(const falt_tiles_plan *plan, int64_t panel) {
   return falt_min(COLUMNS, plan->layer.results - panel * COLUMNS);
+}
+/* Pixels from the first row of a window to that of the next. */
+static inline int64_t falt_tiles_down(const falt_tiles_plan *plan) {
+  return plan->joined * plan->layer.p.axis[1].dilation;
 }
 static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
   return plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
@@ -91,6 +104,16 @@ typedef struct falt_tiles_task {
   int64_t row_out[FALT_TILES_ROWS], row_residual[FALT_TILES_ROWS]; /* turned: of the channels of a panel */
   char *constant, *lines, *copies, *filled, *sums;
 } falt_tiles_task;
+
+static inline int64_t falt_tiles_piece_count(int64_t length, int64_t element) {
+  return falt_ceil_div(length * element, FALT_TILE_BYTES);
+}
+
+/* Whether pixels are so small, and adjacent, that lines of them are copied before windows are. */
+bool falt_tiles_copies_lines(const falt_tiles_plan *plan);
+/* Rows of taps that share a window, which would be mostly empty with one. The last window may have rows beyond the
+ * filter's, whose weights are zeros; floats, which may be infinite, may not. */
+int64_t falt_tiles_joined(const falt_tiles_plan *plan);
 
 /* The filter as panels; runs on the device's threads. */
 void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *packed);

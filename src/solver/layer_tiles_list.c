@@ -43,9 +43,11 @@ static void pack_element(const packing *pack, int64_t from, char *to, int64_t ti
 
 /* Element c of a tap, within the tiles of a panel of so many. */
 static int64_t weight_at(const falt_tiles_plan *plan, int64_t tap, int64_t c, int64_t k, int64_t tiles) {
-  const int64_t taps = plan->windows ? plan->layer.p.filter.size[FALT_W] : 1;
-  const int64_t e = tap % taps * plan->layer.channels + c;
-  return element_at(plan, tap / taps, e, k, tiles);
+  const int64_t width = plan->layer.p.filter.size[FALT_W], height = plan->layer.p.filter.size[FALT_H];
+  const int64_t row = tap / width % height, plane = tap / width / height;
+  if (!plan->windows) return element_at(plan, tap, c, k, tiles);
+  const int64_t e = (row % plan->joined * width + tap % width) * plan->layer.channels + c;
+  return element_at(plan, plane * plan->steps + row / plan->joined, e, k, tiles);
 }
 
 /* Column `k` of a group's panel that begins at channel `first`. */
@@ -88,6 +90,35 @@ float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_
                  falt_load(from + plan->segments * plan->pieces * tiles * TILE, FALT_BF16, 0));
 }
 
+/* ---- windows of several rows */
+
+/* Cycles, about, that a position takes with windows of so many rows of taps: its pieces are loaded from the
+ * second-level cache and multiplied by tiles of columns, and copied once for each residue of the stride. */
+static int64_t window_cycles(const falt_tiles_plan *plan, int64_t joined) {
+  const falt_problem *p = &plan->layer.p;
+  const int64_t pieces = falt_tiles_piece_count(joined * p->filter.size[FALT_W] * plan->layer.channels, plan->element);
+  const int64_t steps = falt_ceil_div(p->filter.size[FALT_H], joined);
+  return pieces * (steps * (3 + falt_ceil_div(plan->layer.results, ROWS)) + 6 * falt_min(p->axis[1].stride, steps));
+}
+
+bool falt_tiles_copies_lines(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
+  return plan->windows && !plan->turned && !converts && plan->layer.channels * plan->element < FALT_TILE_BYTES &&
+         falt_tensor_unit(&p->input, FALT_C) && p->input.stride[FALT_W] == plan->layer.channels &&
+         p->axis[2].dilation == 1;
+}
+
+int64_t falt_tiles_joined(const falt_tiles_plan *plan) {
+  const int64_t height = plan->layer.p.filter.size[FALT_H];
+  int64_t best = 1;
+  for (int64_t rows = 2; rows <= falt_min(height, MOST_JOINED) && falt_tiles_copies_lines(plan); rows++) {
+    const bool fits = plan->kind <= FALT_TILES_S8 || height % rows == 0;
+    if (fits && window_cycles(plan, rows) < window_cycles(plan, best)) best = rows;
+  }
+  return best;
+}
+
 /* ---- rows in */
 
 static int64_t input_size(const falt_tiles_task *t) {
@@ -128,10 +159,15 @@ static void bring_pixels(const falt_tiles_task *t, const char *row, int64_t w, i
     const bool inside = w >= 0 && w < width;
     const int64_t source = inside || !row ? w : falt_axis_map(&t->layer->p.axis[2], width, w);
     n = inside && row ? falt_min(count, width - w) : 1;
-    if (row && source >= 0)
+    if (row && source >= 0) {
       bring_inside(t, row + source * x->stride[FALT_W] * input_size(t), n, to);
-    else
+    } else if (t->layer->p.boundary_value == 0) {
+      const bool before = w < 0 && t->layer->p.axis[2].boundary[0] == FALT_CONSTANT;
+      n = !row ? count : before ? falt_min(count, -w) : 1;
+      memset(to, 0, (size_t)(n * size));
+    } else {
       memcpy(to, t->constant, (size_t)size);
+    }
   }
 }
 
@@ -173,6 +209,24 @@ static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow,
     i = end;
   }
   for (; i < count; i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
+}
+
+/* Windows of so many rows of adjacent pixels, brought with what stands beyond their ends, so that all lie inside. */
+static void bring_joined(const falt_tiles_task *t, const char *const *rows, int64_t ow, int64_t count, char *to) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t pixel = t->layer->channels * plan->element, taps = t->layer->p.filter.size[FALT_W];
+  const int64_t pixels = (count - 1) * axis->stride + taps;
+  for (int64_t r = 0; r < plan->joined; r++)
+    bring_pixels(t, rows[r], ow * axis->stride - axis->pad[0], pixels, t->lines + r * plan->line);
+  t->plan->kernels->spread(&(falt_tiles_spread){.from = t->lines,
+                                                .to = to,
+                                                .step = axis->stride * pixel,
+                                                .pitch = falt_tiles_pixel(plan),
+                                                .bytes = taps * pixel,
+                                                .count = count,
+                                                .parts = plan->joined,
+                                                .apart = plan->line});
 }
 
 /* ---- groups in */
@@ -239,10 +293,11 @@ static part part_at(const falt_tiles_task *t, int64_t i) {
   return p;
 }
 
-/* Which of a part's copies holds what taps (j, r) of a line meet. Lines that follow each other have copies that do. */
+/* Which of a part's copies holds what taps (j, r), r counted in windows, of a line meet. Lines that follow each other
+ * have copies that do. */
 static int64_t slot_of(const falt_tiles_plan *plan, int64_t j, int64_t r, int64_t line) {
   const falt_axis *axis = &plan->layer.p.axis[1];
-  const int64_t reach = r * axis->dilation;
+  const int64_t reach = r * falt_tiles_down(plan);
   const int64_t first = plan->own ? r * plan->class : reach % axis->stride * plan->class + reach / axis->stride;
   return j * plan->slots + first + line;
 }
@@ -262,19 +317,23 @@ static void copy_row(const falt_tiles_task *t, const part *p, int64_t j, int64_t
   const int64_t slot = slot_of(plan, j, r, line);
   if (p->filled[slot]) return;
   p->filled[slot] = 1;
-  const char *row = row_of(t, p, j, r, line);
+  const char *rows[MOST_JOINED];
+  for (int64_t i = 0; i < plan->joined; i++) rows[i] = row_of(t, p, j, r * plan->joined + i, line);
   const int64_t reach = falt_extent(axis, t->layer->p.filter.size[FALT_W]) - 1;
   char *to = p->copies + slot * plan->slot;
   if (plan->turned) {
-    bring_groups(t, row, p->at.at[2], p->width + (plan->windows ? 0 : reach / axis->stride), to);
+    bring_groups(t, rows[0], p->at.at[2], p->width + (plan->windows ? 0 : reach / axis->stride), to);
     return;
   }
   if (plan->windows) {
-    bring_windows(t, row, p->at.at[2], p->width, to);
+    if (plan->line > 0)
+      bring_joined(t, rows, p->at.at[2], p->width, to);
+    else
+      bring_windows(t, rows[0], p->at.at[2], p->width, to);
     return;
   }
   const int64_t pixels = (p->width - 1) * axis->stride + reach + 1;
-  bring_pixels(t, row, p->at.at[2] * axis->stride - axis->pad[0], pixels, to);
+  bring_pixels(t, rows[0], p->at.at[2] * axis->stride - axis->pad[0], pixels, to);
 }
 
 static void copy_rows(const falt_tiles_task *t, const part *p) {
@@ -282,7 +341,7 @@ static void copy_rows(const falt_tiles_task *t, const part *p) {
   memset(p->filled, 0, (size_t)falt_tiles_copies(t->plan));
   for (int64_t j = 0; j < taps[FALT_D]; j++)
     for (int64_t line = 0; line < p->lines; line++)
-      for (int64_t r = 0; r < taps[FALT_H]; r++) copy_row(t, p, j, r, line);
+      for (int64_t r = 0; r < t->plan->steps; r++) copy_row(t, p, j, r, line);
 }
 
 /* Whether all that a part's tiles read lies inside: one tap, and tiles that may reach beyond the part's end. */
@@ -307,7 +366,7 @@ static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int
   const int64_t step = plan->windows ? pixel : axis->stride * pixel, others = plan->windows ? 1 : taps[FALT_W];
   for (int64_t time = 0; time < plan->times; time++)
     for (int64_t j = 0; j < taps[FALT_D]; j++)
-      for (int64_t r = 0; r < taps[FALT_H]; r++) {
+      for (int64_t r = 0; r < plan->steps; r++) {
         const char *row = p->copies + slot_of(plan, j, r, line) * plan->slot + first * step;
         for (int64_t s = 0; s < others; s++, list += PAIR)
           *list = (falt_tile_rows){row + s * axis->dilation * pixel, step, FALT_TILE_BYTES};
