@@ -184,8 +184,8 @@ __device__ inline uint4 realigned(const void *from) {
 }
 
 // The word of four bytes, `step` apart, that begins at byte `first`: one move for each word that they lie in beyond the
-// first two.
-__device__ inline unsigned collect(const unsigned raw[RAW], int first, int step) {
+// first two. `again`: by a last move that is not found to be the same, so that the word has a register of its own.
+__device__ inline unsigned collect(const unsigned raw[RAW], int first, int step, bool again = false) {
   const int low = first / 4, high = (first + 3 * step) / 4;
   unsigned word = raw[low];
 #pragma unroll
@@ -196,7 +196,7 @@ __device__ inline unsigned collect(const unsigned raw[RAW], int first, int step)
       const int byte = first + i * step, from = byte / 4;
       selector |= (from == w ? 4 + byte % 4 : w == low + 1 ? byte % 4 : i) << 4 * i;
     }
-    word = __byte_perm(word, raw[w], selector);
+    word = again && w == high ? __byte_perm(raw[w], word, selector ^ 0x4444) : __byte_perm(word, raw[w], selector);
   }
   return word;
 }

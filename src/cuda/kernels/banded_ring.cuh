@@ -150,24 +150,6 @@ struct Windows {
   uint4 quad[DEPTH][CHANNELS][PAIRS][2];
 };
 
-// The word that collect() gives, by a last instruction that is not found to be the same.
-__device__ inline unsigned collect_again(const unsigned raw[RAW], int first, int step) {
-  const int low = first / 4, high = (first + 3 * step) / 4;
-  if (low == high) return raw[low];
-  unsigned word = raw[low];
-#pragma unroll
-  for (int w = low + 1; w <= high; w++) {
-    unsigned selector = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int byte = first + i * step, from = byte / 4;
-      selector |= (from == w ? 4 + byte % 4 : w == low + 1 ? byte % 4 : i) << 4 * i;
-    }
-    word = w < high ? __byte_perm(word, raw[w], selector) : __byte_perm(raw[w], word, selector ^ 0x4444);
-  }
-  return word;
-}
-
 // One block further down.
 __device__ inline void move_windows(Windows &windows, const unsigned raw[RAW]) {
 #pragma unroll
@@ -180,7 +162,7 @@ __device__ inline void move_windows(Windows &windows, const unsigned raw[RAW]) {
 #pragma unroll
     for (int k = 0; k < 4; k++) {
       const int first = OFF + 4 * (2 * q + j + k % 2 * 2 + k / 2) * CHANNELS + c;
-      word[k] = k >= 2 && !whole ? 0 : j ? collect_again(raw, first, CHANNELS) : collect(raw, first, CHANNELS);
+      word[k] = k >= 2 && !whole ? 0 : collect(raw, first, CHANNELS, j == 1);
     }
     windows.quad[DEPTH - 1][c][q][j] = make_uint4(word[0], word[1], word[2], word[3]);
   }
