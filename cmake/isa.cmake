@@ -12,7 +12,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(FALT_BYTES_avx512 64)
   set(FALT_FLAGS_vnni ${FALT_FLAGS_avx512} -mavx512vnni)
   set(FALT_BYTES_vnni 64)
-  set(FALT_FLAGS_amx ${FALT_FLAGS_vnni} -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16)
+  set(FALT_FLAGS_amx ${FALT_FLAGS_vnni} -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16 -mprfchw)
   set(FALT_BYTES_amx 64)
   # Levels of dense layers of 8-bit and 16-bit numbers; older compilers do without.
   include(CheckCCompilerFlag)

@@ -61,6 +61,7 @@ typedef struct falt_tiles_finish {
   const float *scale, *offset;
   bool by_row;
   int rows[2], n;
+  int ahead[2];          /* rows of the call after this one, whose places follow in `at`: a hint */
   falt_activation curve; /* one that is no clip, or the identity */
   float slope;           /* of the leaky one */
   float low, high;       /* infinities: no clip. NaN passes */

@@ -113,6 +113,8 @@ typedef struct one_panel {
   void *sums;
   int columns;
   const falt_tiles_finish *before; /* sums that are taken out meanwhile; NULL: none */
+  char *to[2];                     /* where tiles go, `step` bytes from row to row: to sums, or where results belong */
+  int64_t step;
 } one_panel;
 
 FALT_INLINE int tiles_in(int lines) {
@@ -278,13 +280,11 @@ FALT_INLINE void take_out(outgoing *o) {
  * rows. Always inlined with a constant kind and constant numbers of tiles. */
 FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool turned, const bool low,
                        const bool wide) {
-  enum { STEP = PITCH * GROUP, LOWER = FALT_TILE_ROWS * STEP };
   const falt_tiles_product *call = one->call;
   outgoing before = open_outgoing(one);
   const bool past = !call->near;
   const int listed = (turned ? wide : low) ? 2 : 1, packed = (turned ? low : wide) ? 2 : 1;
   const int64_t each = call->pieces * packed * FALT_TILE;
-  char *sums = one->sums;
   const char *b = one->b;
   _tile_zero(0);
   if (wide) _tile_zero(1);
@@ -308,10 +308,10 @@ FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const b
       take_out(&before);
     }
   }
-  _tile_stored(0, sums, STEP);
-  if (wide) _tile_stored(1, sums + FALT_TILE_BYTES, STEP);
-  if (low) _tile_stored(2, sums + LOWER, STEP);
-  if (low && wide) _tile_stored(3, sums + LOWER + FALT_TILE_BYTES, STEP);
+  _tile_stored(0, one->to[0], one->step);
+  if (wide) _tile_stored(1, one->to[0] + FALT_TILE_BYTES, one->step);
+  if (low) _tile_stored(2, one->to[1], one->step);
+  if (low && wide) _tile_stored(3, one->to[1] + FALT_TILE_BYTES, one->step);
 }
 
 FALT_INLINE void tiles_of(const one_panel *one, const falt_tiles_kind kind, const bool turned) {
@@ -351,10 +351,54 @@ static void product_bf16(const one_panel *one) {
     tiles_of(one, FALT_TILES_BF16, false);
 }
 
+/* Elements from row to row of the results if sums are results as they are, and rows of whole tiles evenly apart; else
+ * 0. */
+static int64_t straight_step(const falt_tiles_product *call) {
+  const falt_tiles_finish *f = call->finish;
+  if (!f || !f->plain || f->adds || call->turned || call->rows < 2) return 0;
+  if (f->type != (f->whole ? FALT_S32 : FALT_F32)) return 0;
+  const int64_t step = f->at[1] - f->at[0];
+  for (int tile = 0; tile < call->tiles; tile++) {
+    const int64_t *at = f->at + (ptrdiff_t)tile * FALT_TILE_ROWS;
+    if (f->rows[tile] != call->rows) return 0;
+    for (int m = 1; m < call->rows; m++)
+      if (at[m] != at[0] + m * step) return 0;
+  }
+  return step;
+}
+
+/* Sends for what the next call will write in the columns of panel i: tiles are stored row by row, each when its line is
+ * there. */
+FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
+  const falt_tiles_finish *f = one->call->finish;
+  for (int q = 0; q < FALT_TILES_ROWS; q++) {
+    if (q % FALT_TILE_ROWS >= f->ahead[q / FALT_TILE_ROWS]) continue;
+    const float *to = (const float *)f->out + i * one->call->apart + f->at[FALT_TILES_ROWS + q];
+    __builtin_prefetch(to, 1);
+    __builtin_prefetch(to + one->columns - 1, 1);
+  }
+}
+
+/* Panel i past the sums. */
+FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
+  const falt_tiles_finish *f = one->call->finish;
+  float *out = (float *)f->out + i * one->call->apart;
+  one->step = step * GROUP;
+  one->to[0] = (char *)(out + f->at[0]);
+  if (one->call->tiles > 1) one->to[1] = (char *)(out + f->at[FALT_TILE_ROWS]);
+  fetch_ahead(one, i);
+}
+
 #else
 
 static void open_tiles(int rows) {
   (void)rows;
+}
+static int64_t straight_step(const falt_tiles_product *call) {
+  return (void)call, 0;
+}
+FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
+  (void)one, (void)i, (void)step;
 }
 static void close_tiles(void) {}
 static void product_u8(const one_panel *one) {
@@ -392,20 +436,36 @@ FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t
   to->offset = first->offset + columns;
 }
 
+/* Those of two products take turns. */
+FALT_INLINE void keep_sums(one_panel *one, const falt_tiles_flow *flow) {
+  one->step = PITCH * GROUP;
+  one->sums = (char *)flow->sums + flow->count % 2 * (FALT_TILES_ROWS * one->step);
+  one->to[0] = one->sums;
+  one->to[1] = one->to[0] + FALT_TILE_ROWS * one->step;
+}
+
 static void product(const falt_tiles_product *call, falt_tiles_flow *flow) {
   static void (*const kinds[FALT_TILES_KIND_COUNT])(const one_panel *) = {
       [FALT_TILES_U8] = product_u8,     [FALT_TILES_S8_U8] = product_s8_u8, [FALT_TILES_S8] = product_s8,
       [FALT_TILES_BF16] = product_bf16, [FALT_TILES_F32] = product_f32,
   };
   void (*const multiply_panel)(const one_panel *) = kinds[call->kind];
+  const int64_t step = straight_step(call);
   one_panel one = {.call = call, .b = call->b};
   for (int64_t i = 0; i < call->panels; i++, one.b += call->pitch) {
     const int64_t left = call->columns - i * FALT_TILES_COLUMNS;
     one.columns = (int)(left < FALT_TILES_COLUMNS ? left : FALT_TILES_COLUMNS);
-    one.sums = (char *)flow->sums + flow->count % 2 * (FALT_TILES_ROWS * PITCH * GROUP);
     one.before = flow->count > 0 ? &flow->finish[(flow->count - 1) % 2] : NULL;
+    const bool straight = step != 0 && one.columns % FALT_TILE_ROWS == 0;
+    if (straight)
+      send_straight(&one, i, step);
+    else
+      keep_sums(&one, flow);
     multiply_panel(&one);
-    if (call->finish) set_finish(&flow->finish[flow->count++ % 2], &one, i);
+    if (straight)
+      flow->count = 0;
+    else if (call->finish)
+      set_finish(&flow->finish[flow->count++ % 2], &one, i);
   }
 }
 

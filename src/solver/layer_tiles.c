@@ -45,12 +45,16 @@ static target target_of(const falt_tiles_task *t, int64_t panel) {
                   t->group * z->stride[FALT_G] + k * z->stride[FALT_C]};
 }
 
+static int rows_of(const falt_tiles_task *t, int64_t tile) {
+  return tile < t->count ? t->tiles[tile].count : 0;
+}
+
 static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64_t panel, const void *sums) {
   const falt_layer *layer = t->layer;
   const falt_problem *p = &layer->p;
   const falt_operands *operands = t->run->operands;
   const target to = target_of(t, panel);
-  const int count = t->tiles[tile].count, second = tile + 1 < t->count ? t->tiles[tile + 1].count : 0;
+  const int count = rows_of(t, tile), second = rows_of(t, tile + 1);
   const float *scale = t->run->factors + to.channel;
   const bool turned = t->plan->turned;
   const int64_t out = to.out + (turned ? t->out[tile * ROWS] : 0);
@@ -70,6 +74,7 @@ static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64
                              .offset = scale + p->output.size[FALT_G] * layer->results,
                              .by_row = turned,
                              .rows = {count, second},
+                             .ahead = {rows_of(t, tile + PAIR), rows_of(t, tile + PAIR + 1)},
                              .n = turned ? count + second : (int)falt_tiles_columns(t->plan, panel),
                              .curve = layer->curve,
                              .slope = (float)p->act_a,
