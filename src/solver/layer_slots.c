@@ -11,7 +11,7 @@ falt_slots falt_slots_for(const falt_layer *layer, int64_t across, int64_t lines
   falt_slots s = {.ends = ends, .pixels = (across - 1) * width->stride + falt_extent(width, p->filter.size[FALT_W])};
   s.pixel_step = together ? layer->channels : 1;
   s.channel_step = together ? 1 : s.pixels;
-  s.shared = height->dilation == 1 && height->stride < taps;
+  s.shared = !ends && height->dilation == 1 && height->stride < taps;
   s.height = s.shared ? (lines - 1) * height->stride + taps : lines * taps;
   s.count = s.height * p->filter.size[FALT_D];
   if (!falt_mul(s.pixels, layer->channels, &s.size)) s.size = INT64_MAX;

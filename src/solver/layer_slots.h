@@ -15,7 +15,8 @@ typedef struct falt_slots {
   bool ends;
   int64_t pixels, size; /* of a slot; its elements, INT64_MAX where they cannot be counted */
   int64_t pixel_step, position_step, tap_step, channel_step;
-  bool shared; /* rows of results share slots, by their height modulo `height`; else they lie by line and tap */
+  bool shared; /* rows of results share slots, by their height modulo `height`; else they lie by line and tap, as rows
+                * of a block must that begin at different positions */
   int64_t height, count; /* slots for a plane of taps, and in all */
 } falt_slots;
 
