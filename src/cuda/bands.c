@@ -360,7 +360,8 @@ static double compute_of(const falt_bands *b, const falt_bands_image *i, const f
       kept ? 0.02 * reach + 0.007 * b->parts + (b->channels > 1 ? 0.04 : 0) : 0.05 * blocks * reach + 0.02 * b->parts;
   const double others = 128 * (passes + (i->aligned ? 0 : 0.4 + 0.1 * blocks));
   const double results = (double)falt_bands_width(b, c) * falt_bands_height(c);
-  const double share = kept && i->aligned && falt_bands_ringed(b, c, 0) ? 0.88 : 1;
+  const bool ringed = i->aligned && falt_bands_ringed(b, c, 0);
+  const double share = !ringed ? 1 : b->channels > 1 ? 0.76 : 0.84; /* of what a tile a warp takes */
   return share * results / 128 * (count * feed / product_rate(major) + others) + startup_of(b, c);
 }
 
