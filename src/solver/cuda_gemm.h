@@ -26,6 +26,10 @@ bool falt_gemm_folds(const falt_problem *problem);
 /* Whether the constant beyond the ends is an element. */
 bool falt_gemm_constant_fits(const falt_problem *problem);
 
+bool falt_gemm_is_half(falt_type type);
+/* Whether ways within a tile of pixels fit 32 bits. */
+bool falt_gemm_small_planes(const falt_tensor *tensor);
+
 /* Strides, 0 where there is no neighbour. */
 int64_t falt_gemm_stride(const falt_tensor *tensor, int dim);
 /* From one channel to the next where groups may be merged. */

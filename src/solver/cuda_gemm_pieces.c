@@ -78,6 +78,18 @@ const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type o
 
 /* ---- tensors */
 
+bool falt_gemm_is_half(falt_type type) {
+  return type == FALT_F16 || type == FALT_BF16;
+}
+
+bool falt_gemm_small_planes(const falt_tensor *t) {
+  const int64_t most = INT64_C(1) << 22;
+  for (int dim = FALT_G; dim < FALT_DIMS; dim++)
+    if (dim != FALT_C && dim != FALT_D && (falt_gemm_stride(t, dim) > most || falt_gemm_stride(t, dim) < -most))
+      return false;
+  return true;
+}
+
 int64_t falt_gemm_stride(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }

@@ -92,10 +92,6 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool is_half(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16;
-}
-
 /* All channels of all groups, as one group's would lie. */
 static bool side_by_side(const falt_tensor *t) {
   const bool joined = t->size[FALT_G] == 1 || t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C];
@@ -105,14 +101,6 @@ static bool side_by_side(const falt_tensor *t) {
 static bool is_flat(const falt_problem *p) {
   return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
          p->axis[0].pad[0] == 0;
-}
-
-/* Ways within a window are counted in 32 bits. */
-static bool small_planes(const falt_tensor *t) {
-  const int64_t most = INT64_C(1) << 22;
-  for (int dim = FALT_H; dim <= FALT_W; dim++)
-    if (falt_gemm_stride(t, dim) > most || falt_gemm_stride(t, dim) < -most) return false;
-  return true;
 }
 
 /* So many groups in one that its channels come by 8, or 0. */
@@ -130,12 +118,13 @@ static const char *inapplicable(const falt_ask *ask) {
   const roles r = falt_gemm_roles_of(p);
   const char *why = falt_gemm_refusal(ask, r.source->type, p->filter.type);
   if (why) return why;
-  return !is_half(r.source->type) || p->filter.type != r.source->type ? "its factors are f16 or bf16, both the same"
-         : !is_half(r.result->type) && r.result->type != FALT_F32     ? "its results are floats of 16 or 32 bits"
-         : !is_flat(p)                                                ? "it computes planes"
+  return !falt_gemm_is_half(r.source->type) || p->filter.type != r.source->type
+             ? "its factors are f16 or bf16, both the same"
+         : !falt_gemm_is_half(r.result->type) && r.result->type != FALT_F32 ? "its results are floats of 16 or 32 bits"
+         : !is_flat(p)                                                      ? "it computes planes"
          : falt_gemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
              ? "beyond the ends it reads zeros only"
-         : !small_planes(r.source) ? "rows or columns lie too far apart"
+         : !falt_gemm_small_planes(r.source) ? "rows or columns lie too far apart"
          : !side_by_side(r.source) || !side_by_side(r.result)
              ? "channels do not lie side by side with 16 bytes dividing all strides"
          : p->filter.size[FALT_C] == 1 ? "it sums over channels, of which a group has one"

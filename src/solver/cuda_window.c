@@ -73,10 +73,6 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool is_half(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16;
-}
-
 static bool has_zero_ends(const falt_problem *p) {
   for (int i = 0; i < 3; i++)
     for (int side = 0; side < 2; side++)
@@ -110,23 +106,16 @@ static int run_unit(const falt_tensor *x) {
   return unit;
 }
 
-/* Ways within a tile are counted in 32 bits. */
-static bool small_planes(const falt_tensor *t) {
-  const int64_t most = INT64_C(1) << 22;
-  for (int dim = FALT_G; dim < FALT_DIMS; dim++)
-    if (dim != FALT_C && dim != FALT_D && (falt_gemm_stride(t, dim) > most || falt_gemm_stride(t, dim) < -most))
-      return false;
-  return true;
-}
-
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
   const char *why = falt_gemm_refusal(ask, p->output.type, p->input.type);
   if (why) return why;
-  return !is_half(p->input.type) || p->output.type != p->input.type ? "its factors are f16 or bf16, both the same"
-         : !has_zero_ends(p)                                        ? "beyond the ends it reads zeros only"
-         : !small_planes(&p->input) || !small_planes(&p->output)    ? "rows or columns lie too far apart"
+  return !falt_gemm_is_half(p->input.type) || p->output.type != p->input.type
+             ? "its factors are f16 or bf16, both the same"
+         : !has_zero_ends(p) ? "beyond the ends it reads zeros only"
+         : !falt_gemm_small_planes(&p->input) || !falt_gemm_small_planes(&p->output)
+             ? "rows or columns lie too far apart"
          : !has_vectors(&p->output, merged_of(p)) || (!is_run(p) && !has_vectors(&p->input, merged_of(p)))
              ? "channels do not lie side by side with 16 bytes dividing all strides"
              : NULL;
