@@ -38,6 +38,14 @@ void falt_map_start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, v
   falt_gpu_start(gpu, &launch, &args);
 }
 
+/* So many threads for each four sums that the GPU is full, eight splits at least for each. */
+static int parts_of(int64_t fours, int splits) {
+  enum { FULL = 132 * 1024, MOST = 16, LEAST_SPLITS = 8 };
+  int parts = 1;
+  while (parts < MOST && fours * parts < FULL && splits >= 2 * parts * LEAST_SPLITS) parts *= 2;
+  return parts;
+}
+
 void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *o, falt_map_sums s) {
   const falt_tensor *w = &plan->problem.filter;
   const int64_t fours = s.rows * s.columns / 4;
@@ -46,10 +54,11 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
                                 .fours = (unsigned)fours,
                                 .row_fours = (unsigned)(s.columns / 4),
                                 .splits = s.splits,
+                                .parts = parts_of(fours, s.splits),
                                 .tap_columns = s.tap_columns,
                                 .alpha = (float)plan->problem.alpha};
   a.w.data = falt_map_element(o->filter, w);
-  falt_map_start_sums(plan->device->gpu, sum, fours, &a, o->stream);
+  falt_map_start_sums(plan->device->gpu, sum, fours * a.parts, &a, o->stream);
 }
 
 static bool has_zero_ends(const falt_problem *p) {

@@ -45,12 +45,12 @@ typedef struct falt_cuda_wgmma_args {
 } falt_cuda_wgmma_args;
 
 /* What wgmma_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks
- * of 64 columns. */
+ * of 64 columns. `parts`: threads that share the splits of a four, a power of 2. */
 typedef struct falt_cuda_wgmma_sum_args {
   const float *sums;
   falt_cuda_tensor w;
   unsigned fours, row_fours; /* of a split, of a row */
-  int splits, tap_columns;
+  int splits, parts, tap_columns;
   float alpha;
 } falt_cuda_wgmma_sum_args;
 

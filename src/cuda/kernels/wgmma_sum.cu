@@ -1,4 +1,5 @@
-// The last step where wgmma.cu cuts its sums: the splits, added in their order, four neighbouring columns a thread.
+// The last step where wgmma.cu and planes_filter.cu cut their sums: the splits, added in a fixed order, four neighbouring
+// columns a thread.
 #include "epilogue.cuh"
 #include "wgmma_args.h"
 
@@ -6,12 +7,12 @@ __device__ inline void add(float4 &sum, const float4 &x) {
   sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
 }
 
-// `next`: from one split's sums to the next one's, in fours.
-__device__ inline float4 sum_of(const float *sums, unsigned index, long long next, int splits) {
+// Splits `begin` to `end`; `next`: from one split's sums to the next one's, in fours.
+__device__ inline float4 sum_of(const float *sums, unsigned index, long long next, int begin, int end) {
   const float4 *from = (const float4 *)sums + index;
   float4 sum = {};
 #pragma unroll 8
-  for (int i = 0; i < splits; i++) add(sum, __ldg(from + i * next));
+  for (int i = begin; i < end; i++) add(sum, __ldg(from + i * next));
   return sum;
 }
 
@@ -32,14 +33,22 @@ __device__ inline void store_four(const falt_cuda_tensor &t, long long at, const
   }
 }
 
+// Where sums are few and splits many, a block's threads share the splits, `parts` threads for each four.
 extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_constant__ falt_cuda_wgmma_sum_args a) {
-  const unsigned index = blockIdx.x * 256 + threadIdx.x;
-  if (index >= a.fours) return;
+  __shared__ float4 shared[256];
+  const unsigned fours = 256 / a.parts, part = threadIdx.x / fours;
+  const unsigned index = blockIdx.x * fours + threadIdx.x % fours;
+  float4 sum = {};
+  if (index < a.fours)
+    sum = sum_of(a.sums, index, a.fours, part * a.splits / a.parts, (part + 1) * a.splits / a.parts);
+  shared[threadIdx.x] = sum;
+  __syncthreads();
+  if (index >= a.fours || part > 0) return;
+  for (int i = 1; i < a.parts; i++) add(sum, shared[threadIdx.x + i * fours]);
   const unsigned k = index / a.row_fours, column = index % a.row_fours * 4;
   const unsigned tap = column / a.tap_columns, channel = column % a.tap_columns;
   const unsigned width = a.w.size[5], height = a.w.size[4];
   if (channel >= a.w.size[2]) return;
-  const float4 sum = sum_of(a.sums, index, a.fours, a.splits);
   const float v[4] = {a.alpha * sum.x, a.alpha * sum.y, a.alpha * sum.z, a.alpha * sum.w};
   store_four(a.w,
              k * a.w.stride[0] + channel * a.w.stride[2] + tap / (width * height) * a.w.stride[3] +
@@ -65,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     i[dim] = rest % (unsigned)a.y.size[dim];
     rest /= (unsigned)a.y.size[dim];
   }
-  const float4 sum = sum_of(a.sums, index, a.fours, a.splits);
+  const float4 sum = sum_of(a.sums, index, a.fours, 0, a.splits);
   const long long added = place_of(a.residual, i);
   float v[4] = {sum.x, sum.y, sum.z, sum.w};
   for (int c = 0; c < 4; c++)
