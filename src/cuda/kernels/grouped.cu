@@ -33,6 +33,7 @@
 #include "finish.cuh"
 #include "grouped_args.h"
 #include "mma.cuh"
+#include "pairs.cuh"
 
 typedef long long i64;
 typedef falt_cuda_grouped_args Args;
@@ -186,11 +187,6 @@ __device__ inline float alone(const Args &a, const char *pixel, int row) {
   return sum;
 }
 
-union Pack {
-  uint2 halves;
-  uint4 words;
-};
-
 // What a lane stores: four neighbouring channels of the pixels of one column, and of that eight columns on.
 struct Place {
   char *y;         // of the next line of results
@@ -221,15 +217,14 @@ __device__ inline i64 residual_at(const Args &a, int row) {
 // lines: from the next line.
 __device__ inline void store_pixel(const Args &a, const Place &p, const float value[4], int lines, int half) {
   const i64 r_at = p.r + lines * a.r_axis[0] + half * 8 * a.r_axis[1];
-  Pack pack;
+  float y[4];
 #pragma unroll
-  for (int k = 0; k < 4; k++)
-    store<REAL>(&pack, TYPE_Y, k, finished(a, p.l[k], value[k], r_at + residual_at(a, p.row + k)));
-  char *y = p.y + (lines * a.y_axis[0] + half * 8 * a.y_axis[1]) * SIZE_Y;
+  for (int k = 0; k < 4; k++) y[k] = finished(a, p.l[k], value[k], r_at + residual_at(a, p.row + k));
+  char *to = p.y + (lines * a.y_axis[0] + half * 8 * a.y_axis[1]) * SIZE_Y;
   if (TYPE_Y == F32)
-    *(uint4 *)y = pack.words;
+    *(float4 *)to = make_float4(y[0], y[1], y[2], y[3]);
   else
-    *(uint2 *)y = pack.halves;
+    *(uint2 *)to = make_uint2(pack(make_float2(y[0], y[1])), pack(make_float2(y[2], y[3])));
 }
 
 // The next line; of merged groups, which of its two pixels have sums that are not finite and are not stored.
