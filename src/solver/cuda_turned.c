@@ -1,6 +1,6 @@
 /* Layers and their gradients on GPUs whose pixels, or whose filter's taps, lie side by side, by solvers that want
  * channels so: what is read is turned into the workspace, and a problem of that order is the planner's. What is written
- * stays as it is: those solvers write either order.
+ * stays as it is where the child writes either order, or is turned back where a better child does not.
  *
  * src/cuda/kernels/turn.cu turns nearly at the speed of memory. Of a gradient by the filter that by the output stays
  * planar where the child reads it so. Forward and by the data a batch is cut into pieces of some images where the
@@ -15,6 +15,7 @@
 
 enum { VECTOR = 16, THREADS = FALT_CUDA_TURN_THREADS, TURNS = FALT_CUDA_TURNS, MOST_PIECES = 16 };
 enum { SOURCE, OTHER }; /* what is cut into pieces; the filter, or of its gradient that by the output */
+enum { MOST_SIDE = 32 };
 
 /* One operand: as the child has it, and how it gets there. */
 typedef struct turn {
@@ -30,6 +31,7 @@ typedef struct turned_plan {
   falt_cu_function function;
   int64_t pieces;
   turn turn[TURNS];
+  turn result;  /* from the workspace back */
   size_t inner; /* where the child's workspace begins */
   void *values; /* the filter turned, until the child is ready */
 } turned_plan;
@@ -57,6 +59,13 @@ static int unit_of(const falt_cuda_turn *t, uint64_t size) {
   return unit;
 }
 
+static void start(const turned_plan *plan, falt_cuda_turn_args *args, void *stream) {
+  void *parameters[] = {args};
+  const falt_gpu_launch launch = {
+      plan->function, (int64_t)args->turn[0].blocks + args->turn[1].blocks, {THREADS, 1}, 0, stream};
+  if (launch.blocks > 0) falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+}
+
 static void start_turns(const turned_plan *plan, const falt_operands *o, bool first) {
   falt_cuda_turn_args args = {.turn = {{.blocks = 0}}};
   falt_operands from = *o;
@@ -69,11 +78,20 @@ static void start_turns(const turned_plan *plan, const falt_operands *o, bool fi
     args.turn[i].from = (char *)*pointer_of(p.operation, &from, i) + operand_of(&p, i)->offset * size;
     args.turn[i].to = (char *)o->workspace + t->at;
     args.turn[i].unit = unit_of(&args.turn[i], (uint64_t)size);
+    args.turn[i].whole = true;
   }
-  void *parameters[] = {&args};
-  const falt_gpu_launch launch = {
-      plan->function, (int64_t)args.turn[0].blocks + args.turn[1].blocks, {THREADS, 1}, 0, o->stream};
-  if (launch.blocks > 0) falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+  start(plan, &args, o->stream);
+}
+
+static void start_result(const turned_plan *plan, const falt_operands *o, void *result) {
+  const int64_t size = (int64_t)falt_type_size(plan->result.tensor.type);
+  falt_cuda_turn_args args = {.turn = {plan->result.args}};
+  falt_cuda_turn *t = &args.turn[0];
+  t->from = (char *)o->workspace + plan->result.at;
+  t->to = (char *)result + falt_problem_result(&plan->base.problem)->offset * size;
+  t->unit = unit_of(t, (uint64_t)size);
+  t->whole = t->pitch * size % VECTOR == 0 && (uintptr_t)t->to % VECTOR == 0;
+  start(plan, &args, o->stream);
 }
 
 /* To the first of a piece's images. */
@@ -95,7 +113,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       if (plan->turn[which].wanted)
         *pointer_of(p->operation, &piece, which) = (char *)o->workspace + plan->turn[which].at;
     piece.workspace = (char *)o->workspace + plan->inner;
+    void **result = p->operation == FALT_FORWARD ? &piece.output : &piece.input, *planar = *result;
+    if (plan->result.wanted) *result = (char *)o->workspace + plan->result.at;
     plan->child->table->execute(plan->child, &piece);
+    if (plan->result.wanted) start_result(plan, o, planar);
   }
 }
 
@@ -106,6 +127,7 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(cuda-turned");
   for (int i = 0; i < TURNS; i++)
     if (plan->turn[i].wanted) falt_text_add(text, "%s", names[base->problem.operation][i]);
+  if (plan->result.wanted) falt_text_add(text, base->problem.operation == FALT_FORWARD ? " y" : " dx");
   if (plan->pieces > 1) falt_text_add(text, " pieces=%lld", (long long)plan->pieces);
   falt_text_add(text, " ");
   plan->child->table->print(plan->child, text);
@@ -207,7 +229,7 @@ static bool find_lines(turn *made, const falt_tensor *t, const channels *c) {
 static bool cut_blocks(falt_cuda_turn *a, int64_t size) {
   const int64_t edge = VECTOR / size, across = falt_ceil_div(a->pitch, edge), down = falt_ceil_div(a->pixels, edge);
   int64_t side = 1, blocks;
-  while (side < across && side < THREADS && (side < 4 || side * 2 * down <= THREADS)) side *= 2;
+  while (side < across && side < MOST_SIDE && (side < 4 || side * 2 * down <= THREADS)) side *= 2;
   const int64_t columns = falt_ceil_div(across, side), line_blocks = columns * falt_ceil_div(down, THREADS / side);
   const int64_t lines = (int64_t)a->lines[1] * a->lines[2];
   if (!falt_mul(lines, a->lines[0], &blocks) || !falt_mul(blocks, line_blocks, &blocks) || blocks > INT32_MAX / TURNS)
@@ -228,12 +250,37 @@ static turn turn_of(const falt_tensor *t, bool is_filter) {
   return made;
 }
 
+/* How the result is turned back, if it can be: it lies planar without gaps, and is all that the child would write. */
+static turn result_of(const falt_problem *p) {
+  const falt_tensor *y = falt_problem_result(p);
+  const channels c = channels_of(y, false);
+  const int64_t size = (int64_t)falt_type_size(y->type);
+  const int64_t pixels = y->size[FALT_D] * y->size[FALT_H] * y->size[FALT_W];
+  turn made = {.tensor = *y};
+  falt_tensor dense = *y;
+  if (p->operation == FALT_BACKWARD_FILTER || p->has_residual || c.count == 1 || c.count >= INT32_MAX / 2 ||
+      pixels >= INT32_MAX / 2 || y->size[FALT_N] >= INT32_MAX || falt_tensor_layout(&dense, "ncdhw") != FALT_OK)
+    return made;
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (y->size[i] > 1 && y->stride[i] != dense.stride[i]) return made;
+  if (!shape_turned(&made, y, &c)) return made;
+  made.args.channel = made.args.pitch;
+  made.args.line[2] = pixels * made.args.pitch;
+  made.args.lines[0] = made.args.lines[1] = 1;
+  made.args.lines[2] = (unsigned)y->size[FALT_N];
+  made.args.pixels = (unsigned)c.count;
+  made.args.channels = made.args.pitch = (unsigned)pixels;
+  made.wanted = cut_blocks(&made.args, size);
+  return made;
+}
+
 /* ---- plan: the child */
 
 static falt_problem inner_of(const turned_plan *plan, int64_t pieces) {
   falt_problem inner = plan->base.problem;
   for (int i = 0; i < TURNS; i++)
     if (plan->turn[i].wanted) *operand_of(&inner, i) = plan->turn[i].tensor;
+  if (plan->result.wanted) *(inner.operation == FALT_FORWARD ? &inner.output : &inner.input) = plan->result.tensor;
   inner.input.size[FALT_N] /= pieces;
   inner.output.size[FALT_N] /= pieces;
   if (inner.has_residual) inner.residual.size[FALT_N] /= pieces;
@@ -274,8 +321,10 @@ static double turning_seconds(const turned_plan *plan, int64_t pieces) {
   double bytes = 0;
   for (int i = 0; i < TURNS; i++)
     if (plan->turn[i].wanted && !(i == OTHER && plan->values)) bytes += 2 * (double)plan->turn[i].bytes;
+  if (plan->result.wanted) bytes += 2 * (double)plan->result.bytes;
   if (bytes == 0) return 0;
-  return bytes / (0.9 * plan->base.device->limits.copy_bytes_per_s) + 3e-6 * (double)pieces;
+  return bytes / (0.9 * plan->base.device->limits.copy_bytes_per_s) +
+         3e-6 * (double)(pieces + (plan->result.wanted ? 1 : 0));
 }
 
 /* Places of the turned operands in the workspace, the child's behind them. */
@@ -286,6 +335,8 @@ static size_t lay_out(turned_plan *plan, int64_t pieces) {
     t->at = total;
     if (t->wanted) total += (size_t)falt_round_up((int64_t)(t->bytes / (i == SOURCE ? (size_t)pieces : 1)), 256);
   }
+  plan->result.at = total;
+  if (plan->result.wanted) total += (size_t)falt_round_up((int64_t)plan->result.bytes, 256);
   return total;
 }
 
@@ -342,12 +393,26 @@ static void try_planar(turned_plan *plan, falt_ask *ask) {
   output->wanted = !try_pieces(plan, ask, NULL, 1);
 }
 
+/* The result turned back, if the child for that is better by a tenth: estimates of what planar results cost are no
+ * closer. */
+static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
+  const falt_problem *p = &plan->base.problem;
+  if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->turn[SOURCE].tensor.type)) return;
+  plan->result = result_of(p);
+  if (!plan->result.wanted) return;
+  const double seconds = plan->base.cost.seconds;
+  plan->base.cost.seconds *= 0.9;
+  plan->result.wanted = try_pieces(plan, ask, values, 1);
+  if (!plan->result.wanted) plan->base.cost.seconds = seconds;
+}
+
 /* The fastest child, in pieces only where the workspace holds no more. */
 static bool choose_child(turned_plan *plan, falt_ask *ask) {
   const void *values;
   if (!find_values(plan, ask, &values)) return falt_refuse_memory(ask) != NULL;
   try_pieces(plan, ask, values, 1);
   if (plan->base.problem.operation == FALT_BACKWARD_FILTER) try_planar(plan, ask);
+  if (plan->child) try_result(plan, ask, values);
   for (int64_t pieces = 2; !plan->child && pieces <= MOST_PIECES && can_cut(&plan->base.problem, pieces); pieces *= 2)
     try_pieces(plan, ask, values, pieces);
   if (!plan->child) return false;

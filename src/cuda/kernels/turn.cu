@@ -2,6 +2,8 @@
 //
 //   to[line][pixel][channel] = from[line][channel][pixel], channels filled up with zeros to those of the pitch
 //
+// and back, where what is called channels here are the pixels, and pixels the channels.
+//
 // A thread turns a square, as many channels as 16 bytes hold and as many pixels: it loads 16 bytes of each channel,
 // exchanges rows and columns in registers, and stores 16 bytes of each pixel. Squares that lie side by side are a warp's,
 // so that it loads and stores whole sectors; nothing passes through shared memory.
@@ -51,6 +53,22 @@ __device__ inline uint4 load_row(const char *from, int left) {
   return row.all;
 }
 
+// 16 bytes of a pixel's channels; where they may not be stored as one, those that exist.
+__device__ inline void store_row(const falt_cuda_turn &t, char *to, unsigned channel, uint4 row) {
+  typedef typename Word<SIZE>::type Element;
+  if (t.whole) {
+    *(uint4 *)to = row;
+    return;
+  }
+  const union {
+    uint4 all;
+    Element element[EDGE];
+  } part = {row};
+#pragma unroll
+  for (int i = 0; i < EDGE; i++)
+    if (channel + i < t.channels) ((Element *)to)[i] = part.element[i];
+}
+
 template <int UNIT>
 __device__ inline void turn_square(const falt_cuda_turn &t, const char *from, char *to, unsigned pixel,
                                    unsigned channel) {
@@ -63,8 +81,9 @@ __device__ inline void turn_square(const falt_cuda_turn &t, const char *from, ch
 #pragma unroll
   for (int i = 0; i < EDGE; i++)
     if (pixel + i < t.pixels)
-      *(uint4 *)(to + ((long long)(pixel + i) * t.pitch + channel) * SIZE) =
-          make_uint4(gather_word(row, i, 0), gather_word(row, i, 1), gather_word(row, i, 2), gather_word(row, i, 3));
+      store_row(
+          t, to + ((long long)(pixel + i) * t.pitch + channel) * SIZE, channel,
+          make_uint4(gather_word(row, i, 0), gather_word(row, i, 1), gather_word(row, i, 2), gather_word(row, i, 3)));
 }
 
 // ---- the block
@@ -72,8 +91,10 @@ __device__ inline void turn_square(const falt_cuda_turn &t, const char *from, ch
 template <int UNIT>
 __device__ inline void turn_block(const falt_cuda_turn &t, unsigned block) {
   const unsigned line = block / t.line_blocks, tile = block % t.line_blocks, down = FALT_CUDA_TURN_THREADS / t.side;
-  const unsigned channel = (tile % t.columns * t.side + threadIdx.x % t.side) * EDGE;
-  const unsigned pixel = (tile / t.columns * down + threadIdx.x / t.side) * EDGE;
+  const unsigned width = min(t.side, 4), height = 32 / width, across = t.side / width;  // a warp's squares; warps
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned channel = (tile % t.columns * t.side + warp % across * width + lane % width) * EDGE;
+  const unsigned pixel = (tile / t.columns * down + warp / across * height + lane / width) * EDGE;
   if (channel >= t.pitch || pixel >= t.pixels) return;
   const unsigned last = line % t.lines[2], rest = line / t.lines[2];
   const long long at = last * t.line[2] + rest % t.lines[1] * t.line[1] + rest / t.lines[1] * t.line[0];

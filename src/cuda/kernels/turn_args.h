@@ -9,8 +9,9 @@ typedef struct falt_cuda_turn {
   void *to;
   long long channel, line[3]; /* from a channel to the next; lines have up to three axes, the last the fastest */
   unsigned lines[3], pixels, channels, pitch;
-  int unit; /* bytes that one load fetches: they divide all addresses and lengths of lines */
-  int side; /* squares that lie side by side along the channels in a block, a power of two */
+  int unit;  /* bytes that one load fetches: they divide all addresses and lengths of lines */
+  int side;  /* squares that lie side by side along the channels in a block, a power of two, 32 at most */
+  int whole; /* 16 bytes of a pixel may be stored as one, also those of the pitch that do not exist */
   unsigned columns, line_blocks, blocks; /* blocks along the channels; of a line; of all lines */
 } falt_cuda_turn;
 
