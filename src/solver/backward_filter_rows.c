@@ -16,12 +16,13 @@
 #include "solver/layer.h"
 
 enum {
-  MOST_CHUNK = 400, /* positions */
-  MOST_ROWS = 512,  /* of a task */
-  FEW_ROWS = 48,    /* below, copying columns is not worth it */
-  FEW_COLUMNS = 64, /* the same of rows */
-  LINE = 16,        /* elements */
-  PAGE = 1024       /* the same */
+  MOST_CHUNK = 400,   /* positions */
+  MOST_ROWS = 512,    /* of a task */
+  FEW_ROWS = 48,      /* below, copying columns is not worth it */
+  FEW_COLUMNS = 64,   /* the same of rows */
+  LINE = 16,          /* elements */
+  NEAR_COLUMNS = 256, /* elements between positions that are read where they lie: */
+  NEAR_ROWS = 512     /* what is further apart meets in the same sets of the first-level cache */
 };
 
 typedef struct rows_plan {
@@ -269,9 +270,9 @@ static double estimate(const rows_plan *plan, const falt_device *device) {
 /* ---- plan */
 
 /* Whether pixels that are evenly apart are near each other and in a cache, so that copies are not worth it. */
-static bool stay(const rows_plan *plan, const falt_tensor *t) {
+static bool stay(const rows_plan *plan, const falt_tensor *t, int64_t near_by) {
   const int64_t cached = 4 * (int64_t)plan->base.device->caches.l2 / (int64_t)sizeof(float);
-  return t->stride[FALT_W] <= PAGE && plan->layer.positions <= cached / falt_max(1, t->stride[FALT_W]);
+  return t->stride[FALT_W] <= near_by && plan->layer.positions <= cached / falt_max(1, t->stride[FALT_W]);
 }
 
 static void set_places(rows_plan *plan) {
@@ -279,8 +280,8 @@ static void set_places(rows_plan *plan) {
   const falt_problem *p = &layer->p;
   const bool lie = lies_inside(p, 0) && lies_inside(p, 1) && lies_inside(p, 2) && p->axis[2].stride == 1;
   plan->x_there = layer->taps == 1 && lie && p->output.size[FALT_W] == layer->positions &&
-                  layer->channels % layer->kernels->width == 0 && stay(plan, &p->input);
-  plan->y_there = layer->together == layer->positions && stay(plan, &p->output);
+                  layer->channels % layer->kernels->width == 0 && stay(plan, &p->input, NEAR_COLUMNS);
+  plan->y_there = layer->together == layer->positions && stay(plan, &p->output, NEAR_ROWS);
 }
 
 /* Blocks of dw, as many as threads want and no smaller than what pays for copying its rows and columns; chunks whose
