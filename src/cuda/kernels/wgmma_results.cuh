@@ -1,0 +1,288 @@
+// The last part of wgmma.cu: sums become results, a line of shared memory at a time, and leave by the copy engine, as
+// they lie, turned, in planes, or as a split's sums. Included where its sums and its shared memory are known.
+
+// What two neighbouring channels' sums, where SWAPPED one channel's, are multiplied with, and what is added.
+struct Columns {
+  float2 scale, offset;
+};
+
+__device__ inline Columns columns_at(const Args &a, float alpha, float beta, int column) {
+  Columns made = {{alpha, alpha}, {beta, beta}};
+  if (column >= a.columns) return made;
+  const float *scale = (const float *)a.epilogue.scale + column, *bias = (const float *)a.epilogue.bias + column;
+  if (SCALED) made.scale.x *= __ldg(scale), made.scale.y *= __ldg(scale + !SWAPPED);
+  if (BIASED) made.offset.x += __ldg(bias), made.offset.y += __ldg(bias + !SWAPPED);
+  return made;
+}
+
+// Two neighbouring sums of a row as results; `residual` is added before the activation.
+__device__ inline float2 finish(const Args &a, const Columns &c, float x, float y, float2 residual) {
+  falt_cuda_epilogue e = a.epilogue;
+  e.activation = ACTIVATION;
+  return {activate<float>(e, x * c.scale.x + c.offset.x + residual.x),
+          activate<float>(e, y * c.scale.y + c.offset.y + residual.y)};
+}
+
+// How sums become results: what all of a warpgroup's pieces need.
+struct Finish {
+  const Args &a;
+  float alpha, beta;
+};
+
+// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as the copy engine expects it: lines are the
+// sums' rows, or where rows and columns are exchanged on the way their columns. `j`: the piece's 16 columns.
+constexpr bool TURN_OUT = SWAPPED != (PLANAR > 0);
+
+__device__ inline unsigned matrix_place(unsigned to, int j, int warp, int lane) {
+  const int line = TURN_OUT ? 16 * j + lane / 16 * 8 + lane % 8 : warp * 16 + lane % 16;
+  const int chunk = TURN_OUT ? 2 * warp + lane / 8 % 2 : 2 * j + lane / 16;
+  return to + line * LINE + (chunk ^ line % 8) * 16;
+}
+
+__device__ inline void load_piece(unsigned (&word)[4], unsigned place) {
+  if (TURN_OUT)
+    load_matrices_turned(word, place);
+  else
+    load_matrices(word, place);
+}
+
+__device__ inline void store_piece(unsigned place, const unsigned (&word)[4]) {
+  if (TURN_OUT)
+    store_matrices_turned(place, word);
+  else
+    store_matrices(place, word);
+}
+
+// 64 pixels of 64 channels each, from `sums` on, into a buffer. Where there is a residual it lies there already.
+// `column`: the first channel.
+__device__ inline void stage_halves(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const unsigned place = matrix_place(to, j, warp, lane);
+    unsigned word[4] = {};
+    if (RESIDUAL) load_piece(word, place);
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const Columns c = columns_at(f.a, f.alpha, f.beta, column + 16 * j + 4 * i + lane % 4 * 2);
+      const float *sum = sums + 8 * j + 2 * i;
+      word[i] = pack(finish(f.a, c, sum[0], sum[1], unpack(word[i])));
+      word[i + 1] = pack(finish(f.a, c, sum[2], sum[3], unpack(word[i + 1])));
+    }
+    store_piece(place, word);
+  }
+}
+
+// A channel's line of 64 words; what four lanes store at a time lies in different banks.
+__device__ inline unsigned word_place(int channel, int pixel) {
+  return channel * 256 + (pixel / 4 ^ channel / 2 % 4 * 2) * 16 + pixel % 4 * 4;
+}
+
+// Two neighbouring channels' words of a pixel, in its line or in two of their own.
+__device__ inline void store_words(unsigned to, int row, int at, float2 v) {
+  if (PLANAR) {
+    store_word(to + word_place(at, row), v.x);
+    store_word(to + word_place(at + 1, row), v.y);
+  } else {
+    store_pair(to + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4, v);
+  }
+}
+
+__device__ inline float2 load_words(unsigned from, int row, int at) {
+  if (PLANAR) return {load_word(from + word_place(at, row)), load_word(from + word_place(at + 1, row))};
+  return load_pair(from + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4);
+}
+
+// The same of 32 channels in words.
+__device__ inline void stage_words(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const int at = 8 * j + lane % 4 * 2;
+    const Columns c = columns_at(f.a, f.alpha, f.beta, column + at);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const float *sum = sums + 4 * j + 2 * half;
+      const int row = warp * 16 + half * 8 + lane / 4;
+      const float2 residual = RESIDUAL ? load_words(to, row, at) : float2{};
+      store_words(to, row, at, finish(f.a, c, sum[0], sum[1], residual));
+    }
+  }
+}
+
+// Where the sums' rows are channels.
+__device__ inline void stage_swapped(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
+  const int channel = column + warp * 16 + lane / 4;
+  const Columns c[2] = {columns_at(f.a, f.alpha, f.beta, channel), columns_at(f.a, f.alpha, f.beta, channel + 8)};
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const unsigned place = matrix_place(to, j, warp, lane);
+    unsigned word[4] = {};
+    if (RESIDUAL) load_piece(word, place);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float *sum = sums + 8 * j + 2 * i;
+      word[i] = pack(finish(f.a, c[i % 2], sum[0], sum[1], unpack(word[i])));
+    }
+    store_piece(place, word);
+  }
+}
+
+__device__ inline void copy_out(const Phase &p, unsigned from, Pixel at, int column) {
+  at.c[0] = column;
+  if constexpr (AXES == 1) copy_out_1(&p.out, from, at.c);
+  if constexpr (AXES == 2) copy_out_2(&p.out, from, at.c);
+  if constexpr (AXES == 3) copy_out_3(&p.out, from, at.c);
+}
+
+// What a warpgroup's first thread fetches of the residual into a buffer.
+__device__ inline void fetch_residual(const Args &a, const Phase &p, const Shared &s, int consumer, int buffer,
+                                      Pixel at, int row, int column) {
+  const Tap none = {};
+  if (row >= p.pixels || column >= a.columns) {
+    barrier_arrive(s.added(consumer, buffer));
+    return;
+  }
+  barrier_expect(s.added(consumer, buffer), BLOCK);
+  at.c[0] = column;
+  fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
+}
+
+// A buffer of 64 pixels whose lines are those of a channel, as a warpgroup's threads move it.
+struct LineBlock {
+  unsigned buffer;
+  int row, rows, column, columns, thread;  // the first pixel, all pixels; the same of channels
+};
+
+// The number of a row's pixel among those of all images; negative: it fills one up.
+__device__ inline int pixel_of(const Args &a, int row) {
+  if (!LINES) return row;
+  const int pixel = row % a.image_rows;
+  return pixel < a.image_pixels ? row / a.image_rows * a.image_pixels + pixel : -1;
+}
+
+// To where pixels lie side by side, or from there. A thread's unit of each line is the same pixels: their place is found
+// once.
+template <bool OUT>
+__device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase &p, const falt_cuda_lines &to) {
+  constexpr int pixels = PLANAR ? PLANAR : 1, units = 64 / pixels;
+  typedef typename Word<pixels * OUT_SIZE>::type Unit;
+  const int pixel = b.thread % units * pixels, number = pixel_of(a, b.row + pixel);
+  if (b.row + pixel >= b.rows || number < 0) return;
+  const Pixel at = pixel_at(p, number, true);
+  long long place = at.c[AXES + 1] * to.stride[3];
+#pragma unroll
+  for (int axis = 0; axis < AXES; axis++) place += at.c[1 + axis] * to.stride[axis];
+#pragma unroll 4
+  for (int i = b.thread / units; i < OUT_COLUMNS && b.column + i < b.columns; i += 128 / units) {
+    const int here = OUT_SIZE == 2 ? i * LINE + (pixel / 8 ^ i % 8) * 16 + pixel % 8 * 2 : word_place(i, pixel);
+    Unit *staged = (Unit *)__cvta_shared_to_generic(b.buffer + here);
+    Unit *line = (Unit *)((char *)to.data + ((b.column + i) * to.channel + place) * OUT_SIZE);
+    if (OUT)
+      *line = *staged;
+    else
+      *staged = __ldg(line);
+  }
+}
+
+// One warpgroup's results of a tile, a line of 64 pixels after the other, by turns through its buffers.
+struct Sender {
+  const Args &a;
+  const Phase &p;
+  const Shared &s;
+  int consumer, thread, row, column;
+  float alpha, beta;
+  int &sent;  // pieces so far, of all tiles: they take the buffers by turns
+
+  static constexpr int PIECES = SWAPPED ? 1 : COLUMNS / OUT_COLUMNS, ALL_PIECES = PIECES * (WG_ROWS / 64);
+
+  __device__ int row_of(int piece) const { return row + piece / PIECES * 64; }
+  __device__ int column_of(int piece) const { return column + piece % PIECES * OUT_COLUMNS; }
+
+  // The residual of a piece that is so many pieces ahead.
+  __device__ void fetch(int piece, int ahead) const {
+    if (piece < ALL_PIECES)
+      fetch_residual(a, p, s, consumer, sent + ahead, pixel_at(p, row_of(piece), true), row_of(piece),
+                     column_of(piece));
+  }
+
+  // The first residuals, long before they are needed.
+  __device__ void begin() const {
+    if (!RESIDUAL || PLANAR || thread != 0) return;
+    copy_out_wait_read<0>();
+    for (int i = 0; i < BUFFERS; i++) fetch(i, i);
+  }
+
+  __device__ void send(int piece, const Pixel &at) const {
+    if (row_of(piece) < p.pixels && column_of(piece) < a.columns)
+      copy_out(p, s.out(consumer, sent), at, column_of(piece));
+    copy_out_commit();
+    if (!RESIDUAL || piece + BUFFERS >= ALL_PIECES) return;
+    copy_out_wait_read<0>();
+    fetch(piece + BUFFERS, BUFFERS);
+  }
+
+  template <int PIECE>
+  __device__ void stage(const Sums &sums) const {
+    const unsigned to = s.out(consumer, sent);
+    const int line = column_of(PIECE), warp = thread / 32, lane = thread % 32;
+    const Finish f = {a, alpha, beta};
+    if constexpr (SWAPPED)
+      stage_swapped(f, to, sums[0] + 32 * PIECE, line, warp, lane);
+    else if constexpr (OUT_SIZE == 2)
+      stage_halves(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
+    else
+      stage_words(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
+  }
+
+  // Where pixels lie side by side all threads fetch the residual, and send what they staged.
+  template <int PIECE>
+  __device__ void lines(const Sums &sums) const {
+    if constexpr (PIECE < ALL_PIECES) {
+      const LineBlock block = {s.out(consumer, sent), row_of(PIECE), p.pixels, column_of(PIECE), a.columns, thread};
+      if (RESIDUAL) {
+        move_lines<false>(a, block, p, a.residual_lines);
+        warps_sync(1 + consumer, 128);
+      }
+      stage<PIECE>(sums);
+      warps_sync(1 + consumer, 128);
+      move_lines<true>(a, block, p, p.lines);
+      sent++;
+      lines<PIECE + 1>(sums);
+    }
+  }
+
+  template <int PIECE>
+  __device__ void pieces(const Sums &sums, const Pixel &at) const {
+    if constexpr (PIECE < ALL_PIECES) {
+      const Pixel here = PIECE % PIECES == 0 ? pixel_at(p, row_of(PIECE), true) : at;
+      if (RESIDUAL) {
+        barrier_wait(s.added(consumer, sent), sent / BUFFERS & 1);
+      } else {
+        if (thread == 0) copy_out_wait_read<BUFFERS - 1>();
+        warps_sync(1 + consumer, 128);
+      }
+      stage<PIECE>(sums);
+      copy_fence();
+      warps_sync(1 + consumer, 128);
+      if (thread == 0) send(PIECE, here);
+      sent++;
+      pieces<PIECE + 1>(sums, here);
+    }
+  }
+};
+
+// A split's sums.
+__device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, const Sums &sums) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int row = tile.row + consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4;
+      if (row >= a.rows) continue;
+      float *to = a.sums + ((long long)tile.phase * a.rows + row) * a.columns + tile.column + lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < COLUMNS / 8; j++)
+        if (tile.column + 8 * j < a.columns)
+          *(float2 *)(to + 8 * j) = make_float2(sums[i][4 * j + 2 * half], sums[i][4 * j + 2 * half + 1]);
+    }
+}
