@@ -187,7 +187,9 @@ typedef struct falt_budget {
   int64_t max_workspace; /* bytes; negative: no limit. 0 is allowed and always possible */
   double tune_seconds;   /* 0: choose by estimate; otherwise measure the candidates for about so long */
   double max_error;      /* largest relative error allowed to trade for speed; 0: only rounding errors */
-  bool deterministic;    /* same bits in every run and for every number of threads */
+  /* Same bits in every run and for every number of threads: the solver is then chosen without what is known of this
+   * machine alone, such as measured limits, tuning and wisdom. */
+  bool deterministic;
   bool allow_tf32;
   char method[32]; /* a solver's name, or empty for any */
   uint64_t reserved[8];

@@ -72,6 +72,7 @@ static falt_status check_device_name(bool chosen) {
 }
 
 static void destroy_cpu(falt_device *device) {
+  falt_device_steady_free(device);
   falt_threads_destroy(device->threads);
   falt_wisdom_destroy(device->wisdom);
   falt_free(device);
@@ -109,7 +110,8 @@ static bool furnish(falt_device *device, const falt_cpu_options *options, const 
   device->wisdom = falt_wisdom_create();
   snprintf(device->name, sizeof device->name, "cpu %s threads=%d", falt_isa_name(made->isa), made->threads);
   falt_cpu_model(device->model, sizeof device->model);
-  return device->threads && device->wisdom;
+  const falt_limits alone = falt_limits_guess(made->isa, 1);
+  return device->threads && device->wisdom && falt_device_steady_make(device, &alone);
 }
 
 falt_status falt_device_cpu(falt_device **device, const falt_cpu_options *options) {

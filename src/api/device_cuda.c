@@ -275,6 +275,7 @@ static void furnish_described(falt_device *device, const char *name) {
 /* ---- the device */
 
 static void destroy_cuda(falt_device *device) {
+  falt_device_steady_free(device);
   falt_gpu_close(device->gpu);
   falt_threads_destroy(device->threads);
   falt_wisdom_destroy(device->wisdom);
@@ -368,6 +369,11 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
     return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
   }
   if (o->described[0]) furnish_described(cuda, o->described);
+  const falt_limits guessed = cuda->limits;
+  if (!falt_device_steady_make(cuda, &guessed)) {
+    destroy_cuda(cuda);
+    return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
+  }
   falt_limits_load(cuda);
   *device = cuda;
   return FALT_OK;

@@ -140,7 +140,15 @@ struct falt_device {
   struct falt_pipeline *pipeline;   /* falt_execute_host's buffers, once it was called */
   void *gpu;                        /* CUDA devices: the falt_gpu */
   bool described;                   /* not present: plans cannot be executed */
+  /* The same bits in every run need the same solver in every run: a choice that knows nothing of this machine's speed,
+   * its threads or what was measured. This is the device as far as that may be known, with guessed limits and one
+   * thread; with budget.deterministic plans are chosen by their cost there. NULL: by their own. */
+  struct falt_device *steady;
 };
+
+/* Gives a device that is otherwise complete its steady twin; false if memory ran out. */
+bool falt_device_steady_make(falt_device *device, const falt_limits *limits);
+void falt_device_steady_free(falt_device *device);
 
 /* NULL-terminated; defined by src/solver/registry.c. */
 extern const falt_solver *const falt_solvers[];

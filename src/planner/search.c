@@ -63,21 +63,42 @@ static void judge(const falt_search *search, falt_entry *entry) {
     entry->outcome = FALT_LAST_RESORT;
 }
 
+static falt_ask question(const falt_search *search, falt_device *device) {
+  return (falt_ask){.problem = search->problem,
+                    .budget = &search->budget,
+                    .device = device,
+                    .filter_values = search->filter_values,
+                    .solvers = search->solvers,
+                    .depth = search->depth};
+}
+
+static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {
+  if (falt_problem_pools(ask->problem) && !solver->pools) return falt_refuse(ask, "does not pool its results");
+  return solver->plan(solver, ask);
+}
+
+static double seconds_of(const falt_plan *plan) {
+  return plan && !isnan(plan->cost.seconds) ? plan->cost.seconds : INFINITY;
+}
+
+static double steady_seconds(const falt_search *search, const falt_solver *solver) {
+  if (!search->budget.deterministic || !search->device->steady) return 0;
+  falt_ask ask = question(search, search->device->steady);
+  falt_plan *plan = answer(solver, &ask);
+  const double seconds = seconds_of(plan);
+  falt_plan_destroy(&plan);
+  return seconds;
+}
+
 static void ask_one(const falt_search *search, falt_entry *entry) {
-  falt_ask ask = {.problem = search->problem,
-                  .budget = &search->budget,
-                  .device = search->device,
-                  .filter_values = search->filter_values,
-                  .solvers = search->solvers,
-                  .depth = search->depth};
-  if (falt_problem_pools(search->problem) && !entry->solver->pools)
-    falt_refuse(&ask, "does not pool its results");
-  else
-    entry->plan = entry->solver->plan(entry->solver, &ask);
-  if (entry->plan)
+  falt_ask ask = question(search, search->device);
+  entry->plan = answer(entry->solver, &ask);
+  if (entry->plan) {
+    entry->steady = steady_seconds(search, entry->solver);
     judge(search, entry);
-  else
+  } else {
     reject(entry, ask.no_memory ? FALT_SHORT_OF_MEMORY : FALT_INAPPLICABLE, ask.reason);
+  }
 }
 
 bool falt_entry_ready(falt_entry *entry) {
@@ -92,16 +113,19 @@ bool falt_entry_ready(falt_entry *entry) {
 
 /* ---- order */
 
+static bool is_measured(const falt_entry *entry) {
+  return entry->min > 0 && entry->steady == 0;
+}
+
 static double expected(const falt_entry *entry) {
-  if (!entry->plan || isnan(entry->plan->cost.seconds)) return INFINITY;
-  return entry->min > 0 ? entry->min : entry->plan->cost.seconds;
+  return entry->steady > 0 ? entry->steady : entry->min > 0 ? entry->min : seconds_of(entry->plan);
 }
 
 static bool before(const falt_entry *a, const falt_entry *b) {
   int rank_a = a->outcome > FALT_LAST_RESORT ? 2 : (int)a->outcome;
   int rank_b = b->outcome > FALT_LAST_RESORT ? 2 : (int)b->outcome;
   if (rank_a != rank_b) return rank_a < rank_b;
-  if ((a->min > 0) != (b->min > 0)) return a->min > 0; /* what was measured beats what is only predicted */
+  if (is_measured(a) != is_measured(b)) return is_measured(a); /* what was measured beats what is only predicted */
   if (expected(a) != expected(b)) return expected(a) < expected(b);
   return a->order < b->order;
 }
@@ -145,7 +169,8 @@ bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_
 static falt_entry *remembered(const falt_search *search) {
   char line[FALT_WISDOM_LINE], solver[FALT_WISDOM_NAME];
   uint64_t among;
-  if (!search->device->wisdom || search->budget.method[0] || falt_wisdom_is_empty(search->device->wisdom)) return NULL;
+  if (search->budget.method[0] || search->budget.deterministic) return NULL;
+  if (!search->device->wisdom || falt_wisdom_is_empty(search->device->wisdom)) return NULL;
   if (!falt_search_key(search, line, sizeof line, &among)) return NULL;
   if (!falt_wisdom_find(search->device->wisdom, line, among, solver)) return NULL;
   for (int i = 0; i < falt_search_fitting(search); i++)

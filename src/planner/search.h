@@ -24,6 +24,7 @@ typedef struct falt_entry {
   falt_outcome outcome;
   falt_status status; /* why it did not, where the outcome is FALT_NOT_READY */
   int order;          /* in the list: breaks ties */
+  double steady;      /* seconds on the steady device, by which alone plans are chosen then; 0: there is none */
   double median, min; /* seconds; 0 unless measured */
   char reason[160];   /* why it is not among those that fit; empty if it is */
 } falt_entry;
@@ -50,7 +51,7 @@ falt_status falt_search_run(falt_search *search, bool only_named);
 /* Makes an entry's plan ready to run. False if that fails: the entry is then rejected with the reason and its plan
  * destroyed; sort again. */
 bool falt_entry_ready(falt_entry *entry);
-/* Sorts by what was measured, else predicted. */
+/* Sorts by what was measured, else predicted; where the same bits are asked for, by what the steady device predicts. */
 void falt_search_sort(falt_search *search);
 /* Chooses the best that can be made ready: by wisdom if there is any, else the first. */
 void falt_search_choose(falt_search *search);

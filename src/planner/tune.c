@@ -41,6 +41,7 @@ void falt_search_tune(falt_search *search) {
   int count = falt_search_fitting(search);
   falt_trial trial;
   if (!(search->budget.tune_seconds > 0) || count < 2 || search->budget.method[0] || search->from_wisdom) return;
+  if (search->budget.deterministic) return; /* another run would measure something else */
   if (falt_trial_open(&trial, search->device, search->problem, largest_workspace(search, count)) != FALT_OK) return;
   measure_within(search, count, &trial.operands, search->budget.tune_seconds);
   falt_trial_close(&trial);

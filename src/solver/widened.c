@@ -3,8 +3,8 @@
  * f32 hold every f16, bf16 and integer of up to 16 bits, so sums are those of f32, and sums of integers that stay below
  * 2^24 are exact. Batches are cut into pieces of some images, or images into bands of rows, whose operands in f32 fill
  * a quarter of a private cache: what is widened is read from there, and memory moves narrow elements only. The piece is
- * a problem for the planner, which may choose another solver where there are more threads. Pieces go to threads whole,
- * or one after the other to all threads.
+ * a problem for the planner, which chooses the same for any number of threads where the same bits are asked for.
+ * Pieces go to threads whole, or one after the other to all threads.
  *
  * Gradients by the filter are summed piece by piece, in their order, in f32 and narrowed once. Gradients by the data
  * are cut into images only: rows of results overlap. */
@@ -423,5 +423,4 @@ static falt_plan *plan_widened(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_widened;
-const falt_solver falt_solver_widened = {
-    .name = "widened", .device_kind = "cpu", .nondeterministic = true, .plan = plan_widened};
+const falt_solver falt_solver_widened = {.name = "widened", .device_kind = "cpu", .plan = plan_widened};

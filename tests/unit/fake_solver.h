@@ -25,6 +25,7 @@
 typedef struct fake_solver {
   falt_solver base;
   double seconds, error;
+  double steady;                     /* seconds on the device's steady twin; 0: the same */
   size_t workspace, least_workspace; /* least: below this limit it refuses by itself */
   double spin;                       /* seconds that an execution takes */
   const char *refusal;
@@ -97,7 +98,8 @@ UNUSED static falt_plan *fake_ask(const falt_solver *base, falt_ask *ask) {
   if (!plan) return NULL;
   __atomic_add_fetch(&live_plans, 1, __ATOMIC_RELAXED);
   plan->table = falt_alloc(64);
-  plan->base.cost = (falt_cost){solver->seconds, solver->error};
+  const bool on_twin = !ask->device->wisdom && solver->steady > 0;
+  plan->base.cost = (falt_cost){on_twin ? solver->steady : solver->seconds, solver->error};
   plan->base.workspace = solver->workspace;
   falt_plan *made = &plan->base;
   if (plan->table && (!solver->wants_child || add_child(plan, solver, ask))) return made;

@@ -139,6 +139,30 @@ static void test_deterministic_and_error(void **state) {
   EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'rough'", "error of 0.001", "limit is 0.0009");
 }
 
+/* What is known of this machine and of no other, its speed, wisdom and measurements, chooses nothing then. */
+static void test_steady_choice(void **state) {
+  bench *b = *state;
+  add(b, make("here", 1))->steady = 2;
+  add(b, make("anywhere", 3))->steady = 1;
+  b->solver[0].spin = 1e-6;
+  b->solver[1].spin = 1e-4;
+  assert_true(falt_device_steady_make(&b->device, &b->device.limits));
+  expect(b, "here");
+  b->budget.deterministic = true;
+  expect(b, "anywhere");
+  b->budget.tune_seconds = 0.01;
+  expect(b, "anywhere");
+  assert_int_equal(b->solver[0].executed + b->solver[1].executed, 0);
+  b->budget.deterministic = false;
+  expect(b, "here");
+  b->budget.tune_seconds = 0;
+  b->budget.deterministic = true;
+  expect(b, "anywhere");
+  b->solver[1].unready = FALT_NO_MEMORY;
+  expect(b, "here");
+  falt_device_steady_free(&b->device);
+}
+
 static void test_method(void **state) {
   bench *b = *state;
   add(b, make("direct", 1));
@@ -444,6 +468,7 @@ int main(void) {
       PLANNER_TEST(test_workspace),
       PLANNER_TEST(test_own_refusal_by_budget),
       PLANNER_TEST(test_deterministic_and_error),
+      PLANNER_TEST(test_steady_choice),
       PLANNER_TEST(test_method),
       PLANNER_TEST(test_arguments),
       PLANNER_TEST(test_children),

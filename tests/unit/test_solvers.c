@@ -290,6 +290,7 @@ static bool execute(falt_device *device, const falt_solver *solver, const falt_p
   falt_plan *plan = NULL;
   falt_budget_default(&budget);
   budget.max_error = 1;
+  budget.deterministic = true;
   snprintf(budget.method, sizeof budget.method, "%s", solver->name);
   falt_bench_poison(bench);
   if (falt_plan_create(&plan, device, problem, &budget, NULL) != FALT_OK) return false;
