@@ -39,7 +39,8 @@ static void print_text(falt_device *device, const falt_limits *limits) {
     printf("    bus      %.1f GB/s in, %.1f GB/s out\n", limits->in_bytes_per_s * 1e-9, limits->out_bytes_per_s * 1e-9);
   printf("    f32      %.1f GFLOP/s\n", limits->f32_flops * 1e-9);
   printf("    f64      %.1f GFLOP/s\n", limits->f64_flops * 1e-9);
-  if (limits->f16_flops > 0) printf("    f16      %.1f GFLOP/s in matrix units\n", limits->f16_flops * 1e-9);
+  if (limits->f16_flops > 0)
+    printf("    f16      %.1f GFLOP/s by instructions of their own\n", limits->f16_flops * 1e-9);
   if (limits->s8_flops > 0) printf("    s8       %.1f GOP/s\n", limits->s8_flops * 1e-9);
   print_cuda(device);
   print_libraries(device);

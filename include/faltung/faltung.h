@@ -249,10 +249,10 @@ typedef struct falt_device falt_device;
 typedef void (*falt_pool)(void *pool, int64_t count, void (*body)(void *context, int64_t index), void *context);
 
 typedef struct falt_cpu_options {
-  int threads;     /* 0: FALTUNG_THREADS if set, else one per core this process may use. Never exceeded */
-  char isa[16];    /* highest instruction set: "portable" "avx2" "avx512" "vnni" "amx" "neon"; empty: FALTUNG_ISA, else
-                      the best */
-  falt_pool pool;  /* NULL: the device's own threads */
+  int threads;    /* 0: FALTUNG_THREADS if set, else one per core this process may use. Never exceeded */
+  char isa[16];   /* highest instruction set: "portable" "avx2" "avx512" "vnni" "bf16" "amx" "neon"; empty: FALTUNG_ISA,
+                     else the best */
+  falt_pool pool; /* NULL: the device's own threads */
   void *pool_data; /* first argument of pool */
   uint64_t reserved[8];
 } falt_cpu_options;

@@ -10,7 +10,7 @@
 #include "planner/wisdom.h"
 
 enum { MAX_THREADS = 4096 };
-static const char isa_names[] = "portable, neon, avx2, avx512, vnni, amx";
+static const char isa_names[] = "portable, neon, avx2, avx512, vnni, bf16, amx";
 
 void falt_cpu_options_default(falt_cpu_options *options) {
   *options = (falt_cpu_options){.threads = 0};

@@ -9,7 +9,7 @@
 
 #include "core/file.h"
 
-static const char *const names[FALT_ISA_COUNT] = {"portable", "neon", "avx2", "avx512", "vnni", "amx"};
+static const char *const names[FALT_ISA_COUNT] = {"portable", "neon", "avx2", "avx512", "vnni", "bf16", "amx"};
 
 const char *falt_isa_name(falt_isa isa) {
   return (unsigned)isa < FALT_ISA_COUNT ? names[isa] : "unknown";
@@ -60,9 +60,9 @@ static falt_isa x86_level(void) {
     return FALT_ISA_PORTABLE;
   if (!has_all(b, evex) || !has_all(saved, zmm)) return FALT_ISA_AVX2;
   if (!has_all(c, bit_AVX512VNNI)) return FALT_ISA_AVX512;
-  if (!has_all(d, tiles) || !has_all(saved, tile_state)) return FALT_ISA_VNNI;
+  const bool has_tiles = has_all(d, tiles) && has_all(saved, tile_state);
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has_all(a, bit_AVX512BF16)) return FALT_ISA_VNNI;
-  return may_use_tiles() ? FALT_ISA_AMX : FALT_ISA_VNNI;
+  return has_tiles && may_use_tiles() ? FALT_ISA_AMX : FALT_ISA_BF16;
 }
 
 falt_isa falt_isa_best(void) {

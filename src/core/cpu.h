@@ -11,15 +11,16 @@ typedef enum falt_isa {
   FALT_ISA_AVX2,
   FALT_ISA_AVX512,
   FALT_ISA_VNNI,
+  FALT_ISA_BF16,
   FALT_ISA_AMX,
   FALT_ISA_COUNT
 } falt_isa;
 
-const char *falt_isa_name(falt_isa isa); /* "portable" "neon" "avx2" "avx512" "vnni" "amx" */
+const char *falt_isa_name(falt_isa isa); /* "portable" "neon" "avx2" "avx512" "vnni" "bf16" "amx" */
 int falt_isa_find(const char *name);     /* -1 if unknown */
 /* The best level of this processor and operating system. avx2 implies FMA and F16C; avx512 implies F, BW, DQ, VL;
- * vnni is AVX-512 with its dot products of bytes; amx is vnni with bf16 and with tiles of it and of bytes, which the
- * operating system must grant: asking for the best level asks for that too. */
+ * vnni is AVX-512 with its dot products of bytes; bf16 is vnni with those of bf16; amx is bf16 with tiles of both,
+ * which the operating system must grant: asking for the best level asks for that too. */
 falt_isa falt_isa_best(void);
 /* Whether this processor runs this level. */
 int falt_isa_runs(falt_isa isa);

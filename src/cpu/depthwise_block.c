@@ -2,7 +2,7 @@
 #include "cpu/depthwise_block.h"
 
 extern const falt_block_kernels falt_block_kernels_portable, falt_block_kernels_neon, falt_block_kernels_avx2,
-    falt_block_kernels_avx512, falt_block_kernels_amx;
+    falt_block_kernels_avx512, falt_block_kernels_bf16, falt_block_kernels_amx;
 
 static const falt_block_kernels *const tables[FALT_ISA_COUNT] = {
     [FALT_ISA_PORTABLE] = &falt_block_kernels_portable,
@@ -14,6 +14,9 @@ static const falt_block_kernels *const tables[FALT_ISA_COUNT] = {
 #endif
 #ifdef FALT_HAVE_AVX512
     [FALT_ISA_AVX512] = &falt_block_kernels_avx512,
+#endif
+#ifdef FALT_HAVE_BF16
+    [FALT_ISA_BF16] = &falt_block_kernels_bf16,
 #endif
 #ifdef FALT_HAVE_AMX
     [FALT_ISA_AMX] = &falt_block_kernels_amx,

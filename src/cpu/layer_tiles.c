@@ -2,7 +2,7 @@
 #include "cpu/layer_tiles.h"
 
 extern const falt_tiles_kernels falt_tiles_kernels_portable, falt_tiles_kernels_neon, falt_tiles_kernels_avx2,
-    falt_tiles_kernels_avx512, falt_tiles_kernels_vnni, falt_tiles_kernels_amx;
+    falt_tiles_kernels_avx512, falt_tiles_kernels_vnni, falt_tiles_kernels_bf16, falt_tiles_kernels_amx;
 
 static const falt_tiles_kernels *const tables[FALT_ISA_COUNT] = {
     [FALT_ISA_PORTABLE] = &falt_tiles_kernels_portable,
@@ -17,6 +17,9 @@ static const falt_tiles_kernels *const tables[FALT_ISA_COUNT] = {
 #endif
 #ifdef FALT_HAVE_VNNI
     [FALT_ISA_VNNI] = &falt_tiles_kernels_vnni,
+#endif
+#ifdef FALT_HAVE_BF16
+    [FALT_ISA_BF16] = &falt_tiles_kernels_bf16,
 #endif
 #ifdef FALT_HAVE_AMX
     [FALT_ISA_AMX] = &falt_tiles_kernels_amx,

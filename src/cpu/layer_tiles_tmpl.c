@@ -5,7 +5,8 @@
  * other, each broadcast to all columns:
  *
  *   f32    one multiply-add
- *   bf16   the two halves of a group are two f32, as they stand and shifted up: two multiply-adds
+ *   bf16   AVX512_BF16: one instruction for the group's two products. Otherwise the two halves of a group are two
+ *          f32, as they stand and shifted up: two multiply-adds
  *   8-bit  VNNI: one instruction for the group's four products, u8 by s8; s8 are moved up by 128 and 128 times the
  *          column's sum is taken off at the end. Otherwise a group is split into its even and its odd bytes, both
  * widened to 16 bits, and multiplied pairwise: all of it is exact. */
@@ -62,7 +63,19 @@ FALT_INLINE split split_bytes(vec_bits x, const bool has_sign) {
 #endif
 
 FALT_INLINE split split_halves(vec_bits x) {
+#if defined(__AVX512BF16__)
+  return (split){.first = x};
+#else
   return (split){x << 16, x & all_bits((int32_t)0xffff0000u)};
+#endif
+}
+
+FALT_INLINE vec_bits multiply_halves(vec_bits sum, split a, split b) {
+#if defined(__AVX512BF16__)
+  return (vec_bits)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a.first, (__m512bh)b.first);
+#else
+  return (vec_bits)vec_madd(vec_madd((vec)sum, (vec)a.first, (vec)b.first), (vec)a.second, (vec)b.second);
+#endif
 }
 
 FALT_INLINE split split_row(vec_bits x, const falt_tiles_kind kind) {
@@ -87,8 +100,7 @@ FALT_INLINE split split_column(vec_bits x, const falt_tiles_kind kind) {
 
 FALT_INLINE vec_bits multiply(vec_bits sum, split a, split b, const falt_tiles_kind kind) {
   if (kind == FALT_TILES_F32) return (vec_bits)vec_madd((vec)sum, (vec)a.first, (vec)b.first);
-  if (kind == FALT_TILES_BF16)
-    return (vec_bits)vec_madd(vec_madd((vec)sum, (vec)a.first, (vec)b.first), (vec)a.second, (vec)b.second);
+  if (kind == FALT_TILES_BF16) return multiply_halves(sum, a, b);
 #if defined(__AVX512VNNI__)
   if (kind == FALT_TILES_S8_U8) return (vec_bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)b.first, (__m512i)a.first);
   return (vec_bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a.first, (__m512i)b.first);
@@ -196,15 +208,50 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
   }
 }
 
-/* Rows of a block lie in one tile, so that they have one distance between pieces. */
+/* A block of any number of rows up to BLOCK_ROWS. */
+FALT_INLINE void block_of(const one_panel *one, const falt_tiles_kind kind, int rows, int m, int i) {
+  switch (rows) {
+#if FALT_VECTOR_BYTES == 64
+    case 8:
+      block(one, kind, 8, m, i);
+      break;
+    case 7:
+      block(one, kind, 7, m, i);
+      break;
+#endif
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+    case 6:
+      block(one, kind, 6, m, i);
+      break;
+    case 5:
+      block(one, kind, 5, m, i);
+      break;
+    case 4:
+      block(one, kind, 4, m, i);
+      break;
+#endif
+    case 3:
+      block(one, kind, 3, m, i);
+      break;
+    case 2:
+      block(one, kind, 2, m, i);
+      break;
+    default:
+      block(one, kind, 1, m, i);
+  }
+}
+
+/* Rows of a block lie in one tile, so that they have one distance between pieces. Blocks of a tile are of equal rows,
+ * as few sums in a block wait for one another. */
 FALT_INLINE void product_of(const one_panel *one, const falt_tiles_kind kind) {
   if (one->before) finish(one->before);
   for (int i = 0; i < column_tiles(one) * FALT_TILE_ROWS; i += BLOCK_VECTORS * VEC)
     for (int tile = 0; tile < row_tiles(one); tile++) {
-      const int begin = tile * FALT_TILE_ROWS, end = begin + one->call->rows;
-      int m = begin;
-      for (; m + BLOCK_ROWS <= end; m += BLOCK_ROWS) block(one, kind, BLOCK_ROWS, m, i);
-      for (; m < end; m++) block(one, kind, 1, m, i);
+      const int rows = one->call->rows, blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+      for (int q = 0; q < blocks; q++) {
+        const int begin = q * rows / blocks, end = (q + 1) * rows / blocks;
+        block_of(one, kind, end - begin, tile * FALT_TILE_ROWS + begin, i);
+      }
     }
 }
 
@@ -497,7 +544,11 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .speed = {[FALT_TILES_U8] = 4,
               [FALT_TILES_S8_U8] = 4,
               [FALT_TILES_S8] = 2.7,
+#if defined(__AVX512BF16__)
+              [FALT_TILES_BF16] = 2,
+#else
               [FALT_TILES_BF16] = 0.7,
+#endif
               [FALT_TILES_F32] = 1},
 #else
     .speed = {[FALT_TILES_U8] = 1,

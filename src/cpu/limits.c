@@ -25,6 +25,9 @@ extern const falt_limit_kernels falt_limit_kernels_avx512;
 #ifdef FALT_HAVE_VNNI
 extern const falt_limit_kernels falt_limit_kernels_vnni;
 #endif
+#ifdef FALT_HAVE_BF16
+extern const falt_limit_kernels falt_limit_kernels_bf16;
+#endif
 #ifdef FALT_HAVE_AMX
 extern const falt_limit_kernels falt_limit_kernels_amx;
 #endif
@@ -42,6 +45,9 @@ static const falt_limit_kernels *const tables[FALT_ISA_COUNT] = {
 #endif
 #ifdef FALT_HAVE_VNNI
     [FALT_ISA_VNNI] = &falt_limit_kernels_vnni,
+#endif
+#ifdef FALT_HAVE_BF16
+    [FALT_ISA_BF16] = &falt_limit_kernels_bf16,
 #endif
 #ifdef FALT_HAVE_AMX
     [FALT_ISA_AMX] = &falt_limit_kernels_amx,
@@ -63,8 +69,9 @@ static const double memory_per_core = 20e9, memory_per_socket = 160e9;
 static const struct {
   double flops, cache_bytes, halves, bytes;
 } per_cycle[FALT_ISA_COUNT] = {
-    [FALT_ISA_PORTABLE] = {8, 18, 0, 0}, [FALT_ISA_NEON] = {16, 18, 0, 0},   [FALT_ISA_AVX2] = {32, 20, 0, 0},
-    [FALT_ISA_AVX512] = {64, 24, 0, 0},  [FALT_ISA_VNNI] = {64, 24, 0, 256}, [FALT_ISA_AMX] = {64, 24, 1024, 2048},
+    [FALT_ISA_PORTABLE] = {8, 18, 0, 0},   [FALT_ISA_NEON] = {16, 18, 0, 0},   [FALT_ISA_AVX2] = {32, 20, 0, 0},
+    [FALT_ISA_AVX512] = {64, 24, 0, 0},    [FALT_ISA_VNNI] = {64, 24, 0, 256}, [FALT_ISA_BF16] = {64, 24, 128, 256},
+    [FALT_ISA_AMX] = {64, 24, 1024, 2048},
 };
 
 falt_limits falt_limits_guess(falt_isa isa, int threads) {

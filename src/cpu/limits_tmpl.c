@@ -116,7 +116,8 @@ static void rate_s8(long times) {
 
 enum { TILES = 4, TILE_SUMS = 16 * 16, BF16_FLOPS = 2 * TILES * TILE_SUMS * 32, S8_FLOPS = 2 * TILES * TILE_SUMS * 64 };
 
-#elif defined(__AVX512VNNI__)
+#else
+#if defined(__AVX512VNNI__)
 
 static void rate_s8(long times) {
   __m512i sum[CHAINS], by = _mm512_set1_epi8(1);
@@ -130,6 +131,22 @@ static void rate_s8(long times) {
 enum { S8_FLOPS = 2 * CHAINS * UNROLL * FALT_VECTOR_BYTES };
 
 #endif
+#if defined(__AVX512BF16__)
+
+static void rate_bf16(long times) {
+  const __m512bh by = (__m512bh)_mm512_set1_epi16(0x3f00); /* 0.5: sums stay numbers */
+  __m512 sum[CHAINS];
+  for (int c = 0; c < CHAINS; c++) sum[c] = _mm512_set1_ps((float)c);
+  for (long t = 0; t < times; t++)
+    for (int u = 0; u < UNROLL; u++)
+      for (int c = 0; c < CHAINS; c++) sum[c] = _mm512_dpbf16_ps(sum[c], by, by);
+  for (int c = 0; c < CHAINS; c++) __asm__ volatile("" : : "v"(sum[c])); /* each is wanted */
+}
+
+enum { BF16_FLOPS = CHAINS * UNROLL * FALT_VECTOR_BYTES };
+
+#endif
+#endif
 
 extern const falt_limit_kernels FALT_SUFFIXED(falt_limit_kernels);
 const falt_limit_kernels FALT_SUFFIXED(falt_limit_kernels) = {
@@ -139,7 +156,7 @@ const falt_limit_kernels FALT_SUFFIXED(falt_limit_kernels) = {
     .f64 = rate_f64,
     .f32_flops = 2 * CHAINS * UNROLL * FALT_VECTOR_BYTES / (int)sizeof(float),
     .f64_flops = 2 * CHAINS * UNROLL * FALT_VECTOR_BYTES / (int)sizeof(double),
-#if defined(__AMX_TILE__)
+#if defined(__AVX512BF16__)
     .bf16 = rate_bf16,
     .bf16_flops = BF16_FLOPS,
 #endif

@@ -14,8 +14,8 @@
  * each position side by side, every residue of the stride by itself, so that a tap is a shift again.
  *
  * bf16 by bf16 and u8 or s8 by s8 are multiplied as they are, sums being f32 and s32 (exact). f16 are sums of two bf16
- * each, whose four products are exact, where that is faster; other pairs are widened to f32. Matrix units take denormal
- * bf16 for zero. */
+ * each, whose four products are exact, where that is faster; other pairs are widened to f32. Instructions for
+ * bf16 take denormal ones for zero. */
 #include "solver/layer_tiles.h"
 
 #include <math.h>

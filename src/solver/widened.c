@@ -89,6 +89,12 @@ static const piece_kind *kind_of(const widened_plan *plan, int64_t index) {
   return kind;
 }
 
+/* Which most pieces are of: the last may be of fewer rows or images, and the first and last end where the rest go on.
+ */
+static const piece_kind *usual_kind(const widened_plan *plan) {
+  return kind_of(plan, (plan->bands.count - 1) / 2);
+}
+
 /* Where the caller's operands have the piece. */
 static void find_piece(const widened_plan *plan, const falt_operands *operands, int64_t index, void *place[OPERANDS]) {
   const falt_problem *p = &plan->base.problem;
@@ -183,7 +189,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const widened_plan *plan = (const widened_plan *)base;
-  const piece_kind *kind = &plan->kind[plan->kinds / 2];
+  const piece_kind *kind = usual_kind(plan);
   falt_text_add(text, "(widened images=%lld rows=%lld ", (long long)plan->images, (long long)plan->bands.rows);
   kind->child->table->print(kind->child, text);
   falt_text_add(text, ")");
@@ -379,7 +385,7 @@ static const double smaller = 1.2;
 
 /* Of all pieces, one after the other on all threads, or side by side. */
 static double pieces_seconds(const widened_plan *plan, const falt_device *device, bool spread) {
-  const piece_kind *kind = &plan->kind[plan->kinds / 2];
+  const piece_kind *kind = usual_kind(plan);
   const double threads = falt_threads_count(device->threads), child = kind->child->cost.seconds;
   const double flops = conversions(kind);
   const int64_t turns = spread ? falt_ceil_div(piece_count(plan), (int64_t)threads) : piece_count(plan);
