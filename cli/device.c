@@ -10,10 +10,10 @@
 enum { MAX_SOLVERS = 128 };
 static const double starting_seconds = 0.3; /* of the driver, a context, pinned memory: below this no GPU is asked */
 
-static int fail_device(const char *name) {
+static int fail_device(const cli_options *options, const char *name) {
   static const char *const names[] = {"auto", "cpu", "cuda"};
   char hint[96];
-  return cli_fail(CLI_WRONG, "--device %.40s: unknown device%s", name,
+  return cli_fail(CLI_WRONG, "%s %.40s: unknown device%s", options->device ? "--device" : "FALTUNG_DEVICE", name,
                   cli_suggestion(name, names, 3, hint, sizeof hint));
 }
 
@@ -58,7 +58,7 @@ int cli_device_make(const cli_options *options, falt_device **device) {
   const char *name = name_of(options);
   falt_cuda_options cuda;
   const bool is_cpu = strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0;
-  if (!is_cpu && !read_cuda(name, &cuda)) return fail_device(name);
+  if (!is_cpu && !read_cuda(name, &cuda)) return fail_device(options, name);
   const falt_status status = is_cpu ? open_cpu(options, device) : open_cuda(options, &cuda, device);
   if (status != FALT_OK) return cli_fail_library(status);
   load_wisdom(options, *device);

@@ -385,9 +385,10 @@ static void clean_up(filter_job *job) {
 }
 
 static int run_filter(const cli_options *options, const char *verb) {
-  static int (*const steps[])(filter_job *) = {
-      check_words,  open_device, open_input_in_order, make_kernel, read_boundaries, make_problem, choose_device,
-      choose_bands, explain,     open_output,         run_bands,   close_output,    print_stages, report};
+  static int (*const steps[])(filter_job *) = {check_words,     open_device,  open_input_in_order, make_kernel,
+                                               read_boundaries, make_problem, choose_device,       choose_bands,
+                                               open_output,     explain,      run_bands,           close_output,
+                                               print_stages,    report};
   filter_job job = {.options = options, .verb = verb};
   int status = CLI_DONE;
   for (size_t i = 0; status == CLI_DONE && i < sizeof steps / sizeof *steps; i++) status = steps[i](&job);

@@ -1,253 +1,161 @@
 /* The verb layer: one network layer on .npy arrays, forward or backward, pooling included. */
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
-#include "problem.h"
+#include "candidates.h"
+#include "device.h"
+#include "layer_files.h"
 #include "report.h"
+#include "stages.h"
 #include "verbs.h"
 
-enum { RANK = 8 };
+typedef struct layer_job {
+  const cli_options *options;
+  cli_question *question;
+  cli_operands operands;
+  cli_layer_files files;
+  cli_candidates list;
+  falt_candidate chosen; /* its strings are gone */
+  falt_stages stages;
+  double began, read, write; /* seconds */
+  size_t workspace;
+  char plan[512], bound[16];
+} layer_job;
 
-typedef struct shape {
-  int rank;
-  int64_t size[RANK];
-} shape;
-
-/* An option and the tensor it fills. */
-typedef struct slot {
-  const char *option, *path;
-  const falt_tensor *tensor; /* NULL: a vector with one value an output channel */
-  void **operand;
-  bool is_filter;
-} slot;
-
-/* Orders of memory by name, for each space; of those that describe the same memory the first is what files have. */
-enum { LAYOUTS = 3 };
-static const char *const data_layouts[4][LAYOUTS] = {{NULL}, {"ncw", "nwc"}, {"nchw", "nhwc"}, {"ncdhw", "ndhwc"}};
-static const char *const filter_layouts[4][LAYOUTS] = {
-    {NULL}, {"oiw", "owi", "wio"}, {"oihw", "ohwi", "hwio"}, {"oidhw", "odhwi", "dhwio"}};
-
-/* Whether a dense tensor in this layout lies in memory as t does; dimensions of one element do not matter. */
-static bool lies_as(const falt_tensor *t, const char *layout) {
-  falt_tensor dense = *t;
-  if (falt_tensor_layout(&dense, layout) != FALT_OK) return false;
-  for (int i = 0; i < FALT_DIMS; i++)
-    if (t->size[i] > 1 && t->stride[i] != dense.stride[i]) return false;
-  return t->offset == 0;
-}
-
-static int64_t size_of_letter(const falt_tensor *t, char letter) {
-  switch (letter) {
-    case 'n':
-      return t->size[FALT_N];
-    case 'c':
-      return t->size[FALT_G] * t->size[FALT_C];
-    case 'o':
-      return t->size[FALT_G] * t->size[FALT_K];
-    case 'i':
-      return t->size[FALT_C];
-    case 'd':
-      return t->size[FALT_D];
-    case 'h':
-      return t->size[FALT_H];
-    default:
-      return t->size[FALT_W];
-  }
-}
-
-static shape shape_in(const falt_tensor *t, const char *layout) {
-  shape s = {.rank = 0};
-  for (; *layout; layout++) s.size[s.rank++] = size_of_letter(t, *layout);
-  return s;
-}
-
-/* Shapes that an array may have for a tensor; how many. None: the problem's strides are not dense. */
-static int shapes_of(const falt_problem *p, const slot *one, shape shapes[LAYOUTS]) {
-  if (!one->tensor) {
-    shapes[0] = (shape){1, {cli_bias_count(p)}};
-    return 1;
-  }
-  const char *const *layouts = (one->is_filter ? filter_layouts : data_layouts)[p->space];
-  int count = 0;
-  for (int i = 0; i < LAYOUTS && layouts[i]; i++)
-    if (lies_as(one->tensor, layouts[i])) shapes[count++] = shape_in(one->tensor, layouts[i]);
-  return count;
-}
-
-static const char *print_shape(const shape *s, char text[160]) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int i = 0; i < s->rank && used < 140; i++)
-    used += (size_t)snprintf(text + used, 160 - used, "%s%lld", i ? "x" : "", (long long)s->size[i]);
-  return text;
-}
-
-static bool same_shape(const shape *s, const io_array *array) {
-  if (array->rank != s->rank) return false;
-  for (int i = 0; i < s->rank; i++)
-    if (array->size[i] != s->size[i]) return false;
-  return true;
-}
-
-/* bf16 has no .npy type: its bits travel as u16. */
-static bool same_type(falt_type want, falt_type have) {
-  return want == have || (want == FALT_BF16 && have == FALT_U16);
-}
-
-static falt_type type_of(const falt_problem *p, const slot *one) {
-  return one->tensor ? one->tensor->type : cli_bias_type(p);
-}
-
-static int fail_strides(const slot *one) {
-  return cli_fail(CLI_WRONG, "--%s: the problem's strides are of no layout that a file can have; leave them out",
-                  one->option);
-}
-
-static int check_array(const falt_problem *p, const slot *one, const io_array *array) {
-  char expected[160], found[160];
-  shape shapes[LAYOUTS], have = {.rank = array->rank};
-  const int count = shapes_of(p, one, shapes);
-  bool fits = false;
-  for (int i = 0; i < count; i++) fits |= same_shape(&shapes[i], array);
-  for (int i = 0; i < array->rank; i++) have.size[i] = array->size[i];
-  if (count == 0) return fail_strides(one);
-  if (!fits)
-    return cli_fail(CLI_WRONG, "--%s: %.200s is %s where the problem has %s; reshape it or change the problem",
-                    one->option, one->path, print_shape(&have, found), print_shape(&shapes[0], expected));
-  if (!same_type(type_of(p, one), array->type))
+static int check(layer_job *job) {
+  const falt_problem *p = &job->question->problem;
+  if (p->is_filter)
     return cli_fail(CLI_WRONG,
-                    "--%s: %.200s holds %s where the problem has %s; convert it or change the problem's type",
-                    one->option, one->path, falt_type_name(array->type), falt_type_name(type_of(p, one)));
-  return CLI_DONE;
+                    "layer: the problem is a filter; use `faltung correlate` or `faltung convolve` on files");
+  job->files = cli_layer_files_list(job->options, p, &job->operands.set);
+  return cli_layer_files_check(&job->files, job->options);
 }
 
-static int read_slot(const falt_problem *p, const slot *one) {
-  if (!one->path) return cli_fail(CLI_WRONG, "--%s: missing; this problem reads it, so name an .npy file", one->option);
-  io_error error;
-  io_array array;
-  if (!io_array_read(one->path, &array, &error)) return cli_fail(CLI_WRONG, "--%s: %s", one->option, error.text);
-  int status = check_array(p, one, &array);
-  if (status == CLI_DONE) {
-    const int64_t bytes = array.count * (int64_t)falt_type_size(array.type);
-    *one->operand = cli_allocate(bytes, one->option);
-    if (*one->operand) memcpy(*one->operand, array.data, (size_t)bytes);
-    if (!*one->operand) status = CLI_IMPOSSIBLE;
-  }
-  io_array_free(&array);
+static int read_operands(layer_job *job) {
+  job->began = cli_seconds();
+  const int status = cli_layer_files_read(&job->files, &job->question->problem);
+  job->read = cli_seconds() - job->began;
   return status;
 }
 
-static int write_slot(const falt_problem *p, const slot *one) {
-  shape shapes[LAYOUTS];
-  if (shapes_of(p, one, shapes) == 0) return fail_strides(one);
-  io_array array = {.type = type_of(p, one), .rank = shapes[0].rank, .count = 1, .data = *one->operand};
-  if (array.type == FALT_BF16) array.type = FALT_U16;
-  for (int i = 0; i < array.rank; i++) array.size[i] = shapes[0].size[i], array.count *= array.size[i];
-  io_error error;
-  return io_array_write(one->path, &array, &error) ? CLI_DONE
-                                                   : cli_fail(CLI_WRONG, "--%s: %s", one->option, error.text);
+static int create_results(layer_job *job) {
+  return cli_layer_files_create(&job->files, &job->question->problem);
 }
 
-/* What an operation reads and writes, by options. The gradient of a loss to the output is --grad. */
-typedef struct layer_files {
-  slot reads[6], writes[2];
-  int read_count, write_count;
-} layer_files;
-
-static void add_read(layer_files *f, slot one) {
-  f->reads[f->read_count++] = one;
-}
-static void add_write(layer_files *f, slot one) {
-  f->writes[f->write_count++] = one;
+/* What the plan may use of the filter's values. */
+static const void *filter_values(const layer_job *job) {
+  return job->question->problem.operation == FALT_BACKWARD_FILTER ? NULL : job->operands.set.filter;
 }
 
-static layer_files list_files(const cli_options *o, const falt_problem *p, falt_operands *set) {
-  layer_files f = {.read_count = 0};
-  const falt_operation op = p->operation;
-  const bool backward = op == FALT_BACKWARD_DATA || op == FALT_BACKWARD_FILTER || op == FALT_BACKWARD_MAXPOOL ||
-                        op == FALT_BACKWARD_AVGPOOL;
-  const bool only_grad = op == FALT_BACKWARD_DATA || op == FALT_BACKWARD_AVGPOOL;
-  if (!only_grad) add_read(&f, (slot){"input", o->input, &p->input, &set->input, false});
-  if (backward)
-    add_read(&f, (slot){"grad", o->grad ? o->grad : only_grad ? o->input : NULL, &p->output, &set->output, false});
-  if (op == FALT_FORWARD || op == FALT_BACKWARD_DATA)
-    add_read(&f, (slot){"weight", o->weight, &p->filter, &set->filter, true});
-  if (op == FALT_FORWARD && p->has_scale) add_read(&f, (slot){"scale", o->scale, NULL, &set->scale, false});
-  if (op == FALT_FORWARD && p->has_bias) add_read(&f, (slot){"bias", o->bias, NULL, &set->bias, false});
-  if (op == FALT_FORWARD && p->has_residual)
-    add_read(&f, (slot){"residual", o->residual, &p->residual, &set->residual, false});
-  const falt_tensor *result = op == FALT_BACKWARD_FILTER                 ? &p->filter
-                              : only_grad || op == FALT_BACKWARD_MAXPOOL ? &p->input
-                                                                         : &p->output;
-  add_write(&f, (slot){"output", o->output, result, cli_result(set, op), op == FALT_BACKWARD_FILTER});
-  if (op == FALT_BACKWARD_FILTER && p->has_bias) add_write(&f, (slot){"bias", o->bias, NULL, &set->bias, false});
-  return f;
+/* ---- the candidates: printed if asked for; the chosen one says what the limit is */
+
+static void note_candidate(void *context, const falt_candidate *candidate) {
+  layer_job *job = context;
+  if (job->options->explain) cli_candidates_print(&job->list, candidate);
+  if (!candidate->chosen) return;
+  job->chosen = *candidate;
+  snprintf(job->bound, sizeof job->bound, "%s", candidate->bound);
 }
 
-static int allocate_results(const falt_problem *p, const layer_files *f) {
-  for (int i = 0; i < f->write_count; i++) {
-    const slot *one = &f->writes[i];
-    if (!one->path)
-      return cli_fail(CLI_WRONG, "--%s: missing; this problem writes it, so name an .npy file", one->option);
-    const int64_t count = one->tensor ? falt_tensor_span(one->tensor) : cli_bias_count(p);
-    *one->operand = cli_allocate(count * (int64_t)falt_type_size(type_of(p, one)), one->option);
-    if (!*one->operand) return CLI_IMPOSSIBLE;
-  }
-  return CLI_DONE;
+static int explain(layer_job *job) {
+  const cli_question *q = job->question;
+  job->list = (cli_candidates){stdout, job->options->json, q->line, falt_device_name(q->device), 0};
+  if (job->options->explain && !job->options->json) printf("%s\n", q->line);
+  const falt_status status =
+      falt_explain(q->device, &q->problem, &q->budget, filter_values(job), 0, note_candidate, job);
+  return status == FALT_OK ? CLI_DONE : cli_fail_library(status);
 }
 
-/* An option that this problem has no use for is a mistake worth saying. */
-static int check_unused(const cli_options *o, const layer_files *f) {
-  const struct {
-    const char *name, *path;
-  } given[] = {{"input", o->input}, {"weight", o->weight},     {"bias", o->bias},
-               {"scale", o->scale}, {"residual", o->residual}, {"grad", o->grad}};
-  for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
-    bool used = !given[i].path;
-    for (int j = 0; j < f->read_count; j++) used |= given[i].path == f->reads[j].path;
-    for (int j = 0; j < f->write_count; j++) used |= given[i].path == f->writes[j].path;
-    if (!used)
-      return cli_fail(CLI_WRONG, "--%s: this problem does not use it; leave it out%s", given[i].name,
-                      i >= 2 && i <= 4 ? " or add its word, such as bias=1, to the problem" : "");
-  }
-  return CLI_DONE;
-}
+/* ---- running */
 
-static int run_plan(const cli_options *options, const cli_question *q, cli_operands *operands) {
+static falt_status run_once(layer_job *job) {
+  const cli_question *q = job->question;
   falt_plan *plan = NULL;
-  falt_status done = falt_plan_create(&plan, q->device, &q->problem, &q->budget,
-                                      q->problem.operation == FALT_BACKWARD_FILTER ? NULL : operands->set.filter);
-  int status = done == FALT_OK ? cli_operands_workspace(operands, plan) : CLI_DONE;
-  const double start = cli_seconds();
-  if (done == FALT_OK && status == CLI_DONE) done = falt_execute_host(plan, &operands->set);
-  if (done == FALT_OK && status == CLI_DONE && !options->quiet) {
-    char text[512], time[32];
-    falt_plan_print(plan, text, sizeof text);
-    fprintf(stderr, "%s: %s, %s\n", q->line, text, cli_duration(cli_seconds() - start, time));
+  falt_status status = falt_plan_create(&plan, q->device, &q->problem, &q->budget, filter_values(job));
+  if (status == FALT_OK) {
+    falt_plan_print(plan, job->plan, sizeof job->plan);
+    job->workspace = falt_plan_workspace(plan);
+    status = falt_execute_stages(plan, &job->operands.set, &job->stages);
   }
   falt_plan_destroy(&plan);
-  return done == FALT_OK ? status : cli_fail_library(done);
+  return status;
 }
 
-static int run_layer(const cli_options *options, const cli_question *q) {
-  cli_operands operands = {.set = {.input = NULL}};
-  const layer_files files = list_files(options, &q->problem, &operands.set);
-  int status = check_unused(options, &files);
-  for (int i = 0; i < files.read_count && status == CLI_DONE; i++) status = read_slot(&q->problem, &files.reads[i]);
-  if (status == CLI_DONE) status = allocate_results(&q->problem, &files);
-  if (status == CLI_DONE) status = run_plan(options, q, &operands);
-  for (int i = 0; i < files.write_count && status == CLI_DONE; i++) status = write_slot(&q->problem, &files.writes[i]);
-  cli_operands_free(&operands);
+/* A GPU that we chose ourselves and that fails is replaced. */
+static int run(layer_job *job) {
+  const bool chosen =
+      cli_device_is_auto(job->options) && strncmp(falt_device_name(job->question->device), "cpu", 3) != 0;
+  falt_status status = run_once(job);
+  if (chosen && status >= FALT_NO_MEMORY) {
+    const int retreat = cli_device_retreat(job->options, &job->question->device);
+    if (retreat != CLI_DONE) return retreat;
+    status = run_once(job);
+  }
+  return status == FALT_OK ? CLI_DONE : cli_fail_library(status);
+}
+
+static int write_results(layer_job *job) {
+  const double start = cli_seconds();
+  const int status = cli_layer_files_write(&job->files, &job->question->problem);
+  job->write = cli_seconds() - start;
   return status;
+}
+
+/* ---- the report */
+
+static double bytes(const layer_job *job, bool written) {
+  return cli_layer_files_bytes(&job->files, &job->question->problem, written);
+}
+
+static int print_stages(layer_job *job) {
+  const falt_stages *s = &job->stages;
+  const bool copied = s->slabs > 0;
+  const cli_stage stages[] = {{"read", job->read, bytes(job, false)},
+                              {"copy in", copied ? s->copy_in : 0, s->bytes_in},
+                              {"compute", s->compute, job->chosen.bytes},
+                              {"copy out", copied ? s->copy_out : 0, s->bytes_out},
+                              {"write", job->write, bytes(job, true)}};
+  const double all = cli_seconds() - job->began;
+  if (job->options->explain) cli_stages_print(stages, 5, all, s, job->options->json);
+  return CLI_DONE;
+}
+
+static void print_json(const layer_job *job, double seconds, double share) {
+  cli_json json = cli_json_open(stdout);
+  cli_json_text(&json, "verb", "layer");
+  cli_json_text(&json, "problem", job->question->line);
+  cli_json_text(&json, "device", falt_device_name(job->question->device));
+  cli_json_text(&json, "plan", job->plan);
+  cli_json_number(&json, "seconds", seconds);
+  cli_json_number(&json, "gbytes_per_s", job->chosen.bytes / seconds * 1e-9);
+  cli_json_number(&json, "gflops", job->chosen.flops / seconds * 1e-9);
+  cli_json_number(&json, "limit_share", share);
+  cli_json_text(&json, "bound", job->bound);
+  cli_json_integer(&json, "workspace_bytes", (int64_t)job->workspace);
+  cli_json_close(&json);
+}
+
+static int report(layer_job *job) {
+  const double seconds = fmax(job->stages.seconds, 1e-9);
+  const double share = job->chosen.limit_share * job->chosen.predicted_seconds / seconds;
+  char time[32];
+  if (job->options->json)
+    print_json(job, seconds, share);
+  else if (!job->options->quiet)
+    fprintf(stderr, "%s: %s, %s, %.0f%% of the %s limit\n", job->question->line, job->plan, cli_duration(seconds, time),
+            100 * share, job->bound);
+  return CLI_DONE;
 }
 
 int falt_verb_layer(const cli_options *options) {
+  static int (*const steps[])(layer_job *) = {check, read_operands, create_results, explain,
+                                              run,   write_results, print_stages,   report};
   cli_question question;
+  layer_job job = {.options = options, .question = &question};
   int status = cli_question_open(options, 0, &question);
-  if (status == CLI_DONE && question.problem.is_filter)
-    status = cli_fail(CLI_WRONG, "layer: %.20s is a filter; use `faltung correlate` or `faltung convolve` on files",
-                      question.line);
-  if (status == CLI_DONE) status = run_layer(options, &question);
+  for (size_t i = 0; status == CLI_DONE && i < sizeof steps / sizeof *steps; i++) status = steps[i](&job);
+  cli_layer_files_abandon(&job.files);
+  cli_operands_free(&job.operands);
   cli_question_close(&question);
   return status;
 }

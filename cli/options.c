@@ -163,7 +163,8 @@ static const option options_table[] = {
      "output rows computed at a time (default: all of a small file, else about 32 MiB)"},
     {"method", "NAME", CLI_PLANNERS, read_text, FIELD(method), "auto (default) or the name of a solver"},
     {"device", "D", CLI_RUNNERS, read_text, FIELD(device),
-     "auto (default), cpu, cuda[:N], or cuda:h200 to explain for a GPU that is not there"},
+     "cpu, cuda[:N], cuda:h200 to explain for a GPU that is not there, or auto (default): the faster one for files, "
+     "else the cpu"},
     {"threads", "N", CLI_RUNNERS, read_threads, FIELD(threads), "never more threads than this"},
     {"max-workspace", "BYTES", CLI_PLANNERS, read_bytes, FIELD(max_workspace),
      "0 is allowed; K, M and G are understood"},
@@ -196,7 +197,8 @@ static const option options_table[] = {
     {"measure", NULL, CLI_INFO, read_flag, FIELD(measure), "measure the limits of this machine and remember them"},
     {"cache", NULL, CLI_INFO, read_flag, FIELD(cache), "list what the cache holds: limits, wisdom, compiled kernels"},
     {"clear-cache", NULL, CLI_INFO, read_flag, FIELD(clear_cache), "remove the compiled kernels from the cache"},
-    {"explain", NULL, CLI_FILTERS, read_flag, FIELD(explain), "print every candidate before running"},
+    {"explain", NULL, CLI_FILTERS | CLI_LAYER, read_flag, FIELD(explain),
+     "print every candidate, and where the time went"},
     {"json", NULL, CLI_RUNNERS, read_flag, FIELD(json), "print one JSON object a line on standard output"},
     {"quiet", NULL, CLI_RUNNERS, read_flag, FIELD(quiet), "print no summary and no progress"},
 };

@@ -58,8 +58,17 @@ typedef struct io_array {
   void *data;    /* C order; free with io_array_free */
 } io_array;
 bool io_array_read(const char *path, io_array *array, io_error *error);
-bool io_array_write(const char *path, const io_array *array, io_error *error);
 void io_array_free(io_array *array);
+
+/* The file of an array that is yet to be computed, under a temporary name: what stands against it is said before the
+ * work is done. NULL fills *error. */
+typedef struct io_array_writer io_array_writer;
+io_array_writer *io_array_create(const char *path, io_error *error);
+bool io_array_write(io_array_writer *writer, const io_array *array, io_error *error);
+/* Gives the file its name, and releases the writer either way. */
+bool io_array_finish(io_array_writer **writer, io_error *error);
+/* Removes the temporary. Accepts *writer NULL. */
+void io_array_abandon(io_array_writer **writer);
 
 /* One line a format: name, extensions, "found 8.14.1" or "not found: apt install libvips-dev". i from 0 until false. */
 bool io_format(int i, const char **name, const char **extensions, const char **state);

@@ -167,15 +167,36 @@ bool io_array_read(const char *path, io_array *array, io_error *error) {
   return done;
 }
 
-bool io_array_write(const char *path, const io_array *array, io_error *error) {
-  npy_header header = {.type = array->type, .rank = array->rank};
+struct io_array_writer {
   io_output output;
+};
+
+io_array_writer *io_array_create(const char *path, io_error *error) {
+  if (!require_npy(path, error)) return NULL;
+  io_array_writer *writer = malloc(sizeof *writer);
+  if (!writer) io_fail_memory(error, path);
+  if (writer && io_output_open(&writer->output, path, true, error)) return writer;
+  free(writer);
+  return NULL;
+}
+
+bool io_array_write(io_array_writer *writer, const io_array *array, io_error *error) {
+  npy_header header = {.type = array->type, .rank = array->rank};
   memcpy(header.size, array->size, sizeof header.size);
-  if (!require_npy(path, error) || !io_output_open(&output, path, true, error)) return false;
-  if (begin(&output, &header, error) && io_output_write(&output, array->data, header.bytes, error))
-    return io_output_commit(&output, error);
-  io_output_discard(&output);
-  return false;
+  return begin(&writer->output, &header, error) && io_output_write(&writer->output, array->data, header.bytes, error);
+}
+
+bool io_array_finish(io_array_writer **writer, io_error *error) {
+  const bool done = io_output_commit(&(*writer)->output, error);
+  free(*writer);
+  *writer = NULL;
+  return done;
+}
+
+void io_array_abandon(io_array_writer **writer) {
+  if (*writer) io_output_discard(&(*writer)->output);
+  free(*writer);
+  *writer = NULL;
 }
 
 void io_array_free(io_array *array) {

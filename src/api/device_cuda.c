@@ -232,8 +232,7 @@ static double time_calls(falt_device *device, void *stream, void (*body)(void *)
 /* ---- a GPU that is described, not present */
 
 static falt_status refuse(falt_device *device) {
-  return falt_fail(FALT_NO_DEVICE,
-                   "device: %s is described, not present; its plans can be explained and compiled, not executed",
+  return falt_fail(FALT_NO_DEVICE, "device: %s, not present; its plans can be explained and compiled, not executed",
                    device->name);
 }
 

@@ -144,7 +144,11 @@ static void arrays_round_trip(void **state) {
     const size_t bytes = 105 * falt_type_size(a.type);
     a.data = malloc(bytes);
     falt_random_fill(a.data, a.type, a.count, 42);
-    assert_true(io_array_write(in_directory("a.npy"), &a, &error));
+    io_array_writer *writer = io_array_create(in_directory("a.npy"), &error);
+    assert_non_null(writer);
+    assert_true(io_array_write(writer, &a, &error));
+    assert_true(io_array_finish(&writer, &error));
+    assert_null(writer);
     assert_true(io_array_read(in_directory("a.npy"), &b, &error));
     assert_int_equal(b.type, a.type);
     assert_int_equal(b.rank, a.rank);
