@@ -16,17 +16,18 @@
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 
 /* out[m][i] = (accumulate ? out[m][i] : 0)
- *           + sum over s < segments, j < depth of a[s*a_pitch + m][offset + j*(1 + skip)] * b[(s*depth + j)*pitch + i]
+ *           + sum over s < segments, j < depth of a[t*a_pitch + m][offset + j*(1 + skip)] * b[(t*depth + j)*pitch + i]
  *
- * for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of them, and b_skip elements;
- * rows are at most what the table says for so many. Each sum is one chain of multiply-adds in the order s, j, so its
- * bits do not depend on how the work was cut into calls. */
+ * with t = which[s], or s, for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of
+ * them, and b_skip elements; rows are at most what the table says for so many. Each sum is one chain of multiply-adds
+ * in the order s, j, so its bits do not depend on how the work was cut into calls. */
 typedef struct falt_layer_product {
   const float *const *a;
   const float *b; /* aligned to a vector; all of the pitch is readable */
   float *const *out;
   int64_t a_pitch, offset, segments, depth, n;
   int64_t skip, b_skip; /* elements left out between those of a row, and of the panel */
+  const int32_t *which; /* the segments that are summed; NULL: the first ones */
   int rows;
   int results; /* of `groups`: columns that one group has, n a multiple of it */
   bool accumulate;
@@ -67,7 +68,8 @@ typedef struct falt_layer_kernels {
   int group_rows;                   /* the most of a call of `groups` */
   void (*product)(const falt_layer_product *call);
   /* The same for several small groups side by side in one vector: column i reads a[..][offset + i/results*depth + j].
-   * n and n/results*depth are a vector's width at most, a multiple of results and of depth. Does not accumulate. */
+   * n and n/results*depth are a vector's width at most, a multiple of results and of depth. All segments, and does not
+   * accumulate. */
   void (*groups)(const falt_layer_product *call);
   void (*copy)(const falt_layer_copy *call);
   void (*overlap)(const falt_layer_overlap *call);

@@ -42,9 +42,14 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
       __builtin_prefetch(call->out[m] + q * VEC, 1); /* results are on their way while sums are formed */
     }
   }
-  const lane *const *a = call->a, *b = call->b;
   const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;
+  const lane *const *a = call->a, *b = call->b;
+  const int32_t *which = call->which;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
+    if (which) {
+      a = call->a + which[s] * call->a_pitch;
+      b = call->b + which[s] * call->depth * pitch;
+    }
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;

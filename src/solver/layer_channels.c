@@ -5,7 +5,8 @@
  * A block of positions times channels stays in registers while the kernel goes through all (j, c): rows are addresses
  * of input pixels, one for each position and tap, and the filter is packed in panels of up to 4 vectors of channels. A
  * pixel outside is the address of another one, or of a row of the constant: no padded copy, no branch where sums are
- * formed. Positions are numbered over all rows and images, so blocks are full also where rows are short.
+ * formed. Positions are numbered over all rows and images, so blocks are full also where rows are short. Where pixels
+ * outside are zeros and many, taps that all positions of a call read outside are left out (layer_inside.h).
  *
  * Groups that follow each other in memory share their lists, and where their channels are so few that several fit into
  * a vector they are multiplied side by side.
@@ -17,6 +18,7 @@
 
 #include "core/memory.h"
 #include "solver/filter_rows.h"
+#include "solver/layer_inside.h"
 #include "solver/layer_slots.h"
 
 enum {
@@ -27,11 +29,12 @@ enum {
   WIDE_BLOCK = 120,
   MOST_SEGMENTS = 1 << 14
 };
+static const double MOST_INSIDE = 0.96;        /* of the taps, where leaving the others out is worth it */
 enum { SHORT_ROW = 64, MOST_SLOTS = 1 << 17 }; /* positions; elements */
 
 /* Offsets into a worker's scratch. */
 typedef struct scratch_map {
-  size_t list, out, residual, constant, gathered, slots, tags, sums, total;
+  size_t list, out, residual, constant, gathered, slots, tags, sums, taps, calls, which, total;
 } scratch_map;
 
 typedef struct channels_plan {
@@ -40,6 +43,8 @@ typedef struct channels_plan {
   bool folds;                       /* a segment is a row of taps rather than one */
   bool in_place;                    /* pixels are read where they lie */
   bool shares;                      /* lists serve all groups, which follow each other in memory */
+  double inside_share;              /* of the taps of all positions */
+  bool skips;                       /* those outside are left out */
   int64_t joined;                   /* the problem's groups in one of the plan's, side by side in a vector */
   int64_t segments, length;         /* elements of a segment */
   int64_t vectors;                  /* of a group's output channels */
@@ -48,6 +53,7 @@ typedef struct channels_plan {
   int64_t spans, span, unit;        /* of positions that blocks do not cross, their size, and what blocks are cut in */
   falt_layer_pieces blocks, chunks; /* tasks: blocks of each span times chunks of the panels of all groups */
   falt_slots slots;                 /* of input rows, where rows of taps are segments */
+  falt_inside inside;               /* where taps outside are left out */
   size_t group;                     /* floats of a group's packed filter */
   const float *values;              /* the filter, from planning until it is packed */
   float *packed;                    /* or NULL if the filter comes with each execution */
@@ -121,8 +127,12 @@ typedef struct task {
   const channels_plan *plan;
   const falt_layer *layer;
   int64_t group, positions;
-  falt_layer_pieces calls; /* of the positions */
-  const float *input;      /* of the group that the lists are made for */
+  falt_layer_pieces pieces; /* of the positions: calls, unless taps outside are left out */
+  int64_t count;            /* of calls */
+  falt_inside_call *calls;
+  falt_box *taps;     /* of positions, in the order of the list */
+  int32_t *which;     /* of a call */
+  const float *input; /* of the group that the lists are made for */
   const float **list;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
   float *constant, *gathered, *sums;
@@ -209,7 +219,25 @@ static void list_results(const task *t, const falt_layer_point *at, int64_t p, i
   }
 }
 
-static void list_block(const task *t, int64_t first) {
+/* Positions whose taps inside are the same. */
+typedef struct listing {
+  const task *task;
+  int64_t p;
+} listing;
+
+static void list_inside(void *context, const falt_layer_point *at, int64_t count, const falt_box *taps) {
+  listing *l = context;
+  list_run(l->task, at, 0, l->p, count);
+  list_results(l->task, at, l->p, count);
+  for (int64_t i = 0; i < count; i++) l->task->taps[l->p++] = *taps;
+}
+
+static void list_block(task *t, int64_t first) {
+  if (t->plan->skips) {
+    falt_inside_walk(&t->plan->inside, t->layer, first, t->positions, list_inside, &(listing){t, 0});
+    t->count = falt_inside_cut(t->taps, t->positions, t->plan->rows, t->calls);
+    return;
+  }
   falt_layer_point at = falt_layer_point_at(t->layer, first);
   for (int64_t p = 0, line = 0, count; p < t->positions; p += count, line++) {
     count = falt_layer_run(t->layer, &at, t->positions - p);
@@ -240,7 +268,9 @@ static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int
 static void run_call(const task *t, int64_t call, int64_t panel) {
   const channels_plan *plan = t->plan;
   const falt_layer *layer = t->layer;
-  const int64_t begin = falt_layer_piece(&t->calls, call), end = falt_layer_piece(&t->calls, call + 1);
+  const bool skips = plan->skips;
+  const int64_t begin = skips ? t->calls[call].begin : falt_layer_piece(&t->pieces, call);
+  const int64_t end = skips ? begin + t->calls[call].count : falt_layer_piece(&t->pieces, call + 1);
   const int64_t k = columns_before(plan, panel), n = falt_min(columns_before(plan, panel + 1), layer->results) - k;
   const falt_tensor *y = &layer->p.output;
   const bool straight = layer->plain && falt_tensor_unit(y, FALT_C);
@@ -254,7 +284,8 @@ static void run_call(const task *t, int64_t call, int64_t panel) {
       .b = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->segments * plan->length),
       .out = rows,
       .offset = plan->shares ? t->group * layer->p.input.stride[FALT_G] : 0,
-      .segments = plan->segments,
+      .segments = skips ? falt_inside_list(layer, &t->calls[call].taps, t->which) : plan->segments,
+      .which = skips ? t->which : NULL,
       .depth = plan->length,
       .n = n,
       .results = (int)(layer->results / plan->joined),
@@ -271,6 +302,9 @@ static void open_task(task *t, char *memory) {
   t->constant = (float *)(void *)(memory + at->constant);
   t->gathered = (float *)(void *)(memory + at->gathered);
   t->sums = (float *)(void *)(memory + at->sums);
+  t->taps = (falt_box *)(void *)(memory + at->taps);
+  t->calls = (falt_inside_call *)(void *)(memory + at->calls);
+  t->which = (int32_t *)(void *)(memory + at->which);
   t->slots = (falt_slot_memory){(float *)(void *)(memory + at->slots), (falt_slot_tag *)(void *)(memory + at->tags)};
   if (t->plan->folds) falt_slots_open(&t->plan->slots, &t->slots);
   for (int64_t i = 0; i < constant_length(t->plan); i++) t->constant[i] = (float)layer->p.boundary_value;
@@ -294,12 +328,13 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const int64_t first = block / plan->blocks.count * plan->span + begin_unit * plan->unit;
   t.positions = (falt_layer_piece(&plan->blocks, block % plan->blocks.count + 1) - begin_unit) * plan->unit;
   const int64_t begin = falt_layer_piece(&plan->chunks, chunk), end = falt_layer_piece(&plan->chunks, chunk + 1);
-  t.calls = falt_layer_cut(t.positions, falt_ceil_div(t.positions, plan->rows));
+  t.pieces = falt_layer_cut(t.positions, falt_ceil_div(t.positions, plan->rows));
+  t.count = t.pieces.count;
   open_task(&t, scratch);
   for (int64_t i = begin; i < end; i++) {
     const int64_t group = i / plan->panels.count;
     if (group != t.group) turn_to_group(&t, group, first, i > begin);
-    for (int64_t call = 0; call < t.calls.count; call++) run_call(&t, call, i % plan->panels.count);
+    for (int64_t call = 0; call < t.count; call++) run_call(&t, call, i % plan->panels.count);
   }
 }
 
@@ -325,6 +360,7 @@ static void print(const falt_plan *base, falt_text *text) {
                 (long long)plan->rows, (long long)(falt_layer_most(&plan->panels) * layer->kernels->width),
                 plan->folds        ? " folded"
                 : plan->joined > 1 ? " joined"
+                : plan->skips      ? " inside"
                                    : "",
                 plan->in_place ? "" : " gathered", (long long)(falt_layer_most(&plan->blocks) * plan->unit),
                 falt_threads_count(base->device->threads));
@@ -365,13 +401,19 @@ static double estimate(const channels_plan *plan, const falt_device *device) {
   const double switches = 1 + 3 / (double)plan->length + leaving / depth; /* a segment's addresses are loaded */
   const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
   const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
-  const double stretch = (plan->joined > 1 ? 1.5 : 1) * lanes * switches + gathers + results;
+  const double work = plan->joined > 1 ? 1.5 : plan->skips ? plan->inside_share : 1;
+  const double stretch = work * lanes * switches + gathers + results;
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
   return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter,
                        falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p));
 }
 
 /* ---- plan */
+
+/* So many pieces of a whole, or a few more, so that threads have equal shares. */
+static int64_t even(int64_t pieces, int64_t whole, int64_t threads) {
+  return pieces < threads ? pieces : falt_min(whole, falt_round_up(pieces, threads));
+}
 
 /* Blocks of a plane: what the taps of its rows read is in slots at once. Short rows, whose ends weigh, are copied whole
  * for all rows that read them, and blocks are whole rows; others are read in place but for their ends. False if slots
@@ -390,7 +432,8 @@ static bool set_slots(channels_plan *plan) {
   plan->unit = ends ? 1 : width;
   plan->span = width * height;
   plan->spans = layer->positions / plan->span;
-  plan->blocks = falt_layer_cut(plan->span / plan->unit, falt_ceil_div(plan->span, ends ? BLOCK : lines * width));
+  const int64_t units = plan->span / plan->unit, pieces = falt_ceil_div(plan->span, ends ? BLOCK : lines * width);
+  plan->blocks = falt_layer_cut(units, plan->spans % threads == 0 ? pieces : even(pieces, units, threads));
   return plan->slots.count <= MOST_SLOTS / plan->slots.size;
 }
 
@@ -406,6 +449,13 @@ static void set_segments(channels_plan *plan) {
       s > 1 && layer->channels < FEW_CHANNELS && together && layer->p.axis[2].dilation == 1 && set_slots(plan);
   plan->segments = plan->folds ? layer->taps / s : layer->taps;
   plan->length = plan->folds ? s * layer->channels : layer->channels;
+}
+
+/* Whether so many taps lie outside that leaving them out is worth calls of their own. */
+static void set_inside(channels_plan *plan) {
+  plan->inside_share = plan->folds || plan->joined > 1 ? 1 : falt_inside_share(&plan->layer);
+  plan->skips = plan->inside_share < MOST_INSIDE;
+  if (plan->skips) falt_inside_init(&plan->inside, &plan->layer);
 }
 
 /* Whether the groups' channels follow each other. */
@@ -459,7 +509,7 @@ static void set_tasks(channels_plan *plan) {
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
   while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
   if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
-  if (!plan->folds) plan->blocks = falt_layer_cut(positions, falt_ceil_div(positions, block));
+  if (!plan->folds) plan->blocks = falt_layer_cut(positions, even(falt_ceil_div(positions, block), positions, threads));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->spans * plan->blocks.count)));
 }
 
@@ -476,6 +526,9 @@ static void lay_memory(channels_plan *plan) {
   at->slots = falt_place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
   at->tags = falt_place(&at->total, slots * sizeof(falt_slot_tag));
   at->sums = falt_place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
+  at->taps = falt_place(&at->total, plan->skips ? block * sizeof(falt_box) : 0);
+  at->calls = falt_place(&at->total, plan->skips ? (block + 1) * sizeof(falt_inside_call) : 0);
+  at->which = falt_place(&at->total, plan->skips ? segments * sizeof(int32_t) : 0);
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->factors = falt_place(&total, 2 * channels * sizeof(float));
   plan->filter = falt_place(
@@ -508,6 +561,7 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", reason);
   }
+  set_inside(plan);
   set_tasks(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;

@@ -47,21 +47,27 @@ static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const 
   layer->kernels->copy(&copy);
 }
 
-static void fill_pixel(const falt_slots *slots, const falt_layer *layer, float *slot, int64_t pixel) {
-  for (int64_t c = 0; c < layer->channels; c++)
-    slot[pixel * slots->pixel_step + c * slots->channel_step] = (float)layer->p.boundary_value;
+static void fill_constant(const falt_slots *slots, const falt_layer *layer, float *slot, int64_t begin, int64_t end) {
+  const bool near = slots->channel_step == 1; /* all channels of neighbouring pixels */
+  const int64_t runs = near ? 1 : layer->channels, n = (end - begin) * slots->pixel_step;
+  const float value = (float)layer->p.boundary_value;
+  for (int64_t run = 0; run < runs; run++) {
+    float *to = slot + run * slots->channel_step + begin * slots->pixel_step;
+    for (int64_t i = 0; i < n; i++) to[i] = value;
+  }
 }
 
-/* Pixels [begin, end) that lie beyond the ends of the row, which is NULL where all is the constant. */
+/* Pixels [begin, end) that lie beyond one end of the row, which is NULL where all is the constant. */
 static void fill_outside(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t first, float *slot,
                          int64_t begin, int64_t end) {
   const falt_axis *axis = &layer->p.axis[2];
+  if (!row || axis->boundary[first + begin >= 0] == FALT_CONSTANT) {
+    fill_constant(slots, layer, slot, begin, end);
+    return;
+  }
   for (int64_t i = begin; i < end; i++) {
-    const int64_t w = row ? falt_axis_map(axis, layer->p.input.size[FALT_W], first + i) : -1;
-    if (w < 0)
-      fill_pixel(slots, layer, slot, i);
-    else
-      copy_pixels(slots, layer, row, w, slot, i, i + 1);
+    const int64_t w = falt_axis_map(axis, layer->p.input.size[FALT_W], first + i);
+    copy_pixels(slots, layer, row, w, slot, i, i + 1);
   }
 }
 

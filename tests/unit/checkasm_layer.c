@@ -70,12 +70,25 @@ typedef struct trial {
   falt_layer_product call;
   guarded rows[ROWS], panel;
   const float *a[SEGMENTS * ROWS];
+  int32_t which[SEGMENTS];
   float old[ROWS][PITCH], results[ROWS][PITCH], *out[ROWS];
 } trial;
 
 static int64_t panel_pitch(const trial *t) {
   const int64_t width = t->kernels->width;
   return (t->call.n + width - 1) / width * width + t->call.b_skip;
+}
+
+static int64_t segment_of(const falt_layer_product *c, int64_t s) {
+  return c->which ? c->which[s] : s;
+}
+
+/* Some of the segments, perhaps none. */
+static void choose_segments(trial *t) {
+  t->call.which = t->which;
+  t->call.segments = 0;
+  for (int s = 0; s < SEGMENTS; s++)
+    if (pick(0, 1)) t->which[t->call.segments++] = s;
 }
 
 /* Segments of a row lie in any order, and overlap. */
@@ -93,17 +106,18 @@ static void set_product(trial *t) {
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
                             .accumulate = pick(0, 1)};
+  if (pick(0, 1)) choose_segments(t);
+  const int64_t segments = c->which ? SEGMENTS : c->segments; /* that are there */
   for (int m = 0; m < c->rows; m++) {
     const int64_t read = (c->depth - 1) * (1 + c->skip) + 1, length = read + pick(0, 20);
     float *row = before_guard(&t->rows[m], length);
     fill(row, length);
-    for (int64_t s = 0; s < c->segments; s++)
-      t->a[s * c->a_pitch + m] = row + pick(0, (int)(length - read)) - c->offset;
+    for (int64_t s = 0; s < segments; s++) t->a[s * c->a_pitch + m] = row + pick(0, (int)(length - read)) - c->offset;
     fill(t->old[m], PITCH);
     memcpy(t->results[m], t->old[m], sizeof t->old[m]);
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
   }
-  const int64_t floats = c->segments * c->depth * panel_pitch(t) - c->b_skip;
+  const int64_t floats = segments * c->depth * panel_pitch(t) - c->b_skip;
   float *panel = before_guard(&t->panel, floats);
   fill(panel, floats);
   c->b = panel;
@@ -114,8 +128,8 @@ static double expected(const trial *t, int m, int64_t i, double old) {
   double sum = c->accumulate ? old : 0;
   for (int64_t s = 0; s < c->segments; s++)
     for (int64_t j = 0; j < c->depth; j++)
-      sum += (double)t->a[s * c->a_pitch + m][c->offset + j * (1 + c->skip)] *
-             (double)c->b[(s * c->depth + j) * panel_pitch(t) + i];
+      sum += (double)t->a[segment_of(c, s) * c->a_pitch + m][c->offset + j * (1 + c->skip)] *
+             (double)c->b[(segment_of(c, s) * c->depth + j) * panel_pitch(t) + i];
   return sum;
 }
 
@@ -125,8 +139,12 @@ static float alone(const trial *t, int m, int64_t i, float old) {
   const falt_layer_product *c = &t->call;
   const float *a[SEGMENTS];
   float *out[1] = {&old};
-  for (int64_t s = 0; s < c->segments; s++) a[s] = t->a[s * c->a_pitch + m];
-  for (int64_t j = 0; j < c->segments * c->depth; j++) column[j * t->kernels->width] = c->b[j * panel_pitch(t) + i];
+  for (int64_t s = 0; s < c->segments; s++) {
+    const float *b = c->b + segment_of(c, s) * c->depth * panel_pitch(t) + i;
+    float *to = column + s * c->depth * t->kernels->width;
+    a[s] = t->a[segment_of(c, s) * c->a_pitch + m];
+    for (int64_t j = 0; j < c->depth; j++) to[j * t->kernels->width] = b[j * panel_pitch(t)];
+  }
   t->kernels->product(&(falt_layer_product){.a = a,
                                             .b = column,
                                             .out = out,
