@@ -13,6 +13,7 @@ typedef struct falt_planes_problem {
   int64_t taps[3], in[3], out[3], corner[3];
   int y_bytes; /* of an element of the result */
   bool residual;
+  int scattered; /* results that are written together, one or two; 0: whole runs of channels */
 } falt_planes_problem;
 
 typedef struct falt_planes_machine {
@@ -22,7 +23,7 @@ typedef struct falt_planes_machine {
 
 /* Named after planes.cu's holes. */
 typedef struct falt_planes_tile {
-  int pixel, channels, consumers, blocks, blocks_w, stages;
+  int pixel, pieces, channels, columns, consumers, blocks, blocks_w, stages;
   int tiles[2], walk, walks; /* tiles along rows and columns; planes of a walk; walks along the planes */
   int column_tiles;          /* of results' channels */
   int64_t items;             /* walks of all tiles and images, of one column tile */
@@ -32,6 +33,16 @@ typedef struct falt_planes_tile {
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_planes_tile;
+
+/* An axis of a gradient by the data with a stride, as an axis of a layer: `step` neighbouring pixels of the result are
+ * one of the layer's, the first of which begins `shift` pixels outside. A step's pixel e meets with the layer's tap i
+ * the filter's tap first + e - i * step, where it has one. */
+typedef struct falt_planes_axis {
+  int64_t step, shift, taps, corner, first;
+} falt_planes_axis;
+
+/* That of the fewest taps. */
+falt_planes_axis falt_planes_axis_of(int64_t stride, int64_t taps, int64_t pad);
 
 /* Pixels of a tile along rows and columns, and of its window. */
 int falt_planes_tile_height(const falt_planes_tile *tile);

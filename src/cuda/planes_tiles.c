@@ -5,7 +5,15 @@
 #include "core/memory.h"
 #include "cuda/planes.h"
 
-enum { MOST_CHANNELS = 64, MOST_STAGES = 6, FEWEST_STAGES = 2, MOST_WALKS = 64, MOST_PRODUCTS = 160, MOST_SUMS = 192 };
+enum {
+  MOST_CHANNELS = 64,
+  MOST_PIECES = 16,
+  MOST_STAGES = 6,
+  FEWEST_STAGES = 2,
+  MOST_WALKS = 64,
+  MOST_PRODUCTS = 160,
+  MOST_SUMS = 192
+};
 enum { MOST_SIZE = INT32_MAX / 4 };
 
 int falt_planes_tile_width(const falt_planes_tile *t) {
@@ -17,7 +25,8 @@ int falt_planes_tile_height(const falt_planes_tile *t) {
 }
 
 const char *falt_planes_refusal(const falt_planes_problem *p) {
-  if (p->channels > MOST_CHANNELS) return "it sums 64 channels at most";
+  if (p->channels > MOST_CHANNELS * (p->scattered ? MOST_PIECES : 1))
+    return p->scattered ? "it sums 1024 channels at most" : "it sums 64 channels at most";
   if (p->results > MOST_SIZE || p->images > MOST_SIZE) return "it has too many channels or images";
   for (int i = 0; i < 3; i++)
     if (p->taps[i] > 16 || p->in[i] > MOST_SIZE || p->out[i] > MOST_SIZE || p->corner[i] > MOST_SIZE ||
@@ -26,18 +35,40 @@ const char *falt_planes_refusal(const falt_planes_problem *p) {
   return NULL;
 }
 
-/* ---- one tile */
+/* ---- gradients by the data with strides */
 
-/* Columns of one product. */
-static int width_of(const falt_planes_problem *p, const falt_planes_tile *t) {
-  return (int)p->taps[0] * t->channels;
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a >= 0 ? a / b : -falt_ceil_div(-a, b);
 }
 
-static bool has_product(int width) {
-  static const int widths[] = {48, 64, 96, 128, 192, 256}; /* of wgmma.cuh */
-  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-    if (width == widths[i]) return true;
-  return false;
+/* Pixel e of step b is pixel b * stride + e - shift of the result. It meets tap r with pixel (that + pad - r) / stride
+ * of the source, where that is whole: from the first pixel's last tap to the last pixel's first. */
+static falt_planes_axis shifted(int64_t stride, int64_t taps, int64_t pad, int64_t shift) {
+  const int64_t first = pad - shift, corner = -floor_div(taps - 1 - first, stride);
+  return (falt_planes_axis){.step = stride,
+                            .shift = shift,
+                            .taps = floor_div(stride - 1 + first, stride) - corner + 1,
+                            .corner = corner,
+                            .first = first - stride * corner};
+}
+
+falt_planes_axis falt_planes_axis_of(int64_t stride, int64_t taps, int64_t pad) {
+  falt_planes_axis best = shifted(stride, taps, pad, 0);
+  for (int64_t shift = 1; shift < stride; shift++) {
+    const falt_planes_axis a = shifted(stride, taps, pad, shift);
+    if (a.taps < best.taps) best = a;
+  }
+  return best;
+}
+
+/* ---- one tile */
+
+/* Columns of one product, the instruction's for all planes of taps; 0: none has so many. */
+static int columns_of(const falt_planes_problem *p, const falt_planes_tile *t) {
+  static const int columns[] = {48, 64, 96, 128, 192, 256}; /* of wgmma.cuh */
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+    if (p->taps[0] * t->channels <= columns[i]) return columns[i];
+  return 0;
 }
 
 static int window_pixels(const falt_planes_problem *p, const falt_planes_tile *t) {
@@ -54,16 +85,17 @@ static int products_of(const falt_planes_problem *p, const falt_planes_tile *t) 
 }
 
 static const char *fit(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
-  const int taps = (int)(p->taps[1] * p->taps[2]), width = width_of(p, t),
-            stage = round_up(window_pixels(p, t) * t->pixel);
-  if (!has_product(width)) return "no product has so many columns";
-  if (t->blocks * width / 2 > (t->consumers == 3 ? MOST_SUMS / 2 : MOST_SUMS))
+  const int taps = (int)(p->taps[1] * p->taps[2]), stage = round_up(window_pixels(p, t) * t->pixel);
+  t->columns = columns_of(p, t);
+  if (t->columns == 0) return "no product has so many columns";
+  if (t->blocks * t->columns / 2 > (t->consumers == 3 ? MOST_SUMS / 2 : MOST_SUMS))
     return "registers have no room for its sums";
   if (products_of(p, t) > MOST_PRODUCTS) return "it has more taps than its code should unroll";
-  const int filter = round_up(taps * width * t->pixel), barriers = 16 * MOST_STAGES;
-  const int stages = (m->shared_block - filter - barriers) / stage;
+  const int filter = round_up(taps * (int)p->taps[0] * t->channels * t->pixel * t->pieces),
+            rest = 16 * MOST_STAGES + (p->scattered ? 16 * t->channels : 0);
+  const int stages = (m->shared_block - filter - rest) / stage;
   t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
-  t->shared_bytes = filter + t->stages * stage + barriers;
+  t->shared_bytes = filter + t->stages * stage + rest;
   return stages < FEWEST_STAGES ? "shared memory has no room for the filter and two windows" : NULL;
 }
 
@@ -83,19 +115,29 @@ static double planes_of(const falt_planes_problem *p, const falt_planes_tile *t)
   return fmin((double)(t->walk + p->taps[0] - 1), (double)p->in[0]);
 }
 
+/* Cycles in which a plane's scattered results pass through the caches. */
+static double scattering(const falt_planes_problem *p, const falt_planes_tile *t) {
+  enum { WARPS = 4, STORES = 2, CYCLES = 8 }; /* of 64 pixels, for eight results each */
+  if (!p->scattered) return 0;
+  const double eights = (double)falt_ceil_div(falt_min(p->results, t->channels), 8);
+  return t->blocks * t->consumers * WARPS * STORES * CYCLES * eights * 2 / p->scattered;
+}
+
 /* Cycles of a multiprocessor for a plane: of the tensor cores, which power keeps at three quarters of their rate; of
  * shared memory, that they read and the copy engine fills; and what a plane takes besides. As measured on an H200. */
 static double plane_cycles(const falt_planes_problem *p, const falt_planes_tile *t) {
-  const int width = width_of(p, t), products = products_of(p, t) * t->consumers;
-  const double multiplied = products * width / 2 / 0.75;
-  const double shared = products * (16 + width / 4) + window_pixels(p, t) * (double)t->pixel / 128;
-  return fmax(multiplied, shared / 0.75) + 400;
+  const int products = products_of(p, t) * t->consumers * t->pieces;
+  const double multiplied = products * t->columns / 2 / 0.75;
+  const double shared =
+      products * (16 + t->columns / 4) + window_pixels(p, t) * (double)t->pixel * t->pieces / 128 + scattering(p, t);
+  return fmax(multiplied, shared / 0.75) + 400 * t->pieces;
 }
 
 static void estimate(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
-  const double window = (double)window_pixels(p, t) * t->pixel, filter = (double)(p->taps[0] * p->taps[1] * p->taps[2]);
+  const double window = (double)window_pixels(p, t) * t->pixel * t->pieces,
+               filter = (double)(p->taps[0] * p->taps[1] * p->taps[2]);
   const double rounds = ceil((double)t->items * t->column_tiles / (double)t->grid), planes = planes_of(p, t);
-  const double starting = 4000 + filter * t->channels * t->pixel / 16;
+  const double starting = 4000 + filter * t->channels * t->pixel * t->pieces / 16;
   const double compute = (rounds * (planes * plane_cycles(p, t) + 1000) + starting) / m->clock_hz;
   const double results = (double)p->images * (double)(p->out[0] * p->out[1]) * (double)(p->out[2] * p->results);
   const double bytes =
@@ -122,25 +164,32 @@ typedef struct shape {
 
 static const shape shapes[] = {{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {3, 1, 1}, {3, 1, 3}, {2, 1, 1}, {2, 1, 2}, {1, 1, 1}};
 
+static void visit_walks(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile t,
+                        void (*visit)(void *context, const falt_planes_tile *tile), void *context) {
+  for (int64_t walks = 1, before = 0; walks <= p->out[0] && walks <= MOST_WALKS; walks++) {
+    t.walk = (int)falt_ceil_div(p->out[0], walks);
+    if (t.walk != before) visit_tile(p, m, t, visit, context);
+    before = t.walk;
+  }
+}
+
+/* More than 64 channels come in pieces, of 64 or of 32 where these are fewer in all. */
+static int pixel_of(const falt_planes_problem *p) {
+  const int64_t rest = p->channels % MOST_CHANNELS, last = p->channels > MOST_CHANNELS ? 32 : 0;
+  return p->channels <= 16 ? 32 : p->channels <= 32 || (rest > 0 && rest <= last) ? 64 : 128;
+}
+
 void falt_planes_each(const falt_planes_problem *p, const falt_planes_machine *m,
                       void (*visit)(void *context, const falt_planes_tile *tile), void *context) {
+  falt_planes_tile t = {.pixel = pixel_of(p)};
+  t.pieces = (int)falt_ceil_div(p->channels, t.pixel / 2);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-    for (int channels = 16; channels <= 64; channels *= 2)
-      for (int64_t walks = 1, before = 0; walks <= p->out[0] && walks <= MOST_WALKS; walks++) {
-        const int64_t walk = falt_ceil_div(p->out[0], walks);
-        if (walk == before) continue;
-        before = walk;
-        visit_tile(p, m,
-                   (falt_planes_tile){.pixel = p->channels <= 16   ? 32
-                                               : p->channels <= 32 ? 64
-                                                                   : 128,
-                                      .channels = channels,
-                                      .consumers = shapes[i].consumers,
-                                      .blocks = shapes[i].blocks,
-                                      .blocks_w = shapes[i].blocks_w,
-                                      .walk = (int)walk},
-                   visit, context);
-      }
+    for (t.channels = 16; t.channels <= 64; t.channels *= 2) {
+      t.consumers = shapes[i].consumers;
+      t.blocks = shapes[i].blocks;
+      t.blocks_w = shapes[i].blocks_w;
+      visit_walks(p, m, t, visit, context);
+    }
 }
 
 static void keep_better(void *context, const falt_planes_tile *tile) {

@@ -1,5 +1,6 @@
 /* Dense layers of few channels whose channels lie side by side, in 16-bit floats, on GPUs with wgmma (sm_90a): forward
- * and gradients by the data, which are the same layer with the filter turned round. Each pixel is fetched once for all
+ * and gradients by the data, which are the same layer with the filter turned round; with a stride, each of its pixels
+ * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all
  * taps of a plane, each plane once for all planes of results. src/cuda/kernels/planes.cu has the algorithm,
  * src/cuda/planes_tiles.c chooses how it is cut. In 2D the rows are the planes, and the images stand in the rows'
  * place. Operands whose addresses the copy engine cannot take go to another solver's plan, made beside this one. */
@@ -19,6 +20,8 @@ typedef struct planes_plan {
   falt_planes_problem layer;
   falt_planes_tile tile;
   int dims[4]; /* of tensors: those that are planes, rows, columns and images */
+  falt_planes_axis axis[3];
+  bool planar, whole; /* as planes.cu's holes */
   falt_cuda_planes_args args;
   void *filter;      /* in the GPU's memory, or NULL */
   falt_plan *others; /* for operands that are not aligned */
@@ -43,27 +46,25 @@ static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
   return m;
 }
 
-/* Of gradients the filter is turned round: its last tap meets the lowest position. */
-static void set_filter(const planes_plan *plan, void *data, falt_cuda_planes_args *a) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_tensor *w = &p->filter;
-  const bool forward = p->operation == FALT_FORWARD;
-  int64_t first = 0;
-  a->w_result = w->stride[forward ? FALT_K : FALT_C];
-  a->w_channel = w->stride[forward ? FALT_C : FALT_K];
-  for (int i = 0; i < 3; i++) {
-    const int64_t stride = plan->layer.taps[i] > 1 ? w->stride[plan->dims[i]] : 0;
-    a->w_axis[i] = forward ? stride : -stride;
-    if (!forward) first += (plan->layer.taps[i] - 1) * stride;
-  }
-  a->filter = (char *)falt_map_element(data, w) + first * (int64_t)falt_type_size(w->type);
-  a->w_lines = forward && falt_map_takes(w, FALT_C) && plan->layer.channels % VECTOR == 0 && falt_map_aligned(data, w);
+/* Scattered results are words, or anywhere. */
+static bool results_aligned(const planes_plan *plan, const void *data, const falt_tensor *t) {
+  if (!plan->layer.scattered) return falt_map_aligned(data, t);
+  return (uintptr_t)data % ((uintptr_t)plan->layer.scattered * falt_type_size(t->type)) == 0;
 }
 
 static bool all_aligned(const planes_plan *plan, const falt_operands *o) {
   const falt_problem *p = &plan->base.problem;
-  return falt_map_aligned(o->input, &p->input) && falt_map_aligned(o->output, &p->output) &&
-         (!p->has_residual || falt_map_aligned(o->residual, &p->residual));
+  const bool forward = p->operation == FALT_FORWARD;
+  return falt_map_aligned(forward ? o->input : o->output, source_of(p)) &&
+         results_aligned(plan, forward ? o->output : o->input, falt_problem_result(p)) &&
+         (!p->has_residual || results_aligned(plan, o->residual, &p->residual));
+}
+
+/* The first pixel of the first step, where a result would have it. */
+static void *first_step(const planes_plan *plan, void *data, const falt_tensor *t) {
+  int64_t shift = 0;
+  for (int i = 0; i < 3; i++) shift += plan->axis[i].shift * t->stride[plan->dims[i]];
+  return (char *)falt_map_element(data, t) - shift * (int64_t)falt_type_size(t->type);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -75,11 +76,14 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     plan->others->table->execute(plan->others, o);
     return;
   }
+  void *filter = plan->filter ? plan->filter : o->filter;
   const falt_gpu_map map = windows_of(plan, falt_map_element(forward ? o->input : o->output, source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
-  set_filter(plan, plan->filter ? plan->filter : o->filter, &a);
-  a.y = falt_map_element(forward ? o->output : o->input, falt_problem_result(p));
-  if (p->has_residual) a.residual = falt_map_element(o->residual, &p->residual);
+  a.x = map.data;
+  a.filter = falt_map_element(filter, &p->filter);
+  a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
+  a.y = first_step(plan, forward ? o->output : o->input, falt_problem_result(p));
+  if (p->has_residual) a.residual = first_step(plan, o->residual, &p->residual);
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
@@ -107,31 +111,70 @@ static void destroy(falt_plan *base) {
 
 static bool has_plain_taps(const falt_problem *p) {
   for (int i = 0; i < 3; i++)
-    if ((p->axis[i].stride > 1 && p->output.size[FALT_D + i] > 1) ||
+    if ((p->operation == FALT_FORWARD && p->axis[i].stride > 1 && p->output.size[FALT_D + i] > 1) ||
         (p->axis[i].dilation > 1 && p->filter.size[FALT_D + i] > 1))
       return false;
   return true;
 }
 
+/* Of the result's pixels, so many neighbours are one of the layer's. */
+static int64_t step_of(const falt_problem *p, int axis) {
+  return p->operation == FALT_BACKWARD_DATA && p->output.size[FALT_D + axis] > 1 ? p->axis[axis].stride : 1;
+}
+
+static bool is_scattered(const falt_problem *p) {
+  return step_of(p, 0) * step_of(p, 1) * step_of(p, 2) > 1 || falt_problem_result(p)->size[FALT_C] % VECTOR;
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation > FALT_BACKWARD_DATA) return "it computes layers and their gradients by the data";
-  const char *why = falt_map_refusal(ask, source_of(p)->type, p->filter.type);
+  const char *why = falt_map_type_refusal(ask, source_of(p)->type, p->filter.type);
   if (why) return why;
-  return !has_plain_taps(p)                              ? "it takes no strides and no dilations"
-         : falt_problem_result(p)->size[FALT_C] % VECTOR ? "8 does not divide the channels of its results"
-                                                         : NULL;
+  return !has_plain_taps(p)                      ? "it takes no dilations, and strides in gradients by the data only"
+         : !falt_map_takes(source_of(p), FALT_C) ? "channels do not lie side by side with 16 bytes dividing all strides"
+         : is_scattered(p)                       ? NULL
+         : !falt_map_takes(falt_problem_result(p), FALT_C)          ? "the result's channels do not lie side by side"
+         : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
+                                                                    : NULL;
 }
 
 /* ---- plan */
 
-/* Planes of depth; where there is but one, rows, and images in their place. */
-static void describe(planes_plan *plan) {
+static falt_planes_axis axis_of(const falt_problem *p, int dim) {
+  if (dim == FALT_N) return (falt_planes_axis){.step = 1, .taps = 1};
+  const int64_t taps = p->filter.size[dim], pad = p->axis[dim - FALT_D].pad[0];
+  return p->operation == FALT_FORWARD ? (falt_planes_axis){.step = 1, .taps = taps, .corner = -pad}
+                                      : falt_planes_axis_of(step_of(p, dim - FALT_D), taps, pad);
+}
+
+/* How far a result of the layer lies from the first of its step. */
+static int64_t place_of(const planes_plan *plan, int64_t result) {
+  const falt_tensor *y = falt_problem_result(&plan->base.problem);
+  const falt_planes_axis *a = plan->axis;
+  const int64_t inner = plan->planar ? a[0].step * a[1].step * a[2].step : y->size[FALT_C];
+  const int64_t pixel = plan->planar ? result % inner : result / inner;
+  return (plan->planar ? result / inner : result % inner) * y->stride[FALT_C] +
+         pixel / (a[1].step * a[2].step) * y->stride[plan->dims[0]] +
+         pixel / a[2].step % a[1].step * y->stride[plan->dims[1]] + pixel % a[2].step * y->stride[plan->dims[2]];
+}
+
+/* Whether results 2i and 2i + 1 are always one word. */
+static bool has_pairs(const planes_plan *plan) {
+  const falt_tensor *y = falt_problem_result(&plan->base.problem);
+  const falt_planes_problem *l = &plan->layer;
+  if (!plan->whole || l->results % 2 || y->offset % 2 || (l->images > 1 && y->stride[plan->dims[3]] % 2)) return false;
+  for (int i = 0; i < 3; i++)
+    if (l->out[i] > 1 && plan->axis[i].step * y->stride[plan->dims[i]] % 2) return false;
+  for (int64_t i = 0; i < l->results; i += 2)
+    if (place_of(plan, i) % 2 || place_of(plan, i + 1) != place_of(plan, i) + 1) return false;
+  return true;
+}
+
+/* Planes of depth; flat: rows are the planes, and images stand in the rows' place. */
+static void describe(planes_plan *plan, bool flat) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *from = source_of(p), *to = falt_problem_result(p);
-  const bool forward = p->operation == FALT_FORWARD;
-  const bool flat =
-      from->size[FALT_D] == 1 && to->size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 && p->axis[0].pad[0] == 0;
   const int dims[2][4] = {{FALT_D, FALT_H, FALT_W, FALT_N}, {FALT_H, FALT_N, FALT_W, FALT_D}};
   falt_planes_problem *l = &plan->layer;
   *l = (falt_planes_problem){.channels = from->size[FALT_C],
@@ -139,15 +182,41 @@ static void describe(planes_plan *plan) {
                              .images = from->size[dims[flat][3]],
                              .y_bytes = (int)falt_type_size(to->type),
                              .residual = p->has_residual};
+  plan->whole = true;
+  plan->planar = to->stride[FALT_C] > to->stride[FALT_W];
   for (int i = 0; i < 4; i++) plan->dims[i] = dims[flat][i];
   for (int i = 0; i < 3; i++) {
     const int dim = plan->dims[i];
-    const int64_t pad = dim == FALT_N ? 0 : p->axis[dim - FALT_D].pad[0];
-    l->taps[i] = dim == FALT_N ? 1 : p->filter.size[dim];
+    const falt_planes_axis a = plan->axis[i] = axis_of(p, dim);
+    l->taps[i] = a.taps;
     l->in[i] = from->size[dim];
-    l->out[i] = to->size[dim];
-    l->corner[i] = forward ? -pad : pad - (l->taps[i] - 1);
+    l->out[i] = falt_ceil_div(to->size[dim] + a.shift, a.step);
+    l->corner[i] = a.corner;
+    l->results *= a.step;
+    plan->whole = plan->whole && a.shift == 0 && to->size[dim] % a.step == 0;
   }
+  if (is_scattered(p)) l->scattered = has_pairs(plan) ? 2 : 1;
+}
+
+static bool is_flat(const falt_problem *p) {
+  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
+         p->axis[0].pad[0] == 0;
+}
+
+/* As volumes, and plane after plane of their rows images have tiles of other shapes. */
+static const char *choose(planes_plan *plan, const falt_planes_machine *machine) {
+  const char *why = NULL;
+  planes_plan best = {.tile = {.channels = 0}};
+  for (int flat = 0; flat <= is_flat(&plan->base.problem); flat++) {
+    describe(plan, flat);
+    const char *refusal = falt_planes_refusal(&plan->layer);
+    if (refusal) why = refusal;
+    if (refusal || !falt_planes_choose(&plan->layer, machine, &plan->tile)) continue;
+    if (best.tile.channels == 0 || plan->tile.seconds < best.tile.seconds) best = *plan;
+  }
+  if (best.tile.channels == 0) return why ? why : "no tile fits";
+  *plan = best;
+  return NULL;
 }
 
 /* All but what stands with the operands. */
@@ -157,22 +226,40 @@ static void fill_args(planes_plan *plan) {
   const falt_planes_problem *l = &plan->layer;
   const falt_tensor *y = falt_problem_result(p), *r = &p->residual;
   falt_cuda_planes_args *a = &plan->args;
+  const falt_tensor *w = &p->filter, *x = source_of(p);
+  const bool forward = p->operation == FALT_FORWARD;
   *a = (falt_cuda_planes_args){.epilogue = falt_cuda_epilogue_of(p),
+                               .w_result = w->stride[forward ? FALT_K : FALT_C],
+                               .w_channel = w->stride[forward ? FALT_C : FALT_K],
+                               .w_lines = forward && falt_map_takes(w, FALT_C) && l->channels % VECTOR == 0,
+                               .x_image = x->stride[plan->dims[3]],
                                .y_image = y->stride[plan->dims[3]],
                                .r_image = r->stride[plan->dims[3]],
+                               .y_channel = y->stride[FALT_C],
+                               .r_channel = r->stride[FALT_C],
                                .channels = (int)l->channels,
                                .results = (int)l->results,
-                               .planes = (int)l->in[0],
                                .tiles = {t->tiles[0], t->tiles[1]},
                                .walk = t->walk,
                                .walks = t->walks,
                                .column_tiles = t->column_tiles,
                                .items = (int)t->items};
   for (int i = 0; i < 3; i++) {
-    a->y_axis[i] = y->stride[plan->dims[i]];
-    a->r_axis[i] = r->stride[plan->dims[i]];
+    const int dim = plan->dims[i];
+    const falt_planes_axis *axis = &plan->axis[i];
+    a->w_axis[i] = dim == FALT_N ? 0 : w->stride[dim];
+    a->w_taps[i] = dim == FALT_N ? 1 : (int)w->size[dim];
+    a->w_first[i] = (int)axis->first;
+    a->w_pace[i] = forward ? 1 : -(int)axis->step;
+    a->x_axis[i] = x->stride[dim];
+    a->y_spot[i] = y->stride[dim];
+    a->y_axis[i] = axis->step * y->stride[dim];
+    a->r_axis[i] = axis->step * r->stride[dim];
+    a->in[i] = (int)l->in[i];
     a->out[i] = (int)l->out[i];
     a->corner[i] = (int)l->corner[i];
+    a->size[i] = (int)y->size[dim];
+    a->shift[i] = (int)axis->shift;
   }
 }
 
@@ -182,7 +269,8 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
   const struct {
     const char *name;
     int value;
-  } holes[] = {{"TYPE_Y", (int)falt_problem_result(p)->type},
+  } holes[] = {{"TYPE_X", (int)p->filter.type},
+               {"TYPE_Y", (int)falt_problem_result(p)->type},
                {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
                {"SCALED", p->has_scale},
                {"BIASED", p->has_bias},
@@ -190,8 +278,18 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
                {"TAPS_D", (int)plan->layer.taps[0]},
                {"TAPS_H", (int)plan->layer.taps[1]},
                {"TAPS_W", (int)plan->layer.taps[2]},
+               {"STEP_D", (int)plan->axis[0].step},
+               {"STEP_H", (int)plan->axis[1].step},
+               {"STEP_W", (int)plan->axis[2].step},
+               {"SCATTERED", plan->layer.scattered > 0},
+               {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
+               {"PLANAR", plan->planar},
+               {"PAIRED", plan->layer.scattered == 2},
+               {"WHOLE", plan->whole},
                {"PIXEL", t->pixel},
+               {"PIECES", t->pieces},
                {"CHANNELS", t->channels},
+               {"COLUMNS", t->columns},
                {"CONSUMERS", t->consumers},
                {"BLOCKS", t->blocks},
                {"BLOCKS_W", t->blocks_w},
@@ -217,9 +315,7 @@ static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
   planes_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_planes_machine machine = falt_map_machine(ask);
-  describe(plan);
-  why = falt_planes_refusal(&plan->layer);
-  if (!why && !falt_planes_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
+  why = choose(plan, &machine);
   if (why) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", why);

@@ -1,6 +1,9 @@
 """Problem lines of dense layers of 16-bit floats, channels innermost: forward and gradients, every space, channel count,
 stride, dilation, pad, filter layout and epilogue. With `planar` pixels are innermost, some of the input alone, channels
-come in any number and types are some others too. dense.py SEED COUNT [planar] [WORD...]"""
+come in any number and types are some others too. With `few` what is summed comes by eights and into few channels,
+planar or not: forward, and gradients by the data of larger strides and filters.
+dense.py SEED COUNT [planar|few] [WORD...]"""
+import math
 import random
 import sys
 
@@ -48,6 +51,28 @@ def innermost_channels(n, c, size):
     return "input-strides=" + ",".join(str(s) for s in [next_stride, c, 1] + strides[::-1])
 
 
+def planar_strides(n, c, size):
+    pixels = math.prod(size)
+    d, h, w = [1] * (3 - len(size)) + size
+    return f"input-strides={c * pixels},{c * pixels},{pixels},{h * w},{w},1"
+
+
+def few_line():
+    """A window of taps that reach beyond the ends, sums of at most 64 channels."""
+    operation = random.choice(["backward-data"] * 3 + ["forward"])
+    space, few, many = random.choice([1, 2, 2, 2, 3]), random.choice([1, 2, 3, 3, 4, 6, 12]), random.choice([8, 32, 40, 64])
+    n, c, k = random.choice([1, 2, 9, 17]), *((few, many) if operation == "backward-data" else (many, few))
+    taps = [random.choice([1, 2, 3, 4, 5, 7]) for _ in range(space)]
+    size = [random.randint(t, {1: 300, 2: 40, 3: 10}[space]) for t in taps]
+    words = [operation, f"n={n}", f"c={c}", f"k={k}"]
+    words += [f"{a}={v}" for a, v in zip("dhw"[3 - space:] + "trs"[3 - space:], size + taps)]
+    words += [pads(space), "type=" + random.choice(["f16", "bf16"]), "layout=" + ["nwc", "nhwc", "ndhwc"][space - 1]]
+    if operation == "forward":
+        return " ".join(words + random.choice([[], ["out-type=f32"], [random.choice(EPILOGUES)]]))
+    words.append(per_axis("stride", space, 4))
+    return " ".join(words + random.choice([[], [planar_strides(n, c, size)]]))
+
+
 def line(planar):
     operation = random.choice(["forward", "forward", "backward-data", "backward-filter"])
     space = random.choice([1, 2, 2, 2, 3])
@@ -76,4 +101,5 @@ def line(planar):
 
 random.seed(int(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
-    print(line("planar" in sys.argv[3:]), *[w for w in sys.argv[3:] if w != "planar"])
+    made = few_line() if "few" in sys.argv[3:] else line("planar" in sys.argv[3:])
+    print(made, *[w for w in sys.argv[3:] if w not in ("planar", "few")])

@@ -121,6 +121,53 @@ static void test_foreign(falt_device *device) {
   destroy(context);
 }
 
+/* f16 in which sums are exact: -1, 0 and 1; and every so many an infinity. */
+static void fill_whole(uint16_t *to, int64_t count, unsigned seed, int64_t every) {
+  static const uint16_t numbers[] = {0xbc00, 0, 0x3c00}, infinities[] = {0x7c00, 0xfc00};
+  for (int64_t i = 0; i < count; i++) {
+    seed = seed * 1664525 + 1013904223;
+    to[i] = every && i % every == every / 2 ? infinities[seed >> 31] : numbers[(seed >> 16) % 3];
+  }
+}
+
+static bool is_nan(uint16_t f16) {
+  return (f16 & 0x7fff) > 0x7c00;
+}
+
+static bool compute_gradient(falt_device *device, const char *line, const uint16_t *dy, const uint16_t *w,
+                             uint16_t *dx) {
+  falt_plan *plan = NULL;
+  const falt_operands o = {.input = dx, .filter = (void *)w, .output = (void *)dy};
+  const bool fine = falt_plan_create_line(&plan, device, line, w) == FALT_OK && falt_execute_host(plan, &o) == FALT_OK;
+  falt_plan_destroy(&plan);
+  return fine;
+}
+
+/* Gradients whose steps share a window of dy: what is not finite must reach the pixels of its own taps alone. */
+static void test_infinities(falt_device *device) {
+  enum { DY = 2 * 19 * 21 * 64, W = 64 * 49 * 3, DX = 2 * 38 * 42 * 3 };
+  static uint16_t dy[DY], w[W], found[DX], wanted[DX];
+  static const char *const words[] = {"layout=nhwc", "layout=nhwc input-strides=4788,4788,1596,1596,42,1"};
+  falt_device *cpu = NULL;
+  expect(falt_device_cpu(&cpu, NULL) == FALT_OK, "the CPU", "");
+  fill_whole(dy, DY, 1, 40009);
+  fill_whole(w, W, 2, 0);
+  for (int i = 0; i < 2; i++) {
+    char line[2][200];
+    for (int j = 0; j < 2; j++)
+      snprintf(line[j], sizeof line[j], "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 %s%s",
+               words[i], j ? "" : " method=reference");
+    bool fine = compute_gradient(cpu, line[0], dy, w, wanted) && compute_gradient(device, line[1], dy, w, found);
+    int64_t infinite = 0;
+    for (int j = 0; j < DX; j++) {
+      fine = fine && (wanted[j] == found[j] || (is_nan(wanted[j]) && is_nan(found[j])));
+      infinite += (wanted[j] & 0x7c00) == 0x7c00;
+    }
+    expect(fine && infinite > 0 && infinite < DX / 10, "infinities", line[1]);
+  }
+  falt_device_destroy(&cpu);
+}
+
 int main(void) {
   falt_device *device = NULL, *second = NULL;
   if (falt_device_cuda(&device, NULL) != FALT_OK) {
@@ -131,6 +178,7 @@ int main(void) {
   test_alignment(device);
   test_threads(device);
   test_foreign(device);
+  test_infinities(device);
   expect(falt_device_cuda(&second, NULL) == FALT_OK, "a second device", "");
   test_alignment(second);
   falt_device_destroy(&second);

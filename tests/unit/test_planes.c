@@ -47,8 +47,10 @@ static void check_tile(void *context, const falt_planes_tile *t) {
   assert_true((int64_t)t->column_tiles * t->channels >= p->results);
   assert_int_equal(t->items, p->images * t->walks * t->tiles[0] * t->tiles[1]);
   assert_true(t->grid >= t->column_tiles && t->grid <= h200.multiprocessors && t->grid % t->column_tiles == 0);
-  assert_true(t->pixel / 2 >= p->channels && t->stages >= 2);
-  const int64_t filter = p->taps[0] * p->taps[1] * p->taps[2] * t->channels * t->pixel;
+  assert_true(t->pixel / 2 * t->pieces >= p->channels && t->pixel / 2 * (t->pieces - 1) < p->channels);
+  assert_true(t->stages >= 2);
+  assert_true(t->columns >= p->taps[0] * t->channels && t->columns <= 256);
+  const int64_t filter = p->taps[0] * p->taps[1] * p->taps[2] * t->channels * t->pixel * t->pieces;
   const int64_t window = (height + p->taps[1] - 1) * (width + p->taps[2] - 1) * t->pixel;
   assert_true(filter + t->stages * window + 16 * t->stages <= t->shared_bytes);
   assert_true(t->shared_bytes <= h200.shared_block);
@@ -102,6 +104,56 @@ static void test_flat(UNUSED void **state) {
   }
 }
 
+/* Every product of a tap and a pixel of dy is one of the layer's. */
+static void check_axis(int64_t stride, int64_t taps, int64_t pad) {
+  const falt_planes_axis a = falt_planes_axis_of(stride, taps, pad);
+  assert_true(a.step == stride && a.shift >= 0 && a.shift < stride);
+  assert_true(a.taps >= falt_ceil_div(taps, stride) && a.taps <= falt_ceil_div(taps, stride) + 1);
+  for (int64_t pixel = 0; pixel < 3 * stride; pixel++)
+    for (int64_t r = 0; r < taps; r++) {
+      const int64_t ahead = pixel + pad - r + 100 * stride; /* not negative */
+      if (ahead % stride) continue;
+      const int64_t block = (pixel + a.shift) / stride, e = (pixel + a.shift) % stride;
+      const int64_t tap = ahead / stride - 100 - block - a.corner;
+      assert_true(tap >= 0 && tap < a.taps);
+      assert_int_equal(a.first + e - tap * stride, r);
+    }
+}
+
+/* Steps of pixels of gradients by the data. */
+static void test_axes(UNUSED void **state) {
+  for (int64_t stride = 1; stride <= 5; stride++)
+    for (int64_t taps = 1; taps <= 12; taps++)
+      for (int64_t pad = 0; pad <= taps + 3; pad++) check_axis(stride, taps, pad);
+  assert_int_equal(falt_planes_axis_of(2, 7, 3).taps, 4);
+  assert_int_equal(falt_planes_axis_of(2, 4, 1).taps, 2); /* by steps that begin one pixel outside */
+  assert_int_equal(falt_planes_axis_of(4, 11, 0).taps, 3);
+}
+
+/* First layers' gradients and other layers of few results: columns of a product that are not used, results one by one.
+ */
+static void test_few_results(UNUSED void **state) {
+  falt_planes_problem p = {.images = 1,
+                           .channels = 64,
+                           .results = 12,
+                           .taps = {4, 1, 4},
+                           .in = {112, 256, 112},
+                           .out = {112, 256, 112},
+                           .corner = {-1, 0, -1},
+                           .y_bytes = 2,
+                           .scattered = 2};
+  const falt_planes_tile pairs = choose(&p);
+  assert_true(pairs.seconds > flops_of(&p) / 989e12);
+  p.scattered = 1;
+  assert_true(choose(&p).seconds >= pairs.seconds);
+  p.results = 3;
+  p.taps[0] = p.taps[2] = 3;
+  for (p.channels = 8; p.channels <= 256; p.channels += 24) choose(&p);
+  p.channels = 64;
+  for (p.taps[0] = p.taps[2] = 1; p.taps[0] <= 9; p.taps[0] = p.taps[2] += 1)
+    if (p.taps[0] < 8) choose(&p);
+}
+
 static void none(void *context, const falt_planes_tile *t) {
   *(int *)context += 1;
   assert_non_null(t->rejected);
@@ -112,6 +164,9 @@ static void test_refusals(UNUSED void **state) {
   falt_planes_tile best;
   int tried = 0;
   assert_non_null(falt_planes_refusal(&p));
+  p = volume(1032, 3, 16);
+  p.scattered = 1;
+  assert_non_null(falt_planes_refusal(&p));
   p = volume(32, 64, INT32_MAX);
   assert_non_null(falt_planes_refusal(&p));
   p = volume(64, 64, 16);
@@ -120,7 +175,7 @@ static void test_refusals(UNUSED void **state) {
   assert_true(tried > 10);
   assert_false(falt_planes_choose(&p, &h200, &best));
   p = volume(32, 64, 16);
-  p.taps[0] = 7; /* more columns than a product has */
+  p.taps[0] = 17; /* more columns than a product has */
   assert_false(falt_planes_choose(&p, &h200, &best));
 }
 
@@ -185,14 +240,20 @@ static void test_compile(UNUSED void **state) {
       "forward n=2 c=32 d=64 h=128 w=128 k=64 t=3 r=3 s=3 pad=1 layout=ndhwc type=f16",
       "backward-data n=2 c=32 d=64 h=128 w=128 k=64 t=3 r=3 s=3 pad=1 layout=ndhwc type=bf16",
       "forward n=2 c=16 d=32 h=32 w=32 k=16 t=3 r=3 s=3 pad=1 layout=ndhwc type=f16 bias=1 scale=1 residual=1 act=gelu",
-      "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=bf16 bias=1 residual=1 act=silu"};
+      "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=bf16 bias=1 residual=1 act=silu",
+      "backward-data n=256 c=3 h=224 w=224 k=64 r=7 s=7 stride=2 pad=3 layout=nhwc type=f16",
+      "backward-data n=64 c=3 h=63 w=64 k=64 r=4 s=4 stride=2 pad=1 layout=nhwc type=bf16",
+      "backward-data n=2 c=2 d=32 h=64 w=64 k=32 t=3 r=3 s=3 pad=1 stride=2 layout=ndhwc type=f16",
+      "forward n=16 c=64 h=256 w=256 k=3 r=7 s=7 pad=3 layout=nhwc type=f16 scale=1 bias=1 residual=1 act=tanh",
+      "backward-data n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4 layout=nhwc type=f16",
+      "backward-data n=64 c=3 h=224 w=224 k=768 r=16 s=16 stride=16 layout=nhwc type=bf16"};
   compile_all_lines(&(compile_lines){.method = "cuda-planes",
                                      .source = "planes",
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
                                      .line_count = sizeof lines / sizeof *lines,
-                                     .kernels = 4});
+                                     .kernels = 10});
   static const char *const gradients[] = {
       "backward-filter n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=f16",
       "backward-filter n=2 c=64 d=32 h=32 w=32 k=64 t=3 r=2 s=4 layout=ndhwc type=bf16"};
@@ -206,7 +267,8 @@ static void test_compile(UNUSED void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_flat),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles),    cmocka_unit_test(test_flat),
+                                     cmocka_unit_test(test_axes),     cmocka_unit_test(test_few_results),
                                      cmocka_unit_test(test_refusals), cmocka_unit_test(test_filter_tiles),
                                      cmocka_unit_test(test_compile)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,14 +13,25 @@
 //
 // Columns are dealt to result channels so that a thread's sums are neighbours in memory.
 //
+// A gradient by the data of a layer with strides is the same layer: STEP_D x STEP_H x STEP_W neighbouring pixels of dx
+// are one pixel of it, and their channels are its results. What meets no tap of the filter has a zero for it, and a
+// result that is not finite is formed again without these zeros. Such results, and those of few channels, are scattered
+// (planes_results.cuh).
+//
 // Holes:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
-//   TYPE_Y                    number of falt_type of the results
+//   TYPE_X TYPE_Y             numbers of falt_type of the factors and of the results
 //   ACTIVATION                by its number
 //   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
-//   TAPS_D TAPS_H TAPS_W      of the filter, along planes, rows, columns
-//   PIXEL                     bytes of a pixel's summed channels: 32, 64 or 128
+//   TAPS_D TAPS_H TAPS_W      of the layer, along planes, rows, columns
+//   STEP_D STEP_H STEP_W      pixels of the result that are one of the layer's
+//   SCATTERED                 whether results are written one by one, else by runs of channels
+//   OUTPUTS PLANAR            channels of the result; whether they lie outside of its pixels
+//   PAIRED WHOLE              whether results 2i and 2i + 1 are one word; whether all pixels of a step are in the image
+//   PIXEL PIECES              bytes of a pixel's summed channels, 32, 64 or 128; so many times, one after the other
 //   CHANNELS                  of a tile's results: 16, 32 or 64
+//   COLUMNS                   of a product: TAPS_D * CHANNELS and, where no instruction has so many, some that are not
+//                             used
 //   CONSUMERS BLOCKS          warpgroups that multiply, and how many 64 pixels each has
 //   BLOCKS_W                  of all these blocks, how many stand side by side
 //   STAGES                    windows on their way
@@ -36,14 +47,18 @@ typedef falt_cuda_planes_args Args;
 constexpr int TILE_W = 8 * BLOCKS_W, TILE_H = 8 * CONSUMERS * BLOCKS / BLOCKS_W;
 constexpr int WINDOW_W = TILE_W + TAPS_W - 1, WINDOW_H = TILE_H + TAPS_H - 1;
 constexpr int WINDOW = WINDOW_W * WINDOW_H * PIXEL, STAGE = (WINDOW + 1023) / 1024 * 1024;
-constexpr int COLUMNS = TAPS_D * CHANNELS, TAPS = TAPS_H * TAPS_W;
-constexpr int TAP = COLUMNS * PIXEL;  // bytes of the filter for a tap of a plane
-constexpr int RING = (TAPS * TAP + 1023) / 1024 * 1024, BARRIERS = RING + STAGES * STAGE;
-constexpr int WORDS = PIXEL / 16;                      // of a pixel
-constexpr int RUN = CHANNELS < 32 ? CHANNELS / 4 : 8;  // a thread's neighbouring channels
+constexpr int TAPS = TAPS_H * TAPS_W;
+constexpr int TAP = TAPS_D * CHANNELS * PIXEL;  // bytes of the filter for a tap of a plane
+constexpr int FILTER = TAPS * TAP;              // of a piece
+constexpr int RING = (PIECES * FILTER + 1023) / 1024 * 1024, BARRIERS = RING + STAGES * STAGE;
+constexpr int PLACES = BARRIERS + 2 * 8 * STAGES;
+constexpr int WORDS = PIXEL / 16;  // of a pixel
+// A thread's neighbouring results.
+constexpr int RUN = SCATTERED ? 2 : CHANNELS < 32 ? CHANNELS / 4 : 8;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
 static_assert(CONSUMERS * BLOCKS % BLOCKS_W == 0, "blocks fill a tile");
+static_assert(TAPS_D * CHANNELS <= COLUMNS, "all planes of taps are part of a product");
 
 struct Shared {
   unsigned base;
@@ -78,7 +93,7 @@ __device__ inline int last_plane(const Args &a, const Walk &walk) {
   return walk.end - 1 + a.corner[0] + TAPS_D - 1;
 }
 __device__ inline bool exists(const Args &a, int plane) {
-  return plane >= 0 && plane < a.planes;
+  return plane >= 0 && plane < a.in[0];
 }
 
 struct Turn {
@@ -96,11 +111,13 @@ __device__ inline void produce(const Args &a, const Shared &s) {
   for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles)
     for (int plane = first_plane(a, walk); plane <= last_plane(a, walk); plane++) {
       if (!exists(a, plane)) continue;
-      const int at[5] = {0, walk.column + a.corner[2], walk.row + a.corner[1], plane, walk.image};
-      barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
-      barrier_expect(s.full(turn.stage), WINDOW);
-      copy_box(s.stage(turn.stage), &a.source, s.full(turn.stage), at);
-      turn.next();
+      for (int piece = 0; piece < PIECES; piece++) {
+        const int at[5] = {piece * PIXEL / 2, walk.column + a.corner[2], walk.row + a.corner[1], plane, walk.image};
+        barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
+        barrier_expect(s.full(turn.stage), WINDOW);
+        copy_box(s.stage(turn.stage), &a.source, s.full(turn.stage), at);
+        turn.next();
+      }
     }
 }
 
@@ -109,6 +126,31 @@ __device__ inline void produce(const Args &a, const Shared &s) {
 __device__ inline int channel_of(int column) {
   const int j = column / 8, t = column / 2 % 4;
   return j / (RUN / 2) * (4 * RUN) + t * RUN + j % (RUN / 2) * 2 + column % 2;
+}
+
+// Which of a step's pixels a result is, and of which channel.
+struct Spot {
+  int channel, at[3];
+};
+
+__device__ inline Spot spot_of(int result) {
+  constexpr int inner = PLANAR ? STEP_D * STEP_H * STEP_W : OUTPUTS;
+  const int pixel = PLANAR ? result % inner : result / inner;
+  return {PLANAR ? result / inner : result % inner,
+          {pixel / (STEP_H * STEP_W), pixel / STEP_W % STEP_H, pixel % STEP_W}};
+}
+
+// Where the filter lies for a result and three taps of the layer; false where it has no such tap.
+__device__ inline bool find_tap(const Args &a, const Spot &spot, const int (&tap)[3], long long &at) {
+  bool exists = true;
+  at = spot.channel * a.w_result;
+#pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int met = a.w_first[i] + spot.at[i] + tap[i] * a.w_pace[i];
+    exists = exists && met >= 0 && met < a.w_taps[i];
+    at += met * a.w_axis[i];
+  }
+  return exists;
 }
 
 // Eight summed channels of a column of the filter, from `channel` on.
@@ -128,19 +170,19 @@ __device__ inline uint4 filter_word(const Args &a, long long at, int channel) {
   return made.word;
 }
 
-// The filter as the products take it: for each tap of a plane rows of PIXEL bytes, of those columns' summed channels.
+// The filter as the products take it: for each piece and tap of a plane rows of PIXEL bytes, of those columns' summed channels.
 // Planes stand from the last on, as the oldest plane of results meets the last.
 __device__ inline void fetch_filter(const Args &a, char *memory, int first) {
 #pragma unroll 4
-  for (int i = threadIdx.x; i < TAPS * WORDS * COLUMNS; i += 128 * CONSUMERS) {
-    const int n = i % COLUMNS, word = i / COLUMNS % WORDS, tap = i / COLUMNS / WORDS;
-    const int channel = first + channel_of(n % CHANNELS), t = TAPS_D - 1 - n / CHANNELS;
-    const int place = tap * TAP + n * PIXEL + word * 16;
+  for (int i = threadIdx.x; i < PIECES * FILTER / 16; i += 128 * CONSUMERS) {
+    const int n = i % (TAP / PIXEL), word = i / (TAP / PIXEL) % WORDS, tap = i / (TAP / 16) % TAPS;
+    const int piece = i / (FILTER / 16), place = piece * FILTER + tap * TAP + n * PIXEL + word * 16;
+    const int result = first + channel_of(n % CHANNELS);
+    const int taps[3] = {TAPS_D - 1 - n / CHANNELS, tap / TAPS_W, tap % TAPS_W};
+    long long at;
     uint4 value = {};
-    if (channel < a.results)
-      value = filter_word(
-          a, channel * a.w_result + t * a.w_axis[0] + tap / TAPS_W * a.w_axis[1] + tap % TAPS_W * a.w_axis[2],
-          8 * word);
+    if (result < a.results && find_tap(a, spot_of(result), taps, at))
+      value = filter_word(a, at, piece * PIXEL / 2 + 8 * word);
     *(uint4 *)(memory + (place ^ (place >> 3 & PIXEL - 16))) = value;
   }
   copy_fence();
@@ -189,91 +231,22 @@ __device__ inline void move_up(Sums &sums) {
 #pragma unroll
   for (int i = 0; i < BLOCKS; i++) {
 #pragma unroll
-    for (int j = 0; j < (COLUMNS - CHANNELS) / 2; j++) sums[i][j] = sums[i][j + CHANNELS / 2] + 0.0f;
+    for (int j = 0; j < (TAPS_D - 1) * CHANNELS / 2; j++) sums[i][j] = sums[i][j + CHANNELS / 2] + 0.0f;
 #pragma unroll
-    for (int j = (COLUMNS - CHANNELS) / 2; j < COLUMNS / 2; j++) sums[i][j] = 0;
+    for (int j = (TAPS_D - 1) * CHANNELS / 2; j < COLUMNS / 2; j++) sums[i][j] = 0;
   }
 }
 
-// ---- results
+// ---- the block
 
-// RUN neighbouring results of 16 bits as words, and of 32 bits.
-union Result {
-  uint4 line[RUN * (TYPE_Y == F32 ? 4 : 2) / 16 + (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)];
-  uint2 half;
-  unsigned pair[RUN / 2];
-  float value[TYPE_Y == F32 ? RUN : 1];
-};
-
-__device__ inline Result load_result(const void *from) {
-  Result made;
-  if (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)
-    made.half = __ldg((const uint2 *)from);
-  else
-    for (int i = 0; i < (int)(sizeof made.line / 16); i++) made.line[i] = __ldg((const uint4 *)from + i);
-  return made;
-}
-
-__device__ inline void store_result(void *to, const Result &r) {
-  if (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)
-    *(uint2 *)to = r.half;
-  else
-    for (int i = 0; i < (int)(sizeof r.line / 16); i++) ((uint4 *)to)[i] = r.line[i];
-}
-
-__device__ inline float finish(const Args &a, float sum, int channel, float residual) {
-  falt_cuda_epilogue e = a.epilogue;
-  float scale = (float)e.alpha, offset = (float)e.beta;
-  e.activation = ACTIVATION;
-  if (SCALED) scale *= __ldg((const float *)e.scale + channel);
-  if (BIASED) offset += __ldg((const float *)e.bias + channel);
-  return activate<float>(e, sum * scale + offset + residual);
-}
-
-// RUN results from sums of two and two.
-__device__ inline void send_run(const Args &a, const float *sum, long long y, long long residual, int channel) {
-  constexpr int size = TYPE_Y == F32 ? 4 : 2;
-  Result made, added = {};
-  if (RESIDUAL) added = load_result((const char *)a.residual + (residual + channel) * size);
-#pragma unroll
-  for (int j = 0; j < RUN / 2; j++) {
-    const float x = sum[4 * j], z = sum[4 * j + 1];
-    if constexpr (TYPE_Y == F32) {
-      made.value[2 * j] = finish(a, x, channel + 2 * j, RESIDUAL ? added.value[2 * j] : 0);
-      made.value[2 * j + 1] = finish(a, z, channel + 2 * j + 1, RESIDUAL ? added.value[2 * j + 1] : 0);
-    } else {
-      const float2 r = RESIDUAL ? unpack(added.pair[j]) : float2{};
-      made.pair[j] = pack({finish(a, x, channel + 2 * j, r.x), finish(a, z, channel + 2 * j + 1, r.y)});
-    }
-  }
-  store_result((char *)a.y + (y + channel) * size, made);
-}
-
-// A warpgroup's results of a plane.
-__device__ inline void send(const Args &a, const Sums &sums, const Walk &walk, int plane, int first, int consumer) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-#pragma unroll
-  for (int i = 0; i < BLOCKS; i++)
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const int block = consumer * BLOCKS + i;
-      const int h = walk.row + block / BLOCKS_W * 8 + warp * 2 + half;
-      const int w = walk.column + block % BLOCKS_W * 8 + lane / 4;
-      if (h >= a.out[1] || w >= a.out[2]) continue;
-      const long long y = walk.image * a.y_image + plane * a.y_axis[0] + h * a.y_axis[1] + w * a.y_axis[2];
-      const long long r = walk.image * a.r_image + plane * a.r_axis[0] + h * a.r_axis[1] + w * a.r_axis[2];
-#pragma unroll
-      for (int run = 0; run < CHANNELS / (4 * RUN); run++) {
-        const int channel = first + run * 4 * RUN + lane % 4 * RUN;
-        if (channel < a.results) send_run(a, sums[i] + run * 2 * RUN + 2 * half, y, r, channel);
-      }
-    }
-}
+#include "planes_results.cuh"
 
 __device__ inline void consume(const Args &a, const Shared &s, char *memory, int consumer) {
   Turn turn;
   Walk walk;
   const int first = blockIdx.x % a.column_tiles * CHANNELS;
+  Place *places = (Place *)(memory + PLACES);
+  if (SCATTERED) list_places(a, places, first);
   fetch_filter(a, memory, first);
   for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles) {
     Sums sums;
@@ -284,19 +257,18 @@ __device__ inline void consume(const Args &a, const Shared &s, char *memory, int
     for (int plane = first_plane(a, walk); plane <= last_plane(a, walk); plane++) {
       const int out = plane - a.corner[0] - (TAPS_D - 1);
       const bool here = exists(a, plane);
-      if (here) barrier_wait(s.full(turn.stage), turn.parity);
       move_up(sums);
-      if (here) {
-        multiply_window(sums, s.stage(turn.stage), s.base, consumer);
+#pragma unroll 1
+      for (int piece = 0; here && piece < PIECES; piece++) {
+        barrier_wait(s.full(turn.stage), turn.parity);
+        multiply_window(sums, s.stage(turn.stage), s.base + piece * FILTER, consumer);
         if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.stage));
         turn.next();
       }
-      if (out >= walk.begin) send(a, sums, walk, out, first, consumer);
+      if (out >= walk.begin) send(a, places, sums, walk, out, first, consumer);
     }
   }
 }
-
-// ---- the block
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planes(const __grid_constant__ Args a) {
   extern __shared__ __align__(1024) char memory[];

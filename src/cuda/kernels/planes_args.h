@@ -7,17 +7,20 @@
 typedef struct falt_cuda_planes_args {
   falt_cuda_map source; /* windows of it */
   falt_cuda_epilogue epilogue;
-  const void *filter; /* its tap 0, which meets the lowest position, of result 0 and channel 0 */
+  const void *x, *filter; /* the source as it lies; the filter's first element */
   void *y;
   const void *residual;
   long long w_result, w_channel, w_axis[3];
-  long long y_image, y_axis[3], r_image, r_axis[3];
-  int channels, results;         /* that are summed; of y */
-  int w_lines;                   /* eight summed channels are a word of 16 bytes in memory */
-  int planes, out[3], corner[3]; /* planes of the source; results; where tap 0 of result 0 reads */
-  int tiles[2], walk, walks;     /* tiles along rows and columns; planes of a walk; walks along the planes */
-  int column_tiles;              /* of results' channels */
-  int items;                     /* tiles of all images, each with all its walks */
+  long long x_image, x_axis[3], y_image, y_axis[3], r_image, r_axis[3]; /* axis: to the layer's next pixel */
+  long long y_spot[3], y_channel, r_channel;                            /* spot: to the next pixel of a step */
+  int w_first[3], w_pace[3], w_taps[3]; /* of a step's pixel e the layer's tap i is the filter's first + e + i * pace */
+  int channels, results;                /* that are summed; of the layer */
+  int w_lines;                          /* eight summed channels are a word of 16 bytes in memory */
+  int in[3], out[3], corner[3];         /* of the source, of the layer; where tap 0 of result 0 reads */
+  int size[3], shift[3];                /* pixels of the result; by how many the first step begins outside */
+  int tiles[2], walk, walks;            /* tiles along rows and columns; planes of a walk; walks along the planes */
+  int column_tiles;                     /* of results' channels */
+  int items;                            /* tiles of all images, each with all its walks */
 } falt_cuda_planes_args;
 
 /* What it passes to planes_filter.cu. */
