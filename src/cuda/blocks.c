@@ -1,6 +1,7 @@
 /* The estimate: warp instructions over the rate at which they are issued, and the parts of shared memory's time and of
  * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
 #include "cuda/blocks.h"
+#include "core/memory.h"
 #include "cuda/choice.h"
 
 enum {
@@ -26,15 +27,6 @@ static int smaller(int a, int b) {
 
 static int64_t pieces(int64_t whole, int64_t piece) {
   return (whole + piece - 1) / piece;
-}
-
-static int divisor(int a, int b) {
-  while (b) {
-    const int rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
 }
 
 static int quad_of(const falt_block_problem *p) {
@@ -77,7 +69,7 @@ static int window_of(const falt_block_problem *p, const falt_block *b, int taps)
 typedef enum layout { FOURS, DENSE, SPREAD, SINGLE, LAYOUTS } layout;
 
 static void lay_out(const falt_block_problem *p, falt_block *b, layout kind) {
-  const int far = p->pixel * p->dilation[2], common = divisor(p->stride[2], p->dilation[2]);
+  const int far = p->pixel * p->dilation[2], common = (int)falt_gcd(p->stride[2], p->dilation[2]);
   const int64_t quad = quad_of(p), pad = p->pad % quad;
   b->spread = kind == SPREAD ? far / common : 1;
   b->dense = kind <= DENSE;
@@ -173,7 +165,7 @@ static walk walk_of(const falt_block_problem *p, const falt_block *b) {
 
 /* Reads of shared memory that lanes' addresses in the same bank turn one into. */
 static int conflicts_of(const falt_block *b) {
-  return b->dense ? divisor(b->group * b->next_result / 4, 8) : b->group == 1 ? 1 : larger(1, b->next_result);
+  return b->dense ? (int)falt_gcd(b->group * b->next_result / 4, 8) : b->group == 1 ? 1 : larger(1, b->next_result);
 }
 
 /* Warp instructions that a step's barriers and loads cost: a walk's next plane arrives during this one's sums. */

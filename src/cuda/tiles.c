@@ -1,12 +1,14 @@
 /* The estimate: the largest of what the issue of instructions, the first-level cache and memory need, and a part of the
  * others; stretched by too few warps to hide memory's latency and by a last wave of blocks that is not full. */
 #include "cuda/tiles.h"
+#include "core/memory.h"
 #include "cuda/choice.h"
 
 enum {
   MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */
   FILE_REGISTERS = 65536, /* of a multiprocessor */
   MOST_BODY = 2400,       /* multiply-adds unrolled: beyond, the instruction cache misses */
+  LONGEST_WINDOW = 192,   /* elements from a line's first to its last */
   WARPS_NEEDED = 20       /* to hide latency */
 };
 
@@ -43,12 +45,42 @@ static int shift_of(const falt_tile_problem *p, const falt_tile *t) {
   return rest > 0 ? t->x_vector - rest : -rest;
 }
 
-static int window_of(const falt_tile_problem *p, const falt_tile *t) {
-  return t->width + (p->taps[COLUMN] - 1) * p->pixel;
+/* Elements from one tap along a row to the next. */
+static int64_t next_of(const falt_tile_problem *p) {
+  return (int64_t)p->pixel * p->dilation[COLUMN];
 }
 
-static int loads_of(const falt_tile_problem *p, const falt_tile *t) {
-  return (int)pieces(shift_of(p, t) + window_of(p, t), t->x_vector);
+/* Elements of a line from the first that a thread needs to the last. */
+static int64_t window_of(const falt_tile_problem *p, const falt_tile *t) {
+  return (t->width - 1) * (int64_t)p->stride[COLUMN] + (p->taps[COLUMN] - 1) * next_of(p) + 1;
+}
+
+static int64_t vectors_of(const falt_tile_problem *p, const falt_tile *t) {
+  return pieces(shift_of(p, t) + window_of(p, t), t->x_vector);
+}
+
+/* A window's elements that are needed, and the vectors that hold them. */
+static void count_window(const falt_tile_problem *p, falt_tile *t) {
+  bool needed[LONGEST_WINDOW + 16] = {false};
+  const int shift = shift_of(p, t), next = (int)next_of(p);
+  for (int v = 0; v < t->width; v++)
+    for (int s = 0; s < p->taps[COLUMN]; s++) needed[shift + v * p->stride[COLUMN] + s * next] = true;
+  t->loads = t->elements = 0;
+  for (int i = 0, last = -1; i < shift + window_of(p, t); i++) {
+    if (!needed[i]) continue;
+    t->loads += i / t->x_vector != last;
+    t->elements++;
+    last = i / t->x_vector;
+  }
+}
+
+/* Lines from one of a thread's rows or planes to the next, where the filter's gaps are left out. */
+static int step_of(const falt_tile_problem *p, int axis) {
+  return p->stride[axis] / (int)falt_gcd(p->stride[axis], p->dilation[axis]);
+}
+
+static int spread_of(const falt_tile_problem *p, int axis, int many) {
+  return many > 1 ? p->dilation[axis] / (int)falt_gcd(p->stride[axis], p->dilation[axis]) : 1;
 }
 
 /* Rows of an image that a tile holds; pieces of one row are counted one by one. */
@@ -56,18 +88,26 @@ static int height_of(const falt_tile *t) {
   return t->linear ? 1 : t->rows;
 }
 
+/* Tiles whose first result, of `many` with `spread` from one to the next, lies before `result`. */
+static int64_t tiles_before(int64_t result, int many, int spread) {
+  const int64_t whole = (int64_t)many * spread, rest = result % whole;
+  return result <= 0 ? 0 : result / whole * spread + (rest < spread ? rest : spread);
+}
+
 falt_tile_box falt_tile_inside(const falt_tile_problem *p, const falt_tile *t) {
-  const int size[] = {t->planes, height_of(t), t->width};
+  const int many[] = {t->planes, height_of(t), t->width};
   const int64_t before[] = {p->pad[PLANE], p->pad[ROW], (int64_t)p->pad[COLUMN] * p->pixel + shift_of(p, t)};
-  const int64_t window[] = {t->planes + p->taps[PLANE] - 1, height_of(t) + p->taps[ROW] - 1,
-                            (int64_t)loads_of(p, t) * t->x_vector};
   falt_tile_box box;
   bool empty = false;
   for (int i = PLANE; i <= COLUMN; i++) {
-    const int64_t last = p->in[i] - window[i] + before[i], whole = p->out[i] / size[i];
-    box.all[i] = pieces(p->out[i], size[i]);
-    box.begin[i] = before[i] > 0 ? pieces(before[i], size[i]) : 0;
-    box.end[i] = last < 0 ? 0 : last / size[i] + 1 < whole ? last / size[i] + 1 : whole;
+    const int64_t reach = (many[i] - 1) * (int64_t)t->spread[i]; /* from a thread's first result to its last */
+    const int64_t window = i == COLUMN ? vectors_of(p, t) * t->x_vector
+                                       : reach * p->stride[i] + (p->taps[i] - 1) * (int64_t)p->dilation[i] + 1;
+    const int64_t last = p->in[i] - window + before[i]; /* of the positions where a window may begin */
+    const int64_t inside = last < 0 ? 0 : last / p->stride[i] + 1, whole = p->out[i] - reach;
+    box.all[i] = pieces(p->out[i], many[i] * (int64_t)t->spread[i]) * t->spread[i];
+    box.begin[i] = before[i] > 0 ? tiles_before(pieces(before[i], p->stride[i]), many[i], t->spread[i]) : 0;
+    box.end[i] = tiles_before(inside < whole ? inside : whole, many[i], t->spread[i]);
     empty |= box.begin[i] >= box.end[i];
   }
   for (int i = PLANE; i <= COLUMN && empty; i++) box.begin[i] = box.end[i] = 0;
@@ -96,34 +136,46 @@ static int results_of(const falt_tile *t) {
   return t->width * t->rows * t->planes;
 }
 
+/* Lines that so many rows or planes of a thread read. */
+static int lines_along(const falt_tile_problem *p, int axis, int many) {
+  const int step = step_of(p, axis), taps = p->taps[axis];
+  return (many - 1) * (step < taps ? step : taps) + taps;
+}
+
 static int lines_of(const falt_tile_problem *p, const falt_tile *t) {
-  return t->linear ? t->rows : (t->planes + p->taps[PLANE] - 1) * (t->rows + p->taps[ROW] - 1);
+  return t->linear ? t->rows : lines_along(p, PLANE, t->planes) * lines_along(p, ROW, t->rows);
 }
 
 /* Multiply-adds of a thread. */
 static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
   if (!p->terms) return (int64_t)p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN] * results_of(t);
   const int64_t along = (int64_t)lines_of(p, t) * p->taps[COLUMN] * t->width;
-  const int64_t across = (int64_t)(t->planes + p->taps[PLANE] - 1) * p->taps[ROW] * t->rows * t->width;
+  const int64_t across = (int64_t)lines_along(p, PLANE, t->planes) * p->taps[ROW] * t->rows * t->width;
   const int64_t through = p->taps[PLANE] > 1 ? (int64_t)p->taps[PLANE] * results_of(t) : 0;
   return p->terms * (along + across + through);
 }
 
 /* Of a tile: sums, two lines on their way, a window. Of a thread of the frame: places too. */
 static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int words = p->sum_bytes / 4, raw = loads_of(p, t) * (int)pieces((int64_t)t->x_vector * p->x_bytes, 4);
+  const int words = p->sum_bytes / 4, raw = t->loads * (int)pieces((int64_t)t->x_vector * p->x_bytes, 4);
   const int across = p->terms ? t->width + (p->taps[PLANE] > 1 ? p->terms * t->rows * t->width : 0) : 0;
-  const int window = window_of(p, t) * words;
+  const int window = t->elements * words;
   const int tile = (results_of(t) + across) * words + 2 * raw + window + 20;
   const int frame = t->width * words + raw + 2 * window + 44;
   return larger(tile, frame);
 }
 
+static const char *problem_reason(const falt_tile_problem *p, const falt_tile *t) {
+  if (p->pixel > 1 && p->stride[COLUMN] > 1) return "a window would jump between interleaved pixels";
+  if (window_of(p, t) > LONGEST_WINDOW) return "its taps along a row are too far apart";
+  return NULL;
+}
+
 static const char *reason(const falt_tile_problem *p, const falt_tile *t) {
   if (t->registers > MOST_REGISTERS) return "its sums and window need more registers than a thread has";
   if (body_of(p, t) > MOST_BODY) return "its unrolled taps are more instructions than the cache holds";
-  if (!t->linear && t->rows > 1 && t->rows > p->out[ROW]) return "the image has fewer rows";
-  if (t->planes > 1 && t->planes > p->out[PLANE]) return "the image has fewer planes";
+  if (!t->linear && t->rows > 1 && (int64_t)t->rows * t->spread[ROW] > p->out[ROW]) return "the image has fewer rows";
+  if (t->planes > 1 && (int64_t)t->planes * t->spread[PLANE] > p->out[PLANE]) return "the image has fewer planes";
   return NULL;
 }
 
@@ -131,17 +183,18 @@ static const char *reason(const falt_tile_problem *p, const falt_tile *t) {
 
 /* Warp instructions of a thread of the box. */
 static double issue_of(const falt_tile_problem *p, const falt_tile *t) {
-  const double lines = lines_of(p, t), convert = p->converts ? 1.5 * lines * window_of(p, t) : 0;
+  const double lines = lines_of(p, t), convert = p->converts ? 1.5 * lines * t->elements : 0;
   const double out = p->y_bytes < 4 ? 3 : p->converts ? 1 : 0;
-  return (double)body_of(p, t) * (p->sum_bytes / 4) + convert + 5 * lines * loads_of(p, t) + out * results_of(t) +
+  return (double)body_of(p, t) * (p->sum_bytes / 4) + convert + 5 * lines * t->loads + out * results_of(t) +
          3.0 * results_of(t) / t->y_vector + 60;
 }
 
 /* Cycles of the first-level cache for a warp of the box: 128 bytes each, lines that lanes far apart touch. */
 static double cache_of(const falt_tile_problem *p, const falt_tile *t) {
-  const double spread = (double)(t->width * p->x_bytes) * 32 / 128, whole = (double)t->x_vector * p->x_bytes * 32 / 128;
+  const double apart = (double)t->width * p->stride[COLUMN] * p->x_bytes * 32 / 128, spread = apart < 32 ? apart : 32;
+  const double whole = (double)t->x_vector * p->x_bytes * 32 / 128;
   const double out = (double)t->width * p->y_bytes * 32 / 128;
-  return lines_of(p, t) * loads_of(p, t) *
+  return lines_of(p, t) * t->loads *
              (spread > whole ? spread
               : whole > 1    ? whole
                              : 1) +
@@ -152,11 +205,22 @@ static double cache_of(const falt_tile_problem *p, const falt_tile *t) {
  * looks at every element, and its lanes lie apart. */
 static double frame_issue(const falt_tile_problem *p, const falt_tile *t) {
   const double along = (double)p->taps[COLUMN] * (t->width + 3 * p->terms) * (p->sum_bytes / 4);
-  return (double)p->taps[PLANE] * p->taps[ROW] * (10.0 * window_of(p, t) + along + 40) + 60;
+  return (double)p->taps[PLANE] * p->taps[ROW] * (10.0 * t->elements + along + 40) + 60;
 }
 
 static double frame_cache(const falt_tile_problem *p, const falt_tile *t) {
-  return (double)p->taps[PLANE] * p->taps[ROW] * loads_of(p, t) * 24;
+  return (double)p->taps[PLANE] * p->taps[ROW] * t->loads * 24;
+}
+
+/* Elements that a result reads from memory: each once, and a share of the lines that neighbouring blocks read too. */
+static double read_of(const falt_tile_problem *p, const falt_tile *t) {
+  const int step = step_of(p, ROW), sector = 32 / p->x_bytes;
+  const double once = smaller(p->stride[PLANE], p->taps[PLANE]) * (double)smaller(p->stride[ROW], p->taps[ROW]);
+  const double lines = (double)lines_of(p, t) / (t->rows * t->planes);
+  const double beside = t->block[1] > t->spread[ROW] ? (double)t->block[1] / t->spread[ROW] : 1;
+  const double shared = (double)larger(0, p->taps[ROW] - step) / t->rows * (beside - 1) / beside;
+  const double halo = t->linear || lines <= shared + once ? 0 : lines - shared - once;
+  return (once + halo_share * halo) * smaller(p->stride[COLUMN], sector * p->taps[COLUMN]);
 }
 
 static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile *t) {
@@ -171,11 +235,8 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, fal
   const double cache = images * threads / 32 * (inner * cache_of(p, t) + frame * frame_cache(p, t));
   const double share = (p->taps[PLANE] > 1 ? volume_share : 1) * (p->terms > 0 ? terms_share : 1);
   const double compute = (issue / issue_share > cache ? issue / issue_share : cache) / (clocks * share);
-  const double lines = (double)lines_of(p, t) / (t->rows * t->planes);
-  const double shared = (double)(p->taps[ROW] - 1) / t->rows * (t->block[1] - 1) / t->block[1];
-  const double halo = t->linear ? 0 : lines - shared - 1;
   const double results = images * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
-  const double memory = results * (p->y_bytes + p->x_bytes * (1 + halo_share * halo)) / m->bytes_per_s;
+  const double memory = results * (p->y_bytes + p->x_bytes * read_of(p, t)) / m->bytes_per_s;
   const double warps = t->blocks * threads / 32, hidden = warps < WARPS_NEEDED ? warps / WARPS_NEEDED : 1;
   const double waves = images * (inner + frame) / ((double)m->multiprocessors * t->blocks);
   const double longer = compute > memory ? compute : memory, shorter = compute > memory ? memory : compute;
@@ -185,8 +246,7 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, fal
 /* ---- enumeration */
 
 static void complete(const falt_tile_problem *p, falt_tile *t) {
-  t->x_vector = vector_of(t->width, p->x_align, p->x_bytes);
-  t->y_vector = vector_of(t->width, p->y_align, p->y_bytes);
+  count_window(p, t);
   t->registers = registers_of(p, t);
   const int threads = t->block[0] * t->block[1];
   t->blocks = larger(1, smaller(2048 / threads, FILE_REGISTERS / (threads * larger(40, (t->registers + 7) / 8 * 8))));
@@ -194,8 +254,16 @@ static void complete(const falt_tile_problem *p, falt_tile *t) {
 
 static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile tile,
                      void (*visit)(void *context, const falt_tile *tile), void *context) {
-  complete(p, &tile);
-  tile.rejected = reason(p, &tile);
+  tile.x_vector = vector_of(tile.width, p->x_align, p->x_bytes);
+  tile.y_vector = vector_of(tile.width, p->y_align, p->y_bytes);
+  tile.spread[PLANE] = spread_of(p, PLANE, tile.planes);
+  tile.spread[ROW] = spread_of(p, ROW, height_of(&tile));
+  tile.spread[COLUMN] = 1;
+  tile.rejected = problem_reason(p, &tile);
+  if (!tile.rejected) {
+    complete(p, &tile);
+    tile.rejected = reason(p, &tile);
+  }
   if (!tile.rejected) estimate(p, m, &tile);
   visit(context, &tile);
 }
@@ -238,4 +306,21 @@ bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine
   falt_tiles_each(problem, machine, compare, &c);
   *best = c.best;
   return c.kept.found;
+}
+
+void falt_tile_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_tile *t) {
+  for (int i = 0; i < 3; i++) {
+    falt_cuda_hole(kernel, "STRIDE_%c=%d", "TRS"[i], p -> stride[i]);
+    falt_cuda_hole(kernel, "DILATE_%c=%d", "TRS"[i], p -> dilation[i]);
+  }
+  falt_cuda_hole(kernel, "PIXEL=%d", p->pixel);
+  falt_cuda_hole(kernel, "THREAD=%d", t->width);
+  falt_cuda_hole(kernel, "ROWS=%d", t->rows);
+  falt_cuda_hole(kernel, "PLANES=%d", t->planes);
+  falt_cuda_hole(kernel, "VECTOR_X=%d", t->x_vector);
+  falt_cuda_hole(kernel, "VECTOR_Y=%d", t->y_vector);
+  falt_cuda_hole(kernel, "BLOCK_X=%d", t->block[0]);
+  falt_cuda_hole(kernel, "BLOCK_Y=%d", t->block[1]);
+  falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
+  falt_cuda_hole(kernel, "LINEAR=%d", t->linear);
 }

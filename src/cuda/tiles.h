@@ -7,9 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/compile.h"
+
 /* A filter as the kernel sees it, along planes, rows and columns; sizes of rows count elements, channels included. */
 typedef struct falt_tile_problem {
   int taps[3], pad[3];             /* pads before */
+  int stride[3], dilation[3];      /* 1 along axes of one result, of one tap */
   int terms;                       /* separable terms; 0: the whole filter */
   int64_t in[3], out[3];           /* elements and results */
   int64_t batch;                   /* images */
@@ -28,18 +31,20 @@ typedef struct falt_tile_machine {
 
 typedef struct falt_tile {
   int width, rows, planes; /* of a thread; rows: pieces of one row where `linear` */
+  int spread[3];           /* from one of a thread's planes, rows, columns to the next */
   int block[2];            /* threads: along a row, across rows */
   int blocks;              /* that should fit on a multiprocessor */
   int x_vector, y_vector;
   bool linear;
   /* what was estimated */
+  int elements, loads; /* of a line that a thread needs, and the vectors that hold them */
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_tile;
 
-/* Tiles along each axis, counted from the image's corner: all, and the inner ones [begin, end), whose windows, as the
- * kernel loads them, lie inside. None are inner if an axis has none. */
+/* Tiles along each axis, counted from the image's corner, those between one's rows first: all, and the inner ones
+ * [begin, end), whose windows, as the kernel loads them, lie inside. None are inner if an axis has none. */
 typedef struct falt_tile_box {
   int64_t all[3], begin[3], end[3];
 } falt_tile_box;
@@ -56,5 +61,8 @@ void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile *best);
+
+/* The holes of the tile kernel that the steps between taps and results and the cut fill. */
+void falt_tile_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_tile *tile);
 
 #endif

@@ -84,6 +84,7 @@ static const char *inapplicable(const falt_ask *ask) {
   const falt_type x = p->input.type;
   const char *why = falt_cuda_filter_refusal(ask);
   if (why) return why;
+  if (!falt_cuda_unit_steps(p)) return "a stride or dilation is not 1";
   if (x != FALT_U8 && x != FALT_S8 && x != FALT_F16 && x != FALT_BF16 && x != FALT_F32)
     return "tensor cores do not multiply the image's type";
   if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";

@@ -1,5 +1,5 @@
-/* Direct filters on a GPU: one filter for all channels, stride 1, every tap a multiply-add on partial sums in
- * registers. src/cuda/kernels/tile.cu has the algorithm, src/cuda/tiles.c chooses how it is cut. */
+/* Direct filters on a GPU: one filter for all channels, any stride and dilation, every tap a multiply-add on partial
+ * sums in registers. src/cuda/kernels/tile.cu has the algorithm, src/cuda/tiles.c chooses how it is cut. */
 #include "solver/cuda_taps.h"
 #include "solver/filter_rows.h"
 

@@ -18,12 +18,6 @@ static bool plain_epilogue(const falt_problem *p) {
   return !p->has_scale && !p->has_bias && !p->has_residual && p->activation == FALT_IDENTITY;
 }
 
-static bool unit_steps(const falt_problem *p) {
-  for (int i = 0; i < 3; i++)
-    if (p->axis[i].stride != 1 || (p->axis[i].dilation != 1 && p->filter.size[FALT_D + i] > 1)) return false;
-  return true;
-}
-
 static bool one_filter(const falt_problem *p) {
   return p->filter.size[FALT_C] == 1 && p->filter.size[FALT_K] == 1 &&
          (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
@@ -36,7 +30,11 @@ static bool small_axes(const falt_problem *p) {
     const int64_t channels = i == FALT_W ? p->input.size[FALT_G] : 1;
     if (p->input.size[i] >= most / channels || p->output.size[i] >= most / channels || p->filter.size[i] >= 1024)
       return false;
-    if (p->axis[i - FALT_D].pad[0] >= most / channels || p->axis[i - FALT_D].pad[0] <= -most / channels) return false;
+    const falt_axis *a = &p->axis[i - FALT_D];
+    if (a->pad[0] >= most / channels || a->pad[0] <= -most / channels) return false;
+    if (a->stride >= most || a->dilation >= most || (p->filter.size[i] - 1) * a->dilation >= most / channels ||
+        (p->output.size[i] + 4096) * a->stride >= most / channels)
+      return false;
   }
   return true;
 }
@@ -52,13 +50,18 @@ static bool exact_enough(const falt_problem *p) {
   return isinf(bound) || bound < (falt_cuda_needs_double(p) ? 0x1p53 : 0x1p24);
 }
 
+bool falt_cuda_unit_steps(const falt_problem *p) {
+  for (int i = 0; i < 3; i++)
+    if (p->axis[i].stride != 1 || (p->axis[i].dilation != 1 && p->filter.size[FALT_D + i] > 1)) return false;
+  return true;
+}
+
 const char *falt_cuda_filter_refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
   if (p->operation != FALT_FORWARD) return "it computes forward filters only";
   if (!one_filter(p)) return "the filter is not one for all channels";
   if (!ask->filter_values) return "the filter's values are not known when planning";
-  if (!unit_steps(p)) return "a stride or dilation is not 1";
   if (!plain_epilogue(p)) return "the epilogue is more than alpha and beta";
   if (p->input.type == FALT_S32 || p->output.type == FALT_S32) return "s32 does not fit its sums";
   if (!exact_enough(p)) return "sums of integers would not be exact";

@@ -1,4 +1,4 @@
-/* What the GPU solvers for filters share: one set of taps for all channels, stride 1. */
+/* What the GPU solvers for filters share: one set of taps for all channels. */
 #ifndef FALT_SOLVER_CUDA_FILTER_H
 #define FALT_SOLVER_CUDA_FILTER_H
 
@@ -7,6 +7,8 @@
 /* Why none of them computes the problem, or NULL. */
 const char *falt_cuda_filter_refusal(const falt_ask *ask);
 
+/* Whether strides are 1, and dilations wherever there are taps to be apart. */
+bool falt_cuda_unit_steps(const falt_problem *problem);
 bool falt_cuda_needs_double(const falt_problem *problem);
 /* Channels lie side by side, in and out: rows of them are rows of a longer image with its taps farther apart. */
 bool falt_cuda_interleaved(const falt_problem *problem);

@@ -99,6 +99,10 @@ static const char *choose(sweep_plan *plan) {
 
 falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
   static const falt_plan_table table = {execute, print, destroy, ready};
+  if (!falt_cuda_unit_steps(ask->problem)) {
+    falt_refuse(ask, "a stride or dilation is not 1");
+    return NULL;
+  }
   sweep_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
   if (!plan) return NULL;
   if (plan->taps.axis[PLANE] < 0 && terms == 0) turn(&plan->taps);

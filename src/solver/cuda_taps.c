@@ -73,6 +73,8 @@ static void set_problem(falt_taps_plan *plan, int terms) {
   falt_taps_along(p, plan->problem.taps);
   for (int i = 0; i < 3; i++) {
     plan->problem.pad[i] = (int)p->axis[i].pad[0];
+    plan->problem.stride[i] = p->output.size[FALT_D + i] > 1 ? (int)p->axis[i].stride : 1;
+    plan->problem.dilation[i] = p->filter.size[FALT_D + i] > 1 ? (int)p->axis[i].dilation : 1;
     plan->problem.fills |= p->axis[i].boundary[0] == FALT_CONSTANT || p->axis[i].boundary[1] == FALT_CONSTANT;
     plan->problem.in[i] = p->input.size[FALT_D + i] * (i == COLUMN ? pixel : 1);
     plan->problem.out[i] = p->output.size[FALT_D + i] * (i == COLUMN ? pixel : 1);
@@ -92,7 +94,8 @@ static bool tiny(const falt_taps_plan *plan) {
 static bool reaches_far(const falt_tile_problem *p) {
   for (int i = 0; i < 3; i++) {
     const int64_t size = p->in[i] / (i == COLUMN ? p->pixel : 1), out = p->out[i] / (i == COLUMN ? p->pixel : 1);
-    if (p->pad[i] >= size || out + p->taps[i] - 1 - p->pad[i] >= 2 * size) return true;
+    const int64_t reach = (out - 1) * p->stride[i] + (p->taps[i] - 1) * (int64_t)p->dilation[i];
+    if (p->pad[i] >= size || reach - p->pad[i] >= 2 * size) return true;
   }
   return false;
 }

@@ -60,19 +60,9 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   tile_plan *plan = (tile_plan *)base;
-  const falt_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "tile.cu", .entry = "falt_tile"};
   falt_taps_holes(&kernel, &plan->taps);
-  falt_cuda_hole(&kernel, "PIXEL=%d", plan->taps.problem.pixel);
-  falt_cuda_hole(&kernel, "THREAD=%d", t->width);
-  falt_cuda_hole(&kernel, "ROWS=%d", t->rows);
-  falt_cuda_hole(&kernel, "PLANES=%d", t->planes);
-  falt_cuda_hole(&kernel, "VECTOR_X=%d", t->x_vector);
-  falt_cuda_hole(&kernel, "VECTOR_Y=%d", t->y_vector);
-  falt_cuda_hole(&kernel, "BLOCK_X=%d", t->block[0]);
-  falt_cuda_hole(&kernel, "BLOCK_Y=%d", t->block[1]);
-  falt_cuda_hole(&kernel, "BLOCKS=%d", t->blocks);
-  falt_cuda_hole(&kernel, "LINEAR=%d", t->linear);
+  falt_tile_holes(&kernel, &plan->taps.problem, &plan->tile);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 

@@ -79,17 +79,28 @@ typedef struct shape {
   const char *element;
   int type, boundary;
   const char *sum;
+  int stride, dilation; /* along all axes */
 } shape;
 
 static falt_cuda_kernel tile(const shape *s) {
   falt_cuda_kernel k = {.source = "tile.cu", .entry = "falt_tile"};
+  falt_tile_problem p = {.pixel = s->pixel};
+  const falt_tile t = {.planes = s->tile[0],
+                       .rows = s->tile[1],
+                       .width = s->tile[2],
+                       .x_vector = s->vector,
+                       .y_vector = s->vector,
+                       .block = {s->block[0], s->block[1]},
+                       .blocks = s->blocks,
+                       .linear = s->linear};
   for (int i = 0; i < 3; i++) {
+    p.stride[i] = s->stride;
+    p.dilation[i] = s->taps[i] > 1 ? s->dilation : 1;
     falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
     falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
     falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], s -> boundary, s -> boundary);
   }
   falt_cuda_hole(&k, "FAR=%d", s->boundary == 2);
-  falt_cuda_hole(&k, "PIXEL=%d", s->pixel);
   falt_cuda_hole(&k, "ELEMENT_X=%s", s->element);
   falt_cuda_hole(&k, "ELEMENT_Y=%s", s->element);
   falt_cuda_hole(&k, "TYPE_X=%d", s->type);
@@ -97,34 +108,30 @@ static falt_cuda_kernel tile(const shape *s) {
   falt_cuda_hole(&k, "SUM=%s", s->sum);
   falt_cuda_hole(&k, "TINY=%d", s->type == FALT_U8 || s->type == FALT_U16);
   falt_cuda_hole(&k, "TERMS=%d", s->terms);
-  falt_cuda_hole(&k, "PLANES=%d", s->tile[0]);
-  falt_cuda_hole(&k, "ROWS=%d", s->tile[1]);
-  falt_cuda_hole(&k, "THREAD=%d", s->tile[2]);
-  falt_cuda_hole(&k, "VECTOR_X=%d", s->vector);
-  falt_cuda_hole(&k, "VECTOR_Y=%d", s->vector);
-  falt_cuda_hole(&k, "BLOCK_X=%d", s->block[0]);
-  falt_cuda_hole(&k, "BLOCK_Y=%d", s->block[1]);
-  falt_cuda_hole(&k, "BLOCKS=%d", s->blocks);
-  falt_cuda_hole(&k, "LINEAR=%d", s->linear);
   falt_cuda_hole(&k, "SCALED=1");
+  falt_tile_holes(&k, &p, &t);
   return k;
 }
 
 static void test_tile(UNUSED void **state) {
   static const shape shapes[] = {
-      {{1, 1, 7}, 0, 1, {1, 2, 4}, 4, {128, 1}, 8, 1, "float", FALT_F32, 2, "float"},
-      {{1, 1, 31}, 0, 1, {1, 2, 4}, 4, {128, 1}, 4, 1, "float", FALT_F32, 3, "float"},
-      {{1, 3, 3}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 2, "float"},
-      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 4, "float"},
-      {{1, 7, 7}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 1, "float"},
-      {{1, 9, 9}, 1, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 2, "float"},
-      {{1, 5, 5}, 2, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float"},
-      {{1, 5, 5}, 1, 3, {1, 8, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float"},
-      {{1, 5, 5}, 0, 1, {1, 4, 8}, 8, {32, 4}, 5, 0, "unsigned short", FALT_F16, 2, "float"},
-      {{1, 3, 3}, 0, 1, {1, 8, 4}, 1, {32, 4}, 5, 0, "float", FALT_F32, 2, "float"},
-      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float"},
-      {{5, 5, 5}, 1, 1, {4, 2, 4}, 4, {32, 4}, 3, 0, "float", FALT_F32, 2, "float"},
-      {{1, 3, 3}, 0, 1, {1, 8, 2}, 2, {32, 4}, 4, 0, "double", FALT_F64, 2, "double"},
+      {{1, 1, 7}, 0, 1, {1, 2, 4}, 4, {128, 1}, 8, 1, "float", FALT_F32, 2, "float", 1, 1},
+      {{1, 1, 31}, 0, 1, {1, 2, 4}, 4, {128, 1}, 4, 1, "float", FALT_F32, 3, "float", 1, 1},
+      {{1, 3, 3}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 2, "float", 1, 1},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 4, "float", 1, 1},
+      {{1, 7, 7}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 1, "float", 1, 1},
+      {{1, 9, 9}, 1, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 2, "float", 1, 1},
+      {{1, 5, 5}, 2, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float", 1, 1},
+      {{1, 5, 5}, 1, 3, {1, 8, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float", 1, 1},
+      {{1, 5, 5}, 0, 1, {1, 4, 8}, 8, {32, 4}, 5, 0, "unsigned short", FALT_F16, 2, "float", 1, 1},
+      {{1, 3, 3}, 0, 1, {1, 8, 4}, 1, {32, 4}, 5, 0, "float", FALT_F32, 2, "float", 1, 1},
+      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float", 1, 1},
+      {{5, 5, 5}, 1, 1, {4, 2, 4}, 4, {32, 4}, 3, 0, "float", FALT_F32, 2, "float", 1, 1},
+      {{1, 3, 3}, 0, 1, {1, 8, 2}, 2, {32, 4}, 4, 0, "double", FALT_F64, 2, "double", 1, 1},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 2, "float", 1, 2},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float", 2, 3},
+      {{1, 5, 5}, 1, 1, {1, 4, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float", 2, 1},
+      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 1, "float", 1, 2},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)

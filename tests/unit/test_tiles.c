@@ -16,6 +16,8 @@ static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
 static falt_tile_problem image(int taps, int64_t height, int64_t width) {
   return (falt_tile_problem){.taps = {1, taps, taps},
                              .pad = {0, taps / 2, taps / 2},
+                             .stride = {1, 1, 1},
+                             .dilation = {1, 1, 1},
                              .in = {1, height, width},
                              .out = {1, height, width},
                              .batch = 1,
@@ -39,8 +41,8 @@ static void check_box(const falt_tile_problem *p, const falt_tile *t) {
   const int size[] = {t->planes, t->linear ? 1 : t->rows, t->width};
   int64_t blocks[3], inner = 1, all = 1;
   for (int i = 0; i < 3; i++) {
-    assert_true(box.all[i] * size[i] >= p->out[i] && (box.all[i] - 1) * size[i] < p->out[i]);
-    assert_true(box.begin[i] >= 0 && box.begin[i] <= box.end[i] && box.end[i] * size[i] <= p->out[i]);
+    assert_true(box.all[i] * size[i] >= p->out[i] && (box.all[i] - t->spread[i]) * size[i] < p->out[i]);
+    assert_true(box.begin[i] >= 0 && box.begin[i] <= box.end[i] && (box.end[i] - t->spread[i]) * size[i] <= p->out[i]);
     inner *= box.end[i] - box.begin[i];
     all *= box.all[i];
   }
@@ -49,9 +51,10 @@ static void check_box(const falt_tile_problem *p, const falt_tile *t) {
   if (inner == 0) return;
   assert_true(blocks[0] >= box.end[0] - box.begin[0] && blocks[1] * t->block[1] >= box.end[1] - box.begin[1]);
   for (int i = 0; i < 3; i++) {
-    const int64_t step = i == 2 ? p->pixel : 1, from = box.begin[i] * size[i] - p->pad[i] * step;
-    const int64_t last = box.end[i] * size[i] - 1 + (p->taps[i] - 1 - p->pad[i]) * step,
-                  vector = i == 2 ? t->x_vector : 1;
+    if (t->spread[i] > 1) continue; /* see check_spread */
+    const int64_t step = i == 2 ? p->pixel : 1, from = box.begin[i] * size[i] * p->stride[i] - p->pad[i] * step;
+    const int64_t reach = (p->taps[i] - 1) * (int64_t)p->dilation[i] - p->pad[i], vector = i == 2 ? t->x_vector : 1;
+    const int64_t last = (box.end[i] * size[i] - 1) * p->stride[i] + reach * step;
     assert_true(from >= 0 && (last / vector + 1) * vector <= p->in[i]);
   }
 }
@@ -81,6 +84,67 @@ static falt_tile choose(const falt_tile_problem *p) {
   assert_true(falt_tiles_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
+}
+
+static void expect_rejected(const falt_tile_problem *p, const char *word) {
+  falt_tile best;
+  tally sum = {.problem = p};
+  falt_tiles_each(p, &h200, check_tile, &sum);
+  assert_int_equal(sum.legal, 0);
+  assert_false(falt_tiles_choose(p, &h200, &best));
+  assert_non_null(strstr(best.rejected, word));
+}
+
+/* Every result belongs to one tile's row, and the last one's of an inner tile exists. */
+static void check_spread(const falt_tile_problem *p, const falt_tile *t) {
+  const falt_tile_box box = falt_tile_inside(p, t);
+  const int many[] = {t->planes, t->linear ? 1 : t->rows, t->width};
+  for (int i = 0; i < 3; i++) {
+    int count[512] = {0};
+    for (int64_t tile = 0; tile < box.all[i]; tile++)
+      for (int q = 0; q < many[i]; q++) {
+        const int64_t spread = t->spread[i], at = tile / spread * (spread * many[i]) + tile % spread + q * spread;
+        const bool inner = tile >= box.begin[i] && tile < box.end[i];
+        const int64_t first = at * p->stride[i] - p->pad[i], reach = (p->taps[i] - 1) * p->dilation[i];
+        if (at < p->out[i]) count[at]++;
+        if (inner) assert_true(at < p->out[i] && first >= 0 && first + reach < p->in[i]);
+      }
+    for (int64_t at = 0; at < p->out[i]; at++) assert_int_equal(count[at], 1);
+  }
+}
+
+static void check_spread_tile(void *context, const falt_tile *t) {
+  const falt_tile_problem *p = context;
+  if (!t->rejected) check_spread(p, t);
+}
+
+static void test_steps(UNUSED void **state) {
+  for (int stride = 1; stride <= 4; stride++)
+    for (int dilation = 1; dilation <= 6; dilation++)
+      for (int taps = 2; taps <= 5; taps++) {
+        falt_tile_problem p = image(taps, 300, 304);
+        for (int i = 1; i < 3; i++) {
+          p.stride[i] = stride;
+          p.dilation[i] = dilation;
+          p.pad[i] = (taps - 1) * dilation / 2;
+          p.out[i] = (p.in[i] - 1) / stride + 1;
+        }
+        falt_tiles_each(&p, &h200, check_spread_tile, &p);
+        assert_true(choose(&p).seconds > 0);
+      }
+}
+
+/* Gaps cost neither lines nor, to the estimate, much time. */
+static void test_gaps(UNUSED void **state) {
+  falt_tile_problem p = image(5, 8192, 8192);
+  const double dense = choose(&p).seconds;
+  for (int i = 1; i < 3; i++) {
+    p.dilation[i] = 2;
+    p.pad[i] = 4;
+  }
+  assert_true(choose(&p).seconds < 1.1 * dense);
+  p.dilation[2] = 1000;
+  expect_rejected(&p, "apart");
 }
 
 static void test_choice(UNUSED void **state) {
@@ -132,15 +196,6 @@ static void test_small_and_interleaved(UNUSED void **state) {
   choose(&p);
 }
 
-static void expect_rejected(const falt_tile_problem *p, const char *word) {
-  falt_tile best;
-  tally sum = {.problem = p};
-  falt_tiles_each(p, &h200, check_tile, &sum);
-  assert_int_equal(sum.legal, 0);
-  assert_false(falt_tiles_choose(p, &h200, &best));
-  assert_non_null(strstr(best.rejected, word));
-}
-
 static void test_rejected(UNUSED void **state) {
   falt_tile_problem p = image(101, 8192, 8192);
   expect_rejected(&p, "");
@@ -167,9 +222,15 @@ static void test_separable(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_choice),    cmocka_unit_test(test_estimates_grow),        cmocka_unit_test(test_signal),
-      cmocka_unit_test(test_alignment), cmocka_unit_test(test_small_and_interleaved), cmocka_unit_test(test_rejected),
+      cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_estimates_grow),
+      cmocka_unit_test(test_signal),
+      cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_small_and_interleaved),
+      cmocka_unit_test(test_rejected),
       cmocka_unit_test(test_separable),
+      cmocka_unit_test(test_steps),
+      cmocka_unit_test(test_gaps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,11 +57,29 @@ __device__ inline signed char to_s8(float value) {
   return bits;
 }
 
+__device__ inline unsigned short to_u16(float value) {
+  unsigned short bits;
+  asm("cvt.rni.sat.u16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
+__device__ inline short to_s16(float value) {
+  short bits;
+  asm("cvt.rni.sat.s16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
 __device__ inline unsigned char to_u8(double value) {
   return to_integer(value, 0, 255);
 }
 __device__ inline signed char to_s8(double value) {
   return to_integer(value, -128, 127);
+}
+__device__ inline unsigned short to_u16(double value) {
+  return to_integer(value, 0, 65535);
+}
+__device__ inline short to_s16(double value) {
+  return to_integer(value, -32768, 32767);
 }
 
 // data[index] as R: float, double or an integer that holds it.
@@ -99,10 +117,10 @@ __device__ inline void store(void *data, int type, long long index, R value) {
       ((signed char *)data)[index] = to_s8(value);
       break;
     case U16:
-      ((unsigned short *)data)[index] = to_integer(value, 0, 65535);
+      ((unsigned short *)data)[index] = to_u16(value);
       break;
     case S16:
-      ((short *)data)[index] = to_integer(value, -32768, 32767);
+      ((short *)data)[index] = to_s16(value);
       break;
     case S32:
       ((int *)data)[index] = to_integer((double)value, -2147483647 - 1, 2147483647);

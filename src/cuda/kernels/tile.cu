@@ -1,5 +1,4 @@
-// Filters with one set of taps, stride 1, by register tiles: a thread owns V neighbouring elements of ROWS rows of
-// PLANES planes. It loads every line that these need once, straight from memory: the loads of a tile depend on nothing,
+// Filters with one set of taps by register tiles: a thread owns V neighbouring elements of ROWS rows of PLANES planes. It loads every line that these need once, straight from memory: the loads of a tile depend on nothing,
 // so that hundreds of bytes a thread are on their way at any time, and what neighbours share comes from the first-level
 // cache. Every element then goes to all partial sums that it belongs to; taps are read from the constant bank. (Iandola
 // et al., "Communication-minimizing 2D convolution in GPU registers", 2013.)
@@ -7,11 +6,16 @@
 // Separable filters (TERMS) do the same with the results of a pass along each line, and volumes with those of a pass
 // across the lines of a plane: nothing but results leaves the registers.
 //
+// Where taps are apart, so are the rows of a thread, as far as lines keep their results: with dilation d and stride e
+// rows d/gcd(d, e) apart read lines d apart, e/gcd(d, e) of them from one row to the next. That is the filter without
+// gaps on every d-th line, so that it reads no more lines; tiles between two such rows belong to neighbouring threads.
+//
 // Tiles compute the inner box, whose windows lie inside the image. Results around it come from threads of their own, V
 // at a time, which ask the boundaries for every element.
 //
 // Holes:
 //   TAPS_T TAPS_R TAPS_S      taps along the planes, the rows, the columns
+//   STRIDE_T STRIDE_R STRIDE_S, DILATE_T DILATE_R DILATE_S
 //   PAD_T PAD_R PAD_S         the axes' pads before
 //   AXIS_T AXIS_R AXIS_S      the axes' boundaries: before, after
 //   FAR                       1: pads reach farther than an image is long
@@ -35,12 +39,37 @@ typedef falt_cuda_tile_args Args;
 
 constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
 constexpr int TERM = T + R + S;                                         // taps of a separable term
-constexpr int WINDOW = V + (S - 1) * P;                                 // elements that a line gives a thread
+constexpr int NEXT = P * DILATE_S;                                      // elements from one tap to the next
+constexpr int WINDOW = (V - 1) * STRIDE_S + (S - 1) * NEXT + 1;         // elements that a line gives a thread
 constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;  // loaded before it to be aligned
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
 constexpr int PIECE = BLOCK_X * V;  // LINEAR: from one of a thread's rows to the next
 
 enum { PLANE, ROW, COLUMN };
+
+__device__ constexpr int divisor(int a, int b) {
+  return b ? divisor(b, a % b) : a;
+}
+
+// From one of a thread's rows or planes to the next: results, and lines that the filter reads.
+constexpr int SPREAD_T = PLANES > 1 ? DILATE_T / divisor(STRIDE_T, DILATE_T) : 1;
+constexpr int SPREAD_R = ROWS > 1 ? DILATE_R / divisor(STRIDE_R, DILATE_R) : 1;
+constexpr int NEXT_T = STRIDE_T / divisor(STRIDE_T, DILATE_T), NEXT_R = STRIDE_R / divisor(STRIDE_R, DILATE_R);
+constexpr int READ_T = (PLANES - 1) * NEXT_T + T, READ_R = (ROWS - 1) * NEXT_R + R;
+
+// The first result of a tile along an axis where a thread has so many.
+__device__ constexpr int first_of(int tile, int many, int spread) {
+  return tile / spread * (spread * many) + tile % spread;
+}
+
+// The tap by which line i belongs to result q of a thread; outside [0, taps): none.
+__device__ constexpr int tap_of(int i, int q, int next) {
+  return i - q * next;
+}
+
+__device__ constexpr bool has_tap(int i, int q, int next, int taps) {
+  return tap_of(i, q, next) >= 0 && tap_of(i, q, next) < taps;
+}
 
 struct Taps {
   ACC value[TERMS ? TERMS * TERM : T * R * S];
@@ -80,15 +109,16 @@ __device__ inline void store_some(const Args &a, Y *to, const ACC sum[V], int co
 
 // ---- the filter on a line
 
-// Line r of a plane goes to the results of rows r - R + 1 to r, with all taps of plane t.
+// Line r of a plane goes to the results of all rows that it belongs to, with all taps of plane t.
 __device__ inline void add_line(ACC sum[ROWS][V], const Taps &taps, const ACC window[WINDOW], int t, int r) {
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
-    if (q > r || q + R <= r) continue;
+    if (!has_tap(r, q, NEXT_R, R)) continue;
+    const int first = (t * R + tap_of(r, q, NEXT_R)) * S;
 #pragma unroll
     for (int s = 0; s < S; s++)
 #pragma unroll
-      for (int v = 0; v < V; v++) sum[q][v] += taps.value[TERMS ? 0 : (t * R + r - q) * S + s] * window[v + s * P];
+      for (int v = 0; v < V; v++) sum[q][v] += taps.value[TERMS ? 0 : first + s] * window[v * STRIDE_S + s * NEXT];
   }
 }
 
@@ -98,12 +128,12 @@ __device__ inline void add_passed(ACC sum[ROWS][V], const ACC *of, const ACC win
 #pragma unroll
   for (int s = 0; s < S; s++)
 #pragma unroll
-    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[v + s * P];
+    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[v * STRIDE_S + s * NEXT];
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
-    if (q > r || q + R <= r) continue;
+    if (!has_tap(r, q, NEXT_R, R)) continue;
 #pragma unroll
-    for (int v = 0; v < V; v++) sum[q][v] += of[T + r - q] * along[v];
+    for (int v = 0; v < V; v++) sum[q][v] += of[T + tap_of(r, q, NEXT_R)] * along[v];
   }
 }
 
@@ -116,8 +146,10 @@ struct Place {
 
 // Line r of plane i of what a tile reads.
 __device__ inline const X *line_at(const Args &a, const X *x, const Place &at, int i, int r) {
-  const int plane = at.plane + i - PAD_T, row = LINEAR ? at.row : at.row + r - PAD_R;
-  return x + (plane * a.x_plane + row * a.x_row + (at.column + (LINEAR ? r * PIECE : 0) - PAD_S * P - SHIFT));
+  const int plane = at.plane * STRIDE_T + i * DILATE_T - PAD_T;
+  const int row = at.row * STRIDE_R - PAD_R + (LINEAR ? 0 : r * DILATE_R);
+  const int column = (at.column + (LINEAR ? r * PIECE : 0)) * STRIDE_S - PAD_S * P - SHIFT;
+  return x + (plane * a.x_plane + row * a.x_row + column);
 }
 
 // Whether the box has piece q of a LINEAR tile.
@@ -130,7 +162,7 @@ __device__ inline void add_plane(ACC sum[PLANES][ROWS][V], const Args &a, const 
                                  int i) {
   ACC across[TERMS ? TERMS : 1][ROWS][V] = {};
 #pragma unroll
-  for (int r = 0; r < ROWS + R - 1; r++) {
+  for (int r = 0; r < READ_R; r++) {
     ACC window[WINDOW];
     if (!has_piece(a, at, r)) continue;
     load_window(window, line_at(a, x, at, i, r));
@@ -138,30 +170,30 @@ __device__ inline void add_plane(ACC sum[PLANES][ROWS][V], const Args &a, const 
     for (int k = 0; k < TERMS; k++) add_passed(T == 1 ? sum[0] : across[k], taps.value + k * TERM, window, r);
 #pragma unroll
     for (int p = 0; p < (TERMS ? 0 : PLANES); p++)
-      if (p <= i && i < p + T) add_line(sum[p], taps, window, i - p, r);
+      if (has_tap(i, p, NEXT_T, T)) add_line(sum[p], taps, window, tap_of(i, p, NEXT_T), r);
   }
 #pragma unroll
   for (int k = 0; k < (T == 1 ? 0 : TERMS); k++)
 #pragma unroll
     for (int p = 0; p < PLANES; p++) {
-      if (p > i || i >= p + T) continue;
+      if (!has_tap(i, p, NEXT_T, T)) continue;
 #pragma unroll
       for (int q = 0; q < ROWS; q++)
 #pragma unroll
-        for (int v = 0; v < V; v++) sum[p][q][v] += taps.value[k * TERM + i - p] * across[k][q][v];
+        for (int v = 0; v < V; v++) sum[p][q][v] += taps.value[k * TERM + tap_of(i, p, NEXT_T)] * across[k][q][v];
     }
 }
 
 __device__ inline void compute_tile(const Args &a, const Taps &taps, const X *x, Y *y, const Place &at) {
   ACC sum[PLANES][ROWS][V] = {};
 #pragma unroll
-  for (int i = 0; i < PLANES + T - 1; i++) add_plane(sum, a, taps, x, at, i);
+  for (int i = 0; i < READ_T; i++) add_plane(sum, a, taps, x, at, i);
   y += at.plane * a.y_plane + at.row * a.y_row + at.column;
 #pragma unroll
   for (int p = 0; p < PLANES; p++)
 #pragma unroll
     for (int q = 0; q < ROWS; q++) {
-      Y *to = y + (p * a.y_plane + (LINEAR ? q * PIECE : q * a.y_row));
+      Y *to = y + (p * SPREAD_T * a.y_plane + (LINEAR ? q * PIECE : q * SPREAD_R * a.y_row));
       if (has_piece(a, at, q)) store_vector(a, to, sum[p][q]);
     }
 }
@@ -173,7 +205,8 @@ __device__ inline void compute_inner(const Args &a, const Taps &taps, const X *x
   const int row = a.begin[ROW] + block % a.blocks[ROW] * BLOCK_Y + threadIdx.y;
   const int plane = a.begin[PLANE] + block / a.blocks[ROW];
   if (row >= a.end[ROW] || (!LINEAR && (column < a.begin[COLUMN] || column >= a.end[COLUMN]))) return;
-  compute_tile(a, taps, x, y, {plane * PLANES, LINEAR ? row : row * ROWS, column * V});
+  compute_tile(a, taps, x, y,
+               {first_of(plane, PLANES, SPREAD_T), LINEAR ? row : first_of(row, ROWS, SPREAD_R), column * V});
 }
 
 // ---- the frame
@@ -192,7 +225,7 @@ __device__ inline bool has_vector(const Args &a, int at) {
 
 // Whole vectors where there are some; `row` null: the constant.
 __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, int column) {
-  const int from = column - PAD_S * P - SHIFT;
+  const int from = column * STRIDE_S - PAD_S * P - SHIFT;
   RawX raw;
 #pragma unroll
   for (int i = 0; i < LOADS; i++)
@@ -223,7 +256,8 @@ __device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, 
   for (int i = 0; i < T * R; i++) {
     const int t = i / R, r = i % R;
     ACC window[WINDOW];
-    look_up(window, a, row_at(a, x, at.plane + t - PAD_T, at.row + r - PAD_R), at.column);
+    const int plane = at.plane * STRIDE_T + t * DILATE_T - PAD_T, row = at.row * STRIDE_R + r * DILATE_R - PAD_R;
+    look_up(window, a, row_at(a, x, plane, row), at.column);
 #pragma unroll
     for (int s = 0; s < S; s++) {
       ACC tap = TERMS ? 0 : taps.value[TERMS ? 0 : i * S + s];
@@ -233,7 +267,7 @@ __device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, 
         tap += (T == 1 ? 1 : of[t]) * of[T + r] * of[T + R + s];
       }
 #pragma unroll
-      for (int v = 0; v < V; v++) sum[v] += tap * window[v + s * P];
+      for (int v = 0; v < V; v++) sum[v] += tap * window[v * STRIDE_S + s * NEXT];
     }
   }
   store_some(a, y + (at.plane * a.y_plane + at.row * a.y_row + at.column), sum, a.out[COLUMN] - at.column);
@@ -267,8 +301,9 @@ __device__ inline void compute_frame(const Args &a, const Taps &taps, const X *x
 #pragma unroll
   for (int i = 0; i < 3; i++)
     if (i == across && at[i] >= a.begin[i]) at[i] += box[i];
-  compute_row(a, taps, x, y,
-              {int(at[PLANE] * PLANES + line / height), int(at[ROW] * height + line % height), int(at[COLUMN] * V)});
+  const int plane = first_of(at[PLANE], PLANES, SPREAD_T) + line / height * SPREAD_T;
+  const int row = first_of(at[ROW], height, SPREAD_R) + line % height * SPREAD_R;
+  compute_row(a, taps, x, y, {plane, row, int(at[COLUMN] * V)});
 }
 
 // The frame first: its blocks take longest.
