@@ -56,6 +56,10 @@ falt_fuzz(problem)
 falt_fuzz(wisdom)
 falt_fuzz(npy)
 falt_fuzz(cubin)
+falt_fuzz(limits)
+falt_fuzz(answer ${cli}/answer.c)
+falt_fuzz(walk ${cli}/walk.c)
+falt_fuzz(axes ${cli}/axes.c ${cli}/report.c)
 falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/report.c ${cli}/axes.c)
 
 # The examples' programs, as a user would run them.
