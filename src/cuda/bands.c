@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/types.h"
+#include "cuda/choice.h"
 #include "cuda/kernels/args.h"
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
@@ -300,14 +301,6 @@ bool falt_bands_ringed(const falt_bands *b, const falt_bands_cut *c, int before)
             right = (4 * left - before + 4 * words + 3) / 4 - left - own;
   return b->kind == FALT_BANDS_BYTES && b->depth <= 2 && c->place == FALT_BANDS_REGISTERS && before >= 0 &&
          left <= own && right <= own;
-}
-
-static int smaller(int a, int b) {
-  return a < b ? a : b;
-}
-
-static int larger(int a, int b) {
-  return a > b ? a : b;
 }
 
 /* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses

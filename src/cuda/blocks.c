@@ -17,14 +17,6 @@ enum {
  * memory take, of what halos read again that comes from memory. */
 static const double issue_share = 1.0, read_share = 0.18, memory_share = 0.7, halo_share = 0.5;
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
-static int smaller(int a, int b) {
-  return a < b ? a : b;
-}
-
 static int64_t pieces(int64_t whole, int64_t piece) {
   return (whole + piece - 1) / piece;
 }

@@ -1,4 +1,5 @@
-/* Which of a solver's cuts is kept: the fastest that is not rejected, and where all are, the first, for its reason. */
+/* What choosing a cut shares. Kept is the fastest that is not rejected, and where all are, the first, for its reason.
+ */
 #ifndef FALT_CUDA_CHOICE_H
 #define FALT_CUDA_CHOICE_H
 
@@ -16,6 +17,13 @@ static inline bool falt_choice_takes(falt_choice *c, bool rejected, double secon
   c->seen = true;
   if (takes) c->seconds = seconds;
   return takes;
+}
+
+static inline int larger(int a, int b) {
+  return a > b ? a : b;
+}
+static inline int smaller(int a, int b) {
+  return a < b ? a : b;
 }
 
 #endif

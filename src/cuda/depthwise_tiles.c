@@ -17,14 +17,6 @@ enum {
   GRID = 65535
 };
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
-static int smaller(int a, int b) {
-  return a < b ? a : b;
-}
-
 /* ---- what a thread has */
 
 typedef struct work {

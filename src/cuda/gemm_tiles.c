@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "cuda/choice.h"
+
 enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
 
 /* ---- what the machine does */
@@ -29,14 +31,6 @@ double falt_gemm_rate(const falt_gemm_machine *m, int element_bytes) {
 }
 
 /* ---- what a tile needs */
-
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
-static int smaller(int a, int b) {
-  return a < b ? a : b;
-}
 
 static int threads_of(const falt_gemm_tile *t) {
   return WARP_THREADS * t->warps[0] * t->warps[1];

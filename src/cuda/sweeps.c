@@ -31,14 +31,6 @@ static const double issue_share = 0.92, squared_warps = 9, memory_share = 1.05, 
 static const double shorter_share = 0.05, halo_share = 0.2, uneven_share = 0.5, narrow_cost = 1.06, line_cost = 1.1,
                     late_cost = 1.07, large_cost = 1.03;
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
-static int smaller(int a, int b) {
-  return a < b ? a : b;
-}
-
 static int64_t pieces(int64_t whole, int64_t piece) {
   return (whole + piece - 1) / piece;
 }

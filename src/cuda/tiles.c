@@ -18,14 +18,6 @@ enum { PLANE, ROW, COLUMN };
  * what a flat filter's compute would reach on a volume, of separable terms the issue that is counted and not needed. */
 static const double issue_share = 0.85, halo_share = 0.1, volume_share = 0.65, terms_share = 1.28;
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
-static int smaller(int a, int b) {
-  return a < b ? a : b;
-}
-
 static int64_t pieces(int64_t whole, int64_t piece) {
   return (whole + piece - 1) / piece;
 }

@@ -436,12 +436,6 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
-
-static const char *refusal(const falt_problem *p) {
-  return p->operation != FALT_BACKWARD_FILTER ? "only backward-filter" : NULL;
-}
-
 /* ---- estimate */
 
 /* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; and as
@@ -532,12 +526,8 @@ static void lay_memory(outer_plan *plan) {
 
 static falt_plan *plan_outer(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
-  falt_problem forward = *ask->problem;
   falt_layer layer;
-  const char *reason = refusal(ask->problem);
-  forward.operation = FALT_FORWARD;
-  forward.has_bias = false;
-  if (!reason) reason = falt_layer_init(&layer, &forward, ask->device->isa);
+  const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
   outer_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;

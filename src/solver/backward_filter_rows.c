@@ -319,12 +319,8 @@ static void lay_memory(rows_plan *plan) {
 
 static falt_plan *plan_rows(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
-  falt_problem forward = *ask->problem;
   falt_layer layer;
-  forward.operation = FALT_FORWARD;
-  forward.has_bias = false;
-  if (ask->problem->operation != FALT_BACKWARD_FILTER) return falt_refuse(ask, "only backward-filter");
-  const char *reason = falt_layer_init(&layer, &forward, ask->device->isa);
+  const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
   if (!reason) reason = refusal(&layer);
   if (reason) return falt_refuse(ask, "%s", reason);
   rows_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);

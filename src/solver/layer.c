@@ -80,6 +80,14 @@ const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt
   return reason ? reason : all_f32(problem) ? NULL : "only f32";
 }
 
+const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  falt_problem forward = *problem;
+  if (problem->operation != FALT_BACKWARD_FILTER) return "only backward-filter";
+  forward.operation = FALT_FORWARD;
+  forward.has_bias = false;
+  return falt_layer_init(layer, &forward, isa);
+}
+
 const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = refusal(problem);
   if (reason) return reason;

@@ -22,7 +22,9 @@ typedef struct falt_layer {
 void falt_layer_epilogue(falt_layer *layer, const falt_problem *problem);
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
-/* The same for any types. */
+/* The same with the forward layer, without its bias, whose filter's gradient the problem is. */
+const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+/* falt_layer_init for any types. */
 const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 
 /* `whole` things cut into `count` pieces that differ by one at most: piece i is [falt_layer_piece(i), ... (i + 1)). */
