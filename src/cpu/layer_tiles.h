@@ -91,6 +91,7 @@ typedef struct falt_tiles_product {
   const char *b;         /* aligned to 64 */
   int64_t panels, pitch; /* bytes from panel to panel */
   int64_t segments, pieces;
+  int groups;      /* of the last piece; behind them the panel is of zeros, that need not be multiplied */
   int tiles, rows; /* one or two tiles of so many rows; turned: 16 */
   int64_t columns; /* of all panels */
   int64_t apart;   /* elements of results from panel to panel */
@@ -140,6 +141,7 @@ typedef struct falt_tiles_turn {
 
 typedef struct falt_tiles_kernels {
   double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
+  int together;                        /* groups that are multiplied at once, whether or not all are wanted */
   /* Around a thread's products: the rows of their tiles. */
   void (*open)(int rows);
   void (*close)(void);

@@ -112,11 +112,29 @@ FALT_INLINE void plain_row(const int32_t *sums, char *to, int n, const falt_type
   if (i < n) plain_columns(sums + i, to + (size_t)i * size_of(type), n - i, type, whole);
 }
 
+#if FALT_VECTOR_BYTES == 64
+/* Two rows of a whole block of integers as bytes: packed within quarters of a vector, which are put in order at last.
+ */
+FALT_INLINE void plain_pair(const int32_t *sums, char *first, char *second, const falt_type type) {
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i a = _mm512_packs_epi32((__m512i)load_bits(sums), (__m512i)load_bits(sums + VEC));
+  const __m512i b = _mm512_packs_epi32((__m512i)load_bits(sums + PITCH), (__m512i)load_bits(sums + PITCH + VEC));
+  const __m512i bytes = type == FALT_U8 ? _mm512_packus_epi16(a, b) : _mm512_packs_epi16(a, b);
+  const __m512i rows = _mm512_permutexvar_epi32(order, bytes);
+  _mm256_storeu_si256((__m256i *)(void *)first, _mm512_castsi512_si256(rows));
+  _mm256_storeu_si256((__m256i *)(void *)second, _mm512_extracti64x4_epi64(rows, 1));
+}
+#endif
+
 FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const falt_type type, const bool whole) {
   const int32_t *sums = f->sums;
   const int64_t *at = f->at;
   char *out = f->out;
   const int n = f->n;
+#if FALT_VECTOR_BYTES == 64
+  const bool bytes = whole && (type == FALT_U8 || type == FALT_S8);
+  for (; bytes && n == PITCH && q + 1 < end; q += 2) plain_pair(sums + q * PITCH, out + at[q], out + at[q + 1], type);
+#endif
   if (n == PITCH) /* whole blocks: no tails */
     for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), PITCH, type, whole);
   else

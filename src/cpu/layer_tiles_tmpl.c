@@ -140,47 +140,37 @@ FALT_INLINE int column_tiles(const one_panel *one) {
   return one->call->turned ? one->call->tiles : tiles_in(one->columns);
 }
 
-/* The tiles of a segment, by rows and columns: those of the lists, and those of the panel, which is at b there; one or
- * two each. */
-typedef struct sides {
-  falt_tile_rows row[2], column[2];
-} sides;
-
-FALT_INLINE sides sides_at(const one_panel *one, int64_t segment, const char *b, const bool turned, const int listed,
-                           const int packed) {
-  const falt_tile_rows *list = one->call->a + 2 * segment, first = list[0], second = listed > 1 ? list[1] : first;
-  const falt_tile_rows upper = {b, FALT_TILE_BYTES, packed * FALT_TILE};
-  const falt_tile_rows lower = {packed > 1 ? b + FALT_TILE : b, FALT_TILE_BYTES, packed * FALT_TILE};
-  return turned ? (sides){{upper, lower}, {first, second}} : (sides){{first, second}, {upper, lower}};
-}
-
-/* The sums of rows [m, m + rows) and of BLOCK_VECTORS vectors of columns from i on; where there is one tile of columns,
- * it is read twice. Always inlined with constant rows and kind. */
-FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const int rows, int m0, int i0) {
+/* The sums of rows [m, m + rows) and of so many vectors of columns from i on. Always inlined with constant rows,
+ * vectors and kind. */
+FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const int rows, const int vectors, int m0,
+                       int i0) {
   const falt_tiles_product *call = one->call;
   const char *b = one->b;
-  const int wide = column_tiles(one) * FALT_TILE_ROWS;
-  const int packed = tiles_in(one->columns);
-  const int64_t each = call->pieces * packed * FALT_TILE;
+  const bool turned = call->turned;
+  const int64_t next = tiles_in(one->columns) * FALT_TILE; /* from piece to piece of the panel */
   vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
-  int32_t *to = (int32_t *)one->sums + m0 * PITCH + i0;
+  char *to = one->to[m0 / FALT_TILE_ROWS] + m0 % FALT_TILE_ROWS * one->step + i0 * GROUP;
   const split move = {.first = all_bits((int32_t)0x80808080u)};
-  for (int64_t s = 0; s < call->segments; s++, b += each) {
-    const sides at = sides_at(one, s, b, call->turned, call->tiles, packed);
-    const falt_tile_rows left = at.row[m0 / FALT_TILE_ROWS], right = at.column[i0 / FALT_TILE_ROWS];
+  for (int64_t s = 0; s < call->segments; s++, b += call->pieces * next) {
+    const falt_tile_rows *list = call->a + 2 * s;
+    const falt_tile_rows panel = {b + (turned ? m0 : i0) / FALT_TILE_ROWS * FALT_TILE, FALT_TILE_BYTES, next};
+    const falt_tile_rows left = turned ? panel : list[m0 / FALT_TILE_ROWS];
+    const falt_tile_rows right = turned ? list[i0 / FALT_TILE_ROWS] : panel;
     const char *row[BLOCK_ROWS], *groups[BLOCK_VECTORS];
     FALT_UNROLL
-    for (int q = 0; q < BLOCK_VECTORS; q++) {
-      const int i = i0 + q * VEC < wide ? i0 + q * VEC : i0;
-      groups[q] = at.column[i / FALT_TILE_ROWS].at + i % FALT_TILE_ROWS * GROUP;
+    for (int q = 0; q < vectors; q++) {
+      const int tile = q * VEC / FALT_TILE_ROWS; /* beyond that of the first vector */
+      const char *at = tile == 0 ? right.at : turned ? list[1].at : right.at + FALT_TILE;
+      groups[q] = at + (i0 + q * VEC) % FALT_TILE_ROWS * GROUP;
     }
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = left.at + (m0 + m) % FALT_TILE_ROWS * left.step;
     for (int64_t p = 0; p < call->pieces; p++) {
-      for (int j = 0; j < GROUPS; j++) {
+      const int wanted = p + 1 < call->pieces ? GROUPS : call->groups;
+      for (int j = 0; j < wanted; j++) {
         split column[BLOCK_VECTORS];
         FALT_UNROLL
-        for (int q = 0; q < BLOCK_VECTORS; q++) {
+        for (int q = 0; q < vectors; q++) {
           column[q] = split_column(load_bits(groups[q] + j * right.step), kind);
           if (is_moved(kind)) moved[q] = multiply(moved[q], move, column[q], kind);
         }
@@ -190,69 +180,74 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
           memcpy(&group, row[m] + j * GROUP, sizeof group);
           const split x = split_row(all_bits(group), kind);
           FALT_UNROLL
-          for (int q = 0; q < BLOCK_VECTORS; q++)
-            sum[m * BLOCK_VECTORS + q] = multiply(sum[m * BLOCK_VECTORS + q], x, column[q], kind);
+          for (int q = 0; q < vectors; q++) sum[m * vectors + q] = multiply(sum[m * vectors + q], x, column[q], kind);
         }
       }
       FALT_UNROLL
       for (int m = 0; m < rows; m++) row[m] += left.next;
       FALT_UNROLL
-      for (int q = 0; q < BLOCK_VECTORS; q++) groups[q] += right.next;
+      for (int q = 0; q < vectors; q++) groups[q] += right.next;
     }
   }
   FALT_UNROLL
-  for (int i = 0; i < rows * BLOCK_VECTORS; i++) {
-    const int q = i % BLOCK_VECTORS;
+  for (int i = 0; i < rows * vectors; i++) {
+    const int q = i % vectors;
     const vec_bits result = is_moved(kind) ? sum[i] - moved[q] : sum[i];
-    if (q == 0 || i0 + q * VEC < wide) memcpy(to + i / BLOCK_VECTORS * PITCH + q * VEC, &result, sizeof result);
+    memcpy(to + i / vectors * one->step + q * VEC * GROUP, &result, sizeof result);
   }
 }
 
 /* A block of any number of rows up to BLOCK_ROWS. */
-FALT_INLINE void block_of(const one_panel *one, const falt_tiles_kind kind, int rows, int m, int i) {
+FALT_INLINE void block_of(const one_panel *one, const falt_tiles_kind kind, int rows, const int vectors, int m, int i) {
   switch (rows) {
 #if FALT_VECTOR_BYTES == 64
     case 8:
-      block(one, kind, 8, m, i);
+      block(one, kind, 8, vectors, m, i);
       break;
     case 7:
-      block(one, kind, 7, m, i);
+      block(one, kind, 7, vectors, m, i);
       break;
 #endif
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
     case 6:
-      block(one, kind, 6, m, i);
+      block(one, kind, 6, vectors, m, i);
       break;
     case 5:
-      block(one, kind, 5, m, i);
+      block(one, kind, 5, vectors, m, i);
       break;
     case 4:
-      block(one, kind, 4, m, i);
+      block(one, kind, 4, vectors, m, i);
       break;
 #endif
     case 3:
-      block(one, kind, 3, m, i);
+      block(one, kind, 3, vectors, m, i);
       break;
     case 2:
-      block(one, kind, 2, m, i);
+      block(one, kind, 2, vectors, m, i);
       break;
     default:
-      block(one, kind, 1, m, i);
+      block(one, kind, 1, vectors, m, i);
   }
 }
 
-/* Rows of a block lie in one tile, so that they have one distance between pieces. Blocks of a tile are of equal rows,
- * as few sums in a block wait for one another. */
-FALT_INLINE void product_of(const one_panel *one, const falt_tiles_kind kind) {
-  if (one->before) finish(one->before);
-  for (int i = 0; i < column_tiles(one) * FALT_TILE_ROWS; i += BLOCK_VECTORS * VEC)
-    for (int tile = 0; tile < row_tiles(one); tile++) {
-      const int rows = one->call->rows, blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-      for (int q = 0; q < blocks; q++) {
-        const int begin = q * rows / blocks, end = (q + 1) * rows / blocks;
-        block_of(one, kind, end - begin, tile * FALT_TILE_ROWS + begin, i);
-      }
+/* All rows by so many vectors of columns from i on. Rows of a block lie in one tile, so that they have one distance
+ * between pieces. Blocks of a tile are of equal rows, as few sums in a block wait for one another. */
+FALT_INLINE void rows_by(const one_panel *one, const falt_tiles_kind kind, const int vectors, int i) {
+  const int rows = one->call->rows, blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  for (int tile = 0; tile < row_tiles(one); tile++)
+    for (int q = 0; q < blocks; q++) {
+      const int begin = q * rows / blocks, end = (q + 1) * rows / blocks;
+      block_of(one, kind, end - begin, vectors, tile * FALT_TILE_ROWS + begin, i);
     }
+}
+
+FALT_INLINE void product_of(const one_panel *one, const falt_tiles_kind kind) {
+  const int wide = column_tiles(one) * FALT_TILE_ROWS;
+  if (one->before) finish(one->before);
+  if (FALT_TILE_ROWS < BLOCK_VECTORS * VEC && wide == FALT_TILE_ROWS)
+    rows_by(one, kind, 1, 0);
+  else
+    for (int i = 0; i < wide; i += BLOCK_VECTORS * VEC) rows_by(one, kind, BLOCK_VECTORS, i);
 }
 
 static void product_f32(const one_panel *one) {
@@ -321,6 +316,20 @@ FALT_INLINE void take_out(outgoing *o) {
   const int end = o->next + o->each < FALT_TILES_ROWS ? o->next + o->each : FALT_TILES_ROWS;
   finish_some(o->finish, o->next, end);
   o->next = end;
+}
+
+/* The tiles of a segment, by rows and columns: those of the lists, and those of the panel, which is at b there; one or
+ * two each. */
+typedef struct sides {
+  falt_tile_rows row[2], column[2];
+} sides;
+
+FALT_INLINE sides sides_at(const one_panel *one, int64_t segment, const char *b, const bool turned, const int listed,
+                           const int packed) {
+  const falt_tile_rows *list = one->call->a + 2 * segment, first = list[0], second = listed > 1 ? list[1] : first;
+  const falt_tile_rows upper = {b, FALT_TILE_BYTES, packed * FALT_TILE};
+  const falt_tile_rows lower = {packed > 1 ? b + FALT_TILE : b, FALT_TILE_BYTES, packed * FALT_TILE};
+  return turned ? (sides){{upper, lower}, {first, second}} : (sides){{first, second}, {upper, lower}};
 }
 
 /* A panel that is not met again before it has left the first-level cache is loaded past it, which leaves that to the
@@ -398,6 +407,42 @@ static void product_bf16(const one_panel *one) {
     tiles_of(one, FALT_TILES_BF16, false);
 }
 
+/* Sends for what the next call will write in the columns of panel i: tiles are stored row by row, each when its line is
+ * there. */
+FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
+  const falt_tiles_finish *f = one->call->finish;
+  for (int q = 0; q < FALT_TILES_ROWS; q++) {
+    if (q % FALT_TILE_ROWS >= f->ahead[q / FALT_TILE_ROWS]) continue;
+    const float *to = (const float *)f->out + i * one->call->apart + f->at[FALT_TILES_ROWS + q];
+    __builtin_prefetch(to, 1);
+    __builtin_prefetch(to + one->columns - 1, 1);
+  }
+}
+
+#else
+
+static void open_tiles(int rows) {
+  (void)rows;
+}
+static void close_tiles(void) {}
+FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
+  (void)one, (void)i;
+}
+static void product_u8(const one_panel *one) {
+  product_of(one, FALT_TILES_U8);
+}
+static void product_s8_u8(const one_panel *one) {
+  product_of(one, FALT_TILES_S8_U8);
+}
+static void product_s8(const one_panel *one) {
+  product_of(one, FALT_TILES_S8);
+}
+static void product_bf16(const one_panel *one) {
+  product_of(one, FALT_TILES_BF16);
+}
+
+#endif
+
 /* Elements from row to row of the results if sums are results as they are, and rows of whole tiles evenly apart; else
  * 0. */
 static int64_t straight_step(const falt_tiles_product *call) {
@@ -414,18 +459,6 @@ static int64_t straight_step(const falt_tiles_product *call) {
   return step;
 }
 
-/* Sends for what the next call will write in the columns of panel i: tiles are stored row by row, each when its line is
- * there. */
-FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
-  const falt_tiles_finish *f = one->call->finish;
-  for (int q = 0; q < FALT_TILES_ROWS; q++) {
-    if (q % FALT_TILE_ROWS >= f->ahead[q / FALT_TILE_ROWS]) continue;
-    const float *to = (const float *)f->out + i * one->call->apart + f->at[FALT_TILES_ROWS + q];
-    __builtin_prefetch(to, 1);
-    __builtin_prefetch(to + one->columns - 1, 1);
-  }
-}
-
 /* Panel i past the sums. */
 FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
   const falt_tiles_finish *f = one->call->finish;
@@ -435,33 +468,6 @@ FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
   if (one->call->tiles > 1) one->to[1] = (char *)(out + f->at[FALT_TILE_ROWS]);
   fetch_ahead(one, i);
 }
-
-#else
-
-static void open_tiles(int rows) {
-  (void)rows;
-}
-static int64_t straight_step(const falt_tiles_product *call) {
-  return (void)call, 0;
-}
-FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
-  (void)one, (void)i, (void)step;
-}
-static void close_tiles(void) {}
-static void product_u8(const one_panel *one) {
-  product_of(one, FALT_TILES_U8);
-}
-static void product_s8_u8(const one_panel *one) {
-  product_of(one, FALT_TILES_S8_U8);
-}
-static void product_s8(const one_panel *one) {
-  product_of(one, FALT_TILES_S8);
-}
-static void product_bf16(const one_panel *one) {
-  product_of(one, FALT_TILES_BF16);
-}
-
-#endif
 
 /* The finish of panel i, from that of the first. */
 FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t i) {
@@ -535,12 +541,14 @@ static bool numbers(const float *sums, const int rows[2], int n) {
 extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);
 const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
 #if defined(__AMX_TILE__)
+    .together = GROUPS,
     .speed = {[FALT_TILES_U8] = 30,
               [FALT_TILES_S8_U8] = 30,
               [FALT_TILES_S8] = 28,
               [FALT_TILES_BF16] = 13,
               [FALT_TILES_F32] = 1},
 #elif defined(__AVX512VNNI__)
+    .together = 1,
     .speed = {[FALT_TILES_U8] = 4,
               [FALT_TILES_S8_U8] = 4,
               [FALT_TILES_S8] = 2.7,
@@ -551,6 +559,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
 #endif
               [FALT_TILES_F32] = 1},
 #else
+    .together = 1,
     .speed = {[FALT_TILES_U8] = 1,
               [FALT_TILES_S8_U8] = 1,
               [FALT_TILES_S8] = 0.9,

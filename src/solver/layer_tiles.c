@@ -155,6 +155,7 @@ static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int
                               .pitch = (int64_t)plan->panel,
                               .segments = falt_tiles_listed(plan),
                               .pieces = plan->turned ? 1 : plan->pieces,
+                              .groups = plan->turned ? ROWS : (int)plan->groups,
                               .tiles = alone ? 1 : PAIR,
                               .rows = (int)plan->rows,
                               .near = (end - begin) * (int64_t)plan->panel <= NEAR,
@@ -353,9 +354,8 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const falt_problem *p = &layer->p;
   const double parts = (double)(falt_layer_piece(&plan->blocks, plan->blocks.count));
   const double tiles = parts * (double)plan->tiles * (double)falt_tiles_groups(plan);
-  const double steps = (double)(plan->segments * plan->times * plan->pieces);
-  const double columns = (double)falt_round_up(layer->results, ROWS),
-               each = FALT_TILE_BYTES / (plan->split ? 2 : plan->element);
+  const double steps = (double)(plan->segments * plan->times * falt_tiles_depth(plan, plan->length));
+  const double columns = (double)falt_round_up(layer->results, ROWS), each = GROUP / (plan->split ? 2 : plan->element);
   const double products =
       2 * (double)falt_max(plan->rows, 8) * steps * each * columns / plan->kernels->speed[plan->kind];
   const double sums = per_sums * (double)plan->panels / (plan->vectors ? 1 : 0.5);
@@ -420,6 +420,7 @@ static void set_segments(falt_tiles_plan *plan) {
   plan->segments = plan->windows ? taps[FALT_D] * plan->steps : layer->taps;
   plan->length = plan->windows ? plan->joined * taps[FALT_W] * layer->channels : layer->channels;
   plan->pieces = falt_tiles_piece_count(plan->length, plan->element);
+  plan->groups = falt_ceil_div(plan->length * plan->element, GROUP) - (plan->pieces - 1) * ROWS;
   plan->times = plan->split ? 2 : 1;
   plan->panels = falt_ceil_div(layer->results, COLUMNS);
   plan->panel = (size_t)(plan->segments * plan->times) * (size_t)plan->pieces * 2 * TILE;

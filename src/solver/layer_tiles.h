@@ -34,6 +34,7 @@ typedef struct falt_tiles_plan {
   int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
   int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
   int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
+  int64_t groups;                   /* of its last piece */
   int64_t times;                    /* the panel goes over the segments so often */
 
   falt_layer_pieces lines, spans; /* parts: lines of a plane of results, and spans of their positions */
@@ -107,6 +108,11 @@ typedef struct falt_tiles_task {
 
 static inline int64_t falt_tiles_piece_count(int64_t length, int64_t element) {
   return falt_ceil_div(length * element, FALT_TILE_BYTES);
+}
+
+/* Groups of so many elements that are multiplied. */
+static inline int64_t falt_tiles_depth(const falt_tiles_plan *plan, int64_t length) {
+  return falt_round_up(falt_ceil_div(length * plan->element, GROUP), plan->turned ? ROWS : plan->kernels->together);
 }
 
 /* Whether pixels are so small, and adjacent, that lines of them are copied before windows are. */

@@ -96,9 +96,12 @@ float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_
  * second-level cache and multiplied by tiles of columns, and copied once for each residue of the stride. */
 static int64_t window_cycles(const falt_tiles_plan *plan, int64_t joined) {
   const falt_problem *p = &plan->layer.p;
-  const int64_t pieces = falt_tiles_piece_count(joined * p->filter.size[FALT_W] * plan->layer.channels, plan->element);
-  const int64_t steps = falt_ceil_div(p->filter.size[FALT_H], joined);
-  return pieces * (steps * (3 + falt_ceil_div(plan->layer.results, ROWS)) + 6 * falt_min(p->axis[1].stride, steps));
+  const int64_t length = joined * p->filter.size[FALT_W] * plan->layer.channels;
+  const int64_t pieces = falt_tiles_piece_count(length, plan->element),
+                steps = falt_ceil_div(p->filter.size[FALT_H], joined);
+  const int64_t products =
+      falt_tiles_depth(plan, length) / plan->kernels->together * falt_ceil_div(plan->layer.results, ROWS);
+  return steps * (3 * pieces + products) + 6 * pieces * falt_min(p->axis[1].stride, steps);
 }
 
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan) {

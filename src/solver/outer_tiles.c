@@ -44,6 +44,10 @@ static int64_t weight_at(const falt_outer_tiles_plan *plan, int64_t g, int64_t k
   const int64_t *taps = filter->size, rest = w.tap / taps[FALT_W];
   return falt_tensor_at(filter, k, g, w.c, rest / taps[FALT_H], rest % taps[FALT_H], w.tap % taps[FALT_W]);
 }
+/* Pairs of positions of a part. */
+static int64_t groups_of(const falt_outer_tiles_plan *plan) {
+  return falt_ceil_div((plan->lines - 1) * plan->width + plan->span, 2);
+}
 static int64_t pair_count(const falt_outer_tiles_plan *plan) {
   return falt_ceil_div(tile_count(plan), 2);
 }
@@ -181,6 +185,7 @@ static void multiply(void *context, int64_t index) {
                              .pitch = (int64_t)plan->y_panel,
                              .segments = run->parts,
                              .pieces = plan->chunks,
+                             .groups = (int)(groups_of(plan) - (plan->chunks - 1) * ROWS),
                              .tiles = tiles,
                              .rows = ROWS,
                              .columns = falt_min(plan->layer.results, end * COLUMNS) - begin * COLUMNS,
@@ -277,8 +282,8 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const falt_layer *layer = &plan->layer;
   const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->all;
   const double rows = (double)(tile_count(plan) * ROWS), columns = (double)falt_round_up(layer->results, ROWS);
-  const double products =
-      2 * groups * parts * rows * columns * (double)(plan->chunks * CHUNK) / plan->kernels->speed[FALT_TILES_BF16];
+  const double depth = 2 * (double)falt_round_up(groups_of(plan), plan->kernels->together);
+  const double products = 2 * groups * parts * rows * columns * depth / plan->kernels->speed[FALT_TILES_BF16];
   const double turned = parts * (double)plan->x_part / 2 * per_turned;
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
   const double sums = groups * rows * columns * (double)plan->blocks * per_sum;

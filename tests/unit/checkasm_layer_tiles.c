@@ -87,6 +87,17 @@ static void check_before(const falt_tiles_finish *before, const float *out) {
     }
 }
 
+/* What the panel has behind the last piece's groups. */
+static void clear_rest(const falt_tiles_product *call) {
+  const int64_t tiles = call->columns > ROWS ? 2 : 1;
+  for (int64_t s = 0; s < call->segments; s++)
+    for (int64_t i = 0; i < tiles * ROWS; i++)
+      for (int64_t g = call->groups; g < 16; g++) {
+        char *tile = panel + (((s + 1) * call->pieces - 1) * tiles + i / ROWS) * TILE;
+        memset(tile + (call->turned ? i % ROWS * 64 + g * 4 : g * 64 + i % ROWS * 4), 0, 4);
+      }
+}
+
 static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind) {
   static _Alignas(64) float others[SUMS], out[SUMS];
   falt_tile_rows a[2 * SEGMENTS];
@@ -114,12 +125,14 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                    .panels = 1,
                                    .segments = pick(1, SEGMENTS),
                                    .pieces = pick(1, PIECES),
+                                   .groups = pick(1, 16),
                                    .tiles = pick(1, 2),
                                    .rows = turned ? ROWS : pick(1, ROWS),
                                    .columns = pick(1, COLUMNS),
                                    .near = pick(0, 1)};
   fill(rows, sizeof rows, turned ? right[kind] : left[kind]);
   fill(panel, sizeof panel, turned ? left[kind] : right[kind]);
+  clear_rest(&call);
   kernels->open(call.rows);
   kernels->product(&call, &flow);
   kernels->close();
@@ -272,6 +285,7 @@ static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind
                                    .panels = 1,
                                    .segments = 1,
                                    .pieces = PIECES,
+                                   .groups = 16,
                                    .tiles = 2,
                                    .rows = ROWS,
                                    .columns = COLUMNS,
