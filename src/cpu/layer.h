@@ -16,7 +16,8 @@
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 
 /* out[m][i] = (accumulate ? out[m][i] : 0)
- *           + sum over s < segments, j < depth of a[t*a_pitch + m][offset + j*(1 + skip)] * b[(t*depth + j)*pitch + i]
+ *           + sum over s < segments, j < depth of a[t*a_pitch + m][offset + j*(1 + skip)] * b[(t*depth + j)*pitch +
+ * t*b_apart + i]
  *
  * with t = which[s], or s, for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of
  * them, and b_skip elements; rows are at most what the table says for so many. Each sum is one chain of multiply-adds
@@ -27,6 +28,7 @@ typedef struct falt_layer_product {
   float *const *out;
   int64_t a_pitch, offset, segments, depth, n;
   int64_t skip, b_skip; /* elements left out between those of a row, and of the panel */
+  int64_t b_apart;      /* elements left out between segments of the panel */
   const int32_t *which; /* the segments that are summed; NULL: the first ones */
   int rows;
   int results; /* of `groups`: columns that one group has, n a multiple of it */

@@ -79,6 +79,11 @@ static int64_t panel_pitch(const trial *t) {
   return (t->call.n + width - 1) / width * width + t->call.b_skip;
 }
 
+/* Where a segment of the panel begins. */
+static int64_t segment_at(const trial *t, int64_t segment) {
+  return segment * (t->call.depth * panel_pitch(t) + t->call.b_apart);
+}
+
 static int64_t segment_of(const falt_layer_product *c, int64_t s) {
   return c->which ? c->which[s] : s;
 }
@@ -103,6 +108,7 @@ static void set_product(trial *t) {
                             .a_pitch = ROWS,
                             .skip = pick(0, 2),
                             .b_skip = pick(0, 1) * pick(0, SKIP),
+                            .b_apart = pick(0, 1) * pick(0, SKIP),
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
                             .accumulate = pick(0, 1)};
@@ -117,7 +123,7 @@ static void set_product(trial *t) {
     memcpy(t->results[m], t->old[m], sizeof t->old[m]);
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
   }
-  const int64_t floats = segments * c->depth * panel_pitch(t) - c->b_skip;
+  const int64_t floats = segments > 0 ? segment_at(t, segments) - c->b_apart - c->b_skip : 0;
   float *panel = before_guard(&t->panel, floats);
   fill(panel, floats);
   c->b = panel;
@@ -129,7 +135,7 @@ static double expected(const trial *t, int m, int64_t i, double old) {
   for (int64_t s = 0; s < c->segments; s++)
     for (int64_t j = 0; j < c->depth; j++)
       sum += (double)t->a[segment_of(c, s) * c->a_pitch + m][c->offset + j * (1 + c->skip)] *
-             (double)c->b[(segment_of(c, s) * c->depth + j) * panel_pitch(t) + i];
+             (double)c->b[segment_at(t, segment_of(c, s)) + j * panel_pitch(t) + i];
   return sum;
 }
 
@@ -140,7 +146,7 @@ static float alone(const trial *t, int m, int64_t i, float old) {
   const float *a[SEGMENTS];
   float *out[1] = {&old};
   for (int64_t s = 0; s < c->segments; s++) {
-    const float *b = c->b + segment_of(c, s) * c->depth * panel_pitch(t) + i;
+    const float *b = c->b + segment_at(t, segment_of(c, s)) + i;
     float *to = column + s * c->depth * t->kernels->width;
     a[s] = t->a[segment_of(c, s) * c->a_pitch + m];
     for (int64_t j = 0; j < c->depth; j++) to[j * t->kernels->width] = b[j * panel_pitch(t)];
@@ -181,7 +187,7 @@ static void check_product(trial *t) {
 static void check_products(const falt_layer_kernels *kernels) {
   static trial t;
   t.kernels = kernels;
-  t.panel = guard(SEGMENTS * DEPTH * (WIDEST + SKIP) * sizeof(float));
+  t.panel = guard(SEGMENTS * (DEPTH * (WIDEST + SKIP) + SKIP) * sizeof(float));
   for (int m = 0; m < ROWS; m++) t.rows[m] = guard((3 * DEPTH + 20) * sizeof(float));
   for (int round = 0; round < ROUNDS; round++) check_product(&t);
   for (int m = 0; m < ROWS; m++) unguard(&t.rows[m]);
