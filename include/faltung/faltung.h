@@ -10,7 +10,8 @@
  *   - Sizes, strides and offsets are int64_t and count elements, never bytes, unless a name says so.
  *   - Logical order is batch, group, channel, depth, height, width, whatever the memory order.
  *   - Functions return falt_status. FALT_OK is 0. After any other value falt_message() says, in one line and
- *     for this thread, which argument was wrong and why.
+ *     for this thread, which argument was wrong and why. Any of them may return FALT_INVALID_ARGUMENT (NULL where
+ *     an address is needed, a value outside its range) and FALT_NO_MEMORY; comments say what else one returns.
  *   - Structs are filled by their default function first, then changed field by field.
  *   - The library prints nothing, never exits, and falt_execute neither allocates, waits for a lock nor tunes.
  *   - Handles are destroyed by a function that takes their address and sets them to NULL; NULL is accepted.
@@ -210,7 +211,8 @@ FALT_API falt_status falt_problem_parse(falt_problem *problem, falt_budget *budg
  * Since 0.1. */
 FALT_API size_t falt_problem_print(const falt_problem *problem, const falt_budget *budget, char *text, size_t size);
 
-/* Whether the problem makes sense: every size, stride, type and enumeration. Since 0.1. */
+/* Whether the problem makes sense: every size, stride, type and enumeration. Returns FALT_INVALID_TYPE,
+ * FALT_INVALID_SIZE or FALT_INVALID_SHAPE. Since 0.1. */
 FALT_API falt_status falt_problem_check(const falt_problem *problem);
 
 /* 64-bit hash of the canonical problem; equal problems have equal hashes on every machine. Since 0.1. */
@@ -218,12 +220,13 @@ FALT_API uint64_t falt_problem_hash(const falt_problem *problem);
 
 /* Gives a tensor dense strides for a layout: "nchw" "nhwc" "ncdhw" "ndhwc" "ncw" "nwc" for data (the channel is G*C
  * with G outermost), "oihw" "ohwi" "hwio" and their 1D and 3D forms for filters. The letters name the order in memory,
- * slowest first. Sets stride and offset, reads size. Since 0.1. */
+ * slowest first. Sets stride and offset, reads size. Returns FALT_INVALID_SIZE, or FALT_INVALID_SHAPE where the layout
+ * has no letter for a dimension. Since 0.1. */
 FALT_API falt_status falt_tensor_layout(falt_tensor *tensor, const char *layout);
 
 /* Sets output.size (and dense strides in the order of the input's) from the input, the filter, stride, dilation and pad
  * of each axis: floor((I + pad[0] + pad[1] - E) / stride) + 1 with E = dilation*(K-1) + 1, and that over pool, rounded
- * down. Since 0.1. */
+ * down. Returns FALT_INVALID_SIZE, or FALT_INVALID_SHAPE where that leaves no output. Since 0.1. */
 FALT_API falt_status falt_problem_output(falt_problem *problem);
 
 /* A range of output rows along one axis, as a problem of its own: for arrays that pass piece by piece. */
@@ -259,7 +262,9 @@ typedef struct falt_cpu_options {
 
 /* Fills *options: every core, the best instruction set, the device's own threads. Since 0.1. */
 FALT_API void falt_cpu_options_default(falt_cpu_options *options);
-/* Makes a CPU device in *device. options may be NULL for defaults. Destroy it after its plans. Since 0.1. */
+/* Makes a CPU device in *device, NULL on failure. options may be NULL for defaults. Words in the environment that mean
+ * nothing are FALT_INVALID_ARGUMENT; without options a FALTUNG_DEVICE that is no CPU is FALT_NO_DEVICE. Destroy it
+ * after its plans. Since 0.1. */
 FALT_API falt_status falt_device_cpu(falt_device **device, const falt_cpu_options *options);
 
 typedef struct falt_cuda_options {
@@ -286,6 +291,7 @@ FALT_API void falt_cuda_options_default(falt_cuda_options *options);
  * work is on the stream. Needs NVIDIA's driver, and NVRTC for kernels that are not in the cache; FALT_NO_DEVICE says
  * which is missing. Destroy it after its plans. Since 0.1. */
 FALT_API falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *options);
+/* Ends a device of either kind and sets *device to NULL; its plans must be gone. Since 0.1. */
 FALT_API void falt_device_destroy(falt_device **device);
 
 /* Memory in which operands of the device's plans may lie, aligned to 64 bytes; its contents are undefined. Sets
@@ -297,8 +303,9 @@ FALT_API void falt_device_free(falt_device *device, void **memory);
 /* Copies between the host's memory and the device's, and waits for it. Work on streams that do not wait for the default
  * stream must have ended. Since 0.1. */
 FALT_API falt_status falt_device_write(falt_device *device, void *to, const void *from, size_t bytes);
+/* falt_device_write the other way. Since 0.1. */
 FALT_API falt_status falt_device_read(falt_device *device, void *to, const void *from, size_t bytes);
-/* Waits for everything that was started on the device. Since 0.1. */
+/* Waits for everything that was started on the device. Returns FALT_NO_DEVICE if it was lost. Since 0.1. */
 FALT_API falt_status falt_device_synchronize(falt_device *device);
 
 /* Measured or assumed limits of a device. */
@@ -332,11 +339,14 @@ typedef struct falt_plan falt_plan;
 
 /* Plans for *problem on *device within *budget (NULL: no limits). filter_values may be NULL. If it is not, it points to
  * the filter in host memory as problem->filter describes it; the plan copies what it needs, may use what the values are
- * (separable, low rank, integer), packs them, and falt_execute then ignores operands.filter. Since 0.1. */
+ * (separable, low rank, integer), packs them, and falt_execute then ignores operands.filter. *plan is NULL on failure:
+ * what falt_problem_check returns; FALT_INVALID_METHOD for a name that no solver has, FALT_NO_SOLVER where the named
+ * one does not apply, FALT_OVER_BUDGET where none fits (falt_message names the nearest); FALT_NO_DEVICE where a kernel
+ * cannot be compiled. Since 0.1. */
 FALT_API falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                                       const falt_budget *budget, const void *filter_values);
-/* The same for a problem line, its budget's words included: for languages that call C without its structs. Since 0.1.
- */
+/* The same for a problem line, its budget's words included: for languages that call C without its structs. Returns what
+ * falt_problem_parse does, too. Since 0.1. */
 FALT_API falt_status falt_plan_create_line(falt_plan **plan, falt_device *device, const char *line,
                                            const void *filter_values);
 /* Frees *plan, which no thread may be executing, and sets it to NULL. Since 0.1. */
@@ -352,14 +362,15 @@ typedef struct falt_operands {
   void *stream; /* of the device, for devices that have streams */
 } falt_operands;
 
-/* Computes. Never allocates. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL. Since 0.1. */
+/* Computes. Never allocates. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL, the workspace is
+ * not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device was lost. Since 0.1. */
 FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
 
 /* falt_execute for operands in host memory, on any device; waits. On a GPU, results that can be cut along the batch,
  * the groups or the outermost axis in memory pass in slabs: copying in, computing and copying out overlap, and arrays
  * may be larger than the GPU's memory. Other problems are copied in, computed and copied out. The first call makes
  * plans for the slabs; buffers stay with the device. operands.workspace may be NULL and serves CPU devices only;
- * operands.stream is ignored. Since 0.1. */
+ * operands.stream is ignored. Returns what falt_execute does, too. Since 0.1. */
 FALT_API falt_status falt_execute_host(const falt_plan *plan, const falt_operands *operands);
 
 /* Where the time of a falt_execute_host went. The stages overlap: their sum may exceed `seconds`. */
@@ -418,7 +429,8 @@ FALT_API falt_array falt_image(void *data, falt_type type, int64_t height, int64
 FALT_API falt_array falt_volume(void *data, falt_type type, int64_t depth, int64_t height, int64_t width);
 
 /* Filters src into dst, which must have the size that the mode gives; src and dst must not overlap. The taps are one
- * filter for all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Since 0.1. */
+ * filter for all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Returns
+ * FALT_INVALID_SHAPE if dst has another size, and what falt_plan_create and falt_execute_host return. Since 0.1. */
 FALT_API falt_status falt_correlate(const falt_array *src, const falt_array *taps, const falt_array *dst,
                                     const falt_options *options);
 /* falt_correlate with the taps flipped: a true convolution. Since 0.1. */
@@ -426,7 +438,7 @@ FALT_API falt_status falt_convolve(const falt_array *src, const falt_array *taps
                                    const falt_options *options);
 
 /* Fills *problem for a filter as falt_correlate would: sizes of src and taps, options; output sizes follow the mode.
- * flip asks for a true convolution. Since 0.1. */
+ * flip asks for a true convolution. Returns what falt_problem_check does. Since 0.1. */
 FALT_API falt_status falt_problem_filter(falt_problem *problem, const falt_tensor *src, const falt_tensor *taps,
                                          falt_type out_type, bool flip, const falt_options *options);
 
@@ -449,12 +461,14 @@ typedef struct falt_candidate {
 
 /* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each,
  * unless the device is only described.
- * The strings live until report returns. filter_values as in falt_plan_create. Since 0.1. */
+ * The strings live until report returns. filter_values and errors as in falt_plan_create; where no candidate fits, all
+ * are reported before it returns. Since 0.1. */
 FALT_API falt_status falt_explain(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                                   const void *filter_values, double measure_seconds,
                                   void (*report)(void *context, const falt_candidate *candidate), void *context);
 
-/* Times a plan on the operands for about `seconds` and fills the measured fields of *candidate. Since 0.1. */
+/* Times a plan on the operands for about `seconds` and fills the measured fields of *candidate. Returns what
+ * falt_execute does. Since 0.1. */
 FALT_API falt_status falt_plan_time(const falt_plan *plan, const falt_operands *operands, double seconds,
                                     falt_candidate *candidate);
 
@@ -467,7 +481,7 @@ typedef struct falt_verdict {
 } falt_verdict;
 
 /* Runs every solver that applies on random data (poisoned outputs, guard bands) and compares it with the reference.
- * Returns FALT_OK also if a verdict is not ok. Since 0.1. */
+ * Returns FALT_OK also if a verdict is not ok, and what falt_plan_create returns. Since 0.1. */
 FALT_API falt_status falt_verify(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                                  uint64_t seed, void (*report)(void *context, const falt_verdict *verdict),
                                  void *context);
@@ -486,9 +500,13 @@ FALT_API const char *falt_solver_name(int i);
 
 /* Wisdom: which solver was the fastest for a problem on this device, as measured. falt_plan_create with tune_seconds
  * adds to it and every falt_plan_create consults it. Text, one line a problem; import is all or nothing. A NULL path
- * means the file in FALTUNG_CACHE. Since 0.1. */
+ * means the file in FALTUNG_CACHE. Returns FALT_NO_FILE if it cannot be read, FALT_INVALID_TEXT if it does not parse
+ * or, where a path was given, holds nothing for this device. Since 0.1. */
 FALT_API falt_status falt_wisdom_load(falt_device *device, const char *path);
+/* Writes the device's wisdom into a file, beside that of other devices. Returns FALT_NO_FILE if it cannot be written.
+ * Since 0.1. */
 FALT_API falt_status falt_wisdom_save(const falt_device *device, const char *path);
+/* Drops the device's wisdom from memory; files stay as they are. Since 0.1. */
 FALT_API void falt_wisdom_forget(falt_device *device);
 
 /* The cache: FALTUNG_CACHE, else XDG_CACHE_HOME/faltung, else HOME/.cache/faltung. It holds the files "limits" and
@@ -512,7 +530,8 @@ typedef struct falt_cached_kernel {
 FALT_API size_t falt_cache_directory(char *path, size_t size);
 /* Calls report for each kernel in the cache, newest first. The strings live until report returns. Since 0.1. */
 FALT_API falt_status falt_cache_kernels(void (*report)(void *context, const falt_cached_kernel *kernel), void *context);
-/* Removes the kernels, nothing else; *removed, which may be NULL, receives how many. Since 0.1. */
+/* Removes the kernels, nothing else; *removed, which may be NULL, receives how many. Returns FALT_NO_FILE if some
+ * cannot be removed. Since 0.1. */
 FALT_API falt_status falt_cache_clear(int64_t *removed);
 
 #ifdef __cplusplus

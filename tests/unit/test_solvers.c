@@ -345,6 +345,44 @@ static void test_threads(void **state) {
   for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) check_threads(edges[i], first_seed + i);
 }
 
+/* ---- bytes: the same bits by every solver on every instruction set, requantised or not */
+
+static const char *const byte_layers[] = {
+    "forward n=2 c=40 h=11 w=13 k=36 r=3 s=3 pad=1 type=u8 layout=nhwc",
+    "forward n=2 c=40 h=11 w=13 k=36 r=3 s=3 pad=1 stride=2 type=s8 layout=nhwc value=-7",
+    "forward n=2 c=67 h=9 w=14 k=33 r=1 s=1 type=u8 out-type=u8 layout=nhwc scale=1 bias=1 value=100 beta=3",
+    "forward n=1 c=24 h=12 w=12 k=50 r=3 s=3 pad=1 type=s8 weight-type=s8 out-type=s8 scale=1 bias=1 act=relu",
+    "forward n=2 c=32 h=10 w=11 k=32 r=3 s=3 pad=1 groups=32 type=u8 out-type=u8 layout=nhwc scale=1 bias=1",
+    "forward n=2 c=16 h=10 w=11 k=24 r=3 s=3 pad=1 groups=2 type=u8 out-type=s8 scale=1 bias=1 residual=1",
+    "forward n=1 c=8 w=200 k=20 s=5 pad=4:0 type=u8 out-type=f32 layout=nwc scale=1",
+    "forward n=1 c=6 d=5 h=6 w=7 k=9 t=2 r=3 s=3 pad=1 type=s8 layout=ndhwc",
+};
+
+static void check_bytes(const char *line, uint64_t seed) {
+  falt_problem problem;
+  falt_bench first, other;
+  int runs = 0;
+  if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  assert_int_equal(falt_bench_open(&first, &problem), FALT_OK);
+  assert_int_equal(falt_bench_open(&other, &problem), FALT_OK);
+  falt_bench_fill(&first, &problem, seed);
+  falt_bench_fill(&other, &problem, seed);
+  for (int s = 0; falt_solvers[s]; s++) {
+    if (strcmp(falt_solvers[s]->device_kind, "cpu") != 0) continue;
+    for (int level = 0; level < level_count; level++)
+      if (execute(devices[level][1], falt_solvers[s], &problem, runs ? &other : &first) && runs++)
+        compare_bits(falt_solvers[s], line, &first, &other, falt_isa_name(levels[level]));
+  }
+  assert_true(runs > level_count);
+  falt_bench_close(&first);
+  falt_bench_close(&other);
+}
+
+static void test_bytes(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof byte_layers / sizeof *byte_layers; i++) check_bytes(byte_layers[i], first_seed + i);
+}
+
 /* ---- what falt_verify refuses, and that it notices */
 
 static void ignore(void *context, const falt_verdict *verdict) {
@@ -403,6 +441,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_random),  cmocka_unit_test(test_layers),    cmocka_unit_test(test_edges),
       cmocka_unit_test(test_threads), cmocka_unit_test(test_arguments), cmocka_unit_test(test_guards),
+      cmocka_unit_test(test_bytes),
   };
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
