@@ -57,13 +57,20 @@ def planar_strides(n, c, size):
     return f"input-strides={c * pixels},{c * pixels},{pixels},{h * w},{w},1"
 
 
+def few_shape(operation, space):
+    """Sizes and taps within the limit, sums of at most 64 channels."""
+    while True:
+        few, many = random.choice([1, 2, 3, 3, 4, 6, 12]), random.choice([8, 32, 40, 64])
+        n, c, k = random.choice([1, 2, 9, 17]), *((few, many) if operation == "backward-data" else (many, few))
+        taps = [random.choice([1, 2, 3, 4, 5, 7]) for _ in range(space)]
+        size = [random.randint(t, {1: 300, 2: 40, 3: 10}[space]) for t in taps]
+        if n * c * k * math.prod(size + taps) <= MOST:
+            return n, c, k, size, taps
+
+
 def few_line():
-    """A window of taps that reach beyond the ends, sums of at most 64 channels."""
-    operation = random.choice(["backward-data"] * 3 + ["forward"])
-    space, few, many = random.choice([1, 2, 2, 2, 3]), random.choice([1, 2, 3, 3, 4, 6, 12]), random.choice([8, 32, 40, 64])
-    n, c, k = random.choice([1, 2, 9, 17]), *((few, many) if operation == "backward-data" else (many, few))
-    taps = [random.choice([1, 2, 3, 4, 5, 7]) for _ in range(space)]
-    size = [random.randint(t, {1: 300, 2: 40, 3: 10}[space]) for t in taps]
+    operation, space = random.choice(["backward-data"] * 3 + ["forward"]), random.choice([1, 2, 2, 2, 3])
+    n, c, k, size, taps = few_shape(operation, space)
     words = [operation, f"n={n}", f"c={c}", f"k={k}"]
     words += [f"{a}={v}" for a, v in zip("dhw"[3 - space:] + "trs"[3 - space:], size + taps)]
     words += [pads(space), "type=" + random.choice(["f16", "bf16"]), "layout=" + ["nwc", "nhwc", "ndhwc"][space - 1]]
