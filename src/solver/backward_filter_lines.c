@@ -21,7 +21,7 @@ enum {
   MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */
   MOST_LINES = 16,      /* of a unit */
   MOST_SLICES = 32,
-  UNITS_OF_A_SLICE = 4,
+  UNITS_OF_A_SLICE = 3,
 };
 static const int64_t MOST_SUMS = 1 << 17, MOST_PARTIAL = 1 << 20, MOST_SLOTS = 1 << 17; /* floats */
 
@@ -310,8 +310,10 @@ static void set_slices(lines_plan *plan) {
   plan->rows = plan->layer.taps * plan->layer.channels;
   plan->sums = (size_t)((plan->rows + plan->base.problem.has_bias) * plan->columns);
   const int64_t groups = plan->layer.p.filter.size[FALT_G], room = MOST_PARTIAL / (int64_t)plan->sums;
-  const int64_t slices = falt_min(falt_min(MOST_SLICES, room) / groups, plan->units / UNITS_OF_A_SLICE);
-  plan->slices = falt_layer_cut(plan->units, falt_max(1, slices));
+  const int64_t most = falt_min(falt_min(MOST_SLICES, room) / groups, plan->units / UNITS_OF_A_SLICE);
+  int64_t slices = 1;
+  while (2 * slices <= most) slices *= 2; /* what most numbers of threads share evenly */
+  plan->slices = falt_layer_cut(plan->units, slices);
 }
 
 static void lay_memory(lines_plan *plan) {
