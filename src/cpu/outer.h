@@ -30,9 +30,26 @@ typedef struct falt_turn {
   int64_t from_pitch, to_pitch, n, count;
 } falt_turn;
 
+/* out[(m*pitch + i)*width + l] = (accumulate ? out[...] : 0)
+ *                                + sum over s < segments, j < depth with j % width == l of
+ *                                  a[s*a_pitch + m][j] * b[s*b_apart + i*b_pitch + j]
+ *
+ * for m < rows, i < columns, l < width, the table's: dot products, whose lanes are still to be added up. Their bits do
+ * not depend on how rows and columns were cut into calls. The columns that follow are sent for. */
+typedef struct falt_dots {
+  const float *const *a;
+  const float *b;
+  float *out;
+  int64_t a_pitch, b_pitch, b_apart, pitch, segments, depth;
+  int rows, columns; /* columns: as the table says, or 1 */
+  bool accumulate;
+} falt_dots;
+
 typedef struct falt_outer_kernels {
   int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the vectors; vectors and widths are the layer kernels' */
+  int dot_rows, dot_columns;        /* the most of a call of `dots` */
   void (*outer)(const falt_outer *call);
+  void (*dots)(const falt_dots *call);
   void (*turn)(const falt_turn *call);
 } falt_outer_kernels;
 

@@ -107,6 +107,77 @@ static void outer(const falt_outer *call) {
   blocks[call->vectors - 1][call->rows - 1](call);
 }
 
+/* ---- dot products: a step loads a vector of each column and of each row */
+
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+enum { DOT_ROWS = 6, DOT_COLUMNS = 4 };
+#else
+enum { DOT_ROWS = 6, DOT_COLUMNS = 2 };
+#endif
+
+FALT_INLINE void dots_step(vec sum[DOT_ROWS][DOT_COLUMNS], const lane *const *row, const lane *b, int64_t b_pitch,
+                           const int rows, const int columns, int n) {
+  vec column[DOT_COLUMNS];
+  FALT_UNROLL
+  for (int i = 0; i < columns; i++) {
+    column[i] = vec_keep(n == VEC ? vec_load(b + i * b_pitch) : vec_load_part(b + i * b_pitch, n));
+    __builtin_prefetch(b + (i + columns) * b_pitch);
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    const vec x = vec_keep(n == VEC ? vec_load(row[m]) : vec_load_part(row[m], n));
+    FALT_UNROLL
+    for (int i = 0; i < columns; i++) sum[m][i] = vec_madd(sum[m][i], column[i], x);
+  }
+}
+
+FALT_INLINE void dots_block(const falt_dots *call, const int rows, const int columns) {
+  vec sum[DOT_ROWS][DOT_COLUMNS];
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int i = 0; i < columns; i++)
+      sum[m][i] = call->accumulate ? vec_load(call->out + (m * call->pitch + i) * VEC) : (vec){0};
+  }
+  const int last = (int)(call->depth % VEC);
+  const lane *const *a = call->a, *b = call->b;
+  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch, b += call->b_apart) {
+    const lane *row[DOT_ROWS];
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) row[m] = a[m];
+    for (int64_t j = 0; j < call->depth - last; j += VEC) {
+      dots_step(sum, row, b + j, call->b_pitch, rows, columns, VEC);
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) row[m] += VEC;
+    }
+    if (last > 0) dots_step(sum, row, b + call->depth - last, call->b_pitch, rows, columns, last);
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int i = 0; i < columns; i++) vec_store(call->out + (m * call->pitch + i) * VEC, sum[m][i]);
+  }
+}
+
+#define DOTS(rows)                                 \
+  static void dots_##rows(const falt_dots *call) { \
+    if (call->columns == DOT_COLUMNS)              \
+      dots_block(call, rows, DOT_COLUMNS);         \
+    else                                           \
+      dots_block(call, rows, 1);                   \
+  }
+DOTS(1)
+DOTS(2)
+DOTS(3)
+DOTS(4)
+DOTS(5)
+DOTS(6)
+
+static void dots(const falt_dots *call) {
+  static void (*const sizes[DOT_ROWS])(const falt_dots *) = {dots_1, dots_2, dots_3, dots_4, dots_5, dots_6};
+  sizes[call->rows - 1](call);
+}
+
 /* ---- turning: squares of 4 x 4 in registers of 4 elements, which every instruction set has */
 
 enum { SQUARE = 4 };
@@ -155,6 +226,9 @@ static void turn(const falt_turn *call) {
 extern const falt_outer_kernels JOIN(falt_outer_kernels_, FALT_ISA_SUFFIX);
 const falt_outer_kernels JOIN(falt_outer_kernels_, FALT_ISA_SUFFIX) = {
     .rows = {0, ROWS_1, ROWS_2, ROWS_3, ROWS_4},
+    .dot_rows = DOT_ROWS,
+    .dot_columns = DOT_COLUMNS,
     .outer = outer,
+    .dots = dots,
     .turn = turn,
 };

@@ -9,6 +9,9 @@
  * the cache while the taps and the next rows of dy read them; no address is looked up where sums are formed. dy is read
  * where it lies if its channels fill whole vectors, else from a panel that is copied for some lines of positions.
  *
+ * Where positions are adjacent in both operands (NCHW), sums are dot products along lines, whose lanes are added up
+ * in the end: dy is neither turned nor copied. With a stride the residues of its pixels are lines of their own.
+ *
  * Sums of slices of the positions are added in their order. Slices depend on the problem alone. */
 #include <string.h>
 
@@ -19,20 +22,25 @@
 
 enum {
   MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */
+  DOT_POSITIONS = 512,  /* the same of dot products, of which few rows are in use at a time */
+  DOT_ROWS = 32,        /* of sums: more are worth turning dy for */
   MOST_LINES = 16,      /* of a unit */
   MOST_SLICES = 32,
   UNITS_OF_A_SLICE = 3,
+  LINE = 16, /* elements */
 };
-static const int64_t MOST_SUMS = 1 << 17, MOST_PARTIAL = 1 << 20, MOST_SLOTS = 1 << 17; /* floats */
+static const int64_t MOST_LANES = 1 << 14, MOST_SUMS = 1 << 17, MOST_PARTIAL = 1 << 20,
+                     MOST_SLOTS = 1 << 17; /* floats */
 
 typedef struct scratch_map {
-  size_t slots, tags, list, panel, ones, sums, total;
+  size_t slots, tags, residues, list, panel, ones, lanes, total;
 } scratch_map;
 
 typedef struct lines_plan {
   falt_plan base;
   falt_layer layer; /* the forward one */
   const falt_outer_kernels *kernels;
+  bool dots;                /* sums are dot products along lines */
   bool in_place;            /* dy is read where it lies */
   int64_t rows, columns;    /* of a group's sums: (t, r, s, c), and whole vectors of output channels */
   falt_layer_pieces panels; /* of vectors */
@@ -41,6 +49,7 @@ typedef struct lines_plan {
   int64_t units;            /* (group, image, plane, piece, band) */
   falt_layer_pieces slices; /* of a group's units */
   falt_slots slots;         /* of input rows */
+  int64_t residue;          /* dots with a stride: elements of a line of every stride-th pixel of a slot */
   size_t sums;              /* floats of a group's */
   size_t partial;           /* sums of all groups' slices, an offset into the workspace */
   scratch_map at;           /* in each worker's scratch */
@@ -65,26 +74,53 @@ typedef struct task {
   const falt_layer *layer;
   bool accumulate; /* an earlier unit left sums */
   falt_slot_memory slots;
-  float *panel, *ones, *sums;
+  float *residues, *panel, *ones, *lanes, *sums;
   const float **list;
 } task;
 
 /* ---- input rows in */
+
+/* A slot's channels, every residue of the stride by itself that taps read. */
+static void part_slot(const task *t, const float *slot, float *to) {
+  const lines_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t stride = axis->stride, extent = falt_extent(axis, t->layer->p.filter.size[FALT_W]);
+  for (int64_t c = 0; c < t->layer->channels; c++, to += stride * plan->residue)
+    for (int64_t i = 0; i < falt_min(stride, extent); i++)
+      t->layer->kernels->copy(&(falt_layer_copy){.from = slot + c * plan->slots.channel_step + i,
+                                                 .to = to + i * plan->residue,
+                                                 .step = stride,
+                                                 .n = falt_ceil_div(plan->slots.pixels - i, stride),
+                                                 .count = 1});
+}
+
+/* What tap s of a row of them reads of channel c. */
+static const float *line_of(const lines_plan *plan, const float *slot, int64_t s, int64_t c) {
+  const falt_axis *axis = &plan->layer.p.axis[2];
+  if (plan->residue == 0) return slot + s * plan->slots.tap_step + c * plan->slots.channel_step;
+  const int64_t at = s * axis->dilation;
+  return slot + (c * axis->stride + at % axis->stride) * plan->residue + at / axis->stride;
+}
 
 /* Addresses of all rows of sums, line by line. */
 static void list_rows(const task *t, const unit *u) {
   const lines_plan *plan = t->plan;
   const falt_tensor *w = &t->layer->p.filter;
   const float *input = t->run->operands->input;
+  float *residues = t->residues;
   for (int64_t line = 0; line < u->lines; line++) {
     const falt_slot_row row = {u->n, u->g, u->d, u->h + line, u->w, line};
     const float **list = t->list + line * plan->rows;
     for (int64_t i = 0; i < w->size[FALT_D]; i++)
       for (int64_t r = 0; r < w->size[FALT_H]; r++) {
         const float *slot = falt_slots_get(&plan->slots, &t->slots, t->layer, input, &row, i, r);
+        if (plan->residue > 0) {
+          part_slot(t, slot, residues);
+          slot = residues;
+          residues += t->layer->channels * t->layer->p.axis[2].stride * plan->residue;
+        }
         for (int64_t s = 0; s < w->size[FALT_W]; s++)
-          for (int64_t c = 0; c < t->layer->channels; c++)
-            *list++ = slot + s * plan->slots.tap_step + c * plan->slots.channel_step;
+          for (int64_t c = 0; c < t->layer->channels; c++) *list++ = line_of(plan, slot, s, c);
       }
   }
 }
@@ -147,11 +183,44 @@ static void multiply(const task *t, const unit *u, const float *const *a, int64_
   }
 }
 
+/* The same as dot products, by all output channels, some of which stay in the first-level cache for all rows. */
+static void multiply_lines(const task *t, const unit *u, const float *const *a, int64_t a_pitch, float *lanes,
+                           int64_t rows) {
+  const lines_plan *plan = t->plan;
+  const falt_tensor *y = &t->layer->p.output;
+  const float *dy = (const float *)t->run->operands->output + falt_tensor_at(y, u->n, u->g, 0, u->d, u->h, u->w);
+  const falt_layer_pieces calls = falt_layer_cut(rows, falt_ceil_div(rows, plan->kernels->dot_rows));
+  for (int64_t k = 0, columns; k < t->layer->results; k += columns) {
+    columns = t->layer->results - k >= plan->kernels->dot_columns ? plan->kernels->dot_columns : 1;
+    for (int64_t i = 0; i < calls.count; i++) {
+      const int64_t row = falt_layer_piece(&calls, i);
+      plan->kernels->dots(&(falt_dots){.a = a + row,
+                                       .b = dy + k * y->stride[FALT_C],
+                                       .out = lanes + (row * plan->columns + k) * t->layer->kernels->width,
+                                       .a_pitch = a_pitch,
+                                       .b_pitch = y->stride[FALT_C],
+                                       .b_apart = y->stride[FALT_H],
+                                       .pitch = plan->columns,
+                                       .segments = u->lines,
+                                       .depth = u->count,
+                                       .rows = (int)(falt_layer_piece(&calls, i + 1) - row),
+                                       .columns = (int)columns,
+                                       .accumulate = t->accumulate});
+    }
+  }
+}
+
 static void add_unit(const task *t, const unit *u) {
   const lines_plan *plan = t->plan;
   const float *ones[MOST_LINES];
   list_rows(t, u);
   for (int64_t line = 0; line < u->lines; line++) ones[line] = t->ones;
+  if (plan->dots) {
+    float *bias = t->lanes + plan->rows * plan->columns * t->layer->kernels->width;
+    multiply_lines(t, u, t->list, plan->rows, t->lanes, plan->rows);
+    if (plan->base.problem.has_bias) multiply_lines(t, u, ones, 1, bias, 1);
+    return;
+  }
   for (int64_t panel = 0; panel < plan->panels.count; panel++) {
     const int64_t vector = t->layer->kernels->width, first = falt_layer_piece(&plan->panels, panel) * vector;
     const int64_t width = falt_layer_piece(&plan->panels, panel + 1) * vector - first;
@@ -174,6 +243,16 @@ static unit unit_at(const lines_plan *plan, int64_t g, int64_t index) {
   return u;
 }
 
+/* The sums of dot products. */
+static void add_lanes(const task *t) {
+  const int64_t width = t->layer->kernels->width;
+  for (size_t i = 0; i < t->plan->sums; i++) {
+    float sum = 0;
+    for (int64_t l = 0; l < width; l++) sum += t->lanes[(int64_t)i * width + l];
+    t->sums[i] = sum;
+  }
+}
+
 /* One slice of a group. */
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
@@ -183,9 +262,11 @@ static void run_task(void *context, int64_t index, void *scratch) {
   task t = {.run = run, .plan = plan, .layer = &plan->layer};
   t.slots.slots = (float *)(void *)(memory + plan->at.slots);
   t.slots.tags = (falt_slot_tag *)(void *)(memory + plan->at.tags);
+  t.residues = (float *)(void *)(memory + plan->at.residues);
   t.list = (const float **)(void *)(memory + plan->at.list);
   t.panel = (float *)(void *)(memory + plan->at.panel);
   t.ones = (float *)(void *)(memory + plan->at.ones);
+  t.lanes = (float *)(void *)(memory + plan->at.lanes);
   t.sums = run->partial + (size_t)index * plan->sums;
   falt_slots_open(&plan->slots, &t.slots);
   for (int64_t i = 0; i < plan->across; i++) t.ones[i] = 1;
@@ -194,6 +275,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
     add_unit(&t, &u);
     t.accumulate = true;
   }
+  if (plan->dots) add_lanes(&t);
 }
 
 /* Adds the slices of a row of sums, and writes it where it belongs. */
@@ -204,7 +286,7 @@ static void join(void *context, int64_t index) {
   const int64_t height = plan->rows + plan->base.problem.has_bias, g = index / height, row = index % height;
   float *sums = run->partial + (size_t)(g * plan->slices.count) * plan->sums + row * plan->columns;
   for (int64_t slice = 1; slice < plan->slices.count; slice++)
-    for (int64_t k = 0; k < plan->columns; k++) sums[k] += sums[(size_t)slice * plan->sums + (size_t)k];
+    for (int64_t k = 0; k < plan->layer.results; k++) sums[k] += sums[(size_t)slice * plan->sums + (size_t)k];
   if (row == plan->rows) {
     memcpy((float *)run->operands->bias + g * plan->layer.results, sums, (size_t)plan->layer.results * sizeof *sums);
     return;
@@ -229,7 +311,10 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const lines_plan *plan = (const lines_plan *)base;
   falt_text_add(text, "(lines %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)plan->rows, (long long)plan->columns, plan->in_place ? "" : " copied",
+                (long long)plan->rows, (long long)plan->columns,
+                plan->dots       ? " dots"
+                : plan->in_place ? ""
+                                 : " copied",
                 (long long)plan->lines, (long long)plan->across, (long long)plan->slices.count,
                 falt_threads_count(base->device->threads));
 }
@@ -262,8 +347,10 @@ static double estimate(const lines_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
   const falt_tensor *y = &p->output;
   const double positions = (double)(plan->lines * plan->across), rows = (double)plan->rows;
-  const double lanes = (double)plan->columns / (double)plan->layer.results;
-  const double panel = plan->in_place                ? 0
+  const double lanes = plan->dots
+                           ? (double)falt_round_up(plan->across, plan->layer.kernels->width) / (double)plan->across
+                           : (double)plan->columns / (double)plan->layer.results;
+  const double panel = plan->in_place || plan->dots  ? 0
                        : falt_tensor_unit(y, FALT_C) ? near
                        : y->stride[FALT_W] == 1      ? turned
                                                      : apart;
@@ -282,17 +369,29 @@ static double estimate(const lines_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
+/* Whether positions are adjacent in both operands, and fill most lanes of vectors along a line. */
+static bool takes_dots(const falt_layer *layer) {
+  const falt_problem *p = &layer->p;
+  const int64_t width = p->output.size[FALT_W], lanes = falt_round_up(width, layer->kernels->width);
+  const bool planar = p->input.stride[FALT_W] == 1 && (layer->channels == 1 || p->input.stride[FALT_C] != 1);
+  return layer->channels <= DOT_ROWS / layer->taps && layer->results <= MOST_LANES / DOT_ROWS && planar &&
+         p->output.stride[FALT_W] == 1 && 4 * width >= 3 * lanes;
+}
+
 /* Units of some lines where rows of dy follow each other, and of pieces of a row where they are long. */
 static void set_units(lines_plan *plan) {
   const falt_tensor *y = &plan->layer.p.output;
-  const bool whole = y->size[FALT_W] <= MOST_POSITIONS;
-  const bool follow = !plan->in_place || y->stride[FALT_H] == y->size[FALT_W] * y->stride[FALT_W];
-  plan->pieces = falt_ceil_div(y->size[FALT_W], MOST_POSITIONS);
+  plan->dots = takes_dots(&plan->layer);
+  const int64_t most = plan->dots ? DOT_POSITIONS : MOST_POSITIONS, stride = plan->layer.p.axis[2].stride;
+  const bool whole = y->size[FALT_W] <= most;
+  const bool follow = !plan->in_place || plan->dots || y->stride[FALT_H] == y->size[FALT_W] * y->stride[FALT_W];
+  plan->pieces = falt_ceil_div(y->size[FALT_W], most);
   plan->across = falt_ceil_div(y->size[FALT_W], plan->pieces);
-  plan->lines = whole && follow ? falt_min(falt_min(MOST_LINES, y->size[FALT_H]), MOST_POSITIONS / plan->across) : 1;
+  plan->lines = whole && follow ? falt_min(falt_min(MOST_LINES, y->size[FALT_H]), most / plan->across) : 1;
   plan->slots = falt_slots_for(&plan->layer, plan->across, plan->lines, false);
   while (plan->lines > 1 && plan->slots.count > MOST_SLOTS / 2 / plan->slots.size)
     plan->slots = falt_slots_for(&plan->layer, plan->across, --plan->lines, false);
+  plan->residue = plan->dots && stride > 1 ? falt_round_up(falt_ceil_div(plan->slots.pixels, stride), LINE) : 0;
   plan->bands = falt_ceil_div(y->size[FALT_H], plan->lines);
   plan->units = y->size[FALT_N] * y->size[FALT_D] * plan->pieces * plan->bands;
 }
@@ -316,15 +415,25 @@ static void set_slices(lines_plan *plan) {
   plan->slices = falt_layer_cut(plan->units, slices);
 }
 
+/* Elements of all lines of residues. */
+static int64_t residue_count(const lines_plan *plan) {
+  const int64_t *taps = plan->layer.p.filter.size;
+  return plan->lines * taps[FALT_D] * taps[FALT_H] * plan->layer.channels * plan->layer.p.axis[2].stride *
+         plan->residue;
+}
+
 static void lay_memory(lines_plan *plan) {
   const size_t slots = (size_t)plan->slots.count;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
   at->slots = falt_place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
   at->tags = falt_place(&at->total, slots * sizeof(falt_slot_tag));
+  at->residues = falt_place(&at->total, (size_t)residue_count(plan) * sizeof(float));
   at->list = falt_place(&at->total, (size_t)(plan->lines * plan->rows) * sizeof(float *));
-  at->panel = falt_place(&at->total, plan->in_place ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
+  at->panel = falt_place(
+      &at->total, plan->in_place || plan->dots ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
   at->ones = falt_place(&at->total, (size_t)plan->across * sizeof(float));
+  at->lanes = falt_place(&at->total, plan->dots ? plan->sums * (size_t)plan->layer.kernels->width * sizeof(float) : 0);
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->partial =
       falt_place(&total, (size_t)(plan->layer.p.filter.size[FALT_G] * plan->slices.count) * plan->sums * sizeof(float));

@@ -79,6 +79,61 @@ static void check_outer(const falt_outer_kernels *kernels, int width) {
   for (int64_t i = call.rows * pitch; i <= SUMS; i++) assert_true(sums[i] == old[i]);
 }
 
+/* ---- dot products: lanes against sums in f64, and against calls of one row and one column */
+
+static double lane_of(const falt_dots *call, int64_t m, int64_t i, int width, int l) {
+  double sum = 0;
+  for (int64_t s = 0; s < call->segments; s++)
+    for (int64_t j = l; j < call->depth; j += width)
+      sum += (double)call->a[s * call->a_pitch + m][j] * (double)call->b[s * call->b_apart + i * call->b_pitch + j];
+  return sum;
+}
+
+static void check_dots(const falt_outer_kernels *kernels, int width) {
+  enum { SEGMENTS = 3, LANES = 16, LONG = 100 };
+  static _Alignas(64) float old[MOST_ROWS * 8 * LANES + 1], sums[MOST_ROWS * 8 * LANES + 1];
+  static float *x, *y;
+  const float *list[SEGMENTS * MOST_ROWS];
+  if (!x) x = guarded(LONG), y = guarded(SEGMENTS * 8 * LONG);
+  falt_dots call = {.a = list, .out = sums, .segments = pick(1, SEGMENTS), .depth = pick(1, LONG - 10)};
+  call.a_pitch = MOST_ROWS;
+  call.rows = pick(1, kernels->dot_rows);
+  call.columns = pick(0, 1) ? kernels->dot_columns : 1;
+  call.pitch = call.columns + pick(0, 2);
+  call.accumulate = pick(0, 1);
+  call.b_pitch = call.depth + pick(0, 10);
+  call.b_apart = call.columns * call.b_pitch;
+  const int64_t read = call.segments * call.b_apart - call.b_pitch + call.depth;
+  float *b = y + SEGMENTS * 8 * LONG - read;
+  call.b = b;
+  fill(b, read);
+  fill(x, LONG);
+  for (int i = 0; i < SEGMENTS * MOST_ROWS; i++) list[i] = x + pick(0, LONG - (int)call.depth);
+  fill(old, MOST_ROWS * 8 * LANES + 1);
+  memcpy(sums, old, sizeof sums);
+  kernels->dots(&call);
+  for (int64_t at = 0; at <= MOST_ROWS * 8 * LANES; at++) {
+    const int64_t m = at / width / call.pitch, i = at / width % call.pitch, l = at % width;
+    if (m >= call.rows || i >= call.columns) {
+      assert_true(sums[at] == old[at]);
+      continue;
+    }
+    const double before = call.accumulate ? (double)old[at] : 0;
+    const double sum = before + lane_of(&call, m, i, width, (int)l);
+    assert_true(fabs(sum - (double)sums[at]) <= (double)(call.segments * call.depth + 1) * 0x1p-22);
+    if (l > 0) continue;
+    _Alignas(64) float alone[LANES];
+    falt_dots one = call;
+    memcpy(alone, old + at, (size_t)width * sizeof *alone);
+    one.a += m;
+    one.b += i * call.b_pitch;
+    one.out = alone;
+    one.rows = one.columns = 1;
+    kernels->dots(&one);
+    assert_memory_equal(alone, sums + at, (size_t)width * sizeof *alone);
+  }
+}
+
 /* ---- turning */
 
 static void check_turn(const falt_outer_kernels *kernels) {
@@ -129,6 +184,10 @@ static void outer_rounds(const falt_outer_kernels *kernels, int isa, int width) 
   (void)isa;
   for (int round = 0; round < ROUNDS; round++) check_outer(kernels, width);
 }
+static void dots_rounds(const falt_outer_kernels *kernels, int isa, int width) {
+  (void)isa;
+  for (int round = 0; round < ROUNDS; round++) check_dots(kernels, width);
+}
 static void turn_rounds(const falt_outer_kernels *kernels, int isa, int width) {
   (void)isa;
   (void)width;
@@ -142,6 +201,10 @@ static void test_outer(void **state) {
   fill(pixels, (FIRST + MOST_ROWS) * DEPTH);
   each_isa(outer_rounds);
 }
+static void test_dots(void **state) {
+  (void)state;
+  each_isa(dots_rounds);
+}
 static void test_turn(void **state) {
   (void)state;
   each_isa(turn_rounds);
@@ -152,6 +215,7 @@ int main(void) {
   seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
   printf("seed %llu\n", (unsigned long long)seed);
   if (getenv("FALT_BENCH")) each_isa(bench);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_outer), cmocka_unit_test(test_turn)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_outer), cmocka_unit_test(test_dots),
+                                     cmocka_unit_test(test_turn)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
