@@ -23,17 +23,36 @@ FALT_INLINE void copy_some(char *to, const char *from, int64_t n, int64_t room) 
   _mm512_mask_storeu_epi8(to, first_bytes(room), _mm512_maskz_loadu_epi8(first_bytes(n), from));
 }
 
-/* Parts of up to 64 bytes: whole stores, what they put beyond the window being of the next one. The last is left. */
-FALT_INLINE int64_t spread_short(const falt_tiles_spread *call, int64_t all) {
+/* A part of up to `room` bytes, 16, 32 or 64, and zeros behind it. */
+FALT_INLINE void copy_part(char *to, const char *from, __mmask64 mask, const int room) {
+  if (room == 16)
+    _mm_storeu_si128((__m128i *)(void *)to, _mm_maskz_loadu_epi8((__mmask16)mask, from));
+  else if (room == 32)
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm256_maskz_loadu_epi8((__mmask32)mask, from));
+  else
+    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from));
+}
+
+FALT_INLINE void spread_within(const falt_tiles_spread *call, int64_t all, const int room) {
   const __mmask64 mask = first_bytes(call->bytes);
-  if (call->bytes > FALT_TILE_BYTES || call->pitch != all) return 0;
   for (int64_t m = 0; m + 1 < call->count; m++) {
     const char *from = call->from + m * call->step;
     char *to = call->to + m * call->pitch;
     _mm512_storeu_si512(to + all - FALT_TILE_BYTES, _mm512_setzero_si512());
-    for (int64_t j = 0; j < call->parts; j++, from += call->apart, to += call->bytes)
-      _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from));
+    for (int64_t j = 0; j < call->parts; j++, from += call->apart, to += call->bytes) copy_part(to, from, mask, room);
   }
+}
+
+/* Parts of up to 64 bytes: whole stores, what they put beyond the window being of the next one. The last is left. Short
+ * stores seldom cross a line. */
+FALT_INLINE int64_t spread_short(const falt_tiles_spread *call, int64_t all) {
+  if (call->bytes > FALT_TILE_BYTES || call->pitch != all) return 0;
+  if (call->bytes <= 16)
+    spread_within(call, all, 16);
+  else if (call->bytes <= 32)
+    spread_within(call, all, 32);
+  else
+    spread_within(call, all, 64);
   return call->count > 0 ? call->count - 1 : 0;
 }
 #else

@@ -275,20 +275,26 @@ static const char *refusal(const falt_problem *p) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak. */
-static const double share = 0.6, per_turned = 16, per_paired = 8, per_sum = 24, per_result = 100;
+/* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak; what a matrix
+ * unit and vectors were measured to take. */
+typedef struct expense {
+  double share, sum, result;
+} expense;
+static const expense by_matrix = {0.6, 24, 100}, by_vectors = {0.85, 12, 40};
+static const double per_turned = 16, per_paired = 8;
 
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
+  const expense *by = plan->kernels->together > 1 ? &by_matrix : &by_vectors;
   const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->all;
   const double rows = (double)(tile_count(plan) * ROWS), columns = (double)falt_round_up(layer->results, ROWS);
   const double depth = 2 * (double)falt_round_up(groups_of(plan), plan->kernels->together);
   const double products = 2 * groups * parts * rows * columns * depth / plan->kernels->speed[FALT_TILES_BF16];
   const double turned = parts * (double)plan->x_part / 2 * per_turned;
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
-  const double sums = groups * rows * columns * (double)plan->blocks * per_sum;
-  const double results = (double)falt_tensor_count(&layer->p.filter) * per_result;
-  return falt_roofline(device, FALT_F32, products + turned + paired + sums + results, share,
+  const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
+  const double results = (double)falt_tensor_count(&layer->p.filter) * by->result;
+  return falt_roofline(device, FALT_F32, products + turned + paired + sums + results, by->share,
                        falt_problem_bytes(&plan->base.problem));
 }
 
