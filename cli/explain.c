@@ -1,4 +1,6 @@
 /* The verb explain: every candidate for a problem, predicted and measured, or why it was rejected. */
+#include <stdlib.h>
+
 #include "candidates.h"
 #include "counts.h"
 #include "problem.h"
@@ -15,15 +17,15 @@ static void print_candidate(void *context, const falt_candidate *candidate) {
 }
 
 static int explain(const cli_options *options, cli_question *question) {
-  cli_operands operands;
-  int status = cli_operands_random(&operands, &question->problem, 1);
+  void *filter; /* its values may make a difference; other operands are made where something is measured */
+  const int status = cli_filter_random(&filter, &question->problem, 1);
   if (status != CLI_DONE) return status;
   cli_candidates list = {
       .file = stdout, .json = options->json, .problem = question->line, .device = falt_device_name(question->device)};
   const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
-  const falt_status done = falt_explain(question->device, &question->problem, &question->budget, operands.set.filter,
-                                        seconds, print_candidate, &list);
-  cli_operands_free(&operands);
+  const falt_status done =
+      falt_explain(question->device, &question->problem, &question->budget, filter, seconds, print_candidate, &list);
+  free(filter);
   if (done != FALT_OK) return cli_fail_library(done);
   if (cli_counts_apply(&question->problem)) {
     if (options->json)
