@@ -68,7 +68,7 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-/* Kernels count threads and positions in 32 bits. */
+/* Kernels count channels and positions on an axis in 32 bits. */
 static bool small_axes(const falt_problem *p) {
   const int64_t most = INT64_C(1) << 28;
   for (int i = FALT_H; i <= FALT_W; i++) {
@@ -77,7 +77,7 @@ static bool small_axes(const falt_problem *p) {
         a->pad[1] >= most || a->pad[1] <= -most || a->stride > 64 || a->dilation > 64)
       return false;
   }
-  return (double)falt_tensor_count(&p->input) < 0x1p31 && (double)falt_tensor_count(&p->output) < 0x1p31;
+  return p->input.size[FALT_G] < most;
 }
 
 static bool has_floats(const falt_problem *p) {
@@ -95,7 +95,7 @@ static const char *inapplicable(const falt_problem *p) {
              ? "a window has too many taps to be unrolled"
          : p->operation == FALT_BACKWARD_MAXPOOL && p->input.type != p->output.type
              ? "the gradient is of another type than the input"
-         : !small_axes(p) ? "an axis or the whole is too long for its numbers"
+         : !small_axes(p) ? "an axis is too long for its numbers"
                           : NULL;
 }
 
@@ -162,7 +162,8 @@ static int rows_of(const falt_problem *p) {
   return !is_gradient(p) && p->filter.size[FALT_H] > p->axis[1].stride && p->output.size[FALT_H] > 1 ? 2 : 1;
 }
 
-static void set_args(pooling_plan *plan) {
+/* False if there are more threads than 32 bits count. */
+static bool set_args(pooling_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_pooling_args *a = &plan->args;
   int64_t count[2];
@@ -178,7 +179,9 @@ static void set_args(pooling_plan *plan) {
   a->channels = (unsigned)(p->input.size[FALT_G] / plan->vector);
   a->rows = (unsigned)falt_ceil_div(count[0], plan->rows);
   a->columns = (unsigned)falt_ceil_div(count[1], plan->columns);
-  a->threads = a->channels * a->rows * a->columns * (unsigned)p->input.size[FALT_N];
+  const double threads = (double)a->channels * a->rows * a->columns * (double)p->input.size[FALT_N];
+  a->threads = (unsigned)fmin(threads, 0x1p31);
+  return threads < 0x1p31;
 }
 
 static falt_status ready(falt_plan *base) {
@@ -222,12 +225,14 @@ static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
   pooling_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   choose_vectors(plan);
-  if (!fits_registers(plan)) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "a gradient's windows do not fit a thread");
-  }
   plan->rows = rows_of(p);
-  set_args(plan);
+  why = !fits_registers(plan) ? "a gradient's windows do not fit a thread"
+        : !set_args(plan)     ? "it has more threads than it can number"
+                              : NULL;
+  if (why) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }
