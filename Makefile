@@ -39,7 +39,7 @@ bench:
 	@$(BUILD)/faltung bench $(SUITE) --peers
 
 gpu-test: all
-	@cmake --build $(BUILD) --target test_gpu contract transfer
+	@cmake --build $(BUILD) --target test_gpu contract far transfer
 	@tests/gpu/run $(BUILD)
 
 gpu-bench: all

@@ -10,7 +10,7 @@
 
 #define UNUSED __attribute__((unused))
 
-enum { PAD = 64 };
+enum { INPUT, FILTER, OUTPUT, TENSORS, PAD = 512 };
 UNUSED static int failures;
 
 UNUSED static void expect(bool fine, const char *what, const char *line) {
@@ -23,53 +23,129 @@ typedef struct run {
   falt_device *device;
   falt_problem problem;
   falt_plan *plan;
-  size_t x_bytes, y_bytes;
-  char *x, *expected; /* on the host */
+  char *host[TENSORS]; /* one of them what must come out */
+  size_t bytes[TENSORS];
+  int result; /* which */
 } run;
 
-UNUSED static bool open_run(run *r, falt_device *device, const char *line) {
+UNUSED static const falt_tensor *tensor_of(const falt_problem *p, int i) {
+  return i == INPUT ? &p->input : i == FILTER ? &p->filter : &p->output;
+}
+
+UNUSED static int result_of(const falt_problem *p) {
+  return p->operation == FALT_BACKWARD_DATA ? INPUT : p->operation == FALT_BACKWARD_FILTER ? FILTER : OUTPUT;
+}
+
+UNUSED static falt_operands operands_of(char *const tensor[TENSORS]) {
+  return (falt_operands){.input = tensor[INPUT], .filter = tensor[FILTER], .output = tensor[OUTPUT]};
+}
+
+/* Small integers, whose sums are exact in every type: -2 to 2, unsigned 0 to 4. */
+UNUSED static void fill_integers(char *data, falt_type type, int64_t count, uint64_t seed) {
+  static const uint16_t f16[] = {0xc000, 0xbc00, 0, 0x3c00, 0x4000}, bf16[] = {0xc000, 0xbf80, 0, 0x3f80, 0x4000};
+  unsigned char *random = malloc((size_t)count);
+  falt_random_fill(random, FALT_U8, count, seed);
+  for (int64_t i = 0; i < count; i++) {
+    const int value = random[i] % 5 - 2;
+    switch (type) {
+      case FALT_F16:
+      case FALT_BF16:
+        memcpy(data + 2 * i, (type == FALT_F16 ? f16 : bf16) + value + 2, 2);
+        break;
+      case FALT_F32:
+        memcpy(data + 4 * i, &(float){(float)value}, 4);
+        break;
+      case FALT_F64:
+        memcpy(data + 8 * i, &(double){value}, 8);
+        break;
+      default: /* of 8 bits */
+        data[i] = (char)(value + (type == FALT_U8 ? 2 : 0));
+    }
+  }
+  free(random);
+}
+
+/* Operands on the host, and what comes out of the plan. The values of filters are known when planning, those of layers'
+ * are not. */
+UNUSED static bool open_run_of(run *r, falt_device *device, const char *line, bool integers) {
   *r = (run){.line = line, .device = device};
   if (falt_problem_parse(&r->problem, NULL, line) != FALT_OK) return false;
   const falt_problem *p = &r->problem;
-  r->x_bytes = (size_t)falt_tensor_span(&p->input) * falt_type_size(p->input.type);
-  r->y_bytes = (size_t)falt_tensor_span(&p->output) * falt_type_size(p->output.type);
-  const int64_t taps = falt_tensor_span(&p->filter);
-  char *w = malloc((size_t)taps * 8);
-  r->x = malloc(r->x_bytes);
-  r->expected = calloc(1, r->y_bytes);
-  falt_random_fill(r->x, p->input.type, falt_tensor_span(&p->input), 1);
-  falt_random_fill(w, p->filter.type, taps, 2);
-  const falt_operands host = {.input = r->x, .filter = w, .output = r->expected};
-  const bool fine =
-      falt_plan_create(&r->plan, device, p, NULL, w) == FALT_OK && falt_execute_host(r->plan, &host) == FALT_OK;
-  free(w);
-  return fine;
+  r->result = result_of(p);
+  for (int i = 0; i < TENSORS; i++) {
+    const falt_tensor *t = tensor_of(p, i);
+    const int64_t span = falt_tensor_span(t);
+    r->bytes[i] = (size_t)span * falt_type_size(t->type);
+    r->host[i] = calloc(1, r->bytes[i]);
+    if (i == r->result) continue;
+    if (integers)
+      fill_integers(r->host[i], t->type, span, (uint64_t)i + 1);
+    else
+      falt_random_fill(r->host[i], t->type, span, (uint64_t)i + 1);
+  }
+  const falt_operands host = operands_of(r->host);
+  return falt_plan_create(&r->plan, device, p, NULL, p->is_filter ? r->host[FILTER] : NULL) == FALT_OK &&
+         falt_execute_host(r->plan, &host) == FALT_OK;
+}
+
+UNUSED static bool open_run(run *r, falt_device *device, const char *line) {
+  return open_run_of(r, device, line, false);
 }
 
 UNUSED static void close_run(run *r) {
   falt_plan_destroy(&r->plan);
-  free(r->x);
-  free(r->expected);
+  for (int i = 0; i < TENSORS; i++) free(r->host[i]);
+}
+
+/* The operands on the device. */
+typedef struct placed {
+  void *memory[TENSORS];
+  falt_operands set;
+  char *result; /* where in the device's memory, and what was read back */
+  char *back;
+} placed;
+
+/* Puts what is read so many elements behind an aligned place, and the result so many. */
+UNUSED static bool place(const run *r, placed *p, int64_t shift, int64_t result_shift, void *stream) {
+  char *at[TENSORS];
+  *p = (placed){.back = malloc(r->bytes[r->result])};
+  bool fine = true;
+  for (int i = 0; i < TENSORS; i++) {
+    const int64_t size = (int64_t)falt_type_size(tensor_of(&r->problem, i)->type);
+    fine = fine && falt_device_alloc(r->device, &p->memory[i], r->bytes[i] + PAD) == FALT_OK;
+    at[i] = (char *)p->memory[i] + (i == r->result ? result_shift : shift) * size;
+    if (i != r->result) fine = fine && falt_device_write(r->device, at[i], r->host[i], r->bytes[i]) == FALT_OK;
+  }
+  p->set = operands_of(at);
+  p->set.stream = stream;
+  p->result = at[r->result];
+  return fine && falt_device_alloc(r->device, &p->set.workspace, falt_plan_workspace(r->plan)) == FALT_OK;
+}
+
+UNUSED static void unplace(const run *r, placed *p) {
+  for (int i = 0; i < TENSORS; i++) falt_device_free(r->device, &p->memory[i]);
+  falt_device_free(r->device, &p->set.workspace);
+  free(p->back);
+}
+
+/* Fills the result with what no result is. */
+UNUSED static bool poison(const run *r, placed *p) {
+  memset(p->back, 0xff, r->bytes[r->result]);
+  return falt_device_write(r->device, p->result, p->back, r->bytes[r->result]) == FALT_OK;
+}
+
+UNUSED static bool came_out(const run *r, placed *p) {
+  return falt_device_synchronize(r->device) == FALT_OK &&
+         falt_device_read(r->device, p->back, p->result, r->bytes[r->result]) == FALT_OK &&
+         memcmp(p->back, r->host[r->result], r->bytes[r->result]) == 0;
 }
 
 /* Executes with the operands so many elements behind an aligned place, on a stream. */
-UNUSED static bool same_when(const run *r, int64_t x_shift, int64_t y_shift, void *stream) {
-  char *x = NULL, *y = NULL, *back = malloc(r->y_bytes);
-  void *workspace = NULL;
-  x_shift *= (int64_t)falt_type_size(r->problem.input.type);
-  y_shift *= (int64_t)falt_type_size(r->problem.output.type);
-  bool fine = falt_device_alloc(r->device, (void **)&x, r->x_bytes + PAD * 8) == FALT_OK &&
-              falt_device_alloc(r->device, (void **)&y, r->y_bytes + PAD * 8) == FALT_OK &&
-              falt_device_alloc(r->device, &workspace, falt_plan_workspace(r->plan)) == FALT_OK &&
-              falt_device_write(r->device, x + x_shift, r->x, r->x_bytes) == FALT_OK;
-  const falt_operands there = {.input = x + x_shift, .output = y + y_shift, .workspace = workspace, .stream = stream};
-  fine = fine && falt_execute(r->plan, &there) == FALT_OK && falt_device_synchronize(r->device) == FALT_OK &&
-         falt_device_read(r->device, back, y + y_shift, r->y_bytes) == FALT_OK;
-  fine = fine && memcmp(back, r->expected, r->y_bytes) == 0;
-  falt_device_free(r->device, (void **)&x);
-  falt_device_free(r->device, (void **)&y);
-  falt_device_free(r->device, &workspace);
-  free(back);
+UNUSED static bool same_when(const run *r, int64_t shift, int64_t result_shift, void *stream) {
+  placed p;
+  const bool fine = place(r, &p, shift, result_shift, stream) && poison(r, &p) &&
+                    falt_execute(r->plan, &p.set) == FALT_OK && came_out(r, &p);
+  unplace(r, &p);
   return fine;
 }
 

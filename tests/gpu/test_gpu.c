@@ -104,13 +104,14 @@ static void test_foreign(falt_device *device) {
   run r;
   expect(create(&context, 0, 0) == 0 && make(&stream, 0) == 0 && pop(&before) == 0, "a second context", "");
   expect(open_run(&r, device, lines[0]), "plan", lines[0]);
-  expect(falt_device_alloc(device, &x, r.x_bytes) == FALT_OK && falt_device_alloc(device, &y, r.y_bytes) == FALT_OK,
+  expect(falt_device_alloc(device, &x, r.bytes[INPUT]) == FALT_OK &&
+             falt_device_alloc(device, &y, r.bytes[OUTPUT]) == FALT_OK,
          "memory", lines[0]);
   falt_operands set = {.input = x, .output = y, .stream = stream};
   expect(falt_execute(r.plan, &set) == FALT_INVALID_ARGUMENT, "a stream of another context", falt_message());
   set.stream = NULL;
   expect(falt_execute(r.plan, &set) == FALT_OK, "the device's own stream after it", lines[0]);
-  set.input = r.x; /* some machines let kernels read all of the host's memory */
+  set.input = r.host[INPUT]; /* some machines let kernels read all of the host's memory */
   const falt_status status = falt_execute(r.plan, &set);
   expect(status == FALT_INVALID_ARGUMENT || status == FALT_OK, "the host's memory", falt_message());
   printf("host memory in falt_execute: %s\n", status == FALT_OK ? "reached" : falt_message());

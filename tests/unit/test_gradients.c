@@ -1,8 +1,11 @@
-/* Gradients of every solver on the CPU, held against forward layers and not against the reference:
+/* Gradients of every solver on the CPU, or the first GPU with FALTUNG_DEVICE=cuda, held against forward layers and not
+ * against the reference:
  *
  *     <conv(x, w), dy> = <x, backward_data(dy, w)> = <w, backward_filter(x, dy)>
  *
- * by each pair of solvers, on small integers, whose sums are exact; and derivatives by differences in f64. */
+ * by each pair of solvers, on small integers, whose sums are exact; and derivatives by differences in f64.
+ *   test_gradients [PART PARTS]      every PARTS-th layer from PART on: compiling for a GPU takes longer than running
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +25,7 @@ enum { MOST_SOLVERS = 64, THREADS = 2 };
 
 static falt_device *device;
 static bool seen[MOST_SOLVERS]; /* solvers that computed something, in the order of falt_solvers */
+static size_t part, parts = 1;
 
 static falt_problem parse(const char *line) {
   falt_problem problem;
@@ -36,16 +40,15 @@ static bool run(int solver, const falt_problem *p, falt_operands operands, const
   falt_budget_default(&budget);
   snprintf(budget.method, sizeof budget.method, "%s", falt_solvers[solver]->name);
   if (falt_plan_create(&plan, device, p, &budget, filter) != FALT_OK) return false;
-  operands.workspace = falt_alloc(falt_plan_workspace(plan));
-  if (falt_execute(plan, &operands) != FALT_OK) fail_msg("%s", falt_message());
-  falt_free(operands.workspace);
+  if (falt_execute_host(plan, &operands) != FALT_OK) fail_msg("%s", falt_message());
   falt_plan_destroy(&plan);
   seen[solver] = true;
   return true;
 }
 
-static bool is_on_cpu(int solver) {
-  return strcmp(falt_solvers[solver]->device_kind, "cpu") == 0;
+static bool runs_here(int solver) {
+  const char *kind = falt_solvers[solver]->device_kind;
+  return strncmp(falt_device_name(device), kind, strlen(kind)) == 0;
 }
 
 /* ---- data in the order of memory; what is dense has no gaps */
@@ -88,7 +91,7 @@ static void check_adjoints(const char *line, uint64_t seed) {
        *dw = make(&forward.filter, &state, true);
   double expected = NAN, magnitude = 0;
   for (int s = 0; falt_solvers[s]; s++) {
-    if (!is_on_cpu(s)) continue;
+    if (!runs_here(s)) continue;
     const void *values = seed % 2 ? w : NULL;
     if (run(s, &forward, (falt_operands){.input = x, .filter = w, .output = y}, values))
       compare(s, line, dot(&forward.output, y, dy, &magnitude), &expected, magnitude);
@@ -120,20 +123,40 @@ static const char *const layers[] = {
     "forward n=2 c=9 h=12 w=13 k=17 r=1 s=1 layout=nhwc",
     "forward n=2 c=64 h=20 w=21 k=52 r=1 s=1 groups=2 layout=nhwc",
     "forward n=2 c=70 h=9 w=12 k=10 r=1 s=1 stride=2 layout=nhwc",
+    "forward n=2 c=40 h=11 w=13 k=64 r=3 s=3 pad=1 layout=nhwc type=f16",
+    "forward n=2 c=32 h=14 w=16 k=32 r=3 s=3 pad=1 layout=nhwc type=bf16",
+    "forward n=2 c=24 h=13 w=16 k=40 r=3 s=3 pad=1 stride=2 type=f16",
+    "forward n=2 c=3 h=24 w=24 k=64 r=7 s=7 pad=3 stride=2 layout=nhwc type=f16",
+    "forward n=2 c=32 h=14 w=16 k=32 r=3 s=3 pad=1 groups=4 layout=nhwc type=f16",
+    "forward n=2 c=48 h=14 w=16 k=48 r=3 s=3 pad=1 groups=48 layout=nhwc type=f16",
+    "forward n=2 c=48 h=14 w=16 k=48 r=3 s=3 pad=1 groups=48 type=bf16",
+    "forward n=1 c=16 d=6 h=8 w=9 k=32 t=3 r=3 s=3 pad=1 layout=ndhwc type=f16",
 };
 
-static void test_adjoints(void **unused) {
-  (void)unused;
-  static const char *const expected[] = {"channels",       "pixels",    "phases",           "fold",
-                                         "outer",          "depthwise", "depthwise-filter", "grouped",
-                                         "grouped-filter", "generic",   "outer-rows"};
-  for (uint64_t seed = 1; seed <= 2; seed++)
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) check_adjoints(layers[i], seed);
-  for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
+static bool is_cpu(void) {
+  return strncmp(falt_device_name(device), "cpu", 3) == 0;
+}
+
+static void check_seen(const char *const *expected, size_t count) {
+  for (size_t e = 0; e < count; e++) {
     int s = 0;
     while (falt_solvers[s] && strcmp(falt_solvers[s]->name, expected[e]) != 0) s++;
     if (!falt_solvers[s] || !seen[s]) fail_msg("%s never ran", expected[e]);
   }
+}
+
+static void test_adjoints(void **unused) {
+  (void)unused;
+  static const char *const on_cpu[] = {"channels",       "pixels",    "phases",           "fold",
+                                       "outer",          "depthwise", "depthwise-filter", "grouped",
+                                       "grouped-filter", "generic",   "outer-rows"};
+  static const char *const on_gpu[] = {"cuda-gemm", "cuda-gemm-filter", "cuda-depthwise", "cuda-depthwise-filter",
+                                       "cuda-generic"};
+  for (uint64_t seed = 1; seed <= 2; seed++)
+    for (size_t i = part; i < sizeof layers / sizeof *layers; i += parts) check_adjoints(layers[i], seed);
+  const bool cpu = is_cpu();
+  if (parts == 1)
+    check_seen(cpu ? on_cpu : on_gpu, cpu ? sizeof on_cpu / sizeof *on_cpu : sizeof on_gpu / sizeof *on_gpu);
 }
 
 /* ---- differences: L = sum of dy*y along a direction in the input or in the filter */
@@ -155,9 +178,7 @@ static double loss_at(const falt_problem *p, const void *dy, falt_operands opera
   falt_plan *plan = NULL;
   falt_budget_default(&budget);
   assert_int_equal(falt_plan_create(&plan, device, p, &budget, NULL), FALT_OK);
-  operands.workspace = falt_alloc(falt_plan_workspace(plan));
-  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
-  falt_free(operands.workspace);
+  assert_int_equal(falt_execute_host(plan, &operands), FALT_OK);
   falt_plan_destroy(&plan);
   falt_free(shifted);
   return dot(&p->output, operands.output, dy, NULL);
@@ -182,13 +203,13 @@ static void check_difference(const difference *c) {
   if (c->backward == FALT_BACKWARD_MAXPOOL) o = (falt_operands){.input = x, .output = dy, .residual = gradient};
   int runs = 0;
   for (int s = 0; falt_solvers[s]; s++) {
-    if (!is_on_cpu(s) || !run(s, &back, o, NULL)) continue;
+    if (!runs_here(s) || !run(s, &back, o, NULL)) continue;
     runs++;
     const double got = dot(t, gradient, along, NULL);
     if (!(fabs(got - slope) <= 1e-7 * fmax(1, fabs(slope))))
       fail_msg("%s: slope %.12g, by differences %.12g\n  %s", falt_solvers[s]->name, got, slope, c->line);
   }
-  assert_true(runs >= 2);
+  assert_true(runs >= (is_cpu() ? 2 : 1)); /* of f64 on a GPU the general kernel may be the only one */
   void *all[] = {x, w, dy, y, along, gradient};
   for (int i = 0; i < 6; i++) falt_free(all[i]);
 }
@@ -201,7 +222,7 @@ static void test_differences(void **unused) {
       "n=2 c=3 h=8 w=7 k=9 r=4 s=2 pad=2:1x0:1 dilation=1x2 boundary=symmetric:wrap layout=nhwc",
       "n=2 c=5 w=40 k=4 s=5 pad=4 stride=3 boundary=edge", "n=1 c=3 d=4 h=5 w=6 k=4 t=2 r=3 s=2 pad=1"};
   char line[256];
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+  for (size_t i = part; i < sizeof words / sizeof *words; i += parts) {
     snprintf(line, sizeof line, "forward %s type=f64", words[i]);
     check_difference(&(difference){line, FALT_BACKWARD_DATA});
     check_difference(&(difference){line, FALT_BACKWARD_FILTER});
@@ -211,15 +232,24 @@ static void test_differences(void **unused) {
       {"maxpool n=2 c=3 h=12 w=10 r=2 s=2 type=f64", FALT_BACKWARD_MAXPOOL},
       {"avgpool n=2 c=3 h=9 w=11 r=3 s=3 stride=2 pad=1 type=f64", FALT_BACKWARD_AVGPOOL},
       {"avgpool n=1 c=8 d=4 h=6 w=6 t=2 r=3 s=2 pad=1x1x0 count-pad=1 type=f64 layout=ndhwc", FALT_BACKWARD_AVGPOOL}};
-  for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) check_difference(&pools[i]);
+  for (size_t i = part; i < sizeof pools / sizeof *pools; i += parts) check_difference(&pools[i]);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_adjoints), cmocka_unit_test(test_differences)};
+static falt_status open_device(void) {
+  const char *name = getenv("FALTUNG_DEVICE");
   falt_cpu_options options;
   falt_cpu_options_default(&options);
   options.threads = THREADS;
-  if (falt_device_cpu(&device, &options) != FALT_OK) return 1;
+  return name && strcmp(name, "cuda") == 0 ? falt_device_cuda(&device, NULL) : falt_device_cpu(&device, &options);
+}
+
+int main(int count, char **words) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_adjoints), cmocka_unit_test(test_differences)};
+  if (count > 2) part = (size_t)atoi(words[1]), parts = (size_t)atoi(words[2]);
+  if (open_device() != FALT_OK) {
+    print_error("%s\n", falt_message());
+    return 3;
+  }
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   falt_device_destroy(&device);
   return failed;
