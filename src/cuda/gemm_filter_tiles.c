@@ -4,7 +4,7 @@
 #include "core/memory.h"
 #include "cuda/gemm.h"
 
-enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 8, MOST_WAVES = 3, MOST_SHARES = 1024 };
+enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
 
 static int threads_of(const falt_gemm_filter_tile *t) {
   return WARP_THREADS * t->warps[0] * t->warps[1];
@@ -54,7 +54,14 @@ static double step_cycles(const falt_gemm_filter_shape *s, const falt_gemm_machi
   return products + 0.25 * instructions / WARP_THREADS + 150;
 }
 
-/* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. */
+/* Cycles that a step takes however few blocks there are: elements that are gathered come one by one. */
+static double step_latency(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+  const double gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
+  return gathered > 0 ? 600 + 12 * gathered * t->pixels / threads_of(t) : 800;
+}
+
+/* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. One
+ * share for no wave: results then go where they belong at once. */
 static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t,
                        int64_t tiles, int waves) {
   const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
@@ -63,7 +70,7 @@ static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine 
   if (shares > steps / LEAST_STEPS) shares = steps / LEAST_STEPS;
   if (shares > MOST_SHARES) shares = MOST_SHARES;
   if (s->workspace >= 0 && shares > s->workspace / bytes) shares = s->workspace / bytes;
-  if (shares < 2) shares = 1;
+  if (shares < 2 || waves == 0) shares = 1;
   t->share_steps = falt_ceil_div(steps, shares);
   t->shares = falt_ceil_div(steps, t->share_steps);
   t->workspace = t->shares > 1 ? t->shares * bytes : 0;
@@ -74,7 +81,8 @@ static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m
   cut_pixels(s, m, t, tiles, waves);
   const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
   const double per = fmin(t->blocks, ceil(blocks / m->multiprocessors));
-  const double cycles = ceil(blocks / slots) * (2500 + (double)t->share_steps * fmax(step_cycles(s, m, t) * per, 400));
+  const double step = fmax(step_cycles(s, m, t) * per, step_latency(s, t)), stored = 0.11 * t->bm * t->bn * per;
+  const double cycles = ceil(blocks / slots) * (2500 + stored + (double)t->share_steps * step);
   const double slower = s->gather[0] || s->gather[1] ? 2.7 : s->split ? 1.65 : 1.9; /* as seen on an H200 */
   const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = slower * cycles / m->clock;
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
@@ -99,7 +107,7 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
         continue;
       t.blocks = blocks_of(s, m, &t, registers);
       if (t.blocks < 1) continue;
-      for (int waves = 1; waves <= MOST_WAVES; waves++) {
+      for (int waves = 0; waves <= MOST_WAVES; waves++) {
         estimate(s, m, &t, waves);
         visit(context, &t);
       }

@@ -83,7 +83,7 @@ static void estimate(const falt_planes_filter_problem *p, const falt_planes_mach
   const double once = (double)t->items * (double)pixels_of(p, t) * PIXEL;
   const double again = once * ((double)t->grid / t->shares - 1);
   const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
-  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 7e-6 + (double)t->workspace / m->bytes_per_s;
+  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
 }
 
 void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_planes_machine *m,

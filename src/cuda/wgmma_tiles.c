@@ -154,7 +154,7 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   const double again = fmax(0, fetched(w, t) - w->bytes);
   const double memory = (w->bytes + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
-  if (t->workspace) t->seconds += 5e-6 + (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
+  if (t->workspace) t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
 
 static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,

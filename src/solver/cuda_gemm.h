@@ -56,4 +56,8 @@ void falt_gemm_result_holes(const falt_problem *problem, falt_type result, falt_
 
 falt_gemm_machine falt_gemm_machine_of(const falt_device *device);
 
+/* Starts gemm_filter_sum.cu, which adds the shares of a filter's gradient. */
+void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
+                          void *stream);
+
 #endif

@@ -6,7 +6,7 @@
 #include "planner/planner.h"
 #include "solver/cuda_gemm.h"
 
-enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR, SUM_THREADS = 256 };
+enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR };
 enum { Y, X };
 
 typedef struct filter_plan {
@@ -34,19 +34,14 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.bias = p->has_bias ? o->bias : NULL;
   args.partial = plan->tile.shares > 1 ? o->workspace : NULL;
   void *parameters[] = {&args};
-  falt_gpu_launch launch = {plan->function,
-                            (int64_t)args.row_tiles * args.column_tiles,
-                            {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
-                            plan->tile.shared_bytes,
-                            o->stream};
-  int blocks_yz[2] = {args.shares, args.groups};
+  const falt_gpu_launch launch = {plan->function,
+                                  (int64_t)args.row_tiles * args.column_tiles,
+                                  {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
+                                  plan->tile.shared_bytes,
+                                  o->stream};
+  const int blocks_yz[2] = {args.shares, args.groups};
   falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
-  if (!args.partial) return;
-  const int64_t sums = launch.blocks * plan->tile.bm * plan->tile.bn;
-  launch = (falt_gpu_launch){plan->sum, falt_ceil_div(sums, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
-  blocks_yz[0] = args.groups;
-  blocks_yz[1] = 1;
-  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  if (args.partial) falt_gemm_start_sums(base->device, plan->sum, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -194,8 +189,7 @@ static bool set_args(filter_plan *plan, falt_ask *ask) {
                                     .w_group = falt_gemm_stride(w, FALT_G),
                                     .w_row = falt_gemm_stride(w, FALT_K),
                                     .w_channel = falt_gemm_stride(w, FALT_C),
-                                    .alpha = p->alpha,
-                                    .vector_type = (int)(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32)};
+                                    .alpha = p->alpha};
   for (int i = 0; i < 3; i++) {
     a->x.step[i] = (int)p->axis[i].stride;
     a->taps[i] = (int)w->size[FALT_D + i];

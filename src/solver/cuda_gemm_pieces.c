@@ -159,3 +159,17 @@ void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_k
   falt_cuda_hole(kernel, "REAL=%s", falt_cuda_finishes_in_float(p) ? "float" : "double");
   falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }
+
+/* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. */
+void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
+                          void *stream) {
+  enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };
+  const int64_t across = falt_ceil_div((int64_t)args->column_tiles * args->tile[1], COLUMNS);
+  const int64_t down = falt_ceil_div((int64_t)args->row_tiles * args->tile[0], ROWS);
+  const int64_t wanted =
+      falt_ceil_div((int64_t)EACH * falt_gpu_about(device->gpu)->multiprocessors, across * args->groups);
+  const falt_gpu_launch launch = {kernel, across, {COLUMNS, ROWS}, 0, stream};
+  const int blocks_yz[2] = {(int)falt_min(down, wanted), args->groups};
+  void *parameters[] = {args};
+  falt_gpu_start_grid(device->gpu, &launch, blocks_yz, 1, parameters);
+}

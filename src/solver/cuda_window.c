@@ -9,7 +9,7 @@
 #include "planner/planner.h"
 #include "solver/cuda_gemm.h"
 
-enum { LEAST_CHANNELS = 16, SUM_THREADS = 256, MOST_RUN = 7 };
+enum { LEAST_CHANNELS = 16, MOST_RUN = 7 };
 
 typedef struct window_plan {
   falt_plan base;
@@ -42,15 +42,12 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     plan->others->table->execute(plan->others, o);
     return;
   }
-  void *parameters[] = {&args}, *sum_parameters[] = {&sum};
-  falt_gpu_launch launch = {
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {
       plan->function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
-  int blocks_yz[2] = {args.shares, 1};
+  const int blocks_yz[2] = {args.shares, 1};
   falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
-  const int64_t sums = (int64_t)args.rows * args.columns;
-  launch = (falt_gpu_launch){plan->sum, falt_ceil_div(sums, SUM_THREADS), {SUM_THREADS, 1}, 0, o->stream};
-  blocks_yz[0] = sum.groups;
-  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, sum_parameters);
+  falt_gemm_start_sums(base->device, plan->sum, &sum, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -202,8 +199,7 @@ static void set_sum_args(window_plan *plan) {
                                     .w_group = falt_gemm_stride(w, FALT_G),
                                     .w_row = falt_gemm_stride(w, FALT_K),
                                     .w_channel = falt_gemm_stride(w, FALT_C),
-                                    .alpha = p->alpha,
-                                    .vector_type = FALT_F32};
+                                    .alpha = p->alpha};
   for (int i = 0; i < 3; i++) {
     a->taps[i] = (int)w->size[FALT_D + i];
     a->w_axis[i] = falt_gemm_stride(w, FALT_D + i);

@@ -202,10 +202,9 @@ typedef struct falt_cuda_gemm_filter_args {
   int tile[2], row_tiles, column_tiles, shares, share_steps, groups;
   int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */
   int taps[3], columns;       /* columns: of merged groups, with that of the bias */
-  void *w, *bias;             /* bias NULL: none */
+  void *w, *bias;             /* bias: of the sums' type; NULL: none */
   long long w_group, w_row, w_channel, w_axis[3]; /* elements */
   double alpha;
-  int vector_type;
 } falt_cuda_gemm_filter_args;
 
 /* The operands of depthwise layers. The source is x, or dy of a gradient by the data, whose result is dx; a gradient of

@@ -183,27 +183,37 @@ __device__ inline void multiply_slice(Acc acc, unsigned y, unsigned x, int slice
 
 // ---- results
 
-__device__ inline void put_sums(const Args &a, const Acc acc, int group, int first_row, int first_column) {
+// Places of the columns: each is found by one thread.
+__device__ inline void put_sums(const Args &a, const Acc acc, int group, int first_row, int first_column, Place *places) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = a.row_tiles * BM, columns = a.column_tiles * BN;
+  if (!a.partial) {
+    __syncthreads();  // nobody multiplies what lay here
+    for (int i = threadIdx.x; i < BN; i += THREADS) places[i] = place_column(a, first_column + i);
+    __syncthreads();
+  }
+  const int mine = warp % WARPS_N * WN + lane % 4 * 2;
   first_row += warp / WARPS_N * WM + lane / 4;
-  first_column += warp % WARPS_N * WN + lane % 4 * 2;
+  first_column += mine;
+  Place down[MT * 2];
+#pragma unroll
+  for (int i = 0; i < MT * 2; i++) down[i] = place_row(a, group, first_row + i * 8);
   Sum *partial = a.partial ? (Sum *)a.partial + ((i64)group * a.shares + blockIdx.y) * rows * columns : nullptr;
 #pragma unroll
-  for (int i = 0; i < MT; i++)
+  for (int j = 0; j < NT; j++) {
+    const int column = first_column + j * 8;
 #pragma unroll
-    for (int half = 0; half < 2; half++)
-#pragma unroll
-      for (int j = 0; j < NT; j++) {
-        const int row = first_row + i * 16 + half * 8, column = first_column + j * 8;
-        const Sum *sum = acc[i][j] + half * 2;
-        if (partial) {
-          partial[(i64)row * columns + column] = sum[0], partial[(i64)row * columns + column + 1] = sum[1];
-        } else {
-          put(a, group, row, column, sum[0]);
-          put(a, group, row, column + 1, sum[1]);
-        }
+    for (int i = 0; i < MT * 2; i++) {
+      const int row = first_row + i * 8;
+      const Sum *sum = acc[i / 2][j] + i % 2 * 2;
+      if (partial) {
+        partial[(i64)row * columns + column] = sum[0], partial[(i64)row * columns + column + 1] = sum[1];
+      } else {
+        put(a, group, row, down[i], places[mine + j * 8], sum[0]);
+        put(a, group, row, down[i], places[mine + j * 8 + 1], sum[1]);
       }
+    }
+  }
 }
 
 // ---- the kernel
@@ -254,5 +264,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm_filter(c
     in = in == (STAGES - 1) * STAGE ? 0 : in + STAGE;
     out = out == (STAGES - 1) * STAGE ? 0 : out + STAGE;
   }
-  put_sums(a, acc, group, first_row, first_column);
+  put_sums(a, acc, group, first_row, first_column, (Place *)memory);
 }

@@ -6,21 +6,34 @@
 typedef long long i64;
 typedef falt_cuda_gemm_filter_args Args;
 
-// Where the gradient of a row and a column goes: to the filter, to the bias, or nowhere, between merged groups.
+// Where a gradient goes is the sum of where its row goes and where its column goes, which are found once for all that they
+// meet. Merged groups own squares along the diagonal: row and column must be of the same one.
+struct Place {
+  i64 at;
+  int owner;  // which of the merged groups, or one of these:
+};
+constexpr int NOBODY = -1, BIAS = -2;
+
+__device__ inline Place place_row(const Args &a, int group, int row) {
+  const int owner = a.merged == 1 ? 0 : row / a.rows;
+  if (row >= a.rows * a.merged) return {0, NOBODY};
+  return {((i64)group * a.merged + owner) * a.w_group + (row - owner * a.rows) * a.w_row, owner};
+}
+
+__device__ inline Place place_column(const Args &a, int column) {
+  const int channels = a.channels * a.merged, tap = column / channels, channel = column - tap * channels;
+  if (column >= a.columns) return {0, NOBODY};
+  const int s = tap % a.taps[2], rest = tap / a.taps[2], r = rest % a.taps[1], t = rest / a.taps[1];
+  if (t == a.taps[0]) return {0, channel == 0 && a.bias ? BIAS : NOBODY};
+  const int owner = a.merged == 1 ? 0 : channel / a.channels;
+  return {(channel - owner * a.channels) * a.w_channel + t * a.w_axis[0] + r * a.w_axis[1] + s * a.w_axis[2], owner};
+}
+
+// Sums are of the type of the bias.
 template <typename T>
-__device__ inline void put(const Args &a, int group, int row, int column, T sum) {
-  const int channels = a.channels * a.merged, taps = a.taps[0] * a.taps[1] * a.taps[2];
-  const int tap = column / channels, channel = column - tap * channels;
-  const int sub = row / a.rows, sub_row = row - sub * a.rows, sub_channel = channel - sub * a.channels;
-  if (row >= a.rows * a.merged || column >= a.columns) return;
-  if (tap == taps) {
-    if (channel == 0 && a.bias) store<double>(a.bias, a.vector_type, (i64)group * a.rows * a.merged + row, (double)sum);
-    return;
-  }
-  if (sub_channel < 0 || sub_channel >= a.channels) return;
-  const int s = tap % a.taps[2], r = tap / a.taps[2] % a.taps[1], t = tap / a.taps[2] / a.taps[1];
-  store<T>(a.w, TYPE_W,
-           ((i64)group * a.merged + sub) * a.w_group + sub_row * a.w_row + sub_channel * a.w_channel + t * a.w_axis[0] +
-               r * a.w_axis[1] + s * a.w_axis[2],
-           (T)(a.alpha * sum));
+__device__ inline void put(const Args &a, int group, int row, Place down, Place along, T sum) {
+  if (along.owner == BIAS && down.owner != NOBODY)
+    ((T *)a.bias)[(i64)group * a.rows * a.merged + row] = sum;
+  else if (down.owner == along.owner && down.owner != NOBODY)
+    store<T>(a.w, TYPE_W, down.at + along.at, (T)a.alpha * sum);
 }
