@@ -277,7 +277,7 @@ static const char *refusal(const falt_problem *p) {
 
 /* The multiply-adds that take as long as adding a vector of overlapping results, and as reading an element of the
  * packed filter, which every row of dx does anew. */
-static const double added = 128, read = 4;
+static const double added = 300, read = 1.5;
 
 static double estimate(const overlap_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;

@@ -29,7 +29,7 @@ enum {
   WIDE_BLOCK = 120,
   MOST_SEGMENTS = 1 << 14
 };
-static const double MOST_INSIDE = 0.96;        /* of the taps, where leaving the others out is worth it */
+static const double LEAST_OUTSIDE = 0.0065;    /* of the taps, for each row of a call: calls of many are seldom full */
 enum { SHORT_ROW = 64, MOST_SLOTS = 1 << 17 }; /* positions; elements */
 
 /* Offsets into a worker's scratch. */
@@ -454,7 +454,7 @@ static void set_segments(channels_plan *plan) {
 /* Whether so many taps lie outside that leaving them out is worth calls of their own. */
 static void set_inside(channels_plan *plan) {
   plan->inside_share = plan->folds || plan->joined > 1 ? 1 : falt_inside_share(&plan->layer);
-  plan->skips = plan->inside_share < MOST_INSIDE;
+  plan->skips = 1 - plan->inside_share > LEAST_OUTSIDE * (double)plan->rows;
   if (plan->skips) falt_inside_init(&plan->inside, &plan->layer);
 }
 
