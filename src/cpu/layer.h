@@ -15,21 +15,25 @@
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 
+/* What is left out before a segment: elements of `a`, and of the panel. */
+typedef struct falt_layer_jump {
+  int64_t a, b;
+} falt_layer_jump;
+
 /* out[m][i] = (accumulate ? out[m][i] : 0)
- *           + sum over s < segments, j < depth of a[t*a_pitch + m][offset + j*(1 + skip)] * b[(t*depth + j)*pitch +
- * t*b_apart + i]
+ *           + sum over s < segments, j < depth of a[s*a_pitch + m][offset + j*(1 + skip)] * b[(s*depth + j)*pitch + i]
  *
- * with t = which[s], or s, for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of
- * them, and b_skip elements; rows are at most what the table says for so many. Each sum is one chain of multiply-adds
- * in the order s, j, so its bits do not depend on how the work was cut into calls. */
+ * for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of them, and b_skip elements;
+ * rows are at most what the table says for so many. Jumps move a and b on before a segment, for it and those that
+ * follow. Each sum is one chain of multiply-adds in the order s, j, so its bits do not depend on how the work was cut
+ * into calls. */
 typedef struct falt_layer_product {
   const float *const *a;
   const float *b; /* aligned to a vector; all of the pitch is readable */
   float *const *out;
   int64_t a_pitch, offset, segments, depth, n;
-  int64_t skip, b_skip; /* elements left out between those of a row, and of the panel */
-  int64_t b_apart;      /* elements left out between segments of the panel */
-  const int32_t *which; /* the segments that are summed; NULL: the first ones */
+  int64_t skip, b_skip;         /* elements left out between those of a row, and of the panel */
+  const falt_layer_jump *jumps; /* one for each segment; NULL: none */
   int rows;
   int results; /* of `groups`: columns that one group has, n a multiple of it */
   bool accumulate;

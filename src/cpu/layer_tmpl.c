@@ -44,11 +44,12 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   }
   const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;
   const lane *const *a = call->a, *b = call->b;
-  const int32_t *which = call->which;
-  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch, b += call->b_apart) {
-    if (which) {
-      a = call->a + which[s] * call->a_pitch;
-      b = call->b + which[s] * (call->depth * pitch + call->b_apart);
+  const falt_layer_jump *jump = call->jumps;
+  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
+    if (jump) {
+      a += jump->a;
+      b += jump->b;
+      jump++;
     }
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL

@@ -4,11 +4,11 @@
  *
  * A matrix whose rows are (tap, input channel), whose columns are output channels, and whose depth is the positions,
  * numbered over rows and images. Columns run along vectors, from a panel of dy that is written once for a chunk of
- * positions and stays in the first-level cache while all rows of the task go over it. Rows are broadcast. Where input
- * channels are adjacent (NHWC) a list holds the address of each position's pixel for a tap: nothing is copied, and a
- * pixel outside is another address; with few channels the taps of a row are one segment of such rows. Otherwise (NCHW)
- * positions are adjacent, and rows are copied, chunk by chunk, for the kernel of forward layers. The bias is one more
- * row, whose input is 1 everywhere.
+ * positions and stays in a cache while all rows of the task go over it. Rows are broadcast. Where input channels are
+ * adjacent (NHWC) a list holds the address of each position's pixel for a tap: nothing is copied, and a pixel outside
+ * is another address; with few channels the taps of a row are one segment of such rows. Otherwise (NCHW) positions are
+ * adjacent, and rows are for the kernel of forward layers: where they lie, if all of a chunk is inside one row of x,
+ * else copied. The bias is one more row, whose input is 1 everywhere.
  *
  * Sums wait in the second-level cache between chunks. A task owns a block of rows and a panel of columns, and where
  * that makes few tasks, a slice of the positions; slices depend on the problem alone and are added in their order, so
@@ -311,8 +311,8 @@ static void add_listed(task *t, int64_t first, int64_t rows, float *sums) {
   }
 }
 
-/* Rows whose element p is at a[row*pitch + p]. */
-static void add_copied(task *t, const float *from, int64_t rows, float *sums) {
+/* Rows whose element p is at from[row*pitch + p*step]. */
+static void add_apart(task *t, const float *from, int64_t pitch, int64_t step, int64_t rows, float *sums) {
   const outer_plan *plan = t->own.plan;
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t most = kernels->rows[t->own.pitch / kernels->width];
@@ -322,7 +322,7 @@ static void add_copied(task *t, const float *from, int64_t rows, float *sums) {
     const float *a[FALT_LAYER_ROWS];
     float *out[FALT_LAYER_ROWS];
     for (int64_t m = row; m < end; m++) {
-      a[m - row] = from + m * plan->chunk;
+      a[m - row] = from + m * pitch;
       out[m - row] = sums + m * t->own.pitch;
     }
     fetch_ahead(t, end - row);
@@ -332,6 +332,7 @@ static void add_copied(task *t, const float *from, int64_t rows, float *sums) {
                                            .segments = 1,
                                            .depth = t->count,
                                            .n = t->own.pitch,
+                                           .skip = step - 1,
                                            .rows = (int)(end - row),
                                            .accumulate = t->accumulate});
   }
@@ -342,16 +343,37 @@ static void add_bias(task *t, float *sums) {
   add_listed(t, 0, 1, sums);
 }
 
+/* Where a chunk of one output row begins to read channel 0, if nothing of it lies outside; else NULL. */
+static const float *inside_row(const task *t, int64_t index) {
+  const falt_layer *layer = t->own.layer;
+  const falt_tensor *x = &layer->p.input;
+  const segment tap = segment_at(t->own.plan, index);
+  const falt_layer_point at = falt_layer_point_at(layer, t->first);
+  const int64_t d = falt_layer_source(layer, 0, at.at[0], tap.t), h = falt_layer_source(layer, 1, at.at[1], tap.r);
+  const falt_axis *axis = &layer->p.axis[2];
+  const int64_t u = at.at[2] * axis->stride + tap.s * axis->dilation - axis->pad[0];
+  const bool inside = d >= 0 && h >= 0 && u >= 0 && u + (t->count - 1) * axis->stride < x->size[FALT_W];
+  if (!inside || falt_layer_run(layer, &at, t->count) < t->count) return NULL;
+  return t->input + at.n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H] + u * x->stride[FALT_W];
+}
+
 static void add_segment(task *t, int64_t index, int64_t first, int64_t rows, float *sums) {
+  const falt_tensor *x = &t->own.layer->p.input;
+  const int64_t stride = t->own.layer->p.axis[2].stride;
   if (t->own.plan->in_place) {
     bring_segment(t, index, list_piece, first, rows);
     add_listed(t, first, rows, sums);
     return;
   }
+  const float *there = inside_row(t, index);
+  if (there) {
+    add_apart(t, there + first * x->stride[FALT_C], x->stride[FALT_C], stride * x->stride[FALT_W], rows, sums);
+    return;
+  }
   for (int64_t row = 0, count; row < rows; row += count) {
     count = falt_min(PACKED_ROWS, rows - row);
     bring_segment(t, index, copy_piece, first + row, count);
-    add_copied(t, t->rows, count, sums + row * t->own.pitch);
+    add_apart(t, t->rows, t->own.plan->chunk, 1, count, sums + row * t->own.pitch);
   }
 }
 
@@ -483,14 +505,15 @@ static void set_rows(outer_plan *plan) {
   plan->rows = plan->segments * plan->length + plan->base.problem.has_bias;
 }
 
-/* Panels as wide as kernels go; chunks whose panel leaves room in the first-level cache for sums and rows, which take
- * more of it where pixels are read in place. */
+/* Panels as wide as kernels go; chunks whose panel leaves room in the first-level cache for sums and pixels that are
+ * read in place. Rows that lie apart are worth longer ones, as long as the second-level cache has the panel. */
 static void set_panels(outer_plan *plan) {
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t vectors = falt_ceil_div(plan->layer.results, kernels->width);
   plan->panels = falt_layer_cut(vectors, falt_ceil_div(vectors, kernels->vectors));
   const int64_t row = falt_layer_most(&plan->panels) * kernels->width * (int64_t)sizeof(float);
-  const int64_t fits = (int64_t)plan->base.device->caches.l1d * (plan->in_place ? 1 : 2) / 3 / row;
+  const falt_caches *caches = &plan->base.device->caches;
+  const int64_t fits = (int64_t)(plan->in_place ? caches->l1d / 3 : caches->l2 / 8) / row;
   plan->chunk = falt_max(1, falt_min(falt_min(fits, MOST_CHUNK), plan->layer.positions));
 }
 

@@ -251,11 +251,15 @@ static void add_rows(const task *t, int64_t row, int64_t rows) {
   const falt_layer_kernels *kernels = t->layer->kernels;
   const int64_t down = t->layer->p.filter.stride[FALT_K];
   const float *a[MOST_LINES * FALT_LAYER_ROWS];
+  falt_layer_jump jumps[MOST_LINES] = {{0, 0}};
   float *out[FALT_LAYER_ROWS];
   for (int64_t i = 0; i < t->count; i++) {
     const panel *c = &t->panels[i];
     if (c->in.lines == 0 && t->first > 0) continue;
-    if (i == 0 || !are_equal(&c->in, &c[-1].in)) list_rows(t, &c->in, row, rows, a);
+    if (i == 0 || !are_equal(&c->in, &c[-1].in)) {
+      list_rows(t, &c->in, row, rows, a);
+      for (int64_t l = 1; l < c->in.lines; l++) jumps[l].b = plan->x_line - c->in.count * plan->x_step;
+    }
     for (int64_t m = 0; m < rows; m++) out[m] = (float *)t->operands->filter + c->out + (row + m) * down;
     kernels->product(&(falt_layer_product){.a = a,
                                            .a_pitch = rows,
@@ -266,7 +270,7 @@ static void add_rows(const task *t, int64_t row, int64_t rows) {
                                            .n = c->count,
                                            .skip = plan->y_step - 1,
                                            .b_skip = plan->x_step - falt_round_up(c->count, kernels->width),
-                                           .b_apart = plan->x_there ? plan->x_line - c->in.count * plan->x_step : 0,
+                                           .jumps = plan->x_there ? jumps : NULL,
                                            .rows = (int)rows,
                                            .accumulate = t->first > 0});
   }

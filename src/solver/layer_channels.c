@@ -34,7 +34,7 @@ enum { SHORT_ROW = 64, MOST_SLOTS = 1 << 17 }; /* positions; elements */
 
 /* Offsets into a worker's scratch. */
 typedef struct scratch_map {
-  size_t list, out, residual, constant, gathered, slots, tags, sums, taps, calls, which, total;
+  size_t list, out, residual, constant, gathered, slots, tags, sums, taps, calls, which, jumps, total;
 } scratch_map;
 
 typedef struct channels_plan {
@@ -130,9 +130,10 @@ typedef struct task {
   falt_layer_pieces pieces; /* of the positions: calls, unless taps outside are left out */
   int64_t count;            /* of calls */
   falt_inside_call *calls;
-  falt_box *taps;     /* of positions, in the order of the list */
-  int32_t *which;     /* of a call */
-  const float *input; /* of the group that the lists are made for */
+  falt_box *taps;         /* of positions, in the order of the list */
+  int32_t *which;         /* taps of a call */
+  falt_layer_jump *jumps; /* to them */
+  const float *input;     /* of the group that the lists are made for */
   const float **list;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
   float *constant, *gathered, *sums;
@@ -265,6 +266,16 @@ static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int
                                        .factors = t->run->factors});
 }
 
+/* Lists the taps that a call sums by a panel of so many columns; returns how many. */
+static int64_t list_jumps(const task *t, const falt_box *taps, int64_t columns) {
+  const int64_t count = falt_inside_list(t->layer, taps, t->which);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t out = t->which[i] - (i > 0 ? t->which[i - 1] + 1 : 0);
+    t->jumps[i] = (falt_layer_jump){out * t->positions, out * t->plan->length * columns};
+  }
+  return count;
+}
+
 static void run_call(const task *t, int64_t call, int64_t panel) {
   const channels_plan *plan = t->plan;
   const falt_layer *layer = t->layer;
@@ -284,8 +295,8 @@ static void run_call(const task *t, int64_t call, int64_t panel) {
       .b = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->segments * plan->length),
       .out = rows,
       .offset = plan->shares ? t->group * layer->p.input.stride[FALT_G] : 0,
-      .segments = skips ? falt_inside_list(layer, &t->calls[call].taps, t->which) : plan->segments,
-      .which = skips ? t->which : NULL,
+      .segments = skips ? list_jumps(t, &t->calls[call].taps, columns_before(plan, panel + 1) - k) : plan->segments,
+      .jumps = skips ? t->jumps : NULL,
       .depth = plan->length,
       .n = n,
       .results = (int)(layer->results / plan->joined),
@@ -305,6 +316,7 @@ static void open_task(task *t, char *memory) {
   t->taps = (falt_box *)(void *)(memory + at->taps);
   t->calls = (falt_inside_call *)(void *)(memory + at->calls);
   t->which = (int32_t *)(void *)(memory + at->which);
+  t->jumps = (falt_layer_jump *)(void *)(memory + at->jumps);
   t->slots = (falt_slot_memory){(float *)(void *)(memory + at->slots), (falt_slot_tag *)(void *)(memory + at->tags)};
   if (t->plan->folds) falt_slots_open(&t->plan->slots, &t->slots);
   for (int64_t i = 0; i < constant_length(t->plan); i++) t->constant[i] = (float)layer->p.boundary_value;
@@ -529,6 +541,7 @@ static void lay_memory(channels_plan *plan) {
   at->taps = falt_place(&at->total, plan->skips ? block * sizeof(falt_box) : 0);
   at->calls = falt_place(&at->total, plan->skips ? (block + 1) * sizeof(falt_inside_call) : 0);
   at->which = falt_place(&at->total, plan->skips ? segments * sizeof(int32_t) : 0);
+  at->jumps = falt_place(&at->total, plan->skips ? segments * sizeof(falt_layer_jump) : 0);
   size_t total = falt_rows_workspace(plan->base.device, at->total);
   plan->factors = falt_place(&total, 2 * channels * sizeof(float));
   plan->filter = falt_place(

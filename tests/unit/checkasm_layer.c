@@ -70,7 +70,9 @@ typedef struct trial {
   falt_layer_product call;
   guarded rows[ROWS], panel;
   const float *a[SEGMENTS * ROWS];
-  int32_t which[SEGMENTS];
+  int64_t at[SEGMENTS];            /* of those that are there, the segments that are summed */
+  falt_layer_jump jumps[SEGMENTS]; /* to them */
+  int64_t apart;                   /* elements between segments of the panel */
   float old[ROWS][PITCH], results[ROWS][PITCH], *out[ROWS];
 } trial;
 
@@ -81,19 +83,24 @@ static int64_t panel_pitch(const trial *t) {
 
 /* Where a segment of the panel begins. */
 static int64_t segment_at(const trial *t, int64_t segment) {
-  return segment * (t->call.depth * panel_pitch(t) + t->call.b_apart);
+  return segment * (t->call.depth * panel_pitch(t) + t->apart);
 }
 
-static int64_t segment_of(const falt_layer_product *c, int64_t s) {
-  return c->which ? c->which[s] : s;
-}
-
-/* Some of the segments, perhaps none. */
+/* Some of the segments, perhaps none, and jumps to them; or the first ones without any. */
 static void choose_segments(trial *t) {
-  t->call.which = t->which;
-  t->call.segments = 0;
-  for (int s = 0; s < SEGMENTS; s++)
-    if (pick(0, 1)) t->which[t->call.segments++] = s;
+  falt_layer_product *c = &t->call;
+  const bool jumps = pick(0, 1);
+  const int64_t first = pick(1, SEGMENTS);
+  t->apart = jumps * pick(0, 1) * pick(0, SKIP);
+  c->jumps = jumps ? t->jumps : NULL;
+  c->segments = 0;
+  for (int64_t s = 0, next = 0; s < SEGMENTS; s++) {
+    if (jumps ? !pick(0, 1) : s >= first) continue;
+    const int64_t there = next == 0 ? 0 : segment_at(t, next - 1) + c->depth * panel_pitch(t);
+    t->jumps[c->segments] = (falt_layer_jump){(s - next) * c->a_pitch, segment_at(t, s) - there};
+    t->at[c->segments++] = s;
+    next = s + 1;
+  }
 }
 
 /* Segments of a row lie in any order, and overlap. */
@@ -103,17 +110,15 @@ static void set_product(trial *t) {
   *c = (falt_layer_product){.a = t->a,
                             .out = t->out,
                             .offset = pick(0, 5),
-                            .segments = pick(1, SEGMENTS),
                             .depth = pick(1, DEPTH),
                             .a_pitch = ROWS,
                             .skip = pick(0, 2),
                             .b_skip = pick(0, 1) * pick(0, SKIP),
-                            .b_apart = pick(0, 1) * pick(0, SKIP),
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
                             .accumulate = pick(0, 1)};
-  if (pick(0, 1)) choose_segments(t);
-  const int64_t segments = c->which ? SEGMENTS : c->segments; /* that are there */
+  choose_segments(t);
+  const int64_t segments = c->segments > 0 ? t->at[c->segments - 1] + 1 : 0; /* that are there */
   for (int m = 0; m < c->rows; m++) {
     const int64_t read = (c->depth - 1) * (1 + c->skip) + 1, length = read + pick(0, 20);
     float *row = before_guard(&t->rows[m], length);
@@ -123,7 +128,7 @@ static void set_product(trial *t) {
     memcpy(t->results[m], t->old[m], sizeof t->old[m]);
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
   }
-  const int64_t floats = segments > 0 ? segment_at(t, segments) - c->b_apart - c->b_skip : 0;
+  const int64_t floats = segments > 0 ? segment_at(t, segments) - t->apart - c->b_skip : 0;
   float *panel = before_guard(&t->panel, floats);
   fill(panel, floats);
   c->b = panel;
@@ -134,8 +139,8 @@ static double expected(const trial *t, int m, int64_t i, double old) {
   double sum = c->accumulate ? old : 0;
   for (int64_t s = 0; s < c->segments; s++)
     for (int64_t j = 0; j < c->depth; j++)
-      sum += (double)t->a[segment_of(c, s) * c->a_pitch + m][c->offset + j * (1 + c->skip)] *
-             (double)c->b[segment_at(t, segment_of(c, s)) + j * panel_pitch(t) + i];
+      sum += (double)t->a[t->at[s] * c->a_pitch + m][c->offset + j * (1 + c->skip)] *
+             (double)c->b[segment_at(t, t->at[s]) + j * panel_pitch(t) + i];
   return sum;
 }
 
@@ -146,9 +151,9 @@ static float alone(const trial *t, int m, int64_t i, float old) {
   const float *a[SEGMENTS];
   float *out[1] = {&old};
   for (int64_t s = 0; s < c->segments; s++) {
-    const float *b = c->b + segment_at(t, segment_of(c, s)) + i;
+    const float *b = c->b + segment_at(t, t->at[s]) + i;
     float *to = column + s * c->depth * t->kernels->width;
-    a[s] = t->a[segment_of(c, s) * c->a_pitch + m];
+    a[s] = t->a[t->at[s] * c->a_pitch + m];
     for (int64_t j = 0; j < c->depth; j++) to[j * t->kernels->width] = b[j * panel_pitch(t)];
   }
   t->kernels->product(&(falt_layer_product){.a = a,
