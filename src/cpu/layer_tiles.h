@@ -37,7 +37,7 @@ typedef enum falt_tiles_kind {
 } falt_tiles_kind;
 
 /* Piece q of row m is the 64 bytes at at + q*next + m*step. All rows of a tile can be read, also where fewer are
- * wanted.
+ * wanted. At NULL are zeros, whose products are left out; a matrix unit has none of those.
  */
 typedef struct falt_tile_rows {
   const char *at;

@@ -153,6 +153,7 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
   const split move = {.first = all_bits((int32_t)0x80808080u)};
   for (int64_t s = 0; s < call->segments; s++, b += call->pieces * next) {
     const falt_tile_rows *list = call->a + 2 * s;
+    if (!list[(turned ? i0 : m0) / FALT_TILE_ROWS].at) continue;
     const falt_tile_rows panel = {b + (turned ? m0 : i0) / FALT_TILE_ROWS * FALT_TILE, FALT_TILE_BYTES, next};
     const falt_tile_rows left = turned ? panel : list[m0 / FALT_TILE_ROWS];
     const falt_tile_rows right = turned ? list[i0 / FALT_TILE_ROWS] : panel;

@@ -26,6 +26,7 @@
 enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
 enum {
   LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */,
+  LEAST_BLOCK = 6 /* the same by vectors, whose blocks are smaller */,
   LEAST_SPAN = 64,
   LEAST_PART = FALT_TILES_ROWS /* positions */,
   NEAR = 16384 /* bytes of panels */
@@ -409,7 +410,7 @@ static void set_segments(falt_tiles_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t *taps = layer->p.filter.size;
   const bool whole = layer->channels * plan->element % FALT_TILE_BYTES == 0;
-  const bool narrow = layer->p.output.size[FALT_W] < LEAST_ROW;
+  const bool narrow = layer->p.output.size[FALT_W] < (plan->kernels->together > 1 ? LEAST_ROW : LEAST_BLOCK);
   const bool converts = plan->split || plan->kind == FALT_TILES_F32;
   plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
   plan->windows = !whole || narrow;

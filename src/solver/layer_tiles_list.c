@@ -361,6 +361,13 @@ static bool lies_inside(const falt_tiles_task *t, const part *p) {
 
 /* ---- lists */
 
+/* Whether products by rows of zeros are left out: by vectors, where a tile's positions lie in one line; those of f16,
+ * whose weights may be infinite, are formed. */
+static bool leaves_out(const falt_tiles_plan *plan) {
+  return plan->kernels->together == 1 && !converts(plan) && !plan->flat && plan->joined == 1 &&
+         plan->layer.p.boundary_value == 0;
+}
+
 /* One tile for each segment, positions from `first` of a line (of all of them where they are flat) on. */
 static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
   const falt_tiles_plan *plan = t->plan;
@@ -371,8 +378,9 @@ static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int
     for (int64_t j = 0; j < taps[FALT_D]; j++)
       for (int64_t r = 0; r < plan->steps; r++) {
         const char *row = p->copies + slot_of(plan, j, r, line) * plan->slot + first * step;
+        const bool outside = leaves_out(plan) && !row_of(t, p, j, r, line);
         for (int64_t s = 0; s < others; s++, list += PAIR)
-          *list = (falt_tile_rows){row + s * axis->dilation * pixel, step, FALT_TILE_BYTES};
+          *list = (falt_tile_rows){outside ? NULL : row + s * axis->dilation * pixel, step, FALT_TILE_BYTES};
       }
 }
 
