@@ -4,18 +4,23 @@
 #include "core/memory.h"
 #include "cuda/choice.h"
 
+#include <math.h>
+
 enum {
   FILE_REGISTERS = 65536, /* of a multiprocessor */
   MOST_REGISTERS = 232,   /* of a thread, as estimated; the machine has 255 */
   LEAST_REGISTERS = 72,   /* that staging and indices need */
   MOST_SUM_BYTES = 256,   /* of a thread's sums */
   LONGEST_WINDOW = 16,    /* tap columns that are unrolled at once */
+  SECTOR = 32,            /* bytes that memory takes at least */
   WARPS_NEEDED = 16       /* to hide the latency of shared memory */
 };
 
-/* Shares as measured on an H200: of the limit's multiply-adds, of the time that loads from shared memory and from
- * memory take, of what halos read again that comes from memory. */
-static const double issue_share = 1.0, read_share = 0.18, memory_share = 0.7, halo_share = 0.5;
+/* Shares as measured on an H200: of the limit's multiply-adds, of the time that loads from shared memory take, of the
+ * shorter of compute and memory, of what halos read again that comes from memory. */
+static const double issue_share = 1.0, read_share = 0.18, shorter_share = 0.7, halo_share = 0.5;
+/* Warp instructions that take as long as finding a vector at the image's ends, element by element. */
+static const double edge_vector = 150;
 
 static int64_t pieces(int64_t whole, int64_t piece) {
   return (whole + piece - 1) / piece;
@@ -138,6 +143,13 @@ static int64_t blocks_along(const falt_block_problem *p, const falt_block *b, in
   return pieces(p->out[axis], size[axis]);
 }
 
+/* Of the blocks, those that ask where each element lies: at the image's ends, or all where vectors do not fit. */
+static double edged_share(const falt_block_problem *p, const falt_block *b) {
+  const double rows = (double)blocks_along(p, b, 1), columns = (double)blocks_along(p, b, 2);
+  const double ends = p->taps[1] > 1 ? 2 : 0;
+  return p->unaligned ? 1 : 1 - fmax(0, rows - ends) / rows * fmax(0, columns - 2) / columns;
+}
+
 /* Planes and lines that a thread walks through, tap columns' windows, and how often a tap row meets a result's row. */
 typedef struct walk {
   double planes, lines, windows, hits, steps;
@@ -172,7 +184,8 @@ static double overhead_of(const falt_block_problem *p, const falt_block *b, doub
   const int threads = b->lanes * b->lines, quad = quad_of(p);
   const int words = p->sum_bytes / 4;
   const double loads = b->groups * (double)window_of(p, b, larger(b->chunk, b->rest)) / (b->dense ? quad : 1);
-  const double stage = (double)b->tile_elements / quad / threads * (p->x_bytes < p->sum_bytes ? 18 : 10);
+  const double vector = edged_share(p, b) * edge_vector + (p->x_bytes < p->sum_bytes ? 18 : 10);
+  const double stage = (double)b->tile_elements / quad / threads * vector;
   const double finish = results_of(b) * (p->epilogue > 1 ? 100 : 2) + (b->sweep ? w.planes * sums_of(b) : 0);
   const double tests = b->sweep && b->rows == 1 ? 0 : 2.0 * b->depth * b->rows;
   const double windows = w.planes * w.lines * w.windows, taps = w.hits * (w.windows + (double)p->taps[2] / quad);
@@ -187,7 +200,9 @@ static double memory_of(const falt_block_problem *p, const falt_block_machine *m
   const double staged =
       walk_of(p, b).steps * b->tile_elements / (results_of(b) * b->lanes * b->lines); /* elements staged for a result */
   const double halo = staged > once ? staged - once : 0;
-  return results * (p->y_bytes + p->x_bytes * (once + halo_share * halo)) / m->bytes_per_s;
+  const double run = b->group > 1 && !b->dense ? (double)b->spread * p->y_bytes / SECTOR : 1; /* of a store */
+  const double stored = p->y_bytes / (run < 1 ? run : 1);
+  return results * (stored + p->x_bytes * (once + halo_share * halo)) / m->bytes_per_s;
 }
 
 static void estimate(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
@@ -203,7 +218,9 @@ static void estimate(const falt_block_problem *p, const falt_block_machine *m, f
   const double slots = (double)m->multiprocessors * b->blocks;
   const double resident = (double)b->blocks * (double)pieces(b->lanes * b->lines, 32);
   const double hidden = resident < WARPS_NEEDED ? 0.6 + 0.4 * resident / WARPS_NEEDED : 1;
-  b->seconds = (compute + memory_share * memory_of(p, m, b)) / hidden * (1 + 0.5 * slots / blocks);
+  const double memory = memory_of(p, m, b);
+  const double longer = compute > memory ? compute : memory, shorter = compute > memory ? memory : compute;
+  b->seconds = (longer + shorter_share * shorter) / hidden * (1 + 0.5 * slots / blocks);
 }
 
 /* ---- enumeration */

@@ -17,6 +17,7 @@ typedef struct falt_block_problem {
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one sum */
   int64_t pad;                     /* elements of a row before the first */
   int epilogue;                    /* blocked.cu's EPILOGUE */
+  bool unaligned;                  /* rows do not begin at vectors */
 } falt_block_problem;
 
 typedef struct falt_block_machine {

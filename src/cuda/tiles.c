@@ -42,9 +42,14 @@ static int64_t next_of(const falt_tile_problem *p) {
   return (int64_t)p->pixel * p->dilation[COLUMN];
 }
 
+/* The element of a line below the first tap of a thread's result v: strides count pixels. */
+static int64_t below(const falt_tile_problem *p, int v) {
+  return v / p->pixel * (int64_t)p->pixel * p->stride[COLUMN] + v % p->pixel;
+}
+
 /* Elements of a line from the first that a thread needs to the last. */
 static int64_t window_of(const falt_tile_problem *p, const falt_tile *t) {
-  return (t->width - 1) * (int64_t)p->stride[COLUMN] + (p->taps[COLUMN] - 1) * next_of(p) + 1;
+  return below(p, t->width - 1) + (p->taps[COLUMN] - 1) * next_of(p) + 1;
 }
 
 static int64_t vectors_of(const falt_tile_problem *p, const falt_tile *t) {
@@ -56,7 +61,7 @@ static void count_window(const falt_tile_problem *p, falt_tile *t) {
   bool needed[LONGEST_WINDOW + 16] = {false};
   const int shift = shift_of(p, t), next = (int)next_of(p);
   for (int v = 0; v < t->width; v++)
-    for (int s = 0; s < p->taps[COLUMN]; s++) needed[shift + v * p->stride[COLUMN] + s * next] = true;
+    for (int s = 0; s < p->taps[COLUMN]; s++) needed[shift + below(p, v) + s * next] = true;
   t->loads = t->elements = 0;
   for (int i = 0, last = -1; i < shift + window_of(p, t); i++) {
     if (!needed[i]) continue;
@@ -158,7 +163,7 @@ static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
 }
 
 static const char *problem_reason(const falt_tile_problem *p, const falt_tile *t) {
-  if (p->pixel > 1 && p->stride[COLUMN] > 1) return "a window would jump between interleaved pixels";
+  if (p->stride[COLUMN] > 1 && t->width % p->pixel) return "a thread's results must be whole pixels";
   if (window_of(p, t) > LONGEST_WINDOW) return "its taps along a row are too far apart";
   return NULL;
 }
@@ -262,11 +267,13 @@ static void consider(const falt_tile_problem *p, const falt_tile_machine *m, fal
 
 void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
                      void (*visit)(void *context, const falt_tile *tile), void *context) {
-  static const int widths[] = {2, 4, 8, 16}, counts[] = {1, 2, 4, 8};
+  static const int widths[] = {2, 4, 8, 16, 3, 6, 12}, counts[] = {1, 2, 4, 8};
   static const int blocks[][2] = {{32, 4}, {32, 8}, {128, 1}, {64, 1}, {16, 8}, {8, 16}};
   const bool flat = p->taps[PLANE] == 1, line = p->taps[ROW] == 1 && p->in[ROW] == 1 && p->out[ROW] == 1;
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
-    if (widths[w] * p->x_bytes > (line && flat ? 32 : 16)) continue; /* a warp's loads would lie far apart */
+    const bool thirds = widths[w] % 3 == 0; /* for whole pixels */
+    if (thirds && (p->pixel != 3 || p->stride[COLUMN] == 1)) continue;
+    if (widths[w] * p->x_bytes > (thirds ? 48 : line && flat ? 32 : 16)) continue; /* a warp's loads would lie apart */
     for (size_t r = 0; r < sizeof counts / sizeof *counts; r++)
       for (size_t n = 0; n < (flat ? 1 : sizeof counts / sizeof *counts); n++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {

@@ -173,7 +173,8 @@ static bool choose_block(blocked_plan *plan) {
                                .y_bytes = (int)falt_type_size(p->output.type),
                                .sum_bytes = plan->wide ? 8 : 4,
                                .pad = a->pad[2],
-                               .epilogue = plan->epilogue};
+                               .epilogue = plan->epilogue,
+                               .unaligned = !plan->x_aligned};
   for (int i = 0; i < 3; i++) {
     blocks.taps[i] = a->taps[i];
     blocks.stride[i] = (int)p->axis[i].stride;

@@ -106,6 +106,16 @@ static void test_everything(UNUSED void **state) {
   }
 }
 
+/* Small images and rows that vectors do not fit are staged element by element: that is not for nothing. */
+static void test_ends(UNUSED void **state) {
+  falt_block_problem large = image(3), small = image(3), odd = image(3);
+  small.out[1] = small.out[2] = 64;
+  small.batch = 128 * 128;
+  odd.unaligned = true;
+  assert_true(choose(&small).seconds > 1.2 * choose(&large).seconds);
+  assert_true(choose(&odd).seconds > 1.2 * choose(&large).seconds);
+}
+
 static void test_volumes(UNUSED void **state) {
   for (int taps = 2; taps <= 15; taps++) {
     falt_block_problem p = image(taps);
@@ -136,8 +146,8 @@ static void test_refusal(UNUSED void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_images), cmocka_unit_test(test_everything),
-                                     cmocka_unit_test(test_volumes), cmocka_unit_test(test_signals),
-                                     cmocka_unit_test(test_refusal)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_images),  cmocka_unit_test(test_everything),
+                                     cmocka_unit_test(test_ends),    cmocka_unit_test(test_volumes),
+                                     cmocka_unit_test(test_signals), cmocka_unit_test(test_refusal)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

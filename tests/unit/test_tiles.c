@@ -147,6 +147,21 @@ static void test_gaps(UNUSED void **state) {
   expect_rejected(&p, "apart");
 }
 
+/* Strides count pixels: a thread has whole ones. */
+static void test_pixels(UNUSED void **state) {
+  for (int pixel = 2; pixel <= 4; pixel++) {
+    falt_tile_problem p = image(5, 1024, 1024);
+    p.pixel = pixel;
+    p.in[2] = (int64_t)1024 * pixel;
+    p.out[2] = (int64_t)512 * pixel;
+    p.out[1] = 512;
+    p.stride[1] = p.stride[2] = 2;
+    falt_tile best;
+    assert_true(falt_tiles_choose(&p, &h200, &best));
+    assert_int_equal(best.width % pixel, 0);
+  }
+}
+
 static void test_choice(UNUSED void **state) {
   for (int taps = 1; taps <= 15; taps += 2) {
     const falt_tile_problem p = image(taps, 8192, 8192);
@@ -231,6 +246,7 @@ int main(void) {
       cmocka_unit_test(test_separable),
       cmocka_unit_test(test_steps),
       cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_pixels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

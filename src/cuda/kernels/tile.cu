@@ -40,7 +40,13 @@ typedef falt_cuda_tile_args Args;
 constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
 constexpr int TERM = T + R + S;                                         // taps of a separable term
 constexpr int NEXT = P * DILATE_S;                                      // elements from one tap to the next
-constexpr int WINDOW = (V - 1) * STRIDE_S + (S - 1) * NEXT + 1;         // elements that a line gives a thread
+
+// The element of a line below the first tap of a thread's result v; strides count pixels, which V is whole of then.
+__device__ constexpr int below(int v) {
+  return STRIDE_S == 1 ? v : v / P * (P * STRIDE_S) + v % P;
+}
+
+constexpr int WINDOW = below(V - 1) + (S - 1) * NEXT + 1;               // elements that a line gives a thread
 constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;  // loaded before it to be aligned
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
 constexpr int PIECE = BLOCK_X * V;  // LINEAR: from one of a thread's rows to the next
@@ -118,7 +124,7 @@ __device__ inline void add_line(ACC sum[ROWS][V], const Taps &taps, const ACC wi
 #pragma unroll
     for (int s = 0; s < S; s++)
 #pragma unroll
-      for (int v = 0; v < V; v++) sum[q][v] += taps.value[TERMS ? 0 : first + s] * window[v * STRIDE_S + s * NEXT];
+      for (int v = 0; v < V; v++) sum[q][v] += taps.value[TERMS ? 0 : first + s] * window[below(v) + s * NEXT];
   }
 }
 
@@ -128,7 +134,7 @@ __device__ inline void add_passed(ACC sum[ROWS][V], const ACC *of, const ACC win
 #pragma unroll
   for (int s = 0; s < S; s++)
 #pragma unroll
-    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[v * STRIDE_S + s * NEXT];
+    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[below(v) + s * NEXT];
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
     if (!has_tap(r, q, NEXT_R, R)) continue;
@@ -267,7 +273,7 @@ __device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, 
         tap += (T == 1 ? 1 : of[t]) * of[T + r] * of[T + R + s];
       }
 #pragma unroll
-      for (int v = 0; v < V; v++) sum[v] += tap * window[v * STRIDE_S + s * NEXT];
+      for (int v = 0; v < V; v++) sum[v] += tap * window[below(v) + s * NEXT];
     }
   }
   store_some(a, y + (at.plane * a.y_plane + at.row * a.y_row + at.column), sum, a.out[COLUMN] - at.column);
