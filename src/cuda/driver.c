@@ -103,7 +103,8 @@ static void load_once(void) {
                                      {"cuMemcpyDtoH_v2", &table.copy_out},
                                      {"cuMemcpyDtoDAsync_v2", &table.copy_within},
                                      {"cuLaunchHostFunc", &table.launch_host}};
-  const falt_cuda_entry newer[] = {{"cuTensorMapEncodeTiled", &table.map_box},
+  const falt_cuda_entry newer[] = {{"cuLaunchKernelEx", &table.launch_by},
+                                   {"cuTensorMapEncodeTiled", &table.map_box},
                                    {"cuTensorMapEncodeIm2col", &table.map_pixels}};
   void *library = falt_cuda_open_library(names, 2);
   if (!library) return;

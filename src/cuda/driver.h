@@ -36,6 +36,18 @@ enum {
   FALT_CU_PAGEABLE_ACCESS = 88
 };
 
+/* Of cuLaunchKernelEx, as NVIDIA's headers lay them out: one attribute, whose value takes 64 bytes. */
+enum { FALT_CU_LAUNCH_EARLY = 6 }; /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+typedef struct falt_cu_launch_attribute {
+  int which, unused, value[16];
+} falt_cu_launch_attribute;
+typedef struct falt_cu_launch_config {
+  unsigned grid[3], block[3], shared_bytes;
+  falt_cu_stream stream;
+  falt_cu_launch_attribute *attributes;
+  unsigned count;
+} falt_cu_launch_config;
+
 /* Of CUtensorMap: types, rows of so many bytes swizzled, 128 bytes fetched into L2 at a time. */
 enum {
   FALT_CU_MAP_F16 = 6,
@@ -93,6 +105,8 @@ typedef struct falt_cuda_driver {
   int (*pointer_facts)(unsigned count, int *attributes, void **data, falt_cu_pointer pointer);
   int (*copy_within)(falt_cu_pointer to, falt_cu_pointer from, size_t bytes, falt_cu_stream stream);
   int (*launch_host)(falt_cu_stream stream, void (*function)(void *context), void *context);
+  /* NULL in drivers before CUDA 12. */
+  int (*launch_by)(const falt_cu_launch_config *config, falt_cu_function function, void **parameters, void **extra);
   /* Tensors as the copy engine sees them; NULL in drivers before CUDA 12. */
   int (*map_box)(void *map, int type, unsigned rank, void *data, const uint64_t *size, const uint64_t *stride,
                  const uint32_t *box, const uint32_t *pace, int interleave, int swizzle, int promotion, int fill);

@@ -318,6 +318,32 @@ void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **paramet
   falt_gpu_start_grid(gpu, launch, one, 1, parameters);
 }
 
+/* Hopper has such starts, CUDA 12.3 takes them into graphs too. */
+static bool starts_early(const falt_gpu *gpu) {
+  enum { GRAPHS = 12030 };
+  int version = 0;
+  return gpu->facts.major >= 9 && gpu->driver->launch_by && !gpu->driver->version(&version) && version >= GRAPHS;
+}
+
+void falt_gpu_start_early(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], void **parameters) {
+  if (!starts_early(gpu)) {
+    falt_gpu_start_grid(gpu, launch, blocks_yz, 1, parameters);
+    return;
+  }
+  falt_cu_launch_attribute early = {.which = FALT_CU_LAUNCH_EARLY, .value = {1}};
+  const falt_cu_launch_config config = {
+      .grid = {(unsigned)launch->blocks, (unsigned)blocks_yz[0], (unsigned)blocks_yz[1]},
+      .block = {(unsigned)launch->threads[0], (unsigned)launch->threads[1], 1},
+      .shared_bytes = (unsigned)launch->shared_bytes,
+      .stream = launch->stream,
+      .attributes = &early,
+      .count = 1};
+  const visit v = enter(gpu);
+  const int error = v.error ? v.error : gpu->driver->launch_by(&config, launch->function, parameters, NULL);
+  leave(gpu, v);
+  keep_trouble(gpu, error);
+}
+
 falt_status falt_gpu_trouble(void) {
   const int error = trouble.error;
   const falt_status status = trouble.status;

@@ -58,6 +58,9 @@ void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **paramet
 /* The same for grids of more axes: blocks along y and z, threads along z. */
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
                          void **parameters);
+/* The same for a kernel that waits by itself for what is ahead of it in the stream (kernels/ptx/early.cuh): where the
+ * GPU and the driver can, its blocks come while that ends. */
+void falt_gpu_start_early(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], void **parameters);
 /* Calls body with the GPU's context current: for libraries that work in whichever is. False, with body not called, if
  * it cannot be made current; the driver's error is then kept as that of a start is. */
 bool falt_gpu_within(const falt_gpu *gpu, void (*body)(void *context), void *context);

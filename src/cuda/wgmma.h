@@ -51,8 +51,9 @@ typedef struct falt_wgmma_machine {
 /* Named after wgmma.cu's holes. */
 typedef struct falt_wgmma_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
-  bool swapped, pingpong, split; /* split: a layer's sums are cut; filter gradients' always are */
-  int splits;                    /* of filter gradients */
+  bool swapped, pingpong;
+  int splits; /* of filter gradients */
+  int shares; /* blocks of a cluster that sum a part of a tile's steps each */
   int shared_bytes;
   int64_t clusters, work; /* that run at once; tiles of a cluster */
   size_t workspace;

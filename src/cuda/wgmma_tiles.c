@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "cuda/wgmma.h"
 
-enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4, FEWEST_STEPS = 4 };
+enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4, MOST_SHARES = 8 };
 
 int falt_wgmma_rows(const falt_wgmma_tile *t) {
   return t->swapped || t->pingpong ? t->wg_rows : t->consumers * t->wg_rows;
@@ -56,10 +56,22 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
 
 /* ---- one tile */
 
-/* Shared memory besides the ring: the filter that stays, results on their way, barriers. */
-static int shared_beside(const falt_wgmma_tile *t, bool keeps) {
+/* Whether sums go to the workspace, and whether a tile's sums are finished by the slice. */
+static bool keeps(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  return p->operation == FALT_WGMMA_FILTER && t->splits > 1;
+}
+
+static bool sliced(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  return t->shares > 1 || (p->operation == FALT_WGMMA_FILTER && !keeps(p, t));
+}
+
+/* Shared memory besides the ring: the filter that stays, results or sums on their way, barriers. */
+static int shared_beside(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const int barriers = 2 * MOST_STAGES + 1 + t->buffers * t->consumers;
-  return t->resident * t->columns * LINE + (keeps ? 0 : t->consumers * t->buffers * BLOCK) + 8 * barriers;
+  const int results = keeps(p, t)    ? 0
+                      : sliced(p, t) ? falt_wgmma_rows(t) * (t->columns + 8) * (int)sizeof(float)
+                                     : t->consumers * t->buffers * BLOCK;
+  return t->resident * t->columns * LINE + results + 8 * barriers;
 }
 
 static int stage_bytes(const falt_wgmma_tile *t) {
@@ -68,20 +80,22 @@ static int stage_bytes(const falt_wgmma_tile *t) {
 
 static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                        falt_wgmma_tile *t) {
-  const bool by_filter = p->operation == FALT_WGMMA_FILTER, keeps = by_filter || t->split;
-  for (t->buffers = keeps ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
-    const int beside = shared_beside(t, keeps);
+  const bool by_filter = p->operation == FALT_WGMMA_FILTER, slices = sliced(p, t);
+  for (t->buffers = by_filter ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
+    const int beside = shared_beside(p, t);
     const int stages = beside < m->shared_block ? (m->shared_block - beside) / stage_bytes(t) : 0;
+    const int64_t needed = falt_ceil_div(w->steps[0], t->shares);
     t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
+    if (slices && t->stages > needed) t->stages = needed < FEWEST_STAGES ? FEWEST_STAGES : (int)needed;
     t->shared_bytes = beside + t->stages * stage_bytes(t);
     if (t->stages >= ENOUGH_STAGES) break;
   }
   if (t->buffers < 2) t->buffers = 2;
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
-  if (keeps && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
-  if (t->split && p->boxes) return "sums that are cut are numbered without what fills boxes up";
-  if (t->split && (w->phases > 1 || t->resident)) return "sums of one phase are cut, whose filter does not stay";
+  if ((by_filter || slices) && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
+  if (slices && (t->cluster > 1 || t->resident)) return "blocks that share a tile fetch their own parts of it";
+  if (slices && !by_filter && w->columns % 4) return "sums of slices are stored by fours of channels";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
   if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
   return NULL;
@@ -95,12 +109,11 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
   for (int i = 0; i < w->phases; i++)
     t->work += falt_ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns;
   t->work *= t->splits;
-  t->clusters = t->work < most ? t->work : most;
+  t->clusters = t->work < most || sliced(p, t) ? t->work : most;
   /* A block whose filter stays works on the same columns always. */
   if (t->resident) t->clusters = t->clusters < columns ? columns : t->clusters / columns * columns;
   t->workspace = 0;
-  if (p->operation == FALT_WGMMA_FILTER || t->split)
-    t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
+  if (keeps(p, t)) t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
@@ -110,7 +123,10 @@ static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
   const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_wgmma_rows(t) * t->columns / (64 * width);
   const double products = blocks * 4 * width / 2 / 0.7;
   const double shared = blocks * 4 * (16 + width / 4) + (double)stage_bytes(t) / LINE;
-  const double gathered = p->operation == FALT_WGMMA_FILTER ? 0 : 4.2 * falt_wgmma_rows(t);
+  const int lines = p->operation != FALT_WGMMA_FILTER ? falt_wgmma_rows(t)
+                    : sliced(p, t)                    ? falt_wgmma_rows(t) + t->columns
+                                                      : 0;
+  const double gathered = 4.2 * lines;
   return fmax(fmax(products, shared / 0.75), gathered);
 }
 
@@ -118,7 +134,8 @@ static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
  * multiplies. */
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const double results = falt_wgmma_rows(t) * (double)t->columns;
-  if (p->operation == FALT_WGMMA_FILTER || t->split) return 600 + results * sizeof(float) / 32;
+  if (keeps(p, t)) return 600 + results * sizeof(float) / 32;
+  if (sliced(p, t)) return 600 + results * sizeof(float) / 32 + (t->shares > 1 ? 2700 : 0);
   const double sending = 600 + results * p->y_bytes / (t->consumers * 12.0);
   return t->pingpong ? 0.2 * sending : sending;
 }
@@ -128,10 +145,10 @@ static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int p
          (double)falt_ceil_div(w->columns, t->columns) * t->splits;
 }
 
-/* The busiest multiprocessor's share of tiles, over the mean one's. */
-static double imbalance(const falt_wgmma_tile *t) {
-  const double share = (double)t->work / (double)t->clusters;
-  return ceil(share) / share;
+/* Tiles, or parts of them, that the busiest multiprocessor computes one after the other. */
+static double rounds(const falt_wgmma_problem *p, const falt_wgmma_machine *m, const falt_wgmma_tile *t) {
+  return sliced(p, t) ? ceil((double)t->work * t->shares / m->multiprocessors)
+                      : ceil((double)t->work / (double)t->clusters);
 }
 
 /* Bytes that the copy engines fetch, mostly out of the second-level cache. */
@@ -148,12 +165,13 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
-    cycles += tiles_of(w, t, i) * (ceil((double)w->steps[i] / t->splits) * step_cycles(p, t) + tile_cycles(p, t));
+    cycles += tiles_of(w, t, i) *
+              (ceil((double)w->steps[i] / (t->splits * t->shares)) * step_cycles(p, t) + tile_cycles(p, t));
   const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
-  const double compute = (cycles / (double)t->clusters * imbalance(t) * pace + 2500) / m->clock_hz;
+  const double compute = (cycles / (double)t->work * rounds(p, m, t) * pace + 2500) / m->clock_hz;
   const double again = fmax(0, fetched(w, t) - w->bytes);
   const double memory = (w->bytes + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
-  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
+  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 0.8e-6;
   if (t->workspace) t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
 
@@ -171,31 +189,33 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   visit(context, &t);
 }
 
+/* Of few tiles the steps are shared, so that more multiprocessors have some. As measured on an H200: clusters that take
+ * more than seven eighths of the multiprocessors lose, and so do larger tiles. */
+static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                         falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+  const bool small = t.consumers == 1 && t.columns == 64;
+  const int most = m->multiprocessors / 8 * 7;
+  double tiles = 0;
+  for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
+  visit_tile(p, w, m, t, visit, context);
+  while (small && (t.shares *= 2) <= MOST_SHARES && t.shares * tiles <= most && t.shares <= w->steps[0])
+    visit_tile(p, w, m, t, visit, context);
+}
+
 /* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
 static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                          falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
   const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
-  int64_t before = 0;
+  int64_t before = 1;
+  visit_shares(p, w, m, t, visit, context);
   for (int waves = 1; waves <= 6; waves++) {
     int64_t splits = (int64_t)m->multiprocessors * waves / tiles;
-    if (splits < 1) splits = 1;
     if (splits > w->steps[0]) splits = w->steps[0];
-    if (splits == before) continue;
+    if (splits <= before) continue;
     t.splits = (int)splits;
     before = splits;
     visit_tile(p, w, m, t, visit, context);
   }
-}
-
-/* Layers of few tiles: their sums cut, so that every multiprocessor has some. */
-static void visit_small(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                        falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
-  const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
-  const int64_t room = m->multiprocessors / tiles, most = w->steps[0] / FEWEST_STEPS;
-  visit_tile(p, w, m, t, visit, context);
-  t.splits = (int)(room < most ? room : most);
-  t.split = true;
-  if (t.splits > 1 && w->phases == 1 && w->columns % 8 == 0) visit_tile(p, w, m, t, visit, context);
 }
 
 typedef struct shape {
@@ -222,12 +242,13 @@ void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
                                    .pingpong = shapes[i].pingpong,
                                    .cluster = cluster,
                                    .splits = 1,
+                                   .shares = 1,
                                    .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};
         if (stays && !t.resident) continue;
         if (p->operation == FALT_WGMMA_FILTER)
           visit_splits(p, w, m, t, visit, context);
         else
-          visit_small(p, w, m, t, visit, context);
+          visit_shares(p, w, m, t, visit, context);
       }
 }
 

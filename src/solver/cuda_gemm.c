@@ -54,7 +54,7 @@ static void start_sum(const gemm_plan *plan, void **parameters, void *stream) {
   const int64_t results = (int64_t)plan->args.phase.pixels * plan->args.channels;
   const falt_gpu_launch launch = {plan->sum, falt_ceil_div(results, 256), {256, 1}, 0, stream};
   const int blocks_yz[2] = {plan->groups, 1};
-  falt_gpu_start_grid(plan->base.device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_gpu_start_early(plan->base.device->gpu, &launch, blocks_yz, parameters);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -80,7 +80,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                                   plan->tile.shared_bytes,
                                   o->stream};
   const int blocks_yz[2] = {plan->tile.shares, plan->phases};
-  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
   if (plan->tile.shares > 1) start_sum(plan, parameters, o->stream);
 }
 

@@ -35,7 +35,8 @@ bool falt_map_aligned(const void *data, const falt_tensor *t) {
 void falt_map_start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, void *args, void *stream) {
   enum { THREADS = 256 };
   const falt_gpu_launch launch = {sum, falt_ceil_div(threads, THREADS), {THREADS, 1}, 0, stream};
-  falt_gpu_start(gpu, &launch, &args);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(gpu, &launch, one, &args);
 }
 
 /* So many threads for each four sums that the GPU is full, eight splits at least for each. */

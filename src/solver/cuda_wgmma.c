@@ -138,6 +138,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
   *a = (falt_cuda_wgmma_args){.epilogue = falt_cuda_epilogue_of(p),
                               .sums = o->workspace,
                               .clusters_work = t->work,
+                              .channels = (int)plan->layer.channels,
                               .rows = (int)plan->work.rows[0],
                               .columns = (int)plan->work.columns,
                               .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
@@ -145,7 +146,8 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
                               .splits = t->splits,
                               .steps = (int)plan->work.steps[0],
                               .image_pixels = (int)pixels,
-                              .image_rows = (int)falt_round_up(pixels, FALT_WGMMA_SPAN)};
+                              .image_rows = (int)falt_round_up(pixels, FALT_WGMMA_SPAN),
+                              .kept = plan->filter != NULL};
   if (p->has_scale) a->epilogue.scale = o->scale;
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
@@ -158,6 +160,11 @@ static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, fal
   memcpy(to->axis, from->axis, sizeof to->axis);
   to->pixels = (int)pixels;
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
+}
+
+/* Whether results are stored by their strides, not by the copy engine. */
+static bool by_lines(const wgmma_plan *plan) {
+  return plan->planar || plan->tile.shares > 1;
 }
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
@@ -174,7 +181,7 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
            plan->lines ? planes_of(from, source)
                        : source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)),
            &l->phase[i].source);
-    if (plan->planar)
+    if (by_lines(plan))
       l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
     else
       encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
@@ -182,10 +189,17 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   encode(plan, filter_of(plan, falt_map_element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
   if (!p->has_residual) return;
   void *residual = falt_map_element(o->residual, &p->residual);
-  if (plan->planar)
+  if (by_lines(plan))
     l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
   else
     encode(plan, results_of(plan, plan->phases, &p->residual, residual), &l->args.residual);
+}
+
+/* The filter's taps in the place of pixels, its output channels in that of images. */
+static falt_cuda_lines taps_of(const falt_tensor *w, int axes, void *data) {
+  falt_cuda_lines l = {.data = data, .channel = w->stride[FALT_C], .stride = {0, 0, 0, w->stride[FALT_K]}};
+  for (int i = 0; i < axes; i++) l.stride[i] = w->stride[FALT_W - i];
+  return l;
 }
 
 static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
@@ -198,30 +212,17 @@ static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_a
       &l->phase->source);
   encode(plan, plan->lines ? planes_of(&p->output, output) : pixels_of(plan, &p->output, output, FALT_WGMMA_SPAN),
          &l->args.other);
+  if (!plan->tile.workspace)
+    l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_map_element(o->filter, &p->filter));
 }
 
 static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
   const falt_problem *p = &plan->base.problem;
   const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  const bool any_filter = by_filter ? plan->tile.workspace || plan->planar : plan->filter != NULL;
   return falt_map_aligned(o->input, &p->input) && falt_map_aligned(o->output, &p->output) &&
-         (by_filter || plan->filter || falt_map_aligned(o->filter, &p->filter)) &&
+         (any_filter || falt_map_aligned(o->filter, &p->filter)) &&
          (!p->has_residual || falt_map_aligned(o->residual, &p->residual));
-}
-
-static void finish_sums(const wgmma_plan *plan, const falt_operands *o) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_tensor *y = falt_problem_result(p);
-  falt_cuda_wgmma_finish_args a = {.sums = o->workspace,
-                                   .y = falt_cuda_tensor_of(y),
-                                   .residual = falt_cuda_tensor_of(&p->residual),
-                                   .epilogue = falt_cuda_epilogue_of(p),
-                                   .fours = (unsigned)(plan->work.rows[0] * plan->work.columns / 4),
-                                   .splits = plan->tile.splits};
-  a.y.data = falt_map_element(p->operation == FALT_FORWARD ? o->output : o->input, y);
-  if (p->has_residual) a.residual.data = falt_map_element(o->residual, &p->residual);
-  if (p->has_scale) a.epilogue.scale = o->scale;
-  if (p->has_bias) a.epilogue.bias = o->bias;
-  falt_map_start_sums(plan->base.device->gpu, plan->sum, a.fours, &a, o->stream);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -239,14 +240,13 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     fill_data(plan, o, &l);
   void *parameters[] = {&l.args, l.phase};
   const falt_gpu_launch launch = {
-      plan->function, t->clusters * t->cluster, {128 * (t->consumers + 1), 1}, t->shared_bytes, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
-  if (plan->layer.operation == FALT_WGMMA_FILTER)
+      plan->function, t->clusters * t->cluster * t->shares, {128 * (t->consumers + 1), 1}, t->shared_bytes, o->stream};
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
+  if (t->workspace)
     falt_map_add_sums(plan->sum, base, o,
                       (falt_map_sums){t->splits, plan->work.rows[0], plan->work.columns,
                                       (int)falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN});
-  else if (t->split)
-    finish_sums(plan, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -254,6 +254,7 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_wgmma_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgmma %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
+  if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
   if (plan->planar) falt_text_add(text, " planar=%d", plan->planar);
@@ -307,10 +308,11 @@ static bool has_boxes(const falt_tensor *t) {
 }
 
 /* How many pixels are stored as one where results have their pixels side by side; 0: their channels lie so; negative:
- * neither. */
+ * neither. Gradients by the filter are stored element by element where channels do not. */
 static int planar_unit(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
-  if (p->operation == FALT_BACKWARD_FILTER || falt_map_takes(y, FALT_C)) return 0;
+  if (p->operation == FALT_BACKWARD_FILTER) return falt_map_takes(y, FALT_C) && y->size[FALT_C] % 4 == 0 ? 0 : 1;
+  if (falt_map_takes(y, FALT_C)) return 0;
   int unit = pixels_as_one(p, y);
   if (p->has_residual) unit = (int)falt_min(unit, pixels_as_one(p, &p->residual));
   return unit > 0 ? unit : -1;
@@ -406,7 +408,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
     int value;
   } holes[] = {{"OPERATION", (int)plan->layer.operation},
                {"AXES", plan->layer.axes},
-               {"TYPE_Y", by_filter ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
+               {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
                {"ACTIVATION", forward ? (int)p->activation : 0},
                {"SCALED", p->has_scale},
                {"BIASED", p->has_bias},
@@ -422,8 +424,9 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"CLUSTER", t->cluster},
                {"RESIDENT", t->resident},
                {"PHASES", plan->work.phases},
-               {"SPLIT", t->split},
-               {"PLANAR", t->split ? 0 : plan->planar},
+               {"SHARES", t->shares},
+               {"KEEPS", t->workspace > 0},
+               {"PLANAR", plan->planar},
                {"LINES", plan->lines}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
@@ -434,8 +437,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
 static falt_status ready(falt_plan *base) {
   wgmma_plan *plan = (wgmma_plan *)base;
   falt_cuda_kernel kernel = {.source = "wgmma.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
-  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
-  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = by_filter ? "falt_wgmma_sum" : "falt_wgmma_finish"};
+  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));

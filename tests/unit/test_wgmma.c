@@ -119,7 +119,13 @@ static void check_tile(void *context, const falt_wgmma_tile *t) {
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
   assert_true(t->seconds > 0 && t->seconds < 3600);
   assert_true(t->shared_bytes <= h200.shared_block);
-  assert_true(t->stages >= 3 && t->clusters >= 1 && t->clusters * t->cluster <= 132 * t->cluster);
+  assert_true(t->stages >= 3 && t->clusters >= 1);
+  if (t->shares > 1 || (sum->problem->operation == FALT_WGMMA_FILTER && t->splits == 1)) {
+    assert_int_equal(falt_wgmma_rows(t) % t->shares, 0);
+    assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1);
+  } else {
+    assert_true(t->clusters * t->cluster <= 132 * t->cluster);
+  }
   if (sum->problem->turned) assert_int_equal(t->columns % (64 * t->cluster), 0);
 }
 
@@ -158,6 +164,20 @@ static void test_tiles(UNUSED void **state) {
     }
 }
 
+/* One image has few tiles: clusters share them, with no workspace, and the machine is full but not twice. */
+static void test_shares(UNUSED void **state) {
+  static const struct { int64_t channels, size; } layers[] = {{256, 14}, {512, 7}};
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+    for (int operation = FALT_WGMMA_FORWARD; operation <= FALT_WGMMA_FILTER; operation++) {
+      const falt_wgmma_axis axis = {3, 1, 1, 1, layers[i].size, layers[i].size};
+      const falt_wgmma_problem p =
+          layer((falt_wgmma_operation)operation, 1, layers[i].channels, layers[i].channels, axis);
+      const falt_wgmma_tile t = choose(&p);
+      assert_int_equal(t.workspace, 0);
+      if (operation != FALT_WGMMA_FILTER) assert_true(t.shares > 1 && t.work * t.shares <= h200.multiprocessors);
+    }
+}
+
 /* ---- kernels */
 
 static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, int phases, int type_y,
@@ -169,10 +189,10 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
     int value;
   } holes[] = {{"OPERATION", (int)p->operation},
                {"AXES", p->axes},
-               {"TYPE_Y", type_y},
-               {"ACTIVATION", FALT_GELU},
-               {"SCALED", 1},
-               {"BIASED", 1},
+               {"TYPE_Y", t->workspace ? (int)FALT_F32 : type_y},
+               {"ACTIVATION", p->operation == FALT_WGMMA_FILTER ? 0 : FALT_GELU},
+               {"SCALED", p->operation != FALT_WGMMA_FILTER},
+               {"BIASED", p->operation != FALT_WGMMA_FILTER},
                {"RESIDUAL", p->residual},
                {"TURN_B", p->turned && lines < 2},
                {"CONSUMERS", t->consumers},
@@ -185,8 +205,9 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"PHASES", phases},
                {"SWAPPED", t->swapped},
                {"PINGPONG", t->pingpong},
-               {"SPLIT", t->split},
-               {"PLANAR", t->split || p->operation == FALT_WGMMA_FILTER ? 0 : planar},
+               {"SHARES", t->shares},
+               {"KEEPS", t->workspace > 0},
+               {"PLANAR", p->operation == FALT_WGMMA_FILTER ? planar > 0 : planar},
                {"LINES", lines}};
   falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
@@ -220,14 +241,11 @@ static void test_kernels(UNUSED void **state) {
     print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
     skip();
   }
-  static const char *const sums[] = {"falt_wgmma_sum", "falt_wgmma_finish"};
-  for (int i = 0; i < 2; i++) {
-    const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = sums[i]};
-    falt_cuda_binary binary;
-    if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
-    assert_true(binary.use.stack_bytes <= 64); /* calls of the mathematical library */
-    falt_free(binary.data);
-  }
+  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+  falt_cuda_binary binary;
+  if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
+  assert_int_equal(binary.use.stack_bytes, 0);
+  falt_free(binary.data);
   for (int i = 0; i < 4; i++) {
     falt_wgmma_problem p = layer(i == 3 ? FALT_WGMMA_FORWARD : (falt_wgmma_operation)i, 8, 128, 512,
                                  (falt_wgmma_axis){3, 2, 1, 1, 28, 14});
@@ -238,7 +256,7 @@ static void test_kernels(UNUSED void **state) {
     if (i == 3) p.y_bytes = 4;
     assert_null(falt_wgmma_phases(&p, phases, &count));
     const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
-    compiled c = {&p, count, i == 3 || i == FALT_WGMMA_FILTER ? FALT_F32 : FALT_F16, 0, 0};
+    compiled c = {&p, count, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
     falt_wgmma_each(&p, &work, &h200, compile, &c);
     /* The same with pixels side by side, other tiles of it. */
     c.planar = i == 0 ? 1 : 4;
@@ -249,6 +267,7 @@ static void test_kernels(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_walks), cmocka_unit_test(test_reach),
-                                     cmocka_unit_test(test_tiles), cmocka_unit_test(test_kernels)};
+                                     cmocka_unit_test(test_tiles), cmocka_unit_test(test_shares),
+                                     cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,7 @@
 #include "gemm_result.cuh"
 #include "gemm_source.cuh"
 #include "mma.cuh"
+#include "ptx/early.cuh"
 #if WGMMA
 #include "ptx/wgmma_words.cuh"
 #endif
@@ -454,6 +455,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __
   // Swizzled blocks of rows begin at multiples of their size.
   char *memory = (char *)unaligned + (WGMMA ? -shared_address(unaligned) & 1023 : 0);
   const int warp = threadIdx.x / 32;
+  await_stream();
 #if PHASES
   __shared__ Phase p;
   if (threadIdx.x < sizeof p / 4) ((int *)&p)[threadIdx.x] = ((const int *)(a.phases + blockIdx.z))[threadIdx.x];

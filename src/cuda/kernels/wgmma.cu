@@ -7,11 +7,13 @@
 // One warp fetches: the copy engine gathers the pixels of a tap, 64 channels at a time, with zeros beyond the ends
 // ("im2col" mode), into a ring of stages in shared memory. CONSUMERS warpgroups multiply what has arrived (wgmma) and
 // keep the sums in registers; results leave through shared memory, by the copy engine, while the next tile's first
-// stages fill. Where the pixels of what one tap reads lie side by side, not channels, it brings boxes of 64 pixels of 64
-// channels; rows of the product are then an image's pixels, filled up to whole boxes. Blocks stay and take tile after tile. Blocks of a cluster work on neighbouring rows of the same columns
-// and fetch a part each of what both need. Gradients of strided layers are one phase of the stride after the other: the
-// pixels of a phase have the same taps, and no zero is multiplied. Gradients by the filter are cut into `splits` of the
-// pixels, small layers where SPLIT into parts of their sums: wgmma_sum.cu adds these in their order.
+// stages fill. Where the pixels of what one tap reads lie side by side, not channels, it brings boxes of 64 pixels of
+// 64 channels; rows of the product are then an image's pixels, filled up to whole boxes. Blocks stay and take tile
+// after tile. Blocks of a cluster work on neighbouring rows of the same columns and fetch a part each of what both
+// need. Gradients of strided layers are one phase of the stride after the other: the pixels of a phase have the same
+// taps, and no zero is multiplied. Where there are few tiles the blocks of a cluster share one: each sums a part of its
+// steps and finishes a slice of its rows (wgmma_slices.cuh). Gradients by the filter that have more pixels than that
+// are cut into `splits` of them: wgmma_sum.cu adds these sums in their order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
@@ -33,15 +35,19 @@
 //   CLUSTER                   blocks of a cluster, 1 or 2
 //   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
 //   PHASES                    of the stride
-//   SPLIT                     forward and backward data, one phase: sums are cut too
-//   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
+//   SHARES                    blocks of a cluster that share a tile's steps, 1 to 8
+//   KEEPS                     of gradients by the filter: whether they are cut into splits, whose sums go to the
+//   workspace PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are
+//   stored as
 //                             one; 0: channels do
-//   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of gradients by
+//   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of gradients
+//   by
 //                             the filter those by the output, and of 1x1 layers the input
 #include "epilogue.cuh"
 #include "pairs.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
+#include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 #include "wgmma_args.h"
 #include "words.cuh"
@@ -52,26 +58,29 @@ struct Phases {
   Phase phase[PHASES];
 };
 
-constexpr bool BY_FILTER = OPERATION == 2, KEEPS = BY_FILTER || SPLIT;  // KEEPS: sums go to memory as they are
-constexpr int SPAN = 64, LINE = 128;               // a step's summed elements, and their bytes
-constexpr int BLOCK = 64 * LINE;                   // 64 lines
-constexpr int SHARERS = PINGPONG ? 1 : CONSUMERS;  // warpgroups of a tile
-constexpr int ROWS = SWAPPED ? WG_ROWS : SHARERS * WG_ROWS;
+constexpr bool BY_FILTER = OPERATION == 2, SLICED = SHARES > 1 || (BY_FILTER && !KEEPS);
+constexpr int SPAN = 64, LINE = 128;              // a step's summed elements, and their bytes
+constexpr int BLOCK = 64 * LINE;                  // 64 lines
+constexpr int JOINED = PINGPONG ? 1 : CONSUMERS;  // warpgroups of a tile
+constexpr int ROWS = SWAPPED ? WG_ROWS : JOINED * WG_ROWS;
 constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : COLUMNS;  // a warpgroup's sums
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
-constexpr int BARRIERS = OUT + (KEEPS ? 0 : CONSUMERS * BUFFERS * BLOCK);
+constexpr int SLICE = ROWS / SHARES, PITCH = COLUMNS + 8;  // rows that a sharing block finishes, words of each of them
+constexpr int OUT_BYTES = KEEPS ? 0 : SLICED ? ROWS * PITCH * 4 : CONSUMERS * BUFFERS * BLOCK;
+constexpr int BARRIERS = OUT + OUT_BYTES;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory are of what is summed
+constexpr int GROUP = CLUSTER * SHARES;                 // blocks that work on a tile or side by side
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
 static_assert(!BY_FILTER || TURN_B != (LINES == 2), "channels lie side by side, or pixels");
 static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cut all fetch all");
-static_assert(!SPLIT || PHASES == 1, "one phase is cut");
+static_assert(!SLICED || !(KEEPS || RESIDENT || SWAPPED || PINGPONG || CLUSTER > 1), "each fetches its own part");
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
-static_assert(!SWAPPED || (COLUMNS == 64 * SHARERS && OUT_SIZE == 2), "64 channels of 16 bits are a line");
+static_assert(!SWAPPED || (COLUMNS == 64 * JOINED && OUT_SIZE == 2), "64 channels of 16 bits are a line");
 static_assert(16 % (PLANAR ? PLANAR * OUT_SIZE : 1) == 0, "units of pixels are parts of 16 bytes");
 
 // ---- where things are in shared memory
@@ -81,6 +90,7 @@ struct Shared {
   __device__ unsigned stage(int i) const { return base + RING + i * STAGE; }
   __device__ unsigned resident(int step) const { return base + step * B_BYTES; }
   __device__ unsigned out(int consumer, int i) const { return base + OUT + (consumer * BUFFERS + i % BUFFERS) * BLOCK; }
+  __device__ unsigned part(int share, int row) const { return base + OUT + (share * SLICE + row) * PITCH * 4; }
   __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
   __device__ unsigned settled() const { return base + BARRIERS + 8 * 2 * STAGES; }
@@ -112,16 +122,19 @@ __device__ inline int steps_of(const Args &a, const Phase &p) {
   return p.axis[0].taps * p.axis[1].taps * p.axis[2].taps * a.span_blocks;
 }
 
+// `rank`: of the block in its cluster, here and below; of those that share a tile the same as its share.
 __device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
+  const int share = rank / CLUSTER;
+  rank %= CLUSTER;
   if (work >= a.clusters_work) return false;
-  if (KEEPS) {
+  if (BY_FILTER) {
     const int tiles = phases.phase[0].row_tiles / CLUSTER * a.column_tiles;
-    const int split = (int)(work / tiles), one = (int)(work % tiles);
+    const int split = (int)(work / tiles), one = (int)(work % tiles), part = split * SHARES + share;
     tile.phase = split;
     tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
     tile.column = one % a.column_tiles * COLUMNS;
-    tile.begin = (int)((long long)split * a.steps / a.splits);
-    tile.end = (int)((split + 1ll) * a.steps / a.splits);
+    tile.begin = (int)((long long)part * a.steps / (a.splits * SHARES));
+    tile.end = (int)((part + 1ll) * a.steps / (a.splits * SHARES));
     return true;
   }
   int one = (int)work;
@@ -134,8 +147,9 @@ __device__ inline bool tile_at(const Args &a, const Phases &phases, long long wo
   }
   tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
   tile.column = one % a.column_tiles * COLUMNS;
-  tile.begin = 0;
-  tile.end = steps_of(a, phases.phase[PHASES > 1 ? tile.phase : 0]);
+  const int steps = steps_of(a, phases.phase[PHASES > 1 ? tile.phase : 0]);
+  tile.begin = share * steps / SHARES;
+  tile.end = (share + 1) * steps / SHARES;
   return true;
 }
 
@@ -203,7 +217,7 @@ __device__ inline void fetch_filter(const Args &a, unsigned to, unsigned barrier
   constexpr int boxes = TURN_B ? COLUMNS / 64 / CLUSTER : 1, box = COLUMNS / CLUSTER / boxes;
 #pragma unroll
   for (int i = 0; i < boxes; i++) {
-    const int first = (rank * boxes + i) * box;
+    const int first = (rank % CLUSTER * boxes + i) * box;
     const int mine = column + first;
     const int c[5] = {TURN_B ? mine : step.channel, step.tap[2], step.tap[1], step.tap[0],
                       TURN_B ? step.channel : mine};
@@ -228,40 +242,56 @@ __device__ inline void wait_empty(const Shared &s, const Turn &turn) {
   barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
 }
 
-// Walks the steps of a tile: visit(number, step, tap's place).
+// Walks the steps of a tile from `begin` to `end`: visit(number, step, tap's place).
 template <typename Visit>
-__device__ inline void each_step(const Args &a, const Phase &p, Visit visit) {
-  int i[3], number = 0;
+__device__ inline void each_step(const Args &a, const Phase &p, int begin, int end, Visit visit) {
+  int i[3], number = begin, rest = begin, first[4];
+  const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
+#pragma unroll
+  for (int k = 3; k >= 0; k--) first[k] = rest % count[k], rest /= count[k];
   Step step;
-  for (i[0] = 0; i[0] < p.axis[0].taps; i[0]++)
-    for (i[1] = 0; i[1] < p.axis[1].taps; i[1]++)
-      for (i[2] = 0; i[2] < p.axis[2].taps; i[2]++) {
+  for (i[0] = first[0]; i[0] < count[0]; i[0]++, first[1] = 0)
+    for (i[1] = first[1]; i[1] < count[1]; i[1]++, first[2] = 0)
+      for (i[2] = first[2]; i[2] < count[2]; i[2]++, first[3] = 0) {
 #pragma unroll
         for (int axis = 0; axis < 3; axis++) step.tap[axis] = p.axis[axis].first + i[axis] * p.axis[axis].step;
         const Tap place = tap_at(p, i);
-        for (int span = 0; span < a.span_blocks; span++) {
+        for (int span = first[3]; span < count[3]; span++) {
+          if (number == end) return;
           step.channel = span * SPAN;
           visit(number++, step, place);
         }
       }
 }
 
+// The filter's parts for as many steps as the ring has stages, while what is ahead in the stream still runs.
+__device__ inline void fetch_ahead(const Args &a, const Phases &phases, const Shared &s, const Tile &tile, int rank) {
+  const int end = min(tile.end, tile.begin + STAGES);
+  each_step(a, phases.phase[PHASES > 1 ? tile.phase : 0], tile.begin, end, [&](int number, const Step &step, Tap) {
+    const int stage = number - tile.begin;
+    barrier_expect(s.full(stage), STAGE);
+    fetch_filter(a, s.stage(stage) + A_BYTES, s.full(stage), step, tile.column, rank);
+  });
+}
+
+// `ahead`: whether the filter's first parts are on their way.
 __device__ inline void fetch_tile(const Args &a, const Phases &phases, const Shared &s, Turn &turn, const Tile &tile,
-                                  int rank) {
+                                  int rank, bool ahead) {
   const Phase &p = phases.phase[PHASES > 1 ? tile.phase : 0];
   Pixel at = pixel_at(p, tile.row, false);
-  each_step(a, p, [&](int number, const Step &step, Tap place) {
-    if (SPLIT && (number < tile.begin || number >= tile.end)) return;
-    wait_empty(s, turn);
+  each_step(a, p, tile.begin, tile.end, [&](int number, const Step &step, Tap place) {
     const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
-    barrier_expect(full, STAGE);
+    if (!ahead || number - tile.begin >= STAGES) {
+      wait_empty(s, turn);
+      barrier_expect(full, STAGE);
+      if (!RESIDENT) fetch_filter(a, stage + A_BYTES, full, step, tile.column, rank);
+    }
     at.c[0] = step.channel;
     if constexpr (LINES)
       for (int i = 0; i < ROWS / 64; i++)
         fetch_lines(a, stage + i * BLOCK, &p.source, full, tile.row + 64 * i, step.channel, false);
     else
       fetch_pixels(stage, &p.source, full, at, place, false);
-    if (!RESIDENT) fetch_filter(a, stage + A_BYTES, full, step, tile.column, rank);
     turn.next();
   });
 }
@@ -270,7 +300,7 @@ __device__ inline void fetch_tile(const Args &a, const Phases &phases, const Sha
 __device__ inline void fetch_resident(const Args &a, const Phases &phases, const Shared &s, const Tile &tile,
                                       int rank) {
   barrier_expect(s.settled(), RESIDENT * B_BYTES);
-  each_step(a, phases.phase[0], [&](int number, const Step &step, Tap) {
+  each_step(a, phases.phase[0], tile.begin, tile.end, [&](int number, const Step &step, Tap) {
     fetch_filter(a, s.resident(number), s.settled(), step, tile.column, rank);
   });
 }
@@ -284,7 +314,7 @@ __device__ inline void fetch_gradients(const Args &a, const Phases &phases, cons
   Tap place[blocks];
 #pragma unroll
   for (int i = 0; i < blocks; i++) {
-    const int last = a.columns / SPAN - 1, mine = tile.column / 64 + rank * blocks + i;
+    const int last = a.columns / SPAN - 1, mine = tile.column / 64 + rank % CLUSTER * blocks + i;
     int tap = (mine < last ? mine : last) / a.span_blocks;
     const int width = p.axis[2].taps, height = p.axis[1].taps;
     const int at[3] = {tap / (width * height), tap / width % height, tap % width};
@@ -309,7 +339,7 @@ __device__ inline void fetch_gradients(const Args &a, const Phases &phases, cons
     }
 #pragma unroll
     for (int i = 0; i < blocks; i++) {
-      const unsigned to = stage + A_BYTES + (rank * blocks + i) * BLOCK;
+      const unsigned to = stage + A_BYTES + (rank % CLUSTER * blocks + i) * BLOCK;
       in.c[0] = channel[i];
       if constexpr (LINES == 2)
         fetch_lines(a, to, &p.source, full, step * SPAN, channel[i], CLUSTER > 1);
@@ -323,13 +353,20 @@ __device__ inline void fetch_gradients(const Args &a, const Phases &phases, cons
 __device__ inline void produce(const Args &a, const Phases &phases, const Shared &s, int rank) {
   Turn turn;
   Tile tile;
-  long long work = blockIdx.x / CLUSTER;
-  if (RESIDENT && tile_at(a, phases, work, rank, tile)) fetch_resident(a, phases, s, tile, rank);
-  for (; tile_at(a, phases, work, rank, tile); work += gridDim.x / CLUSTER)
+  const long long first = blockIdx.x / GROUP;
+  if (!a.kept) await_stream();
+  if (!BY_FILTER && tile_at(a, phases, first, rank, tile)) {
+    if (RESIDENT)
+      fetch_resident(a, phases, s, tile, rank);
+    else if (a.kept)
+      fetch_ahead(a, phases, s, tile, rank);
+  }
+  if (a.kept) await_stream();
+  for (long long work = first; tile_at(a, phases, work, rank, tile); work += gridDim.x / GROUP)
     if constexpr (BY_FILTER)
       fetch_gradients(a, phases, s, turn, tile, rank);
     else
-      fetch_tile(a, phases, s, turn, tile, rank);
+      fetch_tile(a, phases, s, turn, tile, rank, !RESIDENT && a.kept && work == first);
   // A block must not leave while others still signal its barriers.
   if (CLUSTER > 1)
     for (int i = 0; i < STAGES; i++, turn.next()) wait_empty(s, turn);
@@ -413,6 +450,7 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
 // ---- results
 
 #include "wgmma_results.cuh"
+#include "wgmma_slices.cuh"
 
 __device__ inline void consume(const Args &a, const Phases &phases, const Shared &s, int rank, int consumer) {
   Turn turn;
@@ -422,7 +460,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
   const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
   if (RESIDENT) barrier_wait(s.settled(), 0);
   if (consumer == 1) pass_turn(consumer);
-  for (long long work = blockIdx.x / CLUSTER; tile_at(a, phases, work, rank, tile); work += gridDim.x / CLUSTER) {
+  for (long long work = blockIdx.x / GROUP; tile_at(a, phases, work, rank, tile); work += gridDim.x / GROUP) {
     Sums sums;
     if (PINGPONG && number++ % CONSUMERS != consumer) {
       turn.skip(tile.end - tile.begin);
@@ -431,47 +469,56 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
     const int row = tile.row + (SWAPPED ? 0 : share * WG_ROWS), column = tile.column + (SWAPPED ? share * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
-    if (!KEEPS) sender.begin();
+    if (!KEEPS && !SLICED) sender.begin();
     multiply_tile(s, turn, tile, consumer, sums);
     if constexpr (KEEPS)
       keep_sums(a, tile, consumer, sums);
+    else if constexpr (SLICED)
+      slice_sums(a, p, s, tile, rank, consumer, sums);
     else if constexpr (PLANAR)
       sender.lines<0>(sums);
     else
       sender.pieces<0>(sums, Pixel());
   }
-  if (!KEEPS && thread == 0) copy_out_wait();
+  if (!KEEPS && !SLICED && thread == 0) copy_out_wait();
 }
 
 // ---- the block
 
-__device__ inline void prepare(const Shared &s) {
+__device__ inline void prepare(const Args &a, const Phases &phases, const Shared &s) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), SHARERS * CLUSTER);
+      barrier_init(s.empty(i), JOINED * CLUSTER);
     }
     barrier_init(s.settled(), 1);
     for (int i = 0; i < CONSUMERS * BUFFERS; i++) barrier_init(s.added(0, 0) + 8 * i, 1);
     barrier_init_fence();
+    if (SHARES > 1) barrier_expect(s.settled(), ROWS * COLUMNS * 4);
+  }
+  if (threadIdx.x == 128 * CONSUMERS) {
+    copy_prefetch_map(&a.other);
+    copy_prefetch_map(&phases.phase[0].source);
   }
   if (CLUSTER > 1)
     cluster_sync();
   else
     __syncthreads();
+  if (SHARES > 1) cluster_arrive();
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREADS, 1)
     falt_wgmma(const __grid_constant__ Args a, const __grid_constant__ Phases phases) {
   extern __shared__ __align__(1024) char memory[];
   const Shared s = {shared_address(memory)};
-  const int rank = CLUSTER > 1 ? cluster_rank() : 0, group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
-  prepare(s);
+  const int rank = GROUP > 1 ? cluster_rank() : 0, group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+  prepare(a, phases, s);
   if (group == CONSUMERS) {
     if constexpr (CONSUMERS > 1) registers_less<CONSUMERS == 2 ? 24 : 32>();
     if (threadIdx.x == 128 * CONSUMERS) produce(a, phases, s, rank);
   } else {
     if constexpr (CONSUMERS > 1) registers_more<CONSUMERS == 2 ? 240 : 160>();
+    await_stream();
     consume(a, phases, s, rank, group);
   }
 }

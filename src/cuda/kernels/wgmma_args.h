@@ -34,14 +34,16 @@ typedef struct falt_cuda_wgmma_args {
     falt_cuda_lines residual_lines;
   };
   falt_cuda_epilogue epilogue;
-  float *sums;             /* of gradients by the filter: splits * rows * columns */
+  float *sums;             /* of gradients by the filter in splits: splits * rows * columns */
   long long clusters_work; /* tiles of all clusters */
+  int channels;            /* of gradients by the filter: a tap's, without what fills its blocks up */
   int rows, columns;       /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
   int column_tiles;
   int span_blocks;   /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
   int splits, steps; /* where sums are cut: parts, steps of all of them */
   int image_pixels;  /* where pixels lie side by side: of an image of results, or of gradients by the output */
   int image_rows;    /* the same filled up to whole boxes of 64 */
+  int kept;          /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
 } falt_cuda_wgmma_args;
 
 /* What wgmma_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks
@@ -53,14 +55,5 @@ typedef struct falt_cuda_wgmma_sum_args {
   int splits, parts, tap_columns;
   float alpha;
 } falt_cuda_wgmma_sum_args;
-
-/* The same for layers: sums[split][pixel][channel] become y. */
-typedef struct falt_cuda_wgmma_finish_args {
-  const float *sums;
-  falt_cuda_tensor y, residual; /* residual.data NULL: none */
-  falt_cuda_epilogue epilogue;
-  unsigned fours; /* of y */
-  int splits;
-} falt_cuda_wgmma_finish_args;
 
 #endif

@@ -29,8 +29,8 @@ struct Finish {
   float alpha, beta;
 };
 
-// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as the copy engine expects it: lines are the
-// sums' rows, or where rows and columns are exchanged on the way their columns. `j`: the piece's 16 columns.
+// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as the copy engine expects it: lines are
+// the sums' rows, or where rows and columns are exchanged on the way their columns. `j`: the piece's 16 columns.
 constexpr bool TURN_OUT = SWAPPED != (PLANAR > 0);
 
 __device__ inline unsigned matrix_place(unsigned to, int j, int warp, int lane) {
@@ -159,18 +159,23 @@ __device__ inline int pixel_of(const Args &a, int row) {
   return pixel < a.image_pixels ? row / a.image_rows * a.image_pixels + pixel : -1;
 }
 
-// To where pixels lie side by side, or from there. A thread's unit of each line is the same pixels: their place is found
-// once.
+// Where a pixel's channel 0 lies, in elements.
+__device__ inline long long place_of(const falt_cuda_lines &lines, const Pixel &at) {
+  long long place = at.c[AXES + 1] * lines.stride[3];
+#pragma unroll
+  for (int axis = 0; axis < AXES; axis++) place += at.c[1 + axis] * lines.stride[axis];
+  return place;
+}
+
+// To where pixels lie side by side, or from there. A thread's unit of each line is the same pixels: their place is
+// found once.
 template <bool OUT>
 __device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase &p, const falt_cuda_lines &to) {
   constexpr int pixels = PLANAR ? PLANAR : 1, units = 64 / pixels;
   typedef typename Word<pixels * OUT_SIZE>::type Unit;
   const int pixel = b.thread % units * pixels, number = pixel_of(a, b.row + pixel);
   if (b.row + pixel >= b.rows || number < 0) return;
-  const Pixel at = pixel_at(p, number, true);
-  long long place = at.c[AXES + 1] * to.stride[3];
-#pragma unroll
-  for (int axis = 0; axis < AXES; axis++) place += at.c[1 + axis] * to.stride[axis];
+  const long long place = place_of(to, pixel_at(p, number, true));
 #pragma unroll 4
   for (int i = b.thread / units; i < OUT_COLUMNS && b.column + i < b.columns; i += 128 / units) {
     const int here = OUT_SIZE == 2 ? i * LINE + (pixel / 8 ^ i % 8) * 16 + pixel % 8 * 2 : word_place(i, pixel);

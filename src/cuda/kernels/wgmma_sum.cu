@@ -1,6 +1,7 @@
-// The last step where wgmma.cu and planes_filter.cu cut their sums: the splits, added in a fixed order, four neighbouring
-// columns a thread.
+// The last step where wgmma.cu and planes_filter.cu cut their sums: the splits, added in a fixed order, four
+// neighbouring columns a thread.
 #include "epilogue.cuh"
+#include "ptx/early.cuh"
 #include "wgmma_args.h"
 
 __device__ inline void add(float4 &sum, const float4 &x) {
@@ -36,11 +37,11 @@ __device__ inline void store_four(const falt_cuda_tensor &t, long long at, const
 // Where sums are few and splits many, a block's threads share the splits, `parts` threads for each four.
 extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_constant__ falt_cuda_wgmma_sum_args a) {
   __shared__ float4 shared[256];
+  await_stream();
   const unsigned fours = 256 / a.parts, part = threadIdx.x / fours;
   const unsigned index = blockIdx.x * fours + threadIdx.x % fours;
   float4 sum = {};
-  if (index < a.fours)
-    sum = sum_of(a.sums, index, a.fours, part * a.splits / a.parts, (part + 1) * a.splits / a.parts);
+  if (index < a.fours) sum = sum_of(a.sums, index, a.fours, part * a.splits / a.parts, (part + 1) * a.splits / a.parts);
   shared[threadIdx.x] = sum;
   __syncthreads();
   if (index >= a.fours || part > 0) return;
@@ -54,30 +55,4 @@ extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_co
              k * a.w.stride[0] + channel * a.w.stride[2] + tap / (width * height) * a.w.stride[3] +
                  tap / width % height * a.w.stride[4] + tap % width * a.w.stride[5],
              v, (int)a.w.size[2] - (int)channel);
-}
-
-__device__ inline long long place_of(const falt_cuda_tensor &t, const unsigned i[6]) {
-  long long at = 0;
-  for (int dim = 0; dim < 6; dim++) at += i[dim] * t.stride[dim];
-  return at;
-}
-
-// Four blocks at a time: left to itself the compiler keeps to 32 registers and spills.
-extern "C" __global__ void __launch_bounds__(256, 4)
-    falt_wgmma_finish(const __grid_constant__ falt_cuda_wgmma_finish_args a) {
-  const int order[] = {5, 4, 3, 0};  // pixels as they are numbered
-  const unsigned index = blockIdx.x * 256 + threadIdx.x;
-  if (index >= a.fours) return;
-  const unsigned row_fours = a.y.size[2] / 4;
-  unsigned rest = index / row_fours, i[6] = {0, 0, index % row_fours * 4};
-  for (int dim : order) {
-    i[dim] = rest % (unsigned)a.y.size[dim];
-    rest /= (unsigned)a.y.size[dim];
-  }
-  const float4 sum = sum_of(a.sums, index, a.fours, 0, a.splits);
-  const long long added = place_of(a.residual, i);
-  float v[4] = {sum.x, sum.y, sum.z, sum.w};
-  for (int c = 0; c < 4; c++)
-    v[c] = (float)finish(a.epilogue, a.residual, i[2] + c, added + c * a.residual.stride[2], (double)v[c]);
-  store_four(a.y, place_of(a.y, i), v, 4);
 }

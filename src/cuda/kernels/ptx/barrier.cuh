@@ -45,6 +45,30 @@ __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// The same in two steps: a thread that has arrived may go on until it waits. Orders no memory but what
+// barrier_init_fence did.
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+__device__ inline void cluster_wait() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// An address of shared memory as it is in another block of the cluster.
+__device__ inline unsigned at_block(unsigned address, int block) {
+  unsigned remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
+  return remote;
+}
+
+// Two words into such a place; the barrier, in the same block, counts their bytes as it does the copy engine's.
+__device__ inline void store_pair_at(unsigned to, float2 pair, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+               "f"(pair.x), "f"(pair.y), "r"(barrier)
+               : "memory");
+}
+
 __device__ inline int cluster_rank() {
   int rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

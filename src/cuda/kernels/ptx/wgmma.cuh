@@ -199,6 +199,14 @@ __device__ inline float2 load_pair(unsigned from) {
   return pair;
 }
 
+__device__ inline float4 load_four(unsigned from) {
+  float4 four;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(from));
+  return four;
+}
+
 __device__ inline void store_word(unsigned to, float word) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(word));
 }
