@@ -162,13 +162,6 @@ static double issue_clocks(const falt_tile_problem *p, const falt_sweep *s, doub
          (s->ahead < 3 && lines_of(p, s) > 1 ? late_cost : 1) * (unrolled_of(p, s) > LARGE_BODY ? large_cost : 1);
 }
 
-/* Bytes that take as long to write as a result: the second-level cache takes parts of a sector one by one, each as long
- * as half of one. */
-static double written_of(const falt_tile_problem *p, const falt_sweep *s) {
-  const int apart = s->width * p->y_bytes, touched = smaller(apart, SECTOR); /* of 32 threads: so many sectors */
-  return fmax(p->y_bytes, SECTOR / 2.0 * touched / (WARP * s->y_vector));
-}
-
 /* Bytes that pass through memory: what neighbouring blocks read too comes from it in part. */
 static double bytes_of(const falt_tile_problem *p, const falt_sweep *s) {
   const double rows = (double)s->block[1] * s->rows, columns = (double)s->block[0] * s->width * p->x_bytes;
@@ -176,7 +169,7 @@ static double bytes_of(const falt_tile_problem *p, const falt_sweep *s) {
                steps = s->planes + p->taps[PLANE] - 1;
   const double halo = (rows + p->taps[ROW] - 1) / rows * sectors * steps / s->planes - 1;
   const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
-  return results * (written_of(p, s) + p->x_bytes * (1 + halo_share * halo));
+  return results * (p->y_bytes + p->x_bytes * (1 + halo_share * halo));
 }
 
 /* Threads whose lines lie on each other ask for the same bytes. */
@@ -217,6 +210,13 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, fal
     if (chunks == 1 || s->seconds < best.seconds) best = *s;
   }
   *s = best;
+}
+
+double falt_sweep_scattered(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s) {
+  const int touched = smaller(s->width * p->y_bytes, SECTOR);           /* sectors, by a store of 32 threads */
+  const double written = SECTOR / 2.0 * touched / (WARP * s->y_vector); /* bytes that take as long as a result */
+  const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
+  return results * fmax(0, written - p->y_bytes) / (m->bytes_per_s * memory_share);
 }
 
 /* That fit on a multiprocessor, whose warps lie in four parts with registers of their own. */

@@ -271,9 +271,9 @@ void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
   static const int blocks[][2] = {{32, 4}, {32, 8}, {128, 1}, {64, 1}, {16, 8}, {8, 16}};
   const bool flat = p->taps[PLANE] == 1, line = p->taps[ROW] == 1 && p->in[ROW] == 1 && p->out[ROW] == 1;
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
-    const bool thirds = widths[w] % 3 == 0; /* for whole pixels */
-    if (thirds && (p->pixel != 3 || p->stride[COLUMN] == 1)) continue;
-    if (widths[w] * p->x_bytes > (thirds ? 48 : line && flat ? 32 : 16)) continue; /* a warp's loads would lie apart */
+    const bool whole = p->pixel > 1 && p->stride[COLUMN] > 1; /* pixels */
+    if (widths[w] % 3 == 0 && !(whole && p->pixel == 3)) continue;
+    if (widths[w] * p->x_bytes > (whole ? 48 : line && flat ? 32 : 16)) continue; /* a warp's loads would lie apart */
     for (size_t r = 0; r < sizeof counts / sizeof *counts; r++)
       for (size_t n = 0; n < (flat ? 1 : sizeof counts / sizeof *counts); n++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {

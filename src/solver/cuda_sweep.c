@@ -110,7 +110,9 @@ falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, in
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
   plan->taps.args.planes = plan->sweep.planes;
   for (int i = 0; i < 3; i++) plan->taps.args.blocks[i] = (int)plan->sweep.count[i];
-  plan->taps.base.cost.seconds = 2e-6 + plan->sweep.seconds;
+  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const double scattered = falt_sweep_scattered(&plan->taps.problem, &machine, &plan->sweep);
+  plan->taps.base.cost.seconds = 2e-6 + plan->sweep.seconds + scattered;
   return &plan->taps;
 }
 

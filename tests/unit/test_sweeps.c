@@ -179,10 +179,20 @@ static void test_rejected(UNUSED void **state) {
   expect_rejected(&p, "");
 }
 
+/* Vectors fill sectors; single elements of threads that lie apart do not. */
+static void test_scattered(UNUSED void **state) {
+  falt_tile_problem p = volume(3, 256);
+  falt_sweep s = {.width = 8, .y_vector = 4};
+  assert_true(falt_sweep_scattered(&p, &h200, &s) == 0);
+  s.y_vector = 1;
+  assert_true(falt_sweep_scattered(&p, &h200, &s) > 8.0 * 256 * 256 * 256 / h200.bytes_per_s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_choice), cmocka_unit_test(test_small), cmocka_unit_test(test_columns),
-      cmocka_unit_test(test_types),  cmocka_unit_test(test_image), cmocka_unit_test(test_rejected),
+      cmocka_unit_test(test_scattered), cmocka_unit_test(test_choice), cmocka_unit_test(test_small),
+      cmocka_unit_test(test_columns),   cmocka_unit_test(test_types),  cmocka_unit_test(test_image),
+      cmocka_unit_test(test_rejected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
