@@ -6,6 +6,7 @@ extern const falt_solver falt_solver_channels;
 extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_blocked;
 extern const falt_solver falt_solver_cuda_depthwise;
+extern const falt_solver falt_solver_cuda_depthwise_bands;
 extern const falt_solver falt_solver_cuda_depthwise_filter;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_gemm;
@@ -91,13 +92,14 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_passes, /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_turned, /* layers in planar order, turned for those above and below */
     &falt_solver_cuda_depthwise_filter,
-    &falt_solver_cuda_depthwise,   /* depthwise layers on GPUs, and above: gradients of their filters */
-    &falt_solver_cuda_gemm,        /* layers and their gradients on tensor cores */
-    &falt_solver_cuda_grouped,     /* those of small groups, each window read once for all taps */
-    &falt_solver_cuda_gemm_filter, /* gradients of layers' filters on tensor cores */
-    &falt_solver_cuda_window,      /* those of few channels, each window read once for all taps */
-    &falt_solver_cuda_im2col,      /* layers by patches and cuBLAS; only by name */
-    &falt_solver_cudnn,            /* layers and their gradients by NVIDIA's library; only by name */
-    &falt_solver_cuda_generic,     /* everything on GPUs, by definition */
+    &falt_solver_cuda_depthwise_bands, /* those of many taps on tensor cores */
+    &falt_solver_cuda_depthwise,       /* depthwise layers on GPUs, and above: gradients of their filters */
+    &falt_solver_cuda_gemm,            /* layers and their gradients on tensor cores */
+    &falt_solver_cuda_grouped,         /* those of small groups, each window read once for all taps */
+    &falt_solver_cuda_gemm_filter,     /* gradients of layers' filters on tensor cores */
+    &falt_solver_cuda_window,          /* those of few channels, each window read once for all taps */
+    &falt_solver_cuda_im2col,          /* layers by patches and cuBLAS; only by name */
+    &falt_solver_cudnn,                /* layers and their gradients by NVIDIA's library; only by name */
+    &falt_solver_cuda_generic,         /* everything on GPUs, by definition */
     NULL,
 };

@@ -1,0 +1,41 @@
+/* How depthwise layers are cut for tensor cores: plain C, no GPU needed. src/cuda/kernels/depthwise_bands.cu has the
+ * algorithm. */
+#ifndef FALT_CUDA_DEPTHWISE_BANDS_H
+#define FALT_CUDA_DEPTHWISE_BANDS_H
+
+#include "cuda/compile.h"
+#include "cuda/gemm.h"
+
+/* Along height and width; taps and pads as of a correlation. */
+typedef struct falt_depthwise_bands_shape {
+  int64_t images, channels; /* channels: of results */
+  int64_t in[2], out[2];
+  int taps[2], pad[2];
+  bool inner;           /* channels lie side by side; else columns do */
+  int x_align, y_align; /* columns that can be copied at once, where columns lie side by side: 1, 2, 4 or 8 */
+  bool finish;          /* scale, bias, residual or activation */
+} falt_depthwise_bands_shape;
+
+/* Named after the kernel's holes. */
+typedef struct falt_depthwise_bands_tile {
+  int span, images, slab, segment, warps, stages, blocks, shared_bytes;
+  int64_t tiles, parts; /* of the whole layer; of its channels */
+  int64_t grid;
+  double seconds;
+} falt_depthwise_bands_tile;
+
+/* Why the kernel does not take the shape, or NULL. */
+const char *falt_depthwise_bands_refusal(const falt_depthwise_bands_shape *shape);
+
+/* Fills the kernel's holes that say how a layer is cut, and its sizes. */
+void falt_depthwise_bands_holes(falt_cuda_kernel *kernel, const falt_depthwise_bands_shape *shape,
+                                const falt_depthwise_bands_tile *tile);
+
+/* Calls visit for every tile that the kernel can take, with its estimate. */
+void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+                               void (*visit)(void *context, const falt_depthwise_bands_tile *tile), void *context);
+/* The best of them; false if there is none. */
+bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+                                 falt_depthwise_bands_tile *best);
+
+#endif

@@ -1,0 +1,440 @@
+// Depthwise layers with stride 1, and their gradients by the data, on tensor cores, where columns lie side by side.
+// Eight neighbouring results of a row are a window of the source times a band matrix, whose column n holds a row of
+// taps, moved down by n places. For each row r of taps
+//
+//   result(16 windows, 8 columns) += source(16 windows, 8 + TAPS_S - 1 columns, r rows further down) * band[r],
+//
+// and the same bands serve all windows of a channel: they stay in registers. The 16 windows of a product are not on top
+// of each other: they lie side by side, and in segments of SEGMENT rows, of one or several images. A warp walks down
+// these segments: a row of windows is loaded once and meets all rows of taps of all results that it is part of, whose
+// sums are renamed from row to row.
+//
+// Planes, or slabs of their rows, come to shared memory with zeros around them, some images of a channel at a time,
+// moved so that windows begin at multiples of 16 bytes; results leave from there in whole lines. Where channels lie
+// side by side SPAN of them are taken at once, and turned on their way in and out.
+//
+// A zero of the band meets columns outside of what a result reads; where one of these is not finite the result is
+// formed once more from its own alone. (Bands: Chen et al., "ConvStencil", 2024.)
+//
+// Holes:
+//   KIND                 of the products: HALVES or BRAINS
+//   TYPE_Y TYPE_R        numbers of falt_type: the results', the residual's, -1: there is none
+//   REAL                 float: type of the epilogue
+//   FINISH ACTIVATION    1: there is more to a result than its sum; number of falt_activation
+//   TAPS_R TAPS_S PAD_R PAD_S  along rows and columns, as correlation; up to 32 columns
+//   IN_H IN_W OUT_H OUT_W
+//   X_R Y_R              elements from row to row
+//   INNER                1: channels lie side by side, and X_S, Y_S are the elements from column to column
+//   UNIT_X UNIT_Y        elements that are copied at once where INNER is 0
+//   BATCH CHANNELS MULTIPLE  images; channels of results, those that share one of the source (1 where INNER is)
+//   SPAN IMAGES SLAB     channels, images and rows of results that a block takes at once; SPAN: 1, or 8 times 1, 2 or 4
+//   SEGMENT              rows of a segment
+//   WARPS STAGES BLOCKS  of a block; 2: the next planes come while these are multiplied; blocks of a multiprocessor
+#include "depthwise_stage.cuh"
+#include "finish.cuh"
+#include "mma.cuh"
+#include "pairs.cuh"
+#include "words.cuh"
+
+typedef Mma<KIND> Product;
+constexpr int STORES = 2;  // on their way
+
+// ---- columns: windows of some octets
+
+constexpr int ACROSS = ceil_div(OUT_W, 8);                              // windows in a row
+constexpr int BEFORE = ceil_div(PAD_S, 4) * 4;                          // zeros before a row; a multiple of 8 bytes
+constexpr int SKIPPED = most(0, BEFORE / 8 - ACROSS + 1);               // octets in which all windows have nothing else
+constexpr int LEADING = BEFORE - 8 * SKIPPED, SLACK = LEADING - PAD_S;  // slack: columns before the first tap
+constexpr int OCTETS = least(ceil_div(8 + TAPS_S - 1 + SLACK, 8), ceil_div(IN_W + LEADING, 8));
+constexpr int WIDTH = least(IN_W, 8 * (ACROSS - 1 + OCTETS) - LEADING);  // columns that windows meet
+// The zeros behind a row are also those before the next.
+constexpr int PITCH = ceil_div(most(WIDTH + LEADING, 8 * (ACROSS - 1 + OCTETS) - LEADING), 8) * 16;
+
+// ---- rows, of a slab with PAD_R zeros around an image
+
+constexpr int SLABS = ceil_div(OUT_H, SLAB), SEGMENTS = ceil_div(SLAB, SEGMENT);
+constexpr bool WHOLE = SLABS == 1 && SEGMENTS == 1;  // what surrounds an image is left out
+constexpr int REACH = SEGMENT + TAPS_R - 1;
+constexpr int TOP = WHOLE ? PAD_R : 0, END = WHOLE ? least(REACH, PAD_R + IN_H) : REACH;  // that a segment meets
+constexpr int ROWS = (SEGMENTS - 1) * SEGMENT + END - TOP;
+
+// `bytes` or a little more: so that what begins there continues `windows` of 16 bytes, modulo 128. Matrices of any
+// eight windows are then read without conflicts.
+__device__ constexpr int continued_at(int bytes, int windows) {
+  return bytes + ((windows * 16 - bytes) % 128 + 128) % 128;
+}
+constexpr int SKEW = continued_at(SEGMENT * PITCH, ACROSS) - SEGMENT * PITCH;
+
+// Where a row lies, counted from its segment or its image.
+__device__ constexpr int row_at(int row) {
+  return row * PITCH + row / SEGMENT * SKEW;
+}
+constexpr int OF_IMAGE = SEGMENTS * ACROSS;  // windows
+constexpr int SEGMENT_BYTES = row_at(SEGMENT), IMAGE = continued_at(row_at(ROWS), OF_IMAGE);
+
+// Channels are turned by eight; these are so far apart that a warp's words lie in different banks.
+constexpr int OCTUPLES = SPAN < 8 ? 1 : SPAN / 8;
+__device__ constexpr int channel_at(int channel, int bytes) {
+  return channel * bytes + channel / 8 * (128 / OCTUPLES);
+}
+constexpr int PLANE = IMAGES * IMAGE, STAGE = channel_at(SPAN, PLANE) + OCTETS * 16;
+
+// ---- results: a row of all segments after the other
+
+constexpr int WINDOWS = IMAGES * OF_IMAGE, GROUPS = ceil_div(WINDOWS, 16);
+constexpr int OUT_ROW = continued_at(GROUPS * 16 * 16, ACROSS), OUT_PLANE = SEGMENT * OUT_ROW;
+
+// ---- what a block works on
+
+constexpr int PARTS = ceil_div(CHANNELS, SPAN), BATCHES = ceil_div(BATCH, IMAGES);
+
+struct Tile {
+  int channel, image, images, row;  // row: of results
+};
+
+// Blocks that run at once take neighbouring channels where these lie side by side, else one channel after the other.
+__device__ inline Tile tile_at(int number) {
+  Tile t;
+  if (INNER) t.channel = number % PARTS * SPAN, number /= PARTS;
+  t.row = number % SLABS * SLAB, number /= SLABS;
+  t.image = number % BATCHES * IMAGES;
+  if (!INNER) t.channel = number / BATCHES;
+  t.images = min(IMAGES, BATCH - t.image);
+  return t;
+}
+
+__device__ inline i64 source_of(const Args &p, const Tile &t) {
+  return t.image * p.x_image + t.channel / MULTIPLE * p.x_channel;
+}
+__device__ inline i64 result_of(const Args &p, const Tile &t) {
+  return t.image * p.y_image + t.channel / MULTIPLE * p.y_channel + t.channel % MULTIPLE * p.y_next;
+}
+
+// Where an element lies, and a pair of results.
+__device__ inline int place_in(int image, int row, int column) {
+  return image * IMAGE + row_at(row) + (LEADING + column) * 2;
+}
+__device__ inline int place_out(int image, int row, int column) {
+  return row % SEGMENT * OUT_ROW + (image * SEGMENTS + row / SEGMENT) * ACROSS * 16 + column * 2;
+}
+
+// ---- planes in, results out
+
+__device__ inline void load_planes(const Args &p, const Tile &t, char *stage) {
+  const int first = t.row + TOP - PAD_R;
+  const Bits *from = (const Bits *)p.x + (source_of(p, t) + first * (i64)X_R);
+  copy_planes<UNIT_X, WIDTH, ROWS>(from, p.x_image, X_R, t.images, stage, place_in,
+                                   [=](int row) { return WHOLE || (unsigned)(first + row) < IN_H; });
+}
+
+__device__ inline void store_planes(const Args &p, const Tile &t, const char *out) {
+  typedef Lines<ceil_div(OUT_W, UNIT_Y)> Units;
+  typedef Word<2 * UNIT_Y>::type WORD;
+  const Units units;
+  Bits *to = (Bits *)p.y + (result_of(p, t) + t.row * (i64)Y_R);
+#pragma unroll 1
+  for (int column = units.unit * UNIT_Y; units.exists() && column < OUT_W; column += Units::ACTIVE * UNIT_Y)
+#pragma unroll STORES
+    for (int line = units.first; line < t.images * SLAB; line += Units::TOGETHER) {
+      const int image = line / SLAB, row = line % SLAB;
+      if (SLABS * SLAB == OUT_H || t.row + row < OUT_H)
+        *(WORD *)(to + (image * p.y_image + row * (i64)Y_R + column)) =
+            *(const WORD *)(out + place_out(image, row, column));
+    }
+}
+
+// ---- the same where channels lie side by side: a thread turns two neighbouring pixels of eight of them
+
+union Eight {
+  uint4 all;
+  unsigned word[4];
+};
+
+__device__ inline void turn_in(char *to, const Eight &left, const Eight &right) {
+#pragma unroll
+  for (int c = 0; c < 8; c++)
+    *(unsigned *)(to + c * PLANE) = __byte_perm(left.word[c / 2], right.word[c / 2], c % 2 ? 0x7632 : 0x5410);
+}
+
+__device__ inline void turn_out(Eight &left, Eight &right, const char *from) {
+#pragma unroll
+  for (int c = 0; c < 4; c++) {
+    const unsigned even = *(const unsigned *)(from + 2 * c * OUT_PLANE),
+                   odd = *(const unsigned *)(from + (2 * c + 1) * OUT_PLANE);
+    left.word[c] = __byte_perm(even, odd, 0x5410), right.word[c] = __byte_perm(even, odd, 0x7632);
+  }
+}
+
+// A tile's pixels on their way: they are asked for while another tile is multiplied.
+struct Pixels {
+  typedef Lines<ceil_div(WIDTH, 2) * OCTUPLES> Units;
+  static constexpr int COUNT = INNER ? ceil_div(IMAGES * ROWS, Units::TOGETHER) : 1;
+  Eight left[COUNT], right[COUNT];
+
+  __device__ inline void ask(const Args &p, const Tile &t) {
+    const Units units;
+    const int first = t.row + TOP - PAD_R, column = units.unit / OCTUPLES * 2, channel = units.unit % OCTUPLES * 8;
+    const bool mine = units.exists() && t.channel + channel < CHANNELS;
+    const Bits *from = (const Bits *)p.x + (source_of(p, t) + first * (i64)X_R + column * X_S + channel);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+      const int line = units.first + k * Units::TOGETHER, image = line / ROWS, row = line % ROWS;
+      const bool exists = mine && image < t.images && (WHOLE || (unsigned)(first + row) < IN_H);
+      const uint4 *at = (const uint4 *)(from + (image * p.x_image + row * (i64)X_R));
+      left[k].all = right[k].all = make_uint4(0, 0, 0, 0);
+      if (exists) left[k].all = __ldg(at);
+      if (exists && (WIDTH % 2 == 0 || column + 1 < WIDTH)) right[k].all = __ldg(at + X_S / 8);
+    }
+  }
+
+  __device__ inline void put(char *stage) const {
+    const Units units;
+    const int column = units.unit / OCTUPLES * 2, channel = units.unit % OCTUPLES * 8;
+    char *to = stage + channel_at(channel, PLANE);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+      const int line = units.first + k * Units::TOGETHER, image = line / ROWS, row = line % ROWS;
+      if (units.exists() && image < IMAGES) turn_in(to + place_in(image, row, column), left[k], right[k]);
+    }
+  }
+};
+
+__device__ inline void store_turned(const Args &p, const Tile &t, const char *out) {
+  typedef Lines<ceil_div(OUT_W, 2) * OCTUPLES> Units;
+  const Units units;
+  const int column = units.unit / OCTUPLES * 2, channel = units.unit % OCTUPLES * 8;
+  Bits *to = (Bits *)p.y + (result_of(p, t) + t.row * (i64)Y_R + column * Y_S + channel);
+  if (!units.exists() || t.channel + channel >= CHANNELS) return;
+#pragma unroll STORES
+  for (int line = units.first; line < t.images * SLAB; line += Units::TOGETHER) {
+    const int image = line / SLAB, row = line % SLAB;
+    if (SLABS * SLAB != OUT_H && t.row + row >= OUT_H) continue;
+    Eight left, right;
+    turn_out(left, right, out + channel_at(channel, OUT_PLANE) + place_out(image, row, column));
+    uint4 *at = (uint4 *)(to + (image * p.y_image + row * (i64)Y_R));
+    at[0] = left.all;
+    if (OUT_W % 2 == 0 || column + 1 < OUT_W) at[Y_S / 8] = right.all;
+  }
+}
+
+// ---- bands
+
+struct Bands {
+  unsigned word[TAPS_R][OCTETS];
+};
+
+__device__ inline const Bits *tap_at(const Args &p, int channel, int r, int s) {
+  return (const Bits *)p.w +
+         (channel / MULTIPLE * p.w_channel + channel % MULTIPLE * p.w_next + r * p.w_axis[1] + s * p.w_axis[2]);
+}
+
+// A lane loads one tap of each row and gets those of its words from others.
+__device__ inline void load_bands(const Args &p, int channel, Bands &bands) {
+  const int lane = threadIdx.x % 32;
+  const Bits *tap = tap_at(p, channel, 0, min(lane, TAPS_S - 1));
+  unsigned row[TAPS_R];
+#pragma unroll
+  for (int r = 0; r < TAPS_R; r++, tap += p.w_axis[1]) row[r] = *tap;
+#pragma unroll
+  for (int o = 0; o < OCTETS; o++) {
+    const int s = 8 * o + lane % 4 * 2 - SLACK - lane / 4;
+    const unsigned low = (unsigned)s < TAPS_S ? 0xffff : 0, high = (unsigned)(s + 1) < TAPS_S ? 0xffff0000 : 0;
+#pragma unroll
+    for (int r = 0; r < TAPS_R; r++)
+      bands.word[r][o] =
+          __byte_perm(__shfl_sync(~0u, row[r], s), __shfl_sync(~0u, row[r], s + 1), 0x5410) & (low | high);
+  }
+}
+
+// ---- products
+
+typedef float Sums[4];
+
+// Rows g and g + 8 of all octets.
+struct Row {
+  uint2 octet[OCTETS + 1];
+};
+
+__device__ inline void load_row(Row &row, unsigned address) {
+#pragma unroll
+  for (int o = 0; o < OCTETS; o += 2) {
+    const uint4 two = load_matrices(address + o * 16);
+    row.octet[o] = make_uint2(two.x, two.y), row.octet[o + 1] = make_uint2(two.z, two.w);
+  }
+}
+
+__device__ inline void multiply(Sums sums, const Row &row, const unsigned band[OCTETS]) {
+#pragma unroll
+  for (int o = 0; o < OCTETS; o += 2) {
+    const uint2 a = row.octet[o], b = row.octet[o + 1];
+    if (o + 1 < OCTETS)
+      Product::whole(sums, make_uint4(a.x, a.y, b.x, b.y), band[o], band[o + 1]);
+    else
+      Product::half(sums, make_uint4(a.x, a.y, 0, 0), band[o]);
+  }
+}
+
+// ---- results
+
+__device__ inline float from_half(Bits bits) {
+  return KIND == HALVES ? from_f16(bits) : from_bf16(bits);
+}
+
+// Where a lane has results of a channel's group of windows: two columns of window `first` and of the eighth after it.
+struct Place {
+  Tile tile;
+  int channel, first;
+  const char *plane;
+  char *out;  // of the first row
+  Linear<REAL> linear;
+};
+
+// One of a lane's results.
+struct Result {
+  int image, row, column;
+};
+
+__device__ inline Result result_at(const Place &at, int row, int half, int k) {
+  const int window = at.first + 8 * half, inside = window % OF_IMAGE;
+  return {window / OF_IMAGE, inside / ACROSS * SEGMENT + row, inside % ACROSS * 8 + (int)threadIdx.x % 4 * 2 + k};
+}
+
+__device__ inline float finish_one(const Args &p, const Place &at, float sum, const Result &r) {
+  i64 residual = 0;
+  if (!FINISH) return sum;
+  if (RESIDUAL) {
+    if (r.image >= at.tile.images || at.tile.row + r.row >= OUT_H || r.column >= OUT_W) return 0;
+    residual = (at.tile.image + r.image) * p.r_image + at.channel / MULTIPLE * p.r_channel +
+               at.channel % MULTIPLE * p.r_next + (at.tile.row + r.row) * p.r_axis[1] + r.column * p.r_axis[2];
+  }
+  return finished(p, at.linear, sum, residual);
+}
+
+__device__ inline void put(const Args &p, const Place &at, float low, float high, int row, int half) {
+  low = finish_one(p, at, low, result_at(at, row, half, 0));
+  high = finish_one(p, at, high, result_at(at, row, half, 1));
+  *(unsigned *)(at.out + row * OUT_ROW + half * 8 * 16) = pack(make_float2(low, high));
+}
+
+// Row `row` of the windows. Returns 0 if all is finite, and NaN if not.
+__device__ inline float put_row(const Args &p, const Place &at, const Sums sums, int row) {
+  put(p, at, sums[0], sums[1], row, 0);
+  put(p, at, sums[2], sums[3], row, 1);
+  return (sums[0] + sums[1] + (sums[2] + sums[3])) * 0;
+}
+
+// A result once more, from its own taps alone.
+__device__ inline float alone(const Args &p, const Place &at, const Result &result) {
+  float sum = 0;
+#pragma unroll 1
+  for (int i = 0; i < TAPS_R * TAPS_S; i++) {
+    const int r = i / TAPS_S, s = i % TAPS_S, row = result.row + r - TOP, column = result.column + s - PAD_S;
+    if (row < 0 || row >= ROWS || column < 0 || column >= WIDTH) continue;
+    sum += from_half(*(const Bits *)(at.plane + place_in(result.image, row, column))) *
+           from_half(*tap_at(p, at.channel, r, s));
+  }
+  return sum;
+}
+
+// All results of a lane once more.
+__device__ inline void put_alone(const Args &p, const Place &at) {
+#pragma unroll 1
+  for (int i = 0; i < 2 * SEGMENT; i++) {
+    const Result low = result_at(at, i / 2, i % 2, 0), high = result_at(at, i / 2, i % 2, 1);
+    if (low.image < at.tile.images) put(p, at, alone(p, at, low), alone(p, at, high), i / 2, i % 2);
+  }
+}
+
+// ---- a walk
+
+__device__ inline unsigned window_at(const Place &at) {
+  const int lane = threadIdx.x % 32, window = min(at.first - lane / 4 + lane % 16, WINDOWS - 1);
+  const int image = window / OF_IMAGE, segment = window % OF_IMAGE / ACROSS;
+  return shared_address(at.plane) + image * IMAGE + segment * SEGMENT_BYTES + (window % ACROSS + lane / 16) * 16;
+}
+
+__device__ inline void walk(const Args &p, const Place &at, const Bands &bands) {
+  const unsigned from = window_at(at);
+  Sums sums[SEGMENT] = {};
+  float finite = 0;
+#pragma unroll
+  for (int i = TOP; i < END; i++) {
+    Row row;
+    load_row(row, from + row_at(i - TOP));
+#pragma unroll
+    for (int a = 0; a < SEGMENT; a++)
+      if (i - a >= 0 && i - a < TAPS_R) multiply(sums[a], row, bands.word[i - a]);
+#pragma unroll
+    for (int a = 0; a < SEGMENT; a++)
+      if (least(a + TAPS_R, END) == i + 1) finite += put_row(p, at, sums[a], a);
+  }
+  if (finite != 0) put_alone(p, at);
+}
+
+// The channels and windows of a tile, dealt out to warps; those of one channel to several only if there is one.
+struct Channel {
+  int number;
+  Bands bands;
+  Linear<REAL> linear;
+
+  __device__ inline void begin(const Args &p, int channel) {
+    if (channel == number) return;
+    number = channel;
+    load_bands(p, channel, bands);
+    if (FINISH) linear = ::linear(p, channel);
+  }
+};
+
+__device__ inline void walk_all(const Args &p, const Tile &t, Channel &channel, const char *stage, char *out) {
+  constexpr bool ONE = SPAN == 1;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int c = ONE ? 0 : warp; c < SPAN && t.channel + c < CHANNELS; c += ONE ? 1 : WARPS) {
+    channel.begin(p, t.channel + c);
+#pragma unroll 1
+    for (int i = ONE ? warp : 0; i < GROUPS; i += ONE ? WARPS : 1) {
+      const int first = i * 16 + lane / 4;
+      char *to = out + channel_at(c, OUT_PLANE) + first * 16 + lane % 4 * 4;
+      walk(p, Place{t, t.channel + c, first, stage + channel_at(c, PLANE), to, channel.linear}, channel.bands);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_bands(const __grid_constant__ Args p) {
+  extern __shared__ uint4 memory[];
+  char *stage = (char *)memory, *other = stage + (STAGES - 1) * STAGE, *out = stage + STAGES * STAGE;
+  const int step = INNER ? gridDim.x : 1;
+  int number = INNER ? blockIdx.x : (int)((i64)blockIdx.x * p.tiles / gridDim.x);
+  const int end = INNER ? p.tiles : (int)((i64)(blockIdx.x + 1) * p.tiles / gridDim.x);
+  Channel channel;
+  Pixels pixels;
+  channel.number = -1;
+  clear(stage, STAGES * STAGE);
+  __syncthreads();
+  if (number >= end) return;
+  if (INNER)
+    pixels.ask(p, tile_at(number));
+  else
+    load_planes(p, tile_at(number), stage);
+  end_batch();
+#pragma unroll 1
+  for (; number < end; number += step) {
+    const bool more = number + step < end;
+    if (INNER) pixels.put(stage);
+    await_batches<0>();
+    __syncthreads();
+    if (INNER && more) pixels.ask(p, tile_at(number + step));
+    if (!INNER && STAGES == 2 && more) load_planes(p, tile_at(number + step), other);
+    end_batch();
+    walk_all(p, tile_at(again(number)), channel, stage, out);
+    __syncthreads();
+    if (!INNER && STAGES == 1 && more) load_planes(p, tile_at(number + step), stage);
+    end_batch();
+    if (INNER)
+      store_turned(p, tile_at(again(number)), out);
+    else
+      store_planes(p, tile_at(again(number)), out);
+    char *swap = other;
+    other = stage, stage = swap;
+  }
+}

@@ -1,0 +1,242 @@
+/* Depthwise layers and their gradients by the data on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros
+ * beyond the ends. src/cuda/kernels/depthwise_bands.cu has the algorithm, src/cuda/depthwise_bands.c how it is cut. A
+ * gradient is the layer with its taps in the opposite order. The filter is read as it lies. Operands whose addresses
+ * are not aligned go to another solver's plan, made beside this one. */
+#include "solver/cuda_depthwise_bands.h"
+#include "core/memory.h"
+#include "cuda/depthwise_bands.h"
+#include "cuda/gpu.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+typedef struct bands_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_cuda_depthwise_args args;
+  falt_depthwise_bands_shape shape;
+  falt_depthwise_bands_tile tile;
+  int64_t w_first;    /* elements from the filter's first to the first tap that is met */
+  void *filter;       /* on the GPU, if its values were known */
+  const void *values; /* until the plan is ready */
+  falt_plan *others;  /* for operands that are not aligned */
+} bands_plan;
+
+typedef falt_gemm_roles roles;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const bands_plan *plan = (const bands_plan *)base;
+  const falt_problem *p = &base->problem;
+  const roles r = falt_gemm_roles_of(p);
+  const bool forward = p->operation == FALT_FORWARD;
+  falt_cuda_depthwise_args args = plan->args;
+  args.x = falt_gemm_element(forward ? o->input : o->output, r.source);
+  args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
+  args.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter) + plan->w_first * 2;
+  if (!falt_depthwise_bands_aligned(&args, &plan->shape)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_bias) args.epilogue.bias = o->bias;
+  if (p->has_scale) args.epilogue.scale = o->scale;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {
+      plan->function, plan->tile.grid, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_depthwise_bands_tile *t = &((const bands_plan *)base)->tile;
+  falt_text_add(text, "(cuda-depthwise-bands channels=%d images=%d rows=%d segment=%d warps=%d stages=%d blocks=%d)",
+                t->span, t->images, t->slab, t->segment, t->warps, t->stages, t->blocks);
+}
+
+static void destroy(falt_plan *base) {
+  bands_plan *plan = (bands_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool is_flat(const falt_problem *p) {
+  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
+         p->axis[0].pad[0] == 0;
+}
+
+static bool has_unit_steps(const falt_problem *p) {
+  for (int i = 1; i < 3; i++)
+    if (p->axis[i].stride != 1 || (p->axis[i].dilation != 1 && p->filter.size[FALT_D + i] > 1)) return false;
+  return true;
+}
+
+/* What is multiplied. */
+static bool are_halves(const falt_problem *p) {
+  const falt_type type = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
+  const falt_type other = p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type;
+  return falt_gemm_is_half(type) && type == other;
+}
+
+const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  const char *why = falt_depthwise_refusal(ask);
+  if (why) return why;
+  return !are_halves(p)               ? "its factors are f16 or bf16, both the same"
+         : p->accumulator != FALT_F32 ? "tensor cores sum these types in another"
+         : !is_flat(p)                ? "it computes planes"
+         : !has_unit_steps(p)         ? "it takes neither strides nor dilations"
+         : falt_gemm_folds(p) || (p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0)
+             ? "beyond the ends it reads zeros only"
+         : !falt_gemm_small_planes(&p->input) || !falt_gemm_small_planes(&p->output)
+             ? "rows or columns lie too far apart"
+             : NULL;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_DATA)
+    return "it computes layers and gradients by the data only";
+  const char *why = falt_depthwise_bands_inapplicable(ask);
+  if (why) return why;
+  return !falt_gemm_is_half(falt_gemm_roles_of(p).result->type) ? "its results are floats of 16 bits"
+         : p->operation == FALT_BACKWARD_DATA && p->filter.size[FALT_K] > 1
+             ? "its gradients do not sum over the channels of a group"
+             : NULL;
+}
+
+/* ---- operands */
+
+bool falt_depthwise_bands_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_bands_shape *s) {
+  return (uintptr_t)args->x % (uintptr_t)(2 * s->x_align) == 0 && (uintptr_t)args->y % (uintptr_t)(2 * s->y_align) == 0;
+}
+
+static int64_t channels_of(const falt_tensor *t) {
+  return t->size[FALT_G] * t->size[FALT_C];
+}
+
+/* Whether channels lie side by side and 16 bytes divide the way from pixel to pixel. */
+static bool is_inner(const falt_problem *p, const falt_tensor *t) {
+  return p->filter.size[FALT_K] == 1 && channels_of(t) % 8 == 0 && falt_gemm_channel_stride(t) == 1 &&
+         falt_gemm_strides_divide(t, (int)t->size[FALT_G], 8);
+}
+
+/* Columns that can be copied at once. */
+static int alignment(const falt_tensor *t) {
+  int align = 8;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    while (dim != FALT_W && falt_gemm_stride(t, dim) % align) align /= 2;
+  while (t->size[FALT_W] % align) align /= 2;
+  return align;
+}
+
+bool falt_depthwise_bands_describe(const falt_problem *p, falt_depthwise_bands_shape *s) {
+  const bool data = p->operation == FALT_BACKWARD_DATA;
+  const struct {
+    const falt_tensor *source, *result;
+  } r = {data ? &p->output : &p->input, data ? &p->input : &p->output};
+  *s = (falt_depthwise_bands_shape){.images = r.source->size[FALT_N],
+                                    .channels = channels_of(r.result),
+                                    .inner = is_inner(p, r.source) && is_inner(p, r.result),
+                                    .x_align = 8,
+                                    .y_align = 8,
+                                    .finish = p->operation == FALT_FORWARD && !falt_epilogue_is_identity(p)};
+  for (int i = 0; i < 2; i++) {
+    const int64_t taps = p->filter.size[FALT_H + i], pad = p->axis[1 + i].pad[0];
+    s->in[i] = r.source->size[FALT_H + i];
+    s->out[i] = r.result->size[FALT_H + i];
+    s->taps[i] = (int)taps;
+    s->pad[i] = (int)(data ? taps - 1 - pad : pad);
+  }
+  if (s->inner) return true;
+  if (!falt_tensor_unit(r.source, FALT_W) || !falt_tensor_unit(r.result, FALT_W)) return false;
+  s->x_align = alignment(r.source);
+  s->y_align = alignment(r.result);
+  return true;
+}
+
+/* ---- arguments */
+
+/* A gradient meets the last tap first. */
+static void set_args(bands_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  plan->args = falt_depthwise_args_of(p);
+  plan->args.tiles = (unsigned)plan->tile.tiles;
+  for (int i = 1; i < 3 && p->operation == FALT_BACKWARD_DATA; i++) {
+    plan->w_first += plan->args.w_axis[i] * (p->filter.size[FALT_D + i] - 1);
+    plan->args.w_axis[i] = -plan->args.w_axis[i];
+  }
+}
+
+/* ---- ready */
+
+static falt_status ready(falt_plan *base) {
+  bands_plan *plan = (bands_plan *)base;
+  const falt_problem *p = &base->problem;
+  const falt_tensor *w = &p->filter;
+  const roles r = falt_gemm_roles_of(p);
+  falt_cuda_kernel kernel = {
+      .source = "depthwise_bands.cu", .entry = "falt_depthwise_bands", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, w->type));
+  falt_gemm_result_holes(p, r.result->type, &kernel);
+  falt_cuda_hole(&kernel, "FINISH=%d", plan->shape.finish);
+  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)w->size[FALT_K]);
+  falt_cuda_hole(&kernel, "X_R=%lld", (long long)falt_gemm_stride(r.source, FALT_H));
+  falt_cuda_hole(&kernel, "X_S=%lld", (long long)falt_gemm_stride(r.source, FALT_W));
+  falt_cuda_hole(&kernel, "Y_R=%lld", (long long)falt_gemm_stride(r.result, FALT_H));
+  falt_cuda_hole(&kernel, "Y_S=%lld", (long long)falt_gemm_stride(r.result, FALT_W));
+  falt_depthwise_bands_holes(&kernel, &plan->shape, &plan->tile);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  if (plan->values)
+    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
+                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
+  plan->values = NULL;
+  return falt_plan_ready(plan->others);
+}
+
+/* ---- plan */
+
+/* The plan for operands that are not aligned; it needs no workspace. */
+static falt_plan *plan_others(falt_ask *ask) {
+  extern const falt_solver falt_solver_cuda_depthwise;
+  static const falt_solver *const others[] = {&falt_solver_cuda_depthwise, NULL};
+  falt_ask other = *ask;
+  falt_budget budget = *ask->budget;
+  budget.max_workspace = 0;
+  other.budget = &budget;
+  other.solvers = others;
+  return falt_plan_child(&other, ask->problem, ask->filter_values);
+}
+
+static const char *choose(bands_plan *plan) {
+  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape))
+    return "neither channels nor columns lie side by side";
+  const char *why = falt_depthwise_bands_refusal(&plan->shape);
+  if (why) return why;
+  if (!falt_depthwise_bands_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
+  plan->base.cost.seconds = plan->tile.seconds;
+  set_args(plan);
+  return NULL;
+}
+
+static falt_plan *plan_bands(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  bands_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  why = choose(plan);
+  if (!why && !(plan->others = plan_others(ask))) why = "operands that are not aligned find no solver";
+  if (!why) return &plan->base;
+  destroy(&plan->base);
+  return falt_refuse(ask, "%s", why);
+}
+
+extern const falt_solver falt_solver_cuda_depthwise_bands;
+const falt_solver falt_solver_cuda_depthwise_bands = {
+    .name = "cuda-depthwise-bands", .device_kind = "cuda", .plan = plan_bands};

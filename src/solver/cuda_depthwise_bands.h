@@ -1,0 +1,15 @@
+/* What the solvers of depthwise layers on tensor cores share. */
+#ifndef FALT_SOLVER_CUDA_DEPTHWISE_BANDS_H
+#define FALT_SOLVER_CUDA_DEPTHWISE_BANDS_H
+
+#include "cuda/depthwise_bands.h"
+#include "solver/cuda_depthwise.h"
+
+/* Why a layer or its gradient is none of theirs, or NULL. */
+const char *falt_depthwise_bands_inapplicable(const falt_ask *ask);
+/* False where neither channels nor columns lie side by side. */
+bool falt_depthwise_bands_describe(const falt_problem *problem, falt_depthwise_bands_shape *shape);
+/* Whether addresses allow what is copied at once. */
+bool falt_depthwise_bands_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_bands_shape *shape);
+
+#endif

@@ -1,0 +1,141 @@
+/* Tests of how depthwise layers are cut for tensor cores, which need no GPU; their kernels compiled, where there is
+ * NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cuda/depthwise_bands.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_gemm_machine h200 = {9, 0, 132, 4.2e12, 1.98e9}, a100 = {8, 0, 108, 1.8e12, 1.41e9},
+                               b200 = {10, 0, 148, 7e12, 1.9e9}, consumer = {12, 0, 170, 1.6e12, 2.4e9};
+
+static const falt_depthwise_bands_shape shapes[] = {
+    /* 7x7 on images of several sizes, in both orders; 5x5; 15x15; 31x31 on small images */
+    {128, 96, {56, 56}, {56, 56}, {7, 7}, {3, 3}, false, 8, 8, false},
+    {128, 96, {56, 56}, {56, 56}, {7, 7}, {3, 3}, true, 8, 8, false},
+    {128, 384, {14, 14}, {14, 14}, {7, 7}, {3, 3}, false, 2, 2, true},
+    {128, 768, {7, 7}, {7, 7}, {7, 7}, {3, 3}, true, 8, 8, true},
+    {128, 240, {28, 28}, {28, 28}, {5, 5}, {2, 2}, false, 4, 4, false},
+    {64, 96, {56, 56}, {56, 56}, {15, 15}, {7, 7}, false, 8, 8, false},
+    {128, 384, {14, 14}, {14, 14}, {31, 31}, {15, 15}, false, 2, 2, false},
+    /* uneven pads, an even number of taps, odd sizes, images that must be cut into slabs, one row, one pixel */
+    {3, 40, {29, 47}, {27, 49}, {4, 6}, {1, 5}, true, 8, 8, true},
+    {2, 3, {1000, 700}, {1000, 700}, {9, 9}, {4, 4}, false, 4, 4, false},
+    {16, 64, {1, 2000}, {1, 2000}, {1, 9}, {0, 4}, false, 8, 8, false},
+    {1, 1, {1, 1}, {1, 1}, {3, 3}, {1, 1}, false, 1, 1, false},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+typedef struct tally {
+  const falt_depthwise_bands_shape *shape;
+  const falt_gemm_machine *machine;
+  int tiles;
+  double least;
+} tally;
+
+/* Tiles have all results, none for nothing, and fit a multiprocessor as often as they say. */
+static void check_tile(void *context, const falt_depthwise_bands_tile *t) {
+  tally *all = context;
+  const falt_depthwise_bands_shape *s = all->shape;
+  const int64_t slabs = falt_ceil_div(s->out[0], t->slab), batches = falt_ceil_div(s->images, t->images);
+  assert_true(s->inner ? t->span % 8 == 0 && t->stages == 1 : t->span == 1);
+  assert_true(t->slab % t->segment == 0 || t->slab == s->out[0]);
+  assert_true(slabs == 1 || t->images == 1);
+  assert_true(t->parts * t->span >= s->channels && (t->parts - 1) * t->span < s->channels);
+  assert_int_equal(t->tiles, t->parts * slabs * batches);
+  assert_true(t->segment >= 1 && t->segment <= 32 && t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
+  assert_true(t->shared_bytes <= falt_gemm_block_shared(all->machine));
+  assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(t->grid >= 1 && t->grid <= t->tiles);
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+}
+
+static void test_tiles(UNUSED void **state) {
+  const falt_gemm_machine *const machines[] = {&h200, &a100, &b200, &consumer};
+  for (int m = 0; m < 4; m++)
+    for (int i = 0; i < SHAPES; i++) {
+      tally all = {.shape = &shapes[i], .machine = machines[m]};
+      falt_depthwise_bands_tile best;
+      falt_depthwise_bands_each(&shapes[i], machines[m], check_tile, &all);
+      assert_true(falt_depthwise_bands_choose(&shapes[i], machines[m], &best));
+      assert_true(all.tiles > 0 && best.seconds == all.least);
+    }
+}
+
+static void test_refusals(UNUSED void **state) {
+  falt_depthwise_bands_tile best;
+  falt_depthwise_bands_shape s = shapes[0];
+  s.pad[1] = 7;
+  assert_non_null(falt_depthwise_bands_refusal(&s));
+  assert_false(falt_depthwise_bands_choose(&s, &h200, &best));
+  s = shapes[0], s.pad[0] = -1;
+  assert_non_null(falt_depthwise_bands_refusal(&s));
+  s = shapes[0], s.taps[0] = s.taps[1] = 51, s.pad[0] = s.pad[1] = 25; /* too many for the registers */
+  assert_null(falt_depthwise_bands_refusal(&s));
+  assert_false(falt_depthwise_bands_choose(&s, &h200, &best));
+  s = shapes[0], s.in[1] = s.out[1] = 10000;
+  assert_non_null(falt_depthwise_bands_refusal(&s));
+}
+
+static void fill_holes(falt_cuda_kernel *kernel, const falt_depthwise_bands_shape *s, bool half) {
+  const int64_t x = s->inner ? s->channels : 1;
+  falt_cuda_hole(kernel, "KIND=%s", half ? "HALVES" : "BRAINS");
+  falt_cuda_hole(kernel, "TYPE_Y=%d", half ? FALT_F16 : FALT_BF16);
+  falt_cuda_hole(kernel, "TYPE_R=%d", s->finish ? FALT_F16 : -1);
+  falt_cuda_hole(kernel, "REAL=float");
+  falt_cuda_hole(kernel, "ACTIVATION=%d", s->finish ? FALT_SILU : FALT_IDENTITY);
+  falt_cuda_hole(kernel, "FINISH=%d", s->finish);
+  falt_cuda_hole(kernel, "MULTIPLE=1");
+  falt_cuda_hole(kernel, "X_R=%d", (int)(s->in[1] * x));
+  falt_cuda_hole(kernel, "X_S=%d", (int)x);
+  falt_cuda_hole(kernel, "Y_R=%d", (int)(s->out[1] * x));
+  falt_cuda_hole(kernel, "Y_S=%d", (int)x);
+}
+
+/* The best tile of each shape, for every architecture in turn: as many registers as the blocks that the host counts on
+ * allow, and nothing may spill. */
+static void test_kernels(UNUSED void **state) {
+  static const struct {
+    const char *name;
+    const falt_gemm_machine *machine;
+  } architectures[] = {{"sm_90a", &h200}, {"sm_80", &a100}, {"sm_100a", &b200}, {"sm_120", &consumer}};
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  for (int a = 0; a < 4; a++)
+    for (int i = 0; i < SHAPES; i++) {
+      falt_depthwise_bands_tile best;
+      falt_cuda_binary binary;
+      falt_cuda_kernel kernel = {.source = "depthwise_bands.cu", .entry = "falt_depthwise_bands"};
+      if (a != 0 && a != 1 + i % 3) continue;
+      assert_true(falt_depthwise_bands_choose(&shapes[i], architectures[a].machine, &best));
+      fill_holes(&kernel, &shapes[i], i % 2 == 0);
+      falt_depthwise_bands_holes(&kernel, &shapes[i], &best);
+      if (falt_cuda_compile(&kernel, architectures[a].name, &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
+      if (binary.use.spill_bytes != 0)
+        fail_msg(
+            "shape %d for %s: %d bytes spilled, %d registers: %d channels, %d images, segment %d, %d warps, %d "
+            "blocks",
+            i, architectures[a].name, binary.use.spill_bytes, binary.use.registers, best.span, best.images,
+            best.segment, best.warps, best.blocks);
+      falt_free(binary.data);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_kernels),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
