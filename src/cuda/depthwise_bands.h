@@ -38,4 +38,22 @@ void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const fa
 bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                  falt_depthwise_bands_tile *best);
 
+/* ---- gradients of filters, by depthwise_bands_filter.cu: source and results are x and y */
+
+typedef struct falt_depthwise_bands_filter_tile {
+  int images, warps, blocks, shared_bytes;
+  int64_t shares, partial; /* of the images; bytes of their sums */
+  double seconds;
+} falt_depthwise_bands_filter_tile;
+
+void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const falt_depthwise_bands_shape *shape,
+                                       const falt_depthwise_bands_filter_tile *tile);
+/* workspace: that may be used; negative: any. */
+void falt_depthwise_bands_filter_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+                                      int64_t workspace,
+                                      void (*visit)(void *context, const falt_depthwise_bands_filter_tile *tile),
+                                      void *context);
+bool falt_depthwise_bands_filter_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+                                        int64_t workspace, falt_depthwise_bands_filter_tile *best);
+
 #endif

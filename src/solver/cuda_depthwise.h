@@ -8,9 +8,9 @@
 /* Why a layer is none of theirs, or NULL. */
 const char *falt_depthwise_refusal(const falt_ask *ask);
 
-/* A kernel with its tile; the sum adds a gradient's shares. */
+/* A kernel with its tile. */
 typedef struct falt_depthwise_cut {
-  falt_cu_function function, sum;
+  falt_cu_function function;
   falt_depthwise_shape shape;
   falt_depthwise_tile tile;
 } falt_depthwise_cut;
@@ -27,5 +27,10 @@ falt_type falt_depthwise_sum_type(const falt_problem *problem);
 /* Whether all addresses allow the tile's words. */
 bool falt_depthwise_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_cut *cut);
 void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text);
+
+/* The kernel that adds the shares of a filter's gradient, which args->partial has, and its start. */
+falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function);
+void falt_depthwise_add_shares(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
+                               void *stream);
 
 #endif

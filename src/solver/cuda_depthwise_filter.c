@@ -6,19 +6,14 @@
 #include "solver/cuda_depthwise.h"
 #include "solver/cuda_gemm.h"
 
-enum { SUMS = 32, SUM_THREADS = 1024 }; /* of a block that adds shares */
-
 typedef struct filter_plan {
   falt_plan base;
   falt_depthwise_cut wide, narrow; /* narrow: for any address */
+  falt_cu_function sum;            /* of the shares */
   falt_cuda_depthwise_args args;
 } filter_plan;
 
 /* ---- execute */
-
-static int64_t sums_of(const falt_problem *p) {
-  return falt_tensor_count(&p->filter) + (p->has_bias ? p->filter.size[FALT_G] * p->filter.size[FALT_K] : 0);
-}
 
 static int channels_of_block(const falt_depthwise_cut *c) {
   return c->tile.lanes * (c->shape.inner ? c->tile.unit : 1);
@@ -37,12 +32,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.tiles = (unsigned)c->tile.tiles;
   args.shares = (unsigned)c->tile.shares;
   void *parameters[] = {&args};
-  falt_gpu_launch launch = {
+  const falt_gpu_launch launch = {
       c->function, falt_ceil_div(c->shape.channels, channels_of_block(c)), {c->tile.threads, 1}, 0, o->stream};
   const int blocks_yz[2] = {(int)c->tile.shares, c->tile.parts * (int)c->shape.axis[0].taps};
   falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
-  launch = (falt_gpu_launch){c->sum, falt_ceil_div(sums_of(p), SUMS), {SUM_THREADS, 1}, 0, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  falt_depthwise_add_shares(plan->sum, base, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -72,15 +66,14 @@ static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
   falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
   falt_cuda_hole(&kernel, "LANES=%d", c->tile.lanes);
   falt_cuda_hole(&kernel, "BIAS=%d", p->has_bias);
-  FALT_TRY(falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function));
-  kernel.entry = "falt_depthwise_sum";
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->sum);
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
 }
 
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   FALT_TRY(ready_cut(plan, &plan->wide));
-  return ready_cut(plan, &plan->narrow);
+  FALT_TRY(ready_cut(plan, &plan->narrow));
+  return falt_depthwise_sum_kernel(base, &plan->sum);
 }
 
 /* ---- plan */

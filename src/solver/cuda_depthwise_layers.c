@@ -209,3 +209,28 @@ void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text) {
                 t->columns, t->unit, t->y_unit, t->ahead, t->blocks);
   if (t->parts > 1) falt_text_add(text, " parts=%d", t->parts);
 }
+
+/* ---- shares of a filter's gradient */
+
+falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function) {
+  const falt_problem *p = &plan->problem;
+  falt_cuda_kernel kernel = {.source = "depthwise_sum.cu", .entry = "falt_depthwise_sum"};
+  falt_cuda_hole(&kernel, "SUM=%s", falt_depthwise_sum(p));
+  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "TRS"[i], (int)p -> filter.size[FALT_D + i]);
+  falt_cuda_hole(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
+  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
+  falt_cuda_hole(&kernel, "BIAS=%d", p->has_bias);
+  return falt_gpu_kernel(plan->device->gpu, &kernel, function);
+}
+
+void falt_depthwise_add_shares(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
+                               void *stream) {
+  enum { SUMS = 32, THREADS = 1024 }; /* of a block */
+  const falt_problem *p = &plan->problem;
+  const int64_t sums =
+      falt_tensor_count(&p->filter) + (p->has_bias ? p->filter.size[FALT_G] * p->filter.size[FALT_K] : 0);
+  const falt_gpu_launch launch = {function, falt_ceil_div(sums, SUMS), {THREADS, 1}, 0, stream};
+  void *parameters[] = {args};
+  falt_gpu_start(plan->device->gpu, &launch, parameters);
+}

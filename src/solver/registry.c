@@ -7,6 +7,7 @@ extern const falt_solver falt_solver_cuda_banded;
 extern const falt_solver falt_solver_cuda_blocked;
 extern const falt_solver falt_solver_cuda_depthwise;
 extern const falt_solver falt_solver_cuda_depthwise_bands;
+extern const falt_solver falt_solver_cuda_depthwise_bands_filter;
 extern const falt_solver falt_solver_cuda_depthwise_filter;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_gemm;
@@ -92,6 +93,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_passes, /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_turned, /* layers in planar order, turned for those above and below */
     &falt_solver_cuda_depthwise_filter,
+    &falt_solver_cuda_depthwise_bands_filter,
     &falt_solver_cuda_depthwise_bands, /* those of many taps on tensor cores */
     &falt_solver_cuda_depthwise,       /* depthwise layers on GPUs, and above: gradients of their filters */
     &falt_solver_cuda_gemm,            /* layers and their gradients on tensor cores */

@@ -70,6 +70,48 @@ static void test_tiles(UNUSED void **state) {
     }
 }
 
+typedef struct filter_tally {
+  const falt_depthwise_bands_shape *shape;
+  const falt_gemm_machine *machine;
+  int64_t workspace;
+  int tiles;
+  double least;
+} filter_tally;
+
+/* Every share has images, their sums fit the workspace, and blocks a multiprocessor as often as they say. */
+static void check_filter_tile(void *context, const falt_depthwise_bands_filter_tile *t) {
+  filter_tally *all = context;
+  const falt_depthwise_bands_shape *s = all->shape;
+  assert_true(t->shares >= 1 && (t->shares - 1) * t->images < s->images);
+  assert_int_equal(t->partial, t->shares * s->taps[0] * s->taps[1] * s->channels * 4);
+  assert_true(all->workspace < 0 || t->partial <= all->workspace);
+  assert_true(t->warps >= 1 && t->warps <= 8 && t->blocks >= 1);
+  assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+}
+
+static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_gemm_machine *m, int64_t workspace) {
+  filter_tally all = {.shape = s, .machine = m, .workspace = workspace};
+  falt_depthwise_bands_filter_tile best;
+  falt_depthwise_bands_filter_each(s, m, workspace, check_filter_tile, &all);
+  assert_true(falt_depthwise_bands_filter_choose(s, m, workspace, &best) == (all.tiles > 0));
+  assert_true(all.tiles == 0 || best.seconds == all.least);
+  return all.tiles > 0;
+}
+
+static void test_filter_tiles(UNUSED void **state) {
+  const falt_gemm_machine *const machines[] = {&h200, &a100, &b200, &consumer};
+  const falt_depthwise_bands_shape *s = &shapes[0];
+  const int64_t sums = s->taps[0] * s->taps[1] * s->channels * 4;
+  for (int m = 0; m < 4; m++)
+    for (int i = 0; i < SHAPES; i++) {
+      const bool large = shapes[i].in[0] * shapes[i].in[1] > 100000; /* for shared memory */
+      assert_true(has_filter_tile(&shapes[i], machines[m], -1) == (!shapes[i].inner && !large));
+    }
+  assert_true(has_filter_tile(s, &h200, sums) && !has_filter_tile(s, &h200, sums - 1));
+}
+
 static void test_refusals(UNUSED void **state) {
   falt_depthwise_bands_tile best;
   falt_depthwise_bands_shape s = shapes[0];
@@ -131,11 +173,59 @@ static void test_kernels(UNUSED void **state) {
     }
 }
 
+static void test_filter_kernels(UNUSED void **state) {
+  static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  for (int a = 0; a < 4; a++)
+    for (int i = 0; i < SHAPES; i++) {
+      falt_depthwise_bands_filter_tile best;
+      falt_cuda_binary binary;
+      falt_cuda_kernel kernel = {.source = "depthwise_bands_filter.cu", .entry = "falt_depthwise_bands_filter"};
+      if (a != 0 && a != 1 + i % 3) continue;
+      if (!falt_depthwise_bands_filter_choose(&shapes[i], &h200, -1, &best)) continue;
+      falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "BRAINS" : "HALVES");
+      falt_cuda_hole(&kernel, "MULTIPLE=1");
+      falt_cuda_hole(&kernel, "X_R=%d", (int)shapes[i].in[1]);
+      falt_cuda_hole(&kernel, "Y_R=%d", (int)shapes[i].out[1]);
+      falt_depthwise_bands_filter_holes(&kernel, &shapes[i], &best);
+      if (falt_cuda_compile(&kernel, architectures[a], &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
+      if (binary.use.spill_bytes != 0)
+        fail_msg("shape %d for %s: %d bytes spilled, %d registers", i, architectures[a], binary.use.spill_bytes,
+                 binary.use.registers);
+      falt_free(binary.data);
+    }
+}
+
+static void test_sum_kernel(UNUSED void **state) {
+  static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
+  if (!falt_cuda_compiler()) {
+    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+    skip();
+  }
+  for (int a = 0; a < 4; a++) {
+    falt_cuda_binary binary;
+    falt_cuda_kernel kernel = {.source = "depthwise_sum.cu", .entry = "falt_depthwise_sum"};
+    falt_cuda_hole(&kernel, "SUM=%s", a % 2 ? "double" : "float");
+    falt_cuda_hole(&kernel, "TYPE_W=%d", a % 2 ? FALT_F64 : FALT_F16);
+    falt_cuda_hole(&kernel, "TAPS_T=1");
+    falt_cuda_hole(&kernel, "TAPS_R=7");
+    falt_cuda_hole(&kernel, "TAPS_S=5");
+    falt_cuda_hole(&kernel, "CHANNELS=96");
+    falt_cuda_hole(&kernel, "MULTIPLE=%d", 1 + a % 2);
+    falt_cuda_hole(&kernel, "BIAS=%d", a % 2);
+    if (falt_cuda_compile(&kernel, architectures[a], &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
+    assert_true(binary.use.spill_bytes == 0 && binary.use.registers <= 64);
+    falt_free(binary.data);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tiles),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_kernels),
+      cmocka_unit_test(test_tiles),   cmocka_unit_test(test_filter_tiles),   cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_kernels), cmocka_unit_test(test_filter_kernels), cmocka_unit_test(test_sum_kernel),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

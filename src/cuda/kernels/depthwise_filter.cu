@@ -1,7 +1,7 @@
 // The gradient of a depthwise layer's filter, and of its bias: for each tap the sum, over all positions of the output,
 // of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
 // lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
-// sums are added by shuffles, a block's in shared memory, those of all shares of the positions by falt_depthwise_sum:
+// sums are added by shuffles, a block's in shared memory, those of all shares of the positions by depthwise_sum.cu:
 // always in the same order. Planes of taps, and parts of their rows, are blocks of their own.
 //
 // Holes, beside those of depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
@@ -155,30 +155,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_fil
       put_sums<TAPS % CHUNK ? TAPS % CHUNK : 1>(p, &sum.w[first], first, tap_plane, tap_row, blockIdx.x * LANES * VEC);
   }
   if (bias) put_sums<1>(p, &sum.bias, TAPS, 0, 0, blockIdx.x * LANES * VEC);
-}
-
-// Adds the shares: neighbouring threads take neighbouring sums, each warp other shares of them.
-extern "C" __global__ void __launch_bounds__(1024) falt_depthwise_sum(const __grid_constant__ Args p) {
-  constexpr int PLACES = (ALL_TAPS + BIAS) * CHANNELS;
-  __shared__ SUM part[32][32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = blockIdx.x * 32 + lane;
-  SUM sum = 0;
-  if (place < PLACES)
-#pragma unroll 8
-    for (unsigned share = warp; share < p.shares; share += 32)
-      sum += ((const SUM *)p.partial)[share * (i64)PLACES + place];
-  part[warp][lane] = sum;
-  __syncthreads();
-  if (warp > 0 || place >= PLACES) return;
-#pragma unroll
-  for (int i = 1; i < 32; i++) sum += part[i][lane];
-  const int tap = place / CHANNELS, channel = place % CHANNELS, group = channel / MULTIPLE, member = channel % MULTIPLE;
-  if (tap == ALL_TAPS) {
-    store<SUM>(p.epilogue.bias, p.epilogue.vector_type, channel, sum);
-    return;
-  }
-  const int s = tap % Columns::taps, r = tap / Columns::taps % ALL_TAPS_R, t = tap / Columns::taps / ALL_TAPS_R;
-  store<SUM>((void *)p.w, TYPE_W,
-             group * p.w_channel + member * p.w_next + t * p.w_axis[0] + r * p.w_axis[1] + s * p.w_axis[2],
-             (SUM)(p.epilogue.alpha * sum));
 }

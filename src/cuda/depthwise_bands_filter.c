@@ -1,0 +1,150 @@
+/* How the gradient of a depthwise layer's filter is cut for tensor cores: every tile is enumerated, those that do not
+ * fit are dropped, the others are compared by an estimate of their time. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/depthwise_bands.h"
+
+enum { FILE_REGISTERS = 65536, WARP = 32, MOST_REGISTERS = 200, MOST_SHARES = 65535 };
+
+typedef falt_depthwise_bands_shape shape;
+typedef falt_depthwise_bands_filter_tile tile;
+
+/* ---- sizes, as the kernel has them */
+
+typedef struct sizes {
+  int64_t sets[2];       /* products for all taps, along rows and columns */
+  int64_t octets, pairs; /* of a row of y; of an image's rows of x */
+  int64_t x_image, y_image;
+} sizes;
+
+static sizes sizes_of(const shape *s) {
+  const int64_t *in = s->in, *out = s->out;
+  const int64_t leading = falt_round_up(s->pad[1], 4), width = falt_min(in[1], out[1] + s->taps[1] - 1 - s->pad[1]);
+  const int64_t height = falt_min(in[0], out[0] + s->taps[0] - 1 - s->pad[0]);
+  sizes z = {.sets = {falt_ceil_div(s->taps[0] + 1, 8), falt_ceil_div(s->taps[1], 8)},
+             .octets = falt_ceil_div(out[1], 8),
+             .pairs = falt_ceil_div(height, 2)};
+  const int64_t met = 8 * z.octets + 8 * z.sets[1] + leading - s->pad[1] + 1;
+  const int64_t above = falt_max(0, 8 * z.sets[0] - 2 - s->pad[0]),
+                below = falt_max(0, 2 * z.pairs + s->pad[0] - out[0]);
+  z.x_image = 2 * z.pairs * falt_ceil_div(falt_max(leading + width, met), 8) * 16;
+  z.y_image = (above + out[0] + below) * (z.octets | 1) * 16;
+  return z;
+}
+
+static int64_t shared_of(const sizes *z, const tile *t) {
+  return 2 * (falt_round_up(t->images * z->x_image + 16, 128) + 64) + t->images * z->y_image + 64;
+}
+
+/* Sums, what is multiplied at once; the rest as seen on compiled kernels. */
+static int64_t registers_of(const sizes *z) {
+  return 8 * z->sets[0] * z->sets[1] + 4 * z->sets[0] + 40;
+}
+
+/* ---- estimate */
+
+/* Wavefronts of shared memory: of products and copies. */
+static double wavefronts_of(const shape *s, const sizes *z) {
+  const double octets = (double)z->octets, x = (double)z->x_image / 128, y = (double)z->y_image / 128;
+  const double products = (double)z->pairs * octets * (2.0 * (double)z->sets[1] + (double)z->sets[0]);
+  return products + x * (2 + 3) + y * (8.0 / s->y_align > 1 ? 2 : 1);
+}
+
+/* Instructions of all warps. */
+static double instructions_of(const shape *s, const sizes *z) {
+  const double steps = ceil((double)z->octets / 2), sets = (double)(z->sets[0] * z->sets[1]);
+  const double products = (double)z->pairs * (steps * (sets + 4.5 * (double)z->sets[1] + (double)z->sets[0]) + 20);
+  const double copies =
+      (double)(s->in[0] * s->in[1]) / (double)falt_min(s->x_align, 4) + (double)(s->out[0] * s->out[1]) / s->y_align;
+  return products + copies * 20 / WARP + (double)z->x_image / 16 / WARP * 14;
+}
+
+/* Fitted to 15 timings of 6 layers on an H200. */
+static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z, tile *t) {
+  const double planes = (double)s->images * (double)s->channels, sms = m->multiprocessors;
+  const double steps = ceil((double)s->images / (double)(t->images * t->shares)) * (double)(t->images * t->shares);
+  const double waves = (double)s->channels * (double)t->shares / (sms * t->blocks);
+  const double uneven = steps / (double)s->images * (waves > 1 ? ceil(waves) / waves * 0.5 + 0.5 : 1 / waves);
+  const double idle = (double)falt_round_up(t->images * z->pairs, t->warps) / (double)(t->images * z->pairs);
+  const double busy = fmin(1, 0.4 + t->warps * t->blocks / 40.0);
+  const double cycles = fmax(wavefronts_of(s, z), instructions_of(s, z) / 2.4) * idle / busy;
+  const double compute = planes / sms * cycles / m->clock;
+  const double bytes = 2 * planes * (double)(s->in[0] * s->in[1] + s->out[0] * s->out[1]);
+  const double memory = bytes / (0.85 * m->bytes_per_s) + 4 * (double)t->partial / m->bytes_per_s;
+  t->seconds = 1.14 * (fmax(compute, memory) + 0.3 * fmin(compute, memory)) * uneven + 5e-6;
+}
+
+/* ---- tiles */
+
+typedef struct visitor {
+  const shape *shape;
+  const falt_gemm_machine *machine;
+  const sizes *sizes;
+  int64_t workspace;
+  void (*visit)(void *context, const tile *tile);
+  void *context;
+} visitor;
+
+/* Blocks of all shares run in a few rounds. */
+static void visit_shares(const visitor *v, tile t) {
+  const shape *s = v->shape;
+  const int64_t slots = (int64_t)v->machine->multiprocessors * t.blocks;
+  const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
+  const int64_t most = falt_min(MOST_SHARES, falt_ceil_div(s->images, t.images));
+  for (int rounds = 1; rounds <= 4; rounds++) {
+    t.shares = falt_max(1, falt_min(most, rounds * slots / s->channels));
+    if (v->workspace >= 0) t.shares = falt_min(t.shares, v->workspace / sums);
+    if (t.shares < 1) return;
+    t.partial = t.shares * sums;
+    estimate(s, v->machine, v->sizes, &t);
+    v->visit(v->context, &t);
+  }
+}
+
+static void visit_blocks(const visitor *v, tile t) {
+  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(registers_of(v->sizes), 8));
+  const int64_t by_shared = (falt_gemm_block_shared(v->machine) + 1024) / (t.shared_bytes + 2048);
+  t.blocks = (int)falt_min(falt_min(4 * quarter / t.warps, by_shared), 16);
+  if (t.blocks > 0) visit_shares(v, t);
+}
+
+void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m, int64_t workspace,
+                                      void (*visit)(void *context, const tile *tile), void *context) {
+  if (falt_depthwise_bands_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
+  const sizes z = sizes_of(s);
+  const visitor v = {s, m, &z, workspace, visit, context};
+  tile t = {.images = 1};
+  if (registers_of(&z) > MOST_REGISTERS) return;
+  for (; t.images <= 64 && (t.images == 1 || t.images / 2 < s->images); t.images *= 2) {
+    const int64_t shared = shared_of(&z, &t);
+    if (shared + 1024 > falt_gemm_block_shared(m)) break;
+    t.shared_bytes = (int)shared;
+    for (t.warps = 2; t.warps <= 8; t.warps *= 2) visit_blocks(&v, t);
+  }
+}
+
+static void keep_better(void *context, const tile *t) {
+  tile *best = context;
+  if (best->blocks == 0 || t->seconds < best->seconds) *best = *t;
+}
+
+bool falt_depthwise_bands_filter_choose(const shape *s, const falt_gemm_machine *m, int64_t workspace, tile *best) {
+  *best = (tile){.blocks = 0};
+  falt_depthwise_bands_filter_each(s, m, workspace, keep_better, best);
+  return best->blocks != 0;
+}
+
+void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } holes[] = {{"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]}, {"PAD_R", s->pad[0]},      {"PAD_S", s->pad[1]},
+               {"IN_H", s->in[0]},     {"IN_W", s->in[1]},     {"OUT_H", s->out[0]},      {"OUT_W", s->out[1]},
+               {"BATCH", s->images},   {"IMAGES", t->images},  {"CHANNELS", s->channels}, {"UNIT_Y", s->y_align},
+               {"WARPS", t->warps},    {"BLOCKS", t->blocks}};
+  const int64_t leading = falt_round_up(s->pad[1], 4);
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+  falt_cuda_hole(kernel, "UNIT_X=%d", (int)(leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
+}

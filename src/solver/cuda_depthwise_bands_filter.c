@@ -1,0 +1,125 @@
+/* Gradients of depthwise layers' filters on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros beyond the
+ * ends, where columns lie side by side. src/cuda/kernels/depthwise_bands_filter.cu has the algorithm. Images are cut
+ * into shares, whose sums are added in a fixed order, so that results are the same in every run. Operands whose
+ * addresses are not aligned go to another solver's plan, made beside this one. */
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "planner/planner.h"
+#include "solver/cuda_depthwise_bands.h"
+#include "solver/cuda_gemm.h"
+
+typedef struct filter_plan {
+  falt_plan base;
+  falt_cu_function function, sum; /* sum: of the shares */
+  falt_cuda_depthwise_args args;
+  falt_depthwise_bands_shape shape;
+  falt_depthwise_bands_filter_tile tile;
+  falt_plan *others; /* for operands that are not aligned */
+} filter_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_depthwise_args args = plan->args;
+  args.x = falt_gemm_element(o->input, &p->input);
+  args.y = falt_gemm_element(o->output, &p->output);
+  args.w = falt_gemm_element(o->filter, &p->filter);
+  args.partial = o->workspace;
+  if (!falt_depthwise_bands_aligned(&args, &plan->shape)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {
+      plan->function, plan->shape.channels, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+  const int blocks_yz[2] = {(int)plan->tile.shares, 1};
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_depthwise_add_shares(plan->sum, base, &args, o->stream);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_depthwise_bands_filter_tile *t = &((const filter_plan *)base)->tile;
+  falt_text_add(text, "(cuda-depthwise-bands-filter images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
+                t->blocks, (long long)t->shares);
+}
+
+static void destroy(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  const char *why = falt_depthwise_bands_inapplicable(ask);
+  return why ? why : p->has_bias ? "it computes no gradient of the bias" : NULL;
+}
+
+/* ---- ready */
+
+static falt_status ready(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_kernel kernel = {.source = "depthwise_bands_filter.cu",
+                             .entry = "falt_depthwise_bands_filter",
+                             .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, p->output.type));
+  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
+  falt_cuda_hole(&kernel, "X_R=%d", (int)falt_gemm_stride(&p->input, FALT_H));
+  falt_cuda_hole(&kernel, "Y_R=%d", (int)falt_gemm_stride(&p->output, FALT_H));
+  falt_depthwise_bands_filter_holes(&kernel, &plan->shape, &plan->tile);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_depthwise_sum_kernel(base, &plan->sum));
+  return falt_plan_ready(plan->others);
+}
+
+/* ---- plan */
+
+/* The plan for operands that are not aligned, which must do with the same workspace. */
+static falt_plan *plan_others(falt_ask *ask, int64_t workspace) {
+  extern const falt_solver falt_solver_cuda_depthwise_filter;
+  static const falt_solver *const others[] = {&falt_solver_cuda_depthwise_filter, NULL};
+  falt_ask other = *ask;
+  falt_budget budget = *ask->budget;
+  budget.max_workspace = workspace;
+  other.budget = &budget;
+  other.solvers = others;
+  return falt_plan_child(&other, ask->problem, NULL);
+}
+
+static const char *choose(filter_plan *plan, falt_ask *ask) {
+  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape) || plan->shape.inner)
+    return "columns do not lie side by side";
+  const char *why = falt_depthwise_bands_refusal(&plan->shape);
+  if (why) return why;
+  if (!falt_depthwise_bands_filter_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))
+    return "no tile fits the GPU and the workspace";
+  plan->args = falt_depthwise_args_of(&plan->base.problem);
+  plan->args.shares = (unsigned)plan->tile.shares;
+  plan->base.workspace = (size_t)plan->tile.partial;
+  plan->base.cost.seconds = plan->tile.seconds;
+  plan->others = plan_others(ask, plan->tile.partial);
+  return plan->others ? NULL : "operands that are not aligned find no solver";
+}
+
+static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  why = choose(plan, ask);
+  if (!why) return &plan->base;
+  destroy(&plan->base);
+  return falt_refuse(ask, "%s", why);
+}
+
+extern const falt_solver falt_solver_cuda_depthwise_bands_filter;
+const falt_solver falt_solver_cuda_depthwise_bands_filter = {
+    .name = "cuda-depthwise-bands-filter", .device_kind = "cuda", .plan = plan_filter};
