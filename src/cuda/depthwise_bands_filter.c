@@ -86,13 +86,13 @@ typedef struct visitor {
   void *context;
 } visitor;
 
-/* Blocks of all shares run in a few rounds. */
+/* Blocks of all shares run in one or two rounds. */
 static void visit_shares(const visitor *v, tile t) {
   const shape *s = v->shape;
   const int64_t slots = (int64_t)v->machine->multiprocessors * t.blocks;
   const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
   const int64_t most = falt_min(MOST_SHARES, falt_ceil_div(s->images, t.images));
-  for (int rounds = 1; rounds <= 4; rounds++) {
+  for (int rounds = 1; rounds <= 2; rounds++) {
     t.shares = falt_max(1, falt_min(most, rounds * slots / s->channels));
     if (v->workspace >= 0) t.shares = falt_min(t.shares, v->workspace / sums);
     if (t.shares < 1) return;
@@ -114,13 +114,13 @@ void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m
   if (falt_depthwise_bands_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
   const sizes z = sizes_of(s);
   const visitor v = {s, m, &z, workspace, visit, context};
-  tile t = {.images = 1};
+  tile t = {.images = 1, .warps = 4}; /* two and eight were slower */
   if (registers_of(&z) > MOST_REGISTERS) return;
   for (; t.images <= 64 && (t.images == 1 || t.images / 2 < s->images); t.images *= 2) {
     const int64_t shared = shared_of(&z, &t);
     if (shared + 1024 > falt_gemm_block_shared(m)) break;
     t.shared_bytes = (int)shared;
-    for (t.warps = 2; t.warps <= 8; t.warps *= 2) visit_blocks(&v, t);
+    visit_blocks(&v, t);
   }
 }
 

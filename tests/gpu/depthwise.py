@@ -1,5 +1,5 @@
 """Problem lines of depthwise layers and their gradients: every float, layout, stride, dilation, padding, boundary,
-multiplier and epilogue. depthwise.py SEED COUNT [WORDS]"""
+multiplier and epilogue; `bands`: those that tensor cores take. depthwise.py SEED COUNT [bands] [WORDS]"""
 import random
 import sys
 
@@ -42,7 +42,26 @@ def line():
     return " ".join(words)
 
 
+def bands():
+    inner, operation = random.choice([False, True]), random.choice(["forward", "backward-data", "backward-filter"])
+    size = [random.choice([1, 5, 7, 14, 20, 28, 31, 56, 130]), random.choice([5, 7, 8, 14, 20, 28, 33, 56, 64, 112])]
+    taps = [random.choice([1, 3, 4, 5, 7, 7, 9, 11, 15])] * 2 if random.random() < 0.7 else random.choices([1, 2, 3, 5, 8, 13, 31], k=2)
+    pad = [t // 2 if random.random() < 0.5 else random.randrange(t) for t in taps]
+    pad = [p if n + 2 * p >= t else t - 1 for p, n, t in zip(pad, size, taps)]
+    inner &= operation != "backward-filter"
+    channels = random.choice([8, 24, 40, 96] if inner else [2, 3, 8, 24])
+    members = 2 if not inner and operation != "backward-data" and random.random() < 0.2 else 1
+    words = [operation, f"n={random.choice([1, 2, 3, 9, 17])}", f"c={channels}", f"k={channels * members}", f"groups={channels}"]
+    words += [f"h={size[0]} w={size[1]} r={taps[0]} s={taps[1]} pad={pad[0]}x{pad[1]}"]
+    words += [f"layout={'nhwc' if inner else 'nchw'}", f"type={random.choice(['f16', 'bf16'])}"]
+    if operation == "forward":
+        words += layers.epilogue()
+    words += [f"method=cuda-depthwise-bands{'-filter' if operation == 'backward-filter' else ''}"]
+    return " ".join(words)
+
+
 if __name__ == "__main__":
     random.seed(int(sys.argv[1]))
+    pick, words = (bands, sys.argv[4:]) if sys.argv[3:4] == ["bands"] else (line, sys.argv[3:])
     for _ in range(int(sys.argv[2])):
-        print(" ".join([line()] + sys.argv[3:]))
+        print(" ".join([pick()] + words))
