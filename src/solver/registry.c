@@ -10,6 +10,7 @@ extern const falt_solver falt_solver_cuda_depthwise_bands;
 extern const falt_solver falt_solver_cuda_depthwise_bands_filter;
 extern const falt_solver falt_solver_cuda_depthwise_filter;
 extern const falt_solver falt_solver_cuda_direct;
+extern const falt_solver falt_solver_cuda_first;
 extern const falt_solver falt_solver_cuda_gemm;
 extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
@@ -17,6 +18,7 @@ extern const falt_solver falt_solver_cuda_grouped;
 extern const falt_solver falt_solver_cuda_im2col;
 extern const falt_solver falt_solver_cuda_layer;
 extern const falt_solver falt_solver_cuda_passes;
+extern const falt_solver falt_solver_cuda_patches;
 extern const falt_solver falt_solver_cuda_planes;
 extern const falt_solver falt_solver_cuda_planes_filter;
 extern const falt_solver falt_solver_cuda_pooled;
@@ -88,10 +90,12 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_pooled,      /* layers and their max pooling on GPUs, one after the other */
     &falt_solver_cuda_pooling,     /* pooling and its gradients on GPUs */
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
+    &falt_solver_cuda_first,       /* layers of few input channels, each row read once for all taps */
     &falt_solver_cuda_planes,      /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_planes_filter,
-    &falt_solver_cuda_passes, /* tall filters of rank one on GPUs, pass by pass */
-    &falt_solver_cuda_turned, /* layers in planar order, turned for those above and below */
+    &falt_solver_cuda_passes,  /* tall filters of rank one on GPUs, pass by pass */
+    &falt_solver_cuda_patches, /* layers of patches side by side, seen as layers of one column of taps */
+    &falt_solver_cuda_turned,  /* layers in planar order, turned for those above and below */
     &falt_solver_cuda_depthwise_filter,
     &falt_solver_cuda_depthwise_bands_filter,
     &falt_solver_cuda_depthwise_bands, /* those of many taps on tensor cores */

@@ -1,0 +1,174 @@
+/* How first.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
+ * by an estimate of their time. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/choice.h"
+#include "cuda/first.h"
+
+enum { MOST_CONSUMERS = 2, MOST_WALKS = 128, FETCHED = 128, MOST_FETCHED = 24 };
+enum { REGISTERS_BESIDE = 56 }; /* of a thread that multiplies, as seen on compiled kernels */
+
+/* ---- sizes, as the kernel has them */
+
+/* From a result's run to the next: pieces of 16 bytes. */
+static int64_t spread_of(const falt_first_problem *p, const falt_first_tile *t) {
+  return p->stride[1] * t->paired * t->pixel / 8;
+}
+
+/* Pieces of a run. */
+static int64_t pieces_of(const falt_first_problem *p, const falt_first_tile *t) {
+  const int64_t reach = (p->taps[1] - 1) * p->dilation[1] + (t->paired - 1) * p->stride[1] + 1;
+  const int64_t spread = spread_of(p, t);
+  return falt_round_up(falt_ceil_div(reach * t->pixel, 8), spread % 2 ? 2 * spread : 2);
+}
+
+static int64_t products_of(const falt_first_problem *p, const falt_first_tile *t) {
+  return p->taps[0] * pieces_of(p, t) / 2;
+}
+
+static int64_t row_pieces(const falt_first_problem *p, const falt_first_tile *t) {
+  const int64_t spread = spread_of(p, t);
+  return spread * (t->width + (pieces_of(p, t) - 1) / spread);
+}
+
+/* Batches that one needs beside itself. */
+static int64_t ahead_of(const falt_first_problem *p, const falt_first_tile *t) {
+  return ((t->rows - 1) * p->stride[0] + (p->taps[0] - 1) * p->dilation[0]) / (t->rows * p->stride[0]);
+}
+
+static int64_t staged_bytes(const falt_first_problem *p, const falt_first_tile *t) {
+  const int tile = t->width * t->paired, span = 64 / t->paired;
+  return p->planar ? span * (tile * 2 + 16) : tile * (span * 2 + 16);
+}
+
+int falt_first_threads(const falt_first_tile *t) {
+  return 128 * (t->rows * t->parts + 1);
+}
+
+/* ---- one tile */
+
+/* Registers of a thread that multiplies, as the kernel shares them out. */
+static int64_t registers_of(const falt_first_tile *t) {
+  return t->rows * t->parts == 1 ? 240 : 224;
+}
+
+static const char *fit(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+  const int64_t batch_bytes = row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
+  const int64_t beside = t->rows * t->parts * staged_bytes(p, t);
+  if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > registers_of(t))
+    return "registers have no room for the filter and the sums";
+  if (beside + 2 * batch_bytes > m->shared_block) return "shared memory has no room for the rows that a result reads";
+  t->batches = (int)falt_min((m->shared_block - beside) / batch_bytes, ahead_of(p, t) + 4);
+  t->shared_bytes = (int)(t->batches * batch_bytes + beside);
+  return t->batches < ahead_of(p, t) + 2 ? "shared memory has no room for the rows that a result reads" : NULL;
+}
+
+static const char *count(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+  t->walks = (int)falt_ceil_div(p->out[0], t->walk);
+  t->column_tiles = (int)falt_ceil_div(p->out[1], t->width * t->paired);
+  t->result_tiles = (int)falt_ceil_div(p->results, t->parts * 64 / t->paired);
+  t->items = (int64_t)t->walks * t->column_tiles;
+  if (t->result_tiles > m->multiprocessors) return "it has more channels than blocks run at once";
+  if (t->items > INT32_MAX / p->images) return "it has more rows than one launch can number";
+  t->items *= p->images;
+  t->grid = falt_min(t->items, m->multiprocessors / t->result_tiles) * t->result_tiles;
+  return NULL;
+}
+
+/* Rows that are on their way at once: as many as registers hold and divide a batch. */
+static int64_t at_once(const falt_first_problem *p, const falt_first_tile *t) {
+  const int64_t row = falt_ceil_div(row_pieces(p, t), FETCHED) * (8 / t->pixel) * p->channels;
+  int64_t rows = t->rows * p->stride[0];
+  while (rows > 1 && ((t->rows * p->stride[0]) % rows || rows * row > MOST_FETCHED)) rows--;
+  return rows;
+}
+
+/* Cycles of a multiprocessor for a batch: of the tensor cores, of rows on their way, and the rest as measured on an
+ * H200. */
+static double batch_cycles(const falt_first_problem *p, const falt_first_tile *t) {
+  const double multiplied = (double)products_of(p, t) * t->width / 2 * t->rows * t->parts;
+  const double fetches = (double)(t->rows * p->stride[0]) / (double)at_once(p, t);
+  return multiplied + 1200 * fetches + 700;
+}
+
+static void estimate(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+  const double walks = ceil((double)t->items * t->result_tiles / (double)t->grid);
+  const double batches = (double)(falt_ceil_div(t->walk, t->rows) + ahead_of(p, t));
+  const double starting = 4000 + 1500 * (double)products_of(p, t);
+  const double compute = (walks * batches * batch_cycles(p, t) + starting) / m->clock_hz;
+  const double read = (double)(t->items * t->walk) * (double)(p->stride[0] * p->stride[1]) * t->width * t->paired *
+                      (double)p->channels * 2 * t->result_tiles;
+  const double written = (double)(p->images * p->out[0] * p->out[1]) * (double)p->results * 2;
+  const double memory = (read + written) / (0.85 * m->bytes_per_s);
+  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
+}
+
+static void visit_tile(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile t,
+                       void (*visit)(void *context, const falt_first_tile *tile), void *context) {
+  t.rejected = fit(p, m, &t);
+  if (!t.rejected) t.rejected = count(p, m, &t);
+  if (!t.rejected) estimate(p, m, &t);
+  visit(context, &t);
+}
+
+static void visit_walks(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile t,
+                        void (*visit)(void *context, const falt_first_tile *tile), void *context) {
+  for (int64_t walks = 1, before = 0; walks <= MOST_WALKS && walks <= p->out[0]; walks++) {
+    t.walk = (int)falt_round_up(falt_ceil_div(p->out[0], walks), t.rows);
+    if (t.walk == before) continue;
+    before = t.walk;
+    visit_tile(p, m, t, visit, context);
+  }
+}
+
+void falt_first_each(const falt_first_problem *p, const falt_first_machine *m,
+                     void (*visit)(void *context, const falt_first_tile *tile), void *context) {
+  static const int widths[] = {16, 32, 56, 64, 112, 128}; /* of wgmma_rows.cuh */
+  falt_first_tile t = {.pixel = p->channels <= 4 ? 4 : 8};
+  t.paired = p->stride[1] * t.pixel % 8 ? 2 : 1;
+  t.parts = (int)falt_min(falt_ceil_div(p->results * t.paired, 64), MOST_CONSUMERS); /* x is read for few blocks */
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    for (t.rows = 1; t.rows * t.parts <= MOST_CONSUMERS; t.rows++) {
+      t.width = widths[i];
+      visit_walks(p, m, t, visit, context);
+    }
+}
+
+typedef struct chosen {
+  falt_choice choice;
+  falt_first_tile *best;
+} chosen;
+
+static void keep_better(void *context, const falt_first_tile *tile) {
+  chosen *c = context;
+  if (falt_choice_takes(&c->choice, tile->rejected != NULL, tile->seconds)) *c->best = *tile;
+}
+
+bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best) {
+  chosen c = {.best = best};
+  falt_first_each(problem, machine, keep_better, &c);
+  return c.choice.found;
+}
+
+void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *p, const falt_first_tile *t) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } holes[] = {{"CHANNELS", p->channels},
+               {"PIXEL", t->pixel},
+               {"TAPS_R", p->taps[0]},
+               {"TAPS_S", p->taps[1]},
+               {"STRIDE_R", p->stride[0]},
+               {"STRIDE_S", p->stride[1]},
+               {"DILATE_R", p->dilation[0]},
+               {"DILATE_S", p->dilation[1]},
+               {"PAIRED", t->paired},
+               {"WIDTH", t->width},
+               {"ROWS", t->rows},
+               {"PARTS", t->parts},
+               {"BATCHES", t->batches},
+               {"PLANAR", p->planar}};
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+}

@@ -1,0 +1,470 @@
+// Layers of few input channels, of 16-bit floats, on tensor cores of sm_90a.
+//
+//   y[h][w][k] = sum over r, s, c of x[h * stride + r][w * stride + s][c] * w[k][r][s][c]
+//
+// A block walks down an image, row by row of the results. Some warps bring the rows of x that come next and lay them out
+// anew in a ring in shared memory: PIXEL channels to each pixel, zeros beyond those that x has, what the boundary says
+// beyond the ends. What a result meets of one row is then a run of neighbouring elements. Runs of neighbouring results
+// overlap; when they begin 16 bytes apart, eight of them are a block as tensor cores read it, 16 bytes of each, and so
+// are the next 16 bytes: nothing is copied for a tap. Runs that begin SPREAD * 16 bytes apart have their pieces of 16
+// bytes dealt to so many planes. Where they begin 8 bytes apart, PAIRED, two neighbouring pixels are one with twice the
+// channels, whose run is longer by a stride.
+//
+// Channels are the product's rows and the filter stays in registers, as fragments; pixels are its columns. So shared
+// memory is read for half as long as the tensor cores multiply. A warpgroup has a part of the channels of one of ROWS
+// rows of results.
+//
+// Taps that only fill a run up have zeros in the filter, and what is not finite would spread through them: results that
+// are not a number are summed again, from their own taps.
+//
+// Holes:
+//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
+//   TYPE_X TYPE_Y             numbers of falt_type: of the factors, of the results
+//   ACTIVATION                by its number
+//   SCALED BIASED             whether channels have a scale and a bias
+//   CHANNELS PIXEL            of x; elements of a pixel in shared memory, 4 or 8
+//   TAPS_R TAPS_S STRIDE_R STRIDE_S DILATE_R DILATE_S
+//   PAIRED                    pixels that are one: 1 or 2
+//   WIDTH                     columns of a product: 16, 32, 56, 64, 112 or 128
+//   ROWS PARTS                rows of results that are computed at a time, parts of the channels
+//   BATCHES                   of rows of x, that ROWS rows of results step over, in the ring
+//   PLANAR                    results' pixels lie side by side, not their channels
+//   UNIT                      results that are stored at once, if they are aligned: 1, 2, 4 or 8
+#include "boundary.cuh"
+#include "epilogue.cuh"
+#include "first_args.h"
+#include "pairs.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/wgmma.cuh"
+#include "ptx/wgmma_rows.cuh"
+#include "words.cuh"
+
+typedef long long i64;
+typedef falt_cuda_first_args Args;
+
+constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + 1);
+constexpr int STEP = STRIDE_S * PAIRED, SPREAD = STEP * PIXEL / 8;  // from run to run: pixels, pieces
+constexpr int REACH = (TAPS_S - 1) * DILATE_S + (PAIRED - 1) * STRIDE_S + 1;  // pixels of a run
+constexpr int FEWEST = (REACH * PIXEL + 7) / 8, EVEN = SPREAD % 2 ? 2 * SPREAD : 2;
+constexpr int PIECES = (FEWEST + EVEN - 1) / EVEN * EVEN, PRODUCTS = PIECES / 2;  // of a run
+constexpr int POSITIONS = WIDTH + (PIECES - 1) / SPREAD, PLANE = POSITIONS * 16, ROW = SPREAD * PLANE;
+constexpr int BATCH = ROWS * STRIDE_R, RING_ROWS = BATCHES * BATCH;
+constexpr int AHEAD = ((ROWS - 1) * STRIDE_R + (TAPS_R - 1) * DILATE_R) / BATCH;  // batches beyond the first one's
+constexpr int TILE = WIDTH * PAIRED, SPAN = 64 / PAIRED;                          // a warpgroup's pixels and channels
+constexpr int LINES = PLANAR ? SPAN : TILE, LINE = PLANAR ? TILE : SPAN, PITCH = LINE * 2 + 16;
+constexpr int STAGES = RING_ROWS * ROW, BARRIERS = STAGES + CONSUMERS * LINES * PITCH;
+static_assert(STEP * PIXEL % 8 == 0, "runs begin at pieces");
+static_assert(BATCHES > AHEAD + 1, "a batch may come while those that one needs are multiplied");
+
+struct Shared {
+  unsigned base;
+  __device__ unsigned row(int i) const { return base + i * ROW; }
+  __device__ unsigned stage(int consumer) const { return base + STAGES + consumer * LINES * PITCH; }
+  __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
+  __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (BATCHES + i); }
+};
+
+// ---- what a block works on
+
+// Rows `begin` to `end` of a tile of columns.
+struct Walk {
+  int image, begin, end, column;
+};
+
+__device__ inline bool walk_at(const Args &a, int item, Walk &walk) {
+  if (item >= a.items) return false;
+  walk.column = item % a.column_tiles * TILE, item /= a.column_tiles;
+  walk.begin = item % a.walks * a.walk, walk.image = item / a.walks;
+  walk.end = min(walk.begin + a.walk, a.out[0]);
+  return true;
+}
+
+__device__ inline int batches_of(const Walk &walk) {
+  return (walk.end - walk.begin + ROWS - 1) / ROWS;
+}
+
+struct Turn {
+  int batch = 0, parity = 0;
+  __device__ void next() {
+    if (++batch == BATCHES) batch = 0, parity ^= 1;
+  }
+};
+
+// ---- rows of x
+
+// Where a position of an axis is in memory, or -1: beyond the ends, where the constant is.
+__device__ inline int place_of(const Args &a, int axis, int position) {
+  return fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], position);
+}
+
+constexpr int PER = (SPREAD * POSITIONS + 127) / 128, PIXELS = 8 / PIXEL;  // pieces of a thread, pixels of a piece
+
+// The columns of a thread's pieces, the same in all rows.
+struct Columns {
+  int at[PER][PIXELS];
+};
+
+__device__ inline Columns columns_of(const Args &a, const Walk &walk) {
+  Columns made;
+#pragma unroll
+  for (int i = 0; i < PER; i++)
+#pragma unroll
+    for (int j = 0; j < PIXELS; j++)
+      made.at[i][j] =
+          place_of(a, 1, walk.column * STRIDE_S - a.pad[1] + (threadIdx.x % 128 + i * 128) * PIXELS + j);
+  return made;
+}
+
+// One row's pieces of a thread.
+struct Pieces {
+  unsigned short half[PER][PIXELS][CHANNELS];
+};
+
+__device__ inline void load_row(const Args &a, const Walk &walk, const Columns &columns, int row, Pieces &made) {
+  const int h = place_of(a, 0, row);
+  const unsigned short *from = (const unsigned short *)a.x + walk.image * a.x_image + h * a.x_row;
+#pragma unroll
+  for (int i = 0; i < PER; i++)
+#pragma unroll
+    for (int j = 0; j < PIXELS; j++) {
+      const int w = columns.at[i][j];
+      const unsigned short *pixel = from + (i64)w * a.x_column;
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++) {
+        made.half[i][j][c] = a.fill;
+        if (h >= 0 && w >= 0) made.half[i][j][c] = __ldg(pixel + c * a.x_channel);
+      }
+    }
+}
+
+__device__ inline void store_row(unsigned row, const Pieces &pieces) {
+#pragma unroll
+  for (int i = 0; i < PER; i++) {
+    const int piece = threadIdx.x % 128 + i * 128;
+    unsigned word[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const int j = 2 * k / PIXEL, c = 2 * k % PIXEL;
+      const unsigned low = c < CHANNELS ? pieces.half[i][j][c < CHANNELS ? c : 0] : 0;
+      const unsigned high = c + 1 < CHANNELS ? pieces.half[i][j][c + 1 < CHANNELS ? c + 1 : 0] : 0;
+      word[k] = low | high << 16;
+    }
+    if (piece < SPREAD * POSITIONS)
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(row + piece % SPREAD * PLANE + piece / SPREAD * 16),
+                   "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                   : "memory");
+  }
+}
+
+// Several rows are on their way at once, as many as registers hold.
+__device__ constexpr int at_once(int rows) {
+  return rows == 1 || (BATCH % rows == 0 && rows * PER * PIXELS * CHANNELS <= 24) ? rows : at_once(rows - 1);
+}
+constexpr int AT_ONCE = at_once(BATCH);
+
+__device__ inline void load_rows(const Args &a, const Walk &walk, const Columns &columns, int row,
+                                 Pieces (&rows)[AT_ONCE]) {
+#pragma unroll
+  for (int i = 0; i < AT_ONCE; i++) load_row(a, walk, columns, row + i, rows[i]);
+}
+
+__device__ inline void produce(const Args &a, const Shared &s) {
+  Turn turn;
+  Walk walk;
+  Pieces rows[AT_ONCE];
+  for (int item = blockIdx.x / a.result_tiles; walk_at(a, item, walk); item += gridDim.x / a.result_tiles) {
+    const Columns columns = columns_of(a, walk);
+    const int first = walk.begin * STRIDE_R - a.pad[0], batches = batches_of(walk) + AHEAD;
+    for (int batch = 0; batch < batches; batch++, turn.next()) {
+#pragma unroll 1
+      for (int i = 0; i < BATCH; i += AT_ONCE) {
+        load_rows(a, walk, columns, first + batch * BATCH + i, rows);
+        if (i == 0) barrier_wait(s.empty(turn.batch), turn.parity ^ 1);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) store_row(s.row(turn.batch * BATCH + i + j), rows[j]);
+      }
+      copy_fence();
+      barrier_arrive(s.full(turn.batch));
+    }
+  }
+}
+
+// ---- the filter
+
+// Products sum two pieces: neighbours, which lie in two planes, or where planes are odd in number neighbours of a plane.
+__device__ constexpr int piece_of(int product, int half) {
+  return SPREAD % 2 ? product / SPREAD * 2 * SPREAD + product % SPREAD + half * SPREAD : 2 * product + half;
+}
+
+struct Filter {
+  unsigned word[TAPS_R][PRODUCTS][4];
+};
+
+// Channel and parity of a row of a warpgroup's product.
+struct Result {
+  int channel, pixel;
+};
+
+__device__ inline Result result_of(int lane, int warp, int half) {
+  if (PAIRED == 1) return {warp * 16 + half * 8 + lane / 4, 0};
+  return {warp * 8 + lane / 4, half};
+}
+
+// Two neighbouring elements of a run that a result meets: of a piece's pixel `pixel`, counted from the result's own
+// first, the channels c and c + 1. `from`: where those of its tap 0 are. Loads without branches, so that none waits for
+// another: what does not exist is read from where the filter begins.
+__device__ inline unsigned taps_at(const Args &a, bool exists, int from, int pixel, int c) {
+  const unsigned short *w = (const unsigned short *)a.w;
+  exists = exists && pixel >= 0 && pixel % DILATE_S == 0 && pixel <= (TAPS_S - 1) * DILATE_S;
+  const int at = from + pixel / DILATE_S * a.w_axis[1];
+  const bool low = exists && c < CHANNELS, high = exists && c + 1 < CHANNELS;
+  const unsigned word[2] = {__ldg(w + (low ? at : 0)), __ldg(w + (high ? at + a.w_channel : 0))};
+  return (low ? word[0] : 0) | (high ? word[1] << 16 : 0);
+}
+
+// Rows of taps are asked for at run time, so that they are loaded one by one: registers do not hold the addresses of all.
+__device__ inline void load_filter(const Args &a, int first, Filter &filter) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, element = lane % 4 * 2, c = element % PIXEL;
+#pragma unroll
+  for (int r = 0; r < TAPS_R; r++) {
+    if (r >= a.tap_rows) break;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const Result result = result_of(lane, warp, half);
+      const int from = (first + result.channel) * a.w_result + r * a.w_axis[0] + c * a.w_channel;
+#pragma unroll
+      for (int i = 0; i < 2 * PRODUCTS; i++) {
+        const int pixel = piece_of(i / 2, i % 2) * PIXELS + element / PIXEL - result.pixel * STRIDE_S;
+        filter.word[r][i / 2][i % 2 * 2 + half] = taps_at(a, first + result.channel < a.results, from, pixel, c);
+      }
+    }
+  }
+}
+
+// ---- multiplying
+
+typedef float Sums[WIDTH / 2];
+
+// `first`: of the ring's rows, that the first row of taps meets.
+__device__ inline void multiply(Sums &sums, const Filter &filter, const Shared &s, int first) {
+  constexpr int LEAD = SPREAD % 2 ? 16 : PLANE;
+  wgmma_hold(sums);
+  wgmma_begin();
+#pragma unroll
+  for (int r = 0; r < TAPS_R; r++) {
+    const int row = first + r * DILATE_R;
+    const unsigned long long runs = wgmma_blocks(s.row(row < RING_ROWS ? row : row - RING_ROWS), LEAD, 128);
+#pragma unroll
+    for (int p = 0; p < PRODUCTS; p++) {
+      constexpr int per = SPREAD;
+      const int piece = piece_of(p, 0), place = piece % per * PLANE + piece / per * 16;
+      WgmmaRows::add(sums, filter.word[r][p], runs + place / 16, r + p > 0);
+    }
+  }
+  wgmma_commit();
+  wgmma_hold(sums);
+  wgmma_wait<0>();
+  wgmma_hold(sums);
+}
+
+// ---- results
+
+// What sums are multiplied with, and what is added.
+struct Finish {
+  float scale, offset;
+};
+
+__device__ inline Finish finish_of(const Args &a, int channel) {
+  Finish made = {(float)a.epilogue.alpha, (float)a.epilogue.beta};
+  if (channel >= a.results) return made;
+  if (SCALED) made.scale *= __ldg((const float *)a.epilogue.scale + channel);
+  if (BIASED) made.offset += __ldg((const float *)a.epilogue.bias + channel);
+  return made;
+}
+
+__device__ inline float finished(const Args &a, const Finish &f, float sum) {
+  falt_cuda_epilogue e = a.epilogue;
+  e.activation = ACTIVATION;
+  return activate<float>(e, sum * f.scale + f.offset);
+}
+
+// Adds 0 times two results: what is not finite stays in the sum.
+__device__ inline unsigned watch(unsigned seen, unsigned word) {
+  if (TYPE_Y == F16)
+    asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(seen) : "r"(word), "r"(0));
+  else
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(seen) : "r"(word), "r"(0));
+  return seen;
+}
+
+// Four words of a lane, of blocks j and `next` of eight columns: of the same two channels in both, PAIRED of the same two
+// pairs of pixels. They become parts of lines.
+__device__ inline void stage_words(unsigned to, int j, int next, const unsigned (&word)[4], int warp, int lane) {
+  const int row = lane % 8, second = lane / 8 % 2, block = lane / 16 ? next : j;
+  if (PAIRED == 1) {
+    if (PLANAR)
+      store_matrices(to + (warp * 16 + second * 8 + row) * PITCH + block * 16, word);
+    else
+      store_matrices_turned(to + (block * 8 + row) * PITCH + warp * 32 + second * 16, word);
+  } else if (PLANAR) {
+    const unsigned line = to + (warp * 8 + lane / 4) * PITCH + lane % 4 * 8;
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(line + j * 32), "r"(word[0]), "r"(word[1]) : "memory");
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(line + next * 32), "r"(word[2]), "r"(word[3]) : "memory");
+  } else {
+    store_matrices_turned(to + (block * 16 + row / 2 * 4 + second * 2 + row % 2) * PITCH + warp * 16, word);
+  }
+}
+
+// Whether a result of this lane may not be finite.
+__device__ inline bool stage(const Args &a, unsigned to, const Sums &sums, const Finish (&f)[2]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  unsigned seen = 0;
+#pragma unroll
+  for (int j = 0; j < WIDTH / 8; j += 2) {
+    const int next = j + 1 < WIDTH / 8 ? j + 1 : j;
+    unsigned word[4];
+#pragma unroll
+    for (int b = 0; b < 2; b++) {
+      const float *sum = sums + 4 * (b ? next : j);
+      const float low[2] = {finished(a, f[0], sum[0]), finished(a, f[0], sum[1])};
+      const float high[2] = {finished(a, f[1], sum[2]), finished(a, f[1], sum[3])};
+      word[2 * b] = PAIRED == 1 ? pack({low[0], low[1]}) : pack({low[0], high[0]});
+      word[2 * b + 1] = PAIRED == 1 ? pack({high[0], high[1]}) : pack({low[1], high[1]});
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) seen = watch(seen, word[i]);
+    stage_words(to, j, next, word, warp, lane);
+  }
+  return seen & 0x7fff7fff;
+}
+
+// A warpgroup's results: a row's pixels from `column` on, channels from `channel` on.
+struct Place {
+  int image, row, column, channel;
+};
+
+__device__ inline i64 y_at(const Args &a, const Place &p, int channel, int column) {
+  return p.image * a.y_image + p.row * a.y_axis[0] + (p.column + column) * a.y_axis[1] +
+         (p.channel + channel) * a.y_channel;
+}
+
+// EACH results at once.
+template <int EACH>
+__device__ inline void send_units(const Args &a, const Place &p, unsigned from) {
+  typedef typename Word<2 * EACH>::type Unit;
+  constexpr int across = LINE / EACH > 16 ? 32 : LINE / EACH > 8 ? 16 : LINE / EACH > 4 ? 8 : 4, thread_lines = 128 / across;
+  const int first = threadIdx.x % 128 / across, channels = a.results - p.channel, columns = a.out[1] - p.column;
+  const int lines = min(PLANAR ? channels : columns, LINES), line = min(PLANAR ? columns : channels, LINE);
+  const i64 step = PLANAR ? a.y_channel : a.y_axis[1], next = PLANAR ? a.y_axis[1] : a.y_channel;
+  unsigned short *to = (unsigned short *)a.y + y_at(a, p, 0, 0) + first * step;
+#pragma unroll 4
+  for (int i = first; i < lines; i += thread_lines, to += thread_lines * step)
+    for (int at = threadIdx.x % across * EACH; at < line; at += across * EACH)
+      *(Unit *)(to + at * next) = *(const Unit *)__cvta_shared_to_generic(from + i * PITCH + at * 2);
+}
+
+__device__ inline void send(const Args &a, const Place &p, unsigned from) {
+  if (UNIT == 1 || a.aligned)
+    send_units<UNIT>(a, p, from);
+  else
+    send_units<1>(a, p, from);
+}
+
+__device__ inline float value_of(unsigned short bits) {
+  return TYPE_X == F16 ? from_f16(bits) : from_bf16(bits);
+}
+
+__device__ inline float sum_again(const Args &a, int image, int channel, int h, int w) {
+  const unsigned short *x = (const unsigned short *)a.x + image * a.x_image;
+  const unsigned short *taps = (const unsigned short *)a.w + channel * a.w_result;
+  float sum = 0;
+#pragma unroll 1
+  for (int r = 0; r < TAPS_R; r++)
+#pragma unroll 1
+    for (int s = 0; s < TAPS_S; s++) {
+      const int row = place_of(a, 0, h * STRIDE_R - a.pad[0] + r * DILATE_R);
+      const int column = place_of(a, 1, w * STRIDE_S - a.pad[1] + s * DILATE_S);
+#pragma unroll 1
+      for (int c = 0; c < CHANNELS; c++) {
+        unsigned short bits = a.fill;
+        if (row >= 0 && column >= 0) bits = x[row * a.x_row + (i64)column * a.x_column + (i64)c * a.x_channel];
+        sum += value_of(bits) * value_of(taps[r * a.w_axis[0] + s * a.w_axis[1] + c * a.w_channel]);
+      }
+    }
+  return sum;
+}
+
+// Those that are not a number, from their own taps.
+__device__ inline void mend(const Args &a, const Place &p) {
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < SPAN / 4 * TILE; i += 32) {
+    const int channel = p.channel + threadIdx.x / 32 % 4 * (SPAN / 4) + i % (SPAN / 4), column = i / (SPAN / 4);
+    if (channel >= a.results || p.column + column >= a.out[1]) continue;
+    unsigned short *y = (unsigned short *)a.y + y_at(a, p, channel - p.channel, column);
+    const unsigned short bits = *(volatile unsigned short *)y;
+    if ((bits & 0x7fff) <= (TYPE_Y == F16 ? 0x7c00 : 0x7f80)) continue;
+    const float sum = sum_again(a, p.image, channel, p.row, p.column + column);
+    *y = pack({finished(a, finish_of(a, channel), sum), 0});
+  }
+}
+
+// ---- a warpgroup's share
+
+__device__ inline void consume(const Args &a, const Shared &s, int consumer) {
+  const int row = consumer % ROWS, part = blockIdx.x % a.result_tiles * PARTS + consumer / ROWS;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, name = 1 + consumer;
+  Finish f[2];
+  Filter filter;
+  Sums sums;
+  Turn turn, newest;  // the oldest batch that is needed, the next to come
+  Walk walk;
+  load_filter(a, part * SPAN, filter);
+#pragma unroll
+  for (int half = 0; half < 2; half++) f[half] = finish_of(a, part * SPAN + result_of(lane, warp, half).channel);
+  for (int item = blockIdx.x / a.result_tiles; walk_at(a, item, walk); item += gridDim.x / a.result_tiles) {
+    const int batches = batches_of(walk);
+    for (int batch = 0; batch < batches + AHEAD; batch++) {
+      if (batch < batches)
+        for (int i = batch ? AHEAD : 0; i <= AHEAD; i++, newest.next())
+          barrier_wait(s.full(newest.batch), newest.parity);
+      const Place place = {walk.image, walk.begin + batch * ROWS + row, walk.column, part * SPAN};
+      const bool exists = place.row < walk.end && place.channel < a.results;
+      if (exists) multiply(sums, filter, s, turn.batch * BATCH + row * STRIDE_R);
+      if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.batch));
+      turn.next();
+      if (!exists) continue;
+      const bool odd = stage(a, s.stage(consumer), sums, f);
+      warps_sync(name, 128);
+      send(a, place, s.stage(consumer));
+      warps_sync(name, 128);
+      if (__any_sync(~0u, odd)) mend(a, place);
+    }
+  }
+}
+
+// ---- the block
+
+// The registers that a block starts with, dealt anew: few to the warps that fetch.
+constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + 1);
+constexpr int FETCHING = 56, MULTIPLYING = (ALL - FETCHING) / CONSUMERS / 8 * 8;
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first(const __grid_constant__ Args a) {
+  extern __shared__ __align__(128) char memory[];
+  const Shared s = {shared_address(memory)};
+  const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < BATCHES; i++) {
+      barrier_init(s.full(i), 128);
+      barrier_init(s.empty(i), CONSUMERS);
+    }
+  }
+  __syncthreads();
+  if (group == CONSUMERS) {
+    if constexpr (CONSUMERS > 1) registers_less<FETCHING>();
+    produce(a, s);
+  } else {
+    if constexpr (CONSUMERS > 1) registers_more<MULTIPLYING>();
+    consume(a, s, group);
+  }
+}

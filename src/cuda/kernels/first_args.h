@@ -1,0 +1,22 @@
+/* What the host passes to first.cu. Axes stand in the order rows, columns; strides count elements. */
+#ifndef FALT_CUDA_KERNELS_FIRST_ARGS_H
+#define FALT_CUDA_KERNELS_FIRST_ARGS_H
+
+#include "args.h"
+
+typedef struct falt_cuda_first_args {
+  const void *x, *w;
+  void *y;
+  falt_cuda_epilogue epilogue;
+  long long x_image, x_row, y_image, y_channel, y_axis[2];
+  int x_channel, x_column, w_result, w_channel, w_axis[2];
+  int in[2], out[2], pad[2], boundary[2][2]; /* boundary: before and after */
+  unsigned fill;                             /* the boundary's constant, as bits of an element */
+  int results, tap_rows;                     /* channels of y; TAPS_R */
+  int result_tiles, column_tiles;            /* of channels, of columns */
+  int walk, walks;                           /* rows of a walk; walks down an image */
+  int items;                                 /* walks of all images and column tiles */
+  int aligned;                               /* units of y are */
+} falt_cuda_first_args;
+
+#endif

@@ -1,0 +1,207 @@
+/* Layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a network. Each row of the
+ * input comes to shared memory once, whatever its order in memory, for all taps and all channels of results.
+ * src/cuda/kernels/first.cu has the algorithm, src/cuda/first_tiles.c chooses how it is cut. It needs no workspace, no
+ * alignment, and reads the filter as it lies. */
+#include "core/memory.h"
+#include "cuda/first.h"
+#include "cuda/kernels/first_args.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
+
+typedef struct first_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_first_problem layer;
+  falt_first_tile tile;
+  falt_cuda_first_args args;
+  int unit;           /* elements of y that lie side by side and are stored at once, where it is aligned */
+  void *filter;       /* on the GPU, if its values were known */
+  const void *values; /* until the plan is ready */
+} first_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const first_plan *plan = (const first_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_first_args a = plan->args;
+  a.x = falt_gemm_element(o->input, &p->input);
+  a.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
+  a.y = falt_gemm_element(o->output, &p->output);
+  a.aligned = (uintptr_t)a.y % (uintptr_t)(2 * plan->unit) == 0;
+  if (p->has_scale) a.epilogue.scale = o->scale;
+  if (p->has_bias) a.epilogue.bias = o->bias;
+  void *parameters[] = {&a};
+  const falt_gpu_launch launch = {
+      plan->function, plan->tile.grid, {falt_first_threads(&plan->tile), 1}, plan->tile.shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_first_tile *t = &((const first_plan *)base)->tile;
+  falt_text_add(text, "(cuda-first pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows, t->width * t->paired,
+                t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
+}
+
+static void destroy(falt_plan *base) {
+  first_plan *plan = (first_plan *)base;
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool is_flat(const falt_problem *p) {
+  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
+         p->axis[0].pad[0] == 0;
+}
+
+static bool small_steps(const falt_problem *p) {
+  for (int i = 1; i < 3; i++)
+    if (p->filter.size[FALT_D + i] > MOST_TAPS || p->axis[i].stride > MOST_STRIDE ||
+        p->axis[i].dilation > MOST_DILATION)
+      return false;
+  return true;
+}
+
+/* Ways within a row of the input and within the filter fit 32 bits. */
+static bool small_ways(const falt_problem *p) {
+  const int64_t w = falt_gemm_stride(&p->input, FALT_W), c = falt_gemm_stride(&p->input, FALT_C);
+  return w < INT32_MAX && w > -INT32_MAX && c < INT32_MAX / MOST_CHANNELS && c > -INT32_MAX / MOST_CHANNELS &&
+         falt_tensor_span(&p->filter) < INT32_MAX / 4;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_FORWARD) return "it computes layers forward only";
+  const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
+  if (why) return why;
+  return falt_gpu_about(ask->device->gpu)->major != 9 ? "the GPU has no wgmma (sm_90a has)"
+         : !falt_gemm_is_half(p->input.type) || p->filter.type != p->input.type
+             ? "its factors are f16 or bf16, both the same"
+         : !falt_gemm_is_half(p->output.type)    ? "its results are floats of 16 bits"
+         : !is_flat(p)                           ? "it computes planes"
+         : p->filter.size[FALT_G] != 1           ? "it takes one group of channels"
+         : p->input.size[FALT_C] > MOST_CHANNELS ? "it sums 8 channels at most"
+         : p->has_residual                       ? "residuals are not fused here"
+         : !small_steps(p)                       ? "taps, strides or dilations are too large"
+         : !small_ways(p)                        ? "elements lie too far apart"
+                                                 : NULL;
+}
+
+/* ---- plan */
+
+static void describe(first_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  falt_first_problem *l = &plan->layer;
+  *l = (falt_first_problem){.images = p->input.size[FALT_N],
+                            .channels = p->input.size[FALT_C],
+                            .results = p->output.size[FALT_C],
+                            .planar = falt_gemm_stride(&p->output, FALT_C) != 1};
+  for (int i = 0; i < 2; i++) {
+    const int dim = FALT_H + i;
+    l->taps[i] = p->filter.size[dim];
+    l->stride[i] = p->axis[1 + i].stride;
+    l->dilation[i] = l->taps[i] > 1 ? p->axis[1 + i].dilation : 1;
+    l->in[i] = p->input.size[dim];
+    l->out[i] = p->output.size[dim];
+  }
+}
+
+/* As many neighbouring results as divide their line and all ways between lines. */
+static int unit_of(const first_plan *plan) {
+  const falt_tensor *y = &plan->base.problem.output;
+  const int inner = plan->layer.planar ? FALT_W : FALT_C;
+  int64_t all = y->size[inner] | 8;
+  if (y->size[inner] > 1 && y->stride[inner] != 1) return 1;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (dim != inner) all |= falt_gemm_stride(y, dim);
+  return (int)(all & -all);
+}
+
+static void fill_args(first_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *x = &p->input, *y = &p->output, *w = &p->filter;
+  const falt_first_tile *t = &plan->tile;
+  falt_cuda_first_args *a = &plan->args;
+  *a = (falt_cuda_first_args){.epilogue = falt_cuda_epilogue_of(p),
+                              .x_image = falt_gemm_stride(x, FALT_N),
+                              .x_row = falt_gemm_stride(x, FALT_H),
+                              .x_column = (int)falt_gemm_stride(x, FALT_W),
+                              .x_channel = (int)falt_gemm_stride(x, FALT_C),
+                              .w_result = (int)falt_gemm_stride(w, FALT_K),
+                              .w_channel = (int)falt_gemm_stride(w, FALT_C),
+                              .y_image = falt_gemm_stride(y, FALT_N),
+                              .y_channel = falt_gemm_stride(y, FALT_C),
+                              .results = (int)plan->layer.results,
+                              .tap_rows = (int)plan->layer.taps[0],
+                              .result_tiles = t->result_tiles,
+                              .column_tiles = t->column_tiles,
+                              .walk = t->walk,
+                              .walks = t->walks,
+                              .items = (int)t->items};
+  falt_store(&a->fill, x->type, 0, p->boundary_value);
+  for (int i = 0; i < 2; i++) {
+    const falt_axis *axis = &p->axis[1 + i];
+    a->w_axis[i] = (int)falt_gemm_stride(w, FALT_H + i);
+    a->y_axis[i] = falt_gemm_stride(y, FALT_H + i);
+    a->in[i] = (int)plan->layer.in[i];
+    a->out[i] = (int)plan->layer.out[i];
+    a->pad[i] = (int)axis->pad[0];
+    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
+  }
+}
+
+static falt_status ready(falt_plan *base) {
+  first_plan *plan = (first_plan *)base;
+  const falt_problem *p = &base->problem;
+  const falt_tensor *w = &p->filter;
+  falt_cuda_kernel kernel = {.source = "first.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
+  const char *type = w->type == FALT_F16 ? "f16" : "bf16";
+  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
+  falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_hole(&kernel, "ACTIVATION=%d", (int)p->activation);
+  falt_cuda_hole(&kernel, "SCALED=%d", p->has_scale);
+  falt_cuda_hole(&kernel, "BIASED=%d", p->has_bias);
+  falt_cuda_hole(&kernel, "UNIT=%d", plan->unit);
+  falt_first_holes(&kernel, &plan->layer, &plan->tile);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  if (plan->values)
+    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
+                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
+  plan->values = NULL;
+  return FALT_OK;
+}
+
+static falt_first_machine machine_of(const falt_ask *ask) {
+  enum { SHARED = 227 << 10 };
+  const falt_gpu_facts *gpu = falt_gpu_about(ask->device->gpu);
+  return (falt_first_machine){gpu->multiprocessors, SHARED, ask->device->limits.copy_bytes_per_s, 1e3 * gpu->clock_khz};
+}
+
+static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  first_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_first_machine machine = machine_of(ask);
+  describe(plan);
+  if (!falt_first_choose(&plan->layer, &machine, &plan->tile)) {
+    why = plan->tile.rejected;
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  fill_args(plan);
+  plan->unit = unit_of(plan);
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  plan->base.cost.seconds = plan->tile.seconds;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_first;
+const falt_solver falt_solver_cuda_first = {.name = "cuda-first", .device_kind = "cuda", .plan = plan_first};

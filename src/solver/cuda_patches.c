@@ -1,0 +1,119 @@
+/* Layers whose windows are patches side by side on GPUs: strides as large as the filter, nothing beyond the ends,
+ * channels innermost, as the first layer of a vision transformer has them. A row of a patch is then one pixel of many
+ * channels, and
+ *
+ *     y[n, i, j, k] = sum over r, (s, c) of x'[(n, i), r, j, (s, c)] * w'[k, r, (s, c)]
+ *
+ * is a layer of one column of taps on the same memory, seen otherwise: its images are rows of patches. The gradient by
+ * the filter is that layer's. What is left is the planner's. */
+#include "core/memory.h"
+#include "planner/planner.h"
+
+typedef struct patches_plan {
+  falt_plan base;
+  falt_plan *child;
+} patches_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const patches_plan *plan = (const patches_plan *)base;
+  plan->child->table->execute(plan->child, o);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const patches_plan *plan = (const patches_plan *)base;
+  falt_text_add(text, "(cuda-patches ");
+  plan->child->table->print(plan->child, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  patches_plan *plan = (patches_plan *)base;
+  falt_plan_destroy(&plan->child);
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  return falt_plan_ready(((patches_plan *)base)->child);
+}
+
+/* ---- applicable */
+
+/* Whether the patches cover the axis, each pixel once. */
+static bool covers(const falt_problem *p, int axis) {
+  const falt_axis *a = &p->axis[axis];
+  const int64_t taps = p->filter.size[FALT_D + axis];
+  return a->stride == taps && (a->dilation == 1 || taps == 1) && a->pad[0] == 0 &&
+         p->input.size[FALT_D + axis] == taps * p->output.size[FALT_D + axis];
+}
+
+/* Whether `outer` goes on where `inner` ends, so that the two are one dimension. */
+static bool joins(const falt_tensor *t, int outer, int inner) {
+  return t->size[outer] == 1 || t->size[inner] == 1 || t->stride[outer] == t->size[inner] * t->stride[inner];
+}
+
+static const char *refusal(const falt_problem *p) {
+  return p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_FILTER
+             ? "it computes layers and their gradients by the filter"
+         : p->filter.size[FALT_W] == 1                               ? "patches are not wider than a pixel"
+         : p->filter.size[FALT_G] != 1                               ? "it takes one group of channels"
+         : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1 ? "it computes planes"
+         : !covers(p, 1) || !covers(p, 2)                            ? "windows are not patches that cover the input"
+         : !joins(&p->input, FALT_W, FALT_C) || !joins(&p->filter, FALT_W, FALT_C)
+             ? "channels of neighbouring pixels do not follow on each other"
+         : !joins(&p->input, FALT_N, FALT_H) || !joins(&p->output, FALT_N, FALT_H) ||
+                 (p->has_residual && !joins(&p->residual, FALT_N, FALT_H))
+             ? "rows of neighbouring images do not follow on each other"
+             : NULL;
+}
+
+/* ---- plan */
+
+/* `taps` neighbouring pixels of a row as one. */
+static void join_pixels(falt_tensor *t, int64_t taps) {
+  if (t->size[FALT_C] == 1) t->stride[FALT_C] = t->stride[FALT_W];
+  t->size[FALT_C] *= taps;
+  t->size[FALT_W] /= taps;
+  t->stride[FALT_W] *= taps;
+}
+
+/* Images are rows of patches, of so many rows each. */
+static void join_images(falt_tensor *t, int64_t rows) {
+  if (t->size[FALT_H] > rows) t->stride[FALT_N] = t->stride[FALT_H] * rows;
+  t->size[FALT_N] *= t->size[FALT_H] / rows;
+  t->size[FALT_H] = rows;
+}
+
+static falt_problem seen(const falt_problem *p) {
+  falt_problem child = *p;
+  join_pixels(&child.input, p->filter.size[FALT_W]);
+  join_pixels(&child.filter, p->filter.size[FALT_W]);
+  join_images(&child.input, p->filter.size[FALT_H]);
+  join_images(&child.output, 1);
+  if (p->has_residual) join_images(&child.residual, 1);
+  for (int i = 1; i < 3; i++) child.axis[i] = (falt_axis){.stride = 1, .dilation = 1};
+  falt_problem_canonical(&child);
+  return child;
+}
+
+static falt_plan *plan_patches(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = refusal(ask->problem);
+  if (why) return falt_refuse(ask, "%s", why);
+  const falt_problem child = seen(ask->problem);
+  patches_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->child = falt_plan_child(ask, &child, ask->filter_values);
+  if (!plan->child) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  plan->base.packed = plan->child->packed;
+  plan->base.workspace = plan->child->workspace;
+  plan->base.cost = plan->child->cost;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_patches;
+const falt_solver falt_solver_cuda_patches = {.name = "cuda-patches", .device_kind = "cuda", .plan = plan_patches};

@@ -1,0 +1,145 @@
+/* Tests of how the layers of first.cu are cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compile_lines.h"
+#include "core/memory.h"
+#include "cuda/first.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_first_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9};
+
+static falt_first_problem layer(int64_t channels, int64_t results, int64_t taps, int64_t stride, int64_t size) {
+  const int64_t out = (size - taps) / stride + 1;
+  return (falt_first_problem){.images = 16,
+                              .channels = channels,
+                              .results = results,
+                              .taps = {taps, taps},
+                              .stride = {stride, stride},
+                              .dilation = {1, 1},
+                              .in = {size, size},
+                              .out = {out, out}};
+}
+
+typedef struct tally {
+  const falt_first_problem *problem;
+  int legal;
+  double least;
+} tally;
+
+/* Tiles and walks cover all results once; the ring holds the rows that a batch of results reads, and one batch more. */
+static void check_tile(void *context, const falt_first_tile *t) {
+  tally *sum = context;
+  const falt_first_problem *p = sum->problem;
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  const int64_t tile = t->width * t->paired, span = 64 / t->paired;
+  assert_true(t->pixel >= p->channels && p->stride[1] * t->paired * t->pixel % 8 == 0);
+  assert_true(t->column_tiles * tile >= p->out[1] && (t->column_tiles - 1) * tile < p->out[1]);
+  assert_true(t->result_tiles * t->parts * span >= p->results);
+  assert_true((int64_t)t->walks * t->walk >= p->out[0] && (int64_t)(t->walks - 1) * t->walk < p->out[0]);
+  assert_int_equal(t->items, p->images * t->walks * t->column_tiles);
+  assert_true(t->grid >= t->result_tiles && t->grid <= h200.multiprocessors && t->grid % t->result_tiles == 0);
+  const int64_t rows = (t->rows - 1) * p->stride[0] + (p->taps[0] - 1) * p->dilation[0] + 1;
+  const int64_t batch = t->rows * p->stride[0];
+  assert_true((t->batches - 1) * batch >= rows);
+  const int64_t window = (tile - 1) * p->stride[1] + (p->taps[1] - 1) * p->dilation[1] + 1;
+  const int64_t staged = t->rows * t->parts * tile * span * 2;
+  assert_true(t->batches * (batch * window * t->pixel * 2 + 16) + staged <= t->shared_bytes);
+  assert_true(t->shared_bytes <= h200.shared_block);
+  assert_true(falt_first_threads(t) <= 640 && t->seconds > 0 && t->seconds < 3600);
+}
+
+static falt_first_tile choose(const falt_first_problem *p) {
+  falt_first_tile best;
+  tally sum = {.problem = p};
+  falt_first_each(p, &h200, check_tile, &sum);
+  assert_true(falt_first_choose(p, &h200, &best));
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+/* No estimate beats the tensor cores or the memory. */
+static void test_tiles(UNUSED void **state) {
+  static const int64_t layers[][5] = {{3, 64, 7, 2, 229}, {3, 96, 11, 4, 227}, {3, 64, 3, 1, 226}, {3, 32, 3, 2, 225},
+                                      {1, 20, 5, 1, 28},  {8, 64, 3, 1, 58},   {5, 40, 3, 2, 57},  {4, 48, 4, 4, 224},
+                                      {3, 16, 5, 3, 90},  {2, 1000, 1, 1, 9}};
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    falt_first_problem p = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
+    const falt_first_tile few = choose(&p);
+    const double results = (double)(p.images * p.out[0] * p.out[1] * p.results);
+    assert_true(few.seconds > 2 * results * (double)(p.channels * p.taps[0] * p.taps[1]) / 989e12);
+    assert_true(few.seconds > 2 * results / h200.bytes_per_s);
+    p.images = 512;
+    assert_true(choose(&p).seconds > few.seconds);
+    p.planar = true;
+    p.dilation[0] = 2;
+    choose(&p);
+  }
+}
+
+static void none(void *context, const falt_first_tile *t) {
+  *(int *)context += 1;
+  assert_non_null(t->rejected);
+}
+
+static void test_refusals(UNUSED void **state) {
+  falt_first_problem p = layer(3, 64, 31, 1, 256); /* a filter that registers do not hold */
+  falt_first_tile best;
+  int tried = 0;
+  falt_first_each(&p, &h200, none, &tried);
+  assert_true(tried > 10);
+  assert_false(falt_first_choose(&p, &h200, &best));
+  assert_non_null(best.rejected);
+  p = layer(3, 64, 7, 8, 2048);
+  p.dilation[0] = 200; /* rows that shared memory does not hold */
+  assert_false(falt_first_choose(&p, &h200, &best));
+  p = layer(3, INT64_C(1) << 20, 3, 1, 32);
+  assert_false(falt_first_choose(&p, &h200, &best));
+}
+
+static void test_compile(UNUSED void **state) {
+  static const char *const gpus[] = {"h200"};
+  static const char *const lines[] = {
+      "forward n=256 c=3 h=224 w=224 k=64 r=7 s=7 stride=2 pad=3 layout=nhwc type=f16",
+      "forward n=1 c=3 h=224 w=224 k=64 r=7 s=7 stride=2 pad=3 layout=nchw type=bf16 bias=1 scale=1 act=gelu",
+      "forward n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4 layout=nhwc type=f16 bias=1 act=relu",
+      "forward n=64 c=3 h=224 w=224 k=64 r=3 s=3 pad=1 layout=nhwc type=f16 bias=1 act=silu",
+      "forward n=64 c=3 h=224 w=223 k=64 r=3 s=3 pad=1 layout=nchw type=f16 bias=1 scale=1 act=silu",
+      "forward n=256 c=3 h=224 w=224 k=32 r=3 s=3 stride=2 pad=1 layout=nhwc type=bf16 act=silu",
+      "forward n=64 c=8 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=f16 boundary=reflect101",
+      "forward n=64 c=8 h=90 w=90 k=17 r=5 s=5 stride=3x2 dilation=2 layout=nchw type=f16"};
+  compile_all_lines(&(compile_lines){.method = "cuda-first",
+                                     .source = "first",
+                                     .gpus = gpus,
+                                     .lines = lines,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .line_count = sizeof lines / sizeof *lines,
+                                     .kernels = 8});
+}
+
+/* Patches are handed on to what multiplies their rows as pixels. */
+static void test_patches(UNUSED void **state) {
+  static const char *const gpus[] = {"h200"};
+  static const char *const lines[] = {
+      "forward n=64 c=3 h=224 w=224 k=768 r=16 s=16 stride=16 layout=nhwc type=f16 bias=1"};
+  compile_all_lines(&(compile_lines){.method = "cuda-patches",
+                                     .source = "wgmma",
+                                     .gpus = gpus,
+                                     .lines = lines,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .line_count = sizeof lines / sizeof *lines,
+                                     .kernels = 1});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_compile), cmocka_unit_test(test_patches)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
