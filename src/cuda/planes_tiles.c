@@ -115,22 +115,18 @@ static double planes_of(const falt_planes_problem *p, const falt_planes_tile *t)
   return fmin((double)(t->walk + p->taps[0] - 1), (double)p->in[0]);
 }
 
-/* Cycles in which a plane's scattered results pass through the caches. */
-static double scattering(const falt_planes_problem *p, const falt_planes_tile *t) {
-  enum { WARPS = 4, STORES = 2, CYCLES = 8 }; /* of 64 pixels, for eight results each */
-  if (!p->scattered) return 0;
-  const double eights = (double)falt_ceil_div(falt_min(p->results, t->channels), 8);
-  return t->blocks * t->consumers * WARPS * STORES * CYCLES * eights * 2 / p->scattered;
+/* Cycles that a plane takes besides, as its results leave; scattered ones as many as they are. */
+static double sending(const falt_planes_problem *p, const falt_planes_tile *t) {
+  return p->scattered ? 75.0 * t->blocks * (double)falt_min(p->results, t->channels) / p->scattered : 400;
 }
 
 /* Cycles of a multiprocessor for a plane: of the tensor cores, which power keeps at three quarters of their rate; of
- * shared memory, that they read and the copy engine fills; and what a plane takes besides. As measured on an H200. */
+ * shared memory, that they read and the copy engine fills. As measured on an H200. */
 static double plane_cycles(const falt_planes_problem *p, const falt_planes_tile *t) {
   const int products = products_of(p, t) * t->consumers * t->pieces;
   const double multiplied = products * t->columns / 2 / 0.75;
-  const double shared =
-      products * (16 + t->columns / 4) + window_pixels(p, t) * (double)t->pixel * t->pieces / 128 + scattering(p, t);
-  return fmax(multiplied, shared / 0.75) + 400 * t->pieces;
+  const double shared = products * (16 + t->columns / 4) + window_pixels(p, t) * (double)t->pixel * t->pieces / 128;
+  return fmax(multiplied, shared / 0.75) + sending(p, t);
 }
 
 static void estimate(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
@@ -142,7 +138,7 @@ static void estimate(const falt_planes_problem *p, const falt_planes_machine *m,
   const double results = (double)p->images * (double)(p->out[0] * p->out[1]) * (double)(p->out[2] * p->results);
   const double bytes =
       (double)t->items * t->column_tiles * planes * window + results * p->y_bytes * (p->residual ? 2 : 1);
-  const double memory = bytes / (0.6 * m->bytes_per_s);
+  const double memory = bytes / ((p->scattered ? 0.75 : 0.6) * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
 }
 

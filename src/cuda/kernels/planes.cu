@@ -170,7 +170,8 @@ __device__ inline uint4 filter_word(const Args &a, long long at, int channel) {
   return made.word;
 }
 
-// The filter as the products take it: for each piece and tap of a plane rows of PIXEL bytes, of those columns' summed channels.
+// The filter as the products take it: for each piece and tap of a plane rows of PIXEL bytes, of those columns' summed
+// channels.
 // Planes stand from the last on, as the oldest plane of results meets the last.
 __device__ inline void fetch_filter(const Args &a, char *memory, int first) {
 #pragma unroll 4
@@ -265,7 +266,11 @@ __device__ inline void consume(const Args &a, const Shared &s, char *memory, int
         if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.stage));
         turn.next();
       }
-      if (out >= walk.begin) send(a, places, sums, walk, out, first, consumer);
+      if (out < walk.begin) continue;
+      if constexpr (SCATTERED)
+        scatter(a, places, sums, walk, out, first, consumer);
+      else
+        send_runs(a, sums, walk, out, first, consumer);
     }
   }
 }

@@ -21,17 +21,29 @@ __device__ inline Pixel pixel_at(const Args &a, const Walk &walk, int plane, int
   return p;
 }
 
+// The pixel of the same lane in a block further on.
+__device__ inline Pixel moved(const Args &a, const Pixel &p, int rows, int columns) {
+  return {p.image,
+          {p.at[0], p.at[1] + rows, p.at[2] + columns},
+          p.y + rows * a.y_axis[1] + columns * a.y_axis[2],
+          p.residual + rows * a.r_axis[1] + columns * a.r_axis[2]};
+}
+
 __device__ inline bool exists(const Args &a, const Pixel &p) {
   return p.at[1] < a.out[1] && p.at[2] < a.out[2];
 }
 
-__device__ inline float finish(const Args &a, float sum, int channel, float residual) {
+__device__ inline Linear<float> linear_at(const Args &a, int channel) {
+  Linear<float> made = {(float)a.epilogue.alpha, (float)a.epilogue.beta};
+  if (SCALED) made.scale *= __ldg((const float *)a.epilogue.scale + channel);
+  if (BIASED) made.offset += __ldg((const float *)a.epilogue.bias + channel);
+  return made;
+}
+
+__device__ inline float finish(const Args &a, const Linear<float> &l, float sum, float residual) {
   falt_cuda_epilogue e = a.epilogue;
-  float scale = (float)e.alpha, offset = (float)e.beta;
   e.activation = ACTIVATION;
-  if (SCALED) scale *= __ldg((const float *)e.scale + channel);
-  if (BIASED) offset += __ldg((const float *)e.bias + channel);
-  return activate<float>(e, sum * scale + offset + residual);
+  return activate<float>(e, sum * l.scale + l.offset + residual);
 }
 
 // ---- runs of channels
@@ -68,15 +80,30 @@ __device__ inline void send_run(const Args &a, const Pixel &p, const float *sum,
 #pragma unroll
   for (int j = 0; j < RUN / 2; j++) {
     const float x = sum[4 * j], z = sum[4 * j + 1];
+    const Linear<float> l = linear_at(a, channel + 2 * j), m = linear_at(a, channel + 2 * j + 1);
     if constexpr (TYPE_Y == F32) {
-      made.value[2 * j] = finish(a, x, channel + 2 * j, RESIDUAL ? added.value[2 * j] : 0);
-      made.value[2 * j + 1] = finish(a, z, channel + 2 * j + 1, RESIDUAL ? added.value[2 * j + 1] : 0);
+      made.value[2 * j] = finish(a, l, x, RESIDUAL ? added.value[2 * j] : 0);
+      made.value[2 * j + 1] = finish(a, m, z, RESIDUAL ? added.value[2 * j + 1] : 0);
     } else {
       const float2 r = RESIDUAL ? unpack(added.pair[j]) : float2{};
-      made.pair[j] = pack({finish(a, x, channel + 2 * j, r.x), finish(a, z, channel + 2 * j + 1, r.y)});
+      made.pair[j] = pack({finish(a, l, x, r.x), finish(a, m, z, r.y)});
     }
   }
   store_result((char *)a.y + (p.y + channel) * size, made);
+}
+
+__device__ inline void send_runs(const Args &a, const Sums &sums, const Walk &walk, int plane, int first,
+                                 int consumer) {
+#pragma unroll
+  for (int i = 0; i < 2 * BLOCKS; i++) {
+    const Pixel p = pixel_at(a, walk, plane, consumer * BLOCKS + i / 2, i % 2);
+    if (!exists(a, p)) continue;
+#pragma unroll
+    for (int run = 0; run < CHANNELS / (4 * RUN); run++) {
+      const int channel = first + run * 4 * RUN + threadIdx.x % 4 * RUN;
+      if (channel < a.results) send_run(a, p, sums[i / 2] + run * 2 * RUN + 2 * (i % 2), channel);
+    }
+  }
 }
 
 // ---- scattered results
@@ -108,7 +135,7 @@ __device__ inline void list_places(const Args &a, Place *places, int first) {
 
 __device__ inline bool exists(const Args &a, const Pixel &p, const Place &place) {
   const int step[3] = {STEP_D, STEP_H, STEP_W};
-  bool inside = place.channel >= 0;
+  bool inside = place.channel >= 0 && exists(a, p);
 #pragma unroll
   for (int i = 0; i < 3; i++) {
     const int at = p.at[i] * step[i] + place.at[i] - a.shift[i];
@@ -117,23 +144,36 @@ __device__ inline bool exists(const Args &a, const Pixel &p, const Place &place)
   return inside;
 }
 
-// Two neighbouring results; two of a step have no residual.
-__device__ inline void scatter_pair(const Args &a, const Pixel &p, const Place *places, const float (&sum)[2]) {
-  float2 value = {};
+// Two neighbouring results of every pixel.
+struct Pair {
+  Place place[2];
+  Linear<float> linear[2];
+};
+
+__device__ inline Pair pair_at(const Args &a, const Place *places, int column) {
+  Pair made = {{places[column], places[column + 1]}};
+#pragma unroll
+  for (int i = 0; i < 2; i++) made.linear[i] = linear_at(a, max(0, made.place[i].channel));
+  return made;
+}
+
+// Of one pixel; results of a step have no residual.
+__device__ inline void scatter_pair(const Args &a, const Pixel &p, const Pair &pair, const float (&sum)[2]) {
+  float made[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    if (!exists(a, p, places[i])) continue;
-    const int channel = places[i].channel;
-    const float residual = RESIDUAL ? load<float>(a.residual, TYPE_Y, p.residual + channel * a.r_channel) : 0;
-    const float made = finish(a, sum[i], channel, residual);
-    if (!PAIRED) store<float>(a.y, TYPE_Y, p.y + places[i].y, made);
-    (i == 0 ? value.x : value.y) = made;
+    const Place &place = pair.place[i];
+    float residual = 0;
+    if (RESIDUAL && exists(a, p, place))
+      residual = load<float>(a.residual, TYPE_Y, p.residual + place.channel * a.r_channel);
+    made[i] = finish(a, pair.linear[i], sum[i], residual);
+    if (!PAIRED && exists(a, p, place)) store<float>(a.y, TYPE_Y, p.y + place.y, made[i]);
   }
-  if (!PAIRED || !exists(a, p, places[0])) return;
+  if (!PAIRED || !exists(a, p, pair.place[0])) return;
   if (TYPE_Y == F32)
-    *(float2 *)((float *)a.y + p.y + places[0].y) = value;
+    *(float2 *)((float *)a.y + p.y + pair.place[0].y) = {made[0], made[1]};
   else
-    *(unsigned *)((unsigned short *)a.y + p.y + places[0].y) = pack(value);
+    *(unsigned *)((unsigned short *)a.y + p.y + pair.place[0].y) = pack({made[0], made[1]});
 }
 
 // A result once more, of the taps that it has alone.
@@ -163,39 +203,34 @@ __device__ inline void scatter_again(const Args &a, const Place *places, const W
                                      int consumer, unsigned left) {
 #pragma unroll 1
   for (; left; left &= left - 1) {
-    const int i = __ffs(left) - 1, j = i % (CHANNELS / 8), half = i / (CHANNELS / 8) % 2;
-    const Pixel p = pixel_at(a, walk, plane, consumer * BLOCKS + i / (CHANNELS / 8) / 2, half);
-    const int column = 8 * j + threadIdx.x % 4 * 2;
+    const int i = __ffs(left) - 1, half = i % 2, block = i / 2 % BLOCKS;
+    const int column = i / (2 * BLOCKS) * 8 + threadIdx.x % 4 * 2;
+    const Pixel p = pixel_at(a, walk, plane, consumer * BLOCKS + block, half);
     float sum[2] = {};
 #pragma unroll 1
     for (int k = 0; k < 2; k++)
       if (exists(a, p, places[column + k])) sum[k] = alone(a, p, first + column + k);
-    scatter_pair(a, p, places + column, sum);
+    scatter_pair(a, p, pair_at(a, places, column), sum);
   }
 }
 
-// ---- of a plane
-
-__device__ inline void send(const Args &a, const Place *places, const Sums &sums, const Walk &walk, int plane,
-                            int first, int consumer) {
+__device__ inline void scatter(const Args &a, const Place *places, const Sums &sums, const Walk &walk, int plane,
+                               int first, int consumer) {
+  constexpr int results = OUTPUTS * STEP_D * STEP_H * STEP_W;
+  constexpr int eights = ((results < CHANNELS ? results : CHANNELS) + 7) / 8;
+  const Pixel pixel = pixel_at(a, walk, plane, consumer * BLOCKS, 0);
   unsigned left = 0;
 #pragma unroll
-  for (int i = 0; i < BLOCKS; i++)
+  for (int j = 0; j < eights; j++) {
+    const int column = 8 * j + threadIdx.x % 4 * 2;
+    const Pair pair = pair_at(a, places, column);
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const Pixel p = pixel_at(a, walk, plane, consumer * BLOCKS + i, half);
-      if (!exists(a, p)) continue;
-#pragma unroll
-      for (int run = 0; run < CHANNELS / (4 * RUN); run++) {
-        const int column = run * 4 * RUN + threadIdx.x % 4 * RUN;
-        const float *sum = sums[i] + run * 2 * RUN + 2 * half;
-        if constexpr (SCATTERED) {
-          scatter_pair(a, p, places + column, {sum[0], sum[1]});
-          if (STEPPED && !is_finite(sum[0] + sum[1])) left |= 1u << (2 * i + half) * (CHANNELS / 8) + run;
-        } else if (first + column < a.results) {
-          send_run(a, p, sum, first + column);
-        }
-      }
+    for (int i = 0; i < 2 * BLOCKS; i++) {
+      const float *sum = sums[i / 2] + 4 * j + 2 * (i % 2);
+      const Pixel p = moved(a, pixel, i / 2 / BLOCKS_W * 8 + i % 2, i / 2 % BLOCKS_W * 8);
+      scatter_pair(a, p, pair, {sum[0], sum[1]});
+      if (STEPPED && !is_finite(sum[0] + sum[1])) left |= 1u << 2 * BLOCKS * j + i;
     }
-  if constexpr (SCATTERED && STEPPED) scatter_again(a, places, walk, plane, first, consumer, left);
+  }
+  if (STEPPED) scatter_again(a, places, walk, plane, first, consumer, left);
 }
