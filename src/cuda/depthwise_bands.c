@@ -142,8 +142,9 @@ static double memory_seconds(const shape *s, const falt_gemm_machine *m, const t
   return 2 * (double)s->images * (double)s->channels * (in + out) / (0.85 * m->bytes_per_s);
 }
 
-/* Fitted to 52 timings of 12 layers on an H200, rather too long where channels lie side by side. Of the slots of
- * instructions three fifths are used at best; pieces of 16 bytes are half of what memory moves at once. */
+/* Fitted to 52 timings of 12 layers on an H200. Of the slots of instructions three fifths are used at best; pieces of
+ * 16 bytes are half of what memory moves at once; where channels lie side by side a block has its planes in and out one
+ * after the other, which single images wait for. */
 static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
   const double products = walk_products(s, t), groups = (double)groups_of(s, t) * t->span;
   const double walk = products * 1.1 + (double)rows_of(s, t).reach + t->segment * 8.0 + 60;
@@ -153,9 +154,9 @@ static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
   const double busy = fmin(1, 0.3 + t->warps * t->blocks / 24.0);
   const double compute = rounds / m->multiprocessors * fmax(issue, tensor) * idle / busy / 4 / m->clock;
   const double memory = memory_seconds(s, m, t);
-  const double turned = !s->inner ? 1 : t->span == 8 ? 3.6 : 1.75;
+  const double turned = !s->inner ? 1 : t->span == 8 ? 2.5 : 1.32, alone = s->inner ? 7.3e-6 : 4e-6;
   const double waits = 0.88 + 0.06 * t->stages + 0.06 / t->warps + (s->inner ? 0.1 : 0.2 / t->blocks);
-  t->seconds = (fmax(compute, memory) + 0.4 * fmin(compute, memory)) * turned * waits + 2.6e-6;
+  t->seconds = (fmax(compute, memory) + 0.4 * fmin(compute, memory)) * turned * waits + alone;
 }
 
 /* ---- tiles */
