@@ -90,20 +90,23 @@ static void run_task(void *context, int64_t index) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const block_plan *plan = (const block_plan *)base;
   char *workspace = operands->workspace;
-  float *factors = (float *)(void *)(workspace + plan->factors), *filter = (float *)(void *)(workspace + plan->filter);
-  if (!plan->packed) pack(plan, operands->filter, (float *)(void *)(workspace + plan->room), filter);
-  if (!plan->layer.plain) falt_layer_factors(&plan->layer, operands, factors);
-  const falt_block_finish finish = {.scale = factors,
-                                    .offset = factors + plan->channels,
-                                    .curve = plan->layer.curve,
-                                    .slope = (float)base->problem.act_a,
-                                    .low = plan->layer.low,
-                                    .high = plan->layer.high};
-  execution run = {.plan = plan,
-                   .source = operands->input,
-                   .result = operands->output,
-                   .weights = plan->packed ? plan->packed : filter,
-                   .finish = plan->layer.plain ? NULL : &finish};
+  falt_block_finish finish = {.curve = plan->layer.curve,
+                              .slope = (float)base->problem.act_a,
+                              .low = plan->layer.low,
+                              .high = plan->layer.high};
+  execution run = {.plan = plan, .source = operands->input, .result = operands->output, .weights = plan->packed};
+  if (!plan->packed) {
+    float *filter = (float *)(void *)(workspace + plan->filter);
+    pack(plan, operands->filter, (float *)(void *)(workspace + plan->room), filter);
+    run.weights = filter;
+  }
+  if (!plan->layer.plain) {
+    float *factors = (float *)(void *)(workspace + plan->factors);
+    falt_layer_factors(&plan->layer, operands, factors);
+    finish.scale = factors;
+    finish.offset = factors + plan->channels;
+    run.finish = &finish;
+  }
   run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;
   falt_parallel_for(base->device->threads, plan->blocks.count * plan->bands.count, run_task, &run);
 }

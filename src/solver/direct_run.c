@@ -283,10 +283,13 @@ static void finish_plane(const execution *e, const walk *w, int64_t z) {
                             .high = plan->layer.high};
   for (int64_t y = w->task.begin[1]; y < w->task.end[1]; y += step) {
     float *out = falt_rows_target(rows, w->output, w->task.slice, z, y, x);
-    const float *residual = (const float *)e->operands->residual + falt_tensor_at(more, n, g, 0, z, y, x);
+    const float *residual = e->operands->residual;
+    if (plan->layer.p.has_residual) {
+      residual += falt_tensor_at(more, n, g, 0, z, y, x);
+      call.residual = &residual;
+    }
     call.sums = out;
     call.out = &out;
-    call.residual = plan->layer.p.has_residual ? &residual : NULL;
     plan->layer.kernels->finish_by_row(&call);
   }
 }
