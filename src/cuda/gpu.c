@@ -25,6 +25,7 @@ struct falt_gpu {
   bool primary;             /* the context is retained */
   bool reaches_host;        /* kernels reach all of the host's memory */
   bool described, compiles; /* not present; its kernels go into the cache */
+  bool early;               /* kernels may start while the one ahead of them ends */
   int device;
   falt_gpu_facts facts;
   pthread_mutex_t lock;
@@ -116,6 +117,13 @@ static falt_status check_generation(const falt_gpu_facts *f) {
                    f->arch);
 }
 
+/* Hopper has such starts, CUDA 12.3 takes them into graphs too. */
+static bool starts_early(const falt_gpu *gpu) {
+  enum { GRAPHS = 12030 };
+  int version = 0;
+  return gpu->facts.major >= 9 && gpu->driver->launch_by && !gpu->driver->version(&version) && version >= GRAPHS;
+}
+
 static falt_status open_by(const falt_cuda_driver *driver, falt_gpu **gpu, int ordinal, void *context) {
   falt_gpu *made = falt_alloc_zero(sizeof *made);
   if (!made) return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
@@ -128,6 +136,7 @@ static falt_status open_by(const falt_cuda_driver *driver, falt_gpu **gpu, int o
   pthread_mutex_init(&made->lock, NULL);
   falt_spans_init(&made->given);
   learn(made);
+  made->early = starts_early(made);
   *gpu = made;
   return check_generation(&made->facts);
 }
@@ -318,15 +327,8 @@ void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **paramet
   falt_gpu_start_grid(gpu, launch, one, 1, parameters);
 }
 
-/* Hopper has such starts, CUDA 12.3 takes them into graphs too. */
-static bool starts_early(const falt_gpu *gpu) {
-  enum { GRAPHS = 12030 };
-  int version = 0;
-  return gpu->facts.major >= 9 && gpu->driver->launch_by && !gpu->driver->version(&version) && version >= GRAPHS;
-}
-
 void falt_gpu_start_early(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], void **parameters) {
-  if (!starts_early(gpu)) {
+  if (!gpu->early) {
     falt_gpu_start_grid(gpu, launch, blocks_yz, 1, parameters);
     return;
   }

@@ -56,6 +56,16 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
   return falt_gpu_copy_in(gpu, *memory, from, bytes);
 }
 
+falt_plan *falt_cuda_others(falt_ask *ask, const falt_solver *const *solvers, int64_t workspace,
+                            const void *filter_values) {
+  falt_budget budget = *ask->budget;
+  falt_ask other = *ask;
+  budget.max_workspace = workspace;
+  other.budget = &budget;
+  other.solvers = solvers;
+  return falt_plan_child(&other, ask->problem, filter_values);
+}
+
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {
   falt_cuda_tensor made = {.type = (int)t->type};
   for (int i = 0; i < FALT_DIMS; i++) {

@@ -84,12 +84,7 @@ static falt_status ready(falt_plan *base) {
 static falt_plan *plan_others(falt_ask *ask, int64_t workspace) {
   extern const falt_solver falt_solver_cuda_depthwise_filter;
   static const falt_solver *const others[] = {&falt_solver_cuda_depthwise_filter, NULL};
-  falt_ask other = *ask;
-  falt_budget budget = *ask->budget;
-  budget.max_workspace = workspace;
-  other.budget = &budget;
-  other.solvers = others;
-  return falt_plan_child(&other, ask->problem, NULL);
+  return falt_cuda_others(ask, others, workspace, NULL);
 }
 
 static const char *choose(filter_plan *plan, falt_ask *ask) {

@@ -260,12 +260,7 @@ static falt_status ready(falt_plan *base) {
 static falt_plan *plan_others(falt_ask *ask) {
   extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_generic;
   static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_generic, NULL};
-  falt_ask other = *ask;
-  falt_budget budget = *ask->budget;
-  budget.max_workspace = 0;
-  other.budget = &budget;
-  other.solvers = others;
-  return falt_plan_child(&other, ask->problem, ask->filter_values);
+  return falt_cuda_others(ask, others, 0, ask->filter_values);
 }
 
 static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {

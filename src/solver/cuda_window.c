@@ -224,12 +224,7 @@ static falt_status ready(falt_plan *base) {
 static falt_plan *plan_others(const window_plan *plan, falt_ask *ask) {
   extern const falt_solver falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
   static const falt_solver *const others[] = {&falt_solver_cuda_gemm_filter, &falt_solver_cuda_generic, NULL};
-  falt_ask other = *ask;
-  falt_budget budget = *ask->budget;
-  budget.max_workspace = plan->tile.workspace;
-  other.budget = &budget;
-  other.solvers = others;
-  return falt_plan_child(&other, ask->problem, NULL);
+  return falt_cuda_others(ask, others, plan->tile.workspace, NULL);
 }
 
 static const char *cut(window_plan *plan, falt_ask *ask) {
