@@ -529,14 +529,17 @@ static void flush(falt_tiles_flow *flow) {
 }
 
 static bool numbers(const float *sums, const int rows[2], int n) {
-  bool all = true;
-  for (int q = 0; q < FALT_TILES_ROWS && all; q++) {
-    int32_t wrong = 0;
-    for (int i = 0; i < n && q % FALT_TILE_ROWS < rows[q / FALT_TILE_ROWS]; i++)
-      wrong |= sums[q * PITCH + i] != sums[q * PITCH + i];
-    all = !wrong;
+  const int last = (n - 1) % VEC + 1;
+  vec_bits wrong = {0};
+  int32_t any = 0;
+  for (int q = 0; q < FALT_TILES_ROWS; q++, sums += PITCH) {
+    if (q % FALT_TILE_ROWS >= rows[q / FALT_TILE_ROWS]) continue;
+    for (int i = 0; i < n - last; i += VEC) wrong |= vec_load(sums + i) != vec_load(sums + i);
+    const vec x = vec_load_part(sums + n - last, last);
+    wrong |= x != x;
   }
-  return all;
+  for (int i = 0; i < VEC; i++) any |= wrong[i];
+  return !any;
 }
 
 extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);

@@ -11,6 +11,9 @@
  * copied line by line, and two neighbours of dy are a pair as they lie. Sums are f32 and stay in the tiles over all
  * positions of a block of planes; blocks follow each other in the same order for any number of threads.
  *
+ * Of one tap the two operands are alike, and where the filter's input channels are adjacent they are exchanged: rows are
+ * output channels then, and sums lie as results do, where others are turned.
+ *
  * Zeros meet elements that do not belong to them. Where such an element is not finite the sum is no number, and formed
  * again. */
 #include <math.h>
@@ -93,17 +96,26 @@ static bool rows_adjacent(const falt_outer_tiles_plan *plan) {
          (!plan->windows || w->size[FALT_W] == 1 || w->stride[FALT_W] == plan->layer.channels);
 }
 
-/* A tile's sums by a panel: turned, then narrowed. */
+/* A tile's sums by a panel: turned, then narrowed. Zeros of exchanged operands meet zeros only. */
 static void store_tile(const falt_outer_tiles_run *run, int64_t g, int64_t tile, int64_t panel, const float *sums) {
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_tensor *w = &plan->layer.p.filter;
-  const int64_t shift = tile / plan->tiles, row = tile % plan->tiles * ROWS, n = falt_min(ROWS, plan->length - row);
+  const int64_t shift = tile / plan->tiles, row = tile % plan->tiles * plan->rows;
+  const int64_t n = falt_min(plan->rows, plan->length - row);
   const int64_t k = panel * COLUMNS, count = falt_min(COLUMNS, plan->layer.results - k);
   const bool adjacent = rows_adjacent(plan);
+  const int64_t size = (int64_t)falt_type_size(w->type);
   _Alignas(64) float square[SQUARE], narrow[SQUARE];
   int64_t at[FALT_TILES_ROWS];
   if (shift == shift_count(plan)) {
     memcpy((float *)run->operands->bias + g * plan->layer.results + k, sums, (size_t)count * sizeof *sums);
+    return;
+  }
+  char *filter = (char *)run->operands->filter + weight_at(plan, g, k, weight_of(plan, shift, row)) * size;
+  if (plan->exchanged) {
+    for (int64_t m = 0; m < n; m++) at[m] = m * w->stride[FALT_C];
+    plan->kernels->finish(&(falt_tiles_finish){
+        .sums = sums, .plain = true, .type = w->type, .out = filter, .at = at, .rows = {(int)n}, .n = (int)count});
     return;
   }
   plan->outer->turn(
@@ -115,8 +127,6 @@ static void store_tile(const falt_outer_tiles_run *run, int64_t g, int64_t tile,
       float *sum = &square[i / n * COLUMNS + i % n];
       if (isnan(*sum)) *sum = sum_of(run, g, k + i / n, weight_of(plan, shift, row + i % n));
     }
-  const int64_t size = (int64_t)falt_type_size(w->type);
-  char *filter = (char *)run->operands->filter + weight_at(plan, g, k, weight_of(plan, shift, row)) * size;
   plan->kernels->finish(&(falt_tiles_finish){.sums = square,
                                              .plain = true,
                                              .type = w->type,
@@ -145,7 +155,7 @@ static falt_tile_rows rows_of(const falt_outer_tiles_run *run, int64_t i, int64_
   const int64_t r = rest % taps[FALT_H] * axis[1].dilation, j = rest / taps[FALT_H];
   const int64_t phase = r % axis[1].stride * plan->phases[1] + s % axis[2].stride;
   const int64_t shift = r / axis[1].stride * plan->width + s / axis[2].stride;
-  const int64_t row = (group * plan->tiles + tile % plan->tiles) * ROWS;
+  const int64_t row = (group * plan->tiles + tile % plan->tiles) * plan->rows;
   return (falt_tile_rows){falt_outer_tiles_turned(run, i, j, phase) + row * plan->pitch + 2 * shift, plan->pitch,
                           FALT_TILE_BYTES};
 }
@@ -177,7 +187,7 @@ static void multiply(void *context, int64_t index) {
                                     .type = FALT_F32,
                                     .out = plan->blocks > 1 ? square_at(run, group, pair, begin) : NULL,
                                     .at = at,
-                                    .rows = {ROWS, tiles > 1 ? ROWS : 0}};
+                                    .rows = {(int)plan->rows, tiles > 1 ? (int)plan->rows : 0}};
   falt_tiles_product call = {.kind = FALT_TILES_BF16,
                              .a = list,
                              .b = run->paired + (size_t)(group * plan->panels + begin) * plan->y_panel,
@@ -187,11 +197,11 @@ static void multiply(void *context, int64_t index) {
                              .pieces = plan->chunks,
                              .groups = (int)(groups_of(plan) - (plan->chunks - 1) * ROWS),
                              .tiles = tiles,
-                             .rows = ROWS,
+                             .rows = (int)plan->rows,
                              .columns = falt_min(plan->layer.results, end * COLUMNS) - begin * COLUMNS,
                              .apart = SQUARE,
                              .finish = &finish};
-  plan->kernels->open(ROWS);
+  plan->kernels->open((int)plan->rows);
   if (plan->blocks > 1) {
     plan->kernels->product(&call, &flow);
   } else {
@@ -218,8 +228,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_outer_tiles_plan *plan = (const falt_outer_tiles_plan *)base;
   char *workspace = operands->workspace;
   falt_threads *threads = base->device->threads;
+  falt_operands exchanged = *operands;
+  exchanged.input = operands->output;
+  exchanged.output = (void *)operands->input;
   falt_outer_tiles_run run = {.plan = plan,
-                              .operands = operands,
+                              .operands = plan->exchanged ? &exchanged : operands,
                               .turned = workspace + plan->turned,
                               .paired = workspace + plan->paired,
                               .sums = (float *)(void *)(workspace + plan->sums),
@@ -238,8 +251,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_outer_tiles_plan *plan = (const falt_outer_tiles_plan *)base;
-  falt_text_add(text, "(outer-tiles %s lines=%lld parts=%lld blocks=%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)plan->lines, (long long)plan->parts, (long long)plan->blocks,
+  falt_text_add(text, "(outer-tiles %s%s lines=%lld parts=%lld blocks=%lld threads=%d)", falt_isa_name(base->device->isa),
+                plan->exchanged ? " exchanged" : "", (long long)plan->lines, (long long)plan->parts,
+                (long long)plan->blocks,
                 falt_threads_count(base->device->threads));
 }
 
@@ -268,9 +282,15 @@ static const char *refusal(const falt_problem *p) {
              ? "neither channels nor pixels of the input are adjacent"
          : !falt_tensor_unit(&p->output, FALT_C) && !falt_tensor_unit(&p->output, FALT_W)
              ? "neither channels nor pixels of the output are adjacent"
-         : p->boundary_value != 0 && meets_constant(p)         ? "only a constant of zero"
-         : p->axis[1].stride * p->axis[2].stride > MOST_PHASES ? "its strides have too many residues"
-                                                               : NULL;
+         : p->boundary_value != 0 && meets_constant(p) ? "only a constant of zero"
+                                                       : NULL;
+}
+
+static const char *refusal_phases(const falt_outer_tiles_plan *plan) {
+  return plan->phases[0] > MOST_PHASES || plan->phases[1] > MOST_PHASES ||
+                 falt_outer_tiles_phases(plan) > MOST_PHASES
+             ? "its strides have too many residues"
+             : NULL;
 }
 
 /* ---- estimate */
@@ -287,7 +307,7 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const falt_layer *layer = &plan->layer;
   const expense *by = plan->kernels->together > 1 ? &by_matrix : &by_vectors;
   const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->all;
-  const double rows = (double)(tile_count(plan) * ROWS), columns = (double)falt_round_up(layer->results, ROWS);
+  const double rows = (double)(tile_count(plan) * plan->rows), columns = (double)falt_round_up(layer->results, ROWS);
   const double depth = 2 * (double)falt_round_up(groups_of(plan), plan->kernels->together);
   const double products = 2 * groups * parts * rows * columns * depth / plan->kernels->speed[FALT_TILES_BF16];
   const double turned = parts * (double)plan->x_part / 2 * per_turned;
@@ -300,6 +320,33 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
 
 /* ---- plan */
 
+/* Whether one tap meets an element inside at every position, for results whose rows input channels fill. */
+static bool can_exchange(const falt_problem *p) {
+  for (int a = 0; a < 3; a++) {
+    const int dim = FALT_D + a;
+    const int64_t last = (p->output.size[dim] - 1) * p->axis[a].stride;
+    if (p->filter.size[dim] != 1 || p->axis[a].pad[0] != 0 || last >= p->input.size[dim]) return false;
+  }
+  return !p->has_bias && falt_tensor_unit(&p->filter, FALT_C) && p->input.size[FALT_C] % ROWS == 0 &&
+         (falt_tensor_unit(&p->input, FALT_C) || p->axis[2].stride == 1);
+}
+
+static falt_problem exchange(const falt_problem *p) {
+  falt_problem e = *p;
+  e.input = p->output;
+  e.output = p->input;
+  e.filter.size[FALT_K] = p->filter.size[FALT_C];
+  e.filter.size[FALT_C] = p->filter.size[FALT_K];
+  e.filter.stride[FALT_K] = p->filter.stride[FALT_C];
+  e.filter.stride[FALT_C] = p->filter.stride[FALT_K];
+  for (int a = 0; a < 3; a++) {
+    e.output.size[FALT_D + a] = p->output.size[FALT_D + a];
+    e.output.stride[FALT_D + a] *= p->axis[a].stride;
+    e.axis[a] = (falt_axis){.stride = 1, .dilation = 1};
+  }
+  return e;
+}
+
 static void set_geometry(falt_outer_tiles_plan *plan, int64_t lines, int64_t span) {
   const falt_problem *p = &plan->layer.p;
   const falt_axis *axis = p->axis;
@@ -310,22 +357,21 @@ static void set_geometry(falt_outer_tiles_plan *plan, int64_t lines, int64_t spa
   plan->span = span;
   plan->line_cuts = falt_ceil_div(p->output.size[FALT_H], lines);
   plan->span_cuts = falt_ceil_div(p->output.size[FALT_W], span);
-  plan->phases[0] = taps[FALT_H] == 1 ? 1 : axis[1].stride;
-  plan->phases[1] = plan->along == 1 ? 1 : axis[2].stride;
   plan->height = lines + down;
   plan->width = span + along;
   plan->chunks = falt_ceil_div((lines - 1) * plan->width + span, CHUNK);
   plan->reach = falt_ceil_div(plan->chunks * CHUNK + down * plan->width + along, CHUNK);
   plan->pitch = (plan->reach | 1) * FALT_TILE_BYTES; /* odd: rows of a tile fall into sets of their own */
   plan->x_part = (size_t)(taps[FALT_D] * falt_outer_tiles_phases(plan) * falt_outer_tiles_groups(plan) * plan->tiles *
-                          ROWS * plan->pitch);
+                          plan->rows * plan->pitch);
 }
 
 static int64_t part_bytes(const falt_outer_tiles_plan *plan) {
   return (int64_t)plan->x_part + falt_outer_tiles_groups(plan) * plan->panels * plan->chunks * 2 * TILE;
 }
 
-/* Rows of tiles: those of all taps of the width together where that leaves fewer tiles. */
+/* Rows of tiles: those of all taps of the width together where that leaves fewer tiles. A matrix unit takes as long for
+ * a tile of few rows, whose others it reads all the same; vectors have tiles of equal rows. */
 static void set_rows(falt_outer_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t taps = p->filter.size[FALT_W], channels = plan->layer.channels;
@@ -334,6 +380,9 @@ static void set_rows(falt_outer_tiles_plan *plan) {
   plan->along = plan->windows ? 1 : taps;
   plan->length = plan->windows ? taps * channels : channels;
   plan->tiles = falt_ceil_div(plan->length, ROWS);
+  plan->rows = plan->kernels->together > 1 ? ROWS : falt_ceil_div(plan->length, plan->tiles);
+  plan->phases[0] = p->filter.size[FALT_H] == 1 ? 1 : p->axis[1].stride;
+  plan->phases[1] = plan->along == 1 ? 1 : p->axis[2].stride;
   plan->panels = falt_ceil_div(plan->layer.results, COLUMNS);
   plan->x_lines = !falt_tensor_unit(&p->input, FALT_C);
   plan->y_lines = !falt_tensor_unit(&p->output, FALT_C);
@@ -372,6 +421,8 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   falt_problem forward = *ask->problem;
   falt_layer layer;
   const char *reason = refusal(ask->problem);
+  const bool exchanged = !reason && can_exchange(ask->problem);
+  if (exchanged) forward = exchange(ask->problem);
   forward.operation = FALT_FORWARD;
   forward.has_bias = false;
   if (!reason) reason = falt_layer_shape(&layer, &forward, ask->device->isa);
@@ -379,9 +430,14 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   falt_outer_tiles_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->layer = layer;
+  plan->exchanged = exchanged;
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   plan->outer = falt_outer_kernels_for(ask->device->isa);
   set_rows(plan);
+  if ((reason = refusal_phases(plan))) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", reason);
+  }
   set_parts(plan);
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);

@@ -18,6 +18,7 @@ enum { MOST_PARTS = 64, MOST_LENGTH = 256 /* of windows */ };
 typedef struct falt_outer_tiles_plan {
   falt_plan base;
   falt_layer layer; /* of the forward problem */
+  bool exchanged;   /* x and dy */
   const falt_tiles_kernels *kernels;
   const falt_outer_kernels *outer;
   int64_t lines, line_cuts;                 /* of a plane's results in a part, and cuts of a plane by lines */
@@ -29,7 +30,7 @@ typedef struct falt_outer_tiles_plan {
   bool windows;                             /* rows are input channels at all taps of the width; else channels */
   bool x_lines, y_lines;                    /* the operand's neighbours along the width are adjacent */
   int64_t along;                            /* taps of the width that are shifts */
-  int64_t length, tiles;                    /* rows of a tap, and their tiles */
+  int64_t length, tiles, rows;              /* rows of a tap, their tiles, and rows of a tile */
   int64_t panels;                           /* of output channels */
   falt_layer_pieces chunks_of_panels;       /* tasks of a pair */
   size_t turned, paired, sums, zeros, ones; /* offsets into the workspace */
@@ -55,7 +56,7 @@ static inline int64_t falt_outer_tiles_phases(const falt_outer_tiles_plan *plan)
 /* Row 0 of a matrix of x, turned: of a part, tap of the depth and phase. */
 static inline char *falt_outer_tiles_turned(const falt_outer_tiles_run *run, int64_t i, int64_t j, int64_t phase) {
   const falt_outer_tiles_plan *plan = run->plan;
-  const int64_t rows = falt_outer_tiles_groups(plan) * plan->tiles * ROWS * plan->pitch;
+  const int64_t rows = falt_outer_tiles_groups(plan) * plan->tiles * plan->rows * plan->pitch;
   return run->turned + (size_t)i * plan->x_part + (size_t)((j * falt_outer_tiles_phases(plan) + phase) * rows);
 }
 

@@ -111,7 +111,7 @@ static void turn_x(void *context, int64_t index) {
   const places at = places_of(run, &m, chunk);
   uint16_t room[CHUNK * MOST_LENGTH];
   char *to = m.to + chunk * FALT_TILE_BYTES;
-  for (int64_t g = 0; g < falt_outer_tiles_groups(plan); g++, to += plan->tiles * ROWS * plan->pitch) {
+  for (int64_t g = 0; g < falt_outer_tiles_groups(plan); g++, to += plan->tiles * plan->rows * plan->pitch) {
     const uint16_t *input = (const uint16_t *)run->operands->input + g * x->stride[FALT_G];
     const uint16_t *windows[CHUNK];
     for (int i = 0; i < CHUNK; i++) {
@@ -141,7 +141,7 @@ static void copy_x(void *context, int64_t index) {
   const int64_t at = line_at(run, &m, line), u = pixel_of(plan, &m, 0);
   const int64_t rest = line + 1 < plan->height ? 0 : plan->reach * CHUNK - plan->height * plan->width;
   char *to = m.to + line * plan->width * 2;
-  for (int64_t g = 0; g < falt_outer_tiles_groups(plan); g++, to += (plan->tiles * ROWS - plan->length) * plan->pitch)
+  for (int64_t g = 0; g < falt_outer_tiles_groups(plan); g++, to += (plan->tiles * plan->rows - plan->length) * plan->pitch)
     for (int64_t e = 0; e < plan->length; e++, to += plan->pitch) {
       const int64_t from = at + g * x->stride[FALT_G] + e % channels * x->stride[FALT_C];
       falt_layer_line(&plan->layer, at < 0 ? NULL : (const uint16_t *)run->operands->input + from,
