@@ -22,7 +22,7 @@ typedef struct fold_plan {
   falt_plan *child;
   int64_t period;
   falt_tensor folded; /* the filter of the child */
-  float *values;      /* its elements if they are known, from planning until the child is ready */
+  void *values;       /* its elements if they are known, from planning until the child is ready */
   int64_t pad;        /* the child's */
   size_t filter;      /* of the folded filter, an offset into the workspace; behind it scale and bias of all channels */
   size_t scale, bias;
@@ -82,35 +82,43 @@ static falt_problem folded_problem(const fold_plan *plan, const falt_problem *p)
 
 typedef struct folding {
   const fold_plan *plan;
-  const float *from;
-  float *to;
+  const char *from;
+  char *to;
 } folding;
 
+static size_t filter_bytes(const fold_plan *plan) {
+  return (size_t)falt_tensor_count(&plan->folded) * falt_type_size(plan->folded.type);
+}
+
 /* One row of taps of the child's output channel k, from that of channel k modulo K. */
-static void fold_row(const folding *job, int64_t k, const float *from, float *to) {
+static void fold_row(const folding *job, int64_t k, const char *from, char *to) {
   const falt_problem *p = &job->plan->base.problem;
   const falt_tensor *w = &p->filter, *folded = &job->plan->folded;
+  const size_t size = falt_type_size(w->type), pixel = (size_t)w->size[FALT_C] * size;
   const int64_t period = job->plan->period, channels = w->size[FALT_C], times = folded->size[FALT_C] / channels;
   const int64_t shift =
       is_forward(p) ? -(k / w->size[FALT_K]) * p->axis[2].stride : p->axis[2].pad[0] - job->plan->pad * period;
-  for (int64_t i = 0; i < folded->size[FALT_W] * times; i++, to += channels) { /* (tap, pixel of a period) */
+  memset(to, 0, (size_t)(folded->size[FALT_W] * times) * pixel);
+  for (int64_t i = 0; i < folded->size[FALT_W] * times; i++, to += pixel) { /* (tap, pixel of a period) */
     const int64_t j = i + shift;
-    const bool is_tap = j >= 0 && j < w->size[FALT_W];
-    for (int64_t c = 0; c < channels; c++) to[c] = is_tap ? from[j * w->stride[FALT_W] + c * w->stride[FALT_C]] : 0;
+    if (j < 0 || j >= w->size[FALT_W]) continue;
+    for (int64_t c = 0; c < channels; c++)
+      memcpy(to + (size_t)c * size, from + (j * w->stride[FALT_W] + c * w->stride[FALT_C]) * (int64_t)size, size);
   }
 }
 
 static void fold_channel(void *context, int64_t k) {
   const folding *job = context;
   const falt_tensor *from = &job->plan->base.problem.filter, *to = &job->plan->folded;
+  const int64_t size = (int64_t)falt_type_size(from->type);
   for (int64_t g = 0; g < from->size[FALT_G]; g++)
     for (int64_t t = 0; t < from->size[FALT_D]; t++)
       for (int64_t r = 0; r < from->size[FALT_H]; r++)
-        fold_row(job, k, job->from + falt_tensor_at(from, k % from->size[FALT_K], g, 0, t, r, 0),
-                 job->to + falt_tensor_at(to, k, g, 0, t, r, 0));
+        fold_row(job, k, job->from + falt_tensor_at(from, k % from->size[FALT_K], g, 0, t, r, 0) * size,
+                 job->to + falt_tensor_at(to, k, g, 0, t, r, 0) * size);
 }
 
-static void fold_filter(const fold_plan *plan, const void *from, float *to) {
+static void fold_filter(const fold_plan *plan, const void *from, void *to) {
   folding job = {plan, from, to};
   falt_parallel_for(plan->base.device->threads, plan->folded.size[FALT_K], fold_channel, &job);
 }
@@ -171,7 +179,6 @@ static bool are_adjacent(const falt_tensor *t) {
 static const char *refusal_data(const falt_problem *p) {
   const falt_axis *w = &p->axis[2];
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : p->filter.type != FALT_F32       ? "only filters in f32"
          : w->stride == 1                   ? "its stride along the width is 1: nothing to fold"
          : w->dilation != 1                 ? "taps are dilated along the width"
          : w->boundary[0] != FALT_CONSTANT || w->boundary[1] != FALT_CONSTANT
@@ -192,8 +199,6 @@ static int64_t forward_period(const falt_problem *p) {
 
 static const char *refusal_forward(const falt_problem *p) {
   return p->operation != FALT_FORWARD                              ? "only forward"
-         : p->filter.type != FALT_F32                              ? "only filters in f32"
-         : p->input.type != FALT_F32 || p->output.type != FALT_F32 ? "only f32"
          : p->has_residual                                         ? "residuals are not folded"
          : p->axis[2].dilation != 1                                ? "taps are dilated along the width"
          : p->filter.size[FALT_W] == 1                             ? "of one tap folding makes as many zeros as pixels"
@@ -209,7 +214,7 @@ static const char *refusal_forward(const falt_problem *p) {
 static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
   const falt_problem child = folded_problem(plan, ask->problem);
   if (!ask->filter_values) return falt_plan_child(ask, &child, NULL);
-  plan->values = falt_alloc((size_t)falt_tensor_count(&plan->folded) * sizeof *plan->values);
+  plan->values = falt_alloc(filter_bytes(plan));
   if (!plan->values) return falt_refuse_memory(ask);
   fold_filter(plan, ask->filter_values, plan->values);
   return falt_plan_child(ask, &child, plan->values);
@@ -218,7 +223,7 @@ static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
 static void lay_memory(fold_plan *plan, const falt_problem *p) {
   const size_t channels = (size_t)(plan->folded.size[FALT_K] * plan->folded.size[FALT_G]) * sizeof(float);
   size_t total = (plan->child->workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  plan->filter = falt_place(&total, plan->child->packed ? 0 : (size_t)falt_tensor_count(&plan->folded) * sizeof(float));
+  plan->filter = falt_place(&total, plan->child->packed ? 0 : filter_bytes(plan));
   plan->scale = falt_place(&total, p->has_scale ? channels : 0);
   plan->bias = falt_place(&total, p->has_bias ? channels : 0);
   plan->base.workspace = total;
@@ -235,7 +240,7 @@ static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t pe
     destroy(&plan->base);
     return NULL;
   }
-  const double bytes = plan->child->packed ? 0 : 2 * (double)falt_tensor_count(&plan->folded) * sizeof(float);
+  const double bytes = plan->child->packed ? 0 : 2 * (double)filter_bytes(plan);
   plan->base.packed = plan->child->packed;
   lay_memory(plan, ask->problem);
   plan->base.cost = plan->child->cost;
