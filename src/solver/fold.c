@@ -198,12 +198,12 @@ static int64_t forward_period(const falt_problem *p) {
 }
 
 static const char *refusal_forward(const falt_problem *p) {
-  return p->operation != FALT_FORWARD                              ? "only forward"
-         : p->has_residual                                         ? "residuals are not folded"
-         : p->axis[2].dilation != 1                                ? "taps are dilated along the width"
-         : p->filter.size[FALT_W] == 1                             ? "of one tap folding makes as many zeros as pixels"
-         : !are_adjacent(&p->output)                               ? "pixels of the output are not adjacent in memory"
-         : forward_period(p) == 1 ? "no number of pixels divides the width and fits into a vector"
+  return p->operation != FALT_FORWARD  ? "only forward"
+         : p->has_residual             ? "residuals are not folded"
+         : p->axis[2].dilation != 1    ? "taps are dilated along the width"
+         : p->filter.size[FALT_W] == 1 ? "of one tap folding makes as many zeros as pixels"
+         : !are_adjacent(&p->output)   ? "pixels of the output are not adjacent in memory"
+         : forward_period(p) == 1      ? "no number of pixels divides the width and fits into a vector"
          : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1 ? "one channel in and out is a filter"
                                                                      : NULL;
 }

@@ -11,8 +11,8 @@
  * copied line by line, and two neighbours of dy are a pair as they lie. Sums are f32 and stay in the tiles over all
  * positions of a block of planes; blocks follow each other in the same order for any number of threads.
  *
- * Of one tap the two operands are alike, and where the filter's input channels are adjacent they are exchanged: rows are
- * output channels then, and sums lie as results do, where others are turned.
+ * Of one tap the two operands are alike, and where the filter's input channels are adjacent they are exchanged: rows
+ * are output channels then, and sums lie as results do, where others are turned.
  *
  * Zeros meet elements that do not belong to them. Where such an element is not finite the sum is no number, and formed
  * again. */
@@ -251,10 +251,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_outer_tiles_plan *plan = (const falt_outer_tiles_plan *)base;
-  falt_text_add(text, "(outer-tiles %s%s lines=%lld parts=%lld blocks=%lld threads=%d)", falt_isa_name(base->device->isa),
-                plan->exchanged ? " exchanged" : "", (long long)plan->lines, (long long)plan->parts,
-                (long long)plan->blocks,
-                falt_threads_count(base->device->threads));
+  falt_text_add(text, "(outer-tiles %s%s lines=%lld parts=%lld blocks=%lld threads=%d)",
+                falt_isa_name(base->device->isa), plan->exchanged ? " exchanged" : "", (long long)plan->lines,
+                (long long)plan->parts, (long long)plan->blocks, falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *plan) {
@@ -287,8 +286,7 @@ static const char *refusal(const falt_problem *p) {
 }
 
 static const char *refusal_phases(const falt_outer_tiles_plan *plan) {
-  return plan->phases[0] > MOST_PHASES || plan->phases[1] > MOST_PHASES ||
-                 falt_outer_tiles_phases(plan) > MOST_PHASES
+  return plan->phases[0] > MOST_PHASES || plan->phases[1] > MOST_PHASES || falt_outer_tiles_phases(plan) > MOST_PHASES
              ? "its strides have too many residues"
              : NULL;
 }

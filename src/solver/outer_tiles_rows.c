@@ -141,7 +141,8 @@ static void copy_x(void *context, int64_t index) {
   const int64_t at = line_at(run, &m, line), u = pixel_of(plan, &m, 0);
   const int64_t rest = line + 1 < plan->height ? 0 : plan->reach * CHUNK - plan->height * plan->width;
   char *to = m.to + line * plan->width * 2;
-  for (int64_t g = 0; g < falt_outer_tiles_groups(plan); g++, to += (plan->tiles * plan->rows - plan->length) * plan->pitch)
+  for (int64_t g = 0; g < falt_outer_tiles_groups(plan);
+       g++, to += (plan->tiles * plan->rows - plan->length) * plan->pitch)
     for (int64_t e = 0; e < plan->length; e++, to += plan->pitch) {
       const int64_t from = at + g * x->stride[FALT_G] + e % channels * x->stride[FALT_C];
       falt_layer_line(&plan->layer, at < 0 ? NULL : (const uint16_t *)run->operands->input + from,
