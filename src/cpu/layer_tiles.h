@@ -79,8 +79,9 @@ typedef struct falt_tiles_flow {
  * for panel after panel.
  *
  * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
- * 17, ..., a[2*s + 1], as far apart. A panel is a tile for each segment, piece and (if columns > 16) half of its up to
- * 32 columns. What is in sums beyond rows and columns is undefined.
+ * 17, ..., a[2*s + 1], as far apart. Vectors take groups of a row that are `distance` bytes apart: of lines of groups,
+ * whose positions are rows. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32
+ * columns. What is in sums beyond rows and columns is undefined.
  *
  * `turned`: the sums are the other way round, sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes
  * of depth each, and what the lists have are groups: row j of a piece has group j of 16 m side by side. */
@@ -91,10 +92,12 @@ typedef struct falt_tiles_product {
   const char *b;         /* aligned to 64 */
   int64_t panels, pitch; /* bytes from panel to panel */
   int64_t segments, pieces;
-  int groups;      /* of the last piece; behind them the panel is of zeros, that need not be multiplied */
-  int tiles, rows; /* one or two tiles of so many rows; turned: 16 */
-  int64_t columns; /* of all panels */
-  int64_t apart;   /* elements of results from panel to panel */
+  int groups;       /* of the last piece; behind them the panel is of zeros, that need not be multiplied */
+  int64_t whole;    /* segments before this one are of whole pieces */
+  int tiles, rows;  /* one or two tiles of so many rows; turned: 16 */
+  int64_t distance; /* 4, side by side, or by vectors anything; turned: not looked at */
+  int64_t columns;  /* of all panels */
+  int64_t apart;    /* elements of results from panel to panel */
   int64_t residual_apart;
   bool near; /* panels stay in the first-level cache */
   const falt_tiles_finish

@@ -147,6 +147,7 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
   const falt_tiles_product *call = one->call;
   const char *b = one->b;
   const bool turned = call->turned;
+  const int64_t distance = turned ? GROUP : call->distance;
   const int64_t next = tiles_in(one->columns) * FALT_TILE; /* from piece to piece of the panel */
   vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
   char *to = one->to[m0 / FALT_TILE_ROWS] + m0 % FALT_TILE_ROWS * one->step + i0 * GROUP;
@@ -157,17 +158,17 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
     const falt_tile_rows panel = {b + (turned ? m0 : i0) / FALT_TILE_ROWS * FALT_TILE, FALT_TILE_BYTES, next};
     const falt_tile_rows left = turned ? panel : list[m0 / FALT_TILE_ROWS];
     const falt_tile_rows right = turned ? list[i0 / FALT_TILE_ROWS] : panel;
-    const char *row[BLOCK_ROWS], *groups[BLOCK_VECTORS];
+    const char *row[2], *groups[BLOCK_VECTORS]; /* every fourth row: others are found by addressing */
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) {
       const int tile = q * VEC / FALT_TILE_ROWS; /* beyond that of the first vector */
       const char *at = tile == 0 ? right.at : turned ? list[1].at : right.at + FALT_TILE;
       groups[q] = at + (i0 + q * VEC) % FALT_TILE_ROWS * GROUP;
     }
-    FALT_UNROLL
-    for (int m = 0; m < rows; m++) row[m] = left.at + (m0 + m) % FALT_TILE_ROWS * left.step;
+    row[0] = left.at + m0 % FALT_TILE_ROWS * left.step;
+    row[1] = row[0] + 4 * left.step;
     for (int64_t p = 0; p < call->pieces; p++) {
-      const int wanted = p + 1 < call->pieces ? GROUPS : call->groups;
+      const int wanted = p + 1 < call->pieces || s < call->whole ? GROUPS : call->groups;
       for (int j = 0; j < wanted; j++) {
         split column[BLOCK_VECTORS];
         FALT_UNROLL
@@ -178,14 +179,16 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
         FALT_UNROLL
         for (int m = 0; m < rows; m++) {
           int32_t group;
-          memcpy(&group, row[m] + j * GROUP, sizeof group);
+          memcpy(&group, row[m / 4] + m % 4 * left.step, sizeof group);
           const split x = split_row(all_bits(group), kind);
           FALT_UNROLL
           for (int q = 0; q < vectors; q++) sum[m * vectors + q] = multiply(sum[m * vectors + q], x, column[q], kind);
         }
+        row[0] += distance;
+        row[1] += distance;
       }
-      FALT_UNROLL
-      for (int m = 0; m < rows; m++) row[m] += left.next;
+      row[0] += left.next - wanted * distance;
+      row[1] += left.next - wanted * distance;
       FALT_UNROLL
       for (int q = 0; q < vectors; q++) groups[q] += right.next;
     }

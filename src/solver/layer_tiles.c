@@ -11,7 +11,8 @@
  *
  * Where the results of a channel are adjacent (NCHW) the product is turned: weights are its rows, positions its
  * columns, and results leave as rows. Copied rows are groups of channels then: the 4 bytes that a group of depth has at
- * each position side by side, every residue of the stride by itself, so that a tap is a shift again.
+ * each position side by side, every residue of the stride by itself, so that a tap is a shift again. Vectors read
+ * lines of one channel so too, whatever the results: all taps are one segment then, and no window is written down.
  *
  * bf16 by bf16 and u8 or s8 by s8 are multiplied as they are, sums being f32 and s32 (exact). f16 are sums of two bf16
  * each, whose four products are exact, where that is faster; other pairs are widened to f32. Instructions for
@@ -156,9 +157,11 @@ static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int
                               .pitch = (int64_t)plan->panel,
                               .segments = falt_tiles_listed(plan),
                               .pieces = plan->turned ? 1 : plan->pieces,
-                              .groups = plan->turned ? ROWS : (int)plan->groups,
+                              .groups = (int)plan->groups,
+                              .whole = plan->turned ? falt_tiles_listed(plan) - plan->segments : 0,
                               .tiles = alone ? 1 : PAIR,
                               .rows = (int)plan->rows,
+                              .distance = plan->zipped ? plan->pitch : GROUP,
                               .near = (end - begin) * (int64_t)plan->panel <= NEAR,
                               .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS,
                               .apart = COLUMNS * (plan->turned ? p->output.stride[FALT_C] : 1),
@@ -271,6 +274,7 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(tiles %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
                 plan->turned     ? "turned"
+                : plan->zipped   ? "zipped"
                 : plan->in_place ? "in place"
                 : plan->windows  ? "windows"
                                  : "pixels",
@@ -341,7 +345,7 @@ static const double per_run = 700;
 static double copied(const falt_tiles_plan *plan) {
   const int64_t rows = falt_min(falt_tiles_copies(plan),
                                 falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
-  return plan->in_place ? 0 : (double)(rows * plan->wide * plan->length);
+  return plan->in_place ? 0 : (double)(rows * plan->wide * plan->row);
 }
 
 /* The same in copies of neighbours, where other groups lie between the channels of neighbouring pixels. */
@@ -363,7 +367,7 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
   const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
   const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
-  const double element = plan->turned ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
+  const double element = plan->zipped ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
                          : !falt_tensor_unit(&p->input, FALT_C)        ? apart
                          : plan->split || plan->kind == FALT_TILES_F32 ? converted
                                                                        : per_byte * (double)plan->element;
@@ -398,12 +402,16 @@ static void set_direction(falt_tiles_plan *plan) {
   if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
 }
 
-/* Groups at all positions: taps share those of pixels, which may leave more of their pieces empty. */
-static void set_turned(falt_tiles_plan *plan) {
-  const int64_t taps = plan->layer.p.filter.size[FALT_W], channels = plan->layer.channels;
+/* Groups at all positions: taps share those of pixels, which may leave more of them empty. By vectors the groups of
+ * rows that follow each other are as far apart as those of one, so that one segment has all taps. */
+static void set_zipped(falt_tiles_plan *plan) {
+  const falt_axis *axis = &plan->layer.p.axis[1];
+  const int64_t *taps = plan->layer.p.filter.size, channels = plan->layer.channels;
+  plan->zipped = true;
   plan->in_place = plan->flat = false;
-  plan->windows =
-      falt_tiles_piece_count(taps * channels, plan->element) < taps * falt_tiles_piece_count(channels, plan->element);
+  plan->windows = falt_tiles_depth(plan, taps[FALT_W] * channels) < taps[FALT_W] * falt_tiles_depth(plan, channels);
+  const bool follow = taps[FALT_H] == 1 || (axis->stride == 1 && axis->dilation == 1);
+  plan->stacked = plan->windows && follow && plan->kernels->together == 1;
 }
 
 static void set_segments(falt_tiles_plan *plan) {
@@ -415,11 +423,13 @@ static void set_segments(falt_tiles_plan *plan) {
   plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
   plan->windows = !whole || narrow;
   plan->flat = narrow;
-  if (plan->turned) set_turned(plan);
+  if (falt_tiles_zips(plan)) set_zipped(plan);
   plan->joined = falt_tiles_joined(plan);
   plan->steps = falt_ceil_div(taps[FALT_H], plan->joined);
-  plan->segments = plan->windows ? taps[FALT_D] * plan->steps : layer->taps;
-  plan->length = plan->windows ? plan->joined * taps[FALT_W] * layer->channels : layer->channels;
+  plan->segments = plan->stacked ? 1 : plan->windows ? taps[FALT_D] * plan->steps : layer->taps;
+  plan->row = plan->windows ? plan->joined * taps[FALT_W] * layer->channels : layer->channels;
+  plan->deep = falt_tiles_depth(plan, plan->row);
+  plan->length = plan->stacked ? taps[FALT_D] * taps[FALT_H] * plan->deep * (GROUP / plan->element) : plan->row;
   plan->pieces = falt_tiles_piece_count(plan->length, plan->element);
   plan->groups = falt_ceil_div(plan->length * plan->element, GROUP) - (plan->pieces - 1) * ROWS;
   plan->times = plan->split ? 2 : 1;
@@ -504,13 +514,13 @@ static void set_copies(falt_tiles_plan *plan) {
   const int64_t positions = plan->along * plan->rows, reach = falt_extent(&p->axis[2], p->filter.size[FALT_W]) - 1;
   plan->wide = plan->flat      ? p->output.size[FALT_W]
                : plan->windows ? positions
-               : plan->turned  ? positions + reach / p->axis[2].stride
+               : plan->zipped  ? positions + reach / p->axis[2].stride
                                : (positions - 1) * p->axis[2].stride + reach + 1;
   const int64_t pixels = (plan->wide - 1) * p->axis[2].stride + reach + 1;
   plan->line = falt_tiles_copies_lines(plan) ? pixels * plan->layer.channels * plan->element : 0;
   plan->residues = plan->windows || p->filter.size[FALT_W] == 1 ? 1 : p->axis[2].stride;
   plan->pitch = (falt_ceil_div(plan->wide * GROUP, FALT_TILE_BYTES) | 1) * FALT_TILE_BYTES; /* odd: sets of their own */
-  plan->slot = plan->turned ? plan->residues * plan->pieces * ROWS * plan->pitch : plan->wide * falt_tiles_pixel(plan);
+  plan->slot = plan->zipped ? plan->residues * plan->deep * plan->pitch : plan->wide * falt_tiles_pixel(plan);
 }
 
 /* Blocks of parts, so few that threads have enough of them; chunks of panels where positions are too few. */
@@ -535,7 +545,7 @@ static void lay_memory(falt_tiles_plan *plan) {
   at->out = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->residual = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
   at->constant = falt_place(&at->total, pixel);
-  at->lines = falt_place(&at->total, (size_t)(plan->turned ? plan->wide * GROUP : plan->joined * plan->line));
+  at->lines = falt_place(&at->total, (size_t)(plan->zipped ? plan->wide * GROUP : plan->joined * plan->line));
   at->copies = falt_place(&at->total, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
   at->filled = falt_place(&at->total, copies);
   at->sums = falt_place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));

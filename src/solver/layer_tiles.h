@@ -31,8 +31,11 @@ typedef struct falt_tiles_plan {
   bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
   bool flat;                        /* tiles go over the ends of rows */
   bool turned;                      /* positions are the columns of products: results of a channel are adjacent */
+  bool zipped;                      /* copies are of groups, at adjacent positions: turned, and where lines are so */
   int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
   int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
+  bool stacked;                     /* the copied rows that all taps meet follow each other: one segment has them */
+  int64_t row, deep;                /* elements of a copied row's window or pixel, and its groups */
   int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
   int64_t groups;                   /* of its last piece */
   int64_t times;                    /* the panel goes over the segments so often */
@@ -42,8 +45,8 @@ typedef struct falt_tiles_plan {
   int64_t along, tiles;           /* tiles of a line (all lines if they are flat), and of a part */
   bool own;                       /* each tap has copies of its own */
   int64_t class, slots;           /* copied rows: of one residue of the stride, for one tap of the depth */
-  int64_t wide;                   /* pixels or windows of a copied row; turned: groups, of each residue */
-  int64_t residues, pitch;        /* turned: of the stride along the width, and bytes from groups to groups */
+  int64_t wide;                   /* pixels or windows of a copied row; zipped: groups, of each residue */
+  int64_t residues, pitch;        /* zipped: of the stride along the width, and bytes from groups to groups */
   int64_t slot;                   /* bytes of a copied row */
 
   bool vectors;                     /* results go out by kernels; else one by one */
@@ -67,7 +70,7 @@ static inline int64_t falt_tiles_down(const falt_tiles_plan *plan) {
   return plan->joined * plan->layer.p.axis[1].dilation;
 }
 static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
-  return plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
+  return plan->zipped ? plan->deep * GROUP : plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
 }
 /* Entries of a tile's list: turned, one for each piece, pieces outermost, so that all taps meet one piece's groups
  * while they are in the first-level cache. */
@@ -112,9 +115,12 @@ static inline int64_t falt_tiles_piece_count(int64_t length, int64_t element) {
 
 /* Groups of so many elements that are multiplied. */
 static inline int64_t falt_tiles_depth(const falt_tiles_plan *plan, int64_t length) {
-  return falt_round_up(falt_ceil_div(length * plan->element, GROUP), plan->turned ? ROWS : plan->kernels->together);
+  return falt_round_up(falt_ceil_div(length * plan->element, GROUP), plan->kernels->together);
 }
 
+/* Whether rows are brought as groups: for products that are turned, and, by vectors, of lines whose elements are
+ * adjacent, as those of a single channel. */
+bool falt_tiles_zips(const falt_tiles_plan *plan);
 /* Whether pixels are so small, and adjacent, that lines of them are copied before windows are. */
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan);
 /* Rows of taps that share a window, which would be mostly empty with one. The last window may have rows beyond the

@@ -47,7 +47,9 @@ static int64_t weight_at(const falt_tiles_plan *plan, int64_t tap, int64_t c, in
   const int64_t row = tap / width % height, plane = tap / width / height;
   if (!plan->windows) return element_at(plan, tap, c, k, tiles);
   const int64_t e = (row % plan->joined * width + tap % width) * plan->layer.channels + c;
-  return element_at(plan, plane * plan->steps + row / plan->joined, e, k, tiles);
+  if (!plan->stacked) return element_at(plan, plane * plan->steps + row / plan->joined, e, k, tiles);
+  const int64_t before = (row * plan->layer.p.filter.size[FALT_D] + plane) * plan->deep * (GROUP / plan->element);
+  return element_at(plan, 0, before + e, k, tiles);
 }
 
 /* Column `k` of a group's panel that begins at channel `first`. */
@@ -104,10 +106,17 @@ static int64_t window_cycles(const falt_tiles_plan *plan, int64_t joined) {
   return steps * (3 * pieces + products) + 6 * pieces * falt_min(p->axis[1].stride, steps);
 }
 
+bool falt_tiles_zips(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const bool lines = p->input.stride[FALT_W] == 1 && p->axis[2].stride == 1 && !plan->flat && !plan->in_place;
+  const bool vectors = plan->kernels->together == 1 && !plan->split && plan->kind != FALT_TILES_F32;
+  return plan->turned || (lines && vectors);
+}
+
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const bool converts = plan->split || plan->kind == FALT_TILES_F32;
-  return plan->windows && !plan->turned && !converts && plan->layer.channels * plan->element < FALT_TILE_BYTES &&
+  return plan->windows && !plan->zipped && !converts && plan->layer.channels * plan->element < FALT_TILE_BYTES &&
          falt_tensor_unit(&p->input, FALT_C) && p->input.stride[FALT_W] == plan->layer.channels &&
          p->axis[2].dilation == 1;
 }
@@ -250,10 +259,10 @@ static void bring_groups(const falt_tiles_task *t, const char *row, int64_t ow, 
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
   const int64_t each = GROUP / plan->element, channels = t->layer->channels;
-  for (int64_t i = 0; i < plan->residues * plan->pieces * ROWS; i++, to += plan->pitch) {
-    const int64_t residue = i / (plan->pieces * ROWS), e = i % (plan->pieces * ROWS) * each;
+  for (int64_t i = 0; i < plan->residues * plan->deep; i++, to += plan->pitch) {
+    const int64_t residue = i / plan->deep, e = i % plan->deep * each;
     falt_tiles_zip call = {.to = to, .n = count, .bytes = plan->element == 1};
-    if (e >= plan->length) {
+    if (e >= plan->row) {
       memset(to, 0, (size_t)(count * GROUP));
       continue;
     }
@@ -261,7 +270,7 @@ static void bring_groups(const falt_tiles_task *t, const char *row, int64_t ow, 
       char *room = t->lines + j * plan->wide * plan->element;
       const int64_t tap = (e + j) / channels, w = ow * axis->stride - axis->pad[0] + residue + tap * axis->dilation;
       call.rows[j] = room;
-      if (e + j < plan->length)
+      if (e + j < plan->row)
         call.rows[j] = line_of(t, row, (e + j) % channels, w, count, room);
       else
         memset(room, 0, (size_t)(count * plan->element));
@@ -297,12 +306,12 @@ static part part_at(const falt_tiles_task *t, int64_t i) {
 }
 
 /* Which of a part's copies holds what taps (j, r), r counted in windows, of a line meet. Lines that follow each other
- * have copies that do. */
+ * have copies that do; where they are stacked, all that a line meets follow each other. */
 static int64_t slot_of(const falt_tiles_plan *plan, int64_t j, int64_t r, int64_t line) {
   const falt_axis *axis = &plan->layer.p.axis[1];
   const int64_t reach = r * falt_tiles_down(plan);
   const int64_t first = plan->own ? r * plan->class : reach % axis->stride * plan->class + reach / axis->stride;
-  return j * plan->slots + first + line;
+  return plan->stacked ? (first + line) * plan->layer.p.filter.size[FALT_D] + j : j * plan->slots + first + line;
 }
 
 /* The input row that taps (j, r) of a line meet; NULL: the constant. */
@@ -324,7 +333,7 @@ static void copy_row(const falt_tiles_task *t, const part *p, int64_t j, int64_t
   for (int64_t i = 0; i < plan->joined; i++) rows[i] = row_of(t, p, j, r * plan->joined + i, line);
   const int64_t reach = falt_extent(axis, t->layer->p.filter.size[FALT_W]) - 1;
   char *to = p->copies + slot * plan->slot;
-  if (plan->turned) {
+  if (plan->zipped) {
     bring_groups(t, rows[0], p->at.at[2], p->width + (plan->windows ? 0 : reach / axis->stride), to);
     return;
   }
@@ -384,18 +393,21 @@ static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int
       }
 }
 
-/* The same of groups, each piece by itself. */
+/* The same of groups; turned each piece by itself. */
 static void list_groups(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
-  const int64_t *taps = t->layer->p.filter.size, rows = taps[FALT_D] * taps[FALT_H];
-  const int64_t others = plan->windows ? 1 : taps[FALT_W], piece = ROWS * plan->pitch;
-  for (int64_t q = 0; q < plan->pieces; q++)
-    for (int64_t i = 0; i < rows * others; i++, list += PAIR) {
-      const int64_t r = i / others, reach = i % others * axis->dilation;
-      const char *row = p->copies + slot_of(plan, r / taps[FALT_H], r % taps[FALT_H], line) * plan->slot;
-      const char *at = row + (reach % axis->stride * plan->pieces + q) * piece;
-      *list = (falt_tile_rows){at + (reach / axis->stride + first) * GROUP, plan->pitch, 0};
+  const int64_t *taps = t->layer->p.filter.size, others = plan->windows ? 1 : taps[FALT_W];
+  const int64_t rows = plan->segments / others, pieces = plan->turned ? plan->pieces : 1;
+  const int64_t piece = ROWS * plan->pitch, step = plan->turned ? plan->pitch : GROUP;
+  for (int64_t q = 0; q < pieces; q++)
+    for (int64_t r = 0; r < rows; r++) {
+      const char *row = p->copies + slot_of(plan, r / taps[FALT_H], r % taps[FALT_H], line) * plan->slot + q * piece;
+      for (int64_t s = 0; s < others; s++, list += PAIR) {
+        const int64_t reach = s * axis->dilation, residue = reach % axis->stride;
+        const char *at = row + residue * plan->deep * plan->pitch + (reach / axis->stride + first) * GROUP;
+        *list = (falt_tile_rows){at, step, piece};
+      }
     }
 }
 
@@ -407,8 +419,8 @@ static void list_inside(const falt_tiles_task *t, const part *p, int64_t line, i
 }
 
 static void list_places(const falt_tensor *t, const falt_layer_point *at, int64_t count, int64_t *places) {
-  const int64_t first = falt_tensor_at(t, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
-  for (int64_t i = 0; i < count; i++) places[i] = first + i * t->stride[FALT_W];
+  int64_t place = falt_tensor_at(t, at->n, 0, 0, at->at[0], at->at[1], at->at[2]);
+  for (int64_t i = 0; i < count; i++, place += t->stride[FALT_W]) places[i] = place;
 }
 
 static void list_results(const falt_tiles_task *t, const falt_tiles_tile *tile, int64_t p) {
@@ -429,10 +441,11 @@ static void list_tile(falt_tiles_task *t, const part *p, int64_t line, int64_t f
   falt_tile_rows *list = t->list + i / PAIR * falt_tiles_listed(plan) * PAIR + i % PAIR;
   falt_tiles_tile *tile = &t->tiles[i];
   *tile = (falt_tiles_tile){p->at, (int)falt_max(0, falt_min(plan->rows, length - first))};
-  tile->at.at[1] += line + first / p->width;
-  tile->at.at[2] += first % p->width;
+  const int64_t over = plan->flat ? first / p->width : 0;
+  tile->at.at[1] += line + over;
+  tile->at.at[2] += first - over * p->width;
   list_results(t, tile, i * ROWS);
-  (inside ? list_inside : plan->turned ? list_groups : list_rows)(t, p, line, first, list);
+  (inside ? list_inside : plan->zipped ? list_groups : list_rows)(t, p, line, first, list);
 }
 
 static void list_part(falt_tiles_task *t, const part *p) {

@@ -196,6 +196,7 @@ static void multiply(void *context, int64_t index) {
                              .segments = run->parts,
                              .pieces = plan->chunks,
                              .groups = (int)(groups_of(plan) - (plan->chunks - 1) * ROWS),
+                             .distance = 2 * sizeof(uint16_t),
                              .tiles = tiles,
                              .rows = (int)plan->rows,
                              .columns = falt_min(plan->layer.results, end * COLUMNS) - begin * COLUMNS,

@@ -58,7 +58,7 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
       for (int64_t e = 0; e < 16 * each; e++) {
         const char *x = a->at + p * a->next, *w = call->b + ((s * call->pieces + p) * tiles + i / ROWS) * TILE;
         const int64_t row = m % ROWS, column = i % ROWS, group = e / each;
-        x += call->turned ? group * a->step + row * 4 : row * a->step + group * 4;
+        x += call->turned ? group * a->step + row * 4 : row * a->step + group * call->distance;
         w += call->turned ? column * 64 + group * 4 : group * 64 + column * 4;
         sum += element(x, x_type, e % each) * element(w, w_type, e % each);
       }
@@ -90,7 +90,7 @@ static void check_before(const falt_tiles_finish *before, const float *out) {
 /* What the panel has behind the last piece's groups. */
 static void clear_rest(const falt_tiles_product *call) {
   const int64_t tiles = call->columns > ROWS ? 2 : 1;
-  for (int64_t s = 0; s < call->segments; s++)
+  for (int64_t s = call->whole; s < call->segments; s++)
     for (int64_t i = 0; i < tiles * ROWS; i++)
       for (int64_t g = call->groups; g < 16; g++) {
         char *tile = panel + (((s + 1) * call->pieces - 1) * tiles + i / ROWS) * TILE;
@@ -115,9 +115,13 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                     .rows = {pick(1, ROWS), pick(0, ROWS)},
                                     .n = pick(1, COLUMNS)};
   falt_tiles_flow flow = {.sums = sums, .count = 1, .finish = {before}};
-  const bool turned = pick(0, 1);
+  const bool turned = pick(0, 1), zipped = !turned && kernels->together == 1 && pick(0, 1);
   for (int s = 0; s < 2 * SEGMENTS; s++)
-    a[s] = (falt_tile_rows){rows + s * ROWS * STEP, turned ? 64 : STEP, turned ? TILE : FALT_TILE_BYTES};
+    a[s] = (falt_tile_rows){rows + s * ROWS * STEP,
+                            turned   ? 64
+                            : zipped ? 4
+                                     : STEP,
+                            turned || zipped ? TILE : FALT_TILE_BYTES};
   const falt_tiles_product call = {.kind = kind,
                                    .turned = turned,
                                    .a = a,
@@ -126,8 +130,10 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                    .segments = pick(1, SEGMENTS),
                                    .pieces = pick(1, PIECES),
                                    .groups = pick(1, 16),
+                                   .whole = pick(0, 2),
                                    .tiles = pick(1, 2),
                                    .rows = turned ? ROWS : pick(1, ROWS),
+                                   .distance = zipped ? 64 : 4,
                                    .columns = pick(1, COLUMNS),
                                    .near = pick(0, 1)};
   fill(rows, sizeof rows, turned ? right[kind] : left[kind]);
@@ -288,6 +294,7 @@ static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind
                                    .groups = 16,
                                    .tiles = 2,
                                    .rows = ROWS,
+                                   .distance = 4,
                                    .columns = COLUMNS,
                                    .near = true};
   static const int each[FALT_TILES_KIND_COUNT] = {4, 4, 4, 2, 1};
