@@ -135,42 +135,74 @@ static bool is_nan(uint16_t f16) {
   return (f16 & 0x7fff) > 0x7c00;
 }
 
-static bool compute_gradient(falt_device *device, const char *line, const uint16_t *dy, const uint16_t *w,
-                             uint16_t *dx) {
+/* Layers whose kernels multiply more than a result's own window: pixels that others share, channels and taps that are
+ * padding. */
+static const char *const shared_windows[] = {
+    "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-planes",
+    "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc "
+    "input-strides=4788,4788,1596,1596,42,1",
+    "forward n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-first",
+    "forward n=2 c=5 h=30 w=34 k=40 r=3 s=3 pad=1 type=f16 method=cuda-first",
+    "forward n=3 c=12 h=20 w=23 k=12 r=7 s=7 pad=3 groups=12 type=f16 method=cuda-depthwise-bands",
+    "forward n=3 c=16 h=20 w=23 k=16 r=7 s=7 pad=3 groups=16 type=f16 layout=nhwc method=cuda-depthwise-bands",
+    "backward-data n=3 c=16 h=20 w=22 k=16 r=5 s=7 pad=2:2x3:3 groups=16 type=f16 layout=nhwc "
+    "method=cuda-depthwise-bands",
+    "forward n=2 c=32 h=14 w=15 k=32 r=3 s=3 pad=1 groups=8 type=f16 layout=nhwc method=cuda-grouped",
+    "forward n=2 c=24 h=14 w=15 k=40 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-wgmma",
+    "forward n=2 c=19 h=14 w=15 k=21 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-gemm",
+};
+
+typedef struct operand {
+  uint16_t *data;
+  int64_t count;
+} operand;
+
+static operand make_operand(const falt_tensor *t, unsigned seed, int64_t every) {
+  const operand o = {calloc((size_t)falt_tensor_span(t), sizeof *o.data), falt_tensor_span(t)};
+  if (o.data && seed) fill_whole(o.data, o.count, seed, every);
+  return o;
+}
+
+static bool compute(falt_device *device, const char *line, const operand *input, const operand *w,
+                    const operand *output) {
   falt_plan *plan = NULL;
-  const falt_operands o = {.input = dx, .filter = (void *)w, .output = (void *)dy};
-  const bool fine = falt_plan_create_line(&plan, device, line, w) == FALT_OK && falt_execute_host(plan, &o) == FALT_OK;
+  const falt_operands o = {.input = input->data, .filter = w->data, .output = output->data};
+  const bool fine =
+      falt_plan_create_line(&plan, device, line, w->data) == FALT_OK && falt_execute_host(plan, &o) == FALT_OK;
   falt_plan_destroy(&plan);
   return fine;
 }
 
-/* Gradients whose steps share a window of dy: what is not finite must reach the pixels of its own taps alone. */
-static void test_infinities(falt_device *device) {
-  enum { DY = 2 * 19 * 21 * 64, W = 64 * 49 * 3, DX = 2 * 38 * 42 * 3 };
-  static uint16_t dy[DY], w[W], found[DX], wanted[DX];
-  static const char *const words[] = {"layout=nhwc", "layout=nhwc input-strides=4788,4788,1596,1596,42,1"};
-  falt_device *cpu = NULL;
-  expect(falt_device_cpu(&cpu, NULL) == FALT_OK, "the CPU", "");
-  fill_whole(dy, DY, 1, 40009);
-  fill_whole(w, W, 2, 0);
-  for (int i = 0; i < 2; i++) {
-    char line[2][200];
-    for (int j = 0; j < 2; j++)
-      snprintf(line[j], sizeof line[j], "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 %s%s",
-               words[i], j ? "" : " method=reference");
-    bool fine = compute_gradient(cpu, line[0], dy, w, wanted) && compute_gradient(device, line[1], dy, w, found);
-    int64_t infinite = 0;
-    for (int j = 0; j < DX; j++) {
-      fine = fine && (wanted[j] == found[j] || (is_nan(wanted[j]) && is_nan(found[j])));
-      infinite += (wanted[j] & 0x7c00) == 0x7c00;
-    }
-    expect(fine && infinite > 0 && infinite < DX / 10, "infinities", line[1]);
+/* What is not finite must reach the results of its own taps alone. */
+static void test_infinities(falt_device *device, falt_device *cpu, const char *line) {
+  falt_problem p;
+  falt_budget budget;
+  expect(falt_problem_parse(&p, &budget, line) == FALT_OK, "problem", line);
+  const bool forward = p.operation == FALT_FORWARD;
+  const falt_tensor *from = forward ? &p.input : &p.output, *to = forward ? &p.output : &p.input;
+  const operand x = make_operand(from, 1, 4001), w = make_operand(&p.filter, 2, 0), found = make_operand(to, 0, 0),
+                wanted = make_operand(to, 0, 0);
+  const char *method = strstr(line, " method=");
+  char reference[200];
+  snprintf(reference, sizeof reference, "%.*s method=reference", (int)(method ? method - line : (long)strlen(line)),
+           line);
+  bool fine = x.data && w.data && found.data && wanted.data;
+  fine = fine && compute(cpu, reference, forward ? &x : &wanted, &w, forward ? &wanted : &x) &&
+         compute(device, line, forward ? &x : &found, &w, forward ? &found : &x);
+  int64_t infinite = 0;
+  for (int64_t i = 0; fine && i < found.count; i++) {
+    fine = wanted.data[i] == found.data[i] || (is_nan(wanted.data[i]) && is_nan(found.data[i]));
+    infinite += (wanted.data[i] & 0x7c00) == 0x7c00;
   }
-  falt_device_destroy(&cpu);
+  expect(fine && infinite > 0 && infinite < found.count / 2, "infinities", line);
+  free(x.data);
+  free(w.data);
+  free(found.data);
+  free(wanted.data);
 }
 
 int main(void) {
-  falt_device *device = NULL, *second = NULL;
+  falt_device *device = NULL, *second = NULL, *cpu = NULL;
   if (falt_device_cuda(&device, NULL) != FALT_OK) {
     fprintf(stderr, "%s\n", falt_message());
     return 3;
@@ -179,7 +211,10 @@ int main(void) {
   test_alignment(device);
   test_threads(device);
   test_foreign(device);
-  test_infinities(device);
+  expect(falt_device_cpu(&cpu, NULL) == FALT_OK, "the CPU", "");
+  for (size_t i = 0; i < sizeof shared_windows / sizeof *shared_windows; i++)
+    test_infinities(device, cpu, shared_windows[i]);
+  falt_device_destroy(&cpu);
   expect(falt_device_cuda(&second, NULL) == FALT_OK, "a second device", "");
   test_alignment(second);
   falt_device_destroy(&second);
