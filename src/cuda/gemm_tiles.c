@@ -85,25 +85,40 @@ static double ceil_of(double a, double b) {
   return ceil(a / b);
 }
 
+/* Instructions that copy a step of the source. */
+static double copied(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+  const double gathered = s->gather ? 5 + 16.0 / s->gather : 0; /* of an element: its load, its share of an entry */
+  return (double)t->bm * t->row * (s->gather ? gathered / s->x_bytes : 35.0 / s->unit) / WARP_THREADS;
+}
+
 /* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
  * that copy. All costs here are fitted to 270 timings of 36 layers on an H200. */
 static double step_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1];
   const double all = (double)t->bm * t->bn * t->row / s->merged;
-  const double products = all * (s->split ? 3 : 1) / (t->wgmma ? 3200 : falt_gemm_rate(m, s->x_bytes));
-  const double matrices = t->wgmma ? 0 : all / 160 * (1.0 / wm + 1.0 / wn);
-  const double gathered = s->gather ? 5 + 16.0 / s->gather : 0; /* of an element: its load, its share of an entry */
-  const double pieces = (double)t->bm * t->row * (s->gather ? gathered / s->x_bytes : 35.0 / s->unit);
-  const double filter = (double)t->bn * t->row * (t->wgmma ? 10 : 6) / 16;
-  return fmax(products, matrices) + (pieces + filter) / (4 * WARP_THREADS);
+  const double products = all * (s->split ? 3 : 1) / falt_gemm_rate(m, s->x_bytes);
+  const double matrices = all / 160 * (1.0 / wm + 1.0 / wn);
+  const double filter = (double)t->bn * t->row * 6 / 16 / WARP_THREADS;
+  return fmax(products, matrices) + (copied(s, t) + filter) / 4;
+}
+
+/* The same of all blocks by warpgroups: one waits while others multiply. A lone warpgroup of 64 columns multiplies for
+ * less of its time; pieces of less than 16 bytes cost what their instructions do, and with one stage ahead all wait for
+ * them. */
+static double warpgroup_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t, double blocks) {
+  const double rate = t->bm * t->bn > 64 * 64 ? 4096 : 3400;
+  const double products = 3.0 * t->bm * t->bn * t->row / rate;
+  if (s->unit == 16) return blocks * products + 900 / blocks;
+  return (blocks * (products + copied(s, t) / 4) + 900 / blocks) * (t->stages == 2 ? 1.36 : 1);
 }
 
 /* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. */
 static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
                           double blocks) {
-  const double stored = (double)t->bm * t->bn * (s->planar ? 1.19 : 0.32) * (s->real ? 1 : 2);
+  const double stored = (double)t->bm * t->bn * (!s->planar ? 0.32 : t->wgmma ? 0.5 : 1.19) * (s->real ? 1 : 2);
   const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : 0.5), steps = t->share_steps;
-  return 400 + stored * blocks + steps * fmax(step_cycles(s, m, t) * blocks, latency);
+  return 400 + stored * blocks +
+         steps * (t->wgmma ? warpgroup_cycles(s, t, blocks) : fmax(step_cycles(s, m, t) * blocks, latency));
 }
 
 static double blocks_in_all(const falt_gemm_shape *s, const falt_gemm_tile *t) {

@@ -466,13 +466,6 @@ static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
   return choose_tile(plan, ask, r) && set_args(plan, ask, r);
 }
 
-/* How much longer warpgroups take that wait for what their threads gather by whole vectors, as measured in f32: most
- * with one stage ahead. */
-static double waiting(const gemm_plan *plan) {
-  if (!plan->tile.wgmma || plan->piece.gather < 4) return 1;
-  return plan->tile.stages > 2 ? 1.2 : 1.7;
-}
-
 static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask);
@@ -486,7 +479,7 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   }
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
-  plan->base.cost.seconds = 3e-6 + plan->tile.seconds * waiting(plan);
+  plan->base.cost.seconds = 3e-6 + plan->tile.seconds;
   plan->partial_at = plan->values ? 0 : falt_round_up(plan->filter_bytes, 256);
   plan->base.workspace = (size_t)(plan->partial_at + plan->tile.workspace);
   if (!plan->values) {
