@@ -8,7 +8,9 @@
  * far apart as those of x, with zeros between them; dy is interleaved by pairs of positions, as panels are (E.
  * Georganas et al., "Harnessing Deep Learning via a Single Building Block", 2020). Of few channels the rows are those
  * of all taps along the width, which leaves fewer rows of a tile empty. Planar operands (NCHW) have such rows: x is
- * copied line by line, and two neighbours of dy are a pair as they lie. Sums are f32 and stay in the tiles over all
+ * copied line by line, and two neighbours of dy are a pair as they lie. Vectors broadcast a pair of positions from
+ * wherever it is: of few adjacent channels a line is written once as pairs of an element and the one a position further
+ * on, and the rows of all taps begin side by side in it. Sums are f32 and stay in the tiles over all
  * positions of a block of planes; blocks follow each other in the same order for any number of threads.
  *
  * Of one tap the two operands are alike, and where the filter's input channels are adjacent they are exchanged: rows
@@ -47,9 +49,13 @@ static int64_t weight_at(const falt_outer_tiles_plan *plan, int64_t g, int64_t k
   const int64_t *taps = filter->size, rest = w.tap / taps[FALT_W];
   return falt_tensor_at(filter, k, g, w.c, rest / taps[FALT_H], rest % taps[FALT_H], w.tap % taps[FALT_W]);
 }
-/* Pairs of positions of a part. */
+/* Pairs of positions of a segment. */
 static int64_t groups_of(const falt_outer_tiles_plan *plan) {
-  return falt_ceil_div((plan->lines - 1) * plan->width + plan->span, 2);
+  return falt_ceil_div((plan->spaced ? 0 : (plan->lines - 1) * plan->width) + plan->span, 2);
+}
+/* Ones for the bias, as far as a piece reaches. */
+static int64_t ones_of(const falt_outer_tiles_plan *plan) {
+  return (ROWS - 1) * plan->distance / 2 + 2;
 }
 static int64_t pair_count(const falt_outer_tiles_plan *plan) {
   return falt_ceil_div(tile_count(plan), 2);
@@ -145,17 +151,22 @@ static void store_pair(const falt_outer_tiles_run *run, int64_t g, int64_t pair,
 
 /* ---- execute: sums */
 
-/* Where a tile's rows lie: 16 channels at a tap, or ones. */
-static falt_tile_rows rows_of(const falt_outer_tiles_run *run, int64_t i, int64_t group, int64_t tile) {
+/* Where a tile's rows of a segment lie: channels at a tap, or ones. */
+static falt_tile_rows rows_of(const falt_outer_tiles_run *run, int64_t segment, int64_t group, int64_t tile) {
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_axis *axis = plan->layer.p.axis;
-  const int64_t *taps = plan->layer.p.filter.size, at = tile / plan->tiles;
+  const int64_t *taps = plan->layer.p.filter.size, at = tile / plan->tiles, i = segment / plan->segments;
   if (at == shift_count(plan)) return (falt_tile_rows){run->ones, 0, 0};
   const int64_t s = at % plan->along * axis[2].dilation, rest = at / plan->along;
   const int64_t r = rest % taps[FALT_H] * axis[1].dilation, j = rest / taps[FALT_H];
   const int64_t phase = r % axis[1].stride * plan->phases[1] + s % axis[2].stride;
   const int64_t shift = r / axis[1].stride * plan->width + s / axis[2].stride;
   const int64_t row = (group * plan->tiles + tile % plan->tiles) * plan->rows;
+  if (plan->spaced) {
+    const int64_t line = segment % plan->segments + r / axis[1].stride;
+    return (falt_tile_rows){falt_outer_tiles_turned(run, i, j, phase) + line * plan->pitch + row * PAIR_BYTES,
+                            PAIR_BYTES, ROWS * plan->distance};
+  }
   return (falt_tile_rows){falt_outer_tiles_turned(run, i, j, phase) + row * plan->pitch + 2 * shift, plan->pitch,
                           FALT_TILE_BYTES};
 }
@@ -175,11 +186,12 @@ static void multiply(void *context, int64_t index) {
   const int64_t group = square / pair_count(plan), pair = square % pair_count(plan);
   const int64_t begin = falt_layer_piece(chunks, chunk), end = falt_layer_piece(chunks, chunk + 1);
   _Alignas(64) float room[2 * SQUARE];
-  falt_tile_rows list[2 * MOST_PARTS];
+  falt_tile_rows list[2 * MOST_SEGMENTS];
   int64_t at[FALT_TILES_ROWS];
   falt_tiles_flow flow = {.sums = room};
   const int tiles = (int)falt_min(2, tile_count(plan) - 2 * pair);
-  for (int64_t i = 0; i < run->parts; i++)
+  const int64_t segments = run->parts * plan->segments, pieces = plan->chunks / plan->segments;
+  for (int64_t i = 0; i < segments; i++)
     for (int t = 0; t < tiles; t++) list[2 * i + t] = rows_of(run, i, group, 2 * pair + t);
   for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = m * COLUMNS;
   const falt_tiles_finish finish = {.plain = true,
@@ -193,10 +205,10 @@ static void multiply(void *context, int64_t index) {
                              .b = run->paired + (size_t)(group * plan->panels + begin) * plan->y_panel,
                              .panels = end - begin,
                              .pitch = (int64_t)plan->y_panel,
-                             .segments = run->parts,
-                             .pieces = plan->chunks,
-                             .groups = (int)(groups_of(plan) - (plan->chunks - 1) * ROWS),
-                             .distance = 2 * sizeof(uint16_t),
+                             .segments = segments,
+                             .pieces = pieces,
+                             .groups = (int)(groups_of(plan) - (pieces - 1) * ROWS),
+                             .distance = plan->distance,
                              .tiles = tiles,
                              .rows = (int)plan->rows,
                              .columns = falt_min(plan->layer.results, end * COLUMNS) - begin * COLUMNS,
@@ -240,7 +252,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                               .zeros = workspace + plan->zeros,
                               .ones = workspace + plan->ones};
   memset(workspace + plan->zeros, 0, FALT_TILE_BYTES);
-  for (int i = 0; i < CHUNK; i++) falt_store(workspace + plan->ones, FALT_BF16, i, 1);
+  for (int64_t i = 0; i < ones_of(plan); i++) falt_store(workspace + plan->ones, FALT_BF16, i, 1);
   for (run.first = 0; run.first < plan->all; run.first += run.parts) {
     run.parts = falt_min(plan->parts, plan->all - run.first);
     falt_outer_tiles_bring(&run);
@@ -300,16 +312,16 @@ typedef struct expense {
   double share, sum, result;
 } expense;
 static const expense by_matrix = {0.6, 24, 100}, by_vectors = {0.85, 12, 40};
-static const double per_turned = 16, per_paired = 8;
+static const double per_turned = 16, per_spaced = 2, per_paired = 8;
 
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const expense *by = plan->kernels->together > 1 ? &by_matrix : &by_vectors;
   const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->all;
   const double rows = (double)(tile_count(plan) * plan->rows), columns = (double)falt_round_up(layer->results, ROWS);
-  const double depth = 2 * (double)falt_round_up(groups_of(plan), plan->kernels->together);
+  const double depth = 2 * (double)(plan->segments * falt_round_up(groups_of(plan), plan->kernels->together));
   const double products = 2 * groups * parts * rows * columns * depth / plan->kernels->speed[FALT_TILES_BF16];
-  const double turned = parts * (double)plan->x_part / 2 * per_turned;
+  const double turned = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : per_turned);
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) * by->result;
@@ -346,31 +358,50 @@ static falt_problem exchange(const falt_problem *p) {
   return e;
 }
 
+/* Lines of positions as the rows of the product, with zeros between those of dy. */
+static void set_turned(falt_outer_tiles_plan *plan) {
+  const falt_axis *axis = plan->layer.p.axis;
+  const int64_t along = (plan->along - 1) * axis[2].dilation / axis[2].stride;
+  plan->segments = 1;
+  plan->distance = PAIR_BYTES;
+  plan->width = plan->span + along;
+  plan->chunks = falt_ceil_div((plan->lines - 1) * plan->width + plan->span, CHUNK);
+  plan->reach = falt_ceil_div(plan->chunks * CHUNK + (plan->height - plan->lines) * plan->width + along, CHUNK);
+  plan->pitch = (plan->reach | 1) * FALT_TILE_BYTES; /* odd: rows of a tile fall into sets of their own */
+  plan->matrix = (size_t)(falt_outer_tiles_groups(plan) * plan->tiles * plan->rows * plan->pitch);
+}
+
+/* Lines of pairs of elements, a position's distance apart; behind each the elements themselves. */
+static void set_spaced(falt_outer_tiles_plan *plan) {
+  const int64_t channels = plan->layer.channels, stride = plan->layer.p.axis[2].stride * channels;
+  plan->segments = plan->lines;
+  plan->width = falt_round_up(plan->span, CHUNK);
+  plan->chunks = plan->lines * plan->width / CHUNK;
+  plan->distance = 2 * stride * PAIR_BYTES;
+  plan->pairs = (falt_round_up(plan->span, 2) - 2) * stride + plan->length;
+  plan->pitch = falt_round_up(plan->pairs * PAIR_BYTES + (plan->pairs + stride) * PAIR_BYTES / 2, FALT_TILE_BYTES);
+  plan->matrix = (size_t)(plan->height * plan->pitch);
+}
+
 static void set_geometry(falt_outer_tiles_plan *plan, int64_t lines, int64_t span) {
   const falt_problem *p = &plan->layer.p;
-  const falt_axis *axis = p->axis;
   const int64_t *taps = p->filter.size;
-  const int64_t down = (taps[FALT_H] - 1) * axis[1].dilation / axis[1].stride;
-  const int64_t along = (plan->along - 1) * axis[2].dilation / axis[2].stride;
   plan->lines = lines;
   plan->span = span;
   plan->line_cuts = falt_ceil_div(p->output.size[FALT_H], lines);
   plan->span_cuts = falt_ceil_div(p->output.size[FALT_W], span);
-  plan->height = lines + down;
-  plan->width = span + along;
-  plan->chunks = falt_ceil_div((lines - 1) * plan->width + span, CHUNK);
-  plan->reach = falt_ceil_div(plan->chunks * CHUNK + down * plan->width + along, CHUNK);
-  plan->pitch = (plan->reach | 1) * FALT_TILE_BYTES; /* odd: rows of a tile fall into sets of their own */
-  plan->x_part = (size_t)(taps[FALT_D] * falt_outer_tiles_phases(plan) * falt_outer_tiles_groups(plan) * plan->tiles *
-                          plan->rows * plan->pitch);
+  plan->height = lines + (taps[FALT_H] - 1) * p->axis[1].dilation / p->axis[1].stride;
+  (plan->spaced ? set_spaced : set_turned)(plan);
+  plan->x_part = (size_t)(taps[FALT_D] * falt_outer_tiles_phases(plan)) * plan->matrix;
 }
 
 static int64_t part_bytes(const falt_outer_tiles_plan *plan) {
   return (int64_t)plan->x_part + falt_outer_tiles_groups(plan) * plan->panels * plan->chunks * 2 * TILE;
 }
 
-/* Rows of tiles: those of all taps of the width together where that leaves fewer tiles. A matrix unit takes as long for
- * a tile of few rows, whose others it reads all the same; vectors have tiles of equal rows. */
+/* Lines of pairs are for positions that share the lines of a cache. Rows of tiles: those of all taps of the width
+ * together where that leaves fewer tiles. A matrix unit takes as long for a tile of few rows, whose others it reads all
+ * the same; vectors have tiles of equal rows. */
 static void set_rows(falt_outer_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t taps = p->filter.size[FALT_W], channels = plan->layer.channels;
@@ -384,18 +415,21 @@ static void set_rows(falt_outer_tiles_plan *plan) {
   plan->phases[1] = plan->along == 1 ? 1 : p->axis[2].stride;
   plan->panels = falt_ceil_div(plan->layer.results, COLUMNS);
   plan->x_lines = !falt_tensor_unit(&p->input, FALT_C);
+  plan->spaced = plan->windows && plan->kernels->together == 1 && !plan->x_lines && p->filter.size[FALT_G] == 1 &&
+                 p->input.stride[FALT_W] == channels && p->axis[2].dilation == 1 &&
+                 p->axis[2].stride <= falt_min(taps, FALT_TILE_BYTES / (2 * PAIR_BYTES) / channels);
   plan->y_lines = !falt_tensor_unit(&p->output, FALT_C);
 }
 
 /* Parts that stay in the second-level cache, by the problem alone: the order of sums must not depend on threads. */
 static void set_parts(falt_outer_tiles_plan *plan) {
   const int64_t *size = plan->layer.p.output.size, room = (int64_t)plan->base.device->caches.l2 * ROOM / 4;
-  set_geometry(plan, size[FALT_H], size[FALT_W]);
+  set_geometry(plan, plan->spaced ? falt_min(MOST_SEGMENTS, size[FALT_H]) : size[FALT_H], size[FALT_W]);
   while (plan->lines > 1 && part_bytes(plan) > room) set_geometry(plan, falt_ceil_div(plan->lines, 2), plan->span);
   while (plan->span > LEAST_SPAN && part_bytes(plan) > room)
     set_geometry(plan, plan->lines, falt_round_up(falt_ceil_div(plan->span, 2), CHUNK));
   plan->all = size[FALT_N] * size[FALT_D] * plan->line_cuts * plan->span_cuts;
-  plan->parts = falt_max(1, falt_min(falt_min(MOST_PARTS, plan->all), room / part_bytes(plan)));
+  plan->parts = falt_max(1, falt_min(falt_min(MOST_SEGMENTS / plan->segments, plan->all), room / part_bytes(plan)));
   plan->blocks = falt_ceil_div(plan->all, plan->parts);
   plan->y_panel = (size_t)(plan->parts * plan->chunks * 2 * TILE);
   const int64_t wanted = 4 * falt_threads_count(plan->base.device->threads);
@@ -411,7 +445,7 @@ static void lay_memory(falt_outer_tiles_plan *plan) {
   plan->sums = falt_place(
       &total, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);
   plan->zeros = falt_place(&total, FALT_TILE_BYTES);
-  plan->ones = falt_place(&total, FALT_TILE_BYTES);
+  plan->ones = falt_place(&total, (size_t)ones_of(plan) * sizeof(uint16_t));
   plan->base.workspace = total;
 }
 

@@ -11,9 +11,10 @@ enum {
   COLUMNS = FALT_TILES_COLUMNS,
   TILE = FALT_TILE,
   CHUNK = 32 /* positions */,
+  PAIR_BYTES = 4,
   SQUARE = FALT_TILES_ROWS * COLUMNS
 };
-enum { MOST_PARTS = 64, MOST_LENGTH = 256 /* of windows */ };
+enum { MOST_SEGMENTS = 64, MOST_LENGTH = 256 /* of windows */ };
 
 typedef struct falt_outer_tiles_plan {
   falt_plan base;
@@ -27,14 +28,17 @@ typedef struct falt_outer_tiles_plan {
   int64_t phases[2];                        /* by height and width */
   int64_t height, width;                    /* lines of x of a phase, and positions of a line */
   int64_t chunks, reach, pitch;             /* of a part's dy; chunks of a phase of x, and bytes of its channel */
+  int64_t segments;                         /* stretches of a part's dy whose x is evenly spaced */
   bool windows;                             /* rows are input channels at all taps of the width; else channels */
+  bool spaced;                              /* windows are read from lines of pairs, not from rows of positions */
+  int64_t distance, pairs;                  /* bytes from pair to pair of positions; of such a line its pairs */
   bool x_lines, y_lines;                    /* the operand's neighbours along the width are adjacent */
   int64_t along;                            /* taps of the width that are shifts */
   int64_t length, tiles, rows;              /* rows of a tap, their tiles, and rows of a tile */
   int64_t panels;                           /* of output channels */
   falt_layer_pieces chunks_of_panels;       /* tasks of a pair */
   size_t turned, paired, sums, zeros, ones; /* offsets into the workspace */
-  size_t x_part, y_panel;                   /* bytes of a part's x, of a block's panel of dy */
+  size_t matrix, x_part, y_panel;           /* bytes of a phase of x, of a part's x, of a block's panel of dy */
 } falt_outer_tiles_plan;
 
 typedef struct falt_outer_tiles_run {
@@ -56,8 +60,7 @@ static inline int64_t falt_outer_tiles_phases(const falt_outer_tiles_plan *plan)
 /* Row 0 of a matrix of x, turned: of a part, tap of the depth and phase. */
 static inline char *falt_outer_tiles_turned(const falt_outer_tiles_run *run, int64_t i, int64_t j, int64_t phase) {
   const falt_outer_tiles_plan *plan = run->plan;
-  const int64_t rows = falt_outer_tiles_groups(plan) * plan->tiles * plan->rows * plan->pitch;
-  return run->turned + (size_t)i * plan->x_part + (size_t)((j * falt_outer_tiles_phases(plan) + phase) * rows);
+  return run->turned + (size_t)i * plan->x_part + (size_t)(j * falt_outer_tiles_phases(plan) + phase) * plan->matrix;
 }
 
 /* Brings x and dy of the block's parts; runs on the device's threads. */

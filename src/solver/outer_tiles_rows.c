@@ -151,6 +151,40 @@ static void copy_x(void *context, int64_t index) {
     }
 }
 
+/* Pixels [first, first + count) of a line that goes on beyond its ends, channels side by side. NULL: zeros. */
+static void copy_pixels(const falt_layer *layer, const uint16_t *line, int64_t first, int64_t count, uint16_t *to) {
+  const falt_axis *axis = &layer->p.axis[2];
+  const int64_t width = layer->p.input.size[FALT_W], channels = layer->channels;
+  const int64_t begin = falt_min(count, falt_max(0, -first)), end = falt_max(begin, falt_min(count, width - first));
+  const size_t pixel = (size_t)channels * sizeof *to;
+  if (!line) {
+    memset(to, 0, (size_t)count * pixel);
+    return;
+  }
+  memcpy(to + begin * channels, line + (first + begin) * channels, (size_t)(end - begin) * pixel);
+  for (int64_t i = begin > 0 ? 0 : end; i < count; i = i + 1 == begin ? end : i + 1) {
+    const int64_t at = falt_axis_map(axis, width, first + i);
+    if (at < 0)
+      memset(to + i * channels, 0, pixel);
+    else
+      memcpy(to + i * channels, line + at * channels, pixel);
+  }
+}
+
+/* One line of pairs: each element and that of the next position. */
+static void pair_x(void *context, int64_t index) {
+  const falt_outer_tiles_run *run = context;
+  const falt_outer_tiles_plan *plan = run->plan;
+  const int64_t line = index % plan->height, stride = plan->layer.p.axis[2].stride * plan->layer.channels;
+  const matrix m = matrix_at(run, index / plan->height);
+  const int64_t at = line_at(run, &m, line);
+  char *to = m.to + line * plan->pitch;
+  uint16_t *pixels = (uint16_t *)(void *)(to + plan->pairs * PAIR_BYTES);
+  copy_pixels(&plan->layer, at < 0 ? NULL : (const uint16_t *)run->operands->input + at, pixel_of(plan, &m, 0),
+              (plan->pairs + stride) / plan->layer.channels, pixels);
+  plan->kernels->zip(&(falt_tiles_zip){.rows = {pixels, pixels + stride}, .to = to, .n = plan->pairs});
+}
+
 /* ---- dy, as panels: the chunks of all parts of a block */
 
 static char *paired_at(const falt_outer_tiles_run *run, int64_t panel, int64_t i, int64_t chunk, int64_t n) {
@@ -234,7 +268,9 @@ void falt_outer_tiles_bring(const falt_outer_tiles_run *run) {
   falt_threads *threads = plan->base.device->threads;
   falt_outer_tiles_run context = *run;
   const int64_t matrices = run->parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_phases(plan);
-  if (plan->x_lines)
+  if (plan->spaced)
+    falt_parallel_for(threads, matrices * plan->height, pair_x, &context);
+  else if (plan->x_lines)
     falt_parallel_for(threads, matrices * plan->height, copy_x, &context);
   else
     falt_parallel_for(threads, matrices * plan->reach, turn_x, &context);

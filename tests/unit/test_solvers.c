@@ -264,6 +264,8 @@ static const char *const edges[] = {
     "backward-filter n=2 c=48 h=15 w=13 k=32 r=1 s=1 stride=2 type=bf16",
     "backward-filter n=5 c=64 h=40 w=40 k=70 r=1 s=1 groups=2 type=bf16 weight-type=f32",
     "backward-filter n=2 c=3 h=64 w=64 k=40 r=16 s=16 stride=16 type=bf16 layout=nhwc bias=1",
+    "backward-filter n=2 c=1 h=40 w=30 k=8 r=5 s=15 pad=7 boundary=wrap type=bf16 layout=nhwc bias=1",
+    "backward-filter n=2 c=3 d=4 h=9 w=31 k=8 t=2 r=3 s=3 pad=1 stride=1x3x2 type=bf16 layout=ndhwc",
     "maxpool n=2 c=200 h=9 w=8 r=3 s=3 stride=2 pad=1 type=f32 layout=nhwc",
     "maxpool n=2 c=3 h=40 w=50 r=3 s=3 stride=2 pad=1 type=s16",
     "maxpool n=3 c=7 h=20 w=12 r=2 s=2 type=f32",
