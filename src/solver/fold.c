@@ -190,9 +190,18 @@ static const char *refusal_data(const falt_problem *p) {
 
 enum { LINE = 16 }; /* results that fill vectors */
 
-/* The most pixels whose channels fit into a vector and which divide the width. */
+/* Words of 4 bytes that a row of taps of so many pixels fills. */
+static int64_t forward_words(const falt_problem *p, int64_t period) {
+  const int64_t taps = p->filter.size[FALT_W] + (period - 1) * p->axis[2].stride;
+  return falt_ceil_div(taps * p->input.size[FALT_C] * (int64_t)falt_type_size(p->input.type), 4);
+}
+
+/* The most pixels whose channels fit into a vector and which divide the width; two vectors where taps of narrow types
+ * leave room for those of as many pixels again in the words that are multiplied anyway. */
 static int64_t forward_period(const falt_problem *p) {
   int64_t period = LINE / falt_min(LINE, p->output.size[FALT_C]);
+  const bool few = period * p->output.size[FALT_C] <= LINE;
+  if (few && forward_words(p, 2 * period) == forward_words(p, period)) period *= 2;
   while (period > 1 && p->output.size[FALT_W] % period != 0) period--;
   return period;
 }

@@ -274,6 +274,7 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(tiles %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
                 plan->turned     ? "turned"
+                : plan->slides   ? "lines"
                 : plan->zipped   ? "zipped"
                 : plan->in_place ? "in place"
                 : plan->windows  ? "windows"
@@ -367,7 +368,7 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
   const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
   const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
-  const double element = plan->zipped ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
+  const double element = plan->zipped && !plan->slides ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
                          : !falt_tensor_unit(&p->input, FALT_C)        ? apart
                          : plan->split || plan->kind == FALT_TILES_F32 ? converted
                                                                        : per_byte * (double)plan->element;
@@ -402,18 +403,6 @@ static void set_direction(falt_tiles_plan *plan) {
   if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
 }
 
-/* Groups at all positions: taps share those of pixels, which may leave more of them empty. By vectors the groups of
- * rows that follow each other are as far apart as those of one, so that one segment has all taps. */
-static void set_zipped(falt_tiles_plan *plan) {
-  const falt_axis *axis = &plan->layer.p.axis[1];
-  const int64_t *taps = plan->layer.p.filter.size, channels = plan->layer.channels;
-  plan->zipped = true;
-  plan->in_place = plan->flat = false;
-  plan->windows = falt_tiles_depth(plan, taps[FALT_W] * channels) < taps[FALT_W] * falt_tiles_depth(plan, channels);
-  const bool follow = taps[FALT_H] == 1 || (axis->stride == 1 && axis->dilation == 1);
-  plan->stacked = plan->windows && follow && plan->kernels->together == 1;
-}
-
 static void set_segments(falt_tiles_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t *taps = layer->p.filter.size;
@@ -423,7 +412,7 @@ static void set_segments(falt_tiles_plan *plan) {
   plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
   plan->windows = !whole || narrow;
   plan->flat = narrow;
-  if (falt_tiles_zips(plan)) set_zipped(plan);
+  falt_tiles_set_groups(plan);
   plan->joined = falt_tiles_joined(plan);
   plan->steps = falt_ceil_div(taps[FALT_H], plan->joined);
   plan->segments = plan->stacked ? 1 : plan->windows ? taps[FALT_D] * plan->steps : layer->taps;
@@ -519,7 +508,8 @@ static void set_copies(falt_tiles_plan *plan) {
   const int64_t pixels = (plan->wide - 1) * p->axis[2].stride + reach + 1;
   plan->line = falt_tiles_copies_lines(plan) ? pixels * plan->layer.channels * plan->element : 0;
   plan->residues = plan->windows || p->filter.size[FALT_W] == 1 ? 1 : p->axis[2].stride;
-  plan->pitch = (falt_ceil_div(plan->wide * GROUP, FALT_TILE_BYTES) | 1) * FALT_TILE_BYTES; /* odd: sets of their own */
+  const int64_t line = (plan->wide - 1) * plan->step + GROUP;
+  plan->pitch = (falt_ceil_div(line, FALT_TILE_BYTES) | 1) * FALT_TILE_BYTES; /* odd: sets of their own */
   plan->slot = plan->zipped ? plan->residues * plan->deep * plan->pitch : plan->wide * falt_tiles_pixel(plan);
 }
 

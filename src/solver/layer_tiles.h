@@ -34,8 +34,10 @@ typedef struct falt_tiles_plan {
   bool zipped;                      /* copies are of groups, at adjacent positions: turned, and where lines are so */
   int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
   int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
+  bool slides;                      /* zipped, and the next group begins where the next position's taps do */
   bool stacked;                     /* the copied rows that all taps meet follow each other: one segment has them */
   int64_t row, deep;                /* elements of a copied row's window or pixel, and its groups */
+  int64_t step;                     /* zipped: bytes from a position's group to the next one's */
   int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
   int64_t groups;                   /* of its last piece */
   int64_t times;                    /* the panel goes over the segments so often */
@@ -70,7 +72,7 @@ static inline int64_t falt_tiles_down(const falt_tiles_plan *plan) {
   return plan->joined * plan->layer.p.axis[1].dilation;
 }
 static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
-  return plan->zipped ? plan->deep * GROUP : plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
+  return plan->zipped ? plan->deep * plan->step : plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
 }
 /* Entries of a tile's list: turned, one for each piece, pieces outermost, so that all taps meet one piece's groups
  * while they are in the first-level cache. */
@@ -118,9 +120,8 @@ static inline int64_t falt_tiles_depth(const falt_tiles_plan *plan, int64_t leng
   return falt_round_up(falt_ceil_div(length * plan->element, GROUP), plan->kernels->together);
 }
 
-/* Whether rows are brought as groups: for products that are turned, and, by vectors, of lines whose elements are
- * adjacent, as those of a single channel. */
-bool falt_tiles_zips(const falt_tiles_plan *plan);
+/* Whether and how rows are brought as groups: zipped, slides, step, windows and stacked. */
+void falt_tiles_set_groups(falt_tiles_plan *plan);
 /* Whether pixels are so small, and adjacent, that lines of them are copied before windows are. */
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan);
 /* Rows of taps that share a window, which would be mostly empty with one. The last window may have rows beyond the

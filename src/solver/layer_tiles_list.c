@@ -92,6 +92,38 @@ float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_
                  falt_load(from + plan->segments * plan->pieces * tiles * TILE, FALT_BF16, 0));
 }
 
+/* ---- groups */
+
+/* Whether vectors may read lines whose elements are adjacent. */
+static bool reads_lines(const falt_tiles_plan *plan) {
+  const bool as_they_are = plan->kernels->together == 1 && !plan->split && plan->kind != FALT_TILES_F32;
+  return as_they_are && plan->layer.p.input.stride[FALT_W] == 1 && !plan->turned && !plan->flat && !plan->in_place;
+}
+
+/* Whether a line of a single channel is its positions' groups as it lies, at any byte. What follows the last tap meets
+ * a weight of zero, and may be no number. */
+static bool slides(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const int64_t taps = p->filter.size[FALT_W];
+  return reads_lines(plan) && plan->layer.channels == 1 && p->axis[2].dilation == 1 && taps > 1 &&
+         (plan->kind <= FALT_TILES_S8 || taps * plan->element % GROUP == 0);
+}
+
+/* For products that are turned, and of lines. Taps share groups of pixels, which may leave more of them empty. By
+ * vectors the groups of rows that follow each other are as far apart as those of one: one segment has all taps. */
+void falt_tiles_set_groups(falt_tiles_plan *plan) {
+  const falt_axis *axis = plan->layer.p.axis;
+  const int64_t *taps = plan->layer.p.filter.size, channels = plan->layer.channels;
+  plan->slides = slides(plan);
+  plan->zipped = plan->turned || plan->slides || (reads_lines(plan) && axis[2].stride == 1);
+  if (!plan->zipped) return;
+  plan->step = plan->slides ? axis[2].stride * plan->element : GROUP;
+  plan->in_place = plan->flat = false;
+  plan->windows = falt_tiles_depth(plan, taps[FALT_W] * channels) < taps[FALT_W] * falt_tiles_depth(plan, channels);
+  const bool follow = taps[FALT_H] == 1 || (axis[1].stride == 1 && axis[1].dilation == 1);
+  plan->stacked = plan->windows && follow && plan->kernels->together == 1;
+}
+
 /* ---- windows of several rows */
 
 /* Cycles, about, that a position takes with windows of so many rows of taps: its pieces are loaded from the
@@ -104,13 +136,6 @@ static int64_t window_cycles(const falt_tiles_plan *plan, int64_t joined) {
   const int64_t products =
       falt_tiles_depth(plan, length) / plan->kernels->together * falt_ceil_div(plan->layer.results, ROWS);
   return steps * (3 * pieces + products) + 6 * pieces * falt_min(p->axis[1].stride, steps);
-}
-
-bool falt_tiles_zips(const falt_tiles_plan *plan) {
-  const falt_problem *p = &plan->layer.p;
-  const bool lines = p->input.stride[FALT_W] == 1 && p->axis[2].stride == 1 && !plan->flat && !plan->in_place;
-  const bool vectors = plan->kernels->together == 1 && !plan->split && plan->kind != FALT_TILES_F32;
-  return plan->turned || (lines && vectors);
 }
 
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan) {
@@ -279,6 +304,15 @@ static void bring_groups(const falt_tiles_task *t, const char *row, int64_t ow, 
   }
 }
 
+/* The same of a line that slides: once for each group, from its first element on. */
+static void bring_lines(const falt_tiles_task *t, const char *row, int64_t ow, int64_t count, char *to) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t each = GROUP / plan->element, elements = (count - 1) * axis->stride + each;
+  for (int64_t i = 0; i < plan->deep; i++, to += plan->pitch)
+    bring_pixels(t, row, ow * axis->stride - axis->pad[0] + i * each, elements, to);
+}
+
 /* ---- parts */
 
 /* Lines [at.at[1], + lines) and positions [at.at[2], + width) of a plane of results. */
@@ -334,7 +368,8 @@ static void copy_row(const falt_tiles_task *t, const part *p, int64_t j, int64_t
   const int64_t reach = falt_extent(axis, t->layer->p.filter.size[FALT_W]) - 1;
   char *to = p->copies + slot * plan->slot;
   if (plan->zipped) {
-    bring_groups(t, rows[0], p->at.at[2], p->width + (plan->windows ? 0 : reach / axis->stride), to);
+    const int64_t positions = p->width + (plan->windows ? 0 : reach / axis->stride);
+    (plan->slides ? bring_lines : bring_groups)(t, rows[0], p->at.at[2], positions, to);
     return;
   }
   if (plan->windows) {
@@ -399,13 +434,13 @@ static void list_groups(const falt_tiles_task *t, const part *p, int64_t line, i
   const falt_axis *axis = &t->layer->p.axis[2];
   const int64_t *taps = t->layer->p.filter.size, others = plan->windows ? 1 : taps[FALT_W];
   const int64_t rows = plan->segments / others, pieces = plan->turned ? plan->pieces : 1;
-  const int64_t piece = ROWS * plan->pitch, step = plan->turned ? plan->pitch : GROUP;
+  const int64_t piece = ROWS * plan->pitch, step = plan->turned ? plan->pitch : plan->step;
   for (int64_t q = 0; q < pieces; q++)
     for (int64_t r = 0; r < rows; r++) {
       const char *row = p->copies + slot_of(plan, r / taps[FALT_H], r % taps[FALT_H], line) * plan->slot + q * piece;
       for (int64_t s = 0; s < others; s++, list += PAIR) {
         const int64_t reach = s * axis->dilation, residue = reach % axis->stride;
-        const char *at = row + residue * plan->deep * plan->pitch + (reach / axis->stride + first) * GROUP;
+        const char *at = row + residue * plan->deep * plan->pitch + (reach / axis->stride + first) * plan->step;
         *list = (falt_tile_rows){at, step, piece};
       }
     }
