@@ -57,7 +57,9 @@ typedef struct falt_gemm_shape {
   int unit;                               /* bytes of a piece */
   int merged, step;                       /* groups in one, whose channels are a step's bytes; 1, 0 */
   int gather;                             /* channels of an entry of pieces that lie apart; 0: they lie side by side */
+  int64_t apart;                          /* bytes between pixels that are gathered at once; 0: they lie side by side */
   bool fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
+  bool ragged;                            /* 16 bytes do not divide the rows of results */
   int64_t workspace;                      /* that shares of the depth may use; negative: any */
 } falt_gemm_shape;
 

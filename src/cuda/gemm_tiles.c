@@ -85,10 +85,16 @@ static double ceil_of(double a, double b) {
   return ceil(a / b);
 }
 
+/* Instructions for an element that is gathered: its load, its share of an entry, and what a load waits for that finds a
+ * warp's pixels in more than a quarter of 32 lines. */
+static double gathered(const falt_gemm_shape *s) {
+  const double lines = fmin((double)s->apart / 4, 32);
+  return 5 + 16.0 / s->gather + fmax(lines - 8, 0);
+}
+
 /* Instructions that copy a step of the source. */
 static double copied(const falt_gemm_shape *s, const falt_gemm_tile *t) {
-  const double gathered = s->gather ? 5 + 16.0 / s->gather : 0; /* of an element: its load, its share of an entry */
-  return (double)t->bm * t->row * (s->gather ? gathered / s->x_bytes : 35.0 / s->unit) / WARP_THREADS;
+  return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : 35.0 / s->unit) / WARP_THREADS;
 }
 
 /* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
@@ -112,10 +118,17 @@ static double warpgroup_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t
   return (blocks * (products + copied(s, t) / 4) + 900 / blocks) * (t->stages == 2 ? 1.36 : 1);
 }
 
+/* Of what a block stores; one by one, all but what there is not. */
+static double stored_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+  const double columns = s->ragged ? (double)s->channels / ceil_of((double)s->channels, t->bn) : t->bn;
+  const double each = s->planar ? (t->wgmma ? 0.5 : 1.19) : s->ragged ? 1.32 : 0.32;
+  return t->bm * columns * each * (s->real ? 1 : 2);
+}
+
 /* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. */
 static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
                           double blocks) {
-  const double stored = (double)t->bm * t->bn * (!s->planar ? 0.32 : t->wgmma ? 0.5 : 1.19) * (s->real ? 1 : 2);
+  const double stored = stored_cycles(s, t);
   const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : 0.5), steps = t->share_steps;
   return 400 + stored * blocks +
          steps * (t->wgmma ? warpgroup_cycles(s, t, blocks) : fmax(step_cycles(s, m, t) * blocks, latency));

@@ -200,6 +200,12 @@ static bool needs_places(const gemm_plan *plan) {
 
 /* ---- plan: the tile */
 
+/* Bytes between neighbouring pixels whose channels lie side by side and are gathered, or 0. */
+static int64_t apart_of(const gemm_plan *plan, const roles *r) {
+  if (!plan->piece.gather || falt_gemm_channel_stride(r->source) != 1) return 0;
+  return falt_gemm_stride(r->source, FALT_W) * plan->phase[0][2].step * size_of(r->source);
+}
+
 static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
   const falt_problem *p = &plan->base.problem;
   falt_gemm_shape s = {.channels = channels_of(plan, r->result),
@@ -211,9 +217,11 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
                        .merged = plan->merged,
                        .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * size_of(r->source)) : 0,
                        .gather = plan->piece.gather,
+                       .apart = apart_of(plan, r),
                        .fold = plan->fold,
                        .split = plan->split,
                        .planar = plan->planar,
+                       .ragged = !plan->planar && !plan->y_aligned,
                        .shares = plan->phases == 1,
                        .real = falt_cuda_finishes_in_float(p),
                        .workspace = workspace};
@@ -298,8 +306,6 @@ static void set_result(gemm_plan *plan, const falt_tensor *result) {
   a->shares = plan->tile.shares;
   a->share_steps = plan->tile.share_steps;
   a->epilogue = falt_cuda_epilogue_of(&plan->base.problem);
-  plan->y_aligned = a->y_channel == 1 && a->channels * size_of(result) % VECTOR == 0 &&
-                    falt_gemm_strides_divide(result, plan->merged, VECTOR / size_of(result));
 }
 
 static void set_pack(gemm_plan *plan, const roles *r) {
@@ -461,6 +467,9 @@ static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
   plan->split = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
   plan->planar = channels_of(plan, r->result) > 1 && falt_gemm_channel_stride(r->result) != 1 &&
                  falt_tensor_unit(r->result, FALT_W);
+  plan->y_aligned = falt_gemm_channel_stride(r->result) == 1 &&
+                    channels_of(plan, r->result) * size_of(r->result) % VECTOR == 0 &&
+                    falt_gemm_strides_divide(r->result, plan->merged, VECTOR / size_of(r->result));
   if (!find_phases(plan, ask, r)) return false;
   plan->fold = needs_places(plan);
   return choose_tile(plan, ask, r) && set_args(plan, ask, r);

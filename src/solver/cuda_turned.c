@@ -1,10 +1,12 @@
 /* Layers and their gradients on GPUs whose pixels, or whose filter's taps, lie side by side, by solvers that want
  * channels so: what is read is turned into the workspace, and a problem of that order is the planner's. What is written
- * stays as it is where the child writes either order, or is turned back where a better child does not.
+ * stays as it is where the child writes either order, or is turned back where a better child does not. Where channels
+ * lie side by side but 16 bytes do not divide them, what is read is spread: its rows are copied to a pitch that 16
+ * bytes do divide; or, where only the result lies so, that is written with such a pitch and copied back.
  *
- * src/cuda/kernels/turn.cu turns nearly at the speed of memory. Of a gradient by the filter that by the output stays
- * planar where the child reads it so. Forward and by the data a batch is cut into pieces of some images where the
- * workspace has no room for all of it. */
+ * src/cuda/kernels/turn.cu turns nearly at the speed of memory, spread.cu spreads. Of a gradient by the filter that by
+ * the output stays planar where the child reads it so. Forward and by the data a batch is cut into pieces of some
+ * images where the workspace has no room for all of it. */
 #include <string.h>
 
 #include "core/memory.h"
@@ -28,7 +30,7 @@ typedef struct turn {
 typedef struct turned_plan {
   falt_plan base;
   falt_plan *child;
-  falt_cu_function function;
+  falt_cu_function turn_kernel, spread_kernel; /* those that are needed */
   int64_t pieces;
   turn turn[TURNS];
   turn result;  /* from the workspace back */
@@ -59,11 +61,24 @@ static int unit_of(const falt_cuda_turn *t, uint64_t size) {
   return unit;
 }
 
-static void start(const turned_plan *plan, falt_cuda_turn_args *args, void *stream) {
-  void *parameters[] = {args};
-  const falt_gpu_launch launch = {
-      plan->function, (int64_t)args->turn[0].blocks + args->turn[1].blocks, {THREADS, 1}, 0, stream};
-  if (launch.blocks > 0) falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+/* By one kernel, those that are its own; `spread`: whether it is that. */
+static void start_kernel(const turned_plan *plan, const falt_cuda_turn_args *all, bool spread, void *stream) {
+  static const int one[2] = {1, 1};
+  falt_cuda_turn_args args = *all;
+  for (int i = 0; i < TURNS; i++)
+    if ((args.turn[i].pixel > 0) != spread) args.turn[i].blocks = 0;
+  void *parameters[] = {&args};
+  const falt_gpu_launch launch = {spread ? plan->spread_kernel : plan->turn_kernel,
+                                  (int64_t)args.turn[0].blocks + args.turn[1].blocks,
+                                  {THREADS, 1},
+                                  0,
+                                  stream};
+  if (launch.blocks > 0) falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
+}
+
+static void start(const turned_plan *plan, const falt_cuda_turn_args *args, void *stream) {
+  start_kernel(plan, args, false, stream);
+  start_kernel(plan, args, true, stream);
 }
 
 static void start_turns(const turned_plan *plan, const falt_operands *o, bool first) {
@@ -90,7 +105,7 @@ static void start_result(const turned_plan *plan, const falt_operands *o, void *
   t->from = (char *)o->workspace + plan->result.at;
   t->to = (char *)result + falt_problem_result(&plan->base.problem)->offset * size;
   t->unit = unit_of(t, (uint64_t)size);
-  t->whole = t->pitch * size % VECTOR == 0 && (uintptr_t)t->to % VECTOR == 0;
+  t->whole = t->pixel > 0 ? (uintptr_t)t->to % 4 == 0 : t->pitch * size % VECTOR == 0 && (uintptr_t)t->to % VECTOR == 0;
   start(plan, &args, o->stream);
 }
 
@@ -141,11 +156,18 @@ static void destroy(falt_plan *base) {
   falt_free(plan);
 }
 
+static falt_status find_kernel(turned_plan *plan, const turn *t) {
+  const bool spread = t->args.pixel > 0;
+  falt_cuda_kernel kernel = {.source = spread ? "spread.cu" : "turn.cu", .entry = spread ? "falt_spread" : "falt_turn"};
+  falt_cuda_hole(&kernel, "SIZE=%d", (int)falt_type_size(t->tensor.type));
+  return falt_gpu_kernel(plan->base.device->gpu, &kernel, spread ? &plan->spread_kernel : &plan->turn_kernel);
+}
+
 static falt_status ready(falt_plan *base) {
   turned_plan *plan = (turned_plan *)base;
-  falt_cuda_kernel kernel = {.source = "turn.cu", .entry = "falt_turn"};
-  falt_cuda_hole(&kernel, "SIZE=%d", (int)falt_type_size(plan->turn[SOURCE].tensor.type));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  const turn *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
+  for (int i = 0; i < TURNS + 1; i++)
+    if (turns[i]->wanted) FALT_TRY(find_kernel(plan, turns[i]));
   FALT_TRY(falt_plan_ready(plan->child));
   falt_free(plan->values);
   plan->values = NULL;
@@ -241,12 +263,64 @@ static bool cut_blocks(falt_cuda_turn *a, int64_t size) {
   return true;
 }
 
-/* How an operand is turned, if it should and can be. */
+/* ---- plan: an operand whose channels lie side by side */
+
+/* Its pixels, if all follow on each other at one distance. */
+static bool find_rows(turn *made, const falt_tensor *t, const channels *c) {
+  static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
+  int64_t pixels = 1, pixel = c->count;
+  for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+    if (t->size[order[i]] == 1 || (order[i] == FALT_G && c->joined)) continue;
+    if (pixels == 1) pixel = t->stride[order[i]];
+    if (t->stride[order[i]] != pixel * pixels) return false;
+    pixels *= t->size[order[i]];
+  }
+  made->args.pixels = (unsigned)pixels;
+  made->args.pixel = (unsigned)pixel;
+  return pixel >= c->count && pixels < INT32_MAX - THREADS;
+}
+
+/* Rows of a block: several words for each thread, and words that do not lie in two blocks. */
+static bool cut_rows(falt_cuda_turn *a, int64_t size) {
+  enum { LEAST = 16 * THREADS, MANY_BLOCKS = 1024, MOST_LOADS = 4, MOST_PITCH = 1 << 22 };
+  const int64_t bytes = (int64_t)a->pitch * size;
+  const int64_t loads = falt_min(falt_max(bytes * a->pixels / LEAST / MANY_BLOCKS, 1), MOST_LOADS);
+  a->rows = (unsigned)falt_round_up(falt_max(LEAST * loads / bytes, 1), 4);
+  a->blocks = (unsigned)falt_ceil_div(a->pixels, a->rows);
+  return falt_max(a->pixel, a->pitch) < MOST_PITCH;
+}
+
+static bool has_vectors(const falt_tensor *t, const channels *c) {
+  int64_t all = t->offset;
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != FALT_C && !(i == FALT_G && c->joined) && t->size[i] > 1) all |= t->stride[i];
+  return all * (int64_t)falt_type_size(t->type) % VECTOR == 0;
+}
+
+/* How an operand is spread, if it can be. */
+static bool can_spread(turn *made, const falt_tensor *t, const channels *c) {
+  return c->stride == 1 && !has_vectors(t, c) && find_rows(made, t, c) && shape_turned(made, t, c) &&
+         cut_rows(&made->args, (int64_t)falt_type_size(t->type));
+}
+
+/* How an operand is turned or spread, if it should and can be. */
 static turn turn_of(const falt_tensor *t, bool is_filter) {
   const channels c = channels_of(t, is_filter);
   turn made = {.tensor = *t, .args = {.channel = c.stride, .channels = (unsigned)c.count}};
-  made.wanted = c.count > 1 && c.stride != 1 && c.count < INT32_MAX / 2 && find_lines(&made, t, &c) &&
-                shape_turned(&made, t, &c) && cut_blocks(&made.args, (int64_t)falt_type_size(t->type));
+  made.wanted = c.count > 1 && c.count < INT32_MAX / 2 &&
+                (can_spread(&made, t, &c) || (c.stride != 1 && find_lines(&made, t, &c) && shape_turned(&made, t, &c) &&
+                                              cut_blocks(&made.args, (int64_t)falt_type_size(t->type))));
+  return made;
+}
+
+/* How a result that was written spread is copied back, if it can be: it lies without gaps. */
+static turn spread_result_of(const falt_problem *p) {
+  const falt_tensor *y = falt_problem_result(p);
+  turn made = p->operation == FALT_BACKWARD_FILTER || p->has_residual ? (turn){.tensor = *y} : turn_of(y, false);
+  falt_cuda_turn *a = &made.args;
+  made.wanted = made.wanted && a->pixel == a->channels;
+  a->pixel = a->pitch;
+  a->pitch = a->channels;
   return made;
 }
 
@@ -316,15 +390,18 @@ static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
   return true;
 }
 
-/* Of turning, at nine tenths of a copy's rate. */
+/* Of turning, at nine tenths of a copy's rate, and of spreading, at three quarters. */
 static double turning_seconds(const turned_plan *plan, int64_t pieces) {
-  double bytes = 0;
-  for (int i = 0; i < TURNS; i++)
-    if (plan->turn[i].wanted && !(i == OTHER && plan->values)) bytes += 2 * (double)plan->turn[i].bytes;
-  if (plan->result.wanted) bytes += 2 * (double)plan->result.bytes;
-  if (bytes == 0) return 0;
-  return bytes / (0.9 * plan->base.device->limits.copy_bytes_per_s) +
-         3e-6 * (double)(pieces + (plan->result.wanted ? 1 : 0));
+  const turn *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
+  double seconds = 0;
+  int64_t kernels[2] = {0}; /* that turn, that spread */
+  for (int i = 0; i < TURNS + 1; i++) {
+    const bool spread = turns[i]->args.pixel > 0;
+    if (!turns[i]->wanted || (i == OTHER && plan->values)) continue;
+    seconds += 2 * (double)turns[i]->bytes / ((spread ? 0.75 : 0.9) * plan->base.device->limits.copy_bytes_per_s);
+    kernels[spread] = i == OTHER ? falt_max(kernels[spread], 1) : kernels[spread] + (i == SOURCE ? pieces : 1);
+  }
+  return seconds + 2.4e-6 * (double)(kernels[0] + kernels[1]);
 }
 
 /* Places of the turned operands in the workspace, the child's behind them. */
@@ -410,6 +487,7 @@ static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
 static bool choose_child(turned_plan *plan, falt_ask *ask) {
   const void *values;
   if (!find_values(plan, ask, &values)) return falt_refuse_memory(ask) != NULL;
+  if (plan->result.wanted) return try_pieces(plan, ask, values, 1);
   try_pieces(plan, ask, values, 1);
   if (plan->base.problem.operation == FALT_BACKWARD_FILTER) try_planar(plan, ask);
   if (plan->child) try_result(plan, ask, values);
@@ -434,8 +512,10 @@ static falt_plan *plan_turned(const falt_solver *solver, falt_ask *ask) {
     const falt_tensor *t = operand_of(&problem, i);
     plan->turn[i] = turn_of(t, t == &problem.filter);
   }
-  if (!plan->turn[SOURCE].wanted && !plan->turn[OTHER].wanted)
-    falt_refuse(ask, "nothing it reads has its pixels side by side");
+  const bool reads = plan->turn[SOURCE].wanted || plan->turn[OTHER].wanted;
+  if (!reads) plan->result = spread_result_of(&problem);
+  if (!reads && !plan->result.wanted)
+    falt_refuse(ask, "nothing it reads has its pixels side by side, and 16 bytes divide its rows");
   else if (choose_child(plan, ask))
     return &plan->base;
   destroy(&plan->base);

@@ -10,6 +10,7 @@
 //
 // Holes:
 //   SIZE    bytes of an element
+#include "ptx/early.cuh"
 #include "turn_args.h"
 #include "words.cuh"
 
@@ -107,6 +108,7 @@ extern "C" __global__ void __launch_bounds__(FALT_CUDA_TURN_THREADS, SIZE == 1 ?
   const bool second = blockIdx.x >= a.turn[0].blocks;
   const falt_cuda_turn &t = a.turn[second];
   const unsigned block = blockIdx.x - (second ? a.turn[0].blocks : 0);
+  await_stream();
   if (t.unit == 16)
     turn_block<16>(t, block);
   else if (t.unit == 8)

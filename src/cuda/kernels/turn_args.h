@@ -1,18 +1,21 @@
-/* What the host passes to turn.cu: plain structs, read by the C compiler and by NVRTC alike. */
+/* What the host passes to turn.cu and spread.cu: plain structs, read by the C compiler and by NVRTC alike. */
 #ifndef FALT_CUDA_KERNELS_TURN_ARGS_H
 #define FALT_CUDA_KERNELS_TURN_ARGS_H
 
 /* A tensor whose pixels lie side by side, as lines of pixels of each channel, and where it goes with its channels side
- * by side: line after line, pixel after pixel, each of `pitch` elements. Strides count elements. */
+ * by side: line after line, pixel after pixel, each of `pitch` elements. Or one whose channels lie so already, as rows
+ * of another pitch. Strides count elements. */
 typedef struct falt_cuda_turn {
   const void *from;
   void *to;
   long long channel, line[3]; /* from a channel to the next; lines have up to three axes, the last the fastest */
   unsigned lines[3], pixels, channels, pitch;
-  int unit;  /* bytes that one load fetches: they divide all addresses and lengths of lines */
-  int side;  /* squares that lie side by side along the channels in a block, a power of two, 32 at most */
-  int whole; /* 16 bytes of a pixel may be stored as one, also those of the pitch that do not exist */
+  unsigned pixel; /* where channels lie side by side: from a pixel to the next; else 0 */
+  int unit;       /* bytes that one load fetches: they divide all addresses and lengths of lines */
+  int side;       /* squares that lie side by side along the channels in a block, a power of two, 32 at most */
+  int whole; /* 16 bytes of a pixel may be stored as one, also those of the pitch that do not exist; of rows: 4 bytes */
   unsigned columns, line_blocks, blocks; /* blocks along the channels; of a line; of all lines */
+  unsigned rows;                         /* pixels of a block where channels lie side by side: 4 divides them */
 } falt_cuda_turn;
 
 enum { FALT_CUDA_TURNS = 2, FALT_CUDA_TURN_THREADS = 256 };

@@ -1,0 +1,78 @@
+// Tensors with their channels side by side, as rows of another pitch: one that 16 bytes divide, or none.
+//
+//   to[pixel][channel] = from[pixel][channel], filled up with zeros to the pitch
+//
+// Neighbouring threads store neighbouring words. Wherever rows begin, a warp's elements follow on each other, so that
+// it loads whole sectors although it loads them one element at a time.
+//
+// Holes:
+//   SIZE    bytes of an element
+#include "ptx/early.cuh"
+#include "turn_args.h"
+#include "words.cuh"
+
+constexpr int PER = SIZE < 4 ? 4 / SIZE : 1;  // elements of a word
+
+typedef typename Word<SIZE>::type Element;
+typedef typename Word<SIZE * PER>::type Unit;
+
+union Part {
+  Unit all;
+  Element element[PER];
+};
+
+// An element of a block's rows: its channel, and how far behind the first it lies where it comes from.
+struct Place {
+  unsigned channel, offset;
+
+  __device__ inline void advance(const falt_cuda_turn &t, unsigned channels, unsigned offsets) {
+    channel += channels, offset += offsets;
+    if (channel >= t.pitch) channel -= t.pitch, offset += t.pixel - t.pitch;
+  }
+};
+
+__device__ inline Part load_part(const falt_cuda_turn &t, const Element *from, Place at, unsigned i, unsigned count) {
+  Part part = {};
+#pragma unroll
+  for (int e = 0; e < PER; e++) {
+    if (i + e < count && at.channel < t.channels) part.element[e] = __ldg(from + at.offset);
+    if (e + 1 < PER) at.advance(t, 1, 1);
+  }
+  return part;
+}
+
+__device__ inline void store_part(Element *to, unsigned i, unsigned count, unsigned whole, Part part) {
+  if (i < whole) {
+    *(Unit *)(to + i) = part.all;
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < PER; e++)
+    if (i + e < count) to[i + e] = part.element[e];
+}
+
+extern "C" __global__ void __launch_bounds__(FALT_CUDA_TURN_THREADS)
+    falt_spread(const __grid_constant__ falt_cuda_turn_args a) {
+  constexpr int AHEAD = 4, STEP = FALT_CUDA_TURN_THREADS * PER;
+  const bool second = blockIdx.x >= a.turn[0].blocks;
+  const falt_cuda_turn &t = a.turn[second];
+  const unsigned first = (blockIdx.x - (second ? a.turn[0].blocks : 0)) * t.rows;
+  const unsigned count = min(t.pixels - first, t.rows) * t.pitch, whole = t.whole ? count / PER * PER : 0;
+  const unsigned channels = STEP % t.pitch, offsets = STEP / t.pitch * t.pixel + channels;  // of a step
+  const Element *from = (const Element *)t.from + (long long)first * t.pixel;
+  Element *to = (Element *)t.to + (long long)first * t.pitch;
+  Place at = {0, 0};
+  at.channel = threadIdx.x * PER % t.pitch;
+  at.offset = threadIdx.x * PER / t.pitch * t.pixel + at.channel;
+  await_stream();
+  for (unsigned i = threadIdx.x * PER; i < count; i += AHEAD * STEP) {
+    Part part[AHEAD];
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) {
+      part[k] = load_part(t, from, at, i + k * STEP, count);
+      at.advance(t, channels, offsets);
+    }
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) store_part(to, i + k * STEP, count, whole, part[k]);
+  }
+}
