@@ -23,12 +23,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     check_c_compiler_flag("${flags}" FALT_COMPILES_${level})
     if(FALT_COMPILES_${level})
       list(APPEND FALT_LEVELS ${level})
-      set(FALT_TEMPLATES_${level} "(layer_tiles|limits)")
     endif()
   endforeach()
-  foreach(level bf16 amx) # which have instructions for bf16
-    set(FALT_TEMPLATES_${level} "(depthwise_block|layer_tiles|limits)")
-  endforeach()
+  set(FALT_TEMPLATES_vnni "(depthwise_u8|layer_tiles|limits)") # which has instructions for bytes
+  set(FALT_TEMPLATES_bf16 "(depthwise_bf16|depthwise_block|layer_tiles|limits)") # and these for bf16
+  set(FALT_TEMPLATES_amx "(depthwise_block|layer_tiles|limits)")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND FALT_LEVELS neon)
   set(FALT_FLAGS_neon "")

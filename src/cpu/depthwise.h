@@ -4,12 +4,17 @@
  * A call makes a run of neighbouring positions for n channels. Its sums are cut into segments: taps that follow each
  * other along the width, read from one row. Rows are addresses, so a row may be one that the boundary chose, or
  * missing; columns that do not follow each other are listed in a table. Weights are packed by vectors of channels: for
- * each, all taps of its channels (weights of one vector lie together, whatever the number of channels). */
+ * each, all taps of its channels (weights of one vector lie together, whatever the number of channels).
+ *
+ * What is called an element of the source or of the weights below, a float, is a word of 4 bytes in kernels for narrow
+ * types: two channels of bf16 or four of bytes, which one instruction multiplies and adds up. The source's words need
+ * not be aligned. */
 #ifndef FALT_CPU_DEPTHWISE_H
 #define FALT_CPU_DEPTHWISE_H
 
 #include "core/cpu.h"
 #include "core/types.h"
+#include "cpu/layer_tiles.h"
 
 enum { FALT_DEPTHWISE_TAPS = 7 /* of a near segment */, FALT_DEPTHWISE_AHEAD = 4, FALT_DEPTHWISE_WIDEST = 16 };
 /* In a table: nothing is read here. */
@@ -62,7 +67,8 @@ typedef struct falt_depthwise_call {
   int64_t positions, n;                /* result channels; the last unit and vector need not be full */
   const falt_depthwise_finish *finish; /* NULL: sums are results */
   const float *weights;
-  float *out;
+  falt_type type; /* of results: f32, from sums of narrow types u8, s8, f16, bf16 and s32 too */
+  void *out;
   int64_t out_step; /* between positions */
   /* Results are not read again soon: bypass the cache where whole lines are written. Units begin at lines then. */
   bool stream;
@@ -83,11 +89,12 @@ typedef struct falt_depthwise_gradient {
 } falt_depthwise_gradient;
 
 typedef struct falt_depthwise_kernels {
-  int width; /* elements of a vector */
-  int tile;  /* positions that keep their sums in registers together */
+  int width;    /* elements of a vector */
+  int tile;     /* positions that keep their sums in registers together */
+  double speed; /* products of elements that take the time of one in f32 */
   /* Each sum is one chain of multiply-adds in an order that does not depend on how positions are cut into calls. */
   void (*sums)(const falt_depthwise_call *call);
-  void (*gradient)(const falt_depthwise_gradient *call);
+  void (*gradient)(const falt_depthwise_gradient *call); /* in f32 */
 } falt_depthwise_kernels;
 
 /* How many of `left` taps that follow each other go into one segment. */
@@ -96,7 +103,8 @@ static inline int falt_depthwise_taps(falt_depthwise_reads reads, int64_t left) 
   return left >= FALT_DEPTHWISE_TAPS ? FALT_DEPTHWISE_TAPS : left == 6 ? 3 : (int)left;
 }
 
-/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
-const falt_depthwise_kernels *falt_depthwise_kernels_for(falt_isa isa);
+/* The table for an instruction set, or for the highest one below it that was built, of words of f32, of bf16, or of u8
+ * and weights of s8. Never NULL. */
+const falt_depthwise_kernels *falt_depthwise_kernels_for(falt_tiles_kind kind, falt_isa isa);
 
 #endif

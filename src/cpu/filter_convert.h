@@ -245,4 +245,15 @@ FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
   }
 }
 
+FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
+  const size_t size = size_of(type);
+  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
+  if (n == VEC) {
+    store_whole(to, y, type);
+  } else {
+    store_whole(whole, y, type);
+    memcpy(to, whole, (size_t)n * size);
+  }
+}
+
 #endif

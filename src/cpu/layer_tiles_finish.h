@@ -12,16 +12,6 @@
 
 enum { PITCH = FALT_TILES_COLUMNS, AHEAD = 4 /* calls */ };
 
-FALT_INLINE vec_bits load_bits(const void *p) {
-  vec_bits v;
-  memcpy(&v, p, sizeof v);
-  return v;
-}
-
-FALT_INLINE vec_bits all_bits(int32_t x) {
-  return x - (vec_bits){0};
-}
-
 /* ---- elements in */
 
 /* Elements of a row as f32; a whole number of vectors of neighbours is vector code. */
@@ -68,17 +58,6 @@ FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, flo
 }
 
 /* ---- sums out */
-
-FALT_INLINE void store_some(void *to, vec y, int n, const falt_type type) {
-  const size_t size = size_of(type);
-  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES];
-  if (n == VEC) {
-    store_whole(to, y, type);
-  } else {
-    store_whole(whole, y, type);
-    memcpy(to, whole, (size_t)n * size);
-  }
-}
 
 FALT_INLINE vec_bits clip_whole(vec_bits x, int32_t low, int32_t high) {
   const vec above = vec_select(x < low, (vec)all_bits(low), (vec)x);

@@ -50,6 +50,15 @@ FALT_INLINE vec vec_all(lane x) {
   return x - (vec){0};
 }
 
+FALT_INLINE vec_bits load_bits(const void *p) {
+  vec_bits v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+FALT_INLINE vec_bits all_bits(lane_bits x) {
+  return x - (vec_bits){0};
+}
+
 /* The same value, but in a register from here on: without it compilers load an input again for each of its uses. */
 FALT_INLINE vec vec_keep(vec v) {
 #if defined(__x86_64__)

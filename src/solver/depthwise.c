@@ -23,6 +23,7 @@ typedef struct depthwise_plan {
   falt_layer_pieces parts;           /* of spans */
   bool ahead;                        /* the next row is brought nearer while one is summed */
   bool stream;                       /* results bypass the caches */
+  bool waits;                        /* those of a span are f32 first, then narrowed */
   const void *values;                /* the filter, from planning until it is packed */
   float *packed;                     /* or NULL if the filter comes with each execution */
   size_t factors, filter;            /* offsets into the workspace */
@@ -35,21 +36,31 @@ typedef struct depthwise_plan {
 
 typedef struct packing {
   const falt_depthwise *d;
-  const float *filter;
+  const char *filter;
   float *packed;
 } packing;
+
+/* Weights of neighbouring lanes, one element of a word of each. */
+static void pack_lanes(const char *from, int64_t step, int64_t n, int64_t size, char *to) {
+  for (int64_t i = 0; i < n; i++, from += step * size, to += sizeof(float))
+    if (size == sizeof(float))
+      memcpy(to, from, sizeof(float));
+    else
+      memcpy(to, from, (size_t)size);
+}
 
 /* All taps of a patch; `to` is of its first lane. */
 static void pack_patch(const packing *pack, const falt_depthwise_patch *patch, float *to) {
   const falt_depthwise *d = pack->d;
   const falt_tensor *w = &d->layer.p.filter;
-  const int64_t width = d->kernels->width;
+  const int64_t width = d->kernels->width, size = (int64_t)falt_type_size(w->type);
   for (int64_t t = 0; t < w->size[FALT_D]; t++)
     for (int64_t r = 0; r < w->size[FALT_H]; r++)
       for (int64_t s = 0; s < w->size[FALT_W]; s++) {
-        const float *from = pack->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, t, r, s);
-        for (int64_t j = 0; j < d->depth; j++, from += patch->source_step, to += width)
-          for (int64_t i = 0; i < patch->lanes; i++) to[i] = from[i * patch->lane_step];
+        const char *from = pack->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, t, r, s) * size;
+        for (int64_t j = 0; j < d->depth; j++, to += width)
+          for (int64_t e = 0; e < d->word; e++, from += patch->source_step * size)
+            pack_lanes(from, patch->lane_step, patch->lanes, size, (char *)to + e * size);
       }
 }
 
@@ -64,8 +75,10 @@ static void pack_vector(void *context, int64_t v) {
 /* `wide` has room for a narrow filter in f32. */
 static void pack(const depthwise_plan *plan, const void *filter, float *wide, float *packed) {
   const falt_tensor *given = &plan->base.problem.filter;
-  if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->d.layer.p.filter, wide);
-  packing p = {&plan->d, given->type != FALT_F32 ? wide : filter, packed};
+  const falt_tensor *taken = &plan->d.layer.p.filter;
+  const bool widens = given->type != taken->type;
+  if (widens) falt_widen(plan->base.device, given, filter, taken, wide);
+  packing p = {&plan->d, widens ? (const char *)wide : filter, packed};
   falt_parallel_for(plan->base.device->threads, plan->d.vectors, pack_vector, &p);
 }
 
@@ -88,15 +101,16 @@ typedef struct place {
   float *here;
 } place;
 
-/* `scratch` is used where the tensor is narrow. */
+/* `scratch`, if there is any, is used where the tensor is narrow. */
 static place place_of(const falt_depthwise_task *t, const falt_depthwise_span *span, const falt_tensor *tensor,
                       falt_type type, const void *data, int64_t row, float *scratch) {
   const int64_t pixel = tensor->stride[FALT_W], size = (int64_t)falt_type_size(type);
+  const bool waits = type != FALT_F32 && scratch;
   place p = {.strip = {span->count, t->results, span->step * pixel, t->results}, .type = type};
   if (!data) return p;
   p.there = (char *)(uintptr_t)data + (row + t->result + span->origin * pixel) * size;
-  p.here = type != FALT_F32 ? scratch : (float *)(void *)p.there;
-  if (type == FALT_F32) p.strip.pixel = p.strip.step;
+  p.here = waits ? scratch : (float *)(void *)p.there;
+  if (!waits) p.strip.pixel = p.strip.step;
   return p;
 }
 
@@ -107,7 +121,7 @@ static void run_row(const execution *run, const falt_depthwise_task *t, int64_t 
   const falt_tensor *y = &d->relation.result, *z = &d->layer.p.residual;
   const int64_t y_row = falt_depthwise_at(d, y, row), z_row = falt_depthwise_at(d, z, row);
   const void *residuals = d->layer.p.has_residual ? run->operands->residual : NULL;
-  float *wide_results = (float *)(void *)(scratch + plan->results);
+  float *wide_results = plan->waits ? (float *)(void *)(scratch + plan->results) : NULL;
   float *wide_residual = (float *)(void *)(scratch + plan->residual);
   falt_depthwise_finish finish = {.scale = run->factors + t->result,
                                   .offset = run->factors + d->channels + t->result,
@@ -125,12 +139,13 @@ static void run_row(const execution *run, const falt_depthwise_task *t, int64_t 
     finish.residual_step = residual.strip.pixel;
     falt_depthwise_call call = falt_depthwise_call_of(t, span);
     call.weights = run->weights + t->vector * d->pitch;
+    call.type = plan->waits ? FALT_F32 : d->result_type;
     call.out = out.here;
     call.out_step = out.strip.pixel;
     call.stream = run->stream;
     call.finish = d->layer.plain ? NULL : &finish;
     d->kernels->sums(&call);
-    if (out.type != FALT_F32) falt_depthwise_narrow(d, &out.strip, out.type, out.here, out.there);
+    if (plan->waits) falt_depthwise_narrow(d, &out.strip, out.type, out.here, out.there);
   }
 }
 
@@ -173,9 +188,12 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
+  static const char *const words[FALT_TILES_KIND_COUNT] = {
+      [FALT_TILES_U8] = " quads", [FALT_TILES_BF16] = " pairs", [FALT_TILES_F32] = ""};
   const depthwise_plan *plan = (const depthwise_plan *)base;
-  falt_text_add(text, "(%s %s channels=%lld rows=%lld threads=%d)", base->solver->name,
-                falt_isa_name(base->device->isa), (long long)(falt_layer_most(&plan->blocks) * plan->d.unit.results),
+  falt_text_add(text, "(%s %s%s channels=%lld rows=%lld threads=%d)", base->solver->name,
+                falt_isa_name(base->device->isa), words[plan->d.kind],
+                (long long)(falt_layer_most(&plan->blocks) * plan->d.unit.results),
                 (long long)falt_layer_most(&plan->bands), falt_threads_count(base->device->threads));
 }
 
@@ -249,6 +267,7 @@ static bool whole_lines(const falt_depthwise *d) {
 static void set_traffic(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const double bytes = falt_problem_bytes(&plan->base.problem), near = (double)plan->base.device->caches.l2;
+  plan->waits = d->kind == FALT_TILES_F32 && d->result_type != FALT_F32;
   plan->ahead = bytes > near && !d->widens;
   plan->stream = bytes > 4 * near && d->result_type == FALT_F32 && whole_lines(d);
 }
@@ -259,12 +278,12 @@ static void lay_memory(depthwise_plan *plan) {
   const size_t span = (size_t)(d->longest * falt_layer_most(&plan->blocks) * d->unit.results) * sizeof(float);
   plan->at = falt_depthwise_lay(d, falt_layer_most(&plan->blocks), 0);
   plan->scratch = plan->at.total;
-  plan->results = falt_place(&plan->scratch, d->result_type != FALT_F32 ? span : 0);
+  plan->results = falt_place(&plan->scratch, plan->waits ? span : 0);
   plan->residual = falt_place(&plan->scratch, p->has_residual && p->residual.type != FALT_F32 ? span : 0);
   size_t total = falt_rows_workspace(plan->base.device, plan->scratch);
   plan->factors = falt_place(&total, d->layer.plain ? 0 : 2 * (size_t)d->channels * sizeof(float));
   plan->filter = falt_place(&total, plan->base.packed ? 0 : (size_t)(d->vectors * d->pitch) * sizeof(float));
-  plan->wide = falt_place(&total, plan->base.packed ? 0 : falt_depthwise_wide_bytes(p));
+  plan->wide = falt_place(&total, plan->base.packed ? 0 : falt_depthwise_wide_bytes(d, p));
   plan->base.workspace = total;
 }
 
@@ -272,7 +291,7 @@ static void lay_memory(depthwise_plan *plan) {
 static falt_status ready(falt_plan *base) {
   depthwise_plan *plan = (depthwise_plan *)base;
   if (!plan->values) return FALT_OK;
-  float *wide = falt_alloc(falt_depthwise_wide_bytes(&base->problem));
+  float *wide = falt_alloc(falt_depthwise_wide_bytes(&plan->d, &base->problem));
   plan->packed = falt_alloc((size_t)(plan->d.vectors * plan->d.pitch) * sizeof(float));
   const bool fits = wide && plan->packed;
   if (fits) pack(plan, plan->values, wide, plan->packed);

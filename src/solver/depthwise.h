@@ -5,8 +5,10 @@
  * neighbouring taps, with a table of columns where the boundary or a stride spoils their order. Spans and pieces are
  * the same for all rows, so the plan has them; an execution only adds the addresses of the rows under its window.
  *
- * Kernels compute in f32. Rows of narrow types are widened when a window first meets them and stay in a worker's
- * scratch while it does; results wait there for a span, then are narrowed. Memory moves narrow elements only. */
+ * Pixels of bf16, and of u8 by weights of s8, are read in place as words of 4 bytes where there are instructions for
+ * the products of these, and results leave narrow. Otherwise kernels compute in f32. Rows of narrow types are widened
+ * when a window first meets them and stay in a worker's scratch while it does; results wait there for a span, then are
+ * narrowed. Memory moves narrow elements only. */
 #ifndef FALT_SOLVER_DEPTHWISE_H
 #define FALT_SOLVER_DEPTHWISE_H
 
@@ -31,18 +33,20 @@ typedef struct falt_depthwise_span {
 } falt_depthwise_span;
 
 typedef struct falt_depthwise {
-  falt_layer layer; /* the problem, its operands in f32, and its epilogue */
+  falt_layer layer; /* the problem, its operands as kernels take them, and its epilogue */
   const falt_depthwise_kernels *kernels;
   const falt_filter_kernels *convert;
   falt_type source_type, result_type;
-  bool widens;                /* source rows are not f32 */
+  falt_tiles_kind kind;       /* of words that are multiplied */
+  int64_t word;               /* channels of the source in one */
+  bool widens;                /* source rows are to be f32 and are not */
   falt_generic_plan relation; /* only what links and meets read: which results meet which sources by which taps */
   falt_depthwise_unit unit;
-  int64_t channels, depth, taps;        /* results of all groups; sources of each */
+  int64_t channels, depth, taps;        /* results of all groups; words of sources of each */
   int64_t units, unit_vectors, vectors; /* vectors of a unit and of all */
   int64_t pitch;                        /* elements of all weights of a vector of channels */
   int64_t block;                        /* units of a task, at most */
-  int64_t pixel;                        /* elements between columns of a source row, as kernels read it */
+  int64_t pixel;                        /* words between columns of a source row, as kernels read it */
   int64_t slots;                        /* widened rows that a task keeps */
   falt_depthwise_span *spans;
   falt_depthwise_piece *pieces;
@@ -58,8 +62,8 @@ typedef struct falt_depthwise {
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
                                 int64_t extra, bool *no_memory);
 void falt_depthwise_free(falt_depthwise *d);
-/* Bytes of the problem's filter in f32, if it is narrow. */
-size_t falt_depthwise_wide_bytes(const falt_problem *problem);
+/* Bytes of the problem's filter in f32, if it is narrow and kernels want it so. */
+size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *problem);
 
 /* Whether a group has more than one channel in or out. */
 static inline bool falt_depthwise_is_grouped(const falt_problem *p) {

@@ -230,7 +230,7 @@ static void lay_memory(gradient_plan *plan) {
   plan->by = falt_place(&plan->at.total, (size_t)row * sizeof(float));
   size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
   plan->sums = falt_place(&total, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
-  plan->wide = falt_place(&total, falt_depthwise_wide_bytes(&plan->base.problem));
+  plan->wide = falt_place(&total, falt_depthwise_wide_bytes(d, &plan->base.problem));
   plan->base.workspace = total;
 }
 

@@ -67,10 +67,10 @@ void falt_depthwise_bring(falt_depthwise_task *t) {
 
 /* ---- filters and estimates */
 
-size_t falt_depthwise_wide_bytes(const falt_problem *p) {
+size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *p) {
   falt_tensor wide;
   size_t bytes = 0;
-  if (p->filter.type != FALT_F32) falt_widen_shape(&wide, &p->filter, &bytes);
+  if (p->filter.type != d->layer.p.filter.type) falt_widen_shape(&wide, &p->filter, &bytes);
   return bytes;
 }
 

@@ -35,6 +35,11 @@ static int64_t source_channels(const falt_depthwise *d) {
   return d->relation.source.size[FALT_G] * d->depth;
 }
 
+/* Bytes of an element of the source where it lies. */
+static int64_t source_bytes(const falt_depthwise *d) {
+  return (int64_t)falt_type_size(d->source_type);
+}
+
 /* ---- units: as many groups as fit into a vector, or one */
 
 static int64_t group_results(const falt_depthwise *d) {
@@ -379,10 +384,9 @@ falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units
 
 falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
                                         const void *source, int64_t unit, int64_t end) {
-  const int64_t size = (int64_t)falt_type_size(d->source_type);
   char *memory = scratch;
   falt_depthwise_task t = {.d = d,
-                           .source = (const char *)source + unit * d->unit.sources * size,
+                           .source = (const char *)source + unit * d->unit.sources * d->word * source_bytes(d),
                            .unit = unit,
                            .vector = unit * d->unit_vectors,
                            .result = unit * d->unit.results,
@@ -396,14 +400,18 @@ falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_dept
   t.channels = falt_min(end * d->unit.sources, source_channels(d)) - unit * d->unit.sources;
   for (int64_t i = 0; i < d->slots; i++) t.slots[i] = (falt_depthwise_slot){-1, -1};
   if (d->relation.fill != 0)
-    for (int64_t i = 0; i < (end - unit) * d->unit.sources; i++) t.constant[i] = (float)d->relation.fill;
+    for (int64_t i = 0; i < (end - unit) * d->unit.sources * d->word; i++)
+      falt_store(t.constant, d->widens ? FALT_F32 : d->source_type, i, d->relation.fill);
   return t;
 }
 
+static const float *row_at(const falt_depthwise_task *t, int64_t element) {
+  return (const float *)(const void *)(t->source + element * source_bytes(t->d));
+}
+
 static void find_rows(falt_depthwise_task *t) {
-  const float *source = (const float *)(const void *)t->source;
   for (int64_t r = 0; r < t->sources; r++)
-    if (t->rows[r].source >= 0) t->rows[r].at = source + t->rows[r].source;
+    if (t->rows[r].source >= 0) t->rows[r].at = row_at(t, t->rows[r].source);
 }
 
 void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last) {
@@ -423,8 +431,7 @@ void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int
  * (and those between, where there is a stride). */
 static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
   const falt_generic_plan *relation = &t->d->relation;
-  const float *source = (const float *)(const void *)t->source;
-  const int64_t stride = t->d->layer.p.axis[2].stride, pixel = relation->source.stride[FALT_W];
+  const int64_t stride = t->d->layer.p.axis[2].stride, pixel = t->d->pixel;
   const int64_t columns = relation->gathers ? 1 : stride;
   const int64_t first = relation->gathers ? span->origin / stride : span->origin * stride;
   int64_t last = -1;
@@ -432,7 +439,8 @@ static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *
   call->ahead_step = columns * pixel;
   for (int64_t i = 0; i < t->next_sources; i++)
     for (int64_t c = 0; c < columns && call->ahead_count < FALT_DEPTHWISE_AHEAD; c++)
-      if (t->next[i].source > last) call->ahead[call->ahead_count++] = source + t->next[i].source + (first + c) * pixel;
+      if (t->next[i].source > last)
+        call->ahead[call->ahead_count++] = row_at(t, t->next[i].source) + (first + c) * pixel;
 }
 
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span) {
@@ -495,7 +503,7 @@ double falt_depthwise_flops(const falt_depthwise *d) {
   const double lanes = (double)(d->vectors * d->kernels->width) / (double)d->channels;
   /* what a call costs beside its sums: a few hundred multiply-adds a span and source row */
   const double calls = 300.0 * (double)falt_depthwise_rows(d) * (double)(d->span_count * d->rows_most);
-  return falt_problem_flops(&d->layer.p) * d->useful * lanes * (1 + shuffles(d)) + 2 * calls;
+  return falt_problem_flops(&d->layer.p) / d->kernels->speed * d->useful * lanes * (1 + shuffles(d)) + 2 * calls;
 }
 
 double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device) {
@@ -511,13 +519,30 @@ static bool is_small(const falt_depthwise *d) {
   return d->depth <= width && (d->relation.p.input.size[FALT_G] > 1 || d->unit.results <= width);
 }
 
-/* The problem in f32: tensors keep their strides, so that elements have the same numbers; a narrow filter is dense. */
+/* Words of groups, of one type with their weights, that lie in place as such; where there is an instruction for them.
+ */
+static falt_tiles_kind kind_of(const falt_problem *p, falt_isa isa) {
+  const falt_tensor *source = p->operation == FALT_BACKWARD_DATA ? &p->output : &p->input;
+  const int64_t size = (int64_t)falt_type_size(source->type), word = (int64_t)sizeof(float);
+  const bool pairs = source->type == FALT_BF16 && p->filter.type == FALT_BF16;
+  const bool bytes = source->type == FALT_U8 && p->filter.type == FALT_S8;
+  const falt_tiles_kind kind = pairs ? FALT_TILES_BF16 : bytes ? FALT_TILES_U8 : FALT_TILES_F32;
+  const bool fits = p->operation != FALT_BACKWARD_FILTER && source->size[FALT_C] * size % word == 0 &&
+                    source->stride[FALT_W] * size % word == 0 && falt_layer_has_constant(p) &&
+                    falt_depthwise_kernels_for(kind, isa)->speed >= 1;
+  return fits ? kind : FALT_TILES_F32;
+}
+
+/* The problem as kernels take it, words of f32 being all f32: tensors keep their strides, so that elements have the
+ * same numbers; a filter that is widened is dense. */
 static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   const bool gathers = problem->operation == FALT_BACKWARD_DATA;
   falt_problem wide = *problem;
   size_t bytes;
   wide.input.type = wide.output.type = wide.residual.type = wide.accumulator = FALT_F32;
-  if (problem->filter.type != FALT_F32 && !falt_widen_shape(&wide.filter, &problem->filter, &bytes)) return false;
+  if (d->kind == FALT_TILES_F32 && problem->filter.type != FALT_F32 &&
+      !falt_widen_shape(&wide.filter, &problem->filter, &bytes))
+    return false;
   falt_layer_epilogue(&d->layer, &wide);
   d->relation.p = wide;
   d->relation.gathers = gathers;
@@ -526,7 +551,8 @@ static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   d->relation.fill = gathers ? 0 : wide.boundary_value;
   d->source_type = gathers ? problem->output.type : problem->input.type;
   d->result_type = gathers ? problem->input.type : problem->output.type;
-  d->widens = d->source_type != FALT_F32;
+  d->widens = d->kind == FALT_TILES_F32 && d->source_type != FALT_F32;
+  d->word = d->kind == FALT_TILES_F32 ? 1 : (int64_t)sizeof(float) / source_bytes(d);
   return true;
 }
 
@@ -534,7 +560,7 @@ static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
 static bool set_window(falt_depthwise *d, const falt_device *device) {
   const falt_tensor *source = &d->relation.source;
   d->block = block_of(d, device);
-  d->pixel = source->stride[FALT_W];
+  d->pixel = source->stride[FALT_W] / d->word;
   if (!d->widens) return true;
   d->slots = falt_min(d->rows_most, source->size[FALT_D] * source->size[FALT_H]);
   d->pixel = falt_min(d->block * d->unit.sources, source_channels(d));
@@ -544,12 +570,12 @@ static bool set_window(falt_depthwise *d, const falt_device *device) {
 
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
                                 int64_t extra, bool *no_memory) {
-  *d = (falt_depthwise){.kernels = falt_depthwise_kernels_for(device->isa),
-                        .convert = falt_filter_kernels_for(device->isa)};
+  *d = (falt_depthwise){.kind = kind_of(problem, device->isa), .convert = falt_filter_kernels_for(device->isa)};
+  d->kernels = falt_depthwise_kernels_for(d->kind, device->isa);
   const char *reason = refusal(problem);
   if (reason) return reason;
   if (!set_problem(d, problem)) return "its filter in f32 exceeds 2^63 bytes";
-  d->depth = d->relation.source.size[FALT_C];
+  d->depth = d->relation.source.size[FALT_C] / d->word;
   set_unit(d);
   if (!is_small(d)) return "its groups have more channels than a vector has lanes";
   if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";

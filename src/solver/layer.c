@@ -31,6 +31,12 @@ void falt_layer_epilogue(falt_layer *layer, const falt_problem *p) {
   layer->high = act == FALT_CLIP ? (float)p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
 }
 
+bool falt_layer_has_constant(const falt_problem *p) {
+  double stored[1];
+  falt_store(stored, p->input.type, 0, p->boundary_value);
+  return falt_load(stored, p->input.type, 0) == p->boundary_value;
+}
+
 /* Whether a tensor goes on along `outer` where the width ends, so that both are one. */
 static bool goes_on(const falt_tensor *t, int outer) {
   return t->stride[outer] == t->stride[FALT_W] * t->size[FALT_W] || t->size[outer] == 1 || t->size[FALT_W] == 1;

@@ -27,6 +27,9 @@ const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *prob
 /* falt_layer_init for any types. */
 const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 
+/* Whether the constant, if there is one, is a number of the input's type. */
+bool falt_layer_has_constant(const falt_problem *problem);
+
 /* `whole` things cut into `count` pieces that differ by one at most: piece i is [falt_layer_piece(i), ... (i + 1)). */
 typedef struct falt_layer_pieces {
   int64_t count, size, larger; /* the first `larger` pieces have one more */

@@ -298,22 +298,15 @@ static bool widens(falt_type type) {
   return is_byte(type) || type == FALT_F16 || type == FALT_BF16 || type == FALT_F32;
 }
 
-/* Whether the constant, if there is one, is a number of the input's type. */
-static bool has_constant(const falt_problem *p) {
-  double stored[1];
-  falt_store(stored, p->input.type, 0, p->boundary_value);
-  return falt_load(stored, p->input.type, 0) == p->boundary_value;
-}
-
 static falt_tiles_kind kind_of(const falt_problem *p) {
   const falt_type x = p->input.type, w = p->filter.type;
   if (is_byte(x) && w == FALT_S8) return x == FALT_U8 ? FALT_TILES_U8 : FALT_TILES_S8;
-  return x == FALT_BF16 && w == FALT_BF16 && has_constant(p) ? FALT_TILES_BF16 : FALT_TILES_F32;
+  return x == FALT_BF16 && w == FALT_BF16 && falt_layer_has_constant(p) ? FALT_TILES_BF16 : FALT_TILES_F32;
 }
 
 /* Whether f16 are faster as four products of bf16 than as f32. */
 static bool splits(const falt_problem *p, const falt_tiles_kernels *kernels) {
-  return p->input.type == FALT_F16 && p->filter.type == FALT_F16 && has_constant(p) &&
+  return p->input.type == FALT_F16 && p->filter.type == FALT_F16 && falt_layer_has_constant(p) &&
          kernels->speed[FALT_TILES_BF16] > 4 * kernels->speed[FALT_TILES_F32];
 }
 
@@ -326,7 +319,7 @@ static const char *refusal(const falt_tiles_plan *plan) {
          : p->accumulator == FALT_F64                                   ? "sums in f64 are not formed here"
          : p->output.type == FALT_F64                                   ? "results in f64 are not formed here"
          : is_byte(x) && w == FALT_U8                                   ? "weights of 8 bits are s8"
-         : whole && !has_constant(p)                                    ? "the constant is no value of the input's type"
+         : whole && !falt_layer_has_constant(p)                         ? "the constant is no value of the input's type"
          : whole && plan->segments * plan->length > MOST_DEPTH          ? "its sums may not fit 32 bits"
          : plan->segments > MOST_SEGMENTS || plan->length > MOST_LENGTH ? "its filter has too many taps for a list"
                                                                         : NULL;
