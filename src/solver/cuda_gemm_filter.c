@@ -40,7 +40,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                                   plan->tile.shared_bytes,
                                   o->stream};
   const int blocks_yz[2] = {args.shares, args.groups};
-  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
   if (args.partial) falt_gemm_start_sums(base->device, plan->sum, &args, o->stream);
 }
 

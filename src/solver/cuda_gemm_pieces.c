@@ -171,5 +171,5 @@ void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, fa
   const falt_gpu_launch launch = {kernel, across, {COLUMNS, ROWS}, 0, stream};
   const int blocks_yz[2] = {(int)falt_min(down, wanted), args->groups};
   void *parameters[] = {args};
-  falt_gpu_start_grid(device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_gpu_start_early(device->gpu, &launch, blocks_yz, parameters);
 }

@@ -34,12 +34,14 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.aligned &= (uintptr_t)args.y.data % ((size_t)plan->vector * falt_type_size(p->output.type)) == 0;
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
+  args.kept = plan->filter != NULL;
   void *parameters[] = {&args};
   const falt_layer_tile *t = &plan->tile;
   const int64_t blocks = p->input.size[FALT_N] * p->filter.size[FALT_G] * t->tiles[0] * t->tiles[1] * t->filter_tiles;
   const falt_gpu_launch launch = {
       plan->function, blocks, {t->across * t->down * t->groups, 1}, t->shared_bytes, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -113,6 +113,7 @@ typedef struct falt_cuda_layer_args {
   int in[2], out[2], pad[2], boundary[2][2]; /* along rows, columns */
   int filters, groups;                       /* filters of a group */
   int aligned;                               /* results may be written by words */
+  int kept;                                  /* the filter is the plan's own: nothing ahead in the stream writes it */
   float fill;
   falt_cuda_epilogue epilogue;
 } falt_cuda_layer_args;

@@ -18,6 +18,7 @@
 #include "gemm_filter.cuh"
 #include "gemm_source.cuh"
 #include "mma.cuh"
+#include "ptx/early.cuh"
 
 typedef Mma<KIND> Product;
 
@@ -239,6 +240,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm_filter(c
   feed.find(a, 0);
   feed.find(a, 1);
   __syncthreads();
+  await_stream();
 #pragma unroll 1
   for (int i = 0; i < STAGES - 1; i++) {
     if (i < steps) {

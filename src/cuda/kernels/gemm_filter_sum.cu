@@ -4,6 +4,7 @@
 //   SUM      type of the sums
 //   TYPE_W   number of falt_type: the filter's
 #include "gemm_filter.cuh"
+#include "ptx/early.cuh"
 
 // A block takes 32 neighbouring columns and every gridDim.y-th 8 rows: where a column goes is found once for them.
 extern "C" __global__ void __launch_bounds__(256) falt_gemm_filter_sum(const __grid_constant__ Args a) {
@@ -13,6 +14,7 @@ extern "C" __global__ void __launch_bounds__(256) falt_gemm_filter_sum(const __g
   if (column >= columns) return;
   const SUM *sums = (const SUM *)a.partial + group * a.shares * all + column;
   const Place along = place_column(a, column);
+  await_stream();
 #pragma unroll 1
   for (int row = blockIdx.y * 8 + threadIdx.y; row < rows; row += gridDim.y * 8) {
     const SUM *from = sums + (i64)row * columns;

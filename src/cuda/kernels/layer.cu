@@ -5,6 +5,7 @@
 // A block stages all channels of a tile of one image and the taps of its filters in shared memory, once, as floats; a
 // thread then owns ROWS x COLUMNS sums of FILTERS filters in registers, so that an input serves every filter and a tap
 // every position. What is pooled are whole windows of one thread: the convolution's own results are never written.
+// Taps that are the plan's own are staged while what is ahead in the stream still runs.
 // (Register blocking as in Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008; the fusion as in
 // Alwani, Chen, Ferdman, Milder, "Fused-Layer CNN Accelerators", 2016, within a thread.)
 //
@@ -26,6 +27,7 @@
 #include "boundary.cuh"
 #include "elements.cuh"
 #include "epilogue.cuh"
+#include "ptx/early.cuh"
 
 typedef long long i64;
 typedef falt_cuda_layer_args Args;
@@ -205,11 +207,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) falt_layer(const __grid_co
                     (column_tile * ACROSS + across) * POOLED_W};
   falt_cuda_epilogue e = a.epilogue;
   e.vector_type = F32;
+  if (!a.kept) await_stream();
+  stage_taps(a, taps, g * a.w.stride[G], filter_tile * BLOCK_FILTERS);
+  if (a.kept) await_stream();
+
   Linear<float> l[FILTERS];  // asked for early: what they wait for, the tile waits for, too
 #pragma unroll
   for (int f = 0; f < FILTERS; f++) l[f] = linear_of<float>(e, g * a.filters + min(t.filter + f, a.filters - 1));
-
-  stage_taps(a, taps, g * a.w.stride[G], filter_tile * BLOCK_FILTERS);
   stage_tile(a, tile, (const X *)a.x.data + n * a.x.stride[N] + g * a.x.stride[G],
              row_tile * TILE_H * STRIDE_H - a.pad[0], column_tile * TILE_W * STRIDE_W - a.pad[1]);
   __syncthreads();
