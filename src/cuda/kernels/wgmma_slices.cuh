@@ -23,69 +23,80 @@ __device__ inline void send_sums(const Shared &s, int share, int consumer, const
     }
 }
 
-// Where four neighbouring channels begin, of a pixel of y or of a tap and an output channel of the filter, and how many
-// of them exist.
-struct Four {
+// A row's or a column's part of where four neighbouring channels begin, in results and in the residual; the two add up.
+// `count`: how many of the column's channels exist, of a row whether it does.
+struct Part {
   long long place, residual;
   int count;
 };
 
-__device__ inline Four pixel_four(const Args &a, const Phase &p, int row, int column) {
+__device__ inline Part row_part(const Args &a, const Phase &p, int row) {
+  if (BY_FILTER) return {row * p.lines.stride[3], 0, row < a.rows};
   const int number = row < p.pixels ? pixel_of(a, row) : -1;
-  if (number < 0 || column >= a.columns) return {0, 0, 0};
+  if (number < 0) return {0, 0, 0};
   const Pixel at = pixel_at(p, number, true);
-  return {place_of(p.lines, at) + column * p.lines.channel,
-          RESIDUAL ? place_of(a.residual_lines, at) + column * a.residual_lines.channel : 0, a.columns - column};
+  return {place_of(p.lines, at), RESIDUAL ? place_of(a.residual_lines, at) : 0, 1};
 }
 
-__device__ inline Four filter_four(const Args &a, const Phase &p, int row, int column) {
+__device__ inline Part column_part(const Args &a, const Phase &p, int column) {
+  if (column >= a.columns) return {0, 0, 0};
+  if (!BY_FILTER)
+    return {column * p.lines.channel, RESIDUAL ? column * a.residual_lines.channel : 0, a.columns - column};
   const int columns = a.span_blocks * SPAN, channel = column % columns;
+  long long place = channel * p.lines.channel;
   int tap = column / columns;
-  Pixel at;
 #pragma unroll
   for (int i = 0; i < AXES; i++) {
-    at.c[1 + i] = tap % p.axis[2 - i].taps;
+    place += tap % p.axis[2 - i].taps * p.lines.stride[i];
     tap /= p.axis[2 - i].taps;
   }
-  at.c[AXES + 1] = row;
-  return {place_of(p.lines, at) + channel * p.lines.channel, 0,
-          row < a.rows && column < a.columns ? a.channels - channel : 0};
+  return {place, 0, a.channels - channel};
 }
 
-__device__ inline float2 add_pair(const Args &a, int column, float x, float y, const Four &four, int i) {
+__device__ inline float2 residual_pair(const Args &a, long long place) {
   const falt_cuda_lines &r = a.residual_lines;
-  float2 added = {};
-  if (RESIDUAL)
-    added = {load<float>(r.data, TYPE_Y, four.residual + i * r.channel),
-             load<float>(r.data, TYPE_Y, four.residual + (i + 1) * r.channel)};
-  const float alpha = (float)a.epilogue.alpha, beta = BY_FILTER ? 0 : (float)a.epilogue.beta;
-  return finish(a, columns_at(a, alpha, beta, column + i), x, y, added);
+  if (!RESIDUAL) return {};
+  return {load<float>(r.data, TYPE_Y, place), load<float>(r.data, TYPE_Y, place + r.channel)};
 }
 
-__device__ inline void store_four(const falt_cuda_lines &to, const Four &four, float2 low, float2 high) {
+__device__ inline void store_four(const falt_cuda_lines &to, long long place, int count, float2 low, float2 high) {
   const float v[4] = {low.x, low.y, high.x, high.y};
   if constexpr (PLANAR)
-    for (int i = 0; i < 4 && i < four.count; i++) store<float>(to.data, TYPE_Y, four.place + i * to.channel, v[i]);
+    for (int i = 0; i < 4 && i < count; i++) store<float>(to.data, TYPE_Y, place + i * to.channel, v[i]);
   else if constexpr (OUT_SIZE == 4)
-    *(float4 *)((float *)to.data + four.place) = make_float4(v[0], v[1], v[2], v[3]);
+    *(float4 *)((float *)to.data + place) = make_float4(v[0], v[1], v[2], v[3]);
   else
-    *(uint2 *)((short *)to.data + four.place) = make_uint2(pack(low), pack(high));
+    *(uint2 *)((short *)to.data + place) = make_uint2(pack(low), pack(high));
 }
 
-__device__ inline void finish_slice(const Args &a, const Phase &p, const Shared &s, const Tile &tile, int share) {
-  constexpr int fours = COLUMNS / 4;
-  for (int unit = threadIdx.x; unit < SLICE * fours; unit += 128 * CONSUMERS) {
-    const int line = unit / fours, at = unit % fours * 4;
-    const int row = tile.row + share * SLICE + line, column = tile.column + at;
-    const Four four = BY_FILTER ? filter_four(a, p, row, column) : pixel_four(a, p, row, column);
-    if (four.count <= 0) continue;
-    float4 sum = {};
+// The sums of a line's four columns, of all blocks.
+__device__ inline float4 slice_sum(const Shared &s, int line, int at) {
+  float4 sum = {};
 #pragma unroll
-    for (int i = 0; i < SHARES; i++) {
-      const float4 part = load_four(s.part(i, line) + at * 4);
-      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
-    }
-    store_four(p.lines, four, add_pair(a, column, sum.x, sum.y, four, 0), add_pair(a, column, sum.z, sum.w, four, 2));
+  for (int i = 0; i < SHARES; i++) {
+    const float4 part = load_four(s.part(i, line) + at * 4);
+    sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+  }
+  return sum;
+}
+
+// A thread's columns are the same in all lines: where they go, and what they are multiplied with, is found once.
+__device__ inline void finish_slice(const Args &a, const Phase &p, const Shared &s, const Tile &tile, int share) {
+  constexpr int fours = COLUMNS / 4, lines = 128 * CONSUMERS / fours;
+  const int first = threadIdx.x / fours, at = threadIdx.x % fours * 4, column = tile.column + at;
+  const Part along = column_part(a, p, column);
+  const float alpha = (float)a.epilogue.alpha, beta = BY_FILTER ? 0 : (float)a.epilogue.beta;
+  const Columns low = columns_at(a, alpha, beta, column), high = columns_at(a, alpha, beta, column + 2);
+  if (first >= lines || along.count <= 0) return;
+#pragma unroll 2
+  for (int line = first; line < SLICE; line += lines) {
+    const Part down = row_part(a, p, tile.row + share * SLICE + line);
+    if (!down.count) continue;
+    const float4 sum = slice_sum(s, line, at);
+    const long long residual = down.residual + along.residual;
+    store_four(p.lines, down.place + along.place, along.count,
+               finish(a, low, sum.x, sum.y, residual_pair(a, residual)),
+               finish(a, high, sum.z, sum.w, residual_pair(a, residual + 2 * a.residual_lines.channel)));
   }
 }
 
