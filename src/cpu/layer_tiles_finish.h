@@ -10,7 +10,7 @@
 #include "cpu/layer_tiles.h"
 #include "cpu/vector.h"
 
-enum { PITCH = FALT_TILES_COLUMNS, AHEAD = 4 /* calls */ };
+enum { PITCH = FALT_TILES_COLUMNS, AHEAD = 128 /* bytes */ };
 
 /* ---- elements in */
 
@@ -198,15 +198,14 @@ FALT_INLINE void copy_rows(const falt_tiles_finish *f, int q, int end) {
 }
 
 /* Sends for what later calls will write: rows of channels go on where they end, and a store waits for its line. */
-FALT_INLINE void fetch_rows(const falt_tiles_finish *f, int q, int end) {
+FALT_INLINE void fetch_rows(const falt_tiles_finish *f, char *out, int q, int end) {
   const int64_t size = f->type == FALT_S32 ? 4 : (int64_t)size_of(f->type);
   for (; q < end; q++)
-    for (int64_t i = 0; i < PITCH * size; i += 64)
-      __builtin_prefetch((char *)f->out + f->at[q] * size + AHEAD * PITCH * size + i, 1);
+    for (int64_t i = 0; i < PITCH * size; i += 64) __builtin_prefetch(out + f->at[q] * size + AHEAD + i, 1);
 }
 
 static void finish_rows(const falt_tiles_finish *f, int q, int end) {
-  if (f->by_row) fetch_rows(f, q, end);
+  if (f->by_row) fetch_rows(f, f->out, q, end);
   switch (f->type) {
     case FALT_U8:
       finish_as(f, q, end, FALT_U8);

@@ -362,9 +362,10 @@ static void product_bf16(const one_panel *one) {
  * 0. */
 static int64_t straight_step(const falt_tiles_product *call) {
   const falt_tiles_finish *f = call->finish;
-  if (!f || !f->plain || f->adds || call->turned || call->rows < 2) return 0;
+  if (!f || !f->plain || f->adds || call->rows < 2) return 0;
   if (f->type != (f->whole ? FALT_S32 : FALT_F32)) return 0;
   const int64_t step = f->at[1] - f->at[0];
+  if (call->turned) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are evenly apart */
   for (int tile = 0; tile < call->tiles; tile++) {
     const int64_t *at = f->at + (ptrdiff_t)tile * FALT_TILE_ROWS;
     if (f->rows[tile] != call->rows) return 0;
@@ -380,8 +381,11 @@ FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
   float *out = (float *)f->out + i * one->call->apart;
   one->step = step * GROUP;
   one->to[0] = (char *)(out + f->at[0]);
-  if (one->call->tiles > 1) one->to[1] = (char *)(out + f->at[FALT_TILE_ROWS]);
-  fetch_ahead(one, i);
+  if (row_tiles(one) > 1) one->to[1] = (char *)(out + f->at[FALT_TILE_ROWS]);
+  if (one->call->turned)
+    fetch_rows(f, (char *)out, 0, one->columns);
+  else
+    fetch_ahead(one, i);
 }
 
 /* The finish of panel i, from that of the first. */
