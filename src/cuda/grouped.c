@@ -25,7 +25,7 @@ static int64_t pieces_of(const falt_grouped_shape *s) {
 
 /* Groups that the 16 channels of a warp belong to. */
 static int64_t sets_of(const falt_grouped_shape *s) {
-  return s->rows == 8 ? 2 : 1;
+  return s->rows % 16 ? 2 : 1;
 }
 
 /* Lines of results that a line of the source is part of. */
@@ -34,7 +34,7 @@ static int64_t live_of(const falt_grouped_shape *s) {
 }
 
 static int64_t chunks_of(const falt_grouped_shape *s, const falt_grouped_tile *t) {
-  return falt_max(16 * t->warps_c / s->rows, 1) * (s->depth / 8);
+  return falt_ceil_div(16 * t->warps_c, s->rows) * (s->depth / 8);
 }
 
 static int64_t window_pixels(const falt_grouped_shape *s, const falt_grouped_tile *t) {
@@ -49,7 +49,8 @@ static int64_t shared_of(const falt_grouped_shape *s, const falt_grouped_tile *t
 /* Taps, sums, a line, and the rest as seen on compiled kernels. */
 static int64_t registers_of(const falt_grouped_shape *s) {
   const int64_t pieces = pieces_of(s), line = sets_of(s) * (pieces / 2) * 4 + pieces % 2 * 4;
-  return s->taps[0] * pieces * 2 + live_of(s) * 8 + line + (s->own_rows < s->rows ? 42 : 36) + (s->finish ? 24 : 0);
+  const int64_t merged = s->own_rows == s->rows ? 0 : s->rows == 8 ? 6 : 32, ways = s->rows % 16 == 8 && s->rows > 8;
+  return s->taps[0] * pieces * 2 + live_of(s) * 8 + line + 36 + merged + ways * 8 + (s->finish ? 24 : 0);
 }
 
 /* Every quarter of a multiprocessor has a quarter of the registers. */
@@ -65,11 +66,9 @@ static int64_t band_products(const falt_grouped_shape *s, const falt_grouped_til
 }
 
 const char *falt_grouped_refusal(const falt_grouped_shape *s) {
-  const int64_t pieces = s->depth / 8;
-  return s->depth % 8 || (pieces > 1 && pieces % 2) ? "channels of a group do not come by 8 or 16"
-         : s->rows != 8 && s->rows % 16             ? "results of a group do not come by 8 or 16"
-         : registers_of(s) > MOST_REGISTERS         ? "registers do not hold the taps"
-                                                    : NULL;
+  return s->depth % 8 || s->rows % 8        ? "channels of a group do not come by 8"
+         : registers_of(s) > MOST_REGISTERS ? "registers do not hold the taps"
+                                            : NULL;
 }
 
 void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *s, const falt_grouped_tile *t) {
@@ -153,7 +152,8 @@ static void visit_warps(const visitor *v, falt_grouped_tile t) {
   const int64_t columns = falt_ceil_div(t.width, 16);
   for (t.warps_c = 1; t.warps_c <= MOST_WARPS; t.warps_c++) {
     const int64_t span = 16 * t.warps_c;
-    if ((span % s->rows && s->rows % span) || (t.warps_c > 1 && span - 16 >= s->results)) continue;
+    if ((span % s->rows && s->rows % span && s->results > s->rows) || (t.warps_c > 1 && span - 16 >= s->results))
+      continue;
     for (t.warps_p = 1; t.warps_p * t.warps_c <= MOST_WARPS && t.warps_p <= columns * t.bands; t.warps_p *= 2)
       visit_stages(v, t);
   }

@@ -9,10 +9,11 @@
 // rows of taps, and the sums of all results that a line is part of move one place on with each line of results.
 //
 // Tensor cores sum over 16 products: two pieces of 8 channels, of one tap or of two neighbouring taps of a row; the
-// last piece of an odd number is multiplied alone. Eight pixels of a piece are rows of 16 bytes, at any place, so taps
+// last piece of an odd number is multiplied alone. Two times 8 of a warp's channels may belong to two groups, and meet
+// their own pieces then. Eight pixels of a piece are rows of 16 bytes, at any place, so taps
 // and strides along a row are distances between addresses.
 //
-// Groups of fewer than 8 channels are merged into one of 8. Zeros stand for the taps between them, and a sum that is
+// Groups whose channels do not come by 8 are merged until they do. Zeros stand for the taps between them, and a sum that is
 // not finite is formed again from its own channels: what is not finite stays in its group.
 //
 // Holes:
@@ -22,8 +23,8 @@
 //   ACTIVATION             number of falt_activation
 //   TAPS_R TAPS_S          along height and width
 //   STRIDE_R STRIDE_S DILATE_S
-//   DEPTH                  channels of a group in the source, by 8: 1 or even
-//   ROWS                   of a group: channels of its results, 8 or a multiple of 16
+//   DEPTH                  channels of a group in the source, by 8
+//   ROWS                   of a group: channels of its results, a multiple of 8
 //   OWN_DEPTH OWN_ROWS     the same of a group before it was merged, in channels
 //   TILE_H TILE_W BANDS    pixels of a tile; bands of lines that it is cut into
 //   WARPS_C WARPS_P        warps along channels, along bands and columns
@@ -40,21 +41,18 @@ typedef falt_cuda_grouped_args Args;
 typedef Mma<KIND> Product;
 
 constexpr int THREADS = 32 * WARPS_C * WARPS_P, SPAN = 16 * WARPS_C;  // threads and channels of a block
-constexpr int GROUPS = SPAN > ROWS ? SPAN / ROWS : 1, CHUNKS = GROUPS * DEPTH, PITCH = (CHUNKS | 1) * 16;
+constexpr int GROUPS = (SPAN + ROWS - 1) / ROWS, CHUNKS = GROUPS * DEPTH, PITCH = (CHUNKS | 1) * 16;
 constexpr int WINDOW_H = (TILE_H - 1) * STRIDE_R + TAPS_R;
 constexpr int WINDOW_W = (TILE_W - 1) * STRIDE_S + (TAPS_S - 1) * DILATE_S + 1, LINE = WINDOW_W * PITCH,
               STAGE = WINDOW_H * LINE;
-constexpr int SETS = ROWS == 8 ? 2 : 1;  // groups that a warp's 16 channels belong to
+constexpr int SETS = ROWS % 16 ? 2 : 1;  // groups that a warp's 16 channels belong to
 constexpr int PIECES = TAPS_S * DEPTH, PAIRS = PIECES / 2, ODD = PIECES % 2;
-constexpr int NEIGHBOUR = DEPTH == 1 ? DILATE_S * PITCH : 16;  // from a pair's first piece to its second
 constexpr int LIVE = (TAPS_R + STRIDE_R - 1) / STRIDE_R;       // lines of results that a line of the source is part of
 constexpr int BAND = (TILE_H + BANDS - 1) / BANDS, COLUMNS = (TILE_W + 15) / 16;
 constexpr int SIZE_Y = TYPE_Y == F32 ? 4 : 2;
 constexpr bool MERGED = OWN_ROWS < ROWS;
 static_assert(TILE_H % BANDS == 0 && BAND <= 16, "bands are even, and their pixels are numbered in a word");
-static_assert(DEPTH == 1 || DEPTH % 2 == 0, "pairs of pieces lie evenly");
-static_assert(ROWS == 8 || ROWS % 16 == 0, "a warp's channels belong to whole groups or to one");
-static_assert(SPAN % ROWS == 0 || ROWS % SPAN == 0, "a block's channels belong to whole groups or to one");
+static_assert(ROWS % 8 == 0, "half of a warp's channels belong to one group");
 
 typedef float Sums[2][4];  // of 16 pixels and 2 times 8 channels
 
@@ -138,26 +136,42 @@ __device__ inline void load_taps(const Args &a, int first, Taps &taps) {
 
 // ---- products
 
-// A line of the source as a warp meets it: 16 pixels of each piece.
+// A line of the source as half of a warp's channels, or all, meet it: 16 pixels of each piece.
 struct Line {
-  uint4 pair[SETS][PAIRS > 0 ? PAIRS : 1], odd;
+  uint4 pair[PAIRS > 0 ? PAIRS : 1], odd;
 };
 
-__device__ inline void load_line(Line &line, unsigned pairs, unsigned odd) {
+// Where lanes find that: a pair's second piece lies beside the first, or is the first of the next tap. Of the pieces of
+// both sets that are multiplied alone one load brings both.
+struct Ways {
+  unsigned beside, next, odd, set;  // set: from a piece of the first to that of the second
+
+  __device__ inline Ways(unsigned pixel, int row) {
+    const unsigned second = threadIdx.x % 32 / 16, at = pixel + row / ROWS * DEPTH * 16;
+    set = ((row + 8) / ROWS - row / ROWS) * DEPTH * 16;
+    beside = at + second * 16;
+    next = at + second * (DILATE_S * PITCH - (DEPTH - 1) * 16);
+    odd = at + (TAPS_S - 1) * DILATE_S * PITCH + (DEPTH - 1) * 16 + second * set;
+  }
+};
+
+// `way`: from the first line to this.
+__device__ inline void load_line(Line &line, const Ways &ways, int way, int set) {
 #pragma unroll
-  for (int set = 0; set < SETS; set++)
-#pragma unroll
-    for (int i = 0; i < PAIRS; i++)
-      line.pair[set][i] = load_matrices(pairs + (set * DEPTH + 2 * i % DEPTH) * 16 + 2 * i / DEPTH * DILATE_S * PITCH);
-  if (ODD) line.odd = load_matrices(odd);
+  for (int i = 0; i < PAIRS; i++) {
+    const int tap = 2 * i / DEPTH, piece = 2 * i % DEPTH;
+    const unsigned first = (piece + 1 < DEPTH ? ways.beside : ways.next) + set * ways.set;
+    line.pair[i] = load_matrices(first + way + piece * 16 + tap * DILATE_S * PITCH);
+  }
+  if (ODD && set == 0) line.odd = load_matrices(ways.odd + way);
 }
 
-__device__ inline void multiply(Sums sums, const Line &line, const Taps &taps, int r) {
+__device__ inline void multiply(Sums sums, const Line &line, const Taps &taps, int r, int set) {
 #pragma unroll
-  for (int j = 0; j < 2; j++) {
+  for (int j = set; j < 2; j += SETS) {
 #pragma unroll
     for (int i = 0; i < PAIRS; i++)
-      Product::whole(sums[j], line.pair[j % SETS][i], taps.word[r][2 * i][j], taps.word[r][2 * i + 1][j]);
+      Product::whole(sums[j], line.pair[i], taps.word[r][2 * i][j], taps.word[r][2 * i + 1][j]);
     if (ODD)
       Product::half(sums[j], j % SETS ? make_uint4(line.odd.z, line.odd.w, 0, 0) : line.odd,
                     taps.word[r][PIECES - 1][j]);
@@ -269,10 +283,7 @@ __device__ inline void walk(const Args &a, const Block &b, const Taps &taps, con
                             int column) {
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS_C * 16;
   const char *band = window + first * STRIDE_R * LINE;
-  const unsigned at =
-      shared_address(band) + min(column + lane % 16, TILE_W - 1) * STRIDE_S * PITCH + row / ROWS * DEPTH * 16;
-  const unsigned pairs = at + lane / 16 * NEIGHBOUR;
-  const unsigned odd = at + (TAPS_S - 1) * DILATE_S * PITCH + lane / 16 * (SETS - 1) * 16;
+  const Ways ways(shared_address(band) + min(column + lane % 16, TILE_W - 1) * STRIDE_S * PITCH, row);
   Place place = place_of(a, b, row, first, column + lane / 4);
   const char *pixel = band + (column + lane / 4) * STRIDE_S * PITCH + (place.row - b.row) / ROWS * DEPTH * 16;
   Sums sums[LIVE] = {};
@@ -287,10 +298,13 @@ __device__ inline void walk(const Args &a, const Block &b, const Taps &taps, con
     for (int k = 0; k < STRIDE_R; k++) {
       if (i == BAND + LIVE - 2 && (LIVE - 1) * STRIDE_R + k >= TAPS_R) continue;
       Line line;
-      load_line(line, pairs + (i * STRIDE_R + k) * LINE, odd + (i * STRIDE_R + k) * LINE);
 #pragma unroll
-      for (int j = LIVE - 1; j >= 0; j--)
-        if (j <= i && i - j < BAND && j * STRIDE_R + k < TAPS_R) multiply(sums[j], line, taps, j * STRIDE_R + k);
+      for (int set = 0; set < SETS; set++) {
+        load_line(line, ways, (i * STRIDE_R + k) * LINE, set);
+#pragma unroll
+        for (int j = LIVE - 1; j >= 0; j--)
+          if (j <= i && i - j < BAND && j * STRIDE_R + k < TAPS_R) multiply(sums[j], line, taps, j * STRIDE_R + k, set);
+      }
     }
     if (i >= LIVE - 1) left |= store_line(a, place, sums[LIVE - 1]) << 2 * (i - (LIVE - 1));
   }
