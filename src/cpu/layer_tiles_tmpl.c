@@ -37,8 +37,30 @@ typedef struct one_panel {
   int columns;
   const falt_tiles_finish *before; /* sums that are taken out meanwhile; NULL: none */
   char *to[2];                     /* where tiles go, `step` bytes from row to row: to sums, or where results belong */
-  int64_t step;
+  int64_t step, size;              /* bytes of an element there */
+  int each, more;                  /* rows of a tile's blocks of vectors, and how many of these have one more */
 } one_panel;
+
+/* Whether plain results are narrowed before they leave the registers. */
+FALT_INLINE bool leaves_narrow(const falt_tiles_finish *f) {
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+  return f->type == FALT_BF16 && !f->whole;
+#else
+  return (void)f, false;
+#endif
+}
+
+FALT_INLINE void store_sums(char *to, vec_bits sums, int64_t size) {
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+  if (size == 2) {
+    const __m256bh halves = _mm512_cvtneps_pbh((__m512)sums);
+    memcpy(to, &halves, sizeof halves);
+    return;
+  }
+#endif
+  (void)size;
+  memcpy(to, &sums, sizeof sums);
+}
 
 FALT_INLINE int tiles_in(int lines) {
   return (lines + FALT_TILE_ROWS - 1) / FALT_TILE_ROWS;
@@ -61,7 +83,7 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
   const int64_t distance = turned ? GROUP : call->distance;
   const int64_t next = tiles_in(one->columns) * FALT_TILE; /* from piece to piece of the panel */
   vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
-  char *to = one->to[m0 / FALT_TILE_ROWS] + m0 % FALT_TILE_ROWS * one->step + i0 * GROUP;
+  char *to = one->to[m0 / FALT_TILE_ROWS] + m0 % FALT_TILE_ROWS * one->step + i0 * one->size;
   const split move = {.first = all_bits((int32_t)0x80808080u)};
   for (int64_t s = 0; s < call->segments; s++, b += call->pieces * next) {
     const falt_tile_rows *list = call->a + 2 * s;
@@ -105,10 +127,11 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
     }
   }
   FALT_UNROLL
-  for (int i = 0; i < rows * vectors; i++) {
-    const int q = i % vectors;
-    const vec_bits result = is_moved(kind) ? sum[i] - moved[q] : sum[i];
-    memcpy(to + i / vectors * one->step + q * VEC * GROUP, &result, sizeof result);
+  for (int m = 0; m < rows; m++, to += one->step) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++)
+      store_sums(to + q * VEC * one->size, is_moved(kind) ? sum[m * vectors + q] - moved[q] : sum[m * vectors + q],
+                 one->size);
   }
 }
 
@@ -148,11 +171,10 @@ FALT_INLINE void block_of(const one_panel *one, const falt_tiles_kind kind, int 
 /* All rows by so many vectors of columns from i on. Rows of a block lie in one tile, so that they have one distance
  * between pieces. Blocks of a tile are of equal rows, as few sums in a block wait for one another. */
 FALT_INLINE void rows_by(const one_panel *one, const falt_tiles_kind kind, const int vectors, int i) {
-  const int rows = one->call->rows, blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
   for (int tile = 0; tile < row_tiles(one); tile++)
-    for (int q = 0; q < blocks; q++) {
-      const int begin = q * rows / blocks, end = (q + 1) * rows / blocks;
-      block_of(one, kind, end - begin, vectors, tile * FALT_TILE_ROWS + begin, i);
+    for (int q = 0, m = 0, rows; m < one->call->rows; q++, m += rows) {
+      rows = one->each + (q < one->more);
+      block_of(one, kind, rows, vectors, tile * FALT_TILE_ROWS + m, i);
     }
 }
 
@@ -363,7 +385,7 @@ static void product_bf16(const one_panel *one) {
 static int64_t straight_step(const falt_tiles_product *call) {
   const falt_tiles_finish *f = call->finish;
   if (!f || !f->plain || f->adds || call->rows < 2) return 0;
-  if (f->type != (f->whole ? FALT_S32 : FALT_F32)) return 0;
+  if (f->type != (f->whole ? FALT_S32 : FALT_F32) && !leaves_narrow(f)) return 0;
   const int64_t step = f->at[1] - f->at[0];
   if (call->turned) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are evenly apart */
   for (int tile = 0; tile < call->tiles; tile++) {
@@ -378,12 +400,13 @@ static int64_t straight_step(const falt_tiles_product *call) {
 /* Panel i past the sums. */
 FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
   const falt_tiles_finish *f = one->call->finish;
-  float *out = (float *)f->out + i * one->call->apart;
-  one->step = step * GROUP;
-  one->to[0] = (char *)(out + f->at[0]);
-  if (row_tiles(one) > 1) one->to[1] = (char *)(out + f->at[FALT_TILE_ROWS]);
+  one->size = f->type == FALT_S32 ? GROUP : (int64_t)size_of(f->type);
+  one->step = step * one->size;
+  char *out = (char *)f->out + i * one->call->apart * one->size;
+  one->to[0] = out + f->at[0] * one->size;
+  if (row_tiles(one) > 1) one->to[1] = out + f->at[FALT_TILE_ROWS] * one->size;
   if (one->call->turned)
-    fetch_rows(f, (char *)out, 0, one->columns);
+    fetch_rows(f, out, 0, one->columns);
   else
     fetch_ahead(one, i);
 }
@@ -410,6 +433,7 @@ FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t
 
 /* Those of two products take turns. */
 FALT_INLINE void keep_sums(one_panel *one, const falt_tiles_flow *flow) {
+  one->size = GROUP;
   one->step = PITCH * GROUP;
   one->sums = (char *)flow->sums + flow->count % 2 * (FALT_TILES_ROWS * one->step);
   one->to[0] = one->sums;
@@ -423,7 +447,8 @@ static void product(const falt_tiles_product *call, falt_tiles_flow *flow) {
   };
   void (*const multiply_panel)(const one_panel *) = kinds[call->kind];
   const int64_t step = straight_step(call);
-  one_panel one = {.call = call, .b = call->b};
+  const int blocks = (call->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  one_panel one = {.call = call, .b = call->b, .each = call->rows / blocks, .more = call->rows % blocks};
   for (int64_t i = 0; i < call->panels; i++, one.b += call->pitch) {
     const int64_t left = call->columns - i * FALT_TILES_COLUMNS;
     one.columns = (int)(left < FALT_TILES_COLUMNS ? left : FALT_TILES_COLUMNS);
