@@ -50,16 +50,23 @@ FALT_INLINE bool leaves_narrow(const falt_tiles_finish *f) {
 #endif
 }
 
-FALT_INLINE void store_sums(char *to, vec_bits sums, int64_t size) {
+/* One or two vectors of sums that are neighbours. */
+FALT_INLINE void store_sums(char *to, const vec_bits *sums, const int vectors, int64_t size) {
 #if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+  if (size == 2 && vectors == 2) {
+    const __m512bh halves = _mm512_cvtne2ps_pbh((__m512)sums[1], (__m512)sums[0]);
+    memcpy(to, &halves, sizeof halves);
+    return;
+  }
   if (size == 2) {
-    const __m256bh halves = _mm512_cvtneps_pbh((__m512)sums);
+    const __m256bh halves = _mm512_cvtneps_pbh((__m512)sums[0]);
     memcpy(to, &halves, sizeof halves);
     return;
   }
 #endif
   (void)size;
-  memcpy(to, &sums, sizeof sums);
+  FALT_UNROLL
+  for (int q = 0; q < vectors; q++) memcpy(to + q * VEC * GROUP, &sums[q], sizeof sums[q]);
 }
 
 FALT_INLINE int tiles_in(int lines) {
@@ -126,13 +133,12 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
       for (int q = 0; q < vectors; q++) groups[q] += right.next;
     }
   }
-  FALT_UNROLL
-  for (int m = 0; m < rows; m++, to += one->step) {
+  if (is_moved(kind)) {
     FALT_UNROLL
-    for (int q = 0; q < vectors; q++)
-      store_sums(to + q * VEC * one->size, is_moved(kind) ? sum[m * vectors + q] - moved[q] : sum[m * vectors + q],
-                 one->size);
+    for (int i = 0; i < rows * vectors; i++) sum[i] -= moved[i % vectors];
   }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++, to += one->step) store_sums(to, sum + m * vectors, vectors, one->size);
 }
 
 /* A block of any number of rows up to BLOCK_ROWS. */
