@@ -1,7 +1,8 @@
 /* Layers of small groups and their gradients by the data on a GPU's tensor cores, where channels lie side by side, in
  * 16-bit floats: each window of the source is fetched once for all taps. src/cuda/kernels/grouped.cu has the algorithm,
  * src/cuda/grouped.c how it is cut. A gradient of a strided layer is as many launches as its stride has phases
- * (src/cuda/gemm.c), none of which multiplies zeros. The filter is read as it lies. Operands whose addresses 16 bytes
+ * (src/cuda/gemm.c), none of which multiplies zeros; where taps lie apart along height, each launch takes the rows that
+ * meet each other. The filter is read as it lies. Operands whose addresses 16 bytes
  * do not divide go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
@@ -11,13 +12,14 @@
 
 enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
 
-/* One phase. */
+/* One phase; of the source, every so many rows from one on. */
 typedef struct call {
   falt_cu_function function;
   falt_cuda_grouped_args args;
   falt_grouped_shape shape;
   falt_grouped_tile tile;
-  int64_t w_first, y_first, r_first; /* elements from the operands' first */
+  int64_t row, apart;
+  int64_t x_first, w_first, y_first, r_first; /* elements from the operands' first */
 } call;
 
 typedef struct grouped_plan {
@@ -45,7 +47,7 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
                   const falt_operands *o) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_grouped_args args = c->args;
-  args.x = operands->x;
+  args.x = element(operands->x, c->x_first, falt_gemm_roles_of(p).source->type);
   args.w = element(operands->w, c->w_first, p->filter.type);
   args.y = element(operands->y, c->y_first, falt_gemm_roles_of(p).result->type);
   if (p->has_residual)
@@ -145,6 +147,20 @@ static falt_gemm_phase ordered(falt_gemm_phase f) {
   return f;
 }
 
+/* Every `apart` result from `from` on: as many taps apart are neighbours among every so many rows of the source, from
+ * `row` on. */
+static falt_gemm_phase rows_of(const falt_gemm_phase *f, int64_t from, int64_t apart, int64_t *row) {
+  const int64_t at = from + f->first;
+  *row = (at % apart + apart) % apart;
+  falt_gemm_phase part = *f;
+  part.begin += f->pitch * from;
+  part.pitch *= apart;
+  part.results = falt_ceil_div(f->results - from, apart);
+  part.first = (at - *row) / apart;
+  part.delta = 1;
+  return part;
+}
+
 static void describe(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], falt_grouped_shape *s) {
   const falt_problem *p = &plan->base.problem;
   *s = (falt_grouped_shape){.images = p->input.size[FALT_N],
@@ -182,26 +198,24 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_p
                                 .epilogue = falt_cuda_epilogue_of(p)};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;
-    a->x_axis[i] = (int)(falt_gemm_stride(x, dim) * size);
+    a->x_axis[i] = (int)(falt_gemm_stride(x, dim) * size * (i == 0 ? c->apart : 1));
     a->y_axis[i] = falt_gemm_stride(y, dim) * f[i].pitch;
     a->r_axis[i] = falt_gemm_stride(residual, dim) * f[i].pitch;
     a->w_axis[i] = falt_gemm_stride(w, dim) * f[i].pace;
-    a->in[i] = (int)x->size[dim];
+    a->in[i] = (int)(i == 0 ? falt_ceil_div(x->size[dim] - c->row, c->apart) : x->size[dim]);
     a->out[i] = (int)f[i].results;
     a->first[i] = (int)f[i].first;
     c->w_first += falt_gemm_stride(w, dim) * f[i].from;
     c->y_first += falt_gemm_stride(y, dim) * f[i].begin;
     c->r_first += falt_gemm_stride(residual, dim) * f[i].begin;
   }
+  c->x_first = falt_gemm_stride(x, FALT_H) * c->row;
   a->tiles[0] = (int)falt_ceil_div(c->shape.out[0], t->height);
   a->tiles[1] = (int)falt_ceil_div(c->shape.out[1], t->width);
 }
 
-/* One phase; why not, or NULL. */
 static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
   const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
-  if (f[0].taps == 0 || f[1].taps == 0) return "some results of the gradient meet no tap";
-  if (f[0].delta != 1) return "taps along height lie apart";
   describe(plan, r, f, &c->shape);
   const char *why = falt_grouped_refusal(&c->shape);
   if (why) return why;
@@ -211,21 +225,38 @@ static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_
   return NULL;
 }
 
+/* One phase, by as many launches as its taps lie apart along height; why not, or NULL. */
+static const char *add_phase(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], int64_t apart,
+                             call *calls) {
+  if (f[0].taps == 0 || f[1].taps == 0) return "some results of the gradient meet no tap";
+  if (f[0].delta != apart) return "taps along height lie apart";
+  for (int64_t i = 0; i < apart; i++) {
+    falt_gemm_phase part[2] = {f[0], f[1]};
+    calls[i].apart = apart;
+    if (apart > 1) part[0] = rows_of(&f[0], i, apart, &calls[i].row);
+    const char *why = add_call(plan, r, part, &calls[i]);
+    if (why) return why;
+  }
+  return NULL;
+}
+
 static const char *add_calls(grouped_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const roles r = falt_gemm_roles_of(p);
   const bool forward = p->operation == FALT_FORWARD;
   const falt_gemm_axis axis[2] = {falt_gemm_axis_of(p, &r, 1), falt_gemm_axis_of(p, &r, 2)};
   const int64_t phases[2] = {forward ? 1 : falt_gemm_phases(&axis[0]), forward ? 1 : falt_gemm_phases(&axis[1])};
-  if (phases[0] > MOST_CALLS || phases[1] > MOST_CALLS || phases[0] * phases[1] > MOST_CALLS)
+  const int64_t apart = axis[0].taps > 1 && axis[0].stride == 1 ? axis[0].dilation : 1;
+  if (apart > falt_min(MOST_CALLS, axis[0].results)) return "taps lie too far apart along height";
+  if (phases[0] > MOST_CALLS || phases[1] > MOST_CALLS || phases[0] * phases[1] * apart > MOST_CALLS)
     return "the gradient has more than four phases";
-  plan->count = (int)(phases[0] * phases[1]);
-  for (int i = 0; i < plan->count; i++) {
+  plan->count = (int)(phases[0] * phases[1] * apart);
+  for (int64_t i = 0; i < phases[0] * phases[1]; i++) {
     const int64_t at[2] = {i / phases[1], i % phases[1]};
     falt_gemm_phase f[2];
     for (int k = 0; k < 2; k++)
       f[k] = ordered(forward ? falt_gemm_forward(&axis[k]) : falt_gemm_backward(&axis[k], at[k]));
-    const char *why = add_call(plan, &r, f, &plan->calls[i]);
+    const char *why = add_phase(plan, &r, f, apart, &plan->calls[i * apart]);
     if (why) return why;
   }
   return NULL;
