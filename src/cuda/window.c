@@ -28,6 +28,11 @@ static int column_blocks(const falt_window_shape *s, const falt_window_tile *t) 
   return t->taps_r * (s->run ? 1 : (int)s->taps[2]) * across(s, t);
 }
 
+/* Whether a row of x is loaded once for all rows of taps. */
+static bool is_rolling(const falt_window_shape *s, const falt_window_tile *t) {
+  return !s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1;
+}
+
 static int slices(const falt_window_tile *t) {
   return (t->height * t->width + 15) / 16;
 }
@@ -53,8 +58,8 @@ static int64_t pairs_bytes(const falt_window_shape *s, const falt_window_tile *t
 }
 
 /* Where a tile's products find their factors. */
-static int places_bytes(const falt_window_tile *t) {
-  return slices(t) * 16 * 8;
+static int places_bytes(const falt_window_shape *s, const falt_window_tile *t) {
+  return is_rolling(s, t) ? 0 : slices(t) * 16 * 8;
 }
 
 static int64_t shared_of(const falt_window_shape *s, const falt_window_tile *t) {
@@ -67,14 +72,14 @@ static int sums_of(const falt_window_shape *s, const falt_window_tile *t) {
 }
 
 static int registers_of(const falt_window_shape *s, const falt_window_tile *t) {
-  return sums_of(s, t) + 4 * t->mr + (s->biased ? 4 * t->mr + 80 : 48);
+  return sums_of(s, t) + 4 * t->mr * (is_rolling(s, t) ? t->taps_r : 1) + (s->biased ? 4 * t->mr + 80 : 48);
 }
 
 /* Every quarter of a multiprocessor has a quarter of the registers. */
-static int blocks_of(const falt_gemm_machine *m, const falt_window_tile *t, int registers) {
-  const int quarter = FILE_REGISTERS / 4 / (WARP * ((registers + 7) / 8 * 8));
+static int blocks_of(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+  const int quarter = FILE_REGISTERS / 4 / (WARP * ((registers_of(s, t) + 7) / 8 * 8));
   const int by_registers = 4 * quarter / t->warps;
-  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + places_bytes(t) + 1024);
+  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + places_bytes(s, t) + 1024);
   return by_registers < by_shared ? by_registers : by_shared;
 }
 
@@ -121,13 +126,43 @@ void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *s, con
 
 /* ---- estimate */
 
+/* Cycles of the tensor cores for all products of a tile, the busiest quarter's. */
+static double product_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+  const double quarters = (t->warps * t->blocks + 3) / 4 * 4.0 / (t->warps * t->blocks);
+  return quarters * slices(t) * t->warps * t->per * t->mr * (s->run ? 1 : 2) * 4096 / falt_gemm_rate(m, 2);
+}
+
+/* What so many bytes cost to fetch, if a block takes `part` of a pixel's `all` bytes: less than a line of 128 costs
+ * more. */
+static double fetched(double bytes, double part, double all) {
+  return bytes * (part >= fmin(128, all) ? 1 : part >= 64 ? 1.15 : 1.6);
+}
+
+/* Cycles of a multiprocessor for one tile of one block where a row of x is loaded once for all rows of taps: as fitted
+ * to tiles measured on an H200. */
+static double rolling_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+  const double products = product_cycles(s, m, t), strips = (double)t->per / t->taps_r, pixels = slices(t) * 16;
+  const double half = t->height / 2.0, conflicts = s->stride[2] % 2 ? 1 : 2;
+  const double x_rows = ((half - 1) * (double)s->stride[1] + t->taps_r) / half; /* that are loaded for a row of y */
+  const double loads = slices(t) * t->warps * 4 * (t->mr + strips * x_rows * conflicts); /* of shared memory */
+  const double y = t->slabs * t->mr * 32, x = t->slabs * t->channels * 2, groups = (double)s->groups;
+  const double window =
+      (double)window_along(s, 1, t->height, t->taps_r) * (double)window_along(s, 2, t->width, s->taps[2]);
+  const double copied = (fetched(pixels * y, y, groups * (double)s->rows * 2) +
+                         fetched(window * x, x, groups * (double)s->channels * 2)) /
+                        28;
+  const double waited = t->blocks > 1 ? 300 : 1200; /* by all blocks at once */
+  const double apart = waited + 14 * (pixels * y + window * x) / 16 / WARP / 4 / t->blocks;
+  const double few = 0.6 / (t->warps * t->blocks); /* warps, which wait for what they load */
+  return (fmax(fmax(products, loads), copied) + 0.3 * (products + loads) + apart) * (1 + few);
+}
+
 /* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, and of
  * copies out of the second-level cache. What all take longer than that was seen on an H200: by a fifth, runs by far
  * more. */
-static double tile_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+static double still_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
   const double slice_products = (double)t->warps * t->per * t->mr * (s->run ? 1 : 2), all = slices(t);
-  const double quarters = (t->warps * t->blocks + 3) / 4 * 4.0 / (t->warps * t->blocks); /* the busiest's share */
-  const double products = quarters * all * slice_products * 4096 / falt_gemm_rate(m, 2);
+  const double products = product_cycles(s, m, t);
   const double loads = all * t->warps * (t->mr * 4.0 + t->per * (s->run ? 2 : 4));
   const double y_bytes = all * 16 * t->slabs * t->mr * 32, x_bytes = (double)window_bytes(s, t);
   const double pieces = y_bytes / 16 + x_bytes / s->unit;
@@ -143,7 +178,8 @@ static double tile_cycles(const falt_window_shape *s, const falt_gemm_machine *m
 static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_window_tile *t) {
   const int64_t tiles = falt_window_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = s->groups * s->rows * falt_window_columns(s) * 4;
-  const double one = tile_cycles(s, m, t);
+  const bool rolling = is_rolling(s, t);
+  const double one = rolling ? rolling_cycles(s, m, t) : still_cycles(s, m, t);
   t->seconds = HUGE_VAL;
   for (int waves = 1; waves <= 4; waves++) {
     falt_window_tile cut = *t;
@@ -157,7 +193,8 @@ static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_win
     const double busy = fmin(per, ceil((double)cut.shares * (double)t->parts / m->multiprocessors));
     const double compute = (busy * (double)cut.share_tiles * one + 4000 * waves) / m->clock;
     const double memory = s->bytes / (0.85 * m->bytes_per_s), sums = 2 * (double)cut.workspace / m->bytes_per_s;
-    cut.seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 5e-6;
+    const double shown = rolling ? 0 : 0.2; /* of what is hidden behind the other */
+    cut.seconds = fmax(compute, memory) + shown * fmin(compute, memory) + sums + 2e-6;
     if (cut.seconds < t->seconds) *t = cut;
   }
 }
@@ -174,23 +211,24 @@ typedef struct visitor {
 /* With all but its pixels chosen. */
 static void visit_pixels(const visitor *v, falt_window_tile t) {
   const falt_window_shape *s = v->shape;
-  const int step = s->run ? 2 : 1;
+  const bool rolling = is_rolling(s, &t);
+  const int step = s->run || rolling ? 2 : 1;
   int64_t parts[5];
   int before = 0;
   falt_window_parts(s, &t, parts);
   t.parts = parts[0] * parts[1] * parts[2] * parts[3] * parts[4];
   for (int across = 1; across <= 64; across++) {
-    t.width = (int)falt_ceil_div(s->out[2], across);
+    t.width = (int)(rolling ? 8 * across : falt_ceil_div(s->out[2], across));
     if (t.width > MOST_PIXELS / step) continue;
-    if (t.width == before || t.width * across > 2 * s->out[2]) break;
+    if (t.width == before || (rolling ? t.width >= s->out[2] + 8 : t.width * across > 2 * s->out[2])) break;
     before = t.width;
     for (t.height = step; t.height * t.width <= MOST_PIXELS; t.height += step) {
       if (t.height >= s->out[1] + step) break;
       if (t.height * t.width < FEWEST_PIXELS && t.height < s->out[1]) continue;
       const int64_t shared = shared_of(s, &t);
-      if (shared + places_bytes(&t) > falt_gemm_block_shared(v->machine)) break;
+      if (shared + places_bytes(s, &t) > falt_gemm_block_shared(v->machine)) break;
       t.shared_bytes = (int)shared;
-      t.blocks = (int)falt_min(blocks_of(v->machine, &t, registers_of(s, &t)), 8);
+      t.blocks = (int)falt_min(blocks_of(s, v->machine, &t), 8);
       if (t.blocks < 1) continue;
       cut(s, v->machine, &t);
       v->visit(v->context, &t);
@@ -203,6 +241,7 @@ static void visit_warps(const visitor *v, falt_window_tile t) {
   for (t.per = 1; t.per <= MOST_PER; t.per++) {
     t.warps = (blocks + t.per - 1) / t.per * t.slabs;
     if (t.warps > MOST_WARPS || sums_of(v->shape, &t) > MOST_SUMS) continue;
+    if (is_rolling(v->shape, &t) && t.per % t.taps_r) continue;
     visit_pixels(v, t);
   }
 }

@@ -46,7 +46,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_gpu_launch launch = {
       plan->function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {args.shares, 1};
-  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
   falt_gemm_start_sums(base->device, plan->sum, &sum, o->stream);
 }
 

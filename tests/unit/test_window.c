@@ -27,6 +27,8 @@ static const falt_window_shape shapes[] = {
     {5, {1, 5, 9}, 1, 72, 24, {1, 5, 7}, {1, 2, 3}, {1, 2, 1}, true, false, 16, 1e5, -1},
     {3, {1, 1, 50}, 1, 8, 1, {1, 1, 5}, {1, 1, 1}, {1, 1, 1}, true, true, 2, 1e4, -1},
     {64, {1, 14, 14}, 32, 32, 32, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, false, false, 16, 5e7, -1},
+    /* a row of the input meets two or three rows of results */
+    {4, {1, 13, 21}, 2, 48, 24, {1, 5, 3}, {1, 2, 2}, {1, 1, 3}, true, false, 16, 1e5, -1},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -57,6 +59,8 @@ static void check_tile(void *context, const falt_window_tile *t) {
   assert_true((t->shares - 1) * t->share_tiles < falt_window_tiles(s, t) && t->shares <= 65535);
   assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(all->machine));
   assert_true(!s->run || t->height % 2 == 0);
+  if (!s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1) /* rows of y stay for all rows of taps */
+    assert_true(t->height % 2 == 0 && t->width % 8 == 0 && t->per % t->taps_r == 0);
   assert_true(t->seconds > 0 && t->seconds < 3600);
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
 }

@@ -8,6 +8,10 @@
 // strides and dilations. A warp keeps MR * 16 rows by PER blocks of columns in its registers over all its tiles, and
 // loads its rows once for all of them. Shares of the tiles lie in the workspace until gemm_filter_sum.cu adds them.
 //
+// ROLLING: where taps are a row apart, a row of x meets several rows of y. A warp has all rows of taps, walks down a
+// tile with the last rows of y in registers, and loads a row of x once for all that it meets. What an instruction sums
+// are 8 pixels of a row and 8 of the row half a tile below.
+//
 // Groups of channels are SLABS of rows and columns that belong together: only those products are computed.
 //
 // RUN: sources of so few channels that no vector holds a pixel. A row of taps then is a run of TAPS_S * CHANNELS
@@ -20,13 +24,14 @@
 //   RUN UNIT                             see above; bytes of x that are copied at once
 //   TAPS_R TAPS_S                        taps of a part, along height and width
 //   STRIDE_R STRIDE_S DILATE_R DILATE_S
-//   TILE_H TILE_W                        pixels of a tile; with RUN TILE_H is even
+//   TILE_H TILE_W                        pixels of a tile; TILE_H is even where RUN or ROLLING, there TILE_W in eights
 //   MR                                   rows of a slab, by 16
 //   CHANNELS                             of a slab, a multiple of 16; with RUN the source's
-//   SLABS WARPS PER                      slabs of a block, its warps, blocks of columns of a warp
-//   BLOCKS                               blocks that should fit on a multiprocessor
+//   SLABS WARPS PER                      slabs of a block, its warps, blocks of columns of a warp; ROLLING: whole
+//   TAPS_R BLOCKS                               blocks that should fit on a multiprocessor
 #include "async.cuh"
 #include "gemm.cuh"
+#include "ptx/early.cuh"
 #include "window_args.h"
 
 typedef falt_cuda_window_args Args;
@@ -36,15 +41,17 @@ constexpr int THREADS = 32 * WARPS, STAGES = 2;
 constexpr int PIXELS = TILE_H * TILE_W, SLICES = (PIXELS + 15) / 16, LINES = SLICES * 16;
 constexpr int WINDOW_H = (TILE_H - 1) * STRIDE_R + (TAPS_R - 1) * DILATE_R + 1;
 constexpr int WINDOW_W = (TILE_W - 1) * STRIDE_S + (TAPS_S - 1) * DILATE_S + 1;
-constexpr int WIDTH = RUN ? 8 : 16, UNITS = WIDTH / 8;  // columns of a block, by 8 of an instruction
-constexpr int ACROSS = RUN ? (TAPS_S * CHANNELS + 7) / 8 : CHANNELS / 16;   // blocks of a row of taps, of a tap
-constexpr int COLUMN_BLOCKS = (RUN ? TAPS_R : TAPS_R * TAPS_S) * ACROSS;    // of a slab
+constexpr int WIDTH = RUN ? 8 : 16, UNITS = WIDTH / 8;                     // columns of a block, by 8 of an instruction
+constexpr int ACROSS = RUN ? (TAPS_S * CHANNELS + 7) / 8 : CHANNELS / 16;  // blocks of a row of taps, of a tap
+constexpr int COLUMN_BLOCKS = (RUN ? TAPS_R : TAPS_R * TAPS_S) * ACROSS;   // of a slab
 constexpr int Y_PITCH = SLABS * MR * 32 + 16, X_PITCH = SLABS * CHANNELS * 2 + 16;
+constexpr bool ROLLING = !RUN && TAPS_R > STRIDE_R &&DILATE_R == 1;
 constexpr int EACH = UNIT / 2, RUN_LENGTH = WINDOW_W * CHANNELS;
 constexpr int RUN_PIECES = (RUN_LENGTH + 2 * EACH - 2) / EACH, RAW_PITCH = (RUN_PIECES * UNIT + 15) / 16 * 16;
 constexpr int PAIR_ROWS = WINDOW_H - STRIDE_R, PAIR_PITCH = RUN_LENGTH;  // words
 constexpr int Y_BYTES = LINES * Y_PITCH, STAGE = Y_BYTES + (RUN ? WINDOW_H * RAW_PITCH : WINDOW_H * WINDOW_W * X_PITCH);
 static_assert(WARPS % SLABS == 0 && WARPS / SLABS * PER >= COLUMN_BLOCKS, "warps have all columns");
+static_assert(!ROLLING || (TILE_H % 2 == 0 && TILE_W % 8 == 0 && PER % TAPS_R == 0), "see above");
 static_assert(RUN ? SLABS == 1 && TILE_H % 2 == 0 && DILATE_S == 1 : CHANNELS % 16 == 0 && UNIT == 16, "see above");
 
 typedef float Acc[PER][UNITS][MR][4];
@@ -91,19 +98,19 @@ __device__ inline void advance(const Args &a, Tile &t) {
   t.d = 0, t.n++;
 }
 
-// ---- copies
+// ---- copies: a thread's pieces have the same place in their pixels
 
 __device__ inline void load_results(const Args &a, const Part &p, const Tile &t, unsigned to) {
-  constexpr int SLAB_PIECES = MR * 2, PIECES = SLABS * SLAB_PIECES, ALL = LINES * PIECES;
-  const char *from = p.y + t.n * a.y_image + t.d * a.y_plane + (i64)t.h * a.y_row + (i64)t.w * a.y_column;
-  const int height = a.out[1] - t.h, width = a.out[2] - t.w, rows = a.rows - p.row;
+  constexpr int SLAB_PIECES = MR * 2, PIECES = SLABS * SLAB_PIECES;
+  const int piece = threadIdx.x % PIECES, slab = piece / SLAB_PIECES, row = piece % SLAB_PIECES * 8;
+  const char *from = p.y + t.n * a.y_image + t.d * a.y_plane + (i64)t.h * a.y_row + (i64)t.w * a.y_column +
+                     (slab * a.y_group + row * 2);
+  const int height = row < a.rows - p.row ? min(a.out[1] - t.h, TILE_H) : 0, width = a.out[2] - t.w;
+  to += piece * 16;
 #pragma unroll 2
-  for (int i = threadIdx.x; i < ALL; i += THREADS) {
-    const int pixel = i / PIECES, piece = i % PIECES, slab = piece / SLAB_PIECES, row = piece % SLAB_PIECES * 8;
+  for (int pixel = threadIdx.x / PIECES; pixel < LINES; pixel += THREADS / PIECES) {
     const int h = pixel / TILE_W, w = pixel % TILE_W;
-    const bool exists = h < TILE_H && h < height && w < width && row < rows;
-    copy_async<16>(to + pixel * Y_PITCH + piece * 16, from + (h * a.y_row + w * a.y_column + slab * a.y_group + row * 2),
-                   exists ? 16 : 0);
+    copy_async<16>(to + pixel * Y_PITCH, from + (h * a.y_row + w * a.y_column), h < height && w < width ? 16 : 0);
   }
 }
 
@@ -121,18 +128,17 @@ __device__ inline Corner corner_of(const Args &a, const Part &p, const Tile &t) 
 }
 
 __device__ inline void load_window(const Args &a, const Part &p, const Tile &t, unsigned to) {
-  constexpr int SLAB_PIECES = RUN ? 1 : CHANNELS / 8, PIECES = SLABS * SLAB_PIECES, ALL = WINDOW_H * WINDOW_W * PIECES;
+  constexpr int SLAB_PIECES = RUN ? 1 : CHANNELS / 8, PIECES = SLABS * SLAB_PIECES;
   const Corner c = corner_of(a, p, t);
-  const char *from = c.plane + (i64)c.h * a.x_row + (i64)c.w * a.x_column;
-  const int channels = c.exists ? a.channels - p.channel : 0;
+  const int piece = threadIdx.x % PIECES, slab = piece / SLAB_PIECES, channel = piece % SLAB_PIECES * 8;
+  const char *from = c.plane + (i64)c.h * a.x_row + (i64)c.w * a.x_column + (slab * a.x_group + channel * 2);
+  const unsigned height = c.exists && channel < a.channels - p.channel ? a.in[1] : 0, width = a.in[2];
+  to += piece * 16;
 #pragma unroll 2
-  for (int i = threadIdx.x; i < ALL; i += THREADS) {
-    const int pixel = i / PIECES, piece = i % PIECES, slab = piece / SLAB_PIECES, channel = piece % SLAB_PIECES * 8;
+  for (int pixel = threadIdx.x / PIECES; pixel < WINDOW_H * WINDOW_W; pixel += THREADS / PIECES) {
     const int h = pixel / WINDOW_W, w = pixel % WINDOW_W;
-    const bool exists =
-        (unsigned)(c.h + h) < (unsigned)a.in[1] && (unsigned)(c.w + w) < (unsigned)a.in[2] && channel < channels;
-    copy_async<16>(to + pixel * X_PITCH + piece * 16,
-                   from + (h * a.x_row + w * a.x_column + slab * a.x_group + channel * 2), exists ? 16 : 0);
+    copy_async<16>(to + pixel * X_PITCH, from + (h * a.x_row + w * a.x_column),
+                   (unsigned)(c.h + h) < height && (unsigned)(c.w + w) < width ? 16 : 0);
   }
 }
 
@@ -142,7 +148,8 @@ __device__ inline int run_start(const Corner &c) {
 }
 
 // Element by element where no word is aligned in all rows; several are on their way at once.
-__device__ inline void load_elements(const Args &a, const Corner &c, const char *from, int first, int end, unsigned to) {
+__device__ inline void load_elements(const Args &a, const Corner &c, const char *from, int first, int end,
+                                     unsigned to) {
   constexpr int AT_ONCE = 8, ALL = WINDOW_H * RUN_PIECES;
 #pragma unroll 1
   for (int begin = threadIdx.x; begin < ALL; begin += AT_ONCE * THREADS) {
@@ -150,7 +157,8 @@ __device__ inline void load_elements(const Args &a, const Corner &c, const char 
 #pragma unroll
     for (int k = 0; k < AT_ONCE; k++) {
       const int i = begin + k * THREADS, h = i / RUN_PIECES, piece = i % RUN_PIECES;
-      const bool exists = i < ALL && (unsigned)(c.h + h) < (unsigned)a.in[1] && (unsigned)(first + piece) < (unsigned)end;
+      const bool exists =
+          i < ALL && (unsigned)(c.h + h) < (unsigned)a.in[1] && (unsigned)(first + piece) < (unsigned)end;
       bits[k] = exists ? load_bits<2>(from + (h * a.x_row + piece * 2)) : 0;
     }
 #pragma unroll
@@ -234,13 +242,22 @@ __device__ inline void fill_places(Places &places) {
   }
 }
 
+// A block of columns: its tap, and which of the tap's or of the row of taps' it is. Rows of taps run fastest.
+struct Column {
+  int r, s, across;
+};
+
+__device__ inline Column column_at(int block) {
+  return {block % TAPS_R, block / (TAPS_R * ACROSS), block / TAPS_R % ACROSS};
+}
+
 // Where this lane's part of a block of columns begins, from a pixel's place on.
 __device__ inline int column_place(int block, int slab) {
-  const int lane = threadIdx.x % 32, tap = block / ACROSS, across = block % ACROSS;
+  const int lane = threadIdx.x % 32;
+  const Column c = column_at(block);
   if (block >= COLUMN_BLOCKS) return 0;
-  if (RUN) return (tap * DILATE_R * PAIR_PITCH + across * 8 + lane / 4) * 4;
-  return (tap / TAPS_S * DILATE_R * WINDOW_W + tap % TAPS_S * DILATE_S) * X_PITCH + slab * CHANNELS * 2 + across * 32 +
-         lane / 16 * 16;
+  if (RUN) return (c.r * DILATE_R * PAIR_PITCH + c.across * 8 + lane / 4) * 4;
+  return (c.r * DILATE_R * WINDOW_W + c.s * DILATE_S) * X_PITCH + slab * CHANNELS * 2 + c.across * 32 + lane / 16 * 16;
 }
 
 // A first column of ones.
@@ -248,7 +265,24 @@ __device__ inline unsigned ones() {
   return threadIdx.x % 32 / 4 ? 0 : KIND == HALVES ? 0x3c003c00 : 0x3f803f80;
 }
 
+// A slice's products of a block of columns.
+__device__ inline void multiply_block(float (*acc)[MR][4], const uint4 (&rows)[MR], uint4 columns) {
+#pragma unroll
+  for (int i = 0; i < MR; i++) Product::whole(acc[0][i], rows[i], columns.x, columns.y);
+  if constexpr (UNITS == 2)
+#pragma unroll
+    for (int i = 0; i < MR; i++) Product::whole(acc[1][i], rows[i], columns.z, columns.w);
+}
+
 // alone: the sums of y, or NULL where another warp has them.
+__device__ inline void load_rows(uint4 (&rows)[MR], unsigned line, float (*alone)[4]) {
+#pragma unroll
+  for (int i = 0; i < MR; i++) rows[i] = load_transposed(line + i * 32);
+  if (BIASED && alone)
+#pragma unroll
+    for (int i = 0; i < MR; i++) Product::whole(alone[i], rows[i], ones(), ones());
+}
+
 __device__ inline void multiply_tile(Acc acc, float (*alone)[4], const Places &places, unsigned y, unsigned x,
                                      const int (&column)[PER]) {
   const int lane = threadIdx.x % 32;
@@ -258,11 +292,7 @@ __device__ inline void multiply_tile(Acc acc, float (*alone)[4], const Places &p
     const unsigned line = y + places.y[slice * 16 + lane / 16 * 8 + lane % 8] + lane / 8 % 2 * 16;
     const unsigned at = x + places.x[RUN ? slice * 8 + lane % 4 : slice * 16 + lane % 16];
     const unsigned next = RUN ? x + places.x[slice * 8 + 4 + lane % 4] : 0;
-#pragma unroll
-    for (int i = 0; i < MR; i++) rows[i] = load_transposed(line + i * 32);
-    if (BIASED && alone)
-#pragma unroll
-      for (int i = 0; i < MR; i++) Product::whole(alone[i], rows[i], ones(), ones());
+    load_rows(rows, line, alone);
 #pragma unroll
     for (int b = 0; b < PER; b++) {
       uint4 columns;
@@ -270,11 +300,31 @@ __device__ inline void multiply_tile(Acc acc, float (*alone)[4], const Places &p
         columns = make_uint4(load_word(at + column[b]), load_word(next + column[b]), 0, 0);
       else
         columns = load_transposed(at + column[b]);
+      multiply_block(acc[b], rows, columns);
+    }
+  }
+}
+
+// The same where ROLLING, by columns of 8 pixels: a step is a row of x with the rows of y that it meets.
+__device__ inline void multiply_rolling(Acc acc, float (*alone)[4], unsigned y, unsigned x, const int (&column)[PER]) {
+  constexpr int HALF = TILE_H / 2, STEPS = (HALF - 1) * STRIDE_R + TAPS_R;
+  const int lane = threadIdx.x % 32;
+  y += (lane / 16 * HALF * TILE_W + lane % 8) * Y_PITCH + lane / 8 % 2 * 16;
+  x += (lane / 8 % 2 * HALF * STRIDE_R * WINDOW_W + lane % 8 * STRIDE_S) * X_PITCH;
+#pragma unroll 1
+  for (int w = 0; w < TILE_W; w += 8, y += 8 * Y_PITCH, x += 8 * STRIDE_S * X_PITCH) {
+    uint4 rows[TAPS_R][MR];
 #pragma unroll
-      for (int i = 0; i < MR; i++) Product::whole(acc[b][0][i], rows[i], columns.x, columns.y);
-      if constexpr (UNITS == 2)
+    for (int step = 0; step < STEPS; step++) {
+      const int row = step / STRIDE_R;
+      if (step % STRIDE_R == 0 && row < HALF) load_rows(rows[row % TAPS_R], y + row * TILE_W * Y_PITCH, alone);
 #pragma unroll
-        for (int i = 0; i < MR; i++) Product::whole(acc[b][1][i], rows[i], columns.z, columns.w);
+      for (int b = 0; b < PER; b += TAPS_R) {
+        const uint4 columns = load_transposed(x + step * WINDOW_W * X_PITCH + column[b]);
+#pragma unroll
+        for (int r = step % STRIDE_R; r < TAPS_R && r <= step; r += STRIDE_R)
+          if ((step - r) / STRIDE_R < HALF) multiply_block(acc[b + r], rows[(step - r) / STRIDE_R % TAPS_R], columns);
+      }
     }
   }
 }
@@ -307,11 +357,12 @@ __device__ inline void put_sums(const Args &a, const Part &p, const Acc acc, int
   float *partial = a.partial + ((i64)(p.group + slab) * a.shares + blockIdx.y) * a.rows * a.columns;
 #pragma unroll
   for (int b = 0; b < PER; b++) {
-    const int block = first_block + b, tap = block / ACROSS, across = block % ACROSS * WIDTH + lane % 4 * 2;
-    const int r = p.tap_row + (RUN ? tap : tap / TAPS_S);
+    const int block = first_block + b;
+    const Column c = column_at(block);
+    const int r = p.tap_row + c.r, across = c.across * WIDTH + lane % 4 * 2;
     if (block >= COLUMN_BLOCKS || r >= a.tap_rows) continue;
     const int row_of_taps = p.tap_plane * a.tap_rows + r;
-    const int first = RUN ? row_of_taps * TAPS_S * CHANNELS : (row_of_taps * TAPS_S + tap % TAPS_S) * a.channels;
+    const int first = RUN ? row_of_taps * TAPS_S * CHANNELS : (row_of_taps * TAPS_S + c.s) * a.channels;
     const int width = RUN ? TAPS_S * CHANNELS : a.channels;
 #pragma unroll
     for (int i = 0; i < MR; i++)
@@ -343,8 +394,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_window_filter
   const bool sums_y = BIASED && first_block == 0 && p.tap_plane == 0 && p.tap_row == 0 && p.channel == 0;
 #pragma unroll
   for (int b = 0; b < PER; b++) column[b] = column_place(first_block + b, slab);
-  fill_places(places);
+  if (!ROLLING) fill_places(places);
   Tile coming = tile_at(a, begin), tile = coming;
+  await_stream();
   load_tile(a, p, coming, shared);
   end_batch();
 #pragma unroll 1
@@ -362,7 +414,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_window_filter
       tile = coming;
       __syncthreads();
     }
-    multiply_tile(acc, sums_y ? alone : nullptr, places, stage + slab * MR * 32, RUN ? pairs : stage + Y_BYTES, column);
+    const unsigned y = stage + slab * MR * 32, x = RUN ? pairs : stage + Y_BYTES;
+    if constexpr (ROLLING)
+      multiply_rolling(acc, sums_y ? alone : nullptr, y, x, column);
+    else
+      multiply_tile(acc, sums_y ? alone : nullptr, places, y, x, column);
   }
   put_sums(a, p, acc, slab, first_block);
   if (sums_y) put_alone(a, p, alone, slab);
