@@ -2,8 +2,8 @@
  * 16-bit floats: each window of the source is fetched once for all taps. src/cuda/kernels/grouped.cu has the algorithm,
  * src/cuda/grouped.c how it is cut. A gradient of a strided layer is as many launches as its stride has phases
  * (src/cuda/gemm.c), none of which multiplies zeros; where taps lie apart along height, each launch takes the rows that
- * meet each other. The filter is read as it lies. Operands whose addresses 16 bytes
- * do not divide go to another solver's plan, made beside this one. */
+ * meet each other. They run side by side. The filter is read as it lies. Operands whose addresses 16 bytes do not
+ * divide go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "cuda/grouped.h"
@@ -57,7 +57,8 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       c->function, c->tile.grid, {32 * c->tile.warps_c * c->tile.warps_p, 1}, c->tile.shared_bytes, o->stream};
-  falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -195,6 +196,7 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_p
                                 .parts = (int)t->parts,
                                 .sources = (int)(x->size[FALT_G] * x->size[FALT_C]),
                                 .results = (int)c->shape.results,
+                                .first_call = c == plan->calls,
                                 .epilogue = falt_cuda_epilogue_of(p)};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;

@@ -35,6 +35,7 @@
 #include "grouped_args.h"
 #include "mma.cuh"
 #include "pairs.cuh"
+#include "ptx/early.cuh"
 
 typedef long long i64;
 typedef falt_cuda_grouped_args Args;
@@ -316,6 +317,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_grouped(const
   const char *stage = (const char *)memory, *other = stage + (STAGES - 1) * STAGE;
   const int warp = threadIdx.x / 32, part = blockIdx.x % a.parts, step = gridDim.x / a.parts;
   int tile = blockIdx.x / a.parts;
+  begin_beside(a.first_call);
   load_window(a, block_at(a, part, tile), shared_address(stage));
   end_batch();
   Taps taps;
@@ -338,4 +340,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_grouped(const
     const char *next = other;
     other = stage, stage = next;
   }
+  end_beside(a.first_call);
 }

@@ -17,6 +17,7 @@ typedef struct falt_cuda_grouped_args {
   int tiles[2], all_tiles;     /* along height and width; of all images */
   int parts;                   /* along channels; tiles of a part are dealt out to its blocks in turns */
   int sources, results;        /* channels of all groups */
+  int first_call;              /* of an execution; others need nothing of those before */
   falt_cuda_epilogue epilogue;
 } falt_cuda_grouped_args;
 
