@@ -25,6 +25,7 @@ typedef struct falt_wgmma_problem {
   int y_bytes; /* of an element of the result */
   bool turned; /* the filter's columns, not what is summed, lie side by side */
   bool residual;
+  bool words; /* 16 bytes divide a pixel's results, which lie side by side */
   bool boxes; /* pixels are read side by side: each image is filled up to whole boxes of FALT_WGMMA_SPAN */
 } falt_wgmma_problem;
 
@@ -44,7 +45,7 @@ const char *falt_wgmma_phases(const falt_wgmma_problem *problem, falt_wgmma_phas
 
 typedef struct falt_wgmma_machine {
   int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
-  double bytes_per_s, clock_hz;
+  double bytes_per_s, clock_hz, cache_bytes;
   int64_t workspace; /* bytes that may be used; negative: no limit */
 } falt_wgmma_machine;
 
@@ -56,6 +57,7 @@ typedef struct falt_wgmma_tile {
   int shares; /* blocks of a cluster that sum a part of a tile's steps each */
   int shared_bytes;
   int64_t clusters, work; /* that run at once; tiles of a cluster */
+  int64_t place, places;  /* tiles of a phase that clusters take before the next phase's; how often */
   size_t workspace;
   /* what was estimated */
   double seconds;
@@ -66,6 +68,7 @@ typedef struct falt_wgmma_tile {
 typedef struct falt_wgmma_work {
   int64_t rows[FALT_WGMMA_PHASES], steps[FALT_WGMMA_PHASES]; /* of each phase */
   int phases;
+  int zeros; /* phases that follow on them and have no taps: their results are stored without a tile */
   int64_t columns;
   double bytes; /* that must move */
 } falt_wgmma_work;

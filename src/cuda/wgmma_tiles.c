@@ -51,6 +51,8 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
     w.steps[i] =
         (int64_t)a[0].taps * a[1].taps * a[2].taps * falt_ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
   }
+  while (p->words && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
+  w.phases = count - w.zeros;
   return w;
 }
 
@@ -101,6 +103,18 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   return NULL;
 }
 
+/* Whole rounds of all clusters at one place, whose source a quarter of the cache holds: until all phases have read it,
+ * it must share the cache with results. */
+static void place(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                  falt_wgmma_tile *t) {
+  const int64_t rows = (int64_t)falt_wgmma_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
+  const double round = (double)(t->clusters * rows * p->results) * 2 / (double)columns; /* bytes */
+  int64_t least = INT32_MAX;
+  for (int i = 0; i < w->phases; i++) least = falt_min(least, falt_ceil_div(w->rows[i], rows) * columns);
+  t->place = falt_min(least, t->clusters * falt_max(1, (int64_t)(m->cache_bytes / 4 / round)));
+  t->places = least / t->place;
+}
+
 /* Tiles of all clusters, and those of the busiest. */
 static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                   falt_wgmma_tile *t) {
@@ -112,6 +126,7 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
   t->clusters = t->work < most || sliced(p, t) ? t->work : most;
   /* A block whose filter stays works on the same columns always. */
   if (t->resident) t->clusters = t->clusters < columns ? columns : t->clusters / columns * columns;
+  place(p, w, m, t);
   t->workspace = 0;
   if (keeps(p, t)) t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }

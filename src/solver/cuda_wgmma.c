@@ -143,6 +143,8 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
                               .columns = (int)plan->work.columns,
                               .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
                               .span_blocks = (int)falt_ceil_div(summed, FALT_WGMMA_SPAN),
+                              .place_tiles = (int)t->place,
+                              .places = (int)t->places,
                               .splits = t->splits,
                               .steps = (int)plan->work.steps[0],
                               .image_pixels = (int)pixels,
@@ -185,6 +187,10 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
       l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
     else
       encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
+  }
+  for (int i = plan->work.phases; i < plan->work.phases + plan->work.zeros; i++) {
+    fill_phase(plan, &plan->phases[i], &l->phase[i]);
+    l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
   }
   encode(plan, filter_of(plan, falt_map_element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
   if (!p->has_residual) return;
@@ -259,6 +265,7 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
   if (plan->planar) falt_text_add(text, " planar=%d", plan->planar);
   if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
+  if (plan->work.zeros) falt_text_add(text, " zeros=%d", plan->work.zeros);
   if (t->workspace) falt_text_add(text, " splits=%d", t->splits);
   falt_text_add(text, ")");
 }
@@ -367,6 +374,10 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
+static bool has_words(const falt_tensor *t) {
+  return t->size[FALT_C] * (int64_t)falt_type_size(t->type) % 16 == 0;
+}
+
 static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
   *layer = (falt_wgmma_problem){.operation = (falt_wgmma_operation)p->operation,
                                 .batch = p->input.size[FALT_N],
@@ -375,6 +386,7 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
                                 .axes = 1,
                                 .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
                                 .residual = p->has_residual,
+                                .words = planar_unit(p) == 0 && has_words(falt_problem_result(p)),
                                 .boxes = lines_read(p) > 0};
   for (int i = 0; i < 3; i++) {
     const falt_axis *a = &p->axis[i];
@@ -395,6 +407,7 @@ static falt_wgmma_machine machine_of(const falt_ask *ask) {
   return (falt_wgmma_machine){.multiprocessors = falt_gpu_about(ask->device->gpu)->multiprocessors,
                               .shared_block = SHARED,
                               .bytes_per_s = l->copy_bytes_per_s,
+                              .cache_bytes = falt_gpu_about(ask->device->gpu)->l2_bytes,
                               .clock_hz = 1e3 * falt_gpu_about(ask->device->gpu)->clock_khz,
                               .workspace = ask->budget->max_workspace};
 }
@@ -424,6 +437,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"CLUSTER", t->cluster},
                {"RESIDENT", t->resident},
                {"PHASES", plan->work.phases},
+               {"ZEROS", plan->work.zeros},
                {"SHARES", t->shares},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", plan->planar},

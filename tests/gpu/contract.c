@@ -70,6 +70,7 @@ static const char *const lines[] = {
     "maxpool n=2 c=8 h=28 w=28 r=2 s=2 stride=2",
     "forward n=2 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 layout=nhwc",
     "backward-data n=2 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 stride=2 type=f16 layout=nhwc",
+    "backward-data n=4 c=64 h=28 w=28 k=128 r=1 s=1 stride=2 type=f16 layout=nhwc",
     "backward-filter n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=bf16 layout=nhwc",
     "forward n=2 c=64 h=28 w=28 k=64 r=3 s=3 pad=1 type=f16",
     "backward-filter n=8 c=48 h=20 w=20 k=72 r=3 s=3 pad=1",

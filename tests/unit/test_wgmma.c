@@ -14,7 +14,7 @@
 
 #define UNUSED __attribute__((unused))
 
-static const falt_wgmma_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9, -1};
+static const falt_wgmma_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9, 60 << 20, -1};
 
 static falt_wgmma_problem layer(falt_wgmma_operation operation, int64_t batch, int64_t channels, int64_t results,
                                 falt_wgmma_axis axis) {
@@ -164,6 +164,43 @@ static void test_tiles(UNUSED void **state) {
     }
 }
 
+/* Phases without taps have no tiles where their results lie in words. */
+static void test_zeros(UNUSED void **state) {
+  static const struct {
+    falt_wgmma_axis axis;
+    bool words;
+    int phases, zeros;
+  } cases[] = {{{1, 2, 1, 0, 56, 28}, true, 1, 3},  {{1, 2, 1, 0, 55, 28}, true, 1, 3},
+               {{1, 2, 1, 0, 56, 28}, false, 4, 0}, {{3, 2, 1, 1, 56, 28}, true, 4, 0},
+               {{3, 2, 2, 2, 56, 28}, true, 1, 3},  {{1, 2, 1, 1, 1, 1}, true, 1, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_wgmma_problem p = layer(FALT_WGMMA_DATA, 64, 256, 512, cases[i].axis);
+    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    int count;
+    p.words = cases[i].words;
+    assert_null(falt_wgmma_phases(&p, phases, &count));
+    const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
+    assert_int_equal(work.phases, cases[i].phases);
+    assert_int_equal(work.zeros, cases[i].zeros);
+    assert_int_equal(work.phases + work.zeros, count);
+  }
+}
+
+/* Places are as large as a part of the cache, and each phase has tiles for all of them. */
+static void test_places(UNUSED void **state) {
+  static const struct { int64_t batch, size, places; } cases[] = {{1, 56, 1}, {64, 56, 1}, {256, 56, 3}, {256, 55, 3}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const falt_wgmma_axis axis = {3, 2, 1, 1, cases[i].size, 28};
+    falt_wgmma_problem p = layer(FALT_WGMMA_DATA, cases[i].batch, 128, 128, axis);
+    p.turned = true;
+    const falt_wgmma_tile t = choose(&p);
+    const int64_t rows = falt_wgmma_rows(&t) * t.cluster;
+    assert_int_equal(t.places, cases[i].places);
+    if (t.places > 1) assert_true(t.place % t.clusters == 0 && t.place * rows * 128 * 2 <= h200.cache_bytes / 4);
+    assert_true(t.place * t.places * 4 <= t.work);
+  }
+}
+
 /* One image has few tiles: clusters share them, with no workspace, and the machine is full but not twice. */
 static void test_shares(UNUSED void **state) {
   static const struct { int64_t channels, size; } layers[] = {{256, 14}, {512, 7}};
@@ -180,10 +217,10 @@ static void test_shares(UNUSED void **state) {
 
 /* ---- kernels */
 
-static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, int phases, int type_y,
-                                  int planar) {
+static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, const falt_wgmma_work *work,
+                                  int type_y, int planar) {
   falt_cuda_kernel k = {.source = "wgmma.cu", .entry = "falt_wgmma"};
-  const int lines = planar && phases == 1 ? 1 + (p->operation == FALT_WGMMA_FILTER) : 0;
+  const int lines = planar && work->phases == 1 ? 1 + (p->operation == FALT_WGMMA_FILTER) : 0;
   const struct {
     const char *name;
     int value;
@@ -202,7 +239,8 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"BUFFERS", t->buffers},
                {"CLUSTER", t->cluster},
                {"RESIDENT", t->resident},
-               {"PHASES", phases},
+               {"PHASES", work->phases},
+               {"ZEROS", work->zeros},
                {"SWAPPED", t->swapped},
                {"PINGPONG", t->pingpong},
                {"SHARES", t->shares},
@@ -216,7 +254,8 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
 
 typedef struct compiled {
   const falt_wgmma_problem *problem;
-  int phases, type_y, tried, planar;
+  const falt_wgmma_work *work;
+  int type_y, tried, planar;
 } compiled;
 
 /* Every thirteenth tile: nothing may spill. */
@@ -224,7 +263,7 @@ static void compile(void *context, const falt_wgmma_tile *t) {
   compiled *c = context;
   falt_cuda_binary binary;
   if (t->rejected || c->tried++ % 13) return;
-  const falt_cuda_kernel kernel = kernel_of(c->problem, t, c->phases, c->type_y, c->planar);
+  const falt_cuda_kernel kernel = kernel_of(c->problem, t, c->work, c->type_y, c->planar);
   if (falt_cuda_compile(&kernel, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
   if (binary.use.spill_bytes != 0 || binary.use.stack_bytes != 0)
     fail_msg("%d warpgroups of %dx%d: %d bytes spilled", t->consumers, t->wg_rows, t->columns, binary.use.spill_bytes);
@@ -246,28 +285,34 @@ static void test_kernels(UNUSED void **state) {
   if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
   assert_int_equal(binary.use.stack_bytes, 0);
   falt_free(binary.data);
-  for (int i = 0; i < 4; i++) {
-    falt_wgmma_problem p = layer(i == 3 ? FALT_WGMMA_FORWARD : (falt_wgmma_operation)i, 8, 128, 512,
-                                 (falt_wgmma_axis){3, 2, 1, 1, 28, 14});
+  static const falt_wgmma_operation operations[] = {FALT_WGMMA_FORWARD, FALT_WGMMA_DATA, FALT_WGMMA_FILTER,
+                                                    FALT_WGMMA_FORWARD, FALT_WGMMA_DATA};
+  for (int i = 0; i < 5; i++) {
+    const falt_wgmma_axis axis = i == 4 ? (falt_wgmma_axis){1, 2, 1, 0, 28, 14} : (falt_wgmma_axis){3, 2, 1, 1, 28, 14};
+    falt_wgmma_problem p = layer(operations[i], 8, 128, 512, axis);
     falt_wgmma_phase phases[FALT_WGMMA_PHASES];
     int count;
-    p.turned = i == FALT_WGMMA_DATA || i == FALT_WGMMA_FILTER;
+    p.turned = p.operation != FALT_WGMMA_FORWARD;
     p.residual = i == 0;
+    p.words = true;
     if (i == 3) p.y_bytes = 4;
     assert_null(falt_wgmma_phases(&p, phases, &count));
-    const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
-    compiled c = {&p, count, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
+    falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
+    compiled c = {&p, &work, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
     falt_wgmma_each(&p, &work, &h200, compile, &c);
     /* The same with pixels side by side, other tiles of it. */
     c.planar = i == 0 ? 1 : 4;
     c.tried = 6;
+    p.words = false;
+    work = falt_wgmma_work_of(&p, phases, count);
     falt_wgmma_each(&p, &work, &h200, compile_some, &c);
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_walks), cmocka_unit_test(test_reach),
-                                     cmocka_unit_test(test_tiles), cmocka_unit_test(test_shares),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_walks),  cmocka_unit_test(test_reach),
+                                     cmocka_unit_test(test_tiles),  cmocka_unit_test(test_shares),
+                                     cmocka_unit_test(test_zeros),  cmocka_unit_test(test_places),
                                      cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,10 +10,13 @@
 // stages fill. Where the pixels of what one tap reads lie side by side, not channels, it brings boxes of 64 pixels of
 // 64 channels; rows of the product are then an image's pixels, filled up to whole boxes. Blocks stay and take tile
 // after tile. Blocks of a cluster work on neighbouring rows of the same columns and fetch a part each of what both
-// need. Gradients of strided layers are one phase of the stride after the other: the pixels of a phase have the same
-// taps, and no zero is multiplied. Where there are few tiles the blocks of a cluster share one: each sums a part of its
-// steps and finishes a slice of its rows (wgmma_slices.cuh). Gradients by the filter that have more pixels than that
-// are cut into `splits` of them: wgmma_sum.cu adds these sums in their order.
+// need. Gradients of strided layers go phase by phase of the stride: the pixels of a phase have the same taps, and no
+// zero is multiplied. All blocks take tiles of one phase, then tiles of the next at the same place, so that what they
+// read is still in the cache, before they go on to another place. Results without a tap are zeros, which the warps that
+// neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a
+// cluster share one: each sums a part of its steps and finishes a slice of its rows (wgmma_slices.cuh). Gradients by
+// the filter that have more pixels than that are cut into `splits` of them: wgmma_sum.cu adds these sums in their
+// order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
@@ -34,15 +37,15 @@
 //   BUFFERS                   of results on their way out, of 64 lines, for each warpgroup
 //   CLUSTER                   blocks of a cluster, 1 or 2
 //   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
-//   PHASES                    of the stride
+//   PHASES                    of the stride, that have tiles
+//   ZEROS                     phases without taps, that have none
 //   SHARES                    blocks of a cluster that share a tile's steps, 1 to 8
 //   KEEPS                     of gradients by the filter: whether they are cut into splits, whose sums go to the
-//   workspace PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are
-//   stored as
+//                             workspace
+//   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
 //                             one; 0: channels do
-//   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of gradients
-//   by
-//                             the filter those by the output, and of 1x1 layers the input
+//   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of
+//                             gradients by the filter those by the output, and of 1x1 layers the input
 #include "epilogue.cuh"
 #include "pairs.cuh"
 #include "ptx/barrier.cuh"
@@ -52,10 +55,11 @@
 #include "wgmma_args.h"
 #include "words.cuh"
 
+typedef long long i64;
 typedef falt_cuda_wgmma_args Args;
 typedef falt_cuda_wgmma_phase Phase;
 struct Phases {
-  Phase phase[PHASES];
+  Phase phase[PHASES + ZEROS];
 };
 
 constexpr bool BY_FILTER = OPERATION == 2, SLICED = SHARES > 1 || (BY_FILTER && !KEEPS);
@@ -71,6 +75,9 @@ constexpr int SLICE = ROWS / SHARES, PITCH = COLUMNS + 8;  // rows that a sharin
 constexpr int OUT_BYTES = KEEPS ? 0 : SLICED ? ROWS * PITCH * 4 : CONSUMERS * BUFFERS * BLOCK;
 constexpr int BARRIERS = OUT + OUT_BYTES;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
+// Registers of a thread, so many that those a block of 3 or 4 warpgroups starts with are enough for all of them.
+constexpr int OTHERS_HAVE = CONSUMERS == 3 ? 32 : ZEROS ? 40 : 24;
+constexpr int CONSUMERS_HAVE = CONSUMERS == 3 ? 160 : ZEROS ? 232 : 240;
 constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory are of what is summed
 constexpr int GROUP = CLUSTER * SHARES;                 // blocks that work on a tile or side by side
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
@@ -139,11 +146,17 @@ __device__ inline bool tile_at(const Args &a, const Phases &phases, long long wo
   }
   int one = (int)work;
   tile.phase = 0;
-  while (PHASES > 1 && tile.phase + 1 < PHASES) {
-    const int tiles = phases.phase[tile.phase].row_tiles / CLUSTER * a.column_tiles;
-    if (one < tiles) break;
-    one -= tiles;
-    tile.phase++;
+  if (PHASES > 1) {
+    const int place = min(one / (PHASES * a.place_tiles), a.places);
+    one -= place * PHASES * a.place_tiles;
+    while (tile.phase + 1 < PHASES) {
+      const int all = phases.phase[tile.phase].row_tiles / CLUSTER * a.column_tiles;
+      const int tiles = place < a.places ? a.place_tiles : all - place * a.place_tiles;
+      if (one < tiles) break;
+      one -= tiles;
+      tile.phase++;
+    }
+    one += place * a.place_tiles;
   }
   tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
   tile.column = one % a.column_tiles * COLUMNS;
@@ -483,6 +496,29 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
   if (!KEEPS && !SLICED && thread == 0) copy_out_wait();
 }
 
+// ---- zeros
+
+// The results of phases without taps, 32 pixels of each at a time: a lane finds a pixel's place, all of them fill it.
+__device__ inline void store_zeros(const Args &a, const Phases &phases) {
+  const unsigned warp = threadIdx.x / 32 - 4 * CONSUMERS - 1, lane = threadIdx.x % 32, bytes = a.columns * OUT_SIZE;
+  bool more = ZEROS > 0;
+  for (unsigned first = (3 * blockIdx.x + warp) * 32; more; first += 96 * gridDim.x) {
+    more = false;
+#pragma unroll 1
+    for (int i = PHASES; i < PHASES + ZEROS; i++) {
+      const Phase &p = phases.phase[i];
+      if (first >= (unsigned)p.pixels) continue;
+      const unsigned count = min(32u, p.pixels - first);
+      const i64 mine = (i64)p.lines.data + place_of(p.lines, pixel_at(p, first + lane, true)) * OUT_SIZE;
+      more = true;
+      for (unsigned pixel = 0; pixel < count; pixel++) {
+        char *to = (char *)__shfl_sync(~0u, mine, pixel);
+        for (unsigned at = 16 * lane; at < bytes; at += 16 * 32) *(uint4 *)(to + at) = uint4{};
+      }
+    }
+  }
+}
+
 // ---- the block
 
 __device__ inline void prepare(const Args &a, const Phases &phases, const Shared &s) {
@@ -496,9 +532,11 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
     barrier_init_fence();
     if (SHARES > 1) barrier_expect(s.settled(), ROWS * COLUMNS * 4);
   }
-  if (threadIdx.x == 128 * CONSUMERS) {
-    copy_prefetch_map(&a.other);
-    copy_prefetch_map(&phases.phase[0].source);
+  const int phase = (int)threadIdx.x - 128 * CONSUMERS;
+  if (phase == 0) copy_prefetch_map(&a.other);
+  if (phase >= 0 && phase < PHASES) {
+    copy_prefetch_map(&phases.phase[phase].source);
+    if (!PLANAR && !SLICED && !KEEPS) copy_prefetch_map(&phases.phase[phase].out);
   }
   if (CLUSTER > 1)
     cluster_sync();
@@ -514,10 +552,14 @@ extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREA
   const int rank = GROUP > 1 ? cluster_rank() : 0, group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   prepare(a, phases, s);
   if (group == CONSUMERS) {
-    if constexpr (CONSUMERS > 1) registers_less<CONSUMERS == 2 ? 24 : 32>();
+    if constexpr (CONSUMERS > 1) registers_less<OTHERS_HAVE>();
     if (threadIdx.x == 128 * CONSUMERS) produce(a, phases, s, rank);
+    if (ZEROS && threadIdx.x >= 128 * CONSUMERS + 32) {
+      await_stream();
+      store_zeros(a, phases);
+    }
   } else {
-    if constexpr (CONSUMERS > 1) registers_more<CONSUMERS == 2 ? 240 : 160>();
+    if constexpr (CONSUMERS > 1) registers_more<CONSUMERS_HAVE>();
     await_stream();
     consume(a, phases, s, rank, group);
   }

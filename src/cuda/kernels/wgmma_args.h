@@ -39,7 +39,9 @@ typedef struct falt_cuda_wgmma_args {
   int channels;            /* of gradients by the filter: a tap's, without what fills its blocks up */
   int rows, columns;       /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
   int column_tiles;
-  int span_blocks;   /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
+  int span_blocks; /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
+  int place_tiles; /* of clusters: of one phase before the next one's, at so many places; then what is left of each */
+  int places;
   int splits, steps; /* where sums are cut: parts, steps of all of them */
   int image_pixels;  /* where pixels lie side by side: of an image of results, or of gradients by the output */
   int image_rows;    /* the same filled up to whole boxes of 64 */
