@@ -13,10 +13,9 @@
 // need. Gradients of strided layers go phase by phase of the stride: the pixels of a phase have the same taps, and no
 // zero is multiplied. All blocks take tiles of one phase, then tiles of the next at the same place, so that what they
 // read is still in the cache, before they go on to another place. Results without a tap are zeros, which the warps that
-// neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a
-// cluster share one: each sums a part of its steps and finishes a slice of its rows (wgmma_slices.cuh). Gradients by
-// the filter that have more pixels than that are cut into `splits` of them: wgmma_sum.cu adds these sums in their
-// order.
+// neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a cluster share one: each sums a
+// part of its steps and finishes a slice of its rows (wgmma_slices.cuh). Gradients by the filter that have more pixels
+// than that are cut into `splits` of them: wgmma_sum.cu adds these sums in their order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
