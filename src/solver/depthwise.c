@@ -220,6 +220,7 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 
 /* Share of the multiply-add peak of spans inside the input. */
 static const double shares[] = {[FALT_READS_EACH] = 0.7, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8};
+static const double share_of_words = 0.93; /* the same where words have several elements, of large groups */
 
 /* What tiles of large groups cost beside their sums, in operations: to begin and end one, and each of its segments. */
 static double beside(const falt_depthwise *d) {
@@ -231,11 +232,13 @@ static double beside(const falt_depthwise *d) {
 
 static double estimate(const depthwise_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
+  const bool words = d->word > 1 && d->unit.reads == FALT_READS_ALL;
   const double filter = plan->base.packed ? 0 : 50 * (double)falt_tensor_count(&d->layer.p.filter);
   return falt_roofline(
       device, FALT_F32,
       falt_depthwise_flops(d) + beside(d) + 2 * filter + falt_depthwise_conversions(d, &plan->base.problem),
-      shares[d->unit.reads], falt_problem_bytes(&plan->base.problem) + falt_depthwise_reread(d, device));
+      words ? share_of_words : shares[d->unit.reads],
+      falt_problem_bytes(&plan->base.problem) + falt_depthwise_reread(d, device));
 }
 
 /* ---- plan */

@@ -74,13 +74,17 @@ size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *p)
   return bytes;
 }
 
-/* Of narrow data tensors: widened, or narrowed on their way out. */
+/* Of narrow data tensors: widened, or narrowed on their way out; by kernels of narrow types themselves. */
 double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *p) {
+  static const double per_narrow = 4;
   const bool narrows = p->operation != FALT_BACKWARD_FILTER;
   const falt_tensor *source = d->relation.gathers ? &p->output : &p->input;
   const falt_tensor *result = d->relation.gathers ? &p->input : &p->output;
   double flops = d->widens ? falt_widen_flops(source) : 0;
-  if (result->type != FALT_F32) flops += (narrows ? falt_narrow_flops : falt_widen_flops)(result);
+  if (d->kind != FALT_TILES_F32)
+    flops += per_narrow * (double)falt_tensor_count(result);
+  else if (result->type != FALT_F32)
+    flops += (narrows ? falt_narrow_flops : falt_widen_flops)(result);
   if (p->has_residual && p->residual.type != FALT_F32) flops += falt_widen_flops(&p->residual);
   return flops;
 }
