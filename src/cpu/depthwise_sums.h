@@ -155,9 +155,9 @@ FALT_INLINE vec multiply_add(vec sum, vec weight, vec column) {
 enum { ENDS = 3 };
 
 /* Columns [begin, end) of a near segment. `tidy`: full vectors, and few columns are left out. */
-FALT_INLINE void add_near(vec *sum, const falt_depthwise_segment *segment, const lane *x, const lane *w, int64_t j,
-                          vec_bits pick, int64_t begin, int64_t end, int m, const int positions, const int taps,
-                          const falt_depthwise_reads reads, const bool tidy) {
+FALT_INLINE void add_columns(vec *sum, const falt_depthwise_segment *segment, const lane *x, const lane *w, int64_t j,
+                             vec_bits pick, int64_t begin, int64_t end, int m, const int positions, const int taps,
+                             const falt_depthwise_reads reads, const bool tidy) {
   const int columns = positions + taps - 1;
   const int64_t step = segment->step;
   vec weight[FALT_DEPTHWISE_TAPS];
@@ -174,6 +174,15 @@ FALT_INLINE void add_near(vec *sum, const falt_depthwise_segment *segment, const
   }
 }
 
+/* The same of all sources: what differs between segments is decided once for each. */
+FALT_INLINE void add_near(vec *sum, const falt_depthwise_segment *segment, const lane *x, const lane *w, vec_bits pick,
+                          int64_t begin, int64_t end, int m, const int positions, const int taps,
+                          const falt_depthwise_reads reads, const bool tidy) {
+  const int64_t depth = reads == FALT_READS_EACH ? 1 : segment->depth;
+  for (int64_t j = 0; j < depth; j++, pick += 1, w += VEC)
+    add_columns(sum, segment, x, w, j, pick, begin, end, m, positions, taps, reads, tidy);
+}
+
 /* One tap, whose positions read apart from each other, or by a table. */
 FALT_INLINE void add_apart(vec *sum, const lane *x, const int64_t *at, int64_t step, const lane *w, int64_t j,
                            vec_bits pick, int m, const int positions, const falt_depthwise_reads reads) {
@@ -188,51 +197,57 @@ FALT_INLINE void add_apart(vec *sum, const lane *x, const int64_t *at, int64_t s
     if (at[q] != FALT_DEPTHWISE_NONE) sum[q] = multiply_add(sum[q], weight, fetch(x + at[q], j, pick, m, reads));
 }
 
-FALT_INLINE void add_near_taps(vec *sum, const falt_depthwise_segment *segment, const lane *x, const lane *w, int64_t j,
+FALT_INLINE void add_near_taps(vec *sum, const falt_depthwise_segment *segment, const lane *x, const lane *w,
                                vec_bits pick, int64_t begin, int64_t end, int m, const int positions,
                                const falt_depthwise_reads reads, const bool tidy) {
   switch (segment->taps) {
     case 1:
-      add_near(sum, segment, x, w, j, pick, begin, end, m, positions, 1, reads, tidy);
+      add_near(sum, segment, x, w, pick, begin, end, m, positions, 1, reads, tidy);
       break;
     case 2:
-      add_near(sum, segment, x, w, j, pick, begin, end, m, positions, 2, reads, tidy);
+      add_near(sum, segment, x, w, pick, begin, end, m, positions, 2, reads, tidy);
       break;
     case 3:
-      add_near(sum, segment, x, w, j, pick, begin, end, m, positions, 3, reads, tidy);
+      add_near(sum, segment, x, w, pick, begin, end, m, positions, 3, reads, tidy);
       break;
     case 4:
-      if (reads == FALT_READS_EACH) add_near(sum, segment, x, w, j, pick, begin, end, m, positions, 4, reads, tidy);
+      if (reads == FALT_READS_EACH) add_near(sum, segment, x, w, pick, begin, end, m, positions, 4, reads, tidy);
       break;
     case 5:
-      if (reads == FALT_READS_EACH) add_near(sum, segment, x, w, j, pick, begin, end, m, positions, 5, reads, tidy);
+      if (reads == FALT_READS_EACH) add_near(sum, segment, x, w, pick, begin, end, m, positions, 5, reads, tidy);
       break;
     default:
-      if (reads == FALT_READS_EACH) add_near(sum, segment, x, w, j, pick, begin, end, m, positions, 7, reads, tidy);
+      if (reads == FALT_READS_EACH) add_near(sum, segment, x, w, pick, begin, end, m, positions, 7, reads, tidy);
   }
+}
+
+/* Segments that are not near. */
+FALT_INLINE void add_far(vec *sum, const falt_depthwise_segment *s, const lane *x, const lane *w, const place *at,
+                         int64_t q, int64_t table, const int positions, const falt_depthwise_reads reads,
+                         const bool full) {
+  const int64_t depth = reads == FALT_READS_EACH ? 1 : s->depth;
+  vec_bits pick = at->pick;
+  for (int64_t j = 0; j < depth; j++, pick += 1, w += VEC)
+    for (int tap = 0; tap < s->taps; tap++) {
+      const lane *from = s->at ? x : x + tap * s->tap_step, *by = w + tap * s->weight_step;
+      if (full && !s->at)
+        add_apart(sum, from, NULL, s->step, by, j, pick, words_of(reads), positions, reads);
+      else
+        add_apart(sum, from, s->at ? s->at + tap * table + q : NULL, s->step, by, j, pick, at->m, positions, reads);
+    }
 }
 
 FALT_INLINE void add_segment(vec *sum, const falt_depthwise_segment *s, const lane *weights, const place *at, int64_t q,
                              int64_t table, const int positions, const falt_depthwise_reads reads, const bool full) {
   const lane *x = s->row + at->source + (s->at ? 0 : q * s->step), *w = weights + s->weight;
   const int64_t begin = s->begin - q, end = s->end - q;
-  const int64_t depth = reads == FALT_READS_EACH ? 1 : s->depth;
   const bool tidy = full && begin <= ENDS && end >= positions + s->taps - 1 - ENDS;
-  vec_bits pick = at->pick;
-  for (int64_t j = 0; j < depth; j++, pick += 1, w += VEC) {
-    if (!s->near)
-      for (int tap = 0; tap < s->taps; tap++) {
-        const lane *from = s->at ? x : x + tap * s->tap_step, *by = w + tap * s->weight_step;
-        if (full && !s->at)
-          add_apart(sum, from, NULL, s->step, by, j, pick, words_of(reads), positions, reads);
-        else
-          add_apart(sum, from, s->at ? s->at + tap * table + q : NULL, s->step, by, j, pick, at->m, positions, reads);
-      }
-    else if (tidy)
-      add_near_taps(sum, s, x, w, j, pick, begin, end, words_of(reads), positions, reads, true);
-    else
-      add_near_taps(sum, s, x, w, j, pick, begin, end, at->m, positions, reads, false);
-  }
+  if (!s->near)
+    add_far(sum, s, x, w, at, q, table, positions, reads, full);
+  else if (tidy)
+    add_near_taps(sum, s, x, w, at->pick, begin, end, words_of(reads), positions, reads, true);
+  else
+    add_near_taps(sum, s, x, w, at->pick, begin, end, at->m, positions, reads, false);
 }
 
 /* ---- results */
@@ -241,10 +256,9 @@ FALT_INLINE vec as_number(vec sum) {
   return KIND <= FALT_TILES_S8 ? __builtin_convertvector((vec_bits)sum, vec) : sum;
 }
 
-FALT_INLINE void put(const falt_depthwise_call *call, int64_t q, int64_t i, vec y, int n, const falt_type type) {
-  char *to = (char *)call->out + (q * call->out_step + i) * (int64_t)size_of(type);
+FALT_INLINE void put(char *to, vec y, int n, const falt_type type, bool stream) {
   if (type == FALT_F32)
-    store((lane *)(void *)to, y, n, call->stream);
+    store((lane *)(void *)to, y, n, stream);
   else
     store_some(to, y, n, type);
 }
@@ -253,7 +267,9 @@ FALT_INLINE void put(const falt_depthwise_call *call, int64_t q, int64_t i, vec 
 FALT_INLINE void results_as(const falt_depthwise_call *call, const vec *sum, int64_t q, int64_t i, int n, int positions,
                             const falt_type type) {
   const falt_depthwise_finish *f = call->finish;
-  for (int p = 0; p < positions && !f; p++) put(call, q + p, i, as_number(sum[p]), n, type);
+  const int64_t step = call->out_step * (int64_t)size_of(type);
+  char *out = (char *)call->out + (q * call->out_step + i) * (int64_t)size_of(type);
+  for (int p = 0; p < positions && !f; p++) put(out + p * step, as_number(sum[p]), n, type, call->stream);
   if (!f) return;
   const vec low = vec_all(f->low), high = vec_all(f->high);
   const vec scale = load(f->scale + i, n), offset = load(f->offset + i, n);
@@ -261,7 +277,7 @@ FALT_INLINE void results_as(const falt_depthwise_call *call, const vec *sum, int
     vec y = vec_keep(scale * as_number(sum[p])) + offset;
     if (f->residual) y += load(f->residual + (q + p) * f->residual_step + i, n);
     if (f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);
-    put(call, q + p, i, vec_clip(y, low, high), n, type);
+    put(out + p * step, vec_clip(y, low, high), n, type, call->stream);
   }
 }
 
@@ -299,16 +315,19 @@ FALT_INLINE void tile(const falt_depthwise_call *call, int64_t q, const place *a
   for (int p = 0; p < positions; p++) sum[p] = (vec){0};
   for (const falt_depthwise_segment *s = call->segments; s < call->segments + call->count; s++)
     add_segment(sum, s, weights, at, q, call->positions, positions, reads, full);
-  if (call->finish || KIND != FALT_TILES_F32) {
+  const falt_type own = KIND == FALT_TILES_F32 ? FALT_F32 : KIND == FALT_TILES_BF16 ? FALT_BF16 : FALT_U8;
+  if (call->finish || (KIND != FALT_TILES_F32 && (call->type != own || at->n != VEC))) {
     vec sums[TILE];
     FALT_UNROLL
     for (int p = 0; p < positions; p++) sums[p] = sum[p];
     results(call, sums, q, at->result, at->n, positions);
     return;
   }
-  lane *out = (lane *)call->out + q * call->out_step + at->result;
+  const int n = KIND == FALT_TILES_F32 ? at->n : VEC;
+  const int64_t step = call->out_step * (int64_t)size_of(own);
+  char *out = (char *)call->out + (q * call->out_step + at->result) * (int64_t)size_of(own);
   FALT_UNROLL
-  for (int p = 0; p < positions; p++, out += call->out_step) store(out, sum[p], at->n, call->stream);
+  for (int p = 0; p < positions; p++, out += step) put(out, as_number(sum[p]), n, own, call->stream);
 }
 
 FALT_INLINE void all_channels(const falt_depthwise_call *call, int64_t q, const int positions,

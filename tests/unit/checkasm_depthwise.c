@@ -295,7 +295,7 @@ static void check_gradients(const falt_depthwise_kernels *kernels) {
 /* ---- timing */
 
 /* A row of 56 pixels of 64 channels in groups of so many results and words of sources, as many rows as taps. */
-static void time_taps(const falt_depthwise_kernels *kernels, int taps, int group, int depth) {
+static void time_taps(const falt_depthwise_kernels *kernels, const words *of, int taps, int group, int depth) {
   enum { PLACES = 56, DEEP = 64, MOST = TAPS * TAPS * DEEP * DEEP };
   static _Alignas(64) float rows[TAPS][(PLACES + TAPS) * DEEP], weights[MOST], out[PLACES * DEEP];
   const int width = kernels->width, joined = width >= group ? width / group : 1;
@@ -326,7 +326,7 @@ static void time_taps(const falt_depthwise_kernels *kernels, int taps, int group
                                     .weights_pitch = (int64_t)taps * taps * depth * width,
                                     .positions = PLACES,
                                     .n = DEEP,
-                                    .type = FALT_F32,
+                                    .type = of->source,
                                     .out = out,
                                     .out_step = DEEP};
   const falt_depthwise_gradient gradient = {.call = call, .by = rows[0], .by_step = DEEP, .sums = weights};
@@ -347,8 +347,8 @@ static void time_taps(const falt_depthwise_kernels *kernels, int taps, int group
 
 static void bench(const falt_depthwise_kernels *kernels, const words *of, falt_isa isa) {
   printf("%-9s%-5s", falt_isa_name(isa), falt_type_name(of->source));
-  for (int taps = 3; taps <= TAPS && of->elements == 1; taps += 2) time_taps(kernels, taps, 1, 1);
-  for (int group = 4; group <= 32; group *= 2) time_taps(kernels, 3, group, group / of->elements);
+  for (int taps = 3; taps <= TAPS && of->elements == 1; taps += 2) time_taps(kernels, of, taps, 1, 1);
+  for (int group = 4; group <= 32; group *= 2) time_taps(kernels, of, 3, group, group / of->elements);
   printf(" GFLOP/s\n");
 }
 
