@@ -121,7 +121,7 @@ static double warpgroup_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t
 /* Of what a block stores; one by one, all but what there is not. */
 static double stored_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t) {
   const double columns = s->ragged ? (double)s->channels / ceil_of((double)s->channels, t->bn) : t->bn;
-  const double each = s->planar ? (t->wgmma ? 0.5 : 1.19) : s->ragged ? 1.32 : 0.32;
+  const double each = s->planar ? (t->wgmma ? 0.5 : 1.19) : s->ragged ? 1.7 : 0.32;
   return t->bm * columns * each * (s->real ? 1 : 2);
 }
 
@@ -129,7 +129,8 @@ static double stored_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
                           double blocks) {
   const double stored = stored_cycles(s, t);
-  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : 0.5), steps = t->share_steps;
+  const double far = s->gather && s->apart >= 64 ? 1.6 : 1;
+  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : 0.5) * far, steps = t->share_steps;
   return 400 + stored * blocks +
          steps * (t->wgmma ? warpgroup_cycles(s, t, blocks) : fmax(step_cycles(s, m, t) * blocks, latency));
 }
