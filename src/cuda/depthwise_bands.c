@@ -10,7 +10,7 @@ enum {
   FILE_REGISTERS = 65536,
   WARP = 32,
   MOST_REGISTERS = 232,
-  MOST_PIXELS = 5,      /* pairs of them that a thread has on their way */
+  MOST_PIXELS = 7,      /* pairs of them that a thread has on their way; nine were slower */
   MOST_PRODUCTS = 1024, /* of a walk, which the compiler unrolls */
   MOST_SEGMENT = 32,    /* rows: a bit each in a word */
   MOST_COLUMNS = 8192,
@@ -62,13 +62,21 @@ static int64_t groups_of(const shape *s, const tile *t) {
   return falt_ceil_div(t->images * rows_of(s, t).segments * columns_of(s).windows, 16);
 }
 
+/* Whether results take the place of pixels. */
+static bool is_in_place(const shape *s, const tile *t) {
+  const rows r = rows_of(s, t);
+  return s->inner && groups_of(s, t) == 1 && (s->out[1] + 1) / 2 <= (columns_of(s).width + 1) / 2 &&
+         r.segments * t->segment <= r.count;
+}
+
 static int64_t shared_of(const shape *s, const tile *t) {
   const columns c = columns_of(s);
   const rows r = rows_of(s, t);
   const int64_t skew = continued_at(t->segment * c.pitch, c.windows) - t->segment * c.pitch;
   const int64_t image = continued_at(r.count * c.pitch + r.count / t->segment * skew, r.segments * c.windows);
   const int64_t stage = channels_bytes(t, t->images * image) + c.octets * 16;
-  return t->stages * stage + channels_bytes(t, t->segment * continued_at(groups_of(s, t) * 256, c.windows));
+  const int64_t results = channels_bytes(t, t->segment * continued_at(groups_of(s, t) * 256, c.windows));
+  return t->stages * stage + (is_in_place(s, t) ? 0 : results);
 }
 
 /* Pairs of pixels that a thread has on their way where channels lie side by side. */
@@ -77,11 +85,21 @@ static int64_t pixels_of(const shape *s, const tile *t) {
   return !s->inner ? 0 : together ? falt_ceil_div(t->images * rows_of(s, t).count, together) : INT32_MAX;
 }
 
-/* Bands, sums of the rows under way, a row; the rest as seen on compiled kernels. */
+/* Channels of a warp whose bands stay in registers. */
+static int64_t kept_of(const shape *s, const tile *t) {
+  const int64_t each = t->span == 1 ? 1 : t->span / t->warps, words = s->taps[0] * columns_of(s).octets;
+  return each * words <= 32 ? each : 1;
+}
+
+/* Bands, sums of the rows under way, a row, results that wait for their place; or pixels on their way; the rest as seen
+ * on compiled kernels. */
 static int64_t registers_of(const shape *s, const tile *t) {
   const int64_t octets = columns_of(s).octets, met = falt_min(s->taps[0], rows_of(s, t).reach + t->segment - 1);
-  return met * octets * 8 / 5 + falt_min(t->segment, s->taps[0]) * 4 + 2 * octets + 8 * pixels_of(s, t) + 36 +
-         (s->finish ? 8 : 0);
+  const int64_t summed = falt_min(t->segment, s->taps[0]);
+  const int64_t waiting = is_in_place(s, t) ? (t->segment - summed) * 5 / 2 : 0;
+  const int64_t kept = (kept_of(s, t) - 1) * s->taps[0] * octets;
+  const int64_t walk = met * octets * 8 / 5 + summed * 4 + 2 * octets + waiting + kept + (s->finish ? 8 : 0);
+  return (s->inner ? 26 : 36) + falt_max(walk, 8 * pixels_of(s, t) + 20);
 }
 
 static int64_t products_of(const shape *s, const tile *t) {
@@ -142,19 +160,24 @@ static double memory_seconds(const shape *s, const falt_gemm_machine *m, const t
   return 2 * (double)s->images * (double)s->channels * (in + out) / (0.85 * m->bytes_per_s);
 }
 
-/* Fitted to 52 timings of 12 layers on an H200. Of the slots of instructions three fifths are used at best; pieces of
- * 16 bytes are half of what memory moves at once; where channels lie side by side a block has its planes in and out one
- * after the other, which single images wait for. */
+/* Fitted to 67 timings of 12 layers on an H200. Of the slots of instructions three fifths are used at best; pieces of
+ * 16 or 32 bytes take as many requests to memory as those of 64; where channels lie side by side a block has its planes
+ * in and out one after the other, which single images wait for. */
 static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
   const double products = walk_products(s, t), groups = (double)groups_of(s, t) * t->span;
-  const double walk = products * 1.1 + (double)rows_of(s, t).reach + t->segment * 8.0 + 60;
+  const bool known = t->span == 1 || kept_of(s, t) == t->span / t->warps; /* bands are not loaded for each tile */
+  const double walk = products * 1.1 + (double)rows_of(s, t).reach + t->segment * 8.0 + (known ? 60 : 200);
   const double issue = (groups * walk + copy_instructions(s, t)) / 0.6, tensor = groups * products * 5;
   const double rounds = ceil((double)t->tiles / (double)t->grid) * (double)t->grid;
   const double idle = s->inner ? 1 : (double)falt_round_up(groups_of(s, t), t->warps) / groups;
   const double busy = fmin(1, 0.3 + t->warps * t->blocks / 24.0);
   const double compute = rounds / m->multiprocessors * fmax(issue, tensor) * idle / busy / 4 / m->clock;
   const double memory = memory_seconds(s, m, t);
-  const double turned = !s->inner ? 1 : t->span == 8 ? 2.5 : 1.32, alone = s->inner ? 7.3e-6 : 4e-6;
+  const double turned = !s->inner       ? 1
+                        : t->span == 8  ? 2.5
+                        : t->span == 16 ? 1.32
+                                        : 1.04,
+               alone = s->inner ? 7.3e-6 : 4e-6;
   const double waits = 0.88 + 0.06 * t->stages + 0.06 / t->warps + (s->inner ? 0.1 : 0.2 / t->blocks);
   t->seconds = (fmax(compute, memory) + 0.4 * fmin(compute, memory)) * turned * waits + alone;
 }
@@ -178,8 +201,8 @@ static void visit_warps(const visitor *v, tile t) {
   if (tiles >= INT32_MAX / 2) return;
   t.tiles = (int64_t)tiles;
   for (t.stages = 1; t.stages <= (s->inner ? 1 : 2); t.stages++)
-    for (t.warps = s->inner ? t.span : 1;
-         t.warps <= (s->inner ? 16 : 8) && (s->inner ? t.warps == t.span : t.warps / 2 < work); t.warps *= 2) {
+    for (t.warps = s->inner ? 8 : 1;
+         t.warps <= (s->inner ? falt_min(t.span, 16) : 8) && (s->inner || t.warps / 2 < work); t.warps *= 2) {
       const int64_t shared = shared_of(s, &t);
       if (shared > falt_gemm_block_shared(v->machine)) return;
       t.shared_bytes = (int)shared;
@@ -224,7 +247,7 @@ void falt_depthwise_bands_each(const shape *s, const falt_gemm_machine *m,
     if (segment == before) continue;
     before = segment;
     if (segment < 4 && segment < s->out[0]) break;
-    for (int span = s->inner ? 8 : 1; span <= (s->inner ? 16 : 1); span *= 2)
+    for (int span = s->inner ? 8 : 1; span <= (s->inner ? 32 : 1); span *= 2)
       visit_slabs(&v, (tile){.segment = (int)segment, .slab = (int)segment, .span = span});
   }
 }

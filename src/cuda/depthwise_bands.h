@@ -38,11 +38,13 @@ void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const fa
 bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                  falt_depthwise_bands_tile *best);
 
-/* ---- gradients of filters, by depthwise_bands_filter.cu: source and results are x and y */
+/* ---- gradients of filters, by depthwise_bands_filter.cu or, where channels lie side by side, depthwise_diagonals.cu:
+ * source and results are x and y */
 
 typedef struct falt_depthwise_bands_filter_tile {
-  int images, warps, blocks, shared_bytes;
-  int64_t shares, partial; /* of the images; bytes of their sums */
+  int span, images, slab; /* channels, images, rows of x that a block takes at once; planar: 1, some, all */
+  int warps, blocks, shared_bytes;
+  int64_t shares, partial; /* of the images or their slabs; bytes of their sums */
   double seconds;
 } falt_depthwise_bands_filter_tile;
 
@@ -53,6 +55,11 @@ void falt_depthwise_bands_filter_each(const falt_depthwise_bands_shape *shape, c
                                       int64_t workspace,
                                       void (*visit)(void *context, const falt_depthwise_bands_filter_tile *tile),
                                       void *context);
+void falt_depthwise_diagonals_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+                                   int64_t workspace,
+                                   void (*visit)(void *context, const falt_depthwise_bands_filter_tile *tile),
+                                   void *context);
+/* The best tile of the kernel that takes the order of the channels. */
 bool falt_depthwise_bands_filter_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                         int64_t workspace, falt_depthwise_bands_filter_tile *best);
 

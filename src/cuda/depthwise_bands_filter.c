@@ -114,7 +114,7 @@ void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m
   if (falt_depthwise_bands_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
   const sizes z = sizes_of(s);
   const visitor v = {s, m, &z, workspace, visit, context};
-  tile t = {.images = 1, .warps = 4}; /* two and eight were slower */
+  tile t = {.span = 1, .images = 1, .slab = (int)s->in[0], .warps = 4}; /* two and eight were slower */
   if (registers_of(&z) > MOST_REGISTERS) return;
   for (; t.images <= 64 && (t.images == 1 || t.images / 2 < s->images); t.images *= 2) {
     const int64_t shared = shared_of(&z, &t);
@@ -131,7 +131,7 @@ static void keep_better(void *context, const tile *t) {
 
 bool falt_depthwise_bands_filter_choose(const shape *s, const falt_gemm_machine *m, int64_t workspace, tile *best) {
   *best = (tile){.blocks = 0};
-  falt_depthwise_bands_filter_each(s, m, workspace, keep_better, best);
+  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, keep_better, best);
   return best->blocks != 0;
 }
 
@@ -139,10 +139,10 @@ void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const shape *s,
   const struct {
     const char *name;
     int64_t value;
-  } holes[] = {{"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]}, {"PAD_R", s->pad[0]},      {"PAD_S", s->pad[1]},
-               {"IN_H", s->in[0]},     {"IN_W", s->in[1]},     {"OUT_H", s->out[0]},      {"OUT_W", s->out[1]},
-               {"BATCH", s->images},   {"IMAGES", t->images},  {"CHANNELS", s->channels}, {"UNIT_Y", s->y_align},
-               {"WARPS", t->warps},    {"BLOCKS", t->blocks}};
+  } holes[] = {{"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]},    {"PAD_R", s->pad[0]}, {"PAD_S", s->pad[1]},
+               {"IN_H", s->in[0]},     {"IN_W", s->in[1]},        {"OUT_H", s->out[0]}, {"OUT_W", s->out[1]},
+               {"BATCH", s->images},   {"CHANNELS", s->channels}, {"SPAN", t->span},    {"IMAGES", t->images},
+               {"SLAB", t->slab},      {"UNIT_Y", s->y_align},    {"WARPS", t->warps},  {"BLOCKS", t->blocks}};
   const int64_t leading = falt_round_up(s->pad[1], 4);
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
     falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);

@@ -1,7 +1,8 @@
 /* Gradients of depthwise layers' filters on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros beyond the
- * ends, where columns lie side by side. src/cuda/kernels/depthwise_bands_filter.cu has the algorithm. Images are cut
- * into shares, whose sums are added in a fixed order, so that results are the same in every run. Operands whose
- * addresses are not aligned go to another solver's plan, made beside this one. */
+ * ends. src/cuda/kernels/depthwise_bands_filter.cu has the algorithm where columns lie side by side, and
+ * depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into shares, whose sums are added in a
+ * fixed order, so that results are the same in every run. Operands whose addresses are not aligned go to another
+ * solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -32,8 +33,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     return;
   }
   void *parameters[] = {&args};
+  const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
   const falt_gpu_launch launch = {
-      plan->function, plan->shape.channels, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+      plan->function, parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {(int)plan->tile.shares, 1};
   falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
   falt_depthwise_add_shares(plan->sum, base, &args, o->stream);
@@ -41,8 +43,12 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_depthwise_bands_filter_tile *t = &((const filter_plan *)base)->tile;
-  falt_text_add(text, "(cuda-depthwise-bands-filter images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
-                t->blocks, (long long)t->shares);
+  if (((const filter_plan *)base)->shape.inner)
+    falt_text_add(text, "(cuda-depthwise-bands-filter channels=%d rows=%d blocks=%d shares=%lld)", t->span, t->slab,
+                  t->blocks, (long long)t->shares);
+  else
+    falt_text_add(text, "(cuda-depthwise-bands-filter images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
+                  t->blocks, (long long)t->shares);
 }
 
 static void destroy(falt_plan *base) {
@@ -65,13 +71,17 @@ static const char *inapplicable(const falt_ask *ask) {
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_kernel kernel = {.source = "depthwise_bands_filter.cu",
-                             .entry = "falt_depthwise_bands_filter",
+  const char *type = p->input.type == FALT_F16 ? "f16" : "bf16";
+  falt_cuda_kernel kernel = {.source = plan->shape.inner ? "depthwise_diagonals.cu" : "depthwise_bands_filter.cu",
+                             .entry = plan->shape.inner ? "falt_depthwise_diagonals" : "falt_depthwise_bands_filter",
                              .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, p->output.type));
   falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
   falt_cuda_hole(&kernel, "X_R=%d", (int)falt_gemm_stride(&p->input, FALT_H));
+  falt_cuda_hole(&kernel, "X_S=%d", (int)falt_gemm_stride(&p->input, FALT_W));
   falt_cuda_hole(&kernel, "Y_R=%d", (int)falt_gemm_stride(&p->output, FALT_H));
+  falt_cuda_hole(&kernel, "Y_S=%d", (int)falt_gemm_stride(&p->output, FALT_W));
   falt_depthwise_bands_filter_holes(&kernel, &plan->shape, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_depthwise_sum_kernel(base, &plan->sum));
@@ -89,8 +99,8 @@ static falt_plan *plan_others(falt_ask *ask, int64_t workspace) {
 
 static const char *choose(filter_plan *plan, falt_ask *ask) {
   const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
-  if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape) || plan->shape.inner)
-    return "columns do not lie side by side";
+  if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape))
+    return "neither channels nor columns lie side by side";
   const char *why = falt_depthwise_bands_refusal(&plan->shape);
   if (why) return why;
   if (!falt_depthwise_bands_filter_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))

@@ -25,6 +25,9 @@ static const falt_depthwise_bands_shape shapes[] = {
     {128, 240, {28, 28}, {28, 28}, {5, 5}, {2, 2}, false, 4, 4, false},
     {64, 96, {56, 56}, {56, 56}, {15, 15}, {7, 7}, false, 8, 8, false},
     {128, 384, {14, 14}, {14, 14}, {31, 31}, {15, 15}, false, 2, 2, false},
+    /* 3x3 and 5x5 with channels side by side */
+    {128, 144, {56, 56}, {56, 56}, {3, 3}, {1, 1}, true, 8, 8, false},
+    {128, 240, {28, 28}, {28, 28}, {5, 5}, {2, 2}, true, 8, 8, false},
     /* uneven pads, an even number of taps, odd sizes, images that must be cut into slabs, one row, one pixel */
     {3, 40, {29, 47}, {27, 49}, {4, 6}, {1, 5}, true, 8, 8, true},
     {2, 3, {1000, 700}, {1000, 700}, {9, 9}, {4, 4}, false, 4, 4, false},
@@ -45,7 +48,7 @@ static void check_tile(void *context, const falt_depthwise_bands_tile *t) {
   tally *all = context;
   const falt_depthwise_bands_shape *s = all->shape;
   const int64_t slabs = falt_ceil_div(s->out[0], t->slab), batches = falt_ceil_div(s->images, t->images);
-  assert_true(s->inner ? t->span % 8 == 0 && t->stages == 1 : t->span == 1);
+  assert_true(s->inner ? t->span % 8 == 0 && t->span % t->warps == 0 : t->span == 1);
   assert_true(t->slab % t->segment == 0 || t->slab == s->out[0]);
   assert_true(slabs == 1 || t->images == 1);
   assert_true(t->parts * t->span >= s->channels && (t->parts - 1) * t->span < s->channels);
@@ -78,14 +81,17 @@ typedef struct filter_tally {
   double least;
 } filter_tally;
 
-/* Every share has images, their sums fit the workspace, and blocks a multiprocessor as often as they say. */
+/* Every share has images or slabs of them, their sums fit the workspace, and blocks a multiprocessor as often as they
+ * say. */
 static void check_filter_tile(void *context, const falt_depthwise_bands_filter_tile *t) {
   filter_tally *all = context;
   const falt_depthwise_bands_shape *s = all->shape;
-  assert_true(t->shares >= 1 && (t->shares - 1) * t->images < s->images);
+  const int64_t slabs = falt_ceil_div(falt_min(s->in[0], s->out[0] + s->taps[0] - 1 - s->pad[0]), t->slab);
+  assert_true(t->shares >= 1 && (t->shares - 1) * t->images < s->images * slabs);
+  assert_true(s->inner ? t->span % 8 == 0 && t->warps == t->span / 2 : t->span == 1 && slabs == 1);
   assert_int_equal(t->partial, t->shares * s->taps[0] * s->taps[1] * s->channels * 4);
   assert_true(all->workspace < 0 || t->partial <= all->workspace);
-  assert_true(t->warps >= 1 && t->warps <= 8 && t->blocks >= 1);
+  assert_true(t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
   assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
   assert_true(t->seconds > 0 && t->seconds < 3600);
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
@@ -94,7 +100,8 @@ static void check_filter_tile(void *context, const falt_depthwise_bands_filter_t
 static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_gemm_machine *m, int64_t workspace) {
   filter_tally all = {.shape = s, .machine = m, .workspace = workspace};
   falt_depthwise_bands_filter_tile best;
-  falt_depthwise_bands_filter_each(s, m, workspace, check_filter_tile, &all);
+  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, check_filter_tile,
+                                                                                &all);
   assert_true(falt_depthwise_bands_filter_choose(s, m, workspace, &best) == (all.tiles > 0));
   assert_true(all.tiles == 0 || best.seconds == all.least);
   return all.tiles > 0;
@@ -107,7 +114,7 @@ static void test_filter_tiles(UNUSED void **state) {
   for (int m = 0; m < 4; m++)
     for (int i = 0; i < SHAPES; i++) {
       const bool large = shapes[i].in[0] * shapes[i].in[1] > 100000; /* for shared memory */
-      assert_true(has_filter_tile(&shapes[i], machines[m], -1) == (!shapes[i].inner && !large));
+      assert_true(has_filter_tile(&shapes[i], machines[m], -1) == (shapes[i].inner ? m == 0 : !large));
     }
   assert_true(has_filter_tile(s, &h200, sums) && !has_filter_tile(s, &h200, sums - 1));
 }
@@ -173,6 +180,7 @@ static void test_kernels(UNUSED void **state) {
     }
 }
 
+/* Those with channels side by side for Hopper GPUs, which alone have their products. */
 static void test_filter_kernels(UNUSED void **state) {
   static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
   if (!falt_cuda_compiler()) {
@@ -184,12 +192,17 @@ static void test_filter_kernels(UNUSED void **state) {
       falt_depthwise_bands_filter_tile best;
       falt_cuda_binary binary;
       falt_cuda_kernel kernel = {.source = "depthwise_bands_filter.cu", .entry = "falt_depthwise_bands_filter"};
-      if (a != 0 && a != 1 + i % 3) continue;
+      const int64_t pixel = shapes[i].inner ? shapes[i].channels : 1;
+      if (a != 0 && (shapes[i].inner || a != 1 + i % 3)) continue;
+      if (shapes[i].inner) kernel.source = "depthwise_diagonals.cu", kernel.entry = "falt_depthwise_diagonals";
       if (!falt_depthwise_bands_filter_choose(&shapes[i], &h200, -1, &best)) continue;
       falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "BRAINS" : "HALVES");
       falt_cuda_hole(&kernel, "MULTIPLE=1");
-      falt_cuda_hole(&kernel, "X_R=%d", (int)shapes[i].in[1]);
-      falt_cuda_hole(&kernel, "Y_R=%d", (int)shapes[i].out[1]);
+      falt_cuda_hole(&kernel, "PAIR=\"%s\"", i % 2 ? "bf16.bf16" : "f16.f16");
+      falt_cuda_hole(&kernel, "X_R=%d", (int)(shapes[i].in[1] * pixel));
+      falt_cuda_hole(&kernel, "X_S=%d", (int)pixel);
+      falt_cuda_hole(&kernel, "Y_R=%d", (int)(shapes[i].out[1] * pixel));
+      falt_cuda_hole(&kernel, "Y_S=%d", (int)pixel);
       falt_depthwise_bands_filter_holes(&kernel, &shapes[i], &best);
       if (falt_cuda_compile(&kernel, architectures[a], &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
       if (binary.use.spill_bytes != 0)

@@ -29,7 +29,7 @@
 //   BATCH CHANNELS MULTIPLE  images; channels of results, those that share one of the source (1 where INNER is)
 //   SPAN IMAGES SLAB     channels, images and rows of results that a block takes at once; SPAN: 1, or 8 times 1, 2 or 4
 //   SEGMENT              rows of a segment
-//   WARPS STAGES BLOCKS  of a block; 2: the next planes come while these are multiplied; blocks of a multiprocessor
+//   WARPS STAGES BLOCKS  of a block; 2: what is next comes while this is multiplied; blocks of a multiprocessor
 #include "depthwise_stage.cuh"
 #include "finish.cuh"
 #include "mma.cuh"
@@ -79,10 +79,14 @@ __device__ constexpr int channel_at(int channel, int bytes) {
 }
 constexpr int PLANE = IMAGES * IMAGE, STAGE = channel_at(SPAN, PLANE) + OCTETS * 16;
 
-// ---- results: a row of all segments after the other
+// ---- results: in the place of pixels, where one warp has read all of a plane; else a row of all segments after the
+// other
 
 constexpr int WINDOWS = IMAGES * OF_IMAGE, GROUPS = ceil_div(WINDOWS, 16);
-constexpr int OUT_ROW = continued_at(GROUPS * 16 * 16, ACROSS), OUT_PLANE = SEGMENT * OUT_ROW;
+constexpr bool IN_PLACE =
+    INNER && GROUPS == 1 && ceil_div(OUT_W, 2) <= ceil_div(WIDTH, 2) && SEGMENTS * SEGMENT <= ROWS;
+constexpr int OUT_ROW = IN_PLACE ? PITCH : continued_at(GROUPS * 16 * 16, ACROSS);
+constexpr int OUT_PLANE = IN_PLACE ? PLANE : SEGMENT * OUT_ROW;
 
 // ---- what a block works on
 
@@ -110,11 +114,12 @@ __device__ inline i64 result_of(const Args &p, const Tile &t) {
   return t.image * p.y_image + t.channel / MULTIPLE * p.y_channel + t.channel % MULTIPLE * p.y_next;
 }
 
-// Where an element lies, and a pair of results.
+// Where an element lies, a pair of results, and those of a window's first row.
 __device__ inline int place_in(int image, int row, int column) {
   return image * IMAGE + row_at(row) + (LEADING + column) * 2;
 }
 __device__ inline int place_out(int image, int row, int column) {
+  if (IN_PLACE) return place_in(image, row, column);
   return row % SEGMENT * OUT_ROW + (image * SEGMENTS + row / SEGMENT) * ACROSS * 16 + column * 2;
 }
 
@@ -165,21 +170,29 @@ __device__ inline void turn_out(Eight &left, Eight &right, const char *from) {
   }
 }
 
+// Of one image or of several, whose lines follow one another.
+template <int LINES>
+__device__ inline int image_of(int line) {
+  return IMAGES == 1 ? 0 : line / LINES;
+}
+
 // A tile's pixels on their way: they are asked for while another tile is multiplied.
 struct Pixels {
   typedef Lines<ceil_div(WIDTH, 2) * OCTUPLES> Units;
   static constexpr int COUNT = INNER ? ceil_div(IMAGES * ROWS, Units::TOGETHER) : 1;
   Eight left[COUNT], right[COUNT];
 
-  __device__ inline void ask(const Args &p, const Tile &t) {
+  // Of a tile that may not exist: what is set in all cases is not kept in registers until then.
+  __device__ inline void ask(const Args &p, int number) {
+    const Tile t = tile_at(number);
     const Units units;
     const int first = t.row + TOP - PAD_R, column = units.unit / OCTUPLES * 2, channel = units.unit % OCTUPLES * 8;
-    const bool mine = units.exists() && t.channel + channel < CHANNELS;
+    const bool mine = number < (int)p.tiles && units.exists() && t.channel + channel < CHANNELS;
     const Bits *from = (const Bits *)p.x + (source_of(p, t) + first * (i64)X_R + column * X_S + channel);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
-      const int line = units.first + k * Units::TOGETHER, image = line / ROWS, row = line % ROWS;
-      const bool exists = mine && image < t.images && (WHOLE || (unsigned)(first + row) < IN_H);
+      const int line = units.first + k * Units::TOGETHER, image = image_of<ROWS>(line), row = line - image * ROWS;
+      const bool exists = mine && line < t.images * ROWS && (WHOLE || (unsigned)(first + row) < IN_H);
       const uint4 *at = (const uint4 *)(from + (image * p.x_image + row * (i64)X_R));
       left[k].all = right[k].all = make_uint4(0, 0, 0, 0);
       if (exists) left[k].all = __ldg(at);
@@ -193,8 +206,8 @@ struct Pixels {
     char *to = stage + channel_at(channel, PLANE);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
-      const int line = units.first + k * Units::TOGETHER, image = line / ROWS, row = line % ROWS;
-      if (units.exists() && image < IMAGES) turn_in(to + place_in(image, row, column), left[k], right[k]);
+      const int line = units.first + k * Units::TOGETHER, image = image_of<ROWS>(line), row = line - image * ROWS;
+      if (units.exists() && line < IMAGES * ROWS) turn_in(to + place_in(image, row, column), left[k], right[k]);
     }
   }
 };
@@ -207,7 +220,7 @@ __device__ inline void store_turned(const Args &p, const Tile &t, const char *ou
   if (!units.exists() || t.channel + channel >= CHANNELS) return;
 #pragma unroll STORES
   for (int line = units.first; line < t.images * SLAB; line += Units::TOGETHER) {
-    const int image = line / SLAB, row = line % SLAB;
+    const int image = image_of<SLAB>(line), row = line - image * SLAB;
     if (SLABS * SLAB != OUT_H && t.row + row >= OUT_H) continue;
     Eight left, right;
     turn_out(left, right, out + channel_at(channel, OUT_PLANE) + place_out(image, row, column));
@@ -285,8 +298,13 @@ struct Place {
   Tile tile;
   int channel, first;
   const char *plane;
-  char *out;  // of the first row
+  char *out;  // of the plane, or of the lane's first result
   Linear<REAL> linear;
+};
+
+// Results in 16 bits that wait until all of a plane has been read.
+struct Waiting {
+  unsigned word[IN_PLACE ? SEGMENT : 1][2];
 };
 
 // One of a lane's results.
@@ -310,28 +328,53 @@ __device__ inline float finish_one(const Args &p, const Place &at, float sum, co
   return finished(p, at.linear, sum, residual);
 }
 
-__device__ inline void put(const Args &p, const Place &at, float low, float high, int row, int half) {
+// Two results of a lane, as they are stored.
+__device__ inline unsigned finish_two(const Args &p, const Place &at, float low, float high, int row, int half) {
   low = finish_one(p, at, low, result_at(at, row, half, 0));
   high = finish_one(p, at, high, result_at(at, row, half, 1));
-  *(unsigned *)(at.out + row * OUT_ROW + half * 8 * 16) = pack(make_float2(low, high));
+  return pack(make_float2(low, high));
+}
+
+__device__ inline void put(const Place &at, unsigned word, int row, int half) {
+  int place = half * 8 * 16;
+  if (IN_PLACE) {
+    const Result r = result_at(at, 0, half, 0);
+    if (r.image >= IMAGES || r.column >= OUT_W) return;
+    place = place_in(r.image, r.row, r.column);
+  }
+  *(unsigned *)(at.out + place + row * OUT_ROW) = word;
 }
 
 // Row `row` of the windows. Returns 0 if all is finite, and NaN if not.
-__device__ inline float put_row(const Args &p, const Place &at, const Sums sums, int row) {
-  put(p, at, sums[0], sums[1], row, 0);
-  put(p, at, sums[2], sums[3], row, 1);
+__device__ inline float put_row(const Args &p, const Place &at, const Sums sums, int row, Waiting &waiting) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const unsigned word = finish_two(p, at, sums[2 * half], sums[2 * half + 1], row, half);
+    if (IN_PLACE)
+      waiting.word[row][half] = word;
+    else
+      put(at, word, row, half);
+  }
   return (sums[0] + sums[1] + (sums[2] + sums[3])) * 0;
+}
+
+__device__ inline void put_waiting(const Place &at, const Waiting &waiting) {
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 2 * SEGMENT; i++) put(at, waiting.word[i % SEGMENT][i / SEGMENT], i % SEGMENT, i / SEGMENT);
 }
 
 // A result once more, from its own taps alone.
 __device__ inline float alone(const Args &p, const Place &at, const Result &result) {
+  const Bits *from =
+      (const Bits *)p.x + ((at.tile.image + result.image) * p.x_image + at.channel / MULTIPLE * p.x_channel);
   float sum = 0;
 #pragma unroll 1
   for (int i = 0; i < TAPS_R * TAPS_S; i++) {
-    const int r = i / TAPS_S, s = i % TAPS_S, row = result.row + r - TOP, column = result.column + s - PAD_S;
-    if (row < 0 || row >= ROWS || column < 0 || column >= WIDTH) continue;
-    sum += from_half(*(const Bits *)(at.plane + place_in(result.image, row, column))) *
-           from_half(*tap_at(p, at.channel, r, s));
+    const int r = i / TAPS_S, s = i % TAPS_S;
+    const int row = at.tile.row + result.row + r - PAD_R, column = result.column + s - PAD_S;
+    if ((unsigned)row >= IN_H || (unsigned)column >= IN_W) continue;
+    sum += from_half(from[row * (i64)X_R + column * (i64)X_S]) * from_half(*tap_at(p, at.channel, r, s));
   }
   return sum;
 }
@@ -340,8 +383,10 @@ __device__ inline float alone(const Args &p, const Place &at, const Result &resu
 __device__ inline void put_alone(const Args &p, const Place &at) {
 #pragma unroll 1
   for (int i = 0; i < 2 * SEGMENT; i++) {
-    const Result low = result_at(at, i / 2, i % 2, 0), high = result_at(at, i / 2, i % 2, 1);
-    if (low.image < at.tile.images) put(p, at, alone(p, at, low), alone(p, at, high), i / 2, i % 2);
+    const int row = i / 2, half = i % 2;
+    const Result low = result_at(at, row, half, 0), high = result_at(at, row, half, 1);
+    if (low.image < at.tile.images)
+      put(at, finish_two(p, at, alone(p, at, low), alone(p, at, high), row, half), row, half);
   }
 }
 
@@ -356,6 +401,7 @@ __device__ inline unsigned window_at(const Place &at) {
 __device__ inline void walk(const Args &p, const Place &at, const Bands &bands) {
   const unsigned from = window_at(at);
   Sums sums[SEGMENT] = {};
+  Waiting waiting;
   float finite = 0;
 #pragma unroll
   for (int i = TOP; i < END; i++) {
@@ -366,75 +412,99 @@ __device__ inline void walk(const Args &p, const Place &at, const Bands &bands) 
       if (i - a >= 0 && i - a < TAPS_R) multiply(sums[a], row, bands.word[i - a]);
 #pragma unroll
     for (int a = 0; a < SEGMENT; a++)
-      if (least(a + TAPS_R, END) == i + 1) finite += put_row(p, at, sums[a], a);
+      if (least(a + TAPS_R, END) == i + 1) finite += put_row(p, at, sums[a], a, waiting);
   }
+  if (IN_PLACE) put_waiting(at, waiting);
   if (finite != 0) put_alone(p, at);
 }
 
 // The channels and windows of a tile, dealt out to warps; those of one channel to several only if there is one.
 struct Channel {
-  int number;
   Bands bands;
   Linear<REAL> linear;
 
-  __device__ inline void begin(const Args &p, int channel) {
-    if (channel == number) return;
-    number = channel;
-    load_bands(p, channel, bands);
-    if (FINISH) linear = ::linear(p, channel);
+  __device__ inline void load(const Args &p, int number) {
+    load_bands(p, number, bands);
+    if (FINISH) linear = ::linear(p, number);
   }
 };
 
-__device__ inline void walk_all(const Args &p, const Tile &t, Channel &channel, const char *stage, char *out) {
+// Those of a warp, whose bands stay in registers if they are few.
+constexpr int EACH = SPAN == 1 ? 1 : SPAN / WARPS, KEPT = EACH * TAPS_R * OCTETS <= 32 ? EACH : 1;
+struct Channels {
+  int first = -1;  // of the tile
+  Channel kept[KEPT];
+};
+
+__device__ inline void walk_all(const Args &p, const Tile &t, Channels &channels, const char *stage, char *out) {
   constexpr bool ONE = SPAN == 1;
+  const bool known = KEPT == EACH && t.channel == channels.first;
+  channels.first = t.channel;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int c = ONE ? 0 : warp; c < SPAN && t.channel + c < CHANNELS; c += ONE ? 1 : WARPS) {
-    channel.begin(p, t.channel + c);
+#pragma unroll KEPT
+  for (int k = 0; k < EACH; k++) {
+    const int c = ONE ? 0 : warp + k * WARPS;
+    Channel &channel = channels.kept[k % KEPT];
+    if (t.channel + c >= CHANNELS) break;
+    if (!known) channel.load(p, t.channel + c);
 #pragma unroll 1
     for (int i = ONE ? warp : 0; i < GROUPS; i += ONE ? WARPS : 1) {
       const int first = i * 16 + lane / 4;
-      char *to = out + channel_at(c, OUT_PLANE) + first * 16 + lane % 4 * 4;
+      char *to = out + channel_at(c, OUT_PLANE) + (IN_PLACE ? 0 : first * 16 + lane % 4 * 4);
       walk(p, Place{t, t.channel + c, first, stage + channel_at(c, PLANE), to, channel.linear}, channel.bands);
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_bands(const __grid_constant__ Args p) {
-  extern __shared__ uint4 memory[];
-  char *stage = (char *)memory, *other = stage + (STAGES - 1) * STAGE, *out = stage + STAGES * STAGE;
-  const int step = INNER ? gridDim.x : 1;
-  int number = INNER ? blockIdx.x : (int)((i64)blockIdx.x * p.tiles / gridDim.x);
-  const int end = INNER ? p.tiles : (int)((i64)(blockIdx.x + 1) * p.tiles / gridDim.x);
-  Channel channel;
+// Channels that lie side by side: the next tile's pixels are asked for once registers are free of sums.
+__device__ inline void run_inner(const Args &p, char *stage, char *out) {
+  Channels channels;
   Pixels pixels;
-  channel.number = -1;
-  clear(stage, STAGES * STAGE);
-  __syncthreads();
+  pixels.ask(p, blockIdx.x);
+#pragma unroll 1
+  for (int number = blockIdx.x; number < (int)p.tiles; number += gridDim.x) {
+    pixels.put(stage);
+    __syncthreads();
+    walk_all(p, tile_at(again(number)), channels, stage, out);
+    __syncthreads();
+    pixels.ask(p, number + gridDim.x);
+    store_turned(p, tile_at(again(number)), out);
+    if (IN_PLACE) __syncthreads();
+  }
+}
+
+__device__ inline void run_planar(const Args &p, char *stage, char *out) {
+  char *other = stage + (STAGES - 1) * STAGE;
+  int number = (int)((i64)blockIdx.x * p.tiles / gridDim.x);
+  const int end = (int)((i64)(blockIdx.x + 1) * p.tiles / gridDim.x);
+  Channels channels;
   if (number >= end) return;
-  if (INNER)
-    pixels.ask(p, tile_at(number));
-  else
-    load_planes(p, tile_at(number), stage);
+  load_planes(p, tile_at(number), stage);
   end_batch();
 #pragma unroll 1
-  for (; number < end; number += step) {
-    const bool more = number + step < end;
-    if (INNER) pixels.put(stage);
+  for (; number < end; number++) {
+    const bool more = number + 1 < end;
     await_batches<0>();
     __syncthreads();
-    if (INNER && more) pixels.ask(p, tile_at(number + step));
-    if (!INNER && STAGES == 2 && more) load_planes(p, tile_at(number + step), other);
+    if (STAGES == 2 && more) load_planes(p, tile_at(number + 1), other);
     end_batch();
-    walk_all(p, tile_at(again(number)), channel, stage, out);
+    walk_all(p, tile_at(again(number)), channels, stage, out);
     __syncthreads();
-    if (!INNER && STAGES == 1 && more) load_planes(p, tile_at(number + step), stage);
+    if (STAGES == 1 && more) load_planes(p, tile_at(number + 1), stage);
     end_batch();
-    if (INNER)
-      store_turned(p, tile_at(again(number)), out);
-    else
-      store_planes(p, tile_at(again(number)), out);
+    store_planes(p, tile_at(again(number)), out);
     char *swap = other;
     other = stage, stage = swap;
   }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_bands(const __grid_constant__ Args p) {
+  extern __shared__ uint4 memory[];
+  char *stage = (char *)memory, *out = IN_PLACE ? stage : stage + STAGES * STAGE;
+  clear(stage, STAGES * STAGE);
+  __syncthreads();
+  if (INNER)
+    run_inner(p, stage, out);
+  else
+    run_planar(p, stage, out);
 }

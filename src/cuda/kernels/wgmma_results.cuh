@@ -88,7 +88,7 @@ __device__ inline void store_words(unsigned to, int row, int at, float2 v) {
 }
 
 __device__ inline float2 load_words(unsigned from, int row, int at) {
-  if (PLANAR) return {load_word(from + word_place(at, row)), load_word(from + word_place(at + 1, row))};
+  if (PLANAR) return {load_float(from + word_place(at, row)), load_float(from + word_place(at + 1, row))};
   return load_pair(from + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4);
 }
 

@@ -44,6 +44,27 @@ __device__ inline void wgmma_hold(float (&acc)[COUNT]) {
 
 template <int TURNED_A, int TURNED_B>
 struct Wgmma {
+  __device__ static inline void add(float (&d)[12], unsigned long long a, unsigned long long b, int keep) {
+    asm volatile(
+        "{ .reg .pred keep; setp.ne.b32 keep, %14, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32." PAIR " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+        "}, %12, %13, keep, 1, 1, %15, %16; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+        : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
+  }
+  __device__ static inline void add(float (&d)[20], unsigned long long a, unsigned long long b, int keep) {
+    asm volatile(
+        "{ .reg .pred keep; setp.ne.b32 keep, %22, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n40k16.f32." PAIR " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19"
+        "}, %20, %21, keep, 1, 1, %23, %24; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19])
+        : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
+  }
   __device__ static inline void add(float (&d)[24], unsigned long long a, unsigned long long b, int keep) {
     asm volatile(
         "{ .reg .pred keep; setp.ne.b32 keep, %26, 0;\n"
@@ -55,6 +76,19 @@ struct Wgmma {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
           "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
           "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
+  }
+  __device__ static inline void add(float (&d)[28], unsigned long long a, unsigned long long b, int keep) {
+    asm volatile(
+        "{ .reg .pred keep; setp.ne.b32 keep, %30, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n56k16.f32." PAIR " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27"
+        "}, %28, %29, keep, 1, 1, %31, %32; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27])
         : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));
   }
   __device__ static inline void add(float (&d)[32], unsigned long long a, unsigned long long b, int keep) {
@@ -211,7 +245,7 @@ __device__ inline void store_word(unsigned to, float word) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(word));
 }
 
-__device__ inline float load_word(unsigned from) {
+__device__ inline float load_float(unsigned from) {
   float word;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(word) : "r"(from));
   return word;

@@ -1,0 +1,101 @@
+/* How the gradient of a depthwise layer's filter is cut where channels lie side by side: tiles of some rows of x are
+ * enumerated, those that do not fit are dropped, the others are compared by an estimate of their time. The kernel is
+ * src/cuda/kernels/depthwise_diagonals.cu. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/depthwise_bands.h"
+
+enum { PIXEL = 16, MOST_TAPS = 8, MOST_SHARES = 65535, BLOCK_THREADS = 128, REGISTERS = 80, FILE_REGISTERS = 65536 };
+
+typedef falt_depthwise_bands_shape shape;
+typedef falt_depthwise_bands_filter_tile tile;
+
+/* ---- sizes, as the kernel has them */
+
+/* Rows and columns of x that meet dy; pixels of a row with the zeros behind it; rows of taps of a product. */
+typedef struct sizes {
+  int64_t height, width, pitch, down;
+} sizes;
+
+static sizes sizes_of(const shape *s) {
+  const int64_t reach[2] = {s->taps[0] - 1 - s->pad[0], s->taps[1] - 1 - s->pad[1]};
+  sizes z = {.height = falt_min(s->in[0], s->out[0] + reach[0]), .width = falt_min(s->in[1], s->out[1] + reach[1])};
+  z.pitch = falt_max(z.width + s->pad[1], s->out[1] + reach[1]);
+  z.down = s->taps[0] <= 3 ? 3 : s->taps[0] <= 5 ? 5 : s->taps[0] <= 7 ? 7 : 8;
+  return z;
+}
+
+static int64_t steps_of(const sizes *z, const tile *t) {
+  return falt_ceil_div(t->slab * z->pitch, 16);
+}
+
+static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
+  const int64_t octets = t->span / 8;
+  const int64_t pixels = s->pad[1] + 8 + 2 * 16 * steps_of(z, t) + (z->down - 1) * z->pitch;
+  return octets * (falt_round_up(pixels * PIXEL, 128) + 128 / octets);
+}
+
+/* ---- estimate */
+
+/* Fitted to 6 timings of 3 layers on an H200, where a product takes twice the cycles of its operands' 128 bytes each.
+ * Blocks of a multiprocessor multiply in turns; one alone waits for its tiles. */
+static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z, tile *t) {
+  const int64_t tiles = s->images * falt_ceil_div(z->height, t->slab), parts = falt_ceil_div(s->channels, t->span);
+  const double step = 53 + 1.9 * (double)z->down, rounds = ceil((double)tiles / (double)t->shares);
+  const double turns = ceil((double)(parts * t->shares) / m->multiprocessors) * rounds * t->span / 8;
+  const double compute = turns * (double)steps_of(z, t) * step / m->clock * (t->blocks > 1 ? 1 : 1.6);
+  const double again = (double)(t->slab + s->taps[0] - 1) / t->slab; /* that rows of dy are fetched */
+  const double planes = (double)s->images * (double)s->channels, in = (double)(s->in[0] * s->in[1]);
+  const double bytes = 2 * planes * (in + (double)(s->out[0] * s->out[1]) * again) + 4 * (double)t->partial;
+  t->seconds = fmax(compute, bytes / (0.85 * m->bytes_per_s)) + 7e-6;
+}
+
+/* ---- tiles */
+
+typedef struct visitor {
+  const shape *shape;
+  const falt_gemm_machine *machine;
+  const sizes *sizes;
+  int64_t workspace;
+  void (*visit)(void *context, const tile *tile);
+  void *context;
+} visitor;
+
+/* All blocks run at once. */
+static void visit_blocks(const visitor *v, tile t) {
+  const shape *s = v->shape;
+  const int64_t shared = shared_of(s, v->sizes, &t), parts = falt_ceil_div(s->channels, t.span);
+  const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
+  const int64_t tiles = s->images * falt_ceil_div(v->sizes->height, t.slab);
+  if (shared > falt_gemm_block_shared(v->machine) || parts > MOST_SHARES || tiles >= INT32_MAX / 2) return;
+  t.warps = t.span / 2;
+  t.shared_bytes = (int)shared;
+  t.blocks = (int)falt_min((falt_gemm_block_shared(v->machine) + 1024) / (shared + 1024),
+                           FILE_REGISTERS / REGISTERS / (BLOCK_THREADS * t.span / 8));
+  t.shares = falt_max(1, falt_min(falt_min(tiles, MOST_SHARES), v->machine->multiprocessors * t.blocks / parts));
+  if (v->workspace >= 0) t.shares = falt_min(t.shares, v->workspace / sums);
+  if (t.shares < 1) return;
+  t.partial = t.shares * sums;
+  estimate(s, v->machine, v->sizes, &t);
+  v->visit(v->context, &t);
+}
+
+static void visit_slabs(const visitor *v, tile t) {
+  const int64_t height = v->sizes->height;
+  for (int64_t slabs = 1, before = 0; slabs <= height; slabs++) {
+    const int64_t slab = falt_ceil_div(height, slabs);
+    if (slab == before) continue;
+    if (slab < 4 && slab < height) return;
+    before = slab, t.slab = (int)slab;
+    visit_blocks(v, t);
+  }
+}
+
+void falt_depthwise_diagonals_each(const shape *s, const falt_gemm_machine *m, int64_t workspace,
+                                   void (*visit)(void *context, const tile *tile), void *context) {
+  const sizes z = sizes_of(s);
+  const visitor v = {s, m, &z, workspace, visit, context};
+  if (falt_depthwise_bands_refusal(s) || m->major != 9 || s->taps[0] > MOST_TAPS || s->taps[1] > MOST_TAPS) return;
+  visit_slabs(&v, (tile){.images = 1, .span = s->channels > 8 ? 16 : 8});
+}
