@@ -125,12 +125,18 @@ static void fold_filter(const fold_plan *plan, const void *from, void *to) {
 
 /* ---- execute */
 
+/* Bytes of the scale or bias of a group. */
+static size_t channel_bytes(const falt_problem *p) {
+  return (size_t)p->filter.size[FALT_K] * falt_type_size(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32);
+}
+
 /* Values of a group's channels, once for each pixel of a period. */
-static void *repeat(const fold_plan *plan, const float *from, void *memory) {
-  const int64_t channels = plan->base.problem.filter.size[FALT_K], groups = plan->base.problem.filter.size[FALT_G];
-  float *to = memory;
-  for (int64_t g = 0; g < groups; g++, from += channels)
-    for (int64_t e = 0; e < plan->period; e++, to += channels) memcpy(to, from, (size_t)channels * sizeof *to);
+static void *repeat(const fold_plan *plan, const void *values, void *memory) {
+  const size_t bytes = channel_bytes(&plan->base.problem);
+  const char *from = values;
+  char *to = memory;
+  for (int64_t g = 0; g < plan->base.problem.filter.size[FALT_G]; g++, from += bytes)
+    for (int64_t e = 0; e < plan->period; e++, to += bytes) memcpy(to, from, bytes);
   return memory;
 }
 
@@ -230,7 +236,7 @@ static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
 }
 
 static void lay_memory(fold_plan *plan, const falt_problem *p) {
-  const size_t channels = (size_t)(plan->folded.size[FALT_K] * plan->folded.size[FALT_G]) * sizeof(float);
+  const size_t channels = channel_bytes(p) * (size_t)(plan->period * plan->folded.size[FALT_G]);
   size_t total = (plan->child->workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
   plan->filter = falt_place(&total, plan->child->packed ? 0 : filter_bytes(plan));
   plan->scale = falt_place(&total, p->has_scale ? channels : 0);
