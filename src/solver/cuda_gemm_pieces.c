@@ -160,12 +160,14 @@ void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_k
   falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }
 
-/* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. */
+/* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
+ * loads under way, and that many shares before they are split into parts. */
 void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
                           void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };
+  for (args->parts = 0; args->parts < 3 && args->shares >= 16 << args->parts;) args->parts++;
   const int64_t across = falt_ceil_div((int64_t)args->column_tiles * args->tile[1], COLUMNS);
-  const int64_t down = falt_ceil_div((int64_t)args->row_tiles * args->tile[0], ROWS);
+  const int64_t down = falt_ceil_div((int64_t)args->row_tiles * args->tile[0], ROWS >> args->parts);
   const int64_t wanted =
       falt_ceil_div((int64_t)EACH * falt_gpu_about(device->gpu)->multiprocessors, across * args->groups);
   const falt_gpu_launch launch = {kernel, across, {COLUMNS, ROWS}, 0, stream};

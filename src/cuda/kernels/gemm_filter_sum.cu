@@ -6,21 +6,38 @@
 #include "gemm_filter.cuh"
 #include "ptx/early.cuh"
 
-// A block takes 32 neighbouring columns and every gridDim.y-th 8 rows: where a column goes is found once for them.
+// Shares [begin, end) of an element; `next`: from one share's to the next one's.
+__device__ inline SUM sum_of(const SUM *from, i64 next, int begin, int end) {
+  SUM sum = 0;
+#pragma unroll 8
+  for (int share = begin; share < end; share++) sum += from[share * next];
+  return sum;
+}
+
+// A block takes 32 neighbouring columns, whose places are found once, and 8 rows; where shares are many several of its
+// threads sum a part of them each, for fewer rows.
 extern "C" __global__ void __launch_bounds__(256) falt_gemm_filter_sum(const __grid_constant__ Args a) {
-  const int rows = a.row_tiles * a.tile[0], columns = a.column_tiles * a.tile[1];
+  __shared__ SUM shared[8][32];
+  const int rows = a.row_tiles * a.tile[0], columns = a.column_tiles * a.tile[1], abreast = 8 >> a.parts;
   const int group = blockIdx.z, column = blockIdx.x * 32 + threadIdx.x;
+  const int part = threadIdx.y >> (3 - a.parts), line = threadIdx.y & (abreast - 1);
   const i64 all = (i64)rows * columns;
-  if (column >= columns) return;
   const SUM *sums = (const SUM *)a.partial + group * a.shares * all + column;
   const Place along = place_column(a, column);
   await_stream();
 #pragma unroll 1
-  for (int row = blockIdx.y * 8 + threadIdx.y; row < rows; row += gridDim.y * 8) {
-    const SUM *from = sums + (i64)row * columns;
+  for (int first = blockIdx.y * abreast; first < rows; first += gridDim.y * abreast) {
+    const int row = first + line;
+    const bool exists = row < rows && column < columns;
     SUM sum = 0;
-#pragma unroll 8
-    for (int share = 0; share < a.shares; share++) sum += from[share * all];
-    put(a, group, row, place_row(a, group, row), along, sum);
+    if (exists)
+      sum = sum_of(sums + (i64)row * columns, all, part * a.shares >> a.parts, (part + 1) * a.shares >> a.parts);
+    if (a.parts > 0) {
+      shared[threadIdx.y][threadIdx.x] = sum;
+      __syncthreads();
+      for (int i = 1; part == 0 && i < 1 << a.parts; i++) sum += shared[i * abreast + line][threadIdx.x];
+      __syncthreads();
+    }
+    if (exists && part == 0) put(a, group, row, place_row(a, group, row), along, sum);
   }
 }
