@@ -12,7 +12,7 @@
 #include "core/status.h"
 #include "cuda/driver.h"
 
-enum { MAX_SOURCES = 64, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
+enum { MAX_SOURCES = 128, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
 
 typedef struct program *nvrtc_program;
 static struct {

@@ -152,14 +152,15 @@ static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
   return p->terms * (along + across + through);
 }
 
-/* Of a tile: sums, two lines on their way, a window. Of a thread of the frame: places too. */
+/* As compiled. Of a tile: sums, two lines on their way, a window; pieces of one row read their windows where they were
+ * loaded. Of a thread of the frame: places too, and where it goes from row to row more of them. */
 static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
   const int words = p->sum_bytes / 4, raw = t->loads * (int)pieces((int64_t)t->x_vector * p->x_bytes, 4);
   const int across = p->terms ? t->width + (p->taps[PLANE] > 1 ? p->terms * t->rows * t->width : 0) : 0;
-  const int window = t->elements * words;
-  const int tile = (results_of(t) + across) * words + 2 * raw + window + 20;
-  const int frame = t->width * words + raw + 2 * window + 44;
-  return larger(tile, frame);
+  const int window = t->elements * words, sums = (results_of(t) + across) * words;
+  const int tile = t->linear ? sums + window + 12 : sums + 2 * raw + window + 20;
+  const int frame = t->width * words + raw + 2 * window + (p->converts ? 28 : 44);
+  return larger(tile, p->taps[PLANE] * p->taps[ROW] == 1 ? 2 * window + 6 : frame);
 }
 
 static const char *problem_reason(const falt_tile_problem *p, const falt_tile *t) {

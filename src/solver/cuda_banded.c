@@ -71,14 +71,6 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
-/* A constant beyond the ends is staged as an element. */
-static bool constant_fits(const falt_problem *p) {
-  uint64_t bits = 0;
-  falt_store(&bits, p->input.type, 0, p->boundary_value);
-  const double stored = falt_load(&bits, p->input.type, 0);
-  return stored == p->boundary_value || (isnan(stored) && isnan(p->boundary_value));
-}
-
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const falt_type x = p->input.type;
@@ -88,7 +80,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (x != FALT_U8 && x != FALT_S8 && x != FALT_F16 && x != FALT_BF16 && x != FALT_F32)
     return "tensor cores do not multiply the image's type";
   if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";
-  if (!constant_fits(p)) return "the boundary's constant is not a number of the image's type";
+  if (!falt_cuda_holds_fill(p)) return "the boundary's constant is not a number of the image's type";
   if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
   return NULL;
 }

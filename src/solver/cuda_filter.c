@@ -70,6 +70,13 @@ const char *falt_cuda_filter_refusal(const falt_ask *ask) {
   return NULL;
 }
 
+bool falt_cuda_holds_fill(const falt_problem *p) {
+  uint64_t bits = 0;
+  falt_store(&bits, p->input.type, 0, p->boundary_value);
+  const double stored = falt_load(&bits, p->input.type, 0);
+  return stored == p->boundary_value || (isnan(stored) && isnan(p->boundary_value));
+}
+
 /* ---- axes */
 
 int64_t falt_cuda_size_along(const falt_tensor *t, int axis) {

@@ -113,7 +113,12 @@ static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
   return plan_terms(solver, ask, falt_sweep_plan_new);
 }
 
-extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_sweep_terms;
+static falt_plan *plan_march(const falt_solver *solver, falt_ask *ask) {
+  return plan_terms(solver, ask, falt_march_plan_new);
+}
+
+extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_sweep_terms, falt_solver_cuda_march;
+const falt_solver falt_solver_cuda_march = {.name = "cuda-march", .device_kind = "cuda", .plan = plan_march};
 const falt_solver falt_solver_cuda_separable = {.name = "cuda-separable", .device_kind = "cuda", .plan = plan_tiles};
 const falt_solver falt_solver_cuda_sweep_terms = {
     .name = "cuda-sweep-terms", .device_kind = "cuda", .plan = plan_sweep};

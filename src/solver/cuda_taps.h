@@ -48,5 +48,6 @@ falt_tile_machine falt_taps_machine(const falt_taps_plan *plan);
 /* Plans that lack their taps only, by tiles and by sweeps. NULL with the reason set. */
 falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
+falt_taps_plan *falt_march_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 
 #endif

@@ -17,12 +17,14 @@ extern const falt_solver falt_solver_cuda_generic;
 extern const falt_solver falt_solver_cuda_grouped;
 extern const falt_solver falt_solver_cuda_im2col;
 extern const falt_solver falt_solver_cuda_layer;
+extern const falt_solver falt_solver_cuda_march;
 extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_patches;
 extern const falt_solver falt_solver_cuda_planes;
 extern const falt_solver falt_solver_cuda_planes_filter;
 extern const falt_solver falt_solver_cuda_pooled;
 extern const falt_solver falt_solver_cuda_pooling;
+extern const falt_solver falt_solver_cuda_row;
 extern const falt_solver falt_solver_cuda_separable;
 extern const falt_solver falt_solver_cuda_sweep;
 extern const falt_solver falt_solver_cuda_sweep_terms;
@@ -82,8 +84,10 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_reference,        /* everything, by definition */
     &falt_solver_cuda_banded,      /* filters on tensor cores */
     &falt_solver_cuda_sweep,       /* filters on GPUs, sweeps along planes or rows */
+    &falt_solver_cuda_row,         /* filters along rows on GPUs, parts of rows in shared memory */
     &falt_solver_cuda_direct,      /* filters on GPUs, register tiles */
     &falt_solver_cuda_separable,   /* filters of low rank on GPUs, the same tiles */
+    &falt_solver_cuda_march,       /* or marches down the columns of images */
     &falt_solver_cuda_sweep_terms, /* and swept along the planes */
     &falt_solver_cuda_blocked,     /* filters of many taps on GPUs, tiles in shared memory */
     &falt_solver_cuda_layer,       /* layers of few channels on GPUs, with their max pooling */

@@ -9,42 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile_kernels.h"
 #include "core/memory.h"
 #include "cuda/bands.h"
 #include "cuda/blocks.h"
-#include "cuda/compile.h"
 #include "cuda/layers.h"
 #include "cuda/rate.h"
 #include "cuda/sweeps.h"
 
 #define UNUSED __attribute__((unused))
-
-/* Everything is compiled for the first, and each specialisation for one of the others in turn. */
-static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
-
-static bool is_turn(size_t architecture, size_t specialisation) {
-  return architecture == 0 || architecture == 1 + specialisation % 3;
-}
-
-static void need_compiler(void) {
-  if (falt_cuda_compiler()) return;
-  print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-  skip();
-}
-
-static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_registers, int most_stack) {
-  falt_cuda_binary binary;
-  char *log;
-  if (falt_cuda_compile(kernel, arch, &binary, &log) != FALT_OK) fail_msg("%s", falt_message());
-  assert_non_null(log);
-  const falt_cuda_use *use = &binary.use;
-  if (use->registers < 8 || use->registers > most_registers || use->stack_bytes < 0 || use->stack_bytes > most_stack)
-    print_message("%s for %s: %d registers, %d bytes of stack\n%.3000s", kernel->source, arch, use->registers,
-                  use->stack_bytes, log);
-  assert_true(binary.size > 1000);
-  falt_free(binary.data);
-  falt_free(log);
-}
 
 static falt_cuda_kernel generic(int operation, const char *sum, const char *real, bool pooled) {
   falt_cuda_kernel k = {.source = "generic.cu", .entry = "falt_generic"};
@@ -77,8 +50,8 @@ static void test_generic(UNUSED void **state) {
 typedef struct shape {
   int taps[3], terms, pixel, tile[3], vector, block[2], blocks, linear;
   const char *element;
-  int type, boundary;
-  const char *sum;
+  falt_type type;
+  int boundary;
   int stride, dilation; /* along all axes */
 } shape;
 
@@ -96,43 +69,33 @@ static falt_cuda_kernel tile(const shape *s) {
   for (int i = 0; i < 3; i++) {
     p.stride[i] = s->stride;
     p.dilation[i] = s->taps[i] > 1 ? s->dilation : 1;
-    falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
-    falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
-    falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], s -> boundary, s -> boundary);
   }
+  filter_holes(&k, s->taps, s->terms, s->boundary, s->element, s->type);
   falt_cuda_hole(&k, "FAR=%d", s->boundary == 2);
-  falt_cuda_hole(&k, "ELEMENT_X=%s", s->element);
-  falt_cuda_hole(&k, "ELEMENT_Y=%s", s->element);
-  falt_cuda_hole(&k, "TYPE_X=%d", s->type);
-  falt_cuda_hole(&k, "TYPE_Y=%d", s->type);
-  falt_cuda_hole(&k, "SUM=%s", s->sum);
-  falt_cuda_hole(&k, "TINY=%d", s->type == FALT_U8 || s->type == FALT_U16);
-  falt_cuda_hole(&k, "TERMS=%d", s->terms);
-  falt_cuda_hole(&k, "SCALED=1");
   falt_tile_holes(&k, &p, &t);
   return k;
 }
 
 static void test_tile(UNUSED void **state) {
   static const shape shapes[] = {
-      {{1, 1, 7}, 0, 1, {1, 2, 4}, 4, {128, 1}, 8, 1, "float", FALT_F32, 2, "float", 1, 1},
-      {{1, 1, 31}, 0, 1, {1, 2, 4}, 4, {128, 1}, 4, 1, "float", FALT_F32, 3, "float", 1, 1},
-      {{1, 3, 3}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 2, "float", 1, 1},
-      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 4, "float", 1, 1},
-      {{1, 7, 7}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 1, "float", 1, 1},
-      {{1, 9, 9}, 1, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 2, "float", 1, 1},
-      {{1, 5, 5}, 2, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float", 1, 1},
-      {{1, 5, 5}, 1, 3, {1, 8, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float", 1, 1},
-      {{1, 5, 5}, 0, 1, {1, 4, 8}, 8, {32, 4}, 5, 0, "unsigned short", FALT_F16, 2, "float", 1, 1},
-      {{1, 3, 3}, 0, 1, {1, 8, 4}, 1, {32, 4}, 5, 0, "float", FALT_F32, 2, "float", 1, 1},
-      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float", 1, 1},
-      {{5, 5, 5}, 1, 1, {4, 2, 4}, 4, {32, 4}, 3, 0, "float", FALT_F32, 2, "float", 1, 1},
-      {{1, 3, 3}, 0, 1, {1, 8, 2}, 2, {32, 4}, 4, 0, "double", FALT_F64, 2, "double", 1, 1},
-      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 2, "float", 1, 2},
-      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, "float", 2, 3},
-      {{1, 5, 5}, 1, 1, {1, 4, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float", 2, 1},
-      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 1, "float", 1, 2},
-      {{1, 5, 5}, 0, 3, {1, 8, 6}, 2, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, "float", 2, 1},
+      {{1, 1, 7}, 0, 1, {1, 2, 4}, 4, {128, 1}, 8, 1, "float", FALT_F32, 2, 1, 1},
+      {{1, 1, 31}, 0, 1, {1, 2, 4}, 4, {128, 1}, 4, 1, "float", FALT_F32, 3, 1, 1},
+      {{1, 3, 3}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 2, 1, 1},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 6, 0, "float", FALT_F32, 4, 1, 1},
+      {{1, 7, 7}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 1, 1, 1},
+      {{1, 9, 9}, 1, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 2, 1, 1},
+      {{1, 5, 5}, 2, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, 1, 1},
+      {{1, 5, 5}, 1, 3, {1, 8, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, 1, 1},
+      {{1, 5, 5}, 0, 1, {1, 4, 8}, 8, {32, 4}, 5, 0, "unsigned short", FALT_F16, 2, 1, 1},
+      {{1, 3, 3}, 0, 1, {1, 8, 4}, 1, {32, 4}, 5, 0, "float", FALT_F32, 2, 1, 1},
+      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, 1, 1},
+      {{5, 5, 5}, 1, 1, {4, 2, 4}, 4, {32, 4}, 3, 0, "float", FALT_F32, 2, 1, 1},
+      {{1, 3, 3}, 0, 1, {1, 8, 2}, 2, {32, 4}, 4, 0, "double", FALT_F64, 2, 1, 1},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 5, 0, "float", FALT_F32, 2, 1, 2},
+      {{1, 5, 5}, 0, 1, {1, 8, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 0, 2, 3},
+      {{1, 5, 5}, 1, 1, {1, 4, 8}, 8, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, 2, 1},
+      {{3, 3, 3}, 0, 1, {4, 2, 4}, 4, {32, 4}, 4, 0, "float", FALT_F32, 1, 1, 2},
+      {{1, 5, 5}, 0, 3, {1, 8, 6}, 2, {32, 4}, 4, 0, "unsigned char", FALT_U8, 3, 2, 1},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
@@ -171,20 +134,10 @@ static falt_cuda_kernel sweep(const swept *v, bool other) {
   for (int i = 0; i < 3; i++) {
     p.taps[i] = v->taps[i];
     p.pad[i] = v->taps[i] / 2;
-    falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], p.taps[i]);
-    falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], p.pad[i]);
-    falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], v -> boundary, v -> boundary);
   }
   assert_true(falt_sweeps_choose(&p, &machine, &s));
   falt_cuda_hole(&k, "FAR=0");
-  falt_cuda_hole(&k, "ELEMENT_X=%s", v->element);
-  falt_cuda_hole(&k, "ELEMENT_Y=%s", v->element);
-  falt_cuda_hole(&k, "TYPE_X=%d", (int)v->type);
-  falt_cuda_hole(&k, "TYPE_Y=%d", (int)v->type);
-  falt_cuda_hole(&k, "SUM=%s", wide ? "double" : "float");
-  falt_cuda_hole(&k, "TINY=%d", v->type == FALT_U8 || v->type == FALT_U16);
-  falt_cuda_hole(&k, "TERMS=%d", v->terms);
-  falt_cuda_hole(&k, "SCALED=1");
+  filter_holes(&k, p.taps, v->terms, v->boundary, v->element, v->type);
   falt_sweep_holes(&k, &s);
   return k;
 }

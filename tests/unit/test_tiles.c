@@ -192,6 +192,22 @@ static void test_signal(UNUSED void **state) {
   assert_true(t.linear && t.planes == 1);
 }
 
+static void check_one_row(void *context, const falt_tile *t) {
+  const falt_tile_problem *p = context;
+  if (!t->rejected) assert_true(t->registers <= 2 * (p->taps[2] + t->width) + t->rows * t->width + 20);
+}
+
+/* A filter of one row has one window at hand. */
+static void test_one_row(UNUSED void **state) {
+  for (int taps = 7; taps <= 63; taps += 8) {
+    falt_tile_problem p = image(taps, 1, 1 << 26);
+    p.taps[1] = 1;
+    p.pad[1] = 0;
+    falt_tiles_each(&p, &h200, check_one_row, &p);
+    assert_true(choose(&p).registers < 2 * taps + 80);
+  }
+}
+
 static void test_alignment(UNUSED void **state) {
   for (int align = 1; align <= 16; align *= 2) {
     falt_tile_problem p = image(3, 100, 101);
@@ -237,15 +253,11 @@ static void test_separable(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_estimates_grow),
-      cmocka_unit_test(test_signal),
-      cmocka_unit_test(test_alignment),
-      cmocka_unit_test(test_small_and_interleaved),
-      cmocka_unit_test(test_rejected),
-      cmocka_unit_test(test_separable),
-      cmocka_unit_test(test_steps),
-      cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_choice),    cmocka_unit_test(test_estimates_grow),
+      cmocka_unit_test(test_signal),    cmocka_unit_test(test_one_row),
+      cmocka_unit_test(test_alignment), cmocka_unit_test(test_small_and_interleaved),
+      cmocka_unit_test(test_rejected),  cmocka_unit_test(test_separable),
+      cmocka_unit_test(test_steps),     cmocka_unit_test(test_gaps),
       cmocka_unit_test(test_pixels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,7 @@ typedef struct falt_cuda_tile_args {
   int blocks[3];                  /* that cover the box */
   int frame_blocks, all_blocks;   /* of an image */
   int planes;                     /* sweeps: of a block; blocks cover the image */
+  unsigned lines;                 /* rows: of all images */
   int aligned;                    /* pointers allow vectors */
   int batch;                      /* size of the inner batch dimension */
   double alpha, beta, fill;

@@ -30,9 +30,7 @@
 //   BLOCK_X BLOCK_Y BLOCKS    threads of a block along a row and across; blocks that should fit on a multiprocessor
 //   LINEAR                    1: ROWS pieces of one long row instead of rows
 //   SCALED                    1: the result is alpha * sum + beta
-#include "args.h"
-#include "boundary.cuh"
-#include "elements.cuh"
+#include "places.cuh"
 
 typedef long long i64;
 typedef falt_cuda_tile_args Args;
@@ -217,14 +215,6 @@ __device__ inline void compute_inner(const Args &a, const Taps &taps, const X *x
 
 // ---- the frame
 
-// Where the row's element stands that continues it at `at`; negative: the constant. Always one that exists, whatever is
-// asked for.
-__device__ inline int place(const Args &a, int at) {
-  const int size = a.in[COLUMN] / P, pixel = at >= 0 ? at / P : -((P - 1 - at) / P);
-  const int folded = fold<int, FAR>(AXIS_S, size, pixel);
-  return folded < 0 ? -1 : min(folded, size - 1) * P + (at - pixel * P);
-}
-
 __device__ inline bool has_vector(const Args &a, int at) {
   return a.aligned && at >= 0 && at + VECTOR_X <= a.in[COLUMN];
 }
@@ -245,13 +235,6 @@ __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, 
       window[i] = at < 0 ? (ACC)a.fill : from_x(row[at]);
     }
   }
-}
-
-__device__ inline const X *row_at(const Args &a, const X *x, int plane, int row) {
-  plane = fold<int, FAR>(AXIS_T, a.in[PLANE], plane);
-  row = fold<int, FAR>(AXIS_R, a.in[ROW], row);
-  if (plane < 0 || row < 0) return nullptr;
-  return x + (min(plane, a.in[PLANE] - 1) * a.x_plane + min(row, a.in[ROW] - 1) * a.x_row);
 }
 
 // Results [at.column, at.column + V) of a row, as far as they exist.

@@ -1,0 +1,22 @@
+// Where elements of an image stand that its boundaries continue. Holes: PIXEL, FAR, AXIS_T AXIS_R AXIS_S, as tile.cu
+// has them.
+#pragma once
+#include "args.h"
+#include "boundary.cuh"
+#include "elements.cuh"
+
+// Where the row's element stands that continues it at `at`; negative: the constant. Always one that exists, whatever is
+// asked for.
+__device__ inline int place(const falt_cuda_tile_args &a, int at) {
+  const int size = a.in[2] / PIXEL, pixel = at >= 0 ? at / PIXEL : -((PIXEL - 1 - at) / PIXEL);
+  const int folded = fold<int, FAR>(AXIS_S, size, pixel);
+  return folded < 0 ? -1 : min(folded, size - 1) * PIXEL + (at - pixel * PIXEL);
+}
+
+// The same of rows; null: all are the constant.
+__device__ inline const X *row_at(const falt_cuda_tile_args &a, const X *x, int plane, int row) {
+  plane = fold<int, FAR>(AXIS_T, a.in[0], plane);
+  row = fold<int, FAR>(AXIS_R, a.in[1], row);
+  if (plane < 0 || row < 0) return nullptr;
+  return x + (min(plane, a.in[0] - 1) * a.x_plane + min(row, a.in[1] - 1) * a.x_row);
+}

@@ -1,0 +1,153 @@
+/* The estimate: the larger of what the issue of instructions and memory need, and a part of the other, for warps that
+ * all live from the start to the end, as many as a GPU holds. */
+#include "cuda/marches.h"
+#include "cuda/choice.h"
+
+#include <math.h>
+
+enum {
+  WARP = 32,
+  PARTS = 4, /* of a multiprocessor */
+  PART_REGISTERS = 16384,
+  MOST_WARPS = 32,   /* of a multiprocessor that are of use */
+  WARPS = 4,         /* of a block */
+  AHEAD = 3,         /* more lines on their way are slower: fewer stay together in memory's pages */
+  WORD = 16,         /* bytes */
+  STATIC = 48 << 10, /* bytes of shared memory of a block */
+  MOST_REGISTERS = 224,
+  MOST_BODY = 2400, /* multiply-adds unrolled: beyond, the instruction cache misses */
+  MOST_PARTS = 256  /* of a column */
+};
+
+enum { PLANE, ROW, COLUMN };
+
+/* As measured on an H200: of the issue slots what many warps fill, and what few miss; of memory's rate what is reached;
+ * of the shorter time what is not hidden; of lines that warps read more than once what reaches memory. */
+static const double issue_share = 0.8, squared_warps = 40, memory_share = 0.88, shorter_share = 0.15, halo_share = 0.3;
+
+static int64_t pieces(int64_t whole, int64_t piece) {
+  return (whole + piece - 1) / piece;
+}
+
+/* ---- work */
+
+/* Words of 16 bytes: of a lane's own elements, of what its window has beyond them, of a warp's line in shared memory.
+ */
+static int64_t own_of(const falt_tile_problem *p, const falt_march *m) {
+  return m->width * p->x_bytes / WORD;
+}
+
+static int64_t beyond_of(const falt_tile_problem *p) {
+  return pieces((p->taps[COLUMN] - 1) * (int64_t)p->pixel * p->x_bytes, WORD) + 1;
+}
+
+static int64_t line_of(const falt_tile_problem *p, const falt_march *m) {
+  const int64_t own = own_of(p, m);
+  return (WARP + pieces(beyond_of(p), own)) * (own | 1);
+}
+
+/* Multiply-adds of a lane at a line. */
+static int64_t body_of(const falt_tile_problem *p, const falt_march *m) {
+  return (int64_t)m->width * p->terms * (p->taps[ROW] + p->taps[COLUMN]);
+}
+
+/* Sums, and what else is at hand: with less, which is possible, lines take longer. */
+static int registers_of(const falt_tile_problem *p, const falt_march *m) {
+  return (p->taps[ROW] + p->terms) * m->width + 48;
+}
+
+static const char *reason(const falt_tile_problem *p, const falt_march *m) {
+  if (p->taps[PLANE] > 1) return "the filter has planes";
+  if (p->taps[ROW] < 2) return "the filter is one row";
+  if (p->x_bytes != 4 || p->sum_bytes != 4) return "elements and sums are not f32";
+  if (registers_of(p, m) > MOST_REGISTERS) return "its sums need more registers than a thread has";
+  if (body_of(p, m) > MOST_BODY) return "its unrolled taps are more instructions than the cache holds";
+  if (line_of(p, m) * WORD * (AHEAD + 2) * WARPS > STATIC) return "its lines need more shared memory than a block has";
+  return NULL;
+}
+
+/* ---- estimate */
+
+/* Warp instructions for a line. */
+static double issue_of(const falt_tile_problem *p, const falt_march *m) {
+  const double loads = (double)(own_of(p, m) + beyond_of(p));
+  return (double)body_of(p, m) * (p->sum_bytes / 4) + loads + 8.0 * (double)own_of(p, m) + 55;
+}
+
+static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *machine, const falt_march *m) {
+  const double warps = (double)(m->across * m->down * m->planes), steps = m->rows + p->taps[ROW] - 1;
+  const double resident = (double)machine->multiprocessors * m->blocks * m->warps, rounds = ceil(warps / resident);
+  const double filled = fmin(warps, resident) / machine->multiprocessors,
+               missed = 1 + squared_warps / (filled * filled);
+  const double clock = machine->flops / 256 / machine->multiprocessors;
+  const double issue = rounds * steps * issue_of(p, m) * filled / PARTS * missed / (issue_share * clock);
+  const double results = (double)p->out[ROW] * (double)p->out[COLUMN] * (double)m->planes;
+  const double read = p->x_bytes * (1 + halo_share * (steps / m->rows - 1));
+  const double memory = results * (p->y_bytes + read) / (memory_share * machine->bytes_per_s) * missed;
+  return fmax(issue, memory) + shorter_share * fmin(issue, memory);
+}
+
+/* ---- enumeration */
+
+static void cut_columns(const falt_tile_problem *p, falt_march *m, int parts) {
+  m->rows = (int)pieces(p->out[ROW], parts);
+  m->down = pieces(p->out[ROW], m->rows);
+}
+
+static void complete(const falt_tile_problem *p, falt_march *m) {
+  m->registers = (registers_of(p, m) + 7) / 8 * 8;
+  m->ahead = AHEAD;
+  m->warps = WARPS;
+  m->blocks = smaller(MOST_WARPS / PARTS, PART_REGISTERS / (WARP * m->registers)) * PARTS / m->warps;
+  m->across = pieces(p->out[COLUMN], (int64_t)WARP * m->width);
+  m->planes = p->batch * p->out[PLANE];
+}
+
+/* As many parts of the columns as serve best: more even out the multiprocessors' work, fewer repeat less. */
+static void estimate(const falt_tile_problem *p, const falt_tile_machine *machine, falt_march *m) {
+  falt_march best = *m;
+  for (int parts = 1; parts <= MOST_PARTS && parts <= p->out[ROW]; parts++) {
+    cut_columns(p, m, parts);
+    m->seconds = seconds_of(p, machine, m);
+    if (parts == 1 || m->seconds < best.seconds) best = *m;
+  }
+  *m = best;
+}
+
+void falt_marches_each(const falt_tile_problem *p, const falt_tile_machine *machine,
+                       void (*visit)(void *context, const falt_march *march), void *context) {
+  for (int words = 1; words <= 2; words++) {
+    falt_march march = {.width = words * WORD / p->x_bytes};
+    march.rejected = reason(p, &march);
+    if (!march.rejected) {
+      complete(p, &march);
+      estimate(p, machine, &march);
+    }
+    visit(context, &march);
+  }
+}
+
+typedef struct choice {
+  falt_march best;
+  falt_choice kept;
+} choice;
+
+static void compare(void *context, const falt_march *march) {
+  choice *c = context;
+  if (falt_choice_takes(&c->kept, march->rejected, march->seconds)) c->best = *march;
+}
+
+bool falt_marches_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_march *best) {
+  choice c = {.kept = {0}};
+  falt_marches_each(problem, machine, compare, &c);
+  *best = c.best;
+  return c.kept.found;
+}
+
+void falt_march_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_march *m) {
+  falt_cuda_hole(kernel, "PIXEL=%d", p->pixel);
+  falt_cuda_hole(kernel, "THREAD=%d", m->width);
+  falt_cuda_hole(kernel, "AHEAD=%d", m->ahead);
+  falt_cuda_hole(kernel, "WARPS=%d", m->warps);
+  falt_cuda_hole(kernel, "BLOCKS=%d", m->blocks);
+}

@@ -1,0 +1,29 @@
+/* How the kernel down columns cuts a filter: plain C, no GPU needed. src/cuda/kernels/march.cu has the algorithm. */
+#ifndef FALT_CUDA_MARCHES_H
+#define FALT_CUDA_MARCHES_H
+
+#include "cuda/tiles.h"
+
+typedef struct falt_march {
+  int width;                    /* columns of a lane */
+  int ahead;                    /* lines on their way */
+  int warps, blocks;            /* of a block; that should fit on a multiprocessor */
+  int rows;                     /* of results, of a warp */
+  int64_t across, down, planes; /* parts along a row, down a column; planes of all images */
+  /* what was estimated */
+  int registers;
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_march;
+
+/* Calls visit for every cut considered, with its estimate or its reason. */
+void falt_marches_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
+                       void (*visit)(void *context, const falt_march *march), void *context);
+
+/* The best; false with a reason if none is legal. */
+bool falt_marches_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_march *best);
+
+/* The kernel's holes that the cut fills. */
+void falt_march_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_march *march);
+
+#endif

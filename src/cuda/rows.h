@@ -1,0 +1,27 @@
+/* How the kernel along rows cuts a filter: plain C, no GPU needed. src/cuda/kernels/row.cu has the algorithm. */
+#ifndef FALT_CUDA_ROWS_H
+#define FALT_CUDA_ROWS_H
+
+#include "cuda/tiles.h"
+
+typedef struct falt_row {
+  int width;         /* results of a lane */
+  int warps, blocks; /* of a block; that should fit on a multiprocessor */
+  int64_t across;    /* blocks along a row */
+  int64_t lines;     /* rows of all images */
+  /* what was estimated */
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_row;
+
+/* Calls visit for every cut considered, with its estimate or its reason. */
+void falt_rows_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
+                    void (*visit)(void *context, const falt_row *row), void *context);
+
+/* The best; false with a reason if none is legal. */
+bool falt_rows_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_row *best);
+
+/* The kernel's holes that the cut fills. */
+void falt_row_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_row *row);
+
+#endif

@@ -1,0 +1,82 @@
+/* Filters of images on a GPU by marches down their columns, the whole filter or separable terms of it, one filter for
+ * all channels, stride 1. src/cuda/kernels/march.cu has the algorithm, src/cuda/marches.c chooses how it is cut. */
+#include "core/memory.h"
+#include "cuda/marches.h"
+#include "solver/cuda_taps.h"
+#include "solver/filter_rows.h"
+
+enum { PLANE, ROW, COLUMN };
+
+typedef struct march_plan {
+  falt_taps_plan taps;
+  falt_march march;
+} march_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const march_plan *plan = (const march_plan *)base;
+  const falt_tile_problem *p = &plan->taps.problem;
+  const falt_march *m = &plan->march;
+  const int x_vector = 16 / p->x_bytes, y_vector = m->width < 16 / p->y_bytes ? m->width : 16 / p->y_bytes;
+  falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, x_vector, y_vector);
+  args.aligned &= p->x_align % x_vector == 0 && p->y_align % y_vector == 0;
+  void *parameters[] = {&args, (void *)plan->taps.values};
+  const int64_t warps = m->across * m->down * m->planes;
+  const falt_gpu_launch launch = {
+      plan->taps.function, falt_ceil_div(warps, m->warps), {32 * m->warps, 1}, 0, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const march_plan *plan = (const march_plan *)base;
+  const falt_march *m = &plan->march;
+  falt_text_add(text, "(%s ", base->solver->name);
+  if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
+  falt_text_add(text, "%d rows=%d ahead=%d warps=%d blocks=%d%s)", m->width, m->rows, m->ahead, m->warps, m->blocks,
+                plan->taps.wide ? " f64" : "");
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(base);
+}
+
+/* ---- ready */
+
+static falt_status ready(falt_plan *base) {
+  march_plan *plan = (march_plan *)base;
+  falt_cuda_kernel kernel = {.source = "march.cu", .entry = "falt_march"};
+  falt_taps_holes(&kernel, &plan->taps);
+  falt_march_holes(&kernel, &plan->taps.problem, &plan->march);
+  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
+}
+
+/* ---- plan */
+
+static const char *choose(march_plan *plan) {
+  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const falt_march *m = &plan->march;
+  if (!falt_marches_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
+  if (m->across * m->down * m->planes >= INT32_MAX) return "the images have more parts than one launch can number";
+  return falt_cuda_holds_fill(&plan->taps.base.problem)
+             ? NULL
+             : "the constant beyond the ends is no number of the input's type";
+}
+
+falt_taps_plan *falt_march_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  if (!falt_cuda_unit_steps(ask->problem)) {
+    falt_refuse(ask, "a stride or dilation is not 1");
+    return NULL;
+  }
+  march_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
+  if (!plan) return NULL;
+  const char *why = choose(plan);
+  if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
+  plan->taps.args.planes = plan->march.rows;
+  plan->taps.args.blocks[COLUMN] = (int)plan->march.across;
+  plan->taps.args.blocks[ROW] = (int)plan->march.down;
+  plan->taps.args.lines = (unsigned)(plan->march.planes / plan->taps.problem.out[PLANE]);
+  plan->taps.base.cost.seconds = 2e-6 + plan->march.seconds;
+  return &plan->taps;
+}

@@ -1,0 +1,80 @@
+/* Filters along rows on a GPU: one filter for all channels, no strides, and taps along the columns only, such as long
+ * signals' filters and the passes of separable ones. src/cuda/kernels/row.cu has the algorithm, src/cuda/rows.c chooses
+ * how it is cut. */
+#include "cuda/rows.h"
+
+#include "solver/cuda_taps.h"
+#include "solver/filter_rows.h"
+
+enum { PLANE, ROW, COLUMN, MOST_Y = 65535 /* blocks of a grid along y */ };
+
+typedef struct row_plan {
+  falt_taps_plan taps;
+  falt_row row;
+} row_plan;
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const row_plan *plan = (const row_plan *)base;
+  const falt_tile_problem *p = &plan->taps.problem;
+  const falt_row *r = &plan->row;
+  const int x_vector = 16 / p->x_bytes, y_vector = 16 / p->y_bytes;
+  falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, x_vector, y_vector);
+  args.aligned &= p->x_align % x_vector == 0 && p->y_align % y_vector == 0;
+  const int along_y = (int)(r->lines < MOST_Y ? r->lines : MOST_Y);
+  const int blocks_yz[] = {along_y, (int)falt_ceil_div(r->lines, along_y)};
+  void *parameters[] = {&args, (void *)plan->taps.values};
+  const falt_gpu_launch launch = {plan->taps.function, r->across, {32 * r->warps, 1}, 0, o->stream};
+  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const row_plan *plan = (const row_plan *)base;
+  falt_text_add(text, "(cuda-row %d warps=%d blocks=%d%s)", plan->row.width, plan->row.warps, plan->row.blocks,
+                plan->taps.wide ? " f64" : "");
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(base);
+}
+
+/* ---- ready */
+
+static falt_status ready(falt_plan *base) {
+  row_plan *plan = (row_plan *)base;
+  falt_cuda_kernel kernel = {.source = "row.cu", .entry = "falt_row"};
+  falt_taps_holes(&kernel, &plan->taps);
+  falt_row_holes(&kernel, &plan->taps.problem, &plan->row);
+  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
+}
+
+/* ---- plan */
+
+static const char *choose(row_plan *plan) {
+  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  if (!falt_rows_choose(&plan->taps.problem, &machine, &plan->row)) return plan->row.rejected;
+  return plan->row.lines > INT32_MAX ? "the images have more rows than one launch can number" : NULL;
+}
+
+static falt_plan *plan_row(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  double taps[FALT_TAPS_MOST];
+  const char *why = falt_cuda_filter_refusal(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  row_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, 0);
+  if (!plan) return NULL;
+  why = choose(plan);
+  if (!why && !falt_cuda_holds_fill(ask->problem))
+    why = "the constant beyond the ends is no number of the input's type";
+  if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
+  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
+  falt_taps_pack(&plan->taps, taps);
+  plan->taps.args.fill = ask->problem->boundary_value; /* the kernel stages elements as they lie */
+  plan->taps.args.lines = (unsigned)plan->row.lines;
+  plan->taps.base.cost.seconds = 2e-6 + plan->row.seconds;
+  return &plan->taps.base;
+}
+
+extern const falt_solver falt_solver_cuda_row;
+const falt_solver falt_solver_cuda_row = {.name = "cuda-row", .device_kind = "cuda", .plan = plan_row};

@@ -1,0 +1,58 @@
+/* Compiles kernels for every architecture, without a GPU, and asks what they use. Skipped where there is no NVRTC. */
+#ifndef FALT_TESTS_COMPILE_KERNELS_H
+#define FALT_TESTS_COMPILE_KERNELS_H
+
+#include "core/memory.h"
+#include "cuda/compile.h"
+#include "faltung/faltung.h"
+
+/* Everything is compiled for the first, and each specialisation for one of the others in turn. */
+static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
+
+static bool is_turn(size_t architecture, size_t specialisation) {
+  return architecture == 0 || architecture == 1 + specialisation % 3;
+}
+
+static void need_compiler(void) {
+  if (falt_cuda_compiler()) return;
+  print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
+  skip();
+}
+
+/* False if it spills or needs more than it may. */
+static bool compile(const falt_cuda_kernel *kernel, const char *arch, int most_registers, int most_stack) {
+  falt_cuda_binary binary;
+  char *log;
+  if (falt_cuda_compile(kernel, arch, &binary, &log) != FALT_OK) fail_msg("%s", falt_message());
+  assert_non_null(log);
+  const falt_cuda_use *use = &binary.use;
+  const bool fits = use->registers >= 8 && use->registers <= most_registers && use->stack_bytes >= 0 &&
+                    use->stack_bytes <= most_stack;
+  if (!fits)
+    print_message("%s for %s: %d registers, %d bytes of stack\n%.3000s", kernel->source, arch, use->registers,
+                  use->stack_bytes, log);
+  assert_true(binary.size > 1000);
+  falt_free(binary.data);
+  falt_free(log);
+  return fits;
+}
+
+/* What the kernels of filters with taps in parameters ask for alike. */
+static void filter_holes(falt_cuda_kernel *k, const int taps[3], int terms, int boundary, const char *element,
+                         falt_type type) {
+  for (int i = 0; i < 3; i++) {
+    falt_cuda_hole(k, "TAPS_%c=%d", "TRS"[i], taps[i]);
+    falt_cuda_hole(k, "PAD_%c=%d", "TRS"[i], taps[i] / 2);
+    falt_cuda_hole(k, "AXIS_%c=%d,%d", "TRS"[i], boundary, boundary);
+  }
+  falt_cuda_hole(k, "ELEMENT_X=%s", element);
+  falt_cuda_hole(k, "ELEMENT_Y=%s", element);
+  falt_cuda_hole(k, "TYPE_X=%d", (int)type);
+  falt_cuda_hole(k, "TYPE_Y=%d", (int)type);
+  falt_cuda_hole(k, "SUM=%s", type == FALT_F64 ? "double" : "float");
+  falt_cuda_hole(k, "TINY=%d", type == FALT_U8 || type == FALT_U16);
+  falt_cuda_hole(k, "TERMS=%d", terms);
+  falt_cuda_hole(k, "SCALED=1");
+}
+
+#endif
