@@ -52,7 +52,7 @@ static falt_plan *refuse_child(falt_ask *ask, const falt_search *search) {
   return falt_refuse(ask, "no plan for its inner problem; %.32s: %.80s", last->solver->name, last->reason);
 }
 
-falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values) {
+static falt_plan *plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values, bool own_gaps) {
   if (ask->depth >= MAX_DEPTH) return falt_refuse(ask, "solvers are nested more than %d deep", MAX_DEPTH);
   if (falt_problem_check(problem) != FALT_OK) return falt_refuse(ask, "its inner problem is not legal");
   falt_budget budget = *ask->budget;
@@ -61,6 +61,7 @@ falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const voi
   falt_search search;
   falt_search_init(&search, ask->solvers ? ask->solvers : falt_solvers, ask->device, problem, &budget, filter_values);
   search.depth = ask->depth + 1;
+  search.own_gaps = own_gaps;
   falt_plan *plan = NULL;
   if (falt_search_run(&search, false) == FALT_OK) {
     plan = (falt_plan *)search.chosen;
@@ -70,4 +71,12 @@ falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const voi
   }
   falt_search_close(&search, plan);
   return plan;
+}
+
+falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values) {
+  return plan_child(ask, problem, filter_values, false);
+}
+
+falt_plan *falt_plan_child_over_gaps(falt_ask *ask, const falt_problem *problem, const void *filter_values) {
+  return plan_child(ask, problem, filter_values, true);
 }

@@ -73,6 +73,7 @@ struct falt_ask {
   bool no_memory;                    /* the reason is a failed allocation */
   const falt_solver *const *solvers; /* whom falt_plan_child asks; NULL: falt_solvers */
   int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
+  bool own_gaps;                     /* what lies between the result's rows is the asking plan's, and may be written */
 };
 
 /* Records why and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */
@@ -87,6 +88,8 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
 /* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. The child is not ready to run, and
  * filter_values must stand until it is. */
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
+/* The same for a result in the plan's own memory, whose gaps the child may write. */
+falt_plan *falt_plan_child_over_gaps(falt_ask *ask, const falt_problem *problem, const void *filter_values);
 
 /* Memory of devices that have their own, and waiting for them. */
 typedef struct falt_device_memory {

@@ -69,7 +69,8 @@ static falt_ask question(const falt_search *search, falt_device *device) {
                     .device = device,
                     .filter_values = search->filter_values,
                     .solvers = search->solvers,
-                    .depth = search->depth};
+                    .depth = search->depth,
+                    .own_gaps = search->own_gaps};
 }
 
 static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {

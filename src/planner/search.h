@@ -36,6 +36,7 @@ typedef struct falt_search {
   falt_budget budget;
   const void *filter_values;
   int depth;
+  bool own_gaps;       /* as the question has it */
   falt_entry *entries; /* best first, the rejected last */
   int count;
   const falt_plan *chosen; /* one of the entries', or NULL */

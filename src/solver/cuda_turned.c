@@ -439,7 +439,8 @@ static bool try_pieces(turned_plan *plan, falt_ask *ask, const void *values, int
   if (budget.max_workspace >= 0) budget.max_workspace -= (int64_t)own;
   inner.budget = &budget;
   const falt_problem problem = inner_of(plan, pieces);
-  falt_plan *child = falt_plan_child(&inner, &problem, values);
+  falt_plan *child = plan->result.wanted ? falt_plan_child_over_gaps(&inner, &problem, values)
+                                         : falt_plan_child(&inner, &problem, values);
   memcpy(ask->reason, inner.reason, sizeof ask->reason);
   ask->no_memory = inner.no_memory;
   if (!child) return false;

@@ -358,6 +358,11 @@ static bool has_walkable_filter(const falt_problem *p) {
          falt_map_takes(&p->filter, FALT_K);
 }
 
+/* Whether 16 bytes divide a pixel's results: the copy engine writes no less, beyond the last channel too. */
+static bool has_words(const falt_tensor *t) {
+  return t->size[FALT_C] * (int64_t)falt_type_size(t->type) % 16 == 0;
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation > FALT_BACKWARD_FILTER) return "it computes layers and their gradients";
@@ -366,6 +371,9 @@ static const char *inapplicable(const falt_ask *ask) {
   return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
          : lines_read(p) < 0 || planar_unit(p) < 0
              ? "channels do not lie side by side with 16 bytes dividing all strides"
+         : p->operation != FALT_BACKWARD_FILTER && planar_unit(p) == 0 && !has_words(falt_problem_result(p)) &&
+                 !ask->own_gaps
+             ? "16 bytes do not divide a pixel's results"
          : p->has_residual && planar_unit(p) == 0 && !falt_map_takes(&p->residual, FALT_C)
              ? "the residual does not lie as the output does"
          : !has_walkable_filter(p) ? "the filter's channels do not lie side by side with 16 bytes dividing all strides"
@@ -373,10 +381,6 @@ static const char *inapplicable(const falt_ask *ask) {
 }
 
 /* ---- plan */
-
-static bool has_words(const falt_tensor *t) {
-  return t->size[FALT_C] * (int64_t)falt_type_size(t->type) % 16 == 0;
-}
 
 static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
   *layer = (falt_wgmma_problem){.operation = (falt_wgmma_operation)p->operation,
