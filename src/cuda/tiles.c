@@ -266,6 +266,15 @@ static void consider(const falt_tile_problem *p, const falt_tile_machine *m, fal
   visit(context, &tile);
 }
 
+bool falt_tile_reaches_far(const falt_tile_problem *p) {
+  for (int i = 0; i < 3; i++) {
+    const int64_t pixel = i == COLUMN ? p->pixel : 1, size = p->in[i] / pixel, out = p->out[i] / pixel;
+    const int64_t last = (out - 1) * p->stride[i] + (p->taps[i] - 1) * (int64_t)p->dilation[i] - p->pad[i];
+    if (p->pad[i] >= size || last >= 2 * size - 1) return true;
+  }
+  return false;
+}
+
 void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
                      void (*visit)(void *context, const falt_tile *tile), void *context) {
   static const int widths[] = {2, 4, 8, 16, 3, 6, 12}, counts[] = {1, 2, 4, 8};

@@ -55,6 +55,10 @@ falt_tile_box falt_tile_inside(const falt_tile_problem *problem, const falt_tile
 void falt_tile_blocks(const falt_tile *tile, const falt_tile_box *box, int64_t blocks[3]);
 int64_t falt_tile_frame(const falt_tile_box *box);
 
+/* Whether a position is read that one step inwards does not bring into its axis: the second reflection about the last
+ * element, of those the nearest, is 2*size - 1. */
+bool falt_tile_reaches_far(const falt_tile_problem *problem);
+
 /* Calls visit for every tile considered, with its estimate or its reason. */
 void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
                      void (*visit)(void *context, const falt_tile *tile), void *context);

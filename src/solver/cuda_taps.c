@@ -90,20 +90,10 @@ static bool tiny(const falt_taps_plan *plan) {
   return p->boundary_value == rint(p->boundary_value) && fabs(p->boundary_value) < 0x1p20;
 }
 
-/* Whether a boundary reaches beyond one more length of an axis. */
-static bool reaches_far(const falt_tile_problem *p) {
-  for (int i = 0; i < 3; i++) {
-    const int64_t size = p->in[i] / (i == COLUMN ? p->pixel : 1), out = p->out[i] / (i == COLUMN ? p->pixel : 1);
-    const int64_t reach = (out - 1) * p->stride[i] + (p->taps[i] - 1) * (int64_t)p->dilation[i];
-    if (p->pad[i] >= size || reach - p->pad[i] >= 2 * size) return true;
-  }
-  return false;
-}
-
 void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   for (int i = 0; i < 3; i++) falt_cuda_axis_holes(kernel, p, "TRS"[i], plan -> axis[i]);
-  falt_cuda_hole(kernel, "FAR=%d", reaches_far(&plan->problem));
+  falt_cuda_hole(kernel, "FAR=%d", falt_tile_reaches_far(&plan->problem));
   falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
   falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);

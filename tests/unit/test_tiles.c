@@ -251,6 +251,25 @@ static void test_separable(UNUSED void **state) {
   }
 }
 
+/* Reflections about the first and last of three elements, and about the only one, which has none nearby. */
+static void test_far(UNUSED void **state) {
+  falt_tile_problem p = image(1, 1, 3);
+  p.taps[2] = 3;
+  p.out[2] = 3;
+  p.pad[2] = 0;
+  assert_false(falt_tile_reaches_far(&p)); /* position 4 is element 0 */
+  p.taps[2] = 4;
+  assert_true(falt_tile_reaches_far(&p)); /* 5 is element 1 again */
+  p.pad[2] = 2;
+  assert_false(falt_tile_reaches_far(&p));
+  p.pad[2] = 3;
+  assert_true(falt_tile_reaches_far(&p));
+  p = image(1, 1, 1);
+  assert_false(falt_tile_reaches_far(&p));
+  p.taps[2] = 2;
+  assert_true(falt_tile_reaches_far(&p));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_choice),    cmocka_unit_test(test_estimates_grow),
@@ -258,7 +277,7 @@ int main(void) {
       cmocka_unit_test(test_alignment), cmocka_unit_test(test_small_and_interleaved),
       cmocka_unit_test(test_rejected),  cmocka_unit_test(test_separable),
       cmocka_unit_test(test_steps),     cmocka_unit_test(test_gaps),
-      cmocka_unit_test(test_pixels),
+      cmocka_unit_test(test_pixels),    cmocka_unit_test(test_far),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
