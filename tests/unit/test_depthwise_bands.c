@@ -81,6 +81,18 @@ typedef struct filter_tally {
   double least;
 } filter_tally;
 
+/* Where the operands of the last product of depthwise_diagonals.cu end, and where they would if their blocks did not
+ * overlap: 64 rows of x, and eight columns of dy for each row of taps, of 16 pixels each. */
+static int64_t operands_end(const falt_depthwise_bands_shape *s, const falt_depthwise_bands_filter_tile *t) {
+  const int64_t reach = s->taps[1] - 1 - s->pad[1], width = falt_min(s->in[1], s->out[1] + reach);
+  const int64_t pitch = falt_max(width + s->pad[1], s->out[1] + reach), run = falt_round_up(t->slab * pitch, 16) * 16;
+  const int64_t down = s->taps[0] == 8 ? 8 : falt_max(3, s->taps[0] | 1), of_y = (s->pad[1] + 8) * 16 + run;
+  const int64_t octets = t->span / 8, used = of_y + run + (down - 1) * pitch * 16;
+  const int64_t plane = falt_round_up(used, 128) + 128 / octets;
+  const int64_t x_end = run - 256 + 64 * 16 * 2, y_end = of_y + run - 256 + 8 * down * 16 * 2;
+  return (octets - 1) * plane + falt_max(used, falt_max(x_end, y_end));
+}
+
 /* Every share has images or slabs of them, their sums fit the workspace, and blocks a multiprocessor as often as they
  * say. */
 static void check_filter_tile(void *context, const falt_depthwise_bands_filter_tile *t) {
@@ -93,6 +105,7 @@ static void check_filter_tile(void *context, const falt_depthwise_bands_filter_t
   assert_true(all->workspace < 0 || t->partial <= all->workspace);
   assert_true(t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
   assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(!s->inner || operands_end(s, t) <= t->shared_bytes);
   assert_true(t->seconds > 0 && t->seconds < 3600);
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
 }
@@ -117,6 +130,26 @@ static void test_filter_tiles(UNUSED void **state) {
       assert_true(has_filter_tile(&shapes[i], machines[m], -1) == (shapes[i].inner ? m == 0 : !large));
     }
   assert_true(has_filter_tile(s, &h200, sums) && !has_filter_tile(s, &h200, sums - 1));
+}
+
+/* Of which a product's operands are a large part. */
+static void test_small_images(UNUSED void **state) {
+  for (int taps = 1; taps <= 8; taps++)
+    for (int pad = 0; pad < taps; pad++)
+      for (int size = falt_max(1, taps - 2 * pad); size <= 24; size++)
+        for (int channels = 8; channels <= 16; channels += 8) {
+          const int out = size + 2 * pad - taps + 1;
+          const falt_depthwise_bands_shape s = {.images = 2,
+                                                .channels = channels,
+                                                .in = {size, size + 1},
+                                                .out = {out, out + 1},
+                                                .taps = {taps, taps},
+                                                .pad = {pad, pad},
+                                                .inner = true,
+                                                .x_align = 8,
+                                                .y_align = 8};
+          assert_true(has_filter_tile(&s, &h200, -1));
+        }
 }
 
 static void test_refusals(UNUSED void **state) {
@@ -237,8 +270,9 @@ static void test_sum_kernel(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tiles),   cmocka_unit_test(test_filter_tiles),   cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_kernels), cmocka_unit_test(test_filter_kernels), cmocka_unit_test(test_sum_kernel),
+      cmocka_unit_test(test_tiles),      cmocka_unit_test(test_filter_tiles), cmocka_unit_test(test_small_images),
+      cmocka_unit_test(test_refusals),   cmocka_unit_test(test_kernels),      cmocka_unit_test(test_filter_kernels),
+      cmocka_unit_test(test_sum_kernel),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

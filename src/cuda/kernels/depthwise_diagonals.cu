@@ -41,6 +41,7 @@ constexpr int SLABS = ceil_div(HEIGHT, SLAB), TILES = BATCH * SLABS;
 constexpr int PITCH = most(WIDTH + PAD_S, OUT_W + TAPS_S - 1 - PAD_S) * PIXEL;
 constexpr int STEPS = ceil_div(SLAB * PITCH, 16 * PIXEL), RUN = STEPS * 16 * PIXEL;
 constexpr int BEFORE = PAD_S * PIXEL, OF_Y = BEFORE + RUN + 8 * PIXEL, ABOVE = TAPS_R - 1 - PAD_R;
+// Products read up to pixel RUN / PIXEL + 6 of x and to the end of the last row of dy, DOWN - 1 rows further down.
 // Threads that copy a pixel's channels write to different banks.
 constexpr int PLANE = ceil_div(OF_Y + RUN + (DOWN - 1) * PITCH, 128) * 128 + 128 / OCTETS, STAGE = OCTETS * PLANE;
 
