@@ -193,7 +193,7 @@ static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_win
     const double busy = fmin(per, ceil((double)cut.shares * (double)t->parts / m->multiprocessors));
     const double compute = (busy * (double)cut.share_tiles * one + 4000 * waves) / m->clock;
     const double memory = s->bytes / (0.85 * m->bytes_per_s), sums = 2 * (double)cut.workspace / m->bytes_per_s;
-      cut.seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 2e-6;
+    cut.seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 2e-6;
     if (cut.seconds < t->seconds) *t = cut;
   }
 }
