@@ -30,8 +30,8 @@ static int64_t steps_of(const sizes *z, const tile *t) {
   return falt_ceil_div(t->slab * z->pitch, 16);
 }
 
-/* Blocks of an operand overlap, and what products read lies inside the planes. Checkers of memory take an operand for as
- * many bytes as its blocks have: where pixels are few, that ends beyond the last plane. Such bytes are there, not read. */
+/* Blocks of an operand overlap, and what products read lies inside the planes. Checkers of memory take an operand for
+ * as many bytes as its blocks have: where pixels are few, that ends beyond the last plane, in bytes never read. */
 static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
   const int64_t octets = t->span / 8, run = 16 * steps_of(z, t), of_y = s->pad[1] + run + 8;
   const int64_t plane = falt_round_up((of_y + run + (z->down - 1) * z->pitch) * PIXEL, 128) + 128 / octets;
