@@ -497,17 +497,23 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
 
 // ---- zeros
 
-// The results of phases without taps, 32 pixels of each at a time: a lane finds a pixel's place, all of them fill it.
+// The results of phases without taps, up to 32 pixels of each at a time, fewer where all warps have one round of fewer:
+// a lane finds a pixel's place, all of them fill it.
 __device__ inline void store_zeros(const Args &a, const Phases &phases) {
   const unsigned warp = threadIdx.x / 32 - 4 * CONSUMERS - 1, lane = threadIdx.x % 32, bytes = a.columns * OUT_SIZE;
+  const unsigned warps = 3 * gridDim.x;
+  unsigned most = 0;
+#pragma unroll 1
+  for (int i = PHASES; i < PHASES + ZEROS; i++) most = max(most, (unsigned)phases.phase[i].pixels);
+  const unsigned span = min(32u, (most + warps - 1) / warps);
   bool more = ZEROS > 0;
-  for (unsigned first = (3 * blockIdx.x + warp) * 32; more; first += 96 * gridDim.x) {
+  for (unsigned first = (3 * blockIdx.x + warp) * span; more; first += warps * span) {
     more = false;
 #pragma unroll 1
     for (int i = PHASES; i < PHASES + ZEROS; i++) {
       const Phase &p = phases.phase[i];
       if (first >= (unsigned)p.pixels) continue;
-      const unsigned count = min(32u, p.pixels - first);
+      const unsigned count = min(span, p.pixels - first);
       const i64 mine = (i64)p.lines.data + place_of(p.lines, pixel_at(p, first + lane, true)) * OUT_SIZE;
       more = true;
       for (unsigned pixel = 0; pixel < count; pixel++) {
