@@ -19,22 +19,19 @@ static void need_compiler(void) {
   skip();
 }
 
-/* False if it spills or needs more than it may. */
-static bool compile(const falt_cuda_kernel *kernel, const char *arch, int most_registers, int most_stack) {
+/* Fails if it spills or needs more than it may. */
+static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_registers, int most_stack) {
   falt_cuda_binary binary;
   char *log;
   if (falt_cuda_compile(kernel, arch, &binary, &log) != FALT_OK) fail_msg("%s", falt_message());
   assert_non_null(log);
   const falt_cuda_use *use = &binary.use;
-  const bool fits = use->registers >= 8 && use->registers <= most_registers && use->stack_bytes >= 0 &&
-                    use->stack_bytes <= most_stack;
-  if (!fits)
-    print_message("%s for %s: %d registers, %d bytes of stack\n%.3000s", kernel->source, arch, use->registers,
-                  use->stack_bytes, log);
+  if (use->registers < 8 || use->registers > most_registers || use->stack_bytes < 0 || use->stack_bytes > most_stack)
+    fail_msg("%s for %s: %d registers, %d bytes of stack\n%.3000s", kernel->source, arch, use->registers,
+             use->stack_bytes, log);
   assert_true(binary.size > 1000);
   falt_free(binary.data);
   falt_free(log);
-  return fits;
 }
 
 /* What the kernels of filters with taps in parameters ask for alike. */

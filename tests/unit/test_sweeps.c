@@ -8,30 +8,13 @@
 #include <string.h>
 
 #include "cuda/sweeps.h"
+#include "tile_problem.h"
 
 #define UNUSED __attribute__((unused))
 
-static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
-
 static falt_tile_problem volume(int taps, int64_t size) {
-  return (falt_tile_problem){.taps = {taps, taps, taps},
-                             .pad = {taps / 2, taps / 2, taps / 2},
-                             .in = {size, size, size},
-                             .out = {size, size, size},
-                             .batch = 1,
-                             .pixel = 1,
-                             .x_bytes = 4,
-                             .y_bytes = 4,
-                             .sum_bytes = 4,
-                             .x_align = 16,
-                             .y_align = 16};
+  return tile_problem((int[]){taps, taps, taps}, (int64_t[]){size, size, size});
 }
-
-typedef struct tally {
-  const falt_tile_problem *problem;
-  int legal;
-  double least;
-} tally;
 
 /* Threads of a row that shuffle. */
 static int group_of(const falt_sweep *s) {

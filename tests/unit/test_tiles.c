@@ -8,32 +8,13 @@
 #include <string.h>
 
 #include "cuda/tiles.h"
+#include "tile_problem.h"
 
 #define UNUSED __attribute__((unused))
 
-static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
-
 static falt_tile_problem image(int taps, int64_t height, int64_t width) {
-  return (falt_tile_problem){.taps = {1, taps, taps},
-                             .pad = {0, taps / 2, taps / 2},
-                             .stride = {1, 1, 1},
-                             .dilation = {1, 1, 1},
-                             .in = {1, height, width},
-                             .out = {1, height, width},
-                             .batch = 1,
-                             .pixel = 1,
-                             .x_bytes = 4,
-                             .y_bytes = 4,
-                             .sum_bytes = 4,
-                             .x_align = 16,
-                             .y_align = 16};
+  return tile_problem((int[]){1, taps, taps}, (int64_t[]){1, height, width});
 }
-
-typedef struct tally {
-  const falt_tile_problem *problem;
-  int legal, rejected;
-  double least;
-} tally;
 
 /* Nothing that inner tiles load lies outside. */
 static void check_box(const falt_tile_problem *p, const falt_tile *t) {

@@ -1,0 +1,28 @@
+/* A filter as tiles see it, its results as many as its elements, and what the checks of all its cuts count. */
+#ifndef FALT_TESTS_TILE_PROBLEM_H
+#define FALT_TESTS_TILE_PROBLEM_H
+
+#include "cuda/tiles.h"
+
+static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
+
+/* Taps, and sizes, of planes, rows and columns. */
+static falt_tile_problem tile_problem(const int taps[3], const int64_t size[3]) {
+  falt_tile_problem p = {
+      .batch = 1, .pixel = 1, .x_bytes = 4, .y_bytes = 4, .sum_bytes = 4, .x_align = 16, .y_align = 16};
+  for (int i = 0; i < 3; i++) {
+    p.taps[i] = taps[i];
+    p.pad[i] = taps[i] / 2;
+    p.stride[i] = p.dilation[i] = 1;
+    p.in[i] = p.out[i] = size[i];
+  }
+  return p;
+}
+
+typedef struct tally {
+  const falt_tile_problem *problem;
+  int legal, rejected;
+  double least;
+} tally;
+
+#endif
