@@ -1,14 +1,16 @@
-/* What the header promises about executions on a GPU: they can be captured into a graph, plans are made and destroyed
- * by any thread while others run, devices of two contexts stand side by side, and all these give the same bits; memory
- * that runs out is an error and not the end; and the textbook's values come out of every solver. Plain C over the
- * public header; prints what fails. contract          all of it contract quick    small, for compute-sanitizer */
+/* What the header promises about executions on a GPU: they can be captured into a graph, they follow one another
+ * without a wait and run side by side, plans are made and destroyed by any thread while others run, devices of two
+ * contexts stand side by side, and all these give the same bits; memory that runs out is an error and not the end; and
+ * the textbook's values come out of every solver. Plain C over the public header; prints what fails.
+ *   contract          all of it
+ *   contract quick    small, for compute-sanitizer */
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 
 #include "fixture.h"
 
-enum { THREADS = 6, REPLAYS = 3, SOLVERS = 128 };
+enum { THREADS = 6, REPLAYS = 3, OVERLAPS = 8 };
 
 /* ---- the driver, for streams, contexts and graphs of the caller's own */
 
@@ -81,6 +83,8 @@ static const char *const lines[] = {
     "backward-filter n=4 c=3 h=60 w=60 k=64 r=7 s=7 pad=3 stride=2 type=f16 layout=nhwc",
     "backward-data n=1 c=16 d=12 h=12 w=12 k=32 t=3 r=3 s=3 pad=1 type=f16 layout=ndhwc",
     "forward n=2 c=32 h=14 w=14 k=40 r=3 s=3 pad=1 type=u8 layout=nhwc",
+    "forward n=1 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 type=f16 layout=nhwc",
+    "backward-filter n=9 c=65 h=14 w=14 k=72 r=3 s=3 pad=1 type=f16 layout=nhwc",
 };
 enum { LINES = sizeof lines / sizeof *lines };
 static int line_count = LINES;
@@ -169,6 +173,46 @@ static void test_graphs(falt_device *device) {
     close_run(&r);
   }
   cu.stream_destroy(stream);
+}
+
+/* ---- executions that overlap */
+
+/* The result of other data than the seeds of open_run give. */
+static bool reopen(run *r) {
+  const int changed = r->result == OUTPUT ? INPUT : OUTPUT;
+  const falt_operands host = operands_of(r->host);
+  const falt_type type = tensor_of(&r->problem, changed)->type;
+  falt_random_fill(r->host[changed], type, (int64_t)(r->bytes[changed] / falt_type_size(type)), 77);
+  return falt_execute_host(r->plan, &host) == FALT_OK;
+}
+
+/* One plan, in turns on two sets of operands: what a kernel that starts early does to the workspace, or reads of it,
+ * shows where the other's data differ. */
+static void overlap(const run *a, const run *b, void *const stream[2], bool share) {
+  placed p, q;
+  bool fine = place(a, &p, 0, 0, stream[0]) && place(b, &q, 0, 0, stream[1]) && poison(a, &p) && poison(b, &q);
+  void *own = q.set.workspace;
+  if (share) q.set.workspace = p.set.workspace;
+  for (int i = 0; fine && i < OVERLAPS; i++)
+    fine = falt_execute(a->plan, &p.set) == FALT_OK && falt_execute(a->plan, &q.set) == FALT_OK;
+  expect(fine && came_out(a, &p) && came_out(b, &q), share ? "one after another" : "side by side", a->line);
+  q.set.workspace = own;
+  unplace(a, &p);
+  unplace(b, &q);
+}
+
+static void test_overlaps(falt_device *device) {
+  void *stream[2] = {NULL, NULL};
+  expect(cu.stream_create(&stream[0], 1) == 0 && cu.stream_create(&stream[1], 1) == 0, "streams", "overlaps");
+  for (int i = 0; i < line_count; i++) {
+    run a, b;
+    expect(open_run(&a, device, lines[i]) && open_run(&b, device, lines[i]) && reopen(&b), "plan", lines[i]);
+    overlap(&a, &b, (void *[]){stream[0], stream[0]}, true);
+    overlap(&a, &b, stream, false);
+    close_run(&a);
+    close_run(&b);
+  }
+  for (int i = 0; i < 2; i++) cu.stream_destroy(stream[i]);
 }
 
 /* ---- threads that plan, run and destroy at the same time */
@@ -287,6 +331,7 @@ int main(int count, char **words) {
   }
   test_examples(device);
   test_graphs(device);
+  test_overlaps(device);
   test_contexts(device);
   test_threads(device, quick ? 2 : 40);
   if (!quick) test_destroy_while_running(device);
