@@ -1,5 +1,5 @@
-/* Layers of few input channels by first.cu: how they are cut. Plain C, no GPU needed. src/cuda/kernels/first.cu has the
- * algorithm. */
+/* Layers of few input channels by first.cu, and their gradients by the filter by first_filter.cu: how they are cut.
+ * Plain C, no GPU needed. src/cuda/kernels/first.cu and first_filter.cu have the algorithms. */
 #ifndef FALT_CUDA_FIRST_H
 #define FALT_CUDA_FIRST_H
 
@@ -22,9 +22,10 @@ typedef struct falt_first_machine {
 
 /* Named after first.cu's holes. */
 typedef struct falt_first_tile {
-  int pixel, paired, width, rows, parts, batches;
+  int pixel, paired, pieces, width, rows, parts, batches;
   int walk, walks;                /* rows of a walk; walks down an image */
-  int column_tiles, result_tiles; /* of columns, of channels */
+  int column_tiles, result_tiles; /* of columns; of channels, times tap_parts */
+  int tap_parts;                  /* parts of the rows of taps: more than one for gradients by the filter only */
   int64_t items, grid;            /* walks of all images and column tiles; blocks */
   int shared_bytes;
   double seconds;
@@ -37,9 +38,53 @@ void falt_first_each(const falt_first_problem *problem, const falt_first_machine
 /* The best; false if no tile is legal, with the reason of the first. */
 bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best);
 
+/* What the cuts of both share. From a result's run to the next, and of a run as many as it needs: pieces of 16 bytes.
+ */
+int64_t falt_first_spread(const falt_first_problem *problem, const falt_first_tile *tile);
+int64_t falt_first_fewest_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
+/* Of a row in the ring; batches that one needs beside itself; rows that are on their way at once. */
+int64_t falt_first_row_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
+int64_t falt_first_ahead(const falt_first_problem *problem, const falt_first_tile *tile);
+int64_t falt_first_at_once(const falt_first_problem *problem, const falt_first_tile *tile);
+/* Fills in walks, tiles and blocks; or why there are too many. */
+const char *falt_first_count(const falt_first_problem *problem, const falt_first_machine *machine,
+                             falt_first_tile *tile);
+/* The next shorter walk that cuts the rows otherwise, from whole columns on; false after the shortest. */
+bool falt_first_next_walk(const falt_first_problem *problem, falt_first_tile *tile);
+
 /* Threads of a block. */
 int falt_first_threads(const falt_first_tile *tile);
 /* The holes of a problem and its tile. */
 void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *problem, const falt_first_tile *tile);
+
+/* ---- gradients by the filter */
+
+typedef struct falt_first_filter_problem {
+  falt_first_problem layer;
+  bool biased;       /* the gradient of the bias is summed too */
+  int64_t workspace; /* bytes that may be used; negative: no limit */
+} falt_first_filter_problem;
+
+typedef struct falt_first_filter_tile {
+  falt_first_tile layer; /* how x is brought */
+  int taps, blocks;      /* rows of taps of a part; columns of an instruction, by eight */
+  int stages, producers; /* rows of dy on their way to a warpgroup; warpgroups that bring x */
+  int64_t shares;
+  int shared_bytes;
+  size_t workspace;
+  double seconds;
+  const char *rejected;
+} falt_first_filter_tile;
+
+/* Sums of a result, with two for the bias. */
+int64_t falt_first_filter_columns(const falt_first_filter_problem *problem);
+int falt_first_filter_threads(const falt_first_filter_tile *tile);
+void falt_first_filter_each(const falt_first_filter_problem *problem, const falt_first_machine *machine,
+                            void (*visit)(void *context, const falt_first_filter_tile *tile), void *context);
+/* The best; false if no tile is legal, with the reason of the first. */
+bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_first_machine *machine,
+                              falt_first_filter_tile *best);
+void falt_first_filter_holes(falt_cuda_kernel *kernel, const falt_first_filter_problem *problem,
+                             const falt_first_filter_tile *tile);
 
 #endif

@@ -11,29 +11,31 @@ enum { REGISTERS_BESIDE = 56 }; /* of a thread that multiplies, as seen on compi
 
 /* ---- sizes, as the kernel has them */
 
-/* From a result's run to the next: pieces of 16 bytes. */
-static int64_t spread_of(const falt_first_problem *p, const falt_first_tile *t) {
+int64_t falt_first_spread(const falt_first_problem *p, const falt_first_tile *t) {
   return p->stride[1] * t->paired * t->pixel / 8;
 }
 
-/* Pieces of a run. */
-static int64_t pieces_of(const falt_first_problem *p, const falt_first_tile *t) {
+int64_t falt_first_fewest_pieces(const falt_first_problem *p, const falt_first_tile *t) {
   const int64_t reach = (p->taps[1] - 1) * p->dilation[1] + (t->paired - 1) * p->stride[1] + 1;
-  const int64_t spread = spread_of(p, t);
-  return falt_round_up(falt_ceil_div(reach * t->pixel, 8), spread % 2 ? 2 * spread : 2);
+  return falt_ceil_div(reach * t->pixel, 8);
+}
+
+/* Pieces of a run, two a product. */
+static int64_t pieces_of(const falt_first_problem *p, const falt_first_tile *t) {
+  const int64_t spread = falt_first_spread(p, t);
+  return falt_round_up(falt_first_fewest_pieces(p, t), spread % 2 ? 2 * spread : 2);
 }
 
 static int64_t products_of(const falt_first_problem *p, const falt_first_tile *t) {
-  return p->taps[0] * pieces_of(p, t) / 2;
+  return p->taps[0] * t->pieces / 2;
 }
 
-static int64_t row_pieces(const falt_first_problem *p, const falt_first_tile *t) {
-  const int64_t spread = spread_of(p, t);
-  return spread * (t->width + (pieces_of(p, t) - 1) / spread);
+int64_t falt_first_row_pieces(const falt_first_problem *p, const falt_first_tile *t) {
+  const int64_t spread = falt_first_spread(p, t);
+  return spread * (t->width + (t->pieces - 1) / spread);
 }
 
-/* Batches that one needs beside itself. */
-static int64_t ahead_of(const falt_first_problem *p, const falt_first_tile *t) {
+int64_t falt_first_ahead(const falt_first_problem *p, const falt_first_tile *t) {
   return ((t->rows - 1) * p->stride[0] + (p->taps[0] - 1) * p->dilation[0]) / (t->rows * p->stride[0]);
 }
 
@@ -54,20 +56,20 @@ static int64_t registers_of(const falt_first_tile *t) {
 }
 
 static const char *fit(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
-  const int64_t batch_bytes = row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
+  const int64_t batch_bytes = falt_first_row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
   const int64_t beside = t->rows * t->parts * staged_bytes(p, t);
   if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > registers_of(t))
     return "registers have no room for the filter and the sums";
   if (beside + 2 * batch_bytes > m->shared_block) return "shared memory has no room for the rows that a result reads";
-  t->batches = (int)falt_min((m->shared_block - beside) / batch_bytes, ahead_of(p, t) + 4);
+  t->batches = (int)falt_min((m->shared_block - beside) / batch_bytes, falt_first_ahead(p, t) + 4);
   t->shared_bytes = (int)(t->batches * batch_bytes + beside);
-  return t->batches < ahead_of(p, t) + 2 ? "shared memory has no room for the rows that a result reads" : NULL;
+  return t->batches < falt_first_ahead(p, t) + 2 ? "shared memory has no room for the rows that a result reads" : NULL;
 }
 
-static const char *count(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+const char *falt_first_count(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
   t->walks = (int)falt_ceil_div(p->out[0], t->walk);
   t->column_tiles = (int)falt_ceil_div(p->out[1], t->width * t->paired);
-  t->result_tiles = (int)falt_ceil_div(p->results, t->parts * 64 / t->paired);
+  t->result_tiles = (int)falt_ceil_div(p->results, t->parts * 64 / t->paired) * t->tap_parts;
   t->items = (int64_t)t->walks * t->column_tiles;
   if (t->result_tiles > m->multiprocessors) return "it has more channels than blocks run at once";
   if (t->items > INT32_MAX / p->images) return "it has more rows than one launch can number";
@@ -76,9 +78,9 @@ static const char *count(const falt_first_problem *p, const falt_first_machine *
   return NULL;
 }
 
-/* Rows that are on their way at once: as many as registers hold and divide a batch. */
-static int64_t at_once(const falt_first_problem *p, const falt_first_tile *t) {
-  const int64_t row = falt_ceil_div(row_pieces(p, t), FETCHED) * (8 / t->pixel) * p->channels;
+/* As many as registers hold and divide a batch. */
+int64_t falt_first_at_once(const falt_first_problem *p, const falt_first_tile *t) {
+  const int64_t row = falt_ceil_div(falt_first_row_pieces(p, t), FETCHED) * (8 / t->pixel) * p->channels;
   int64_t rows = t->rows * p->stride[0];
   while (rows > 1 && ((t->rows * p->stride[0]) % rows || rows * row > MOST_FETCHED)) rows--;
   return rows;
@@ -88,13 +90,13 @@ static int64_t at_once(const falt_first_problem *p, const falt_first_tile *t) {
  * H200. */
 static double batch_cycles(const falt_first_problem *p, const falt_first_tile *t) {
   const double multiplied = (double)products_of(p, t) * t->width / 2 * t->rows * t->parts;
-  const double fetches = (double)(t->rows * p->stride[0]) / (double)at_once(p, t);
+  const double fetches = (double)(t->rows * p->stride[0]) / (double)falt_first_at_once(p, t);
   return multiplied + 1200 * fetches + 700;
 }
 
 static void estimate(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
   const double walks = ceil((double)t->items * t->result_tiles / (double)t->grid);
-  const double batches = (double)(falt_ceil_div(t->walk, t->rows) + ahead_of(p, t));
+  const double batches = (double)(falt_ceil_div(t->walk, t->rows) + falt_first_ahead(p, t));
   const double starting = 4000 + 1500 * (double)products_of(p, t);
   const double compute = (walks * batches * batch_cycles(p, t) + starting) / m->clock_hz;
   const double read = (double)(t->items * t->walk) * (double)(p->stride[0] * p->stride[1]) * t->width * t->paired *
@@ -107,31 +109,34 @@ static void estimate(const falt_first_problem *p, const falt_first_machine *m, f
 static void visit_tile(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile t,
                        void (*visit)(void *context, const falt_first_tile *tile), void *context) {
   t.rejected = fit(p, m, &t);
-  if (!t.rejected) t.rejected = count(p, m, &t);
+  if (!t.rejected) t.rejected = falt_first_count(p, m, &t);
   if (!t.rejected) estimate(p, m, &t);
   visit(context, &t);
 }
 
-static void visit_walks(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile t,
-                        void (*visit)(void *context, const falt_first_tile *tile), void *context) {
-  for (int64_t walks = 1, before = 0; walks <= MOST_WALKS && walks <= p->out[0]; walks++) {
-    t.walk = (int)falt_round_up(falt_ceil_div(p->out[0], walks), t.rows);
-    if (t.walk == before) continue;
-    before = t.walk;
-    visit_tile(p, m, t, visit, context);
+bool falt_first_next_walk(const falt_first_problem *p, falt_first_tile *t) {
+  for (int64_t walks = t->walks + 1; walks <= MOST_WALKS && walks <= p->out[0]; walks++) {
+    const int walk = (int)falt_round_up(falt_ceil_div(p->out[0], walks), t->rows);
+    t->walks = (int)walks;
+    if (walk == t->walk) continue;
+    t->walk = walk;
+    return true;
   }
+  return false;
 }
 
 void falt_first_each(const falt_first_problem *p, const falt_first_machine *m,
                      void (*visit)(void *context, const falt_first_tile *tile), void *context) {
   static const int widths[] = {16, 32, 56, 64, 112, 128}; /* of wgmma_rows.cuh */
-  falt_first_tile t = {.pixel = p->channels <= 4 ? 4 : 8};
+  falt_first_tile t = {.pixel = p->channels <= 4 ? 4 : 8, .tap_parts = 1};
   t.paired = p->stride[1] * t.pixel % 8 ? 2 : 1;
+  t.pieces = (int)pieces_of(p, &t);
   t.parts = (int)falt_min(falt_ceil_div(p->results * t.paired, 64), MOST_CONSUMERS); /* x is read for few blocks */
   for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
     for (t.rows = 1; t.rows * t.parts <= MOST_CONSUMERS; t.rows++) {
       t.width = widths[i];
-      visit_walks(p, m, t, visit, context);
+      t.walk = t.walks = 0;
+      while (falt_first_next_walk(p, &t)) visit_tile(p, m, t, visit, context);
     }
 }
 
@@ -155,20 +160,11 @@ void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *p, con
   const struct {
     const char *name;
     int64_t value;
-  } holes[] = {{"CHANNELS", p->channels},
-               {"PIXEL", t->pixel},
-               {"TAPS_R", p->taps[0]},
-               {"TAPS_S", p->taps[1]},
-               {"STRIDE_R", p->stride[0]},
-               {"STRIDE_S", p->stride[1]},
-               {"DILATE_R", p->dilation[0]},
-               {"DILATE_S", p->dilation[1]},
-               {"PAIRED", t->paired},
-               {"WIDTH", t->width},
-               {"ROWS", t->rows},
-               {"PARTS", t->parts},
-               {"BATCHES", t->batches},
-               {"PLANAR", p->planar}};
+  } holes[] = {{"CHANNELS", p->channels},    {"PIXEL", t->pixel},          {"TAPS_R", p->taps[0]},
+               {"TAPS_S", p->taps[1]},       {"STRIDE_R", p->stride[0]},   {"STRIDE_S", p->stride[1]},
+               {"DILATE_R", p->dilation[0]}, {"DILATE_S", p->dilation[1]}, {"PAIRED", t->paired},
+               {"PIECES", t->pieces},        {"WIDTH", t->width},          {"ROWS", t->rows},
+               {"PARTS", t->parts},          {"BATCHES", t->batches},      {"PLANAR", p->planar}};
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
     falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
 }

@@ -2,10 +2,8 @@
  * input comes to shared memory once, whatever its order in memory, for all taps and all channels of results.
  * src/cuda/kernels/first.cu has the algorithm, src/cuda/first_tiles.c chooses how it is cut. It needs no workspace, no
  * alignment, and reads the filter as it lies. */
+#include "solver/cuda_first.h"
 #include "core/memory.h"
-#include "cuda/first.h"
-#include "cuda/kernels/first_args.h"
-#include "planner/planner.h"
 #include "solver/cuda_gemm.h"
 
 enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
@@ -73,41 +71,45 @@ static bool small_ways(const falt_problem *p) {
          falt_tensor_span(&p->filter) < INT32_MAX / 4;
 }
 
+const char *falt_first_refusal(const falt_ask *ask, falt_type other) {
+  const falt_problem *p = ask->problem;
+  return falt_gpu_about(ask->device->gpu)->major != 9                  ? "the GPU has no wgmma (sm_90a has)"
+         : !falt_gemm_is_half(p->input.type) || other != p->input.type ? "its factors are f16 or bf16, both the same"
+         : !is_flat(p)                                                 ? "it computes planes"
+         : p->filter.size[FALT_G] != 1                                 ? "it takes one group of channels"
+         : p->input.size[FALT_C] > MOST_CHANNELS                       ? "it sums 8 channels at most"
+         : !small_steps(p)                                             ? "taps, strides or dilations are too large"
+         : !small_ways(p)                                              ? "elements lie too far apart"
+                                                                       : NULL;
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_FORWARD) return "it computes layers forward only";
   const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
+  if (!why) why = falt_first_refusal(ask, p->filter.type);
   if (why) return why;
-  return falt_gpu_about(ask->device->gpu)->major != 9 ? "the GPU has no wgmma (sm_90a has)"
-         : !falt_gemm_is_half(p->input.type) || p->filter.type != p->input.type
-             ? "its factors are f16 or bf16, both the same"
-         : !falt_gemm_is_half(p->output.type)    ? "its results are floats of 16 bits"
-         : !is_flat(p)                           ? "it computes planes"
-         : p->filter.size[FALT_G] != 1           ? "it takes one group of channels"
-         : p->input.size[FALT_C] > MOST_CHANNELS ? "it sums 8 channels at most"
-         : p->has_residual                       ? "residuals are not fused here"
-         : !small_steps(p)                       ? "taps, strides or dilations are too large"
-         : !small_ways(p)                        ? "elements lie too far apart"
-                                                 : NULL;
+  return !falt_gemm_is_half(p->output.type) ? "its results are floats of 16 bits"
+         : p->has_residual                  ? "residuals are not fused here"
+                                            : NULL;
 }
 
 /* ---- plan */
 
-static void describe(first_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
-  falt_first_problem *l = &plan->layer;
-  *l = (falt_first_problem){.images = p->input.size[FALT_N],
-                            .channels = p->input.size[FALT_C],
-                            .results = p->output.size[FALT_C],
-                            .planar = falt_gemm_stride(&p->output, FALT_C) != 1};
+falt_first_problem falt_first_layer_of(const falt_problem *p) {
+  falt_first_problem l = {.images = p->input.size[FALT_N],
+                          .channels = p->input.size[FALT_C],
+                          .results = p->output.size[FALT_C],
+                          .planar = falt_gemm_stride(&p->output, FALT_C) != 1};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;
-    l->taps[i] = p->filter.size[dim];
-    l->stride[i] = p->axis[1 + i].stride;
-    l->dilation[i] = l->taps[i] > 1 ? p->axis[1 + i].dilation : 1;
-    l->in[i] = p->input.size[dim];
-    l->out[i] = p->output.size[dim];
+    l.taps[i] = p->filter.size[dim];
+    l.stride[i] = p->axis[1 + i].stride;
+    l.dilation[i] = l.taps[i] > 1 ? p->axis[1 + i].dilation : 1;
+    l.in[i] = p->input.size[dim];
+    l.out[i] = p->output.size[dim];
   }
+  return l;
 }
 
 /* As many neighbouring results as divide their line and all ways between lines. */
@@ -121,36 +123,43 @@ static int unit_of(const first_plan *plan) {
   return (int)(all & -all);
 }
 
-static void fill_args(first_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_tensor *x = &p->input, *y = &p->output, *w = &p->filter;
-  const falt_first_tile *t = &plan->tile;
-  falt_cuda_first_args *a = &plan->args;
-  *a = (falt_cuda_first_args){.epilogue = falt_cuda_epilogue_of(p),
-                              .x_image = falt_gemm_stride(x, FALT_N),
-                              .x_row = falt_gemm_stride(x, FALT_H),
-                              .x_column = (int)falt_gemm_stride(x, FALT_W),
-                              .x_channel = (int)falt_gemm_stride(x, FALT_C),
-                              .w_result = (int)falt_gemm_stride(w, FALT_K),
-                              .w_channel = (int)falt_gemm_stride(w, FALT_C),
-                              .y_image = falt_gemm_stride(y, FALT_N),
-                              .y_channel = falt_gemm_stride(y, FALT_C),
-                              .results = (int)plan->layer.results,
-                              .tap_rows = (int)plan->layer.taps[0],
-                              .result_tiles = t->result_tiles,
-                              .column_tiles = t->column_tiles,
-                              .walk = t->walk,
-                              .walks = t->walks,
-                              .items = (int)t->items};
-  falt_store(&a->fill, x->type, 0, p->boundary_value);
+falt_cuda_first_args falt_first_args_of(const falt_problem *p, const falt_first_problem *l, const falt_first_tile *t) {
+  const falt_tensor *x = &p->input;
+  falt_cuda_first_args a = {.x_image = falt_gemm_stride(x, FALT_N),
+                            .x_row = falt_gemm_stride(x, FALT_H),
+                            .x_column = (int)falt_gemm_stride(x, FALT_W),
+                            .x_channel = (int)falt_gemm_stride(x, FALT_C),
+                            .results = (int)l->results,
+                            .tap_rows = (int)l->taps[0],
+                            .result_tiles = t->result_tiles,
+                            .column_tiles = t->column_tiles,
+                            .walk = t->walk,
+                            .walks = t->walks,
+                            .items = (int)t->items};
+  falt_store(&a.fill, x->type, 0, p->boundary_value);
   for (int i = 0; i < 2; i++) {
     const falt_axis *axis = &p->axis[1 + i];
+    a.in[i] = (int)l->in[i];
+    a.out[i] = (int)l->out[i];
+    a.pad[i] = (int)axis->pad[0];
+    for (int side = 0; side < 2; side++) a.boundary[i][side] = (int)axis->boundary[side];
+  }
+  return a;
+}
+
+static void fill_args(first_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *y = &p->output, *w = &p->filter;
+  falt_cuda_first_args *a = &plan->args;
+  *a = falt_first_args_of(p, &plan->layer, &plan->tile);
+  a->epilogue = falt_cuda_epilogue_of(p);
+  a->w_result = (int)falt_gemm_stride(w, FALT_K);
+  a->w_channel = (int)falt_gemm_stride(w, FALT_C);
+  a->y_image = falt_gemm_stride(y, FALT_N);
+  a->y_channel = falt_gemm_stride(y, FALT_C);
+  for (int i = 0; i < 2; i++) {
     a->w_axis[i] = (int)falt_gemm_stride(w, FALT_H + i);
     a->y_axis[i] = falt_gemm_stride(y, FALT_H + i);
-    a->in[i] = (int)plan->layer.in[i];
-    a->out[i] = (int)plan->layer.out[i];
-    a->pad[i] = (int)axis->pad[0];
-    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
   }
 }
 
@@ -167,6 +176,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "SCALED=%d", p->has_scale);
   falt_cuda_hole(&kernel, "BIASED=%d", p->has_bias);
   falt_cuda_hole(&kernel, "UNIT=%d", plan->unit);
+  falt_cuda_hole(&kernel, "BEYOND=0");
   falt_first_holes(&kernel, &plan->layer, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   if (plan->values)
@@ -176,7 +186,7 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-static falt_first_machine machine_of(const falt_ask *ask) {
+falt_first_machine falt_first_machine_of(const falt_ask *ask) {
   enum { SHARED = 227 << 10 };
   const falt_gpu_facts *gpu = falt_gpu_about(ask->device->gpu);
   return (falt_first_machine){gpu->multiprocessors, SHARED, ask->device->limits.copy_bytes_per_s, 1e3 * gpu->clock_khz};
@@ -188,8 +198,8 @@ static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   first_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_first_machine machine = machine_of(ask);
-  describe(plan);
+  const falt_first_machine machine = falt_first_machine_of(ask);
+  plan->layer = falt_first_layer_of(&plan->base.problem);
   if (!falt_first_choose(&plan->layer, &machine, &plan->tile)) {
     why = plan->tile.rejected;
     destroy(&plan->base);

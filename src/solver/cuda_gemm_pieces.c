@@ -162,6 +162,28 @@ void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_k
 
 /* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
  * loads under way, and that many shares before they are split into parts. */
+falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *p, int merged, int shares, int columns) {
+  const falt_tensor *w = &p->filter;
+  falt_cuda_gemm_filter_args a = {.tile = {1, 1},
+                                  .row_tiles = (int)p->output.size[FALT_C] * merged,
+                                  .column_tiles = columns,
+                                  .shares = shares,
+                                  .groups = (int)w->size[FALT_G] / merged,
+                                  .rows = (int)p->output.size[FALT_C],
+                                  .channels = (int)p->input.size[FALT_C],
+                                  .merged = merged,
+                                  .columns = columns - p->has_bias,
+                                  .w_group = falt_gemm_stride(w, FALT_G),
+                                  .w_row = falt_gemm_stride(w, FALT_K),
+                                  .w_channel = falt_gemm_stride(w, FALT_C),
+                                  .alpha = p->alpha};
+  for (int i = 0; i < 3; i++) {
+    a.taps[i] = (int)w->size[FALT_D + i];
+    a.w_axis[i] = falt_gemm_stride(w, FALT_D + i);
+  }
+  return a;
+}
+
 void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
                           void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };

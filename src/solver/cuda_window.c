@@ -183,29 +183,6 @@ static void set_args(window_plan *plan) {
   for (int i = 0; i < 4; i++) a->parts[i] = (int)parts[i];
 }
 
-static void set_sum_args(window_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_tensor *w = &p->filter;
-  falt_cuda_gemm_filter_args *a = &plan->sum_args;
-  *a = (falt_cuda_gemm_filter_args){.tile = {1, 1},
-                                    .row_tiles = plan->args.rows,
-                                    .column_tiles = plan->args.columns,
-                                    .shares = plan->args.shares,
-                                    .groups = (int)plan->shape.groups,
-                                    .rows = (int)p->output.size[FALT_C],
-                                    .channels = (int)p->input.size[FALT_C],
-                                    .merged = plan->merged,
-                                    .columns = plan->args.columns - p->has_bias,
-                                    .w_group = falt_gemm_stride(w, FALT_G),
-                                    .w_row = falt_gemm_stride(w, FALT_K),
-                                    .w_channel = falt_gemm_stride(w, FALT_C),
-                                    .alpha = p->alpha};
-  for (int i = 0; i < 3; i++) {
-    a->taps[i] = (int)w->size[FALT_D + i];
-    a->w_axis[i] = falt_gemm_stride(w, FALT_D + i);
-  }
-}
-
 static falt_status ready(falt_plan *base) {
   window_plan *plan = (window_plan *)base;
   falt_cuda_kernel kernel = {
@@ -251,7 +228,7 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
     return falt_refuse(ask, "%s", why);
   }
   set_args(plan);
-  set_sum_args(plan);
+  plan->sum_args = falt_gemm_shares_of(&plan->base.problem, plan->merged, plan->args.shares, plan->args.columns);
   plan->base.workspace = (size_t)plan->tile.workspace;
   plan->base.cost.seconds = plan->tile.seconds;
   return &plan->base;

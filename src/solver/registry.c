@@ -11,6 +11,7 @@ extern const falt_solver falt_solver_cuda_depthwise_bands_filter;
 extern const falt_solver falt_solver_cuda_depthwise_filter;
 extern const falt_solver falt_solver_cuda_direct;
 extern const falt_solver falt_solver_cuda_first;
+extern const falt_solver falt_solver_cuda_first_filter;
 extern const falt_solver falt_solver_cuda_gemm;
 extern const falt_solver falt_solver_cuda_gemm_filter;
 extern const falt_solver falt_solver_cuda_generic;
@@ -95,7 +96,8 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_pooling,     /* pooling and its gradients on GPUs */
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
     &falt_solver_cuda_first,       /* layers of few input channels, each row read once for all taps */
-    &falt_solver_cuda_planes,      /* those of few channels, each window read once for all taps */
+    &falt_solver_cuda_first_filter,
+    &falt_solver_cuda_planes, /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_planes_filter,
     &falt_solver_cuda_passes,  /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_patches, /* layers of patches side by side, seen as layers of one column of taps */

@@ -1,5 +1,5 @@
 """Problem lines of first layers, of 16-bit floats: few input channels, every stride, dilation, pad, boundary, layout and
-epilogue; and layers of patches with gradients by the filter. first.py SEED COUNT"""
+epilogue; their gradients by the filter; and layers of patches. first.py SEED COUNT"""
 import random
 import sys
 
@@ -40,6 +40,20 @@ def layer():
     return " ".join(words)
 
 
+def gradient():
+    """Of the filter, with enough rows and images that blocks have several walks."""
+    size, taps, stride, dilation, pads = window()
+    c, k = random.choice([1, 2, 3, 3, 3, 4, 5, 7, 8]), random.choice([8, 16, 40, 64, 64, 96, 128, 200])
+    work = c * k * size[0] * size[1] * taps[0] * taps[1] // (stride[0] * stride[1])
+    words = ["backward-filter", f"n={random.choice([1, 3, max(1, min(300, MOST // work))])}", f"c={c}", f"k={k}"]
+    words += [f"h={size[0]} w={size[1]} r={taps[0]} s={taps[1]}"]
+    words += [f"stride={stride[0]}x{stride[1]} dilation={dilation[0]}x{dilation[1]}"]
+    words.append("pad=" + "x".join(f"{a}:{b}" for a, b in pads))
+    words.append(f"layout={random.choice(['nhwc', 'nhwc', 'nhwc', 'nchw'])} type={random.choice(['f16', 'bf16'])}")
+    words += [word for word in ["bias=1", f"boundary={random.choice(BOUNDARIES)}"] if random.random() < 0.3]
+    return " ".join(words)
+
+
 def patches():
     operation, r, s = random.choice(["forward", "backward-filter"]), random.randint(1, 8), random.randint(2, 8)
     rows, columns, c = random.randint(1, 6), random.randint(1, 6), random.choice([1, 3, 4, 8])
@@ -51,7 +65,7 @@ def patches():
 def main():
     random.seed(int(sys.argv[1]))
     for _ in range(int(sys.argv[2])):
-        print(patches() if random.random() < 0.2 else layer())
+        print(random.choices([layer, gradient, patches], [5, 3, 2])[0]())
 
 
 main()

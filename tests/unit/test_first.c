@@ -1,4 +1,5 @@
-/* Tests of how the layers of first.cu are cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+/* Tests of how the layers of first.cu and first_filter.cu are cut, which need no GPU; its kernels compiled, where there
+ * is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,17 +33,13 @@ typedef struct tally {
   double least;
 } tally;
 
-/* Tiles and walks cover all results once; the ring holds the rows that a batch of results reads, and one batch more. */
-static void check_tile(void *context, const falt_first_tile *t) {
-  tally *sum = context;
-  const falt_first_problem *p = sum->problem;
-  if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+/* Tiles and walks cover all results once; the ring holds the rows that a batch of results reads, and one batch more.
+ * The bytes of the ring. */
+static int64_t check_walks(const falt_first_problem *p, const falt_first_tile *t) {
   const int64_t tile = t->width * t->paired, span = 64 / t->paired;
   assert_true(t->pixel >= p->channels && p->stride[1] * t->paired * t->pixel % 8 == 0);
   assert_true(t->column_tiles * tile >= p->out[1] && (t->column_tiles - 1) * tile < p->out[1]);
-  assert_true(t->result_tiles * t->parts * span >= p->results);
+  assert_true(t->result_tiles / t->tap_parts * t->parts * span >= p->results);
   assert_true((int64_t)t->walks * t->walk >= p->out[0] && (int64_t)(t->walks - 1) * t->walk < p->out[0]);
   assert_int_equal(t->items, p->images * t->walks * t->column_tiles);
   assert_true(t->grid >= t->result_tiles && t->grid <= h200.multiprocessors && t->grid % t->result_tiles == 0);
@@ -50,9 +47,17 @@ static void check_tile(void *context, const falt_first_tile *t) {
   const int64_t batch = t->rows * p->stride[0];
   assert_true((t->batches - 1) * batch >= rows);
   const int64_t window = (tile - 1) * p->stride[1] + (p->taps[1] - 1) * p->dilation[1] + 1;
-  const int64_t staged = t->rows * t->parts * tile * span * 2;
-  assert_true(t->batches * (batch * window * t->pixel * 2 + 16) + staged <= t->shared_bytes);
-  assert_true(t->shared_bytes <= h200.shared_block);
+  return t->batches * (batch * window * t->pixel * 2 + 16);
+}
+
+static void check_tile(void *context, const falt_first_tile *t) {
+  tally *sum = context;
+  const falt_first_problem *p = sum->problem;
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  const int64_t staged = t->rows * t->parts * t->width * 128;
+  assert_true(check_walks(p, t) + staged <= t->shared_bytes && t->shared_bytes <= h200.shared_block);
   assert_true(falt_first_threads(t) <= 640 && t->seconds > 0 && t->seconds < 3600);
 }
 
@@ -82,6 +87,82 @@ static void test_tiles(UNUSED void **state) {
     p.dilation[0] = 2;
     choose(&p);
   }
+}
+
+typedef struct filter_tally {
+  const falt_first_filter_problem *problem;
+  int legal;
+  double least;
+} filter_tally;
+
+/* Parts have all rows of taps; instructions all elements of a run; registers hold the sums, shared memory two rows of
+ * the output's gradient at least; shares have the workspace that they fill. */
+static void check_filter_tile(void *context, const falt_first_filter_tile *t) {
+  filter_tally *sum = context;
+  const falt_first_filter_problem *p = sum->problem;
+  const falt_first_tile *l = &t->layer;
+  falt_first_problem part = p->layer;
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  assert_true(t->taps * l->tap_parts >= part.taps[0] && t->taps * (l->tap_parts - 1) < part.taps[0]);
+  part.taps[0] = t->taps;
+  const int64_t consumers = l->rows * l->parts, spread = falt_first_spread(&part, l);
+  const int64_t lines = consumers * t->stages * l->width * 128;
+  assert_true(check_walks(&part, l) + lines <= t->shared_bytes && t->shared_bytes <= h200.shared_block);
+  assert_true(t->stages >= 2 && l->width % 16 == 0 && l->pieces == spread * t->blocks);
+  assert_true(l->pieces >= falt_first_fewest_pieces(&part, l) && l->pixel >= part.channels + p->biased);
+  assert_true(128 * consumers * t->taps * spread * t->blocks * 4 < 65536);
+  assert_true(falt_first_filter_threads(t) == 128 * (consumers + t->producers));
+  assert_true(t->shares == l->grid / l->result_tiles * l->rows * l->paired);
+  const int64_t bytes = t->shares * part.results * falt_first_filter_columns(p) * 4;
+  assert_true(t->workspace == (size_t)bytes && (p->workspace < 0 || bytes <= p->workspace));
+  assert_true(t->seconds > 0 && t->seconds < 3600);
+}
+
+static falt_first_filter_tile choose_filter(const falt_first_filter_problem *p) {
+  falt_first_filter_tile best;
+  filter_tally sum = {.problem = p};
+  falt_first_filter_each(p, &h200, check_filter_tile, &sum);
+  assert_true(falt_first_filter_choose(p, &h200, &best));
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+static void test_filter_tiles(UNUSED void **state) {
+  static const int64_t layers[][5] = {{3, 64, 7, 2, 229}, {3, 96, 11, 4, 227}, {3, 64, 3, 1, 226}, {3, 32, 3, 2, 225},
+                                      {1, 24, 5, 1, 28},  {7, 64, 3, 1, 58},   {5, 40, 3, 2, 57},  {3, 48, 4, 4, 224},
+                                      {3, 16, 5, 3, 90},  {2, 1000, 1, 1, 9}};
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    falt_first_filter_problem p = {.workspace = -1};
+    falt_first_problem *l = &p.layer;
+    *l = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
+    const falt_first_filter_tile few = choose_filter(&p);
+    const double results = (double)(l->images * l->out[0] * l->out[1] * l->results);
+    assert_true(few.seconds > 2 * results * (double)(l->channels * l->taps[0] * l->taps[1]) / 989e12);
+    assert_true(few.seconds > 2 * results / h200.bytes_per_s);
+    p.workspace = (int64_t)few.workspace / 2;
+    assert_true(choose_filter(&p).seconds >= few.seconds);
+    p.workspace = -1;
+    l->images = 512;
+    assert_true(choose_filter(&p).seconds > few.seconds);
+    p.biased = true;
+    l->dilation[0] = 2;
+    choose_filter(&p);
+  }
+}
+
+static void test_filter_refusals(UNUSED void **state) {
+  falt_first_filter_problem p = {layer(8, 64, 3, 1, 58), .biased = true, .workspace = -1}; /* no channel for the ones */
+  falt_first_filter_tile best;
+  assert_false(falt_first_filter_choose(&p, &h200, &best));
+  assert_non_null(best.rejected);
+  p = (falt_first_filter_problem){layer(3, 64, 7, 2, 229), .workspace = 1000};
+  assert_false(falt_first_filter_choose(&p, &h200, &best));
+  assert_non_null(best.rejected);
+  p = (falt_first_filter_problem){layer(3, 64, 40, 1, 229),
+                                  .workspace = -1}; /* runs of more columns than products have */
+  assert_false(falt_first_filter_choose(&p, &h200, &best));
 }
 
 static void none(void *context, const falt_first_tile *t) {
@@ -114,14 +195,18 @@ static void test_compile(UNUSED void **state) {
       "forward n=64 c=3 h=224 w=223 k=64 r=3 s=3 pad=1 layout=nchw type=f16 bias=1 scale=1 act=silu",
       "forward n=256 c=3 h=224 w=224 k=32 r=3 s=3 stride=2 pad=1 layout=nhwc type=bf16 act=silu",
       "forward n=64 c=8 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=f16 boundary=reflect101",
-      "forward n=64 c=8 h=90 w=90 k=17 r=5 s=5 stride=3x2 dilation=2 layout=nchw type=f16"};
+      "forward n=64 c=8 h=90 w=90 k=17 r=5 s=5 stride=3x2 dilation=2 layout=nchw type=f16",
+      "backward-filter n=256 c=3 h=224 w=224 k=64 r=7 s=7 stride=2 pad=3 layout=nhwc type=f16",
+      "backward-filter n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4 layout=nhwc type=f16 bias=1",
+      "backward-filter n=64 c=3 h=224 w=224 k=64 r=3 s=3 pad=1 layout=nhwc type=bf16",
+      "backward-filter n=64 c=8 h=90 w=90 k=24 r=5 s=5 stride=3x2 dilation=2 layout=nhwc type=f16"};
   compile_all_lines(&(compile_lines){.method = "cuda-first",
                                      .source = "first",
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
                                      .line_count = sizeof lines / sizeof *lines,
-                                     .kernels = 8});
+                                     .kernels = 12});
 }
 
 /* Patches are handed on to what multiplies their rows as pixels. */
@@ -139,7 +224,8 @@ static void test_patches(UNUSED void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_compile), cmocka_unit_test(test_patches)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles),        cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_filter_tiles), cmocka_unit_test(test_filter_refusals),
+                                     cmocka_unit_test(test_compile),      cmocka_unit_test(test_patches)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,173 +22,30 @@
 //   TYPE_X TYPE_Y             numbers of falt_type: of the factors, of the results
 //   ACTIVATION                by its number
 //   SCALED BIASED             whether channels have a scale and a bias
-//   CHANNELS PIXEL            of x; elements of a pixel in shared memory, 4 or 8
+//   CHANNELS PIXEL BEYOND     of x; elements of a pixel in shared memory, 4 or 8; what fills it up: 0
 //   TAPS_R TAPS_S STRIDE_R STRIDE_S DILATE_R DILATE_S
 //   PAIRED                    pixels that are one: 1 or 2
+//   PIECES                    of a run, of 16 bytes: two divide them, where planes are odd in number two of each plane
 //   WIDTH                     columns of a product: 16, 32, 56, 64, 112 or 128
 //   ROWS PARTS                rows of results that are computed at a time, parts of the channels
 //   BATCHES                   of rows of x, that ROWS rows of results step over, in the ring
 //   PLANAR                    results' pixels lie side by side, not their channels
 //   UNIT                      results that are stored at once, if they are aligned: 1, 2, 4 or 8
-#include "boundary.cuh"
 #include "epilogue.cuh"
-#include "first_args.h"
+#include "first_rows.cuh"
 #include "pairs.cuh"
-#include "ptx/barrier.cuh"
-#include "ptx/copy.cuh"
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_rows.cuh"
 #include "words.cuh"
 
-typedef long long i64;
-typedef falt_cuda_first_args Args;
-
 constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + 1);
-constexpr int STEP = STRIDE_S * PAIRED, SPREAD = STEP * PIXEL / 8;  // from run to run: pixels, pieces
-constexpr int REACH = (TAPS_S - 1) * DILATE_S + (PAIRED - 1) * STRIDE_S + 1;  // pixels of a run
-constexpr int FEWEST = (REACH * PIXEL + 7) / 8, EVEN = SPREAD % 2 ? 2 * SPREAD : 2;
-constexpr int PIECES = (FEWEST + EVEN - 1) / EVEN * EVEN, PRODUCTS = PIECES / 2;  // of a run
-constexpr int POSITIONS = WIDTH + (PIECES - 1) / SPREAD, PLANE = POSITIONS * 16, ROW = SPREAD * PLANE;
-constexpr int BATCH = ROWS * STRIDE_R, RING_ROWS = BATCHES * BATCH;
-constexpr int AHEAD = ((ROWS - 1) * STRIDE_R + (TAPS_R - 1) * DILATE_R) / BATCH;  // batches beyond the first one's
-constexpr int TILE = WIDTH * PAIRED, SPAN = 64 / PAIRED;                          // a warpgroup's pixels and channels
+constexpr int PRODUCTS = PIECES / 2, SPAN = 64 / PAIRED;  // of a row of taps; a warpgroup's channels
 constexpr int LINES = PLANAR ? SPAN : TILE, LINE = PLANAR ? TILE : SPAN, PITCH = LINE * 2 + 16;
 constexpr int STAGES = RING_ROWS * ROW, BARRIERS = STAGES + CONSUMERS * LINES * PITCH;
-static_assert(STEP * PIXEL % 8 == 0, "runs begin at pieces");
-static_assert(BATCHES > AHEAD + 1, "a batch may come while those that one needs are multiplied");
 
-struct Shared {
-  unsigned base;
-  __device__ unsigned row(int i) const { return base + i * ROW; }
+struct Shared : Ring {
   __device__ unsigned stage(int consumer) const { return base + STAGES + consumer * LINES * PITCH; }
-  __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
-  __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (BATCHES + i); }
 };
-
-// ---- what a block works on
-
-// Rows `begin` to `end` of a tile of columns.
-struct Walk {
-  int image, begin, end, column;
-};
-
-__device__ inline bool walk_at(const Args &a, int item, Walk &walk) {
-  if (item >= a.items) return false;
-  walk.column = item % a.column_tiles * TILE, item /= a.column_tiles;
-  walk.begin = item % a.walks * a.walk, walk.image = item / a.walks;
-  walk.end = min(walk.begin + a.walk, a.out[0]);
-  return true;
-}
-
-__device__ inline int batches_of(const Walk &walk) {
-  return (walk.end - walk.begin + ROWS - 1) / ROWS;
-}
-
-struct Turn {
-  int batch = 0, parity = 0;
-  __device__ void next() {
-    if (++batch == BATCHES) batch = 0, parity ^= 1;
-  }
-};
-
-// ---- rows of x
-
-// Where a position of an axis is in memory, or -1: beyond the ends, where the constant is.
-__device__ inline int place_of(const Args &a, int axis, int position) {
-  return fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], position);
-}
-
-constexpr int PER = (SPREAD * POSITIONS + 127) / 128, PIXELS = 8 / PIXEL;  // pieces of a thread, pixels of a piece
-
-// The columns of a thread's pieces, the same in all rows.
-struct Columns {
-  int at[PER][PIXELS];
-};
-
-__device__ inline Columns columns_of(const Args &a, const Walk &walk) {
-  Columns made;
-#pragma unroll
-  for (int i = 0; i < PER; i++)
-#pragma unroll
-    for (int j = 0; j < PIXELS; j++)
-      made.at[i][j] =
-          place_of(a, 1, walk.column * STRIDE_S - a.pad[1] + (threadIdx.x % 128 + i * 128) * PIXELS + j);
-  return made;
-}
-
-// One row's pieces of a thread.
-struct Pieces {
-  unsigned short half[PER][PIXELS][CHANNELS];
-};
-
-__device__ inline void load_row(const Args &a, const Walk &walk, const Columns &columns, int row, Pieces &made) {
-  const int h = place_of(a, 0, row);
-  const unsigned short *from = (const unsigned short *)a.x + walk.image * a.x_image + h * a.x_row;
-#pragma unroll
-  for (int i = 0; i < PER; i++)
-#pragma unroll
-    for (int j = 0; j < PIXELS; j++) {
-      const int w = columns.at[i][j];
-      const unsigned short *pixel = from + (i64)w * a.x_column;
-#pragma unroll
-      for (int c = 0; c < CHANNELS; c++) {
-        made.half[i][j][c] = a.fill;
-        if (h >= 0 && w >= 0) made.half[i][j][c] = __ldg(pixel + c * a.x_channel);
-      }
-    }
-}
-
-__device__ inline void store_row(unsigned row, const Pieces &pieces) {
-#pragma unroll
-  for (int i = 0; i < PER; i++) {
-    const int piece = threadIdx.x % 128 + i * 128;
-    unsigned word[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const int j = 2 * k / PIXEL, c = 2 * k % PIXEL;
-      const unsigned low = c < CHANNELS ? pieces.half[i][j][c < CHANNELS ? c : 0] : 0;
-      const unsigned high = c + 1 < CHANNELS ? pieces.half[i][j][c + 1 < CHANNELS ? c + 1 : 0] : 0;
-      word[k] = low | high << 16;
-    }
-    if (piece < SPREAD * POSITIONS)
-      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(row + piece % SPREAD * PLANE + piece / SPREAD * 16),
-                   "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
-                   : "memory");
-  }
-}
-
-// Several rows are on their way at once, as many as registers hold.
-__device__ constexpr int at_once(int rows) {
-  return rows == 1 || (BATCH % rows == 0 && rows * PER * PIXELS * CHANNELS <= 24) ? rows : at_once(rows - 1);
-}
-constexpr int AT_ONCE = at_once(BATCH);
-
-__device__ inline void load_rows(const Args &a, const Walk &walk, const Columns &columns, int row,
-                                 Pieces (&rows)[AT_ONCE]) {
-#pragma unroll
-  for (int i = 0; i < AT_ONCE; i++) load_row(a, walk, columns, row + i, rows[i]);
-}
-
-__device__ inline void produce(const Args &a, const Shared &s) {
-  Turn turn;
-  Walk walk;
-  Pieces rows[AT_ONCE];
-  for (int item = blockIdx.x / a.result_tiles; walk_at(a, item, walk); item += gridDim.x / a.result_tiles) {
-    const Columns columns = columns_of(a, walk);
-    const int first = walk.begin * STRIDE_R - a.pad[0], batches = batches_of(walk) + AHEAD;
-    for (int batch = 0; batch < batches; batch++, turn.next()) {
-#pragma unroll 1
-      for (int i = 0; i < BATCH; i += AT_ONCE) {
-        load_rows(a, walk, columns, first + batch * BATCH + i, rows);
-        if (i == 0) barrier_wait(s.empty(turn.batch), turn.parity ^ 1);
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) store_row(s.row(turn.batch * BATCH + i + j), rows[j]);
-      }
-      copy_fence();
-      barrier_arrive(s.full(turn.batch));
-    }
-  }
-}
 
 // ---- the filter
 
@@ -259,7 +116,7 @@ __device__ inline void multiply(Sums &sums, const Filter &filter, const Shared &
     for (int p = 0; p < PRODUCTS; p++) {
       constexpr int per = SPREAD;
       const int piece = piece_of(p, 0), place = piece % per * PLANE + piece / per * 16;
-      WgmmaRows::add(sums, filter.word[r][p], runs + place / 16, r + p > 0);
+      WgmmaRows<0>::add(sums, filter.word[r][p], runs + place / 16, r + p > 0);
     }
   }
   wgmma_commit();
@@ -451,7 +308,8 @@ constexpr int FETCHING = 56, MULTIPLYING = (ALL - FETCHING) / CONSUMERS / 8 * 8;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first(const __grid_constant__ Args a) {
   extern __shared__ __align__(128) char memory[];
-  const Shared s = {shared_address(memory)};
+  const unsigned base = shared_address(memory);
+  const Shared s = {{base, base + BARRIERS}};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < BATCHES; i++) {
@@ -462,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first(const __grid
   __syncthreads();
   if (group == CONSUMERS) {
     if constexpr (CONSUMERS > 1) registers_less<FETCHING>();
-    produce(a, s);
+    produce<1>(a, s, 0, 0);
   } else {
     if constexpr (CONSUMERS > 1) registers_more<MULTIPLYING>();
     consume(a, s, group);

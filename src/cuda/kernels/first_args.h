@@ -1,4 +1,5 @@
-/* What the host passes to first.cu. Axes stand in the order rows, columns; strides count elements. */
+/* What the host passes to first.cu and first_filter.cu. Axes stand in the order rows, columns; strides count elements.
+ */
 #ifndef FALT_CUDA_KERNELS_FIRST_ARGS_H
 #define FALT_CUDA_KERNELS_FIRST_ARGS_H
 
@@ -18,5 +19,13 @@ typedef struct falt_cuda_first_args {
   int items;                                 /* walks of all images and column tiles */
   int aligned;                               /* units of y are */
 } falt_cuda_first_args;
+
+/* Of the layer that of x and of walks; result_tiles: of channels and rows of taps. */
+typedef struct falt_cuda_first_filter_args {
+  falt_cuda_map y; /* rows of pixels, 64 channels of each */
+  falt_cuda_first_args layer;
+  float *sums;            /* shares * results * columns */
+  int tap_parts, columns; /* parts of the rows of taps; sums of a result, with two for the bias */
+} falt_cuda_first_filter_args;
 
 #endif

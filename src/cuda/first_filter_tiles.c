@@ -1,0 +1,154 @@
+/* How first_filter.cu's gradients are cut; as first_tiles.c. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "cuda/choice.h"
+#include "cuda/first.h"
+
+enum { PRODUCERS = 2, MOST_CONSUMERS = 4, MOST_WIDTH = 128, FEWEST_STAGES = 2, MOST_STAGES = 12 };
+enum { FILE_REGISTERS = 65536, FETCHING = 56, MOST_REGISTERS = 240 };
+enum { REGISTERS_BESIDE = 48 }; /* of a thread that multiplies, as seen on compiled kernels */
+
+int64_t falt_first_filter_columns(const falt_first_filter_problem *p) {
+  return p->layer.taps[0] * p->layer.taps[1] * p->layer.channels + (p->biased ? 2 : 0);
+}
+
+static int consumers_of(const falt_first_filter_tile *t) {
+  return t->layer.rows * t->layer.parts;
+}
+
+int falt_first_filter_threads(const falt_first_filter_tile *t) {
+  return 128 * (consumers_of(t) + t->producers);
+}
+
+/* ---- one tile */
+
+/* Registers of a thread that multiplies, as the kernel shares them out. */
+static int registers_of(const falt_first_filter_tile *t) {
+  const int groups = consumers_of(t) + t->producers, all = FILE_REGISTERS / (128 * groups) / 8 * 8 * groups;
+  return smaller((all - t->producers * FETCHING) / consumers_of(t) / 8 * 8, MOST_REGISTERS);
+}
+
+/* The layer of a part's rows of taps. */
+static falt_first_problem part_of(const falt_first_filter_problem *p, const falt_first_filter_tile *t) {
+  falt_first_problem part = p->layer;
+  part.taps[0] = t->taps;
+  return part;
+}
+
+static int64_t sums_of(const falt_first_problem *part, const falt_first_filter_tile *t) {
+  return part->taps[0] * falt_first_spread(part, &t->layer) * t->blocks * 4;
+}
+
+static const char *fit(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
+  falt_first_tile *l = &t->layer;
+  const int64_t batch_bytes = falt_first_row_pieces(part, l) * 16 * l->rows * part->stride[0] + 16;
+  const int64_t line_bytes = consumers_of(t) * (l->width * 128 + 8), ahead = falt_first_ahead(part, l);
+  if (sums_of(part, t) + l->width / 4 + REGISTERS_BESIDE > registers_of(t))
+    return "registers have no room for the sums";
+  if ((ahead + 2) * batch_bytes > m->shared_block - FEWEST_STAGES * line_bytes)
+    return "shared memory has no room for the rows that a result reads";
+  l->batches = (int)falt_min((m->shared_block - FEWEST_STAGES * line_bytes) / batch_bytes, ahead + 2 + t->producers);
+  t->stages = (int)falt_min((m->shared_block - l->batches * batch_bytes) / line_bytes, MOST_STAGES);
+  t->shared_bytes = (int)(l->batches * batch_bytes + t->stages * line_bytes);
+  return NULL;
+}
+
+static const char *count(const falt_first_filter_problem *p, const falt_first_problem *part,
+                         const falt_first_machine *m, falt_first_filter_tile *t) {
+  const int64_t bytes = p->layer.results * falt_first_filter_columns(p) * (int64_t)sizeof(float);
+  const char *why = falt_first_count(part, m, &t->layer);
+  if (why) return why;
+  t->shares = t->layer.grid / t->layer.result_tiles * t->layer.rows * t->layer.paired;
+  t->workspace = (size_t)(t->shares * bytes);
+  return p->workspace >= 0 && t->shares * bytes > p->workspace ? "it needs more workspace than is allowed" : NULL;
+}
+
+/* Cycles of a multiprocessor for a batch: of the tensor cores, which power keeps at three quarters of their rate; of
+ * rows on their way, and the rest as measured on an H200. */
+static double batch_cycles(const falt_first_problem *part, const falt_first_filter_tile *t) {
+  const falt_first_tile *l = &t->layer;
+  const double multiplied = (double)(sums_of(part, t) * consumers_of(t)) * l->width / 16 / 0.75;
+  const double fetches = (double)(l->rows * part->stride[0]) / (double)falt_first_at_once(part, l) / t->producers;
+  return fmax(multiplied, 2400 * fetches) + 650;
+}
+
+static void estimate(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
+  const falt_first_tile *l = &t->layer;
+  const double walks = ceil((double)l->items * l->result_tiles / (double)l->grid);
+  const double batches = (double)(falt_ceil_div(l->walk, l->rows) + falt_first_ahead(part, l));
+  const double compute = (walks * batches * batch_cycles(part, t) + 6000) / m->clock_hz;
+  const double pixels = (double)(l->items * l->walk) * l->width * l->paired;
+  const double x = pixels * (double)(part->stride[0] * part->stride[1] * part->channels) * 2 * l->result_tiles;
+  const double y = pixels * (double)part->results * 2 * l->tap_parts;
+  const double memory = (x + y) / (0.85 * m->bytes_per_s), sums = 2 * (double)t->workspace / m->bytes_per_s;
+  t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 4e-6;
+}
+
+static void visit_tile(const falt_first_filter_problem *p, const falt_first_machine *m, falt_first_filter_tile t,
+                       void (*visit)(void *context, const falt_first_filter_tile *tile), void *context) {
+  const falt_first_problem part = part_of(p, &t);
+  t.rejected = fit(&part, m, &t);
+  if (!t.rejected) t.rejected = count(p, &part, m, &t);
+  if (!t.rejected) estimate(&part, m, &t);
+  visit(context, &t);
+}
+
+/* ---- tiles */
+
+/* Columns of an instruction, by eight: those that it may have (wgmma_rows.cuh). */
+static int blocks_for(int64_t pieces) {
+  static const int blocks[] = {2, 3, 4, 7, 8};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+    if (blocks[i] >= pieces) return blocks[i];
+  return 0;
+}
+
+void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first_machine *m,
+                            void (*visit)(void *context, const falt_first_filter_tile *tile), void *context) {
+  const falt_first_problem *whole = &p->layer;
+  falt_first_filter_tile t = {.producers = PRODUCERS, .layer = {.pixel = whole->channels + p->biased <= 4 ? 4 : 8}};
+  falt_first_tile *l = &t.layer;
+  l->paired = whole->stride[1] * l->pixel % 8 ? 2 : 1;
+  const int64_t spread = falt_first_spread(whole, l);
+  const int spans = (int)falt_min(falt_ceil_div(whole->results, 64), MOST_CONSUMERS / l->paired);
+  t.blocks = blocks_for(falt_ceil_div(falt_first_fewest_pieces(whole, l), spread));
+  if (t.blocks == 0 || whole->channels + p->biased > 8) return;
+  l->pieces = (int)(spread * t.blocks);
+  for (int64_t parts = 1; parts <= whole->taps[0]; parts++) {
+    t.taps = (int)falt_ceil_div(whole->taps[0], parts);
+    if (t.taps * (parts - 1) >= whole->taps[0]) continue;
+    l->tap_parts = (int)parts;
+    for (l->parts = l->paired; l->parts <= spans * l->paired; l->parts += l->paired)
+      for (l->rows = 1; l->rows * l->parts <= MOST_CONSUMERS; l->rows++)
+        for (l->width = 16; l->width <= MOST_WIDTH; l->width += 16)
+          for (l->walk = l->walks = 0; falt_first_next_walk(whole, l);) visit_tile(p, m, t, visit, context);
+  }
+}
+
+typedef struct chosen {
+  falt_choice choice;
+  falt_first_filter_tile *best;
+} chosen;
+
+static void keep_better(void *context, const falt_first_filter_tile *tile) {
+  chosen *c = context;
+  if (falt_choice_takes(&c->choice, tile->rejected != NULL, tile->seconds)) *c->best = *tile;
+}
+
+bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_first_machine *machine,
+                              falt_first_filter_tile *best) {
+  *best = (falt_first_filter_tile){.rejected = "registers have no room for the sums"};
+  chosen c = {.best = best};
+  falt_first_filter_each(problem, machine, keep_better, &c);
+  return c.choice.found;
+}
+
+void falt_first_filter_holes(falt_cuda_kernel *kernel, const falt_first_filter_problem *p,
+                             const falt_first_filter_tile *t) {
+  const falt_first_problem part = part_of(p, t);
+  falt_first_holes(kernel, &part, &t->layer);
+  falt_cuda_hole(kernel, "BIASED=%d", p->biased);
+  falt_cuda_hole(kernel, "STAGES=%d", t->stages);
+  falt_cuda_hole(kernel, "PRODUCERS=%d", t->producers);
+}

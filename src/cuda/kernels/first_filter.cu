@@ -1,0 +1,241 @@
+// Gradients by the filter of layers of few input channels, of 16-bit floats, on tensor cores of sm_90a.
+//
+//   dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
+//
+// As in first.cu a block walks down an image, and some warps bring rows of x into a ring: what a result meets of one
+// row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, the elements
+// of a run its columns: 16 bytes of shared memory hold eight columns for one result, and those of the next result begin
+// 16 bytes later. So x is multiplied as it lies in the ring, for all taps, with nothing copied in between. The copy
+// engine brings rows of dy; a warpgroup turns one on its way into registers, from where it meets all rows of taps. What
+// an instruction sums are 16 neighbouring results. Sums stay in registers from a block's first row to its last; each
+// warpgroup's are a share of its own, and gemm_filter_sum.cu adds the shares in a fixed order.
+//
+// PAIRED pixels are one whose run serves two results: the even ones and the odd ones are summed by different
+// warpgroups, and the taps of the latter lie a stride farther on.
+//
+// Results beyond the end of a row are zeros, which meet elements that exist: what is not finite there may reach taps
+// that do not read it.
+//
+// Holes are those of first.cu that first_rows.cuh has, and
+//   PAIR            types of the factors, "f16.f16" or "bf16.bf16"
+//   BEYOND          where dy is summed alone, the bits of 1: a channel that x does not have
+//   BIASED          whether it is
+//   PIECES          of a run: as many for each plane as an instruction has columns, by eight
+//   WIDTH           columns of results, or of pairs of them, that are summed at a time: 16 divides it
+//   ROWS PARTS      rows of results that are summed at a time; warpgroups for each, with channels of their own
+//   STAGES          rows of dy on their way to a warpgroup
+//   PRODUCERS       warpgroups that bring x
+#include "first_rows.cuh"
+#include "ptx/early.cuh"
+#include "ptx/wgmma.cuh"
+#include "ptx/wgmma_rows.cuh"
+
+typedef falt_cuda_first_filter_args FilterArgs;
+
+constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + PRODUCERS);
+constexpr int BLOCKS = PIECES / SPREAD, SLICES = WIDTH / 16, SPAN = 64;  // of a plane; of a row
+constexpr int LINE = WIDTH * 2 * SPAN, RING = CONSUMERS * STAGES * LINE, BARRIERS = RING + RING_ROWS * ROW;
+static_assert(WIDTH % 16 == 0 && PIECES % SPREAD == 0 && PARTS % PAIRED == 0, "see above");
+
+struct Shared {
+  unsigned base;
+  Ring ring;
+  __device__ unsigned line(int consumer, int stage) const { return base + (consumer * STAGES + stage) * LINE; }
+  __device__ unsigned came(int consumer, int stage) const {
+    return base + BARRIERS + 8 * (2 * BATCHES + consumer * STAGES + stage);
+  }
+};
+
+// ---- what a block works on
+
+// Of the channels and rows of taps.
+struct Part {
+  int result, tap_row;  // the first of both; result: of a block
+};
+
+__device__ inline Part part_of(const FilterArgs &a) {
+  const int index = blockIdx.x % a.layer.result_tiles;
+  return {index / a.tap_parts * (PARTS / PAIRED * SPAN), index % a.tap_parts * TAPS_R};
+}
+
+// A batch of the block's rows of results.
+struct Cursor {
+  Walk walk;
+  int item, batch;
+  bool exists;
+
+  __device__ void start(const Args &a) {
+    item = blockIdx.x / a.result_tiles, batch = 0;
+    exists = walk_at(a, item, walk);
+  }
+  __device__ void next(const Args &a) {
+    if (++batch < batches_of(walk)) return;
+    item += gridDim.x / a.result_tiles, batch = 0;
+    exists = walk_at(a, item, walk);
+  }
+};
+
+// ---- a warpgroup's rows of dy
+
+struct Consumer {
+  int index, row, result, parity;  // which of a batch's rows; its first channel; which of PAIRED pixels
+};
+
+__device__ inline Consumer consumer_of(const FilterArgs &a, int index) {
+  const int part = index / ROWS;
+  return {index, index % ROWS, part_of(a).result + part / PAIRED * SPAN, part % PAIRED};
+}
+
+// Rows and columns that do not exist are zeros.
+__device__ inline void send_for(const FilterArgs &a, const Shared &s, const Consumer &c, const Cursor &at, int stage) {
+  const int corner[5] = {c.result, at.walk.column + c.parity, at.walk.begin + at.batch * ROWS + c.row, 0,
+                         at.walk.image};
+  barrier_expect(s.came(c.index, stage), LINE);
+  copy_box(s.line(c.index, stage), &a.y, s.came(c.index, stage), corner);
+}
+
+struct Factors {
+  unsigned word[SLICES][4];
+};
+
+// Lane i gives the address of a pixel's eight channels; pixels are lines of 128 bytes, swizzled.
+__device__ inline void load_factors(Factors &made, unsigned line) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const int pixel = lane / 16 * 8 + lane % 8, piece = (warp * 2 + lane / 8 % 2) ^ lane % 8;
+#pragma unroll
+  for (int i = 0; i < SLICES; i++) load_matrices_turned(made.word[i], line + (i * 16 + pixel) * 128 + piece * 16);
+}
+
+// ---- products
+
+typedef float Sums[TAPS_R][SPREAD][BLOCKS * 4];
+
+__device__ inline void hold(Sums &sums) {
+#pragma unroll
+  for (int r = 0; r < TAPS_R; r++)
+#pragma unroll
+    for (int plane = 0; plane < SPREAD; plane++) wgmma_hold(sums[r][plane]);
+}
+
+// Factors stay in their registers until they have been read.
+__device__ inline void hold(const Factors &factors) {
+#pragma unroll
+  for (int i = 0; i < SLICES; i++)
+#pragma unroll
+    for (int j = 0; j < 4; j++) asm volatile("" ::"r"(factors.word[i][j]) : "memory");
+}
+
+// `first`: of the ring's rows, that the first row of taps meets.
+__device__ inline void multiply(Sums &sums, const Factors &factors, const Ring &ring, int first) {
+  hold(sums);
+  wgmma_begin();
+#pragma unroll
+  for (int r = 0; r < TAPS_R; r++) {
+    const int row = first + r * DILATE_R;
+    const unsigned long long runs = wgmma_blocks(ring.row(row < RING_ROWS ? row : row - RING_ROWS), 128, 16);
+#pragma unroll
+    for (int i = 0; i < SLICES; i++)
+#pragma unroll
+      for (int plane = 0; plane < SPREAD; plane++)
+        WgmmaRows<1>::add(sums[r][plane], factors.word[i], runs + (plane * PLANE + i * 256) / 16, 1);
+  }
+  wgmma_commit();
+  hold(sums);
+  wgmma_wait<0>();
+  hold(sums);
+  hold(factors);
+}
+
+// ---- results
+
+// Of a run's element the column of the sums, or -1.
+__device__ inline int column_of(const FilterArgs &a, int r, int element, int parity) {
+  const int pixel = element / PIXEL - parity * STRIDE_S, c = element % PIXEL, s = pixel / DILATE_S;
+  if (r >= a.layer.tap_rows) return -1;
+  if (BIASED && r == 0 && pixel == 0 && c == CHANNELS) return a.columns - 2;
+  if (c >= CHANNELS || pixel < 0 || pixel % DILATE_S || s >= TAPS_S) return -1;
+  return (r * TAPS_S + s) * CHANNELS + c;
+}
+
+__device__ inline void keep_sums(const FilterArgs &a, const Sums &sums, const Consumer &consumer) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, tap_row = part_of(a).tap_row;
+  const int share = (blockIdx.x / a.layer.result_tiles * ROWS + consumer.row) * PAIRED + consumer.parity;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int result = consumer.result + warp * 16 + half * 8 + lane / 4;
+    float *to = a.sums + ((i64)share * a.layer.results + result) * a.columns;
+    if (result >= a.layer.results) continue;
+#pragma unroll
+    for (int r = 0; r < TAPS_R; r++)
+#pragma unroll
+      for (int i = 0; i < SPREAD * BLOCKS * 2; i++) {
+        const int plane = i / (BLOCKS * 2), at = i % (BLOCKS * 2), piece = plane + at / 2 * SPREAD;
+        const int column = column_of(a, tap_row + r, piece * 8 + lane % 4 * 2 + at % 2, consumer.parity);
+        if (column >= 0) to[column] = sums[r][plane][at / 2 * 4 + half * 2 + at % 2];
+      }
+  }
+}
+
+// ---- a warpgroup's share
+
+__device__ inline void consume(const FilterArgs &a, const Shared &s, const Consumer &c) {
+  const Args &layer = a.layer;
+  const bool first = threadIdx.x % 128 == 0;
+  Sums sums = {};
+  Factors factors;
+  Turn turn, newest;  // the oldest batch that is needed, the next to come
+  Cursor now, later;  // whose products are formed, whose row of dy is sent for
+  int stage = 0, parity = 0;
+  later.start(layer);
+  for (int i = 0; i < STAGES && later.exists; i++, later.next(layer))
+    if (first) send_for(a, s, c, later, i);
+  for (now.start(layer); now.exists; now.next(layer)) {
+    for (int i = now.batch ? AHEAD : 0; i <= AHEAD; i++, newest.next())
+      barrier_wait(s.ring.full(newest.batch), newest.parity);
+    barrier_wait(s.came(c.index, stage), parity);
+    load_factors(factors, s.line(c.index, stage));
+    warps_sync(1 + c.index, 128);
+    if (later.exists) {
+      if (first) send_for(a, s, c, later, stage);
+      later.next(layer);
+    }
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+    if (now.walk.begin + now.batch * ROWS + c.row < now.walk.end)
+      multiply(sums, factors, s.ring, turn.batch * BATCH + c.row * STRIDE_R);
+    const int done = now.batch + 1 < batches_of(now.walk) ? 1 : 1 + AHEAD;
+    for (int i = 0; i < done; i++, turn.next())
+      if (first) barrier_arrive(s.ring.empty(turn.batch));
+  }
+  keep_sums(a, sums, c);
+}
+
+// ---- the block
+
+// The registers that a block starts with, dealt anew: few to the warps that fetch.
+constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + PRODUCERS);
+constexpr int FETCHING = 56, LEFT = (ALL - PRODUCERS * FETCHING) / CONSUMERS / 8 * 8;
+constexpr int MULTIPLYING = LEFT > 240 ? 240 : LEFT;
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first_filter(const __grid_constant__ FilterArgs a) {
+  extern __shared__ __align__(1024) char memory[];
+  const unsigned base = shared_address(memory);
+  const Shared s = {base, {base + RING, base + BARRIERS}};
+  const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < BATCHES; i++) {
+      barrier_init(s.ring.full(i), 128);
+      barrier_init(s.ring.empty(i), CONSUMERS);
+    }
+    for (int i = 0; i < CONSUMERS * STAGES; i++) barrier_init(s.came(i / STAGES, i % STAGES), 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  await_stream();
+  if (group >= CONSUMERS) {
+    registers_less<FETCHING>();
+    produce<PRODUCERS>(a.layer, s.ring, part_of(a).tap_row, group - CONSUMERS);
+  } else {
+    registers_more<MULTIPLYING>();
+    consume(a, s, consumer_of(a, group));
+  }
+}

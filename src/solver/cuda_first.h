@@ -1,0 +1,19 @@
+/* What solvers of layers of few input channels share: forward, and by the filter. */
+#ifndef FALT_SOLVER_CUDA_FIRST_H
+#define FALT_SOLVER_CUDA_FIRST_H
+
+#include "cuda/first.h"
+#include "cuda/kernels/first_args.h"
+#include "planner/planner.h"
+
+/* Why the kernels do not bring such an input, or NULL; other is the type of the input's partner. */
+const char *falt_first_refusal(const falt_ask *ask, falt_type other);
+
+falt_first_problem falt_first_layer_of(const falt_problem *problem);
+falt_first_machine falt_first_machine_of(const falt_ask *ask);
+
+/* Of the input, and how it is walked along. */
+falt_cuda_first_args falt_first_args_of(const falt_problem *problem, const falt_first_problem *layer,
+                                        const falt_first_tile *tile);
+
+#endif

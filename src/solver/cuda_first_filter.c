@@ -1,0 +1,132 @@
+/* Gradients by the filter of layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a
+ * network. Each row of the input comes to shared memory once, whatever its order in memory, for all taps; the output's
+ * gradient has its channels side by side. src/cuda/kernels/first_filter.cu has the algorithm,
+ * src/cuda/first_filter_tiles.c chooses how it is cut. Shares of the pixels are summed in a fixed order. Operands whose
+ * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
+#include "core/memory.h"
+#include "solver/cuda_first.h"
+#include "solver/cuda_gemm.h"
+#include "solver/cuda_maps.h"
+
+typedef struct filter_plan {
+  falt_plan base;
+  falt_cu_function function, sum;
+  falt_first_filter_problem layer;
+  falt_first_filter_tile tile;
+  falt_cuda_first_filter_args args;
+  falt_cuda_gemm_filter_args sum_args;
+  falt_plan *others; /* for operands that are not aligned */
+} filter_plan;
+
+/* ---- execute */
+
+/* A row's pixels, or every other one, 64 channels of each. */
+static falt_gpu_map lines_of(const falt_tensor *y, void *data, const falt_first_tile *t) {
+  static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
+  falt_gpu_map m = {.type = y->type, .rank = 5, .data = falt_map_element(data, y)};
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, y, dims[i]);
+  m.box[0] = 64;
+  m.box[1] = (uint32_t)(t->width * t->paired);
+  m.pace[1] = (uint32_t)t->paired;
+  return m;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const filter_plan *plan = (const filter_plan *)base;
+  const falt_problem *p = &base->problem;
+  const falt_first_filter_tile *t = &plan->tile;
+  falt_cuda_first_filter_args a = plan->args;
+  falt_cuda_gemm_filter_args sum = plan->sum_args;
+  if (!falt_map_aligned(o->output, &p->output)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  const falt_gpu_map y = lines_of(&p->output, o->output, &t->layer);
+  falt_gpu_encode(base->device->gpu, &y, &a.y);
+  a.layer.x = falt_gemm_element(o->input, &p->input);
+  a.sums = sum.partial = o->workspace;
+  sum.w = falt_gemm_element(o->filter, &p->filter);
+  sum.bias = p->has_bias ? o->bias : NULL;
+  void *parameters[] = {&a};
+  const falt_gpu_launch launch = {
+      plan->function, t->layer.grid, {falt_first_filter_threads(t), 1}, t->shared_bytes, o->stream};
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
+  falt_gemm_start_sums(base->device, plan->sum, &sum, o->stream);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_first_filter_tile *t = &((const filter_plan *)base)->tile;
+  const falt_first_tile *l = &t->layer;
+  falt_text_add(text, "(cuda-first-filter pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
+                l->rows, l->width * l->paired, l->parts * 64 / l->paired, t->taps, t->stages, l->batches, l->walk,
+                (long long)t->shares);
+}
+
+static void destroy(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  const char *why = falt_gemm_refusal(ask, p->output.type, p->input.type);
+  if (!why) why = falt_first_refusal(ask, p->output.type);
+  if (why) return why;
+  return !falt_gpu_has_maps(ask->device->gpu) ? "the driver is older than CUDA 12"
+         : !falt_map_takes(&p->output, FALT_C)
+             ? "channels of the output do not lie side by side with 16 bytes dividing all strides"
+             : NULL;
+}
+
+/* ---- plan */
+
+static falt_status ready(falt_plan *base) {
+  filter_plan *plan = (filter_plan *)base;
+  const falt_problem *p = &base->problem;
+  const bool is_f16 = p->input.type == FALT_F16;
+  falt_cuda_kernel kernel = {
+      .source = "first_filter.cu", .entry = "falt_first_filter", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_hole(&kernel, "PAIR=\"%s\"", is_f16 ? "f16.f16" : "bf16.bf16");
+  falt_cuda_hole(&kernel, "BEYOND=%s", !p->has_bias ? "0" : is_f16 ? "0x3c00" : "0x3f80");
+  falt_first_filter_holes(&kernel, &plan->layer, &plan->tile);
+  falt_cuda_hole(&sum, "SUM=float");
+  falt_cuda_hole(&sum, "TYPE_W=%d", (int)p->filter.type);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  return falt_plan_ready(plan->others);
+}
+
+static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_problem *p = &plan->base.problem;
+  const falt_first_machine machine = falt_first_machine_of(ask);
+  plan->layer = (falt_first_filter_problem){falt_first_layer_of(p), p->has_bias, ask->budget->max_workspace};
+  if (!falt_first_filter_choose(&plan->layer, &machine, &plan->tile)) {
+    why = plan->tile.rejected;
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  const falt_first_filter_tile *t = &plan->tile;
+  const int columns = (int)falt_first_filter_columns(&plan->layer);
+  plan->args = (falt_cuda_first_filter_args){.layer = falt_first_args_of(p, &plan->layer.layer, &t->layer),
+                                             .tap_parts = t->layer.tap_parts,
+                                             .columns = columns};
+  plan->sum_args = falt_gemm_shares_of(p, 1, (int)t->shares, columns);
+  plan->base.cost.seconds = t->seconds;
+  plan->base.workspace = t->workspace;
+  return falt_map_finish(ask, &plan->base, &plan->others, NULL);
+}
+
+extern const falt_solver falt_solver_cuda_first_filter;
+const falt_solver falt_solver_cuda_first_filter = {
+    .name = "cuda-first-filter", .device_kind = "cuda", .plan = plan_filter};
