@@ -41,6 +41,23 @@ static int64_t image_pixels(const falt_tensor *t) {
   return t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
 }
 
+/* Whether rows follow on each other without a gap, and planes too. */
+static bool has_dense_planes(const falt_tensor *t) {
+  int64_t pixels = 1;
+  for (int dim = FALT_W; dim >= FALT_D; dim--) {
+    if (t->size[dim] > 1 && t->stride[dim] != pixels) return false;
+    pixels *= t->size[dim];
+  }
+  return true;
+}
+
+/* Whether the copy engine may walk it by boxes of pixels of channels. */
+static bool has_boxes(const falt_tensor *t) {
+  falt_tensor planes = *t;
+  for (int dim = FALT_D; dim < FALT_W; dim++) planes.size[dim] = 1;
+  return falt_map_takes(&planes, FALT_W) && has_dense_planes(t) && image_pixels(t) < INT32_MAX / 2;
+}
+
 /* By whose pixels the rows of the product, or of a filter's gradient its steps, are numbered. */
 static const falt_tensor *numbered(const falt_problem *p) {
   return p->operation == FALT_BACKWARD_DATA ? &p->input : &p->output;
@@ -164,9 +181,16 @@ static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, fal
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
 }
 
+/* Whether results whose pixels lie side by side go as boxes, as their source comes. */
+static bool by_boxes(const wgmma_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  return plan->layer.operation != FALT_WGMMA_FILTER && plan->lines == 1 && plan->planar && plan->tile.shares == 1 &&
+         plan->layer.y_bytes == 2 && has_boxes(falt_problem_result(p)) && (!p->has_residual || has_boxes(&p->residual));
+}
+
 /* Whether results are stored by their strides, not by the copy engine. */
 static bool by_lines(const wgmma_plan *plan) {
-  return plan->planar || plan->tile.shares > 1;
+  return (plan->planar && !by_boxes(plan)) || plan->tile.shares > 1;
 }
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
@@ -186,7 +210,7 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
     if (by_lines(plan))
       l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
     else
-      encode(plan, results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
+      encode(plan, plan->planar ? planes_of(to, out) : results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
   }
   for (int i = plan->work.phases; i < plan->work.phases + plan->work.zeros; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
@@ -198,7 +222,9 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   if (by_lines(plan))
     l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
   else
-    encode(plan, results_of(plan, plan->phases, &p->residual, residual), &l->args.residual);
+    encode(plan,
+           plan->planar ? planes_of(&p->residual, residual) : results_of(plan, plan->phases, &p->residual, residual),
+           &l->args.residual);
 }
 
 /* The filter's taps in the place of pixels, its output channels in that of images. */
@@ -283,16 +309,6 @@ static int64_t stride_of(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
-/* Whether rows follow on each other without a gap, and planes too. */
-static bool has_dense_planes(const falt_tensor *t) {
-  int64_t pixels = 1;
-  for (int dim = FALT_W; dim >= FALT_D; dim--) {
-    if (t->size[dim] > 1 && t->stride[dim] != pixels) return false;
-    pixels *= t->size[dim];
-  }
-  return true;
-}
-
 /* How many pixels of such a tensor are stored as one, up to 16 bytes; 0 where pixels do not lie side by side. Those of
  * phases lie apart, and rows with gaps between them are stored pixel by pixel. */
 static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
@@ -305,13 +321,6 @@ static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   int64_t unit = apart ? 1 : 16 / size;
   while (stride_of(t, FALT_C) % unit || stride_of(t, FALT_N) % unit || image_pixels(t) % unit) unit /= 2;
   return (int)unit;
-}
-
-/* Whether the copy engine may read it by boxes of pixels of channels. */
-static bool has_boxes(const falt_tensor *t) {
-  falt_tensor planes = *t;
-  for (int dim = FALT_D; dim < FALT_W; dim++) planes.size[dim] = 1;
-  return falt_map_takes(&planes, FALT_W) && has_dense_planes(t) && image_pixels(t) < INT32_MAX / 2;
 }
 
 /* How many pixels are stored as one where results have their pixels side by side; 0: their channels lie so; negative:
@@ -445,6 +454,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"SHARES", t->shares},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", plan->planar},
+               {"BOXED", by_boxes(plan)},
                {"LINES", plan->lines}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);

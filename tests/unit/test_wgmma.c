@@ -246,6 +246,7 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"SHARES", t->shares},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", p->operation == FALT_WGMMA_FILTER ? planar > 0 : planar},
+               {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->shares == 1},
                {"LINES", lines}};
   falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);

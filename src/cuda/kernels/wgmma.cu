@@ -43,6 +43,8 @@
 //                             workspace
 //   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
 //                             one; 0: channels do
+//   BOXED                     where the source's pixels lie side by side and so do those of results, in 16 bytes:
+//                             whether results too go by boxes
 //   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of
 //                             gradients by the filter those by the output, and of 1x1 layers the input
 #include "epilogue.cuh"
@@ -87,6 +89,7 @@ static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cu
 static_assert(!SLICED || !(KEEPS || RESIDENT || SWAPPED || PINGPONG || CLUSTER > 1), "each fetches its own part");
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * JOINED && OUT_SIZE == 2), "64 channels of 16 bits are a line");
+static_assert(!BOXED || (PLANAR && LINES == 1 && OUT_SIZE == 2 && !SLICED), "boxes like the source's");
 static_assert(16 % (PLANAR ? PLANAR * OUT_SIZE : 1) == 0, "units of pixels are parts of 16 bytes");
 
 // ---- where things are in shared memory
@@ -487,7 +490,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
       keep_sums(a, tile, consumer, sums);
     else if constexpr (SLICED)
       slice_sums(a, p, s, tile, rank, consumer, sums);
-    else if constexpr (PLANAR)
+    else if constexpr (PLANAR && !BOXED)
       sender.lines<0>(sums);
     else
       sender.pieces<0>(sums, Pixel());
@@ -541,7 +544,7 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
   if (phase == 0) copy_prefetch_map(&a.other);
   if (phase >= 0 && phase < PHASES) {
     copy_prefetch_map(&phases.phase[phase].source);
-    if (!PLANAR && !SLICED && !KEEPS) copy_prefetch_map(&phases.phase[phase].out);
+    if ((!PLANAR || BOXED) && !SLICED && !KEEPS) copy_prefetch_map(&phases.phase[phase].out);
   }
   if (CLUSTER > 1)
     cluster_sync();

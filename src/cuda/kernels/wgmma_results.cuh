@@ -126,7 +126,13 @@ __device__ inline void stage_swapped(const Finish &f, unsigned to, const float *
   }
 }
 
-__device__ inline void copy_out(const Phase &p, unsigned from, Pixel at, int column) {
+// 64 pixels of a line of channels, the first of them being row `row`, at `at`.
+__device__ inline void copy_out(const Args &a, const Phase &p, unsigned from, Pixel at, int row, int column) {
+  if constexpr (BOXED) {
+    const int c[5] = {row % a.image_rows, column, row / a.image_rows, 0, 0};
+    copy_out_box(&p.out, from, c);
+    return;
+  }
   at.c[0] = column;
   if constexpr (AXES == 1) copy_out_1(&p.out, from, at.c);
   if constexpr (AXES == 2) copy_out_2(&p.out, from, at.c);
@@ -143,7 +149,10 @@ __device__ inline void fetch_residual(const Args &a, const Phase &p, const Share
   }
   barrier_expect(s.added(consumer, buffer), BLOCK);
   at.c[0] = column;
-  fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
+  if constexpr (BOXED)
+    fetch_lines(a, s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), row, column, false);
+  else
+    fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
 }
 
 // A buffer of 64 pixels whose lines are those of a channel, as a warpgroup's threads move it.
@@ -211,14 +220,14 @@ struct Sender {
 
   // The first residuals, long before they are needed.
   __device__ void begin() const {
-    if (!RESIDUAL || PLANAR || thread != 0) return;
+    if (!RESIDUAL || (PLANAR && !BOXED) || thread != 0) return;
     copy_out_wait_read<0>();
     for (int i = 0; i < BUFFERS; i++) fetch(i, i);
   }
 
   __device__ void send(int piece, const Pixel &at) const {
     if (row_of(piece) < p.pixels && column_of(piece) < a.columns)
-      copy_out(p, s.out(consumer, sent), at, column_of(piece));
+      copy_out(a, p, s.out(consumer, sent), at, row_of(piece), column_of(piece));
     copy_out_commit();
     if (!RESIDUAL || piece + BUFFERS >= ALL_PIECES) return;
     copy_out_wait_read<0>();

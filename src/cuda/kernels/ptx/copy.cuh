@@ -102,6 +102,13 @@ __device__ inline void copy_out_3(const void *map, unsigned from, const int c[5]
       : "memory");
 }
 
+__device__ inline void copy_out_box(const void *map, unsigned from, const int c[5]) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
+      : "memory");
+}
+
 __device__ inline void copy_out_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
