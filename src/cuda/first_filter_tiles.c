@@ -70,7 +70,7 @@ static double batch_cycles(const falt_first_problem *part, const falt_first_filt
   const falt_first_tile *l = &t->layer;
   const double multiplied = (double)(sums_of(part, t) * consumers_of(t)) * l->width / 16 / 0.75;
   const double fetches = (double)(l->rows * part->stride[0]) / (double)falt_first_at_once(part, l) / t->producers;
-  return fmax(multiplied, 2400 * fetches) + 650;
+  return fmax(multiplied, 1900 * fetches) + 650;
 }
 
 static void estimate(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
