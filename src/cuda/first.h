@@ -22,7 +22,7 @@ typedef struct falt_first_machine {
 
 /* Named after first.cu's holes. */
 typedef struct falt_first_tile {
-  int pixel, paired, pieces, width, rows, parts, batches;
+  int pixel, paired, pieces, width, rows, parts, batches, mirrored;
   int walk, walks;                /* rows of a walk; walks down an image */
   int column_tiles, result_tiles; /* of columns; of channels, times tap_parts */
   int tap_parts;                  /* parts of the rows of taps: more than one for gradients by the filter only */
@@ -67,7 +67,7 @@ typedef struct falt_first_filter_problem {
 
 typedef struct falt_first_filter_tile {
   falt_first_tile layer; /* how x is brought */
-  int taps, blocks;      /* rows of taps of a part; columns of an instruction, by eight */
+  int taps, blocks;      /* rows of taps of a part, of an instruction */
   int stages, producers; /* rows of dy on their way to a warpgroup; warpgroups that bring x */
   int64_t shares;
   int shared_bytes;

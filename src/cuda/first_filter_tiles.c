@@ -37,20 +37,22 @@ static falt_first_problem part_of(const falt_first_filter_problem *p, const falt
 }
 
 static int64_t sums_of(const falt_first_problem *part, const falt_first_filter_tile *t) {
-  return part->taps[0] * falt_first_spread(part, &t->layer) * t->blocks * 4;
+  return falt_first_fewest_pieces(part, &t->layer) * t->blocks * 4;
 }
 
 static const char *fit(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
   falt_first_tile *l = &t->layer;
-  const int64_t batch_bytes = falt_first_row_pieces(part, l) * 16 * l->rows * part->stride[0] + 16;
-  const int64_t line_bytes = consumers_of(t) * (l->width * 128 + 8), ahead = falt_first_ahead(part, l);
+  const int64_t row_bytes = falt_first_row_pieces(part, l) * 16, batch = l->rows * part->stride[0];
+  const int64_t batch_bytes = row_bytes * batch + 16, ahead = falt_first_ahead(part, l);
+  const int64_t line_bytes = consumers_of(t) * (l->width * 128 + 8);
+  const int64_t beside = row_bytes * l->mirrored;
+  const int64_t left = m->shared_block - beside - FEWEST_STAGES * line_bytes;
   if (sums_of(part, t) + l->width / 4 + REGISTERS_BESIDE > registers_of(t))
     return "registers have no room for the sums";
-  if ((ahead + 2) * batch_bytes > m->shared_block - FEWEST_STAGES * line_bytes)
-    return "shared memory has no room for the rows that a result reads";
-  l->batches = (int)falt_min((m->shared_block - FEWEST_STAGES * line_bytes) / batch_bytes, ahead + 2 + t->producers);
-  t->stages = (int)falt_min((m->shared_block - l->batches * batch_bytes) / line_bytes, MOST_STAGES);
-  t->shared_bytes = (int)(l->batches * batch_bytes + t->stages * line_bytes);
+  if ((ahead + 2) * batch_bytes > left) return "shared memory has no room for the rows that a result reads";
+  l->batches = (int)falt_min(left / batch_bytes, ahead + 2 + t->producers);
+  t->stages = (int)falt_min((m->shared_block - beside - l->batches * batch_bytes) / line_bytes, MOST_STAGES);
+  t->shared_bytes = (int)(beside + l->batches * batch_bytes + t->stages * line_bytes);
   return NULL;
 }
 
@@ -70,7 +72,7 @@ static double batch_cycles(const falt_first_problem *part, const falt_first_filt
   const falt_first_tile *l = &t->layer;
   const double multiplied = (double)(sums_of(part, t) * consumers_of(t)) * l->width / 16 / 0.75;
   const double fetches = (double)(l->rows * part->stride[0]) / (double)falt_first_at_once(part, l) / t->producers;
-  return fmax(multiplied, 1900 * fetches) + 650;
+  return fmax(multiplied, 1900 * fetches) + (consumers_of(t) > 1 ? 240 : 550); /* one multiplies or waits */
 }
 
 static void estimate(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
@@ -81,7 +83,7 @@ static void estimate(const falt_first_problem *part, const falt_first_machine *m
   const double pixels = (double)(l->items * l->walk) * l->width * l->paired;
   const double x = pixels * (double)(part->stride[0] * part->stride[1] * part->channels) * 2 * l->result_tiles;
   const double y = pixels * (double)part->results * 2 * l->tap_parts;
-  const double memory = (x + y) / (0.85 * m->bytes_per_s), sums = 2 * (double)t->workspace / m->bytes_per_s;
+  const double memory = (x + y) / (0.85 * m->bytes_per_s), sums = 7 * (double)t->workspace / m->bytes_per_s;
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 4e-6;
 }
 
@@ -96,12 +98,21 @@ static void visit_tile(const falt_first_filter_problem *p, const falt_first_mach
 
 /* ---- tiles */
 
-/* Columns of an instruction, by eight: those that it may have (wgmma_rows.cuh). */
-static int blocks_for(int64_t pieces) {
-  static const int blocks[] = {2, 3, 4, 7, 8};
+/* Rows of taps of an instruction: as many as it has columns by eight (wgmma_rows.cuh). */
+static int blocks_for(int taps) {
+  static const int blocks[] = {2, 3, 4, 6, 7, 8};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-    if (blocks[i] >= pieces) return blocks[i];
+    if (blocks[i] >= taps) return blocks[i];
   return 0;
+}
+
+/* With all but the pixels chosen. */
+static void visit_pixels(const falt_first_filter_problem *p, const falt_first_machine *m, falt_first_filter_tile *t,
+                         void (*visit)(void *context, const falt_first_filter_tile *tile), void *context) {
+  falt_first_tile *l = &t->layer;
+  for (l->rows = 1; l->rows * l->parts <= MOST_CONSUMERS; l->rows++)
+    for (l->width = 16; l->width <= MOST_WIDTH; l->width += 16)
+      for (l->walk = l->walks = 0; falt_first_next_walk(&p->layer, l);) visit_tile(p, m, *t, visit, context);
 }
 
 void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first_machine *m,
@@ -109,20 +120,18 @@ void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first
   const falt_first_problem *whole = &p->layer;
   falt_first_filter_tile t = {.producers = PRODUCERS, .layer = {.pixel = whole->channels + p->biased <= 4 ? 4 : 8}};
   falt_first_tile *l = &t.layer;
+  if (whole->channels + p->biased > 8) return;
   l->paired = whole->stride[1] * l->pixel % 8 ? 2 : 1;
-  const int64_t spread = falt_first_spread(whole, l);
+  l->pieces = (int)falt_first_fewest_pieces(whole, l);
   const int spans = (int)falt_min(falt_ceil_div(whole->results, 64), MOST_CONSUMERS / l->paired);
-  t.blocks = blocks_for(falt_ceil_div(falt_first_fewest_pieces(whole, l), spread));
-  if (t.blocks == 0 || whole->channels + p->biased > 8) return;
-  l->pieces = (int)(spread * t.blocks);
   for (int64_t parts = 1; parts <= whole->taps[0]; parts++) {
     t.taps = (int)falt_ceil_div(whole->taps[0], parts);
-    if (t.taps * (parts - 1) >= whole->taps[0]) continue;
+    t.blocks = blocks_for(t.taps);
+    if (t.taps * (parts - 1) >= whole->taps[0] || t.blocks == 0) continue;
     l->tap_parts = (int)parts;
+    l->mirrored = (t.blocks - 1) * (int)whole->dilation[0];
     for (l->parts = l->paired; l->parts <= spans * l->paired; l->parts += l->paired)
-      for (l->rows = 1; l->rows * l->parts <= MOST_CONSUMERS; l->rows++)
-        for (l->width = 16; l->width <= MOST_WIDTH; l->width += 16)
-          for (l->walk = l->walks = 0; falt_first_next_walk(whole, l);) visit_tile(p, m, t, visit, context);
+      visit_pixels(p, m, &t, visit, context);
   }
 }
 
@@ -151,4 +160,5 @@ void falt_first_filter_holes(falt_cuda_kernel *kernel, const falt_first_filter_p
   falt_cuda_hole(kernel, "BIASED=%d", p->biased);
   falt_cuda_hole(kernel, "STAGES=%d", t->stages);
   falt_cuda_hole(kernel, "PRODUCERS=%d", t->producers);
+  falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
 }

@@ -164,7 +164,8 @@ void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *p, con
                {"TAPS_S", p->taps[1]},       {"STRIDE_R", p->stride[0]},   {"STRIDE_S", p->stride[1]},
                {"DILATE_R", p->dilation[0]}, {"DILATE_S", p->dilation[1]}, {"PAIRED", t->paired},
                {"PIECES", t->pieces},        {"WIDTH", t->width},          {"ROWS", t->rows},
-               {"PARTS", t->parts},          {"BATCHES", t->batches},      {"PLANAR", p->planar}};
+               {"PARTS", t->parts},          {"BATCHES", t->batches},      {"MIRRORED", t->mirrored},
+               {"PLANAR", p->planar}};
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
     falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
 }

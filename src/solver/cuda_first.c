@@ -5,6 +5,7 @@
 #include "solver/cuda_first.h"
 #include "core/memory.h"
 #include "solver/cuda_gemm.h"
+#include "solver/cuda_maps.h"
 
 enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
 
@@ -15,11 +16,22 @@ typedef struct first_plan {
   falt_first_tile tile;
   falt_cuda_first_args args;
   int unit;           /* elements of y that lie side by side and are stored at once, where it is aligned */
+  bool boxed;         /* the copy engine stores them */
   void *filter;       /* on the GPU, if its values were known */
   const void *values; /* until the plan is ready */
 } first_plan;
 
 /* ---- execute */
+
+falt_gpu_map falt_first_rows_of(const falt_tensor *t, void *data, int channels, int pixels, int pace) {
+  static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_map_element(data, t)};
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
+  m.box[0] = (uint32_t)channels;
+  m.box[1] = (uint32_t)(pixels * pace);
+  m.pace[1] = (uint32_t)pace;
+  return m;
+}
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const first_plan *plan = (const first_plan *)base;
@@ -29,6 +41,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   a.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
   a.y = falt_gemm_element(o->output, &p->output);
   a.aligned = (uintptr_t)a.y % (uintptr_t)(2 * plan->unit) == 0;
+  if (plan->boxed && a.aligned) {
+    const falt_first_tile *t = &plan->tile;
+    const falt_gpu_map y = falt_first_rows_of(&p->output, o->output, 64 / t->paired, t->width * t->paired, 1);
+    falt_gpu_encode(base->device->gpu, &y, &a.map);
+  }
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
@@ -176,6 +193,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "SCALED=%d", p->has_scale);
   falt_cuda_hole(&kernel, "BIASED=%d", p->has_bias);
   falt_cuda_hole(&kernel, "UNIT=%d", plan->unit);
+  falt_cuda_hole(&kernel, "BOXED=%d", plan->boxed);
   falt_cuda_hole(&kernel, "BEYOND=0");
   falt_first_holes(&kernel, &plan->layer, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
@@ -207,6 +225,8 @@ static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
   }
   fill_args(plan);
   plan->unit = unit_of(plan);
+  plan->boxed = plan->unit == 8 && !plan->layer.planar && falt_gpu_has_maps(ask->device->gpu) &&
+                falt_map_takes(&ask->problem->output, FALT_C);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
   plan->base.cost.seconds = plan->tile.seconds;

@@ -3,6 +3,7 @@
 #define FALT_SOLVER_CUDA_FIRST_H
 
 #include "cuda/first.h"
+#include "cuda/gpu.h"
 #include "cuda/kernels/first_args.h"
 #include "planner/planner.h"
 
@@ -15,5 +16,8 @@ falt_first_machine falt_first_machine_of(const falt_ask *ask);
 /* Of the input, and how it is walked along. */
 falt_cuda_first_args falt_first_args_of(const falt_problem *problem, const falt_first_problem *layer,
                                         const falt_first_tile *tile);
+
+/* So many channels of pixels of a row, each or every other one. */
+falt_gpu_map falt_first_rows_of(const falt_tensor *tensor, void *data, int channels, int pixels, int pace);
 
 #endif

@@ -20,17 +20,6 @@ typedef struct filter_plan {
 
 /* ---- execute */
 
-/* A row's pixels, or every other one, 64 channels of each. */
-static falt_gpu_map lines_of(const falt_tensor *y, void *data, const falt_first_tile *t) {
-  static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
-  falt_gpu_map m = {.type = y->type, .rank = 5, .data = falt_map_element(data, y)};
-  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, y, dims[i]);
-  m.box[0] = 64;
-  m.box[1] = (uint32_t)(t->width * t->paired);
-  m.pace[1] = (uint32_t)t->paired;
-  return m;
-}
-
 static void execute(const falt_plan *base, const falt_operands *o) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_problem *p = &base->problem;
@@ -41,8 +30,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     plan->others->table->execute(plan->others, o);
     return;
   }
-  const falt_gpu_map y = lines_of(&p->output, o->output, &t->layer);
-  falt_gpu_encode(base->device->gpu, &y, &a.y);
+  const falt_gpu_map dy = falt_first_rows_of(&p->output, o->output, 64, t->layer.width, t->layer.paired);
+  falt_gpu_encode(base->device->gpu, &dy, &a.layer.map);
   a.layer.x = falt_gemm_element(o->input, &p->input);
   a.sums = sum.partial = o->workspace;
   sum.w = falt_gemm_element(o->filter, &p->filter);

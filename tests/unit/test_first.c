@@ -107,12 +107,13 @@ static void check_filter_tile(void *context, const falt_first_filter_tile *t) {
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
   assert_true(t->taps * l->tap_parts >= part.taps[0] && t->taps * (l->tap_parts - 1) < part.taps[0]);
   part.taps[0] = t->taps;
-  const int64_t consumers = l->rows * l->parts, spread = falt_first_spread(&part, l);
+  const int64_t consumers = l->rows * l->parts, row = falt_first_row_pieces(&part, l) * 16;
   const int64_t lines = consumers * t->stages * l->width * 128;
-  assert_true(check_walks(&part, l) + lines <= t->shared_bytes && t->shared_bytes <= h200.shared_block);
-  assert_true(t->stages >= 2 && l->width % 16 == 0 && l->pieces == spread * t->blocks);
+  assert_true(check_walks(&part, l) + l->mirrored * row + lines <= t->shared_bytes);
+  assert_true(t->shared_bytes <= h200.shared_block && t->stages >= 2 && l->width % 16 == 0);
+  assert_true(t->blocks >= t->taps && l->mirrored >= (t->blocks - 1) * part.dilation[0]);
   assert_true(l->pieces >= falt_first_fewest_pieces(&part, l) && l->pixel >= part.channels + p->biased);
-  assert_true(128 * consumers * t->taps * spread * t->blocks * 4 < 65536);
+  assert_true(128 * consumers * l->pieces * t->blocks * 4 < 65536);
   assert_true(falt_first_filter_threads(t) == 128 * (consumers + t->producers));
   assert_true(t->shares == l->grid / l->result_tiles * l->rows * l->paired);
   const int64_t bytes = t->shares * part.results * falt_first_filter_columns(p) * 4;

@@ -28,9 +28,10 @@
 //   PIECES                    of a run, of 16 bytes: two divide them, where planes are odd in number two of each plane
 //   WIDTH                     columns of a product: 16, 32, 56, 64, 112 or 128
 //   ROWS PARTS                rows of results that are computed at a time, parts of the channels
-//   BATCHES                   of rows of x, that ROWS rows of results step over, in the ring
+//   BATCHES MIRRORED          of rows of x, that ROWS rows of results step over, in the ring; rows that it has twice: 0
 //   PLANAR                    results' pixels lie side by side, not their channels
 //   UNIT                      results that are stored at once, if they are aligned: 1, 2, 4 or 8
+//   BOXED                     whether the copy engine stores aligned ones, their channels side by side
 #include "epilogue.cuh"
 #include "first_rows.cuh"
 #include "pairs.cuh"
@@ -40,11 +41,13 @@
 
 constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + 1);
 constexpr int PRODUCTS = PIECES / 2, SPAN = 64 / PAIRED;  // of a row of taps; a warpgroup's channels
-constexpr int LINES = PLANAR ? SPAN : TILE, LINE = PLANAR ? TILE : SPAN, PITCH = LINE * 2 + 16;
-constexpr int STAGES = RING_ROWS * ROW, BARRIERS = STAGES + CONSUMERS * LINES * PITCH;
+constexpr int LINES = PLANAR ? SPAN : TILE, LINE = PLANAR ? TILE : SPAN, PITCH = LINE * 2 + (BOXED ? 0 : 16);
+constexpr int STAGE = LINES * PITCH, RING = CONSUMERS * STAGE, BARRIERS = RING + RING_ROWS * ROW;
+static_assert(!BOXED || (!PLANAR && STAGE % 1024 == 0), "the copy engine swizzles by addresses");
 
 struct Shared : Ring {
-  __device__ unsigned stage(int consumer) const { return base + STAGES + consumer * LINES * PITCH; }
+  unsigned stages;
+  __device__ unsigned stage(int consumer) const { return stages + consumer * STAGE; }
 };
 
 // ---- the filter
@@ -155,6 +158,11 @@ __device__ inline unsigned watch(unsigned seen, unsigned word) {
   return seen;
 }
 
+// Where a line's piece of 16 bytes is staged; the copy engine wants lines of 64 or 128 bytes swizzled.
+__device__ inline unsigned staged(unsigned stage, int line, int piece) {
+  return stage + line * PITCH + (BOXED ? piece ^ (PAIRED == 1 ? line % 8 : line / 2 % 4) : piece) * 16;
+}
+
 // Four words of a lane, of blocks j and `next` of eight columns: of the same two channels in both, PAIRED of the same two
 // pairs of pixels. They become parts of lines.
 __device__ inline void stage_words(unsigned to, int j, int next, const unsigned (&word)[4], int warp, int lane) {
@@ -163,13 +171,13 @@ __device__ inline void stage_words(unsigned to, int j, int next, const unsigned 
     if (PLANAR)
       store_matrices(to + (warp * 16 + second * 8 + row) * PITCH + block * 16, word);
     else
-      store_matrices_turned(to + (block * 8 + row) * PITCH + warp * 32 + second * 16, word);
+      store_matrices_turned(staged(to, row, warp * 2 + second) + block * 8 * PITCH, word);
   } else if (PLANAR) {
     const unsigned line = to + (warp * 8 + lane / 4) * PITCH + lane % 4 * 8;
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(line + j * 32), "r"(word[0]), "r"(word[1]) : "memory");
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(line + next * 32), "r"(word[2]), "r"(word[3]) : "memory");
   } else {
-    store_matrices_turned(to + (block * 16 + row / 2 * 4 + second * 2 + row % 2) * PITCH + warp * 16, word);
+    store_matrices_turned(staged(to, row / 2 * 4 + second * 2 + row % 2, warp) + block * 16 * PITCH, word);
   }
 }
 
@@ -218,12 +226,20 @@ __device__ inline void send_units(const Args &a, const Place &p, unsigned from) 
 #pragma unroll 4
   for (int i = first; i < lines; i += thread_lines, to += thread_lines * step)
     for (int at = threadIdx.x % across * EACH; at < line; at += across * EACH)
-      *(Unit *)(to + at * next) = *(const Unit *)__cvta_shared_to_generic(from + i * PITCH + at * 2);
+      *(Unit *)(to + at * next) = *(const Unit *)__cvta_shared_to_generic(staged(from, i, at / 8) + at % 8 * 2);
+}
+
+// Pixels and channels that do not exist are left out.
+__device__ inline void send_box(const Args &a, const Place &p, unsigned from) {
+  const int corner[5] = {p.channel, p.column, p.row, 0, p.image};
+  if (threadIdx.x % 128) return;
+  copy_out_box(&a.map, from, corner);
+  copy_out_commit();
 }
 
 __device__ inline void send(const Args &a, const Place &p, unsigned from) {
   if (UNIT == 1 || a.aligned)
-    send_units<UNIT>(a, p, from);
+    BOXED ? send_box(a, p, from) : send_units<UNIT>(a, p, from);
   else
     send_units<1>(a, p, from);
 }
@@ -252,17 +268,18 @@ __device__ inline float sum_again(const Args &a, int image, int channel, int h, 
   return sum;
 }
 
-// Those that are not a number, from their own taps.
-__device__ inline void mend(const Args &a, const Place &p) {
+// Those of a warp that are not a number, where they are staged, from their own taps.
+__device__ inline void mend(const Args &a, const Place &p, unsigned stage) {
+  __syncwarp();
 #pragma unroll 1
   for (int i = threadIdx.x % 32; i < SPAN / 4 * TILE; i += 32) {
-    const int channel = p.channel + threadIdx.x / 32 % 4 * (SPAN / 4) + i % (SPAN / 4), column = i / (SPAN / 4);
-    if (channel >= a.results || p.column + column >= a.out[1]) continue;
-    unsigned short *y = (unsigned short *)a.y + y_at(a, p, channel - p.channel, column);
-    const unsigned short bits = *(volatile unsigned short *)y;
-    if ((bits & 0x7fff) <= (TYPE_Y == F16 ? 0x7c00 : 0x7f80)) continue;
-    const float sum = sum_again(a, p.image, channel, p.row, p.column + column);
-    *y = pack({finished(a, finish_of(a, channel), sum), 0});
+    const int channel = threadIdx.x / 32 % 4 * (SPAN / 4) + i % (SPAN / 4), column = i / (SPAN / 4);
+    if (p.channel + channel >= a.results || p.column + column >= a.out[1]) continue;
+    const int line = PLANAR ? channel : column, at = PLANAR ? column : channel;
+    unsigned short *y = (unsigned short *)__cvta_shared_to_generic(staged(stage, line, at / 8) + at % 8 * 2);
+    if ((*y & 0x7fff) <= (TYPE_Y == F16 ? 0x7c00 : 0x7f80)) continue;
+    const float sum = sum_again(a, p.image, p.channel + channel, p.row, p.column + column);
+    *y = pack({finished(a, finish_of(a, p.channel + channel), sum), 0});
   }
 }
 
@@ -291,13 +308,16 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
       if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.batch));
       turn.next();
       if (!exists) continue;
+      copy_out_wait_read<0>();  // the row before has left
+      warps_sync(name, 128);
       const bool odd = stage(a, s.stage(consumer), sums, f);
+      if (__any_sync(~0u, odd)) mend(a, place, s.stage(consumer));
+      copy_fence();
       warps_sync(name, 128);
       send(a, place, s.stage(consumer));
-      warps_sync(name, 128);
-      if (__any_sync(~0u, odd)) mend(a, place);
     }
   }
+  copy_out_wait();
 }
 
 // ---- the block
@@ -307,9 +327,9 @@ constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + 1);
 constexpr int FETCHING = 56, MULTIPLYING = (ALL - FETCHING) / CONSUMERS / 8 * 8;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first(const __grid_constant__ Args a) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(1024) char memory[];
   const unsigned base = shared_address(memory);
-  const Shared s = {{base, base + BARRIERS}};
+  const Shared s = {{base + RING, base + BARRIERS}, base};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < BATCHES; i++) {

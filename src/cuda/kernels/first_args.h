@@ -6,6 +6,7 @@
 #include "args.h"
 
 typedef struct falt_cuda_first_args {
+  falt_cuda_map map; /* rows of y, a warpgroup's channels of each pixel; of a gradient of dy, 64 channels */
   const void *x, *w;
   void *y;
   falt_cuda_epilogue epilogue;
@@ -22,7 +23,6 @@ typedef struct falt_cuda_first_args {
 
 /* Of the layer that of x and of walks; result_tiles: of channels and rows of taps. */
 typedef struct falt_cuda_first_filter_args {
-  falt_cuda_map y; /* rows of pixels, 64 channels of each */
   falt_cuda_first_args layer;
   float *sums;            /* shares * results * columns */
   int tap_parts, columns; /* parts of the rows of taps; sums of a result, with two for the bias */

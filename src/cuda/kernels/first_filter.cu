@@ -3,12 +3,14 @@
 //   dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
 //
 // As in first.cu a block walks down an image, and some warps bring rows of x into a ring: what a result meets of one
-// row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, the elements
-// of a run its columns: 16 bytes of shared memory hold eight columns for one result, and those of the next result begin
-// 16 bytes later. So x is multiplied as it lies in the ring, for all taps, with nothing copied in between. The copy
-// engine brings rows of dy; a warpgroup turns one on its way into registers, from where it meets all rows of taps. What
-// an instruction sums are 16 neighbouring results. Sums stay in registers from a block's first row to its last; each
-// warpgroup's are a share of its own, and gemm_filter_sum.cu adds the shares in a fixed order.
+// row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, a piece of the
+// runs of all rows of taps its columns: 16 bytes of shared memory hold eight columns for one result, those of the next
+// result begin 16 bytes later, those of the next row of taps some rows later. So x is multiplied as it lies in the
+// ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a result
+// meets lie one after the other. The copy engine brings rows of dy; a warpgroup turns one on its way into registers,
+// from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers from a
+// block's first row to its last; each warpgroup's are a share of its own, and gemm_filter_sum.cu adds the shares in a
+// fixed order.
 //
 // PAIRED pixels are one whose run serves two results: the even ones and the odd ones are summed by different
 // warpgroups, and the taps of the latter lie a stride farther on.
@@ -20,7 +22,7 @@
 //   PAIR            types of the factors, "f16.f16" or "bf16.bf16"
 //   BEYOND          where dy is summed alone, the bits of 1: a channel that x does not have
 //   BIASED          whether it is
-//   PIECES          of a run: as many for each plane as an instruction has columns, by eight
+//   BLOCKS          rows of taps of an instruction, TAPS_R or more
 //   WIDTH           columns of results, or of pairs of them, that are summed at a time: 16 divides it
 //   ROWS PARTS      rows of results that are summed at a time; warpgroups for each, with channels of their own
 //   STAGES          rows of dy on their way to a warpgroup
@@ -33,9 +35,10 @@
 typedef falt_cuda_first_filter_args FilterArgs;
 
 constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + PRODUCERS);
-constexpr int BLOCKS = PIECES / SPREAD, SLICES = WIDTH / 16, SPAN = 64;  // of a plane; of a row
-constexpr int LINE = WIDTH * 2 * SPAN, RING = CONSUMERS * STAGES * LINE, BARRIERS = RING + RING_ROWS * ROW;
-static_assert(WIDTH % 16 == 0 && PIECES % SPREAD == 0 && PARTS % PAIRED == 0, "see above");
+constexpr int SLICES = WIDTH / 16, SPAN = 64, LINE = WIDTH * 2 * SPAN;
+constexpr int RING = CONSUMERS * STAGES * LINE, BARRIERS = RING + (RING_ROWS + MIRRORED) * ROW;
+static_assert(WIDTH % 16 == 0 && PARTS % PAIRED == 0, "see above");
+static_assert(BLOCKS >= TAPS_R && MIRRORED >= (BLOCKS - 1) * DILATE_R, "an instruction's rows lie one after the other");
 
 struct Shared {
   unsigned base;
@@ -91,7 +94,7 @@ __device__ inline void send_for(const FilterArgs &a, const Shared &s, const Cons
   const int corner[5] = {c.result, at.walk.column + c.parity, at.walk.begin + at.batch * ROWS + c.row, 0,
                          at.walk.image};
   barrier_expect(s.came(c.index, stage), LINE);
-  copy_box(s.line(c.index, stage), &a.y, s.came(c.index, stage), corner);
+  copy_box(s.line(c.index, stage), &a.layer.map, s.came(c.index, stage), corner);
 }
 
 struct Factors {
@@ -108,13 +111,11 @@ __device__ inline void load_factors(Factors &made, unsigned line) {
 
 // ---- products
 
-typedef float Sums[TAPS_R][SPREAD][BLOCKS * 4];
+typedef float Sums[PIECES][BLOCKS * 4];
 
 __device__ inline void hold(Sums &sums) {
 #pragma unroll
-  for (int r = 0; r < TAPS_R; r++)
-#pragma unroll
-    for (int plane = 0; plane < SPREAD; plane++) wgmma_hold(sums[r][plane]);
+  for (int piece = 0; piece < PIECES; piece++) wgmma_hold(sums[piece]);
 }
 
 // Factors stay in their registers until they have been read.
@@ -127,18 +128,15 @@ __device__ inline void hold(const Factors &factors) {
 
 // `first`: of the ring's rows, that the first row of taps meets.
 __device__ inline void multiply(Sums &sums, const Factors &factors, const Ring &ring, int first) {
+  const unsigned long long runs = wgmma_blocks(ring.row(first), 128, DILATE_R * ROW);
   hold(sums);
   wgmma_begin();
 #pragma unroll
-  for (int r = 0; r < TAPS_R; r++) {
-    const int row = first + r * DILATE_R;
-    const unsigned long long runs = wgmma_blocks(ring.row(row < RING_ROWS ? row : row - RING_ROWS), 128, 16);
+  for (int i = 0; i < SLICES; i++)
 #pragma unroll
-    for (int i = 0; i < SLICES; i++)
-#pragma unroll
-      for (int plane = 0; plane < SPREAD; plane++)
-        WgmmaRows<1>::add(sums[r][plane], factors.word[i], runs + (plane * PLANE + i * 256) / 16, 1);
-  }
+    for (int piece = 0; piece < PIECES; piece++)
+      WgmmaRows<1>::add(sums[piece], factors.word[i], runs + (piece % SPREAD * PLANE + (piece / SPREAD + i * 16) * 16) / 16,
+                        1);
   wgmma_commit();
   hold(sums);
   wgmma_wait<0>();
@@ -168,10 +166,9 @@ __device__ inline void keep_sums(const FilterArgs &a, const Sums &sums, const Co
 #pragma unroll
     for (int r = 0; r < TAPS_R; r++)
 #pragma unroll
-      for (int i = 0; i < SPREAD * BLOCKS * 2; i++) {
-        const int plane = i / (BLOCKS * 2), at = i % (BLOCKS * 2), piece = plane + at / 2 * SPREAD;
-        const int column = column_of(a, tap_row + r, piece * 8 + lane % 4 * 2 + at % 2, consumer.parity);
-        if (column >= 0) to[column] = sums[r][plane][at / 2 * 4 + half * 2 + at % 2];
+      for (int i = 0; i < PIECES * 2; i++) {
+        const int column = column_of(a, tap_row + r, i / 2 * 8 + lane % 4 * 2 + i % 2, consumer.parity);
+        if (column >= 0) to[column] = sums[i / 2][r * 4 + half * 2 + i % 2];
       }
   }
 }
@@ -226,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first_filter(const
       barrier_init(s.ring.full(i), 128);
       barrier_init(s.ring.empty(i), CONSUMERS);
     }
-    for (int i = 0; i < CONSUMERS * STAGES; i++) barrier_init(s.came(i / STAGES, i % STAGES), 1);
+    for (int i = 0; i < CONSUMERS * STAGES; i++) barrier_init(s.came(0, i), 1);
     barrier_init_fence();
   }
   __syncthreads();

@@ -24,7 +24,7 @@ static_assert(STEP * PIXEL % 8 == 0, "runs begin at pieces");
 static_assert(PIECES * 8 >= REACH * PIXEL, "pieces hold a run");
 static_assert(BATCHES > AHEAD + 1, "a batch may come while those that one needs are multiplied");
 
-// Rows, and the barriers of batches.
+// Rows, of which the first MIRRORED lie behind the last once more, and the barriers of batches.
 struct Ring {
   unsigned base, barriers;
   __device__ unsigned row(int i) const { return base + i * ROW; }
@@ -124,6 +124,11 @@ __device__ inline void store_row(unsigned row, const Pieces &pieces) {
   }
 }
 
+__device__ inline void keep_row(const Ring &s, int i, const Pieces &pieces) {
+  store_row(s.row(i), pieces);
+  if (i < MIRRORED) store_row(s.row(RING_ROWS + i), pieces);
+}
+
 // Several rows are on their way at once, as many as registers hold.
 __device__ constexpr int at_once(int rows) {
   return rows == 1 || (BATCH % rows == 0 && rows * PER * PIXELS * CHANNELS <= 24) ? rows : at_once(rows - 1);
@@ -153,7 +158,7 @@ __device__ inline void produce(const Args &a, const Ring &s, int above, int mine
         load_rows(a, walk, columns, first + batch * BATCH + i, rows);
         if (i == 0) barrier_wait(s.empty(turn.batch), turn.parity ^ 1);
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) store_row(s.row(turn.batch * BATCH + i + j), rows[j]);
+        for (int j = 0; j < AT_ONCE; j++) keep_row(s, turn.batch * BATCH + i + j, rows[j]);
       }
       copy_fence();
       barrier_arrive(s.full(turn.batch));

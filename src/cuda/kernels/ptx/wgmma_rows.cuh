@@ -45,6 +45,19 @@ struct WgmmaRows {
           "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(TURNED));
   }
+  __device__ static inline void add(float (&d)[24], const unsigned (&a)[4], unsigned long long b, int keep) {
+    asm volatile(
+        "{ .reg .pred keep; setp.ne.b32 keep, %29, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." PAIR
+        " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23"
+        "}, {%24, %25, %26, %27}, %28, keep, 1, 1, %30; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(TURNED));
+  }
   __device__ static inline void add(float (&d)[28], const unsigned (&a)[4], unsigned long long b, int keep) {
     asm volatile(
         "{ .reg .pred keep; setp.ne.b32 keep, %33, 0;\n"
