@@ -262,6 +262,8 @@ __device__ inline unsigned store_line(const Args &a, Place &p, const Sums sums) 
       store_pixel(a, p, value, 0, half);
   }
   p.y += a.y_axis[0] * SIZE_Y, p.r += a.r_axis[0];
+  // Else the compiler loads for the lines to come before it stores, and has too few registers for that.
+  if (TYPE_Y == F32) __syncwarp();
   return left;
 }
 
