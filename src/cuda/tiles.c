@@ -1,6 +1,8 @@
 /* The estimate: the largest of what the issue of instructions, the first-level cache and memory need, and a part of the
  * others; stretched by too few warps to hide memory's latency and by a last wave of blocks that is not full. */
 #include "cuda/tiles.h"
+
+#include <math.h>
 #include "core/memory.h"
 #include "cuda/choice.h"
 
@@ -221,6 +223,11 @@ static double read_of(const falt_tile_problem *p, const falt_tile *t) {
   return (once + halo_share * halo) * smaller(p->stride[COLUMN], sector * p->taps[COLUMN]);
 }
 
+/* Seconds of a thread of a volume's frame, which waits for line after line. */
+static double frame_alone(const falt_tile_problem *p) {
+  return p->taps[PLANE] > 1 ? 0.9e-6 * p->taps[PLANE] * p->taps[ROW] : 0;
+}
+
 static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile *t) {
   int64_t blocks[3];
   const falt_tile_box box = falt_tile_inside(p, t);
@@ -239,6 +246,7 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, fal
   const double waves = images * (inner + frame) / ((double)m->multiprocessors * t->blocks);
   const double longer = compute > memory ? compute : memory, shorter = compute > memory ? memory : compute;
   t->seconds = (longer + 0.15 * shorter) / hidden * (1 + 0.3 / (waves > 0.1 ? waves : 0.1));
+  if (frame > 0) t->seconds = fmax(t->seconds, frame_alone(p));
 }
 
 /* ---- enumeration */

@@ -131,6 +131,13 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
   if (keeps(p, t)) t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
+/* Whether pixels are longer than a line and half of them begin within a sector of 32 bytes: the copy engine then takes
+ * longer for a line, and is what the filter's rows wait for, too. */
+static bool is_uneven(const falt_wgmma_problem *p) {
+  const int64_t bytes = 2 * (p->operation == FALT_WGMMA_DATA ? p->results : p->channels);
+  return p->operation != FALT_WGMMA_FILTER && bytes % 32 != 0 && bytes > LINE;
+}
+
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
  * shared memory, that they read and the copy engine fills; of the copy engine, pixel by pixel. As measured on an H200.
  */
@@ -141,7 +148,8 @@ static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
   const int lines = p->operation != FALT_WGMMA_FILTER ? falt_wgmma_rows(t)
                     : sliced(p, t)                    ? falt_wgmma_rows(t) + t->columns
                                                       : 0;
-  const double gathered = 4.2 * lines;
+  const int beside = t->resident ? 0 : t->columns / t->cluster;
+  const double gathered = is_uneven(p) ? 5.3 * (lines + beside) : 4.2 * lines;
   return fmax(fmax(products, shared / 0.75), gathered);
 }
 

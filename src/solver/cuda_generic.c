@@ -134,17 +134,26 @@ static double share_of(const falt_problem *p) {
   }
 }
 
-/* Seconds that a thread waits for its products, one after the other, as measured there. Gradients of filters share a
- * result's products among threads. */
+/* Seconds that a thread waits for its products, one after the other, as measured there. */
 static double waits_of(const falt_problem *p) {
   const bool data = p->operation == FALT_BACKWARD_DATA;
   if (p->operation != FALT_FORWARD && !data) return 0;
   return (double)falt_problem_depth(p) * (data ? 0.5e-6 : 0.22e-6);
 }
 
+/* Gradients of filters share a result's products among the threads of a block, whose sum and places cost as much as a
+ * round of products does. */
+static double blocks_seconds(const falt_problem *p, const falt_device *device, double products) {
+  const falt_tensor *y = &p->output;
+  const double positions = (double)(falt_tensor_count(y) / (y->size[FALT_G] * y->size[FALT_C]));
+  const double rounds = ceil(positions / THREADS), alone = 0.7e-6 + 1.2e-6 * rounds;
+  const double blocks = (double)falt_tensor_count(&p->filter) / falt_gpu_about(device->gpu)->multiprocessors;
+  return hypot(alone, blocks * 0.6e-6 + products);
+}
+
 static double estimate(const falt_problem *p, const falt_device *device) {
-  return 2e-6 + waits_of(p) +
-         falt_roofline(device, FALT_F32, falt_problem_flops(p), share_of(p), falt_problem_bytes(p));
+  const double all = falt_roofline(device, FALT_F32, falt_problem_flops(p), share_of(p), falt_problem_bytes(p));
+  return 2e-6 + (p->operation == FALT_BACKWARD_FILTER ? blocks_seconds(p, device, all) : waits_of(p) + all);
 }
 
 static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {

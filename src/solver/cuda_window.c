@@ -82,9 +82,11 @@ static int merged_of(const falt_problem *p) {
   return falt_gemm_merge(p, k < c ? k : c, LEAST_CHANNELS);
 }
 
+/* Pixels begin at vectors; of one group's the last vector need not be whole. */
 static bool has_vectors(const falt_tensor *t, int merged) {
-  const falt_gemm_piece piece = falt_gemm_piece_of(t, merged);
-  return piece.unit == FALT_GEMM_VECTOR && piece.gather == 0;
+  const int64_t each = FALT_GEMM_VECTOR / (int64_t)falt_type_size(t->type), channels = t->size[FALT_C] * merged;
+  return (channels == 1 || falt_gemm_channel_stride(t) == 1) && (channels % each == 0 || t->size[FALT_G] == 1) &&
+         falt_gemm_strides_divide(t, merged, each);
 }
 
 /* Rows of x as runs of elements: all channels of a pixel side by side, and pixels too. */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -115,11 +116,33 @@ static void test_kernels(UNUSED void **state) {
   }
 }
 
+/* Pixels that begin at vectors may end within one: those of spread channels do. */
+static void test_ragged(UNUSED void **state) {
+  static const char *const line =
+                               "backward-filter n=2 c=17 h=9 w=10 k=19 r=3 s=3 pad=1 type=f16 layout=nhwc "
+                               "method=cuda-window",
+                           *const pitch = " input-strides=2160,24,1,2160,240,24 output-strides=2160,24,1,2160,240,24";
+  falt_cuda_options options;
+  falt_device *device;
+  falt_cuda_options_default(&options);
+  snprintf(options.described, sizeof options.described, "h200");
+  assert_int_equal(falt_device_cuda(&device, &options), FALT_OK);
+  for (int spread = 0; spread <= 1; spread++) {
+    char whole[256];
+    falt_plan *plan = NULL;
+    snprintf(whole, sizeof whole, "%s%s", line, spread ? pitch : "");
+    assert_int_equal(falt_plan_create_line(&plan, device, whole, NULL) == FALT_OK, spread);
+    falt_plan_destroy(&plan);
+  }
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tiles),
       cmocka_unit_test(test_workspace),
       cmocka_unit_test(test_kernels),
+      cmocka_unit_test(test_ragged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

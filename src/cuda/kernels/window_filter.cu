@@ -100,17 +100,23 @@ __device__ inline void advance(const Args &a, Tile &t) {
 
 // ---- copies: a thread's pieces have the same place in their pixels
 
+// Bytes of a piece from channel `first` of `count` on; groups side by side have whole pieces.
+__device__ inline int piece_bytes(int first, int count) {
+  return SLABS > 1 ? (first < count ? 16 : 0) : max(0, min(count - first, 8)) * 2;
+}
+
 __device__ inline void load_results(const Args &a, const Part &p, const Tile &t, unsigned to) {
   constexpr int SLAB_PIECES = MR * 2, PIECES = SLABS * SLAB_PIECES;
   const int piece = threadIdx.x % PIECES, slab = piece / SLAB_PIECES, row = piece % SLAB_PIECES * 8;
   const char *from = p.y + t.n * a.y_image + t.d * a.y_plane + (i64)t.h * a.y_row + (i64)t.w * a.y_column +
                      (slab * a.y_group + row * 2);
-  const int height = row < a.rows - p.row ? min(a.out[1] - t.h, TILE_H) : 0, width = a.out[2] - t.w;
+  const int bytes = piece_bytes(row, a.rows - p.row), height = min(a.out[1] - t.h, TILE_H), width = a.out[2] - t.w;
   to += piece * 16;
 #pragma unroll 2
   for (int pixel = threadIdx.x / PIECES; pixel < LINES; pixel += THREADS / PIECES) {
     const int h = pixel / TILE_W, w = pixel % TILE_W;
-    copy_async<16>(to + pixel * Y_PITCH, from + (h * a.y_row + w * a.y_column), h < height && w < width ? 16 : 0);
+    copy_async<16>(to + pixel * Y_PITCH, from + (h * a.y_row + w * a.y_column),
+                   h < height && w < width ? bytes : 0);
   }
 }
 
@@ -132,13 +138,14 @@ __device__ inline void load_window(const Args &a, const Part &p, const Tile &t, 
   const Corner c = corner_of(a, p, t);
   const int piece = threadIdx.x % PIECES, slab = piece / SLAB_PIECES, channel = piece % SLAB_PIECES * 8;
   const char *from = c.plane + (i64)c.h * a.x_row + (i64)c.w * a.x_column + (slab * a.x_group + channel * 2);
-  const unsigned height = c.exists && channel < a.channels - p.channel ? a.in[1] : 0, width = a.in[2];
+  const unsigned height = c.exists ? a.in[1] : 0, width = a.in[2];
+  const int bytes = piece_bytes(channel, a.channels - p.channel);
   to += piece * 16;
 #pragma unroll 2
   for (int pixel = threadIdx.x / PIECES; pixel < WINDOW_H * WINDOW_W; pixel += THREADS / PIECES) {
     const int h = pixel / WINDOW_W, w = pixel % WINDOW_W;
     copy_async<16>(to + pixel * X_PITCH, from + (h * a.x_row + w * a.x_column),
-                   (unsigned)(c.h + h) < height && (unsigned)(c.w + w) < width ? 16 : 0);
+                   (unsigned)(c.h + h) < height && (unsigned)(c.w + w) < width ? bytes : 0);
   }
 }
 
@@ -333,9 +340,12 @@ __device__ inline void multiply_rolling(Acc acc, float (*alone)[4], unsigned y, 
 
 // A pair of neighbouring columns' sums; `column` is that of the tap's or of the row of taps' first, `at` the way there.
 __device__ inline void put_pair(float *to, int at, int width, const float *sum) {
-  if (!RUN && at < width) *(float2 *)to = make_float2(sum[0], sum[1]);
-  if (RUN && at < width) to[0] = sum[0];
-  if (RUN && at + 1 < width) to[1] = sum[1];
+  if (!RUN && (SLABS > 1 || width % 2 == 0)) {
+    if (at < width) *(float2 *)to = make_float2(sum[0], sum[1]);
+    return;
+  }
+  if (at < width) to[0] = sum[0];
+  if (at + 1 < width) to[1] = sum[1];
 }
 
 // The column behind the taps.
