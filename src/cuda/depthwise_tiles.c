@@ -14,6 +14,7 @@ enum {
   MOST_WORDS = 128,
   MOST_PRODUCTS = 5600,
   MOST_SPAN = 160,
+  LARGE_BLOCK = 512, /* threads */
   GRID = 65535
 };
 
@@ -188,21 +189,12 @@ static double segment_cost(const falt_depthwise_shape *s, const work *w, int lan
   return near >= 128 || near >= all ? 1 : near >= 64 ? 1.15 : 1.35;
 }
 
-static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes) {
+/* Lanes that have no channels, and threads of the block that have no lane; a large block waits for its slowest warp. */
+static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes, int threads) {
   const int64_t vectors = s->channels / w->channels;
   const double idle = (double)(falt_ceil_div(vectors, lanes) * lanes) / (double)vectors;
-  return (0.8 + 0.2 * idle) * segment_cost(s, w, lanes);
-}
-
-/* Vectors of channels of a gradient's block. */
-static int lanes_of(const falt_depthwise_shape *s, const work *w) {
-  int best = 1;
-  double least = INFINITY;
-  for (int lanes = 32; s->inner && lanes >= 1; lanes /= 2) {
-    if (lanes * w->channels * s->sum_bytes > 256) continue; /* of shared memory, for each tap and warp */
-    if (lanes_cost(s, w, lanes) < least) least = lanes_cost(s, w, lanes), best = lanes;
-  }
-  return best;
+  const double left = (double)threads / (double)(threads / lanes * lanes);
+  return (0.8 + 0.2 * idle * left) * segment_cost(s, w, lanes) * (threads == LARGE_BLOCK ? 1.03 : 1);
 }
 
 /* What memory takes beyond its bytes. Lines of the first-level cache add to it; few threads, lines that nobody asked
@@ -219,7 +211,7 @@ static double memory_seconds(const falt_depthwise_shape *s, const falt_depthwise
              (1 + (s->inner ? 0.012 * larger(0, t->rows - 8) : 0.018 * larger(0, t->rows - 4)));
   if (w->used[0] > 1) seconds *= waiting[t->ahead];
   if (t->unit * s->x_bytes < 4) seconds *= 1.2;
-  return s->kind == FALT_DEPTHWISE_FILTER && s->inner ? seconds * lanes_cost(s, w, t->lanes) : seconds;
+  return s->kind == FALT_DEPTHWISE_FILTER && s->inner ? seconds * lanes_cost(s, w, t->lanes, t->threads) : seconds;
 }
 
 /* Fitted to 384 timings of 36 layers on an H200. Of the slots of instructions three fifths are used at best; the last
@@ -290,6 +282,33 @@ static int threads_of(const falt_depthwise_shape *s, const falt_depthwise_tile *
   return threads;
 }
 
+/* As many vectors of channels as divide a warp, with the least cost. */
+static double set_lanes(const falt_depthwise_shape *s, const work *w, falt_depthwise_tile *t) {
+  double least = INFINITY;
+  t->lanes = 1;
+  for (int lanes = 32; s->inner && lanes >= 1; lanes /= 2) {
+    if (lanes * w->channels * s->sum_bytes > 256) continue; /* of shared memory, for each tap and warp */
+    if (lanes_cost(s, w, lanes, 32) < least) least = lanes_cost(s, w, lanes, 32), t->lanes = lanes;
+  }
+  t->threads = threads_of(s, t, w);
+  return least;
+}
+
+/* Or all of a pixel's, if that leaves fewer threads idle: with stride 1 and few taps, where it was found to pay. */
+static void set_threads(const falt_depthwise_shape *s, const work *w, falt_depthwise_tile *t) {
+  const int64_t vectors = s->channels / w->channels;
+  double least = set_lanes(s, w, t);
+  if (s->kind != FALT_DEPTHWISE_FILTER || !s->inner || s->axis[COLUMN].stride > 1) return;
+  if (w->taps[0] * w->taps[1] > 9) return;
+  for (int threads = 256; threads <= LARGE_BLOCK; threads *= 2) {
+    if (vectors > threads || t->registers > FILE_REGISTERS / LARGE_BLOCK) continue;
+    if (tiles_of(s, t, w) < (double)threads || lanes_cost(s, w, (int)vectors, threads) >= least) continue;
+    least = lanes_cost(s, w, (int)vectors, threads);
+    t->lanes = (int)vectors;
+    t->threads = threads;
+  }
+}
+
 /* Twice as large as what there is, or more. */
 static bool too_large(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
   return (t->rows > phases_of(s, ROW) && t->rows >= 2 * s->axis[ROW].results) ||
@@ -303,8 +322,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   t.y_unit = y_unit_of(s, &t);
   t.registers = registers_of(s, &t, &w);
   if (!words_fit(s, &t, &w) || !fits(s, &t, &w)) return;
-  t.lanes = lanes_of(s, &w);
-  t.threads = threads_of(s, &t, &w);
+  set_threads(s, &w, &t);
   t.blocks = smaller(2048 / t.threads, FILE_REGISTERS / (t.threads * ((t.registers + 7) / 8 * 8)));
   t.blocks = larger(1, smaller(t.blocks, (s->inner && s->kind == FALT_DEPTHWISE_FILTER ? 512 : 1536) / t.threads));
   const double tiles = tiles_of(s, &t, &w);

@@ -76,8 +76,8 @@ static void check_tile(void *context, const falt_depthwise_tile *t) {
   if (data && s->axis[1].stride > 1) assert_int_equal(t->parts, 1);
   if (filter) {
     const int strips = t->threads / t->lanes, vector = s->inner ? t->unit : 1;
-    assert_true(t->lanes >= 1 && t->lanes <= 32 && (t->lanes & (t->lanes - 1)) == 0);
-    assert_true(t->lanes * vector * s->sum_bytes <= 256);
+    assert_true(t->lanes >= 1 && (32 % t->lanes == 0 || (s->inner && t->lanes * vector == s->channels)));
+    assert_true(strips >= 1 && (32 % t->lanes ? strips : t->threads / 32) * t->lanes * vector * s->sum_bytes <= 32768);
     assert_true(t->shares >= 1 && (t->shares == 1 || t->shares <= (t->tiles + strips - 1) / strips));
     if (s->workspace >= 0) assert_true(t->partial <= s->workspace);
   }
@@ -124,6 +124,33 @@ static void test_estimates(UNUSED void **state) {
     }
 }
 
+/* Gradients of 3x3 filters: all channels of a pixel in a block where lanes that divide a warp would leave more idle. */
+static void test_lanes(UNUSED void **state) {
+  static const struct {
+    int channels, stride, lanes, threads;
+  } cases[] = {{144, 1, 72, 512}, {96, 1, 48, 256}, {24, 1, 12, 256}, {192, 1, 32, 256}, {144, 2, 32, 256}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const falt_depthwise_axis axis = {3, cases[i].stride, 1, 1, 56, 56 / cases[i].stride};
+    const falt_depthwise_shape s = {.kind = FALT_DEPTHWISE_FILTER,
+                                    .axis = {{1, 1, 1, 0, 1, 1}, axis, axis},
+                                    .images = 128,
+                                    .channels = cases[i].channels,
+                                    .members = 1,
+                                    .inner = true,
+                                    .constant = true,
+                                    .x_bytes = 2,
+                                    .y_bytes = 2,
+                                    .sum_bytes = 4,
+                                    .x_align = 8,
+                                    .y_align = 8,
+                                    .workspace = -1};
+    falt_depthwise_tile best;
+    assert_true(falt_depthwise_choose(&s, &h200, &best));
+    assert_int_equal(best.lanes * best.unit, cases[i].lanes * 2);
+    assert_int_equal(best.threads, cases[i].threads);
+  }
+}
+
 /* ---- compilation */
 
 static void test_compile(UNUSED void **state) {
@@ -137,6 +164,7 @@ static void test_compile(UNUSED void **state) {
       "forward n=128 c=384 h=14 w=14 k=384 r=31 s=31 pad=15 groups=384 layout=nhwc type=f16",
       "forward n=16 c=1536 w=8192 k=1536 s=4 pad=3:0 groups=1536 layout=ncw type=bf16 act=silu",
       "forward n=8 c=64 d=8 h=28 w=28 k=128 t=3 r=3 s=3 pad=1 groups=64 type=f32 boundary=reflect101",
+      "backward-filter n=128 c=144 h=56 w=56 k=144 r=3 s=3 pad=1 groups=144 layout=nhwc type=f16 bias=1",
   };
   compile_all_lines(&(compile_lines){.method = "cuda-depthwise",
                                      .source = "depthwise",
@@ -150,6 +178,6 @@ static void test_compile(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_estimates),
-                                     cmocka_unit_test(test_compile)};
+                                     cmocka_unit_test(test_lanes), cmocka_unit_test(test_compile)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,26 @@
 // The gradient of a depthwise layer's filter, and of its bias: for each tap the sum, over all positions of the output,
 // of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
 // lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
-// sums are added by shuffles, a block's in shared memory, those of all shares of the positions by depthwise_sum.cu:
-// always in the same order. Planes of taps, and parts of their rows, are blocks of their own.
+// sums are added by shuffles, where its lanes have the same channels evenly often, a block's in shared memory, those of
+// all shares of the positions by depthwise_sum.cu: always in the same order. Planes of taps, and parts of their rows,
+// are blocks of their own.
 //
 // Holes, beside those of depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
 //   PARTS       of the taps along rows
 //   ALL_TAPS_R  in all parts
 //   Y_R Y_S     elements of y from row to row, from column to column
-//   LANES       vectors of channels of a block, a power of two up to 32
+//   LANES       vectors of channels of a block
 //   BIAS        1: the first blocks add y alone, too
 //   AHEAD       lines
 //   THREADS BLOCKS
 #include "depthwise.cuh"
 
-constexpr int TAPS = Rows::taps * Columns::taps, STRIPS = THREADS / LANES, WARPS = THREADS / 32;
+constexpr int TAPS = Rows::taps * Columns::taps, STRIPS = THREADS / LANES;
 constexpr bool SURE = PARTS == 1 && Planes::inside;
-constexpr int CHUNK = 8;  // taps whose sums lie in shared memory at once
+constexpr bool SHUFFLED = 32 % LANES == 0;
+constexpr int TERMS = SHUFFLED ? THREADS / 32 : STRIPS, ACROSS = LANES * VEC;  // sums of a channel, channels
+// Taps whose sums lie in shared memory at once.
+constexpr int FIT = 32768 / (TERMS * ACROSS * (int)sizeof(SUM)), CHUNK = FIT < 8 ? FIT : 8;
 constexpr int ALL_TAPS = Planes::taps * ALL_TAPS_R * Columns::taps;
 
 typedef Line<TYPE_Y, 0, COLS, COLS, Columns::tiles, Columns::results, CONSTANT, CONSTANT, Y_S> Gradient;
@@ -83,10 +87,10 @@ __device__ inline void add_tile(Sums &sum, const Gradient::X *y, const Source::X
       for (int c = 0; c < VEC; c++) sum.bias[c] += gradient[a].value(b, c);
 }
 
-// Of the threads of a warp that have the same channels.
+// Of the threads of a warp that have the same channels, for the first of them.
 __device__ inline SUM warp_sum(SUM sum) {
 #pragma unroll
-  for (int way = 16; way >= LANES; way /= 2) sum += __shfl_down_sync(~0u, sum, way);
+  for (int way = 16; SHUFFLED && way >= LANES; way /= 2) sum += __shfl_down_sync(~0u, sum, way);
   return sum;
 }
 
@@ -99,16 +103,16 @@ struct Place {
 template <int COUNT>
 __device__ inline void put_sums(const Args &p, const SUM sum[COUNT][VEC], int first, int tap_plane, int tap_row,
                                 int channel) {
-  constexpr int ACROSS = LANES * VEC;
-  __shared__ SUM part[COUNT][WARPS][ACROSS];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  constexpr int TOGETHER = SHUFFLED ? 32 : LANES;
+  __shared__ SUM part[COUNT][TERMS][ACROSS];
+  const int lane = threadIdx.x % TOGETHER, term = threadIdx.x / TOGETHER;
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < COUNT; k++)
 #pragma unroll
     for (int c = 0; c < VEC; c++) {
       const SUM of_warp = warp_sum(sum[k][c]);
-      if (lane < LANES) part[k][warp][lane * VEC + c] = of_warp;
+      if (lane < LANES && term < TERMS) part[k][term][lane * VEC + c] = of_warp;
     }
   __syncthreads();
   for (int i = threadIdx.x; i < COUNT * ACROSS; i += THREADS) {
@@ -116,7 +120,7 @@ __device__ inline void put_sums(const Args &p, const SUM sum[COUNT][VEC], int fi
               r = tap_row + tap / Columns::taps;
     SUM total = 0;
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) total += part[k][w][across];
+    for (int w = 0; w < TERMS; w++) total += part[k][w][across];
     if (channel + across >= CHANNELS) continue;
     if (first < TAPS && r >= ALL_TAPS_R) continue;
     const int place = first < TAPS ? (tap_plane * ALL_TAPS_R + r) * Columns::taps + s : ALL_TAPS;
@@ -130,10 +134,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_fil
   const int tap_plane = blockIdx.z / PARTS, tap_row = blockIdx.z % PARTS * Rows::taps;
   const bool bias = BIAS && blockIdx.z == 0;
   const Source::X fill = FILL ? element_of<TYPE_X>(p.fill) : (Source::X)0;
+  const bool mine = channel < CHANNELS && threadIdx.x < STRIPS * LANES;
   Sums sum = {};
 #pragma unroll 1
-  for (unsigned i = blockIdx.y * STRIPS + threadIdx.x / LANES; i < p.tiles && channel < CHANNELS;
-       i += p.shares * STRIPS) {
+  for (unsigned i = blockIdx.y * STRIPS + threadIdx.x / LANES; i < p.tiles && mine; i += p.shares * STRIPS) {
     const Tile t = find_tile(i);
     const int met = Planes::met(t.plane, tap_plane),
               plane = fold<int>(Planes::before, Planes::after, Planes::size, met);
