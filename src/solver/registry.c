@@ -23,6 +23,7 @@ extern const falt_solver falt_solver_cuda_passes;
 extern const falt_solver falt_solver_cuda_patches;
 extern const falt_solver falt_solver_cuda_planes;
 extern const falt_solver falt_solver_cuda_planes_filter;
+extern const falt_solver falt_solver_cuda_planar_filter;
 extern const falt_solver falt_solver_cuda_pooled;
 extern const falt_solver falt_solver_cuda_pooling;
 extern const falt_solver falt_solver_cuda_row;
@@ -99,6 +100,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_first_filter,
     &falt_solver_cuda_planes, /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_planes_filter,
+    &falt_solver_cuda_planar_filter,
     &falt_solver_cuda_passes,  /* tall filters of rank one on GPUs, pass by pass */
     &falt_solver_cuda_patches, /* layers of patches side by side, seen as layers of one column of taps */
     &falt_solver_cuda_turned,  /* layers in planar order, turned for those above and below */

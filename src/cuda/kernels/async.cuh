@@ -1,14 +1,12 @@
 // Copies from global into shared memory that go on beside the program, and loads of a warp's matrices from there.
 #pragma once
+#include "ptx/address.cuh"
 
-__device__ inline unsigned shared_address(const void *shared) {
-  return (unsigned)__cvta_generic_to_shared(shared);
-}
-
-// BYTES of which `valid` are copied and the rest set to zero; both places are aligned to BYTES.
-template <int BYTES>
+// BYTES of which `valid` are copied and the rest set to zero; both places are aligned to BYTES. CACHED: neighbours of
+// 16 bytes go to places that lie apart; past the first-level cache each would fetch its whole sector.
+template <int BYTES, bool CACHED = false>
 __device__ inline void copy_async(unsigned to, const void *from, int valid) {
-  if constexpr (BYTES == 16)
+  if constexpr (BYTES == 16 && !CACHED)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid));
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid), "n"(BYTES));

@@ -1,9 +1,6 @@
 // Barriers in shared memory (mbarrier), among the threads of a block and of a cluster; one instruction each.
 #pragma once
-
-__device__ inline unsigned shared_address(const void *pointer) {
-  return (unsigned)__cvta_generic_to_shared(pointer);
-}
+#include "ptx/address.cuh"
 
 __device__ inline void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));

@@ -1,0 +1,20 @@
+/* What the host passes to planar_filter.cu. Strides count elements; a row's pixels lie side by side. */
+#ifndef FALT_CUDA_KERNELS_PLANAR_FILTER_ARGS_H
+#define FALT_CUDA_KERNELS_PLANAR_FILTER_ARGS_H
+
+typedef struct falt_cuda_planar_tensor {
+  const void *data; /* its first element */
+  long long image, channel, plane, row;
+} falt_cuda_planar_tensor;
+
+typedef struct falt_cuda_planar_filter_args {
+  falt_cuda_planar_tensor x, y;   /* y: the gradients by the output */
+  float *sums;                    /* shares * rows * taps * tap_columns */
+  int rows, columns, tap_columns; /* channels of y; of x, and in whole spans */
+  int row_tiles, column_tiles;    /* spans of channels of y, of x */
+  int images, depth, height;      /* planes and rows of an image */
+  int taps_d, dilation, pad;      /* planes of taps, from one to the next, where the first one reads */
+  int stages, shares;             /* of the rows of all images; blocks that share them */
+} falt_cuda_planar_filter_args;
+
+#endif

@@ -1,0 +1,38 @@
+/* Gradients of filters by planar_filter.cu: how rows of pixels are cut into stages, and blocks share them. Plain C, no
+ * GPU needed. src/cuda/kernels/planar_filter.cu has the algorithm. */
+#ifndef FALT_CUDA_PLANAR_FILTER_H
+#define FALT_CUDA_PLANAR_FILTER_H
+
+#include "cuda/planes.h"
+
+typedef struct falt_planar_filter_problem {
+  int64_t images, depth, height, width;
+  int64_t channels, results; /* of x, of dy */
+  int64_t taps;              /* planes of them */
+  int unit;                  /* bytes that divide all strides */
+  int64_t workspace;         /* bytes that may be used; negative: no limit */
+} falt_planar_filter_problem;
+
+typedef struct falt_planar_filter_tile {
+  int rows, buffers;           /* of a stage; stages in shared memory */
+  int row_tiles, column_tiles; /* spans of dy's channels, of x's */
+  int stages, shares;          /* of all images; blocks that share them */
+  int64_t columns;             /* of the sums, a tap's channels in whole spans */
+  int64_t grid;                /* blocks */
+  int shared_bytes;
+  size_t workspace;
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_planar_filter_tile;
+
+/* Why no tile can be legal, or NULL. */
+const char *falt_planar_filter_refusal(const falt_planar_filter_problem *problem);
+
+/* Calls visit for every tile considered, with its estimate or its reason. */
+void falt_planar_filter_each(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
+                             void (*visit)(void *context, const falt_planar_filter_tile *tile), void *context);
+/* The best; false if no tile is legal. */
+bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
+                               falt_planar_filter_tile *best);
+
+#endif

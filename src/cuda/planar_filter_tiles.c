@@ -1,0 +1,105 @@
+/* How the rows of planar_filter.cu are cut into stages, and how many blocks share them. */
+#include "cuda/planar_filter.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+
+enum {
+  GROUP = FALT_PLANES_SPAN * 16 + 16, /* bytes of eight pixels in shared memory */
+  PRODUCTS = 9,                       /* of 16 pixels: the taps of a plane */
+  FEWEST_BUFFERS = 5,
+  MOST_BUFFERS = 12,
+  MOST_ROWS = 16,
+  MOST_GROUPS = 16, /* of a stage: a thread has 128 bytes of each operand on their way */
+  MOST_WAVES = 3,
+  MOST_SIZE = INT32_MAX / 4
+};
+
+const char *falt_planar_filter_refusal(const falt_planar_filter_problem *p) {
+  return p->unit < 4                                                                  ? "4 bytes do not divide its rows"
+         : p->taps > 64                                                               ? "it has too many planes of taps"
+         : p->channels > 4096 || p->results > 4096                                    ? "it has too many channels"
+         : (double)p->images * (double)p->depth * (double)(p->height + 1) > MOST_SIZE ? "it has too many rows"
+         : p->results * falt_ceil_div(p->channels, FALT_PLANES_SPAN) * FALT_PLANES_SPAN * p->taps * PRODUCTS > MOST_SIZE
+             ? "it has more sums than one launch can number"
+             : NULL;
+}
+
+/* ---- one tile */
+
+/* Of a stage, an even number. */
+static int64_t groups_of(const falt_planar_filter_problem *p, const falt_planar_filter_tile *t) {
+  const int64_t filled = falt_ceil_div(p->width, 8);
+  return t->rows * (filled + filled % 2 * (t->rows % 2));
+}
+
+static const char *fit(const falt_planar_filter_problem *p, const falt_planes_machine *m, falt_planar_filter_tile *t) {
+  const int barriers = 16 * MOST_BUFFERS + 8;
+  const int64_t groups = groups_of(p, t), buffers = (m->shared_block - GROUP - barriers) / (2 * groups * GROUP);
+  if (groups > MOST_GROUPS) return "registers have no room for its rows on their way";
+  if (buffers < FEWEST_BUFFERS) return "shared memory has no room for the stages";
+  t->buffers = (int)falt_min(buffers, MOST_BUFFERS);
+  t->shared_bytes = (int)(2 * t->buffers * groups * GROUP) + GROUP + barriers;
+  return NULL;
+}
+
+/* `waves`: how often blocks fill the GPU. */
+static const char *count(const falt_planar_filter_problem *p, const falt_planes_machine *m, int waves,
+                         falt_planar_filter_tile *t) {
+  const int64_t rows = p->images * p->depth * (p->height + 1) - 1; /* none of zeros behind the last image */
+  t->stages = (int)falt_ceil_div(rows, t->rows);
+  t->row_tiles = (int)falt_ceil_div(p->results, FALT_PLANES_SPAN);
+  t->column_tiles = (int)falt_ceil_div(p->channels, FALT_PLANES_SPAN);
+  t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * p->taps * PRODUCTS;
+  const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps;
+  const int64_t share_bytes = p->results * t->columns * (int64_t)sizeof(float);
+  int64_t shares = m->multiprocessors * waves / parts;
+  if (p->workspace >= 0) shares = falt_min(shares, p->workspace / share_bytes);
+  if (p->workspace >= 0 && p->workspace < share_bytes) return "it needs more workspace than is allowed";
+  t->shares = (int)falt_max(1, falt_min(shares, t->stages));
+  t->grid = parts * t->shares;
+  t->workspace = (size_t)(t->shares * share_bytes);
+  return NULL;
+}
+
+/* As measured on an H200: products for 16 pixels take 288 cycles, and wait for shared memory, which copies fill. */
+static void estimate(const falt_planar_filter_problem *p, const falt_planes_machine *m, falt_planar_filter_tile *t) {
+  const double cached = 0.3;                               /* what a byte from the cache costs of one from memory */
+  const double step = p->unit < 8 ? 460 : 400, turn = 700; /* cycles for 16 pixels; from stage to stage */
+  const double stage = (double)groups_of(p, t) / 2 * step + turn;
+  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->stages / t->shares);
+  const double compute = waves * (each * stage + 6000) / m->clock_hz;
+  const double tiles = (double)t->row_tiles * t->column_tiles * (double)p->taps;
+  const double bytes = 2.0 * (double)(p->images * p->depth * p->height * p->width);
+  const double once = bytes * (double)(p->channels + p->results);
+  const double again = bytes * 2 * FALT_PLANES_SPAN * tiles - once;
+  const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
+  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
+}
+
+/* ---- all tiles */
+
+void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_planes_machine *m,
+                             void (*visit)(void *context, const falt_planar_filter_tile *tile), void *context) {
+  for (int rows = 1; rows <= MOST_ROWS; rows++)
+    for (int waves = 1; waves <= MOST_WAVES; waves++) {
+      falt_planar_filter_tile t = {.rows = rows};
+      t.rejected = fit(p, m, &t);
+      if (!t.rejected) t.rejected = count(p, m, waves, &t);
+      if (!t.rejected) estimate(p, m, &t);
+      visit(context, &t);
+    }
+}
+
+static void keep_better(void *context, const falt_planar_filter_tile *tile) {
+  falt_planar_filter_tile *best = context;
+  if (!tile->rejected && (best->rows == 0 || tile->seconds < best->seconds)) *best = *tile;
+}
+
+bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
+                               falt_planar_filter_tile *best) {
+  *best = (falt_planar_filter_tile){.rows = 0};
+  falt_planar_filter_each(problem, machine, keep_better, best);
+  return best->rows != 0;
+}

@@ -1,0 +1,171 @@
+/* Gradients of dense layers' filters of 3 x 3 taps a plane in 16-bit floats, from planar operands (pixels side by
+ * side) as they lie, on GPUs with wgmma (sm_90a): nothing is turned, and no workspace holds a turned copy.
+ * src/cuda/kernels/planar_filter.cu has the algorithm, src/cuda/planar_filter_tiles.c chooses how it is cut. Shares of
+ * the pixels are summed in a fixed order. Operands whose addresses it cannot take go to another solver's plan, made
+ * beside this one. */
+#include "core/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels/planar_filter_args.h"
+#include "cuda/planar_filter.h"
+#include "planner/planner.h"
+#include "solver/cuda.h"
+#include "solver/cuda_maps.h"
+
+typedef struct planar_plan {
+  falt_plan base;
+  falt_cu_function function, sum;
+  falt_planar_filter_problem layer;
+  falt_planar_filter_tile tile;
+  falt_cuda_planar_filter_args args;
+  falt_plan *others; /* for operands that are not aligned */
+} planar_plan;
+
+enum { THREADS = 512 };
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const planar_plan *plan = (const planar_plan *)base;
+  const falt_planar_filter_tile *t = &plan->tile;
+  const falt_problem *p = &base->problem;
+  falt_cuda_planar_filter_args a = plan->args;
+  if (!falt_map_aligned(o->input, &p->input) || !falt_map_aligned(o->output, &p->output)) {
+    plan->others->table->execute(plan->others, o);
+    return;
+  }
+  a.x.data = falt_map_element(o->input, &p->input);
+  a.y.data = falt_map_element(o->output, &p->output);
+  a.sums = o->workspace;
+  void *parameters[] = {&a};
+  const falt_gpu_launch launch = {plan->function, t->grid, {THREADS, 1}, t->shared_bytes, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+  falt_map_add_sums(plan->sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_planar_filter_tile *t = &((const planar_plan *)base)->tile;
+  falt_text_add(text, "(cuda-planar-filter rows=%d stages=%d shares=%d)", t->rows, t->buffers, t->shares);
+}
+
+static void destroy(falt_plan *base) {
+  planar_plan *plan = (planar_plan *)base;
+  if (plan->others) plan->others->table->destroy(plan->others);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+/* The most bytes, up to 16, that divide a tensor's rows and all ways between them; 0: its pixels do not lie side by
+ * side. */
+static int unit_of(const falt_tensor *t) {
+  int64_t ways = 16 | t->size[FALT_W] * (int64_t)falt_type_size(t->type);
+  if (t->stride[FALT_W] != 1 && t->size[FALT_W] > 1) return 0;
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != FALT_W && t->size[i] > 1) ways |= t->stride[i] * (int64_t)falt_type_size(t->type);
+  return (int)(ways & -ways);
+}
+
+static bool keeps_size(const falt_problem *p) {
+  for (int i = 0; i < 3; i++)
+    if (p->axis[i].stride != 1 || p->input.size[FALT_D + i] != p->output.size[FALT_D + i]) return false;
+  return true;
+}
+
+static bool has_three_taps(const falt_problem *p) {
+  for (int i = 1; i < 3; i++)
+    if (p->filter.size[FALT_D + i] != 3 || p->axis[i].dilation != 1 || p->axis[i].pad[0] != 1) return false;
+  return true;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  const char *why = falt_map_type_refusal(ask, p->output.type, p->input.type);
+  if (why) return why;
+  return !keeps_size(p)                                ? "it takes images as large as their results"
+         : !has_three_taps(p)                          ? "a plane of its filter has 3 x 3 taps about the middle"
+         : !unit_of(&p->input) || !unit_of(&p->output) ? "its pixels do not lie side by side"
+         : p->has_bias                                 ? "it has no gradient of the bias"
+                                                       : NULL;
+}
+
+/* ---- plan */
+
+static void describe(planar_plan *plan, const falt_ask *ask) {
+  const falt_problem *p = &plan->base.problem;
+  plan->layer = (falt_planar_filter_problem){.images = p->input.size[FALT_N],
+                                             .depth = p->input.size[FALT_D],
+                                             .height = p->input.size[FALT_H],
+                                             .width = p->input.size[FALT_W],
+                                             .channels = p->input.size[FALT_C],
+                                             .results = p->output.size[FALT_C],
+                                             .taps = p->filter.size[FALT_D],
+                                             .unit = (int)falt_min(unit_of(&p->input), unit_of(&p->output)),
+                                             .workspace = ask->budget->max_workspace};
+}
+
+static falt_cuda_planar_tensor tensor_of(const falt_tensor *t) {
+  return (falt_cuda_planar_tensor){
+      .image = t->stride[FALT_N], .channel = t->stride[FALT_C], .plane = t->stride[FALT_D], .row = t->stride[FALT_H]};
+}
+
+static void fill_args(planar_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_planar_filter_problem *l = &plan->layer;
+  const falt_planar_filter_tile *t = &plan->tile;
+  plan->args = (falt_cuda_planar_filter_args){.x = tensor_of(&p->input),
+                                              .y = tensor_of(&p->output),
+                                              .rows = (int)l->results,
+                                              .columns = (int)l->channels,
+                                              .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
+                                              .row_tiles = t->row_tiles,
+                                              .column_tiles = t->column_tiles,
+                                              .images = (int)l->images,
+                                              .depth = (int)l->depth,
+                                              .height = (int)l->height,
+                                              .taps_d = (int)l->taps,
+                                              .dilation = (int)p->axis[0].dilation,
+                                              .pad = (int)p->axis[0].pad[0],
+                                              .stages = t->stages,
+                                              .shares = t->shares};
+}
+
+static falt_status ready(falt_plan *base) {
+  planar_plan *plan = (planar_plan *)base;
+  falt_cuda_kernel kernel = {
+      .source = "planar_filter.cu", .entry = "falt_planar_filter", .shared_bytes = plan->tile.shared_bytes};
+  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+  const char *type = base->problem.input.type == FALT_F16 ? "f16" : "bf16";
+  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_hole(&kernel, "WIDTH=%d", (int)plan->layer.width);
+  falt_cuda_hole(&kernel, "UNIT=%d", plan->layer.unit);
+  falt_cuda_hole(&kernel, "ROWS=%d", plan->tile.rows);
+  falt_cuda_hole(&kernel, "STAGES=%d", plan->tile.buffers);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  return falt_plan_ready(plan->others);
+}
+
+static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  planar_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_planes_machine machine = falt_map_machine(ask);
+  describe(plan, ask);
+  why = falt_planar_filter_refusal(&plan->layer);
+  if (!why && !falt_planar_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
+  if (why) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  fill_args(plan);
+  plan->base.cost.seconds = plan->tile.seconds;
+  plan->base.workspace = plan->tile.workspace;
+  return falt_map_finish(ask, &plan->base, &plan->others, NULL);
+}
+
+extern const falt_solver falt_solver_cuda_planar_filter;
+const falt_solver falt_solver_cuda_planar_filter = {
+    .name = "cuda-planar-filter", .device_kind = "cuda", .plan = plan_filter};

@@ -1,0 +1,111 @@
+/* Tests of how the gradients of planar_filter.cu are cut, which need no GPU; its kernels compiled, where there is
+ * NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compile_lines.h"
+#include "cuda/planar_filter.h"
+
+#define UNUSED __attribute__((unused))
+
+static const falt_planes_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9};
+
+static falt_planar_filter_problem image(int64_t images, int64_t channels, int64_t size) {
+  return (falt_planar_filter_problem){.images = images,
+                                      .depth = 1,
+                                      .height = size,
+                                      .width = size,
+                                      .channels = channels,
+                                      .results = channels,
+                                      .taps = 1,
+                                      .unit = 16,
+                                      .workspace = -1};
+}
+
+static void check_tile(void *context, const falt_planar_filter_tile *t) {
+  const falt_planar_filter_problem *p = context;
+  if (t->rejected) return;
+  const int64_t rows = p->images * p->depth * (p->height + 1), filled = (p->width + 7) / 8;
+  const int64_t groups = (filled + filled % 2 * (t->rows % 2)) * t->rows;
+  assert_true((int64_t)t->stages * t->rows >= rows - 1); /* the last row is of zeros */
+  assert_true(((int64_t)t->stages - 1) * t->rows < rows);
+  assert_true(t->shares >= 1 && t->shares <= t->stages); /* every block has a stage: it writes its sums */
+  assert_int_equal(t->grid, (int64_t)t->shares * t->row_tiles * t->column_tiles * p->taps);
+  assert_true(t->row_tiles * 64 >= p->results && t->column_tiles * 64 >= p->channels);
+  assert_int_equal(t->columns, p->taps * 9 * t->column_tiles * 64);
+  assert_int_equal(t->workspace, t->shares * p->results * t->columns * 4);
+  assert_true(p->workspace < 0 || t->workspace <= (size_t)p->workspace);
+  assert_true(t->buffers >= 5); /* three stages are multiplied, one is freed, one filled */
+  assert_true((2 * t->buffers * groups + 1) * 1040 + 16 * t->buffers <= t->shared_bytes);
+  assert_true(t->shared_bytes <= h200.shared_block);
+}
+
+static falt_planar_filter_tile choose(falt_planar_filter_problem p) {
+  falt_planar_filter_tile best;
+  assert_null(falt_planar_filter_refusal(&p));
+  falt_planar_filter_each(&p, &h200, check_tile, &p);
+  assert_true(falt_planar_filter_choose(&p, &h200, &best));
+  return best;
+}
+
+static void test_tiles(UNUSED void **state) {
+  for (int64_t width = 2; width <= 128; width += 2) {
+    falt_planar_filter_problem p = image(64, 64, width);
+    const falt_planar_filter_tile best = choose(p);
+    assert_true(best.seconds > 2.0 * 64 * (double)(width * width) * 9 * 64 * 64 / 989e12);
+    p.depth = 5;
+    p.taps = 3;
+    p.results = 130;
+    choose(p);
+  }
+}
+
+static void test_workspace(UNUSED void **state) {
+  falt_planar_filter_problem p = image(256, 128, 28);
+  const falt_planar_filter_tile best = choose(p);
+  p.workspace = (int64_t)best.workspace / 2; /* fewer blocks share the rows */
+  assert_true(choose(p).workspace <= best.workspace / 2);
+  p.workspace = 128 * 128 * 9 * 4 - 1;
+  falt_planar_filter_tile none;
+  assert_false(falt_planar_filter_choose(&p, &h200, &none));
+}
+
+static void test_refusals(UNUSED void **state) {
+  falt_planar_filter_problem p = image(64, 64, 28);
+  falt_planar_filter_tile none;
+  p.unit = 2;
+  assert_non_null(falt_planar_filter_refusal(&p));
+  p = image(INT32_MAX, 64, 28);
+  assert_non_null(falt_planar_filter_refusal(&p));
+  p = image(64, 8192, 28);
+  assert_non_null(falt_planar_filter_refusal(&p));
+  p = image(1, 64, 130); /* registers have no room for its rows */
+  assert_null(falt_planar_filter_refusal(&p));
+  assert_false(falt_planar_filter_choose(&p, &h200, &none));
+}
+
+static void test_compile(UNUSED void **state) {
+  static const char *const gpus[] = {"h200"};
+  static const char *const lines[] = {
+      "backward-filter n=256 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nchw type=f16",
+      "backward-filter n=256 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 layout=nchw type=bf16",
+      "backward-filter n=64 c=64 h=112 w=112 k=64 r=3 s=3 pad=1 layout=nchw type=f16",
+      "backward-filter n=2 c=64 d=14 h=14 w=14 k=64 t=3 r=3 s=3 pad=1 layout=ncdhw type=f16"};
+  compile_all_lines(&(compile_lines){.method = "cuda-planar",
+                                     .source = "planar_filter",
+                                     .gpus = gpus,
+                                     .lines = lines,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .line_count = sizeof lines / sizeof *lines,
+                                     .kernels = 4});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_workspace),
+                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_compile)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
