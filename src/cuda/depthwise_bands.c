@@ -81,8 +81,9 @@ static int64_t shared_of(const shape *s, const tile *t) {
 
 /* Pairs of pixels that a thread has on their way where channels lie side by side. */
 static int64_t pixels_of(const shape *s, const tile *t) {
+  if (!s->inner) return 0;
   const int64_t across = falt_ceil_div(columns_of(s).width, 2) * t->span / 8, together = WARP * t->warps / across;
-  return !s->inner ? 0 : together ? falt_ceil_div(t->images * rows_of(s, t).count, together) : INT32_MAX;
+  return together ? falt_ceil_div(t->images * rows_of(s, t).count, together) : INT32_MAX;
 }
 
 /* Channels of a warp whose bands stay in registers. */
