@@ -53,6 +53,7 @@ typedef struct falt_wgmma_machine {
 typedef struct falt_wgmma_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;
+  bool rows;  /* warps store 512 bytes of a pixel, not the copy engine a line of 64 */
   int splits; /* of filter gradients */
   int shares; /* blocks of a cluster that sum a part of a tile's steps each */
   int shared_bytes;
@@ -70,7 +71,7 @@ typedef struct falt_wgmma_work {
   int phases;
   int zeros; /* phases that follow on them and have no taps: their results are stored without a tile */
   int64_t columns;
-  double bytes; /* that must move */
+  double bytes, written; /* that must move; results of phases with taps */
 } falt_wgmma_work;
 
 falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *problem, const falt_wgmma_phase *phases, int count);

@@ -53,6 +53,7 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
   }
   while (p->words && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
   w.phases = count - w.zeros;
+  for (int i = 0; i < w.phases; i++) w.written += (double)w.rows[i] * (double)w.columns * p->y_bytes;
   return w;
 }
 
@@ -96,6 +97,9 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
   if ((by_filter || slices) && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
+  if (t->rows && (by_filter || slices || t->swapped || p->residual || !p->words || t->columns < 256 || t->buffers < 4))
+    return "warps store 256 channels of pixels as they are";
+  if (t->rows && w->steps[0] > 1) return "warps that multiply for longer have no time to store";
   if (slices && (t->cluster > 1 || t->resident)) return "blocks that share a tile fetch their own parts of it";
   if (slices && !by_filter && w->columns % 4) return "sums of slices are stored by fours of channels";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
@@ -154,13 +158,13 @@ static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
 }
 
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
- * multiplies. */
+ * multiplies; warps that store them themselves do so at its cost. */
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const double results = falt_wgmma_rows(t) * (double)t->columns;
   if (keeps(p, t)) return 600 + results * sizeof(float) / 32;
   if (sliced(p, t)) return 600 + results * sizeof(float) / 32 + (t->shares > 1 ? 2700 : 0);
   const double sending = 600 + results * p->y_bytes / (t->consumers * 12.0);
-  return t->pingpong ? 0.2 * sending : sending;
+  return (t->pingpong ? 0.2 * sending : sending) + (t->rows ? results * p->y_bytes / 25 : 0);
 }
 
 static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int phase) {
@@ -193,7 +197,10 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
   const double compute = (cycles / (double)t->work * rounds(p, m, t) * pace + 2500) / m->clock_hz;
   const double again = fmax(0, fetched(w, t) - w->bytes);
-  const double memory = (w->bytes + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
+  /* A pixel's lines, each in its own time: the cache joins them only as far as it holds them. */
+  const bool apart = p->words && !t->rows && w->columns * p->y_bytes > LINE && w->written > m->cache_bytes;
+  const double memory =
+      (w->bytes + (apart ? 0.12 * w->written : 0) + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 0.8e-6;
   if (t->workspace) t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
@@ -257,12 +264,14 @@ void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
                      void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int cluster = 1; cluster <= 2; cluster++)
-      for (int stays = 0; stays <= 1; stays++) {
+      for (int kind = 0; kind < 4; kind++) {
+        const bool stays = kind & 1;
         const falt_wgmma_tile t = {.consumers = shapes[i].consumers,
                                    .wg_rows = shapes[i].wg_rows,
                                    .columns = shapes[i].columns,
                                    .swapped = shapes[i].swapped,
                                    .pingpong = shapes[i].pingpong,
+                                   .rows = kind & 2,
                                    .cluster = cluster,
                                    .splits = 1,
                                    .shares = 1,

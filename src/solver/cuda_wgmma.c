@@ -190,7 +190,7 @@ static bool by_boxes(const wgmma_plan *plan) {
 
 /* Whether results are stored by their strides, not by the copy engine. */
 static bool by_lines(const wgmma_plan *plan) {
-  return (plan->planar && !by_boxes(plan)) || plan->tile.shares > 1;
+  return (plan->planar && !by_boxes(plan)) || plan->tile.shares > 1 || plan->tile.rows;
 }
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
@@ -286,6 +286,7 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_wgmma_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgmma %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
+  if (t->rows) falt_text_add(text, " rows");
   if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
@@ -454,6 +455,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"SHARES", t->shares},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", plan->planar},
+               {"BY_ROWS", t->rows},
                {"BOXED", by_boxes(plan)},
                {"LINES", plan->lines}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";

@@ -225,6 +225,29 @@ static void test_uneven(UNUSED void **state) {
   assert_int_equal(best.cluster, 2);
 }
 
+/* Warps store whole pixels where writing takes the time, the copy engine lines of them where multiplying does. */
+static void test_rows(UNUSED void **state) {
+  static const struct {
+    falt_wgmma_operation operation;
+    int64_t channels, results;
+    falt_wgmma_axis axis;
+    bool residual, rows;
+  } cases[] = {{FALT_WGMMA_FORWARD, 64, 256, {1, 1, 1, 0, 56, 56}, false, true},
+               {FALT_WGMMA_DATA, 256, 64, {1, 1, 1, 0, 56, 56}, false, true},
+               {FALT_WGMMA_FORWARD, 64, 256, {1, 1, 1, 0, 56, 56}, true, false},
+               {FALT_WGMMA_FORWARD, 256, 64, {1, 1, 1, 0, 56, 56}, false, false},
+               {FALT_WGMMA_FORWARD, 128, 512, {1, 1, 1, 0, 28, 28}, false, false},
+               {FALT_WGMMA_DATA, 128, 128, {3, 2, 1, 1, 56, 28}, false, false},
+               {FALT_WGMMA_FORWARD, 256, 256, {3, 1, 1, 1, 14, 14}, false, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_wgmma_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
+    p.words = true;
+    p.residual = cases[i].residual;
+    p.turned = p.operation == FALT_WGMMA_DATA;
+    if (choose(&p).rows != cases[i].rows) fail_msg("case %zu", i);
+  }
+}
+
 /* ---- kernels */
 
 static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, const falt_wgmma_work *work,
@@ -256,6 +279,7 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"SHARES", t->shares},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", p->operation == FALT_WGMMA_FILTER ? planar > 0 : planar},
+               {"BY_ROWS", t->rows},
                {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->shares == 1},
                {"LINES", lines}};
   falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
@@ -318,12 +342,23 @@ static void test_kernels(UNUSED void **state) {
     work = falt_wgmma_work_of(&p, phases, count);
     falt_wgmma_each(&p, &work, &h200, compile_some, &c);
   }
+  /* Whole pixels by warps. */
+  falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 256, 64, 256, (falt_wgmma_axis){1, 1, 1, 0, 56, 56});
+  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+  int count;
+  p.words = true;
+  assert_null(falt_wgmma_phases(&p, phases, &count));
+  const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
+  const falt_wgmma_tile tile = choose(&p);
+  compiled c = {&p, &work, FALT_F16, 0, 0};
+  assert_true(tile.rows);
+  compile(&c, &tile);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_walks),  cmocka_unit_test(test_reach),
-                                     cmocka_unit_test(test_tiles),  cmocka_unit_test(test_shares),
-                                     cmocka_unit_test(test_uneven), cmocka_unit_test(test_zeros),
-                                     cmocka_unit_test(test_places), cmocka_unit_test(test_kernels)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_walks),  cmocka_unit_test(test_reach),  cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_shares), cmocka_unit_test(test_uneven), cmocka_unit_test(test_rows),
+      cmocka_unit_test(test_zeros),  cmocka_unit_test(test_places), cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

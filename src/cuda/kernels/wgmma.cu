@@ -43,6 +43,8 @@
 //                             workspace
 //   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
 //                             one; 0: channels do
+//   BY_ROWS                   whether warps store results themselves, 512 bytes of a pixel at a time, not the copy
+//                             engine 128 bytes of 64 pixels
 //   BOXED                     where the source's pixels lie side by side and so do those of results, in 16 bytes:
 //                             whether results too go by boxes
 //   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of
@@ -89,6 +91,8 @@ static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cu
 static_assert(!SLICED || !(KEEPS || RESIDENT || SWAPPED || PINGPONG || CLUSTER > 1), "each fetches its own part");
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * JOINED && OUT_SIZE == 2), "64 channels of 16 bits are a line");
+static_assert(!BY_ROWS || !(BY_FILTER || SWAPPED || PLANAR || RESIDUAL || SLICED), "pixels of channels as they are");
+static_assert(!BY_ROWS || (COLUMNS == 256 && BUFFERS == 4), "four buffers are 512 bytes of a pixel");
 static_assert(!BOXED || (PLANAR && LINES == 1 && OUT_SIZE == 2 && !SLICED), "boxes like the source's");
 static_assert(16 % (PLANAR ? PLANAR * OUT_SIZE : 1) == 0, "units of pixels are parts of 16 bytes");
 
@@ -492,6 +496,8 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
       slice_sums(a, p, s, tile, rank, consumer, sums);
     else if constexpr (PLANAR && !BOXED)
       sender.lines<0>(sums);
+    else if constexpr (BY_ROWS)
+      sender.rows<0>(sums);
     else
       sender.pieces<0>(sums, Pixel());
   }
@@ -544,7 +550,7 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
   if (phase == 0) copy_prefetch_map(&a.other);
   if (phase >= 0 && phase < PHASES) {
     copy_prefetch_map(&phases.phase[phase].source);
-    if ((!PLANAR || BOXED) && !SLICED && !KEEPS) copy_prefetch_map(&phases.phase[phase].out);
+    if ((!PLANAR || BOXED) && !SLICED && !KEEPS && !BY_ROWS) copy_prefetch_map(&phases.phase[phase].out);
   }
   if (CLUSTER > 1)
     cluster_sync();

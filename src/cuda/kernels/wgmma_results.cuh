@@ -264,6 +264,38 @@ struct Sender {
     }
   }
 
+  // Four pieces of a warp's 16 pixels, one pixel's 512 bytes after the other.
+  template <int FIRST>
+  __device__ void store_rows() const {
+    const int warp = thread / 32, lane = thread % 32, own = row_of(FIRST) + warp * 16 + lane % 16;
+    const i64 place = own < p.pixels ? place_of(p.lines, pixel_at(p, own, true)) : -1;
+    const int chunk = lane % 8, channel = column_of(FIRST + lane / 8) + chunk * 16 / OUT_SIZE;
+    const unsigned from = s.out(consumer, sent + lane / 8);
+    char *to = (char *)p.lines.data + channel * OUT_SIZE;
+#pragma unroll 4
+    for (int i = 0; i < 16; i++) {
+      const int line = warp * 16 + i;
+      const i64 pixel = __shfl_sync(~0u, place, i);
+      const uint4 staged = *(const uint4 *)__cvta_shared_to_generic(from + line * LINE + (chunk ^ line % 8) * 16);
+      if (pixel >= 0 && channel < a.columns) *(uint4 *)(to + pixel * OUT_SIZE) = staged;
+    }
+  }
+
+  // A warp stages its own rows and stores them: it waits for no other.
+  template <int PIECE>
+  __device__ void rows(const Sums &sums) const {
+    if constexpr (PIECE < ALL_PIECES) {
+      stage<PIECE>(sums);
+      sent++;
+      if constexpr (PIECE % 4 == 3) {
+        __syncwarp();
+        store_rows<PIECE - 3>();
+        __syncwarp();
+      }
+      rows<PIECE + 1>(sums);
+    }
+  }
+
   template <int PIECE>
   __device__ void pieces(const Sums &sums, const Pixel &at) const {
     if constexpr (PIECE < ALL_PIECES) {
