@@ -28,6 +28,7 @@ extern const falt_solver falt_solver_cuda_pooled;
 extern const falt_solver falt_solver_cuda_pooling;
 extern const falt_solver falt_solver_cuda_row;
 extern const falt_solver falt_solver_cuda_separable;
+extern const falt_solver falt_solver_cuda_strips;
 extern const falt_solver falt_solver_cuda_sweep;
 extern const falt_solver falt_solver_cuda_sweep_terms;
 extern const falt_solver falt_solver_cuda_turned;
@@ -98,6 +99,7 @@ const falt_solver *const falt_solvers[] = {
     &falt_solver_cuda_wgmma,       /* dense layers of 16-bit floats on GPUs with wgmma */
     &falt_solver_cuda_first,       /* layers of few input channels, each row read once for all taps */
     &falt_solver_cuda_first_filter,
+    &falt_solver_cuda_strips, /* those whose columns lie side by side, rows read into registers */
     &falt_solver_cuda_planes, /* those of few channels, each window read once for all taps */
     &falt_solver_cuda_planes_filter,
     &falt_solver_cuda_planar_filter,

@@ -143,6 +143,8 @@ static const char *const shared_windows[] = {
     "input-strides=4788,4788,1596,1596,42,1",
     "forward n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-first",
     "forward n=2 c=5 h=30 w=34 k=40 r=3 s=3 pad=1 type=f16 method=cuda-first",
+    "forward n=2 c=1 d=6 h=14 w=72 k=12 t=3 r=3 s=3 pad=1 type=f16 method=cuda-strips",
+    "forward n=2 c=3 h=14 w=67 k=20 r=2 s=5 pad=2 type=f16 method=cuda-strips",
     "forward n=3 c=12 h=20 w=23 k=12 r=7 s=7 pad=3 groups=12 type=f16 method=cuda-depthwise-bands",
     "forward n=3 c=16 h=20 w=23 k=16 r=7 s=7 pad=3 groups=16 type=f16 layout=nhwc method=cuda-depthwise-bands",
     "backward-data n=3 c=16 h=20 w=22 k=16 r=5 s=7 pad=2:2x3:3 groups=16 type=f16 layout=nhwc "

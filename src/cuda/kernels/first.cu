@@ -149,15 +149,6 @@ __device__ inline float finished(const Args &a, const Finish &f, float sum) {
   return activate<float>(e, sum * f.scale + f.offset);
 }
 
-// Adds 0 times two results: what is not finite stays in the sum.
-__device__ inline unsigned watch(unsigned seen, unsigned word) {
-  if (TYPE_Y == F16)
-    asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(seen) : "r"(word), "r"(0));
-  else
-    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(seen) : "r"(word), "r"(0));
-  return seen;
-}
-
 // Where a line's piece of 16 bytes is staged; the copy engine wants lines of 64 or 128 bytes swizzled.
 __device__ inline unsigned staged(unsigned stage, int line, int piece) {
   return stage + line * PITCH + (BOXED ? piece ^ (PAIRED == 1 ? line % 8 : line / 2 % 4) : piece) * 16;

@@ -1,0 +1,23 @@
+/* What the host passes to strips.cu. Axes stand in the order planes, rows, columns; strides count elements. */
+#ifndef FALT_CUDA_KERNELS_STRIPS_ARGS_H
+#define FALT_CUDA_KERNELS_STRIPS_ARGS_H
+
+#include "args.h"
+
+typedef struct falt_cuda_strips_args {
+  const void *x, *w, *residual;
+  void *y;
+  falt_cuda_epilogue epilogue;
+  long long x_image, x_channel, x_axis[2], y_image, y_channel, y_axis[3]; /* columns of x lie side by side */
+  long long r_image, r_channel, r_axis[3];
+  long long w_result, w_channel, w_axis[3];
+  int in[3], out[3], pad[3], boundary[3][2]; /* boundary: before and after */
+  int stride, dilation;                      /* of planes; along rows and columns they are 1 */
+  unsigned fill;                             /* the boundary's constant, as bits of an element */
+  int results, result_tiles;                 /* channels of y */
+  int strips, walk, walks;                   /* of columns; rows of a walk; walks down a plane */
+  int items;                                 /* walks of all planes of all images */
+  int x_aligned, y_aligned;                  /* units are */
+} falt_cuda_strips_args;
+
+#endif

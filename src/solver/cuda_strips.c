@@ -1,0 +1,199 @@
+/* Layers of few input channels on GPUs, in 16-bit floats, columns of the input side by side in memory: volumes of one
+ * channel, planar first layers of a network without strides. Rows of the input go straight into the registers that
+ * tensor cores read. src/cuda/kernels/strips.cu has the algorithm, src/cuda/strips.c chooses how it is cut. It needs no
+ * workspace, no alignment, and reads the filter as it lies. */
+#include "core/memory.h"
+#include "cuda/kernels/strips_args.h"
+#include "cuda/strips.h"
+#include "planner/planner.h"
+#include "solver/cuda_gemm.h"
+
+enum { MOST_SLOTS = 16, MOST_TAPS = 8 };
+
+typedef struct strips_plan {
+  falt_plan base;
+  falt_cu_function function;
+  falt_strips_problem layer;
+  falt_strips_tile tile;
+  falt_cuda_strips_args args;
+  int unit[2];        /* elements of x, of y that lie side by side and are loaded and stored at once */
+  void *filter;       /* on the GPU, if its values were known */
+  const void *values; /* until the plan is ready */
+} strips_plan;
+
+/* ---- execute */
+
+static bool aligned(const void *data, int unit) {
+  return (uintptr_t)data % (uintptr_t)(2 * unit) == 0;
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const strips_plan *plan = (const strips_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_cuda_strips_args a = plan->args;
+  a.x = falt_gemm_element(o->input, &p->input);
+  a.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
+  a.y = falt_gemm_element(o->output, &p->output);
+  a.x_aligned = aligned(a.x, plan->unit[0]);
+  a.y_aligned = aligned(a.y, plan->unit[1]);
+  if (p->has_residual) a.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_scale) a.epilogue.scale = o->scale;
+  if (p->has_bias) a.epilogue.bias = o->bias;
+  void *parameters[] = {&a};
+  const falt_gpu_launch launch = {plan->function, plan->tile.grid, {FALT_STRIPS_THREADS, 1}, 0, o->stream};
+  falt_gpu_start(base->device->gpu, &launch, parameters);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const falt_strips_tile *t = &((const strips_plan *)base)->tile;
+  falt_text_add(text, "(cuda-strips channels=%d%s walk=%d blocks=%d)", 8 * t->eights,
+                ((const strips_plan *)base)->layer.inner ? " innermost" : "", t->walk, t->blocks);
+}
+
+static void destroy(falt_plan *base) {
+  strips_plan *plan = (strips_plan *)base;
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_free(plan);
+}
+
+/* ---- applicable */
+
+static bool has_plain_rows(const falt_problem *p) {
+  for (int i = 1; i < 3; i++)
+    if ((p->axis[i].stride > 1 && p->output.size[FALT_D + i] > 1) ||
+        (p->axis[i].dilation > 1 && p->filter.size[FALT_D + i] > 1) || p->filter.size[FALT_D + i] > MOST_TAPS)
+      return false;
+  return true;
+}
+
+static bool has_lines(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 || t->stride[dim] == 1;
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  if (p->operation != FALT_FORWARD) return "it computes layers forward only";
+  const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
+  if (why) return why;
+  return !falt_gemm_is_half(p->input.type) || p->filter.type != p->input.type
+             ? "its factors are f16 or bf16, both the same"
+         : !falt_gemm_is_half(p->output.type) ? "its results are floats of 16 bits"
+         : p->filter.size[FALT_G] != 1        ? "it takes one group of channels"
+         : p->input.size[FALT_C] > MOST_SLOTS || p->input.size[FALT_C] * p->filter.size[FALT_D] > MOST_SLOTS
+             ? "it sums 16 planes of taps at most"
+         : !has_plain_rows(p)            ? "it takes no strides or dilations of rows and columns, and 8 taps at most"
+         : !has_lines(&p->input, FALT_W) ? "columns do not lie side by side"
+         : !has_lines(&p->output, FALT_W) && !has_lines(&p->output, FALT_C)
+             ? "neither columns nor channels of results do"
+             : NULL;
+}
+
+/* ---- plan */
+
+/* As many neighbours along a dimension, of so many, as divide all ways between lines. */
+static int unit_of(const falt_tensor *t, int along, int most) {
+  int64_t all = most;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (dim != along) all |= falt_gemm_stride(t, dim);
+  return (int)(all & -all);
+}
+
+static void describe(strips_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  falt_strips_problem *l = &plan->layer;
+  *l = (falt_strips_problem){.images = p->input.size[FALT_N],
+                             .channels = p->input.size[FALT_C],
+                             .results = p->output.size[FALT_C],
+                             .pad = p->axis[2].pad[0],
+                             .inner = !has_lines(&p->output, FALT_W),
+                             .extras = p->has_residual + (p->activation != FALT_IDENTITY) + falt_gemm_folds(p)};
+  l->unit = unit_of(&p->output, l->inner ? FALT_C : FALT_W, 8);
+  for (int i = 0; i < 3; i++) {
+    l->taps[i] = p->filter.size[FALT_D + i];
+    l->in[i] = p->input.size[FALT_D + i];
+    l->out[i] = p->output.size[FALT_D + i];
+  }
+}
+
+static void fill_args(strips_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *x = &p->input, *y = &p->output, *w = &p->filter, *r = &p->residual;
+  const falt_strips_tile *t = &plan->tile;
+  falt_cuda_strips_args *a = &plan->args;
+  *a = (falt_cuda_strips_args){.epilogue = falt_cuda_epilogue_of(p),
+                               .x_image = falt_gemm_stride(x, FALT_N),
+                               .x_channel = falt_gemm_stride(x, FALT_C),
+                               .y_image = falt_gemm_stride(y, FALT_N),
+                               .y_channel = falt_gemm_stride(y, FALT_C),
+                               .w_result = falt_gemm_stride(w, FALT_K),
+                               .w_channel = falt_gemm_stride(w, FALT_C),
+                               .stride = (int)p->axis[0].stride,
+                               .dilation = (int)p->axis[0].dilation,
+                               .results = (int)plan->layer.results,
+                               .result_tiles = t->result_tiles,
+                               .strips = t->strips,
+                               .walk = t->walk,
+                               .walks = t->walks,
+                               .items = (int)t->items};
+  if (p->has_residual) a->r_image = falt_gemm_stride(r, FALT_N), a->r_channel = falt_gemm_stride(r, FALT_C);
+  falt_store(&a->fill, x->type, 0, p->boundary_value);
+  for (int i = 0; i < 3; i++) {
+    const int dim = FALT_D + i;
+    if (i < 2) a->x_axis[i] = falt_gemm_stride(x, dim);
+    a->y_axis[i] = falt_gemm_stride(y, dim);
+    if (p->has_residual) a->r_axis[i] = falt_gemm_stride(r, dim);
+    a->w_axis[i] = falt_gemm_stride(w, dim);
+    a->in[i] = (int)x->size[dim];
+    a->out[i] = (int)y->size[dim];
+    a->pad[i] = (int)p->axis[i].pad[0];
+    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)p->axis[i].boundary[side];
+  }
+}
+
+static falt_status ready(falt_plan *base) {
+  strips_plan *plan = (strips_plan *)base;
+  const falt_problem *p = &base->problem;
+  const falt_tensor *w = &p->filter;
+  falt_cuda_kernel kernel = {.source = "strips.cu", .entry = "falt_strips"};
+  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, w->type));
+  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
+  falt_cuda_hole(&kernel, "FOLD=%d", falt_gemm_folds(p));
+  falt_cuda_hole(&kernel, "UNIT_X=%d", plan->unit[0]);
+  falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->unit[1]);
+  falt_gemm_result_holes(p, p->output.type, &kernel);
+  falt_strips_holes(&kernel, &plan->layer, &plan->tile);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  if (plan->values)
+    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
+                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
+  plan->values = NULL;
+  return FALT_OK;
+}
+
+static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  strips_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_gpu_facts *gpu = falt_gpu_about(ask->device->gpu);
+  const falt_strips_machine machine = {gpu->multiprocessors, ask->device->limits.copy_bytes_per_s,
+                                       1e3 * gpu->clock_khz};
+  describe(plan);
+  if (!falt_strips_choose(&plan->layer, &machine, &plan->tile)) {
+    why = plan->tile.rejected;
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", why);
+  }
+  fill_args(plan);
+  const falt_problem *p = ask->problem;
+  plan->unit[0] = unit_of(&p->input, FALT_W, 8);
+  plan->unit[1] = plan->layer.inner ? (int)falt_min(plan->layer.unit, 2 * plan->tile.eights) : plan->layer.unit;
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  plan->base.cost.seconds = plan->tile.seconds;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_cuda_strips;
+const falt_solver falt_solver_cuda_strips = {.name = "cuda-strips", .device_kind = "cuda", .plan = plan_strips};
