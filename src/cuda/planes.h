@@ -13,7 +13,9 @@ typedef struct falt_planes_problem {
   int64_t taps[3], in[3], out[3], corner[3];
   int y_bytes; /* of an element of the result */
   bool residual;
-  int scattered; /* results that are written together, one or two; 0: whole runs of channels */
+  int scattered; /* results that are written together, one or two; 0: whole runs of channels, or boxes of pixels */
+  bool boxed;    /* planar results, of 16 bits, that the copy engine writes */
+  bool sectors;  /* whether their rows begin where sectors of memory do */
 } falt_planes_problem;
 
 typedef struct falt_planes_machine {

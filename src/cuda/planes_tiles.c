@@ -88,11 +88,14 @@ static const char *fit(const falt_planes_problem *p, const falt_planes_machine *
   const int taps = (int)(p->taps[1] * p->taps[2]), stage = round_up(window_pixels(p, t) * t->pixel);
   t->columns = columns_of(p, t);
   if (t->columns == 0) return "no product has so many columns";
+  if (p->boxed && (t->blocks != 2 || t->blocks_w % 2)) return "planar results leave by two blocks side by side";
   if (t->blocks * t->columns / 2 > (t->consumers == 3 ? MOST_SUMS / 2 : MOST_SUMS))
     return "registers have no room for its sums";
   if (products_of(p, t) > MOST_PRODUCTS) return "it has more taps than its code should unroll";
   const int filter = round_up(taps * (int)p->taps[0] * t->channels * t->pixel * t->pieces),
-            rest = 16 * MOST_STAGES + (p->scattered ? 16 * t->channels : 0);
+            rest = 16 * MOST_STAGES + (p->scattered ? 16 * t->channels
+                                       : p->boxed   ? 256 + 4 * t->consumers * 2 * t->channels * 32
+                                                    : 0);
   const int stages = (m->shared_block - filter - rest) / stage;
   t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
   t->shared_bytes = filter + t->stages * stage + rest;
@@ -115,8 +118,10 @@ static double planes_of(const falt_planes_problem *p, const falt_planes_tile *t)
   return fmin((double)(t->walk + p->taps[0] - 1), (double)p->in[0]);
 }
 
-/* Cycles that a plane takes besides, as its results leave; scattered ones as many as they are. */
+/* Cycles that a plane takes besides, as its results leave: scattered ones as many as they are, and so parts of sectors,
+ * which the memory's cache must put together. As measured on an H200. */
 static double sending(const falt_planes_problem *p, const falt_planes_tile *t) {
+  if (p->boxed && !p->sectors) return 30.0 * t->blocks * t->channels;
   return p->scattered ? 75.0 * t->blocks * (double)falt_min(p->results, t->channels) / p->scattered : 400;
 }
 

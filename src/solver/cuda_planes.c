@@ -1,9 +1,9 @@
 /* Dense layers of few channels whose channels lie side by side, in 16-bit floats, on GPUs with wgmma (sm_90a): forward
  * and gradients by the data, which are the same layer with the filter turned round; with a stride, each of its pixels
- * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all
- * taps of a plane, each plane once for all planes of results. src/cuda/kernels/planes.cu has the algorithm,
- * src/cuda/planes_tiles.c chooses how it is cut. In 2D the rows are the planes, and the images stand in the rows'
- * place. Operands whose addresses the copy engine cannot take go to another solver's plan, made beside this one. */
+ * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all taps of a plane, each plane once for
+ * all planes of results. src/cuda/kernels/planes.cu has the algorithm, src/cuda/planes_tiles.c chooses how it is cut.
+ * In 2D the rows are the planes, and the images stand in the rows' place. Results may be planar. Operands whose
+ * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "cuda/kernels/planes_args.h"
@@ -46,6 +46,18 @@ static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
   return m;
 }
 
+/* Where its planar result's boxes go: 16 pixels of two rows. */
+static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
+  const falt_tensor *t = falt_problem_result(&plan->base.problem);
+  const int dims[5] = {FALT_W, FALT_C, plan->dims[1], plan->dims[0], plan->dims[3]};
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
+  m.box[0] = 16;
+  m.box[1] = (uint32_t)plan->tile.channels;
+  m.box[2] = 2;
+  return m;
+}
+
 /* Scattered results are words, or anywhere. */
 static bool results_aligned(const planes_plan *plan, const void *data, const falt_tensor *t) {
   if (!plan->layer.scattered) return falt_map_aligned(data, t);
@@ -80,6 +92,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_gpu_map map = windows_of(plan, falt_map_element(forward ? o->input : o->output, source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
   a.x = map.data;
+  if (plan->layer.boxed) {
+    const falt_gpu_map boxes = boxes_of(plan, falt_map_element(forward ? o->output : o->input, falt_problem_result(p)));
+    falt_gpu_encode(base->device->gpu, &boxes, &a.result);
+  }
   a.filter = falt_map_element(filter, &p->filter);
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
   a.y = first_step(plan, forward ? o->output : o->input, falt_problem_result(p));
@@ -95,9 +111,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const planes_plan *plan = (const planes_plan *)base;
   const falt_planes_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-planes %dx%d pixels=%dx%d warpgroups=%d stages=%d walk=%d)", t->channels,
+  falt_text_add(text, "(cuda-planes %dx%d pixels=%dx%d warpgroups=%d stages=%d walk=%d", t->channels,
                 (int)plan->layer.taps[0], falt_planes_tile_height(t), falt_planes_tile_width(t), t->consumers,
                 t->stages, t->walk);
+  if (plan->layer.boxed) falt_text_add(text, " planar");
+  falt_text_add(text, ")");
 }
 
 static void destroy(falt_plan *base) {
@@ -126,6 +144,26 @@ static bool is_scattered(const falt_problem *p) {
   return step_of(p, 0) * step_of(p, 1) * step_of(p, 2) > 1 || falt_problem_result(p)->size[FALT_C] % VECTOR;
 }
 
+/* Whether its rows begin where sectors of memory, of 32 bytes, do. */
+static bool has_sectors(const falt_tensor *t) {
+  int64_t all = t->offset;
+  for (int i = 0; i < FALT_DIMS; i++)
+    if (i != FALT_W && t->size[i] > 1) all |= t->stride[i];
+  return all * (int64_t)falt_type_size(t->type) % 32 == 0;
+}
+
+/* Whether results leave by whole runs of channels, or by boxes of pixels. */
+static const char *result_refusal(const falt_problem *p) {
+  const falt_tensor *y = falt_problem_result(p);
+  if (!falt_map_takes(y, FALT_C))
+    return falt_type_size(y->type) != 2 ? "planar results are of 16 bits"
+           : p->has_residual            ? "planar results have no residual"
+           : !falt_map_takes(y, FALT_W) ? "neither the result's channels nor its pixels lie side by side"
+                                        : NULL;
+  return p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
+                                                                  : NULL;
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation > FALT_BACKWARD_DATA) return "it computes layers and their gradients by the data";
@@ -134,9 +172,7 @@ static const char *inapplicable(const falt_ask *ask) {
   return !has_plain_taps(p)                      ? "it takes no dilations, and strides in gradients by the data only"
          : !falt_map_takes(source_of(p), FALT_C) ? "channels do not lie side by side with 16 bytes dividing all strides"
          : is_scattered(p)                       ? NULL
-         : !falt_map_takes(falt_problem_result(p), FALT_C)          ? "the result's channels do not lie side by side"
-         : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
-                                                                    : NULL;
+                                                 : result_refusal(p);
 }
 
 /* ---- plan */
@@ -183,7 +219,9 @@ static void describe(planes_plan *plan, bool flat) {
                              .y_bytes = (int)falt_type_size(to->type),
                              .residual = p->has_residual};
   plan->whole = true;
-  plan->planar = to->stride[FALT_C] > to->stride[FALT_W];
+  plan->planar = is_scattered(p) ? to->stride[FALT_C] > to->stride[FALT_W] : !falt_map_takes(to, FALT_C);
+  l->boxed = plan->planar && !is_scattered(p);
+  l->sectors = has_sectors(to);
   for (int i = 0; i < 4; i++) plan->dims[i] = dims[flat][i];
   for (int i = 0; i < 3; i++) {
     const int dim = plan->dims[i];

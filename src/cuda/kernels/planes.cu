@@ -25,7 +25,7 @@
 //   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
 //   TAPS_D TAPS_H TAPS_W      of the layer, along planes, rows, columns
 //   STEP_D STEP_H STEP_W      pixels of the result that are one of the layer's
-//   SCATTERED                 whether results are written one by one, else by runs of channels
+//   SCATTERED                 whether results are written one by one, else by runs of channels, or by boxes where PLANAR
 //   OUTPUTS PLANAR            channels of the result; whether they lie outside of its pixels
 //   PAIRED WHOLE              whether results 2i and 2i + 1 are one word; whether all pixels of a step are in the image
 //   PIXEL PIECES              bytes of a pixel's summed channels, 32, 64 or 128; so many times, one after the other
@@ -52,17 +52,22 @@ constexpr int TAP = TAPS_D * CHANNELS * PIXEL;  // bytes of the filter for a tap
 constexpr int FILTER = TAPS * TAP;              // of a piece
 constexpr int RING = (PIECES * FILTER + 1023) / 1024 * 1024, BARRIERS = RING + STAGES * STAGE;
 constexpr int PLACES = BARRIERS + 2 * 8 * STAGES;
+constexpr bool BOXED = PLANAR && !SCATTERED;
+constexpr int BOX = 2 * CHANNELS * 32;  // what a warp sends of a plane: 16 pixels of two rows
+constexpr int BOXES = (PLACES + 255) / 256 * 256;
 constexpr int WORDS = PIXEL / 16;  // of a pixel
 // A thread's neighbouring results.
-constexpr int RUN = SCATTERED ? 2 : CHANNELS < 32 ? CHANNELS / 4 : 8;
+constexpr int RUN = SCATTERED || BOXED ? 2 : CHANNELS < 32 ? CHANNELS / 4 : 8;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
 static_assert(CONSUMERS * BLOCKS % BLOCKS_W == 0, "blocks fill a tile");
+static_assert(!BOXED || (BLOCKS == 2 && BLOCKS_W % 2 == 0 && TYPE_Y != F32 && !RESIDUAL), "16 pixels side by side");
 static_assert(TAPS_D * CHANNELS <= COLUMNS, "all planes of taps are part of a product");
 
 struct Shared {
   unsigned base;
   __device__ unsigned stage(int i) const { return base + RING + i * STAGE; }
+  __device__ unsigned box(int warp) const { return base + BOXES + warp * BOX; }
   __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
 };
@@ -269,10 +274,13 @@ __device__ inline void consume(const Args &a, const Shared &s, char *memory, int
       if (out < walk.begin) continue;
       if constexpr (SCATTERED)
         scatter(a, places, sums, walk, out, first, consumer);
+      else if constexpr (BOXED)
+        send_box(a, s, sums, walk, out, first, consumer);
       else
         send_runs(a, sums, walk, out, first, consumer);
     }
   }
+  if (BOXED && threadIdx.x % 32 == 0) copy_out_wait();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planes(const __grid_constant__ Args a) {

@@ -6,6 +6,7 @@
 
 typedef struct falt_cuda_planes_args {
   falt_cuda_map source; /* windows of it */
+  falt_cuda_map result; /* where it leaves by boxes: two rows of 16 pixels */
   falt_cuda_epilogue epilogue;
   const void *x, *filter; /* the source as it lies; the filter's first element */
   void *y;

@@ -1,5 +1,5 @@
-// The last part of planes.cu: sums become results and leave, by runs of channels that lie side by side, or scattered,
-// each to its pixel of a step. Included where its sums and its walks are known.
+// The last part of planes.cu: sums become results and leave, by runs of channels that lie side by side, by boxes
+// of pixels that do, or scattered, each to its pixel of a step. Included where its sums and its walks are known.
 
 // A pixel of the layer: where it stands, and where the first pixel of its step lies.
 struct Pixel {
@@ -103,6 +103,40 @@ __device__ inline void send_runs(const Args &a, const Sums &sums, const Walk &wa
       const int channel = first + run * 4 * RUN + threadIdx.x % 4 * RUN;
       if (channel < a.results) send_run(a, p, sums[i / 2] + run * 2 * RUN + 2 * (i % 2), channel);
     }
+  }
+}
+
+// ---- boxes of pixels
+
+// Two rows of two blocks side by side, by each warp: [row][channel][16 pixels], swizzled as the copy engine expects it.
+__device__ inline void send_box(const Args &a, const Shared &s, const Sums &sums, const Walk &walk, int plane,
+                                int first, int consumer) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const unsigned box = s.box(4 * consumer + warp);
+  if (lane == 0) copy_out_wait_read<0>();
+  __syncwarp();
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+#pragma unroll
+    for (int j = 0; j < CHANNELS / 8; j += 2) {
+      unsigned word[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int channel = min(first + 8 * (j + i / 2) + lane % 4 * 2, a.results - 2);
+        const float *sum = sums[i % 2] + 4 * (j + i / 2) + 2 * half;
+        word[i] = pack({finish(a, linear_at(a, channel), sum[0], 0), finish(a, linear_at(a, channel + 1), sum[1], 0)});
+      }
+      const int line = half * CHANNELS + 8 * (j + lane / 16) + lane % 8;
+      store_matrices_turned(box + line * 32 + (lane / 8 % 2 ^ line / 4 % 2) * 16, word);
+    }
+  copy_fence();
+  __syncwarp();
+  const int block = consumer * BLOCKS;
+  const int at[5] = {walk.column + block % BLOCKS_W * 8, first, walk.row + block / BLOCKS_W * 8 + warp * 2, plane,
+                     walk.image};
+  if (lane == 0) {
+    copy_out_box(&a.result, box, at);
+    copy_out_commit();
   }
 }
 
