@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "cuda/choice.h"
 #include "cuda/wgmma.h"
 
 enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4, MOST_SHARES = 8 };
@@ -142,6 +143,12 @@ static bool is_uneven(const falt_wgmma_problem *p) {
   return p->operation != FALT_WGMMA_FILTER && bytes % 32 != 0 && bytes > LINE;
 }
 
+static double gathering_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  const int rows = falt_wgmma_rows(t), beside = t->resident ? 0 : t->columns / t->cluster;
+  if (p->operation == FALT_WGMMA_FILTER) return keeps(p, t) ? 0 : 3.2 * (rows + t->columns);
+  return is_uneven(p) ? 5.3 * (rows + beside) : 4.2 * rows;
+}
+
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
  * shared memory, that they read and the copy engine fills; of the copy engine, pixel by pixel. As measured on an H200.
  */
@@ -149,12 +156,7 @@ static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
   const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_wgmma_rows(t) * t->columns / (64 * width);
   const double products = blocks * 4 * width / 2 / 0.7;
   const double shared = blocks * 4 * (16 + width / 4) + (double)stage_bytes(t) / LINE;
-  const int lines = p->operation != FALT_WGMMA_FILTER ? falt_wgmma_rows(t)
-                    : sliced(p, t)                    ? falt_wgmma_rows(t) + t->columns
-                                                      : 0;
-  const int beside = t->resident ? 0 : t->columns / t->cluster;
-  const double gathered = is_uneven(p) ? 5.3 * (lines + beside) : 4.2 * lines;
-  return fmax(fmax(products, shared / 0.75), gathered);
+  return fmax(fmax(products, shared / 0.75), gathering_cycles(p, t));
 }
 
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
@@ -176,6 +178,23 @@ static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int p
 static double rounds(const falt_wgmma_problem *p, const falt_wgmma_machine *m, const falt_wgmma_tile *t) {
   return sliced(p, t) ? ceil((double)t->work * t->shares / m->multiprocessors)
                       : ceil((double)t->work / (double)t->clusters);
+}
+
+/* Where each block takes one tile of few steps, and with fewer stages two blocks fit on a multiprocessor, as they do by
+ * registers if one warpgroup multiplies: the next kernel's begin beside the last one's. */
+static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                 falt_wgmma_tile *t) {
+  enum { RESERVED = 1024, FEW_STEPS = 16 };
+  const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->splits * t->shares);
+  falt_wgmma_tile less = *t;
+  less.buffers = 2;
+  const int needed = smaller(t->stages, larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)));
+  const int fit = ((m->shared_block + RESERVED) / 2 - RESERVED - shared_beside(p, &less)) / stage_bytes(t);
+  if (rounds(p, m, t) > 1 || t->consumers > 1 || t->rows || steps > FEW_STEPS || fit < smaller(needed, ENOUGH_STAGES))
+    return;
+  less.stages = smaller(needed, fit);
+  less.shared_bytes = shared_beside(p, &less) + less.stages * stage_bytes(t);
+  *t = less;
 }
 
 /* Bytes that the copy engines fetch, mostly out of the second-level cache. */
@@ -210,6 +229,7 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   t.rejected = fit(p, w, m, &t);
   if (!t.rejected) {
     count(p, w, m, &t);
+    trim(p, w, m, &t);
     if (m->workspace >= 0 && t.workspace > (size_t)m->workspace) t.rejected = "it needs more workspace than is allowed";
     if (t.workspace && (double)w->rows[0] * (double)w->columns > INT32_MAX)
       t.rejected = "it has more sums than one launch can number";

@@ -171,12 +171,23 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
 
+/* How far so many pixels are along each axis of a phase, and in images. */
+static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_wgmma_phase *to) {
+  const int axes = plan->layer.axes;
+  for (int i = 0; i < axes; i++) {
+    to->span[i] = pixels % to->axis[2 - i].pixels;
+    pixels /= to->axis[2 - i].pixels;
+  }
+  to->span[axes] = pixels;
+}
+
 static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, falt_cuda_wgmma_phase *to) {
   const int64_t group = (int64_t)falt_wgmma_rows(&plan->tile) * plan->tile.cluster;
   const int64_t image = from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
   const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_WGMMA_SPAN) : image);
   const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
   memcpy(to->axis, from->axis, sizeof to->axis);
+  fill_span(plan, FALT_WGMMA_SPAN, to);
   to->pixels = (int)pixels;
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
 }

@@ -120,6 +120,7 @@ static void check_tile(void *context, const falt_wgmma_tile *t) {
   assert_true(t->seconds > 0 && t->seconds < 3600);
   assert_true(t->shared_bytes <= h200.shared_block);
   assert_true(t->stages >= 3 && t->clusters >= 1);
+  assert_true(t->buffers >= (t->rows ? 4 : 2));
   if (t->shares > 1 || (sum->problem->operation == FALT_WGMMA_FILTER && t->splits == 1)) {
     assert_int_equal(falt_wgmma_rows(t) % t->shares, 0);
     assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1);
@@ -248,6 +249,34 @@ static void test_rows(UNUSED void **state) {
   }
 }
 
+/* Gradients of 32 images whose tiles are few are summed in clusters, not in a second kernel. */
+static void test_sums(UNUSED void **state) {
+  const falt_wgmma_axis axis = {1, 1, 1, 0, 14, 14};
+  const falt_wgmma_problem p = layer(FALT_WGMMA_FILTER, 32, 384, 64, axis);
+  const falt_wgmma_tile t = choose(&p);
+  assert_int_equal(t.shares, 8);
+  assert_int_equal(t.workspace, 0);
+}
+
+/* Of one tile a block with few steps two fit on a multiprocessor; many steps want all stages, and where two warpgroups
+ * multiply registers are for one block. */
+static void test_room(UNUSED void **state) {
+  static const struct {
+    int64_t channels, results;
+    falt_wgmma_axis axis;
+    bool room;
+  } cases[] = {{64, 256, {1, 1, 1, 0, 56, 56}, false},
+               {256, 64, {1, 1, 1, 0, 56, 56}, true},
+               {512, 128, {1, 1, 1, 0, 28, 28}, true},
+               {256, 256, {3, 1, 1, 1, 14, 14}, true},
+               {512, 512, {3, 1, 1, 1, 28, 28}, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 1, cases[i].channels, cases[i].results, cases[i].axis);
+    const falt_wgmma_tile t = choose(&p);
+    assert_int_equal(t.shared_bytes + 1024 <= (228 << 10) / 2, cases[i].room);
+  }
+}
+
 /* ---- kernels */
 
 static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, const falt_wgmma_work *work,
@@ -359,6 +388,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_walks),  cmocka_unit_test(test_reach),  cmocka_unit_test(test_tiles),
       cmocka_unit_test(test_shares), cmocka_unit_test(test_uneven), cmocka_unit_test(test_rows),
-      cmocka_unit_test(test_zeros),  cmocka_unit_test(test_places), cmocka_unit_test(test_kernels)};
+      cmocka_unit_test(test_sums),   cmocka_unit_test(test_room),   cmocka_unit_test(test_zeros),
+      cmocka_unit_test(test_places), cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,6 +193,24 @@ __device__ inline Pixel pixel_at(const Phase &p, unsigned index, bool out) {
   return made;
 }
 
+// Found here, not where it is used: the compiler would put that off.
+__device__ inline void settle(Pixel &at) {
+#pragma unroll
+  for (int i = 0; i < AXES + 2; i++) asm volatile("" : "+r"(at.c[i]));
+}
+
+// 64 pixels further, by no division: those take longer than a step's products.
+__device__ inline void advance(const Phase &p, Pixel &at) {
+  bool over = false;
+#pragma unroll
+  for (int i = 0; i < AXES; i++) {
+    const int next = at.c[1 + i] + p.span[i] + over, pixels = p.axis[2 - i].pixels;
+    over = next >= pixels;
+    at.c[1 + i] = over ? next - pixels : next;
+  }
+  at.c[AXES + 1] += p.span[AXES] + over;
+}
+
 struct Tap {
   unsigned short o[AXES];
 };
@@ -261,13 +279,28 @@ __device__ inline void wait_empty(const Shared &s, const Turn &turn) {
   barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
 }
 
-// Walks the steps of a tile from `begin` to `end`: visit(number, step, tap's place).
-template <typename Visit>
-__device__ inline void each_step(const Args &a, const Phase &p, int begin, int end, Visit visit) {
-  int i[3], number = begin, rest = begin, first[4];
+// Where a tile's fetching begins: its first pixel, its first step's tap along each axis and block of channels.
+struct Start {
+  Pixel pixel;
+  int step[4];
+};
+
+__device__ inline Start start_of(const Args &a, const Phase &p, const Tile &tile) {
   const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
+  Start made = {pixel_at(p, tile.row, false)};
+  int rest = tile.begin;
+  if (SHARES > 1)
 #pragma unroll
-  for (int k = 3; k >= 0; k--) first[k] = rest % count[k], rest /= count[k];
+    for (int k = 3; k >= 0; k--) made.step[k] = rest % count[k], rest /= count[k];
+  return made;
+}
+
+// Walks the steps of a tile from its beginning to `end`: visit(number, step, tap's place).
+template <typename Visit>
+__device__ inline void each_step(const Args &a, const Phase &p, const Tile &tile, const Start &start, int end,
+                                 Visit visit) {
+  int i[3], number = tile.begin, first[4] = {start.step[0], start.step[1], start.step[2], start.step[3]};
+  const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
   Step step;
   for (i[0] = first[0]; i[0] < count[0]; i[0]++, first[1] = 0)
     for (i[1] = first[1]; i[1] < count[1]; i[1]++, first[2] = 0)
@@ -284,9 +317,10 @@ __device__ inline void each_step(const Args &a, const Phase &p, int begin, int e
 }
 
 // The filter's parts for as many steps as the ring has stages, while what is ahead in the stream still runs.
-__device__ inline void fetch_ahead(const Args &a, const Phases &phases, const Shared &s, const Tile &tile, int rank) {
+__device__ inline void fetch_ahead(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+                                   const Start &start, int rank) {
   const int end = min(tile.end, tile.begin + STAGES);
-  each_step(a, phases.phase[PHASES > 1 ? tile.phase : 0], tile.begin, end, [&](int number, const Step &step, Tap) {
+  each_step(a, p, tile, start, end, [&](int number, const Step &step, Tap) {
     const int stage = number - tile.begin;
     barrier_expect(s.full(stage), STAGE);
     fetch_filter(a, s.stage(stage) + A_BYTES, s.full(stage), step, tile.column, rank);
@@ -294,11 +328,10 @@ __device__ inline void fetch_ahead(const Args &a, const Phases &phases, const Sh
 }
 
 // `ahead`: whether the filter's first parts are on their way.
-__device__ inline void fetch_tile(const Args &a, const Phases &phases, const Shared &s, Turn &turn, const Tile &tile,
-                                  int rank, bool ahead) {
-  const Phase &p = phases.phase[PHASES > 1 ? tile.phase : 0];
-  Pixel at = pixel_at(p, tile.row, false);
-  each_step(a, p, tile.begin, tile.end, [&](int number, const Step &step, Tap place) {
+__device__ inline void fetch_tile(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
+                                  const Start &start, int rank, bool ahead) {
+  Pixel at = start.pixel;
+  each_step(a, p, tile, start, tile.end, [&](int number, const Step &step, Tap place) {
     const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
     if (!ahead || number - tile.begin >= STAGES) {
       wait_empty(s, turn);
@@ -316,36 +349,59 @@ __device__ inline void fetch_tile(const Args &a, const Phases &phases, const Sha
 }
 
 // The filter, once and for all tiles of the block.
-__device__ inline void fetch_resident(const Args &a, const Phases &phases, const Shared &s, const Tile &tile,
-                                      int rank) {
+__device__ inline void fetch_resident(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+                                      const Start &start, int rank) {
   barrier_expect(s.settled(), RESIDENT * B_BYTES);
-  each_step(a, phases.phase[0], tile.begin, tile.end, [&](int number, const Step &step, Tap) {
+  each_step(a, p, tile, start, tile.end, [&](int number, const Step &step, Tap) {
     fetch_filter(a, s.resident(number), s.settled(), step, tile.column, rank);
   });
 }
 
-// Of filter gradients: 64 pixels, their output gradients and what the tile's taps read around them.
-__device__ inline void fetch_gradients(const Args &a, const Phases &phases, const Shared &s, Turn &turn,
-                                       const Tile &tile, int rank) {
-  constexpr int blocks = COLUMNS >= 64 * CLUSTER ? COLUMNS / 64 / CLUSTER : 1;
-  const Phase &p = phases.phase[0];
-  int channel[blocks];
-  Tap place[blocks];
+// What of the filter the first tile needs, before the stream is awaited where the filter is the plan's own. Whether its
+// steps' parts are on their way.
+__device__ inline bool begin_fetching(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+                                      const Start &start, int rank) {
+  if (!a.kept) await_stream();
+  if (RESIDENT)
+    fetch_resident(a, p, s, tile, start, rank);
+  else if (a.kept)
+    fetch_ahead(a, p, s, tile, start, rank);
+  if (a.kept) await_stream();
+  return !RESIDENT && a.kept;
+}
+
+// What a block of the cluster fetches of a step of gradients by the filter, besides gradients by the output: for each
+// 64 columns of its part of the tile a tap's channels.
+struct Columns64 {
+  static constexpr int COUNT = COLUMNS >= 64 * CLUSTER ? COLUMNS / 64 / CLUSTER : 1;
+  int channel[COUNT];
+  Tap tap[COUNT];
+};
+
+__device__ inline Columns64 columns_of(const Args &a, const Phase &p, const Tile &tile, int rank) {
+  Columns64 made;
 #pragma unroll
-  for (int i = 0; i < blocks; i++) {
-    const int last = a.columns / SPAN - 1, mine = tile.column / 64 + rank % CLUSTER * blocks + i;
-    int tap = (mine < last ? mine : last) / a.span_blocks;
-    const int width = p.axis[2].taps, height = p.axis[1].taps;
+  for (int i = 0; i < Columns64::COUNT; i++) {
+    const int mine = min(tile.column / 64 + rank % CLUSTER * Columns64::COUNT + i, a.columns / SPAN - 1);
+    const int width = p.axis[2].taps, height = p.axis[1].taps, tap = mine / a.span_blocks;
     const int at[3] = {tap / (width * height), tap / width % height, tap % width};
-    channel[i] = (mine < last ? mine : last) % a.span_blocks * SPAN;
-    place[i] = tap_at(p, at);
+    made.channel[i] = mine % a.span_blocks * SPAN;
+    made.tap[i] = tap_at(p, at);
   }
+  return made;
+}
+
+// Of filter gradients: 64 pixels, their output gradients and what the tile's taps read around them. `out`: the first
+// step's first pixel.
+__device__ inline void fetch_gradients(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
+                                       const Columns64 &columns, Pixel out, int rank) {
+  constexpr int blocks = Columns64::COUNT;
   const Tap none = {};
-  for (int step = tile.begin; step < tile.end; step++) {
+  for (int step = tile.begin; step < tile.end; step++, advance(p, out)) {
     wait_empty(s, turn);
     const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
     barrier_expect(full, STAGE);
-    Pixel out = pixel_at(p, step * SPAN, true), in = out;
+    Pixel in = out;
 #pragma unroll
     for (int i = 0; i < AXES; i++) in.c[1 + i] = p.axis[2 - i].corner + out.c[1 + i] * p.axis[2 - i].stride;
 #pragma unroll
@@ -359,33 +415,35 @@ __device__ inline void fetch_gradients(const Args &a, const Phases &phases, cons
 #pragma unroll
     for (int i = 0; i < blocks; i++) {
       const unsigned to = stage + A_BYTES + (rank % CLUSTER * blocks + i) * BLOCK;
-      in.c[0] = channel[i];
+      in.c[0] = columns.channel[i];
       if constexpr (LINES == 2)
-        fetch_lines(a, to, &p.source, full, step * SPAN, channel[i], CLUSTER > 1);
+        fetch_lines(a, to, &p.source, full, step * SPAN, in.c[0], CLUSTER > 1);
       else
-        fetch_pixels(to, &p.source, full, in, place[i], CLUSTER > 1);
+        fetch_pixels(to, &p.source, full, in, columns.tap[i], CLUSTER > 1);
     }
     turn.next();
   }
 }
 
+// The stream is awaited when all is known that the first copies need: of one image they are most of what there is.
 __device__ inline void produce(const Args &a, const Phases &phases, const Shared &s, int rank) {
   Turn turn;
   Tile tile;
-  const long long first = blockIdx.x / GROUP;
-  if (!a.kept) await_stream();
-  if (!BY_FILTER && tile_at(a, phases, first, rank, tile)) {
-    if (RESIDENT)
-      fetch_resident(a, phases, s, tile, rank);
-    else if (a.kept)
-      fetch_ahead(a, phases, s, tile, rank);
+  bool first = true;
+  for (i64 work = blockIdx.x / GROUP; tile_at(a, phases, work, rank, tile); work += gridDim.x / GROUP) {
+    const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
+    if constexpr (BY_FILTER) {
+      const Columns64 columns = columns_of(a, p, tile, rank);
+      const Pixel at = pixel_at(p, tile.begin * SPAN, true);
+      if (first) await_stream();
+      fetch_gradients(a, p, s, turn, tile, columns, at, rank);
+    } else {
+      const Start start = start_of(a, p, tile);
+      const bool ahead = first && begin_fetching(a, p, s, tile, start, rank);
+      fetch_tile(a, p, s, turn, tile, start, rank, ahead);
+    }
+    first = false;
   }
-  if (a.kept) await_stream();
-  for (long long work = first; tile_at(a, phases, work, rank, tile); work += gridDim.x / GROUP)
-    if constexpr (BY_FILTER)
-      fetch_gradients(a, phases, s, turn, tile, rank);
-    else
-      fetch_tile(a, phases, s, turn, tile, rank, !RESIDENT && a.kept && work == first);
   // A block must not leave while others still signal its barriers.
   if (CLUSTER > 1)
     for (int i = 0; i < STAGES; i++, turn.next()) wait_empty(s, turn);
@@ -475,6 +533,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
   Turn turn;
   Tile tile;
   int sent = 0, number = 0;
+  bool first = true;
   const int thread = threadIdx.x % 128, share = PINGPONG ? 0 : consumer;
   const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
   if (RESIDENT) barrier_wait(s.settled(), 0);
@@ -488,18 +547,24 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
     const int row = tile.row + (SWAPPED ? 0 : share * WG_ROWS), column = tile.column + (SWAPPED ? share * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
+    // Where results go is found while the first copies are under way.
+    const Slice slice = SLICED ? slice_of(a, p, tile, rank) : Slice{};
+    Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS ? pixel_at(p, row, true) : Pixel{};
+    settle(at);
+    if (first) await_stream();
+    first = false;
     if (!KEEPS && !SLICED) sender.begin();
     multiply_tile(s, turn, tile, consumer, sums);
     if constexpr (KEEPS)
       keep_sums(a, tile, consumer, sums);
     else if constexpr (SLICED)
-      slice_sums(a, p, s, tile, rank, consumer, sums);
+      slice_sums(a, p, s, tile, slice, rank, consumer, sums);
     else if constexpr (PLANAR && !BOXED)
       sender.lines<0>(sums);
     else if constexpr (BY_ROWS)
       sender.rows<0>(sums);
     else
-      sender.pieces<0>(sums, Pixel());
+      sender.pieces<0>(sums, at);
   }
   if (!KEEPS && !SLICED && thread == 0) copy_out_wait();
 }
@@ -574,7 +639,6 @@ extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREA
     }
   } else {
     if constexpr (CONSUMERS > 1) registers_more<CONSUMERS_HAVE>();
-    await_stream();
     consume(a, phases, s, rank, group);
   }
 }

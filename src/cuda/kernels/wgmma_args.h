@@ -25,6 +25,7 @@ typedef struct falt_cuda_wgmma_phase {
   };
   falt_cuda_wgmma_axis axis[3];
   int pixels, row_tiles; /* row_tiles: a multiple of a cluster's blocks */
+  int span[4];           /* how far 64 pixels are along each axis, innermost first, and in images */
 } falt_cuda_wgmma_phase;
 
 typedef struct falt_cuda_wgmma_args {

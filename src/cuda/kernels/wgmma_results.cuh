@@ -226,7 +226,7 @@ struct Sender {
   }
 
   __device__ void send(int piece, const Pixel &at) const {
-    if (row_of(piece) < p.pixels && column_of(piece) < a.columns)
+    if (row_of(piece) < p.pixels && exists(piece))
       copy_out(a, p, s.out(consumer, sent), at, row_of(piece), column_of(piece));
     copy_out_commit();
     if (!RESIDUAL || piece + BUFFERS >= ALL_PIECES) return;
@@ -296,23 +296,31 @@ struct Sender {
     }
   }
 
+  __device__ bool exists(int piece) const { return column_of(piece) < a.columns; }
+
+  // `at`: the piece's first pixel. Pieces without channels are left out, but that residuals are counted.
   template <int PIECE>
-  __device__ void pieces(const Sums &sums, const Pixel &at) const {
+  __device__ void pieces(const Sums &sums, Pixel at) const {
     if constexpr (PIECE < ALL_PIECES) {
-      const Pixel here = PIECE % PIECES == 0 ? pixel_at(p, row_of(PIECE), true) : at;
-      if (RESIDUAL) {
-        barrier_wait(s.added(consumer, sent), sent / BUFFERS & 1);
-      } else {
-        if (thread == 0) copy_out_wait_read<BUFFERS - 1>();
-        warps_sync(1 + consumer, 128);
-      }
-      stage<PIECE>(sums);
-      copy_fence();
-      warps_sync(1 + consumer, 128);
-      if (thread == 0) send(PIECE, here);
-      sent++;
-      pieces<PIECE + 1>(sums, here);
+      if (RESIDUAL || exists(PIECE)) piece<PIECE>(sums, at);
+      if (PIECE % PIECES == PIECES - 1) advance(p, at);
+      pieces<PIECE + 1>(sums, at);
     }
+  }
+
+  template <int PIECE>
+  __device__ void piece(const Sums &sums, const Pixel &at) const {
+    if (RESIDUAL) {
+      barrier_wait(s.added(consumer, sent), sent / BUFFERS & 1);
+    } else {
+      if (thread == 0) copy_out_wait_read<BUFFERS - 1>();
+      warps_sync(1 + consumer, 128);
+    }
+    stage<PIECE>(sums);
+    copy_fence();
+    warps_sync(1 + consumer, 128);
+    if (thread == 0) send(PIECE, at);
+    sent++;
   }
 };
 

@@ -80,17 +80,34 @@ __device__ inline float4 slice_sum(const Shared &s, int line, int at) {
   return sum;
 }
 
-// A thread's columns are the same in all lines: where they go, and what they are multiplied with, is found once.
-__device__ inline void finish_slice(const Args &a, const Phase &p, const Shared &s, const Tile &tile, int share) {
-  constexpr int fours = COLUMNS / 4, lines = 128 * CONSUMERS / fours;
-  const int first = threadIdx.x / fours, at = threadIdx.x % fours * 4, column = tile.column + at;
-  const Part along = column_part(a, p, column);
+// What a thread finishes: the same four columns of every so many-th line.
+struct Slice {
+  static constexpr int FOURS = COLUMNS / 4, LINES_APART = 128 * CONSUMERS / FOURS;
+  static constexpr int KNOWN = BY_FILTER ? 0 : SLICE / LINES_APART;  // lines whose place takes divisions
+  Part along, down[KNOWN + 1];
+};
+
+__device__ inline Slice slice_of(const Args &a, const Phase &p, const Tile &tile, int share) {
+  Slice made = {column_part(a, p, tile.column + threadIdx.x % Slice::FOURS * 4)};
+#pragma unroll
+  for (int i = 0; i < Slice::KNOWN; i++)
+    made.down[i] = row_part(a, p, tile.row + share * SLICE + threadIdx.x / Slice::FOURS + i * Slice::LINES_APART);
+  return made;
+}
+
+__device__ inline void finish_slice(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+                                    const Slice &slice, int share) {
+  constexpr int lines = Slice::LINES_APART;
+  const int first = threadIdx.x / Slice::FOURS, at = threadIdx.x % Slice::FOURS * 4, column = tile.column + at;
+  const Part &along = slice.along;
   const float alpha = (float)a.epilogue.alpha, beta = BY_FILTER ? 0 : (float)a.epilogue.beta;
   const Columns low = columns_at(a, alpha, beta, column), high = columns_at(a, alpha, beta, column + 2);
   if (first >= lines || along.count <= 0) return;
-#pragma unroll 2
-  for (int line = first; line < SLICE; line += lines) {
-    const Part down = row_part(a, p, tile.row + share * SLICE + line);
+#pragma unroll(Slice::KNOWN ? Slice::KNOWN : 2)
+  for (int i = 0; i < (SLICE + lines - 1) / lines; i++) {
+    const int line = first + i * lines;
+    if (line >= SLICE) break;
+    const Part down = Slice::KNOWN ? slice.down[i] : row_part(a, p, tile.row + share * SLICE + line);
     if (!down.count) continue;
     const float4 sum = slice_sum(s, line, at);
     const long long residual = down.residual + along.residual;
@@ -101,13 +118,13 @@ __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared 
 }
 
 // Others' shared memory may be written once all blocks have begun; none leaves before it has what they send.
-__device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile, int share,
-                                  int consumer, const Sums &sums) {
+__device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+                                  const Slice &slice, int share, int consumer, const Sums &sums) {
   if (SHARES > 1) cluster_wait();
   send_sums(s, share, consumer, sums);
   if (SHARES > 1)
     barrier_wait(s.settled(), 0);
   else
     warps_sync(1, 128 * CONSUMERS);
-  finish_slice(a, p, s, tile, share);
+  finish_slice(a, p, s, tile, slice, share);
 }

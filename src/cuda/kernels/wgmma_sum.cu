@@ -34,25 +34,37 @@ __device__ inline void store_four(const falt_cuda_tensor &t, long long at, const
   }
 }
 
-// Where sums are few and splits many, a block's threads share the splits, `parts` threads for each four.
+// Where four neighbouring sums go, and how many of them exist.
+struct Goal {
+  long long place;
+  int count;
+};
+
+__device__ inline Goal goal_of(const falt_cuda_wgmma_sum_args &a, unsigned index) {
+  const unsigned k = index / a.row_fours, column = index % a.row_fours * 4;
+  const unsigned tap = column / a.tap_columns, channel = column % a.tap_columns;
+  const unsigned width = a.w.size[5], height = a.w.size[4];
+  return {k * a.w.stride[0] + channel * a.w.stride[2] + tap / (width * height) * a.w.stride[3] +
+              tap / width % height * a.w.stride[4] + tap % width * a.w.stride[5],
+          (int)a.w.size[2] - (int)channel};
+}
+
+// Where sums are few and splits many, a block's threads share the splits, `parts` threads for each four. What takes
+// divisions is found before the stream is awaited.
 extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_constant__ falt_cuda_wgmma_sum_args a) {
   __shared__ float4 shared[256];
-  await_stream();
   const unsigned fours = 256 / a.parts, part = threadIdx.x / fours;
   const unsigned index = blockIdx.x * fours + threadIdx.x % fours;
+  const int begin = part * a.splits / a.parts, end = (part + 1) * a.splits / a.parts;
+  const Goal goal = goal_of(a, index);
+  await_stream_knowing(goal.place + begin + end);
   float4 sum = {};
-  if (index < a.fours) sum = sum_of(a.sums, index, a.fours, part * a.splits / a.parts, (part + 1) * a.splits / a.parts);
+  if (index < a.fours) sum = sum_of(a.sums, index, a.fours, begin, end);
   shared[threadIdx.x] = sum;
   __syncthreads();
   if (index >= a.fours || part > 0) return;
   for (int i = 1; i < a.parts; i++) add(sum, shared[threadIdx.x + i * fours]);
-  const unsigned k = index / a.row_fours, column = index % a.row_fours * 4;
-  const unsigned tap = column / a.tap_columns, channel = column % a.tap_columns;
-  const unsigned width = a.w.size[5], height = a.w.size[4];
-  if (channel >= a.w.size[2]) return;
+  if (goal.count <= 0) return;
   const float v[4] = {a.alpha * sum.x, a.alpha * sum.y, a.alpha * sum.z, a.alpha * sum.w};
-  store_four(a.w,
-             k * a.w.stride[0] + channel * a.w.stride[2] + tap / (width * height) * a.w.stride[3] +
-                 tap / width % height * a.w.stride[4] + tap % width * a.w.stride[5],
-             v, (int)a.w.size[2] - (int)channel);
+  store_four(a.w, goal.place, v, goal.count);
 }

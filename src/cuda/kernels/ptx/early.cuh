@@ -20,6 +20,11 @@ __device__ inline void await_stream() {
   let_next_start();
 }
 
+// The same, after `known` was found: the compiler would put that off.
+__device__ inline void await_stream_knowing(long long known) {
+  if (known != (long long)(1ull << 63)) await_stream();
+}
+
 // Kernels of one execution that need nothing of each other run side by side: all but the first, which has awaited the
 // stream before it let the next start, wait at their end only. So the last one to end has seen all others end.
 __device__ inline void begin_beside(bool first) {
