@@ -150,6 +150,8 @@ static const char *const fixed[] = {
     "backward-data n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc",
     "backward-data n=8 c=64 h=28 w=28 k=64 groups=8 r=3 s=3 pad=1 stride=2 type=f16 layout=nhwc",
     "backward-filter n=8 c=64 w=500 k=128 s=3 pad=1 type=f16 layout=nwc",
+    "backward-filter n=8 c=3 h=64 w=64 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc",
+    "backward-filter n=8 c=64 h=32 w=32 k=64 r=3 s=3 pad=1 type=f16",
     "backward-filter n=8 c=64 h=28 w=28 k=64 groups=64 r=7 s=7 pad=3 type=f16",
     "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 residual=1",
     "forward n=8 c=3 h=64 w=64 k=96 r=16 s=16 stride=16 type=f16 layout=nhwc",
