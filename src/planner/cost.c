@@ -33,6 +33,12 @@ double falt_roofline(const falt_device *device, falt_type type, double flops, do
   return call_seconds + (alone < woken ? alone : woken);
 }
 
+double falt_halves_speed(const falt_device *device, double expected) {
+  const falt_limits *l = &device->limits;
+  const double found = l->measured && l->f16_flops > 0 ? l->f16_flops / l->f32_flops : expected;
+  return found < expected ? found : expected;
+}
+
 /* Below this work is not shared out, so the two ways to count do not meet. */
 double falt_roofline_alone(const falt_device *device, double seconds) {
   const double threads = thread_count(device), work = seconds - call_seconds;

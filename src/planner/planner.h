@@ -159,6 +159,9 @@ extern const falt_solver *const falt_solvers[];
 /* Roofline: seconds for this much work at `efficiency` of the multiply-add peak of `type` (f32 or f64), never faster
  * than the bytes allow, plus a start-up of a few microseconds when threads must be woken. */
 double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes);
+/* Products of f16 or bf16 by instructions of their own for each of f32: `expected`, or what this machine was measured
+ * to do if that is less. Without a matrix unit some cores multiply pairs twice as fast as floats, some half as fast. */
+double falt_halves_speed(const falt_device *device, double expected);
 /* What it would have said for one thread where it said `seconds`: the cost of a child that runs inside a task. */
 double falt_roofline_alone(const falt_device *device, double seconds);
 

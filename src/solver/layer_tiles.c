@@ -355,8 +355,9 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double tiles = parts * (double)plan->tiles * (double)falt_tiles_groups(plan);
   const double steps = (double)(plan->segments * plan->times * falt_tiles_depth(plan, plan->length));
   const double columns = (double)falt_round_up(layer->results, ROWS), each = GROUP / (plan->split ? 2 : plan->element);
-  const double products =
-      2 * (double)falt_max(plan->rows, 8) * steps * each * columns / plan->kernels->speed[plan->kind];
+  const double listed = plan->kernels->speed[plan->kind];
+  const double speed = plan->kind == FALT_TILES_BF16 ? falt_halves_speed(device, listed) : listed;
+  const double products = 2 * (double)falt_max(plan->rows, 8) * steps * each * columns / speed;
   const double sums = per_sums * (double)plan->panels / (plan->vectors ? 1 : 0.5);
   const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
   const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);

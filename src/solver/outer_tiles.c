@@ -320,7 +320,8 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->all;
   const double rows = (double)(tile_count(plan) * plan->rows), columns = (double)falt_round_up(layer->results, ROWS);
   const double depth = 2 * (double)(plan->segments * falt_round_up(groups_of(plan), plan->kernels->together));
-  const double products = 2 * groups * parts * rows * columns * depth / plan->kernels->speed[FALT_TILES_BF16];
+  const double speed = falt_halves_speed(device, plan->kernels->speed[FALT_TILES_BF16]);
+  const double products = 2 * groups * parts * rows * columns * depth / speed;
   const double turned = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : per_turned);
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;

@@ -119,9 +119,10 @@ static void expect_sane(const falt_limits *l) {
   assert_true(l->cache_bytes_per_s > 1e8 && l->cache_bytes_per_s < 1e14);
   assert_true(l->f32_flops > 1e8 && l->f32_flops < 1e14);
   assert_true(l->f64_flops > 1e8 && l->f64_flops < l->f32_flops * 1.5);
-  /* an instruction that adds several products is there for nothing else; older compilers do without */
+  /* an instruction that adds several bytes' products is there for nothing else; older compilers do without; one of
+   * pairs of bf16 may still be the slower way */
   assert_true(l->s8_flops == 0 || l->s8_flops > l->f32_flops);
-  assert_true(l->f16_flops == 0 || (l->f16_flops > l->f32_flops && l->f16_flops < l->s8_flops));
+  assert_true(l->f16_flops == 0 || (l->f16_flops > 1e8 && l->f16_flops < l->s8_flops));
 }
 
 static void test_limits(UNUSED void **state) {

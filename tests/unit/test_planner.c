@@ -163,6 +163,18 @@ static void test_steady_choice(void **state) {
   falt_device_steady_free(&b->device);
 }
 
+static void test_halves(void **state) {
+  bench *b = *state;
+  b->device.limits = (falt_limits){.f32_flops = 4e9, .f16_flops = 2e9};
+  assert_true(falt_halves_speed(&b->device, 2) == 2); /* guessed */
+  b->device.limits.measured = true;
+  assert_true(falt_halves_speed(&b->device, 2) == 0.5);
+  b->device.limits.f16_flops = 64e9;
+  assert_true(falt_halves_speed(&b->device, 2) == 2);
+  b->device.limits.f16_flops = 0;
+  assert_true(falt_halves_speed(&b->device, 2) == 2);
+}
+
 static void test_method(void **state) {
   bench *b = *state;
   add(b, make("direct", 1));
@@ -469,6 +481,7 @@ int main(void) {
       PLANNER_TEST(test_own_refusal_by_budget),
       PLANNER_TEST(test_deterministic_and_error),
       PLANNER_TEST(test_steady_choice),
+      PLANNER_TEST(test_halves),
       PLANNER_TEST(test_method),
       PLANNER_TEST(test_arguments),
       PLANNER_TEST(test_children),
