@@ -9,6 +9,7 @@ typedef struct falt_planar_filter_problem {
   int64_t images, depth, height, width;
   int64_t channels, results; /* of x, of dy */
   int64_t taps;              /* planes of them */
+  int64_t dilation, pad;     /* from one to the next, before the first; in planes */
   int unit;                  /* bytes that divide all strides */
   int64_t workspace;         /* bytes that may be used; negative: no limit */
 } falt_planar_filter_problem;

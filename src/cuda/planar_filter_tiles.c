@@ -13,12 +13,14 @@ enum {
   MOST_ROWS = 16,
   MOST_GROUPS = 16, /* of a stage: a thread has 128 bytes of each operand on their way */
   MOST_WAVES = 3,
-  MOST_SIZE = INT32_MAX / 4
+  MOST_SIZE = INT32_MAX / 4,
+  MOST_DILATION = MOST_SIZE / 64
 };
 
 const char *falt_planar_filter_refusal(const falt_planar_filter_problem *p) {
   return p->unit < 4                                                                  ? "4 bytes do not divide its rows"
          : p->taps > 64                                                               ? "it has too many planes of taps"
+         : p->dilation > MOST_DILATION || p->pad > MOST_SIZE || p->pad < -MOST_SIZE   ? "its planes of taps are too far"
          : p->channels > 4096 || p->results > 4096                                    ? "it has too many channels"
          : (double)p->images * (double)p->depth * (double)(p->height + 1) > MOST_SIZE ? "it has too many rows"
          : p->results * falt_ceil_div(p->channels, FALT_PLANES_SPAN) * FALT_PLANES_SPAN * p->taps * PRODUCTS > MOST_SIZE

@@ -14,7 +14,7 @@ enum {
   MOST_PRODUCTS = 160,
   MOST_SUMS = 192
 };
-enum { MOST_SIZE = INT32_MAX / 4 };
+enum { MOST_SIZE = INT32_MAX / 4, MOST_SHIFTS = 1 << 12 };
 
 int falt_planes_tile_width(const falt_planes_tile *t) {
   return 8 * t->blocks_w;
@@ -52,9 +52,10 @@ static falt_planes_axis shifted(int64_t stride, int64_t taps, int64_t pad, int64
                             .first = first - stride * corner};
 }
 
+/* Of steps that no layer has only the first shifts are tried: all would be 2^40. */
 falt_planes_axis falt_planes_axis_of(int64_t stride, int64_t taps, int64_t pad) {
   falt_planes_axis best = shifted(stride, taps, pad, 0);
-  for (int64_t shift = 1; shift < stride; shift++) {
+  for (int64_t shift = 1; shift < falt_min(stride, MOST_SHIFTS); shift++) {
     const falt_planes_axis a = shifted(stride, taps, pad, shift);
     if (a.taps < best.taps) best = a;
   }

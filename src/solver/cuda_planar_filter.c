@@ -100,6 +100,8 @@ static void describe(planar_plan *plan, const falt_ask *ask) {
                                              .channels = p->input.size[FALT_C],
                                              .results = p->output.size[FALT_C],
                                              .taps = p->filter.size[FALT_D],
+                                             .dilation = p->filter.size[FALT_D] > 1 ? p->axis[0].dilation : 1,
+                                             .pad = p->axis[0].pad[0],
                                              .unit = (int)falt_min(unit_of(&p->input), unit_of(&p->output)),
                                              .workspace = ask->budget->max_workspace};
 }
@@ -124,8 +126,8 @@ static void fill_args(planar_plan *plan) {
                                               .depth = (int)l->depth,
                                               .height = (int)l->height,
                                               .taps_d = (int)l->taps,
-                                              .dilation = (int)p->axis[0].dilation,
-                                              .pad = (int)p->axis[0].pad[0],
+                                              .dilation = (int)l->dilation,
+                                              .pad = (int)l->pad,
                                               .stages = t->stages,
                                               .shares = t->shares};
 }

@@ -22,6 +22,7 @@ static falt_planar_filter_problem image(int64_t images, int64_t channels, int64_
                                       .channels = channels,
                                       .results = channels,
                                       .taps = 1,
+                                      .dilation = 1,
                                       .unit = 16,
                                       .workspace = -1};
 }
@@ -83,6 +84,12 @@ static void test_refusals(UNUSED void **state) {
   assert_non_null(falt_planar_filter_refusal(&p));
   p = image(64, 8192, 28);
   assert_non_null(falt_planar_filter_refusal(&p));
+  p = image(64, 64, 28);
+  p.taps = 3;
+  p.dilation = p.pad = INT64_C(1) << 32; /* which 32 bits would take for none */
+  assert_non_null(falt_planar_filter_refusal(&p));
+  p.dilation = p.pad = 16;
+  assert_null(falt_planar_filter_refusal(&p));
   p = image(1, 64, 130); /* registers have no room for its rows */
   assert_null(falt_planar_filter_refusal(&p));
   assert_false(falt_planar_filter_choose(&p, &h200, &none));

@@ -140,6 +140,7 @@ static void test_axes(UNUSED void **state) {
   assert_int_equal(falt_planes_axis_of(2, 7, 3).taps, 4);
   assert_int_equal(falt_planes_axis_of(2, 4, 1).taps, 2); /* by steps that begin one pixel outside */
   assert_int_equal(falt_planes_axis_of(4, 11, 0).taps, 3);
+  assert_int_equal(falt_planes_axis_of(INT64_C(1) << 40, 3, 1).taps, 1); /* at once */
 }
 
 /* First layers' gradients and other layers of few results: columns of a product that are not used, results one by one.
