@@ -160,8 +160,6 @@ void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_k
   falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }
 
-/* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
- * loads under way, and that many shares before they are split into parts. */
 falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *p, int merged, int shares, int columns) {
   const falt_tensor *w = &p->filter;
   falt_cuda_gemm_filter_args a = {.tile = {1, 1},
@@ -184,6 +182,8 @@ falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *p, int merged
   return a;
 }
 
+/* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
+ * loads under way, and that many shares before they are split into parts. */
 void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
                           void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };
