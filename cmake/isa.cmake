@@ -57,12 +57,11 @@ function(falt_add_kernels)
         target_compile_definitions(faltung_${level} PRIVATE FALT_SANITIZED=1) # partial access out of line
       endif()
       if(FALT_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES Clang)
-        target_compile_options(faltung_${level} PRIVATE -Wno-pass-failed) # checks keep some loops from being unrolled
+        # checks keep some loops from being unrolled, and fully unrolled register tiles take clang minutes
+        target_compile_options(faltung_${level} PRIVATE -Wno-pass-failed -O1 -gline-tables-only)
       endif()
       if(FALT_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID MATCHES Clang)
-        # fully unrolled register tiles: checks as calls, or clang takes minutes over them
-        target_compile_options(faltung_${level} PRIVATE -O1 -gline-tables-only
-                               "SHELL:-mllvm -asan-instrumentation-with-call-threshold=100")
+        target_compile_options(faltung_${level} PRIVATE "SHELL:-mllvm -asan-instrumentation-with-call-threshold=100")
       endif()
       if(FALT_SANITIZE MATCHES undefined)
         # a check at every access of a fully unrolled register tile takes clang a quarter of an hour to compile

@@ -5,18 +5,13 @@
 #include "core/memory.h"
 #include "cuda/compile.h"
 #include "faltung/faltung.h"
+#include "need_compiler.h"
 
 /* Everything is compiled for the first, and each specialisation for one of the others in turn. */
 static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
 
 static bool is_turn(size_t architecture, size_t specialisation) {
   return architecture == 0 || architecture == 1 + specialisation % 3;
-}
-
-static void need_compiler(void) {
-  if (falt_cuda_compiler()) return;
-  print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-  skip();
 }
 
 /* Fails if it spills or needs more than it may. */

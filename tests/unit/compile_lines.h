@@ -9,6 +9,7 @@
 #include "cuda/cache.h"
 #include "cuda/compile.h"
 #include "faltung/faltung.h"
+#include "need_compiler.h"
 
 typedef struct compile_lines {
   const char *method; /* and with "-filter" behind it for gradients of filters */
@@ -49,10 +50,7 @@ static void compile_all_lines(const compile_lines *c) {
   char directory[] = "/tmp/falt-lines-XXXXXX", command[64];
   int64_t removed;
   compiled_lines compiled = {.source = c->source};
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   assert_non_null(mkdtemp(directory));
   setenv("FALTUNG_CACHE", directory, 1);
   for (size_t g = 0; g < c->gpu_count; g++) {

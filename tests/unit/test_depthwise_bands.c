@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/depthwise_bands.h"
+#include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -189,10 +190,7 @@ static void test_kernels(UNUSED void **state) {
     const char *name;
     const falt_gemm_machine *machine;
   } architectures[] = {{"sm_90a", &h200}, {"sm_80", &a100}, {"sm_100a", &b200}, {"sm_120", &consumer}};
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   for (int a = 0; a < 4; a++)
     for (int i = 0; i < SHAPES; i++) {
       falt_depthwise_bands_tile best;
@@ -216,10 +214,7 @@ static void test_kernels(UNUSED void **state) {
 /* Those with channels side by side for Hopper GPUs, which alone have their products. */
 static void test_filter_kernels(UNUSED void **state) {
   static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   for (int a = 0; a < 4; a++)
     for (int i = 0; i < SHAPES; i++) {
       falt_depthwise_bands_filter_tile best;
@@ -247,10 +242,7 @@ static void test_filter_kernels(UNUSED void **state) {
 
 static void test_sum_kernel(UNUSED void **state) {
   static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   for (int a = 0; a < 4; a++) {
     falt_cuda_binary binary;
     falt_cuda_kernel kernel = {.source = "depthwise_sum.cu", .entry = "falt_depthwise_sum"};

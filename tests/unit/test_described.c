@@ -15,6 +15,7 @@
 #include "core/file.h"
 #include "cuda/cache.h"
 #include "faltung/faltung.h"
+#include "need_compiler.h"
 #include "planner/planner.h"
 #include "solver/cuda_taps.h"
 
@@ -237,7 +238,7 @@ static void compile_all(const char *name) {
 
 static void test_compile(UNUSED void **state) {
   summary first = {.kernels = 0}, again = {.kernels = 0};
-  if (!falt_cuda_compiler()) skip();
+  need_compiler();
   compile_all("h200");
   assert_int_equal(falt_cache_kernels(examine, &first), FALT_OK);
   if (first.spilling) fail_msg("%d kernels spill; %s", first.spilling, first.worst);
@@ -251,7 +252,7 @@ static void test_compile(UNUSED void **state) {
 static void test_nowhere(UNUSED void **state) {
   falt_problem p;
   falt_plan *plan;
-  if (!falt_cuda_compiler()) skip();
+  need_compiler();
   falt_device *device = describe("h200", true);
   assert_int_equal(falt_problem_parse(&p, NULL, fixed[2]), FALT_OK);
   setenv("FALTUNG_CACHE", "/proc/self/none", 1);

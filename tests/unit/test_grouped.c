@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/grouped.h"
+#include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -113,10 +114,7 @@ static void test_kernels(UNUSED void **state) {
       {64, {28, 28}, 320, 40, 40, 40, 40, {3, 3}, {1, 1}, 1, false, 7e7},
       {64, {28, 28}, 384, 48, 48, 48, 48, {3, 3}, {1, 1}, 1, false, 9e7},
   };
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   for (int i = 0; i < COMPILED; i++)
     check_kernel(&shapes[i], i == 3, shapes[i].finish ? FALT_F32 : i % 2 ? FALT_F16 : FALT_BF16);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) check_kernel(&words[i], false, FALT_F32);

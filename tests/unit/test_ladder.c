@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "counts.h"
 #include "ladder/cuda.h"
+#include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
 enum { D, H, W };
@@ -173,10 +174,7 @@ static void compile(const ladder_kernel *kernel, const ladder_task *task, const 
 
 static void compile_steps(const ladder_step *steps, const ladder_task *task) {
   static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100a", "sm_120"};
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   for (; steps->name; steps++)
     for (int i = 0; i < 3 && steps->kernel[i]; i++)
       for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)

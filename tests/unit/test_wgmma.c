@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "cuda/compile.h"
 #include "cuda/wgmma.h"
+#include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -340,10 +341,7 @@ static void compile_some(void *context, const falt_wgmma_tile *t) {
 }
 
 static void test_kernels(UNUSED void **state) {
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
   falt_cuda_binary binary;
   if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/window.h"
+#include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -96,10 +97,7 @@ static void test_workspace(UNUSED void **state) {
 
 /* The best tile of each shape: nothing may spill. */
 static void test_kernels(UNUSED void **state) {
-  if (!falt_cuda_compiler()) {
-    print_message("skipped: no NVRTC; install nvidia-cuda-nvrtc or set FALTUNG_CUDA_PATH\n");
-    skip();
-  }
+  need_compiler();
   for (int i = 0; i < SHAPES; i++) {
     falt_window_tile best;
     falt_cuda_binary binary;
