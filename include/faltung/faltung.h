@@ -354,8 +354,9 @@ FALT_API void falt_plan_destroy(falt_plan **plan);
 
 /* The tensors of the problem by their forward names; the operation says which of them is written (falt_operation).
  * For FALT_BACKWARD_MAXPOOL, input is x, output is dy and residual receives dx, laid out as the input.
- * Unused ones may be NULL. workspace must have falt_plan_workspace bytes, aligned to 64, and serve one execution at a
- * time. This struct stays as it is: eight pointers. */
+ * Unused ones may be NULL. What is written may not overlap what is read, the residual included. workspace must have
+ * falt_plan_workspace bytes, aligned to 64, and serve one execution at a time. This struct stays as it is: eight
+ * pointers. */
 typedef struct falt_operands {
   void *input, *filter, *output, *bias, *scale, *residual;
   void *workspace;

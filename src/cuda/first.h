@@ -38,11 +38,9 @@ void falt_first_each(const falt_first_problem *problem, const falt_first_machine
 /* The best; false if no tile is legal, with the reason of the first. */
 bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best);
 
-/* What the cuts of both share. From a result's run to the next, and of a run as many as it needs: pieces of 16 bytes.
- */
-int64_t falt_first_spread(const falt_first_problem *problem, const falt_first_tile *tile);
+/* What the cuts of both share. Pieces of 16 bytes that a run needs. */
 int64_t falt_first_fewest_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
-/* Of a row in the ring; batches that one needs beside itself; rows that are on their way at once. */
+/* Pieces of a row in the ring; batches that one needs beside itself; rows that are on their way at once. */
 int64_t falt_first_row_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
 int64_t falt_first_ahead(const falt_first_problem *problem, const falt_first_tile *tile);
 int64_t falt_first_at_once(const falt_first_problem *problem, const falt_first_tile *tile);

@@ -11,7 +11,8 @@ enum { REGISTERS_BESIDE = 56 }; /* of a thread that multiplies, as seen on compi
 
 /* ---- sizes, as the kernel has them */
 
-int64_t falt_first_spread(const falt_first_problem *p, const falt_first_tile *t) {
+/* Pieces of 16 bytes from a result's run to the next one's. */
+static int64_t spread_of(const falt_first_problem *p, const falt_first_tile *t) {
   return p->stride[1] * t->paired * t->pixel / 8;
 }
 
@@ -22,7 +23,7 @@ int64_t falt_first_fewest_pieces(const falt_first_problem *p, const falt_first_t
 
 /* Pieces of a run, two a product. */
 static int64_t pieces_of(const falt_first_problem *p, const falt_first_tile *t) {
-  const int64_t spread = falt_first_spread(p, t);
+  const int64_t spread = spread_of(p, t);
   return falt_round_up(falt_first_fewest_pieces(p, t), spread % 2 ? 2 * spread : 2);
 }
 
@@ -31,7 +32,7 @@ static int64_t products_of(const falt_first_problem *p, const falt_first_tile *t
 }
 
 int64_t falt_first_row_pieces(const falt_first_problem *p, const falt_first_tile *t) {
-  const int64_t spread = falt_first_spread(p, t);
+  const int64_t spread = spread_of(p, t);
   return spread * (t->width + (t->pieces - 1) / spread);
 }
 

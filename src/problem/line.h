@@ -49,8 +49,6 @@ falt_status falt_axis_too_short(const falt_axis *axis, int index, int64_t in, in
 falt_status falt_filter_taps(falt_tensor *filter, int64_t groups, bool flip);
 /* Walks a filter's spatial axes backwards, as a true convolution does. */
 void falt_filter_flip(falt_tensor *filter);
-/* pad[1] as the output's size implies it. */
-int64_t falt_axis_pad_after(const falt_axis *axis, int64_t in, int64_t taps, int64_t out);
 
 /* ---- the line */
 enum {

@@ -8,7 +8,8 @@ int64_t falt_axis_output(const falt_axis *axis, int64_t in, int64_t taps) {
   return room < 0 ? 0 : room / axis->stride + 1;
 }
 
-int64_t falt_axis_pad_after(const falt_axis *axis, int64_t in, int64_t taps, int64_t out) {
+/* pad[1] as the output's size implies it. */
+static int64_t pad_after(const falt_axis *axis, int64_t in, int64_t taps, int64_t out) {
   return (out - 1) * axis->stride + falt_extent(axis, taps) - in - axis->pad[0];
 }
 
@@ -22,7 +23,7 @@ bool falt_axis_place(falt_axis *axis, int64_t in, int64_t taps, falt_mode mode, 
   if (last[mode] < 0) return false;
   axis->pad[0] = before[mode];
   *out = last[mode] / axis->stride + 1;
-  axis->pad[1] = falt_axis_pad_after(axis, in, taps, *out);
+  axis->pad[1] = pad_after(axis, in, taps, *out);
   return true;
 }
 
