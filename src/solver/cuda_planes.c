@@ -152,13 +152,15 @@ static bool has_sectors(const falt_tensor *t) {
   return all * (int64_t)falt_type_size(t->type) % 32 == 0;
 }
 
-/* Whether results leave by whole runs of channels, or by boxes of pixels. */
+/* Whether results leave by whole runs of channels, or by boxes of pixels, of which the copy engine writes 16 bytes at
+ * least, beyond a row's last pixel too. */
 static const char *result_refusal(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
   if (!falt_map_takes(y, FALT_C))
     return falt_type_size(y->type) != 2 ? "planar results are of 16 bits"
            : p->has_residual            ? "planar results have no residual"
            : !falt_map_takes(y, FALT_W) ? "neither the result's channels nor its pixels lie side by side"
+           : y->size[FALT_W] % VECTOR   ? "16 bytes do not divide a row of the result"
                                         : NULL;
   return p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
                                                                   : NULL;

@@ -192,11 +192,13 @@ static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, fal
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
 }
 
-/* Whether results whose pixels lie side by side go as boxes, as their source comes. */
+/* Whether results whose pixels lie side by side go as boxes, as their source comes: 16 bytes divide an image's, for the
+ * copy engine writes no less, beyond the last pixel too. */
 static bool by_boxes(const wgmma_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  return plan->layer.operation != FALT_WGMMA_FILTER && plan->lines == 1 && plan->planar && plan->tile.shares == 1 &&
-         plan->layer.y_bytes == 2 && has_boxes(falt_problem_result(p)) && (!p->has_residual || has_boxes(&p->residual));
+  return plan->layer.operation != FALT_WGMMA_FILTER && plan->lines == 1 && plan->planar == 8 &&
+         plan->layer.y_bytes == 2 && plan->tile.shares == 1 && has_boxes(falt_problem_result(p)) &&
+         (!p->has_residual || has_boxes(&p->residual));
 }
 
 /* Whether results are stored by their strides, not by the copy engine. */
@@ -301,6 +303,7 @@ static void print(const falt_plan *base, falt_text *text) {
   if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
+  if (by_boxes(plan)) falt_text_add(text, " boxes");
   if (plan->planar) falt_text_add(text, " planar=%d", plan->planar);
   if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
   if (plan->work.zeros) falt_text_add(text, " zeros=%d", plan->work.zeros);
