@@ -18,6 +18,18 @@ void falt_map_dimension(falt_gpu_map *m, int i, const falt_tensor *t, int dim) {
   m->box[i] = m->pace[i] = 1;
 }
 
+falt_gpu_map falt_map_planes(const falt_tensor *t, void *data, int span) {
+  falt_tensor pixels = *t;
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
+  pixels.size[FALT_W] = t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
+  pixels.size[FALT_D] = pixels.size[FALT_H] = 1;
+  pixels.stride[FALT_W] = 1;
+  static const int dims[5] = {FALT_W, FALT_C, FALT_N, FALT_H, FALT_D};
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, &pixels, dims[i]);
+  m.box[0] = m.box[1] = (uint32_t)span;
+  return m;
+}
+
 bool falt_map_takes(const falt_tensor *t, int unit) {
   const int64_t size = (int64_t)falt_type_size(t->type), most = INT64_C(1) << 40;
   if (t->stride[unit] != 1 && t->size[unit] != 1) return false;

@@ -12,6 +12,9 @@ void *falt_map_element(void *data, const falt_tensor *tensor);
 /* Dimension i of a map is `dim` of the tensor. Where that has no neighbours the stride is any that the driver takes. */
 void falt_map_dimension(falt_gpu_map *map, int i, const falt_tensor *tensor, int dim);
 
+/* Boxes of `span` pixels of as many channels; rows and planes of pixels follow on each other. */
+falt_gpu_map falt_map_planes(const falt_tensor *tensor, void *data, int span);
+
 /* Whether it walks a tensor whose elements lie side by side along `unit`: 16 bytes divide all ways between lines and
  * the first element's place; and whether they divide its address. */
 bool falt_map_takes(const falt_tensor *tensor, int unit);

@@ -111,22 +111,6 @@ static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_wgmma_phase *
   return l;
 }
 
-/* Boxes of 64 pixels of 64 channels; rows and planes follow on each other. */
-static falt_gpu_map planes_of(const falt_tensor *t, void *data) {
-  const uint64_t size = falt_type_size(t->type), pixels = (uint64_t)image_pixels(t);
-  falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
-  falt_map_dimension(&m, 1, t, FALT_C);
-  falt_map_dimension(&m, 2, t, FALT_N);
-  m.size[0] = pixels;
-  m.stride[0] = size;
-  if (t->size[FALT_C] == 1) m.stride[1] = pixels * size;
-  if (t->size[FALT_N] == 1) m.stride[2] = m.size[1] * m.stride[1];
-  for (int i = 3; i < 5; i++) m.size[i] = m.box[i] = m.pace[i] = 1, m.stride[i] = m.size[i - 1] * m.stride[i - 1];
-  m.box[0] = m.box[1] = FALT_WGMMA_SPAN;
-  m.pace[0] = 1;
-  return m;
-}
-
 /* The filter: what lies side by side, the taps, the other channels. */
 static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const falt_tensor *w = &plan->base.problem.filter;
@@ -217,13 +201,15 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
     encode(plan,
-           plan->lines ? planes_of(from, source)
+           plan->lines ? falt_map_planes(from, source, FALT_WGMMA_SPAN)
                        : source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)),
            &l->phase[i].source);
     if (by_lines(plan))
       l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
     else
-      encode(plan, plan->planar ? planes_of(to, out) : results_of(plan, &plan->phases[i], to, out), &l->phase[i].out);
+      encode(plan,
+             plan->planar ? falt_map_planes(to, out, FALT_WGMMA_SPAN) : results_of(plan, &plan->phases[i], to, out),
+             &l->phase[i].out);
   }
   for (int i = plan->work.phases; i < plan->work.phases + plan->work.zeros; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
@@ -236,7 +222,8 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
     l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
   else
     encode(plan,
-           plan->planar ? planes_of(&p->residual, residual) : results_of(plan, plan->phases, &p->residual, residual),
+           plan->planar ? falt_map_planes(&p->residual, residual, FALT_WGMMA_SPAN)
+                        : results_of(plan, plan->phases, &p->residual, residual),
            &l->args.residual);
 }
 
@@ -251,11 +238,13 @@ static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_a
   const falt_problem *p = &plan->base.problem;
   fill_phase(plan, plan->phases, l->phase);
   void *input = falt_map_element(o->input, &p->input), *output = falt_map_element(o->output, &p->output);
-  encode(
-      plan,
-      plan->lines == 2 ? planes_of(&p->input, input) : source_of(plan, plan->phases, &p->input, input, FALT_WGMMA_SPAN),
-      &l->phase->source);
-  encode(plan, plan->lines ? planes_of(&p->output, output) : pixels_of(plan, &p->output, output, FALT_WGMMA_SPAN),
+  encode(plan,
+         plan->lines == 2 ? falt_map_planes(&p->input, input, FALT_WGMMA_SPAN)
+                          : source_of(plan, plan->phases, &p->input, input, FALT_WGMMA_SPAN),
+         &l->phase->source);
+  encode(plan,
+         plan->lines ? falt_map_planes(&p->output, output, FALT_WGMMA_SPAN)
+                     : pixels_of(plan, &p->output, output, FALT_WGMMA_SPAN),
          &l->args.other);
   if (!plan->tile.workspace)
     l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_map_element(o->filter, &p->filter));
