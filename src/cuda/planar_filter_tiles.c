@@ -78,7 +78,6 @@ static void estimate(const falt_planar_filter_problem *p, const falt_planes_mach
   const double again = bytes * 2 * FALT_PLANES_SPAN * tiles - once;
   const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
-  if (p->taps > 1) t->seconds *= 1.15; /* volumes were held against turned ones once only, and were no faster */
 }
 
 /* ---- all tiles */
