@@ -78,25 +78,81 @@ static walk first_of(const falt_gemm_phase phase[3]) {
   return (walk){.ended = phase[0].taps * phase[1].taps * phase[2].taps == 0};
 }
 
+enum { SPAN = 16 }; /* bytes */
+
 static bool fits_int(int64_t value) {
   return value >= INT_MIN && value <= INT_MAX;
+}
+
+static const falt_cuda_gemm_entry nowhere = {0, FALT_CUDA_GEMM_NOWHERE | FALT_CUDA_GEMM_EXISTS};
+
+static int64_t way_of(const walk *w, const falt_gemm_depth *d, const falt_gemm_phase phase[3]) {
+  int64_t way = 0;
+  for (int axis = 0; axis < 3; axis++) way += w->tap[axis] * phase[axis].delta * d->axis_bytes[axis];
+  return way;
+}
+
+static unsigned bits_of(const walk *w, const falt_gemm_phase phase[3]) {
+  unsigned bits = FALT_CUDA_GEMM_EXISTS;
+  int64_t bit = 0;
+  for (int axis = 0; axis < 3; bit += phase[axis++].taps) bits |= 1u << (bit + w->tap[axis]);
+  return bits;
 }
 
 bool falt_gemm_entries(const falt_gemm_depth *d, const falt_gemm_phase phase[3], falt_cuda_gemm_entry *entry) {
   walk w = first_of(phase);
   for (int64_t i = 0; i < d->entries; i++) {
-    int64_t way = w.channel * d->channel_bytes, bit = 0;
-    entry[i] = (falt_cuda_gemm_entry){0, FALT_CUDA_GEMM_NOWHERE | FALT_CUDA_GEMM_EXISTS};
+    entry[i] = nowhere;
     if (w.ended) continue;
-    entry[i].bits = FALT_CUDA_GEMM_EXISTS;
-    for (int axis = 0; axis < 3; axis++) {
-      way += w.tap[axis] * phase[axis].delta * d->axis_bytes[axis];
-      entry[i].bits |= 1u << (bit + w.tap[axis]);
-      bit += phase[axis].taps;
-    }
+    const int64_t way = way_of(&w, d, phase) + w.channel * d->channel_bytes;
     if (!fits_int(way)) return false;
-    entry[i].delta = (int)way;
+    entry[i] = (falt_cuda_gemm_entry){(int)way, bits_of(&w, phase)};
     advance(&w, d, phase);
+  }
+  return true;
+}
+
+bool falt_gemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
+                          int64_t group_bytes, falt_gemm_evenly *e) {
+  int64_t count = 1;
+  *e = (falt_gemm_evenly){.even = SPAN};
+  for (int i = 3; i >= 0; i--) {
+    if (bytes[i] < 0) return false;
+    e->even = common_divisor(e->even, bytes[i]);
+    if (results[i] == 1) continue;
+    if (count == 1) e->apart = step_bytes[i] % SPAN;
+    if ((step_bytes[i] - count % SPAN * e->apart) % SPAN != 0) return false;
+    count *= results[i];
+  }
+  if (group_bytes % SPAN) {
+    if (e->apart || group_bytes < 0) return false;
+    *e = (falt_gemm_evenly){.apart = group_bytes % SPAN, .even = common_divisor(e->even, group_bytes), .groups = true};
+  }
+  e->phases = (int)(SPAN / common_divisor(SPAN, e->apart));
+  return true;
+}
+
+/* A tap's channels begin at most as far behind a multiple of 16 as all ways leave of one. */
+int64_t falt_gemm_span_bytes(const falt_gemm_depth *d) {
+  return (d->channels * d->channel_bytes + SPAN - d->even + SPAN - 1) / SPAN * SPAN;
+}
+
+bool falt_gemm_spans(const falt_gemm_depth *d, const falt_gemm_phase phase[3], int64_t lead,
+                     falt_cuda_gemm_entry *entry) {
+  const int64_t bytes = d->channels * d->channel_bytes;
+  const falt_gemm_depth aligned = {.channels = falt_gemm_span_bytes(d), .piece = SPAN};
+  walk w = first_of(phase);
+  for (int64_t i = 0; i < d->entries; i++) {
+    entry[i] = nowhere;
+    if (w.ended) continue;
+    const int64_t way = way_of(&w, d, phase), ahead = (lead + way) & (SPAN - 1);
+    const int64_t head = w.channel ? 0 : ahead, left = ahead + bytes - w.channel, end = left < SPAN ? left : SPAN;
+    if (!fits_int(way - ahead + w.channel)) return false;
+    if (end > head)
+      entry[i] = (falt_cuda_gemm_entry){(int)(way - ahead + w.channel), bits_of(&w, phase) |
+                                                                            (unsigned)head << FALT_CUDA_GEMM_HEAD |
+                                                                            (unsigned)(end - 1) << FALT_CUDA_GEMM_END};
+    advance(&w, &aligned, phase);
   }
   return true;
 }

@@ -41,13 +41,35 @@ typedef struct falt_gemm_depth {
   int64_t piece;                        /* channels of an entry, which divide those of a tap */
   int64_t entries;                      /* with those beyond the depth, up to whole steps */
   int64_t axis_bytes[3], channel_bytes; /* from one position of the source, one channel, to the next */
+  int64_t even;                         /* of spans: what divides their ways and leads */
 } falt_gemm_depth;
 
 /* Fill `entries` entries of one phase. False if a way is longer than an entry can say. */
 bool falt_gemm_entries(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], falt_cuda_gemm_entry *entry);
+/* Pixels that are numbered across images and axes and lie evenly, modulo the 16 bytes of a span: a way that the number
+ * times. After so many of them, the phases, their first positions lie as far behind a multiple of 16 as before. */
+typedef struct falt_gemm_evenly {
+  int64_t apart, even; /* bytes between neighbours; what divides all ways */
+  int phases;
+  bool groups; /* it is groups that are numbered, and pixels lie apart by multiples of 16 bytes */
+} falt_gemm_evenly;
+
+/* Of images and three axes: how many results, bytes between their first positions, between positions; of groups: bytes
+ * between them, 0 if there is one. False if they do not lie so. */
+bool falt_gemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
+                          int64_t group_bytes, falt_gemm_evenly *evenly);
+
+/* The same of spans: an entry is 16 bytes from a multiple of 16 on, if the first position lies `lead` bytes behind one
+ * and channels side by side. A tap has falt_gemm_span_bytes of them, whatever the lead. */
+bool falt_gemm_spans(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], int64_t lead,
+                     falt_cuda_gemm_entry *entry);
+int64_t falt_gemm_span_bytes(const falt_gemm_depth *depth);
 bool falt_gemm_places(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], falt_cuda_gemm_place *place);
 
 /* ---- tiles */
+
+/* Results of so many channels, in rows that 16 bytes do not divide, are stored by lanes side by side. */
+enum { FALT_GEMM_RAGGED = 8 };
 
 typedef struct falt_gemm_shape {
   int64_t pixels, channels, depth;        /* of the largest product: rows, columns, bytes of a row's depth */
@@ -57,8 +79,10 @@ typedef struct falt_gemm_shape {
   int unit;                               /* bytes of a piece */
   int merged, step;                       /* groups in one, whose channels are a step's bytes; 1, 0 */
   int gather;                             /* channels of an entry of pieces that lie apart; 0: they lie side by side */
-  int64_t apart;                          /* bytes between pixels that are gathered at once; 0: they lie side by side */
+  int64_t apart;                          /* bytes between pixels that are gathered at once, of spans modulo theirs; 0:
+                                           * they lie side by side, or all spans begin as the first */
   bool fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
+  bool spans;                             /* pieces are aligned words, of which some are no channel of their tap */
   bool ragged;                            /* 16 bytes do not divide the rows of results */
   int64_t workspace;                      /* that shares of the depth may use; negative: any */
 } falt_gemm_shape;

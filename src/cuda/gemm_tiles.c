@@ -56,6 +56,7 @@ static int registers_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
          (s->gather  ? 72
           : t->wgmma ? 28
                      : 44) +
+         (s->spans ? 4 : 0) +
          pixels * (s->fold        ? 7
                    : s->unit < 16 ? 4
                                   : 2) +
@@ -92,9 +93,11 @@ static double gathered(const falt_gemm_shape *s) {
   return 5 + 16.0 / s->gather + fmax(lines - 8, 0);
 }
 
-/* Instructions that copy a step of the source. */
+/* Instructions that copy a step of the source. Rows of spans begin anywhere in a line of memory, so that a warp's
+ * copies lie in more of them, and neighbouring pixels are other blocks'. */
 static double copied(const falt_gemm_shape *s, const falt_gemm_tile *t) {
-  return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : 35.0 / s->unit) / WARP_THREADS;
+  const double astray = t->row == 64 ? 195 : 130, piece = !s->spans ? 35 : s->apart ? astray : 50;
+  return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : piece / s->unit) / WARP_THREADS;
 }
 
 /* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
@@ -118,20 +121,23 @@ static double warpgroup_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t
   return (blocks * (products + copied(s, t) / 4) + 900 / blocks) * (t->stages == 2 ? 1.36 : 1);
 }
 
-/* Of what a block stores; one by one, all but what there is not. */
+/* Of what a block stores; where vectors do not divide rows, all but what there is not, side by side or one by one. */
 static double stored_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t) {
   const double columns = s->ragged ? (double)s->channels / ceil_of((double)s->channels, t->bn) : t->bn;
-  const double each = s->planar ? (t->wgmma ? 0.5 : 1.19) : s->ragged ? 1.7 : 0.32;
+  const double ragged = s->channels >= FALT_GEMM_RAGGED ? 0.5 : 1.7;
+  const double each = s->planar ? (t->wgmma ? 0.5 : 1.19) : s->ragged ? ragged : 0.32;
   return t->bm * columns * each * (s->real ? 1 : 2);
 }
 
-/* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. */
+/* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. Alone, a warp waits
+ * for its own results on their way through shared memory, and a block for copies that lie in many lines. */
 static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
                           double blocks) {
-  const double stored = stored_cycles(s, t);
-  const double far = s->gather && s->apart >= 64 ? 1.6 : 1;
-  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : 0.5) * far, steps = t->share_steps;
-  return 400 + stored * blocks +
+  const double stored = fmax(stored_cycles(s, t) * blocks, 1.5 * t->bm * t->bn / (t->warps[0] * t->warps[1]));
+  const double far = s->apart == 0 ? 1 : s->spans ? 1.3 : s->apart >= 64 ? 2.1 : 1.7;
+  const double alone = s->apart == 0 ? 0.5 : fmax(0.5, (t->bm + t->bn) / 192.0);
+  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : alone) * far, steps = t->share_steps;
+  return 400 + stored +
          steps * (t->wgmma ? warpgroup_cycles(s, t, blocks) : fmax(step_cycles(s, m, t) * blocks, latency));
 }
 

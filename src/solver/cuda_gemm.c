@@ -4,7 +4,8 @@
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
- * before each execution, in the workspace. */
+ * before each execution, in the workspace. With spans (channels that 16 bytes do not divide) it is laid out once for
+ * each way in which pixels, or groups, begin behind a multiple of 16 bytes. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +27,8 @@ typedef struct gemm_plan {
   int64_t blocks, pack_blocks;      /* along x */
   int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the shares' sums */
   falt_gemm_piece piece;            /* of the source */
-  bool fold, planar, split, y_aligned;
+  falt_gemm_evenly evenly;          /* with spans */
+  bool fold, planar, split, y_aligned, spans;
   const void *values; /* until the plan is ready */
   void *memory;       /* on the GPU: the constant, phases, table */
   void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
@@ -66,6 +68,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.source.data = falt_gemm_element(forward ? o->input : o->output, r.source);
   args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
   args.b = plan->filter ? plan->filter : o->workspace;
+  args.b_known = plan->filter != NULL;
   args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;
   args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
   if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
@@ -95,6 +98,7 @@ static void print(const falt_plan *base, falt_text *text) {
   if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
   if (plan->piece.gather) falt_text_add(text, " gather=%d", plan->piece.gather);
   if (plan->fold) falt_text_add(text, " fold");
+  if (plan->spans) falt_text_add(text, " spans");
   if (plan->phases > 1) falt_text_add(text, " phases=%d", plan->phases);
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
   falt_text_add(text, ")");
@@ -186,8 +190,11 @@ static int64_t taps_of(const falt_gemm_phase phase[3]) {
   return phase[0].taps * phase[1].taps * phase[2].taps;
 }
 
-static int64_t pixels_of(const gemm_plan *plan, const falt_gemm_phase phase[3]) {
-  return plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
+/* Of all phases, those of spans or of a gradient's strides. */
+static int64_t pixels_of(const gemm_plan *plan, int i) {
+  const falt_gemm_phase *phase = plan->phase[i];
+  const int64_t all = plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
+  return plan->spans && !plan->evenly.groups ? falt_ceil_div(all - i, plan->phases) : all;
 }
 
 /* A pixel's bits are one for each tap of each axis. */
@@ -200,8 +207,25 @@ static bool needs_places(const gemm_plan *plan) {
 
 /* ---- plan: the tile */
 
-/* Bytes between neighbouring pixels whose channels lie side by side and are gathered, or 0. */
+static falt_gemm_depth depth_of(const gemm_plan *plan, const roles *r) {
+  const int64_t size = size_of(r->source);
+  falt_gemm_depth depth = {.channels = channels_of(plan, r->source),
+                           .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size,
+                           .channel_bytes = falt_gemm_channel_stride(r->source) * size,
+                           .even = plan->evenly.even};
+  for (int i = 0; i < 3; i++) depth.axis_bytes[i] = falt_gemm_stride(r->source, FALT_D + i) * size;
+  return depth;
+}
+
+/* Of the depth. */
+static int64_t tap_bytes(const gemm_plan *plan, const roles *r) {
+  const falt_gemm_depth depth = depth_of(plan, r);
+  return plan->spans ? falt_gemm_span_bytes(&depth) : depth.channels * size_of(r->source);
+}
+
+/* Bytes between neighbouring pixels whose channels lie side by side and are gathered, or 0; of spans modulo theirs. */
 static int64_t apart_of(const gemm_plan *plan, const roles *r) {
+  if (plan->spans) return plan->evenly.apart;
   if (!plan->piece.gather || falt_gemm_channel_stride(r->source) != 1) return 0;
   return falt_gemm_stride(r->source, FALT_W) * plan->phase[0][2].step * size_of(r->source);
 }
@@ -219,6 +243,7 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
                        .gather = plan->piece.gather,
                        .apart = apart_of(plan, r),
                        .fold = plan->fold,
+                       .spans = plan->spans,
                        .split = plan->split,
                        .planar = plan->planar,
                        .ragged = !plan->planar && !plan->y_aligned,
@@ -227,25 +252,24 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
                        .workspace = workspace};
   double depth = 0;
   for (int i = 0; i < plan->phases; i++) {
-    s.pixels = falt_max(s.pixels, pixels_of(plan, plan->phase[i]));
+    s.pixels = falt_max(s.pixels, pixels_of(plan, i));
     depth += (double)taps_of(plan->phase[i]) / plan->phases;
   }
-  s.depth = (int64_t)ceil(depth * (double)(channels_of(plan, r->source) * s.x_bytes));
+  s.depth = (int64_t)ceil(depth * (double)tap_bytes(plan, r));
+  if (plan->spans) s.bytes += (plan->phases - 1) * (double)s.depth * (double)s.channels * plan->groups;
   return s;
 }
 
-static bool choose_tile(gemm_plan *plan, falt_ask *ask, const roles *r) {
+static void choose_tile(gemm_plan *plan, const falt_ask *ask, const roles *r) {
   const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
   const falt_gemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
   falt_gemm_choose(&shape, &machine, &plan->tile);
-  if (plan->tile.bm == 0) falt_refuse(ask, "no tile fits the GPU");
-  return plan->tile.bm > 0;
 }
 
 /* ---- plan: arguments */
 
 static int64_t steps_of(const gemm_plan *plan, const roles *r, const falt_gemm_phase phase[3]) {
-  return falt_ceil_div(taps_of(phase) * channels_of(plan, r->source) * size_of(r->source), plan->tile.row);
+  return falt_ceil_div(taps_of(phase) * tap_bytes(plan, r), plan->tile.row);
 }
 
 static int pieces_of_step(const gemm_plan *plan) {
@@ -253,8 +277,20 @@ static int pieces_of_step(const gemm_plan *plan) {
                             : plan->tile.row / plan->piece.unit;
 }
 
-static falt_cuda_gemm_phase device_phase(const gemm_plan *plan, const roles *r, const falt_gemm_phase phase[3]) {
-  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(plan, phase), .steps = (int)steps_of(plan, r, phase)};
+/* Bytes between a multiple of 16 and the first positions of a phase's pixels. */
+static int64_t lead_of(const gemm_plan *plan, const roles *r, int i) {
+  int64_t lead = i * plan->evenly.apart;
+  for (int axis = 0; axis < 3; axis++)
+    lead += plan->phase[i][axis].first * falt_gemm_stride(r->source, FALT_D + axis) * size_of(r->source);
+  return lead & (VECTOR - 1);
+}
+
+static falt_cuda_gemm_phase device_phase(const gemm_plan *plan, const roles *r, int index) {
+  const falt_gemm_phase *phase = plan->phase[index];
+  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(plan, index), .steps = (int)steps_of(plan, r, phase), .apart = 1};
+  if (plan->spans) d.lead = (int)lead_of(plan, r, index);
+  if (plan->spans && plan->evenly.groups) d.group = index;
+  if (plan->spans && !plan->evenly.groups) d.begin = index, d.apart = plan->phases;
   for (int i = 0; i < 3; i++) {
     d.y += phase[i].begin * falt_gemm_stride(r->result, FALT_D + i);
     d.out[i] = (int)phase[i].results;
@@ -269,10 +305,11 @@ static falt_cuda_gemm_phase device_phase(const gemm_plan *plan, const roles *r, 
 }
 
 /* All phases, with their places in the table and in the packed filter; sizes in all. */
-static void place_phases(gemm_plan *plan, const roles *r, falt_cuda_gemm_phase *to, int64_t *entries, int64_t *bytes) {
+static void place_phases(const gemm_plan *plan, const roles *r, falt_cuda_gemm_phase *to, int64_t *entries,
+                         int64_t *bytes) {
   *entries = *bytes = 0;
   for (int i = 0; i < plan->phases; i++) {
-    falt_cuda_gemm_phase d = device_phase(plan, r, plan->phase[i]);
+    falt_cuda_gemm_phase d = device_phase(plan, r, i);
     d.table = (int)*entries;
     d.b = *bytes;
     *entries += (int64_t)d.steps * pieces_of_step(plan);
@@ -301,6 +338,7 @@ static void set_result(gemm_plan *plan, const falt_tensor *result) {
     a->r_axis[i] = falt_gemm_stride(residual, FALT_D + i);
   }
   a->groups = plan->groups;
+  a->group_apart = plan->spans && plan->evenly.groups ? plan->phases : 1;
   a->channels = (int)channels_of(plan, result);
   a->channel_tiles = (int)falt_ceil_div(a->channels, plan->tile.bn);
   a->shares = plan->tile.shares;
@@ -318,13 +356,18 @@ static void set_pack(gemm_plan *plan, const roles *r) {
       .rows = (int)r->result->size[FALT_C],
       .channels = (int)r->source->size[FALT_C],
       .merged = plan->merged,
+      .group_apart = plan->args.group_apart,
+      .span = (int)(tap_bytes(plan, r) / size_of(r->source)),
       .step_bytes = plan->tile.row};
+  if (!plan->spans) return;
+  for (int i = 0; i < 3; i++)
+    plan->pack_args.turn[i] = (int)(plan->phase[0][i].delta * plan->args.source.axis[i] & (VECTOR - 1));
 }
 
 static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
   int64_t entries, pixels = 0;
   place_phases(plan, r, NULL, &entries, &plan->filter_bytes);
-  for (int i = 0; i < plan->phases; i++) pixels = falt_max(pixels, pixels_of(plan, plan->phase[i]));
+  for (int i = 0; i < plan->phases; i++) pixels = falt_max(pixels, pixels_of(plan, i));
   set_source(plan, r->source);
   set_result(plan, r->result);
   set_pack(plan, r);
@@ -338,21 +381,73 @@ static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
   return false;
 }
 
+/* ---- plan: spans */
+
+static bool find_spans(gemm_plan *plan, const roles *r) {
+  if (plan->piece.unit == VECTOR || plan->merged > 1 || plan->phases > 1 || plan->fold) return false;
+  return falt_gemm_find_spans(r->source, plan->phase[0], &plan->evenly) &&
+         (!plan->evenly.groups || plan->groups % plan->evenly.phases == 0);
+}
+
+static bool take_spans(gemm_plan *plan) {
+  const int phases = plan->evenly.phases;
+  falt_gemm_phase(*phase)[3] = falt_alloc((size_t)phases * sizeof *phase);
+  if (!phase) return false;
+  for (int i = 0; i < phases; i++) memcpy(phase[i], plan->phase[0], sizeof *phase);
+  plan->phase = phase;
+  plan->phases = phases;
+  if (plan->evenly.groups) plan->groups /= phases;
+  plan->spans = true;
+  plan->piece = (falt_gemm_piece){.unit = VECTOR};
+  return true;
+}
+
+static int64_t packed_bytes(const gemm_plan *plan, const roles *r) {
+  int64_t entries, bytes;
+  place_phases(plan, r, NULL, &entries, &bytes);
+  return bytes;
+}
+
+/* What a plan costs. Where the filter's values are not known, it is packed before each execution; else it is fetched
+ * while what is ahead in the stream ends, and tables are read. */
+static double seconds_of(const gemm_plan *plan, const falt_ask *ask, const roles *r) {
+  const double bytes = (double)packed_bytes(plan, r);
+  const double packing = 2e-6 + 3 * bytes / plan->base.device->limits.copy_bytes_per_s;
+  return plan->tile.seconds + (ask->filter_values ? 2.2e-6 : 3e-6 + packing);
+}
+
+/* Where they cost no more, and the workspace has room for the filter if it is packed there. */
+static bool are_better(const gemm_plan *spans, const gemm_plan *plan, const falt_ask *ask, const roles *r) {
+  const int64_t most = ask->budget->max_workspace;
+  if (spans->tile.bm == 0) return false;
+  if (!ask->filter_values && most >= 0 && packed_bytes(spans, r) > most) return false;
+  return plan->tile.bm == 0 || seconds_of(spans, ask, r) <= seconds_of(plan, ask, r);
+}
+
+static bool choose_spans(gemm_plan *plan, falt_ask *ask, const roles *r) {
+  gemm_plan spans = *plan;
+  if (!take_spans(&spans)) {
+    falt_refuse_memory(ask);
+    return false;
+  }
+  choose_tile(&spans, ask, r);
+  const bool better = are_better(&spans, plan, ask, r);
+  falt_free(better ? plan->phase : spans.phase);
+  if (better) *plan = spans;
+  return true;
+}
+
 /* ---- ready */
 
 static bool fill_table(const gemm_plan *plan, const roles *r, const falt_cuda_gemm_phase *device, char *table) {
-  const falt_gemm_depth base = {
-      .channels = channels_of(plan, r->source),
-      .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size_of(r->source),
-      .axis_bytes = {plan->args.source.axis[0], plan->args.source.axis[1], plan->args.source.axis[2]},
-      .channel_bytes = plan->args.source.channel};
+  falt_gemm_depth depth = depth_of(plan, r);
   for (int i = 0; i < plan->phases; i++) {
-    falt_gemm_depth depth = base;
     depth.entries = (int64_t)device[i].steps * pieces_of_step(plan);
     falt_cuda_gemm_place *places = (falt_cuda_gemm_place *)(void *)table + device[i].table;
     falt_cuda_gemm_entry *entries = (falt_cuda_gemm_entry *)(void *)table + device[i].table;
-    if (!(plan->fold ? falt_gemm_places(&depth, plan->phase[i], places)
-                     : falt_gemm_entries(&depth, plan->phase[i], entries)))
+    if (!(plan->fold    ? falt_gemm_places(&depth, plan->phase[i], places)
+          : plan->spans ? falt_gemm_spans(&depth, plan->phase[i], device[i].lead, entries)
+                        : falt_gemm_entries(&depth, plan->phase[i], entries)))
       return false;
   }
   return true;
@@ -421,12 +516,14 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
   falt_cuda_hole(kernel, "FOLD=%d", plan->fold);
   falt_cuda_hole(kernel, "FILL=%d", fills(p));
   falt_cuda_hole(kernel, "ONES=0");
+  falt_cuda_hole(kernel, "SPANS=%d", plan->spans);
   falt_cuda_hole(kernel, "GROUP_BYTES=%d", plan->merged > 1 ? (int)(r->source->size[FALT_C] * size_of(r->source)) : 0);
   falt_cuda_hole(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
   falt_cuda_hole(kernel, "PHASES=%d", plan->phases > 1);
   falt_cuda_hole(kernel, "SHARES=%d", t->shares > 1);
   falt_cuda_hole(kernel, "PROMOTE=%d", t->promote);
   falt_cuda_hole(kernel, "PLANAR=%d", plan->planar);
+  falt_cuda_hole(kernel, "RAGGED=%d", !plan->planar && !plan->y_aligned && plan->args.channels >= FALT_GEMM_RAGGED);
   falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
   falt_gemm_result_holes(p, r->result->type, kernel);
 }
@@ -472,7 +569,11 @@ static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
                     falt_gemm_strides_divide(r->result, plan->merged, VECTOR / size_of(r->result));
   if (!find_phases(plan, ask, r)) return false;
   plan->fold = needs_places(plan);
-  return choose_tile(plan, ask, r) && set_args(plan, ask, r);
+  choose_tile(plan, ask, r);
+  if (find_spans(plan, r) && !choose_spans(plan, ask, r)) return false;
+  if (plan->tile.bm > 0) return set_args(plan, ask, r);
+  falt_refuse(ask, "no tile fits the GPU");
+  return false;
 }
 
 static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
@@ -488,12 +589,9 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   }
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
-  plan->base.cost.seconds = 3e-6 + plan->tile.seconds;
+  plan->base.cost.seconds = seconds_of(plan, ask, &r);
   plan->partial_at = plan->values ? 0 : falt_round_up(plan->filter_bytes, 256);
   plan->base.workspace = (size_t)(plan->partial_at + plan->tile.workspace);
-  if (!plan->values) {
-    plan->base.cost.seconds += 2e-6 + 3 * (double)plan->filter_bytes / plan->base.device->limits.copy_bytes_per_s;
-  }
   if (r.source->type == FALT_F32 && !plan->split) plan->base.cost.error = FALT_TF32_ERROR;
   return &plan->base;
 }

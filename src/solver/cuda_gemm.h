@@ -48,6 +48,9 @@ typedef struct falt_gemm_piece {
 } falt_gemm_piece;
 falt_gemm_piece falt_gemm_piece_of(const falt_tensor *tensor, int merged);
 
+/* How pixels or groups lie, if spans can take their channels: those of a forward layer, or of a phase of a gradient. */
+bool falt_gemm_find_spans(const falt_tensor *source, const falt_gemm_phase phase[3], falt_gemm_evenly *evenly);
+
 /* What kernels read of a source; its steps are 1, its pointers are set later. */
 falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *problem, const falt_tensor *tensor, int merged);
 

@@ -154,7 +154,7 @@ static void find_phase(const filter_plan *plan, falt_gemm_phase phase[3]) {
 
 /* The pixels, and the taps that one factor has at each. */
 static falt_cuda_gemm_phase device_phase(const falt_problem *p, const falt_gemm_phase phase[3]) {
-  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(p)};
+  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(p), .apart = 1};
   for (int i = 0; i < 3; i++) {
     d.out[i] = (int)p->output.size[FALT_D + i];
     d.first[i] = (int)phase[i].first;
@@ -284,6 +284,7 @@ static falt_cuda_kernel kernel_of(const filter_plan *plan) {
   falt_cuda_hole(&kernel, "FOLD=%d", plan->fold);
   falt_cuda_hole(&kernel, "FILL=%d", p->boundary_value != 0);
   falt_cuda_hole(&kernel, "ONES=%d", p->has_bias);
+  falt_cuda_hole(&kernel, "SPANS=0");
   falt_cuda_hole(&kernel, "PROMOTE=%d", t->promote);
   falt_cuda_hole(&kernel, "BLOCKS=%d", t->blocks);
   falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->piece[Y].unit);

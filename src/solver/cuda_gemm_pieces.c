@@ -132,6 +132,20 @@ falt_gemm_piece falt_gemm_piece_of(const falt_tensor *t, int merged) {
   return piece;
 }
 
+bool falt_gemm_find_spans(const falt_tensor *t, const falt_gemm_phase phase[3], falt_gemm_evenly *evenly) {
+  const int64_t size = (int64_t)falt_type_size(t->type), image = falt_gemm_stride(t, FALT_N) * size;
+  int64_t results[4] = {t->size[FALT_N]}, step_bytes[4] = {image}, bytes[4] = {image}, taps = 0;
+  if (size > 2 || falt_gemm_channel_stride(t) != 1) return false;
+  for (int i = 0; i < 3; i++) {
+    taps += phase[i].taps;
+    results[i + 1] = phase[i].results;
+    bytes[i + 1] = falt_gemm_stride(t, FALT_D + i) * size;
+    step_bytes[i + 1] = bytes[i + 1] * phase[i].step;
+  }
+  return taps <= FALT_CUDA_GEMM_SPAN_BITS &&
+         falt_gemm_lie_evenly(results, step_bytes, bytes, falt_gemm_stride(t, FALT_G) * size, evenly);
+}
+
 falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *p, const falt_tensor *t, int merged) {
   const int64_t size = (int64_t)falt_type_size(t->type);
   falt_cuda_gemm_source s = {.image = falt_gemm_stride(t, FALT_N) * size,

@@ -1,8 +1,9 @@
 """Problem lines of dense layers of 16-bit floats, channels innermost: forward and gradients, every space, channel count,
 stride, dilation, pad, filter layout and epilogue. With `planar` pixels are innermost, some of the input alone, channels
 come in any number and types are some others too. With `few` what is summed comes by eights and into few channels,
-planar or not: forward, and gradients by the data of larger strides and filters.
-dense.py SEED COUNT [planar|few] [WORD...]"""
+planar or not: forward, and gradients by the data of larger strides and filters. With `ragged` channels come in numbers
+that 16 bytes do not divide, and pixels mostly lie evenly.
+dense.py SEED COUNT [planar|few|ragged] [WORD...]"""
 import math
 import random
 import sys
@@ -80,6 +81,29 @@ def few_line():
     return " ".join(words + random.choice([[], [planar_strides(n, c, size)]]))
 
 
+def ragged_line():
+    operation, space = random.choice(["forward", "backward-data"]), random.choice([1, 2, 2, 2, 3])
+    while True:
+        n, c, k = random.choice([1, 2, 3, 5]), random.randint(1, 140), random.randint(1, 140)
+        groups = random.choice([1, 1, 1, 8, 16])
+        c, k = (c, k) if groups == 1 else (groups * (c % 12 + 1), groups * (k % 12 + 1))
+        size = [random.randint(3, {1: 300, 2: 33, 3: 12}[space]) for _ in range(space)]
+        taps = [random.choice([1, 1, 3, 3, 5, 2]) for _ in range(space)]
+        if n * c * k * math.prod(size + taps) <= MOST:
+            break
+    same = "pad=" + "x".join(f"{(t - 1) // 2}:{t // 2}" for t in taps)
+    words = [operation, f"n={n}", f"c={c}", f"k={k}", f"groups={groups}"]
+    words += [f"{a}={v}" for a, v in zip("dhw"[3 - space:] + "trs"[3 - space:], size + taps)]
+    words += [same if random.random() < 0.7 else pads(space), "layout=" + ["nwc", "nhwc", "ndhwc"][space - 1]]
+    words.append("type=" + random.choice(["f16", "f16", "bf16"] + ["s8 out-type=f32"] * (operation == "forward")))
+    if groups == 1 and random.random() < 0.3:
+        pitch = c + random.randint(1, 9)
+        words.append(innermost_channels(n, pitch, size))
+    if operation == "forward" and random.random() < 0.5:
+        words.append(random.choice(EPILOGUES[:5] + ["value=2"]))
+    return " ".join(words)
+
+
 def line(planar):
     operation = random.choice(["forward", "forward", "backward-data", "backward-filter"])
     space = random.choice([1, 2, 2, 2, 3])
@@ -108,5 +132,6 @@ def line(planar):
 
 random.seed(int(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
-    made = few_line() if "few" in sys.argv[3:] else line("planar" in sys.argv[3:])
-    print(made, *[w for w in sys.argv[3:] if w not in ("planar", "few")])
+    words = sys.argv[3:]
+    made = few_line() if "few" in words else ragged_line() if "ragged" in words else line("planar" in words)
+    print(made, *[w for w in words if w not in ("planar", "few", "ragged")])

@@ -18,6 +18,7 @@ static const char *const lines[] = {
     "correlate d=20 h=33 w=128 t=3 r=3 s=3 type=f64",
     "correlate d=20 h=33 w=128 t=5 r=3 s=3 boundary=reflect101",
     "correlate h=40 w=40 r=31 s=31 boundary=edge",
+    "forward n=1 c=67 h=14 w=14 k=35 r=1 s=1 type=f16 layout=nhwc",
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
@@ -152,6 +153,8 @@ static const char *const shared_windows[] = {
     "forward n=2 c=32 h=14 w=15 k=32 r=3 s=3 pad=1 groups=8 type=f16 layout=nhwc method=cuda-grouped",
     "forward n=2 c=24 h=14 w=15 k=40 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-wgmma",
     "forward n=2 c=19 h=14 w=15 k=21 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-gemm",
+    "forward n=2 c=33 h=14 w=15 k=35 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-gemm",
+    "backward-data n=2 c=72 h=14 w=15 k=72 r=1 s=3 pad=0x1 groups=8 type=f16 layout=nhwc method=cuda-gemm",
 };
 
 typedef struct operand {

@@ -139,6 +139,9 @@ typedef struct falt_cuda_gemm_phase {
   int first[3], delta[3], taps[3];
   int from[3], pace[3]; /* tap i is tap from + i*pace of the filter */
   int table, steps;     /* the first entry of its depth; a tile's steps along the depth */
+  int begin, apart;     /* its pixels are begin, begin + apart, ... of those along the axes */
+  int group;            /* its groups are group, group + group_apart, ... */
+  int lead;             /* with spans: bytes between a multiple of 16 and its pixels' first positions */
 } falt_cuda_gemm_phase;
 
 /* An entry of the depth: its channels of one tap. Either the way there from a result's first position, in bytes, and
@@ -156,6 +159,9 @@ enum { FALT_CUDA_GEMM_BITS = 29 };
 #define FALT_CUDA_GEMM_ONE (1u << FALT_CUDA_GEMM_BITS) /* of an entry: not an element but a one, and then zeros */
 #define FALT_CUDA_GEMM_EXISTS (1u << 30)               /* the result */
 #define FALT_CUDA_GEMM_NOWHERE (1u << 31)              /* no result has it: beyond the depth */
+/* With spans an entry is 16 aligned bytes, which may begin ahead of a tap's channels and end behind them. Fewer bits
+ * are left for taps; then four say how many bytes lie ahead, and four how many there are up to the end, less one. */
+enum { FALT_CUDA_GEMM_SPAN_BITS = 21, FALT_CUDA_GEMM_HEAD = 21, FALT_CUDA_GEMM_END = 25 };
 enum { FALT_CUDA_GEMM_NO_CHANNEL = -1, FALT_CUDA_GEMM_ONES = -2 }; /* the same as channels of places */
 
 /* What windows are taken from, in pieces; strides count bytes. */
@@ -175,9 +181,11 @@ typedef struct falt_cuda_gemm_args {
   const falt_cuda_gemm_phase *phases; /* of several; of one, that below */
   falt_cuda_gemm_phase phase;
   long long y_image, y_group, y_axis[3], y_channel, r_image, r_group, r_axis[3], r_channel;
-  int groups, channels, channel_tiles; /* of results, of a group */
-  int shares, share_steps;             /* of the depth */
-  int y_aligned;                       /* vectors are */
+  int groups, group_apart;     /* of a phase */
+  int channels, channel_tiles; /* of results, of a group */
+  int shares, share_steps;     /* of the depth */
+  int y_aligned;               /* vectors are */
+  int b_known;                 /* b is there before the first kernel of an execution starts */
   falt_cuda_epilogue epilogue;
   const void *residual;
 } falt_cuda_gemm_args;
@@ -192,6 +200,9 @@ typedef struct falt_cuda_gemm_pack_args {
   long long w_group, w_row, w_channel, w_axis[3];
   int rows, channels; /* of a group, before groups are merged */
   int merged;         /* groups that are one; what would join two of them is zero */
+  int group_apart;    /* of those: from one of a phase to the next */
+  int span;           /* elements of a tap: those channels, or more where they stand behind others in aligned words */
+  int turn[3];        /* bytes that neighbouring taps lie apart, along the axes */
   int step_bytes;     /* of a row, a step along the depth */
   long long low;      /* where the low parts of words begin, in bytes; 0: words stay whole */
 } falt_cuda_gemm_pack_args;

@@ -8,6 +8,12 @@
 // lies from a pixel's first position and which taps must exist there; a pixel has a bit for each tap of each axis that
 // lies inside. So strides, dilations and gradients cost nothing in the loop, and channels need not fill a step.
 //
+// Channels that 16 bytes do not divide, but whose pixels lie evenly, come by spans: all pixels, or groups, whose
+// channels begin as many bytes behind a multiple of 16 are a phase, whose filter is packed as far behind one. So what
+// is copied are aligned words whatever the channels, a step's first words have other pixels' channels ahead and its
+// last ones zeros behind, and the filter has zeros there; those ahead are cleared once they have arrived, since they
+// may be no numbers.
+//
 // f32 that must stay f32: both factors are split into two tf32, and of the four products the three that count are
 // summed, the smallest first (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
 // Tensor cores round sums towards zero, so that a long sum would drift: after every PROMOTE steps it is added to one in
@@ -23,12 +29,13 @@
 //   ROW STAGES             bytes of a step, steps in shared memory
 //   UNIT                   bytes of a piece of the source
 //   GATHER                 0: pieces lie side by side in memory; 1: one by one, an entry each; else so many an entry
-//   FOLD FILL ONES         gemm_source.cuh's
+//   FOLD FILL ONES SPANS   gemm_source.cuh's
 //   GROUP_BYTES GROUP_ROWS 0, or a step is one tap of several groups, so many bytes and columns each
 //   PHASES                 0: all results are one phase
 //   SHARES                 1: a block sums a share of the depth; gemm_sum.cu adds them
 //   PROMOTE                steps between additions to the long sum; 0: none
 //   PLANAR                 1: neighbouring pixels of the results lie side by side, else neighbouring channels
+//   RAGGED                 1: and vectors do not divide rows of those
 //   ACTIVATION             number of falt_activation
 //   BLOCKS                 blocks that should fit on a multiprocessor
 #include "args.h"
@@ -69,6 +76,22 @@ __device__ inline void find_pixels(const Args &a, const Phase &p, const char *so
 }
 
 #if !GATHER
+// The bytes of an entry that are ahead of its tap's channels, and all up to their end.
+__device__ inline int head_of(const Entry &e) {
+#if SPANS
+  return e.bits >> FALT_CUDA_GEMM_HEAD & 15;
+#else
+  return 0;
+#endif
+}
+__device__ inline int end_of(const Entry &e) {
+#if SPANS
+  return (e.bits >> FALT_CUDA_GEMM_END & 15) + 1;
+#else
+  return UNIT;
+#endif
+}
+
 // Pieces that lie side by side: neighbouring threads take neighbouring pieces of a pixel.
 struct Loader {
   static constexpr int UNITS = ROW / UNIT, STEP_ENTRIES = UNITS, STEP = THREADS / UNITS,
@@ -77,11 +100,21 @@ struct Loader {
   const Entry *table;
   Entry next;
   unsigned to[STEP % 8 ? PIXELS : 1];  // bytes of a stage
+  unsigned heads = 0, waiting = 0;     // of the steps under way, the oldest lowest; their bits
 
-  __device__ inline void start(const Args &a, const Pixel *pixels, const Entry *entries) {
-    const int row = threadIdx.x / UNITS, piece = threadIdx.x % UNITS * UNIT;
+  __device__ inline bool mine(int i) const { return BM % STEP == 0 || (int)(threadIdx.x / UNITS) + i * STEP < BM; }
+  __device__ inline unsigned place(unsigned stage, int i) const {
+    return stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW);
+  }
+
+  // Its first entry is under way while pixels are found.
+  __device__ inline void ask(const Entry *entries) {
     table = entries + threadIdx.x % UNITS;
     next = entry_at(table, 0);
+  }
+
+  __device__ inline void start(const Pixel *pixels) {
+    const int row = threadIdx.x / UNITS, piece = threadIdx.x % UNITS * UNIT;
 #pragma unroll
     for (int i = 0; i < PIXELS; i++) {
       const int at = row + i * STEP;
@@ -95,13 +128,14 @@ struct Loader {
     const Entry e = next;
     table += UNITS;
     next = entry_at(table, 0);
+    heads |= head_of(e) << waiting;
+    waiting += 4;
     if (a.source.aligned) {
 #pragma unroll
       for (int i = 0; i < PIXELS; i++) {
         const char *from;
         const bool exists = find_piece(a.source, pixel[i], e, from);
-        if (BM % STEP == 0 || (int)(threadIdx.x / UNITS) + i * STEP < BM)
-          copy_async<UNIT>(stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW), from, exists ? UNIT : 0);
+        if (mine(i)) copy_async<UNIT>(place(stage, i), from, exists ? end_of(e) : 0);
       }
     } else {
 #pragma unroll 1
@@ -109,14 +143,29 @@ struct Loader {
 #pragma unroll
         for (int i = 0; i < PIXELS; i++) {
           const char *from;
-          const bool exists = find_piece(a.source, pixel[i], e, from);
-          if (BM % STEP == 0 || (int)(threadIdx.x / UNITS) + i * STEP < BM)
-            store_bits<SIZE_X>(stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW) + k,
-                               exists ? load_bits<SIZE_X>(from + k) : 0);
+          const bool exists = find_piece(a.source, pixel[i], e, from) && k >= head_of(e) && k < end_of(e);
+          if (mine(i)) store_bits<SIZE_X>(place(stage, i) + k, exists ? load_bits<SIZE_X>(from + k) : 0);
         }
     }
   }
   __device__ inline void store(unsigned) {}
+
+  // What this thread copied of the oldest step, which has arrived.
+  __device__ inline void clear(unsigned stage) {
+    const unsigned head = heads & 15;
+    heads >>= 4;
+    waiting -= 4;
+    if (!SPANS || head == 0) return;
+#pragma unroll
+    for (int i = 0; i < PIXELS; i++) {
+      if (!mine(i)) continue;
+      const unsigned at = place(stage, i);
+      if (head & 8) store_bits<8>(at, 0);
+      if (head & 4) store_bits<4>(at + (head & 8), 0);
+      if (head & 2) store_bits<2>(at + (head & 12), 0);
+      if (SIZE_X == 1 && head & 1) store_bits<1>(at + (head & 14), 0);
+    }
+  }
 };
 
 #else
@@ -129,10 +178,8 @@ struct Loader {
   const Entry *table;
   unsigned long long element[MINE][EACH];
 
-  __device__ inline void start(const Args &, const Pixel *pixels, const Entry *entries) {
-    table = entries + threadIdx.x / BM * MINE * ENTRIES;
-    pixel = pixels[threadIdx.x % BM];
-  }
+  __device__ inline void ask(const Entry *entries) { table = entries + threadIdx.x / BM * MINE * ENTRIES; }
+  __device__ inline void start(const Pixel *pixels) { pixel = pixels[threadIdx.x % BM]; }
 
   __device__ inline void load(const Args &a, unsigned) {
 #pragma unroll
@@ -159,6 +206,7 @@ struct Loader {
       store_vector(stage + swizzled(threadIdx.x % BM, threadIdx.x / BM * MINE + i), word);
     }
   }
+  __device__ inline void clear(unsigned) {}
 };
 #endif
 
@@ -309,11 +357,16 @@ __device__ inline void multiply_step(Acc acc, unsigned stage, const Slices &slic
 __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader &loader, Filter &filter, int steps) {
   Slices slices;
   slices.start();
+  // What was known when the layer was planned is fetched while the kernels ahead end.
+  if (!a.b_known) await_stream();
+#pragma unroll 1
+  for (int i = 0; i < STAGES - 1; i++)
+    if (i < steps) filter.load(shared + i * STAGE);
+  if (a.b_known) await_stream();
 #pragma unroll 1
   for (int i = 0; i < STAGES - 1; i++) {
     if (i < steps) {
       loader.load(a, shared + i * STAGE);
-      filter.load(shared + i * STAGE);
       loader.store(shared + i * STAGE);
     }
     end_batch();
@@ -323,6 +376,7 @@ __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader 
 #pragma unroll 1
   for (int i = 0; i < steps; i++) {
     await_batches<STAGES - 2>();
+    loader.clear(in);
 #if WGMMA
     publish_copies();
 #endif
@@ -417,6 +471,46 @@ __device__ inline void store_channels(const Args &a, Acc acc, Desk &desk, int ch
   }
 }
 
+// Neighbouring lanes take neighbouring channels, so that what a warp stores lies in few lines; all of some rows'
+// results are read before the first is stored, since no load passes a store.
+__device__ inline void store_ragged(const Args &a, Acc acc, Desk &desk, int channel, i64 y_at, i64 r_at, i64 group) {
+  constexpr int LANES = WN < 32 ? WN : 32, ROWS = 32 / LANES, EACH = WN / LANES, AHEAD = 8 / EACH;
+  static_assert(16 % (AHEAD * ROWS) == 0, "a slab has whole rounds");
+  const int lane = threadIdx.x % 32, mine = lane % LANES, count = a.channels - channel;
+  Linear<REAL> l[EACH];
+#pragma unroll
+  for (int k = 0; k < EACH; k++)
+    l[k] = linear(a, count > mine + k * LANES ? group * a.channels + channel + mine + k * LANES : 0);
+  y_at += mine * a.y_channel, r_at += mine * a.r_channel;
+#pragma unroll
+  for (int i = 0; i < MT; i++) {
+    put_slab(desk, acc, i);
+    __syncwarp();
+#pragma unroll 1
+    for (int first = lane / LANES; first < 16 && mine < count; first += AHEAD * ROWS) {
+      Result to[AHEAD];
+      REAL y[AHEAD][EACH];
+#pragma unroll
+      for (int m = 0; m < AHEAD; m++) {
+        to[m] = desk.result[i * 16 + first + m * ROWS];
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+          const int n = mine + k * LANES < count ? k * LANES : 0;
+          y[m][k] =
+              finished(a, l[k], desk.slab[(first + m * ROWS) * PITCH + mine + n], r_at + to[m].r + n * a.r_channel);
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < AHEAD; m++)
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+          if (to[m].y != NO_RESULT && mine + k * LANES < count)
+            store<REAL>(a.y, TYPE_Y, y_at + to[m].y + k * LANES * a.y_channel, y[m][k]);
+    }
+    __syncwarp();
+  }
+}
+
 // A lane takes one pixel, all channels; neighbouring lanes neighbouring pixels.
 __device__ inline void store_pixels(const Args &a, Acc acc, Desk &desk, int channel, i64 y_at, i64 r_at, i64 group) {
   const int lane = threadIdx.x % 32, row = lane % SLAB;
@@ -455,7 +549,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __
   // Swizzled blocks of rows begin at multiples of their size.
   char *memory = (char *)unaligned + (WGMMA ? -shared_address(unaligned) & 1023 : 0);
   const int warp = threadIdx.x / 32;
-  await_stream();
 #if PHASES
   __shared__ Phase p;
   if (threadIdx.x < sizeof p / 4) ((int *)&p)[threadIdx.x] = ((const int *)(a.phases + blockIdx.z))[threadIdx.x];
@@ -465,7 +558,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __
 #endif
   // Groups lie side by side in memory, so they are computed side by side.
   const int column = blockIdx.x % (a.channel_tiles * a.groups), first = blockIdx.x / (a.channel_tiles * a.groups) * BM;
-  const int group = column / a.channel_tiles, first_channel = column % a.channel_tiles * BN;
+  const int index = column / a.channel_tiles, first_channel = column % a.channel_tiles * BN;
+  const int group = p.group + index * a.group_apart;
   if (first >= p.pixels) return;
   const i64 pitch = (i64)p.steps * ROW;
   const int begin = SHARES ? blockIdx.y * a.share_steps : 0,
@@ -475,12 +569,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __
     Loader loader;
     Filter filter;
     Pixel *pixels = (Pixel *)memory;
+    loader.ask((const Entry *)a.source.table + (p.table + begin * Loader::STEP_ENTRIES));
     find_pixels(a, p, (const char *)a.source.data + group * a.source.group, first, pixels);
-    loader.start(a, pixels, (const Entry *)a.source.table + (p.table + begin * Loader::STEP_ENTRIES));
-    filter.start((const char *)a.b + p.b + ((i64)group * a.channels + first_channel) * pitch + (i64)begin * ROW, pitch,
+    loader.start(pixels);
+    filter.start((const char *)a.b + p.b + ((i64)index * a.channels + first_channel) * pitch + (i64)begin * ROW, pitch,
                  a.channels - first_channel, a.b_low);
     __syncthreads();
     multiply(a, acc, shared_address(memory), loader, filter, steps);
+  } else {
+    await_stream();
   }
   const int pixel = first + warp / WARPS_N * WM, channel = first_channel + warp % WARPS_N * WN;
 #if SHARES
@@ -492,6 +589,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __
   __syncwarp();
   if (PLANAR)
     store_pixels(a, acc, desk, channel, y_at, r_at, group);
+  else if (RAGGED)
+    store_ragged(a, acc, desk, channel, y_at, r_at, group);
   else
     store_channels(a, acc, desk, channel, y_at, r_at, group);
 #endif

@@ -18,8 +18,9 @@ __device__ inline int quotient(unsigned n, const Phase &p, int axis) {
   return (int)((unsigned long long)n * p.reciprocal[axis] >> p.shift[axis]);
 }
 
-// The coordinates of result m of a phase: image, then position along each axis.
-__device__ inline void locate(const Phase &p, int m, int q[4]) {
+// The coordinates of result i of a phase: image, then position along each axis.
+__device__ inline void locate(const Phase &p, int i, int q[4]) {
+  const int m = p.begin + i * p.apart;
   const int rows = quotient(m, p, 2), planes = quotient(rows, p, 1);
   q[3] = m - rows * p.out[2], q[2] = rows - planes * p.out[1];
   q[0] = quotient(planes, p, 0), q[1] = planes - q[0] * p.out[0];

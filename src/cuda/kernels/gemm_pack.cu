@@ -9,14 +9,16 @@ typedef falt_cuda_gemm_phase Phase;
 
 // The element behind depth k of row n, or where there is none.
 __device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int k) {
-  const int channels = a.channels * a.merged, group = n / a.rows;
-  const int tap = k / channels, channel = k % channels - group * a.channels;
+  const int group = n / a.rows, tap = k / a.span;
   const int s = tap % p.taps[2], r = tap / p.taps[2] % p.taps[1], t = tap / p.taps[2] / p.taps[1];
+  const int ahead = (p.lead + t * a.turn[0] + r * a.turn[1] + s * a.turn[2] & 15) / (int)sizeof(ELEMENT);
+  const int channel = k % a.span - ahead - group * a.channels;
   if (t >= p.taps[0] || channel < 0 || channel >= a.channels) return nullptr;
   const long long at = (p.from[0] + t * p.pace[0]) * a.w_axis[0] + (p.from[1] + r * p.pace[1]) * a.w_axis[1] +
                        (p.from[2] + s * p.pace[2]) * a.w_axis[2];
   return (const ELEMENT *)a.w +
-         (at + (blockIdx.y * (long long)a.merged + group) * a.w_group + n % a.rows * a.w_row + channel * a.w_channel);
+         (at + ((p.group + blockIdx.y * (long long)a.group_apart) * a.merged + group) * a.w_group +
+          n % a.rows * a.w_row + channel * a.w_channel);
 }
 
 // A word as a tf32 and what that leaves.

@@ -2,6 +2,7 @@
 //   FOLD   1: entries are places; the source goes on beyond its ends
 //   FILL   1: what does not exist is a constant other than 0
 //   ONES   1: there are entries that are no element but a one
+//   SPANS  1: entries are aligned words of 16 bytes, of which some are no channel of their tap
 #pragma once
 #include "boundary.cuh"
 #include "gemm.cuh"
@@ -80,7 +81,8 @@ __device__ inline bool find_piece(const Source &a, const Pixel &pixel, const Ent
     from = (const char *)a.one;
     return pixel.bits;
   }
-  exists = (pixel.bits & e.bits) == e.bits, beyond = pixel.bits && (int)e.bits >= 0 && !exists;
+  const unsigned bits = SPANS ? e.bits & ~(255u << FALT_CUDA_GEMM_HEAD) : e.bits;
+  exists = (pixel.bits & bits) == bits, beyond = pixel.bits && (int)e.bits >= 0 && !exists;
   from = pixel.from + e.delta;
 #endif
   if (FILL && beyond) from = (const char *)a.fill;
