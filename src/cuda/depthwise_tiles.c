@@ -251,18 +251,17 @@ static int64_t shares_of(const visitor *v, const falt_depthwise_tile *t, int64_t
   return best < most ? best : most;
 }
 
-/* A gradient's blocks. False if the sums of one share are more than the workspace. */
-static bool set_shares(const visitor *v, const work *w, falt_depthwise_tile *t) {
+/* A gradient's blocks. One share's sums are the gradient: they need no workspace. */
+static void set_shares(const visitor *v, const work *w, falt_depthwise_tile *t) {
   const falt_depthwise_shape *s = v->shape;
   const int64_t vectors = s->channels / w->channels, parts = s->axis[PLANE].taps * t->parts;
   const int64_t sums =
       (s->axis[PLANE].taps * s->axis[ROW].taps * s->axis[COLUMN].taps + 1) * s->channels * s->sum_bytes;
   t->tiles = t->tiles / vectors;
   t->shares = shares_of(v, t, falt_ceil_div(vectors, t->lanes) * parts);
-  if (s->workspace >= 0 && t->shares * sums > s->workspace) t->shares = s->workspace / sums;
-  t->partial = t->shares * sums;
+  if (s->workspace >= 0 && t->shares * sums > s->workspace) t->shares = falt_max(1, s->workspace / sums);
+  t->partial = t->shares > 1 ? t->shares * sums : 0;
   t->seconds += (double)t->partial / v->machine->bytes_per_s * 4;
-  return t->shares > 0;
 }
 
 /* Gradients of filters read y as they read x. */
@@ -329,7 +328,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   if (tiles >= 0x1p31) return;
   t.tiles = (int64_t)tiles;
   t.seconds = estimate(s, v->machine, &w, &t);
-  if (s->kind == FALT_DEPTHWISE_FILTER && !set_shares(v, &w, &t)) return;
+  if (s->kind == FALT_DEPTHWISE_FILTER) set_shares(v, &w, &t);
   v->visit(v->context, &t);
 }
 

@@ -27,7 +27,8 @@ static void start_pack(const depthwise_plan *plan, const void *from, void *to, v
   args.y = to;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->pack, falt_ceil_div(args.tiles, 256), {256, 1}, 0, stream};
-  falt_gpu_start(plan->base.device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
 }
 
 static const void *filter_of(const depthwise_plan *plan, const falt_operands *o) {
@@ -37,6 +38,15 @@ static const void *filter_of(const depthwise_plan *plan, const falt_operands *o)
   if (!plan->pack) return given;
   start_pack(plan, given, o->workspace, o->stream);
   return o->workspace;
+}
+
+/* The kernel's EARLY. To await takes a block a third of a microsecond, and many short ones have that time after time;
+ * taps and first lines come together where blocks follow on others. */
+static int early_of(const depthwise_plan *plan, const falt_depthwise_cut *c) {
+  const int64_t slots = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * c->tile.blocks;
+  const int64_t blocks = falt_ceil_div(c->tile.tiles, c->tile.threads);
+  if (!falt_depthwise_is_short(&plan->base) || blocks > 3 * slots) return 0;
+  return plan->base.packed && blocks <= slots ? 2 : 1;
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -56,7 +66,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       c->function, falt_ceil_div(c->tile.tiles, c->tile.threads), {c->tile.threads, 1}, 0, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  if (early_of(plan, c))
+    falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
+  else
+    falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -90,6 +104,7 @@ static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) 
   falt_cuda_hole(&kernel, "W_WORDS=%d", plan->pack != NULL);
   falt_cuda_hole(&kernel, "UNIT_Y=%d", c->tile.y_unit);
   falt_cuda_hole(&kernel, "FINISH=%d", c->shape.finish);
+  falt_cuda_hole(&kernel, "EARLY=%d", early_of(plan, c));
   falt_cuda_hole(&kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
   falt_cuda_hole(&kernel, "ACTIVATION=%d", (int)(p->operation == FALT_FORWARD ? p->activation : FALT_IDENTITY));
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);

@@ -30,6 +30,10 @@ void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text);
 
 /* The kernel that adds the shares of a filter's gradient, which args->partial has, and its start. */
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function);
+/* Whether a plan's kernel is worth starting before what is ahead of it has ended; and starts one that awaits that. */
+bool falt_depthwise_is_short(const falt_plan *plan);
+void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, const int blocks_yz[2],
+                          void **parameters);
 void falt_depthwise_add_shares(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
                                void *stream);
 

@@ -44,7 +44,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->function, plan->tile.grid, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_depthwise_start(base, &launch, one, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

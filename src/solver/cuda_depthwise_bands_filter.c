@@ -37,7 +37,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_gpu_launch launch = {
       plan->function, parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {(int)plan->tile.shares, 1};
-  falt_gpu_start_grid(base->device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_depthwise_start(base, &launch, blocks_yz, parameters);
   falt_depthwise_add_shares(plan->sum, base, &args, o->stream);
 }
 

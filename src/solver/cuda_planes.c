@@ -97,6 +97,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     falt_gpu_encode(base->device->gpu, &boxes, &a.result);
   }
   a.filter = falt_map_element(filter, &p->filter);
+  a.kept = plan->filter != NULL;
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
   a.y = first_step(plan, forward ? o->output : o->input, falt_problem_result(p));
   if (p->has_residual) a.residual = first_step(plan, o->residual, &p->residual);
@@ -105,7 +106,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
       plan->function, plan->tile.grid, {128 * (plan->tile.consumers + 1), 1}, plan->tile.shared_bytes, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

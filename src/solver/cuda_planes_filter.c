@@ -52,7 +52,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
       plan->function, t->grid, {128 * ((int)l->taps[1] + 1), 1}, t->shared_bytes, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
   falt_map_add_sums(plan->sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
 }
 

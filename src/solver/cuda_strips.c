@@ -41,7 +41,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->function, plan->tile.grid, {FALT_STRIPS_THREADS, 1}, 0, o->stream};
-  falt_gpu_start(base->device->gpu, &launch, parameters);
+  const int one[2] = {1, 1};
+  falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -85,6 +85,13 @@ static const char *const lines[] = {
     "forward n=2 c=32 h=14 w=14 k=40 r=3 s=3 pad=1 type=u8 layout=nhwc",
     "forward n=1 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 type=f16 layout=nhwc",
     "backward-filter n=9 c=65 h=14 w=14 k=72 r=3 s=3 pad=1 type=f16 layout=nhwc",
+    "backward-filter n=1 c=960 h=7 w=7 k=960 r=3 s=3 pad=1 groups=960 type=f16 layout=nhwc",
+    "forward n=16 c=96 h=28 w=28 k=96 r=9 s=9 pad=4 groups=96 type=f16",
+    "backward-filter n=32 c=48 h=28 w=28 k=48 r=7 s=7 pad=3 groups=48 type=f16",
+    "backward-filter n=32 c=96 h=28 w=28 k=96 r=7 s=7 pad=3 groups=96 type=f16 layout=nhwc",
+    "backward-data n=2 c=3 h=56 w=56 k=64 r=7 s=7 pad=3 stride=2 type=f16 layout=nhwc",
+    "forward n=1 c=1 d=64 h=64 w=64 k=16 t=3 r=3 s=3 pad=1 type=f16 layout=ndhwc",
+    "backward-filter n=32 c=512 h=14 w=14 k=512 r=3 s=3 pad=1 type=f16 layout=nhwc",
 };
 enum { LINES = sizeof lines / sizeof *lines };
 static int line_count = LINES;

@@ -15,12 +15,16 @@
 //   FINISH       1: scale, bias, residual or activation
 //   TYPE_R       number of falt_type: the residual's; -1: none
 //   ACTIVATION   number of falt_activation
+//   EARLY        0: blocks come when all has ended that is ahead in the stream; 1: before, and await that; 2: they load
+//                taps meanwhile, as the filter is the plan's own, which nothing ahead writes
 //   THREADS BLOCKS
 #include "depthwise.cuh"
 #include "epilogue.cuh"
+#include "ptx/early.cuh"
 
 constexpr int OUTER = Planes::taps * PARTS * (BACKWARD ? MULTIPLE : 1);
 constexpr bool SURE = PARTS == 1 && (Planes::inside || (OUTER > 1 && !FILL && Planes::constant));
+constexpr bool TAPS_LAST = OUTER > 1 || FINISH;  // of what a thread loads before its first lines
 static_assert(!BACKWARD || PARTS == 1 || Rows::step == 1, "parts are shifts");
 
 struct Tile {
@@ -208,6 +212,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise(con
   const int column = t.column * Columns::advance;
   Results results;
   Sums sum = {};
+  if (EARLY == 1 || (EARLY == 2 && TAPS_LAST)) await_stream();
   results.begin(p, t);
 #pragma unroll 1
   for (int i = 0; i < OUTER; i++) {
@@ -221,6 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise(con
     taps.load_taps(
         p, t.group * p.w_channel + member * p.w_next + plane_tap * p.w_axis[0] + part * Rows::taps * p.w_axis[1],
         part * Rows::taps);
+    if (EARLY == 2 && !TAPS_LAST) await_stream();
     // A plane of the constant is one beyond whose rows everything lies.
     add_part(
         sum, p, taps,

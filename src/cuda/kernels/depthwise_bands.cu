@@ -34,6 +34,7 @@
 #include "finish.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
+#include "ptx/early.cuh"
 #include "words.cuh"
 
 typedef Mma<KIND> Product;
@@ -503,6 +504,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_ban
   char *stage = (char *)memory, *out = IN_PLACE ? stage : stage + STAGES * STAGE;
   clear(stage, STAGES * STAGE);
   __syncthreads();
+  await_stream();
   if (INNER)
     run_inner(p, stage, out);
   else

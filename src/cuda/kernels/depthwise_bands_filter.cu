@@ -23,6 +23,7 @@
 #include "convert.cuh"
 #include "depthwise_stage.cuh"
 #include "mma.cuh"
+#include "ptx/early.cuh"
 
 typedef Mma<KIND> Product;
 
@@ -172,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   clear(stage, STAGE);
   for (int i = threadIdx.x; i < TAPS; i += THREADS) total[i] = 0;
   __syncthreads();
+  await_stream();
 #pragma unroll 1
   for (int image = blockIdx.y * IMAGES; image < BATCH; image += p.shares * IMAGES) {
     const int images = min(IMAGES, BATCH - image);

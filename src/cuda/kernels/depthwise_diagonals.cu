@@ -27,6 +27,7 @@
 #include "depthwise_stage.cuh"
 #include "mma.cuh"
 #include "ptx/copy.cuh"
+#include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 
 constexpr int OCTETS = SPAN / 8;
@@ -156,6 +157,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_dia
   Sums sums = {};
   clear(stage, STAGE);
   __syncthreads();
+  await_stream();
 #pragma unroll 1
   for (int number = blockIdx.y; number < TILES; number += p.shares) {
     load_tile(p, number, stage);

@@ -2,7 +2,7 @@
 // of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
 // lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
 // sums are added by shuffles, where its lanes have the same channels evenly often, a block's in shared memory, those of
-// all shares of the positions by depthwise_sum.cu: always in the same order. Planes of taps, and parts of their rows,
+// all shares of the positions, if there are several, by depthwise_sum.cu: always in the same order. Planes of taps, and parts of their rows,
 // are blocks of their own.
 //
 // Holes, beside those of depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
@@ -12,8 +12,11 @@
 //   LANES       vectors of channels of a block
 //   BIAS        1: the first blocks add y alone, too
 //   AHEAD       lines
+//   ALONE       1: there is one share, whose sums are the gradient
 //   THREADS BLOCKS
 #include "depthwise.cuh"
+#include "depthwise_gradient.cuh"
+#include "ptx/early.cuh"
 
 constexpr int TAPS = Rows::taps * Columns::taps, STRIPS = THREADS / LANES;
 constexpr bool SURE = PARTS == 1 && Planes::inside;
@@ -123,6 +126,13 @@ __device__ inline void put_sums(const Args &p, const SUM sum[COUNT][VEC], int fi
     for (int w = 0; w < TERMS; w++) total += part[k][w][across];
     if (channel + across >= CHANNELS) continue;
     if (first < TAPS && r >= ALL_TAPS_R) continue;
+    if (ALONE) {
+      if (first < TAPS)
+        put_tap(p, channel + across, tap_plane, r, s, total);
+      else
+        put_bias(p, channel + across, total);
+      continue;
+    }
     const int place = first < TAPS ? (tap_plane * ALL_TAPS_R + r) * Columns::taps + s : ALL_TAPS;
     ((SUM *)p.partial)[((i64)blockIdx.y * (ALL_TAPS + BIAS) + place) * CHANNELS + channel + across] = total;
   }
@@ -136,6 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_fil
   const Source::X fill = FILL ? element_of<TYPE_X>(p.fill) : (Source::X)0;
   const bool mine = channel < CHANNELS && threadIdx.x < STRIPS * LANES;
   Sums sum = {};
+  await_stream();
 #pragma unroll 1
   for (unsigned i = blockIdx.y * STRIPS + threadIdx.x / LANES; i < p.tiles && mine; i += p.shares * STRIPS) {
     const Tile t = find_tile(i);

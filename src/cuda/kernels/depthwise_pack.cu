@@ -3,6 +3,7 @@
 // Holes: TYPE_W, a number of falt_type; SUM, what it becomes; TAPS_R TAPS_S CHANNELS MULTIPLE
 #include "args.h"
 #include "convert.cuh"
+#include "ptx/early.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     falt_depthwise_pack(const __grid_constant__ falt_cuda_depthwise_args p) {
@@ -12,5 +13,6 @@ extern "C" __global__ void __launch_bounds__(256)
             t = i / CHANNELS / TAPS_S / TAPS_R;
   const long long from = channel / MULTIPLE * p.w_channel + channel % MULTIPLE * p.w_next + t * p.w_axis[0] +
                          r * p.w_axis[1] + s * p.w_axis[2];
+  await_stream();
   ((SUM *)p.y)[i] = load<SUM>(p.w, TYPE_W, from);
 }

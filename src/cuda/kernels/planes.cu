@@ -40,6 +40,7 @@
 #include "planes_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
+#include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 
 typedef falt_cuda_planes_args Args;
@@ -113,6 +114,7 @@ struct Turn {
 __device__ inline void produce(const Args &a, const Shared &s) {
   Turn turn;
   Walk walk;
+  await_stream();
   for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles)
     for (int plane = first_plane(a, walk); plane <= last_plane(a, walk); plane++) {
       if (!exists(a, plane)) continue;
@@ -253,7 +255,9 @@ __device__ inline void consume(const Args &a, const Shared &s, char *memory, int
   const int first = blockIdx.x % a.column_tiles * CHANNELS;
   Place *places = (Place *)(memory + PLACES);
   if (SCATTERED) list_places(a, places, first);
+  if (!a.kept) await_stream();
   fetch_filter(a, memory, first);
+  if (a.kept) await_stream();
   for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles) {
     Sums sums;
 #pragma unroll

@@ -21,6 +21,7 @@ typedef struct falt_cuda_planes_args {
   int size[3], shift[3];                /* pixels of the result; by how many the first step begins outside */
   int tiles[2], walk, walks;            /* tiles along rows and columns; planes of a walk; walks along the planes */
   int column_tiles;                     /* of results' channels */
+  int kept;                             /* the filter is the plan's own: nothing ahead in the stream writes it */
   int items;                            /* tiles of all images, each with all its walks */
 } falt_cuda_planes_args;
 

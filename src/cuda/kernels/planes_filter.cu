@@ -19,6 +19,7 @@
 #include "planes_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
+#include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 
 typedef falt_cuda_planes_filter_args Args;
@@ -138,6 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planes_filter(cons
     barrier_init_fence();
   }
   __syncthreads();
+  await_stream();
   if (group < TAPS_H)
     consume(a, s, part, group);
   else if (threadIdx.x == 128 * TAPS_H)

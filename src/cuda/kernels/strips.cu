@@ -34,6 +34,7 @@
 #include "finish.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
+#include "ptx/early.cuh"
 #include "strips_args.h"
 #include "words.cuh"
 
@@ -383,6 +384,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_strips(const 
   Filter filter;
   Linear<float> l[LINEARS];
   Walk walk;
+  await_stream();
   load_filter(a, channel, filter);
 #pragma unroll
   for (int i = 0; i < LINEARS; i++) {
