@@ -26,6 +26,7 @@ typedef struct falt_wgmma_problem {
   bool turned; /* the filter's columns, not what is summed, lie side by side */
   bool residual;
   bool words; /* 16 bytes divide a pixel's results, which lie side by side */
+  bool whole; /* and each pixel's follow on the last one's, from image to image too; 32 bytes divide them */
   bool boxes; /* pixels are read side by side: each image is filled up to whole boxes of FALT_WGMMA_SPAN */
 } falt_wgmma_problem;
 
@@ -53,6 +54,7 @@ typedef struct falt_wgmma_machine {
 typedef struct falt_wgmma_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;
+  bool whole; /* warps send 16 pixels of results in one piece, as they lie */
   bool rows;  /* warps store 512 bytes of a pixel, not the copy engine a line of 64 */
   int splits; /* of filter gradients */
   int shares; /* blocks of a cluster that sum a part of a tile's steps each */
@@ -69,7 +71,8 @@ typedef struct falt_wgmma_tile {
 typedef struct falt_wgmma_work {
   int64_t rows[FALT_WGMMA_PHASES], steps[FALT_WGMMA_PHASES]; /* of each phase */
   int phases;
-  int zeros; /* phases that follow on them and have no taps: their results are stored without a tile */
+  int summed; /* of a step's FALT_WGMMA_SPAN, those that are not zeros in all steps */
+  int zeros;  /* phases that follow on them and have no taps: their results are stored without a tile */
   int64_t columns;
   double bytes, written; /* that must move; results of phases with taps */
 } falt_wgmma_work;

@@ -32,10 +32,17 @@ static double share_read(const falt_wgmma_problem *p) {
   return share;
 }
 
+/* Of a step's elements, those that are not zeros in all steps, by 16. */
+static int summed_of(const falt_wgmma_problem *p) {
+  const int64_t summed = p->operation == FALT_WGMMA_DATA ? p->results : p->channels;
+  return p->operation == FALT_WGMMA_FILTER || summed > FALT_WGMMA_SPAN ? FALT_WGMMA_SPAN
+                                                                       : (int)falt_round_up(summed, 16);
+}
+
 falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma_phase *phases, int count) {
   const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
   const bool by_filter = p->operation == FALT_WGMMA_FILTER, data = p->operation == FALT_WGMMA_DATA;
-  falt_wgmma_work w = {.phases = count, .columns = data ? p->channels : p->results};
+  falt_wgmma_work w = {.phases = count, .summed = summed_of(p), .columns = data ? p->channels : p->results};
   const double x = elements(p, false) * (data ? 1 : share_read(p)), y = elements(p, true),
                filter = (double)(p->channels * p->results * taps);
   w.bytes = x * (data ? p->y_bytes * (p->residual ? 2 : 1) : 2) +
@@ -82,6 +89,12 @@ static int stage_bytes(const falt_wgmma_tile *t) {
   return (falt_wgmma_rows(t) + (t->resident ? 0 : t->columns)) * LINE;
 }
 
+/* Whether each warp's results lie side by side in memory, and in its part of the buffers. */
+static bool sends_whole(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_tile *t) {
+  return p->whole && w->phases + w->zeros == 1 && w->columns <= t->columns && !t->swapped && !t->rows &&
+         !sliced(p, t) && t->wg_rows * w->columns * p->y_bytes <= t->buffers * BLOCK;
+}
+
 static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                        falt_wgmma_tile *t) {
   const bool by_filter = p->operation == FALT_WGMMA_FILTER, slices = sliced(p, t);
@@ -95,6 +108,7 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
     if (t->stages >= ENOUGH_STAGES) break;
   }
   if (t->buffers < 2) t->buffers = 2;
+  t->whole = sends_whole(p, w, t);
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
   if ((by_filter || slices) && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
@@ -104,6 +118,7 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   if (slices && (t->cluster > 1 || t->resident)) return "blocks that share a tile fetch their own parts of it";
   if (slices && !by_filter && w->columns % 4) return "sums of slices are stored by fours of channels";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
+  if (t->pingpong && t->columns == 192 && !t->resident) return "three times as much is read of the filter as of pixels";
   if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
   return NULL;
 }
@@ -159,14 +174,17 @@ static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t)
   return fmax(fmax(products, shared / 0.75), gathering_cycles(p, t));
 }
 
+static double sending_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  return 600 + falt_wgmma_rows(t) * (double)t->columns * p->y_bytes / (t->consumers * 12.0);
+}
+
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
  * multiplies; warps that store them themselves do so at its cost. */
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const double results = falt_wgmma_rows(t) * (double)t->columns;
   if (keeps(p, t)) return 600 + results * sizeof(float) / 32;
   if (sliced(p, t)) return 600 + results * sizeof(float) / 32 + (t->shares > 1 ? 2700 : 0);
-  const double sending = 600 + results * p->y_bytes / (t->consumers * 12.0);
-  return (t->pingpong ? 0.2 * sending : sending) + (t->rows ? results * p->y_bytes / 25 : 0);
+  return (t->pingpong ? 0.2 : 1) * sending_cycles(p, t) + (t->rows ? results * p->y_bytes / 25 : 0);
 }
 
 static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int phase) {
@@ -188,6 +206,7 @@ static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const fa
   const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->splits * t->shares);
   falt_wgmma_tile less = *t;
   less.buffers = 2;
+  less.whole = sends_whole(p, w, &less);
   const int needed = smaller(t->stages, larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)));
   const int fit = ((m->shared_block + RESERVED) / 2 - RESERVED - shared_beside(p, &less)) / stage_bytes(t);
   if (rounds(p, m, t) > 1 || t->consumers > 1 || t->rows || steps > FEW_STEPS || fit < smaller(needed, ENOUGH_STAGES))
@@ -206,6 +225,11 @@ static double fetched(const falt_wgmma_work *w, const falt_wgmma_tile *t) {
   return steps * stage;
 }
 
+/* Where a block has one tile, the other warpgroup has nothing to multiply while results are sent. */
+static double alone_cycles(const falt_wgmma_problem *p, const falt_wgmma_machine *m, const falt_wgmma_tile *t) {
+  return t->pingpong && rounds(p, m, t) <= 1 ? 0.8 * sending_cycles(p, t) : 0;
+}
+
 static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                      falt_wgmma_tile *t) {
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
@@ -214,10 +238,11 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
     cycles += tiles_of(w, t, i) *
               (ceil((double)w->steps[i] / (t->splits * t->shares)) * step_cycles(p, t) + tile_cycles(p, t));
   const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
-  const double compute = (cycles / (double)t->work * rounds(p, m, t) * pace + 2500) / m->clock_hz;
+  const double compute =
+      (cycles / (double)t->work * rounds(p, m, t) * pace + alone_cycles(p, m, t) + 2500) / m->clock_hz;
   const double again = fmax(0, fetched(w, t) - w->bytes);
   /* A pixel's lines, each in its own time: the cache joins them only as far as it holds them. */
-  const bool apart = p->words && !t->rows && w->columns * p->y_bytes > LINE && w->written > m->cache_bytes;
+  const bool apart = p->words && !t->rows && !t->whole && w->columns * p->y_bytes > LINE && w->written > m->cache_bytes;
   const double memory =
       (w->bytes + (apart ? 0.12 * w->written : 0) + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 0.8e-6;
@@ -278,6 +303,7 @@ static const shape shapes[] = {
     {2, 64, 128, false, false}, {2, 128, 64, false, false},  {2, 64, 64, false, false},  {1, 64, 256, false, false},
     {1, 64, 192, false, false}, {1, 64, 128, false, false},  {1, 64, 64, false, false},  {2, 64, 256, false, true},
     {2, 128, 128, false, true}, {2, 256, 64, true, true},    {2, 128, 64, true, true},   {2, 256, 128, true, false},
+    {2, 64, 192, false, true},
 };
 
 void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,

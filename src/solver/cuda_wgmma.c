@@ -187,7 +187,7 @@ static bool by_boxes(const wgmma_plan *plan) {
 
 /* Whether results are stored by their strides, not by the copy engine. */
 static bool by_lines(const wgmma_plan *plan) {
-  return (plan->planar && !by_boxes(plan)) || plan->tile.shares > 1 || plan->tile.rows;
+  return (plan->planar && !by_boxes(plan)) || plan->tile.shares > 1 || plan->tile.rows || plan->tile.whole;
 }
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
@@ -289,6 +289,7 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(cuda-wgmma %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
   if (t->rows) falt_text_add(text, " rows");
+  if (t->whole) falt_text_add(text, " whole");
   if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
@@ -393,7 +394,24 @@ static const char *inapplicable(const falt_ask *ask) {
                                    : NULL;
 }
 
+/* Whether each pixel follows on the last one, from row to row and from image to image. */
+static bool has_no_gaps(const falt_tensor *t) {
+  static const int dims[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
+  int64_t next = 1;
+  for (int i = 0; i < 5; next *= t->size[dims[i++]])
+    if (t->size[dims[i]] > 1 && t->stride[dims[i]] != next) return false;
+  return true;
+}
+
 /* ---- plan */
+
+/* Whether neighbouring pixels' results may leave as one: as halves that nothing is added to. Where a pixel is whole
+ * lines of 128 bytes, these are as fast. */
+static bool are_whole(const falt_problem *p) {
+  const falt_tensor *y = falt_problem_result(p);
+  return p->operation != FALT_BACKWARD_FILTER && has_no_gaps(y) && lines_read(p) == 0 && !p->has_residual &&
+         falt_type_size(y->type) == 2 && y->size[FALT_C] % 16 == 0 && y->size[FALT_C] % 64 != 0;
+}
 
 static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
   *layer = (falt_wgmma_problem){.operation = (falt_wgmma_operation)p->operation,
@@ -404,6 +422,7 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
                                 .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
                                 .residual = p->has_residual,
                                 .words = planar_unit(p) == 0 && has_words(falt_problem_result(p)),
+                                .whole = are_whole(p),
                                 .boxes = lines_read(p) > 0};
   for (int i = 0; i < 3; i++) {
     const falt_axis *a = &p->axis[i];
@@ -459,6 +478,8 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"KEEPS", t->workspace > 0},
                {"PLANAR", plan->planar},
                {"BY_ROWS", t->rows},
+               {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
+               {"SUMMED", plan->work.summed},
                {"BOXED", by_boxes(plan)},
                {"LINES", plan->lines}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";

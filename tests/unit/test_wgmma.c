@@ -122,6 +122,11 @@ static void check_tile(void *context, const falt_wgmma_tile *t) {
   assert_true(t->shared_bytes <= h200.shared_block);
   assert_true(t->stages >= 3 && t->clusters >= 1);
   assert_true(t->buffers >= (t->rows ? 4 : 2));
+  if (t->whole) {
+    const falt_wgmma_problem *p = sum->problem;
+    const int64_t columns = p->operation == FALT_WGMMA_DATA ? p->channels : p->results;
+    assert_true(columns <= t->columns && t->wg_rows * columns * p->y_bytes <= t->buffers * 8192);
+  }
   if (t->shares > 1 || (sum->problem->operation == FALT_WGMMA_FILTER && t->splits == 1)) {
     assert_int_equal(falt_wgmma_rows(t) % t->shares, 0);
     assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1);
@@ -250,6 +255,33 @@ static void test_rows(UNUSED void **state) {
   }
 }
 
+/* Pixels that follow on each other leave whole where a tile has all their channels, and of few summed channels none is
+ * multiplied that is zero. */
+static void test_whole(UNUSED void **state) {
+  static const struct {
+    falt_wgmma_operation operation;
+    int64_t channels, results;
+    falt_wgmma_axis axis;
+    bool whole;
+    int summed;
+  } cases[] = {{FALT_WGMMA_DATA, 144, 24, {1, 1, 1, 0, 56, 56}, true, 32},
+               {FALT_WGMMA_FORWARD, 16, 96, {1, 1, 1, 0, 112, 112}, true, 16},
+               {FALT_WGMMA_FORWARD, 40, 96, {1, 1, 1, 0, 56, 56}, true, 48},
+               {FALT_WGMMA_FORWARD, 72, 416, {1, 1, 1, 0, 28, 28}, false, 64},
+               {FALT_WGMMA_DATA, 144, 24, {3, 2, 1, 1, 56, 28}, false, 32},
+               {FALT_WGMMA_DATA, 144, 24, {1, 2, 1, 0, 56, 28}, false, 32}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_wgmma_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
+    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    int count;
+    p.words = p.whole = true;
+    p.turned = p.operation == FALT_WGMMA_DATA;
+    if (choose(&p).whole != cases[i].whole) fail_msg("case %zu", i);
+    assert_null(falt_wgmma_phases(&p, phases, &count));
+    assert_int_equal(falt_wgmma_work_of(&p, phases, count).summed, cases[i].summed);
+  }
+}
+
 /* Gradients of 32 images whose tiles are few are summed in clusters, not in a second kernel. */
 static void test_sums(UNUSED void **state) {
   const falt_wgmma_axis axis = {1, 1, 1, 0, 14, 14};
@@ -310,6 +342,8 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"KEEPS", t->workspace > 0},
                {"PLANAR", p->operation == FALT_WGMMA_FILTER ? planar > 0 : planar},
                {"BY_ROWS", t->rows},
+               {"WHOLE", t->whole ? p->y_bytes * (int)work->columns : 0},
+               {"SUMMED", work->summed},
                {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->shares == 1},
                {"LINES", lines}};
   falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
@@ -380,13 +414,19 @@ static void test_kernels(UNUSED void **state) {
   compiled c = {&p, &work, FALT_F16, 0, 0};
   assert_true(tile.rows);
   compile(&c, &tile);
+  /* Whole tiles of pixels, of few summed channels. */
+  p.channels = 24, p.results = 144, p.whole = true;
+  const falt_wgmma_work few = falt_wgmma_work_of(&p, phases, count);
+  c.work = &few;
+  c.tried = 0;
+  falt_wgmma_each(&p, &few, &h200, compile, &c);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_walks),  cmocka_unit_test(test_reach),  cmocka_unit_test(test_tiles),
-      cmocka_unit_test(test_shares), cmocka_unit_test(test_uneven), cmocka_unit_test(test_rows),
-      cmocka_unit_test(test_sums),   cmocka_unit_test(test_room),   cmocka_unit_test(test_zeros),
-      cmocka_unit_test(test_places), cmocka_unit_test(test_kernels)};
+      cmocka_unit_test(test_shares), cmocka_unit_test(test_uneven), cmocka_unit_test(test_whole),
+      cmocka_unit_test(test_rows),   cmocka_unit_test(test_sums),   cmocka_unit_test(test_room),
+      cmocka_unit_test(test_zeros),  cmocka_unit_test(test_places), cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

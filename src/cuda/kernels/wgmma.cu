@@ -45,8 +45,11 @@
 //                             one; 0: channels do
 //   BY_ROWS                   whether warps store results themselves, 512 bytes of a pixel at a time, not the copy
 //                             engine 128 bytes of 64 pixels
+//   WHOLE                     bytes of a pixel's results where all of them are a tile's columns and the next pixel's
+//                             follow: warps send 16 pixels in one piece; 0: by lines
 //   BOXED                     where the source's pixels lie side by side and so do those of results, in 16 bytes:
 //                             whether results too go by boxes
+//   SUMMED                    of a step's 64 channels, those that are not zeros in all steps, by 16
 //   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of
 //                             gradients by the filter those by the output, and of 1x1 layers the input
 #include "epilogue.cuh"
@@ -93,6 +96,8 @@ static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * JOINED && OUT_SIZE == 2), "64 channels of 16 bits are a line");
 static_assert(!BY_ROWS || !(BY_FILTER || SWAPPED || PLANAR || RESIDUAL || SLICED), "pixels of channels as they are");
 static_assert(!BY_ROWS || (COLUMNS == 256 && BUFFERS == 4), "four buffers are 512 bytes of a pixel");
+static_assert(!WHOLE || !(BY_FILTER || SWAPPED || PLANAR || RESIDUAL || SLICED || BY_ROWS), "pixels as they are");
+static_assert(WHOLE % 32 == 0 && WHOLE <= 2 * COLUMNS && WG_ROWS * WHOLE <= BUFFERS * BLOCK, "a warpgroup's results");
 static_assert(!BOXED || (PLANAR && LINES == 1 && OUT_SIZE == 2 && !SLICED), "boxes like the source's");
 static_assert(16 % (PLANAR ? PLANAR * OUT_SIZE : 1) == 0, "units of pixels are parts of 16 bytes");
 
@@ -465,7 +470,7 @@ __device__ inline void release(const Shared &s, int stage, int thread) {
 __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channels, bool keep) {
   constexpr int pixels_next = TURN_PIXELS ? 16 * LINE : 32, channels_next = TURN_B ? 16 * LINE : 32;
 #pragma unroll
-  for (int k = 0; k < SPAN / 16; k++)
+  for (int k = 0; k < SUMMED / 16; k++)
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
       const unsigned long long p = wgmma_operand(pixels + i * BLOCK + k * pixels_next, BLOCK);
@@ -549,7 +554,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
     // Where results go is found while the first copies are under way.
     const Slice slice = SLICED ? slice_of(a, p, tile, rank) : Slice{};
-    Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS ? pixel_at(p, row, true) : Pixel{};
+    Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS && !WHOLE ? pixel_at(p, row, true) : Pixel{};
     settle(at);
     if (first) await_stream();
     first = false;
@@ -563,10 +568,12 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
       sender.lines<0>(sums);
     else if constexpr (BY_ROWS)
       sender.rows<0>(sums);
+    else if constexpr (WHOLE > 0)
+      sender.whole(sums);
     else
       sender.pieces<0>(sums, at);
   }
-  if (!KEEPS && !SLICED && thread == 0) copy_out_wait();
+  if (!KEEPS && !SLICED && thread % (WHOLE ? 32 : 128) == 0) copy_out_wait();
 }
 
 // ---- zeros
@@ -615,7 +622,7 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
   if (phase == 0) copy_prefetch_map(&a.other);
   if (phase >= 0 && phase < PHASES) {
     copy_prefetch_map(&phases.phase[phase].source);
-    if ((!PLANAR || BOXED) && !SLICED && !KEEPS && !BY_ROWS) copy_prefetch_map(&phases.phase[phase].out);
+    if ((!PLANAR || BOXED) && !SLICED && !KEEPS && !BY_ROWS && !WHOLE) copy_prefetch_map(&phases.phase[phase].out);
   }
   if (CLUSTER > 1)
     cluster_sync();

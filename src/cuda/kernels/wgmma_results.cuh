@@ -53,21 +53,25 @@ __device__ inline void store_piece(unsigned place, const unsigned (&word)[4]) {
     store_matrices(place, word);
 }
 
+// A warp's 16 pixels of 16 channels as results. `word`: the residual, or zeros; `column`: the first channel.
+__device__ inline void finish_halves(const Finish &f, unsigned (&word)[4], const float *sums, int column, int lane) {
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const Columns c = columns_at(f.a, f.alpha, f.beta, column + 4 * i + lane % 4 * 2);
+    const float *sum = sums + 2 * i;
+    word[i] = pack(finish(f.a, c, sum[0], sum[1], unpack(word[i])));
+    word[i + 1] = pack(finish(f.a, c, sum[2], sum[3], unpack(word[i + 1])));
+  }
+}
+
 // 64 pixels of 64 channels each, from `sums` on, into a buffer. Where there is a residual it lies there already.
-// `column`: the first channel.
 __device__ inline void stage_halves(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
     const unsigned place = matrix_place(to, j, warp, lane);
     unsigned word[4] = {};
     if (RESIDUAL) load_piece(word, place);
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const Columns c = columns_at(f.a, f.alpha, f.beta, column + 16 * j + 4 * i + lane % 4 * 2);
-      const float *sum = sums + 8 * j + 2 * i;
-      word[i] = pack(finish(f.a, c, sum[0], sum[1], unpack(word[i])));
-      word[i + 1] = pack(finish(f.a, c, sum[2], sum[3], unpack(word[i + 1])));
-    }
+    finish_halves(f, word, sums + 8 * j, column + 16 * j, lane);
     store_piece(place, word);
   }
 }
@@ -293,6 +297,30 @@ struct Sender {
         __syncwarp();
       }
       rows<PIECE + 1>(sums);
+    }
+  }
+
+  // A warp stages its own pixels as they lie in memory, all channels of one after the other, and sends 16 in one piece.
+  __device__ void whole(const Sums &sums) const {
+    const int warp = thread / 32, lane = thread % 32;
+    const Finish f = {a, alpha, beta};
+    if (lane == 0) copy_out_wait_read<0>();
+    __syncwarp();
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block++) {
+      const int first = row + block * 64 + warp * 16, count = min(16, p.pixels - first);
+      const unsigned from = s.out(consumer, 0) + (block * 64 + warp * 16) * WHOLE;
+#pragma unroll
+      for (int j = 0; j < WHOLE / 32; j++) {
+        unsigned word[4] = {};
+        finish_halves(f, word, sums[block] + 8 * j, column + 16 * j, lane);
+        store_matrices(from + lane % 16 * WHOLE + (2 * j + lane / 16) * 16, word);
+      }
+      copy_fence();
+      __syncwarp();
+      if (lane > 0) continue;
+      if (count > 0) copy_out_bytes((char *)p.lines.data + (i64)first * WHOLE, from, count * WHOLE);
+      copy_out_commit();
     }
   }
 
