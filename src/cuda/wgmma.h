@@ -58,6 +58,7 @@ typedef struct falt_wgmma_tile {
   bool rows;  /* warps store 512 bytes of a pixel, not the copy engine a line of 64 */
   int splits; /* of filter gradients */
   int shares; /* blocks of a cluster that sum a part of a tile's steps each */
+  bool over;  /* sums of slices take the ring's place */
   int shared_bytes;
   int64_t clusters, work; /* that run at once; tiles of a cluster */
   int64_t place, places;  /* tiles of a phase that clusters take before the next phase's; how often */

@@ -6,7 +6,15 @@
 #include "cuda/choice.h"
 #include "cuda/wgmma.h"
 
-enum { LINE = 128, BLOCK = 64 * LINE, MOST_STAGES = 8, FEWEST_STAGES = 3, ENOUGH_STAGES = 4, MOST_SHARES = 8 };
+enum {
+  LINE = 128,
+  BLOCK = 64 * LINE,
+  MOST_STAGES = 8,
+  FEWEST_STAGES = 3,
+  ENOUGH_STAGES = 4,
+  FEW_STEPS = 16,
+  MOST_SHARES = 8
+};
 
 int falt_wgmma_rows(const falt_wgmma_tile *t) {
   return t->swapped || t->pingpong ? t->wg_rows : t->consumers * t->wg_rows;
@@ -76,13 +84,10 @@ static bool sliced(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   return t->shares > 1 || (p->operation == FALT_WGMMA_FILTER && !keeps(p, t));
 }
 
-/* Shared memory besides the ring: the filter that stays, results or sums on their way, barriers. */
-static int shared_beside(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  const int barriers = 2 * MOST_STAGES + 1 + t->buffers * t->consumers;
-  const int results = keeps(p, t)    ? 0
-                      : sliced(p, t) ? falt_wgmma_rows(t) * (t->columns + 8) * (int)sizeof(float)
-                                     : t->consumers * t->buffers * BLOCK;
-  return t->resident * t->columns * LINE + results + 8 * barriers;
+/* Where all its blocks' sums of a slice lie, and what goes to other slices. */
+static int slice_bytes(const falt_wgmma_tile *t) {
+  const int parts = falt_wgmma_rows(t) * t->columns * (int)sizeof(float);
+  return parts + parts / t->shares * (t->shares - 1);
 }
 
 static int stage_bytes(const falt_wgmma_tile *t) {
@@ -95,20 +100,45 @@ static bool sends_whole(const falt_wgmma_problem *p, const falt_wgmma_work *w, c
          !sliced(p, t) && t->wg_rows * w->columns * p->y_bytes <= t->buffers * BLOCK;
 }
 
+/* Shared memory besides the ring: the filter that stays, results or sums on their way, barriers. */
+static int shared_beside(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  const int barriers = 2 * MOST_STAGES + 2 + t->buffers * t->consumers;
+  const int results = keeps(p, t) || t->over ? 0 : sliced(p, t) ? slice_bytes(t) : t->consumers * t->buffers * BLOCK;
+  return t->resident * t->columns * LINE + results + 8 * barriers;
+}
+
+static int shared_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+  const int ring = t->stages * stage_bytes(t);
+  return shared_beside(p, t) + (t->over ? larger(ring, slice_bytes(t)) : ring);
+}
+
+/* As many stages as there is room for, and as slices have steps. Sums of slices lie beside them where there is room for
+ * that: over the ring they wait for all products of the cluster. */
+static void fill(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+                 falt_wgmma_tile *t) {
+  const int64_t steps = falt_ceil_div(w->steps[0], t->shares);
+  const int most = sliced(p, t) ? larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)) : MOST_STAGES;
+  const int beside = shared_beside(p, t);
+  const int stages = beside < m->shared_block ? (m->shared_block - beside) / stage_bytes(t) : 0;
+  t->stages = smaller(stages, most);
+  const int enough = t->shares == 1 ? FEWEST_STAGES : smaller(most, steps > FEW_STEPS ? MOST_STAGES : ENOUGH_STAGES);
+  if (sliced(p, t) && !t->over && t->stages < enough) {
+    t->over = true;
+    fill(p, w, m, t);
+  }
+  t->shared_bytes = shared_of(p, t);
+}
+
 static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                        falt_wgmma_tile *t) {
   const bool by_filter = p->operation == FALT_WGMMA_FILTER, slices = sliced(p, t);
   for (t->buffers = by_filter ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
-    const int beside = shared_beside(p, t);
-    const int stages = beside < m->shared_block ? (m->shared_block - beside) / stage_bytes(t) : 0;
-    const int64_t needed = falt_ceil_div(w->steps[0], t->shares);
-    t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
-    if (slices && t->stages > needed) t->stages = needed < FEWEST_STAGES ? FEWEST_STAGES : (int)needed;
-    t->shared_bytes = beside + t->stages * stage_bytes(t);
+    fill(p, w, m, t);
     if (t->stages >= ENOUGH_STAGES) break;
   }
   if (t->buffers < 2) t->buffers = 2;
   t->whole = sends_whole(p, w, t);
+  if (t->shared_bytes > m->shared_block) return "shared memory has no room for the sums";
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
   if ((by_filter || slices) && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
@@ -160,7 +190,7 @@ static bool is_uneven(const falt_wgmma_problem *p) {
 
 static double gathering_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const int rows = falt_wgmma_rows(t), beside = t->resident ? 0 : t->columns / t->cluster;
-  if (p->operation == FALT_WGMMA_FILTER) return keeps(p, t) ? 0 : 3.2 * (rows + t->columns);
+  if (p->operation == FALT_WGMMA_FILTER) return keeps(p, t) ? 0 : 2.4 * (rows + t->columns);
   return is_uneven(p) ? 5.3 * (rows + beside) : 4.2 * rows;
 }
 
@@ -179,11 +209,12 @@ static double sending_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile 
 }
 
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
- * multiplies; warps that store them themselves do so at its cost. */
+ * multiplies; warps that store them themselves do so at its cost. To other blocks of a cluster go 14 bytes a cycle.
+ */
 static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  const double results = falt_wgmma_rows(t) * (double)t->columns;
-  if (keeps(p, t)) return 600 + results * sizeof(float) / 32;
-  if (sliced(p, t)) return 600 + results * sizeof(float) / 32 + (t->shares > 1 ? 2700 : 0);
+  const double results = falt_wgmma_rows(t) * (double)t->columns, sums = results * sizeof(float);
+  if (keeps(p, t)) return 600 + sums / 32;
+  if (sliced(p, t)) return 600 + sums / 32 + sums * (t->shares - 1) / t->shares / 14;
   return (t->pingpong ? 0.2 : 1) * sending_cycles(p, t) + (t->rows ? results * p->y_bytes / 25 : 0);
 }
 
@@ -192,9 +223,15 @@ static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int p
          (double)falt_ceil_div(w->columns, t->columns) * t->splits;
 }
 
+/* Blocks that run at once. Those of a cluster are in one group of multiprocessors, 16 or 18 of them, some fewer: of an
+ * H200's 132 multiprocessors 120 have clusters of four or eight at once. */
+static int room_for(const falt_wgmma_machine *m, int shares) {
+  return shares > 2 ? m->multiprocessors / 8 * 7 : m->multiprocessors / shares * shares;
+}
+
 /* Tiles, or parts of them, that the busiest multiprocessor computes one after the other. */
 static double rounds(const falt_wgmma_problem *p, const falt_wgmma_machine *m, const falt_wgmma_tile *t) {
-  return sliced(p, t) ? ceil((double)t->work * t->shares / m->multiprocessors)
+  return sliced(p, t) ? ceil((double)t->work * t->shares / room_for(m, t->shares))
                       : ceil((double)t->work / (double)t->clusters);
 }
 
@@ -202,7 +239,7 @@ static double rounds(const falt_wgmma_problem *p, const falt_wgmma_machine *m, c
  * registers if one warpgroup multiplies: the next kernel's begin beside the last one's. */
 static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                  falt_wgmma_tile *t) {
-  enum { RESERVED = 1024, FEW_STEPS = 16 };
+  enum { RESERVED = 1024 };
   const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->splits * t->shares);
   falt_wgmma_tile less = *t;
   less.buffers = 2;
@@ -212,7 +249,8 @@ static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const fa
   if (rounds(p, m, t) > 1 || t->consumers > 1 || t->rows || steps > FEW_STEPS || fit < smaller(needed, ENOUGH_STAGES))
     return;
   less.stages = smaller(needed, fit);
-  less.shared_bytes = shared_beside(p, &less) + less.stages * stage_bytes(t);
+  less.shared_bytes = shared_of(p, &less);
+  if (less.shared_bytes > (m->shared_block + RESERVED) / 2 - RESERVED) return;
   *t = less;
 }
 
@@ -264,16 +302,16 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   visit(context, &t);
 }
 
-/* Of few tiles the steps are shared, so that more multiprocessors have some. As measured on an H200: clusters that take
- * more than seven eighths of the multiprocessors lose, and so do larger tiles. */
+/* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
+ * data not the largest, as measured on an H200. */
 static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                          falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
-  const bool small = t.consumers == 1 && t.columns == 64;
-  const int most = m->multiprocessors / 8 * 7;
+  const bool shared = p->operation == FALT_WGMMA_FILTER || (t.wg_rows == 64 && t.columns <= 128);
   double tiles = 0;
   for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
   visit_tile(p, w, m, t, visit, context);
-  while (small && (t.shares *= 2) <= MOST_SHARES && t.shares * tiles <= most && t.shares <= w->steps[0])
+  while (shared && (t.shares *= 2) <= MOST_SHARES && t.shares <= w->steps[0] &&
+         tiles * t.shares <= room_for(m, t.shares))
     visit_tile(p, w, m, t, visit, context);
 }
 

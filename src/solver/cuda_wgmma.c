@@ -475,6 +475,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                {"PHASES", plan->work.phases},
                {"ZEROS", plan->work.zeros},
                {"SHARES", t->shares},
+               {"OVER", t->over},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", plan->planar},
                {"BY_ROWS", t->rows},

@@ -129,7 +129,7 @@ static void check_tile(void *context, const falt_wgmma_tile *t) {
   }
   if (t->shares > 1 || (sum->problem->operation == FALT_WGMMA_FILTER && t->splits == 1)) {
     assert_int_equal(falt_wgmma_rows(t) % t->shares, 0);
-    assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1);
+    assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1 && t->shares <= 8);
   } else {
     assert_true(t->clusters * t->cluster <= 132 * t->cluster);
   }
@@ -282,13 +282,23 @@ static void test_whole(UNUSED void **state) {
   }
 }
 
-/* Gradients of 32 images whose tiles are few are summed in clusters, not in a second kernel. */
+/* Gradients by the filter whose tiles are few are summed in clusters, not in a second kernel; where tiles are enough
+ * for all multiprocessors the largest take the ring's place with their sums. */
 static void test_sums(UNUSED void **state) {
-  const falt_wgmma_axis axis = {1, 1, 1, 0, 14, 14};
-  const falt_wgmma_problem p = layer(FALT_WGMMA_FILTER, 32, 384, 64, axis);
-  const falt_wgmma_tile t = choose(&p);
-  assert_int_equal(t.shares, 8);
-  assert_int_equal(t.workspace, 0);
+  static const struct {
+    int64_t batch, channels, results;
+    falt_wgmma_axis axis;
+    int shares;
+  } cases[] = {{32, 384, 64, {1, 1, 1, 0, 14, 14}, 8},    {256, 512, 2048, {1, 1, 1, 0, 7, 7}, 2},
+               {256, 1024, 2048, {1, 2, 1, 0, 14, 7}, 2}, {32, 256, 1024, {1, 1, 1, 0, 14, 14}, 2},
+               {1, 256, 256, {3, 1, 1, 1, 56, 56}, 2},    {256, 1024, 4096, {1, 1, 1, 0, 7, 7}, 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const falt_wgmma_problem p =
+        layer(FALT_WGMMA_FILTER, cases[i].batch, cases[i].channels, cases[i].results, cases[i].axis);
+    const falt_wgmma_tile t = choose(&p);
+    if (t.shares != cases[i].shares || t.workspace != 0) fail_msg("case %zu: %d blocks share a tile", i, t.shares);
+    if (t.shares == 1) assert_true(t.over && t.columns == 256);
+  }
 }
 
 /* Of one tile a block with few steps two fit on a multiprocessor; many steps want all stages, and where two warpgroups
@@ -339,6 +349,7 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"SWAPPED", t->swapped},
                {"PINGPONG", t->pingpong},
                {"SHARES", t->shares},
+               {"OVER", t->over},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", p->operation == FALT_WGMMA_FILTER ? planar > 0 : planar},
                {"BY_ROWS", t->rows},

@@ -39,6 +39,7 @@
 //   PHASES                    of the stride, that have tiles
 //   ZEROS                     phases without taps, that have none
 //   SHARES                    blocks of a cluster that share a tile's steps, 1 to 8
+//   OVER                      whether sums of slices take the ring's place once all products are done
 //   KEEPS                     of gradients by the filter: whether they are cut into splits, whose sums go to the
 //                             workspace
 //   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
@@ -77,9 +78,11 @@ constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : C
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
-constexpr int SLICE = ROWS / SHARES, PITCH = COLUMNS + 8;  // rows that a sharing block finishes, words of each of them
-constexpr int OUT_BYTES = KEEPS ? 0 : SLICED ? ROWS * PITCH * 4 : CONSUMERS * BUFFERS * BLOCK;
-constexpr int BARRIERS = OUT + OUT_BYTES;
+constexpr int SLICE = ROWS / SHARES, PITCH = COLUMNS * 4;  // rows that a sharing block finishes, bytes of each of them
+constexpr int PART_BYTES = ROWS * PITCH, STAGED_BYTES = PART_BYTES / SHARES * (SHARES - 1);
+constexpr int OUT_BYTES = KEEPS ? 0 : SLICED ? PART_BYTES + STAGED_BYTES : CONSUMERS * BUFFERS * BLOCK;
+constexpr int PARTS = OVER ? RING : OUT;  // where sums of slices begin
+constexpr int BARRIERS = OVER && OUT_BYTES < STAGES * STAGE ? OUT : PARTS + OUT_BYTES;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 // Registers of a thread, so many that those a block of 3 or 4 warpgroups starts with are enough for all of them.
 constexpr int OTHERS_HAVE = CONSUMERS == 3 ? 32 : ZEROS ? 40 : 24;
@@ -92,6 +95,7 @@ static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side b
 static_assert(!BY_FILTER || TURN_B != (LINES == 2), "channels lie side by side, or pixels");
 static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cut all fetch all");
 static_assert(!SLICED || !(KEEPS || RESIDENT || SWAPPED || PINGPONG || CLUSTER > 1), "each fetches its own part");
+static_assert(SLICED || !OVER, "other sums are not in shared memory");
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(!SWAPPED || (COLUMNS == 64 * JOINED && OUT_SIZE == 2), "64 channels of 16 bits are a line");
 static_assert(!BY_ROWS || !(BY_FILTER || SWAPPED || PLANAR || RESIDUAL || SLICED), "pixels of channels as they are");
@@ -108,12 +112,14 @@ struct Shared {
   __device__ unsigned stage(int i) const { return base + RING + i * STAGE; }
   __device__ unsigned resident(int step) const { return base + step * B_BYTES; }
   __device__ unsigned out(int consumer, int i) const { return base + OUT + (consumer * BUFFERS + i % BUFFERS) * BLOCK; }
-  __device__ unsigned part(int share, int row) const { return base + OUT + (share * SLICE + row) * PITCH * 4; }
+  __device__ unsigned part(int share, int row) const { return base + PARTS + (share * SLICE + row) * PITCH; }
+  __device__ unsigned staged(int i, int row) const { return base + PARTS + PART_BYTES + (i * SLICE + row) * PITCH; }
   __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
   __device__ unsigned settled() const { return base + BARRIERS + 8 * 2 * STAGES; }
+  __device__ unsigned freed() const { return base + BARRIERS + 8 * (2 * STAGES + 1); }
   __device__ unsigned added(int consumer, int i) const {
-    return base + BARRIERS + 8 * (2 * STAGES + 1 + consumer * BUFFERS + i % BUFFERS);
+    return base + BARRIERS + 8 * (2 * STAGES + 2 + consumer * BUFFERS + i % BUFFERS);
   }
 };
 
@@ -614,9 +620,10 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
       barrier_init(s.empty(i), JOINED * CLUSTER);
     }
     barrier_init(s.settled(), 1);
+    barrier_init(s.freed(), SHARES);
     for (int i = 0; i < CONSUMERS * BUFFERS; i++) barrier_init(s.added(0, 0) + 8 * i, 1);
     barrier_init_fence();
-    if (SHARES > 1) barrier_expect(s.settled(), ROWS * COLUMNS * 4);
+    if (SHARES > 1) barrier_expect(s.settled(), STAGED_BYTES);
   }
   const int phase = (int)threadIdx.x - 128 * CONSUMERS;
   if (phase == 0) copy_prefetch_map(&a.other);

@@ -1,26 +1,46 @@
 // How wgmma.cu finishes a tile by the slice of rows, where SHARES blocks of a cluster sum a part of its steps each, and
-// gradients by the filter that are not split. A block gets the sums of its slice from all blocks, itself too, in its
-// shared memory, adds them in the order of the steps, and stores results by their strides, four channels at a time.
+// gradients by the filter that are not split. Each block stages its sums in shared memory, from where the copy engine
+// sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the order of the steps,
+// and stores results by their strides, four channels at a time.
 // Included where sums and shared memory are known.
 
-// Sums, to the blocks that finish their rows.
-__device__ inline void send_sums(const Shared &s, int share, int consumer, const Sums &sums) {
+// Where a row's columns stand: those of four rows that a warp stores at a time lie in different banks.
+__device__ inline unsigned column_place(int row, int column) {
+  return column * 4 ^ row % 4 * 32;
+}
+
+// Where a row of this block's sums stands: in its own slice, or until the copy engine has sent it.
+__device__ inline unsigned row_place(const Shared &s, int share, int row) {
+  const int block = row / SLICE;
+  return block == share ? s.part(share, row % SLICE) : s.staged(block - (block > share), row % SLICE);
+}
+
+__device__ inline void stage_sums(const Shared &s, int share, int consumer, const Sums &sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int row = consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4, block = row / SLICE;
-      const unsigned to = s.part(share, row % SLICE) + lane % 4 * 8;
+      const int row = consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4;
+      const unsigned to = row_place(s, share, row);
 #pragma unroll
-      for (int j = 0; j < COLUMNS / 8; j++) {
-        const float2 pair = {sums[i][4 * j + 2 * half], sums[i][4 * j + 2 * half + 1]};
-        if (SHARES == 1)
-          store_pair(to + 32 * j, pair);
-        else
-          store_pair_at(at_block(to, block) + 32 * j, pair, at_block(s.settled(), block));
-      }
+      for (int j = 0; j < COLUMNS / 8; j++)
+        store_pair(to + column_place(row, j % 4 * 8 + lane % 4 * 2) + j / 4 * 128,
+                   {sums[i][4 * j + 2 * half], sums[i][4 * j + 2 * half + 1]});
     }
+}
+
+// What a warp staged, to the blocks that finish it, eight rows a lane.
+__device__ inline void send_staged(const Shared &s, int share, int consumer) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const int row = consumer * WG_ROWS + lane / 2 * 64 + warp * 16 + lane % 2 * 8, block = row / SLICE;
+  copy_fence();
+  __syncwarp();
+  if (OVER) barrier_wait(s.freed(), 0);
+  if (lane < 2 * BLOCKS && block != share)
+    copy_to_block(at_block(s.part(share, row % SLICE), block), row_place(s, share, row), 8 * PITCH,
+                  at_block(s.settled(), block));
+  __syncwarp();
 }
 
 // A row's or a column's part of where four neighbouring channels begin, in results and in the residual; the two add up.
@@ -74,7 +94,7 @@ __device__ inline float4 slice_sum(const Shared &s, int line, int at) {
   float4 sum = {};
 #pragma unroll
   for (int i = 0; i < SHARES; i++) {
-    const float4 part = load_four(s.part(i, line) + at * 4);
+    const float4 part = load_four(s.part(i, line) + column_place(line, at));
     sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
   }
   return sum;
@@ -117,14 +137,27 @@ __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared 
   }
 }
 
-// Others' shared memory may be written once all blocks have begun; none leaves before it has what they send.
+// Sums may lie over the ring once this block has multiplied, and come from others once those know that it has.
+__device__ inline void leave_ring(const Shared &s) {
+  warps_sync(1, 128 * CONSUMERS);
+  if (SHARES > 1 && threadIdx.x < SHARES) barrier_arrive_at(s.freed(), threadIdx.x);
+}
+
+// Others' shared memory may be written once all blocks have begun; none leaves before it has what they send, and they
+// what it staged.
 __device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
                                   const Slice &slice, int share, int consumer, const Sums &sums) {
   if (SHARES > 1) cluster_wait();
-  send_sums(s, share, consumer, sums);
-  if (SHARES > 1)
+  if (OVER) leave_ring(s);
+  stage_sums(s, share, consumer, sums);
+  if (SHARES > 1) send_staged(s, share, consumer);
+  warps_sync(1, 128 * CONSUMERS);
+  if (SHARES > 1) {
     barrier_wait(s.settled(), 0);
-  else
-    warps_sync(1, 128 * CONSUMERS);
+    __syncwarp();
+    cluster_arrive();
+  }
   finish_slice(a, p, s, tile, slice, share);
+  __syncwarp();
+  if (SHARES > 1) cluster_wait();
 }

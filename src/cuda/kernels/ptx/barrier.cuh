@@ -59,13 +59,6 @@ __device__ inline unsigned at_block(unsigned address, int block) {
   return remote;
 }
 
-// Two words into such a place; the barrier, in the same block, counts their bytes as it does the copy engine's.
-__device__ inline void store_pair_at(unsigned to, float2 pair, unsigned barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
-               "f"(pair.x), "f"(pair.y), "r"(barrier)
-               : "memory");
-}
-
 __device__ inline int cluster_rank() {
   int rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -80,6 +80,13 @@ __device__ inline void copy_box_to_all(unsigned to, const void *map, unsigned ba
       : "memory");
 }
 
+// Bytes of this block's shared memory to another's of the cluster, whose barrier counts them.
+__device__ inline void copy_to_block(unsigned to, unsigned from, int bytes, unsigned barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "r"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 __device__ inline void copy_out_1(const void *map, unsigned from, const int c[3]) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
