@@ -47,6 +47,12 @@ static int summed_of(const falt_wgmma_problem *p) {
                                                                        : (int)falt_round_up(summed, 16);
 }
 
+/* Whether phases without taps are tiles as others are, so that an image's results are written at about the same time:
+ * where the cache does not join what lies between, and products are soon done. As measured on an H200. */
+static bool together(double elements, int64_t steps) {
+  return elements > 32e6 && steps <= 8;
+}
+
 falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma_phase *phases, int count) {
   const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
   const bool by_filter = p->operation == FALT_WGMMA_FILTER, data = p->operation == FALT_WGMMA_DATA;
@@ -67,7 +73,7 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
     w.steps[i] =
         (int64_t)a[0].taps * a[1].taps * a[2].taps * falt_ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
   }
-  while (p->words && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
+  while (p->words && !together(x, w.steps[0]) && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
   w.phases = count - w.zeros;
   for (int i = 0; i < w.phases; i++) w.written += (double)w.rows[i] * (double)w.columns * p->y_bytes;
   return w;
@@ -190,7 +196,8 @@ static bool is_uneven(const falt_wgmma_problem *p) {
 
 static double gathering_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
   const int rows = falt_wgmma_rows(t), beside = t->resident ? 0 : t->columns / t->cluster;
-  if (p->operation == FALT_WGMMA_FILTER) return keeps(p, t) ? 0 : 2.4 * (rows + t->columns);
+  if (p->operation == FALT_WGMMA_FILTER)
+    return keeps(p, t) ? 0 : (t->consumers == 1 && t->shares == 1 ? 3.2 : 2.4) * (rows + t->columns);
   return is_uneven(p) ? 5.3 * (rows + beside) : 4.2 * rows;
 }
 
@@ -303,15 +310,15 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 }
 
 /* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
- * data not the largest, as measured on an H200. */
+ * data not the largest, and by eight blocks only the smallest, as measured on an H200. */
 static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
                          falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
   const bool shared = p->operation == FALT_WGMMA_FILTER || (t.wg_rows == 64 && t.columns <= 128);
+  const int most = t.consumers == 1 && t.columns == 64 ? MOST_SHARES : MOST_SHARES / 2;
   double tiles = 0;
   for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
   visit_tile(p, w, m, t, visit, context);
-  while (shared && (t.shares *= 2) <= MOST_SHARES && t.shares <= w->steps[0] &&
-         tiles * t.shares <= room_for(m, t.shares))
+  while (shared && (t.shares *= 2) <= most && t.shares <= w->steps[0] && tiles * t.shares <= room_for(m, t.shares))
     visit_tile(p, w, m, t, visit, context);
 }
 
