@@ -1,5 +1,6 @@
 // The last part of wgmma.cu: sums become results, a line of shared memory at a time, and leave by the copy engine, as
-// they lie, turned, in planes, or as a split's sums. Included where its sums and its shared memory are known.
+// they lie, turned, in planes, or as a split's sums; and those without a tap, zeros. Included where its sums and its
+// shared memory are known.
 
 // What two neighbouring channels' sums, where SWAPPED one channel's, are multiplied with, and what is added.
 struct Columns {
@@ -367,4 +368,33 @@ __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, 
         if (tile.column + 8 * j < a.columns)
           *(float2 *)(to + 8 * j) = make_float2(sums[i][4 * j + 2 * half], sums[i][4 * j + 2 * half + 1]);
     }
+}
+
+// ---- zeros
+
+// The results of phases without taps, up to 32 pixels of each at a time, fewer where all warps have one round of fewer:
+// a lane finds a pixel's place, all of them fill it.
+__device__ inline void store_zeros(const Args &a, const Phases &phases) {
+  const unsigned warp = threadIdx.x / 32 - 4 * CONSUMERS - 1, lane = threadIdx.x % 32, bytes = a.columns * OUT_SIZE;
+  const unsigned warps = 3 * gridDim.x;
+  unsigned most = 0;
+#pragma unroll 1
+  for (int i = PHASES; i < PHASES + ZEROS; i++) most = max(most, (unsigned)phases.phase[i].pixels);
+  const unsigned span = min(32u, (most + warps - 1) / warps);
+  bool more = ZEROS > 0;
+  for (unsigned first = (3 * blockIdx.x + warp) * span; more; first += warps * span) {
+    more = false;
+#pragma unroll 1
+    for (int i = PHASES; i < PHASES + ZEROS; i++) {
+      const Phase &p = phases.phase[i];
+      if (first >= (unsigned)p.pixels) continue;
+      const unsigned count = min(span, p.pixels - first);
+      const i64 mine = (i64)p.lines.data + place_of(p.lines, pixel_at(p, first + lane, true)) * OUT_SIZE;
+      more = true;
+      for (unsigned pixel = 0; pixel < count; pixel++) {
+        char *to = (char *)__shfl_sync(~0u, mine, pixel);
+        for (unsigned at = 16 * lane; at < bytes; at += 16 * 32) *(uint4 *)(to + at) = uint4{};
+      }
+    }
+  }
 }
