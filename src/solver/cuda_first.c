@@ -133,11 +133,8 @@ falt_first_problem falt_first_layer_of(const falt_problem *p) {
 static int unit_of(const first_plan *plan) {
   const falt_tensor *y = &plan->base.problem.output;
   const int inner = plan->layer.planar ? FALT_W : FALT_C;
-  int64_t all = y->size[inner] | 8;
-  if (y->size[inner] > 1 && y->stride[inner] != 1) return 1;
-  for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (dim != inner) all |= falt_gemm_stride(y, dim);
-  return (int)(all & -all);
+  const int64_t all = y->size[inner] | falt_gemm_unit(y, inner, 8);
+  return y->size[inner] > 1 && y->stride[inner] != 1 ? 1 : (int)(all & -all);
 }
 
 falt_cuda_first_args falt_first_args_of(const falt_problem *p, const falt_first_problem *l, const falt_first_tile *t) {

@@ -32,6 +32,8 @@ bool falt_gemm_small_planes(const falt_tensor *tensor);
 
 /* Strides, 0 where there is no neighbour. */
 int64_t falt_gemm_stride(const falt_tensor *tensor, int dim);
+/* As many neighbours along a dimension, a power of two and so many at most, as divide all ways between lines. */
+int falt_gemm_unit(const falt_tensor *tensor, int along, int most);
 /* From one channel to the next where groups may be merged. */
 int64_t falt_gemm_channel_stride(const falt_tensor *tensor);
 /* The first logical element of an operand. */

@@ -94,6 +94,13 @@ int64_t falt_gemm_stride(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
+int falt_gemm_unit(const falt_tensor *t, int along, int most) {
+  int64_t all = most;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (dim != along) all |= falt_gemm_stride(t, dim);
+  return (int)(all & -all);
+}
+
 int64_t falt_gemm_channel_stride(const falt_tensor *t) {
   return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_gemm_stride(t, FALT_G);
 }

@@ -44,7 +44,7 @@ bool falt_map_aligned(const void *data, const falt_tensor *t) {
   return ((uintptr_t)data + (uintptr_t)(t->offset * (int64_t)falt_type_size(t->type))) % 16 == 0;
 }
 
-void falt_map_start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, void *args, void *stream) {
+static void start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, void *args, void *stream) {
   enum { THREADS = 256 };
   const falt_gpu_launch launch = {sum, falt_ceil_div(threads, THREADS), {THREADS, 1}, 0, stream};
   const int one[2] = {1, 1};
@@ -71,7 +71,7 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
                                 .tap_columns = s.tap_columns,
                                 .alpha = (float)plan->problem.alpha};
   a.w.data = falt_map_element(o->filter, w);
-  falt_map_start_sums(plan->device->gpu, sum, fours * a.parts, &a, o->stream);
+  start_sums(plan->device->gpu, sum, fours * a.parts, &a, o->stream);
 }
 
 static bool has_zero_ends(const falt_problem *p) {

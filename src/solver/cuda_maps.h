@@ -27,8 +27,7 @@ typedef struct falt_map_sums {
   int tap_columns;
 } falt_map_sums;
 
-/* Starts one of wgmma_sum.cu's kernels; falt_wgmma_sum on the sums in the workspace. */
-void falt_map_start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, void *args, void *stream);
+/* Starts wgmma_sum.cu's kernel on the sums in the workspace. */
 void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *operands, falt_map_sums sums);
 
 /* The machine that planes are cut for. */

@@ -58,11 +58,9 @@ static void destroy(falt_plan *base) {
 /* The most bytes, up to 16, that divide a tensor's rows and all ways between them; 0: its pixels do not lie side by
  * side. */
 static int unit_of(const falt_tensor *t) {
-  int64_t ways = 16 | t->size[FALT_W] * (int64_t)falt_type_size(t->type);
-  if (t->stride[FALT_W] != 1 && t->size[FALT_W] > 1) return 0;
-  for (int i = 0; i < FALT_DIMS; i++)
-    if (i != FALT_W && t->size[i] > 1) ways |= t->stride[i] * (int64_t)falt_type_size(t->type);
-  return (int)(ways & -ways);
+  const int bytes = (int)falt_type_size(t->type);
+  const int64_t ways = t->size[FALT_W] | falt_gemm_unit(t, FALT_W, 16 / bytes);
+  return t->stride[FALT_W] != 1 && t->size[FALT_W] > 1 ? 0 : (int)(ways & -ways) * bytes;
 }
 
 static bool keeps_size(const falt_problem *p) {

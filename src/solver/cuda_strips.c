@@ -91,14 +91,6 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-/* As many neighbours along a dimension, of so many, as divide all ways between lines. */
-static int unit_of(const falt_tensor *t, int along, int most) {
-  int64_t all = most;
-  for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (dim != along) all |= falt_gemm_stride(t, dim);
-  return (int)(all & -all);
-}
-
 static void describe(strips_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   falt_strips_problem *l = &plan->layer;
@@ -108,7 +100,7 @@ static void describe(strips_plan *plan) {
                              .pad = p->axis[2].pad[0],
                              .inner = !has_lines(&p->output, FALT_W),
                              .extras = p->has_residual + (p->activation != FALT_IDENTITY) + falt_gemm_folds(p)};
-  l->unit = unit_of(&p->output, l->inner ? FALT_C : FALT_W, 8);
+  l->unit = falt_gemm_unit(&p->output, l->inner ? FALT_C : FALT_W, 8);
   for (int i = 0; i < 3; i++) {
     l->taps[i] = p->filter.size[FALT_D + i];
     l->in[i] = p->input.size[FALT_D + i];
@@ -188,7 +180,7 @@ static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
   }
   fill_args(plan);
   const falt_problem *p = ask->problem;
-  plan->unit[0] = unit_of(&p->input, FALT_W, 8);
+  plan->unit[0] = falt_gemm_unit(&p->input, FALT_W, 8);
   plan->unit[1] = plan->layer.inner ? (int)falt_min(plan->layer.unit, 2 * plan->tile.eights) : plan->layer.unit;
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;

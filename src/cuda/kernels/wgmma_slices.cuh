@@ -104,6 +104,7 @@ __device__ inline float4 slice_sum(const Shared &s, int line, int at) {
 struct Slice {
   static constexpr int FOURS = COLUMNS / 4, LINES_APART = 128 * CONSUMERS / FOURS;
   static constexpr int KNOWN = BY_FILTER ? 0 : SLICE / LINES_APART;  // lines whose place takes divisions
+  static_assert(!SLICED || BY_FILTER || SLICE % LINES_APART == 0, "threads finish whole rounds of lines");
   Part along, down[KNOWN + 1];
 };
 
