@@ -9,6 +9,7 @@
 #include "cuda/planar_filter.h"
 #include "planner/planner.h"
 #include "solver/cuda.h"
+#include "solver/cuda_gemm.h"
 #include "solver/cuda_maps.h"
 
 typedef struct planar_plan {
