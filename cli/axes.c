@@ -107,6 +107,10 @@ static const struct {
 };
 enum { BOUNDARY_NAMES = sizeof boundary_names / sizeof *boundary_names };
 
+const char *cli_boundary_name(int i) {
+  return i >= 0 && i < FALT_BOUNDARY_COUNT ? boundary_names[i].name : NULL;
+}
+
 /* What reflect and mirror mean to whom; FALT_BOUNDARY_COUNT: the word does not exist there. */
 static const falt_boundary reflect_means[CLI_DIALECT_COUNT] = {FALT_BOUNDARY_COUNT, FALT_SYMMETRIC, FALT_REFLECT101,
                                                                FALT_SYMMETRIC, FALT_REFLECT101};

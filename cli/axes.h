@@ -42,6 +42,9 @@ void cli_boundaries_default(cli_dialect dialect, falt_mode mode, cli_boundaries 
 /* "symmetric", or "y=wrap,x=edge:constant=5": in words that cli_boundaries_parse reads. */
 const char *cli_boundaries_print(const cli_boundaries *boundaries, int space, char *text, size_t size);
 
+/* The i-th boundary that has a name of its own, from 0; NULL after the last. */
+const char *cli_boundary_name(int i);
+
 /* "z", "y", "x" of index 0, 1, 2. */
 extern const char *const cli_axis_names[3];
 

@@ -26,6 +26,8 @@ bool cli_kernel_check(const cli_kernel *kernel, int space, io_error *error);
 /* Divides by the sum. */
 bool cli_kernel_normalize(cli_kernel *kernel, io_error *error);
 
+/* The i-th kernel that has a name, from 0; NULL after the last. *form is how it is written, *about what it is. */
+const char *cli_kernel_name(int i, const char **form, const char **about);
 /* The nearest kernel name, or the list, as cli_suggestion writes it. */
 const char *cli_kernel_suggestion(const char *text, char *hint, size_t size);
 

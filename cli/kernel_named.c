@@ -252,22 +252,28 @@ static bool make_motion(arguments *a, cli_kernel *kernel, io_error *error) {
 /* ---- the table */
 
 static const struct {
-  const char *name, *form;
+  const char *name, *form, *about;
   int least, most; /* axes of data that it has a meaning for */
   bool (*make)(arguments *a, cli_kernel *kernel, io_error *error);
 } named[] = {
-    {"gaussian", "gaussian:SIGMA or gaussian:SIGMA,TRUNCATE, such as gaussian:2", 1, 3, make_gaussian},
-    {"box", "box:N, box:5x5 or box:3x3x3", 1, 3, make_box},
-    {"sobel", "sobel:x, sobel:y or sobel:z", 1, 3, make_sobel},
-    {"prewitt", "prewitt:x, prewitt:y or prewitt:z", 1, 3, make_prewitt},
-    {"scharr", "scharr:x, scharr:y or scharr:z", 1, 3, make_scharr},
-    {"laplace", "laplace", 1, 3, make_laplace},
-    {"log", "log:SIGMA or log:SIGMA,TRUNCATE, such as log:1.5", 1, 3, make_log},
-    {"sharpen", "sharpen", 1, 3, make_sharpen},
-    {"unsharp", "unsharp:SIGMA,AMOUNT, such as unsharp:2,0.5", 1, 3, make_unsharp},
-    {"emboss", "emboss", 2, 2, make_emboss},
-    {"motion", "motion:LENGTH,ANGLE, such as motion:15,30", 2, 2, make_motion},
-    {"identity", "identity", 1, 3, make_identity},
+    {"gaussian", "gaussian:SIGMA or gaussian:SIGMA,TRUNCATE, such as gaussian:2",
+     "a bell of standard deviation SIGMA, cut at TRUNCATE (4) times SIGMA; sum 1", 1, 3, make_gaussian},
+    {"box", "box:N, box:5x5 or box:3x3x3", "equal taps, sum 1: the mean", 1, 3, make_box},
+    {"sobel", "sobel:x, sobel:y or sobel:z", "derivative along an axis, smoothed by 1 2 1 across it", 1, 3, make_sobel},
+    {"prewitt", "prewitt:x, prewitt:y or prewitt:z", "derivative along an axis, smoothed by 1 1 1 across it", 1, 3,
+     make_prewitt},
+    {"scharr", "scharr:x, scharr:y or scharr:z", "derivative along an axis, smoothed by 3 10 3 across it", 1, 3,
+     make_scharr},
+    {"laplace", "laplace", "sum of the second differences along all axes", 1, 3, make_laplace},
+    {"log", "log:SIGMA or log:SIGMA,TRUNCATE, such as log:1.5", "Laplacian of a Gaussian of standard deviation SIGMA",
+     1, 3, make_log},
+    {"sharpen", "sharpen", "the identity minus the Laplacian", 1, 3, make_sharpen},
+    {"unsharp", "unsharp:SIGMA,AMOUNT, such as unsharp:2,0.5",
+     "unsharp mask: adds AMOUNT times what a Gaussian blurs away", 1, 3, make_unsharp},
+    {"emboss", "emboss", "relief with light from the upper left; images only", 2, 2, make_emboss},
+    {"motion", "motion:LENGTH,ANGLE, such as motion:15,30",
+     "a line of LENGTH pixels at ANGLE degrees, sum 1; images only", 2, 2, make_motion},
+    {"identity", "identity", "one tap of 1: a copy", 1, 3, make_identity},
 };
 enum { NAMED = sizeof named / sizeof *named };
 
@@ -277,6 +283,13 @@ static int find(const char *text) {
     if (strlen(named[i].name) == length && memcmp(named[i].name, text, length) == 0) return i;
   }
   return -1;
+}
+
+const char *cli_kernel_name(int i, const char **form, const char **about) {
+  if (i < 0 || i >= NAMED) return NULL;
+  if (form) *form = named[i].form;
+  if (about) *about = named[i].about;
+  return named[i].name;
 }
 
 bool cli_kernel_is_name(const char *text) {

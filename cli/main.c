@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "band.h"
+#include "help.h"
 #include "report.h"
 #include "verbs.h"
 
@@ -77,8 +78,14 @@ static const cli_verb verbs[] = {
     {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, beside other libraries with --peers", bench_details,
      falt_verb_bench},
     {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
+    {"list", CLI_LIST, "kernels|solvers|formats|devices", "what there is to choose from, one a line", "",
+     falt_verb_list},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
+
+const cli_verb *cli_verb_at(int i) {
+  return i >= 0 && i < VERBS ? &verbs[i] : NULL;
+}
 
 static const cli_verb *find_verb(const char *name) {
   for (int i = 0; i < VERBS; i++) {
@@ -94,28 +101,18 @@ static int finish(int status) {
   return cli_fail(CLI_WRONG, "standard output: %s; nothing more can be written to it", strerror(errno ? errno : EIO));
 }
 
-static int print_help(FILE *file) {
-  fputs(
-      "usage: faltung VERB ... [options]\n"
-      "       faltung help VERB\n"
-      "       faltung --help | --version\n"
-      "\n"
-      "Convolution on images, signals, volumes and layers.\n"
-      "\n",
-      file);
-  for (int i = 0; i < VERBS; i++) fprintf(file, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-  fputs(
-      "\nExit status: 0 done; 1 a check failed; 2 the command line or a file is wrong; 3 not possible within the "
-      "budget\n"
-      "or on this machine; 4 an internal error.\n",
-      file);
+static int print_help(void) {
+  cli_help_all(stdout);
   return finish(CLI_DONE);
 }
 
 static int print_verb_help(const cli_verb *verb) {
-  printf("usage: faltung %s%s%s [options]\n\n%s: %s.\n\n%s%sOptions:\n", verb->name, *verb->operands ? " " : "",
-         verb->operands, verb->name, verb->summary, verb->details, *verb->details ? "\n" : "");
-  cli_options_help(stdout, verb);
+  cli_help_verb(stdout, verb);
+  return finish(CLI_DONE);
+}
+
+static int print_version(void) {
+  printf("faltung %s\n", falt_version());
   return finish(CLI_DONE);
 }
 
@@ -127,10 +124,25 @@ static int fail_verb(const char *name) {
   return cli_fail(CLI_WRONG, "%.40s: unknown verb%s", name, hint);
 }
 
+static int print_completion(int count, char **words) {
+  io_error error;
+  if (count == 0) return cli_fail(CLI_WRONG, "--completion: no shell given; write bash, zsh or fish");
+  const int shell = cli_choice_find(cli_choice_shell, words[0], "shell", &error);
+  if (shell < 0) return cli_fail(CLI_WRONG, "--completion %s", error.text);
+  cli_completion_print[shell](stdout);
+  return finish(CLI_DONE);
+}
+
+/* What packages are built from, too: the manual page, completions, the table of options in docs/command.md. */
 static int run_help(int count, char **words) {
-  if (count == 0) return print_help(stdout);
+  if (count == 0) return print_help();
   const cli_verb *verb = find_verb(words[0]);
-  return verb ? print_verb_help(verb) : fail_verb(words[0]);
+  if (verb) return print_verb_help(verb);
+  if (strcmp(words[0], "--completion") == 0) return print_completion(count - 1, words + 1);
+  const bool is_manual = strcmp(words[0], "--man") == 0;
+  if (!is_manual && strcmp(words[0], "--options") != 0) return fail_verb(words[0]);
+  (is_manual ? cli_manual_print : cli_help_options)(stdout);
+  return finish(CLI_DONE);
 }
 
 static int run_verb(const cli_verb *verb, int count, char **words) {
@@ -146,12 +158,9 @@ int main(int count, char **words) {
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with its own line, and the output is cleaned up */
   if (count < 2) return cli_fail(CLI_WRONG, "no verb given: nothing to do; `faltung --help` lists the verbs");
   const char *first = words[1];
-  if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) return print_help(stdout);
+  if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) return print_help();
   if (strcmp(first, "help") == 0) return run_help(count - 2, words + 2);
-  if (strcmp(first, "--version") == 0) {
-    printf("faltung %s\n", falt_version());
-    return finish(CLI_DONE);
-  }
+  if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) return print_version();
   if (first[0] == '-')
     return cli_fail(CLI_WRONG, "%.40s: options come after the verb; `faltung --help` lists the verbs", first);
   const cli_verb *verb = find_verb(first);

@@ -1,4 +1,4 @@
-/* The command line: one table of options for all verbs, GNU style (--name value, --name=value, -- ends them). */
+/* The command line: one table of options for all verbs, GNU style. */
 #include "options.h"
 
 #include <errno.h>
@@ -94,36 +94,22 @@ static bool read_axes(const char *text, void *field, io_error *error) {
   return cli_axes_parse(text, field, error);
 }
 
-static bool read_name(const char *text, const char *const *names, int count, const char *kind, void *field,
-                      io_error *error) {
-  int found = cli_find_name(text, names, count);
-  char hint[192];
-  if (found < 0) {
-    return cli_wrong(error, "%.40s: unknown %s%s", text, kind, cli_suggestion(text, names, count, hint, sizeof hint));
-  }
-  *(int *)field = found;
-  return true;
-}
-
 static bool read_type(const char *text, void *field, io_error *error) {
-  const char *names[FALT_TYPE_COUNT];
-  for (int i = 0; i < FALT_TYPE_COUNT; i++) names[i] = falt_type_name((falt_type)i);
-  return read_name(text, names, FALT_TYPE_COUNT, "type", field, error);
+  const int type = cli_choice_find(cli_choice_type, text, "type", error);
+  if (type >= 0) *(int *)field = type;
+  return type >= 0;
 }
 
 static bool read_mode(const char *text, void *field, io_error *error) {
-  static const char *const names[] = {"same", "valid", "full"};
-  int mode = 0;
-  if (!read_name(text, names, 3, "mode", &mode, error)) return false;
-  *(falt_mode *)field = (falt_mode)mode;
-  return true;
+  const int mode = cli_choice_find(cli_choice_mode, text, "mode", error);
+  if (mode >= 0) *(falt_mode *)field = (falt_mode)mode;
+  return mode >= 0;
 }
 
 static bool read_dialect(const char *text, void *field, io_error *error) {
-  int dialect = 0;
-  if (!read_name(text, cli_dialect_names + 1, CLI_DIALECT_COUNT - 1, "dialect", &dialect, error)) return false;
-  *(cli_dialect *)field = (cli_dialect)(dialect + 1);
-  return true;
+  const int dialect = cli_choice_find(cli_choice_dialect, text, "dialect", error);
+  if (dialect >= 0) *(cli_dialect *)field = (cli_dialect)(dialect + 1);
+  return dialect >= 0;
 }
 
 /* ---- the table */
@@ -179,7 +165,8 @@ static const option options_table[] = {
     {"scale", "S.npy", CLI_LAYER, read_text, FIELD(scale), "with scale=1: one factor an output channel"},
     {"residual", "R.npy", CLI_LAYER, read_text, FIELD(residual), "with residual=1: added before the activation"},
     {"grad", "DY.npy", CLI_LAYER, read_text, FIELD(grad), "the gradient of the output, for backward problems"},
-    {"output", "Y.npy", CLI_LAYER, read_text, FIELD(output), "the result: of backward problems the gradient"},
+    {"output", "FILE", CLI_FILTERS | CLI_LAYER, read_text, FIELD(output),
+     "the output, of filters in place of OUTPUT; of backward problems the gradient"},
     {"peers", NULL, CLI_BENCH, read_flag, FIELD(peers), "time the installed peers too, in turns, on the same data"},
     {"rounds", "N", CLI_BENCH, read_rounds, FIELD(rounds), "turns that the time is spread over (default 3)"},
     {"filter", "TEXT", CLI_BENCH, read_text, FIELD(filter), "only problems whose name has TEXT in it"},
@@ -199,10 +186,29 @@ static const option options_table[] = {
     {"clear-cache", NULL, CLI_INFO, read_flag, FIELD(clear_cache), "remove the compiled kernels from the cache"},
     {"explain", NULL, CLI_FILTERS | CLI_LAYER, read_flag, FIELD(explain),
      "print every candidate, and where the time went"},
-    {"json", NULL, CLI_RUNNERS, read_flag, FIELD(json), "print one JSON object a line on standard output"},
+    {"json", NULL, CLI_RUNNERS | CLI_LIST, read_flag, FIELD(json), "print one JSON object a line on standard output"},
     {"quiet", NULL, CLI_RUNNERS, read_flag, FIELD(quiet), "print no summary and no progress"},
 };
 enum { OPTIONS = sizeof options_table / sizeof *options_table };
+
+/* What few options have: a letter, and names to complete the value with. */
+static const struct {
+  const char *name;
+  char letter;
+  cli_choice choice;
+} extras[] = {
+    {"kernel", 'k', cli_choice_kernel},
+    {"output", 'o', NULL},
+    {"quiet", 'q', NULL},
+    {"boundary", 0, cli_choice_boundary},
+    {"dialect", 0, cli_choice_dialect},
+    {"mode", 0, cli_choice_mode},
+    {"out-type", 0, cli_choice_type},
+    {"type", 0, cli_choice_type},
+    {"method", 0, cli_choice_method},
+    {"device", 0, cli_choice_device},
+};
+enum { EXTRAS = sizeof extras / sizeof *extras };
 
 static const option *find_option(const char *name, size_t length) {
   for (int i = 0; i < OPTIONS; i++) {
@@ -211,6 +217,36 @@ static const option *find_option(const char *name, size_t length) {
   }
   return NULL;
 }
+
+static const option *find_letter(char letter) {
+  for (int i = 0; i < EXTRAS; i++) {
+    if (extras[i].letter == letter) return find_option(extras[i].name, strlen(extras[i].name));
+  }
+  return NULL;
+}
+
+bool cli_option_at(int i, cli_option_note *note) {
+  if (i < 0 || i >= OPTIONS) return false;
+  const option *one = &options_table[i];
+  *note = (cli_option_note){.name = one->name, .value = one->value, .help = one->help, .verbs = one->verbs};
+  note->is_file = one->value && (strstr(one->value, "FILE") || strchr(one->value, '.'));
+  for (int j = 0; j < EXTRAS; j++) {
+    if (strcmp(extras[j].name, one->name) != 0) continue;
+    note->letter = extras[j].letter;
+    note->choice = extras[j].choice;
+    note->is_file |= note->choice == cli_choice_kernel; /* or an array */
+  }
+  return true;
+}
+
+const char *cli_option_head(const cli_option_note *note, char text[64]) {
+  char letter[8] = "";
+  if (note->letter) snprintf(letter, sizeof letter, "-%c, ", note->letter);
+  snprintf(text, 64, "%s--%s%s%s", letter, note->name, note->value ? " " : "", note->value ? note->value : "");
+  return text;
+}
+
+/* ---- parsing */
 
 static int fail_unknown(const char *word, size_t length, const cli_verb *verb) {
   const char *names[OPTIONS];
@@ -222,82 +258,100 @@ static int fail_unknown(const char *word, size_t length, const cli_verb *verb) {
   return cli_fail(CLI_WRONG, "--%s: unknown option; `faltung help %s` lists those it takes", name, verb->name);
 }
 
-/* Reads the option in words[*at]; its value may be the next word. */
-static int parse_option(int count, char **words, int *at, const cli_verb *verb, cli_options *options) {
-  const char *word = words[*at] + 2, *equals = strchr(word, '=');
-  size_t length = equals ? (size_t)(equals - word) : strlen(word);
-  const option *one = find_option(word, length);
-  if (!one) return fail_unknown(word, length, verb);
-  if (!(one->verbs & verb->bit)) {
-    return cli_fail(CLI_WRONG, "--%s: %s does not take it; `faltung help %s` lists those it takes", one->name,
-                    verb->name, verb->name);
-  }
-  const char *value = equals ? equals + 1 : NULL;
-  if (!one->value && value) return cli_fail(CLI_WRONG, "--%s: takes no value; leave out =%.40s", one->name, value);
+typedef struct parser {
+  int count;
+  char **words;
+  int at; /* the word that is read */
+  const cli_verb *verb;
+  cli_options *options;
+} parser;
+
+static int fail_other_verb(const char *spelled, const cli_verb *verb) {
+  return cli_fail(CLI_WRONG, "%s: %s does not take it; `faltung help %s` lists those it takes", spelled, verb->name,
+                  verb->name);
+}
+
+/* An option as it was spelled, with its value if that is in the same word; else the value is the next word. */
+static int take_option(parser *p, const option *one, const char *spelled, const char *value) {
+  if (!(one->verbs & p->verb->bit)) return fail_other_verb(spelled, p->verb);
   if (one->value && !value) {
-    if (*at + 1 >= count)
-      return cli_fail(CLI_WRONG, "--%s: needs a value; write --%s=%s", one->name, one->name, one->value);
-    value = words[++*at];
+    if (p->at + 1 >= p->count)
+      return cli_fail(CLI_WRONG, "%s: needs a value; write %s %s", spelled, spelled, one->value);
+    value = p->words[++p->at];
   }
   io_error error;
-  if (one->read(value, (char *)options + one->field, &error)) return CLI_DONE;
+  if (one->read(value, (char *)p->options + one->field, &error)) return CLI_DONE;
   return cli_fail(CLI_WRONG, "--%s: %s", one->name, error.text);
+}
+
+static int parse_long(parser *p) {
+  const char *word = p->words[p->at] + 2, *equals = strchr(word, '=');
+  const size_t length = equals ? (size_t)(equals - word) : strlen(word);
+  const option *one = find_option(word, length);
+  if (!one) return fail_unknown(word, length, p->verb);
+  char spelled[64];
+  snprintf(spelled, sizeof spelled, "--%s", one->name);
+  if (!one->value && equals && one->verbs & p->verb->bit)
+    return cli_fail(CLI_WRONG, "%s: takes no value; leave out =%.40s", spelled, equals + 1);
+  return take_option(p, one, spelled, equals ? equals + 1 : NULL);
+}
+
+/* Letters of flags, and at most one of an option with a value, which is the rest of the word or the next one. */
+static int parse_letters(parser *p) {
+  const char *word = p->words[p->at];
+  if (find_option(word + 1, strlen(word + 1)))
+    return cli_fail(CLI_WRONG, "%.40s: a name has two dashes; write -%.40s", word, word);
+  for (const char *at = word + 1; *at; at++) {
+    const option *one = find_letter(*at);
+    const char spelled[] = {'-', *at, '\0'};
+    if (!one)
+      return cli_fail(CLI_WRONG,
+                      "%s: unknown option; `faltung help %s` lists those it takes, and a file so named is ./%.40s",
+                      spelled, p->verb->name, word);
+    const int status = take_option(p, one, spelled, one->value && at[1] ? at + 1 : NULL);
+    if (status != CLI_DONE || one->value) return status;
+  }
+  return CLI_DONE;
+}
+
+static int add_operand(parser *p, const char *word) {
+  if (p->options->operands == CLI_MAX_OPERANDS)
+    return cli_fail(CLI_WRONG, "%.40s: more than %d words after %s; leave some out", word, CLI_MAX_OPERANDS,
+                    p->verb->name);
+  p->options->operand[p->options->operands++] = word;
+  return CLI_DONE;
+}
+
+static bool is_help(const char *word) {
+  return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static int parse_words(parser *p) {
+  bool only_operands = false;
+  int status = CLI_DONE;
+  for (; p->at < p->count && status == CLI_DONE; p->at++) {
+    const char *word = p->words[p->at];
+    const bool is_option = !only_operands && word[0] == '-' && word[1];
+    if (is_option && strcmp(word, "--") == 0)
+      only_operands = true;
+    else if (is_option && is_help(word))
+      return CLI_HELP;
+    else
+      status = !is_option ? add_operand(p, word) : word[1] == '-' ? parse_long(p) : parse_letters(p);
+  }
+  return status;
 }
 
 int cli_options_parse(int count, char **words, const cli_verb *verb, cli_options *options) {
   *options = (cli_options){
       .verb = verb->bit, .alpha = 1, .cval = NAN, .out_type = -1, .retype = -1, .max_workspace = -1, .seconds = -1};
-  bool only_operands = false;
-  for (int at = 0; at < count; at++) {
-    const char *word = words[at];
-    bool is_option = !only_operands && word[0] == '-' && word[1];
-    if (is_option && strcmp(word, "--") == 0) {
-      only_operands = true;
-    } else if (is_option && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
-      return CLI_HELP;
-    } else if (is_option && word[1] != '-') {
-      return cli_fail(CLI_WRONG, "%.40s: unknown option; options begin with two dashes, and a file so named is ./%.40s",
-                      word, word);
-    } else if (is_option) {
-      int status = parse_option(count, words, &at, verb, options);
-      if (status != CLI_DONE) return status;
-    } else if (options->operands == CLI_MAX_OPERANDS) {
-      return cli_fail(CLI_WRONG, "%.40s: more than %d words after %s; leave some out", word, CLI_MAX_OPERANDS,
-                      verb->name);
-    } else {
-      options->operand[options->operands++] = word;
-    }
-  }
+  parser p = {count, words, 0, verb, options};
+  const int status = parse_words(&p);
+  if (status != CLI_DONE) return status;
   options->has_cval = !isnan(options->cval);
-  return CLI_DONE;
-}
-
-/* ---- help */
-
-/* Words of text from column `left` on, broken before column 100. */
-static void print_wrapped(FILE *file, const char *text, int left) {
-  int column = left;
-  while (*text) {
-    int length = (int)strcspn(text, " ");
-    if (column + length > 100) {
-      fprintf(file, "\n%*s", left, "");
-      column = left;
-    }
-    fprintf(file, "%s%.*s", column > left ? " " : "", length, text);
-    column += length + 1;
-    text += length + (text[length] == ' ');
-  }
-  fputc('\n', file);
-}
-
-void cli_options_help(FILE *file, const cli_verb *verb) {
-  enum { LEFT = 26 };
-  for (int i = 0; i < OPTIONS; i++) {
-    const option *one = &options_table[i];
-    if (!(one->verbs & verb->bit)) continue;
-    char head[64];
-    snprintf(head, sizeof head, "  --%s%s%s", one->name, one->value ? " " : "", one->value ? one->value : "");
-    fprintf(file, "%-*s", LEFT, head);
-    print_wrapped(file, one->help, LEFT);
-  }
+  if (!(verb->bit & CLI_FILTERS) || !options->output || options->operands == 0) return CLI_DONE;
+  if (options->operands > 1)
+    return cli_fail(CLI_WRONG, "-o %.40s: %.40s is an output already; leave out one", options->output,
+                    options->operand[1]);
+  return add_operand(&p, options->output);
 }

@@ -1,10 +1,12 @@
-/* The command line: one table of options for all verbs, GNU style (--name value, --name=value, -- ends them). */
+/* The command line: one table of options for all verbs, GNU style: --name value, --name=value, -n value, -nvalue, flags
+ * together as in -qk value; -- ends them. */
 #ifndef FALT_CLI_OPTIONS_H
 #define FALT_CLI_OPTIONS_H
 
 #include <stdio.h>
 
 #include "axes.h"
+#include "choice.h"
 
 /* Each verb is a bit, so that one table says which verbs take an option. */
 typedef enum cli_verb_bit {
@@ -17,7 +19,8 @@ typedef enum cli_verb_bit {
   CLI_VERIFY = 1 << 6,
   CLI_LADDER = 1 << 7,
   CLI_BENCH = 1 << 8,
-  CLI_INFO = 1 << 9
+  CLI_INFO = 1 << 9,
+  CLI_LIST = 1 << 10
 } cli_verb_bit;
 
 enum {
@@ -62,8 +65,9 @@ typedef struct cli_options {
   bool peers; /* bench */
   int64_t rounds;
   const char *filter, *html, *plot;
-  int retype;                                                           /* a falt_type, or -1 */
-  const char *input, *weight, *bias, *scale, *residual, *grad, *output; /* .npy files of a layer */
+  int retype;                                                  /* a falt_type, or -1 */
+  const char *input, *weight, *bias, *scale, *residual, *grad; /* .npy files of a layer */
+  const char *output; /* of a layer; of a filter it was appended to the operands */
 
   /* report */
   bool json, explain, quiet;
@@ -75,7 +79,18 @@ struct cli_verb;
 enum { CLI_HELP = -1 };
 int cli_options_parse(int count, char **words, const struct cli_verb *verb, cli_options *options);
 
-/* The options of a verb, one or two lines each. */
-void cli_options_help(FILE *file, const struct cli_verb *verb);
+/* One option of the table, for help, manual and completions. */
+typedef struct cli_option_note {
+  const char *name, *value, *help; /* value: what stands for it in help; NULL for flags */
+  char letter;                     /* 0: none */
+  unsigned verbs;                  /* that take it */
+  cli_choice choice;               /* names to complete; NULL: none */
+  bool is_file;                    /* the value is a file's name */
+} cli_option_note;
+
+/* The i-th option, from 0; false after the last. */
+bool cli_option_at(int i, cli_option_note *note);
+/* "-k, --kernel K" */
+const char *cli_option_head(const cli_option_note *note, char text[64]);
 
 #endif

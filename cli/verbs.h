@@ -13,6 +13,9 @@ typedef struct cli_verb {
   int (*run)(const cli_options *options); /* returns the exit status; errors were printed by cli_fail */
 } cli_verb;
 
+/* The i-th verb, from 0; NULL after the last. */
+const cli_verb *cli_verb_at(int i);
+
 int falt_verb_convolve(const cli_options *options);
 int falt_verb_correlate(const cli_options *options);
 int falt_verb_layer(const cli_options *options);
@@ -23,5 +26,6 @@ int falt_verb_verify(const cli_options *options);
 int falt_verb_ladder(const cli_options *options);
 int falt_verb_bench(const cli_options *options);
 int falt_verb_info(const cli_options *options);
+int falt_verb_list(const cli_options *options);
 
 #endif

@@ -457,7 +457,8 @@ typedef struct falt_candidate {
   double gbytes_per_s, gflops, limit_share;
   const char *bound; /* "memory" or "compute" */
   size_t workspace_bytes;
-  double error; /* predicted relative error */
+  double error;      /* predicted relative error */
+  bool out_of_scope; /* rejected, and would be for every problem of this operation and kind */
 } falt_candidate;
 
 /* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each,
@@ -498,6 +499,8 @@ FALT_API int64_t falt_tensor_span(const falt_tensor *tensor);
 
 /* Names of all solvers: i from 0 until NULL. Since 0.1. */
 FALT_API const char *falt_solver_name(int i);
+/* What that solver computes and how, in one line; NULL as for its name. Since 0.1. */
+FALT_API const char *falt_solver_about(int i);
 
 /* Wisdom: which solver was the fastest for a problem on this device, as measured. falt_plan_create with tune_seconds
  * adds to it and every falt_plan_create consults it. Text, one line a problem; import is all or nothing. A NULL path

@@ -49,6 +49,10 @@ const char *falt_solver_name(int i) {
   return NULL;
 }
 
+const char *falt_solver_about(int i) {
+  return falt_solver_name(i) ? falt_solver_notes[i].about : NULL;
+}
+
 /* ---- execution */
 
 enum { INPUT = 1, FILTER = 2, OUTPUT = 4, BIAS = 8, SCALE = 16, RESIDUAL = 32, OPERANDS = 6 };

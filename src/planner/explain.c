@@ -48,6 +48,7 @@ static void fill_entry(falt_candidate *candidate, const falt_search *search, con
   else
     candidate->rejected = entry->reason;
   candidate->chosen = entry->plan && entry->plan == search->chosen;
+  candidate->out_of_scope = !falt_solver_covers(entry->solver, search->problem);
 }
 
 static void report_all(const falt_search *search, void (*report)(void *context, const falt_candidate *candidate),

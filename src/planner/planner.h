@@ -156,6 +156,28 @@ void falt_device_steady_free(falt_device *device);
 /* NULL-terminated; defined by src/solver/registry.c. */
 extern const falt_solver *const falt_solvers[];
 
+/* What a solver could compute in principle: a structure and a direction, or pooling. */
+typedef enum falt_scope {
+  FALT_SCOPE_FILTERS = 1 << 0,   /* one set of taps for all channels */
+  FALT_SCOPE_DEPTHWISE = 1 << 1, /* one input channel in each group */
+  FALT_SCOPE_LAYERS = 1 << 2,    /* sums over channels */
+  FALT_SCOPE_POOLED = 1 << 3,    /* results that are the largest of several */
+  FALT_SCOPE_FORWARD = 1 << 4,
+  FALT_SCOPE_DATA = 1 << 5,    /* backward-data */
+  FALT_SCOPE_WEIGHTS = 1 << 6, /* backward-filter */
+  FALT_SCOPE_POOLING = 1 << 7  /* any operation of pooling */
+} falt_scope;
+
+typedef struct falt_solver_note {
+  unsigned scope;    /* of falt_scope */
+  const char *about; /* what it computes and how, one line */
+} falt_solver_note;
+
+/* In the order of falt_solvers; defined by src/solver/registry.c. */
+extern const falt_solver_note falt_solver_notes[];
+/* Whether the problem is of a solver's scope; true for solvers that are not in the list. */
+bool falt_solver_covers(const falt_solver *solver, const falt_problem *problem);
+
 /* Roofline: seconds for this much work at `efficiency` of the multiply-add peak of `type` (f32 or f64), never faster
  * than the bytes allow, plus a start-up of a few microseconds when threads must be woken. */
 double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes);
