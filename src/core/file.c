@@ -2,6 +2,7 @@
  * reader, a second writer or a power cut sees the old text or the new one, never a part. */
 #include "core/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/memory.h"
@@ -49,6 +51,30 @@ static int open_beside(const char *path, char *temporary, size_t size) {
   return -1;
 }
 
+/* Whether a directory's entry is a temporary file "NAME.PID.N.tmp" that nobody has written to for a while. */
+static bool is_left_behind(int directory, const char *entry, const char *name) {
+  enum { SECONDS = 60 };
+  struct stat facts;
+  const size_t length = strlen(entry), prefix = strlen(name);
+  if (strncmp(entry, name, prefix) != 0 || entry[prefix] != '.') return false;
+  if (length < 4 || strcmp(entry + length - 4, ".tmp") != 0) return false;
+  if (fstatat(directory, entry, &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(facts.st_mode)) return false;
+  return time(NULL) - facts.st_mtime > SECONDS;
+}
+
+/* Removes the temporary files that killed writers of the same path left. */
+static void remove_left_behind(const char *path) {
+  char directory[PATH_MAX];
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  falt_text text = falt_text_over(directory, sizeof directory);
+  falt_text_add(&text, "%.*s", (int)(slash ? slash + 1 - path : 2), slash ? path : "./");
+  DIR *open = text.length < sizeof directory ? opendir(directory) : NULL;
+  if (!open) return;
+  for (struct dirent *entry; (entry = readdir(open));)
+    if (is_left_behind(dirfd(open), entry->d_name, name)) unlinkat(dirfd(open), entry->d_name, 0);
+  closedir(open);
+}
+
 static bool write_all(int file, const char *text, size_t length) {
   while (length > 0) {
     const ssize_t written = write(file, text, length);
@@ -73,6 +99,7 @@ falt_status falt_file_write(const char *path, const char *text, size_t length) {
   char temporary[PATH_MAX];
   if (!path || !path[0]) return falt_fail(FALT_INVALID_ARGUMENT, "path: is empty; name a file");
   make_parents(path);
+  remove_left_behind(path);
   const int file = open_beside(path, temporary, sizeof temporary);
   if (file < 0) return fail_with(path, "cannot be written", errno);
   if (fill_and_close(file, text, length) && rename(temporary, path) == 0) return FALT_OK;
