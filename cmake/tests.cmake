@@ -84,7 +84,12 @@ if(TARGET faltung_cli AND BASH)
     set_target_properties(${fake} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fake-cuda)
     target_compile_options(${fake} PRIVATE -Wno-missing-prototypes)
   endforeach()
+  if(NOT FALT_SANITIZE) # whose own allocator must come first
+    add_library(failing_malloc MODULE ${PROJECT_SOURCE_DIR}/tests/cli/failing_malloc.c)
+    target_compile_options(failing_malloc PRIVATE -Wno-missing-prototypes -fno-builtin -fvisibility=default)
+    set(failing_malloc FALT_FAILING_MALLOC=$<TARGET_FILE:failing_malloc>)
+  endif()
   add_test(NAME command COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/cli/run $<TARGET_FILE:faltung_cli>)
   set_tests_properties(command PROPERTIES LABELS command
-                       ENVIRONMENT FALT_FAKE_CUDA=${PROJECT_BINARY_DIR}/fake-cuda)
+                       ENVIRONMENT "FALT_FAKE_CUDA=${PROJECT_BINARY_DIR}/fake-cuda;${failing_malloc}")
 endif()
