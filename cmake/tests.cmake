@@ -35,6 +35,10 @@ endif()
 
 # falt_fuzz(NAME sources...): tests/fuzz/fuzz_NAME.c replays tests/fuzz/corpus/NAME; with FALT_FUZZ it searches instead.
 option(FALT_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
+if(FALT_FUZZ) # libFuzzer is guided by what the code under test covers; the kernels parse nothing
+  target_compile_options(faltung_objects PRIVATE -fsanitize=fuzzer-no-link)
+  target_compile_options(faltung_io PRIVATE -fsanitize=fuzzer-no-link)
+endif()
 function(falt_fuzz name)
   set(target fuzz_${name})
   add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/fuzz/${target}.c ${ARGN})
