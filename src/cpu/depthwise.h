@@ -67,7 +67,7 @@ typedef struct falt_depthwise_call {
   int64_t positions, n;                /* result channels; the last unit and vector need not be full */
   const falt_depthwise_finish *finish; /* NULL: sums are results */
   const float *weights;
-  falt_type type; /* of results: f32, from sums of narrow types u8, s8, f16, bf16 and s32 too */
+  falt_type type; /* of results: f32; from sums of narrow types also any integer type, f16 and bf16 */
   void *out;
   int64_t out_step; /* between positions */
   /* Results are not read again soon: bypass the cache where whole lines are written. Units begin at lines then. */

@@ -291,6 +291,12 @@ static __attribute__((noinline)) void results(const falt_depthwise_call *call, c
     case FALT_S8:
       results_as(call, sum, q, i, n, positions, FALT_S8);
       break;
+    case FALT_U16:
+      results_as(call, sum, q, i, n, positions, FALT_U16);
+      break;
+    case FALT_S16:
+      results_as(call, sum, q, i, n, positions, FALT_S16);
+      break;
     case FALT_F16:
       results_as(call, sum, q, i, n, positions, FALT_F16);
       break;

@@ -197,10 +197,11 @@ FALT_INLINE void store_f16(void *to, vec y) {
 #endif
 }
 
-/* ---- VEC elements of a type that is known: f32, f16, bf16, u8 or s8, and s32 out */
+/* ---- VEC elements of a type that is known: f32, f16, bf16, u8 or s8; u16, s16 and s32 are stored only */
 
 FALT_INLINE size_t size_of(const falt_type type) {
-  return type == FALT_F32 || type == FALT_S32 ? 4 : type == FALT_BF16 || type == FALT_F16 ? 2 : 1;
+  const bool byte = type == FALT_U8 || type == FALT_S8;
+  return byte ? 1 : type == FALT_F32 || type == FALT_S32 ? 4 : 2;
 }
 
 /* VEC bytes in, of either sign. */
@@ -240,8 +241,10 @@ FALT_INLINE void store_whole(void *to, vec y, const falt_type type) {
   } else if (type == FALT_S32) {
     store_s32(to, y);
   } else {
-    const vec low = vec_all(type == FALT_U8 ? 0 : -128), high = vec_all(type == FALT_U8 ? 255 : 127);
-    store_narrow(to, 1, vec_round(vec_at_most(vec_at_least(y, low), high)));
+    const lane end = size_of(type) == 1 ? 0x1p8f : 0x1p16f; /* of an unsigned range; a signed one has half above 0 */
+    const bool has_sign = type == FALT_S8 || type == FALT_S16;
+    const vec low = vec_all(has_sign ? -end / 2 : 0), high = vec_all((has_sign ? end / 2 : end) - 1);
+    store_narrow(to, size_of(type), vec_round(vec_at_most(vec_at_least(y, low), high)));
   }
 }
 
