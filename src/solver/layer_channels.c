@@ -428,8 +428,8 @@ static int64_t even(int64_t pieces, int64_t whole, int64_t threads) {
 }
 
 /* Blocks of a plane: what the taps of its rows read is in slots at once. Short rows, whose ends weigh, are copied whole
- * for all rows that read them, and blocks are whole rows; others are read in place but for their ends. False if slots
- * would not stay in a cache. */
+ * for all rows that read them, and blocks are whole rows; others are read in place but for their ends. False, and the
+ * plan's blocks are as before, if slots would not stay in a cache. */
 static bool set_slots(channels_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *y = &layer->p.output;
@@ -441,12 +441,13 @@ static bool set_slots(channels_plan *plan) {
   int64_t lines = ends ? falt_ceil_div(BLOCK, width) + 1 : falt_min(height, FOLDED_BLOCK / width);
   while (!ends && lines > 1 && falt_ceil_div(height, lines) < wanted) lines--;
   plan->slots = falt_slots_for(layer, falt_min(width, BLOCK), lines, ends);
+  if (plan->slots.count > MOST_SLOTS / plan->slots.size) return false;
   plan->unit = ends ? 1 : width;
   plan->span = width * height;
   plan->spans = layer->positions / plan->span;
   const int64_t units = plan->span / plan->unit, pieces = falt_ceil_div(plan->span, ends ? BLOCK : lines * width);
   plan->blocks = falt_layer_cut(units, plan->spans % threads == 0 ? pieces : even(pieces, units, threads));
-  return plan->slots.count <= MOST_SLOTS / plan->slots.size;
+  return true;
 }
 
 static void set_segments(channels_plan *plan) {

@@ -16,6 +16,8 @@ static const char *const lines[] = {
     "forward n=3 c=6 w=3 k=4 s=2 pad=9:7 out=9 type=bf16 out-type=u16 layout=nwc bias=1",
     "forward n=1 c=8 h=5 w=9 k=6 r=3 s=3 pad=1 groups=2 type=u8 weight-type=s8 out-type=u16 layout=nhwc",
     "forward n=1 c=8 h=5 w=9 k=6 r=3 s=3 pad=1 groups=2 type=u8 weight-type=s8 out-type=s16 layout=nhwc alpha=0.5",
+    /* channels: cut all positions once for each span when slots did not fit */
+    "backward-data n=2 c=1 d=3 h=14 w=12 k=6 t=5 r=4 s=2 pad=4:3x9:9x1:3 layout=ndhwc",
 };
 
 /* ---- the devices */
