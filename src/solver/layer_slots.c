@@ -7,10 +7,11 @@ falt_slots falt_slots_for(const falt_layer *layer, int64_t across, int64_t lines
   const falt_problem *p = &layer->p;
   const falt_axis *height = &p->axis[1], *width = &p->axis[2];
   const int64_t taps = p->filter.size[FALT_H];
-  const bool together = falt_tensor_unit(&p->input, FALT_C);
-  falt_slots s = {.ends = ends, .pixels = (across - 1) * width->stride + falt_extent(width, p->filter.size[FALT_W])};
-  s.pixel_step = together ? layer->channels : 1;
-  s.channel_step = together ? 1 : s.pixels;
+  falt_slots s = {.ends = ends,
+                  .near = falt_tensor_unit(&p->input, FALT_C),
+                  .pixels = (across - 1) * width->stride + falt_extent(width, p->filter.size[FALT_W])};
+  s.pixel_step = s.near ? layer->channels : 1;
+  s.channel_step = s.near ? 1 : s.pixels;
   s.shared = !ends && height->dilation == 1 && height->stride < taps;
   s.height = s.shared ? (lines - 1) * height->stride + taps : lines * taps;
   s.count = s.height * p->filter.size[FALT_D];
@@ -30,13 +31,13 @@ static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const 
   const falt_tensor *x = &layer->p.input;
   const int64_t channels = layer->channels, pixels = end - begin;
   falt_layer_copy copy = {.from = row + from * x->stride[FALT_W], .to = slot + begin * slots->pixel_step};
-  if (slots->channel_step == 1) {
-    const bool near = x->stride[FALT_W] == channels;
+  if (slots->near) {
+    const bool whole = x->stride[FALT_W] == channels;
     copy.step = 1;
-    copy.n = near ? pixels * channels : channels;
+    copy.n = whole ? pixels * channels : channels;
     copy.from_pitch = x->stride[FALT_W];
     copy.to_pitch = channels;
-    copy.count = near ? 1 : pixels;
+    copy.count = whole ? 1 : pixels;
   } else {
     copy.step = x->stride[FALT_W];
     copy.n = pixels;
@@ -48,8 +49,7 @@ static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const 
 }
 
 static void fill_constant(const falt_slots *slots, const falt_layer *layer, float *slot, int64_t begin, int64_t end) {
-  const bool near = slots->channel_step == 1; /* all channels of neighbouring pixels */
-  const int64_t runs = near ? 1 : layer->channels, n = (end - begin) * slots->pixel_step;
+  const int64_t runs = slots->near ? 1 : layer->channels, n = (end - begin) * slots->pixel_step;
   const float value = (float)layer->p.boundary_value;
   for (int64_t run = 0; run < runs; run++) {
     float *to = slot + run * slots->channel_step + begin * slots->pixel_step;

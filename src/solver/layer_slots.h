@@ -13,6 +13,7 @@
  * c*channel_step elements from a slot's first. Channels lie together where the input's do. */
 typedef struct falt_slots {
   bool ends;
+  bool near;            /* a pixel's channels are adjacent; else its pixels are, channel by channel */
   int64_t pixels, size; /* of a slot; its elements, INT64_MAX where they cannot be counted */
   int64_t pixel_step, position_step, tap_step, channel_step;
   bool shared; /* rows of results share slots, by their height modulo `height`; else they lie by line and tap, as rows

@@ -18,6 +18,12 @@ static const char *const lines[] = {
     "forward n=1 c=8 h=5 w=9 k=6 r=3 s=3 pad=1 groups=2 type=u8 weight-type=s8 out-type=s16 layout=nhwc alpha=0.5",
     /* channels: cut all positions once for each span when slots did not fit */
     "backward-data n=2 c=1 d=3 h=14 w=12 k=6 t=5 r=4 s=2 pad=4:3x9:9x1:3 layout=ndhwc",
+    /* lines, widened: took slots of one pixel for pixels of adjacent channels */
+    "backward-filter c=5 h=47 w=1 k=2 r=2 s=1",
+    "backward-filter c=3 h=36 w=44 k=6 r=4 s=1 dilation=2 out=1",
+    "backward-filter c=10 d=4 h=5 w=1 k=12 t=2 r=4 s=1 groups=2 pad=3x0x0",
+    "backward-filter n=2 c=12 d=6 h=8 w=1 k=12 t=5 r=4 s=1 groups=3 stride=3x2x1 value=2",
+    "backward-filter n=2 c=3 d=9 h=12 w=1 k=1 t=2 r=5 s=1 pad=19:11x1:3x0:0 type=bf16 bias=1",
 };
 
 /* ---- the devices */
