@@ -32,7 +32,7 @@ typedef struct falt_layer_product {
   const float *b; /* aligned to a vector; all of the pitch is readable */
   float *const *out;
   int64_t a_pitch, offset, segments, depth, n;
-  int64_t skip, b_skip;         /* elements left out between those of a row, and of the panel */
+  int64_t skip, b_skip;         /* elements left out between those of a row, never negative, and of the panel */
   const falt_layer_jump *jumps; /* one for each segment; NULL: none */
   int rows;
   int results; /* of `groups`: columns that one group has, n a multiple of it */

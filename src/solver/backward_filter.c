@@ -343,7 +343,8 @@ static void add_bias(task *t, float *sums) {
   add_listed(t, 0, 1, sums);
 }
 
-/* Where a chunk of one output row begins to read channel 0, if nothing of it lies outside; else NULL. */
+/* Where a chunk of one output row begins to read channel 0, if nothing of it lies outside and kernels can read it in
+ * place, which takes a positive step; else NULL. */
 static const float *inside_row(const task *t, int64_t index) {
   const falt_layer *layer = t->own.layer;
   const falt_tensor *x = &layer->p.input;
@@ -353,7 +354,7 @@ static const float *inside_row(const task *t, int64_t index) {
   const falt_axis *axis = &layer->p.axis[2];
   const int64_t u = at.at[2] * axis->stride + tap.s * axis->dilation - axis->pad[0];
   const bool inside = d >= 0 && h >= 0 && u >= 0 && u + (t->count - 1) * axis->stride < x->size[FALT_W];
-  if (!inside || falt_layer_run(layer, &at, t->count) < t->count) return NULL;
+  if (!inside || x->stride[FALT_W] <= 0 || falt_layer_run(layer, &at, t->count) < t->count) return NULL;
   return t->input + at.n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H] + u * x->stride[FALT_W];
 }
 

@@ -409,18 +409,18 @@ static bool stays(const rows_plan *plan, const falt_tensor *t) {
 }
 
 /* Several taps read x, from the second-level cache after the first: it is not copied for each of them. One tap's copy
- * is worth it where pixels are apart and come from memory. */
+ * is worth it where pixels are apart and come from memory. Kernels read rows of dy in place only at a positive step. */
 static void set_places(rows_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_problem *p = &layer->p;
+  const int64_t y_step = p->output.stride[FALT_W];
   plan->skips = p->boundary_value == 0;
   plan->by_lines = p->output.size[FALT_W] >= SHORT_LINE;
   plan->x_there =
       plan->by_lines && reads_inside(p, 0) && reads_inside(p, 1) && reads_inside(p, 2) &&
       layer->channels % layer->kernels->width == 0 &&
       (layer->taps > 1 || p->axis[2].stride * p->input.stride[FALT_W] <= NEAR_COLUMNS || stays(plan, &p->input));
-  plan->y_there =
-      layer->together == layer->positions && p->output.stride[FALT_W] <= NEAR_ROWS && stays(plan, &p->output);
+  plan->y_there = layer->together == layer->positions && y_step > 0 && y_step <= NEAR_ROWS && stays(plan, &p->output);
 }
 
 /* Chunks of about so many positions. */

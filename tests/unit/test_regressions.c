@@ -24,6 +24,10 @@ static const char *const lines[] = {
     "backward-filter c=10 d=4 h=5 w=1 k=12 t=2 r=4 s=1 groups=2 pad=3x0x0",
     "backward-filter n=2 c=12 d=6 h=8 w=1 k=12 t=5 r=4 s=1 groups=3 stride=3x2x1 value=2",
     "backward-filter n=2 c=3 d=9 h=12 w=1 k=1 t=2 r=5 s=1 pad=19:11x1:3x0:0 type=bf16 bias=1",
+    /* outer, outer-rows: had kernels read rows in place at a step that is not positive */
+    "backward-filter c=20 w=40 k=3 s=3 input-strides=800,0,40,0,0,-1 input-offset=39",
+    "backward-filter c=20 w=40 k=3 s=3 input-strides=800,0,2,0,0,0",
+    "backward-filter n=2 c=32 h=6 w=40 k=8 r=3 s=3 layout=nhwc weight-layout=ohwi output-strides=0,0,1,0,0,0",
 };
 
 /* ---- the devices */
