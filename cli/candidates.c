@@ -41,6 +41,10 @@ static void print_line(FILE *file, const falt_candidate *candidate) {
 
 void cli_candidates_print(void *context, const falt_candidate *candidate) {
   cli_candidates *list = context;
+  if (candidate->rejected && candidate->out_of_scope && !list->all) {
+    list->left_out++;
+    return;
+  }
   if (list->json) {
     print_object(list, candidate);
   } else {
@@ -51,4 +55,9 @@ void cli_candidates_print(void *context, const falt_candidate *candidate) {
     print_line(list->file, candidate);
   }
   list->count++;
+}
+
+void cli_candidates_end(const cli_candidates *list) {
+  if (list->left_out > 0 && !list->json)
+    fprintf(list->file, "  %d solvers for other kinds of problems are left out; --all lists them\n", list->left_out);
 }

@@ -10,10 +10,14 @@ typedef struct cli_candidates {
   FILE *file;
   bool json;
   const char *problem, *device; /* the problem's line and the device's name, for JSON */
-  int count;
+  bool all;                     /* those, too, that could compute no problem of this kind */
+  int count;                    /* printed */
+  int left_out;                 /* not printed */
 } cli_candidates;
 
 /* A callback for falt_explain; context is a cli_candidates. */
 void cli_candidates_print(void *context, const falt_candidate *candidate);
+/* After the last candidate: how many were left out, if any were. Nothing for JSON. */
+void cli_candidates_end(const cli_candidates *list);
 
 #endif

@@ -20,13 +20,17 @@ static int explain(const cli_options *options, cli_question *question) {
   void *filter; /* its values may make a difference; other operands are made where something is measured */
   const int status = cli_filter_random(&filter, &question->problem, 1);
   if (status != CLI_DONE) return status;
-  cli_candidates list = {
-      .file = stdout, .json = options->json, .problem = question->line, .device = falt_device_name(question->device)};
+  cli_candidates list = {.file = stdout,
+                         .json = options->json,
+                         .all = options->all,
+                         .problem = question->line,
+                         .device = falt_device_name(question->device)};
   const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
   const falt_status done =
       falt_explain(question->device, &question->problem, &question->budget, filter, seconds, print_candidate, &list);
   free(filter);
   if (done != FALT_OK) return cli_fail_library(done);
+  cli_candidates_end(&list);
   if (cli_counts_apply(&question->problem)) {
     if (options->json)
       cli_counts_json(stdout, question->line, &question->problem);

@@ -208,10 +208,15 @@ static int choose_bands(filter_job *job) {
 
 static int explain(filter_job *job) {
   if (!job->options->explain) return CLI_DONE;
-  cli_candidates list = {stdout, job->options->json, job->line, falt_device_name(job->device), 0};
+  cli_candidates list = {.file = stdout,
+                         .json = job->options->json,
+                         .problem = job->line,
+                         .device = falt_device_name(job->device),
+                         .all = job->options->all};
   if (!list.json) printf("%s\n", job->line);
   falt_status status =
       falt_explain(job->device, &job->problem, &job->budget, job->weights, 0, cli_candidates_print, &list);
+  if (status == FALT_OK) cli_candidates_end(&list);
   return status == FALT_OK ? CLI_DONE : cli_fail_library(status);
 }
 

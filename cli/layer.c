@@ -59,10 +59,15 @@ static void note_candidate(void *context, const falt_candidate *candidate) {
 
 static int explain(layer_job *job) {
   const cli_question *q = job->question;
-  job->list = (cli_candidates){stdout, job->options->json, q->line, falt_device_name(q->device), 0};
+  job->list = (cli_candidates){.file = stdout,
+                               .json = job->options->json,
+                               .problem = q->line,
+                               .device = falt_device_name(q->device),
+                               .all = job->options->all};
   if (job->options->explain && !job->options->json) printf("%s\n", q->line);
   const falt_status status =
       falt_explain(q->device, &q->problem, &q->budget, filter_values(job), 0, note_candidate, job);
+  if (status == FALT_OK && job->options->explain) cli_candidates_end(&job->list);
   return status == FALT_OK ? CLI_DONE : cli_fail_library(status);
 }
 

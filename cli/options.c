@@ -186,6 +186,8 @@ static const option options_table[] = {
     {"clear-cache", NULL, CLI_INFO, read_flag, FIELD(clear_cache), "remove the compiled kernels from the cache"},
     {"explain", NULL, CLI_FILTERS | CLI_LAYER, read_flag, FIELD(explain),
      "print every candidate, and where the time went"},
+    {"all", NULL, CLI_FILTERS | CLI_LAYER | CLI_EXPLAIN, read_flag, FIELD(all),
+     "explain lists the solvers for other kinds of problems too"},
     {"json", NULL, CLI_RUNNERS | CLI_LIST, read_flag, FIELD(json), "print one JSON object a line on standard output"},
     {"quiet", NULL, CLI_RUNNERS, read_flag, FIELD(quiet), "print no summary and no progress"},
 };

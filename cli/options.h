@@ -70,7 +70,7 @@ typedef struct cli_options {
   const char *output; /* of a layer; of a filter it was appended to the operands */
 
   /* report */
-  bool json, explain, quiet;
+  bool json, explain, all, quiet;
 } cli_options;
 
 struct cli_verb;

@@ -16,7 +16,7 @@ enum {
 
 /* clang-format off: one line a solver */
 #define SOLVERS(ROW)                                                                                               \
-  ROW(direct, FILTERS | FORWARD, "filters, register tiles over rows")                                              \
+  ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, register tiles over rows")                                              \
   ROW(separable, FILTERS | FORWARD, "filters of low rank, two passes in one walk")                                 \
   ROW(channels, LAYERS | FORWARD, "dense layers, vectors along output channels")                                   \
   ROW(pixels, LAYERS | FORWARD, "dense layers, vectors along positions")                                           \
@@ -33,7 +33,7 @@ enum {
   ROW(depthwise_filter, DEPTHWISE | WEIGHTS, "backward-filter of depthwise layers")                                \
   ROW(grouped, LAYERS | FORWARD | DATA, "layers of small groups of adjacent channels, forward and backward-data")  \
   ROW(grouped_filter, LAYERS | WEIGHTS, "backward-filter of layers of small groups")                               \
-  ROW(fold, LAYERS | DATA, "backward-data of few channels, a period of pixels as one")                             \
+  ROW(fold, DEPTHWISE | LAYERS | DATA, "backward-data of few channels, a period of pixels as one")                             \
   ROW(fold_results, LAYERS | FORWARD, "layers of few output channels, a period of pixels as one")                  \
   ROW(overlap, LAYERS | DATA, "backward-data of few channels, rows of taps as columns")                            \
   ROW(lines, LAYERS | WEIGHTS, "backward-filter of few input channels, along lines")                               \
@@ -55,26 +55,26 @@ enum {
   ROW(cuda_layer, ANY | FORWARD, "layers of few channels, with their max pooling")                                 \
   ROW(cuda_pooled, POOLED | FORWARD, "layers, then their max pooling")                                             \
   ROW(cuda_pooling, POOLING, "pooling and its gradients")                                                          \
-  ROW(cuda_wgmma, LAYERS | FORWARD | DATA | WEIGHTS, "dense layers of f16 and bf16 with wgmma")                    \
-  ROW(cuda_first, LAYERS | FORWARD, "layers of few input channels, each row read once for all taps")               \
-  ROW(cuda_first_filter, LAYERS | WEIGHTS, "backward-filter of few input channels")                                \
-  ROW(cuda_strips, LAYERS | FORWARD, "layers of few input channels in planar order, rows read into registers")     \
-  ROW(cuda_planes, LAYERS | FORWARD | DATA, "dense f16 and bf16 layers, each window read once for all taps")       \
+  ROW(cuda_wgmma, FILTERS | LAYERS | FORWARD | DATA | WEIGHTS, "dense layers of f16 and bf16 with wgmma")                    \
+  ROW(cuda_first, FILTERS | LAYERS | FORWARD, "layers of few input channels, each row read once for all taps")               \
+  ROW(cuda_first_filter, DEPTHWISE | LAYERS | WEIGHTS, "backward-filter of few input channels")                                \
+  ROW(cuda_strips, FILTERS | LAYERS | FORWARD, "layers of few input channels in planar order, rows read into registers")     \
+  ROW(cuda_planes, FILTERS | LAYERS | FORWARD | DATA, "dense f16 and bf16 layers, each window read once for all taps")       \
   ROW(cuda_planes_filter, LAYERS | WEIGHTS, "backward-filter of dense f16 and bf16 layers, each window read once") \
   ROW(cuda_planar_filter, LAYERS | WEIGHTS, "backward-filter of f16 and bf16 layers in planar order")              \
   ROW(cuda_passes, FILTERS | FORWARD, "tall filters of rank one, pass by pass")                                    \
-  ROW(cuda_patches, LAYERS | FORWARD | WEIGHTS, "layers of adjacent patches, as layers of one column of taps")     \
+  ROW(cuda_patches, DEPTHWISE | LAYERS | FORWARD | WEIGHTS, "layers of adjacent patches, as layers of one column of taps")     \
   ROW(cuda_turned, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                  \
       "layers in planar order, turned for the other solvers")                                                      \
   ROW(cuda_depthwise_filter, DEPTHWISE | WEIGHTS, "backward-filter of depthwise layers")                           \
   ROW(cuda_depthwise_bands_filter, DEPTHWISE | WEIGHTS,                                                            \
       "backward-filter of depthwise layers of many taps, on tensor cores")                                         \
-  ROW(cuda_depthwise_bands, DEPTHWISE | FORWARD | DATA, "depthwise layers of many taps, on tensor cores")          \
-  ROW(cuda_depthwise, DEPTHWISE | FORWARD | DATA, "depthwise layers, forward and backward-data")                   \
+  ROW(cuda_depthwise_bands, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers of many taps, on tensor cores")          \
+  ROW(cuda_depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers, forward and backward-data")                   \
   ROW(cuda_gemm, ANY | FORWARD | DATA, "layers forward and backward-data, on tensor cores")                        \
   ROW(cuda_grouped, LAYERS | FORWARD | DATA, "layers of small groups, each window read once for all taps")         \
   ROW(cuda_gemm_filter, ANY | WEIGHTS, "backward-filter of layers, on tensor cores")                               \
-  ROW(cuda_window, LAYERS | WEIGHTS, "backward-filter of few channels, each window read once for all taps")        \
+  ROW(cuda_window, DEPTHWISE | LAYERS | WEIGHTS, "backward-filter of few channels, each window read once for all taps")        \
   ROW(cuda_im2col, LAYERS | FORWARD | DATA | WEIGHTS, "layers by patches and cuBLAS; only by name")                \
   ROW(cudnn, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS, "layers and their gradients by cuDNN; only by name")   \
   ROW(cuda_generic, ALL, "every problem on GPUs, by definition")
