@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/sanitize.h"
+
 static _Atomic int64_t fuse = -1; /* allocations left before they fail; negative: they do not */
 
 void falt_alloc_fail_after(int64_t n) {
@@ -21,8 +23,9 @@ static bool must_fail(void) {
 
 void *falt_alloc(size_t size) {
   if (size > PTRDIFF_MAX - FALT_ALIGN || must_fail()) return NULL;
-  size_t rounded = (size + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return aligned_alloc(FALT_ALIGN, rounded ? rounded : FALT_ALIGN);
+  void *memory = NULL;
+  const size_t rounded = FALT_EXACT_ALLOCATION ? size : (size + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return posix_memalign(&memory, FALT_ALIGN, rounded ? rounded : 1) == 0 ? memory : NULL;
 }
 
 void *falt_alloc_zero(size_t size) {

@@ -4,6 +4,7 @@
 #define FALT_PLANNER_PLANNER_H
 
 #include "core/cpu.h"
+#include "core/layout.h"
 #include "core/thread.h"
 #include "problem/problem.h"
 
@@ -41,9 +42,10 @@ struct falt_plan {
   falt_device *device;
   falt_problem problem;
   falt_cost cost;
-  size_t workspace; /* bytes */
-  bool packed;      /* holds the filter; operands.filter is not read */
-  bool ready;       /* falt_plan_ready succeeded */
+  size_t workspace;          /* bytes */
+  falt_memory_layout layout; /* the workspace's parts; without any it is one */
+  bool packed;               /* holds the filter; operands.filter is not read */
+  bool ready;                /* falt_plan_ready succeeded */
   falt_plan_parts *parts;
 };
 
@@ -60,6 +62,7 @@ struct falt_solver {
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
   bool pools;       /* computes problems whose results are the largest of several: asked for those only then */
+  bool spreads;     /* zeros meet elements that a result does not read: if one is not finite, no number may result */
   bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
 };
 
@@ -74,6 +77,7 @@ struct falt_ask {
   const falt_solver *const *solvers; /* whom falt_plan_child asks; NULL: falt_solvers */
   int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
   bool own_gaps;                     /* what lies between the result's rows is the asking plan's, and may be written */
+  uint64_t pick;                     /* which child falt_plan_child takes; 0: the cheapest. Verification's alone */
 };
 
 /* Records why and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */
@@ -90,6 +94,11 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
 /* The same for a result in the plan's own memory, whose gaps the child may write. */
 falt_plan *falt_plan_child_over_gaps(falt_ask *ask, const falt_problem *problem, const void *filter_values);
+
+/* Adds a child's workspace to a layout and returns its offset. */
+static inline size_t falt_place_child(falt_memory_layout *layout, const falt_plan *child) {
+  return child->layout.count ? falt_place_each(layout, 1, &child->layout) : falt_place_part(layout, child->workspace);
+}
 
 /* Memory of devices that have their own, and waiting for them. */
 typedef struct falt_device_memory {

@@ -32,7 +32,8 @@ enum {
 
 /* Offsets into a worker's scratch. */
 typedef struct scratch_map {
-  size_t panel, list, rows, constant, ones, sums, total;
+  size_t panel, list, rows, constant, ones, sums;
+  falt_memory_layout parts;
 } scratch_map;
 
 typedef struct outer_plan {
@@ -437,11 +438,12 @@ static void join(void *context, int64_t index) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const outer_plan *plan = (const outer_plan *)base;
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
-  falt_rows_run(
-      base->device,
-      &(falt_row_job){
-          .run = run_task, .context = &run, .tasks = part_count(plan) * plan->slices.count, .scratch = plan->at.total},
-      operands->workspace);
+  falt_rows_run(base->device,
+                &(falt_row_job){.run = run_task,
+                                .context = &run,
+                                .tasks = part_count(plan) * plan->slices.count,
+                                .scratch = plan->at.parts.total},
+                operands->workspace);
   if (plan->slices.count > 1) falt_parallel_for(base->device->threads, part_count(plan), join, &run);
 }
 
@@ -536,16 +538,21 @@ static void lay_memory(outer_plan *plan) {
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const bool sliced = plan->slices.count > 1;
   scratch_map *at = &plan->at;
-  at->panel = falt_place(&at->total, chunk * width * sizeof(float));
-  at->list = falt_place(&at->total, chunk * sizeof(float *));
-  at->rows = falt_place(&at->total, chunk * (!plan->in_place ? PACKED_ROWS : plan->folds ? length : 0) * sizeof(float));
-  at->constant = falt_place(&at->total, length * sizeof(float));
-  at->ones = falt_place(&at->total, sizeof(float));
-  at->sums = falt_place(&at->total, sliced ? 0 : plan->block * sizeof(float));
-  size_t total = falt_rows_workspace(plan->base.device, at->total);
+  at->panel = falt_place_part(&at->parts, chunk * width * sizeof(float));
+  at->list = falt_place_part(&at->parts, chunk * sizeof(float *));
+  at->rows = falt_place_part(&at->parts, chunk *
+                                             (!plan->in_place ? PACKED_ROWS
+                                              : plan->folds   ? length
+                                                              : 0) *
+                                             sizeof(float));
+  at->constant = falt_place_part(&at->parts, length * sizeof(float));
+  at->ones = falt_place_part(&at->parts, sizeof(float));
+  at->sums = falt_place_part(&at->parts, sliced ? 0 : plan->block * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &at->parts);
   plan->partial =
-      falt_place(&total, sliced ? (size_t)(part_count(plan) * plan->slices.count) * plan->block * sizeof(float) : 0);
-  plan->base.workspace = total;
+      falt_place_part(all, sliced ? (size_t)(part_count(plan) * plan->slices.count) * plan->block * sizeof(float) : 0);
+  plan->base.workspace = all->total;
 }
 
 static falt_plan *plan_outer(const falt_solver *solver, falt_ask *ask) {

@@ -33,7 +33,8 @@ static const int64_t MOST_LANES = 1 << 14, MOST_SUMS = 1 << 17, MOST_PARTIAL = 1
                      MOST_SLOTS = 1 << 17; /* floats */
 
 typedef struct scratch_map {
-  size_t slots, tags, residues, list, panel, ones, lanes, total;
+  size_t slots, tags, residues, list, panel, ones, lanes;
+  falt_memory_layout parts;
 } scratch_map;
 
 typedef struct lines_plan {
@@ -301,10 +302,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const lines_plan *plan = (const lines_plan *)base;
   const int64_t groups = plan->layer.p.filter.size[FALT_G];
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
-  falt_rows_run(base->device,
-                &(falt_row_job){
-                    .run = run_task, .context = &run, .tasks = groups * plan->slices.count, .scratch = plan->at.total},
-                operands->workspace);
+  falt_rows_run(
+      base->device,
+      &(falt_row_job){
+          .run = run_task, .context = &run, .tasks = groups * plan->slices.count, .scratch = plan->at.parts.total},
+      operands->workspace);
   falt_parallel_for(base->device->threads, groups * (plan->rows + base->problem.has_bias), join, &run);
 }
 
@@ -426,18 +428,20 @@ static void lay_memory(lines_plan *plan) {
   const size_t slots = (size_t)plan->slots.count;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
-  at->slots = falt_place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
-  at->tags = falt_place(&at->total, slots * sizeof(falt_slot_tag));
-  at->residues = falt_place(&at->total, (size_t)residue_count(plan) * sizeof(float));
-  at->list = falt_place(&at->total, (size_t)(plan->lines * plan->rows) * sizeof(float *));
-  at->panel = falt_place(
-      &at->total, plan->in_place || plan->dots ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
-  at->ones = falt_place(&at->total, (size_t)plan->across * sizeof(float));
-  at->lanes = falt_place(&at->total, plan->dots ? plan->sums * (size_t)plan->layer.kernels->width * sizeof(float) : 0);
-  size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->partial =
-      falt_place(&total, (size_t)(plan->layer.p.filter.size[FALT_G] * plan->slices.count) * plan->sums * sizeof(float));
-  plan->base.workspace = total;
+  at->slots = falt_place_part(&at->parts, slots * (size_t)plan->slots.size * sizeof(float));
+  at->tags = falt_place_part(&at->parts, slots * sizeof(falt_slot_tag));
+  at->residues = falt_place_part(&at->parts, (size_t)residue_count(plan) * sizeof(float));
+  at->list = falt_place_part(&at->parts, (size_t)(plan->lines * plan->rows) * sizeof(float *));
+  at->panel = falt_place_part(
+      &at->parts, plan->in_place || plan->dots ? 0 : (size_t)(plan->lines * plan->across) * width * sizeof(float));
+  at->ones = falt_place_part(&at->parts, (size_t)plan->across * sizeof(float));
+  at->lanes =
+      falt_place_part(&at->parts, plan->dots ? plan->sums * (size_t)plan->layer.kernels->width * sizeof(float) : 0);
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &at->parts);
+  plan->partial = falt_place_part(
+      all, (size_t)(plan->layer.p.filter.size[FALT_G] * plan->slices.count) * plan->sums * sizeof(float));
+  plan->base.workspace = all->total;
 }
 
 static falt_plan *plan_lines(const falt_solver *solver, falt_ask *ask) {

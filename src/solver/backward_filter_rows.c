@@ -48,7 +48,8 @@ typedef struct rows_plan {
   falt_layer_pieces columns; /* of the panels of all taps; a task's */
   int64_t x_step, x_line;    /* elements from position to position, and from line to line if x is read in place */
   int64_t y_step;            /* from position to position */
-  size_t at_rows, at_panels, scratch;
+  size_t at_rows, at_panels;
+  falt_memory_layout scratch;
 } rows_plan;
 
 typedef struct execution {
@@ -337,7 +338,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
                                 .tasks = plan->layer.p.filter.size[FALT_G] * plan->rows.count * plan->columns.count,
-                                .scratch = plan->scratch},
+                                .scratch = plan->scratch.total},
                 operands->workspace);
 }
 
@@ -462,14 +463,15 @@ static void lay_memory(rows_plan *plan) {
   const size_t chunk = (size_t)most_positions(plan);
   const size_t columns = (size_t)(falt_layer_most(&plan->columns) * plan->width);
   plan->pitch = (falt_ceil_div(falt_layer_most(&plan->rows), LINE) | 1) * LINE;
-  falt_place(&plan->scratch, plan->x_there ? 0 : chunk * columns * sizeof(float));
-  plan->at_rows = falt_place(&plan->scratch, plan->y_there ? 0 : chunk * (size_t)plan->pitch * sizeof(float));
-  plan->at_panels = falt_place(&plan->scratch, (size_t)falt_layer_most(&plan->columns) * sizeof(panel));
+  falt_place_part(&plan->scratch, plan->x_there ? 0 : chunk * columns * sizeof(float));
+  plan->at_rows = falt_place_part(&plan->scratch, plan->y_there ? 0 : chunk * (size_t)plan->pitch * sizeof(float));
+  plan->at_panels = falt_place_part(&plan->scratch, (size_t)falt_layer_most(&plan->columns) * sizeof(panel));
   const falt_problem *p = &plan->layer.p;
   plan->x_step = plan->x_there ? p->axis[2].stride * p->input.stride[FALT_W] : plan->width;
   plan->x_line = p->axis[1].stride * p->input.stride[FALT_H];
   plan->y_step = plan->y_there ? p->output.stride[FALT_W] : plan->pitch;
-  plan->base.workspace = falt_rows_workspace(plan->base.device, plan->scratch);
+  falt_rows_place(&plan->base.layout, plan->base.device, &plan->scratch);
+  plan->base.workspace = plan->base.layout.total;
 }
 
 static falt_plan *plan_rows(const falt_solver *solver, falt_ask *ask) {

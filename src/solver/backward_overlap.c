@@ -23,7 +23,8 @@ enum { CHUNK = 96, ROWS_OF_A_TASK = 4, TASKS_OF_A_THREAD = 8 };
 
 /* Offsets into a worker's scratch. */
 typedef struct scratch_map {
-  size_t list, sums, line, total;
+  size_t list, sums, line;
+  falt_memory_layout parts;
 } scratch_map;
 
 typedef struct overlap_plan {
@@ -242,7 +243,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (!plan->packed) pack(plan, operands->filter, filter);
   falt_rows_run(
       base->device,
-      &(falt_row_job){.run = run_task, .context = &run, .tasks = plan->tasks.count, .scratch = plan->at.total},
+      &(falt_row_job){.run = run_task, .context = &run, .tasks = plan->tasks.count, .scratch = plan->at.parts.total},
       workspace);
 }
 
@@ -330,13 +331,14 @@ static void lay_memory(overlap_plan *plan) {
   const size_t chunk = (size_t)plan->chunk;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
-  at->list = falt_place(&at->total, chunk * (size_t)falt_layer_most(&plan->taps) * sizeof(float *));
-  at->sums = falt_place(&at->total, chunk * width * sizeof(float));
-  at->line = falt_place(&at->total, (size_t)(plan->length * plan->layer.channels) * sizeof(float));
-  size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->filter = falt_place(
-      &total, plan->base.packed ? 0 : (size_t)plan->layer.p.filter.size[FALT_G] * plan->group * sizeof(float));
-  plan->base.workspace = total;
+  at->list = falt_place_part(&at->parts, chunk * (size_t)falt_layer_most(&plan->taps) * sizeof(float *));
+  at->sums = falt_place_part(&at->parts, chunk * width * sizeof(float));
+  at->line = falt_place_part(&at->parts, (size_t)(plan->length * plan->layer.channels) * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &at->parts);
+  plan->filter = falt_place_part(
+      all, plan->base.packed ? 0 : (size_t)plan->layer.p.filter.size[FALT_G] * plan->group * sizeof(float));
+  plan->base.workspace = all->total;
 }
 
 /* Packs a filter that is known: only for the plan that was chosen. */

@@ -18,18 +18,18 @@
 typedef struct depthwise_plan {
   falt_plan base;
   falt_depthwise d;
-  falt_layer_pieces blocks;          /* of units of channels */
-  falt_layer_pieces bands;           /* of rows of results */
-  falt_layer_pieces parts;           /* of spans */
-  bool ahead;                        /* the next row is brought nearer while one is summed */
-  bool stream;                       /* results bypass the caches */
-  bool waits;                        /* those of a span are f32 first, then narrowed */
-  const void *values;                /* the filter, from planning until it is packed */
-  float *packed;                     /* or NULL if the filter comes with each execution */
-  size_t factors, filter;            /* offsets into the workspace */
-  size_t wide;                       /* the filter in f32 */
-  falt_depthwise_scratch at;         /* in each worker's scratch */
-  size_t results, residual, scratch; /* the same, behind it: of a span, in f32; the end */
+  falt_layer_pieces blocks;  /* of units of channels */
+  falt_layer_pieces bands;   /* of rows of results */
+  falt_layer_pieces parts;   /* of spans */
+  bool ahead;                /* the next row is brought nearer while one is summed */
+  bool stream;               /* results bypass the caches */
+  bool waits;                /* those of a span are f32 first, then narrowed */
+  const void *values;        /* the filter, from planning until it is packed */
+  float *packed;             /* or NULL if the filter comes with each execution */
+  size_t factors, filter;    /* offsets into the workspace */
+  size_t wide;               /* the filter in f32 */
+  falt_depthwise_scratch at; /* in each worker's scratch */
+  size_t results, residual;  /* the same, behind it: of a span, in f32 */
 } depthwise_plan;
 
 /* ---- packing: vectors of (tap, source, lane) */
@@ -183,7 +183,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
                                 .tasks = plan->blocks.count * plan->bands.count * plan->parts.count,
-                                .scratch = plan->scratch},
+                                .scratch = plan->at.parts.total},
                 workspace);
 }
 
@@ -280,14 +280,14 @@ static void lay_memory(depthwise_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const size_t span = (size_t)(d->longest * falt_layer_most(&plan->blocks) * d->unit.results) * sizeof(float);
   plan->at = falt_depthwise_lay(d, falt_layer_most(&plan->blocks), 0);
-  plan->scratch = plan->at.total;
-  plan->results = falt_place(&plan->scratch, plan->waits ? span : 0);
-  plan->residual = falt_place(&plan->scratch, p->has_residual && p->residual.type != FALT_F32 ? span : 0);
-  size_t total = falt_rows_workspace(plan->base.device, plan->scratch);
-  plan->factors = falt_place(&total, d->layer.plain ? 0 : 2 * (size_t)d->channels * sizeof(float));
-  plan->filter = falt_place(&total, plan->base.packed ? 0 : (size_t)(d->vectors * d->pitch) * sizeof(float));
-  plan->wide = falt_place(&total, plan->base.packed ? 0 : falt_depthwise_wide_bytes(d, p));
-  plan->base.workspace = total;
+  plan->results = falt_place_part(&plan->at.parts, plan->waits ? span : 0);
+  plan->residual = falt_place_part(&plan->at.parts, p->has_residual && p->residual.type != FALT_F32 ? span : 0);
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &plan->at.parts);
+  plan->factors = falt_place_part(all, d->layer.plain ? 0 : 2 * (size_t)d->channels * sizeof(float));
+  plan->filter = falt_place_part(all, plan->base.packed ? 0 : (size_t)(d->vectors * d->pitch) * sizeof(float));
+  plan->wide = falt_place_part(all, plan->base.packed ? 0 : falt_depthwise_wide_bytes(d, p));
+  plan->base.workspace = all->total;
 }
 
 /* Packs a filter that is known: only for the plan that was chosen. */

@@ -115,7 +115,8 @@ int64_t falt_depthwise_at(const falt_depthwise *d, const falt_tensor *tensor, in
 /* ---- a task: a block of units, row by row */
 
 typedef struct falt_depthwise_scratch {
-  size_t rows, next, segments, constant, slots, window, total;
+  size_t rows, next, segments, constant, slots, window;
+  falt_memory_layout parts;
 } falt_depthwise_scratch;
 
 /* A widened row: of which source element, and the task's last turn that read it. */

@@ -182,11 +182,11 @@ static size_t packed_bytes(const block_plan *plan) {
 
 static void lay_memory(block_plan *plan) {
   const bool packs = !plan->base.packed;
-  size_t total = 0;
-  plan->factors = falt_place(&total, plan->layer.plain ? 0 : 2 * (size_t)plan->channels * sizeof(float));
-  plan->filter = falt_place(&total, packs ? packed_bytes(plan) : 0);
-  plan->room = falt_place(&total, packs && plan->base.problem.filter.type != FALT_F32 ? plan->wide_bytes : 0);
-  plan->base.workspace = total;
+  falt_memory_layout *all = &plan->base.layout;
+  plan->factors = falt_place_part(all, plan->layer.plain ? 0 : 2 * (size_t)plan->channels * sizeof(float));
+  plan->filter = falt_place_part(all, packs ? packed_bytes(plan) : 0);
+  plan->room = falt_place_part(all, packs && plan->base.problem.filter.type != FALT_F32 ? plan->wide_bytes : 0);
+  plan->base.workspace = all->total;
 }
 
 /* Packs a filter that is known: only for the plan that was chosen. */

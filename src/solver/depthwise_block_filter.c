@@ -150,7 +150,8 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
   gradient_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_tensor *filter = &plan->base.problem.filter;
-  size_t wide = 0, total = 0;
+  falt_memory_layout *all = &plan->base.layout;
+  size_t wide = 0;
   plan->wide = *filter;
   if (filter->type != FALT_F32 && !falt_widen_shape(&plan->wide, filter, &wide)) {
     destroy(&plan->base);
@@ -158,9 +159,9 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
   }
   plan->kernels = kernels;
   set_tasks(plan);
-  plan->sums = falt_place(&total, (size_t)(plan->bands.count * band_floats(plan)) * sizeof(float));
-  plan->room = falt_place(&total, wide);
-  plan->base.workspace = total;
+  plan->sums = falt_place_part(all, (size_t)(plan->bands.count * band_floats(plan)) * sizeof(float));
+  plan->room = falt_place_part(all, wide);
+  plan->base.workspace = all->total;
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }

@@ -142,11 +142,12 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    .operands = operands,
                    .sums = (float *)(void *)(workspace + plan->sums),
                    .filter = narrow ? (float *)(void *)(workspace + plan->wide) : operands->filter};
-  falt_rows_run(
-      base->device,
-      &(falt_row_job){
-          .run = run_task, .context = &run, .tasks = plan->blocks.count * plan->bands.count, .scratch = plan->at.total},
-      workspace);
+  falt_rows_run(base->device,
+                &(falt_row_job){.run = run_task,
+                                .context = &run,
+                                .tasks = plan->blocks.count * plan->bands.count,
+                                .scratch = plan->at.parts.total},
+                workspace);
   falt_parallel_for(base->device->threads, plan->d.vectors, add_bands, &run);
   if (narrow) falt_narrow(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
 }
@@ -226,12 +227,13 @@ static void lay_memory(gradient_plan *plan) {
   const int64_t units = falt_layer_most(&plan->blocks);
   plan->at = falt_depthwise_lay(d, units, 1);
   const int64_t row = d->result_type != FALT_F32 ? d->relation.result.size[FALT_W] * units * d->unit.results : 0;
-  plan->ones = falt_place(&plan->at.total, (size_t)(units * d->unit.sources) * sizeof(float));
-  plan->by = falt_place(&plan->at.total, (size_t)row * sizeof(float));
-  size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
-  plan->sums = falt_place(&total, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
-  plan->wide = falt_place(&total, falt_depthwise_wide_bytes(d, &plan->base.problem));
-  plan->base.workspace = total;
+  plan->ones = falt_place_part(&plan->at.parts, (size_t)(units * d->unit.sources) * sizeof(float));
+  plan->by = falt_place_part(&plan->at.parts, (size_t)row * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &plan->at.parts);
+  plan->sums = falt_place_part(all, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
+  plan->wide = falt_place_part(all, falt_depthwise_wide_bytes(d, &plan->base.problem));
+  plan->base.workspace = all->total;
 }
 
 static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {

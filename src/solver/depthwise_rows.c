@@ -372,13 +372,14 @@ static int64_t segments_most(const falt_depthwise *d) {
 }
 
 falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra) {
-  falt_depthwise_scratch at = {.total = 0};
-  at.rows = falt_place(&at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
-  at.next = falt_place(&at.total, (size_t)d->rows_most * sizeof(falt_depthwise_row));
-  at.segments = falt_place(&at.total, (size_t)(segments_most(d) + extra) * sizeof(falt_depthwise_segment));
-  at.constant = falt_place(&at.total, d->relation.fill != 0 ? (size_t)(units * d->unit.sources) * sizeof(float) : 0);
-  at.slots = falt_place(&at.total, (size_t)d->slots * sizeof(falt_depthwise_slot));
-  at.window = falt_place(&at.total, (size_t)(d->slots * falt_depthwise_slot_floats(d)) * sizeof(float));
+  falt_depthwise_scratch at = {.rows = 0};
+  at.rows = falt_place_part(&at.parts, (size_t)d->rows_most * sizeof(falt_depthwise_row));
+  at.next = falt_place_part(&at.parts, (size_t)d->rows_most * sizeof(falt_depthwise_row));
+  at.segments = falt_place_part(&at.parts, (size_t)(segments_most(d) + extra) * sizeof(falt_depthwise_segment));
+  at.constant =
+      falt_place_part(&at.parts, d->relation.fill != 0 ? (size_t)(units * d->unit.sources) * sizeof(float) : 0);
+  at.slots = falt_place_part(&at.parts, (size_t)d->slots * sizeof(falt_depthwise_slot));
+  at.window = falt_place_part(&at.parts, (size_t)(d->slots * falt_depthwise_slot_floats(d)) * sizeof(float));
   return at;
 }
 

@@ -188,12 +188,12 @@ static void lay_scratch(falt_direct_plan *plan) {
   int64_t right = place_all ? falt_min(block, wide - plan->end) : 0;
   int64_t left = place_all ? falt_min(block, falt_max(plan->begin, wide - plan->end)) : block;
   *s = (falt_direct_scratch){0};
-  s->pointers = falt_place(&s->total, (size_t)pointers * sizeof(void *));
-  s->windows = falt_place(&s->total, 3 * (size_t)plan->x_classes * sizeof(falt_row_window));
-  s->sums = falt_place(&s->total, (size_t)(most * plan->chunk * rows->pixel) * rows->lane_size);
-  s->left = falt_place(&s->total, window_bytes(plan, left));
-  s->right = falt_place(&s->total, window_bytes(plan, right));
-  s->constant = falt_place(&s->total, place_all ? falt_row_window_bytes(rows, reach(rows, 2, block), 0, 0) : 0);
+  s->pointers = falt_place_part(&s->parts, (size_t)pointers * sizeof(void *));
+  s->windows = falt_place_part(&s->parts, 3 * (size_t)plan->x_classes * sizeof(falt_row_window));
+  s->sums = falt_place_part(&s->parts, (size_t)(most * plan->chunk * rows->pixel) * rows->lane_size);
+  s->left = falt_place_part(&s->parts, window_bytes(plan, left));
+  s->right = falt_place_part(&s->parts, window_bytes(plan, right));
+  s->constant = falt_place_part(&s->parts, place_all ? falt_row_window_bytes(rows, reach(rows, 2, block), 0, 0) : 0);
 }
 
 /* Work that fits a cache and some microseconds is left whole. */
@@ -212,7 +212,9 @@ static bool set_blocks(falt_direct_plan *plan) {
     fit_cache(plan, widest);
     cut_for_threads(plan, wanted_tasks(plan));
     lay_scratch(plan);
-    plan->base.workspace = falt_rows_workspace(plan->base.device, plan->scratch.total);
+    plan->base.layout = (falt_memory_layout){0};
+    falt_rows_place(&plan->base.layout, plan->base.device, &plan->scratch.parts);
+    plan->base.workspace = plan->base.layout.total;
     if ((int64_t)plan->base.workspace <= MOST_WORKSPACE) return true;
     if (plan->block[2] <= LEAST_STRIP) return false;
   }
@@ -227,7 +229,9 @@ static bool set_taps(falt_direct_plan *plan, const void *values) {
   plan->tap_groups = rows->groups == 1 || filter->stride[FALT_G] == 0 ? 1 : rows->groups;
   size_t one = (size_t)plan->tap_count * rows->lane_size, all = one * (size_t)plan->tap_groups;
   if (!values) {
-    plan->base.workspace += one + all;
+    plan->dense = falt_place_part(&plan->base.layout, one);
+    plan->packed = falt_place_part(&plan->base.layout, all);
+    plan->base.workspace = plan->base.layout.total;
     return true;
   }
   plan->taps = falt_alloc(all);
@@ -329,8 +333,8 @@ static void set_epilogue(falt_direct_plan *plan, const falt_device *device) {
   const size_t bytes = 2 * (size_t)plan->problem.output.size[FALT_G] * sizeof(float);
   plan->layer.kernels = falt_layer_kernels_for(device->isa);
   falt_layer_epilogue(&plan->layer, &plan->problem);
-  plan->factors = (plan->base.workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  plan->base.workspace = plan->factors + bytes;
+  plan->factors = falt_place_part(&plan->base.layout, bytes);
+  plan->base.workspace = plan->base.layout.total;
 }
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {

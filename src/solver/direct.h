@@ -17,7 +17,8 @@ typedef struct falt_direct_part {
 
 /* Where things lie in a worker's scratch, in bytes. */
 typedef struct falt_direct_scratch {
-  size_t pointers, windows, sums, left, right, constant, total;
+  size_t pointers, windows, sums, left, right, constant;
+  falt_memory_layout parts;
 } falt_direct_scratch;
 
 typedef struct falt_direct_plan {
@@ -41,6 +42,7 @@ typedef struct falt_direct_plan {
   bool finishes;                 /* a task's sums are its results only after a layer's epilogue, where they lie */
   falt_layer layer;              /* that epilogue */
   size_t factors;                /* its offset in the workspace */
+  size_t dense, packed;          /* else these offsets: as given, in the lane's type, and packed */
   falt_direct_scratch scratch;
 } falt_direct_plan;
 

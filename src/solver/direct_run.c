@@ -310,29 +310,29 @@ static void run_task(void *context, int64_t index, void *scratch) {
   }
 }
 
-/* Taps that come with the execution: dense at `room`, then packed behind. Returns the packed ones. */
-static const char *pack_now(const falt_direct_plan *plan, const void *filter, char *room) {
+/* Taps that come with the execution. */
+static const char *pack_now(const falt_direct_plan *plan, const void *filter, char *workspace) {
+  char *dense = workspace + plan->dense, *packed = workspace + plan->packed;
   size_t bytes = (size_t)plan->tap_count * plan->rows.lane_size;
   for (int64_t g = 0; g < plan->tap_groups; g++) {
-    falt_rows_taps(&plan->problem, plan->rows.lane, filter, g, room);
-    falt_direct_pack(plan, room, room + (size_t)(g + 1) * bytes);
+    falt_rows_taps(&plan->problem, plan->rows.lane, filter, g, dense);
+    falt_direct_pack(plan, dense, packed + (size_t)g * bytes);
   }
-  return room + bytes;
+  return packed;
 }
 
 void falt_direct_execute(const falt_plan *base, const falt_operands *operands) {
   const falt_direct_plan *plan = (const falt_direct_plan *)base;
   execution e = {.plan = plan, .operands = operands, .taps = plan->taps};
-  size_t queue = falt_rows_workspace(base->device, plan->scratch.total);
   if (plan->finishes) {
     float *factors = (float *)(void *)((char *)operands->workspace + plan->factors);
     falt_layer_factors(&plan->layer, operands, factors);
     e.factors = factors;
   }
-  if (!e.taps) e.taps = pack_now(plan, operands->filter, (char *)operands->workspace + queue);
+  if (!e.taps) e.taps = pack_now(plan, operands->filter, operands->workspace);
   falt_row_job job = {.run = run_task,
                       .context = &e,
                       .tasks = falt_rows_task_count(&plan->rows, plan->block),
-                      .scratch = plan->scratch.total};
+                      .scratch = plan->scratch.parts.total};
   falt_rows_run(base->device, &job, operands->workspace);
 }

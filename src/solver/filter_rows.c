@@ -236,7 +236,7 @@ falt_row_task falt_rows_task(const falt_rows *rows, const int64_t block[3], int6
   return task;
 }
 
-/* Lies at the start of the workspace. */
+/* Lies in the workspace behind all scratch. */
 typedef struct queue {
   const falt_row_job *job;
   char *scratch;
@@ -249,8 +249,17 @@ static size_t scratch_pitch(size_t scratch) {
   return (scratch + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
 }
 
+static size_t queue_bytes(const falt_device *device) {
+  return sizeof(queue) + (size_t)falt_threads_count(device->threads) * sizeof(falt_share);
+}
+
 size_t falt_rows_workspace(const falt_device *device, size_t scratch) {
-  return sizeof(queue) + (size_t)falt_threads_count(device->threads) * (sizeof(falt_share) + scratch_pitch(scratch));
+  return queue_bytes(device) + (size_t)falt_threads_count(device->threads) * scratch_pitch(scratch);
+}
+
+void falt_rows_place(falt_memory_layout *layout, const falt_device *device, const falt_memory_layout *scratch) {
+  falt_place_each(layout, falt_threads_count(device->threads), scratch);
+  falt_place_part(layout, queue_bytes(device));
 }
 
 static void work(void *context, int64_t worker) {
@@ -261,12 +270,13 @@ static void work(void *context, int64_t worker) {
 }
 
 void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace) {
-  queue *q = workspace;
+  const size_t pitch = scratch_pitch(job->scratch);
+  queue *q = (queue *)(void *)((char *)workspace + (size_t)falt_threads_count(device->threads) * pitch);
   if (job->tasks < 1) return;
   q->job = job;
   q->workers = falt_min(falt_threads_count(device->threads), job->tasks);
-  q->scratch = (char *)(q->share + q->workers);
-  q->pitch = scratch_pitch(job->scratch);
+  q->scratch = workspace;
+  q->pitch = pitch;
   falt_shares_cut(q->share, q->workers, job->tasks);
   falt_parallel_for(device->threads, q->workers, work, q);
 }

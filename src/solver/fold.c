@@ -237,11 +237,12 @@ static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
 
 static void lay_memory(fold_plan *plan, const falt_problem *p) {
   const size_t channels = channel_bytes(p) * (size_t)(plan->period * plan->folded.size[FALT_G]);
-  size_t total = (plan->child->workspace + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  plan->filter = falt_place(&total, plan->child->packed ? 0 : filter_bytes(plan));
-  plan->scale = falt_place(&total, p->has_scale ? channels : 0);
-  plan->bias = falt_place(&total, p->has_bias ? channels : 0);
-  plan->base.workspace = total;
+  falt_memory_layout *all = &plan->base.layout;
+  falt_place_child(all, plan->child);
+  plan->filter = falt_place_part(all, plan->child->packed ? 0 : filter_bytes(plan));
+  plan->scale = falt_place_part(all, p->has_scale ? channels : 0);
+  plan->bias = falt_place_part(all, p->has_bias ? channels : 0);
+  plan->base.workspace = all->total;
 }
 
 static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t period) {
@@ -274,5 +275,6 @@ static falt_plan *plan_forward(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_fold, falt_solver_fold_results;
-const falt_solver falt_solver_fold = {.name = "fold", .device_kind = "cpu", .plan = plan_data};
-const falt_solver falt_solver_fold_results = {.name = "fold-results", .device_kind = "cpu", .plan = plan_forward};
+const falt_solver falt_solver_fold = {.name = "fold", .device_kind = "cpu", .plan = plan_data, .spreads = true};
+const falt_solver falt_solver_fold_results = {
+    .name = "fold-results", .device_kind = "cpu", .plan = plan_forward, .spreads = true};

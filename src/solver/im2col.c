@@ -23,6 +23,7 @@ typedef struct im2col_plan {
   size_t element;                 /* bytes */
   bool by_row;                    /* results of a channel lie together, else the channels of a position */
   void *packed;                   /* the filter as a matrix, outputs by depth, or NULL */
+  falt_memory_layout columns;     /* a worker's scratch */
   size_t filter;                  /* else where it goes in the workspace */
 } im2col_plan;
 
@@ -198,7 +199,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (!plan->packed) pack(plan, operands->filter, (char *)operands->workspace + plan->filter);
   const falt_row_job job = {execute_band, &r,
                             base->problem.output.size[FALT_N] * base->problem.output.size[FALT_G] * plan->bands,
-                            (size_t)(plan->depth * plan->band) * plan->element};
+                            plan->columns.total};
   falt_rows_run(base->device, &job, operands->workspace);
 }
 
@@ -263,8 +264,10 @@ static falt_plan *plan_im2col(const falt_solver *solver, falt_ask *ask) {
   plan->band = falt_ceil_div(plan->positions, plan->bands);
   plan->bands = falt_ceil_div(plan->positions, plan->band);
   plan->base.packed = ask->filter_values != NULL;
-  plan->filter = falt_rows_workspace(ask->device, (size_t)(plan->depth * plan->band) * plan->element);
-  plan->base.workspace = plan->filter + (plan->base.packed ? 0 : filter_bytes(plan));
+  falt_place_part(&plan->columns, (size_t)(plan->depth * plan->band) * plan->element);
+  falt_rows_place(&plan->base.layout, ask->device, &plan->columns);
+  plan->filter = falt_place_part(&plan->base.layout, plan->base.packed ? 0 : filter_bytes(plan));
+  plan->base.workspace = plan->base.layout.total;
   const double columns = (double)p->output.size[FALT_N] * (double)p->output.size[FALT_G] * (double)plan->depth *
                          (double)plan->positions * (double)plan->element;
   plan->base.cost.seconds =

@@ -34,7 +34,8 @@ enum { SHORT_ROW = 64, MOST_SLOTS = 1 << 17 }; /* positions; elements */
 
 /* Offsets into a worker's scratch. */
 typedef struct scratch_map {
-  size_t list, out, residual, constant, gathered, slots, tags, sums, taps, calls, which, jumps, total;
+  size_t list, out, residual, constant, gathered, slots, tags, sums, taps, calls, which, jumps;
+  falt_memory_layout parts;
 } scratch_map;
 
 typedef struct channels_plan {
@@ -361,7 +362,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
                                 .tasks = plan->spans * plan->blocks.count * plan->chunks.count,
-                                .scratch = plan->at.total},
+                                .scratch = plan->at.parts.total},
                 workspace);
 }
 
@@ -531,23 +532,24 @@ static void lay_memory(channels_plan *plan) {
   const size_t length = (size_t)plan->length, slots = plan->folds ? (size_t)plan->slots.count : 0;
   const size_t channels = (size_t)plan->layer.p.output.size[FALT_G] * (size_t)plan->layer.results; /* of all groups */
   scratch_map *at = &plan->at;
-  at->list = falt_place(&at->total, block * segments * sizeof(float *));
-  at->out = falt_place(&at->total, block * sizeof(int64_t));
-  at->residual = falt_place(&at->total, block * sizeof(int64_t));
-  at->constant = falt_place(&at->total, (size_t)constant_length(plan) * sizeof(float));
-  at->gathered = falt_place(&at->total, plan->in_place ? 0 : block * segments * length * sizeof(float));
-  at->slots = falt_place(&at->total, slots * (size_t)plan->slots.size * sizeof(float));
-  at->tags = falt_place(&at->total, slots * sizeof(falt_slot_tag));
-  at->sums = falt_place(&at->total, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
-  at->taps = falt_place(&at->total, plan->skips ? block * sizeof(falt_box) : 0);
-  at->calls = falt_place(&at->total, plan->skips ? (block + 1) * sizeof(falt_inside_call) : 0);
-  at->which = falt_place(&at->total, plan->skips ? segments * sizeof(int32_t) : 0);
-  at->jumps = falt_place(&at->total, plan->skips ? segments * sizeof(falt_layer_jump) : 0);
-  size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->factors = falt_place(&total, 2 * channels * sizeof(float));
-  plan->filter = falt_place(
-      &total, plan->base.packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
-  plan->base.workspace = total;
+  at->list = falt_place_part(&at->parts, block * segments * sizeof(float *));
+  at->out = falt_place_part(&at->parts, block * sizeof(int64_t));
+  at->residual = falt_place_part(&at->parts, block * sizeof(int64_t));
+  at->constant = falt_place_part(&at->parts, (size_t)constant_length(plan) * sizeof(float));
+  at->gathered = falt_place_part(&at->parts, plan->in_place ? 0 : block * segments * length * sizeof(float));
+  at->slots = falt_place_part(&at->parts, slots * (size_t)plan->slots.size * sizeof(float));
+  at->tags = falt_place_part(&at->parts, slots * sizeof(falt_slot_tag));
+  at->sums = falt_place_part(&at->parts, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
+  at->taps = falt_place_part(&at->parts, plan->skips ? block * sizeof(falt_box) : 0);
+  at->calls = falt_place_part(&at->parts, plan->skips ? (block + 1) * sizeof(falt_inside_call) : 0);
+  at->which = falt_place_part(&at->parts, plan->skips ? segments * sizeof(int32_t) : 0);
+  at->jumps = falt_place_part(&at->parts, plan->skips ? segments * sizeof(falt_layer_jump) : 0);
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &at->parts);
+  plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
+  plan->filter = falt_place_part(
+      all, plan->base.packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+  plan->base.workspace = all->total;
 }
 
 /* Packs a filter that is known: only for the plan that was chosen. */

@@ -17,7 +17,8 @@
 static const int64_t MOST_TAPS = 1 << 16;
 
 typedef struct scratch_map {
-  size_t panel, sums, total;
+  size_t panel, sums;
+  falt_memory_layout parts;
 } scratch_map;
 
 typedef struct pixels_plan {
@@ -288,7 +289,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
                                 .tasks = layer->p.output.size[FALT_G] * plan->panels.count * plan->chunks.count,
-                                .scratch = plan->at.total},
+                                .scratch = plan->at.parts.total},
                 workspace);
 }
 
@@ -356,14 +357,15 @@ static void lay_memory(pixels_plan *plan) {
   const size_t row = columns * (size_t)layer->taps * sizeof(float);
   plan->span = falt_max(1, falt_min(layer->channels, (int64_t)(plan->base.device->caches.l2 / 2 / row)));
   const bool waits = plan->span < layer->channels;
-  plan->at.panel = falt_place(&plan->at.total, (size_t)plan->span * row);
-  plan->at.sums = falt_place(
-      &plan->at.total, (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
-  size_t total = falt_rows_workspace(plan->base.device, plan->at.total);
-  plan->factors = falt_place(&total, 2 * channels * sizeof(float));
+  plan->at.panel = falt_place_part(&plan->at.parts, (size_t)plan->span * row);
+  plan->at.sums = falt_place_part(
+      &plan->at.parts, (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &plan->at.parts);
+  plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
   plan->filter =
-      falt_place(&total, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
-  plan->base.workspace = total;
+      falt_place_part(all, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
+  plan->base.workspace = all->total;
 }
 
 /* Packs a filter that is known: only for the plan that was chosen. */

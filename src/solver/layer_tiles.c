@@ -264,7 +264,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                 &(falt_row_job){.run = run_task,
                                 .context = &run,
                                 .tasks = plan->blocks.count * plan->chunks.count,
-                                .scratch = plan->at.total},
+                                .scratch = plan->at.parts.total},
                 workspace);
 }
 
@@ -524,19 +524,20 @@ static void lay_memory(falt_tiles_plan *plan) {
   const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
   const size_t groups = (size_t)falt_tiles_groups(plan);
   falt_tiles_map *at = &plan->at;
-  at->list = falt_place(&at->total, tiles * (size_t)falt_tiles_listed(plan) * sizeof(falt_tile_rows));
-  at->tiles = falt_place(&at->total, tiles * sizeof(falt_tiles_tile));
-  at->out = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
-  at->residual = falt_place(&at->total, tiles * ROWS * sizeof(int64_t));
-  at->constant = falt_place(&at->total, pixel);
-  at->lines = falt_place(&at->total, (size_t)(plan->zipped ? plan->wide * GROUP : plan->joined * plan->line));
-  at->copies = falt_place(&at->total, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
-  at->filled = falt_place(&at->total, copies);
-  at->sums = falt_place(&at->total, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
-  size_t total = falt_rows_workspace(plan->base.device, at->total);
-  plan->factors = falt_place(&total, 2 * groups * (size_t)plan->layer.results * sizeof(float));
-  plan->filter = falt_place(&total, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
-  plan->base.workspace = total;
+  at->list = falt_place_part(&at->parts, tiles * (size_t)falt_tiles_listed(plan) * sizeof(falt_tile_rows));
+  at->tiles = falt_place_part(&at->parts, tiles * sizeof(falt_tiles_tile));
+  at->out = falt_place_part(&at->parts, tiles * ROWS * sizeof(int64_t));
+  at->residual = falt_place_part(&at->parts, tiles * ROWS * sizeof(int64_t));
+  at->constant = falt_place_part(&at->parts, pixel);
+  at->lines = falt_place_part(&at->parts, (size_t)(plan->zipped ? plan->wide * GROUP : plan->joined * plan->line));
+  at->copies = falt_place_part(&at->parts, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
+  at->filled = falt_place_part(&at->parts, copies);
+  at->sums = falt_place_part(&at->parts, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &at->parts);
+  plan->factors = falt_place_part(all, 2 * groups * (size_t)plan->layer.results * sizeof(float));
+  plan->filter = falt_place_part(all, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
+  plan->base.workspace = all->total;
 }
 
 static bool take_filter(falt_tiles_plan *plan, const void *values) {

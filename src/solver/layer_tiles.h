@@ -16,7 +16,8 @@ enum {
 
 /* Offsets into a worker's scratch. */
 typedef struct falt_tiles_map {
-  size_t list, tiles, out, residual, constant, lines, copies, filled, sums, total;
+  size_t list, tiles, out, residual, constant, lines, copies, filled, sums;
+  falt_memory_layout parts;
 } falt_tiles_map;
 
 typedef struct falt_tiles_plan {

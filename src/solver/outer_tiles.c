@@ -440,14 +440,14 @@ static void set_parts(falt_outer_tiles_plan *plan) {
 
 static void lay_memory(falt_outer_tiles_plan *plan) {
   const size_t groups = (size_t)falt_outer_tiles_groups(plan);
-  size_t total = 0;
-  plan->turned = falt_place(&total, (size_t)plan->parts * plan->x_part);
-  plan->paired = falt_place(&total, groups * (size_t)plan->panels * plan->y_panel);
-  plan->sums = falt_place(
-      &total, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);
-  plan->zeros = falt_place(&total, FALT_TILE_BYTES);
-  plan->ones = falt_place(&total, (size_t)ones_of(plan) * sizeof(uint16_t));
-  plan->base.workspace = total;
+  falt_memory_layout *all = &plan->base.layout;
+  plan->turned = falt_place_part(all, (size_t)plan->parts * plan->x_part);
+  plan->paired = falt_place_part(all, groups * (size_t)plan->panels * plan->y_panel);
+  plan->sums = falt_place_part(
+      all, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);
+  plan->zeros = falt_place_part(all, FALT_TILE_BYTES);
+  plan->ones = falt_place_part(all, (size_t)ones_of(plan) * sizeof(uint16_t));
+  plan->base.workspace = all->total;
 }
 
 static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {

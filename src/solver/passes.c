@@ -152,15 +152,11 @@ static double sum_of(const double *taps, int64_t count, double scale) {
   return sum;
 }
 
-static size_t aligned(size_t bytes) {
-  return (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-}
-
 /* Counts a pass into the whole; false if results between passes would be too large to be addressed. */
 static void count_pass(passes_plan *plan, const falt_plan *pass, bool last, size_t *scratch) {
   size_t *room = &plan->between[(plan->count - 1) % 2]; /* a size until all passes are known */
   const falt_tensor *out = &pass->problem.output;
-  const size_t bytes = aligned((size_t)falt_tensor_span(out) * falt_type_size(out->type));
+  const size_t bytes = (size_t)falt_tensor_span(out) * falt_type_size(out->type);
   if (!last && bytes > *room) *room = bytes;
   if (pass->workspace > *scratch) *scratch = pass->workspace;
   plan->base.cost.seconds += pass->cost.seconds;
@@ -197,11 +193,9 @@ static bool add_passes(passes_plan *plan, falt_ask *ask, const falt_factors *fac
     scale = 1;
     input = &plan->pass[plan->count - 1]->problem.output;
   }
-  const size_t first = plan->between[0], second = plan->between[1];
-  plan->between[0] = 0;
-  plan->between[1] = first;
-  plan->scratch = first + second;
-  plan->base.workspace = plan->scratch + scratch;
+  for (int i = 0; i < 2; i++) plan->between[i] = falt_place_part(&plan->base.layout, plan->between[i]);
+  plan->scratch = falt_place_part(&plan->base.layout, scratch);
+  plan->base.workspace = plan->base.layout.total;
   return true;
 }
 

@@ -29,8 +29,9 @@ typedef struct pooled_plan {
   falt_row_bands bands;
   int kinds;
   band_kind kind[MOST_KINDS];
-  bool spread;           /* bands go to threads; else each band has all threads */
-  size_t inner, scratch; /* bytes: of the inner plans' workspace, of that and a band's results */
+  bool spread;                /* bands go to threads; else each band has all threads */
+  size_t inner, results;      /* bytes: of the inner plans' workspace, of a band's results; then where these begin */
+  falt_memory_layout scratch; /* of a worker, or the only one */
 } pooled_plan;
 
 /* ---- execute */
@@ -51,7 +52,7 @@ static void execute_band(void *context, int64_t index, void *scratch) {
   while (kind->from > band) kind--;
   falt_operands layer = *r->operands;
   layer.input = falt_row_band_at(bands, layer.input, &p->input, n, falt_row_band_first(bands, p, begin));
-  layer.output = (char *)scratch + plan->inner;
+  layer.output = (char *)scratch + plan->results;
   layer.workspace = scratch;
   kind->layer->table->execute(kind->layer, &layer);
   const falt_operands pooling = {.input = layer.output,
@@ -67,7 +68,7 @@ static int64_t band_count(const pooled_plan *plan) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const pooled_plan *plan = (const pooled_plan *)base;
   run r = {plan, operands};
-  const falt_row_job job = {execute_band, &r, band_count(plan), plan->scratch};
+  const falt_row_job job = {execute_band, &r, band_count(plan), plan->scratch.total};
   if (plan->spread)
     falt_rows_run(base->device, &job, operands->workspace);
   else
@@ -119,9 +120,8 @@ static void cut(pooled_plan *plan) {
   plan->bands = falt_row_bands_cut(p, axis, fit);
 }
 
-/* The larger, aligned. */
 static size_t larger(size_t a, size_t b) {
-  return ((a > b ? a : b) + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
+  return a > b ? a : b;
 }
 
 static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band, int64_t from) {
@@ -132,7 +132,7 @@ static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band,
   if (!kind->pooling) return false;
   const size_t results = (size_t)falt_tensor_count(&layer.output) * falt_type_size(layer.output.type);
   plan->inner = larger(plan->inner, larger(kind->layer->workspace, kind->pooling->workspace));
-  plan->scratch = larger(plan->scratch, results);
+  plan->results = larger(plan->results, results);
   plan->base.packed = plan->base.packed && kind->layer->packed;
   plan->base.cost.error = fmax(plan->base.cost.error, kind->layer->cost.error);
   return true;
@@ -164,6 +164,17 @@ static double estimate(const pooled_plan *plan, const falt_device *device) {
   return fmax(memory, falt_roofline(device, FALT_F32, 0, 1, 0) + bands * band / falt_threads_count(device->threads));
 }
 
+static void lay_memory(pooled_plan *plan) {
+  falt_memory_layout *all = &plan->base.layout;
+  falt_place_part(&plan->scratch, plan->inner);
+  plan->results = falt_place_part(&plan->scratch, plan->results);
+  if (plan->spread)
+    falt_rows_place(all, plan->base.device, &plan->scratch);
+  else
+    falt_place_each(all, 1, &plan->scratch);
+  plan->base.workspace = all->total;
+}
+
 static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
   const char *reason = falt_pooled_refusal(ask->problem);
@@ -179,8 +190,7 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
     return NULL;
   }
   plan->spread = band_count(plan) >= falt_threads_count(ask->device->threads);
-  plan->scratch += plan->inner;
-  plan->base.workspace = plan->spread ? falt_rows_workspace(ask->device, plan->scratch) : plan->scratch;
+  lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }

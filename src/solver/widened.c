@@ -41,7 +41,8 @@ typedef struct widened_plan {
   size_t filter_bytes;
   float *values; /* its elements if they are known, until all children have packed them */
   /* in a worker's scratch, behind the child's workspace: operands; a piece's share of gradients */
-  size_t operand[OPERANDS], share, bias_share, scratch;
+  size_t operand[OPERANDS], share, bias_share;
+  falt_memory_layout scratch;
   size_t wide; /* in the workspace: the filter in f32, given or being summed */
 } widened_plan;
 
@@ -182,7 +183,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (!base->packed && p->filter.type != FALT_F32)
     falt_widen(base->device, &p->filter, operands->filter, &plan->filter, r.filter);
   if (plan->spread)
-    falt_rows_run(base->device, &(falt_row_job){run_task, &r, piece_count(plan), plan->scratch}, workspace);
+    falt_rows_run(base->device, &(falt_row_job){run_task, &r, piece_count(plan), plan->scratch.total}, workspace);
   else
     for (int64_t i = 0; i < piece_count(plan); i++) run_task(&r, i, workspace);
 }
@@ -361,13 +362,17 @@ static void lay_memory(widened_plan *plan, const size_t most[OPERANDS + 1]) {
   const bool several = sums_pieces(p) && piece_count(plan) > 1;
   const size_t filter = plan->filter_bytes;
   const size_t bias = (size_t)(p->output.size[FALT_G] * p->output.size[FALT_C]) * sizeof(float);
-  falt_place(&plan->scratch, most[OPERANDS]);
-  for (int i = 0; i < OPERANDS; i++) plan->operand[i] = falt_place(&plan->scratch, most[i]);
-  plan->share = falt_place(&plan->scratch, several ? filter : 0);
-  plan->bias_share = falt_place(&plan->scratch, several && p->has_bias ? bias : 0);
-  size_t total = plan->spread ? falt_rows_workspace(plan->base.device, plan->scratch) : plan->scratch;
-  plan->wide = falt_place(&total, sums_pieces(p) || (!plan->values && p->filter.type != FALT_F32) ? filter : 0);
-  plan->base.workspace = total;
+  falt_place_part(&plan->scratch, most[OPERANDS]);
+  for (int i = 0; i < OPERANDS; i++) plan->operand[i] = falt_place_part(&plan->scratch, most[i]);
+  plan->share = falt_place_part(&plan->scratch, several ? filter : 0);
+  plan->bias_share = falt_place_part(&plan->scratch, several && p->has_bias ? bias : 0);
+  falt_memory_layout *all = &plan->base.layout;
+  if (plan->spread)
+    falt_rows_place(all, plan->base.device, &plan->scratch);
+  else
+    falt_place_each(all, 1, &plan->scratch);
+  plan->wide = falt_place_part(all, sums_pieces(p) || (!plan->values && p->filter.type != FALT_F32) ? filter : 0);
+  plan->base.workspace = all->total;
 }
 
 /* ---- estimate */
