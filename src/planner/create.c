@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/random.h"
 #include "planner/search.h"
 #include "planner/tune.h"
 
@@ -62,6 +63,7 @@ static falt_plan *plan_child(falt_ask *ask, const falt_problem *problem, const v
   falt_search_init(&search, ask->solvers ? ask->solvers : falt_solvers, ask->device, problem, &budget, filter_values);
   search.depth = ask->depth + 1;
   search.own_gaps = own_gaps;
+  search.pick = ask->pick ? falt_random(&ask->pick) | 1 : 0; /* another one for the next child */
   falt_plan *plan = NULL;
   if (falt_search_run(&search, false) == FALT_OK) {
     plan = (falt_plan *)search.chosen;

@@ -7,6 +7,7 @@
 
 #include "core/hash.h"
 #include "core/memory.h"
+#include "core/random.h"
 #include "planner/wisdom.h"
 
 void falt_search_init(falt_search *search, const falt_solver *const *solvers, falt_device *device,
@@ -70,7 +71,8 @@ static falt_ask question(const falt_search *search, falt_device *device) {
                     .filter_values = search->filter_values,
                     .solvers = search->solvers,
                     .depth = search->depth,
-                    .own_gaps = search->own_gaps};
+                    .own_gaps = search->own_gaps,
+                    .pick = search->pick};
 }
 
 static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {
@@ -179,11 +181,20 @@ static falt_entry *remembered(const falt_search *search) {
   return NULL;
 }
 
+/* Children that verification wants to meet every parent. */
+static falt_entry *picked(const falt_search *search) {
+  const int fitting = falt_search_fitting(search);
+  if (!search->pick || search->depth == 0 || fitting == 0) return NULL;
+  uint64_t state = search->pick;
+  return &search->entries[falt_random_int(&state, 0, fitting - 1)];
+}
+
 /* A plan that cannot be made ready leaves its place to the next. */
 void falt_search_choose(falt_search *search) {
   for (;;) {
-    falt_entry *best = remembered(search);
-    search->from_wisdom = best != NULL;
+    falt_entry *best = picked(search);
+    if (!best) best = remembered(search);
+    search->from_wisdom = best != NULL && !search->pick;
     if (!best && search->count && search->entries[0].outcome <= FALT_LAST_RESORT) best = search->entries;
     search->chosen = best ? best->plan : NULL;
     if (!best || search->depth > 0 || falt_entry_ready(best)) return; /* children wait for their parents */

@@ -37,6 +37,7 @@ typedef struct falt_search {
   const void *filter_values;
   int depth;
   bool own_gaps;       /* as the question has it */
+  uint64_t pick;       /* the same */
   falt_entry *entries; /* best first, the rejected last */
   int count;
   const falt_plan *chosen; /* one of the entries', or NULL */
