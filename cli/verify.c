@@ -26,11 +26,13 @@ static void print_verdict(const tally *t, const falt_verdict *v) {
     cli_json_number(&json, "max_rel_error", v->max_rel_error);
     cli_json_number(&json, "tolerance", v->tolerance);
     cli_json_flag(&json, "ok", v->ok);
+    if (!v->ok) cli_json_text(&json, "trouble", falt_message());
     cli_json_integer(&json, "seed", (int64_t)v->seed);
     cli_json_close(&json);
   } else if (!v->ok || t->options->operands > 0) {
     printf("%s %-12s error %.3g (relative %.3g), tolerance %.3g, seed %" PRIu64 ": %s\n", v->ok ? "ok    " : "FAILED",
            v->solver, v->max_abs_error, v->max_rel_error, v->tolerance, v->seed, t->line);
+    if (!v->ok) printf("       %s\n", falt_message());
   }
 }
 

@@ -1,64 +1,30 @@
-/* falt_verify: every plan that the planner considers, executed on random data and held against the reference.
- *
- * What a result may differ by follows from what was summed. The reference is run a second time on the magnitudes of all
- * operands: that gives, for every result, the sum S of |w||x| (through the epilogue, without activation). A sum of n
- * terms in an arithmetic of rounding error eps, in whatever order, is wrong by little more than sqrt(n)*eps*S where
- * roundings are random, so
- *
- *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * S + 2 * eps_out * |y| + smallest number
- *
- * with L a bound of the activation's slope. Integer results of integer operands, without a fractional epilogue, must
- * agree to the bit; other integer results may differ by one unit more, because a tie may fall either way. */
+/* falt_verify: every plan that the planner considers, executed twice or more on random data in guarded, poisoned memory
+ * and held against the reference. The seed decides how: which data, which thread counts, which second execution, and
+ * whether a plan's children are the cheapest or any that fit. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/verify.h"
+#include "core/memory.h"
+#include "core/random.h"
 #include "planner/search.h"
 
-typedef struct verification {
-  falt_device *device, *host; /* the reference runs on the host */
-  falt_mirror mirror;         /* of data, where the device has memory of its own */
-  const falt_problem *problem;
-  const falt_budget *budget;
-  uint64_t seed;
-  falt_bench data, expected, magnitudes; /* operands; the same with the reference's results; sums of magnitudes */
-  falt_verdict *verdicts;                /* one a solver, in the order of falt_solvers */
-} verification;
+typedef falt_verification verification;
 
-/* ---- execution */
-
-/* Executes with a poisoned workspace between guards. False if a guard was written or execution failed. */
-static bool execute_guarded(falt_device *device, const falt_plan *plan, falt_operands operands) {
-  enum { GUARD = FALT_GUARD, POISON = FALT_POISON };
-  const size_t size = falt_plan_workspace(plan) + 2 * GUARD;
-  unsigned char *memory = falt_alloc(size);
-  void *there = NULL;
-  if (!memory) return false;
-  memset(memory, POISON, size);
-  bool fine =
-      falt_device_alloc(device, &there, size) == FALT_OK && falt_device_write(device, there, memory, size) == FALT_OK;
-  operands.workspace = (char *)there + GUARD;
-  if (plan->packed) operands.filter = NULL;
-  fine = fine && falt_execute(plan, &operands) == FALT_OK && falt_device_read(device, memory, there, size) == FALT_OK;
-  for (size_t i = 0; i < GUARD; i++) fine &= memory[i] == POISON && memory[size - GUARD + i] == POISON;
-  falt_device_free(device, &there);
-  falt_free(memory);
-  return fine;
+/* One draw of several: true once in n. */
+static bool once_in(uint64_t *state, int64_t n) {
+  return falt_random_int(state, 1, n) == 1;
 }
 
-/* The same wherever the operands must lie. */
-static bool execute_placed(verification *v, const falt_plan *plan) {
-  if (!v->device->memory) return execute_guarded(v->device, plan, falt_bench_operands(&v->data));
-  return falt_mirror_send(&v->mirror, v->device, &v->data) == FALT_OK &&
-         execute_guarded(v->device, plan, falt_mirror_operands(&v->mirror)) &&
-         falt_mirror_fetch(&v->mirror, v->device, &v->data) == FALT_OK;
-}
+/* ---- what is expected */
 
-static falt_status run_reference(falt_device *device, const falt_problem *problem, const falt_bench *bench) {
+static falt_status run_by(const char *method, falt_device *device, const falt_problem *problem,
+                          const falt_bench *bench) {
   falt_budget budget;
   falt_plan *plan = NULL;
   falt_budget_default(&budget);
-  strcpy(budget.method, "reference");
+  snprintf(budget.method, sizeof budget.method, "%s", method);
   FALT_TRY(falt_plan_search(&plan, falt_solvers, device, problem, &budget, NULL));
   const falt_operands operands = falt_bench_operands(bench);
   const falt_status status = falt_execute(plan, &operands);
@@ -77,162 +43,222 @@ static falt_problem magnitude_problem(const falt_problem *problem) {
   return m;
 }
 
-/* ---- comparison */
-
-typedef struct comparison {
-  const verification *v;
-  const falt_plan *plan;
-  falt_operand which;
-  falt_verdict *verdict;
-} comparison;
-
-static bool is_whole(double value) {
-  return value == rint(value);
+static falt_filling filling_of(uint64_t *state) {
+  static const falt_filling fillings[] = {FALT_FILL_PLAIN,  FALT_FILL_PLAIN, FALT_FILL_PLAIN,     FALT_FILL_SPARSE,
+                                          FALT_FILL_SCALED, FALT_FILL_ENDS,  FALT_FILL_NOT_FINITE};
+  return fillings[falt_random_int(state, 0, (int64_t)(sizeof fillings / sizeof *fillings) - 1)];
 }
 
-/* Integers in, integers out, and nothing on the way that is not an integer. */
-static bool is_exact(const falt_problem *p) {
-  const falt_type result = falt_problem_result(p)->type;
-  if (!falt_type_is_integer(result) || p->operation == FALT_AVGPOOL) return false;
-  if (p->operation == FALT_MAXPOOL) return true;
-  const bool activation = p->activation == FALT_IDENTITY || p->activation == FALT_RELU || p->activation == FALT_RELU6 ||
-                          p->activation == FALT_CLIP;
-  return p->operation == FALT_FORWARD && falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type) &&
-         is_whole(p->boundary_value) && p->alpha == 1 && is_whole(p->beta) && !p->has_scale && !p->has_bias &&
-         (!p->has_residual || falt_type_is_integer(p->residual.type)) && activation;
+/* Magnitudes only widen or narrow the tolerance: a solver that is faster than the reference computes them. */
+static falt_status prepare(verification *v) {
+  const falt_problem magnitudes = magnitude_problem(v->problem);
+  uint64_t state = v->seed;
+  v->filling = filling_of(&state);
+  falt_bench *const same[] = {&v->data, &v->expected, &v->before, &v->other};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) FALT_TRY(falt_bench_open(same[i], v->problem, v->seed));
+  FALT_TRY(falt_bench_open(&v->magnitudes, &magnitudes, 0));
+  falt_bench_fill(&v->data, v->problem, v->filling, v->seed);
+  falt_bench_copy(&v->expected, &v->data);
+  falt_bench_fill_magnitudes(&v->magnitudes, &v->data);
+  if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
+  FALT_TRY(run_by("reference", v->host, v->problem, &v->expected));
+  return run_by("generic", v->host, &magnitudes, &v->magnitudes);
 }
 
-static double slope_bound(const falt_problem *p) {
-  return p->activation == FALT_LEAKY ? fmax(1, fabs(p->act_a)) : 1.2; /* SiLU and GELU rise by up to 1.13 */
-}
+/* ---- one plan */
 
-static double smallest_number(falt_type type) {
-  if (type == FALT_F16) return 0x1p-24;
-  return falt_type_is_integer(type) ? 0 : 0x1p-126;
+static int index_of(const verification *v, const falt_solver *solver) {
+  int i = 0;
+  while (v->solvers[i] != solver) i++;
+  return i;
 }
-
-static double tolerance_of(const comparison *c, falt_type type, double reference, double sum) {
-  const falt_problem *p = c->v->problem;
-  const double epsilon = p->accumulator == FALT_F64 ? 0x1p-53 : 0x1p-24, size = fabs(reference);
-  const double rounding = (16 + 4 * sqrt((double)falt_problem_depth(p))) * epsilon;
-  if (is_exact(p)) return 0;
-  const double tolerance = rounding * (slope_bound(p) * sum + size) + c->plan->cost.error * slope_bound(p) * sum;
-  if (falt_type_is_integer(type)) return 1 + tolerance;
-  return tolerance + 2 * falt_type_epsilon(type) * size + smallest_number(type);
-}
-
-/* An f16 that overflowed is as far away as the next number would be. */
-static double finite_f16(falt_type type, double value) {
-  return type == FALT_F16 && isinf(value) ? copysign(0x1p16, value) : value;
-}
-
-static double distance(double a, double b) {
-  if (a == b || (isnan(a) && isnan(b))) return 0;
-  return isfinite(a - b) ? fabs(a - b) : INFINITY;
-}
-
-/* A gradient of maxpool sums what different windows give: their magnitudes are not those of |x|'s windows. */
-static double magnitude_at(const comparison *c, int64_t index) {
-  const falt_guarded *m = &c->v->magnitudes.operand[c->which];
-  if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return (double)falt_problem_depth(c->v->problem);
-  return falt_load(falt_guarded_data(m), FALT_F64, index);
-}
-
-static void compare_element(void *context, int64_t index) {
-  comparison *c = context;
-  const falt_guarded *got = &c->v->data.operand[c->which], *expected = &c->v->expected.operand[c->which];
-  const falt_type type = got->tensor.type;
-  const double y = finite_f16(type, falt_load(falt_guarded_data(got), type, index));
-  const double reference = finite_f16(type, falt_load(falt_guarded_data(expected), type, index));
-  const double sum = magnitude_at(c, index), error = distance(y, reference);
-  const double tolerance = tolerance_of(c, type, reference, sum);
-  c->verdict->max_rel_error = fmax(c->verdict->max_rel_error, error == 0 ? 0 : error / fmax(sum, 0x1p-1000));
-  const bool fails = !(error <= tolerance), first_failure = fails && c->verdict->ok;
-  if (!first_failure && (fails != !c->verdict->ok || error < c->verdict->max_abs_error)) return;
-  c->verdict->ok &= !fails;
-  c->verdict->max_abs_error = error; /* of an element that fails if there is one, and the tolerance that it had */
-  c->verdict->tolerance = tolerance;
-}
-
-static void compare(const verification *v, const falt_plan *plan, falt_verdict *verdict) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
-    const falt_guarded *o = &v->data.operand[i];
-    comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
-    if (o->used && o->written) falt_tensor_visit(&o->tensor, compare_element, &c);
-  }
-}
-
-/* ---- solvers */
 
 static falt_verdict *verdict_of(const verification *v, const falt_solver *solver) {
-  int i = 0;
-  while (falt_solvers[i] != solver) i++;
-  if (!v->verdicts[i].solver) v->verdicts[i] = (falt_verdict){.solver = solver->name, .ok = true, .seed = v->seed};
-  return &v->verdicts[i];
+  falt_verdict *verdict = &v->verdicts[index_of(v, solver)];
+  if (!verdict->solver) *verdict = (falt_verdict){.solver = solver->name, .ok = true, .seed = v->seed};
+  return verdict;
 }
 
-static void verify_plan(verification *v, const falt_plan *plan) {
+/* Keeps the first thing that went wrong with a solver, and the plan with which it did. */
+static void note(const verification *v, const falt_plan *plan, const char *trouble) {
   falt_verdict *verdict = verdict_of(v, plan->solver);
-  falt_bench_poison(&v->data);
-  verdict->ok &= execute_placed(v, plan);
-  compare(v, plan, verdict);
-  verdict->ok &= falt_bench_intact(&v->data);
+  char *text = v->troubles[index_of(v, plan->solver)];
+  if (!trouble || *text) return;
+  const int used = snprintf(text, FALT_TROUBLE, "%s: ", trouble);
+  falt_plan_print(plan, text + used, (size_t)(FALT_TROUBLE - used));
+  verdict->ok = false;
+}
+
+static void verify_again(verification *v, const falt_plan *plan, falt_manner manner) {
+  static const char *const other_bits[FALT_MANNER_COUNT] = {
+      [FALT_PLAINLY] = "other bits with other bytes in the memory that it must not read",
+      [FALT_FROM_HOST] = "other bits by falt_execute_host",
+      [FALT_TWICE_AT_ONCE] = "other bits beside another execution of the plan",
+      [FALT_AFTER_OTHER_DATA] = "other bits after an execution on other data"};
+  note(v, plan, falt_verify_execute(v, plan, manner, FALT_POISON_FINITE));
+  if (plan->solver->nondeterministic)
+    falt_verify_compare(v, plan, verdict_of(v, plan->solver));
+  else if (!falt_bench_same(&v->before, &v->data))
+    note(v, plan, other_bits[manner]);
+}
+
+/* The same plan for another number of threads, where the same bits were asked for. */
+static void verify_rival(verification *v, const falt_plan *plan) {
+  falt_device *device = v->device;
+  v->device = plan->device;
+  note(v, plan, falt_verify_execute(v, plan, FALT_PLAINLY, FALT_POISON));
+  v->device = device;
+  if (!falt_bench_same(&v->before, &v->data)) note(v, plan, "other bits with another number of threads");
+}
+
+static void verify_plan(verification *v, const falt_plan *plan, const falt_plan *rival, uint64_t *state) {
+  const falt_manner manner = (falt_manner)falt_random_int(state, 0, FALT_MANNER_COUNT - 1);
+  const char *trouble = falt_verify_execute(v, plan, FALT_PLAINLY, FALT_POISON);
+  falt_verify_compare(v, plan, verdict_of(v, plan->solver));
+  note(v, plan, trouble);
+  if (!verdict_of(v, plan->solver)->ok) note(v, plan, "wrong results");
+  falt_bench_copy(&v->before, &v->data);
+  verify_again(v, plan, manner);
+  if (rival) verify_rival(v, rival);
+}
+
+/* ---- all plans */
+
+typedef falt_search searches[2]; /* on the device, and on its rival where there is one */
+
+static falt_status open_searches(verification *v, const void *filter_values, searches search) {
+  falt_device *const devices[] = {v->device, v->rival};
+  for (int i = 0; i < 2; i++) {
+    falt_search_init(&search[i], v->solvers, devices[i], v->problem, v->budget, filter_values);
+    if (v->rival) search[i].budget.deterministic = true;
+    search[i].pick = v->pick;
+    if (devices[i]) FALT_TRY(falt_search_run(&search[i], true));
+  }
+  return FALT_OK;
+}
+
+static bool runs(falt_entry *entry) {
+  return entry->outcome <= FALT_BY_NAME_ONLY && falt_entry_ready(entry);
+}
+
+static const falt_plan *rival_of(falt_search *search, const falt_solver *solver) {
+  for (int i = 0; i < search->count; i++)
+    if (search->entries[i].solver == solver && runs(&search->entries[i])) return search->entries[i].plan;
+  return NULL;
+}
+
+/* The reference itself has been run already, and is no faster a second time. */
+static bool is_expected(const falt_solver *solver, uint64_t *state) {
+  return strcmp(solver->name, "reference") == 0 && !once_in(state, 16);
+}
+
+static falt_status verify_entry(verification *v, falt_search search[2], falt_entry *entry, uint64_t *state) {
+  if (entry->outcome == FALT_SHORT_OF_MEMORY)
+    return falt_fail(FALT_NO_MEMORY, "verify: memory ran out while planning; use a smaller problem");
+  if (!runs(entry)) return FALT_OK;
+  if (is_expected(entry->solver, state))
+    note(v, entry->plan, falt_bench_intact(&v->expected) ? NULL : "wrote beside a result");
+  else
+    verify_plan(v, entry->plan, rival_of(&search[1], entry->solver), state);
+  return FALT_OK;
 }
 
 /* Every plan within the budget, those that run only by name included. */
-static falt_status verify_plans(verification *v, const void *filter_values) {
-  falt_search search;
-  falt_search_init(&search, falt_solvers, v->device, v->problem, v->budget, filter_values);
-  falt_status status = falt_search_run(&search, true);
-  for (int i = 0; status == FALT_OK && i < search.count; i++) {
-    if (search.entries[i].outcome == FALT_SHORT_OF_MEMORY)
-      status = falt_fail(FALT_NO_MEMORY, "verify: memory ran out while planning; use a smaller problem");
-    else if (search.entries[i].outcome <= FALT_BY_NAME_ONLY && falt_entry_ready(&search.entries[i]))
-      verify_plan(v, search.entries[i].plan);
-  }
-  falt_search_close(&search, NULL);
+static falt_status verify_plans(verification *v, const void *filter_values, uint64_t *state) {
+  searches search;
+  const size_t apart = falt_place_apart(FALT_RED_ZONE);
+  falt_status status = open_searches(v, filter_values, search);
+  for (int i = 0; status == FALT_OK && i < search[0].count; i++)
+    status = verify_entry(v, search, &search[0].entries[i], state);
+  falt_place_apart(apart);
+  for (int i = 0; i < 2; i++) falt_search_close(&search[i], NULL);
   return status;
 }
 
-static falt_status prepare(verification *v) {
-  const falt_problem magnitudes = magnitude_problem(v->problem);
-  FALT_TRY(falt_bench_open(&v->data, v->problem));
-  FALT_TRY(falt_bench_open(&v->expected, v->problem));
-  FALT_TRY(falt_bench_open(&v->magnitudes, &magnitudes));
-  falt_bench_fill(&v->data, v->problem, v->seed);
-  falt_bench_fill(&v->expected, v->problem, v->seed);
-  falt_bench_fill_magnitudes(&v->magnitudes, &v->data);
-  if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
-  FALT_TRY(run_reference(v->host, v->problem, &v->expected));
-  return run_reference(v->host, &magnitudes, &v->magnitudes);
-}
-
 /* Once with the filter at execution, once with its values at planning. */
-static falt_status verify_all(verification *v) {
+static falt_status verify_all(verification *v, uint64_t *state) {
   const falt_guarded *filter = &v->data.operand[FALT_OPERAND_W];
   FALT_TRY(prepare(v));
-  FALT_TRY(verify_plans(v, NULL));
-  return filter->used && !filter->written ? verify_plans(v, falt_guarded_data(filter)) : FALT_OK;
+  FALT_TRY(verify_plans(v, NULL, state));
+  if (!filter->used || filter->written) return FALT_OK;
+  falt_bench_poison(&v->data, FALT_POISON);
+  return verify_plans(v, falt_guarded_data(filter), state);
+}
+
+/* ---- devices */
+
+/* A CPU like this one with another number of threads, more than it has cores among them. */
+static falt_status make_like(falt_device **made, const falt_device *device, int threads) {
+  falt_cpu_options options = {.threads = threads};
+  snprintf(options.isa, sizeof options.isa, "%s", falt_isa_name(device->isa));
+  FALT_TRY(falt_device_cpu(made, &options));
+  (*made)->limits = device->limits;
+  return FALT_OK;
+}
+
+/* Every fourth problem runs with one to five threads, every eighth also with another number of them. */
+static falt_status choose_devices(verification *v, uint64_t *state, falt_device *made[2]) {
+  const bool is_cpu = strcmp(v->device->kind, "cpu") == 0, alone = v->seed == 0 || !once_in(state, 4);
+  const int64_t threads = falt_random_int(state, 1, 5), more = falt_random_int(state, 1, 4);
+  const bool compares = once_in(state, 2);
+  v->pick = once_in(state, 2) ? falt_random(state) | 1 : 0;
+  if (!is_cpu || alone) return FALT_OK;
+  FALT_TRY(make_like(&made[0], v->device, (int)threads));
+  v->device = v->host = made[0];
+  if (!compares) return FALT_OK;
+  FALT_TRY(make_like(&made[1], v->device, (int)(threads + more - 1) % 5 + 1));
+  v->rival = made[1];
+  return FALT_OK;
+}
+
+static bool provide_verdicts(verification *v) {
+  size_t solvers = 0;
+  while (v->solvers[solvers]) solvers++;
+  v->verdicts = falt_alloc_zero((solvers + 1) * sizeof *v->verdicts);
+  v->troubles = falt_alloc_zero((solvers + 1) * sizeof *v->troubles);
+  return v->verdicts && v->troubles;
+}
+
+static void close_all(verification *v, falt_device *made[2]) {
+  falt_bench *const benches[] = {&v->data, &v->expected, &v->magnitudes, &v->before, &v->other};
+  falt_mirror_close(&v->mirror, v->device);
+  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) falt_bench_close(benches[i]);
+  for (int i = 0; i < 2; i++) falt_device_destroy(&made[i]);
+  falt_free(v->verdicts);
+  falt_free(v->troubles);
+}
+
+/* falt_message() says what is wrong while a verdict that is not ok is reported. */
+static void tell(const verification *v, int i) {
+  const falt_verdict *verdict = &v->verdicts[i];
+  if (verdict->ok) return;
+  falt_fail(FALT_INTERNAL, "%s", v->troubles[i]);
+}
+
+falt_status falt_verify_solvers(const falt_solver *const *solvers, falt_device *device, const falt_problem *problem,
+                                const falt_budget *budget, uint64_t seed,
+                                void (*report)(void *context, const falt_verdict *verdict), void *context) {
+  FALT_TRY(falt_question_check(device, problem, budget));
+  if (!report) return falt_fail(FALT_INVALID_ARGUMENT, "report: NULL; pass a function that receives the verdicts");
+  verification v = {
+      .solvers = solvers, .device = device, .host = device, .problem = problem, .budget = budget, .seed = seed};
+  falt_device *made[2] = {NULL, NULL};
+  uint64_t state = ~seed;
+  const falt_cpu_options one_thread = {.threads = 1};
+  falt_status status = device->memory ? falt_device_cpu(&made[0], &one_thread) : choose_devices(&v, &state, made);
+  if (device->memory) v.host = made[0];
+  if (status == FALT_OK && !provide_verdicts(&v)) status = falt_fail(FALT_NO_MEMORY, "verify: memory ran out");
+  if (status == FALT_OK) status = verify_all(&v, &state);
+  for (int i = 0; status == FALT_OK && solvers[i]; i++) {
+    if (!v.verdicts[i].solver) continue;
+    tell(&v, i);
+    report(context, &v.verdicts[i]);
+  }
+  close_all(&v, made);
+  return status;
 }
 
 falt_status falt_verify(falt_device *device, const falt_problem *problem, const falt_budget *budget, uint64_t seed,
                         void (*report)(void *context, const falt_verdict *verdict), void *context) {
-  FALT_TRY(falt_question_check(device, problem, budget));
-  if (!report) return falt_fail(FALT_INVALID_ARGUMENT, "report: NULL; pass a function that receives the verdicts");
-  int solvers = 0;
-  while (falt_solvers[solvers]) solvers++;
-  verification v = {.device = device, .host = device, .problem = problem, .budget = budget, .seed = seed};
-  const falt_cpu_options one_thread = {.threads = 1};
-  if (device->memory) FALT_TRY(falt_device_cpu(&v.host, &one_thread));
-  v.verdicts = falt_alloc_zero((size_t)(solvers + 1) * sizeof *v.verdicts);
-  falt_status status = v.verdicts ? verify_all(&v) : falt_fail(FALT_NO_MEMORY, "verify: memory ran out");
-  for (int i = 0; status == FALT_OK && i < solvers; i++)
-    if (v.verdicts[i].solver) report(context, &v.verdicts[i]);
-  falt_mirror_close(&v.mirror, device);
-  if (v.host != device) falt_device_destroy(&v.host);
-  falt_bench_close(&v.data);
-  falt_bench_close(&v.expected);
-  falt_bench_close(&v.magnitudes);
-  falt_free(v.verdicts);
-  return status;
+  return falt_verify_solvers(falt_solvers, device, problem, budget, seed, report, context);
 }

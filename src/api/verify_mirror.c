@@ -3,9 +3,10 @@
 #include "api/verify.h"
 
 falt_status falt_mirror_open(falt_mirror *mirror, falt_device *device, const falt_bench *bench) {
-  *mirror = (falt_mirror){{NULL}};
+  *mirror = (falt_mirror){.lead = {0}};
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     if (!bench->operand[i].used) continue;
+    mirror->lead[i] = bench->operand[i].lead;
     const falt_status status = falt_device_alloc(device, &mirror->memory[i], bench->operand[i].bytes);
     if (status == FALT_OK) continue;
     falt_mirror_close(mirror, device);
@@ -19,7 +20,7 @@ void falt_mirror_close(falt_mirror *mirror, falt_device *device) {
 }
 
 static void *data_of(const falt_mirror *mirror, falt_operand which) {
-  return mirror->memory[which] ? (char *)mirror->memory[which] + FALT_GUARD : NULL;
+  return mirror->memory[which] ? (char *)mirror->memory[which] + mirror->lead[which] : NULL;
 }
 
 falt_operands falt_mirror_operands(const falt_mirror *mirror) {

@@ -70,8 +70,9 @@ static void note(void *context, const falt_verdict *verdict) {
   t->solver[i].runs++;
   if (verdict->ok) return;
   t->failures++;
-  print_error("%s: error %g (relative %g), tolerance %g, seed %llu\n  %s\n", verdict->solver, verdict->max_abs_error,
-              verdict->max_rel_error, verdict->tolerance, (unsigned long long)t->seed, t->line);
+  print_error("%s: error %g (relative %g), tolerance %g, seed %llu\n  %s\n  %s\n", verdict->solver,
+              verdict->max_abs_error, verdict->max_rel_error, verdict->tolerance, (unsigned long long)t->seed, t->line,
+              falt_message());
 }
 
 static void verify(tally *t, falt_device *device, const char *line, uint64_t seed) {
@@ -307,7 +308,7 @@ static bool execute(falt_device *device, const falt_solver *solver, const falt_p
   budget.max_error = 1;
   budget.deterministic = true;
   snprintf(budget.method, sizeof budget.method, "%s", solver->name);
-  falt_bench_poison(bench);
+  falt_bench_poison(bench, FALT_POISON);
   if (falt_plan_create(&plan, device, problem, &budget, NULL) != FALT_OK) return false;
   falt_operands operands = falt_bench_operands(bench);
   operands.workspace = falt_alloc(falt_plan_workspace(plan));
@@ -320,11 +321,7 @@ static bool execute(falt_device *device, const falt_solver *solver, const falt_p
 
 static void compare_bits(const falt_solver *solver, const char *line, const falt_bench *one, const falt_bench *other,
                          const char *what) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
-    const falt_guarded *a = &one->operand[i], *b = &other->operand[i];
-    if (a->used && a->written && memcmp(a->memory, b->memory, a->bytes) != 0)
-      fail_msg("%s: other bits %s\n  %s", solver->name, what, line);
-  }
+  if (!falt_bench_same(one, other)) fail_msg("%s: other bits %s\n  %s", solver->name, what, line);
 }
 
 /* One thread, three, and three once more. */
@@ -332,10 +329,10 @@ static void check_threads(const char *line, uint64_t seed) {
   falt_problem problem;
   falt_bench one, three;
   if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  assert_int_equal(falt_bench_open(&one, &problem), FALT_OK);
-  assert_int_equal(falt_bench_open(&three, &problem), FALT_OK);
-  falt_bench_fill(&one, &problem, seed);
-  falt_bench_fill(&three, &problem, seed);
+  assert_int_equal(falt_bench_open(&one, &problem, 0), FALT_OK);
+  assert_int_equal(falt_bench_open(&three, &problem, 0), FALT_OK);
+  falt_bench_fill(&one, &problem, FALT_FILL_PLAIN, seed);
+  falt_bench_fill(&three, &problem, FALT_FILL_PLAIN, seed);
   falt_device *const *best = devices[level_count - 1];
   for (int s = 0; falt_solvers[s]; s++) {
     if (falt_solvers[s]->nondeterministic || strcmp(falt_solvers[s]->device_kind, "cpu") != 0) continue;
@@ -378,10 +375,10 @@ static void check_bytes(const char *line, uint64_t seed) {
   falt_bench first, other;
   int runs = 0;
   if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  assert_int_equal(falt_bench_open(&first, &problem), FALT_OK);
-  assert_int_equal(falt_bench_open(&other, &problem), FALT_OK);
-  falt_bench_fill(&first, &problem, seed);
-  falt_bench_fill(&other, &problem, seed);
+  assert_int_equal(falt_bench_open(&first, &problem, 0), FALT_OK);
+  assert_int_equal(falt_bench_open(&other, &problem, 0), FALT_OK);
+  falt_bench_fill(&first, &problem, FALT_FILL_PLAIN, seed);
+  falt_bench_fill(&other, &problem, FALT_FILL_PLAIN, seed);
   for (int s = 0; falt_solvers[s]; s++) {
     if (strcmp(falt_solvers[s]->device_kind, "cpu") != 0) continue;
     for (int level = 0; level < level_count; level++)
@@ -421,6 +418,14 @@ static void set_element(void *context, int64_t index) {
   falt_store(falt_guarded_data(o), o->tensor.type, index, 1);
 }
 
+/* Writes a byte of y, relative to its first element. */
+static void touch(falt_bench *bench, int64_t at) {
+  ((unsigned char *)falt_guarded_data(&bench->operand[FALT_OPERAND_Y]))[at] = 0;
+  assert_false(falt_bench_intact(bench));
+  falt_bench_poison(bench, FALT_POISON);
+  assert_true(falt_bench_intact(bench));
+}
+
 /* The guards see one byte too much on either side, in a gap, and in what is only read. */
 static void test_guards(void **state) {
   (void)state;
@@ -428,17 +433,14 @@ static void test_guards(void **state) {
   falt_bench bench;
   assert_int_equal(falt_problem_parse(&problem, NULL, "correlate h=3 w=4 r=1 s=1 type=u8 output-strides=0,0,0,0,6,1"),
                    FALT_OK);
-  assert_int_equal(falt_bench_open(&bench, &problem), FALT_OK);
-  falt_bench_fill(&bench, &problem, 1);
+  assert_int_equal(falt_bench_open(&bench, &problem, 0), FALT_OK);
+  falt_bench_fill(&bench, &problem, FALT_FILL_PLAIN, 1);
   falt_guarded *y = &bench.operand[FALT_OPERAND_Y], *x = &bench.operand[FALT_OPERAND_X];
-  const int64_t span = falt_tensor_span(&y->tensor), outside[] = {-1, -4096, 4, 5, span, span + 4095};
+  const int64_t span = falt_tensor_span(&y->tensor), gaps[] = {4, 5}, guards[] = {-1, -4096, span, span + 4095};
   falt_tensor_visit(&y->tensor, set_element, y);
   assert_true(falt_bench_intact(&bench));
-  for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
-    ((unsigned char *)falt_guarded_data(y))[outside[i]] = 0;
-    assert_false(falt_bench_intact(&bench));
-    falt_bench_poison(&bench);
-  }
+  for (size_t i = 0; i < sizeof gaps / sizeof *gaps; i++) touch(&bench, gaps[i]);
+  for (size_t i = 0; FALT_GUARD && i < sizeof guards / sizeof *guards; i++) touch(&bench, guards[i]);
   ((unsigned char *)falt_guarded_data(x))[3] ^= 1;
   assert_false(falt_bench_intact(&bench));
   falt_bench_close(&bench);

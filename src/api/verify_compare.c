@@ -1,0 +1,128 @@
+/* What results may differ by, and how they are compared.
+ *
+ * What a result may differ by follows from what was summed. The reference is run a second time on the magnitudes of all
+ * operands: that gives, for every result, the sum S of |w||x| (through the epilogue, without activation). A sum of n
+ * terms in an arithmetic of rounding error eps, in whatever order, is wrong by little more than sqrt(n)*eps*S where
+ * roundings are random, so
+ *
+ *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * S + 2 * eps_out * |y| + smallest number
+ *
+ * with L a bound of the activation's slope. Integer results of integer operands, without a fractional epilogue, must
+ * agree to the bit; other integer results may differ by one unit more, because a tie may fall either way. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/verify.h"
+
+typedef struct comparison {
+  const falt_verification *v;
+  const falt_plan *plan;
+  falt_operand which;
+  falt_verdict *verdict;
+  double largest; /* of a result's magnitudes at most, where they are not known one by one */
+  bool spreads;   /* a number may be none */
+} comparison;
+
+static bool is_whole(double value) {
+  return value == rint(value);
+}
+
+/* Integers in, integers out, and nothing on the way that is not an integer. */
+static bool is_exact(const falt_problem *p) {
+  const falt_type result = falt_problem_result(p)->type;
+  if (!falt_type_is_integer(result) || p->operation == FALT_AVGPOOL) return false;
+  if (p->operation == FALT_MAXPOOL) return true;
+  const bool activation = p->activation == FALT_IDENTITY || p->activation == FALT_RELU || p->activation == FALT_RELU6 ||
+                          p->activation == FALT_CLIP;
+  return p->operation == FALT_FORWARD && falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type) &&
+         is_whole(p->boundary_value) && p->alpha == 1 && is_whole(p->beta) && !p->has_scale && !p->has_bias &&
+         (!p->has_residual || falt_type_is_integer(p->residual.type)) && activation;
+}
+
+static double slope_bound(const falt_problem *p) {
+  return p->activation == FALT_LEAKY ? fmax(1, fabs(p->act_a)) : 1.2; /* SiLU and GELU rise by up to 1.13 */
+}
+
+static double smallest_number(falt_type type) {
+  if (type == FALT_F16) return 0x1p-24;
+  return falt_type_is_integer(type) ? 0 : 0x1p-126;
+}
+
+static double tolerance_of(const comparison *c, falt_type type, double reference, double sum) {
+  const falt_problem *p = c->v->problem;
+  const double epsilon = p->accumulator == FALT_F64 ? 0x1p-53 : 0x1p-24, size = fabs(reference);
+  const double rounding = (16 + 4 * sqrt((double)falt_problem_depth(p))) * epsilon;
+  if (is_exact(p) || !isfinite(reference)) return 0;
+  const double tolerance = rounding * (slope_bound(p) * sum + size) + c->plan->cost.error * slope_bound(p) * sum;
+  if (falt_type_is_integer(type)) return 1 + tolerance;
+  return tolerance + 2 * falt_type_epsilon(type) * size + smallest_number(type);
+}
+
+/* An f16 that overflowed is as far away as the next number would be. */
+static double finite_f16(falt_type type, double value) {
+  return type == FALT_F16 && isinf(value) ? copysign(0x1p16, value) : value;
+}
+
+/* What is not finite must be so in kind: NaN, or the same infinity. */
+static double distance(double a, double b) {
+  if (a == b || (isnan(a) && isnan(b))) return 0;
+  return isfinite(a - b) ? fabs(a - b) : INFINITY;
+}
+
+/* A gradient of maxpool sums what different windows give: their magnitudes are not those of |x|'s windows. */
+static double magnitude_at(const comparison *c, int64_t index) {
+  const falt_guarded *m = &c->v->magnitudes.operand[c->which];
+  if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return c->largest;
+  return falt_load(falt_guarded_data(m), FALT_F64, index);
+}
+
+static void see_largest(void *context, int64_t index) {
+  comparison *c = context;
+  const falt_guarded *dy = &c->v->magnitudes.operand[FALT_OPERAND_Y];
+  c->largest = fmax(c->largest, falt_load(falt_guarded_data(dy), FALT_F64, index));
+}
+
+/* Whether zeros in place of taps meet elements that a result does not read: what is not finite makes no number of it.
+ */
+static bool spreads(const falt_plan *plan) {
+  enum { LENGTH = 512 };
+  char text[LENGTH], name[64];
+  falt_plan_print(plan, text, sizeof text);
+  for (int i = 0; falt_solvers[i]; i++) {
+    snprintf(name, sizeof name, "(%s ", falt_solvers[i]->name);
+    if (falt_solvers[i]->spreads && strstr(text, name)) return true;
+  }
+  return plan->solver->spreads;
+}
+
+static void compare_element(void *context, int64_t index) {
+  comparison *c = context;
+  const falt_guarded *got = &c->v->data.operand[c->which], *expected = &c->v->expected.operand[c->which];
+  const falt_type type = got->tensor.type;
+  const double y = finite_f16(type, falt_load(falt_guarded_data(got), type, index));
+  const double reference = finite_f16(type, falt_load(falt_guarded_data(expected), type, index));
+  if (c->spreads && isfinite(reference) && (isnan(y) || falt_type_is_integer(type))) return;
+  const double sum = magnitude_at(c, index), error = distance(y, reference);
+  const double tolerance = tolerance_of(c, type, reference, sum);
+  c->verdict->max_rel_error = fmax(c->verdict->max_rel_error, error == 0 ? 0 : error / fmax(sum, 0x1p-1000));
+  const bool fails = !(error <= tolerance), first_failure = fails && c->verdict->ok;
+  if (!first_failure && (fails != !c->verdict->ok || error < c->verdict->max_abs_error)) return;
+  c->verdict->ok &= !fails;
+  c->verdict->max_abs_error = error; /* of an element that fails if there is one, and the tolerance that it had */
+  c->verdict->tolerance = tolerance;
+}
+
+void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt_verdict *verdict) {
+  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+    const falt_guarded *o = &v->data.operand[i];
+    if (!o->used || !o->written) continue;
+    comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
+    c.spreads = v->filling == FALT_FILL_NOT_FINITE && spreads(plan);
+    if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {
+      falt_tensor_visit(&v->problem->output, see_largest, &c);
+      c.largest *= (double)falt_problem_depth(v->problem);
+    }
+    falt_tensor_visit(&o->tensor, compare_element, &c);
+  }
+}
