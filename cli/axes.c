@@ -81,34 +81,21 @@ bool cli_axes_resolve(const cli_axes *axes, int space, const char *option, int64
 
 /* ---- boundaries */
 
-/* Every name a boundary goes by; the first five are Faltung's own, in the order of the enumeration. */
-static const struct {
-  const char *name;
-  falt_boundary boundary;
-} boundary_names[] = {
-    {"constant", FALT_CONSTANT},
-    {"edge", FALT_EDGE},
-    {"symmetric", FALT_SYMMETRIC},
-    {"reflect101", FALT_REFLECT101},
-    {"wrap", FALT_WRAP},
-    {"nearest", FALT_EDGE},
-    {"replicate", FALT_EDGE},
-    {"clamp", FALT_EDGE},
-    {"mirror101", FALT_REFLECT101},
-    {"reflect-101", FALT_REFLECT101},
-    {"periodic", FALT_WRAP},
-    {"circular", FALT_WRAP},
-    {"tile", FALT_WRAP},
-    {"zero", FALT_CONSTANT},
-    {"zeros", FALT_CONSTANT},
-    {"grid-constant", FALT_CONSTANT},
-    {"grid-mirror", FALT_SYMMETRIC},
-    {"grid-wrap", FALT_WRAP},
-};
-enum { BOUNDARY_NAMES = sizeof boundary_names / sizeof *boundary_names };
+/* In the order of the enumeration. */
+static const char *const boundary_names[FALT_BOUNDARY_COUNT] = {"constant", "edge", "symmetric", "reflect101", "wrap"};
 
 const char *cli_boundary_name(int i) {
-  return i >= 0 && i < FALT_BOUNDARY_COUNT ? boundary_names[i].name : NULL;
+  return i >= 0 && i < FALT_BOUNDARY_COUNT ? boundary_names[i] : NULL;
+}
+
+bool cli_word_read(const char *option, const char *word, const char *value, falt_problem *problem, io_error *error) {
+  static const char topic[] = "problem: ";
+  char line[128];
+  snprintf(line, sizeof line, "correlate w=1 s=1 %s=%.60s", word, value);
+  if (falt_problem_parse(problem, NULL, line) == FALT_OK) return true;
+  const char *why = falt_message();
+  const size_t skip = strncmp(why, topic, sizeof topic - 1) == 0 ? sizeof topic - 1 : 0;
+  return cli_wrong(error, "%s%s", option, why + skip);
 }
 
 /* What reflect and mirror mean to whom; FALT_BOUNDARY_COUNT: the word does not exist there. */
@@ -136,17 +123,10 @@ static bool read_boundary(const char *name, cli_dialect dialect, falt_boundary *
   if (strcmp(name, "reflect") == 0 || strcmp(name, "mirror") == 0) {
     return read_ambiguous(name, dialect, boundary, error);
   }
-  const char *names[BOUNDARY_NAMES];
-  for (int i = 0; i < BOUNDARY_NAMES; i++) names[i] = boundary_names[i].name;
-  int found = cli_find_name(name, names, BOUNDARY_NAMES);
-  if (found >= 0) {
-    *boundary = boundary_names[found].boundary;
-    return true;
-  }
-  const char *nearest = cli_nearest_name(name, names, BOUNDARY_NAMES);
-  char hint[192];
-  cli_suggestion(name, names, nearest ? BOUNDARY_NAMES : FALT_BOUNDARY_COUNT, hint, sizeof hint);
-  return cli_wrong(error, "--boundary %.40s: unknown mode%s", name, hint);
+  falt_problem problem;
+  if (!cli_word_read("--boundary: ", "boundary", name, &problem, error)) return false;
+  *boundary = problem.axis[2].boundary[0];
+  return true;
 }
 
 /* MODE or BEFORE:AFTER, with =VALUE after a constant. Cuts text apart in place. */
@@ -224,8 +204,8 @@ static size_t print_sides(const cli_boundaries *boundaries, int axis, char *text
   const falt_boundary *side = boundaries->side[axis];
   char value[32] = "";
   if (side[0] == FALT_CONSTANT || side[1] == FALT_CONSTANT) snprintf(value, sizeof value, "=%.9g", boundaries->value);
-  const char *colon = side[0] == side[1] ? "" : ":", *after = side[0] == side[1] ? "" : boundary_names[side[1]].name;
-  return (size_t)snprintf(text, size, "%s%s%s%s", boundary_names[side[0]].name, colon, after, value);
+  const char *colon = side[0] == side[1] ? "" : ":", *after = side[0] == side[1] ? "" : boundary_names[side[1]];
+  return (size_t)snprintf(text, size, "%s%s%s%s", boundary_names[side[0]], colon, after, value);
 }
 
 const char *cli_boundaries_print(const cli_boundaries *boundaries, int space, char *text, size_t size) {

@@ -42,6 +42,10 @@ void cli_boundaries_default(cli_dialect dialect, falt_mode mode, cli_boundaries 
 /* "symmetric", or "y=wrap,x=edge:constant=5": in words that cli_boundaries_parse reads. */
 const char *cli_boundaries_print(const cli_boundaries *boundaries, int space, char *text, size_t size);
 
+/* Reads a value as the problem line's `word` does, with its names and hints; what it means is in *problem. option
+ * stands before the message in *error. */
+bool cli_word_read(const char *option, const char *word, const char *value, falt_problem *problem, io_error *error);
+
 /* The i-th boundary that has a name of its own, from 0; NULL after the last. */
 const char *cli_boundary_name(int i);
 

@@ -17,16 +17,17 @@ static int fail_device(const cli_options *options, const char *name) {
                   cli_suggestion(name, names, 3, hint, sizeof hint));
 }
 
-/* cuda, cuda:N, or cuda:NAME for a GPU that is described. */
+/* cuda, cuda:N, or cuda:NAME for a GPU that is described; gpu means cuda. */
 static bool read_cuda(const char *name, falt_cuda_options *cuda) {
   falt_cuda_options_default(cuda);
-  if (strncmp(name, "cuda", 4) != 0) return false;
-  if (!name[4]) return true;
-  if (name[4] != ':' || !name[5]) return false;
-  if (name[5] < '0' || name[5] > '9')
-    return snprintf(cuda->described, sizeof cuda->described, "%s", name + 5) < (int)sizeof cuda->described;
+  const char *rest = strncmp(name, "cuda", 4) == 0 ? name + 4 : strncmp(name, "gpu", 3) == 0 ? name + 3 : NULL;
+  if (!rest) return false;
+  if (!*rest) return true;
+  if (*rest++ != ':' || !*rest) return false;
+  if (*rest < '0' || *rest > '9')
+    return snprintf(cuda->described, sizeof cuda->described, "%s", rest) < (int)sizeof cuda->described;
   char *end;
-  const long number = strtol(name + 5, &end, 10);
+  const long number = strtol(rest, &end, 10);
   cuda->ordinal = (int)number;
   return !*end && number <= 4096;
 }

@@ -95,9 +95,10 @@ static bool read_axes(const char *text, void *field, io_error *error) {
 }
 
 static bool read_type(const char *text, void *field, io_error *error) {
-  const int type = cli_choice_find(cli_choice_type, text, "type", error);
-  if (type >= 0) *(int *)field = type;
-  return type >= 0;
+  falt_problem problem;
+  if (!cli_word_read("", "type", text, &problem, error)) return false;
+  *(int *)field = (int)problem.input.type;
+  return true;
 }
 
 static bool read_mode(const char *text, void *field, io_error *error) {
@@ -250,12 +251,45 @@ const char *cli_option_head(const cli_option_note *note, char text[64]) {
 
 /* ---- parsing */
 
+/* Names that other commands have, and what to write here. */
+static const struct {
+  const char *others, *write; /* others: separated by blanks */
+} option_hints[] = {
+    {"padding pad", "--mode same, --mode valid or --mode full; in a problem line pad=1"},
+    {"kernel-size ksize kernel_size size", "--kernel with its size, such as --kernel box:5x5"},
+    {"sigma", "--kernel gaussian:2"},
+    {"border border-type padding-mode padding_mode", "--boundary edge"},
+    {"strides step", "--stride 2"},
+    {"dilations dilation-rate", "--dilation 2"},
+    {"groups channels", "groups=2 in a problem line; filters treat each channel by itself"},
+    {"gpu cuda", "--device cuda"},
+    {"cpu", "--device cpu"},
+    {"dtype output-type out_type", "--out-type f32"},
+    {"out", "-o FILE"},
+    {"silent", "--quiet"},
+    {"verbose debug", "FALTUNG_VERBOSE=plan,time in the environment"},
+    {"jobs num-threads", "--threads 4"},
+    {"workspace", "--max-workspace 32M"},
+    {"solver algorithm", "--method direct; `faltung list solvers` prints the names"},
+};
+
+static const char *option_hint(const char *name) {
+  const size_t length = strlen(name);
+  for (size_t i = 0; i < sizeof option_hints / sizeof *option_hints; i++) {
+    for (const char *at = option_hints[i].others; *at; at += strcspn(at, " "), at += *at == ' ') {
+      if (strcspn(at, " ") == length && strncmp(at, name, length) == 0) return option_hints[i].write;
+    }
+  }
+  return NULL;
+}
+
 static int fail_unknown(const char *word, size_t length, const cli_verb *verb) {
   const char *names[OPTIONS];
   for (int i = 0; i < OPTIONS; i++) names[i] = options_table[i].verbs & verb->bit ? options_table[i].name : NULL;
   char name[64];
   snprintf(name, sizeof name, "%.*s", (int)length, word);
-  const char *nearest = cli_nearest_name(name, names, OPTIONS);
+  const char *hint = option_hint(name), *nearest = cli_nearest_name(name, names, OPTIONS);
+  if (hint) return cli_fail(CLI_WRONG, "--%s: unknown option; write %s", name, hint);
   if (nearest) return cli_fail(CLI_WRONG, "--%s: unknown option; did you mean --%s?", name, nearest);
   return cli_fail(CLI_WRONG, "--%s: unknown option; `faltung help %s` lists those it takes", name, verb->name);
 }

@@ -458,7 +458,7 @@ typedef struct falt_candidate {
   const char *bound; /* "memory" or "compute" */
   size_t workspace_bytes;
   double error;      /* predicted relative error */
-  bool out_of_scope; /* rejected, and would be for every problem of this operation and kind */
+  bool out_of_scope; /* the solver is for other operations or kinds of problems, and rejects all like this one */
 } falt_candidate;
 
 /* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each,

@@ -1,7 +1,7 @@
 /* Reading a problem line: an operation, then words of the form name=value in any order, each at most once. */
 #include <string.h>
 
-#include "problem/line.h"
+#include "problem/words.h"
 
 static const char blanks[] = " \t\r\n\v\f";
 
@@ -21,7 +21,9 @@ static falt_status read_verb(const char **line, int *verb) {
   *verb = falt_find_name(token, length, falt_verb_names, FALT_VERB_COUNT);
   if (*verb >= 0) return FALT_OK;
   const char *near = falt_nearest_name(token, length, falt_verb_names, FALT_VERB_COUNT);
+  const char *hint = falt_word_hint("operation", token, length);
   falt_quote quote = falt_quoted(token, length);
+  if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown operation '%s'; write %s", quote.text, hint);
   if (near)
     return falt_fail(FALT_INVALID_TEXT, "problem: unknown operation '%s'; did you mean '%s'?", quote.text, near);
   return falt_fail(FALT_INVALID_TEXT,
@@ -36,7 +38,9 @@ static falt_status unknown_word(const char *name, size_t length, unsigned famili
     if (falt_words[i].families & families) names[i] = falt_words[i].name;
   }
   const char *near = falt_nearest_name(name, length, names, FALT_WORD_COUNT);
+  const char *hint = falt_word_hint("word", name, length);
   falt_quote quote = falt_quoted(name, length);
+  if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; write %s", quote.text, hint);
   if (near) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; did you mean '%s'?", quote.text, near);
   return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; docs/problem-line.md lists the words", quote.text);
 }

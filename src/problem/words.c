@@ -25,7 +25,13 @@ falt_status falt_word_bad(falt_status status, const falt_word *word, const char 
 falt_status falt_word_unknown(const falt_word *word, const char *text, size_t length, const char *const *names,
                               int count) {
   const char *near = falt_nearest_name(text, length, names, count);
+  const char *hint = falt_word_hint(word->name, text, length);
   falt_quote quote = falt_quoted(text, length);
+  if (hint) {
+    const bool whole = strchr(hint, '=') != NULL;
+    return falt_fail(FALT_INVALID_TEXT, "problem: %s=%s: unknown; write %s%s%s", word->name, quote.text,
+                     whole ? "" : word->name, whole ? "" : "=", hint);
+  }
   if (near)
     return falt_fail(FALT_INVALID_TEXT, "problem: unknown %s '%s'; did you mean '%s'?", word->name, quote.text, near);
   falt_text all = {(char[160]){""}, 160, 0};
@@ -143,6 +149,10 @@ static falt_status read_pads(const falt_word *word, falt_line *line, const char 
     int64_t *pad = pads->value[pads->count++];
     const char *colon = memchr(piece, ':', size);
     size_t before = colon ? (size_t)(colon - piece) : size;
+    const char *hint = falt_word_hint(word->name, piece, before);
+    if (hint)
+      return falt_fail(FALT_INVALID_TEXT, "problem: %s=%s: unknown; write %s", word->name,
+                       falt_quoted(text, length).text, hint);
     FALT_TRY(read_int(word, piece, before, &pad[0]));
     pad[1] = pad[0];
     if (colon) FALT_TRY(read_int(word, colon + 1, size - before - 1, &pad[1]));

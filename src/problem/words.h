@@ -9,6 +9,9 @@ falt_status falt_word_bad(falt_status status, const falt_word *word, const char 
 /* "problem: unknown name 'text'", and the nearest of the names or all of them. */
 falt_status falt_word_unknown(const falt_word *word, const char *text, size_t length, const char *const *names,
                               int count);
+/* What a line writes for another library's word: text is a value of the word `kind`, or a word itself (kind "word"), or
+ * an operation. NULL where nothing is known. A type's hint has no word and equals sign before it. */
+const char *falt_word_hint(const char *kind, const char *text, size_t length);
 falt_status falt_word_number(const falt_word *word, const char *text, size_t length, double *value);
 /* The next piece of text up to `mark`, which is stepped over; false at the end. */
 bool falt_next_piece(const char **text, size_t *length, char mark, const char **piece, size_t *piece_length);
