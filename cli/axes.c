@@ -48,7 +48,7 @@ static bool parse_ordered(const char *at, cli_axes *axes) {
     if (axes->count == 3 || !read_number(&at, &axes->value[axes->count])) return false;
     axes->count++;
     if (*at == '\0') return true;
-    if (*at != 'x' && *at != ',') return false;
+    if (*at != 'x') return false;
     at++;
   }
 }
@@ -129,33 +129,34 @@ static bool read_boundary(const char *name, cli_dialect dialect, falt_boundary *
   return true;
 }
 
-/* MODE or BEFORE:AFTER, with =VALUE after a constant. Cuts text apart in place. */
+/* MODE, or constant=VALUE. Cuts text apart in place. */
+static bool read_side(char *text, cli_dialect dialect, falt_boundary *side, cli_boundaries *boundaries,
+                      io_error *error) {
+  char *value = strchr(text, '='), *end;
+  if (value) *value++ = '\0';
+  if (!read_boundary(text, dialect, side, error)) return false;
+  if (!value) return true;
+  if (*side != FALT_CONSTANT)
+    return cli_wrong(error, "--boundary %.40s=%.40s: only constant takes a value; leave it out", text, value);
+  const double number = strtod(value, &end);
+  if (end == value || *end || !isfinite(number))
+    return cli_wrong(error, "--boundary %.40s=%.40s: not a finite number; write constant=0.5", text, value);
+  if (boundaries->has_value && boundaries->value != number)
+    return cli_wrong(error, "--boundary: two values for constant, %g and %g; all axes share one", boundaries->value,
+                     number);
+  boundaries->has_value = true;
+  boundaries->value = number;
+  return true;
+}
+
+/* SIDE or BEFORE:AFTER. */
 static bool read_sides(char *text, cli_dialect dialect, falt_boundary side[2], cli_boundaries *boundaries,
                        io_error *error) {
-  char *value = strchr(text, '=');
-  if (value) {
-    *value++ = '\0';
-    char *end;
-    double number = strtod(value, &end);
-    if (end == value || *end || !isfinite(number)) {
-      return cli_wrong(error, "--boundary %.40s=%.40s: not a finite number; write constant=0.5", text, value);
-    }
-    if (boundaries->has_value && boundaries->value != number) {
-      return cli_wrong(error, "--boundary: two values for constant, %g and %g; all axes share one", boundaries->value,
-                       number);
-    }
-    boundaries->has_value = true;
-    boundaries->value = number;
-  }
   char *after = strchr(text, ':');
   if (after) *after++ = '\0';
-  if (!read_boundary(text, dialect, &side[0], error)) return false;
+  if (!read_side(text, dialect, &side[0], boundaries, error)) return false;
   side[1] = side[0];
-  if (after && !read_boundary(after, dialect, &side[1], error)) return false;
-  if (value && side[0] != FALT_CONSTANT && side[1] != FALT_CONSTANT) {
-    return cli_wrong(error, "--boundary %.40s=%.40s: only constant takes a value; leave it out", text, value);
-  }
-  return true;
+  return !after || read_side(after, dialect, &side[1], boundaries, error);
 }
 
 /* One word of the list: AXIS=SIDES, or SIDES for all axes. */
@@ -178,14 +179,16 @@ bool cli_boundaries_parse(const char *text, cli_dialect dialect, int space, cli_
   char copy[256];
   if (strlen(text) >= sizeof copy) return cli_wrong(error, "--boundary: longer than 255 characters; shorten it");
   strcpy(copy, text);
-  bool only_one = !strchr(copy, ',');
+  bool only_one = !strchr(copy, ','), seen[3] = {false};
   for (char *word = copy, *next; word; word = next) {
     next = strchr(word, ',');
     if (next) *next++ = '\0';
-    bool is_named = word[0] && word[1] == '=' && axis_of(word[0]) >= 0;
-    if (!only_one && !is_named) {
+    const int axis = word[0] && word[1] == '=' ? axis_of(word[0]) : -1;
+    if (!only_one && axis < 0)
       return cli_wrong(error, "--boundary %.40s: no axis named; in a list write z=, y= or x= before each mode", word);
-    }
+    if (axis >= 0 && seen[axis])
+      return cli_wrong(error, "--boundary: axis %s is named twice; name it once", cli_axis_names[axis]);
+    if (axis >= 0) seen[axis] = true;
     if (!read_word(word, dialect, space, boundaries, error)) return false;
     boundaries->is_default = false;
   }

@@ -62,31 +62,16 @@ static falt_status read_sides(const falt_word *word, falt_line *line, const char
   return colon ? read_side(word, line, colon + 1, length - before - 1, &boundary[1]) : FALT_OK;
 }
 
-/* Axis of "y=..." or "h=...", or -1. */
-static int boundary_axis(const char *text, size_t length) {
-  static const char letters[] = "zyxdhw";
-  if (length < 2 || text[1] != '=' || !text[0]) return -1;
-  const char *at = strchr(letters, text[0]);
-  return at ? (int)(at - letters) % 3 : -1;
+static falt_status read_axis(const falt_word *word, falt_line *line, int axis, const char *text, size_t length) {
+  return read_sides(word, line, text, length, line->boundary[axis]);
 }
 
 falt_status falt_read_boundary(const falt_word *word, falt_line *line, const char *text, size_t length) {
-  const char *rest = text, *piece;
-  size_t left = length, size;
-  if (boundary_axis(text, length) < 0) {
-    falt_boundary all[2];
-    FALT_TRY(read_sides(word, line, text, length, all));
-    for (int i = 0; i < 3; i++) memcpy(line->boundary[i], all, sizeof all);
-    return FALT_OK;
-  }
-  while (falt_next_piece(&rest, &left, ',', &piece, &size)) {
-    int axis = boundary_axis(piece, size);
-    if (axis < 0) return falt_word_bad(FALT_INVALID_TEXT, word, piece, size, "AXIS=MODE is expected, such as y=wrap");
-    if (line->boundary_axes >> axis & 1)
-      return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "an axis is named twice");
-    line->boundary_axes |= 1u << axis;
-    FALT_TRY(read_sides(word, line, piece + 2, size - 2, line->boundary[axis]));
-  }
+  falt_boundary all[2];
+  if (falt_axis_named(text, length) >= 0)
+    return falt_read_axes(word, line, text, length, &line->boundary_axes, read_axis);
+  FALT_TRY(read_sides(word, line, text, length, all));
+  for (int i = 0; i < 3; i++) memcpy(line->boundary[i], all, sizeof all);
   return FALT_OK;
 }
 

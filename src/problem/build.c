@@ -35,15 +35,22 @@ static double or_real(double value, double other) {
   return isnan(value) ? other : value;
 }
 
+/* Whether a list has a number for axis i. An axis that is not named among others keeps the default. */
+static bool has(const falt_list *list, int i) {
+  return list->count && (!list->axes || list->axes >> i & 1);
+}
+
 /* The number for axis i of a list that may hold one number for all. */
 static int64_t at(const falt_list *list, int i, int64_t absent) {
-  if (!list->count) return absent;
+  if (!has(list, i)) return absent;
+  if (list->axes) return list->value[i];
   return list->value[list->count == 1 ? 0 : i - (3 - list->count)];
 }
 
 static const int64_t *pads_at(const falt_pads *pads, int i) {
   static const int64_t none[2] = {0, 0};
-  if (!pads->count) return none;
+  if (!pads->count || (pads->axes && !(pads->axes >> i & 1))) return none;
+  if (pads->axes) return pads->value[i];
   return pads->value[pads->count == 1 ? 0 : i - (3 - pads->count)];
 }
 
@@ -51,11 +58,19 @@ static falt_status check_counts(const falt_line *line, int space) {
   const struct {
     const char *name;
     int count;
-  } lists[] = {{"stride", line->stride.count}, {"dilation", line->dilation.count}, {"anchor", line->anchor.count},
-               {"origin", line->origin.count}, {"out", line->out.count},           {"pad", line->pad.count},
-               {"pool", line->pool.count}};
+    unsigned axes;
+  } lists[] = {
+      {"stride", line->stride.count, line->stride.axes}, {"dilation", line->dilation.count, line->dilation.axes},
+      {"anchor", line->anchor.count, line->anchor.axes}, {"origin", line->origin.count, line->origin.axes},
+      {"out", line->out.count, line->out.axes},          {"pad", line->pad.count, line->pad.axes},
+      {"pool", line->pool.count, line->pool.axes},       {"boundary", 0, line->boundary_axes}};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-    if (lists[i].count > 1 && lists[i].count != space)
+    for (int axis = 0; axis < 3 - space; axis++) {
+      if (lists[i].axes >> axis & 1)
+        return falt_fail(FALT_INVALID_TEXT, "problem: %s names axis %s, which the input lacks", lists[i].name,
+                         falt_axis_names[axis]);
+    }
+    if (!lists[i].axes && lists[i].count > 1 && lists[i].count != space)
       return falt_fail(FALT_INVALID_TEXT, "problem: %s has %d numbers for %d axes; give one, or one for each axis",
                        lists[i].name, lists[i].count, space);
   }
@@ -73,8 +88,6 @@ static falt_status build_space(const falt_line *line, falt_problem *problem) {
       return falt_fail(FALT_INVALID_TEXT, "problem: %s needs %s: the input lacks that axis", taps_names[i],
                        falt_axis_names[i]);
     if (i >= 3 - space && !line->taps[i]) return missing(taps_names[i], "the filter needs a size for each axis");
-    if (i < 3 - space && (line->boundary_axes >> i & 1))
-      return falt_fail(FALT_INVALID_TEXT, "problem: boundary names axis %s, which the input lacks", falt_axis_names[i]);
     problem->input.size[FALT_D + i] = or_one(line->in[i]);
     problem->filter.size[FALT_D + i] = or_one(line->taps[i]);
   }
@@ -129,7 +142,7 @@ static falt_status build_epilogue(const falt_line *line, falt_problem *problem) 
 /* The tap on the output's position: anchor as said, or scipy's origin relative to the middle. */
 static falt_status build_anchor(const falt_line *line, int i, int64_t taps, int64_t *anchor) {
   *anchor = at(&line->anchor, i, FALT_ANCHOR_CENTER);
-  if (line->anchor.count && (*anchor < 0 || *anchor >= taps))
+  if (has(&line->anchor, i) && (*anchor < 0 || *anchor >= taps))
     return falt_fail(FALT_INVALID_SHAPE, "problem: anchor %lld on axis %s lies outside the filter (0 to %lld)",
                      (long long)*anchor, falt_axis_names[i], (long long)taps - 1);
   if (!line->origin.count) return FALT_OK;

@@ -5,7 +5,7 @@
 
 /* One number where all axes agree, else one for each; absent where all are `absent`. */
 static falt_list list_of(const int64_t value[3], const int64_t absent[3], int space) {
-  falt_list list = {0, {0}};
+  falt_list list = {.count = 0};
   int first = 3 - space;
   bool same = true;
   if (memcmp(value + first, absent + first, (size_t)space * sizeof *value) == 0) return list;

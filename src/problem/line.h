@@ -59,15 +59,17 @@ enum {
 };
 enum { FALT_INPUT, FALT_FILTER, FALT_OUTPUT, FALT_RESIDUAL, FALT_TENSOR_COUNT };
 
-/* Numbers by axis, slowest first; one number serves all axes. count 0: absent. */
+/* Numbers by axis: one for all axes, one for each from the slowest on, or by name. count 0: absent. */
 typedef struct falt_list {
   int count;
-  int64_t value[3];
+  int64_t value[3]; /* by name: depth, height, width */
+  unsigned axes;    /* bit i: axis i was named; 0: none was, the count says which are there */
 } falt_list;
 
 typedef struct falt_pads {
   int count;
   int64_t value[3][2];
+  unsigned axes;
 } falt_pads;
 
 typedef struct falt_strides {

@@ -83,7 +83,7 @@ static void write_size(const falt_word *word, const falt_line *line, falt_text *
   falt_text_add(text, "%lld", (long long)*size);
 }
 
-/* ---- lists: 2 or 1x2x3 */
+/* ---- lists: 2, 1x2x3 or y=2,x=3 */
 
 bool falt_next_piece(const char **text, size_t *length, char mark, const char **piece, size_t *piece_length) {
   if (!*text) return false;
@@ -95,10 +95,42 @@ bool falt_next_piece(const char **text, size_t *length, char mark, const char **
   return true;
 }
 
+int falt_axis_named(const char *text, size_t length) {
+  static const char letters[] = "zyxdhw";
+  if (length < 2 || text[1] != '=' || !text[0]) return -1;
+  const char *at = strchr(letters, text[0]);
+  return at ? (int)(at - letters) % 3 : -1;
+}
+
+falt_status falt_read_axes(const falt_word *word, falt_line *line, const char *text, size_t length, unsigned *axes,
+                           falt_status (*read)(const falt_word *word, falt_line *line, int axis, const char *text,
+                                               size_t length)) {
+  const char *rest = text, *piece;
+  size_t left = length, size;
+  while (falt_next_piece(&rest, &left, ',', &piece, &size)) {
+    const int axis = falt_axis_named(piece, size);
+    if (axis < 0)
+      return falt_word_bad(FALT_INVALID_TEXT, word, piece, size, "AXIS=VALUE is expected, with the axis z, y or x");
+    if (*axes >> axis & 1) return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "an axis is named twice");
+    *axes |= 1u << axis;
+    FALT_TRY(read(word, line, axis, piece + 2, size - 2));
+  }
+  return FALT_OK;
+}
+
+static falt_status read_list_axis(const falt_word *word, falt_line *line, int axis, const char *text, size_t length) {
+  falt_list *list = field(word, line);
+  return read_int(word, text, length, &list->value[axis]);
+}
+
 static falt_status read_list(const falt_word *word, falt_line *line, const char *text, size_t length) {
   falt_list *list = field(word, line);
   const char *rest = text, *piece;
   size_t left = length, size;
+  if (falt_axis_named(text, length) >= 0) {
+    list->count = 3;
+    return falt_read_axes(word, line, text, length, &list->axes, read_list_axis);
+  }
   while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
     if (list->count == 3)
       return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "at most three numbers, one for each axis");
@@ -111,7 +143,9 @@ static falt_status read_positive_list(const falt_word *word, falt_line *line, co
   const falt_list *list = field(word, line);
   FALT_TRY(read_list(word, line, text, length));
   for (int i = 0; i < list->count; i++) {
-    if (list->value[i] < 1) return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
+    const bool given = !list->axes || list->axes >> i & 1;
+    if (given && list->value[i] < 1)
+      return falt_word_bad(FALT_INVALID_SIZE, word, text, length, "at least 1 is expected");
   }
   return FALT_OK;
 }
@@ -138,24 +172,36 @@ static void write_pool(const falt_word *word, const falt_line *line, falt_text *
   for (int i = 0; i < list->count; i++) falt_text_add(text, "%s%lld", i ? "x" : pool_kind, (long long)list->value[i]);
 }
 
-/* 1, 1x2 or before:after 1:0x1:0. */
+/* 1 or before:after. */
+static falt_status read_pad(const falt_word *word, const char *text, size_t length, int64_t pad[2]) {
+  const char *colon = memchr(text, ':', length), *hint = falt_word_hint(word->name, text, length);
+  const size_t before = colon ? (size_t)(colon - text) : length;
+  if (hint)
+    return falt_fail(FALT_INVALID_TEXT, "problem: %s=%s: unknown; write %s", word->name, falt_quoted(text, length).text,
+                     hint);
+  FALT_TRY(read_int(word, text, before, &pad[0]));
+  pad[1] = pad[0];
+  return colon ? read_int(word, colon + 1, length - before - 1, &pad[1]) : FALT_OK;
+}
+
+static falt_status read_pad_axis(const falt_word *word, falt_line *line, int axis, const char *text, size_t length) {
+  falt_pads *pads = field(word, line);
+  return read_pad(word, text, length, pads->value[axis]);
+}
+
+/* 1, 1x2, 1:0x1:0 or y=1,x=1:0. */
 static falt_status read_pads(const falt_word *word, falt_line *line, const char *text, size_t length) {
   falt_pads *pads = field(word, line);
   const char *rest = text, *piece;
   size_t left = length, size;
+  if (falt_axis_named(text, length) >= 0) {
+    pads->count = 3;
+    return falt_read_axes(word, line, text, length, &pads->axes, read_pad_axis);
+  }
   while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
     if (pads->count == 3)
       return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "at most three pads, one for each axis");
-    int64_t *pad = pads->value[pads->count++];
-    const char *colon = memchr(piece, ':', size);
-    size_t before = colon ? (size_t)(colon - piece) : size;
-    const char *hint = falt_word_hint(word->name, piece, before);
-    if (hint)
-      return falt_fail(FALT_INVALID_TEXT, "problem: %s=%s: unknown; write %s", word->name,
-                       falt_quoted(text, length).text, hint);
-    FALT_TRY(read_int(word, piece, before, &pad[0]));
-    pad[1] = pad[0];
-    if (colon) FALT_TRY(read_int(word, colon + 1, size - before - 1, &pad[1]));
+    FALT_TRY(read_pad(word, piece, size, pads->value[pads->count++]));
   }
   return FALT_OK;
 }
