@@ -245,7 +245,10 @@ FALT_API int64_t falt_problem_row(const falt_problem *problem, int axis, int64_t
 
 /* ------------------------------------------------------------------------------------------------ device */
 
-/* Where plans run. A device owns its threads; any number of plans may share it, from any thread. */
+/* Where plans run. A device owns its threads; any number of plans may share it, from any thread. A CPU device's threads
+ * start with its first plan, so that no execution starts any: a device without plans costs none. After fork the child
+ * has none of them: there a plan runs on the calling thread alone. A device made by the child has threads again; make
+ * plans in the child on that one, and do not fork while another thread plans. */
 typedef struct falt_device falt_device;
 
 /* Runs body(context, i) for every i in [0, count), in any order and on any threads, and returns when all are done. */
@@ -363,8 +366,9 @@ typedef struct falt_operands {
   void *stream; /* of the device, for devices that have streams */
 } falt_operands;
 
-/* Computes. Never allocates. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL, the workspace is
- * not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device was lost. Since 0.1. */
+/* Computes. Never allocates, from the first call on. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is
+ * NULL, the workspace is not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device was
+ * lost. Since 0.1. */
 FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
 
 /* falt_execute for operands in host memory, on any device; waits. On a GPU, results that can be cut along the batch,

@@ -15,6 +15,7 @@ falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_p
     if (status != FALT_OK) falt_plan_destroy(plan);
     FALT_TRY(status);
   }
+  if (!device->memory) falt_threads_start(device->threads); /* an execution makes none: that would allocate */
   if (device->verbose & FALT_VERBOSE_PLAN) falt_verbose_plan(*plan, budget);
   return FALT_OK;
 }

@@ -196,6 +196,14 @@ static void run_on_workers(falt_threads *threads, int64_t count) {
   close_and_wait(threads);
 }
 
+/* `busy` is enough: whoever holds it has started the workers or is about to. Not in a forked child, which has none. */
+void falt_threads_start(falt_threads *threads) {
+  if (threads->pool || threads->forks != atomic_load_explicit(&forks, memory_order_relaxed)) return;
+  if (atomic_exchange_explicit(&threads->busy, true, memory_order_acquire)) return;
+  if (!threads->started) start(threads);
+  atomic_store_explicit(&threads->busy, false, memory_order_release);
+}
+
 static void run_here(int64_t count, void (*body)(void *context, int64_t index), void *context) {
   const bool was_inside = inside_body;
   inside_body = true;

@@ -6,11 +6,13 @@
 
 typedef struct falt_threads falt_threads;
 
-/* A pool of `count` threads, the caller's own included (so count - 1 are made, on first use). pool, if not NULL, is the
- * caller's and replaces them. NULL when memory is short. */
+/* A pool of `count` threads, the caller's own included: count - 1 are made, by falt_threads_start or by the first loop.
+ * pool, if not NULL, is the caller's and replaces them. NULL when memory is short. */
 falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data);
 void falt_threads_destroy(falt_threads *threads); /* accepts NULL */
 int falt_threads_count(const falt_threads *threads);
+/* Makes the threads now, so that no later loop allocates. Does nothing if they are there. */
+void falt_threads_start(falt_threads *threads);
 
 /* Runs body(context, i) for i in [0, count) and returns when all are done. Each thread begins with neighbouring indices
  * of its own, the same whenever count is, and goes on with what is left of the others': uneven pieces balance. Inside a
