@@ -15,8 +15,11 @@ typedef struct segment {
   falt_row_window *windows; /* one for each class of columns; in place: the row of the constant */
 } segment;
 
+typedef struct execution execution;
+
 typedef struct walk {
   const falt_direct_plan *plan;
+  const execution *in_place; /* NULL, or the execution, whose output is its residual */
   const void *input;
   void *output;
   const char *taps;
@@ -26,12 +29,25 @@ typedef struct walk {
   int segment_count;
 } walk;
 
-typedef struct execution {
+struct execution {
   const falt_direct_plan *plan;
   const falt_operands *operands;
   const char *taps;
   const float *factors;
-} execution;
+};
+
+/* The epilogue of rows of channel `slice`, without rows, sums and results. */
+static falt_layer_finish epilogue(const execution *e, int64_t slice) {
+  const falt_direct_plan *plan = e->plan;
+  const int64_t g = slice % plan->rows.groups;
+  return (falt_layer_finish){.scale = e->factors + g,
+                             .offset = e->factors + plan->layer.p.output.size[FALT_G] + g,
+                             .rows = 1,
+                             .curve = plan->layer.curve,
+                             .slope = (float)plan->layer.p.act_a,
+                             .low = plan->layer.low,
+                             .high = plan->layer.high};
+}
 
 /* A band: `count` rows of outputs from (z, y) on, out_step apart. */
 typedef struct band {
@@ -197,6 +213,17 @@ static void list_targets(const walk *w, const band *b, int64_t x, void **list) {
   for (int p = 0; p < b->count; p++) list[p] = first + p * pitch;
 }
 
+/* n sums of a row, which have waited in the scratch, onto the residual that stands where the results go. */
+static void add_in_place(const walk *w, const float *sums, float *target, int64_t n) {
+  const float *residual = target;
+  falt_layer_finish call = epilogue(w->in_place, w->task.slice);
+  call.sums = sums;
+  call.out = &target;
+  call.residual = &residual;
+  call.n = n;
+  w->plan->layer.kernels->finish_by_row(&call);
+}
+
 /* Sums wait in the scratch, chunk by chunk, and leave through the epilogue. */
 static void run_chunks(const walk *w, const segment *s, const band *b, const char **list, const char **list_end) {
   const falt_direct_plan *plan = w->plan;
@@ -208,7 +235,12 @@ static void run_chunks(const walk *w, const segment *s, const band *b, const cha
     int64_t n = falt_min(plan->chunk, s->end - x);
     sum_parts(w, b, list, out, n, NULL);
     list_targets(w, b, x, target);
-    for (int p = 0; p < b->count; p++) falt_rows_store(rows, target[p], out[p], n, plan->stream);
+    for (int p = 0; p < b->count; p++) {
+      if (w->in_place)
+        add_in_place(w, out[p], target[p], n);
+      else
+        falt_rows_store(rows, target[p], out[p], n, plan->stream);
+    }
   }
 }
 
@@ -228,7 +260,7 @@ static void run_band(const walk *w, const band *b) {
     const segment *s = &w->segments[i];
     const char **end = list;
     for (int part = 0; part < plan->part_count; part++) end = list_rows(w, s, &plan->parts[part], b, end);
-    if (plan->rows.out_place && plan->part_count == 1)
+    if (plan->rows.out_place && plan->part_count == 1 && !w->in_place)
       run_whole(w, s, b, list);
     else
       run_chunks(w, s, b, list, end);
@@ -252,8 +284,8 @@ static void run_rows(const walk *w, int64_t z, int64_t y) {
   int64_t tile = plan->rows.kernels->tile_rows;
   while (left > 0) {
     int64_t count = next_count(plan, left), again = tile - left;
-    if (count == 1 && left > 1 && y - again * step >= w->task.begin[1]) {
-      y -= again * step; /* a tile that repeats rows above is cheaper than two rows one by one */
+    if (count == 1 && left > 1 && y - again * step >= w->task.begin[1] && !w->in_place) {
+      y -= again * step; /* a tile that repeats rows above is cheaper than two rows one by one; in place none may */
       left = count = tile;
     }
     run_band(w, &(band){z, y, (int)count});
@@ -273,14 +305,8 @@ static void finish_plane(const execution *e, const walk *w, int64_t z) {
   const int64_t width = w->task.end[2] - x, pitch = more->stride[FALT_H];
   const bool together = rows->out_stride[3] == width && (!plan->layer.p.has_residual || pitch == width);
   const int64_t step = together ? w->task.end[1] - w->task.begin[1] : 1;
-  falt_layer_finish call = {.scale = e->factors + g,
-                            .offset = e->factors + plan->layer.p.output.size[FALT_G] + g,
-                            .n = step * width,
-                            .rows = 1,
-                            .curve = plan->layer.curve,
-                            .slope = (float)plan->layer.p.act_a,
-                            .low = plan->layer.low,
-                            .high = plan->layer.high};
+  falt_layer_finish call = epilogue(e, w->task.slice);
+  call.n = step * width;
   for (int64_t y = w->task.begin[1]; y < w->task.end[1]; y += step) {
     float *out = falt_rows_target(rows, w->output, w->task.slice, z, y, x);
     const float *residual = e->operands->residual;
@@ -298,6 +324,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const execution *e = context;
   const falt_direct_plan *plan = e->plan;
   walk w = {.plan = plan, .input = e->operands->input, .output = e->operands->output, .scratch = scratch};
+  if (plan->layer.p.has_residual && e->operands->residual == e->operands->output) w.in_place = e;
   w.task = falt_rows_task(&plan->rows, plan->block, index);
   int64_t filter = plan->tap_groups > 1 ? w.task.slice % plan->rows.groups : 0;
   w.taps = e->taps + (size_t)(filter * plan->tap_count) * plan->rows.lane_size;
@@ -306,7 +333,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (int64_t z = w.task.begin[0]; z < w.task.end[0]; z++) {
     for (int64_t y = w.task.begin[1]; y < w.task.end[1]; y += rows)
       for (int64_t i = y; i < falt_min(y + plan->out_step, w.task.end[1]); i++) run_rows(&w, z, i);
-    if (plan->finishes) finish_plane(e, &w, z);
+    if (plan->finishes && !w.in_place) finish_plane(e, &w, z);
   }
 }
 
