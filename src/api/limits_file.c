@@ -111,7 +111,7 @@ falt_status falt_limits_store(const falt_device *device) {
                 l->out_bytes_per_s, key);
   const char *lines = read_lines(path, &old);
   if (lines) each_line(lines, keep_other, &text, key);
-  falt_status status = falt_file_write(path, data, text.length);
+  falt_status status = falt_cache_write(path, data, text.length);
   falt_free(old);
   falt_free(data);
   return status;

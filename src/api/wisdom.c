@@ -34,12 +34,13 @@ falt_status falt_wisdom_load(falt_device *device, const char *path) {
 falt_status falt_wisdom_save(const falt_device *device, const char *path) {
   char standard[PATH], *old = NULL;
   size_t length;
+  const bool in_cache = !path;
   FALT_TRY(check(device, &path, standard));
   if (falt_file_read(path, FALT_WISDOM_FILE, &old, &length) != FALT_OK) old = NULL;
   char *text = falt_wisdom_export(device, falt_solvers, old, &length);
   falt_free(old);
   if (!text) return falt_fail(FALT_NO_MEMORY, "wisdom: memory ran out");
-  falt_status status = falt_file_write(path, text, length);
+  falt_status status = (in_cache ? falt_cache_write : falt_file_write)(path, text, length);
   falt_free(text);
   return status;
 }

@@ -95,13 +95,25 @@ static bool fill_and_close(int file, const char *text, size_t length) {
   return filled && closed;
 }
 
+/* Names the directory if it is the directory that is missing. */
+static falt_status cannot_open(const char *path, int error) {
+  char directory[PATH_MAX];
+  struct stat facts;
+  const char *slash = strrchr(path, '/');
+  const size_t length = slash ? (size_t)(slash - path) : 0;
+  if (error != ENOENT || !length || length >= sizeof directory) return fail_with(path, "cannot be written", error);
+  memcpy(directory, path, length);
+  directory[length] = '\0';
+  if (stat(directory, &facts) == 0) return fail_with(path, "cannot be written", error);
+  return falt_fail(FALT_NO_FILE, "%s: cannot be written: there is no directory %s; make it first", path, directory);
+}
+
 falt_status falt_file_write(const char *path, const char *text, size_t length) {
   char temporary[PATH_MAX];
   if (!path || !path[0]) return falt_fail(FALT_INVALID_ARGUMENT, "path: is empty; name a file");
-  make_parents(path);
   remove_left_behind(path);
   const int file = open_beside(path, temporary, sizeof temporary);
-  if (file < 0) return fail_with(path, "cannot be written", errno);
+  if (file < 0) return cannot_open(path, errno);
   if (fill_and_close(file, text, length) && rename(temporary, path) == 0) return FALT_OK;
   const int error = errno;
   unlink(temporary);
@@ -179,4 +191,9 @@ bool falt_cache_path(const char *name, char *path, size_t size) {
     return text.length < size;
   }
   return false;
+}
+
+falt_status falt_cache_write(const char *path, const char *text, size_t length) {
+  make_parents(path);
+  return falt_file_write(path, text, length);
 }

@@ -153,7 +153,7 @@ falt_status falt_cuda_cache_write(const char *key, const falt_cuda_kernel *kerne
   if (!path_of(key, path)) return no_directory();
   char *text = falt_cubin_pack(kernel, arch, binary, &length);
   if (!text) return falt_fail(FALT_NO_MEMORY, "cache: memory ran out");
-  const falt_status status = falt_file_write(path, text, length);
+  const falt_status status = falt_cache_write(path, text, length);
   falt_free(text);
   if (status == FALT_OK) bound_directory();
   return status;

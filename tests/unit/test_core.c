@@ -335,7 +335,11 @@ static void check_file(const char *path, const char *expected) {
 }
 
 static void test_file_write(UNUSED void **state) {
-  assert_int_equal(falt_file_write(at("a/b/c/file"), "one", 3), FALT_OK);
+  assert_int_equal(falt_file_write(at("a/b/c/file"), "one", 3), FALT_NO_FILE);
+  assert_non_null(strstr(falt_message(), "there is no directory"));
+  assert_non_null(strstr(falt_message(), "a/b/c; make it first"));
+  assert_int_equal(access(at("a"), F_OK), -1); /* and none was made */
+  assert_int_equal(falt_cache_write(at("a/b/c/file"), "one", 3), FALT_OK);
   check_file(at("a/b/c/file"), "one");
   assert_int_equal(falt_file_write(at("a/b/c/file"), "two, longer", 11), FALT_OK);
   check_file(at("a/b/c/file"), "two, longer");
