@@ -12,9 +12,9 @@ int main(void) {
   for (int i = 0; i < HEIGHT * WIDTH * CHANNELS; i++) source[i] = (uint8_t)((i / 60) % 2 * 200);
   for (int i = 0; i < 5 * 5; i++) box[i] = 1.0f / 25;
 
-  const falt_array src = falt_image(source, FALT_U8, HEIGHT, WIDTH, CHANNELS, WIDTH * CHANNELS);
+  const falt_const_array src = falt_const_image(source, FALT_U8, HEIGHT, WIDTH, CHANNELS, WIDTH * CHANNELS);
   const falt_array dst = falt_image(blurred, FALT_U8, HEIGHT, WIDTH, CHANNELS, WIDTH * CHANNELS);
-  const falt_array taps = falt_volume(box, FALT_F32, 1, 5, 5);
+  const falt_const_array taps = falt_const_volume(box, FALT_F32, 1, 5, 5);
 
   falt_options options;
   falt_options_default(&options);

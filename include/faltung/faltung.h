@@ -12,7 +12,9 @@
  *   - Functions return falt_status. FALT_OK is 0. After any other value falt_message() says, in one line and
  *     for this thread, which argument was wrong and why. Any of them may return FALT_INVALID_ARGUMENT (NULL where
  *     an address is needed, a value outside its range) and FALT_NO_MEMORY; comments say what else one returns.
- *   - Structs are filled by their default function first, then changed field by field.
+ *   - Structs are filled by their default function first, then changed field by field. Their `reserved` fields stay
+ *     zero: anything else is FALT_INVALID_ARGUMENT.
+ *   - Functions that only report something (they return no status) take NULL: they do nothing and return 0 or "".
  *   - The library prints nothing, never exits, and falt_execute neither allocates, waits for a lock nor tunes.
  *   - Handles are destroyed by a function that takes their address and sets them to NULL; NULL is accepted.
  *
@@ -151,8 +153,15 @@ typedef struct falt_tensor {
 } falt_tensor;
 
 /* One spatial axis. out[i] = sum over j of in[i*stride + j*dilation - pad[0]] * w[j].
- * pad[0] is the anchor of a filter times its dilation. pad[1] follows from the output's size for filters and is what
- * the caller asked for in layers; both may be any size, also negative (cropping). */
+ *
+ * The pads count the elements that lie beyond the input, where the boundary continues it: pad[0] before the first one,
+ * pad[1] after the last one. Both may be any size, also negative: the input is then cropped. In layers pad[1] is the
+ * caller's choice and decides the output's size. In filters pad[0] is the anchor times the dilation, the mode decides
+ * the output's size, and pad[1] follows from it. For example an input of 5 elements and 3 taps at stride 1:
+ *   pad {1,1}: 5 outputs. in[-1] and in[5] are beyond; out[0] reads in[-1] to in[1], out[4] reads in[3] to in[5].
+ *   pad {2,0}: 5 outputs. Each sees the two elements before its own: a causal filter.
+ *   pad {0,0}: 3 outputs, all inside.   pad {0,-1}: 2 outputs, as if in[4] were not there.
+ * With stride 2 and an input of 6, pad {1,1} gives 3 outputs: in[6] is beyond but no output reads it. */
 typedef struct falt_axis {
   int64_t stride;            /* at least 1 */
   int64_t dilation;          /* at least 1; 1 means none */
@@ -170,8 +179,9 @@ typedef struct falt_problem {
   double boundary_value; /* what FALT_CONSTANT continues with */
   falt_type accumulator; /* FALT_F32, FALT_F64 or FALT_S32 */
   int rank;              /* number of separable terms that the filter's values are known to have; 0: not known */
-  /* y = act(alpha * scale[g,k] * acc + bias[g,k] + beta + residual), then rounded to nearest even and saturated if y is
-   * an integer. scale and bias have G*K elements, of type f64 if the output is f64 and f32 otherwise. */
+  /* y = act(alpha * scale[g,k] * acc + bias[g,k] + beta + residual), then rounded to the nearest integer, ties to even,
+   * and saturated if y is an integer. scale and bias have G*K elements, of type f64 if the output is f64 and f32
+   * otherwise. */
   double alpha, beta;
   bool has_scale, has_bias, has_residual;
   falt_activation activation;
@@ -237,7 +247,16 @@ typedef struct falt_part {
 
 /* Describes output rows [begin, begin + count) along axis 0, 1 or 2 (depth, height, width) of a forward problem. In
  * place of a row outside the input the caller puts a copy of the row that falt_problem_row names; rows beyond a
- * constant boundary are never among them. All rows at once are the problem itself. Since 0.1. */
+ * constant boundary are never among them. All rows at once are the problem itself. For example the first 100 rows of an
+ * image whose rows come one after the other, `width` pixels each (input.stride[FALT_H] == width):
+ *
+ *   falt_part part;
+ *   falt_problem_part(&part, &problem, 1, 0, 100);               axis 1: the height
+ *   for (int64_t r = part.first; r < part.last; r++)             from -1 to 101 for 3 taps and the boundary edge
+ *     memcpy(rows + (r - part.first) * width, row(falt_problem_row(&problem, 1, r)), width * sizeof *rows);
+ *   falt_plan_create(&plan, device, &part.problem, NULL, taps);  input: rows; output: the result's rows 0 to 99
+ *
+ * Since 0.1. */
 FALT_API falt_status falt_problem_part(falt_part *part, const falt_problem *problem, int axis, int64_t begin,
                                        int64_t count);
 /* The input row that stands at any `row` of an axis as its boundary continues it; -1 for the constant. Since 0.1. */
@@ -357,18 +376,26 @@ FALT_API void falt_plan_destroy(falt_plan **plan);
 
 /* The tensors of the problem by their forward names; the operation says which of them is written (falt_operation).
  * For FALT_BACKWARD_MAXPOOL, input is x, output is dy and residual receives dx, laid out as the input.
- * Unused ones may be NULL. What is written may not overlap what is read, the residual included. workspace must have
- * falt_plan_workspace bytes, aligned to 64, and serve one execution at a time. This struct stays as it is: eight
- * pointers. */
+ * Unused ones may be NULL. Alignment to the element's size is enough; where more is faster the plan looks.
+ *
+ * No element that is written, the db of a backward-filter included, may share memory with another operand's element.
+ * Elements count, not the bytes between them: channels of one interleaved buffer, or tiles of one image, may be input
+ * and output. One exception: the output of a forward problem may be the residual itself, in the same order and of the
+ * same type (the sum is then in place). workspace must have falt_plan_workspace bytes, aligned to 64, share nothing
+ * with the operands and serve one execution at a time. This struct stays as it is: eight pointers. */
 typedef struct falt_operands {
   void *input, *filter, *output, *bias, *scale, *residual;
   void *workspace;
   void *stream; /* of the device, for devices that have streams */
 } falt_operands;
 
-/* Computes. Never allocates, from the first call on. Returns FALT_INVALID_ARGUMENT if an operand that the plan needs is
- * NULL, the workspace is not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device was
- * lost. Since 0.1. */
+/* Sets all pointers to NULL: for languages without designated initialisers. Since 0.1. */
+FALT_API void falt_operands_default(falt_operands *operands);
+
+/* Computes. Never allocates, from the first call on; the first call does what every other one does. Returns
+ * FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL, what is written shares elements with another
+ * operand, the workspace is not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device
+ * was lost. Since 0.1. */
 FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
 
 /* falt_execute for operands in host memory, on any device; waits. On a GPU, results that can be cut along the batch,
@@ -391,7 +418,8 @@ typedef struct falt_stages {
 FALT_API falt_status falt_execute_stages(const falt_plan *plan, const falt_operands *operands, falt_stages *stages);
 
 /* Bytes from the first to the last element of an operand, by its name in falt_operands ("input", "output", ...); 0 if
- * the plan does not use it, such as the filter of a plan that holds it. Since 0.1. */
+ * the plan does not use it, such as the filter of a plan that holds it; SIZE_MAX if no operand has that name. Since
+ * 0.1. */
 FALT_API size_t falt_plan_bytes(const falt_plan *plan, const char *operand);
 /* Bytes of workspace that falt_execute needs. Since 0.1. */
 FALT_API size_t falt_plan_workspace(const falt_plan *plan);
@@ -423,6 +451,12 @@ typedef struct falt_array {
   falt_tensor tensor;
 } falt_array;
 
+/* The same for arrays that are only read. */
+typedef struct falt_const_array {
+  const void *data;
+  falt_tensor tensor;
+} falt_const_array;
+
 /* Fills *options: an image filter of the same size, anchored at its centre, stride and dilation 1, zeros beyond the
  * edges, alpha 1, beta 0, a CPU device for the call, no limits. Since 0.1. */
 FALT_API void falt_options_default(falt_options *options);
@@ -432,14 +466,22 @@ FALT_API falt_array falt_image(void *data, falt_type type, int64_t height, int64
                                int64_t pitch);
 /* Describes dense single-channel data in d, h, w order; 1 where a dimension is absent. Since 0.1. */
 FALT_API falt_array falt_volume(void *data, falt_type type, int64_t depth, int64_t height, int64_t width);
+/* falt_image and falt_volume for data that are only read. Since 0.1. */
+FALT_API falt_const_array falt_const_image(const void *data, falt_type type, int64_t height, int64_t width,
+                                           int64_t channels, int64_t pitch);
+FALT_API falt_const_array falt_const_volume(const void *data, falt_type type, int64_t depth, int64_t height,
+                                            int64_t width);
+/* The same array, to be read only: what was the result of one call and is the source of the next. Since 0.1. */
+FALT_API falt_const_array falt_const(falt_array array);
 
-/* Filters src into dst, which must have the size that the mode gives; src and dst must not overlap. The taps are one
- * filter for all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Returns
- * FALT_INVALID_SHAPE if dst has another size, and what falt_plan_create and falt_execute_host return. Since 0.1. */
-FALT_API falt_status falt_correlate(const falt_array *src, const falt_array *taps, const falt_array *dst,
+/* Filters src into dst, which must have the size that the mode gives. dst shares no element with src or the taps;
+ * channels and tiles of one buffer may be both (falt_operands). Reads src and taps only. The taps are one filter for
+ * all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Returns FALT_INVALID_SHAPE
+ * if dst has another size, and what falt_plan_create and falt_execute_host return. Since 0.1. */
+FALT_API falt_status falt_correlate(const falt_const_array *src, const falt_const_array *taps, const falt_array *dst,
                                     const falt_options *options);
 /* falt_correlate with the taps flipped: a true convolution. Since 0.1. */
-FALT_API falt_status falt_convolve(const falt_array *src, const falt_array *taps, const falt_array *dst,
+FALT_API falt_status falt_convolve(const falt_const_array *src, const falt_const_array *taps, const falt_array *dst,
                                    const falt_options *options);
 
 /* Fills *problem for a filter as falt_correlate would: sizes of src and taps, options; output sizes follow the mode.
@@ -512,7 +554,7 @@ FALT_API const char *falt_solver_about(int i);
  * or, where a path was given, holds nothing for this device. Since 0.1. */
 FALT_API falt_status falt_wisdom_load(falt_device *device, const char *path);
 /* Writes the device's wisdom into a file, beside that of other devices. Returns FALT_NO_FILE if it cannot be written.
- * Since 0.1. */
+ * Only the cache's directory is made where it is missing; that of a path must be there. Since 0.1. */
 FALT_API falt_status falt_wisdom_save(const falt_device *device, const char *path);
 /* Drops the device's wisdom from memory; files stay as they are. Since 0.1. */
 FALT_API void falt_wisdom_forget(falt_device *device);

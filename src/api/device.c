@@ -13,7 +13,7 @@ void falt_device_destroy(falt_device **device) {
 }
 
 void falt_device_limits(const falt_device *device, falt_limits *limits) {
-  *limits = device->limits;
+  if (limits) *limits = device ? device->limits : (falt_limits){0};
 }
 
 static falt_status check(const falt_device *device) {
@@ -27,11 +27,11 @@ falt_status falt_device_measure(falt_device *device) {
 }
 
 const char *falt_device_name(const falt_device *device) {
-  return device->name;
+  return device ? device->name : "";
 }
 
 int falt_device_threads(const falt_device *device) {
-  return falt_threads_count(device->threads);
+  return device ? falt_threads_count(device->threads) : 0;
 }
 
 /* ---- memory */
@@ -54,15 +54,23 @@ void falt_device_free(falt_device *device, void **memory) {
   *memory = NULL;
 }
 
-falt_status falt_device_write(falt_device *device, void *to, const void *from, size_t bytes) {
+static falt_status check_copy(const falt_device *device, const void *to, const void *from, size_t bytes) {
   FALT_TRY(check(device));
+  if (bytes == 0 || (to && from)) return FALT_OK;
+  return falt_fail(FALT_INVALID_ARGUMENT, "%s: NULL; pass the address of %zu bytes", to ? "from" : "to", bytes);
+}
+
+falt_status falt_device_write(falt_device *device, void *to, const void *from, size_t bytes) {
+  FALT_TRY(check_copy(device, to, from, bytes));
+  if (bytes == 0) return FALT_OK;
   if (device->memory) return device->memory->copy_in(device, to, from, bytes);
   memcpy(to, from, bytes);
   return FALT_OK;
 }
 
 falt_status falt_device_read(falt_device *device, void *to, const void *from, size_t bytes) {
-  FALT_TRY(check(device));
+  FALT_TRY(check_copy(device, to, from, bytes));
+  if (bytes == 0) return FALT_OK;
   if (device->memory) return device->memory->copy_out(device, to, from, bytes);
   memcpy(to, from, bytes);
   return FALT_OK;

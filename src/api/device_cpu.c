@@ -13,7 +13,7 @@ enum { MAX_THREADS = 4096 };
 static const char isa_names[] = "portable, neon, avx2, avx512, vnni, bf16, amx";
 
 void falt_cpu_options_default(falt_cpu_options *options) {
-  *options = (falt_cpu_options){.threads = 0};
+  if (options) *options = (falt_cpu_options){.threads = 0};
 }
 
 static const char *environment(const char *name) {
@@ -92,6 +92,7 @@ typedef struct choice {
 } choice;
 
 static falt_status choose(const falt_cpu_options *options, bool by_caller, choice *made) {
+  FALT_TRY(FALT_CHECK_RESERVED(options, "falt_cpu_options_default"));
   FALT_TRY(choose_isa(options, &made->isa));
   FALT_TRY(choose_threads(options, &made->threads));
   FALT_TRY(check_device_name(by_caller));

@@ -17,7 +17,7 @@ static const double copy_share = 0.87, compute_share = 0.93;
 static const double assumed_transfer = 2e10; /* bytes a second over the bus, until measured: PCIe 4.0 with 16 lanes */
 
 void falt_cuda_options_default(falt_cuda_options *options) {
-  *options = (falt_cuda_options){.ordinal = 0};
+  if (options) *options = (falt_cuda_options){.ordinal = 0};
 }
 
 falt_status falt_cuda_count(int *count) {
@@ -359,13 +359,14 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
   *device = NULL;
   falt_cuda_options defaults;
   falt_cuda_options_default(&defaults);
-  const falt_cuda_options *o = options ? options : &defaults;
+  if (!options) options = &defaults;
   falt_gpu *gpu;
   unsigned verbose;
   int threads;
   FALT_TRY(falt_verbose_read(&verbose));
-  FALT_TRY(choose_threads(o, &threads));
-  FALT_TRY(open_gpu(&gpu, o));
+  FALT_TRY(FALT_CHECK_RESERVED(options, "falt_cuda_options_default"));
+  FALT_TRY(choose_threads(options, &threads));
+  FALT_TRY(open_gpu(&gpu, options));
   falt_device *cuda = falt_alloc_zero(sizeof *cuda);
   if (!cuda) {
     falt_gpu_close(gpu);
@@ -373,12 +374,12 @@ falt_status falt_device_cuda(falt_device **device, const falt_cuda_options *opti
   }
   cuda->gpu = gpu;
   cuda->verbose = verbose;
-  cuda->max_memory = o->max_memory;
+  cuda->max_memory = options->max_memory;
   if (!furnish(cuda, threads)) {
     destroy_cuda(cuda);
     return falt_fail(FALT_NO_MEMORY, "device: memory ran out");
   }
-  if (o->described[0]) furnish_described(cuda, o->described);
+  if (options->described[0]) furnish_described(cuda, options->described);
   const falt_limits guessed = cuda->limits;
   if (!falt_device_steady_make(cuda, &guessed)) {
     destroy_cuda(cuda);

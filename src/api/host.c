@@ -1,13 +1,9 @@
 /* Executing with operands in host memory: where they are, in slabs through a device with queues, or copied there as a
  * whole. */
-#include <string.h>
-
 #include "api/pipeline.h"
 #include "core/clock.h"
 #include "core/memory.h"
-#include "planner/planner.h"
-
-enum { INPUT, FILTER, OUTPUT, BIAS, SCALE, RESIDUAL, OPERANDS };
+#include "planner/operands.h"
 
 /* One operand here and there. Results with gaps between their elements keep what lies there, so all is copied in. */
 typedef struct staged {
@@ -16,36 +12,19 @@ typedef struct staged {
   bool written;
 } staged;
 
-static size_t bytes_of(const falt_tensor *tensor) {
-  return (size_t)falt_tensor_span(tensor) * falt_type_size(tensor->type);
-}
-
-static size_t vector_bytes(const falt_problem *p) {
-  return (size_t)(p->filter.size[FALT_G] * p->filter.size[FALT_K]) *
-         falt_type_size(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32);
-}
-
-static void list(const falt_plan *plan, const falt_operands *o, staged all[OPERANDS]) {
-  const falt_problem *p = &plan->problem;
-  const bool dx_apart = p->operation == FALT_BACKWARD_MAXPOOL;
-  const falt_tensor *result = falt_problem_result(p);
-  const bool reads_filter = !falt_is_pooling(p->operation) && !(plan->packed && result != &p->filter);
-  all[INPUT] = (staged){.here = o->input, .bytes = bytes_of(&p->input), .written = result == &p->input && !dx_apart};
-  all[OUTPUT] = (staged){.here = o->output, .bytes = bytes_of(&p->output), .written = result == &p->output};
-  if (reads_filter)
-    all[FILTER] = (staged){.here = o->filter, .bytes = bytes_of(&p->filter), .written = result == &p->filter};
-  if (p->has_bias)
-    all[BIAS] = (staged){.here = o->bias, .bytes = vector_bytes(p), .written = p->operation == FALT_BACKWARD_FILTER};
-  if (p->has_scale) all[SCALE] = (staged){.here = o->scale, .bytes = vector_bytes(p)};
-  if (p->has_residual) all[RESIDUAL] = (staged){.here = o->residual, .bytes = bytes_of(&p->residual)};
-  if (dx_apart) all[RESIDUAL] = (staged){.here = o->residual, .bytes = bytes_of(&p->input), .written = true};
+static void list(const falt_plan *plan, const falt_operands *o, staged all[FALT_OPERANDS]) {
+  void *const here[FALT_OPERANDS] = {o->input, o->filter, o->output, o->bias, o->scale, o->residual};
+  falt_use use[FALT_ADDRESSES];
+  falt_operands_use(plan, use);
+  for (int i = 0; i < FALT_OPERANDS; i++)
+    if (use[i].used) all[i] = (staged){.here = here[i], .bytes = falt_use_bytes(&use[i]), .written = use[i].written};
 }
 
 /* ---- as a whole */
 
-static falt_status bring(falt_device *device, staged all[OPERANDS], falt_stages *stages) {
+static falt_status bring(falt_device *device, staged all[FALT_OPERANDS], falt_stages *stages) {
   const double began = falt_seconds();
-  for (int i = 0; i < OPERANDS; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     if (!all[i].here) continue;
     FALT_TRY(falt_device_alloc(device, &all[i].there, all[i].bytes));
     FALT_TRY(falt_device_write(device, all[i].there, all[i].here, all[i].bytes));
@@ -55,9 +34,9 @@ static falt_status bring(falt_device *device, staged all[OPERANDS], falt_stages 
   return FALT_OK;
 }
 
-static falt_status fetch(falt_device *device, const staged all[OPERANDS], falt_stages *stages) {
+static falt_status fetch(falt_device *device, const staged all[FALT_OPERANDS], falt_stages *stages) {
   const double began = falt_seconds();
-  for (int i = 0; i < OPERANDS; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     if (!all[i].here || !all[i].written) continue;
     FALT_TRY(falt_device_read(device, all[i].here, all[i].there, all[i].bytes));
     stages->bytes_out += (double)all[i].bytes;
@@ -66,13 +45,13 @@ static falt_status fetch(falt_device *device, const staged all[OPERANDS], falt_s
   return FALT_OK;
 }
 
-static falt_status execute_there(const falt_plan *plan, const staged all[OPERANDS], falt_stages *stages) {
-  falt_operands there = {.input = all[INPUT].there,
-                         .filter = all[FILTER].there,
-                         .output = all[OUTPUT].there,
-                         .bias = all[BIAS].there,
-                         .scale = all[SCALE].there,
-                         .residual = all[RESIDUAL].there};
+static falt_status execute_there(const falt_plan *plan, const staged all[FALT_OPERANDS], falt_stages *stages) {
+  falt_operands there = {.input = all[FALT_INPUT].there,
+                         .filter = all[FALT_FILTER].there,
+                         .output = all[FALT_OUTPUT].there,
+                         .bias = all[FALT_BIAS].there,
+                         .scale = all[FALT_SCALE].there,
+                         .residual = all[FALT_RESIDUAL].there};
   if (plan->workspace) FALT_TRY(falt_device_alloc(plan->device, &there.workspace, plan->workspace));
   const double began = falt_seconds();
   falt_status status = falt_execute(plan, &there);
@@ -84,30 +63,22 @@ static falt_status execute_there(const falt_plan *plan, const staged all[OPERAND
 }
 
 static falt_status execute_whole(const falt_plan *plan, const falt_operands *operands, falt_stages *stages) {
-  staged all[OPERANDS] = {{NULL, NULL, 0, false}};
+  staged all[FALT_OPERANDS] = {{NULL, NULL, 0, false}};
   list(plan, operands, all);
   stages->slabs = 1;
   falt_status status = bring(plan->device, all, stages);
   if (status == FALT_OK) status = execute_there(plan, all, stages);
-  for (int i = 0; i < OPERANDS; i++) falt_device_free(plan->device, &all[i].there);
+  for (int i = 0; i < FALT_OPERANDS; i++) falt_device_free(plan->device, &all[i].there);
   return status;
 }
 
 /* ---- in slabs, or where they are */
 
-/* A missing operand is for falt_execute to name. */
-static bool complete(const falt_plan *plan, const falt_operands *operands) {
-  staged all[OPERANDS] = {{NULL, NULL, 0, false}};
-  list(plan, operands, all);
-  for (int i = 0; i < OPERANDS; i++)
-    if (all[i].bytes && !all[i].here) return false;
-  return true;
-}
-
 /* Parts may lack a plan that the whole has: the method asked for applies to one and not the other. */
 static falt_status execute_copied(const falt_plan *plan, const falt_operands *operands, falt_stages *stages) {
   falt_slabs slabs;
-  if (complete(plan, operands) && falt_pipeline_cut(plan, &slabs)) {
+  FALT_TRY(falt_operands_check(plan, operands, false));
+  if (falt_pipeline_cut(plan, &slabs)) {
     const falt_status status = falt_pipeline_run(plan, &slabs, operands, stages);
     if (status != FALT_NO_SOLVER && status != FALT_OVER_BUDGET) return status;
   }

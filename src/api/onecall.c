@@ -3,27 +3,9 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
+#include "problem/overlap.h"
 
-typedef struct span {
-  uintptr_t begin, end;
-} span;
-
-/* The bytes that an array's elements lie in. */
-static span span_of(const falt_array *array) {
-  const falt_tensor *t = &array->tensor;
-  int64_t lowest = t->offset, element = (int64_t)falt_type_size(t->type);
-  for (int d = 0; d < FALT_DIMS; d++)
-    if (t->stride[d] < 0) lowest += (t->size[d] - 1) * t->stride[d];
-  uintptr_t data = (uintptr_t)array->data;
-  return (span){data + (uintptr_t)(lowest * element), data + (uintptr_t)(falt_tensor_span(t) * element)};
-}
-
-static bool overlap(const falt_array *a, const falt_array *b) {
-  span x = span_of(a), y = span_of(b);
-  return x.begin < y.end && y.begin < x.end;
-}
-
-static falt_status check_array(const falt_array *array, const char *name) {
+static falt_status check_array(const falt_const_array *array, const char *name) {
   if (!array) return falt_fail(FALT_INVALID_ARGUMENT, "%s: NULL; describe it with falt_image or falt_volume", name);
   if (!array->data) return falt_fail(FALT_INVALID_ARGUMENT, "%s.data: NULL; point it to the elements", name);
   if ((unsigned)array->tensor.type >= FALT_TYPE_COUNT)
@@ -50,17 +32,20 @@ static falt_status take_output(falt_problem *problem, const falt_array *dst) {
   return FALT_OK;
 }
 
-static falt_status describe(falt_problem *problem, const falt_array *src, const falt_array *taps, const falt_array *dst,
-                            const falt_options *options, bool flip) {
+static falt_status describe(falt_problem *problem, const falt_const_array *src, const falt_const_array *taps,
+                            const falt_array *dst, const falt_options *options, bool flip) {
   FALT_TRY(check_array(src, "src"));
   FALT_TRY(check_array(taps, "taps"));
-  FALT_TRY(check_array(dst, "dst"));
+  if (!dst) return falt_fail(FALT_INVALID_ARGUMENT, "dst: NULL; describe it with falt_image or falt_volume");
+  const falt_const_array result = falt_const(*dst);
+  FALT_TRY(check_array(&result, "dst"));
   FALT_TRY(falt_problem_filter(problem, &src->tensor, &taps->tensor, dst->tensor.type, flip, options));
   FALT_TRY(take_output(problem, dst));
-  FALT_TRY(falt_problem_check(problem)); /* so that the spans below cannot overflow */
-  if (overlap(src, dst))
+  FALT_TRY(falt_problem_check(problem)); /* so that spans cannot overflow */
+  if (falt_tensors_overlap(&src->tensor, src->data, &dst->tensor, dst->data))
     return falt_fail(FALT_INVALID_ARGUMENT, "dst: overlaps src; filter into another array and copy");
-  if (overlap(taps, dst)) return falt_fail(FALT_INVALID_ARGUMENT, "dst: overlaps taps; filter into another array");
+  if (falt_tensors_overlap(&taps->tensor, taps->data, &dst->tensor, dst->data))
+    return falt_fail(FALT_INVALID_ARGUMENT, "dst: overlaps taps; filter into another array");
   return FALT_OK;
 }
 
@@ -73,7 +58,12 @@ static falt_status run(falt_device *device, const falt_problem *problem, const f
   return status;
 }
 
-static falt_status filter(const falt_array *src, const falt_array *taps, const falt_array *dst,
+/* falt_operands has one kind of pointer for what is read and what is written. */
+static void *read_only(const falt_const_array *array) {
+  return (void *)(uintptr_t)array->data;
+}
+
+static falt_status filter(const falt_const_array *src, const falt_const_array *taps, const falt_array *dst,
                           const falt_options *options, bool flip) {
   falt_problem problem;
   FALT_TRY(describe(&problem, src, taps, dst, options, flip));
@@ -82,18 +72,18 @@ static falt_status filter(const falt_array *src, const falt_array *taps, const f
     FALT_TRY(falt_device_cpu(&own, NULL));
     device = own;
   }
-  falt_operands operands = {.input = src->data, .filter = taps->data, .output = dst->data};
+  falt_operands operands = {.input = read_only(src), .filter = read_only(taps), .output = dst->data};
   falt_status status = run(device, &problem, options ? &options->budget : NULL, &operands);
   falt_device_destroy(&own);
   return status;
 }
 
-falt_status falt_correlate(const falt_array *src, const falt_array *taps, const falt_array *dst,
+falt_status falt_correlate(const falt_const_array *src, const falt_const_array *taps, const falt_array *dst,
                            const falt_options *options) {
   return filter(src, taps, dst, options, false);
 }
 
-falt_status falt_convolve(const falt_array *src, const falt_array *taps, const falt_array *dst,
+falt_status falt_convolve(const falt_const_array *src, const falt_const_array *taps, const falt_array *dst,
                           const falt_options *options) {
   return filter(src, taps, dst, options, true);
 }

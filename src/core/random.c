@@ -119,7 +119,7 @@ static void fill_part(void *context, int64_t part) {
 /* Element i depends on the seed and i only: a shorter fill is the beginning of a longer one, and large fills are
  * shared by all cores. */
 void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed) {
-  if (falt_type_size(type) == 0 || count <= 0) return;
+  if (!data || falt_type_size(type) == 0 || count <= 0) return;
   filling f = {data, type, count, seed};
   const int64_t part = PART_CHUNKS * chunk_elements(type), parts = (count - 1) / part + 1;
   falt_threads *threads = parts < MANY_PARTS ? NULL : falt_threads_create(falt_cores_available(), NULL, NULL);

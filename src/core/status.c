@@ -55,6 +55,14 @@ falt_status falt_fail(falt_status status, const char *format, ...) {
   return status;
 }
 
+falt_status falt_check_reserved(const uint64_t *reserved, size_t count, const char *name, const char *filled_by) {
+  for (size_t i = 0; i < count; i++)
+    if (reserved[i])
+      return falt_fail(FALT_INVALID_ARGUMENT, "%s.reserved[%zu]: not zero; fill the struct with %s first", name, i,
+                       filled_by);
+  return FALT_OK;
+}
+
 #define TEXT_OF(number) #number
 #define VERSION(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 

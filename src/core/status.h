@@ -13,4 +13,10 @@ falt_status falt_fail(falt_status status, const char *format, ...) __attribute__
     if (try_status != FALT_OK) return try_status; \
   } while (0)
 
+/* FALT_INVALID_ARGUMENT if a reserved field is not zero: what it may mean one day is not what this version does.
+ * FALT_CHECK_RESERVED names the struct as its variable is called. */
+falt_status falt_check_reserved(const uint64_t *reserved, size_t count, const char *name, const char *filled_by);
+#define FALT_CHECK_RESERVED(pointer, filled_by) \
+  falt_check_reserved((pointer)->reserved, sizeof(pointer)->reserved / sizeof *(pointer)->reserved, #pointer, filled_by)
+
 #endif

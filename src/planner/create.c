@@ -10,6 +10,7 @@ enum { MAX_DEPTH = 4 }; /* solvers within solvers; more is a loop */
 
 static falt_status check_budget(const falt_budget *budget) {
   if (!budget) return FALT_OK;
+  FALT_TRY(FALT_CHECK_RESERVED(budget, "falt_budget_default"));
   if (!memchr(budget->method, '\0', sizeof budget->method))
     return falt_fail(FALT_INVALID_ARGUMENT, "budget.method: not terminated; end the name with a NUL");
   if (!(budget->tune_seconds >= 0) || isinf(budget->tune_seconds))

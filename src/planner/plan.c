@@ -36,6 +36,7 @@ falt_status falt_plan_ready(falt_plan *plan) {
 
 void falt_plan_destroy(falt_plan **plan) {
   if (!plan || !*plan) return;
+  falt_free((*plan)->operands);
   if ((*plan)->parts) (*plan)->parts->destroy((*plan)->parts);
   (*plan)->table->destroy(*plan);
   *plan = NULL;

@@ -35,6 +35,9 @@ struct falt_plan_parts {
   void (*destroy)(falt_plan_parts *parts);
 };
 
+/* What falt_execute checks its operands by: planner/operands.h. */
+typedef struct falt_plan_operands falt_plan_operands;
+
 /* The base of every plan: solvers embed it as their first member. */
 struct falt_plan {
   const falt_plan_table *table;
@@ -47,6 +50,7 @@ struct falt_plan {
   bool packed;               /* holds the filter; operands.filter is not read */
   bool ready;                /* falt_plan_ready succeeded */
   falt_plan_parts *parts;
+  falt_plan_operands *operands; /* NULL in children, which only their parents execute */
 };
 
 /* Makes a plan ready to run, once, by its table; further calls do nothing. A plan made of children calls it for them in

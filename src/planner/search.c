@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "planner/operands.h"
 #include "planner/wisdom.h"
 
 void falt_search_init(falt_search *search, const falt_solver *const *solvers, falt_device *device,
@@ -106,7 +107,8 @@ static void ask_one(const falt_search *search, falt_entry *entry) {
 
 bool falt_entry_ready(falt_entry *entry) {
   if (!entry->plan) return false;
-  const falt_status status = falt_plan_ready(entry->plan);
+  falt_status status = falt_plan_ready(entry->plan);
+  if (status == FALT_OK) status = falt_operands_keep(entry->plan);
   if (status == FALT_OK) return true;
   entry->status = status;
   reject(entry, status == FALT_NO_MEMORY ? FALT_SHORT_OF_MEMORY : FALT_NOT_READY, falt_message());

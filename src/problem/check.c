@@ -106,7 +106,9 @@ static falt_status check_result(const falt_problem *problem) {
   return FALT_OK;
 }
 
-static falt_status check_enumerations(const falt_problem *p) {
+static falt_status check_enumerations(const falt_problem *problem) {
+  const falt_problem *p = problem;
+  FALT_TRY(FALT_CHECK_RESERVED(problem, "falt_problem_default"));
   if ((unsigned)p->operation >= FALT_OPERATION_COUNT)
     return falt_fail(FALT_INVALID_ARGUMENT, "problem: operation has no enumerator %d", (int)p->operation);
   if ((unsigned)p->activation >= FALT_ACTIVATION_COUNT)
@@ -119,10 +121,6 @@ static falt_status check_enumerations(const falt_problem *p) {
                        falt_axis_names[i], (long long)p->pool[i]);
   }
   if (p->rank < 0) return falt_fail(FALT_INVALID_ARGUMENT, "problem: rank is %d; 0 means not known", p->rank);
-  for (size_t i = 0; i < sizeof p->reserved / sizeof *p->reserved; i++) {
-    if (p->reserved[i])
-      return falt_fail(FALT_INVALID_ARGUMENT, "problem: reserved is not zero; start from falt_problem_default");
-  }
   return FALT_OK;
 }
 

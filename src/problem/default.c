@@ -10,6 +10,7 @@ static falt_tensor one_element(void) {
 }
 
 void falt_problem_default(falt_problem *problem) {
+  if (!problem) return;
   memset(problem, 0, sizeof *problem);
   problem->operation = FALT_FORWARD;
   problem->space = 2;
@@ -22,11 +23,13 @@ void falt_problem_default(falt_problem *problem) {
 }
 
 void falt_budget_default(falt_budget *budget) {
+  if (!budget) return;
   memset(budget, 0, sizeof *budget);
   budget->max_workspace = -1;
 }
 
 void falt_options_default(falt_options *options) {
+  if (!options) return;
   memset(options, 0, sizeof *options);
   options->space = 2;
   options->mode = FALT_SAME;
@@ -36,6 +39,10 @@ void falt_options_default(falt_options *options) {
   }
   options->alpha = 1;
   falt_budget_default(&options->budget);
+}
+
+void falt_operands_default(falt_operands *operands) {
+  if (operands) *operands = (falt_operands){0};
 }
 
 falt_type falt_default_weight_type(bool is_filter, falt_type input) {

@@ -4,6 +4,7 @@
 #include "problem/line.h"
 
 static falt_status check_options(const falt_options *options) {
+  FALT_TRY(FALT_CHECK_RESERVED(options, "falt_options_default"));
   if (options->space < 1 || options->space > 3)
     return falt_fail(FALT_INVALID_ARGUMENT, "options: space is %d; it is 1, 2 or 3", options->space);
   if ((unsigned)options->mode > FALT_FULL)

@@ -62,6 +62,7 @@ bool falt_problem_equal(const falt_problem *a, const falt_problem *b) {
 }
 
 uint64_t falt_problem_hash(const falt_problem *problem) {
+  if (!problem) return 0;
   falt_problem canonical = *problem;
   falt_problem_canonical(&canonical);
   fields list = fields_of(&canonical);

@@ -55,5 +55,6 @@ falt_status falt_problem_part(falt_part *part, const falt_problem *problem, int 
 }
 
 int64_t falt_problem_row(const falt_problem *problem, int axis, int64_t row) {
+  if (!problem || axis < 0 || axis > 2) return -1;
   return falt_axis_map(&problem->axis[axis], problem->input.size[FALT_D + axis], row);
 }

@@ -4,6 +4,7 @@
 
 size_t falt_problem_print(const falt_problem *problem, const falt_budget *budget, char *text, size_t size) {
   falt_text out = falt_text_over(text, size);
+  if (!problem) return 0;
   falt_problem canonical = *problem;
   falt_line line;
   if (falt_problem_check(problem) != FALT_OK) {

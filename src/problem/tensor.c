@@ -82,6 +82,7 @@ int64_t falt_tensor_count(const falt_tensor *tensor) {
 }
 
 int64_t falt_tensor_span(const falt_tensor *tensor) {
+  if (!tensor) return 0;
   int64_t last = tensor->offset;
   for (int dim = 0; dim < FALT_DIMS; dim++) {
     int64_t reach = 0;
@@ -159,4 +160,17 @@ falt_array falt_volume(void *data, falt_type type, int64_t depth, int64_t height
   if (depth < 0 || height < 0 || width < 0 || !falt_layout_dense(&volume.tensor, FALT_NCHW))
     memset(volume.tensor.stride, 0, sizeof volume.tensor.stride);
   return volume;
+}
+
+falt_const_array falt_const(falt_array array) {
+  return (falt_const_array){array.data, array.tensor};
+}
+
+falt_const_array falt_const_image(const void *data, falt_type type, int64_t height, int64_t width, int64_t channels,
+                                  int64_t pitch) {
+  return (falt_const_array){data, falt_image(NULL, type, height, width, channels, pitch).tensor};
+}
+
+falt_const_array falt_const_volume(const void *data, falt_type type, int64_t depth, int64_t height, int64_t width) {
+  return (falt_const_array){data, falt_volume(NULL, type, depth, height, width).tensor};
 }

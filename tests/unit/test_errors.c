@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,8 +97,81 @@ static void test_no_workspace(void **state) {
   }
 }
 
+/* Functions that report something report nothing about NULL. */
+static void test_nothing(void **state) {
+  (void)state;
+  char text[8] = "text";
+  falt_limits limits;
+  memset(&limits, 0xff, sizeof limits);
+  assert_int_equal(falt_plan_workspace(NULL), 0);
+  assert_int_equal(falt_plan_bytes(NULL, "input"), 0);
+  assert_true(falt_plan_bytes(NULL, "inptu") == SIZE_MAX && falt_plan_bytes(NULL, NULL) == SIZE_MAX);
+  assert_int_equal(falt_plan_print(NULL, text, sizeof text), 0);
+  assert_string_equal(text, "");
+  assert_string_equal(falt_plan_solver(NULL), "");
+  assert_string_equal(falt_device_name(NULL), "");
+  assert_int_equal(falt_device_threads(NULL), 0);
+  falt_device_limits(NULL, &limits);
+  assert_true(limits.copy_bytes_per_s == 0 && !limits.measured);
+  falt_device_limits(device, NULL);
+  text[0] = 'x';
+  assert_int_equal(falt_problem_print(NULL, NULL, text, sizeof text), 0);
+  assert_string_equal(text, "");
+  assert_int_equal(falt_problem_hash(NULL), 0);
+  assert_int_equal(falt_problem_row(NULL, 1, 0), -1);
+  assert_int_equal(falt_tensor_span(NULL), 0);
+  falt_random_fill(NULL, FALT_F32, 1, 1);
+  falt_problem_default(NULL);
+  falt_budget_default(NULL);
+  falt_options_default(NULL);
+  falt_operands_default(NULL);
+  falt_cpu_options_default(NULL);
+  falt_cuda_options_default(NULL);
+  falt_plan_destroy(NULL);
+  falt_device_destroy(NULL);
+  falt_device_free(NULL, NULL);
+  assert_int_equal(falt_device_write(device, NULL, text, 1), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_device_read(device, text, NULL, 1), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_device_write(device, NULL, NULL, 0), FALT_OK);
+}
+
+static void expect_reserved(falt_status status, const char *field) {
+  assert_int_equal(status, FALT_INVALID_ARGUMENT);
+  if (!strstr(falt_message(), field)) fail_msg("\"%s\" does not name %s", falt_message(), field);
+}
+
+/* Each struct's reserved fields are looked at, to the last one. */
+static void test_reserved(void **state) {
+  (void)state;
+  falt_problem problem;
+  falt_budget budget;
+  falt_options options;
+  falt_cpu_options cpu;
+  falt_cuda_options cuda;
+  falt_device *made;
+  falt_plan *plan;
+  falt_problem_default(&problem);
+  falt_budget_default(&budget);
+  falt_options_default(&options);
+  falt_cpu_options_default(&cpu);
+  falt_cuda_options_default(&cuda);
+  strcpy(cuda.described, "h200");
+  const falt_tensor src = problem.input;
+  budget.reserved[7] = 1;
+  expect_reserved(falt_plan_create(&plan, device, &problem, &budget, NULL), "budget.reserved[7]");
+  problem.reserved[4] = 1;
+  expect_reserved(falt_problem_check(&problem), "problem.reserved[4]");
+  options.reserved[7] = 1;
+  expect_reserved(falt_problem_filter(&problem, &src, &src, FALT_F32, false, &options), "options.reserved[7]");
+  cpu.reserved[0] = 1;
+  expect_reserved(falt_device_cpu(&made, &cpu), "options.reserved[0]");
+  cuda.reserved[3] = 1;
+  expect_reserved(falt_device_cuda(&made, &cuda), "options.reserved[3]");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_questions), cmocka_unit_test(test_no_workspace)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_questions), cmocka_unit_test(test_no_workspace),
+                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_reserved)};
   if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   falt_device_destroy(&device);

@@ -1,0 +1,37 @@
+/* The operands of a plan: which it uses, where their elements lie, which of them it writes, and that these are no other
+ * operand's. */
+#ifndef FALT_PLANNER_OPERANDS_H
+#define FALT_PLANNER_OPERANDS_H
+
+#include "planner/planner.h"
+
+enum {
+  FALT_INPUT,
+  FALT_FILTER,
+  FALT_OUTPUT,
+  FALT_BIAS,
+  FALT_SCALE,
+  FALT_RESIDUAL,
+  FALT_OPERANDS,                  /* how many a problem has */
+  FALT_WORKSPACE = FALT_OPERANDS, /* which a plan has besides */
+  FALT_ADDRESSES
+};
+
+typedef struct falt_use {
+  bool used, written;
+  falt_tensor tensor; /* of bias and scale: a vector along K */
+} falt_use;
+
+/* What an execution of the plan reads and writes; all[FALT_WORKSPACE] is bytes. */
+void falt_operands_use(const falt_plan *plan, falt_use all[FALT_ADDRESSES]);
+/* Bytes from data[0] to the last element; 0 if unused. */
+size_t falt_use_bytes(const falt_use *use);
+
+/* Prepares the plan's checks, so that an execution only compares addresses. Kept with the plan; once is enough. */
+falt_status falt_operands_keep(falt_plan *plan);
+
+/* Whether the plan can run on these: none is missing, and what is written is nothing else's. On the device, or in the
+ * host's memory, whose workspace is not looked at. */
+falt_status falt_operands_check(const falt_plan *plan, const falt_operands *operands, bool on_device);
+
+#endif
