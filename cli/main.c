@@ -13,7 +13,7 @@ static const char filter_details[] =
     "INPUT and OUTPUT are images, .npy arrays, audio or volumes, told apart by extension; - is standard input or\n"
     "output for .npy. Every channel is filtered by itself, alpha too. The output has the input's type unless "
     "--out-type\n"
-    "says otherwise; results are rounded to the nearest even integer and saturated.\n"
+    "says otherwise; results are rounded to the nearest integer, ties to even, and saturated.\n"
     "\n"
     "Kernels, in as many dimensions as the input has where that has a meaning:\n"
     "  gaussian:SIGMA[,TRUNCATE]  box:N box:5x5 box:3x3x3  laplace  log:SIGMA[,TRUNCATE]  sharpen\n"

@@ -13,8 +13,8 @@ double falt_type_max(falt_type type);
 double falt_type_epsilon(falt_type type);
 int falt_type_find(const char *text, size_t length); /* -1 if unknown */
 
-/* IEEE 754 half and bfloat16 as bit patterns, rounding to nearest even, keeping NaN and infinity. From double in one
- * rounding. */
+/* IEEE 754 half and bfloat16 as bit patterns, rounding to nearest, ties to even, keeping NaN and infinity. From double
+ * in one rounding. */
 float falt_from_f16(uint16_t bits);
 float falt_from_bf16(uint16_t bits);
 uint16_t falt_to_f16(double value);
@@ -22,8 +22,8 @@ uint16_t falt_to_bf16(double value);
 
 /* data[index] as a double (exact for every type). */
 double falt_load(const void *data, falt_type type, int64_t index);
-/* data[index] = value: integers are rounded to nearest even and saturated, NaN becomes 0 there; floats are rounded
- * once. */
+/* data[index] = value: integers are rounded to the nearest, ties to even, and saturated, NaN becomes 0 there; floats
+ * are rounded once. */
 void falt_store(void *data, falt_type type, int64_t index, double value);
 
 #endif

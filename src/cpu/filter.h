@@ -51,7 +51,8 @@ typedef struct falt_filter_kernels {
   void (*march[FALT_LANE_COUNT])(const falt_filter_rows *call);
   /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */
   void (*load[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, const void *src, int64_t stride, int64_t n);
-  /* dst[i*stride] = src[i] through the epilogue; integers rounded to nearest even and saturated, NaN becomes 0 there.
+  /* dst[i*stride] = src[i] through the epilogue; integers rounded to the nearest, ties to even, and saturated, NaN
+   * becomes 0 there.
    */
   void (*store[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, int64_t stride, const void *src, int64_t n,
                                                   const falt_row_epilogue *epilogue, bool stream);

@@ -1,8 +1,8 @@
 /* Element conversions that compilers turn into vector code: no branches, only selects, bit casts and arithmetic.
  *
- * Rounding to integers adds 1.5 * 2^(mantissa bits): the sum's last bits are the integer, rounded to nearest even by
- * the addition itself. f16 follows the same idea with powers of two around the subnormals. f64 goes to f16 and bf16
- * through an f32 rounded to odd, which makes two roundings equal to one (Boldo, Melquiond, 2008). */
+ * Rounding to integers adds 1.5 * 2^(mantissa bits): the sum's last bits are the integer, rounded to the nearest, ties
+ * to even, by the addition itself. f16 follows the same idea with powers of two around the subnormals. f64 goes to f16
+ * and bf16 through an f32 rounded to odd, which makes two roundings equal to one (Boldo, Melquiond, 2008). */
 #ifndef FALT_CPU_FILTER_CONVERT_H
 #define FALT_CPU_FILTER_CONVERT_H
 

@@ -45,8 +45,8 @@ typedef struct falt_tile_rows {
 } falt_tile_rows;
 
 /* out[at[m] + i] = clip(bend(scale[i]*sums[m*32 + i] + offset[i] + residual[residual_at[m] + i])) for i < n and the
- * first rows[0] and rows[1] of 16 m each, rounded to nearest even and saturated where `type` is an integer. s32 takes
- * sums of integers as they are. `by_row`: scale[m] and offset[m]. */
+ * first rows[0] and rows[1] of 16 m each, rounded to the nearest integer, ties to even, and saturated where `type` is
+ * an integer. s32 takes sums of integers as they are. `by_row`: scale[m] and offset[m]. */
 typedef struct falt_tiles_finish {
   const void *sums; /* aligned to 64 */
   bool whole;       /* sums are s32 */

@@ -98,7 +98,7 @@ typedef struct falt_depthwise_strip {
   int64_t count, n, step, pixel;
 } falt_depthwise_strip;
 
-/* Elements of a tensor from `narrow` on as f32, and back, rounded to nearest even. */
+/* Elements of a tensor from `narrow` on as f32, and back, rounded to the nearest value, ties to even. */
 void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
                           const void *narrow, float *wide);
 void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,

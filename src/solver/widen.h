@@ -13,8 +13,8 @@ const char *falt_widen_refusal(const falt_problem *problem);
  * size in bytes overflows. */
 bool falt_widen_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes);
 
-/* Every element of `tensor` in `data` to the wide one, and back, rounded to nearest even; on all threads unless called
- * by one of them. */
+/* Every element of `tensor` in `data` to the wide one, and back, rounded to the nearest value, ties to even; on all
+ * threads unless called by one of them. */
 void falt_widen(const falt_device *device, const falt_tensor *tensor, const void *data, const falt_tensor *wide,
                 float *to);
 void falt_narrow(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,

@@ -106,7 +106,7 @@ static void test_examples(void **state) {
     }
 }
 
-/* Rounding to nearest even and saturation happen once, at the end. */
+/* Rounding to the nearest integer, ties to even, and saturation happen once, at the end. */
 static void test_integers(void **state) {
   (void)state;
   static const struct {

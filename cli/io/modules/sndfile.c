@@ -7,8 +7,8 @@
  *   double                      f64
  *   float, Vorbis, Opus, MP3    f32  (full scale is 1)
  *
- * Writing is the same table read backwards; 24-bit output is rounded to nearest even. Rate, subtype and text tags of
- * the input are kept. */
+ * Writing is the same table read backwards; 24-bit output is rounded to the nearest integer, ties to even. Rate,
+ * subtype and text tags of the input are kept. */
 #include <sndfile.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,7 +297,7 @@ static int64_t write_bytes(audio *a, const int8_t *from, int64_t items) {
   return done;
 }
 
-/* The upper 24 bits, rounded to nearest even, for libsndfile, which would cut the rest off. */
+/* The upper 24 bits, rounded to the nearest integer, ties to even, for libsndfile, which would cut the rest off. */
 static int round24(int32_t value) {
   const int64_t rounded = ((int64_t)value + 127 + (value >> 8 & 1)) >> 8;
   return (int)((rounded > 0x7fffff ? 0x7fffff : rounded) * 256);

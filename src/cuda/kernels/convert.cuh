@@ -1,4 +1,4 @@
-// Elements in and out, by the numbers of falt_type. Integers are rounded to nearest even and saturated, NaN becomes 0
+// Elements in and out, by the numbers of falt_type. Integers are rounded to the nearest, ties to even, and saturated, NaN becomes 0
 // there; floats are rounded once, from double too.
 #pragma once
 
