@@ -1,4 +1,5 @@
-/* The words that say how a signal goes on: boundary=edge, constant=3, y=wrap,x=edge:constant, and value. */
+/* Values by axis name, and the words that say how a signal goes on: boundary=edge, constant=3, y=wrap,x=edge:constant,
+ * and value. */
 #include <math.h>
 #include <string.h>
 
@@ -60,6 +61,29 @@ static falt_status read_sides(const falt_word *word, falt_line *line, const char
   FALT_TRY(read_side(word, line, text, before, &boundary[0]));
   boundary[1] = boundary[0];
   return colon ? read_side(word, line, colon + 1, length - before - 1, &boundary[1]) : FALT_OK;
+}
+
+int falt_axis_named(const char *text, size_t length) {
+  static const char letters[] = "zyxdhw";
+  if (length < 2 || text[1] != '=' || !text[0]) return -1;
+  const char *at = strchr(letters, text[0]);
+  return at ? (int)(at - letters) % 3 : -1;
+}
+
+falt_status falt_read_axes(const falt_word *word, falt_line *line, const char *text, size_t length, unsigned *axes,
+                           falt_status (*read)(const falt_word *word, falt_line *line, int axis, const char *text,
+                                               size_t length)) {
+  const char *rest = text, *piece;
+  size_t left = length, size;
+  while (falt_next_piece(&rest, &left, ',', &piece, &size)) {
+    const int axis = falt_axis_named(piece, size);
+    if (axis < 0)
+      return falt_word_bad(FALT_INVALID_TEXT, word, piece, size, "AXIS=VALUE is expected, with the axis z, y or x");
+    if (*axes >> axis & 1) return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "an axis is named twice");
+    *axes |= 1u << axis;
+    FALT_TRY(read(word, line, axis, piece + 2, size - 2));
+  }
+  return FALT_OK;
 }
 
 static falt_status read_axis(const falt_word *word, falt_line *line, int axis, const char *text, size_t length) {

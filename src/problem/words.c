@@ -95,29 +95,6 @@ bool falt_next_piece(const char **text, size_t *length, char mark, const char **
   return true;
 }
 
-int falt_axis_named(const char *text, size_t length) {
-  static const char letters[] = "zyxdhw";
-  if (length < 2 || text[1] != '=' || !text[0]) return -1;
-  const char *at = strchr(letters, text[0]);
-  return at ? (int)(at - letters) % 3 : -1;
-}
-
-falt_status falt_read_axes(const falt_word *word, falt_line *line, const char *text, size_t length, unsigned *axes,
-                           falt_status (*read)(const falt_word *word, falt_line *line, int axis, const char *text,
-                                               size_t length)) {
-  const char *rest = text, *piece;
-  size_t left = length, size;
-  while (falt_next_piece(&rest, &left, ',', &piece, &size)) {
-    const int axis = falt_axis_named(piece, size);
-    if (axis < 0)
-      return falt_word_bad(FALT_INVALID_TEXT, word, piece, size, "AXIS=VALUE is expected, with the axis z, y or x");
-    if (*axes >> axis & 1) return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "an axis is named twice");
-    *axes |= 1u << axis;
-    FALT_TRY(read(word, line, axis, piece + 2, size - 2));
-  }
-  return FALT_OK;
-}
-
 static falt_status read_list_axis(const falt_word *word, falt_line *line, int axis, const char *text, size_t length) {
   falt_list *list = field(word, line);
   return read_int(word, text, length, &list->value[axis]);

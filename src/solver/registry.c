@@ -14,7 +14,8 @@ enum {
   ALL = ANY | FORWARD | DATA | WEIGHTS | POOLING
 };
 
-/* clang-format off: one line a solver */
+/* One line a solver. */
+/* clang-format off */
 #define SOLVERS(ROW)                                                                                               \
   ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, register tiles over rows")                                              \
   ROW(separable, FILTERS | FORWARD, "filters of low rank, two passes in one walk")                                 \
