@@ -1,275 +1,159 @@
-/* Random legal problems of modest size: a line written word by word, parsed, its tensors moved about in memory,
- * printed. Small sizes on purpose: windows larger than the input, axes of one element and pads beyond the far side come
- * often. */
-#include "core/random.h"
+/* Random legal problems. A recipe says which family of problems to draw from; sizes around the tiles of solvers and all
+ * words come from tables of weighted choices; what is too much work is made smaller, size by size. The weights hold the
+ * mean work down and give every solver its share: test_random counts both. */
+#include "problem/random.h"
 
 #include <string.h>
 
-#include "problem/line.h"
+enum { TRIES = 1000, LOWERINGS = 200 };
 
-enum { TRIES = 1000 };
-static const double most_work = 2e6;      /* multiply-adds */
-static const int64_t most_elements = 1e5; /* span of one tensor */
+enum {
+  FILTERS = 1 << FALT_CORRELATE | 1 << FALT_CONVOLVE,
+  FORWARD = 1 << (FALT_FIRST_OPERATION + FALT_FORWARD),
+  DATA = 1 << (FALT_FIRST_OPERATION + FALT_BACKWARD_DATA),
+  WEIGHTS = 1 << (FALT_FIRST_OPERATION + FALT_BACKWARD_FILTER),
+  LAYERS = FORWARD | DATA | WEIGHTS,
+  POOLS = 1 << (FALT_FIRST_OPERATION + FALT_MAXPOOL) | 1 << (FALT_FIRST_OPERATION + FALT_AVGPOOL),
+  POOL_GRADIENTS =
+      1 << (FALT_FIRST_OPERATION + FALT_BACKWARD_MAXPOOL) | 1 << (FALT_FIRST_OPERATION + FALT_BACKWARD_AVGPOOL)
+};
 
-/* No call draws twice in its arguments: compilers differ in their order. */
-typedef struct draft {
-  uint64_t state;
-  falt_text text;
-  int space;
-  int64_t in[3];
-} draft;
+static const falt_recipe recipes[] = {
+    /* weight, verbs, channels, window, percent plain, innermost, pooled */
+    {150, FILTERS, FALT_FEW_CHANNELS, FALT_ANY_WINDOW, 10, 0, 0},
+    {40, FILTERS, FALT_FEW_CHANNELS, FALT_USUAL_WINDOW, 50, 0, 0},
+    {45, FILTERS, FALT_FEW_CHANNELS, FALT_FLAT_WINDOW, 40, 0, 0},
+    {25, FILTERS, FALT_FEW_CHANNELS, FALT_LONG_WINDOW, 30, 0, 0},
+    {130, LAYERS, FALT_FEW_CHANNELS, FALT_ANY_WINDOW, 0, 50, 10},
+    {60, FORWARD, FALT_MANY_CHANNELS, FALT_USUAL_WINDOW, 60, 60, 10},
+    {50, DATA, FALT_MANY_CHANNELS, FALT_USUAL_WINDOW, 60, 60, 0},
+    {60, WEIGHTS, FALT_MANY_CHANNELS, FALT_USUAL_WINDOW, 60, 70, 0},
+    {30, FORWARD | WEIGHTS, FALT_FEW_IN, FALT_USUAL_WINDOW, 60, 60, 0},
+    {58, DATA, FALT_FEW_IN, FALT_USUAL_WINDOW, 70, 85, 0},
+    {35, FORWARD | WEIGHTS, FALT_FEW_OUT, FALT_USUAL_WINDOW, 60, 75, 0},
+    {70, LAYERS, FALT_SMALL_GROUPS, FALT_USUAL_WINDOW, 50, 75, 5},
+    {20, WEIGHTS, FALT_SMALL_GROUPS, FALT_USUAL_WINDOW, 60, 85, 0},
+    {50, LAYERS, FALT_DEPTHWISE, FALT_ANY_WINDOW, 20, 60, 5},
+    {68, FORWARD, FALT_WIDE_DEPTHWISE, FALT_SQUARE_WINDOW, 85, 95, 0},
+    {40, WEIGHTS, FALT_WIDE_DEPTHWISE, FALT_SQUARE_WINDOW, 85, 95, 0},
+    {25, DATA, FALT_WIDE_DEPTHWISE, FALT_SQUARE_WINDOW, 60, 85, 0},
+    {10, LAYERS, FALT_DEPTHWISE, FALT_LONG_WINDOW, 50, 60, 0},
+    {10, LAYERS, FALT_FEW_CHANNELS, FALT_LONG_WINDOW, 50, 50, 0},
+    {10, FORWARD | WEIGHTS, FALT_FEW_IN, FALT_PATCHES, 80, 80, 0},
+    {40, FORWARD, FALT_FEW_CHANNELS, FALT_USUAL_WINDOW, 40, 50, 100},
+    {50, POOLS, FALT_FEW_CHANNELS, FALT_ANY_WINDOW, 20, 50, 0},
+    {25, POOLS | POOL_GRADIENTS, FALT_MANY_CHANNELS, FALT_ANY_WINDOW, 30, 70, 0},
+    {40, POOL_GRADIENTS, FALT_FEW_CHANNELS, FALT_ANY_WINDOW, 20, 50, 0},
+};
 
-static int64_t pick(draft *d, int64_t low, int64_t high) {
-  return falt_random_int(&d->state, low, high);
+/* Work that a problem may be: multiply-adds, and elements as so many of them. */
+static const falt_odds limits[] = {{560, 20000}, {310, 80000}, {105, 400000}, {22, 2000000}, {3, 12000000}};
+
+int64_t falt_draw(falt_draft *draft, const falt_odds *table, int count) {
+  int64_t sum = 0;
+  for (int i = 0; i < count; i++) sum += table[i].weight;
+  int64_t left = falt_pick(draft, 0, sum - 1);
+  int at = 0;
+  while (left >= table[at].weight) left -= table[at++].weight;
+  return table[at].value;
 }
 
-/* True once in n. */
-static bool once_in(draft *d, int n) {
-  return pick(d, 1, n) == 1;
+static const falt_recipe *draw_recipe(falt_draft *draft) {
+  enum { COUNT = sizeof recipes / sizeof *recipes };
+  falt_odds odds[COUNT];
+  for (int i = 0; i < COUNT; i++) odds[i] = (falt_odds){recipes[i].weight, i};
+  return &recipes[falt_draw(draft, odds, COUNT)];
 }
 
-static const char *choose(draft *d, const char *const *names, int count) {
-  return names[pick(d, 0, count - 1)];
+static int draw_verb(falt_draft *draft) {
+  falt_odds odds[FALT_VERB_COUNT];
+  for (int i = 0; i < FALT_VERB_COUNT; i++) odds[i] = (falt_odds){(int)(draft->recipe.verbs >> i & 1), i};
+  return (int)FALT_DRAW(draft, odds);
 }
 
-static void add_flag(draft *d, const char *name, int one_in) {
-  if (once_in(d, one_in)) falt_text_add(&d->text, " %s=1", name);
+static void draw(falt_draft *draft) {
+  draft->recipe = *draw_recipe(draft);
+  draft->plain = falt_percent(draft, draft->recipe.plain);
+  falt_line_default(&draft->line);
+  draft->line.verb = draw_verb(draft);
+  falt_random_sizes(draft);
+  falt_random_place(draft);
+  falt_random_words(draft);
 }
 
-/* A size that is often small, sometimes 1 and now and then as large as `high`. */
-static int64_t size(draft *d, int64_t high) {
-  switch (pick(d, 0, 4)) {
-    case 0:
-      return 1;
-    case 1:
-      return pick(d, 1, high);
-    default:
-      return pick(d, 2, high < 9 ? falt_max(high, 2) : 9);
+/* Steps by which the reference finds the outputs and taps that meet each input element, axis inside axis: all of an
+ * axis where boundaries fold. */
+static double searches(const falt_problem *p) {
+  double outside = (double)p->input.size[FALT_N] * (double)p->input.size[FALT_G] * (double)p->input.size[FALT_C];
+  double steps = 0;
+  for (int i = 0; i < 3; i++) {
+    const falt_axis *axis = &p->axis[i];
+    const bool ends = axis->boundary[0] == FALT_CONSTANT && axis->boundary[1] == FALT_CONSTANT;
+    const double taps = (double)p->filter.size[FALT_D + i], pairs = taps * (double)p->output.size[FALT_D + i];
+    double inside = 1;
+    for (int j = i; j < 3; j++) inside *= (double)p->input.size[FALT_D + j];
+    steps += outside * inside * (ends ? 2 * taps : pairs);
+    outside *= pairs;
   }
+  return steps;
 }
 
-static void add_space(draft *d) {
-  static const char *const taps_names[] = {"t", "r", "s"};
-  const int64_t most[] = {400, 48, 16};
-  d->space = (int)pick(d, 1, 3);
-  for (int i = 3 - d->space; i < 3; i++) {
-    d->in[i] = once_in(d, 3) ? pick(d, 1, most[d->space - 1]) : size(d, most[d->space - 1]);
-    falt_text_add(&d->text, " %s=%lld", falt_axis_names[i], (long long)d->in[i]);
+/* Elements of the input and of all that folds back onto it. */
+static double folded(const falt_problem *p) {
+  double elements = (double)p->input.size[FALT_N] * (double)p->input.size[FALT_G] * (double)p->input.size[FALT_C];
+  for (int i = 0; i < 3; i++) {
+    const int64_t steps = (p->output.size[FALT_D + i] - 1) * p->axis[i].stride;
+    elements *= (double)(steps + falt_extent(&p->axis[i], p->filter.size[FALT_D + i]));
   }
-  for (int i = 3 - d->space; i < 3; i++)
-    falt_text_add(&d->text, " %s=%lld", taps_names[i], (long long)size(d, d->space == 3 ? 5 : 13));
+  return elements;
 }
 
-/* 2 for all axes, or one number for each. */
-static void add_numbers(draft *d, int64_t low, int64_t high) {
-  int count = once_in(d, 2) ? 1 : d->space;
-  for (int i = 0; i < count; i++) falt_text_add(&d->text, "%s%lld", i ? "x" : "", (long long)pick(d, low, high));
+static bool gathers(falt_operation operation) {
+  return operation == FALT_BACKWARD_DATA || operation == FALT_BACKWARD_MAXPOOL || operation == FALT_BACKWARD_AVGPOOL;
 }
 
-static void add_list(draft *d, const char *name, int64_t low, int64_t high) {
-  falt_text_add(&d->text, " %s=", name);
-  add_numbers(d, low, high);
-}
-
-static void add_pads(draft *d, bool wide) {
-  for (int i = 0; i < d->space; i++) {
-    int64_t most = wide && once_in(d, 4) ? 2 * d->in[3 - d->space + i] + 3 : 3;
-    int64_t before = pick(d, wide && once_in(d, 6) ? -1 : 0, most), after = once_in(d, 2) ? before : pick(d, 0, most);
-    falt_text_add(&d->text, "%s%lld:%lld", i ? "x" : " pad=", (long long)before, (long long)after);
-  }
-}
-
-static void add_sides(draft *d) {
-  falt_text_add(&d->text, "%s", choose(d, falt_boundary_names, FALT_BOUNDARY_COUNT));
-  if (once_in(d, 4)) falt_text_add(&d->text, ":%s", choose(d, falt_boundary_names, FALT_BOUNDARY_COUNT));
-}
-
-static void add_boundary(draft *d) {
-  if (once_in(d, 5)) falt_text_add(&d->text, " value=%lld", (long long)pick(d, -3, 3));
-  if (once_in(d, 4)) return;
-  falt_text_add(&d->text, " boundary=");
-  int named = once_in(d, 4) ? d->space : 0;
-  for (int i = 3 - named; i < 3; i++) {
-    falt_text_add(&d->text, "%s%c=", i > 3 - named ? "," : "", "zyx"[i]);
-    add_sides(d);
-  }
-  if (!named) add_sides(d);
-}
-
-static void add_type(draft *d, const char *name, falt_type low, falt_type high) {
-  falt_text_add(&d->text, " %s=%s", name, falt_type_name((falt_type)pick(d, low, high)));
-}
-
-static void add_epilogue(draft *d) {
-  static const char *const acts[] = {"relu", "relu6", "leaky",   "leaky:0.25", "silu",
-                                     "gelu", "tanh",  "sigmoid", "clip:-1:2",  "clip:0:0.5"};
-  if (once_in(d, 4)) falt_text_add(&d->text, " alpha=%s", once_in(d, 2) ? "0.5" : "-1.25");
-  if (once_in(d, 4)) falt_text_add(&d->text, " beta=%lld", (long long)pick(d, -4, 4));
-  add_flag(d, "scale", 5);
-  add_flag(d, "bias", 3);
-  add_flag(d, "residual", 5);
-  if (once_in(d, 3)) falt_text_add(&d->text, " act=%s", choose(d, acts, sizeof acts / sizeof *acts));
-}
-
-static void add_steps(draft *d) {
-  if (once_in(d, 3)) add_list(d, "stride", 1, 3);
-  if (once_in(d, 3)) add_list(d, "dilation", 1, 3);
-}
-
-static void add_filter(draft *d) {
-  if (once_in(d, 3)) falt_text_add(&d->text, " n=%lld", (long long)pick(d, 1, 3));
-  int64_t channels = once_in(d, 2) ? 1 : pick(d, 1, 4);
-  if (channels > 1) falt_text_add(&d->text, " %s=%lld", once_in(d, 2) ? "c" : "pixel", (long long)channels);
-  add_steps(d);
-  switch (pick(d, 0, 7)) {
-    case 0:
-      falt_text_add(&d->text, " mode=valid");
-      break;
-    case 1:
-      falt_text_add(&d->text, " mode=full");
-      break;
-    case 2:
-      add_list(d, "anchor", 0, 3);
-      break;
-    case 3:
-      add_list(d, "origin", -1, 1);
-      break;
-    case 4:
-      add_pads(d, true);
-      break;
-    case 5:
-      add_list(d, "out", 1, 12);
-      break;
-    default:
-      break;
-  }
-  add_boundary(d);
-  add_type(d, "type", FALT_U8, FALT_F64);
-  if (once_in(d, 3)) add_type(d, "weight-type", FALT_U8, FALT_F64);
-  if (once_in(d, 2)) add_type(d, "out-type", FALT_U8, FALT_F64);
-  if (once_in(d, 4)) add_epilogue(d);
-}
-
-/* Channels that the groups divide; depthwise now and then. */
-static void add_channels(draft *d) {
-  int64_t groups = once_in(d, 2) ? 1 : pick(d, 1, 4), in = pick(d, 1, 6), out = pick(d, 1, 6);
-  if (once_in(d, 6)) {
-    groups = pick(d, 1, 9);
-    in = out = 1;
-  }
-  falt_text_add(&d->text, " n=%lld c=%lld k=%lld groups=%lld", (long long)pick(d, 1, 3), (long long)(groups * in),
-                (long long)(groups * out), (long long)groups);
-}
-
-static void add_layout(draft *d, bool weights) {
-  falt_text_add(&d->text, " layout=%s", falt_layout_names[pick(d, FALT_NCHW, FALT_NHWC)][d->space - 1]);
-  if (weights && once_in(d, 3))
-    falt_text_add(&d->text, " weight-layout=%s", falt_layout_names[pick(d, FALT_OIHW, FALT_HWIO)][d->space - 1]);
-}
-
-static void add_layer(draft *d, bool forward) {
-  add_channels(d);
-  add_steps(d);
-  if (!once_in(d, 4)) add_pads(d, true);
-  if (once_in(d, 8)) add_list(d, "out", 1, 9);
-  if (once_in(d, 3)) add_boundary(d);
-  add_layout(d, true);
-  add_type(d, "type", forward ? FALT_U8 : FALT_F16, FALT_F64);
-  if (forward && once_in(d, 4)) add_type(d, "weight-type", FALT_U8, FALT_F64);
-  if (once_in(d, 4)) add_type(d, "out-type", forward ? FALT_U8 : FALT_F16, FALT_F64);
-  if (forward && once_in(d, 2)) add_epilogue(d);
-  if (forward && once_in(d, 5)) {
-    falt_text_add(&d->text, " pool=max:");
-    add_numbers(d, 1, 3);
-  }
-}
-
-static void add_pool(draft *d, bool forward) {
-  int64_t batch = pick(d, 1, 3), channels = pick(d, 1, 6);
-  falt_text_add(&d->text, " n=%lld c=%lld", (long long)batch, (long long)channels);
-  add_steps(d);
-  if (once_in(d, 2)) add_pads(d, false);
-  add_layout(d, false);
-  add_type(d, "type", forward ? FALT_U8 : FALT_F16, FALT_F64);
-  add_flag(d, "count-pad", 3);
-}
-
-static void write_draft(draft *d) {
-  int verb = (int)(once_in(d, 2) ? pick(d, FALT_CORRELATE, FALT_CONVOLVE)
-                                 : pick(d, FALT_FIRST_OPERATION, FALT_VERB_COUNT - 1));
-  bool forward = verb == FALT_FIRST_OPERATION + FALT_FORWARD || verb == FALT_FIRST_OPERATION + FALT_MAXPOOL ||
-                 verb == FALT_FIRST_OPERATION + FALT_AVGPOOL;
-  falt_text_add(&d->text, "%s", falt_verb_names[verb]);
-  add_space(d);
-  switch (falt_verb_family(verb)) {
-    case FALT_OF_FILTERS:
-      add_filter(d);
-      break;
-    case FALT_OF_LAYERS:
-      add_layer(d, forward);
-      break;
-    default:
-      add_pool(d, forward);
-      break;
-  }
-  if (verb == FALT_FIRST_OPERATION + FALT_BACKWARD_FILTER) add_flag(d, "bias", 3);
-}
-
-/* Pitch, gaps, a region of something larger, reversed axes, repeated elements in what is only read. */
-static void move_tensor(draft *d, falt_tensor *tensor, bool read_only) {
-  int64_t gap = pick(d, 1, 3), before = pick(d, 0, 5);
-  if (once_in(d, 2)) {
-    for (int dim = 0; dim < FALT_DIMS; dim++) tensor->stride[dim] *= gap;
-  }
-  int64_t pitch = tensor->size[FALT_H] > 1 && once_in(d, 2) ? pick(d, 1, 7) : 0;
-  for (int dim = 0; dim < FALT_DIMS; dim++) {
-    bool outside = tensor->stride[dim] >= tensor->stride[FALT_H] && tensor->stride[FALT_H] > 0;
-    if (outside && dim != FALT_H) tensor->stride[dim] += pitch * tensor->size[FALT_H];
-  }
-  tensor->stride[FALT_H] += tensor->stride[FALT_H] > 0 ? pitch : 0;
-  for (int dim = 0; dim < FALT_DIMS; dim++) {
-    if (tensor->size[dim] > 1 && once_in(d, 8)) tensor->stride[dim] = -tensor->stride[dim];
-    if (read_only && once_in(d, 20)) tensor->stride[dim] = 0;
-  }
-  tensor->offset = before + falt_tensor_lowest_offset(tensor);
-}
-
-static void move_tensors(draft *d, falt_problem *problem) {
+/* Checking costs what the operands' elements and the multiply-adds cost: each element is filled, copied, and compared
+ * once a solver if it is a result. Whole numbers below 2^53 as a rule: the same on every machine. */
+static double work_of(falt_problem *p) {
+  static const double element = 6, result = 24;
+  double work = falt_problem_flops(p) / (falt_is_pooling(p->operation) ? 1 : 2);
   for (int which = 0; which < FALT_TENSOR_COUNT; which++) {
-    falt_tensor *tensor = falt_problem_tensor(problem, which);
-    if (once_in(d, 3)) move_tensor(d, tensor, tensor != falt_problem_result(problem));
+    const falt_tensor *t = falt_problem_tensor(p, which);
+    if (which == FALT_RESIDUAL && !p->has_residual) continue;
+    work += element * (double)falt_tensor_span(t);
   }
+  if (gathers(p->operation)) work += searches(p) / 2 + folded(p);
+  return work + result * (double)falt_tensor_count(falt_problem_result(p));
 }
 
-static bool is_modest(falt_problem *problem) {
-  double work = falt_problem_flops(problem) / (falt_is_pooling(problem->operation) ? 1 : 2);
-  bool modest = work <= most_work;
-  for (int which = 0; which < FALT_TENSOR_COUNT; which++)
-    modest &= falt_tensor_span(falt_problem_tensor(problem, which)) <= most_elements;
-  return modest;
-}
-
-/* One attempt; false if what came out is not legal or not modest. */
-static bool attempt(uint64_t *state, falt_problem *problem) {
-  char line[1024];
-  draft d = {.state = *state, .text = falt_text_over(line, sizeof line)};
-  write_draft(&d);
-  bool legal = falt_problem_parse(problem, NULL, line) == FALT_OK;
-  if (legal && once_in(&d, 4)) {
-    falt_problem moved = *problem;
-    move_tensors(&d, &moved);
-    if (falt_problem_check(&moved) == FALT_OK) *problem = moved;
+/* False if what is drawn is not legal, or does not become small enough. */
+static bool build(falt_draft *draft, falt_problem *problem) {
+  const double limit = (double)FALT_DRAW(draft, limits);
+  for (int i = 0; i < LOWERINGS; i++) {
+    falt_random_settle(draft);
+    if (falt_line_build(&draft->line, problem) != FALT_OK) return false;
+    if (work_of(problem) <= limit) return true;
+    if (!falt_random_lower(draft)) return false;
   }
-  *state = d.state;
-  return legal && is_modest(problem);
+  return false;
 }
 
-size_t falt_problem_random(uint64_t seed, char *line, size_t size_of_line) {
+static bool attempt(falt_draft *draft, falt_problem *problem) {
+  draw(draft);
+  if (!build(draft, problem)) return false;
+  falt_problem moved = *problem;
+  falt_random_move(draft, &moved);
+  if (falt_problem_check(&moved) == FALT_OK) *problem = moved;
+  falt_problem_canonical(problem);
+  return true;
+}
+
+size_t falt_problem_random(uint64_t seed, char *line, size_t size) {
   falt_problem problem;
-  uint64_t state = seed;
+  falt_draft draft = {.state = seed};
   for (int i = 0; i < TRIES; i++) {
-    if (attempt(&state, &problem)) return falt_problem_print(&problem, NULL, line, size_of_line);
+    if (attempt(&draft, &problem)) return falt_problem_print(&problem, &draft.line.budget, line, size);
   }
   falt_problem_default(&problem); /* one element: as good as unreachable, and legal */
-  return falt_problem_print(&problem, NULL, line, size_of_line);
+  return falt_problem_print(&problem, NULL, line, size);
 }

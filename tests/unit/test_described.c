@@ -124,7 +124,8 @@ static bool plans(falt_device *device, const falt_problem *p, const char *method
 /* By every solver, with taps that are known and, if asked for, with those that are not. */
 static void plan_all(falt_device *device, const char *line, bool equal, bool unknown, int *planned) {
   falt_problem p;
-  if (falt_problem_parse(&p, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  falt_budget budget;
+  if (falt_problem_parse(&p, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
   void *values = values_of(&p, equal);
   if (!plans(device, &p, "", values)) fail_msg("%s: %s", line, falt_message());
   for (int i = 0; falt_solvers[i]; i++) {

@@ -87,7 +87,7 @@ static void test_no_workspace(void **state) {
     falt_budget budget;
     falt_plan *plan = NULL;
     falt_problem_random(seed, line, sizeof line);
-    assert_int_equal(falt_problem_parse(&problem, NULL, line), FALT_OK);
+    assert_int_equal(falt_problem_parse(&problem, &budget, line), FALT_OK);
     falt_budget_default(&budget);
     budget.max_workspace = 0;
     budget.deterministic = true;

@@ -56,9 +56,8 @@ static bool verify(tally *t, int threads, const char *line, uint64_t seed) {
   falt_problem problem;
   falt_budget budget;
   t->line = line;
-  falt_budget_default(&budget);
+  assert_int_equal(falt_problem_parse(&problem, &budget, line), FALT_OK);
   strcpy(budget.method, "im2col");
-  assert_int_equal(falt_problem_parse(&problem, NULL, line), FALT_OK);
   const int before = t->runs;
   assert_int_equal(falt_verify(devices[threads - 1], &problem, &budget, seed, note, t), FALT_OK);
   return t->runs > before;

@@ -404,8 +404,9 @@ static void test_depth_bounds_gradients(void **state) {
   for (uint64_t seed = 0; seed < 4000; seed++) {
     char line[LONGEST];
     falt_problem p;
+    falt_budget budget;
     falt_problem_random(seed, line, sizeof line);
-    parse(&p, line);
+    assert_int_equal(falt_problem_parse(&p, &budget, line), FALT_OK);
     if (p.operation != FALT_BACKWARD_DATA || p.space != 1) continue;
     int64_t counts[1024] = {0}, most = 0;
     seen++;

@@ -77,11 +77,12 @@ static void note(void *context, const falt_verdict *verdict) {
 
 static void verify(tally *t, falt_device *device, const char *line, uint64_t seed) {
   falt_problem problem;
+  falt_budget budget;
   t->line = line;
   t->seed = seed;
   t->problems++;
-  if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  if (falt_verify(device, &problem, NULL, seed, note, t) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  if (falt_problem_parse(&problem, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  if (falt_verify(device, &problem, &budget, seed, note, t) != FALT_OK) fail_msg("%s: %s", line, falt_message());
 }
 
 static int runs_of(const tally *t, const char *solver) {
@@ -98,15 +99,6 @@ static void conclude(const tally *t) {
   assert_int_equal(runs_of(t, "generic"), t->problems);
 }
 
-/* Every third random filter becomes a sum of a few separable terms, and says so. */
-static void random_line(uint64_t seed, char *line, size_t size) {
-  falt_problem problem;
-  assert_true(falt_problem_random(seed, line, size) < size);
-  if (seed % 3 != 0 || falt_problem_parse(&problem, NULL, line) != FALT_OK || !problem.is_filter) return;
-  problem.rank = 1 + (int)(seed / 3 % 3);
-  assert_true(falt_problem_print(&problem, NULL, line, size) < size);
-}
-
 static void test_random(void **state) {
   (void)state;
   tally t = {0};
@@ -114,7 +106,7 @@ static void test_random(void **state) {
   for (int i = 0; i < count && t.failures < 10; i++) {
     char line[2048];
     const uint64_t seed = first_seed + (uint64_t)i;
-    random_line(seed, line, sizeof line);
+    assert_true(falt_problem_random(seed, line, sizeof line) < sizeof line);
     verify(&t, devices[i % level_count][i / level_count % MOST_THREADS], line, seed);
   }
   conclude(&t);
@@ -327,8 +319,9 @@ static void compare_bits(const falt_solver *solver, const char *line, const falt
 /* One thread, three, and three once more. */
 static void check_threads(const char *line, uint64_t seed) {
   falt_problem problem;
+  falt_budget budget;
   falt_bench one, three;
-  if (falt_problem_parse(&problem, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  if (falt_problem_parse(&problem, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
   assert_int_equal(falt_bench_open(&one, &problem, 0), FALT_OK);
   assert_int_equal(falt_bench_open(&three, &problem, 0), FALT_OK);
   falt_bench_fill(&one, &problem, FALT_FILL_PLAIN, seed);
@@ -351,7 +344,7 @@ static void test_threads(void **state) {
   (void)state;
   for (int i = 0; i < count / 5; i++) {
     char line[2048];
-    random_line(first_seed + (uint64_t)i, line, sizeof line);
+    falt_problem_random(first_seed + (uint64_t)i, line, sizeof line);
     check_threads(line, first_seed + (uint64_t)i);
   }
   for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) check_threads(edges[i], first_seed + i);

@@ -1,0 +1,234 @@
+/* Random problems: equal seeds give equal lines, every word, value and kind of window comes often enough, every solver
+ * of the CPU is asked often enough, and no problem is too much work. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/search.h"
+#include "problem/line.h"
+
+enum { LINES = 20000, PLANNED = 5000, LONGEST = 2048 };
+
+static void draw(uint64_t seed, falt_problem *p, falt_budget *budget, char line[LONGEST]) {
+  assert_true(falt_problem_random(seed, line, LONGEST) < LONGEST);
+  if (falt_problem_parse(p, budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+}
+
+/* Equal seeds give equal lines, and lines are canonical. */
+static void test_lines_round_trip(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < LINES; seed++) {
+    char line[LONGEST], again[LONGEST];
+    falt_problem p, q;
+    falt_budget budget;
+    draw(seed, &p, &budget, line);
+    falt_problem_random(seed, again, sizeof again);
+    assert_string_equal(line, again);
+    falt_problem_print(&p, &budget, again, sizeof again);
+    assert_string_equal(line, again);
+    q = p;
+    falt_problem_canonical(&q);
+    if (!falt_problem_equal(&p, &q)) fail_msg("not canonical: %s", line);
+  }
+}
+
+/* These lines belong to these seeds on every machine. */
+static void test_lines_are_the_same_everywhere(void **state) {
+  (void)state;
+  uint64_t hash = 0;
+  for (uint64_t seed = 0; seed < LINES / 10; seed++) {
+    char line[LONGEST];
+    falt_problem_random(seed, line, sizeof line);
+    for (const char *at = line; *at; at++) hash = hash * 31 + (unsigned char)*at;
+  }
+  assert_int_equal(hash, UINT64_C(0xfc709f58b29b6319));
+}
+
+/* ---- what comes */
+
+typedef struct census {
+  int verbs[FALT_VERB_COUNT], words[FALT_WORD_COUNT];
+  int types[4][FALT_TYPE_COUNT]; /* input, weights, output, residual */
+  int pairs[FALT_TYPE_COUNT][FALT_TYPE_COUNT], sums[FALT_TYPE_COUNT];
+  int activations[FALT_ACTIVATION_COUNT], boundaries[FALT_BOUNDARY_COUNT][FALT_BOUNDARY_COUNT];
+  int layouts[FALT_LAYOUT_COUNT], space[4];
+  int narrow, single, outside, beyond, cropped, longer, apart, unaligned, negative, zero, reversed_gradient, residual,
+      huge;
+} census;
+
+static int verb_of(const char *line) {
+  return falt_find_name(line, strcspn(line, " "), falt_verb_names, FALT_VERB_COUNT);
+}
+
+static void count_words(census *c, const char *line) {
+  for (int i = 0; i < FALT_WORD_COUNT; i++) {
+    char word[40];
+    snprintf(word, sizeof word, " %s=", falt_words[i].name);
+    c->words[i] += strstr(line, word) != NULL;
+  }
+}
+
+static void count_axis(census *c, const falt_problem *p, int i) {
+  const falt_axis *axis = &p->axis[i];
+  const int64_t in = p->input.size[FALT_D + i], taps = p->filter.size[FALT_D + i], out = p->output.size[FALT_D + i];
+  const int64_t extent = falt_extent(axis, taps), last = (out - 1) * axis->stride - axis->pad[0];
+  c->boundaries[axis->boundary[0]][axis->boundary[1]]++;
+  c->outside += axis->pad[0] >= extent || last >= in;
+  c->beyond += axis->pad[0] > in || (!p->is_filter && axis->pad[1] > in);
+  c->cropped += axis->pad[0] < 0 || (!p->is_filter && axis->pad[1] < 0);
+  c->longer += extent > in;
+  c->apart += axis->stride > extent;
+  c->huge += taps > 1000;
+}
+
+static void count_tensors(census *c, const falt_problem *p) {
+  const falt_tensor *tensors[] = {&p->input, &p->filter, &p->output, &p->residual};
+  bool negative = false, zero = false, unaligned = false;
+  for (int t = 0; t < 4; t++) {
+    for (int dim = 0; dim < FALT_DIMS; dim++) {
+      negative |= tensors[t]->stride[dim] < 0;
+      zero |= tensors[t]->stride[dim] == 0 && tensors[t]->size[dim] > 1;
+    }
+    unaligned |= tensors[t]->offset % 4 != 0;
+  }
+  c->negative += negative;
+  c->zero += zero;
+  c->unaligned += unaligned;
+  c->reversed_gradient += negative && p->operation == FALT_BACKWARD_FILTER;
+  c->residual += p->has_residual && memcmp(p->residual.stride, p->output.stride, sizeof p->output.stride) != 0;
+}
+
+static void count_problem(census *c, const falt_problem *p, const char *line) {
+  c->verbs[verb_of(line)]++;
+  count_words(c, line);
+  for (int i = 3 - p->space; i < 3; i++) count_axis(c, p, i);
+  count_tensors(c, p);
+  c->types[0][p->input.type]++;
+  c->types[1][p->filter.type]++;
+  c->types[2][p->output.type]++;
+  if (p->has_residual) c->types[3][p->residual.type]++;
+  if (p->operation == FALT_FORWARD) c->pairs[p->input.type][p->filter.type]++;
+  c->sums[p->accumulator]++;
+  c->activations[p->activation]++;
+  c->space[p->space]++;
+  for (int i = 0; i < FALT_LAYOUT_COUNT; i++)
+    c->layouts[i] += falt_tensor_is(i < FALT_OIHW ? &p->input : &p->filter, (falt_layout)i);
+  c->narrow += p->output.size[FALT_W] == 1;
+  c->single += p->output.size[FALT_W] == 1 && strstr(line, " out=") != NULL;
+}
+
+static void at_least(const int *counts, int count, int least, const char *what) {
+  for (int i = 0; i < count; i++)
+    if (counts[i] < least) fail_msg("%s %d: %d of %d problems, fewer than %d", what, i, counts[i], LINES, least);
+}
+
+static void test_everything_comes(void **state) {
+  (void)state;
+  static census c;
+  for (uint64_t seed = 0; seed < LINES; seed++) {
+    char line[LONGEST];
+    falt_problem p;
+    falt_budget budget;
+    draw(seed, &p, &budget, line);
+    count_problem(&c, &p, line);
+  }
+  at_least(c.verbs, FALT_VERB_COUNT, LINES / 100, "verb");
+  at_least(&c.space[1], 3, LINES / 10, "space");
+  at_least(&c.types[0][0], 3 * FALT_TYPE_COUNT, LINES / 200, "type");
+  at_least(c.types[3], FALT_TYPE_COUNT, LINES / 2000, "residual's type");
+  at_least(&c.pairs[0][0], FALT_TYPE_COUNT * FALT_TYPE_COUNT, LINES / 5000, "types of input and weights");
+  at_least(&c.boundaries[0][0], FALT_BOUNDARY_COUNT * FALT_BOUNDARY_COUNT, LINES / 200, "boundaries of both sides");
+  at_least(c.activations, FALT_ACTIVATION_COUNT, LINES / 200, "activation");
+  at_least(c.layouts, FALT_LAYOUT_COUNT, LINES / 50, "layout");
+  const int others[] = {
+      c.sums[FALT_S32], c.sums[FALT_F32], c.sums[FALT_F64], c.narrow,    c.single,   c.outside, c.beyond,
+      c.cropped,        c.longer,         c.apart,          c.unaligned, c.negative, c.zero};
+  at_least(others, sizeof others / sizeof *others, LINES / 100, "kind");
+  assert_true(c.huge >= LINES / 2000);
+  assert_true(c.residual >= LINES / 400);
+  assert_true(c.reversed_gradient >= LINES / 400);
+  for (int i = 0; i < FALT_WORD_COUNT; i++) {
+    static const char *const never[] = {"max-error", "method", "tune"};
+    if (falt_find_name(falt_words[i].name, strlen(falt_words[i].name), never, 3) >= 0) continue;
+    if (c.words[i] < LINES / 400) fail_msg("%s: in %d of %d problems", falt_words[i].name, c.words[i], LINES);
+  }
+}
+
+/* ---- work */
+
+/* The mean of a million problems decides how many can be run; a single one must not hold the others up. */
+static void test_work_is_bounded(void **state) {
+  (void)state;
+  double sum = 0;
+  for (uint64_t seed = 0; seed < LINES; seed++) {
+    char line[LONGEST];
+    falt_problem p;
+    falt_budget budget;
+    draw(seed, &p, &budget, line);
+    const double work = falt_problem_flops(&p) / 2;
+    if (!(work <= 1.5e7)) fail_msg("%g multiply-adds: %s", work, line);
+    sum += work;
+  }
+  print_message("%g multiply-adds a problem\n", sum / LINES);
+  assert_true(sum / LINES < 1e5);
+}
+
+/* ---- solvers */
+
+static void count_plans(falt_device *device, const falt_problem *p, const falt_budget *budget, int *planned) {
+  static const double zeros[1 << 16]; /* taps of any rank */
+  const bool known = p->rank > 0 && p->operation == FALT_FORWARD &&
+                     falt_tensor_span(&p->filter) <= (int64_t)(sizeof zeros / sizeof *zeros);
+  falt_search search;
+  falt_search_init(&search, falt_solvers, device, p, budget, known ? zeros : NULL);
+  assert_int_equal(falt_search_run(&search, true), FALT_OK);
+  for (int i = 0; i < search.count; i++) {
+    int at = 0;
+    while (falt_solvers[at] != search.entries[i].solver) at++;
+    planned[at] += search.entries[i].outcome <= FALT_BY_NAME_ONLY && falt_entry_ready(&search.entries[i]);
+  }
+  falt_search_close(&search, NULL);
+}
+
+/* One problem in a hundred for every solver, whatever the instructions: ten thousand checks in a million problems. */
+static void check_solvers(falt_isa isa) {
+  falt_cpu_options options;
+  falt_device *device = NULL;
+  int planned[128] = {0};
+  falt_cpu_options_default(&options);
+  options.threads = 1;
+  snprintf(options.isa, sizeof options.isa, "%s", falt_isa_name(isa));
+  assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
+  for (uint64_t seed = 0; seed < PLANNED; seed++) {
+    char line[LONGEST];
+    falt_problem p;
+    falt_budget budget;
+    draw(seed, &p, &budget, line);
+    count_plans(device, &p, &budget, planned);
+  }
+  for (int i = 0; falt_solvers[i]; i++) {
+    if (strcmp(falt_solvers[i]->device_kind, "cpu") != 0 || falt_solvers[i]->only_by_name) continue;
+    print_message("%s %s: %.2f%%\n", falt_isa_name(isa), falt_solvers[i]->name, 100.0 * planned[i] / PLANNED);
+    if (planned[i] < PLANNED / 100)
+      fail_msg("%s on %s: plans %d of %d problems", falt_solvers[i]->name, falt_isa_name(isa), planned[i], PLANNED);
+  }
+  falt_device_destroy(&device);
+}
+
+static void test_every_solver_is_asked(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (falt_isa_runs((falt_isa)isa)) check_solvers((falt_isa)isa);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines_round_trip),
+                                     cmocka_unit_test(test_lines_are_the_same_everywhere),
+                                     cmocka_unit_test(test_everything_comes), cmocka_unit_test(test_work_is_bounded),
+                                     cmocka_unit_test(test_every_solver_is_asked)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
