@@ -55,6 +55,14 @@ static bool read_count(const char *text, void *field, io_error *error) {
   return read_integer(text, 1, INT64_MAX, field, error);
 }
 
+static bool read_total(const char *text, void *field, io_error *error) {
+  return read_integer(text, 0, INT64_MAX, field, error);
+}
+
+static bool read_processes(const char *text, void *field, io_error *error) {
+  return read_integer(text, 1, 1024, field, error);
+}
+
 static bool read_real(const char *text, void *field, io_error *error) {
   char *end;
   double value = strtod(text, &end);
@@ -176,7 +184,13 @@ static const option options_table[] = {
     {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report to look at"},
     {"plot", "FILE.svg", CLI_LADDER, read_text, FIELD(plot), "draw the steps' times as bars"},
     {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
-    {"count", "N", CLI_VERIFY, read_count, FIELD(count), "random problems to check (default 100)"},
+    {"count", "N", CLI_VERIFY, read_total, FIELD(count), "random problems to check (default 100; 0: without an end)"},
+    {"forever", NULL, CLI_VERIFY, read_flag, FIELD(forever), "the same as --count 0"},
+    {"processes", "N", CLI_VERIFY, read_processes, FIELD(processes), "check so many problems at once (default 1)"},
+    {"variants", "N", CLI_VERIFY, read_count, FIELD(variants), "different data for each problem (default 1)"},
+    {"time-limit", "S", CLI_VERIFY, read_bound, FIELD(time_limit),
+     "a problem that takes longer has failed (default 120 seconds)"},
+    {"by-solver", NULL, CLI_VERIFY, read_flag, FIELD(by_solver), "count the checks of each solver"},
     {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "of the first random problem, and of the data (default 1)"},
     {"compile-only", NULL, CLI_TUNE, read_flag, FIELD(compile_only),
      "only fill the cache with kernels for --arch; needs NVRTC and no GPU"},
@@ -379,8 +393,14 @@ static int parse_words(parser *p) {
 }
 
 int cli_options_parse(int count, char **words, const cli_verb *verb, cli_options *options) {
-  *options = (cli_options){
-      .verb = verb->bit, .alpha = 1, .cval = NAN, .out_type = -1, .retype = -1, .max_workspace = -1, .seconds = -1};
+  *options = (cli_options){.verb = verb->bit,
+                           .alpha = 1,
+                           .cval = NAN,
+                           .out_type = -1,
+                           .retype = -1,
+                           .max_workspace = -1,
+                           .seconds = -1,
+                           .count = -1};
   parser p = {count, words, 0, verb, options};
   const int status = parse_words(&p);
   if (status != CLI_DONE) return status;

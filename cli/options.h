@@ -57,8 +57,11 @@ typedef struct cli_options {
   bool deterministic, allow_tf32;
 
   /* problems */
-  double seconds; /* of measuring; -1: the verb's choice */
-  int64_t count, seed;
+  double seconds;              /* of measuring; -1: the verb's choice */
+  int64_t count, seed;         /* count: -1: the verb's choice */
+  int64_t processes, variants; /* verify; 0: not given */
+  double time_limit;
+  bool forever, by_solver;
   bool measure, cache, clear_cache; /* info */
   bool compile_only;                /* tune */
   const char *arch;

@@ -186,6 +186,17 @@ void cli_json_flag(cli_json *json, const char *key, bool value) {
   fputs(value ? "true" : "false", json->file);
 }
 
+void cli_json_begin(cli_json *json, const char *key) {
+  write_key(json, key);
+  fputc('{', json->file);
+  json->fields = 0;
+}
+
+void cli_json_end(cli_json *json) {
+  fputc('}', json->file);
+  json->fields = 1;
+}
+
 void cli_json_close(cli_json *json) {
   fputs("}\n", json->file);
 }

@@ -42,6 +42,9 @@ void cli_json_text(cli_json *json, const char *key, const char *value); /* NULL:
 void cli_json_number(cli_json *json, const char *key, double value);
 void cli_json_integer(cli_json *json, const char *key, int64_t value);
 void cli_json_flag(cli_json *json, const char *key, bool value);
+/* An object inside: the fields up to the end are its own. */
+void cli_json_begin(cli_json *json, const char *key);
+void cli_json_end(cli_json *json);
 void cli_json_close(cli_json *json);
 
 /* A bar on standard error, only on a terminal and only for what takes longer than a second. */

@@ -1,95 +1,188 @@
 /* The verb verify: every solver against the reference, on one problem or on random ones. */
-#include <inttypes.h>
+#include "verify.h"
 
-#include "device.h"
-#include "problem.h"
-#include "report.h"
+#include <inttypes.h>
+#include <string.h>
+
 #include "verbs.h"
 
-enum { DEFAULT_COUNT = 100 };
+enum { DEFAULT_COUNT = 100, SHRUNK = 3 /* failures of each solver that are made smaller */ };
+static const double default_limit = 120; /* seconds for one problem */
 
-typedef struct tally {
-  const cli_options *options;
-  falt_device *device;
-  const char *line;
-  int64_t checks, failures;
-  double worst; /* error as a share of its tolerance */
-  char worst_line[CLI_LINE], worst_solver[64];
-} tally;
+typedef struct report {
+  const cli_run *run;
+  int64_t failures, crashes, refusals;
+  int shrunk[CLI_MOST_SOLVERS + 1]; /* by solver; the last: crashes and refusals */
+} report;
 
-static void print_verdict(const tally *t, const falt_verdict *v) {
-  if (t->options->json) {
-    cli_json json = cli_json_open(stdout);
-    cli_json_text(&json, "problem", t->line);
-    cli_json_text(&json, "solver", v->solver);
-    cli_json_number(&json, "max_abs_error", v->max_abs_error);
-    cli_json_number(&json, "max_rel_error", v->max_rel_error);
-    cli_json_number(&json, "tolerance", v->tolerance);
-    cli_json_flag(&json, "ok", v->ok);
-    if (!v->ok) cli_json_text(&json, "trouble", falt_message());
-    cli_json_integer(&json, "seed", (int64_t)v->seed);
-    cli_json_close(&json);
-  } else if (!v->ok || t->options->operands > 0) {
-    printf("%s %-12s error %.3g (relative %.3g), tolerance %.3g, seed %" PRIu64 ": %s\n", v->ok ? "ok    " : "FAILED",
-           v->solver, v->max_abs_error, v->max_rel_error, v->tolerance, v->seed, t->line);
-    if (!v->ok) printf("       %s\n", falt_message());
-  }
+cli_json cli_verdict_open(const char *line, const falt_verdict *v) {
+  cli_json json = cli_json_open(stdout);
+  cli_json_text(&json, "problem", line);
+  cli_json_text(&json, "solver", v->solver);
+  cli_json_number(&json, "max_abs_error", v->max_abs_error);
+  cli_json_number(&json, "max_rel_error", v->max_rel_error);
+  cli_json_number(&json, "tolerance", v->tolerance);
+  cli_json_flag(&json, "ok", v->ok);
+  cli_json_integer(&json, "seed", (int64_t)v->seed);
+  return json;
 }
 
-static void count_verdict(void *context, const falt_verdict *v) {
-  tally *t = context;
-  t->checks++;
-  t->failures += !v->ok;
-  const double share = v->tolerance > 0 ? v->max_abs_error / v->tolerance : 0;
-  if (share > t->worst) {
-    t->worst = share;
-    snprintf(t->worst_line, sizeof t->worst_line, "%s", t->line);
-    snprintf(t->worst_solver, sizeof t->worst_solver, "%s", v->solver);
-  }
-  print_verdict(t, v);
+/* ---- failures */
+
+static void print_json(const cli_failure *f, const char *line, const char *shrunk) {
+  const falt_verdict verdict = {.solver = f->solver[0] ? f->solver : NULL,
+                                .max_abs_error = f->max_abs_error,
+                                .max_rel_error = f->max_rel_error,
+                                .tolerance = f->tolerance,
+                                .seed = f->seed};
+  cli_json json = cli_verdict_open(line, &verdict);
+  if (f->why[0]) cli_json_text(&json, f->crashed ? "crash" : "refused", f->why);
+  if (f->trouble[0]) cli_json_text(&json, "trouble", f->trouble);
+  if (shrunk) cli_json_text(&json, "shrunk", shrunk);
+  cli_json_close(&json);
 }
 
-static int verify_line(tally *t, const char *line, uint64_t seed) {
-  cli_question question;
-  int status = cli_question_parse(t->options, line, &question);
-  if (status == CLI_DONE) {
-    t->line = question.line;
-    const falt_status done = falt_verify(t->device, &question.problem, &question.budget, seed, count_verdict, t);
-    if (done != FALT_OK) status = cli_fail_library(done);
-  }
-  return status;
+static void print_text(const cli_failure *f, const char *line) {
+  const char *solver = f->solver[0] ? f->solver : "planning";
+  if (f->why[0])
+    printf("FAILED %-12s %s, seed %" PRIu64 ": %s\n", solver, f->why, f->seed, line);
+  else
+    printf("FAILED %-12s error %.3g (relative %.3g), tolerance %.3g, seed %" PRIu64 ": %s\n", solver, f->max_abs_error,
+           f->max_rel_error, f->tolerance, f->seed, line);
+  if (f->trouble[0]) printf("       %s\n", f->trouble);
 }
 
-static int verify_random(tally *t, uint64_t seed) {
-  const int64_t count = t->options->count ? t->options->count : DEFAULT_COUNT;
-  cli_progress progress = cli_progress_begin(!t->options->quiet);
-  int status = CLI_DONE;
-  for (int64_t i = 0; i < count && status == CLI_DONE; i++) {
-    char line[CLI_LINE];
-    falt_problem_random(seed + (uint64_t)i, line, sizeof line);
-    status = verify_line(t, line, seed + (uint64_t)i);
-    cli_progress_step(&progress, i + 1, count);
-  }
+/* The first few of each solver are made smaller: the rest fail in the same way as a rule. */
+static bool may_shrink(report *r, const cli_failure *f) {
+  const int solver = cli_solver_find(f->solver);
+  return r->shrunk[solver < 0 ? CLI_MOST_SOLVERS : solver]++ < SHRUNK;
+}
+
+static void note_failure(void *context, const cli_failure *failure) {
+  report *r = context;
+  char line[CLI_LINE], shrunk[CLI_LINE];
+  cli_failure smaller = *failure;
+  cli_run_line(r->run, failure->index, line);
+  snprintf(shrunk, sizeof shrunk, "%s", line);
+  const bool found = may_shrink(r, failure) && cli_shrink(r->run, shrunk, &smaller);
+  r->failures += !failure->why[0];
+  r->crashes += failure->crashed;
+  r->refusals += failure->why[0] && !failure->crashed;
+  cli_failure told = *failure;
+  memcpy(told.solver, smaller.solver, sizeof told.solver);
   cli_progress_end();
-  return status;
+  if (r->run->options->json) {
+    print_json(&told, line, found ? shrunk : NULL);
+  } else {
+    print_text(&told, line);
+    if (found) printf("       shrunk: %s\n", shrunk);
+  }
+  fflush(stdout);
+}
+
+/* ---- totals */
+
+typedef struct sums {
+  int64_t checks;
+  int worst; /* solver; -1: no error at all */
+} sums;
+
+static sums add(const cli_share *total) {
+  sums s = {.worst = -1};
+  for (int i = 0; i < CLI_MOST_SOLVERS; i++) {
+    const cli_checks *one = &total->solver[i];
+    s.checks += one->checks;
+    if (one->worst > 0 && (s.worst < 0 || one->worst > total->solver[s.worst].worst)) s.worst = i;
+  }
+  return s;
+}
+
+static void print_table(const cli_run *run, const cli_share *total) {
+  char line[CLI_LINE];
+  printf("%-22s %12s %9s %8s  %s\n", "solver", "checks", "failed", "worst", "of its tolerance, on");
+  for (int i = 0; i < CLI_MOST_SOLVERS && falt_solver_name(i); i++) {
+    const cli_checks *one = &total->solver[i];
+    if (!one->checks) continue;
+    printf("%-22s %12" PRId64 " %9" PRId64 " %8.2g  %s\n", falt_solver_name(i), one->checks, one->failures, one->worst,
+           one->worst > 0 ? cli_run_line(run, one->worst_index, line) : "");
+  }
+}
+
+static void print_summary(const report *r, const cli_share *total) {
+  char line[CLI_LINE];
+  const sums s = add(total);
+  if (r->run->options->by_solver) print_table(r->run, total);
+  printf("%" PRId64 " checks, %" PRId64 " failed", s.checks, r->failures);
+  if (r->crashes) printf(", %" PRId64 " crashed", r->crashes);
+  if (r->refusals) printf(", %" PRId64 " refused", r->refusals);
+  if (s.worst >= 0) {
+    const cli_checks *worst = &total->solver[s.worst];
+    printf("; worst error %.2g of its tolerance (%s: %s)", worst->worst, falt_solver_name(s.worst),
+           cli_run_line(r->run, worst->worst_index, line));
+  }
+  printf("\n");
+}
+
+/* One object for all, with one for each solver inside. */
+static void print_json_summary(const report *r, const cli_share *total, double seconds) {
+  char line[CLI_LINE];
+  const sums s = add(total);
+  cli_json json = cli_json_open(stdout);
+  cli_json_integer(&json, "seed", (int64_t)r->run->seed);
+  cli_json_integer(&json, "problems", total->problems);
+  cli_json_integer(&json, "checks", s.checks);
+  cli_json_integer(&json, "failures", r->failures);
+  cli_json_integer(&json, "crashes", r->crashes);
+  cli_json_integer(&json, "refusals", r->refusals);
+  cli_json_number(&json, "worst", s.worst < 0 ? 0 : total->solver[s.worst].worst);
+  cli_json_text(&json, "worst_solver", s.worst < 0 ? NULL : falt_solver_name(s.worst));
+  cli_json_text(&json, "worst_problem",
+                s.worst < 0 ? NULL : cli_run_line(r->run, total->solver[s.worst].worst_index, line));
+  cli_json_number(&json, "seconds", seconds);
+  cli_json_begin(&json, "solvers");
+  for (int i = 0; i < CLI_MOST_SOLVERS && falt_solver_name(i); i++) {
+    const cli_checks *one = &total->solver[i];
+    if (!one->checks) continue;
+    cli_json_begin(&json, falt_solver_name(i));
+    cli_json_integer(&json, "checks", one->checks);
+    cli_json_integer(&json, "failures", one->failures);
+    cli_json_number(&json, "worst", one->worst);
+    cli_json_end(&json);
+  }
+  cli_json_end(&json);
+  cli_json_close(&json);
+}
+
+/* ---- the verb */
+
+static cli_run run_of(const cli_options *options, const char *line) {
+  cli_run run = {.options = options,
+                 .line = *line ? line : NULL,
+                 .seed = options->seed ? (uint64_t)options->seed : 1,
+                 .count = options->count < 0 ? DEFAULT_COUNT : options->count,
+                 .variants = options->variants ? options->variants : 1,
+                 .processes = options->processes ? (int)options->processes : 1,
+                 .limit = options->time_limit > 0 ? options->time_limit : default_limit};
+  if (options->forever || run.count == 0) run.count = INT64_MAX;
+  if (run.line) run.count = run.processes = 1;
+  return run;
 }
 
 int falt_verb_verify(const cli_options *options) {
-  tally t = {.options = options};
   char line[CLI_LINE] = "";
-  size_t used = 0;
-  for (int i = 0; i < options->operands && used < sizeof line; i++)
-    used += (size_t)snprintf(line + used, sizeof line - used, "%s ", options->operand[i]);
-  if (used >= sizeof line) return cli_fail(CLI_WRONG, "problem: longer than %d characters; shorten it", CLI_LINE - 1);
-  const uint64_t seed = options->seed ? (uint64_t)options->seed : 1;
-  int status = cli_device_make(options, &t.device);
-  if (status == CLI_DONE) status = used ? verify_line(&t, line, seed) : verify_random(&t, seed);
-  falt_device_destroy(&t.device);
-  if (status != CLI_DONE) return status;
-  if (!options->json && !options->quiet) {
-    printf("%" PRId64 " checks, %" PRId64 " failed", t.checks, t.failures);
-    if (t.worst > 0) printf("; worst error %.2g of its tolerance (%s: %s)", t.worst, t.worst_solver, t.worst_line);
-    printf("\n");
+  if (options->operands) {
+    const int joined = cli_line_join(options, 0, line);
+    if (joined != CLI_DONE) return joined;
   }
-  return t.failures ? CLI_CHECK_FAILED : CLI_DONE;
+  static cli_share total;
+  const cli_run run = run_of(options, line);
+  report r = {.run = &run};
+  const double began = cli_seconds();
+  const int status = cli_workers_run(&run, note_failure, &r, &total);
+  if (status != CLI_DONE) return status;
+  if (options->json && options->by_solver)
+    print_json_summary(&r, &total, cli_seconds() - began);
+  else if (!options->json && !options->quiet)
+    print_summary(&r, &total);
+  return r.failures + r.crashes + r.refusals ? CLI_CHECK_FAILED : CLI_DONE;
 }
