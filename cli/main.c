@@ -28,6 +28,12 @@ static const char problem_details[] =
     "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
     "docs/problem-line.md lists them all.\n";
 
+static const char verify_details[] =
+    "Without PROBLEM random ones are checked, in processes of their own: problem i has seed SEED + i. What fails is\n"
+    "made smaller and printed; `faltung verify LINE --seed SEED` repeats it. PROBLEM is one line of words, such as\n"
+    "  forward n=2 c=8 h=9 w=9 k=8 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
+    "docs/problem-line.md lists them all.\n";
+
 static const char tune_details[] =
     "PROBLEM is one line of words, such as\n"
     "  correlate h=4096 w=4096 r=5 s=5 boundary=symmetric type=f32\n"
@@ -72,7 +78,7 @@ static const cli_verb verbs[] = {
     {"time", CLI_TIME, "PROBLEM", "time the chosen plan on random data", problem_details, falt_verb_time},
     {"tune", CLI_TUNE, "PROBLEM|SUITE|FILE", "measure the candidates and remember the winner", tune_details,
      falt_verb_tune},
-    {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", problem_details, falt_verb_verify},
+    {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", verify_details, falt_verb_verify},
     {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]", "the textbook's steps, each checked and timed", ladder_details,
      falt_verb_ladder},
     {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, beside other libraries with --peers", bench_details,

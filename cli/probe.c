@@ -35,6 +35,7 @@ static void answer_for(const cli_run *run, const char *line, const char *method,
   cli_question question;
   const int null = open("/dev/null", O_RDWR);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_IGN); /* the first process ends this one */
   dup2(null, STDERR_FILENO);
   dup2(null, STDOUT_FILENO);
   if (cli_question_parse(run->options, line, &question) != CLI_DONE ||

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "peers.h"
 #include "verify.h"
 
 enum { MOST_WORDS = 64, MOST_ATTEMPTS = 600 };
@@ -61,10 +62,14 @@ static double weight(const char *line) {
 
 /* ---- attempts */
 
+static double patience(const shrinking *s) {
+  return s->run->limit < most_for_one ? s->run->limit : most_for_one;
+}
+
 static bool fails_alike(shrinking *s, const char *line) {
   cli_failure failure = *s->failure;
   s->attempts++;
-  const cli_outcome outcome = cli_probe(s->run, line, s->method, s->failure->seed, most_for_one, &failure);
+  const cli_outcome outcome = cli_probe(s->run, line, s->method, s->failure->seed, patience(s), &failure);
   const bool alike =
       s->crashed ? outcome == CLI_CRASHES : outcome == CLI_FAILS && strcmp(failure.solver, s->solver) == 0;
   if (alike) *s->failure = failure;
@@ -76,7 +81,7 @@ static bool keep(shrinking *s, const char *line) {
   falt_problem problem;
   falt_budget budget;
   char canonical[CLI_LINE];
-  if (s->attempts >= MOST_ATTEMPTS || cli_seconds() - s->began > most_seconds) return false;
+  if (s->attempts >= MOST_ATTEMPTS || cli_seconds() - s->began > most_seconds || cli_interrupted()) return false;
   if (falt_problem_parse(&problem, &budget, line) != FALT_OK) return false;
   falt_problem_print(&problem, &budget, canonical, sizeof canonical);
   if (weight(canonical) >= weight(s->line) || !fails_alike(s, canonical)) return false;
@@ -204,7 +209,7 @@ static void find_solver(shrinking *s) {
   const char *name;
   for (int i = 0; i < CLI_MOST_SOLVERS && (name = falt_solver_name(i)); i++) {
     cli_failure failure = *s->failure;
-    if (cli_probe(s->run, s->line, name, s->failure->seed, most_for_one, &failure) != CLI_CRASHES) continue;
+    if (cli_probe(s->run, s->line, name, s->failure->seed, patience(s), &failure) != CLI_CRASHES) continue;
     snprintf(s->method, sizeof s->method, "%s", name);
     snprintf(s->solver, sizeof s->solver, "%s", name);
     return;

