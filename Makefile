@@ -3,6 +3,7 @@
 #   make demo       install what is missing, build, filter a real picture, say how fast
 #   make test       install what is missing, build, pass the tests
 #   make check      everything that CI checks beyond the tests: style, imports, sanitizers, fuzz corpora, documentation
+#   make campaign   random problems by the million at every instruction set and under sanitizers (COUNT=1000000 SEED=...)
 #   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
 #   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
 #   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines and pages into bench/results/
@@ -34,6 +35,9 @@ check:
 	@ci/setup check
 	@ci/check
 
+campaign:
+	@ci/campaign
+
 bench:
 	@ci/setup bench
 	@$(MAKE) --no-print-directory all
@@ -63,4 +67,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all configure demo test check bench gpu-test gpu-bench install clean
+.PHONY: all configure demo test check campaign bench gpu-test gpu-bench install clean
