@@ -149,27 +149,37 @@ void falt_bench_copy(falt_bench *to, const falt_bench *from) {
   }
 }
 
+static void restore(const falt_guarded *o, unsigned char byte) {
+  unsigned char *restrict to = o->memory;
+  const unsigned char *restrict kept = o->kept, *restrict elements = o->elements;
+  for (size_t at = 0; at < o->bytes; at++)
+    to[at] = (unsigned char)((kept[at] & elements[at]) | (byte & (unsigned char)~elements[at]));
+}
+
 void falt_bench_restore(falt_bench *bench) {
-  const unsigned char byte = bench->poison;
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
-    falt_guarded *o = &bench->operand[i];
-    if (!o->used || o->written) continue;
-    for (size_t at = 0; at < o->bytes; at++)
-      o->memory[at] = (unsigned char)((o->kept[at] & o->elements[at]) | (byte & ~o->elements[at]));
+    const falt_guarded *o = &bench->operand[i];
+    if (o->used && !o->written) restore(o, bench->poison);
   }
 }
 
+/* Bits of `read` stand for elements that are only read. */
+static bool is_intact(const falt_guarded *o, unsigned char byte, unsigned char read) {
+  const unsigned char *restrict is = o->memory, *restrict kept = o->kept, *restrict elements = o->elements;
+  unsigned char changed = 0;
+  for (size_t at = 0; at < o->bytes; at++)
+    changed |=
+        (unsigned char)(((is[at] ^ kept[at]) & elements[at] & read) | ((is[at] ^ byte) & (unsigned char)~elements[at]));
+  return !changed;
+}
+
 bool falt_bench_intact(const falt_bench *bench) {
-  unsigned changed = 0;
+  bool intact = true;
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     const falt_guarded *o = &bench->operand[i];
-    if (!o->used) continue;
-    const unsigned read = o->written ? 0 : 0xFF, byte = bench->poison;
-    for (size_t at = 0; at < o->bytes; at++)
-      changed |= ((o->memory[at] ^ o->kept[at]) & o->elements[at] & read) |
-                 ((o->memory[at] ^ byte) & (unsigned char)~o->elements[at]);
+    if (o->used) intact &= is_intact(o, bench->poison, o->written ? 0 : 0xFF);
   }
-  return !changed;
+  return intact;
 }
 
 /* ---- comparison to the bit */
