@@ -520,7 +520,7 @@ FALT_API falt_status falt_explain(falt_device *device, const falt_problem *probl
 FALT_API falt_status falt_plan_time(const falt_plan *plan, const falt_operands *operands, double seconds,
                                     falt_candidate *candidate);
 
-/* Result of one solver against the reference. */
+/* Result of one solver against the reference. If it is not ok, falt_message() says why until report returns. */
 typedef struct falt_verdict {
   const char *solver;
   double max_abs_error, max_rel_error, tolerance;
@@ -528,8 +528,8 @@ typedef struct falt_verdict {
   uint64_t seed;
 } falt_verdict;
 
-/* Runs every solver that applies on random data (poisoned outputs, guard bands) and compares it with the reference.
- * Returns FALT_OK also if a verdict is not ok, and what falt_plan_create returns. Since 0.1. */
+/* Runs every solver that applies on data by the seed, in poisoned and guarded memory, and compares it with the
+ * reference. Returns FALT_OK also if a verdict is not ok, and what falt_plan_create returns. Since 0.1. */
 FALT_API falt_status falt_verify(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                                  uint64_t seed, void (*report)(void *context, const falt_verdict *verdict),
                                  void *context);

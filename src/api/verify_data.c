@@ -149,6 +149,18 @@ void falt_bench_copy(falt_bench *to, const falt_bench *from) {
   }
 }
 
+/* For the memory sanitizer: bytes of elements, or all others, are written. */
+static void mark_written(const falt_guarded *o, bool of_elements) {
+  for (size_t at = 0; at < o->bytes; at++)
+    if (of_elements == (o->elements[at] != 0)) FALT_WRITTEN(o->memory + at, 1);
+}
+
+/* All that is no element counts as never written, of results the elements too. */
+static void forget(const falt_guarded *o) {
+  FALT_UNWRITTEN(o->memory, o->bytes);
+  if (!o->written) mark_written(o, true);
+}
+
 static void restore(const falt_guarded *o, unsigned char byte) {
   unsigned char *restrict to = o->memory;
   const unsigned char *restrict kept = o->kept, *restrict elements = o->elements;
@@ -160,6 +172,7 @@ void falt_bench_restore(falt_bench *bench) {
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     const falt_guarded *o = &bench->operand[i];
     if (o->used && !o->written) restore(o, bench->poison);
+    if (o->used) forget(o);
   }
 }
 
@@ -167,6 +180,7 @@ void falt_bench_restore(falt_bench *bench) {
 static bool is_intact(const falt_guarded *o, unsigned char byte, unsigned char read) {
   const unsigned char *restrict is = o->memory, *restrict kept = o->kept, *restrict elements = o->elements;
   unsigned char changed = 0;
+  mark_written(o, false);
   for (size_t at = 0; at < o->bytes; at++)
     changed |=
         (unsigned char)(((is[at] ^ kept[at]) & elements[at] & read) | ((is[at] ^ byte) & (unsigned char)~elements[at]));
