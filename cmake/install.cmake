@@ -1,4 +1,4 @@
-# What `make install` leaves: header, both libraries, the command with its manual page, completions, suites and peers, an
+# What `make install` leaves: headers, both libraries, the command with its manual page, completions, suites and peers, an
 # exported CMake package, a pkg-config file, and the pages with the examples. ci/check-install has the list.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -7,7 +7,7 @@ set(exported faltung_static faltung_shared)
 set_target_properties(faltung_static PROPERTIES EXPORT_NAME static)
 set_target_properties(faltung_shared PROPERTIES EXPORT_NAME faltung)
 install(TARGETS ${exported} EXPORT faltung-targets)
-install(FILES include/faltung/faltung.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/faltung)
+install(FILES include/faltung/faltung.h include/faltung/faltung.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/faltung)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/faltung)
 install(EXPORT faltung-targets NAMESPACE faltung:: DESTINATION ${package})
