@@ -7,7 +7,7 @@ if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
 endif()
 
-set(threads_tests test_thread test_api test_planner test_solvers test_slabs)
+set(threads_tests test_thread test_interrupt test_progress test_api test_planner test_solvers test_slabs)
 
 if(TARGET PkgConfig::CMOCKA)
   file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*.c)
@@ -28,7 +28,7 @@ if(TARGET PkgConfig::CMOCKA)
   # im2col has something to multiply by on every machine.
   add_library(fake_blas MODULE ${PROJECT_SOURCE_DIR}/tests/cli/fake_blas.c)
   target_compile_options(fake_blas PRIVATE -Wno-missing-prototypes)
-  set_tests_properties(test_im2col test_ladder PROPERTIES ENVIRONMENT FALTUNG_BLAS=$<TARGET_FILE:fake_blas>)
+  set_tests_properties(test_im2col test_ladder test_interrupt PROPERTIES ENVIRONMENT FALTUNG_BLAS=$<TARGET_FILE:fake_blas>)
 else()
   message(STATUS "Unit tests: cmocka not found, left out (Debian: apt install libcmocka-dev)")
 endif()

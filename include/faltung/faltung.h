@@ -16,6 +16,7 @@
  *     zero: anything else is FALT_INVALID_ARGUMENT.
  *   - Functions that only report something (they return no status) take NULL: they do nothing and return 0 or "".
  *   - The library prints nothing, never exits, and falt_execute neither allocates, waits for a lock nor tunes.
+ *   - Long calls can be interrupted, by falt_device_interrupt, and tell how far they are, by falt_device_progress.
  *   - Handles are destroyed by a function that takes their address and sets them to NULL; NULL is accepted.
  *
  * The operation inside is always cross-correlation,
@@ -47,7 +48,8 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------------ status */
 
-/* Three ranges: 1.. the caller's mistake, 100.. impossible within the budget, 200.. the environment, 300.. a bug. */
+/* Ranges: 1.. the caller's mistake, 100.. impossible within the budget, 150.. ended by the caller, 200.. the
+ * environment, 300.. a bug. */
 typedef enum falt_status {
   FALT_OK = 0,
   FALT_INVALID_ARGUMENT = 1, /* a null pointer, a value outside its enumeration, an inconsistent struct */
@@ -58,6 +60,7 @@ typedef enum falt_status {
   FALT_INVALID_METHOD,       /* no solver has this name */
   FALT_OVER_BUDGET = 100,    /* solvers apply, but none within workspace, error, determinism or tuning time */
   FALT_NO_SOLVER,            /* the named solver does not apply to this problem */
+  FALT_CANCELLED = 150,      /* falt_device_interrupt, or a progress function that returned false */
   FALT_NO_MEMORY = 200,
   FALT_NO_DEVICE,     /* the device is absent or was lost */
   FALT_NO_FILE,       /* a cache or wisdom file cannot be read or written */
@@ -329,6 +332,31 @@ FALT_API falt_status falt_device_write(falt_device *device, void *to, const void
 FALT_API falt_status falt_device_read(falt_device *device, void *to, const void *from, size_t bytes);
 /* Waits for everything that was started on the device. Returns FALT_NO_DEVICE if it was lost. Since 0.1. */
 FALT_API falt_status falt_device_synchronize(falt_device *device);
+
+/* Interrupts a device: every call under way on it returns FALT_CANCELLED soon, and so does every later one at once,
+ * until falt_device_resume. May be called by any thread and by a signal handler, as often as one likes, while the
+ * device lives. It concerns the calls that take long: planning, executing, timing, explaining, verifying and measuring.
+ * Usually they return within 0.1 s; a kernel that a GPU runs and a compilation by NVRTC are waited for. The contents of
+ * results and of the workspace are then undefined; plans, wisdom and limits stay as they were before the call. What
+ * falt_execute has put on a GPU's stream runs on. Since 0.1. */
+FALT_API void falt_device_interrupt(falt_device *device);
+/* Ends the interruption: calls that begin after it run. Those that were under way are cancelled all the same, also if
+ * they have not returned yet. Async-signal-safe, too. Since 0.1. */
+FALT_API void falt_device_resume(falt_device *device);
+/* Whether the device is interrupted and not resumed. Async-signal-safe, too. Since 0.1. */
+FALT_API bool falt_device_interrupted(const falt_device *device);
+
+/* Told how far a call is: `done` in [0, 1] never falls within a phase, and ends with 1 if it was told at all. The phase
+ * is one word: "plan" (candidates that were asked), "tune" and "measure" (candidates or samples), "execute" (tasks, or
+ * slabs of falt_execute_host), "verify" (solvers); it is valid until the function returns. False cancels the call,
+ * which then returns FALT_CANCELLED. */
+typedef bool (*falt_progress)(void *context, const char *phase, double done);
+
+/* Calls `progress` (NULL: nothing) from then on in the thread that made a call, while the call takes longer than half a
+ * second, at most about ten times a second. The function must not call this library, except falt_device_interrupt and
+ * the other functions of its group. Set it while no call is under way. GPUs tell of slabs and candidates, not of the
+ * kernels of a falt_execute. Since 0.1. */
+FALT_API void falt_device_progress(falt_device *device, falt_progress progress, void *context);
 
 /* Measured or assumed limits of a device. */
 typedef struct falt_limits {

@@ -23,7 +23,29 @@ static falt_status check(const falt_device *device) {
 
 falt_status falt_device_measure(falt_device *device) {
   FALT_TRY(check(device));
-  return device->measure(device);
+  falt_call call;
+  falt_call_begin(&call, &device->control, "measure");
+  return falt_call_end(&call, device->measure(device));
+}
+
+/* ---- interrupting, progress */
+
+void falt_device_interrupt(falt_device *device) {
+  atomic_fetch_or(&device->control.interrupts, 1);
+}
+
+void falt_device_resume(falt_device *device) {
+  uint32_t count = atomic_load(&device->control.interrupts);
+  while (count & 1 && !atomic_compare_exchange_weak(&device->control.interrupts, &count, count + 1)) continue;
+}
+
+bool falt_device_interrupted(const falt_device *device) {
+  return atomic_load(&device->control.interrupts) & 1;
+}
+
+void falt_device_progress(falt_device *device, falt_progress progress, void *context) {
+  device->control.progress = progress;
+  device->control.context = context;
 }
 
 const char *falt_device_name(const falt_device *device) {

@@ -26,6 +26,7 @@ static falt_status bring(falt_device *device, staged all[FALT_OPERANDS], falt_st
   const double began = falt_seconds();
   for (int i = 0; i < FALT_OPERANDS; i++) {
     if (!all[i].here) continue;
+    if (falt_cancelled()) return FALT_CANCELLED;
     FALT_TRY(falt_device_alloc(device, &all[i].there, all[i].bytes));
     FALT_TRY(falt_device_write(device, all[i].there, all[i].here, all[i].bytes));
     stages->bytes_in += (double)all[i].bytes;
@@ -38,6 +39,7 @@ static falt_status fetch(falt_device *device, const staged all[FALT_OPERANDS], f
   const double began = falt_seconds();
   for (int i = 0; i < FALT_OPERANDS; i++) {
     if (!all[i].here || !all[i].written) continue;
+    if (falt_cancelled()) return FALT_CANCELLED;
     FALT_TRY(falt_device_read(device, all[i].here, all[i].there, all[i].bytes));
     stages->bytes_out += (double)all[i].bytes;
   }
@@ -102,8 +104,10 @@ falt_status falt_execute_stages(const falt_plan *plan, const falt_operands *oper
   if (!plan) return falt_fail(FALT_INVALID_ARGUMENT, "plan: NULL; make one with falt_plan_create");
   if (!operands) return falt_fail(FALT_INVALID_ARGUMENT, "operands: NULL; pass the addresses of the tensors");
   const double began = falt_seconds();
-  const falt_status status =
-      plan->device->memory ? execute_copied(plan, operands, stages) : execute_here(plan, operands);
+  falt_call call;
+  falt_call_begin(&call, &plan->device->control, "execute");
+  const falt_status status = falt_call_end(
+      &call, plan->device->memory ? execute_copied(plan, operands, stages) : execute_here(plan, operands));
   stages->seconds = falt_seconds() - began;
   if (!plan->device->memory) stages->compute = stages->seconds;
   return status;

@@ -52,10 +52,12 @@ static falt_status describe(falt_problem *problem, const falt_const_array *src, 
 static falt_status run(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                        const falt_operands *operands) {
   falt_plan *plan;
-  FALT_TRY(falt_plan_create(&plan, device, problem, budget, operands->filter));
-  falt_status status = falt_execute_host(plan, operands);
+  falt_call call;
+  falt_call_begin(&call, &device->control, NULL);
+  falt_status status = falt_plan_create(&plan, device, problem, budget, operands->filter);
+  if (status == FALT_OK) status = falt_execute_host(plan, operands);
   falt_plan_destroy(&plan);
-  return status;
+  return falt_call_end(&call, status);
 }
 
 /* falt_operands has one kind of pointer for what is read and what is written. */

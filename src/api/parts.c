@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/copy.h"
 #include "core/memory.h"
 
 enum { PLANS = 4 }; /* first, middle, last, and one to spare */
@@ -33,7 +34,7 @@ falt_status falt_parts_keep(falt_plan *plan, const falt_budget *budget, const vo
   made->filter = keeps_filter ? falt_alloc(bytes) : NULL;
   plan->parts = &made->base;
   if (keeps_filter && !made->filter) return falt_fail(FALT_NO_MEMORY, "plan: memory for its filter ran out");
-  if (keeps_filter) memcpy(made->filter, filter_values, bytes);
+  if (keeps_filter) falt_copy_large(made->filter, filter_values, bytes);
   falt_budget_default(&made->budget);
   if (budget) made->budget = *budget;
   made->budget.tune_seconds = 0; /* the whole was measured, its parts follow wisdom and estimates */

@@ -324,8 +324,14 @@ static falt_status run_slabs(run *r, const falt_operands *operands) {
   FALT_TRY(open_queues(r->device, r->line));
   r->there.stream = r->line->queue[COMPUTE];
   FALT_TRY(bring_constants(r, operands));
-  for (int64_t i = 0; i < r->slabs->count + SLOTS; i++) FALT_TRY(turn(r, i));
-  return FALT_OK;
+  const int64_t turns = r->slabs->count + SLOTS;
+  for (int64_t i = 0; i < turns && !falt_cancelled(); i++) {
+    const falt_progress_range all = falt_progress_enter((double)i / (double)turns, (double)(i + 1) / (double)turns);
+    const falt_status status = turn(r, i);
+    falt_progress_leave(all);
+    FALT_TRY(status);
+  }
+  return falt_cancelled() ? FALT_CANCELLED : FALT_OK;
 }
 
 falt_status falt_pipeline_run(const falt_plan *plan, const falt_slabs *slabs, const falt_operands *operands,

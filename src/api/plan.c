@@ -5,8 +5,8 @@
 #include "planner/operands.h"
 #include "planner/search.h"
 
-falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
-                             const falt_budget *budget, const void *filter_values) {
+static falt_status create(falt_plan **plan, falt_device *device, const falt_problem *problem, const falt_budget *budget,
+                          const void *filter_values) {
   FALT_TRY(falt_plan_search(plan, falt_solvers, device, problem, budget, filter_values));
   if (device->queues) {
     const falt_status status = falt_parts_keep(*plan, budget, filter_values);
@@ -16,6 +16,16 @@ falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_p
   if (!device->memory) falt_threads_start(device->threads); /* an execution makes none: that would allocate */
   if (device->verbose & FALT_VERBOSE_PLAN) falt_verbose_plan(*plan, budget);
   return FALT_OK;
+}
+
+falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
+                             const falt_budget *budget, const void *filter_values) {
+  if (!plan || !device) return create(plan, device, problem, budget, filter_values); /* which says what is missing */
+  falt_call call;
+  falt_call_begin(&call, &device->control, NULL);
+  const falt_status status = falt_call_end(&call, create(plan, device, problem, budget, filter_values));
+  if (status != FALT_OK) falt_plan_destroy(plan);
+  return status;
 }
 
 falt_status falt_plan_create_line(falt_plan **plan, falt_device *device, const char *line, const void *filter_values) {
@@ -81,9 +91,12 @@ falt_status falt_execute(const falt_plan *plan, const falt_operands *operands) {
   if (!plan) return falt_fail(FALT_INVALID_ARGUMENT, "plan: NULL; make one with falt_plan_create");
   if (!operands) return falt_fail(FALT_INVALID_ARGUMENT, "operands: NULL; pass the addresses of the tensors");
   FALT_TRY(falt_operands_check(plan, operands, true));
+  falt_call call;
+  falt_call_begin(&call, &plan->device->control, "execute");
+  if (falt_call_is_over(falt_here.call)) return falt_call_end(&call, FALT_OK);
   if (plan->device->verbose & FALT_VERBOSE_TIME)
     execute_timed(plan, operands);
   else
     plan->table->execute(plan, operands);
-  return plan->device->memory ? plan->device->memory->trouble(plan->device) : FALT_OK;
+  return falt_call_end(&call, plan->device->memory ? plan->device->memory->trouble(plan->device) : FALT_OK);
 }

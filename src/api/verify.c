@@ -168,8 +168,10 @@ static falt_status verify_plans(verification *v, const void *filter_values, uint
   searches search;
   const size_t apart = falt_place_apart(FALT_RED_ZONE);
   falt_status status = open_searches(v, filter_values, search);
-  for (int i = 0; status == FALT_OK && i < search[0].count; i++)
+  for (int i = 0; status == FALT_OK && i < search[0].count && !falt_cancelled(); i++) {
+    falt_progress_at((double)i / search[0].count);
     status = verify_entry(v, search, &search[0].entries[i], state);
+  }
   falt_place_apart(apart);
   for (int i = 0; i < 2; i++) falt_search_close(&search[i], NULL);
   return status;
@@ -178,10 +180,16 @@ static falt_status verify_plans(verification *v, const void *filter_values, uint
 /* Once with the filter at execution, once with its values at planning. */
 static falt_status verify_all(verification *v, uint64_t *state) {
   const falt_guarded *filter = &v->data.operand[FALT_OPERAND_W];
+  const bool twice = filter->used && !filter->written;
+  falt_progress_range all = falt_progress_enter(0, 0);
   FALT_TRY(prepare(v));
+  falt_progress_leave(all);
+  all = falt_progress_enter(0, twice ? 0.5 : 1);
   FALT_TRY(verify_plans(v, NULL, state));
-  if (!filter->used || filter->written) return FALT_OK;
+  falt_progress_leave(all);
+  if (!twice) return FALT_OK;
   falt_bench_poison(&v->data, FALT_POISON);
+  falt_progress_enter(0.5, 1);
   return verify_plans(v, falt_guarded_data(filter), state);
 }
 
@@ -248,7 +256,10 @@ falt_status falt_verify_solvers(const falt_solver *const *solvers, falt_device *
   falt_status status = device->memory ? falt_device_cpu(&made[0], &one_thread) : choose_devices(&v, &state, made);
   if (device->memory) v.host = made[0];
   if (status == FALT_OK && !provide_verdicts(&v)) status = falt_fail(FALT_NO_MEMORY, "verify: memory ran out");
+  falt_call call;
+  falt_call_begin(&call, &device->control, "verify");
   if (status == FALT_OK) status = verify_all(&v, &state);
+  status = falt_call_end(&call, status);
   for (int i = 0; status == FALT_OK && solvers[i]; i++) {
     if (!v.verdicts[i].solver) continue;
     tell(&v, i);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/verify.h"
+#include "core/copy.h"
 #include "core/memory.h"
 #include "core/random.h"
 
@@ -117,7 +118,7 @@ void falt_tensor_visit(const falt_tensor *t, falt_visit visit, void *context) {
       for (i[2] = 0; i[2] < t->size[2]; i[2]++)
         for (i[3] = 0; i[3] < t->size[3]; i[3]++)
           for (i[4] = 0; i[4] < t->size[4]; i[4]++)
-            for (i[5] = 0; i[5] < t->size[5]; i[5]++)
+            for (i[5] = 0; i[5] < t->size[5] && (i[5] % 64 || !falt_cancelled()); i[5]++)
               visit(context, falt_tensor_at(t, i[0], i[1], i[2], i[3], i[4], i[5]));
 }
 
@@ -127,7 +128,7 @@ void falt_bench_poison(falt_bench *bench, unsigned char byte) {
   bench->poison = byte;
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     falt_guarded *o = &bench->operand[i];
-    if (o->used && o->written) memset(o->memory, byte, o->bytes);
+    if (o->used && o->written) falt_fill_large(o->memory, byte, o->bytes);
   }
   falt_bench_restore(bench);
 }
@@ -135,7 +136,7 @@ void falt_bench_poison(falt_bench *bench, unsigned char byte) {
 void falt_bench_keep(falt_bench *bench) {
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     falt_guarded *o = &bench->operand[i];
-    if (o->used && !o->written) memcpy(o->kept, o->memory, o->bytes);
+    if (o->used && !o->written) falt_copy_large(o->kept, o->memory, o->bytes);
   }
 }
 
@@ -144,8 +145,8 @@ void falt_bench_copy(falt_bench *to, const falt_bench *from) {
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     const falt_guarded *o = &from->operand[i];
     if (!o->used) continue;
-    memcpy(to->operand[i].memory, o->memory, o->bytes);
-    memcpy(to->operand[i].kept, o->kept, o->bytes);
+    falt_copy_large(to->operand[i].memory, o->memory, o->bytes);
+    falt_copy_large(to->operand[i].kept, o->kept, o->bytes);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/call.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
@@ -41,3 +43,18 @@ void falt_copy_stream(void *to, const void *from, size_t bytes) {
   memcpy(to, from, bytes);
 }
 #endif
+
+enum { CHUNK = 8 << 20 }; /* some milliseconds, page faults included */
+
+static size_t chunk_of(size_t left) {
+  return left < CHUNK ? left : CHUNK;
+}
+
+void falt_copy_large(void *to, const void *from, size_t bytes) {
+  for (size_t at = 0; at < bytes && !falt_cancelled(); at += CHUNK)
+    memcpy((char *)to + at, (const char *)from + at, chunk_of(bytes - at));
+}
+
+void falt_fill_large(void *to, int byte, size_t bytes) {
+  for (size_t at = 0; at < bytes && !falt_cancelled(); at += CHUNK) memset((char *)to + at, byte, chunk_of(bytes - at));
+}

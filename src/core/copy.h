@@ -1,4 +1,4 @@
-/* Copying what is not read again soon. */
+/* Copying much. */
 #ifndef FALT_CORE_COPY_H
 #define FALT_CORE_COPY_H
 
@@ -6,5 +6,9 @@
 
 /* memcpy whose stores pass by the caches where the processor can: no line is fetched only to be overwritten. */
 void falt_copy_stream(void *to, const void *from, size_t bytes);
+
+/* memcpy and memset of what may be gigabytes: they end early once the call is cancelled (core/call.h). */
+void falt_copy_large(void *to, const void *from, size_t bytes);
+void falt_fill_large(void *to, int byte, size_t bytes);
 
 #endif

@@ -26,6 +26,14 @@ static inline void falt_shares_cut(falt_share *share, int64_t shares, int64_t co
   }
 }
 
+/* How many of [0, count) were taken. */
+static inline int64_t falt_shares_taken(falt_share *share, int64_t shares, int64_t count) {
+  int64_t left = 0;
+  for (int64_t i = 0; i < shares; i++)
+    left += falt_max(0, share[i].end - atomic_load_explicit(&share[i].next, memory_order_relaxed));
+  return count - left;
+}
+
 /* Where a thread takes indices: `left` shares from `at` on, its own first. */
 typedef struct falt_taker {
   falt_share *share;

@@ -12,12 +12,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
+#include "core/call.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/shares.h"
 
-enum { MOST_THREADS = 4096 };
+enum { MOST_THREADS = 4096, SECOND_NANOSECONDS = 1000000000, NAP_NANOSECONDS = SECOND_NANOSECONDS / 10 };
 
 static const uint64_t INSIDE = 0xffff;               /* how many workers are in the loop */
 static const uint64_t OPEN = UINT64_C(1) << 16;      /* more may enter */
@@ -36,7 +38,10 @@ struct falt_threads {
   /* the loop; written while it is closed and empty, read inside */
   _Alignas(FALT_ALIGN) void (*body)(void *context, int64_t index);
   void *context;
-  int64_t shares; /* the caller's is the first, worker i's the next after i */
+  falt_call *call; /* that the loop works for, or NULL */
+  int64_t indices;
+  _Atomic int64_t foreign; /* indices done by the caller's pool */
+  int64_t shares;          /* the caller's is the first, worker i's the next after i */
   falt_share *share;
   /* who sleeps */
   _Alignas(FALT_ALIGN) atomic_int sleepers;
@@ -54,8 +59,6 @@ struct falt_threads {
   void *pool_data;
   worker worker[];
 };
-
-static _Thread_local bool inside_body;
 
 /* A forked child has the pool's memory but not its threads. */
 static atomic_int forks;
@@ -93,11 +96,30 @@ static bool watch(falt_threads *threads, uint64_t mask, uint64_t old) {
   return false;
 }
 
+/* This thread goes into a body for a call, as the one that made it if `owns`; where it was before. */
+static falt_place_in_call enter_body(falt_call *call, bool owns) {
+  const falt_place_in_call before = falt_here;
+  falt_here = (falt_place_in_call){call, before.depth + 1, owns && before.owns};
+  return before;
+}
+
+/* Tells how many indices are done; every other thread inside the loop has one in hand. */
+static void report(const falt_threads *threads) {
+  if (!falt_progress_due()) return;
+  const uint64_t inside = atomic_load_explicit(&threads->state, memory_order_relaxed) & INSIDE;
+  const int64_t taken = threads->pool ? atomic_load_explicit(&threads->foreign, memory_order_relaxed)
+                                      : falt_shares_taken(threads->share, threads->shares, threads->indices);
+  falt_progress_at((double)(taken - (int64_t)inside) / (double)threads->indices);
+}
+
 static void run_indices(falt_threads *threads, int64_t self) {
   falt_taker taker = falt_taker_of(threads->share, threads->shares, self);
-  inside_body = true;
-  for (int64_t index; falt_take(&taker, &index);) threads->body(threads->context, index);
-  inside_body = false;
+  const falt_place_in_call before = enter_body(threads->call, self == 0);
+  for (int64_t index; !falt_call_is_over(threads->call) && falt_take(&taker, &index);) {
+    threads->body(threads->context, index);
+    if (self == 0) report(threads);
+  }
+  falt_here = before;
 }
 
 static bool enter(falt_threads *threads, uint64_t state) {
@@ -169,10 +191,24 @@ static void wake_workers(falt_threads *threads, int64_t wanted) {
   pthread_mutex_unlock(&threads->lock);
 }
 
+static struct timespec end_of_nap(void) {
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_nsec += NAP_NANOSECONDS;
+  if (end.tv_nsec < SECOND_NANOSECONDS) return end;
+  return (struct timespec){end.tv_sec + 1, end.tv_nsec - SECOND_NANOSECONDS};
+}
+
+/* Until nobody is inside, or for a while where progress is to be told meanwhile. */
 static void sleep_until_empty(falt_threads *threads) {
+  const bool awaited = threads->call && threads->call->report;
+  const struct timespec end = end_of_nap();
   pthread_mutex_lock(&threads->lock);
   atomic_store(&threads->caller_sleeps, true);
-  while (atomic_load(&threads->state) & INSIDE) pthread_cond_wait(&threads->emptied, &threads->lock);
+  int status = 0;
+  while (status == 0 && atomic_load(&threads->state) & INSIDE)
+    status = awaited ? pthread_cond_timedwait(&threads->emptied, &threads->lock, &end)
+                     : pthread_cond_wait(&threads->emptied, &threads->lock);
   atomic_store(&threads->caller_sleeps, false);
   pthread_mutex_unlock(&threads->lock);
 }
@@ -181,6 +217,7 @@ static void close_and_wait(falt_threads *threads) {
   uint64_t state = atomic_fetch_and(&threads->state, ~OPEN) & ~OPEN;
   while (state & INSIDE) {
     if (!watch(threads, INSIDE, state & INSIDE)) sleep_until_empty(threads);
+    report(threads);
     state = atomic_load_explicit(&threads->state, memory_order_acquire);
   }
 }
@@ -205,23 +242,27 @@ void falt_threads_start(falt_threads *threads) {
 }
 
 static void run_here(int64_t count, void (*body)(void *context, int64_t index), void *context) {
-  const bool was_inside = inside_body;
-  inside_body = true;
-  for (int64_t i = 0; i < count; i++) body(context, i);
-  inside_body = was_inside;
+  const falt_place_in_call before = enter_body(falt_here.call, true);
+  for (int64_t i = 0; i < count && !falt_call_is_over(before.call); i++) {
+    body(context, i);
+    if (falt_progress_due()) falt_progress_at((double)(i + 1) / (double)count);
+  }
+  falt_here = before;
 }
 
 /* One index on a thread of the caller's pool. */
 static void run_foreign(void *context, int64_t index) {
-  const falt_threads *threads = context;
-  const bool was_inside = inside_body;
-  inside_body = true;
+  falt_threads *threads = context;
+  if (falt_call_is_over(threads->call)) return;
+  const falt_place_in_call before = enter_body(threads->call, falt_here.call == threads->call);
   threads->body(threads->context, index);
-  inside_body = was_inside;
+  atomic_fetch_add_explicit(&threads->foreign, 1, memory_order_relaxed);
+  report(threads);
+  falt_here = before;
 }
 
 static bool try_acquire(falt_threads *threads) {
-  if (inside_body || threads->forks != atomic_load_explicit(&forks, memory_order_relaxed)) return false;
+  if (falt_here.depth || threads->forks != atomic_load_explicit(&forks, memory_order_relaxed)) return false;
   return !atomic_exchange_explicit(&threads->busy, true, memory_order_acquire);
 }
 
@@ -233,11 +274,23 @@ void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *
   }
   threads->body = body;
   threads->context = context;
+  threads->call = falt_here.call;
+  threads->indices = count;
+  atomic_store_explicit(&threads->foreign, 0, memory_order_relaxed);
   if (threads->pool)
     threads->pool(threads->pool_data, count, run_foreign, threads);
   else
     run_on_workers(threads, count);
   atomic_store_explicit(&threads->busy, false, memory_order_release);
+}
+
+/* A condition whose timed waits do not follow changes of the date. */
+static void init_monotonic(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
 }
 
 falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data) {
@@ -253,7 +306,7 @@ falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data) {
   threads->share = shares;
   pthread_mutex_init(&threads->lock, NULL);
   pthread_cond_init(&threads->opened, NULL);
-  pthread_cond_init(&threads->emptied, NULL);
+  init_monotonic(&threads->emptied);
   threads->count = count;
   threads->pool = pool;
   threads->pool_data = pool_data;

@@ -16,7 +16,8 @@ void falt_threads_start(falt_threads *threads);
 
 /* Runs body(context, i) for i in [0, count) and returns when all are done. Each thread begins with neighbouring indices
  * of its own, the same whenever count is, and goes on with what is left of the others': uneven pieces balance. Inside a
- * body, or while another thread uses the pool, the loop runs in the calling thread alone: nothing waits for a lock. */
+ * body, or while another thread uses the pool, the loop runs in the calling thread alone: nothing waits for a lock.
+ * Once the call that this thread is in is cancelled (core/call.h), the indices that are left are skipped. */
 void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *context, int64_t index), void *context);
 
 /* Cores that this process may run on (affinity and cgroup quota), at least 1. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/call.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -87,7 +88,7 @@ falt_limits falt_limits_guess(falt_isa isa, int threads) {
 
 /* ---- measuring */
 
-enum { PIECE = 1 << 20, LINE = 64 };
+enum { PIECE = 1 << 20, LINE = 64, STEPS = 6 };
 static const double sample_seconds = 0.004; /* threads wake in microseconds; a scheduler's slice is not much longer */
 static const double enough_seconds = 0.2;   /* of samples, of which the best counts */
 
@@ -97,6 +98,8 @@ typedef struct measurement {
   char *dst, *src;
   int64_t bytes; /* of each array, or of each thread's part of it */
   long times;
+  int step;
+  falt_progress_range progress; /* of all steps */
 } measurement;
 
 static void touch_piece(void *context, int64_t index) {
@@ -147,18 +150,26 @@ static double seconds_of(measurement *m, int64_t count, void (*body)(void *conte
 
 static double best_of(measurement *m, int64_t count, void (*body)(void *context, int64_t index)) {
   double end = falt_seconds() + enough_seconds, best = seconds_of(m, count, body);
-  while (falt_seconds() < end) {
+  while (falt_seconds() < end && !falt_cancelled()) {
     double seconds = seconds_of(m, count, body);
     if (seconds < best) best = seconds;
   }
   return best;
 }
 
+/* Progress counts the steps; the loops within one, which run again and again, tell nothing. */
+static void begin_step(measurement *m) {
+  const double done = (double)m->step++ / STEPS;
+  falt_progress_leave(m->progress);
+  falt_progress_enter(done, done);
+}
+
 /* Work per second, if one call of body on each thread does `work` times m->times. */
 static double rate(measurement *m, double work, void (*body)(void *context, int64_t index)) {
+  begin_step(m);
   int64_t count = falt_threads_count(m->threads);
   m->times = 1;
-  while (seconds_of(m, count, body) < sample_seconds) m->times *= 2;
+  while (seconds_of(m, count, body) < sample_seconds && !falt_cancelled()) m->times *= 2;
   return work * (double)m->times * (double)count / best_of(m, count, body);
 }
 
@@ -182,6 +193,7 @@ static void close_arrays(measurement *m) {
 }
 
 static bool measure_memory(measurement *m, const falt_caches *caches, double *bytes_per_s) {
+  begin_step(m);
   m->bytes = memory_size(caches);
   bool opened = open_arrays(m, m->bytes);
   if (opened) {
@@ -203,7 +215,7 @@ static bool measure_cache(measurement *m, const falt_caches *caches, double *byt
 }
 
 falt_status falt_limits_measure(falt_limits *limits, falt_isa isa, const falt_caches *caches, falt_threads *threads) {
-  measurement m = {.kernels = falt_limit_kernels_for(isa), .threads = threads};
+  measurement m = {.kernels = falt_limit_kernels_for(isa), .threads = threads, .progress = falt_progress_enter(0, 1)};
   falt_limits found = {.measured = true};
   if (!measure_memory(&m, caches, &found.copy_bytes_per_s) || !measure_cache(&m, caches, &found.cache_bytes_per_s))
     return falt_fail(FALT_NO_MEMORY, "measuring: memory for the arrays to copy ran out");
@@ -211,6 +223,7 @@ falt_status falt_limits_measure(falt_limits *limits, falt_isa isa, const falt_ca
   found.f64_flops = rate(&m, m.kernels->f64_flops, multiply_f64);
   if (m.kernels->bf16) found.f16_flops = rate(&m, m.kernels->bf16_flops, multiply_bf16);
   if (m.kernels->s8) found.s8_flops = rate(&m, m.kernels->s8_flops, multiply_s8);
+  if (falt_cancelled()) return FALT_CANCELLED;
   *limits = found;
   return FALT_OK;
 }

@@ -36,8 +36,9 @@ falt_status falt_plan_search(falt_plan **plan, const falt_solver *const *solvers
   falt_search search;
   falt_search_init(&search, solvers, device, problem, budget, filter_values);
   falt_status status = falt_search_run(&search, true);
+  if (status == FALT_OK) falt_search_tune(&search);
+  if (falt_cancelled()) status = FALT_CANCELLED;
   if (status == FALT_OK) {
-    falt_search_tune(&search);
     *plan = (falt_plan *)search.chosen;
     if (!*plan) status = falt_search_failure(&search);
   }

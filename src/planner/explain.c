@@ -72,6 +72,7 @@ falt_status falt_explain_search(const falt_solver *const *solvers, falt_device *
   falt_search_init(&search, solvers, device, problem, budget, filter_values);
   falt_status status = falt_search_run(&search, false);
   if (status == FALT_OK) falt_search_tune(&search);
+  if (status == FALT_OK && falt_cancelled()) status = FALT_CANCELLED;
   if (status == FALT_OK && measure_seconds > 0) status = falt_search_measure(&search, measure_seconds);
   if (status == FALT_OK) {
     report_all(&search, report, context);

@@ -3,6 +3,7 @@
 #ifndef FALT_PLANNER_PLANNER_H
 #define FALT_PLANNER_PLANNER_H
 
+#include "core/call.h"
 #include "core/cpu.h"
 #include "core/layout.h"
 #include "core/thread.h"
@@ -156,6 +157,7 @@ struct falt_device {
   struct falt_pipeline *pipeline;   /* falt_execute_host's buffers, once it was called */
   void *gpu;                        /* CUDA devices: the falt_gpu */
   bool described;                   /* not present: plans cannot be executed */
+  falt_control control;             /* interrupting calls, and asking how far they are */
   /* The same bits in every run need the same solver in every run: a choice that knows nothing of this machine's speed,
    * its threads or what was measured. This is the device as far as that may be known, with guessed limits and one
    * thread; with budget.deterministic plans are chosen by their cost there. NULL: by their own. */

@@ -105,8 +105,15 @@ static void ask_one(const falt_search *search, falt_entry *entry) {
   }
 }
 
+/* The same as this part of the search's progress; children tell nothing. */
+static void ask_entry(const falt_search *search, falt_entry *entry, double low, double high) {
+  const falt_progress_range all = falt_progress_enter(search->depth ? 0 : low, search->depth ? 0 : high);
+  ask_one(search, entry);
+  falt_progress_leave(all);
+}
+
 bool falt_entry_ready(falt_entry *entry) {
-  if (!entry->plan) return false;
+  if (!entry->plan || falt_cancelled()) return false;
   falt_status status = falt_plan_ready(entry->plan);
   if (status == FALT_OK) status = falt_operands_keep(entry->plan);
   if (status == FALT_OK) return true;
@@ -199,7 +206,8 @@ void falt_search_choose(falt_search *search) {
     search->from_wisdom = best != NULL && !search->pick;
     if (!best && search->count && search->entries[0].outcome <= FALT_LAST_RESORT) best = search->entries;
     search->chosen = best ? best->plan : NULL;
-    if (!best || search->depth > 0 || falt_entry_ready(best)) return; /* children wait for their parents */
+    if (!best || search->depth > 0 || falt_entry_ready(best) || falt_cancelled())
+      return; /* children wait for parents */
     falt_search_sort(search);
   }
 }
@@ -242,18 +250,20 @@ falt_status falt_search_run(falt_search *search, bool only_named) {
   only_named = only_named && search->budget.method[0];
   search->entries = falt_alloc_zero((size_t)count * sizeof *search->entries);
   if (!search->entries) return falt_fail(FALT_NO_MEMORY, "planning: memory ran out");
-  for (int i = 0; i < count; i++) {
+  if (search->depth == 0) falt_progress_phase("plan");
+  for (int i = 0; i < count && !falt_cancelled(); i++) {
     const falt_solver *solver = search->solvers[i];
     if (strcmp(solver->device_kind, search->device->kind) != 0) continue;
     if (only_named && !is_named(search, solver)) continue;
     falt_entry *entry = &search->entries[search->count++];
     entry->solver = solver;
     entry->order = i;
-    ask_one(search, entry);
+    ask_entry(search, entry, (double)i / count, (double)(i + 1) / count);
   }
+  if (falt_cancelled()) return FALT_CANCELLED;
   falt_search_sort(search);
   falt_search_choose(search);
-  return FALT_OK;
+  return falt_cancelled() ? FALT_CANCELLED : FALT_OK;
 }
 
 void falt_search_close(falt_search *search, const falt_plan *keep) {

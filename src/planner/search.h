@@ -48,7 +48,8 @@ typedef struct falt_search {
 void falt_search_init(falt_search *search, const falt_solver *const *solvers, falt_device *device,
                       const falt_problem *problem, const falt_budget *budget, const void *filter_values);
 /* Asks every solver of the device, or only the one that the budget names if `only_named`; sorts and chooses, by wisdom
- * if there is any. Fails only with FALT_NO_MEMORY or FALT_INVALID_METHOD; finding nothing leaves chosen NULL. */
+ * if there is any. Fails only with FALT_NO_MEMORY, FALT_INVALID_METHOD or FALT_CANCELLED; finding nothing leaves chosen
+ * NULL. */
 falt_status falt_search_run(falt_search *search, bool only_named);
 /* Makes an entry's plan ready to run. False if that fails: the entry is then rejected with the reason and its plan
  * destroyed; sort again. */

@@ -5,31 +5,51 @@
 
 #include <stdlib.h>
 
+#include "core/call.h"
 #include "core/clock.h"
 
 enum { MAX_SAMPLES = 128, MIN_SAMPLES = 3 };
+#define WARM_SHARE 0.5 /* of the progress of a body that is slow; a fast one tells nothing so soon */
 static const double shortest_sample = 2e-5; /* reading the clock costs some 50 ns: a quarter of a percent of this */
 
 typedef struct stopwatch {
   const falt_timed *timed;
-  double end, sample[MAX_SAMPLES];
+  double begin, end, sample[MAX_SAMPLES];
   int count;
 } stopwatch;
 
-static double elapsed(const stopwatch *watch, long iterations) {
+static double elapsed_alone(const stopwatch *watch, long iterations) {
   double measured = watch->timed->measure ? watch->timed->measure(watch->timed->context, iterations) : -1;
   if (measured >= 0) return measured;
   double start = falt_seconds();
-  for (long i = 0; i < iterations; i++) watch->timed->body(watch->timed->context);
+  for (long i = 0; i < iterations && !falt_cancelled(); i++) watch->timed->body(watch->timed->context);
   if (watch->timed->finish) watch->timed->finish(watch->timed->context);
   return falt_seconds() - start;
+}
+
+/* Progress is that of the time; what the body would tell, again and again, is not told. */
+static double elapsed(const stopwatch *watch, long iterations) {
+  const double over = (falt_seconds() - watch->begin) / (watch->end - watch->begin);
+  const double share = WARM_SHARE + (1 - WARM_SHARE) * (over < 1 ? over : 1);
+  const falt_progress_range all = falt_progress_enter(share, share);
+  const double seconds = elapsed_alone(watch, iterations);
+  falt_progress_leave(all);
+  return seconds;
+}
+
+/* One call, which may take longer than all the time. */
+static double warm_up(const stopwatch *watch) {
+  const falt_progress_range all = falt_progress_enter(0, WARM_SHARE);
+  const double seconds = elapsed_alone(watch, 1);
+  falt_progress_leave(all);
+  return seconds;
 }
 
 /* The first sample, long enough, and the number of iterations behind it. */
 static long calibrate(stopwatch *watch, double enough) {
   long iterations = 1;
   double seconds = elapsed(watch, iterations);
-  while (seconds < enough && falt_seconds() < watch->end) {
+  while (seconds < enough && falt_seconds() < watch->end && !falt_cancelled()) {
     iterations *= 2;
     seconds = elapsed(watch, iterations);
   }
@@ -38,7 +58,7 @@ static long calibrate(stopwatch *watch, double enough) {
 }
 
 static void collect(stopwatch *watch, long iterations) {
-  while (watch->count < MAX_SAMPLES && (watch->count < MIN_SAMPLES || falt_seconds() < watch->end))
+  while (watch->count < MAX_SAMPLES && (watch->count < MIN_SAMPLES || falt_seconds() < watch->end) && !falt_cancelled())
     watch->sample[watch->count++] = elapsed(watch, iterations) / (double)iterations;
 }
 
@@ -48,8 +68,9 @@ static int rising(const void *a, const void *b) {
 }
 
 falt_timing falt_time(const falt_timed *timed, double seconds) {
-  stopwatch watch = {.timed = timed, .end = falt_seconds() + seconds};
-  double warm = elapsed(&watch, 1);
+  const double begin = falt_seconds();
+  stopwatch watch = {.timed = timed, .begin = begin, .end = begin + seconds};
+  double warm = warm_up(&watch);
   if (warm >= seconds) return (falt_timing){warm, warm};
   double share = seconds / MAX_SAMPLES;
   long iterations = calibrate(&watch, share > shortest_sample ? share : shortest_sample);

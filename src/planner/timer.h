@@ -16,7 +16,8 @@ typedef struct falt_timed {
   double (*measure)(void *context, long iterations);
 } falt_timed;
 
-/* Calls body(context) again and again for about `seconds`, at least once. */
+/* Calls body(context) again and again for about `seconds`, at least once. Ends soon once the call is cancelled; its
+ * times then mean nothing. */
 falt_timing falt_time(const falt_timed *timed, double seconds);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/copy.h"
 #include "core/memory.h"
 #include "core/random.h"
 
@@ -20,8 +21,8 @@ static void fill(void *data, falt_type type, int64_t count) {
   int64_t drawn = falt_min(count, PATTERN);
   for (int64_t i = 0; i < drawn; i++) falt_store(data, type, i, random_value(type, &state));
   size_t bytes = falt_type_size(type) * (size_t)count;
-  for (size_t done = falt_type_size(type) * (size_t)drawn; done < bytes; done *= 2)
-    memcpy((char *)data + done, data, done < bytes - done ? done : bytes - done);
+  for (size_t done = falt_type_size(type) * (size_t)drawn; done < bytes && !falt_cancelled(); done *= 2)
+    falt_copy_large((char *)data + done, data, done < bytes - done ? done : bytes - done);
 }
 
 static void *keep(falt_trial *trial, size_t bytes) {

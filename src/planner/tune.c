@@ -12,9 +12,13 @@ static size_t largest_workspace(const falt_search *search, int count) {
   return bytes;
 }
 
-static void measure(falt_entry *entry, const falt_operands *operands, double seconds) {
+/* Entry i of `count`, in the progress. */
+static void measure(falt_search *search, int i, int count, const falt_operands *operands, double seconds) {
+  falt_entry *entry = &search->entries[i];
   if (!falt_entry_ready(entry)) return;
+  const falt_progress_range all = falt_progress_enter((double)i / count, (double)(i + 1) / count);
   falt_timing timing = falt_trial_time(entry->plan, operands, seconds);
+  falt_progress_leave(all);
   entry->median = timing.median;
   entry->min = timing.min;
 }
@@ -22,10 +26,11 @@ static void measure(falt_entry *entry, const falt_operands *operands, double sec
 /* The first is always measured; later ones while time is left for at least one run as predicted. */
 static void measure_within(falt_search *search, int count, const falt_operands *operands, double seconds) {
   double end = falt_seconds() + seconds;
-  for (int i = 0; i < count; i++) {
+  falt_progress_phase("tune");
+  for (int i = 0; i < count && !falt_cancelled(); i++) {
     double left = end - falt_seconds();
     if (i > 0 && !(search->entries[i].plan->cost.seconds < left)) break;
-    measure(&search->entries[i], operands, left / (count - i));
+    measure(search, i, count, operands, left / (count - i));
   }
 }
 
@@ -45,6 +50,7 @@ void falt_search_tune(falt_search *search) {
   if (falt_trial_open(&trial, search->device, search->problem, largest_workspace(search, count)) != FALT_OK) return;
   measure_within(search, count, &trial.operands, search->budget.tune_seconds);
   falt_trial_close(&trial);
+  if (falt_cancelled()) return;
   falt_search_sort(search);
   falt_search_choose(search);
   if (search->chosen == search->entries[0].plan) remember(search);
@@ -63,8 +69,10 @@ falt_status falt_search_measure(falt_search *search, double seconds) {
   if (count == 0) return FALT_OK;
   falt_trial trial;
   FALT_TRY(falt_trial_open(&trial, search->device, search->problem, largest_workspace(search, count)));
-  for (int i = 0; i < count; i++) measure(&search->entries[i], &trial.operands, seconds);
+  falt_progress_phase("measure");
+  for (int i = 0; i < count && !falt_cancelled(); i++) measure(search, i, count, &trial.operands, seconds);
   falt_trial_close(&trial);
+  if (falt_cancelled()) return FALT_CANCELLED;
   falt_search_sort(search);
   return FALT_OK;
 }

@@ -384,7 +384,7 @@ static void add_chunk(task *t) {
   const int64_t end = t->own.row + t->own.rows;
   float *sums = t->sums;
   bring_panel(t);
-  for (int64_t row = t->own.row, count; row < end; row += count, sums += count * t->own.pitch) {
+  for (int64_t row = t->own.row, count; row < end && !falt_cancelled(); row += count, sums += count * t->own.pitch) {
     const int64_t index = row / plan->length, first = row % plan->length;
     count = index < plan->segments ? falt_min(plan->length - first, end - row) : 1;
     if (index < plan->segments)
@@ -413,7 +413,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (int64_t i = 0; i < plan->length; i++) t.constant[i] = (float)plan->layer.p.boundary_value;
   *t.ones = 1;
   if (t.own.channels < t.own.pitch) memset(t.panel, 0, (size_t)(plan->chunk * t.own.pitch) * sizeof *t.panel);
-  for (t.first = falt_layer_piece(&plan->slices, slice); t.first < t.end; t.first += t.count) {
+  for (t.first = falt_layer_piece(&plan->slices, slice); t.first < t.end && !falt_cancelled(); t.first += t.count) {
     t.count = falt_min(plan->chunk, t.end - t.first);
     t.ahead = t.first + t.count;
     add_chunk(&t);

@@ -271,7 +271,8 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.sums = run->partial + (size_t)index * plan->sums;
   falt_slots_open(&plan->slots, &t.slots);
   for (int64_t i = 0; i < plan->across; i++) t.ones[i] = 1;
-  for (int64_t i = falt_layer_piece(&plan->slices, slice); i < falt_layer_piece(&plan->slices, slice + 1); i++) {
+  const int64_t end = falt_layer_piece(&plan->slices, slice + 1);
+  for (int64_t i = falt_layer_piece(&plan->slices, slice); i < end && !falt_cancelled(); i++) {
     const unit u = unit_at(plan, group, i);
     add_unit(&t, &u);
     t.accumulate = true;

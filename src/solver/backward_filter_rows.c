@@ -320,11 +320,11 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.y_copy = (float *)(void *)((char *)scratch + plan->at_rows);
   t.panels = (panel *)(void *)((char *)scratch + plan->at_panels);
   const falt_layer_pieces blocks = falt_layer_cut(t.rows, falt_ceil_div(t.rows, plan->block));
-  for (int64_t i = 0; i < chunks; i++) {
+  for (int64_t i = 0; i < chunks && !falt_cancelled(); i++) {
     set_chunk(&t, i);
     bring(&t);
     if (columns == 0 && plan->base.problem.has_bias) add_bias(&t);
-    for (int64_t block = 0; block < blocks.count; block++) {
+    for (int64_t block = 0; block < blocks.count && !falt_cancelled(); block++) {
       const int64_t row = falt_layer_piece(&blocks, block);
       add_rows(&t, row, falt_layer_piece(&blocks, block + 1) - row);
     }

@@ -226,7 +226,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
     row at = {.n = image / x->size[FALT_D], .d = image % x->size[FALT_D], .h = i % x->size[FALT_H]};
     at.depth = meet(p, 0, at.d);
     at.height = meet(p, 1, at.h);
-    for (int64_t g = 0; g < x->size[FALT_G]; g++) {
+    for (int64_t g = 0; g < x->size[FALT_G] && !falt_cancelled(); g++) {
       sum_row(&t, &at, g);
       memcpy((float *)run->operands->input + falt_tensor_at(x, at.n, g, 0, at.d, at.h, 0),
              t.line + plan->lead * plan->layer.channels,

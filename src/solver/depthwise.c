@@ -129,7 +129,7 @@ static void run_row(const execution *run, const falt_depthwise_task *t, int64_t 
                                   .slope = (float)d->layer.p.act_a,
                                   .low = d->layer.low,
                                   .high = d->layer.high};
-  for (int64_t i = first_span; i < last_span; i++) {
+  for (int64_t i = first_span; i < last_span && !falt_cancelled(); i++) {
     const falt_depthwise_span *span = &d->spans[i];
     const place out = place_of(t, span, y, d->result_type, run->result, y_row, wide_results);
     const place residual = place_of(t, span, z, plan->base.problem.residual.type, residuals, z_row, wide_residual);
@@ -159,7 +159,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
       falt_depthwise_open(&plan->d, &plan->at, scratch, run->source, falt_layer_piece(&plan->blocks, index),
                           falt_layer_piece(&plan->blocks, index + 1));
   t.ahead = plan->ahead;
-  for (int64_t row = first; row < last; row++) {
+  for (int64_t row = first; row < last && !falt_cancelled(); row++) {
     falt_depthwise_turn(&t, row, row == first, last);
     run_row(run, &t, row, falt_layer_piece(&plan->parts, part), falt_layer_piece(&plan->parts, part + 1), scratch);
   }

@@ -84,7 +84,8 @@ static void run_task(void *context, int64_t index) {
   const block_plan *plan = run->plan;
   const int64_t band = falt_generic_digit(&index, plan->bands.count);
   const int64_t last = falt_layer_piece(&plan->bands, band + 1);
-  for (int64_t group = falt_layer_piece(&plan->bands, band); group < last; group++) run_group(run, group, index);
+  for (int64_t group = falt_layer_piece(&plan->bands, band); group < last && !falt_cancelled(); group++)
+    run_group(run, group, index);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {

@@ -47,7 +47,7 @@ static void run_task(void *context, int64_t index) {
   const int64_t begin = falt_layer_piece(&plan->bands, band), end = falt_layer_piece(&plan->bands, band + 1);
   falt_block_gradient g = {
       .by_pixel = p->output.stride[FALT_W], .adds_by = p->has_bias, .sums = run->sums + band * band_floats(plan)};
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !falt_cancelled(); i++) {
     g.block = falt_depthwise_block_of(p, plan->kernels, &plan->blocks, index, run->operands->input, i);
     falt_depthwise_block_rows(p, run->operands->output, i, g.by);
     const int64_t floats = (g.block.vectors - g.block.vector) * vector;

@@ -235,11 +235,15 @@ static void add_span(builder *b, int64_t q, int64_t end, bool edge) {
   d->span_count++;
 }
 
+static bool is_over(const builder *b) {
+  return b->d->table_length > MOST_TABLE || falt_cancelled();
+}
+
 /* Tiles of a phase; those inside that follow each other are one span. */
 static void add_phase(builder *b) {
   const int64_t tile = b->d->kernels->tile;
   int64_t begin = 0; /* of the span inside that is being made */
-  for (int64_t q = 0, end; q < b->phase.count; q = end) {
+  for (int64_t q = 0, end; q < b->phase.count && !is_over(b); q = end) {
     end = falt_min(q + tile, b->phase.count);
     const bool inside = is_inside(b, q, end);
     if (!inside || end - begin > LONGEST * tile) {
@@ -257,7 +261,7 @@ static void add_phases(builder *b, bool counts) {
   falt_depthwise *d = b->d;
   b->counts = counts;
   d->span_count = d->piece_count = d->table_length = 0;
-  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2); i++) {
+  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2) && !is_over(b); i++) {
     b->phase = falt_phase_at(&d->relation, 2, i);
     add_phase(b);
   }
@@ -266,13 +270,13 @@ static void add_phases(builder *b, bool counts) {
 static bool build_spans(falt_depthwise *d) {
   builder b = {.d = d};
   add_phases(&b, true);
-  if (d->table_length > MOST_TABLE) return false;
+  if (is_over(&b)) return false;
   d->spans = falt_alloc((size_t)d->span_count * sizeof *d->spans);
   d->pieces = falt_alloc((size_t)d->piece_count * sizeof *d->pieces);
   d->tables = falt_alloc((size_t)b.table_most * sizeof *d->tables);
   if (!d->spans || !d->pieces || !d->tables) return false;
   add_phases(&b, false);
-  return true;
+  return !falt_cancelled();
 }
 
 /* ---- rows */
@@ -282,7 +286,7 @@ static int64_t meets_most(const falt_depthwise *d, int axis) {
   const int64_t taps = d->relation.p.filter.size[FALT_D + axis];
   int64_t most = taps;
   if (!d->relation.gathers || (a->boundary[0] == FALT_CONSTANT && a->boundary[1] == FALT_CONSTANT)) return taps;
-  for (int64_t i = 0; i < d->relation.result.size[FALT_D + axis]; i++) {
+  for (int64_t i = 0; i < d->relation.result.size[FALT_D + axis] && !falt_cancelled(); i++) {
     int64_t count = 0;
     for (falt_meet m = falt_meet_start(&d->relation, axis, i); falt_meet_next(&m);) count++;
     most = falt_max(most, count);

@@ -331,7 +331,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   cut(&w);
   int64_t rows = plan->band * plan->out_step;
   for (int64_t z = w.task.begin[0]; z < w.task.end[0]; z++) {
-    for (int64_t y = w.task.begin[1]; y < w.task.end[1]; y += rows)
+    for (int64_t y = w.task.begin[1]; y < w.task.end[1] && !falt_cancelled(); y += rows)
       for (int64_t i = y; i < falt_min(y + plan->out_step, w.task.end[1]); i++) run_rows(&w, z, i);
     if (plan->finishes && !w.in_place) finish_plane(e, &w, z);
   }

@@ -20,6 +20,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/call.h"
 #include "core/memory.h"
 
 enum { POWER_STEPS = 12 };
@@ -133,7 +134,7 @@ static void dominant(const double *a, int64_t rows, int64_t columns, double *g, 
   memcpy(h, a + start * columns, (size_t)columns * sizeof *h);
   normalise(h, columns);
   double length = 0;
-  for (int step = 0; step < POWER_STEPS; step++) {
+  for (int step = 0; step < POWER_STEPS && !falt_cancelled(); step++) {
     times(a, rows, columns, h, g);
     const double before = length;
     length = normalise(g, rows);

@@ -266,7 +266,11 @@ static void work(void *context, int64_t worker) {
   queue *q = context;
   void *scratch = q->scratch + (size_t)worker * q->pitch;
   falt_taker taker = falt_taker_of(q->share, q->workers, worker);
-  for (int64_t task; falt_take(&taker, &task);) q->job->run(q->job->context, task, scratch);
+  for (int64_t task; !falt_cancelled() && falt_take(&taker, &task);) {
+    q->job->run(q->job->context, task, scratch);
+    if (falt_progress_due())
+      falt_progress_at((double)falt_shares_taken(q->share, q->workers, q->job->tasks) / (double)q->job->tasks);
+  }
 }
 
 void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace) {

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/copy.h"
+
 /* ---- lanes */
 
 static int lane_of(const falt_problem *p) {
@@ -193,7 +195,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
 static bool copy_filter(falt_generic_plan *plan, const void *values) {
   const size_t bytes = (size_t)falt_tensor_span(&plan->p.filter) * falt_type_size(plan->p.filter.type);
   plan->filter = falt_alloc(bytes);
-  if (plan->filter) memcpy(plan->filter, values, bytes);
+  if (plan->filter) falt_copy_large(plan->filter, values, bytes);
   return plan->filter != NULL;
 }
 

@@ -108,7 +108,7 @@ static void accumulate(tile *t, const falt_link link[3]) {
   int64_t tap[3];
   for (tap[0] = 0; tap[0] < link[0].taps; tap[0]++)
     for (tap[1] = 0; tap[1] < link[1].taps; tap[1]++)
-      for (tap[2] = 0; tap[2] < link[2].taps; tap[2]++) {
+      for (tap[2] = 0; tap[2] < link[2].taps && !falt_cancelled(); tap[2]++) {
         int64_t own[3]; /* the filter's numbering */
         if (!find_positions(t, link, tap)) continue;
         for (int a = 0; a < 3; a++) own[a] = link[a].tap_first + tap[a] * link[a].tap_next;

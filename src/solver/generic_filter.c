@@ -149,7 +149,7 @@ static void run_dots(void *context, int64_t index) {
   t.k = (int)falt_min(j->k_block, w[FALT_K] - t.at.k);
   t.c = (int)falt_min(j->c_block, w[FALT_C] - t.at.c);
   t.s = (int)falt_min(j->s_block, w[FALT_W] - t.at.s);
-  for (int64_t row = 0; row < rows; row += at_once)
+  for (int64_t row = 0; row < rows && !falt_cancelled(); row += at_once)
     for (int64_t at = 0; at < width; at += most) {
       stretch s = {row, falt_min(at_once, rows - row), at, falt_min(most, width - at), 0};
       s.padded = falt_round_up(s.rows * s.n, j->run->plan->lane->width);
@@ -301,7 +301,7 @@ static void run_product(void *context, int64_t index) {
   memset(t.totals, 0, sizeof t.totals);
   for (int64_t n = 0; n < p->output.size[FALT_N]; n++)
     for (int64_t d = 0; d < p->output.size[FALT_D]; d++)
-      for (int64_t h = 0; h < p->output.size[FALT_H]; h++) add_product_row(&t, n, d, h);
+      for (int64_t h = 0; h < p->output.size[FALT_H] && !falt_cancelled(); h++) add_product_row(&t, n, d, h);
   flush_product(&t, true);
   store_products(&t);
 }
@@ -390,7 +390,7 @@ static void run_pairs(void *context, int64_t index) {
   memset(t.totals, 0, sizeof t.totals);
   for (int64_t n = 0; n < p->output.size[FALT_N]; n++)
     for (int64_t d = 0; d < p->output.size[FALT_D]; d++)
-      for (int64_t h = 0; h < p->output.size[FALT_H]; h++) add_pair_row(&t, n, d, h);
+      for (int64_t h = 0; h < p->output.size[FALT_H] && !falt_cancelled(); h++) add_pair_row(&t, n, d, h);
   flush_pairs(&t);
   falt_generic_store_totals(j->run, t.totals, t.groups,
                             falt_tensor_at(&p->filter, t.at.k, t.at.g, t.at.c, t.at.t, t.at.r, t.at.s),

@@ -193,7 +193,7 @@ static void add_position(tile *t, int64_t position, char *sums) {
   falt_meet m[3];
   split_position(&plan->result, position, at);
   for (m[0] = falt_meet_start(plan, 0, at[1]); falt_meet_next(&m[0]);)
-    for (m[1] = falt_meet_start(plan, 1, at[2]); falt_meet_next(&m[1]);) {
+    for (m[1] = falt_meet_start(plan, 1, at[2]); falt_meet_next(&m[1]) && !falt_cancelled();) {
       m[2] = falt_meet_start(plan, 2, at[3]);
       if (plan->p.operation == FALT_FORWARD && plan->in_channels == 1) {
         add_row(t, sums, at[0], m, at[3]);

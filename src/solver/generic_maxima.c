@@ -105,7 +105,7 @@ static void compute(tile *t) {
   reaching(plan, 0, t->d, t->d + 1, &d, &d_end);
   reaching(plan, 1, t->h, t->h + t->rows, &h_begin, &h_end);
   for (; d < d_end; d++)
-    for (int64_t h = h_begin; h < h_end; h++) visit_row(t, d, h);
+    for (int64_t h = h_begin; h < h_end && !falt_cancelled(); h++) visit_row(t, d, h);
   for (int64_t r = 0; r < t->rows; r++)
     falt_generic_store(t->job->run, t->sums + (size_t)(r * t->width) * plan->lane->sum, t->width,
                        &(falt_generic_target){.index = falt_tensor_at(x, t->n, t->g, 0, t->d, t->h + r, t->w),

@@ -185,7 +185,7 @@ static void accumulate(tile *t, const part *p, const falt_link link[3]) {
     for (int64_t j = 0; j < link[1].taps; j++) {
       if (!find_rows(t, p, link, i, j) && skip_outside) continue;
       for (int64_t c = 0; c < t->plan->in_channels; c++)
-        for (int64_t k = 0; k < link[2].taps; k += at_once)
+        for (int64_t k = 0; k < link[2].taps && !falt_cancelled(); k += at_once)
           push(t, p, link, c, i, j, k, falt_min(at_once, link[2].taps - k));
     }
   flush(t, p);

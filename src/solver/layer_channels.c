@@ -347,7 +347,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (int64_t i = begin; i < end; i++) {
     const int64_t group = i / plan->panels.count;
     if (group != t.group) turn_to_group(&t, group, first, i > begin);
-    for (int64_t call = 0; call < t.count; call++) run_call(&t, call, i % plan->panels.count);
+    for (int64_t call = 0; call < t.count && !falt_cancelled(); call++) run_call(&t, call, i % plan->panels.count);
   }
 }
 

@@ -265,7 +265,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (; t.channel < layer->channels; t.channel += t.channels) {
     t.channels = falt_min(plan->span, layer->channels - t.channel);
     bring_panel(&t);
-    for (int64_t call = 0; call < calls.count; call++) {
+    for (int64_t call = 0; call < calls.count && !falt_cancelled(); call++) {
       const int64_t row = falt_layer_piece(&calls, call);
       run_rows(&t, row, (int)(falt_layer_piece(&calls, call + 1) - row), straight);
     }

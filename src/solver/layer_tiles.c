@@ -194,7 +194,7 @@ static void run_panels(const falt_tiles_task *t, int64_t begin, int64_t end) {
   falt_tiles_flow flow = {.sums = t->sums};
   const bool flows = t->plan->vectors && !t->plan->split;
   for (int64_t first = begin; first < end; first += t->plan->near)
-    for (int64_t tile = 0; tile < t->count; tile += PAIR)
+    for (int64_t tile = 0; tile < t->count && !falt_cancelled(); tile += PAIR)
       (flows ? run_pair : run_singly)(t, tile, first, falt_min(first + t->plan->near, end), &flow);
   t->plan->kernels->flush(&flow);
 }
@@ -244,7 +244,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.parts = falt_layer_piece(&plan->blocks, block + 1) - t.part;
   open_task(&t, scratch);
   plan->kernels->open((int)plan->rows);
-  for (int64_t i = begin, next; i < end; i = next) {
+  for (int64_t i = begin, next; i < end && !falt_cancelled(); i = next) {
     const int64_t group = i / plan->panels;
     next = falt_min(end, (group + 1) * plan->panels);
     falt_tiles_list(&t, group);

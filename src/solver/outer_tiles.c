@@ -220,7 +220,8 @@ static void multiply(void *context, int64_t index) {
   } else {
     call.panels = 1;
     call.finish = NULL;
-    for (int64_t panel = begin; panel < end; panel++, call.b += call.pitch, call.columns -= COLUMNS) {
+    for (int64_t panel = begin; panel < end && !falt_cancelled();
+         panel++, call.b += call.pitch, call.columns -= COLUMNS) {
       plan->kernels->product(&call, &flow);
       store_pair(run, group, pair, panel, room);
     }
@@ -253,11 +254,14 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                               .ones = workspace + plan->ones};
   memset(workspace + plan->zeros, 0, FALT_TILE_BYTES);
   for (int64_t i = 0; i < ones_of(plan); i++) falt_store(workspace + plan->ones, FALT_BF16, i, 1);
-  for (run.first = 0; run.first < plan->all; run.first += run.parts) {
+  for (run.first = 0; run.first < plan->all && !falt_cancelled(); run.first += run.parts) {
     run.parts = falt_min(plan->parts, plan->all - run.first);
+    falt_progress_range all =
+        falt_progress_enter((double)run.first / (double)plan->all, (double)(run.first + run.parts) / (double)plan->all);
     falt_outer_tiles_bring(&run);
     falt_parallel_for(threads, falt_outer_tiles_groups(plan) * pair_count(plan) * plan->chunks_of_panels.count,
                       multiply, &run);
+    falt_progress_leave(all);
   }
   if (plan->blocks > 1) falt_parallel_for(threads, falt_outer_tiles_groups(plan) * pair_count(plan), store_sums, &run);
 }

@@ -72,7 +72,12 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (plan->spread)
     falt_rows_run(base->device, &job, operands->workspace);
   else
-    for (int64_t i = 0; i < job.tasks; i++) execute_band(&r, i, operands->workspace);
+    for (int64_t i = 0; i < job.tasks && !falt_cancelled(); i++) {
+      const falt_progress_range all =
+          falt_progress_enter((double)i / (double)job.tasks, (double)(i + 1) / (double)job.tasks);
+      execute_band(&r, i, operands->workspace);
+      falt_progress_leave(all);
+    }
 }
 
 static void print(const falt_plan *base, falt_text *text) {

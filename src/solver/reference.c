@@ -26,6 +26,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/copy.h"
 #include "planner/planner.h"
 
 typedef struct reference_plan {
@@ -50,6 +51,11 @@ static void add_product(sum *s, bool exact, double a, double b) {
     s->whole += (__int128)(int64_t)a * (int64_t)b;
   else
     s->real += a * b;
+}
+
+/* Asked for every element along a row: polls for every 64th. */
+static bool is_cancelled(int64_t element) {
+  return element % 64 == 0 && falt_cancelled();
 }
 
 static double sum_value(const sum *s) {
@@ -167,7 +173,7 @@ static double forward_at(const work *k, const int64_t i[FALT_DIMS]) {
     const int64_t d = met(k, 0, i[FALT_D], t);
     for (int64_t r = 0; r < taps[FALT_H]; r++) {
       const int64_t h = met(k, 1, i[FALT_H], r);
-      for (int64_t s = 0; s < taps[FALT_W]; s++) {
+      for (int64_t s = 0; s < taps[FALT_W] && !is_cancelled(s); s++) {
         const int64_t w = met(k, 2, i[FALT_W], s);
         for (int64_t c = 0; c < taps[FALT_C]; c++)
           add_product(&total, k->exact, filter_at(k, i[FALT_C], i[FALT_G], c, t, r, s),
@@ -198,7 +204,7 @@ static double backward_data(const work *k, const int64_t i[FALT_DIMS]) {
   sum total = {0};
   for (pair d = before_first(k, 0, i[FALT_D]); next_pair(k, 0, i[FALT_D], &d);)
     for (pair h = before_first(k, 1, i[FALT_H]); next_pair(k, 1, i[FALT_H], &h);)
-      for (pair w = before_first(k, 2, i[FALT_W]); next_pair(k, 2, i[FALT_W], &w);)
+      for (pair w = before_first(k, 2, i[FALT_W]); next_pair(k, 2, i[FALT_W], &w) && !falt_cancelled();)
         for (int64_t o = 0; o < k->p->filter.size[FALT_K]; o++)
           add_product(&total, k->exact, filter_at(k, o, i[FALT_G], i[FALT_C], d.j, h.j, w.j),
                       output_at(k, i[FALT_N], i[FALT_G], o, d.o, h.o, w.o));
@@ -211,7 +217,7 @@ static double backward_filter(const work *k, const int64_t i[FALT_DIMS]) {
   for (int64_t n = 0; n < out[FALT_N]; n++)
     for (int64_t od = 0; od < out[FALT_D]; od++)
       for (int64_t oh = 0; oh < out[FALT_H]; oh++)
-        for (int64_t ow = 0; ow < out[FALT_W]; ow++)
+        for (int64_t ow = 0; ow < out[FALT_W] && !is_cancelled(ow); ow++)
           add_product(&total, k->exact, output_at(k, n, i[FALT_G], i[FALT_K], od, oh, ow),
                       input_at(k, n, i[FALT_G], i[FALT_C], met(k, 0, od, i[FALT_D]), met(k, 1, oh, i[FALT_H]),
                                met(k, 2, ow, i[FALT_W])));
@@ -228,7 +234,7 @@ static best window_max(const work *k, int64_t n, int64_t g, int64_t od, int64_t 
   best top = {.value = -INFINITY, .w = {0, -1}};
   for (int64_t t = 0; t < taps[FALT_D]; t++)
     for (int64_t r = 0; r < taps[FALT_H]; r++)
-      for (int64_t s = 0; s < taps[FALT_W]; s++) {
+      for (int64_t s = 0; s < taps[FALT_W] && !is_cancelled(s); s++) {
         const int64_t d = met(k, 0, od, t), h = met(k, 1, oh, r), w = met(k, 2, ow, s);
         if (d < 0 || h < 0 || w < 0) continue;
         const double value = input_at(k, n, g, 0, d, h, w);
@@ -259,7 +265,7 @@ static double avgpool(const work *k, const int64_t i[FALT_DIMS]) {
   double total = 0;
   for (int64_t t = 0; t < taps[FALT_D]; t++)
     for (int64_t r = 0; r < taps[FALT_H]; r++)
-      for (int64_t s = 0; s < taps[FALT_W]; s++) {
+      for (int64_t s = 0; s < taps[FALT_W] && !is_cancelled(s); s++) {
         const int64_t d = met(k, 0, i[FALT_D], t), h = met(k, 1, i[FALT_H], r), w = met(k, 2, i[FALT_W], s);
         if (d >= 0 && h >= 0 && w >= 0) total += input_at(k, i[FALT_N], i[FALT_G], 0, d, h, w);
       }
@@ -274,7 +280,7 @@ static double backward_maxpool(const work *k, const int64_t i[FALT_DIMS]) {
   double total = 0;
   for (pair d = before_first(k, 0, i[FALT_D]); next_pair(k, 0, i[FALT_D], &d);)
     for (pair h = before_first(k, 1, i[FALT_H]); next_pair(k, 1, i[FALT_H], &h);)
-      for (pair w = before_first(k, 2, i[FALT_W]); next_pair(k, 2, i[FALT_W], &w);) {
+      for (pair w = before_first(k, 2, i[FALT_W]); next_pair(k, 2, i[FALT_W], &w) && !falt_cancelled();) {
         const best top = window_max(k, i[FALT_N], i[FALT_G], d.o, h.o, w.o);
         if (is_at(&top, &d, &h, &w)) total += output_at(k, i[FALT_N], i[FALT_G], 0, d.o, h.o, w.o);
       }
@@ -285,7 +291,7 @@ static double backward_avgpool(const work *k, const int64_t i[FALT_DIMS]) {
   double total = 0;
   for (pair d = before_first(k, 0, i[FALT_D]); next_pair(k, 0, i[FALT_D], &d);)
     for (pair h = before_first(k, 1, i[FALT_H]); next_pair(k, 1, i[FALT_H], &h);)
-      for (pair w = before_first(k, 2, i[FALT_W]); next_pair(k, 2, i[FALT_W], &w);)
+      for (pair w = before_first(k, 2, i[FALT_W]); next_pair(k, 2, i[FALT_W], &w) && !falt_cancelled();)
         total += output_at(k, i[FALT_N], i[FALT_G], 0, d.o, h.o, w.o) / window_count(k, d.o, h.o, w.o);
   return k->p->alpha * total;
 }
@@ -324,7 +330,7 @@ static void bias_gradient(const work *k, void *bias) {
       for (int64_t n = 0; n < out[FALT_N]; n++)
         for (int64_t d = 0; d < out[FALT_D]; d++)
           for (int64_t h = 0; h < out[FALT_H]; h++)
-            for (int64_t w = 0; w < out[FALT_W]; w++)
+            for (int64_t w = 0; w < out[FALT_W] && !is_cancelled(w); w++)
               add_product(&total, falt_type_is_integer(k->p->output.type), 1, output_at(k, n, g, c, d, h, w));
       falt_store(bias, vector_type(k->p), g * out[FALT_C] + c, sum_value(&total));
     }
@@ -337,6 +343,16 @@ static bool is_exact(const falt_problem *p) {
   const bool constant = p->boundary_value == rint(p->boundary_value) && fabs(p->boundary_value) < 0x1p53;
   return (!reads_x || (falt_type_is_integer(p->input.type) && constant)) &&
          (!reads_w || falt_type_is_integer(p->filter.type)) && (!reads_y || falt_type_is_integer(p->output.type));
+}
+
+/* The share of all elements before the row of element i. */
+static double done_before(const int64_t i[FALT_DIMS], const int64_t size[FALT_DIMS]) {
+  double share = 0, step = 1;
+  for (int d = 0; d < FALT_W; d++) {
+    step /= (double)size[d];
+    share += (double)i[d] * step;
+  }
+  return share;
 }
 
 static void execute(const falt_plan *plan, const falt_operands *operands) {
@@ -357,10 +373,12 @@ static void execute(const falt_plan *plan, const falt_operands *operands) {
     for (i[1] = 0; i[1] < result->size[1]; i[1]++)
       for (i[2] = 0; i[2] < result->size[2]; i[2]++)
         for (i[3] = 0; i[3] < result->size[3]; i[3]++)
-          for (i[4] = 0; i[4] < result->size[4]; i[4]++)
-            for (i[5] = 0; i[5] < result->size[5]; i[5]++)
+          for (i[4] = 0; i[4] < result->size[4]; i[4]++) {
+            falt_progress_at(done_before(i, result->size));
+            for (i[5] = 0; i[5] < result->size[5] && !is_cancelled(i[5]); i[5]++)
               falt_store(data, result->type, falt_tensor_at(result, i[0], i[1], i[2], i[3], i[4], i[5]),
                          value_of[p->operation](&k, i));
+          }
   if (p->operation == FALT_BACKWARD_FILTER && p->has_bias) bias_gradient(&k, operands->bias);
 }
 
@@ -387,7 +405,8 @@ static void *copy_filter(const falt_tensor *filter, const void *values) {
   for (int dim = 0; dim < FALT_DIMS; dim++) last += falt_max(filter->stride[dim], 0) * (filter->size[dim] - 1);
   const size_t bytes = (size_t)(last + 1) * falt_type_size(filter->type);
   void *copy = falt_alloc(bytes);
-  return copy ? memcpy(copy, values, bytes) : NULL;
+  if (copy) falt_copy_large(copy, values, bytes);
+  return copy;
 }
 
 static bool reads_filter(falt_operation operation) {

@@ -436,7 +436,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (s.z = s.task.begin[0]; s.z < s.task.end[0]; s.z += how->planes) {
     s.made_z = falt_min(how->planes, s.task.end[0] - s.z);
     for (int64_t i = 0; i < how->ring; i++) s.tags[i] = INT64_MIN;
-    for (int64_t y = s.task.begin[1]; y < s.task.end[1]; y += how->lines)
+    for (int64_t y = s.task.begin[1]; y < s.task.end[1] && !falt_cancelled(); y += how->lines)
       for (int64_t z = s.z; z < s.z + s.made_z; z++) run_lines(&s, z, y, falt_min(how->lines, s.task.end[1] - y));
   }
 }

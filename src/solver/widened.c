@@ -106,6 +106,12 @@ static void find_piece(const widened_plan *plan, const falt_operands *operands, 
   place[RESIDUAL] = p->has_residual ? falt_row_band_at(bands, operands->residual, &p->residual, n, begin) : NULL;
 }
 
+/* Pieces one after the other, each with all threads: piece i's part of the progress. */
+static falt_progress_range enter_piece(const widened_plan *plan, int64_t i) {
+  const double count = (double)piece_count(plan);
+  return falt_progress_enter((double)i / count, (double)(i + 1) / count);
+}
+
 /* Widens what the piece reads, runs its child, narrows what it wrote. */
 static void run_piece(const run *r, int64_t index, char *scratch, void *filter, void *bias) {
   const widened_plan *plan = r->plan;
@@ -159,12 +165,16 @@ static void sum_pieces(const run *r, char *scratch) {
   const widened_plan *plan = r->plan;
   const falt_problem *p = &plan->base.problem;
   float *share = (float *)(void *)(scratch + plan->share), *bias = (float *)(void *)(scratch + plan->bias_share);
+  const falt_progress_range whole = enter_piece(plan, 0);
   run_piece(r, 0, scratch, r->filter, r->operands->bias);
-  for (int64_t i = 1; i < piece_count(plan); i++) {
+  falt_progress_leave(whole);
+  for (int64_t i = 1; i < piece_count(plan) && !falt_cancelled(); i++) {
+    const falt_progress_range all = enter_piece(plan, i);
     run_piece(r, i, scratch, share, bias);
     add(plan->base.device, (addition){r->filter, share, (int64_t)(plan->filter_bytes / sizeof(float))});
     if (p->has_bias)
       add(plan->base.device, (addition){r->operands->bias, bias, p->output.size[FALT_G] * p->output.size[FALT_C]});
+    falt_progress_leave(all);
   }
   falt_narrow(plan->base.device, &plan->filter, r->filter, &p->filter, r->operands->filter);
 }
@@ -185,7 +195,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (plan->spread)
     falt_rows_run(base->device, &(falt_row_job){run_task, &r, piece_count(plan), plan->scratch.total}, workspace);
   else
-    for (int64_t i = 0; i < piece_count(plan); i++) run_task(&r, i, workspace);
+    for (int64_t i = 0; i < piece_count(plan) && !falt_cancelled(); i++) {
+      const falt_progress_range all = enter_piece(plan, i);
+      run_task(&r, i, workspace);
+      falt_progress_leave(all);
+    }
 }
 
 static void print(const falt_plan *base, falt_text *text) {

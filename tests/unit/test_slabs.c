@@ -362,12 +362,71 @@ static void test_parts(UNUSED void **state) {
   assert_int_equal(falt_problem_part(NULL, &p, 2, 0, 1), FALT_INVALID_ARGUMENT);
 }
 
+/* ------------------------------------------------------------------------------- interrupts and progress */
+
+typedef struct watch_slabs {
+  falt_device *device;
+  double last;
+  int calls;
+  bool interrupts;
+} watch_slabs;
+
+static bool note_slabs(void *context, const char *phase, double done) {
+  watch_slabs *w = context;
+  assert_string_equal(phase, "execute");
+  assert_true(done >= w->last && done <= 1);
+  w->last = done;
+  w->calls++;
+  if (w->interrupts && w->calls == 2) falt_device_interrupt(w->device);
+  return true;
+}
+
+/* In many slabs of an execution of over a second: told of it, then interrupted, then as before. */
+static void test_interrupt(UNUSED void **state) {
+  falt_device *device = pretend(3 << 20);
+  watch_slabs w = {.device = device};
+  falt_problem problem = parse("correlate h=4000 w=1000 r=31 s=31 boundary=wrap");
+  falt_budget budget;
+  falt_plan *plan;
+  falt_stages stages;
+  falt_budget_default(&budget);
+  strcpy(budget.method, "generic");
+  assert_int_equal(falt_plan_create(&plan, device, &problem, &budget, NULL), FALT_OK);
+  arrays a = arrays_of(&problem);
+  falt_device_progress(device, note_slabs, &w);
+  assert_int_equal(falt_execute_stages(plan, &a.set, &stages), FALT_OK);
+  const int64_t slabs = stages.slabs;
+  const size_t bytes = a.bytes[2];
+  assert_true(slabs > 4);
+  if (stages.seconds > 1) assert_true(w.calls > 2);
+  if (w.calls) assert_true(w.last == 1);
+  float *expected = falt_alloc(bytes);
+  memcpy(expected, a.memory[2], bytes);
+  w = (watch_slabs){.device = device, .interrupts = true};
+  const falt_status status = falt_execute_stages(plan, &a.set, &stages);
+  if (w.calls >= 2) {
+    assert_int_equal(status, FALT_CANCELLED);
+    assert_true(stages.slabs < slabs);
+  }
+  falt_device_resume(device);
+  falt_device_progress(device, NULL, NULL);
+  memset(a.memory[2], 0xff, bytes);
+  assert_int_equal(falt_execute_stages(plan, &a.set, &stages), FALT_OK);
+  assert_int_equal(stages.slabs, slabs);
+  assert_memory_equal(a.memory[2], expected, bytes);
+  falt_free(expected);
+  free_arrays(&a);
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+  assert_int_equal(live, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_boundaries, set_up), cmocka_unit_test_setup(test_cuts, set_up),
       cmocka_unit_test_setup(test_pitch, set_up),      cmocka_unit_test_setup(test_pinned, set_up),
       cmocka_unit_test_setup(test_failures, set_up),   cmocka_unit_test_setup(test_parts, set_up),
-      cmocka_unit_test_setup(test_threads, set_up),
+      cmocka_unit_test_setup(test_threads, set_up),    cmocka_unit_test_setup(test_interrupt, set_up),
   };
   return run_in_directory(tests, sizeof tests / sizeof *tests);
 }
