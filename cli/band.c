@@ -1,12 +1,12 @@
 /* Running one problem over a file by bands of rows, so that files larger than memory pass through. */
 #include "band.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "behind.h"
+#include "interrupt.h"
 #include "report.h"
 
 /* A GPU's band is so long that filling and draining its queues counts little. */
@@ -237,23 +237,6 @@ static int64_t window_room(const geometry *g) {
 
 /* ---- running */
 
-static volatile sig_atomic_t interrupted;
-
-static void note_interrupt(int number) {
-  interrupted = number;
-}
-
-int cli_band_interrupted(void) {
-  return interrupted;
-}
-
-/* The first interrupt lets the run clean up; the second has the usual effect. */
-static void catch_interrupts(void) {
-  struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND};
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
-
 static int start(runner *r) {
   const geometry *g = &r->g;
   int64_t input_bytes, output_bytes;
@@ -302,9 +285,9 @@ static int run_band(runner *r, const window *w) {
   add_stages(&r->result->stages, &stages);
   r->result->bands++;
   if (executed != FALT_OK) return fail_device(r, executed);
-  if (interrupted) return CLI_IMPOSSIBLE;
+  if (cli_interrupted()) return CLI_IMPOSSIBLE;
   if (!cli_behind_write(&r->behind, w->count, output, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
-  return interrupted ? CLI_IMPOSSIBLE : CLI_DONE;
+  return cli_interrupted() ? CLI_IMPOSSIBLE : CLI_DONE;
 }
 
 /* Waits for the last band; the error counts unless another came before. */
@@ -313,7 +296,7 @@ static int finish(runner *r, int status) {
   const bool written = cli_behind_wait(&r->behind, &error);
   r->result->write = r->behind.seconds;
   if (status == CLI_DONE && !written) return cli_fail(CLI_WRONG, "%s", error.text);
-  return status == CLI_DONE && interrupted ? CLI_IMPOSSIBLE : status;
+  return status == CLI_DONE && cli_interrupted() ? CLI_IMPOSSIBLE : status;
 }
 
 int cli_band_run(const cli_band_job *job, cli_band_result *result) {
@@ -324,7 +307,7 @@ int cli_band_run(const cli_band_job *job, cli_band_result *result) {
               .result = result};
   const double began = cli_seconds();
   cli_progress progress = cli_progress_begin(job->progress);
-  catch_interrupts();
+  cli_progress_step(&progress, 0, r.g.out_rows);
   int status = start(&r);
   for (int64_t out = 0; status == CLI_DONE && out < r.g.out_rows; out += r.g.band) {
     window w = make_window(&r.g, out);

@@ -38,7 +38,4 @@ bool cli_band_is_random(const falt_problem *problem, int64_t rows, const falt_de
 /* Reads, computes and writes every band. Prints an error and returns its exit status, or CLI_DONE. */
 int cli_band_run(const cli_band_job *job, cli_band_result *result);
 
-/* Whether the user interrupted cli_band_run, which then failed silently; the signal is still to be obeyed. */
-int cli_band_interrupted(void);
-
 #endif

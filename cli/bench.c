@@ -6,13 +6,13 @@
 #include "bench.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "device.h"
 #include "exchange.h"
+#include "interrupt.h"
 #include "library.h"
 #include "report.h"
 #include "verbs.h"
@@ -325,9 +325,7 @@ static int run_suite(cli_bench *bench) {
     cli_progress_step(&progress, i + 1, bench->suite.count);
   }
   cli_progress_end();
-  if (cli_interrupted())
-    return cli_fail(CLI_IMPOSSIBLE, "bench: interrupted after %d of %d problems; what was printed holds", bench->rows,
-                    bench->suite.count);
+  if (cli_interrupted()) return CLI_IMPOSSIBLE;
   if (!bench->options->json) cli_bench_print_foot(bench);
   if (status == CLI_DONE) cli_bench_cliffs(bench);
   return status;
@@ -419,7 +417,6 @@ int falt_verb_bench(const cli_options *options) {
   cli_bench bench = {.options = options, .machine = cli_machine_describe(), .peers = {.from = -1}};
   bench.seconds = options->seconds >= 0 ? options->seconds : default_seconds;
   bench.rounds = options->rounds ? (int)options->rounds : DEFAULT_ROUNDS;
-  cli_interrupts_catch();
   int status = open_suite(&bench);
   if (status == CLI_DONE) status = open_device(&bench);
   if (status == CLI_DONE) start_peers(&bench);
@@ -427,12 +424,8 @@ int falt_verb_bench(const cli_options *options) {
   if (status == CLI_DONE) status = options->html ? run_with_report(&bench) : run_suite(&bench);
   if (status == CLI_DONE && bench.peers.failed) status = CLI_IMPOSSIBLE;
   cli_peers_stop(&bench.peers);
-  falt_device_destroy(&bench.device);
+  cli_device_destroy(&bench.device);
   cli_suite_free(&bench.suite);
   free(bench.row);
-  if (cli_interrupted()) {
-    signal(cli_interrupted(), SIG_DFL);
-    raise(cli_interrupted()); /* cleaned up; now die of it, as the shell expects */
-  }
   return status;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interrupt.h"
 #include "report.h"
 
 enum { MAX_SOLVERS = 128 };
@@ -32,16 +33,31 @@ static bool read_cuda(const char *name, falt_cuda_options *cuda) {
   return !*end && number <= 4096;
 }
 
+/* Signals interrupt it, and a terminal shows how far it is. */
+static void attend(const cli_options *options, falt_device *device) {
+  cli_interrupts_watch(device);
+  if (cli_progress_is_wanted(options->quiet)) falt_device_progress(device, cli_progress_call, NULL);
+}
+
+void cli_device_destroy(falt_device **device) {
+  cli_interrupts_forget(*device);
+  falt_device_destroy(device);
+}
+
 static falt_status open_cuda(const cli_options *options, falt_cuda_options *cuda, falt_device **device) {
   cuda->threads = (int)options->threads;
-  return falt_device_cuda(device, cuda);
+  const falt_status status = falt_device_cuda(device, cuda);
+  if (status == FALT_OK) attend(options, *device);
+  return status;
 }
 
 static falt_status open_cpu(const cli_options *options, falt_device **device) {
   falt_cpu_options cpu;
   falt_cpu_options_default(&cpu);
   cpu.threads = (int)options->threads;
-  return falt_device_cpu(device, &cpu);
+  const falt_status status = falt_device_cpu(device, &cpu);
+  if (status == FALT_OK) attend(options, *device);
+  return status;
 }
 
 static const char *name_of(const cli_options *options) {
@@ -121,7 +137,7 @@ static falt_device *open_gpu(const cli_options *options, const falt_problem *pro
   }
   if (status == FALT_OK) return device;
   if (status >= FALT_NO_MEMORY) note_retreat(options); /* below that the problem or the budget rules it out */
-  falt_device_destroy(&device);
+  cli_device_destroy(&device);
   return NULL;
 }
 
@@ -138,13 +154,13 @@ int cli_device_choose(const cli_options *options, const falt_problem *problem, c
     loser = *device;
     *device = gpu;
   }
-  falt_device_destroy(&loser);
+  cli_device_destroy(&loser);
   return CLI_DONE;
 }
 
 int cli_device_retreat(const cli_options *options, falt_device **device) {
   note_retreat(options);
-  falt_device_destroy(device);
+  cli_device_destroy(device);
   const falt_status status = open_cpu(options, device);
   if (status != FALT_OK) return cli_fail_library(status);
   load_wisdom(options, *device);

@@ -5,8 +5,10 @@
 #include "options.h"
 
 /* Makes the device (FALTUNG_DEVICE stands in for --device; auto is the CPU) with its wisdom loaded. Prints an error and
- * returns its exit status, or CLI_DONE. falt_device_destroy afterwards. */
+ * returns its exit status, or CLI_DONE. cli_device_destroy afterwards. */
 int cli_device_make(const cli_options *options, falt_device **device);
+/* Destroys it, and no signal interrupts it any more. */
+void cli_device_destroy(falt_device **device);
 
 /* Where the device is left to us: a GPU where there is one and it is faster for this problem, starting and transfers
  * included, else the CPU. A GPU that does not work is told in one line and not used. weights may be NULL. */

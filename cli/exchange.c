@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +21,41 @@ static bool has_room(const char *directory, int64_t bytes) {
          access(directory, W_OK) == 0;
 }
 
+/* ---- the directory's removal, which a signal handler may have to do */
+
+static char listed[PATH_MAX]; /* complete while `is_listed` */
+static volatile sig_atomic_t is_listed;
+
+static void list_directory(const char *path) {
+  is_listed = 0;
+  snprintf(listed, sizeof listed, "%s", path);
+  is_listed = path[0] != '\0';
+}
+
+/* Entries as the kernel gives them: opendir allocates. */
+void cli_exchange_remove(void) {
+  _Alignas(struct dirent64) char room[4096];
+  const int directory = is_listed ? open(listed, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (directory < 0) return;
+  for (ssize_t got; (got = getdents64(directory, room, sizeof room)) > 0;)
+    for (ssize_t at = 0; at < got;) {
+      const struct dirent64 *entry = (const void *)(room + at);
+      if (entry->d_name[0] != '.') unlinkat(directory, entry->d_name, 0);
+      at += entry->d_reclen;
+    }
+  close(directory);
+  rmdir(listed);
+  is_listed = 0;
+}
+
 bool cli_exchange_open(cli_exchange *exchange, int64_t bytes, io_error *error) {
   const char *temporary = getenv("TMPDIR"), *parent = temporary && *temporary ? temporary : "/tmp";
   if (has_room("/dev/shm", bytes)) parent = "/dev/shm";
   snprintf(exchange->directory, sizeof exchange->directory, "%s/faltung-bench-XXXXXX", parent);
-  if (mkdtemp(exchange->directory)) return true;
+  if (mkdtemp(exchange->directory)) {
+    list_directory(exchange->directory);
+    return true;
+  }
   exchange->directory[0] = '\0';
   return cli_wrong(error, "%.200s: no directory can be made in it: %s; set TMPDIR to one that you may write to", parent,
                    strerror(errno));
@@ -90,11 +122,6 @@ bool cli_exchange_vector(const cli_exchange *exchange, const char *name, falt_ty
 }
 
 void cli_exchange_close(cli_exchange *exchange) {
-  DIR *directory = exchange->directory[0] ? opendir(exchange->directory) : NULL;
-  for (struct dirent *entry; directory && (entry = readdir(directory)) != NULL;) {
-    if (entry->d_name[0] != '.') unlinkat(dirfd(directory), entry->d_name, 0);
-  }
-  if (directory) closedir(directory);
-  if (exchange->directory[0]) rmdir(exchange->directory);
+  if (exchange->directory[0]) cli_exchange_remove();
   exchange->directory[0] = '\0';
 }

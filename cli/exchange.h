@@ -22,5 +22,7 @@ bool cli_exchange_vector(const cli_exchange *exchange, const char *name, falt_ty
 const char *cli_exchange_path(const cli_exchange *exchange, const char *name, char path[PATH_MAX]);
 /* Removes the files and the directory. */
 void cli_exchange_close(cli_exchange *exchange);
+/* The same for the exchange that is open, if there is one; for signal handlers. */
+void cli_exchange_remove(void);
 
 #endif

@@ -386,7 +386,7 @@ static void clean_up(filter_job *job) {
   io_close(&job->reader);
   cli_kernel_free(&job->kernel);
   free(job->weights);
-  falt_device_destroy(&job->device);
+  cli_device_destroy(&job->device);
 }
 
 static int run_filter(const cli_options *options, const char *verb) {

@@ -103,7 +103,7 @@ int falt_verb_info(const cli_options *options) {
   const falt_status measured = options->measure ? falt_device_measure(device) : FALT_OK;
   falt_limits limits;
   falt_device_limits(device, &limits);
-  (options->json ? print_json : print_text)(device, &limits);
-  falt_device_destroy(&device);
+  if (measured != FALT_CANCELLED) (options->json ? print_json : print_text)(device, &limits);
+  cli_device_destroy(&device);
   return measured == FALT_OK ? CLI_DONE : cli_fail_library(measured);
 }

@@ -262,7 +262,7 @@ int falt_verb_ladder(const cli_options *options) {
   run->seconds = options->seconds >= 0 ? options->seconds : default_seconds;
   int status = cli_device_make(options, &run->device);
   if (status == CLI_DONE) status = options->plot ? run_with_plot(run) : run_operands(run);
-  falt_device_destroy(&run->device);
+  cli_device_destroy(&run->device);
   free(run);
   return status;
 }

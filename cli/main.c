@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <string.h>
 
-#include "band.h"
 #include "help.h"
+#include "interrupt.h"
 #include "report.h"
 #include "verbs.h"
 
@@ -156,11 +156,12 @@ static int run_verb(const cli_verb *verb, int count, char **words) {
   int status = cli_options_parse(count, words, verb, &options);
   if (status == CLI_HELP) return print_verb_help(verb);
   if (status == CLI_DONE) status = finish(verb->run(&options));
-  if (cli_band_interrupted()) raise(cli_band_interrupted()); /* cleaned up; now die of it, as the shell expects */
+  if (cli_interrupted()) cli_interrupts_die(); /* everything is cleaned up */
   return status;
 }
 
 int main(int count, char **words) {
+  cli_interrupts_catch();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with its own line, and the output is cleaned up */
   if (count < 2) return cli_fail(CLI_WRONG, "no verb given: nothing to do; `faltung --help` lists the verbs");
   const char *first = words[1];

@@ -12,28 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "share.h"
 
 static const double patience = 900; /* seconds for one line: the slowest peers take a minute a run */
-
-/* ---- interrupts */
-
-static volatile sig_atomic_t interrupted;
-
-static void note_interrupt(int number) {
-  interrupted = number;
-}
-
-void cli_interrupts_catch(void) {
-  const struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND};
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGHUP, &action, NULL);
-}
-
-int cli_interrupted(void) {
-  return interrupted;
-}
 
 /* ---- starting and ending */
 
@@ -89,6 +71,7 @@ static bool start(cli_peers *peers, const char *script, const char *device, int 
   if (peers->pid == 0 && out[0] >= 0) become_python(in, out, peers->python, script, device, threads);
   if (in[0] >= 0) close(in[0]);
   if (out[1] >= 0) close(out[1]);
+  cli_interrupts_group(peers->pid);
   peers->to = in[1] >= 0 ? fdopen(in[1], "w") : NULL;
   peers->from = out[0];
   return peers->pid > 0 && peers->to;
@@ -103,6 +86,7 @@ static int reap(cli_peers *peers, bool kill_it) {
     if (kill_it && kill(-peers->pid, SIGKILL) != 0) kill(peers->pid, SIGKILL); /* its group, once that is made */
     while (waitpid(peers->pid, &state, 0) < 0 && errno == EINTR) continue;
   }
+  cli_interrupts_group(0);
   peers->pid = 0;
   peers->to = NULL;
   peers->from = -1;
@@ -145,7 +129,7 @@ static bool fail_garbage(cli_peers *peers, const char *line) {
 /* Waits for bytes; false if none will come, with the process then gone. */
 static bool wait_for_bytes(cli_peers *peers) {
   const double end = cli_seconds() + patience;
-  while (!interrupted) {
+  while (!cli_interrupted()) {
     struct pollfd source = {.fd = peers->from, .events = POLLIN};
     const int ready = poll(&source, 1, 200);
     if (ready > 0) return true;

@@ -46,8 +46,4 @@ void cli_peers_send(cli_json *request);
 bool cli_peers_answer(cli_peers *peers, cli_answer *answer);
 void cli_peers_stop(cli_peers *peers);
 
-/* From now on SIGINT, SIGTERM and SIGHUP only leave their number in cli_interrupted, which ends all waiting. */
-void cli_interrupts_catch(void);
-int cli_interrupted(void);
-
 #endif

@@ -55,7 +55,7 @@ int cli_question_open(const cli_options *options, int first, cli_question *quest
 }
 
 void cli_question_close(cli_question *question) {
-  falt_device_destroy(&question->device);
+  cli_device_destroy(&question->device);
 }
 
 /* ---- operands */

@@ -9,11 +9,11 @@
 
 /* ---- errors */
 
-static bool bar_is_shown;
+volatile sig_atomic_t cli_muted, cli_bar_is_shown;
 
 static void clear_bar(void) {
-  if (bar_is_shown) fputs("\r\033[K", stderr);
-  bar_is_shown = false;
+  if (cli_bar_is_shown) fputs("\r\033[K", stderr);
+  cli_bar_is_shown = 0;
 }
 
 /* What a user typed may hold line ends and escapes; an error stays one plain line whatever it quotes. */
@@ -26,6 +26,7 @@ static void make_plain(char *text) {
 int cli_fail(int exit_status, const char *format, ...) {
   char text[1024];
   va_list list;
+  if (cli_muted) return exit_status;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
@@ -217,23 +218,72 @@ const char *cli_duration(double seconds, char text[32]) {
   return text;
 }
 
+/* ---- progress */
+
+static const double bar_delay = 1, bar_pause = 0.1; /* seconds until the bar comes, and between its changes */
+
+/* What the bar shows: steps that a verb counts, each with the share that the library tells of it; or a library call's
+ * phase. */
+static struct {
+  double began, drawn;
+  int64_t done, total; /* steps; total 0: nobody counts */
+  double share;        /* shown last of these steps */
+} bar;
+
+static bool is_bar_due(double now) {
+  return now - bar.began >= bar_delay && now - bar.drawn >= bar_pause;
+}
+
+static void draw_bar(double share, const char *phase) {
+  static const char full[] = "########################################";
+  enum { WIDTH = sizeof full - 1 };
+  const double now = cli_seconds();
+  if (!is_bar_due(now)) return;
+  const int filled = (int)(share * WIDTH);
+  fprintf(stderr, "\r[%.*s%*s] %3.0f%% %-8s", filled, full, WIDTH - filled, "", 100 * share, phase);
+  fflush(stderr);
+  bar.drawn = now;
+  cli_bar_is_shown = 1;
+}
+
+bool cli_progress_is_wanted(bool quiet) {
+  return !quiet && isatty(STDERR_FILENO);
+}
+
 cli_progress cli_progress_begin(bool enabled) {
-  return (cli_progress){cli_seconds(), 0, enabled && isatty(STDERR_FILENO)};
+  const cli_progress progress = {cli_progress_is_wanted(!enabled)};
+  bar.began = cli_seconds();
+  bar.total = bar.done = 0;
+  bar.share = 0;
+  return progress;
+}
+
+/* Within a step only executing counts: planning may come before each. */
+static void draw_steps(double part) {
+  const double share = ((double)bar.done + part) / (double)bar.total;
+  if (share > bar.share) bar.share = share;
+  draw_bar(bar.share, "");
 }
 
 void cli_progress_step(cli_progress *progress, int64_t done, int64_t total) {
-  static const char bar[] = "########################################";
-  enum { WIDTH = sizeof bar - 1 };
-  double now = cli_seconds();
-  if (!progress->enabled || total <= 0 || now - progress->began < 1 || now - progress->drawn < 0.1) return;
-  double share = (double)done / (double)total;
-  int filled = (int)(share * WIDTH);
-  fprintf(stderr, "\r[%.*s%*s] %3.0f%%", filled, bar, WIDTH - filled, "", 100 * share);
-  fflush(stderr);
-  progress->drawn = now;
-  bar_is_shown = true;
+  if (!progress->enabled || total <= 0) return;
+  bar.done = done;
+  bar.total = total;
+  draw_steps(0);
 }
 
 void cli_progress_end(void) {
+  bar.total = 0;
   clear_bar();
+}
+
+bool cli_progress_call(void *context, const char *phase, double done) {
+  (void)context;
+  if (bar.total > 0)
+    draw_steps(strcmp(phase, "plan") == 0 ? 0 : done);
+  else if (done < 1)
+    draw_bar(done, phase);
+  else
+    clear_bar(); /* the call is over, and its results are about to be printed */
+  return true;
 }

@@ -2,6 +2,7 @@
 #ifndef FALT_CLI_REPORT_H
 #define FALT_CLI_REPORT_H
 
+#include <signal.h>
 #include <stdio.h>
 
 #include "io/io.h"
@@ -47,14 +48,20 @@ void cli_json_begin(cli_json *json, const char *key);
 void cli_json_end(cli_json *json);
 void cli_json_close(cli_json *json);
 
-/* A bar on standard error, only on a terminal and only for what takes longer than a second. */
+/* Set by a signal: what fails afterwards fails for that, and cli_fail prints nothing. */
+extern volatile sig_atomic_t cli_muted, cli_bar_is_shown;
+
+/* A bar on standard error, only on a terminal and only for what takes longer than a second: of the steps that a verb
+ * counts, or of one call of the library. */
 typedef struct cli_progress {
-  double began, drawn;
   bool enabled;
 } cli_progress;
+bool cli_progress_is_wanted(bool quiet);
 cli_progress cli_progress_begin(bool enabled);
 void cli_progress_step(cli_progress *progress, int64_t done, int64_t total);
 void cli_progress_end(void); /* cli_fail does it too */
+/* For falt_device_progress. */
+bool cli_progress_call(void *context, const char *phase, double done);
 
 /* Seconds of a clock that never goes back. */
 double cli_seconds(void);

@@ -12,7 +12,7 @@
 #include "io/npy.h"
 
 enum {
-  READ_CHUNK = 1 << 30,
+  READ_CHUNK = 16 << 20, /* a signal waits for it */
   FIRST_GROWTH = 1 << 20,
   GATHER_ROWS = 64,
   GATHER_COLUMNS = 32,

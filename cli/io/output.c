@@ -1,6 +1,6 @@
 /* Output under a temporary name: open, write, sync, rename; and its removal when the process is ended.
  *
- * The signal handler may only read memory that is complete, so paths live in a static table whose entry is marked as
+ * A signal handler may only read memory that is complete, so paths live in a static table whose entry is marked as
  * used after it is filled and marked as free before it is cleared. */
 #include "io/output.h"
 
@@ -17,33 +17,23 @@
 
 #include "io/format.h"
 
-enum { SLOTS = 16, WRITE_CHUNK = 1 << 30 };
+enum { SLOTS = 16, WRITE_CHUNK = 16 << 20 }; /* a signal waits for a chunk */
 
 static char slot_path[SLOTS][PATH_MAX];
 static volatile sig_atomic_t slot_used[SLOTS];
 static pthread_mutex_t slot_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void remove_temporaries(void) {
+static pid_t slot_owner; /* a forked child leaves them alone */
+
+void io_output_remove_temporaries(void) {
+  if (getpid() != slot_owner) return;
   for (int i = 0; i < SLOTS; i++)
     if (slot_used[i]) unlink(slot_path[i]);
 }
 
-static void on_signal(int number) {
-  remove_temporaries();
-  signal(number, SIG_DFL);
-  raise(number); /* delivered when this handler returns: the process ends as if nobody had caught it */
-}
-
-static void guard_signal(int number) {
-  struct sigaction action = {.sa_handler = on_signal}, old;
-  if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(number, &action, NULL);
-}
-
 static void guard(void) {
-  guard_signal(SIGINT);
-  guard_signal(SIGTERM);
-  guard_signal(SIGHUP);
-  atexit(remove_temporaries);
+  slot_owner = getpid();
+  atexit(io_output_remove_temporaries);
 }
 
 static int slot_take(const char *path) {
@@ -74,8 +64,19 @@ static const char *base_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+/* Opens a new file, and has it in the table from before it is there; -1 with errno. */
+static int create_listed(const char *name, int *slot) {
+  *slot = slot_take(name);
+  if (*slot < 0) errno = EMFILE;
+  const int fd = *slot < 0 ? -1 : open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int number = errno;
+  if (fd < 0) slot_release(*slot);
+  errno = number;
+  return fd;
+}
+
 /* Creates "directory/.faltung-PID-N.ext" with the permissions that the target has or would get. */
-static int create_temporary(const char *target, char *name, size_t size) {
+static int create_temporary(const char *target, char *name, size_t size, int *slot) {
   const int directory = (int)(base_of(target) - target);
   char extension[32];
   io_extension(target, extension, sizeof extension);
@@ -87,7 +88,7 @@ static int create_temporary(const char *target, char *name, size_t size) {
       errno = ENAMETOOLONG;
       return -1;
     }
-    const int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int fd = create_listed(name, slot);
     if (fd >= 0 && replaces && fchmod(fd, old.st_mode & 0777) != 0) errno = 0; /* the default permissions will do */
     if (fd >= 0 || errno != EEXIST) return fd;
   }
@@ -131,13 +132,12 @@ static bool open_temporary(io_output *output, io_error *error) {
   char *resolved = realpath(output->path, NULL);
   output->target = resolved ? resolved : strdup(output->path);
   if (!output->target) return io_fail_memory(error, output->path);
-  output->fd = create_temporary(output->target, name, sizeof name);
+  output->fd = create_temporary(output->target, name, sizeof name, &output->slot);
   if (output->fd < 0) return fail_errno(output, "cannot be created", error);
   output->temporary = strdup(name);
-  output->slot = slot_take(name);
-  if (output->temporary && output->slot >= 0) return true;
+  if (output->temporary) return true;
   unlink(name);
-  return io_fail(error, "%s: cannot be created: too many files are being written at once", output->path);
+  return io_fail_memory(error, output->path);
 }
 
 bool io_output_open(io_output *output, const char *path, bool direct, io_error *error) {

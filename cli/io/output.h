@@ -1,5 +1,5 @@
 /* Files that appear whole or not at all: written under a temporary name in the same directory, then synced and renamed.
- * The temporary is removed on failure, at exit, and when SIGINT, SIGTERM or SIGHUP ends the process. */
+ * The temporary is removed on failure and at exit; who ends the process by a signal calls the function for that. */
 #ifndef FALT_CLI_IO_OUTPUT_H
 #define FALT_CLI_IO_OUTPUT_H
 
@@ -21,6 +21,8 @@ bool io_output_reserve(const io_output *output, int64_t bytes, io_error *error);
 bool io_output_write(const io_output *output, const void *data, int64_t bytes, io_error *error);
 /* Syncs the file and gives it its name; releases *output either way. */
 bool io_output_commit(io_output *output, io_error *error);
+/* Removes the temporaries of all outputs that are open. For signal handlers. */
+void io_output_remove_temporaries(void);
 /* Removes the temporary and releases *output. */
 void io_output_discard(io_output *output);
 

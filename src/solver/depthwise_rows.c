@@ -235,15 +235,11 @@ static void add_span(builder *b, int64_t q, int64_t end, bool edge) {
   d->span_count++;
 }
 
-static bool is_over(const builder *b) {
-  return b->d->table_length > MOST_TABLE || falt_cancelled();
-}
-
 /* Tiles of a phase; those inside that follow each other are one span. */
 static void add_phase(builder *b) {
   const int64_t tile = b->d->kernels->tile;
   int64_t begin = 0; /* of the span inside that is being made */
-  for (int64_t q = 0, end; q < b->phase.count && !is_over(b); q = end) {
+  for (int64_t q = 0, end; q < b->phase.count && b->d->table_length <= MOST_TABLE && !falt_cancelled(); q = end) {
     end = falt_min(q + tile, b->phase.count);
     const bool inside = is_inside(b, q, end);
     if (!inside || end - begin > LONGEST * tile) {
@@ -261,7 +257,7 @@ static void add_phases(builder *b, bool counts) {
   falt_depthwise *d = b->d;
   b->counts = counts;
   d->span_count = d->piece_count = d->table_length = 0;
-  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2) && !is_over(b); i++) {
+  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2); i++) {
     b->phase = falt_phase_at(&d->relation, 2, i);
     add_phase(b);
   }
@@ -270,7 +266,7 @@ static void add_phases(builder *b, bool counts) {
 static bool build_spans(falt_depthwise *d) {
   builder b = {.d = d};
   add_phases(&b, true);
-  if (is_over(&b)) return false;
+  if (d->table_length > MOST_TABLE || falt_cancelled()) return false;
   d->spans = falt_alloc((size_t)d->span_count * sizeof *d->spans);
   d->pieces = falt_alloc((size_t)d->piece_count * sizeof *d->pieces);
   d->tables = falt_alloc((size_t)b.table_most * sizeof *d->tables);

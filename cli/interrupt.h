@@ -1,0 +1,26 @@
+/* SIGINT, SIGTERM and SIGHUP: the command ends soon, whatever it does, with one line, and leaves nothing behind.
+ *
+ * The first signal interrupts the devices and lets the verb clean up and return. A second one, or 0.4 s without a
+ * return, removes the temporary files and ends the process from within the handler. Signals that were ignored when the
+ * command started stay so. A forked child dies of them as if nobody had caught them. */
+#ifndef FALT_CLI_INTERRUPT_H
+#define FALT_CLI_INTERRUPT_H
+
+#include <sys/types.h>
+
+#include "faltung/faltung.h"
+
+/* Once, before the verb runs. */
+void cli_interrupts_catch(void);
+/* The number of the signal that came, or 0. What fails afterwards is not told by cli_fail. */
+int cli_interrupted(void);
+/* Prints the line and dies of the signal that came, as the shell expects. */
+void cli_interrupts_die(void);
+
+/* From now on a signal interrupts the device, also one that came before. Forget it before it is destroyed. */
+void cli_interrupts_watch(falt_device *device);
+void cli_interrupts_forget(const falt_device *device);
+/* A process group to end with the command; 0: none. */
+void cli_interrupts_group(pid_t group);
+
+#endif
