@@ -70,7 +70,6 @@ static falt_plan *plan_row(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
   falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
   falt_taps_pack(&plan->taps, taps);
-  plan->taps.args.fill = ask->problem->boundary_value; /* the kernel stages elements as they lie */
   plan->taps.args.lines = (unsigned)plan->row.lines;
   plan->taps.base.cost.seconds = 2e-6 + plan->row.seconds;
   return &plan->taps.base;

@@ -83,11 +83,11 @@ static void set_problem(falt_taps_plan *plan, int terms) {
 
 /* ---- kernels */
 
-/* The constant beyond the edges must be a number like the elements. */
+/* A constant beyond the edges must be a number of the elements' type. */
 static bool tiny(const falt_taps_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  if (plan->wide || (p->input.type != FALT_U8 && p->input.type != FALT_U16)) return false;
-  return p->boundary_value == rint(p->boundary_value) && fabs(p->boundary_value) < 0x1p20;
+  const bool narrow = p->input.type == FALT_U8 || p->input.type == FALT_U16;
+  return narrow && !plan->wide && (!plan->problem.fills || falt_cuda_holds_fill(p));
 }
 
 void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
@@ -189,7 +189,6 @@ void falt_taps_pack(falt_taps_plan *plan, const double *values) {
     up = MOST - exponent;
     const int down = p->x_bytes == 1 ? U8_BITS : U16_BITS;
     plan->args.alpha = ldexp(plan->args.alpha, down - up);
-    plan->args.fill = ldexp(plan->args.fill, -down);
   }
   for (int i = 0; i < count; i++) {
     const double value = meets_elements(p, i) ? ldexp(values[i], up) : values[i];

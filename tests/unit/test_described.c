@@ -338,11 +338,46 @@ static void test_scaled_terms(UNUSED void **state) {
   falt_device_destroy(&device);
 }
 
+/* ---- the constant beyond the ends */
+
+/* Elements may be tiny floats only where the constant is one of them. The kernels make it of the value itself. */
+static void test_constants(UNUSED void **state) {
+  static const struct {
+    const char *line;
+    bool tiny;
+  } cases[] = {{"correlate h=31 w=132 r=3 s=3 value=3 type=u8 method=cuda-direct", true},
+               {"correlate h=31 w=132 r=3 s=3 value=-3 type=u8 method=cuda-direct", false},
+               {"correlate h=31 w=132 r=3 s=3 value=256 type=u8 method=cuda-direct", false},
+               {"correlate h=31 w=132 r=3 s=3 value=256 type=u16 method=cuda-sweep", true},
+               {"correlate h=31 w=132 r=3 s=3 value=0.5 type=u8 method=cuda-sweep", false},
+               {"correlate h=31 w=132 r=3 s=3 value=-3 boundary=wrap type=u8 method=cuda-direct", true},
+               {"correlate d=3 h=4 w=5 t=3 r=5 s=3 mode=full value=-3 type=u8 out-type=u16 method=cuda-direct", false}};
+  falt_device *device = describe("h200", false);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_problem p;
+    falt_budget budget;
+    falt_plan *plan = NULL;
+    falt_cuda_kernel kernel = {.holes = 0};
+    assert_int_equal(falt_problem_parse(&p, &budget, cases[i].line), FALT_OK);
+    void *values = values_of(&p, true);
+    if (falt_plan_create(&plan, device, &p, &budget, values) != FALT_OK) fail_msg("%s", falt_message());
+    falt_taps_holes(&kernel, (const falt_taps_plan *)plan);
+    bool tiny = false;
+    for (int h = 0; h < kernel.holes; h++) tiny |= strcmp(kernel.hole[h], "TINY=1") == 0;
+    if (tiny != cases[i].tiny) fail_msg("%s: tiny %d", cases[i].line, tiny);
+    assert_true(((const falt_taps_plan *)plan)->args.fill == p.boundary_value);
+    falt_plan_destroy(&plan);
+    free(values);
+  }
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names),   cmocka_unit_test(test_limits),       cmocka_unit_test(test_measured_limits),
-      cmocka_unit_test(test_plans),   cmocka_unit_test(test_refusals),     cmocka_unit_test(test_compile),
-      cmocka_unit_test(test_nowhere), cmocka_unit_test(test_scaled_terms), cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_names),     cmocka_unit_test(test_limits),       cmocka_unit_test(test_measured_limits),
+      cmocka_unit_test(test_plans),     cmocka_unit_test(test_refusals),     cmocka_unit_test(test_compile),
+      cmocka_unit_test(test_nowhere),   cmocka_unit_test(test_scaled_terms), cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_constants),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

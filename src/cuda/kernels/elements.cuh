@@ -25,6 +25,11 @@ __device__ inline ACC from_x(X value) {
   return (ACC)value;
 }
 
+// The constant beyond the ends; of TINY elements it is one of them.
+__device__ inline ACC constant(double fill) {
+  return TINY ? from_x((X)fill) : (ACC)fill;
+}
+
 // TINY: one instruction moves an element's bytes out of a word and up.
 template <typename WORD, int COUNT>
 __device__ inline ACC element(const Raw<WORD, COUNT> &raw, int i) {

@@ -84,7 +84,7 @@ __device__ inline void load_line(Line<VECTOR> &line, const Thread &me, const X *
 }
 
 __device__ inline ACC end_of(const X *end, const Args &a, const Thread &me, int e) {
-  return constants(AXIS_S) && (me.outside >> (LINES + e) & 1) ? (ACC)a.fill : from_x(end[e]);
+  return constants(AXIS_S) && (me.outside >> (LINES + e) & 1) ? constant(a.fill) : from_x(end[e]);
 }
 
 template <int VECTOR>
@@ -103,7 +103,7 @@ __device__ inline void open_window(ACC window[WINDOW], const Line<VECTOR> &line,
     window[LEFT + V + e] = me.last ? end_of(line.end, a, me, RIGHT_AT + e) : other;
   }
 #pragma unroll
-  for (int i = 0; i < WINDOW; i++) window[i] = FILLS && outside ? (ACC)a.fill : window[i];
+  for (int i = 0; i < WINDOW; i++) window[i] = FILLS && outside ? constant(a.fill) : window[i];
 }
 
 // ---- the filter

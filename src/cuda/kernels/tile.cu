@@ -232,7 +232,7 @@ __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, 
       window[i] = element(raw, SHIFT + i);
     } else {
       const int at = row ? place(a, from + SHIFT + i) : -1;
-      window[i] = at < 0 ? (ACC)a.fill : from_x(row[at]);
+      window[i] = at < 0 ? constant(a.fill) : from_x(row[at]);
     }
   }
 }
