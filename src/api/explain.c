@@ -22,8 +22,9 @@ static falt_status measure(const falt_plan *plan, const falt_operands *operands,
   falt_progress_leave(all);
   FALT_TRY(status);
   falt_progress_enter(FIRST_EXECUTION, 1);
-  *timing = falt_trial_time(plan, operands, seconds);
+  const falt_status timed = falt_trial_time(plan, operands, seconds, timing);
   falt_progress_leave(all);
+  FALT_TRY(timed);
   return falt_device_synchronize(plan->device); /* what went wrong meanwhile shows here */
 }
 

@@ -310,8 +310,15 @@ void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
   if (!error) mend_small(gpu, map, to);
 }
 
+/* Whether something failed on this thread that falt_gpu_trouble has not told yet, such as a map: what would start now
+ * might read what is not there. */
+static bool troubled(void) {
+  return trouble.error || trouble.status != FALT_OK;
+}
+
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
                          void **parameters) {
+  if (troubled()) return;
   const visit v = enter(gpu);
   int error = v.error;
   if (!error)
@@ -333,6 +340,7 @@ void falt_gpu_start_early(falt_gpu *gpu, const falt_gpu_launch *launch, const in
     return;
   }
   falt_cu_launch_attribute early = {.which = FALT_CU_LAUNCH_EARLY, .value = {1}};
+  if (troubled()) return;
   const falt_cu_launch_config config = {
       .grid = {(unsigned)launch->blocks, (unsigned)blocks_yz[0], (unsigned)blocks_yz[1]},
       .block = {(unsigned)launch->threads[0], (unsigned)launch->threads[1], 1},

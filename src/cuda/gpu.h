@@ -53,7 +53,8 @@ bool falt_gpu_has_maps(const falt_gpu *gpu);
  * that of a start is. */
 void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to);
 
-/* Starts a kernel; parameters are the addresses of its arguments. What goes wrong is kept for this thread. */
+/* Starts a kernel; parameters are the addresses of its arguments. What goes wrong is kept for this thread, and nothing
+ * more starts there until falt_gpu_trouble has told it. */
 void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters);
 /* The same for grids of more axes: blocks along y and z, threads along z. */
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,

@@ -122,9 +122,10 @@ static double measure(void *context, long iterations) {
   return device->memory->time(device, call->operands->stream, execute, context, iterations);
 }
 
-falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds) {
+falt_status falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds, falt_timing *timing) {
   execution call = {plan, operands};
   const falt_device_memory *own = plan->device->memory;
   const falt_timed timed = {execute, own ? wait : NULL, &call, own && own->time ? measure : NULL};
-  return falt_time(&timed, seconds);
+  *timing = falt_time(&timed, seconds);
+  return own ? own->trouble(plan->device) : FALT_OK;
 }

@@ -18,6 +18,7 @@ typedef struct falt_trial {
 falt_status falt_trial_open(falt_trial *trial, falt_device *device, const falt_problem *problem, size_t workspace);
 void falt_trial_close(falt_trial *trial);
 
-falt_timing falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds);
+/* Times a plan on the operands for about `seconds`. Returns what starting it failed with. */
+falt_status falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds, falt_timing *timing);
 
 #endif

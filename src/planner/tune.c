@@ -1,6 +1,8 @@
 /* Tuning: the candidates run on random data, best predicted first, until the time is over; the winner is remembered. */
 #include "planner/tune.h"
 
+#include <math.h>
+
 #include "core/clock.h"
 #include "planner/trial.h"
 #include "planner/wisdom.h"
@@ -17,7 +19,9 @@ static void measure(falt_search *search, int i, int count, const falt_operands *
   falt_entry *entry = &search->entries[i];
   if (!falt_entry_ready(entry)) return;
   const falt_progress_range all = falt_progress_enter((double)i / count, (double)(i + 1) / count);
-  falt_timing timing = falt_trial_time(entry->plan, operands, seconds);
+  falt_timing timing;
+  if (falt_trial_time(entry->plan, operands, seconds, &timing) != FALT_OK)
+    timing = (falt_timing){INFINITY, INFINITY}; /* what does not start is no candidate */
   falt_progress_leave(all);
   entry->median = timing.median;
   entry->min = timing.min;
