@@ -11,6 +11,7 @@ enum {
   MOST_REGISTERS = 232,   /* of a thread, as estimated; the machine has 255 */
   LEAST_REGISTERS = 72,   /* that staging and indices need */
   MOST_SUM_BYTES = 256,   /* of a thread's sums */
+  MOST_WALK = 256,        /* windows that a walk adds to a result */
   LONGEST_WINDOW = 16,    /* tap columns that are unrolled at once */
   SECTOR = 32,            /* bytes that memory takes at least */
   WARPS_NEEDED = 16       /* to hide the latency of shared memory */
@@ -86,6 +87,11 @@ static void place_threads(const falt_block_problem *p, falt_block *b, int lanes,
   while (b->lines > 1 && (int64_t)(b->lines - 1) * b->rows >= p->out[1]) b->lines--;
 }
 
+/* Windows of a row of taps. */
+static double windows_of(const falt_block_problem *p, const falt_block *b) {
+  return 1 + (b->chunk ? (double)(p->taps[2] - b->rest) / b->chunk : 0);
+}
+
 static int64_t shared_of(const falt_block_problem *p, falt_block *b) {
   const int64_t far = (int64_t)p->pixel * p->dilation[2];
   const int64_t columns = below(p, (int64_t)b->lanes * b->groups * b->group - 1) + (b->band[1] - 1) * far + 1;
@@ -102,6 +108,15 @@ static int64_t shared_of(const falt_block_problem *p, falt_block *b) {
   b->buffer_elements = (int)(pitch * lines + taps);
   b->shared_bytes = (int)bytes;
   return bytes;
+}
+
+/* In one chain of additions sums of many taps drift: those of a window are added for themselves, and after FLUSH
+ * windows a thread's sums go to totals in its memory. A walk's sums move on and have no totals. */
+static void split_sums(const falt_block_problem *p, falt_block *b) {
+  enum { CHAIN = 128, FLUSH = 32 };
+  const double windows = (double)p->taps[0] * p->taps[1] * windows_of(p, b);
+  b->apart = p->sum_bytes == 4 && (double)p->taps[0] * p->taps[1] * p->taps[2] > CHAIN;
+  b->flush = b->apart && !b->sweep && windows > 2 * FLUSH ? FLUSH : 0;
 }
 
 /* The most tap rows, then tap columns, that shared memory holds at once. */
@@ -122,7 +137,8 @@ static int registers_of(const falt_block_problem *p, const falt_block *b) {
   const int window = b->groups * (window_of(p, b, taps) + (b->dense ? 0 : b->shift));
   const bool parts = b->groups > 2 && words * window <= 48; /* loaded as they are used */
   const int held = parts ? window - window / 4 : window;
-  return words * (sums_of(b) + held + rounded(p, taps)) + (parts ? 16 : 24);
+  const int apart = b->apart ? b->groups * b->group : 0;
+  return words * (sums_of(b) + held + apart + rounded(p, taps)) + (parts ? 16 : 24);
 }
 
 static const char *reason(const falt_block_problem *p, const falt_block_machine *m, const falt_block *b) {
@@ -132,6 +148,8 @@ static const char *reason(const falt_block_problem *p, const falt_block_machine 
   if (b->rows > 1 && b->rows >= 2 * p->out[1]) return "the image has fewer rows";
   if (b->depth > 1 && !b->sweep && b->depth >= 2 * p->out[0]) return "the image has fewer planes";
   if (b->sweep > 32 && b->sweep >= 2 * p->out[0]) return "the walk is longer than the image";
+  if (b->sweep && b->apart && p->taps[0] * p->taps[1] * windows_of(p, b) > MOST_WALK)
+    return "a walk would add its many taps in one chain";
   if (b->sweep && (b->band[0] < p->taps[1] || b->band[1] < p->taps[2])) return "a walk needs all taps of a plane";
   return NULL;
 }
@@ -161,7 +179,7 @@ static walk walk_of(const falt_block_problem *p, const falt_block *b) {
   const double read = (double)planes_of(b) * p->taps[0];
   walk w = {.planes = reach < read ? reach : read};
   w.lines = bands * ((b->rows - 1.0) * p->stride[1] + 1) + (p->taps[1] - bands) * p->dilation[1];
-  w.windows = 1 + (b->chunk ? (double)(p->taps[2] - b->rest) / b->chunk : 0);
+  w.windows = windows_of(p, b);
   w.hits = (b->sweep ? w.planes : (double)b->depth) * b->rows * p->taps[0] * p->taps[1];
   w.steps = w.planes * bands * (double)pieces(p->taps[2], b->band[1]);
   return w;
@@ -212,7 +230,9 @@ static void estimate(const falt_block_problem *p, const falt_block_machine *m, f
   const double wide = p->sum_bytes == 8 ? m->flops / m->wide_flops : 1;
   double reads;
   const double overhead = overhead_of(p, b, &reads);
-  const double adds = walk_of(p, b).hits * b->groups * b->group * p->taps[2] * wide;
+  const walk w = walk_of(p, b);
+  const double terms = p->taps[2] + (b->apart ? w.windows : 0);
+  const double adds = w.hits * b->groups * b->group * terms * wide;
   const double issue = overhead + adds > 4 * reads ? overhead + adds : 4 * reads;
   const double compute = warps * (issue + 4 * read_share * reads) * 64 / (m->flops * issue_share);
   const double slots = (double)m->multiprocessors * b->blocks;
@@ -226,6 +246,7 @@ static void estimate(const falt_block_problem *p, const falt_block_machine *m, f
 /* ---- enumeration */
 
 static void complete(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+  split_sums(p, b);
   choose_bands(p, m, b);
   b->registers = registers_of(p, b);
   b->rejected = reason(p, m, b);

@@ -33,7 +33,8 @@ typedef struct falt_block {
   int chunk, rest, space, next_result, next_tap, shift, pitch;
   int band[2];
   int buffers, blocks, dense;
-  int sweep; /* result planes of a walk; 0: none */
+  int sweep;        /* result planes of a walk; 0: none */
+  int apart, flush; /* how sums of many taps are split */
   int tile_elements, buffer_elements, shared_bytes;
   /* what was estimated */
   int registers;

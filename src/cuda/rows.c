@@ -88,9 +88,11 @@ static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m,
 
 /* ---- enumeration */
 
-/* Sums, and what else a lane needs, as compiled. */
+/* Sums, parts of them where there are many taps, and what else a lane needs, as compiled. */
 static int registers_of(const falt_tile_problem *p, const falt_row *r) {
-  return r->width * (p->sum_bytes / 4) + 48;
+  enum { CHAIN = 128 }; /* row.cu's */
+  const int parts = p->sum_bytes == 4 && p->taps[COLUMN] > CHAIN ? r->width : 0;
+  return r->width * (p->sum_bytes / 4) + parts + 48;
 }
 
 static void complete(const falt_tile_problem *p, falt_row *r) {

@@ -100,8 +100,9 @@ static int registers_of(const falt_tile_problem *p, const falt_sweep *s) {
   const int line = (int)pieces((int64_t)s->width * p->x_bytes, 4) + (int)pieces(p->x_bytes, 4) * ends;
   const int window = s->width + p->taps[COLUMN] - 1;
   const int across = p->terms ? p->terms * results_of(s) + s->width + 32 * larger(0, ends - 2) : 0;
-  return (p->taps[PLANE] * results_of(s) + window + across) * words + s->ahead * line + lines_of(p, s) + ends + spare +
-         (p->fills ? 4 : 0) + 8 * (cycle_of(p, s) - 1);
+  const int parts = falt_tile_in_parts(p) ? s->width : 0;
+  return (p->taps[PLANE] * results_of(s) + window + across + parts) * words + s->ahead * line + lines_of(p, s) + ends +
+         spare + (p->fills ? 4 : 0) + 8 * (cycle_of(p, s) - 1);
 }
 
 /* Warp instructions. */

@@ -159,7 +159,8 @@ static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
 static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
   const int words = p->sum_bytes / 4, raw = t->loads * (int)pieces((int64_t)t->x_vector * p->x_bytes, 4);
   const int across = p->terms ? t->width + (p->taps[PLANE] > 1 ? p->terms * t->rows * t->width : 0) : 0;
-  const int window = t->elements * words, sums = (results_of(t) + across) * words;
+  const int parts = falt_tile_in_parts(p) ? t->width : 0;
+  const int window = t->elements * words, sums = (results_of(t) + across + parts) * words;
   const int tile = t->linear ? sums + window + 12 : sums + 2 * raw + window + 20;
   const int frame = t->width * words + raw + 2 * window + (p->converts ? 28 : 44);
   return larger(tile, p->taps[PLANE] * p->taps[ROW] == 1 ? 2 * window + 6 : frame);
@@ -185,8 +186,9 @@ static const char *reason(const falt_tile_problem *p, const falt_tile *t) {
 static double issue_of(const falt_tile_problem *p, const falt_tile *t) {
   const double lines = lines_of(p, t), convert = p->converts ? 1.5 * lines * t->elements : 0;
   const double out = p->y_bytes < 4 ? 3 : p->converts ? 1 : 0;
-  return (double)body_of(p, t) * (p->sum_bytes / 4) + convert + 5 * lines * t->loads + out * results_of(t) +
-         3.0 * results_of(t) / t->y_vector + 60;
+  const double parts = falt_tile_in_parts(p) ? 1.0 / smaller(p->taps[COLUMN], 32) : 0;
+  return (double)body_of(p, t) * (1 + parts) * (p->sum_bytes / 4) + convert + 5 * lines * t->loads +
+         out * results_of(t) + 3.0 * results_of(t) / t->y_vector + 60;
 }
 
 /* Cycles of the first-level cache for a warp of the box: 128 bytes each, lines that lanes far apart touch. */
@@ -272,6 +274,12 @@ static void consider(const falt_tile_problem *p, const falt_tile_machine *m, fal
   }
   if (!tile.rejected) estimate(p, m, &tile);
   visit(context, &tile);
+}
+
+bool falt_tile_in_parts(const falt_tile_problem *p) {
+  enum { CHAIN = 512 };
+  const double terms = p->terms ? p->taps[COLUMN] : (double)p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN];
+  return p->sum_bytes == 4 && terms > CHAIN;
 }
 
 bool falt_tile_reaches_far(const falt_tile_problem *p) {

@@ -59,6 +59,9 @@ int64_t falt_tile_frame(const falt_tile_box *box);
  * element, of those the nearest, is 2*size - 1. */
 bool falt_tile_reaches_far(const falt_tile_problem *problem);
 
+/* Whether a result's taps along a row are summed for themselves: what kernels/partial.cuh says of so many terms. */
+bool falt_tile_in_parts(const falt_tile_problem *problem);
+
 /* Calls visit for every tile considered, with its estimate or its reason. */
 void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
                      void (*visit)(void *context, const falt_tile *tile), void *context);

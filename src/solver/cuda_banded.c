@@ -71,6 +71,13 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable */
 
+/* Their sums drift by a unit and a half for each 16 products. */
+static bool drifts(const falt_problem *p) {
+  enum { CHAIN = 128 };
+  const int64_t *taps = p->filter.size;
+  return p->input.type == FALT_F32 && taps[FALT_D] * taps[FALT_H] * taps[FALT_W] > CHAIN;
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const falt_type x = p->input.type;
@@ -80,6 +87,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (x != FALT_U8 && x != FALT_S8 && x != FALT_F16 && x != FALT_BF16 && x != FALT_F32)
     return "tensor cores do not multiply the image's type";
   if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";
+  if (drifts(p)) return "tensor cores round sums of so many f32 products towards zero";
   if (!falt_cuda_holds_fill(p)) return "the boundary's constant is not a number of the image's type";
   if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
   return NULL;

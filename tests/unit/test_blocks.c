@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <string.h>
 
 #include "cuda/blocks.h"
 
@@ -145,9 +146,35 @@ static void test_refusal(UNUSED void **state) {
   assert_non_null(b.rejected);
 }
 
+/* Sums of many taps are split, of few or of doubles they are not. */
+static void test_split_sums(UNUSED void **state) {
+  static const struct {
+    int taps[3], sum_bytes;
+    bool apart, flush;
+  } cases[] = {{{1, 63, 63}, 4, true, true},   {{31, 31, 31}, 4, true, true}, {{1, 1, 4097}, 4, true, true},
+               {{1, 13, 13}, 4, true, false},  {{1, 5, 5}, 4, false, false},  {{1, 63, 63}, 8, false, false},
+               {{31, 31, 31}, 8, false, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_block_problem p = {.stride = {1, 1, 1},
+                            .dilation = {1, 1, 1},
+                            .out = {cases[i].taps[0] > 1 ? 64 : 1, cases[i].taps[1] > 1 ? 512 : 1, 4096},
+                            .batch = 1,
+                            .pixel = 1,
+                            .x_bytes = cases[i].sum_bytes,
+                            .y_bytes = cases[i].sum_bytes,
+                            .sum_bytes = cases[i].sum_bytes};
+    falt_block block;
+    memcpy(p.taps, cases[i].taps, sizeof p.taps);
+    assert_true(falt_blocks_choose(&p, &h200, &block));
+    assert_true(block.apart == cases[i].apart);
+    assert_true((block.flush > 0) == cases[i].flush);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_images),  cmocka_unit_test(test_everything),
-                                     cmocka_unit_test(test_ends),    cmocka_unit_test(test_volumes),
-                                     cmocka_unit_test(test_signals), cmocka_unit_test(test_refusal)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_split_sums), cmocka_unit_test(test_images),
+                                     cmocka_unit_test(test_everything), cmocka_unit_test(test_ends),
+                                     cmocka_unit_test(test_volumes),    cmocka_unit_test(test_signals),
+                                     cmocka_unit_test(test_refusal)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

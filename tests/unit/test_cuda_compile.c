@@ -322,6 +322,8 @@ static falt_cuda_kernel blocked(const many_taps *m, const falt_block *b) {
                {"BAND_S", b->band[1]},
                {"BUFFERS", b->buffers},
                {"SWEEP", b->sweep > 0},
+               {"APART", b->apart},
+               {"FLUSH", b->flush},
                {"BLOCKS", b->blocks}};
   falt_cuda_hole(&k, "ELEMENT_X=%s", m->element);
   falt_cuda_hole(&k, "ELEMENT_Y=%s", m->element);
@@ -352,7 +354,8 @@ static void test_blocked(UNUSED void **state) {
       falt_block block;
       assert_true(falt_blocks_choose(&filters[i].problem, &h200, &block));
       const falt_cuda_kernel kernel = blocked(&filters[i], &block);
-      compile(&kernel, architectures[a], 255, filters[i].most_stack);
+      const int totals = block.flush ? 4 * block.depth * block.rows * block.groups * block.group : 0;
+      compile(&kernel, architectures[a], 255, filters[i].most_stack + totals);
     }
 }
 

@@ -29,11 +29,14 @@
 //   SWEEP                     1: DEPTH is the number of tap planes and a block walks along the depth: see sweep
 //   BUFFERS                   2: the next step's tile arrives during this one
 //   BLOCKS                    blocks that should fit on a multiprocessor
+//   APART                     1: a window's taps are summed for themselves: see partial.cuh
+//   FLUSH                     windows until a thread's sums go to its totals in local memory; 0: they stay
 //   EPILOGUE                  0: the sum, 1: alpha * sum + beta, 2: everything
 #include "args.h"
 #include "boundary.cuh"
 #include "convert.cuh"
 #include "epilogue.cuh"
+#include "partial.cuh"
 
 typedef long long i64;
 typedef falt_cuda_blocked_args Args;
@@ -253,16 +256,59 @@ __device__ inline void add_window(const Args &a, ACC sum[DEPTH][ROWS][V], const 
       } w;
 #pragma unroll
       for (int k = 0; k < (TAPS + QUAD - 1) / QUAD; k++) w.quad[k] = ((const Quad *)row)[k];
-#pragma unroll
-      for (int s = 0; s < TAPS; s++)
+      add_terms<APART, TAPS, V>(sum[d][q], [&](ACC *part, int s) {
 #pragma unroll
         for (int v = 0; v < V; v++)
-          sum[d][q][v] += w.of[s] * x[v / GROUP].of[SHIFT + v % GROUP * NEXT_RESULT + s * NEXT_TAP];
+          part[v] += w.of[s] * x[v / GROUP].of[SHIFT + v % GROUP * NEXT_RESULT + s * NEXT_TAP];
+      });
     }
 }
 
+// A thread's sums of many windows: in its local memory, as they are rarely asked for. Volatile, so that no register
+// holds them.
+struct Totals {
+  volatile ACC of[DEPTH][ROWS][V];
+  int windows;  // since the sums went there
+};
+
+__device__ inline void flush(ACC sum[DEPTH][ROWS][V], Totals &t) {
+  t.windows = 0;
+#pragma unroll
+  for (int d = 0; d < DEPTH; d++)
+#pragma unroll
+    for (int q = 0; q < ROWS; q++)
+#pragma unroll
+      for (int v = 0; v < V; v++) {
+        t.of[d][q][v] = t.of[d][q][v] + sum[d][q][v];
+        sum[d][q][v] = 0;
+      }
+}
+
+__device__ inline void clear(Totals &t) {
+  t.windows = 0;
+#pragma unroll
+  for (int d = 0; d < DEPTH; d++)
+#pragma unroll
+    for (int q = 0; q < ROWS; q++)
+#pragma unroll
+      for (int v = 0; v < V; v++) t.of[d][q][v] = 0;
+}
+
+__device__ inline void add_totals(ACC sum[DEPTH][ROWS][V], const Totals &t) {
+#pragma unroll
+  for (int d = 0; d < DEPTH; d++)
+#pragma unroll
+    for (int q = 0; q < ROWS; q++)
+#pragma unroll
+      for (int v = 0; v < V; v++) sum[d][q][v] += t.of[d][q][v];
+}
+
+__device__ inline void count_window(ACC sum[DEPTH][ROWS][V], Totals &t) {
+  if (FLUSH && ++t.windows == FLUSH) flush(sum, t);
+}
+
 __device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const ACC *tile, const ACC *taps,
-                                const Step &s) {
+                                const Step &s, Totals &totals) {
   unsigned limit[DEPTH];  // lines of the tile that a result reads
 #pragma unroll
   for (int d = 0; d < DEPTH; d++) limit[d] = tap_plane(a, s.plane, d) < 0 ? 0 : (s.rows - 1) * DILATE_R + 1;
@@ -276,11 +322,15 @@ __device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const AC
 #pragma unroll 1
       for (int k = 0; k < chunks; k++) {
         add_window<CHUNK ? CHUNK : 1>(a, sum, line, row, limit, i);
+        count_window(sum, totals);
         line += CHUNK * NEXT_TAP * SPACE;
         row += CHUNK;
       }
     }
-    if (!CHUNK || last) add_window<REST>(a, sum, line, row, limit, i);
+    if (!CHUNK || last) {
+      add_window<REST>(a, sum, line, row, limit, i);
+      count_window(sum, totals);
+    }
   }
 }
 
@@ -345,6 +395,8 @@ __device__ inline void store_finished(const Args &a, const Place &p, const ACC s
 __device__ inline void add_steps(const Args &a, const Block &b, ACC *tile, ACC sum[DEPTH][ROWS][V], int mine) {
   int buffer = 0;
   Step step = {0, 0, 0, 0, 0};
+  Totals totals;
+  if (FLUSH) clear(totals);
   bool more = measure(a, step);
   if (BUFFERS == 2) stage(a, b, step, tile);
   while (more) {
@@ -361,9 +413,10 @@ __device__ inline void add_steps(const Args &a, const Block &b, ACC *tile, ACC s
       buffer ^= 1;
       if (more) stage(a, b, next, tile + buffer * a.buffer_elements);
     }
-    add_step(a, sum, kept(now + mine), kept(now + a.tile_elements), step);
+    add_step(a, sum, kept(now + mine), kept(now + a.tile_elements), step, totals);
     step = next;
   }
+  if (FLUSH) add_totals(sum, totals);
 }
 
 // A walk through a.sweep result planes: each plane of the image adds to the DEPTH results that read it; the oldest is
@@ -372,6 +425,7 @@ __device__ inline void sweep(const Args &a, const Block &b, ACC *tile, ACC sum[D
                              const Place &p) {
   const int steps = min(a.sweep, a.out_planes - b.plane) + DEPTH - 1;
   Step step = {0, 0, 0, a.taps[1], a.taps[2]};
+  Totals none;
   stage_taps(a, tile + a.tile_elements, b.w, step);
   if (BUFFERS == 2) stage_lines(a, b, step, tile);
 #pragma unroll 1
@@ -385,7 +439,7 @@ __device__ inline void sweep(const Args &a, const Block &b, ACC *tile, ACC sum[D
     __syncthreads();
     step.plane++;
     if (BUFFERS == 2 && i + 1 < steps) stage_lines(a, b, step, tile + (i + 1) % 2 * a.buffer_elements);
-    add_step(a, sum, kept(now + mine), kept(tile + a.tile_elements), step);
+    add_step(a, sum, kept(now + mine), kept(tile + a.tile_elements), step, none);
     if (i >= DEPTH - 1) store_plane(a, p, sum[0], b.plane + i - (DEPTH - 1));
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)

@@ -20,10 +20,12 @@
 //   THREADS BLOCKS
 #include "depthwise.cuh"
 #include "epilogue.cuh"
+#include "partial.cuh"
 #include "ptx/early.cuh"
 
 constexpr int OUTER = Planes::taps * PARTS * (BACKWARD ? MULTIPLE : 1);
 constexpr bool SURE = PARTS == 1 && (Planes::inside || (OUTER > 1 && !FILL && Planes::constant));
+constexpr bool APART = in_blocks<SUM>((long long)OUTER * Rows::taps * Columns::taps);  // rows are summed for themselves
 constexpr bool TAPS_LAST = OUTER > 1 || FINISH;  // of what a thread loads before its first lines
 static_assert(!BACKWARD || PARTS == 1 || Rows::step == 1, "parts are shifts");
 
@@ -91,15 +93,15 @@ __device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &l
   for (int a = 0; a < ROWS; a++) {
     const int r = Rows::tap(a, position);
     if (r == NONE) continue;
-#pragma unroll
-    for (int s = 0; s < Columns::taps; s++)
+    add_terms<APART, Columns::taps, COLS * VEC>(&sum[a][0][0], [&](SUM *part, int s) {
 #pragma unroll
       for (int b = 0; b < COLS; b++) {
         const int at = Columns::met(b, s);
         if (at == NONE || is_zero(at)) continue;
 #pragma unroll
-        for (int c = 0; c < VEC; c++) sum[a][b][c] += taps.w[r][s][c] * x[at - Columns::low][c];
+        for (int c = 0; c < VEC; c++) part[b * VEC + c] += taps.w[r][s][c] * x[at - Columns::low][c];
       }
+    });
   }
 }
 

@@ -83,20 +83,39 @@ __device__ inline SUM y_at(const Args &p, i64 n, i64 g, i64 k, i64 d, i64 h, i64
   return load<SUM>(p.y.data, p.y.type, at(p.y, n, g, k, d, h, w));
 }
 
+// A sum of any number of terms, in blocks of blocks: see partial.cuh.
+struct Total {
+  SUM part = 0, group = 0, all = 0;
+  unsigned count = 0;
+
+  __device__ inline void add(SUM term) {
+    part += term;
+    if (++count % 32) return;
+    group += part;
+    part = 0;
+    if (count % 1024) return;
+    all += group;
+    group = 0;
+  }
+  __device__ inline SUM value() const { return all + (group + part); }
+};
+
 __device__ double forward(const Args &p, const i64 i[6]) {
-  SUM sum = 0;
+  Total sum;
   for (i64 t = 0; t < p.w.size[D]; t++) {
     const i64 d = met(p, 0, i[D], t);
     for (i64 r = 0; r < p.w.size[H]; r++) {
       const i64 h = met(p, 1, i[H], r);
       for (i64 s = 0; s < p.w.size[W]; s++) {
         const i64 w = met(p, 2, i[W], s);
-        for (i64 c = 0; c < p.w.size[C]; c++) sum += w_at(p, i[C], i[G], c, t, r, s) * x_at(p, i[N], i[G], c, d, h, w);
+        for (i64 c = 0; c < p.w.size[C]; c++)
+          sum.add(w_at(p, i[C], i[G], c, t, r, s) * x_at(p, i[N], i[G], c, d, h, w));
       }
     }
   }
   const i64 channel = i[G] * p.y.size[C] + i[C];
-  return finish(p.epilogue, p.residual, channel, at(p.residual, i[N], i[G], i[C], i[D], i[H], i[W]), (double)sum);
+  return finish(p.epilogue, p.residual, channel, at(p.residual, i[N], i[G], i[C], i[D], i[H], i[W]),
+                (double)sum.value());
 }
 
 // A call, because the sum inlined into these loops spills.
@@ -115,13 +134,13 @@ __device__ double pooled(const Args &p, const i64 i[6]) {
 }
 
 __device__ double backward_data(const Args &p, const i64 i[6]) {
-  SUM sum = 0;
+  Total sum;
   for (Pair d = before_first(p, 0, i[D]); next_pair(p, 0, i[D], d);)
     for (Pair h = before_first(p, 1, i[H]); next_pair(p, 1, i[H], h);)
       for (Pair w = before_first(p, 2, i[W]); next_pair(p, 2, i[W], w);)
         for (i64 k = 0; k < p.w.size[0]; k++)
-          sum += w_at(p, k, i[G], i[C], d.j, h.j, w.j) * y_at(p, i[N], i[G], k, d.o, h.o, w.o);
-  return p.epilogue.alpha * (double)sum;
+          sum.add(w_at(p, k, i[G], i[C], d.j, h.j, w.j) * y_at(p, i[N], i[G], k, d.o, h.o, w.o));
+  return p.epilogue.alpha * (double)sum.value();
 }
 
 struct Best {
@@ -277,13 +296,13 @@ extern "C" __global__ void __launch_bounds__(256) falt_generic_filter(const __gr
   const i64 count = p.y.size[N] * p.y.size[D] * p.y.size[H] * p.y.size[W];
   i64 i[6];
   locate(p.w, (INDEX)blockIdx.x, i);
-  SUM sum = 0;
+  Total terms;
   for (i64 k = threadIdx.x; k < count; k += 256) {
     const Position o = position(p.y, k);
-    sum += y_at(p, o.n, i[G], i[0], o.d, o.h, o.w) *
-           x_at(p, o.n, i[G], i[C], met(p, 0, o.d, i[D]), met(p, 1, o.h, i[H]), met(p, 2, o.w, i[W]));
+    terms.add(y_at(p, o.n, i[G], i[0], o.d, o.h, o.w) *
+              x_at(p, o.n, i[G], i[C], met(p, 0, o.d, i[D]), met(p, 1, o.h, i[H]), met(p, 2, o.w, i[W])));
   }
-  sum = block_sum(sum);
+  const SUM sum = block_sum(terms.value());
   if (threadIdx.x == 0)
     store<double>(p.w.data, p.w.type, at(p.w, i[0], i[G], i[C], i[D], i[H], i[W]), p.epilogue.alpha * (double)sum);
 }
@@ -291,12 +310,12 @@ extern "C" __global__ void __launch_bounds__(256) falt_generic_filter(const __gr
 extern "C" __global__ void __launch_bounds__(256) falt_generic_bias(const __grid_constant__ Args p) {
   const i64 count = p.y.size[N] * p.y.size[D] * p.y.size[H] * p.y.size[W];
   const i64 g = blockIdx.x / p.y.size[C], k = blockIdx.x % p.y.size[C];
-  SUM sum = 0;
+  Total terms;
   for (i64 n = threadIdx.x; n < count; n += 256) {
     const Position o = position(p.y, n);
-    sum += y_at(p, o.n, g, k, o.d, o.h, o.w);
+    terms.add(y_at(p, o.n, g, k, o.d, o.h, o.w));
   }
-  sum = block_sum(sum);
+  const SUM sum = block_sum(terms.value());
   if (threadIdx.x == 0) store<double>(p.epilogue.bias, p.epilogue.vector_type, blockIdx.x, (double)sum);
 }
 #endif

@@ -27,6 +27,7 @@
 #include "boundary.cuh"
 #include "elements.cuh"
 #include "epilogue.cuh"
+#include "partial.cuh"
 #include "ptx/early.cuh"
 
 typedef long long i64;
@@ -34,6 +35,7 @@ typedef falt_cuda_layer_args Args;
 enum { N, G, C, D, H, W };
 
 constexpr int THREADS = ACROSS * DOWN * GROUPS, TAPS = CHANNELS * TAPS_R * TAPS_S;
+constexpr bool APART = in_blocks<float>(TAPS);  // rows of taps are summed for themselves
 constexpr int TILE_H = DOWN * ROWS, TILE_W = ACROSS * COLUMNS;  // results of a block, before pooling
 constexpr int IN_H = (TILE_H - 1) * STRIDE_H + (TAPS_R - 1) * DILATE_R + 1;
 constexpr int IN_W = (TILE_W - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
@@ -106,19 +108,15 @@ __device__ inline void add_row(Sums &sums, const float *line, const float *taps)
 #pragma unroll
     for (int i = 0; i < WINDOW; i++) window[q][i] = line[q * STRIDE_H * PITCH + place(i)];
 #pragma unroll
-  for (int s = 0; s < TAPS_S; s++)
-#pragma unroll
-    for (int four = 0; four < FILTERS / 4; four++) {
+  for (int four = 0; four < FILTERS / 4; four++)
+    add_terms<APART, TAPS_S, 4 * ROWS * COLUMNS>(&sums.of[four * 4][0][0], [&](float *part, int s) {
       const float4 read = *(const float4 *)(taps + s * TAP_PITCH + four * 4);
       const float tap[4] = {read.x, read.y, read.z, read.w};
 #pragma unroll
-      for (int f = 0; f < 4; f++)
-#pragma unroll
-        for (int q = 0; q < ROWS; q++)
-#pragma unroll
-          for (int v = 0; v < COLUMNS; v++)
-            sums.of[four * 4 + f][q][v] += tap[f] * window[q][v * STRIDE_W + s * DILATE_S];
-    }
+      for (int i = 0; i < 4 * ROWS * COLUMNS; i++)
+        part[i] += tap[i / (ROWS * COLUMNS)] *
+                   window[i / COLUMNS % ROWS][i % COLUMNS * STRIDE_W + s * DILATE_S];
+    });
 }
 
 __device__ inline void add_all(Sums &sums, const float *tile, const float *taps) {

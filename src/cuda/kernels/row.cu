@@ -10,6 +10,7 @@
 //   THREAD                    results of a lane
 //   WARPS                     of a block
 #include "async.cuh"
+#include "partial.cuh"
 #include "places.cuh"
 
 typedef long long i64;
@@ -21,6 +22,7 @@ constexpr int OWN = V / VECTOR, OWN_OUT = V / VECTOR_OUT;                  // wo
 constexpr int SHIFT = (-PAD_S % VECTOR + VECTOR) % VECTOR;       // loaded before a window to be aligned
 constexpr int LOADS = (SHIFT + V + S - 1 + VECTOR - 1) / VECTOR;  // words of a window
 constexpr int WORDS = (WARP - 1) * OWN + LOADS;
+constexpr bool APART = in_blocks<ACC>(S, 128);  // costs next to nothing here
 
 enum { PLANE, ROW, COLUMN };
 
@@ -79,23 +81,28 @@ __device__ inline void stage(const Args &a, uint4 *words, const X *row, int colu
 
 // ---- sums
 
-// Element i of a window goes to the results that it belongs to.
-__device__ inline void add_element(ACC sum[V], const Taps &taps, ACC x, int i) {
+// Element i of a window goes to the results that it belongs to. Of many taps each block begins a part of its own.
+__device__ inline void add_element(ACC sum[V], ACC part[V], const Taps &taps, ACC x, int i) {
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int s = i - v;
-    if (s >= 0 && s < S) sum[v] += taps.value[s] * x;
+    if (s < 0 || s >= S) continue;
+    if (APART && s % BLOCK_TERMS == 0) sum[v] += part[v], part[v] = 0;
+    part[v] += taps.value[s] * x;
   }
 }
 
 __device__ inline void add_window(ACC sum[V], const Taps &taps, const uint4 *words) {
+  ACC part[V] = {};
 #pragma unroll
   for (int w = 0; w < LOADS; w++) {
     Raw<uint4, VECTOR> raw;
     raw.word[0] = words[slot(w, OWN)];
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) add_element(sum, taps, element(raw, i), w * VECTOR + i - SHIFT);
+    for (int i = 0; i < VECTOR; i++) add_element(sum, part, taps, element(raw, i), w * VECTOR + i - SHIFT);
   }
+#pragma unroll
+  for (int v = 0; v < V; v++) sum[v] = APART ? sum[v] + part[v] : part[v];
 }
 
 // ---- results

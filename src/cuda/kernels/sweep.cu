@@ -21,6 +21,7 @@
 #include "args.h"
 #include "boundary.cuh"
 #include "elements.cuh"
+#include "partial.cuh"
 
 typedef long long i64;
 typedef falt_cuda_tile_args Args;
@@ -28,6 +29,7 @@ typedef falt_cuda_tile_args Args;
 constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, V = THREAD;
 constexpr int TERM = T + R + S;  // taps of a separable term
 constexpr int LINES = ROWS + R - 1, WINDOW = V + S - 1;
+constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // rows of taps are summed for themselves
 constexpr int RIGHT = S - 1 - LEFT, MOST = LEFT > RIGHT ? LEFT : RIGHT;
 constexpr int RIGHT_AT = BOTH ? LEFT : 0;  // of the elements beyond an end, the first on the right
 constexpr int ENDS = BOTH ? S - 1 : MOST;
@@ -115,21 +117,21 @@ __device__ inline void add_line(ACC sum[T][ROWS][V], const Taps &taps, const ACC
 #pragma unroll
     for (int q = 0; q < ROWS; q++) {
       if (q > r || q + R <= r) continue;
-#pragma unroll
-      for (int s = 0; s < S; s++)
+      add_terms<APART, S, V>(sum[k][q], [&](ACC *part, int s) {
 #pragma unroll
         for (int v = 0; v < V; v++)
-          sum[k][q][v] += taps.value[TERMS ? 0 : ((T - 1 - k) * R + r - q) * S + s] * window[v + s];
+          part[v] += taps.value[TERMS ? 0 : ((T - 1 - k) * R + r - q) * S + s] * window[v + s];
+      });
     }
 }
 
 // The same for a separable term, along the line and across the lines. `of`: the term's taps.
 __device__ inline void add_passed(ACC across[ROWS][V], const ACC *of, const ACC window[WINDOW], int r) {
   ACC along[V] = {};
+  add_terms<APART, S, V>(along, [&](ACC *part, int s) {
 #pragma unroll
-  for (int s = 0; s < S; s++)
-#pragma unroll
-    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[v + s];
+    for (int v = 0; v < V; v++) part[v] += of[T + R + s] * window[v + s];
+  });
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
     if (q > r || q + R <= r) continue;

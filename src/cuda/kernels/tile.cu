@@ -30,6 +30,7 @@
 //   BLOCK_X BLOCK_Y BLOCKS    threads of a block along a row and across; blocks that should fit on a multiprocessor
 //   LINEAR                    1: ROWS pieces of one long row instead of rows
 //   SCALED                    1: the result is alpha * sum + beta
+#include "partial.cuh"
 #include "places.cuh"
 
 typedef long long i64;
@@ -47,6 +48,7 @@ __device__ constexpr int below(int v) {
 constexpr int WINDOW = below(V - 1) + (S - 1) * NEXT + 1;               // elements that a line gives a thread
 constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;  // loaded before it to be aligned
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
+constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // rows of taps are summed for themselves
 constexpr int PIECE = BLOCK_X * V;  // LINEAR: from one of a thread's rows to the next
 
 enum { PLANE, ROW, COLUMN };
@@ -119,20 +121,20 @@ __device__ inline void add_line(ACC sum[ROWS][V], const Taps &taps, const ACC wi
   for (int q = 0; q < ROWS; q++) {
     if (!has_tap(r, q, NEXT_R, R)) continue;
     const int first = (t * R + tap_of(r, q, NEXT_R)) * S;
+    add_terms<APART, S, V>(sum[q], [&](ACC *part, int s) {
 #pragma unroll
-    for (int s = 0; s < S; s++)
-#pragma unroll
-      for (int v = 0; v < V; v++) sum[q][v] += taps.value[TERMS ? 0 : first + s] * window[below(v) + s * NEXT];
+      for (int v = 0; v < V; v++) part[v] += taps.value[TERMS ? 0 : first + s] * window[below(v) + s * NEXT];
+    });
   }
 }
 
 // The same for a separable term: first along the line, then across. `of`: the term's taps.
 __device__ inline void add_passed(ACC sum[ROWS][V], const ACC *of, const ACC window[WINDOW], int r) {
   ACC along[V] = {};
+  add_terms<APART, S, V>(along, [&](ACC *part, int s) {
 #pragma unroll
-  for (int s = 0; s < S; s++)
-#pragma unroll
-    for (int v = 0; v < V; v++) along[v] += of[T + R + s] * window[below(v) + s * NEXT];
+    for (int v = 0; v < V; v++) part[v] += of[T + R + s] * window[below(v) + s * NEXT];
+  });
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
     if (!has_tap(r, q, NEXT_R, R)) continue;
@@ -247,8 +249,7 @@ __device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, 
     ACC window[WINDOW];
     const int plane = at.plane * STRIDE_T + t * DILATE_T - PAD_T, row = at.row * STRIDE_R + r * DILATE_R - PAD_R;
     look_up(window, a, row_at(a, x, plane, row), at.column);
-#pragma unroll
-    for (int s = 0; s < S; s++) {
+    add_terms<APART || (TERMS > 0 && in_blocks<ACC>(T * R * S)), S, V>(sum, [&](ACC *part, int s) {
       ACC tap = TERMS ? 0 : taps.value[TERMS ? 0 : i * S + s];
 #pragma unroll
       for (int k = 0; k < TERMS; k++) {
@@ -256,8 +257,8 @@ __device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, 
         tap += (T == 1 ? 1 : of[t]) * of[T + r] * of[T + R + s];
       }
 #pragma unroll
-      for (int v = 0; v < V; v++) sum[v] += tap * window[below(v) + s * NEXT];
-    }
+      for (int v = 0; v < V; v++) part[v] += tap * window[below(v) + s * NEXT];
+    });
   }
   store_some(a, y + (at.plane * a.y_plane + at.row * a.y_row + at.column), sum, a.out[COLUMN] - at.column);
 }
