@@ -20,6 +20,38 @@ bool io_fail_memory(io_error *error, const char *path) {
   return io_fail(error, "%s: out of memory; close other programs or work on a smaller part", path);
 }
 
+static uint64_t load32(const void *from) {
+  uint32_t value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+
+static uint64_t load64(const void *from) {
+  uint64_t value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/* An integer is a double's if its significant bits span at most 53. */
+static bool fits(uint64_t magnitude) {
+  return magnitude >> 53 == 0 || (magnitude >> __builtin_ctzll(magnitude)) >> 53 == 0;
+}
+
+int64_t io_widen(io_wide kind, const void *from, int64_t count, double *to, char text[24]) {
+  const char *bytes = from;
+  for (int64_t i = 0; i < count; i++) {
+    const uint64_t value = kind == IO_U32 ? load32(bytes + 4 * i) : load64(bytes + 8 * i);
+    const bool negative = kind == IO_S64 && value >> 63;
+    const uint64_t magnitude = negative ? -value : value;
+    if (!fits(magnitude)) {
+      snprintf(text, 24, "%s%llu", negative ? "-" : "", (unsigned long long)magnitude);
+      return i;
+    }
+    to[i] = negative ? -(double)magnitude : (double)magnitude;
+  }
+  return count;
+}
+
 void io_extension(const char *path, char *text, size_t size) {
   const char *slash = strrchr(path, '/');
   const char *base = slash ? slash + 1 : path;

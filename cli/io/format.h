@@ -36,6 +36,13 @@ bool io_fail(io_error *error, const char *format, ...) __attribute__((format(pri
 
 bool io_fail_memory(io_error *error, const char *path);
 
+/* Integers that no falt_type has. They are read as f64. */
+typedef enum io_wide { IO_NARROW, IO_U32, IO_S64, IO_U64 } io_wide;
+
+/* Converts count integers to f64; from may be the last bytes of to's memory, or to itself for 8-byte integers. Returns
+ * the index of the first integer that f64 does not hold and writes its digits to text, or count. */
+int64_t io_widen(io_wide kind, const void *from, int64_t count, double *to, char text[24]);
+
 /* The built-in format. */
 extern const io_backend io_npy;
 

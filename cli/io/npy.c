@@ -145,7 +145,7 @@ static bool require_npy(const char *path, io_error *error) {
 static bool read_whole(npy_file *file, io_array *array, io_error *error) {
   const npy_header *h = &file->header;
   if (!file->seekable && !npy_load(file, error)) return false;
-  array->data = malloc(h->bytes ? (size_t)h->bytes : 1);
+  array->data = malloc(h->count ? (size_t)h->count * falt_type_size(h->type) : 1);
   if (!array->data)
     return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
                    (long long)h->bytes);

@@ -18,14 +18,15 @@ typedef struct npy_file {
 /* Takes fd over (standard input is left open). Checks header and file size before anything is allocated. */
 bool npy_open_fd(npy_file *file, int fd, const char *name, io_error *error);
 bool npy_open_path(npy_file *file, const char *path, io_error *error);
-/* Steps [first, first + count) of the first axis, in C order and this machine's byte order. */
+/* Steps [first, first + count) of the first axis, in C order, of header.type in this machine's byte order. Fails at an
+ * integer that f64 does not hold. */
 bool npy_read_rows(npy_file *file, int64_t first, int64_t count, void *buffer, io_error *error);
 /* Reads all elements into file->whole, as stored. A stream's memory grows with what arrives, not with what it declares.
  */
 bool npy_load(npy_file *file, io_error *error);
 void npy_close(npy_file *file);
 
-/* Bytes of one step along the first axis. */
+/* Bytes of one step along the first axis, as stored. */
 int64_t npy_row_bytes(const npy_header *header);
 
 #endif

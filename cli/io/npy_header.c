@@ -4,16 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/format.h"
-
 /* Type codes as NumPy writes them, behind the byte order. Booleans are bytes of 0 and 1. NumPy has no bfloat16;
  * ml_dtypes stores its own as two opaque bytes. */
 static const struct {
   char code[3];
   falt_type type;
+  io_wide wide;
 } codes[] = {
-    {"u1", FALT_U8},  {"i1", FALT_S8},  {"u2", FALT_U16}, {"i2", FALT_S16},  {"i4", FALT_S32},
-    {"f2", FALT_F16}, {"f4", FALT_F32}, {"f8", FALT_F64}, {"V2", FALT_BF16}, {"b1", FALT_U8},
+    {"u1", FALT_U8, IO_NARROW},   {"i1", FALT_S8, IO_NARROW},  {"u2", FALT_U16, IO_NARROW}, {"i2", FALT_S16, IO_NARROW},
+    {"i4", FALT_S32, IO_NARROW},  {"f2", FALT_F16, IO_NARROW}, {"f4", FALT_F32, IO_NARROW}, {"f8", FALT_F64, IO_NARROW},
+    {"V2", FALT_BF16, IO_NARROW}, {"b1", FALT_U8, IO_NARROW},  {"u4", FALT_F64, IO_U32},    {"i8", FALT_F64, IO_S64},
+    {"u8", FALT_F64, IO_U64},
 };
 enum { CODES = sizeof codes / sizeof codes[0] };
 
@@ -71,9 +72,12 @@ static bool is_slice(slice s, const char *text) {
 }
 
 static bool unsupported_type(const cursor *c, slice code) {
-  return io_fail(c->error,
-                 "%s: has elements of type '%.*s'; convert to one of u1 i1 u2 i2 i4 f2 f4 f8 bool with numpy.astype",
-                 c->name, code.length < 24 ? code.length : 24, code.text);
+  if (code.length > 1 && code.text[1] == 'c')
+    return io_fail(c->error, "%s: has complex elements; save .real, .imag or numpy.abs of it", c->name);
+  return io_fail(
+      c->error,
+      "%s: has elements of type '%.*s'; convert to one of bool u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8 with numpy.astype",
+      c->name, code.length < 24 ? code.length : 24, code.text);
 }
 
 static bool parse_type(cursor *c, npy_header *header) {
@@ -86,6 +90,7 @@ static bool parse_type(cursor *c, npy_header *header) {
   for (int i = 0; i < CODES; i++) {
     if (memcmp(codes[i].code, code.text + 1, 2) != 0) continue;
     header->type = codes[i].type;
+    header->wide = codes[i].wide;
     const bool matters = falt_type_size(header->type) > 1 && (code.text[0] == '<' || code.text[0] == '>');
     header->swap = matters && (code.text[0] == '>') != big_endian;
     return true;
@@ -135,7 +140,10 @@ bool npy_header_measure(npy_header *header) {
     overflow |= __builtin_mul_overflow(header->count, header->size[i], &header->count);
   }
   if (empty) header->count = 0;
-  overflow |= __builtin_mul_overflow(header->count, (int64_t)falt_type_size(header->type), &header->bytes);
+  const int64_t size = (int64_t)falt_type_size(header->type);
+  header->stored = header->wide == IO_U32 ? 4 : size;
+  overflow |= __builtin_mul_overflow(header->count, size, &header->bytes);
+  __builtin_mul_overflow(header->count, header->stored, &header->bytes);
   return !overflow || empty;
 }
 

@@ -3,7 +3,7 @@
 #ifndef FALT_CLI_IO_NPY_HEADER_H
 #define FALT_CLI_IO_NPY_HEADER_H
 
-#include "io/io.h"
+#include "io/format.h"
 
 enum {
   NPY_MAX_RANK = 8,
@@ -13,13 +13,15 @@ enum {
 };
 
 typedef struct npy_header {
-  falt_type type;
-  bool swap;    /* not in this machine's byte order */
-  bool fortran; /* the first axis is the fastest, and that matters: there are at least two axes */
+  falt_type type; /* of the elements as they are read */
+  io_wide wide;   /* how they are stored, where that is no falt_type */
+  int64_t stored; /* bytes of a stored element */
+  bool swap;      /* not in this machine's byte order */
+  bool fortran;   /* the first axis is the fastest, and that matters: there are at least two axes */
   int rank;
   int64_t size[NPY_MAX_RANK];
   int64_t count; /* product of the sizes */
-  int64_t bytes; /* of all elements */
+  int64_t bytes; /* of all elements, as stored */
 } npy_header;
 
 /* From the first 10 bytes (12 when *prelude comes back as 12): how long the prelude is, and the text after it. Call
@@ -30,7 +32,7 @@ bool npy_prelude_parse(const unsigned char *bytes, int available, int *prelude, 
 bool npy_header_parse(npy_header *header, const char *text, size_t length, const char *name, io_error *error);
 /* Writes a version 1.0 header, the same bytes as numpy.save, padded to a multiple of 64; returns its length. */
 size_t npy_header_print(const npy_header *header, char bytes[NPY_MAX_HEADER]);
-/* Sets count and bytes; false on overflow. */
+/* Sets stored, count and bytes; false on overflow, also of the elements as they are read. */
 bool npy_header_measure(npy_header *header);
 
 #endif

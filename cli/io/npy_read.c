@@ -2,6 +2,7 @@
  * transposition of the whole array, the only case that needs all of it at once. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -198,7 +199,7 @@ static void advance(odometer *o, const npy_header *h) {
  * the first cache holds it, since rows of the output may lie a power of two apart and evict each other. */
 static void gather_rows(const npy_header *h, const char *whole, int64_t first, int64_t count, char *buffer) {
   char tile[GATHER_ROWS * GATHER_COLUMNS * 8];
-  const int64_t size = (int64_t)falt_type_size(h->type), row_bytes = npy_row_bytes(h), step = GATHER_COLUMNS * size;
+  const int64_t size = h->stored, row_bytes = npy_row_bytes(h), step = GATHER_COLUMNS * size;
   odometer o = {.offset = first, .step = {1}};
   for (int i = 1; i < h->rank; i++) o.step[i] = o.step[i - 1] * h->size[i - 1];
   for (int64_t at = 0; at < row_bytes; at += step) {
@@ -253,11 +254,31 @@ static void swap_elements(void *data, int64_t count, size_t size) {
   for (int64_t i = 0; size == 8 && i < count; i++) eight[i] = __builtin_bswap64(eight[i]);
 }
 
+/* Says which element f64 does not hold: its value, and its index in C order. */
+static bool fail_inexact(const npy_file *file, int64_t index, const char *value, io_error *error) {
+  const npy_header *h = &file->header;
+  char place[NPY_MAX_RANK * 24] = "";
+  for (int axis = h->rank - 1; axis >= 0; axis--) {
+    char rest[sizeof place];
+    snprintf(rest, sizeof rest, "%s", place);
+    snprintf(place, sizeof place, "%lld%s%.*s", (long long)(index % h->size[axis]), *rest ? ", " : "",
+             (int)sizeof place - 30, rest);
+    index /= h->size[axis];
+  }
+  return io_fail(error, "%s: element [%s] is %s, which f64 does not hold; save it as another type", file->name, place,
+                 value);
+}
+
 bool npy_read_rows(npy_file *file, int64_t first, int64_t count, void *buffer, io_error *error) {
-  const int64_t row_bytes = npy_row_bytes(&file->header);
-  const bool done = file->header.fortran ? read_gathered(file, first, count, buffer, error)
-                                         : read_direct(file, first * row_bytes, count * row_bytes, buffer, error);
-  const size_t size = falt_type_size(file->header.type);
-  if (done && file->header.swap) swap_elements(buffer, count * row_bytes / (int64_t)size, size);
-  return done;
+  const npy_header *h = &file->header;
+  const int64_t row_bytes = npy_row_bytes(h), row = row_bytes / h->stored, elements = count * row;
+  char value[24];
+  /* Stored elements narrower than f64 lie at the buffer's end and are widened from its beginning. */
+  char *stored = (char *)buffer + elements * ((int64_t)falt_type_size(h->type) - h->stored);
+  const bool done = h->fortran ? read_gathered(file, first, count, stored, error)
+                               : read_direct(file, first * row_bytes, count * row_bytes, stored, error);
+  if (done && h->swap) swap_elements(stored, elements, (size_t)h->stored);
+  if (!done || h->wide == IO_NARROW) return done;
+  const int64_t exact = io_widen(h->wide, stored, elements, buffer, value);
+  return exact == elements || fail_inexact(file, first * row + exact, value, error);
 }

@@ -30,9 +30,12 @@ static void read_bands(npy_file *file) {
   const int64_t rows = file->header.rank ? file->header.size[0] : 1;
   const int64_t row_bytes = npy_row_bytes(&file->header);
   io_error error;
-  char *buffer = malloc((size_t)(3 * row_bytes) + 1);
+  char *buffer = malloc((size_t)(6 * row_bytes) + 1); /* u32 doubles in size */
   for (int64_t i = 0; buffer && row_bytes > 0 && i < rows; i += 3)
-    if (!npy_read_rows(file, i, rows - i < 3 ? rows - i : 3, buffer, &error)) abort(); /* the size had been checked */
+    if (!npy_read_rows(file, i, rows - i < 3 ? rows - i : 3, buffer, &error)) {
+      if (file->header.wide == IO_NARROW) abort(); /* the size had been checked */
+      break;
+    }
   free(buffer);
 }
 

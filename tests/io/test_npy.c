@@ -89,7 +89,8 @@ static void bad_headers_are_refused(void **state) {
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), } x",
       "{'descr' '<f4', 'fortran_order': False, 'shape': (3,), }",
       "{'descr': '<f4' 'fortran_order': False, 'shape': (3,), }",
-      "{'descr': '<u4', 'fortran_order': False, 'shape': (3,), }",
+      "{'descr': '<f16', 'fortran_order': False, 'shape': (3,), }",
+      "{'descr': '<u4', 'fortran_order': False, 'shape': (2305843009213693951,)}",
       "{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }",
       "{'descr': '<f4\\x', 'fortran_order': False, 'shape': (3,), }",
       "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }",
@@ -182,6 +183,58 @@ static void fortran_and_byte_order(void **state) {
     io_close(&reader);
   }
   unlink(in_directory("f.npy"));
+}
+
+/* Reads an array of these bytes as a whole. */
+static bool read_array(const char *dictionary, const void *data, size_t bytes, io_array *array, io_error *error) {
+  char file[512];
+  const size_t n = file_text(file, dictionary);
+  memcpy(file + n, data, bytes);
+  write_bytes(in_directory("w.npy"), file, n + bytes);
+  const bool done = io_array_read(in_directory("w.npy"), array, error);
+  unlink(in_directory("w.npy"));
+  return done;
+}
+
+/* Unsigned 32-bit and 64-bit integers are read as f64, in both byte orders and both orders of axes. */
+static void wide_integers(void **state) {
+  (void)state;
+  const uint32_t u32[6] = {0, 1, UINT32_MAX, 7, 8, 9}, swapped[2] = {__builtin_bswap32(3000000000u), 0};
+  const int64_t s64[4] = {-5, INT64_MIN, (1LL << 53) - 1, 1LL << 60};
+  const uint64_t u64[2] = {UINT64_MAX - 2047, 3};
+  io_error error;
+  io_array a;
+  assert_true(read_array("{'descr': '<u4', 'fortran_order': True, 'shape': (2, 3)}", u32, 24, &a, &error));
+  assert_int_equal(a.type, FALT_F64);
+  const double columns[6] = {0, UINT32_MAX, 8, 1, 7, 9};
+  assert_memory_equal(a.data, columns, sizeof columns);
+  io_array_free(&a);
+  assert_true(read_array("{'descr': '>u4', 'fortran_order': False, 'shape': (2,)}", swapped, 8, &a, &error));
+  assert_true(((double *)a.data)[0] > 2999999999.5 && ((double *)a.data)[0] < 3000000000.5);
+  io_array_free(&a);
+  assert_true(read_array("{'descr': '<i8', 'fortran_order': False, 'shape': (4,)}", s64, 32, &a, &error));
+  for (int i = 0; i < 4; i++) assert_true((int64_t)((double *)a.data)[i] == s64[i]);
+  io_array_free(&a);
+  assert_true(read_array("{'descr': '<u8', 'fortran_order': False, 'shape': (2,)}", u64, 16, &a, &error));
+  assert_true((uint64_t)((double *)a.data)[0] == u64[0]);
+  io_array_free(&a);
+}
+
+/* The first value that f64 does not hold is named with its place. */
+static void inexact_integers_are_refused(void **state) {
+  (void)state;
+  const int64_t s64[6] = {0, 1, 2, 3, -(1LL << 53) - 1, 5};
+  const uint64_t u64[2] = {UINT64_MAX - 1024, UINT64_MAX};
+  io_error error;
+  io_array a;
+  assert_false(read_array("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2)}", s64, 48, &a, &error));
+  assert_non_null(strstr(error.text, "element [2, 0] is -9007199254740993, which f64 does not hold; "));
+  assert_false(read_array("{'descr': '<i8', 'fortran_order': True, 'shape': (3, 2)}", s64, 48, &a, &error));
+  assert_non_null(strstr(error.text, "element [1, 1] is -9007199254740993"));
+  assert_false(read_array("{'descr': '<u8', 'fortran_order': False, 'shape': (2,)}", u64, 16, &a, &error));
+  assert_non_null(strstr(error.text, "element [0] is 18446744073709550591"));
+  assert_false(read_array("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", u64, 8, &a, &error));
+  assert_non_null(strstr(error.text, "complex"));
 }
 
 static void spaces(void **state) {
@@ -283,6 +336,8 @@ int main(void) {
       cmocka_unit_test(printing_parses_to_the_same),
       cmocka_unit_test(arrays_round_trip),
       cmocka_unit_test(fortran_and_byte_order),
+      cmocka_unit_test(wide_integers),
+      cmocka_unit_test(inexact_integers_are_refused),
       cmocka_unit_test(spaces),
       cmocka_unit_test(lies_are_noticed),
       cmocka_unit_test(output_is_whole_or_nothing),

@@ -11,7 +11,7 @@
 
 enum { FIRST_GROWTH = 1 << 20, CONVERTED = 4096 };
 
-/* What Faltung has no type for is read as f64, exact up to 2^53. `parts` samples make one voxel. */
+/* What Faltung has no type for is read as f64. `parts` samples make one voxel. */
 static const struct {
   int code, stored, parts;
   falt_type type;
@@ -195,25 +195,23 @@ static bool fetch(volumes *v, int64_t index, int64_t count, void *to, io_error *
   return true;
 }
 
-static void widen(const void *from, int code, int64_t count, double *to) {
-  const uint32_t *u32 = from;
-  const int64_t *i64 = from;
-  const uint64_t *u64 = from;
-  for (int64_t i = 0; code == NIFTI_TYPE_UINT32 && i < count; i++) to[i] = u32[i];
-  for (int64_t i = 0; code == NIFTI_TYPE_INT64 && i < count; i++) to[i] = (double)i64[i];
-  for (int64_t i = 0; code == NIFTI_TYPE_UINT64 && i < count; i++) to[i] = (double)u64[i];
-}
-
 /* The same as Faltung's type. */
 static bool fetch_typed(volumes *v, int64_t index, int64_t count, void *to, io_error *error) {
   uint64_t raw[CONVERTED];
-  double *wide = to;
+  char value[24];
   const int code = v->nim->datatype;
-  if (v->type != FALT_F64 || code == NIFTI_TYPE_FLOAT64) return fetch(v, index, count, to, error);
+  const io_wide kind = code == NIFTI_TYPE_UINT32   ? IO_U32
+                       : code == NIFTI_TYPE_INT64  ? IO_S64
+                       : code == NIFTI_TYPE_UINT64 ? IO_U64
+                                                   : IO_NARROW;
+  if (kind == IO_NARROW) return fetch(v, index, count, to, error);
   for (int64_t i = 0; i < count; i += CONVERTED) {
     const int64_t n = count - i < CONVERTED ? count - i : CONVERTED;
     if (!fetch(v, index + i, n, raw, error)) return false;
-    widen(raw, code, n, wide + i);
+    const int64_t exact = io_widen(kind, raw, n, (double *)to + i, value);
+    if (exact < n)
+      return io_fail(error, "%s: sample %lld is %s, which f64 does not hold; save it as another type", v->path,
+                     (long long)(index + i + exact), value);
   }
   return true;
 }
