@@ -141,6 +141,7 @@ typedef struct runner {
   cli_behind behind;
   int64_t room;      /* rows in input */
   int64_t low, high; /* rows that input holds now */
+  int64_t page;      /* the file's first row of this page */
   void *workspace;
   size_t workspace_bytes;
   shaped_plan plans[PLANS];
@@ -200,7 +201,7 @@ static char *row_at(const runner *r, int64_t u) {
 /* Fills row u, outside the file, from the row that stands there. */
 static bool copy_row(runner *r, int64_t u, io_error *error) {
   int64_t row = falt_problem_row(r->g.problem, r->g.axis, u);
-  if (row < r->low || row >= r->high) return io_read(r->job->reader, row, 1, row_at(r, u), error);
+  if (row < r->low || row >= r->high) return io_read(r->job->reader, r->page + row, 1, row_at(r, u), error);
   memcpy(row_at(r, u), row_at(r, row), (size_t)r->g.row_bytes);
   return true;
 }
@@ -213,7 +214,7 @@ static bool slide(runner *r, int64_t low, int64_t high, io_error *error) {
   r->low = low;
   r->high = high = max64(had, high);
   int64_t first = max64(had, 0), last = min64(high, r->g.rows);
-  if (first < last && !io_read(r->job->reader, first, last - first, row_at(r, first), error)) return false;
+  if (first < last && !io_read(r->job->reader, r->page + first, last - first, row_at(r, first), error)) return false;
   for (int64_t u = had; u < min64(high, 0); u++) {
     if (!copy_row(r, u, error)) return false;
   }
@@ -241,10 +242,9 @@ static int start(runner *r) {
   const geometry *g = &r->g;
   int64_t input_bytes, output_bytes;
   r->room = window_room(g);
-  r->low = r->high = min64(make_window(g, 0).low, 0);
   if (!__builtin_mul_overflow(r->room, g->row_bytes, &input_bytes)) r->input = allocate(input_bytes);
   const bool computed = !__builtin_mul_overflow(g->band, g->out_bytes, &output_bytes);
-  const int buffers = is_whole(g) ? 1 : 2;
+  const int buffers = is_whole(g) && r->job->pages == 1 ? 1 : 2;
   for (int i = 0; computed && i < buffers; i++) r->output[i] = allocate(output_bytes);
   if (r->input && r->output[buffers - 1]) return CLI_DONE;
   return cli_fail(CLI_IMPOSSIBLE, "memory: %lld rows of %lld bytes do not fit; use a smaller filter or file",
@@ -290,6 +290,20 @@ static int run_band(runner *r, const window *w) {
   return cli_interrupted() ? CLI_IMPOSSIBLE : CLI_DONE;
 }
 
+/* Pages do not touch: each begins with an empty window and has boundaries of its own. */
+static int run_page(runner *r, int64_t page, cli_progress *progress) {
+  const geometry *g = &r->g;
+  int status = CLI_DONE;
+  r->page = page * g->rows;
+  r->low = r->high = min64(make_window(g, 0).low, 0);
+  for (int64_t out = 0; status == CLI_DONE && out < g->out_rows; out += g->band) {
+    window w = make_window(g, out);
+    status = run_band(r, &w);
+    cli_progress_step(progress, page * g->out_rows + out + w.count, r->job->pages * g->out_rows);
+  }
+  return status;
+}
+
 /* Waits for the last band; the error counts unless another came before. */
 static int finish(runner *r, int status) {
   io_error error;
@@ -309,11 +323,7 @@ int cli_band_run(const cli_band_job *job, cli_band_result *result) {
   cli_progress progress = cli_progress_begin(job->progress);
   cli_progress_step(&progress, 0, r.g.out_rows);
   int status = start(&r);
-  for (int64_t out = 0; status == CLI_DONE && out < r.g.out_rows; out += r.g.band) {
-    window w = make_window(&r.g, out);
-    status = run_band(&r, &w);
-    cli_progress_step(&progress, out + w.count, r.g.out_rows);
-  }
+  for (int64_t page = 0; status == CLI_DONE && page < job->pages; page++) status = run_page(&r, page, &progress);
   cli_progress_end();
   status = finish(&r, status);
   result->all = cli_seconds() - began;

@@ -15,6 +15,7 @@ typedef struct cli_band_job {
   const falt_budget *budget;
   falt_device *device;
   io_reader *reader;
+  int64_t pages; /* that the file holds one after the other, each of which is the problem's input */
   io_writer *writer;
   int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB, 256 on a GPU */
   bool progress;

@@ -71,10 +71,23 @@ static int choose_device(filter_job *job) {
 
 static int open_input(filter_job *job, bool random) {
   io_error error;
+  const cli_options *o = job->options;
+  io_request request = {.space = (int)o->space, .volume = cli_kernel_is_volume(o->kernel), .random = random};
+  if (o->page > 0) request.page = o->page;
+  if (o->page == 0 && !io_holds_pages(job->out_path)) request.page = 1;
   io_close(&job->reader);
-  job->reader = io_open(job->in_path, (int)job->options->space, random, &error);
+  job->reader = io_open(job->in_path, &request, &error);
   if (!job->reader) return cli_fail(CLI_WRONG, "%s", error.text);
   job->in = *io_reader_info(job->reader);
+  return CLI_DONE;
+}
+
+/* Pages that nobody left out on purpose. */
+static int tell_pages(filter_job *job) {
+  if (job->options->page != 0 || job->in.in_file == job->in.pages || job->options->quiet) return CLI_DONE;
+  fprintf(stderr,
+          "faltung: note: %s: page 1 of %lld is filtered, as %s holds one; write .tif or .npy, or give --page\n",
+          job->in_path, (long long)job->in.in_file, job->out_path);
   return CLI_DONE;
 }
 
@@ -174,6 +187,13 @@ static bool fill_options(const filter_job *job, falt_options *options, io_error 
   return resolve_steps(job, options, error) && resolve_anchor(job, options->anchor, error);
 }
 
+/* The input sample that the first output sample stands on: where the middle tap lies on it. */
+static int64_t first_sample(const filter_job *job, int axis) {
+  const falt_axis *a = &job->problem.axis[axis];
+  const int64_t taps = job->kernel.size[axis], middle = flips(job) ? taps - 1 - taps / 2 : taps / 2;
+  return job->options->mode == FALT_SAME ? 0 : middle * a->dilation - a->pad[0];
+}
+
 static int make_problem(filter_job *job) {
   io_error error;
   falt_options options;
@@ -187,7 +207,11 @@ static int make_problem(filter_job *job) {
   if (problem->rank == 0) problem->rank = job->kernel.rank;
   job->out = job->in;
   job->out.type = out_type;
-  for (int axis = 0; axis < 3; axis++) job->out.size[axis] = problem->output.size[FALT_D + axis];
+  for (int axis = 0; axis < 3; axis++) {
+    job->out.size[axis] = problem->output.size[FALT_D + axis];
+    job->out.step[axis] = problem->axis[axis].stride;
+    job->out.origin[axis] = first_sample(job, axis);
+  }
   problem->output = describe(&job->out);
   status = falt_problem_check(problem);
   if (status != FALT_OK) return cli_fail_library(status);
@@ -232,6 +256,7 @@ static int run_once(filter_job *job, bool forgiving) {
                         .budget = &job->budget,
                         .device = job->device,
                         .reader = job->reader,
+                        .pages = job->in.pages,
                         .writer = job->writer,
                         .rows = job->band_rows,
                         .progress = !job->options->quiet,
@@ -288,6 +313,9 @@ static work measure(const filter_job *job) {
   falt_limits limits;
   falt_device_limits(job->device, &limits);
   bool is_double = p->accumulator == FALT_F64;
+  const double pages = (double)job->in.pages;
+  inputs *= pages;
+  outputs *= pages;
   work w = {.bytes = inputs * (double)falt_type_size(p->input.type) + outputs * (double)falt_type_size(p->output.type),
             .flops = 2 * outputs * (double)cli_kernel_count(&job->kernel)};
   double memory = w.bytes / limits.copy_bytes_per_s / seconds;
@@ -308,6 +336,7 @@ static void print_json(const filter_job *job, const work *w) {
   cli_json_text(&json, "kernel", job->options->kernel);
   cli_json_text(&json, "boundary", cli_boundaries_print(&job->boundaries, job->in.space, boundary, sizeof boundary));
   cli_json_text(&json, "problem", job->line);
+  cli_json_integer(&json, "pages", job->in.pages);
   cli_json_text(&json, "device", falt_device_name(job->device));
   cli_json_text(&json, "plan", job->result.plan);
   cli_json_integer(&json, "bands", job->result.bands);
@@ -339,7 +368,9 @@ static void print_summary(const filter_job *job, const work *w) {
   char in[96], out[96], taps[96], boundary[160], time[32];
   const io_info *a = &job->in, *b = &job->out;
   const char *kernel = job->options->kernel;
-  fprintf(stderr, "%s %s %s", job->verb, print_sizes(a->size, a->space, a->channels, in), falt_type_name(a->type));
+  fprintf(stderr, "%s ", job->verb);
+  if (a->pages > 1) fprintf(stderr, "%lld pages of ", (long long)a->pages);
+  fprintf(stderr, "%s %s", print_sizes(a->size, a->space, a->channels, in), falt_type_name(a->type));
   if (a->type != b->type || memcmp(a->size, b->size, sizeof a->size) != 0) {
     fprintf(stderr, " -> %s %s", print_sizes(b->size, b->space, b->channels, out), falt_type_name(b->type));
   }
@@ -350,23 +381,23 @@ static void print_summary(const filter_job *job, const work *w) {
             job->boundaries.is_default ? " (default)" : "");
   }
   fprintf(stderr, ", %s, ", job->result.plan);
-  if (job->result.bands > 1) fprintf(stderr, "%lld bands, ", (long long)job->result.bands);
+  if (job->result.bands > a->pages) fprintf(stderr, "%lld bands, ", (long long)job->result.bands);
   fprintf(stderr, "%s, %.0f%% of the %s limit\n", cli_duration(job->result.seconds, time), 100 * w->share, w->bound);
 }
 
-static double file_bytes(const falt_tensor *tensor) {
-  return tensor_count(tensor) * (double)falt_type_size(tensor->type);
+static double file_bytes(const filter_job *job, const falt_tensor *tensor) {
+  return (double)job->in.pages * tensor_count(tensor) * (double)falt_type_size(tensor->type);
 }
 
 static int print_stages(filter_job *job) {
   const falt_stages *s = &job->result.stages;
   const bool copied = s->slabs > 0;
   const falt_problem *p = &job->problem;
-  const cli_stage stages[] = {{"read", job->result.read, file_bytes(&p->input)},
+  const cli_stage stages[] = {{"read", job->result.read, file_bytes(job, &p->input)},
                               {"copy in", copied ? s->copy_in : 0, s->bytes_in},
-                              {"compute", s->compute, file_bytes(&p->input) + file_bytes(&p->output)},
+                              {"compute", s->compute, file_bytes(job, &p->input) + file_bytes(job, &p->output)},
                               {"copy out", copied ? s->copy_out : 0, s->bytes_out},
-                              {"write", job->result.write, file_bytes(&p->output)}};
+                              {"write", job->result.write, file_bytes(job, &p->output)}};
   if (job->options->explain) cli_stages_print(stages, 5, job->result.all, s, job->options->json);
   return CLI_DONE;
 }
@@ -390,10 +421,10 @@ static void clean_up(filter_job *job) {
 }
 
 static int run_filter(const cli_options *options, const char *verb) {
-  static int (*const steps[])(filter_job *) = {check_words,     open_device,  open_input_in_order, make_kernel,
-                                               read_boundaries, make_problem, choose_device,       choose_bands,
-                                               open_output,     explain,      run_bands,           close_output,
-                                               print_stages,    report};
+  static int (*const steps[])(filter_job *) = {
+      check_words,  open_device,   open_input_in_order, make_kernel,  read_boundaries,
+      make_problem, choose_device, choose_bands,        open_output,  tell_pages,
+      explain,      run_bands,     close_output,        print_stages, report};
   filter_job job = {.options = options, .verb = verb};
   int status = CLI_DONE;
   for (size_t i = 0; status == CLI_DONE && i < sizeof steps / sizeof *steps; i++) status = steps[i](&job);

@@ -280,6 +280,18 @@ bool cli_kernel_make(const char *text, int space, bool normalize, cli_kernel *ke
   return false;
 }
 
+bool cli_kernel_is_volume(const char *text) {
+  cli_kernel kernel;
+  io_error error;
+  if (cli_kernel_make(text, 2, false, &kernel, &error)) {
+    cli_kernel_free(&kernel);
+    return false;
+  }
+  const bool is_volume = cli_kernel_make(text, 3, false, &kernel, &error);
+  cli_kernel_free(&kernel);
+  return is_volume;
+}
+
 /* ---- weights */
 
 static bool is_integer_type(falt_type type) {

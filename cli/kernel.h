@@ -14,6 +14,8 @@ typedef struct cli_kernel {
 /* Makes the kernel that text describes, for data with `space` axes. cli_kernel_free afterwards. */
 bool cli_kernel_make(const char *text, int space, bool normalize, cli_kernel *kernel, io_error *error);
 void cli_kernel_free(cli_kernel *kernel);
+/* Whether the text describes a kernel of three axes. */
+bool cli_kernel_is_volume(const char *text);
 
 /* The three sources; cli_kernel_make tells them apart. */
 bool cli_kernel_is_name(const char *text); /* whether what stands before the colon is a kernel's name */

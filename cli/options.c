@@ -47,6 +47,12 @@ static bool read_space(const char *text, void *field, io_error *error) {
   return read_integer(text, 1, 3, field, error);
 }
 
+static bool read_page(const char *text, void *field, io_error *error) {
+  if (strcmp(text, "all") != 0) return read_integer(text, 1, INT32_MAX, field, error);
+  *(int64_t *)field = CLI_ALL_PAGES;
+  return true;
+}
+
 static bool read_rounds(const char *text, void *field, io_error *error) {
   return read_integer(text, 1, 64, field, error);
 }
@@ -154,6 +160,8 @@ static const option options_table[] = {
     {"out-type", "TYPE", CLI_FILTERS, read_type, FIELD(out_type),
      "u8 s8 u16 s16 s32 f16 bf16 f32 f64 (default: the input's)"},
     {"space", "N", CLI_FILTERS, read_space, FIELD(space), "how many axes of an .npy are space: 1, 2 or 3"},
+    {"page", "N|all", CLI_FILTERS, read_page, FIELD(page),
+     "one page of a TIFF, GIF, WebP, ..., from 1 (default: all where the output holds several, else the first)"},
     {"band-rows", "N", CLI_FILTERS, read_count, FIELD(band_rows),
      "output rows computed at a time (default: all of a small file, else about 32 MiB)"},
     {"method", "NAME", CLI_PLANNERS, read_text, FIELD(method), "auto (default) or the name of a solver"},

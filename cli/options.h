@@ -30,7 +30,7 @@ enum {
   CLI_RUNNERS = CLI_PLANNERS | CLI_LADDER | CLI_BENCH | CLI_INFO      /* have a device */
 };
 
-enum { CLI_MAX_OPERANDS = 96 };
+enum { CLI_MAX_OPERANDS = 96, CLI_ALL_PAGES = -1 };
 
 /* Everything the table can set. Zero, NULL or false where nothing was given, but for the fields with a comment. */
 typedef struct cli_options {
@@ -47,6 +47,7 @@ typedef struct cli_options {
   int out_type; /* a falt_type, or -1 for the input's */
   cli_dialect dialect;
   int64_t space;     /* of an .npy; 0: as it looks */
+  int64_t page;      /* from 1; CLI_ALL_PAGES; 0: all that the output holds */
   int64_t band_rows; /* 0: our choice */
 
   /* device and budget */

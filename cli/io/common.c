@@ -82,3 +82,7 @@ int64_t io_row_bytes(const io_info *info) {
 int64_t io_rows(const io_info *info) {
   return info->size[3 - info->space];
 }
+
+int64_t io_all_rows(const io_info *info) {
+  return info->pages * io_rows(info);
+}

@@ -8,7 +8,7 @@
 #include "io/output.h"
 
 /* Raised with every change of io_backend; a module of another version is refused. */
-enum { IO_BACKEND_VERSION = 1 };
+enum { IO_BACKEND_VERSION = 2 };
 
 /* The symbol that a module exports: a const io_backend. */
 #define IO_BACKEND_SYMBOL "io_backend_export"
@@ -18,8 +18,10 @@ typedef struct io_backend {
   unsigned spaces; /* bit s: holds arrays of space s */
   /* Bit t: files with this extension (lower case, with its dot) hold samples of falt_type t. 0: cannot be written. */
   unsigned (*types)(const char *extension);
+  /* Whether files with this extension hold several pages. NULL: none do. */
+  bool (*pages)(const char *extension);
   /* Opens path, fills *info except for what the face checks, returns the reader's state or NULL. */
-  void *(*open)(const char *path, int space, bool random, io_info *info, io_error *error);
+  void *(*open)(const char *path, const io_request *request, io_info *info, io_error *error);
   bool (*read)(void *reader, int64_t first, int64_t count, void *buffer, io_error *error);
   void (*close)(void *reader);
   /* Begins the file output->temporary. like is the state of a reader of the same format, or NULL. It may be closed
@@ -51,6 +53,9 @@ void io_extension(const char *path, char *text, size_t size);
 
 /* Whether a word of a list separated by blanks is the extension. */
 bool io_lists(const char *list, const char *extension);
+
+/* Rows of all pages. */
+int64_t io_all_rows(const io_info *info);
 
 /* io_row_elements in bytes. */
 int64_t io_row_bytes(const io_info *info);

@@ -14,7 +14,7 @@ struct io_reader {
   void *state;
   char *path;
   io_info info;
-  bool random;
+  io_request request;
   int64_t next; /* first row that may still be asked for, unless random */
 };
 
@@ -29,8 +29,9 @@ struct io_writer {
 /* Sizes at least 1, and all samples together countable in bytes. */
 static bool check_info(const char *path, const io_info *info, io_error *error) {
   int64_t bytes = (int64_t)falt_type_size(info->type);
-  bool overflow = __builtin_mul_overflow(bytes, info->channels, &bytes);
-  bool positive = info->channels > 0;
+  bool overflow =
+      __builtin_mul_overflow(bytes, info->channels, &bytes) || __builtin_mul_overflow(bytes, info->pages, &bytes);
+  bool positive = info->channels > 0 && info->pages > 0;
   for (int i = 0; i < 3; i++) {
     positive &= info->size[i] > 0;
     overflow |= __builtin_mul_overflow(bytes, info->size[i], &bytes);
@@ -41,7 +42,21 @@ static bool check_info(const char *path, const io_info *info, io_error *error) {
 
 /* ------------------------------------------------------------------------------------------------------ reading */
 
-static bool open_reader(io_reader *reader, int space, io_error *error) {
+/* What a request asks of formats that leave no choice. */
+static bool check_request(const io_reader *reader, io_error *error) {
+  static const char *const kinds[] = {"", "a signal", "an image", "a volume"};
+  const io_request *request = &reader->request;
+  const io_info *info = &reader->info;
+  if (request->page > info->in_file)
+    return io_fail(error, "%s: has %lld page%s, and page %lld was asked for; give --page 1 to %lld", reader->path,
+                   (long long)info->in_file, info->in_file > 1 ? "s" : "", (long long)request->page,
+                   (long long)info->in_file);
+  return !request->space || request->space == info->space ||
+         io_fail(error, "%s: is %s; --space %d is for arrays; leave it out, or convert the file to .npy", reader->path,
+                 kinds[info->space], request->space);
+}
+
+static bool open_reader(io_reader *reader, io_error *error) {
   struct stat status;
   const bool standard = strcmp(reader->path, "-") == 0;
   if (!standard && stat(reader->path, &status) != 0)
@@ -50,11 +65,11 @@ static bool open_reader(io_reader *reader, int space, io_error *error) {
     return io_fail(error, "%s: is a directory; name a file in it", reader->path);
   reader->backend = io_backend_find(reader->path, error);
   if (!reader->backend) return false;
-  reader->state = reader->backend->open(reader->path, space, reader->random, &reader->info, error);
-  return reader->state && check_info(reader->path, &reader->info, error);
+  reader->state = reader->backend->open(reader->path, &reader->request, &reader->info, error);
+  return reader->state && check_info(reader->path, &reader->info, error) && check_request(reader, error);
 }
 
-io_reader *io_open(const char *path, int space, bool random, io_error *error) {
+io_reader *io_open(const char *path, const io_request *request, io_error *error) {
   io_reader *reader = calloc(1, sizeof *reader);
   if (reader) reader->path = strdup(path);
   if (!reader || !reader->path) {
@@ -62,9 +77,9 @@ io_reader *io_open(const char *path, int space, bool random, io_error *error) {
     io_fail_memory(error, path);
     return NULL;
   }
-  reader->random = random;
-  reader->info = (io_info){.size = {1, 1, 1}, .channels = 1, .space = space};
-  if (!open_reader(reader, space, error)) io_close(&reader);
+  reader->request = *request;
+  reader->info = (io_info){.size = {1, 1, 1}, .channels = 1, .pages = 1, .in_file = 1, .step = {1, 1, 1}};
+  if (!open_reader(reader, error)) io_close(&reader);
   return reader;
 }
 
@@ -73,11 +88,11 @@ const io_info *io_reader_info(const io_reader *reader) {
 }
 
 bool io_read(io_reader *reader, int64_t first, int64_t count, void *buffer, io_error *error) {
-  const int64_t rows = io_rows(&reader->info);
+  const int64_t rows = io_all_rows(&reader->info);
   if (first < 0 || count < 0 || first > rows || count > rows - first)
     return io_fail(error, "%s: rows %lld to %lld of %lld were asked for; please report this", reader->path,
                    (long long)first, (long long)(first + count), (long long)rows);
-  if (!reader->random && first < reader->next)
+  if (!reader->request.random && first < reader->next)
     return io_fail(error, "%s: row %lld was asked for after row %lld; please report this", reader->path,
                    (long long)first, (long long)reader->next);
   reader->next = first + count;
@@ -130,10 +145,27 @@ static bool check_holds(const io_backend *backend, const char *path, const io_in
                  falt_type_name(info->type));
 }
 
+bool io_holds_pages(const char *path) {
+  io_error error;
+  char extension[32];
+  const io_backend *backend = io_backend_find(path, &error);
+  io_extension(path, extension, sizeof extension);
+  return backend && backend->pages && backend->pages(extension);
+}
+
+static bool check_pages(const char *path, const io_info *info, io_error *error) {
+  char extension[32];
+  io_extension(path, extension, sizeof extension);
+  return info->pages == 1 || io_holds_pages(path) ||
+         io_fail(error, "%s: %s files hold one page, not %lld; choose one with --page N, or write .tif or .npy", path,
+                 extension, (long long)info->pages);
+}
+
 static bool open_writer(io_writer *writer, const char *path, const io_reader *like, io_error *error) {
   writer->backend = io_backend_find(path, error);
   if (!writer->backend || !check_info(path, &writer->info, error)) return false;
   if (writer->backend != &io_npy && !check_holds(writer->backend, path, &writer->info, error)) return false;
+  if (!check_pages(path, &writer->info, error)) return false;
   if (!io_output_open(&writer->output, path, writer->backend == &io_npy, error)) return false;
   const void *source = like && like->backend == writer->backend ? like->state : NULL;
   writer->state = writer->backend->create(&writer->output, &writer->info, source, error);
@@ -148,13 +180,16 @@ io_writer *io_create(const char *path, const io_info *info, const io_reader *lik
     return NULL;
   }
   writer->info = *info;
+  if (!info->pages) writer->info.pages = 1;
+  for (int i = 0; i < 3; i++)
+    if (!info->step[i]) writer->info.step[i] = 1;
   if (open_writer(writer, path, like, error)) return writer;
   free(writer);
   return NULL;
 }
 
 bool io_write(io_writer *writer, int64_t count, const void *buffer, io_error *error) {
-  const int64_t left = io_rows(&writer->info) - writer->next;
+  const int64_t left = io_all_rows(&writer->info) - writer->next;
   if (count < 0 || count > left)
     return io_fail(error, "%s: %lld rows were written where %lld were left; please report this", writer->output.path,
                    (long long)count, (long long)left);
@@ -164,7 +199,7 @@ bool io_write(io_writer *writer, int64_t count, const void *buffer, io_error *er
 
 bool io_finish(io_writer **writer, io_error *error) {
   io_writer *w = *writer;
-  const int64_t left = io_rows(&w->info) - w->next;
+  const int64_t left = io_all_rows(&w->info) - w->next;
   bool done;
   if (left == 0) {
     done = w->backend->finish(w->state, error);

@@ -19,30 +19,45 @@ typedef struct io_info {
   int space;        /* 1, 2 or 3 */
   int64_t size[3];  /* d, h, w; 1 where absent */
   int64_t channels; /* interleaved; 1 if none */
-  double rate;      /* audio frames per second, else 0 */
+  int64_t pages;    /* images of these sizes, one after the other: frames of an animation, pages of a TIFF; or 1 */
+  int64_t in_file;  /* pages of the file, of which `pages` are read */
+  double rate;      /* audio frames per second of the input, else 0 */
+  int64_t step[3], origin[3]; /* output sample i stands on input sample origin + i * step, along d, h, w */
 } io_info;
+
+/* How a file is to be read. Zeros: as it looks, all pages, in order. */
+typedef struct io_request {
+  int space;    /* how many axes are space, 1 to 3; 0: as the file looks */
+  bool volume;  /* without `space`: an array of three axes is a volume, also if its last axis has 2 to 4 elements */
+  int64_t page; /* one page, from 1; 0: all */
+  bool random;  /* rows in any order; otherwise each row is read once, in rising order, with bounded memory */
+} io_request;
 
 typedef struct io_reader io_reader;
 typedef struct io_writer io_writer;
 
-/* Bytes of one row and number of rows, from an info that io_open returned (checked against overflow there). */
+/* Elements of one row and rows of one page, from an info that io_open returned (checked against overflow there). */
 int64_t io_row_elements(const io_info *info);
 int64_t io_rows(const io_info *info);
 
 /* Opens path ("-" is standard input, .npy) by its extension and checks everything that can be checked before reading.
- * random asks for rows in any order; otherwise each row is read once, in rising order, with bounded memory.
- * space 0 takes the format's own (an .npy of rank 1, 2, 3 is a signal, image, volume; rank 3 with a last axis of 2 to 4
- * is an image of interleaved pixels); 1, 2 or 3 asks for that reading of an .npy. Returns NULL and fills *error. */
-io_reader *io_open(const char *path, int space, bool random, io_error *error);
+ * An .npy of rank 1, 2, 3 is a signal, image, volume; rank 3 with a last axis of 2 to 4 is an image of interleaved
+ * pixels, unless the request says otherwise. Other formats know their space, and a request for another is refused.
+ * Returns NULL and fills *error. */
+io_reader *io_open(const char *path, const io_request *request, io_error *error);
 const io_info *io_reader_info(const io_reader *reader);
-/* Reads rows [first, first + count) into buffer, which holds count * io_row_elements elements. */
+/* Reads rows [first, first + count), counted through all pages, into buffer of count * io_row_elements elements. */
 bool io_read(io_reader *reader, int64_t first, int64_t count, void *buffer, io_error *error);
 void io_close(io_reader **reader);
 
+/* Whether files of that name hold several pages; false for a name that cannot be written. */
+bool io_holds_pages(const char *path);
+
 /* Creates path ("-" is standard output, .npy) under a temporary name beside it. like, if not NULL, lends its metadata,
- * colour profile, rate and header. A type that the format cannot hold is an error that names those it can. */
+ * colour profile, rate and header. A type that the format cannot hold is an error that names those it can. Zero pages
+ * and steps count as 1. */
 io_writer *io_create(const char *path, const io_info *info, const io_reader *like, io_error *error);
-/* Writes the next count rows. */
+/* Writes the next count rows, page after page. */
 bool io_write(io_writer *writer, int64_t count, const void *buffer, io_error *error);
 /* Completes the file, syncs it and gives it its name. On failure the temporary is removed. */
 bool io_finish(io_writer **writer, io_error *error);

@@ -22,22 +22,28 @@ static unsigned types(const char *extension) {
   return (1u << FALT_TYPE_COUNT) - 1;
 }
 
+/* Pages become the first axis. */
+static bool holds_pages(const char *extension) {
+  (void)extension;
+  return true;
+}
+
 /* ------------------------------------------------------------------------------------------------------ reader */
 
 /* Which axes are space: see io_open. */
-static int natural_space(const npy_header *h) {
-  const bool pixels = h->rank == 3 && h->size[2] >= 2 && h->size[2] <= 4;
+static int natural_space(const npy_header *h, bool volume) {
+  const bool pixels = h->rank == 3 && !volume && h->size[2] >= 2 && h->size[2] <= 4;
   return pixels ? 2 : h->rank < 3 ? h->rank : 3;
 }
 
-static bool describe(npy_reader *reader, int space, io_info *info, io_error *error) {
+static bool describe(npy_reader *reader, const io_request *request, io_info *info, io_error *error) {
   static const char *const kinds[] = {"", "a signal", "an image", "a volume"};
   const npy_header *h = &reader->file.header;
   const char *name = reader->file.name;
   if (h->rank == 0 || h->rank > 4)
     return io_fail(error, "%s: has %d axes; a signal, an image or a volume has 1 to 3, and one more for channels", name,
                    h->rank);
-  info->space = space ? space : natural_space(h);
+  info->space = request->space ? request->space : natural_space(h, request->volume);
   if (h->rank != info->space && h->rank != info->space + 1)
     return io_fail(error, "%s: has %d axes, but %s has %d, or %d with channels; reshape it", name, h->rank,
                    kinds[info->space], info->space, info->space + 1);
@@ -49,15 +55,15 @@ static bool describe(npy_reader *reader, int space, io_info *info, io_error *err
   return true;
 }
 
-static void *open_npy(const char *path, int space, bool random, io_info *info, io_error *error) {
+static void *open_npy(const char *path, const io_request *request, io_info *info, io_error *error) {
   npy_reader *reader = calloc(1, sizeof *reader);
   if (!reader) {
     io_fail_memory(error, path);
     return NULL;
   }
   bool done = npy_open_path(&reader->file, path, error);
-  done = done && describe(reader, space, info, error);
-  if (done && random && !reader->file.seekable) done = npy_load(&reader->file, error);
+  done = done && describe(reader, request, info, error);
+  if (done && request->random && !reader->file.seekable) done = npy_load(&reader->file, error);
   if (done) return reader;
   npy_close(&reader->file);
   free(reader);
@@ -93,6 +99,7 @@ static bool begin(const io_output *output, npy_header *header, io_error *error) 
 static void *create_npy(const io_output *output, const io_info *info, const void *like, io_error *error) {
   npy_header header = {.type = info->type};
   const npy_reader *source = like;
+  if (info->pages > 1) header.size[header.rank++] = info->pages;
   for (int i = 3 - info->space; i < 3; i++) header.size[header.rank++] = info->size[i];
   if (info->channels > 1 || (source && source->channel_axis)) header.size[header.rank++] = info->channels;
   if (!begin(output, &header, error)) return NULL;
@@ -123,6 +130,7 @@ const io_backend io_npy = {
     .version = IO_BACKEND_VERSION,
     .spaces = 1u << 1 | 1u << 2 | 1u << 3,
     .types = types,
+    .pages = holds_pages,
     .open = open_npy,
     .read = read_npy,
     .close = close_npy,

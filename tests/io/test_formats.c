@@ -111,7 +111,7 @@ static void write_file(const char *path, const io_info *info, const void *data, 
 /* In bands of five rows, in order or, backwards, in any order. */
 static void *read_file(const char *path, io_info *info, bool random) {
   io_error error;
-  io_reader *reader = io_open(path, 0, random, &error);
+  io_reader *reader = io_open(path, &(io_request){.random = random}, &error);
   if (!reader) fail_msg("%s", error.text);
   *info = *io_reader_info(reader);
   const int64_t rows = io_rows(info), row = io_row_elements(info) * (int64_t)falt_type_size(info->type);
@@ -149,7 +149,7 @@ static void round_trip(const char *extension, const io_info *info, double tolera
     check_same(extension, info, data, &back, read, tolerance);
     free(read);
   }
-  io_reader *like = io_open(path_of(extension), 0, false, &error);
+  io_reader *like = io_open(path_of(extension), &(io_request){0}, &error);
   assert_non_null(like);
   snprintf(again, sizeof again, "-again%s", extension);
   write_file(path_of(again), info, data, like);
@@ -232,6 +232,109 @@ static void rate_is_kept(void **state) {
   unlink(path_of(".wav"));
 }
 
+/* A stride lowers the rate; a rate that is no whole number is refused before the work. */
+static void rate_follows_the_stride(void **state) {
+  (void)state;
+  if (!has("audio")) skip();
+  io_info info = {.type = FALT_S16, .space = 1, .size = {1, 1, 4}, .channels = 1, .rate = 44100, .step = {1, 1, 7}};
+  const int16_t samples[4] = {1, -2, 3, -4};
+  io_info back;
+  io_error error;
+  write_file(path_of(".wav"), &info, samples, NULL);
+  free(read_file(path_of(".wav"), &back, false));
+  assert_true(back.rate > 6299 && back.rate < 6301);
+  unlink(path_of(".wav"));
+  info.step[2] = 8;
+  assert_null(io_create(path_of(".wav"), &info, NULL, &error));
+  assert_non_null(strstr(error.text, "44100 Hz over a stride of 8 is no whole number of hertz; "));
+}
+
+/* Overwrites floats of a NIfTI-1 header, or compares them. */
+static void header_floats(const char *path, long offset, const float *values, int count, bool write) {
+  float there[8];
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+  if (write) {
+    assert_int_equal(fwrite(values, sizeof *values, (size_t)count, file), count);
+  } else {
+    assert_int_equal(fread(there, sizeof *there, (size_t)count, file), count);
+    for (int i = 0; i < count; i++)
+      if (fabsf(there[i] - values[i]) > 1e-5f)
+        fail_msg("float %d at %ld is %g, not %g", i, offset, (double)there[i], (double)values[i]);
+  }
+  fclose(file);
+}
+
+/* Voxel sizes and affines say where the output's voxels stand, whatever the stride and the first sample. */
+static void affine_follows_the_stride(void **state) {
+  (void)state;
+  if (!has("volumes")) skip();
+  enum { PIXDIM = 76, CODES = 252, QOFFSET = 268, SROW = 280 };
+  const io_info info = {.type = FALT_U8, .space = 3, .size = {4, 5, 6}, .channels = 1};
+  const uint8_t voxels[120] = {0};
+  io_error error;
+  write_file(path_of(".nii"), &info, voxels, NULL);
+  const int16_t codes[2] = {1, 1};
+  float both;
+  memcpy(&both, codes, sizeof both);
+  header_floats(path_of(".nii"), PIXDIM, (float[4]){1, 0.5f, 2, 3}, 4, true);
+  header_floats(path_of(".nii"), CODES, &both, 1, true);
+  header_floats(path_of(".nii"), QOFFSET, (float[3]){10, 20, 30}, 3, true);
+  header_floats(path_of(".nii"), SROW, (float[4]){0.5f, 0, 0.25f, 10}, 4, true);
+  io_reader *like = io_open(path_of(".nii"), &(io_request){0}, &error);
+  assert_non_null(like);
+  io_info out = info;
+  memcpy(out.size, (int64_t[3]){4, 3, 2}, sizeof out.size);
+  memcpy(out.step, (int64_t[3]){1, 2, 3}, sizeof out.step);
+  memcpy(out.origin, (int64_t[3]){2, 0, 1}, sizeof out.origin);
+  write_file(path_of("-out.nii"), &out, voxels, like);
+  io_close(&like);
+  header_floats(path_of("-out.nii"), PIXDIM + 4, (float[3]){1.5f, 4, 3}, 3, false);
+  header_floats(path_of("-out.nii"), QOFFSET, (float[3]){10.5f, 20, 36}, 3, false);
+  header_floats(path_of("-out.nii"), SROW, (float[4]){1.5f, 0, 0.25f, 11}, 4, false);
+  unlink(path_of("-out.nii"));
+  unlink(path_of(".nii"));
+}
+
+/* Three pages of their own values, written and read together and one by one. */
+static void pages(void **state) {
+  (void)state;
+  if (!has("images")) skip();
+  static const char *const extensions[] = {".tif", ".v"};
+  const io_info info = {.type = FALT_U8, .space = 2, .size = {1, 40, 50}, .channels = 3, .pages = 3};
+  char *data = malloc((size_t)3 * 40 * 150), row[150];
+  for (int i = 0; i < 3 * 40 * 150; i++) data[i] = (char)(i / 6000 * 100 + 20);
+  for (int e = 0; e < 2; e++) {
+    io_error error;
+    const char *path = path_of(extensions[e]);
+    io_writer *writer = io_create(path, &info, NULL, &error);
+    assert_non_null(writer);
+    assert_true(io_write(writer, 70, data, &error) && io_write(writer, 50, data + 70 * 150, &error));
+    assert_true(io_finish(&writer, &error));
+    for (int page = 0; page <= 3; page++) {
+      io_reader *reader = io_open(path, &(io_request){.page = page}, &error);
+      if (!reader) fail_msg("%s", error.text);
+      const io_info *back = io_reader_info(reader);
+      assert_int_equal(back->pages, page ? 1 : 3);
+      assert_int_equal(back->in_file, 3);
+      assert_int_equal(back->size[1], 40);
+      for (int64_t y = 0; y < back->pages * 40; y++) {
+        assert_true(io_read(reader, y, 1, row, &error));
+        assert_memory_equal(row, data + (page ? (page - 1) * 40 + y : y) * 150, 150);
+      }
+      io_close(&reader);
+    }
+    assert_null(io_open(path, &(io_request){.page = 4}, &error));
+    assert_non_null(strstr(error.text, "page 4"));
+    unlink(path);
+  }
+  io_error error;
+  assert_null(io_create(path_of(".png"), &info, NULL, &error));
+  assert_non_null(strstr(error.text, "hold one page, not 3; "));
+  free(data);
+}
+
 static void volumes(void **state) {
   (void)state;
   if (!has("volumes")) skip();
@@ -257,7 +360,7 @@ static void truncation(const char *extension, const io_info *info) {
   write_file(path_of(extension), info, data, NULL);
   assert_int_equal(stat(path_of(extension), &status), 0);
   assert_int_equal(truncate(path_of(extension), status.st_size / 2), 0);
-  io_reader *reader = io_open(path_of(extension), 0, false, &error);
+  io_reader *reader = io_open(path_of(extension), &(io_request){0}, &error);
   bool sound = reader != NULL;
   for (int64_t i = 0; sound && i < io_rows(info); i++) sound = io_read(reader, i, 1, row, &error);
   if (sound) fail_msg("%s: half of it was read as a whole", extension);
@@ -311,6 +414,9 @@ int main(void) {
       cmocka_unit_test(tiff),
       cmocka_unit_test(audio),
       cmocka_unit_test(rate_is_kept),
+      cmocka_unit_test(rate_follows_the_stride),
+      cmocka_unit_test(affine_follows_the_stride),
+      cmocka_unit_test(pages),
       cmocka_unit_test(volumes),
       cmocka_unit_test(truncated_files_fail),
       cmocka_unit_test(abandoned_files_disappear),

@@ -173,7 +173,7 @@ static void fortran_and_byte_order(void **state) {
   write_bytes(in_directory("f.npy"), file, n);
   for (int band = 1; band <= 4; band++) {
     io_error error;
-    io_reader *reader = io_open(in_directory("f.npy"), 0, false, &error);
+    io_reader *reader = io_open(in_directory("f.npy"), &(io_request){0}, &error);
     assert_non_null(reader);
     assert_int_equal(io_reader_info(reader)->space, 3);
     int32_t values[4 * 30];
@@ -256,7 +256,7 @@ static void spaces(void **state) {
     file_text(file, text);
     write_bytes(in_directory("s.npy"), file, sizeof file);
     io_error error;
-    io_reader *reader = io_open(in_directory("s.npy"), cases[i].asked, true, &error);
+    io_reader *reader = io_open(in_directory("s.npy"), &(io_request){.space = cases[i].asked, .random = true}, &error);
     assert_int_equal(reader != NULL, cases[i].space > 0);
     if (reader) {
       const io_info *info = io_reader_info(reader);
@@ -280,7 +280,7 @@ static void lies_are_noticed(void **state) {
     write_bytes(in_directory("lie.npy"), file, n + 63); /* one byte short of (4, 4) */
     io_error error;
     io_array array;
-    assert_null(io_open(in_directory("lie.npy"), 0, false, &error));
+    assert_null(io_open(in_directory("lie.npy"), &(io_request){0}, &error));
     assert_non_null(strstr(error.text, "truncated"));
     assert_false(io_array_read(in_directory("lie.npy"), &array, &error));
   }

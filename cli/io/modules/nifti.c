@@ -160,15 +160,14 @@ static bool is_nifti2(const char *path) {
   return version == 2;
 }
 
-static void *open_volumes(const char *path, int space, bool random, io_info *info, io_error *error) {
-  (void)space;
+static void *open_volumes(const char *path, const io_request *request, io_info *info, io_error *error) {
   nifti_set_debug_level(0);
   volumes *v = nifti_new(path, error);
   if (!v) return NULL;
   v->nim = read_header(path);
   bool done = v->nim || io_fail(error, "%s: is not a NIfTI file, or its header is damaged; check what it is", path);
   done = done && describe(v, info, error) && open_samples(v, error);
-  if (done && v->compressed && (random || v->volumes > 1)) done = load(v, error);
+  if (done && v->compressed && (request->random || v->volumes > 1)) done = load(v, error);
   v->nifti2 = done && is_nifti2(path);
   if (done) return v;
   nifti_close(v);

@@ -25,6 +25,25 @@ static void set_sizes(nifti_image *nim, const io_info *info, const volumes *like
   nifti_update_dims_from_array(nim);
 }
 
+/* Where the samples stand in the world: voxel i of the output is voxel origin + i * step of the input. */
+static void move_affine(nifti_dmat44 *affine, const io_info *info) {
+  for (int r = 0; r < 3; r++)
+    for (int c = 0; c < 3; c++) {
+      affine->m[r][3] += affine->m[r][c] * (double)info->origin[2 - c];
+      affine->m[r][c] *= (double)info->step[2 - c];
+    }
+}
+
+static void set_place(nifti_image *nim, const io_info *info) {
+  double *const sizes[3] = {&nim->dx, &nim->dy, &nim->dz};
+  for (int d = 0; d < 3; d++) *sizes[d] = nim->pixdim[d + 1] *= (double)info->step[2 - d];
+  move_affine(&nim->sto_xyz, info);
+  move_affine(&nim->qto_xyz, info);
+  nim->qoffset_x = nim->qto_xyz.m[0][3];
+  nim->qoffset_y = nim->qto_xyz.m[1][3];
+  nim->qoffset_z = nim->qto_xyz.m[2][3];
+}
+
 static bool needs_nifti2(const nifti_image *nim) {
   for (int d = 1; d <= 7; d++)
     if (nim->dim[d] > NIFTI1_LARGEST) return true;
@@ -35,7 +54,10 @@ static nifti_image *make_header(const io_info *info, const volumes *like) {
   const int64_t one[8] = {3, 1, 1, 1, 1, 1, 1, 1};
   nifti_image *nim = like ? nifti_copy_nim_info(like->nim) : nifti_make_new_nim(one, nifti_code(info->type), 0);
   if (!nim) return NULL;
+  for (int d = 0; like && d < 3; d++)
+    if (nim->dim[d + 1] != info->size[2 - d]) nim->slice_code = nim->slice_start = nim->slice_end = 0;
   set_sizes(nim, info, like);
+  if (like) set_place(nim, info);
   nim->nifti_type = NIFTI_FTYPE_NIFTI1_1; /* one file; the header's version is chosen when it is written */
   nim->byteorder = nifti_short_order();
   return nim;

@@ -152,8 +152,8 @@ static audio *new_audio(const char *path, io_error *error) {
   return NULL;
 }
 
-static void *open_audio(const char *path, int space, bool random, io_info *info, io_error *error) {
-  (void)space, (void)random;
+static void *open_audio(const char *path, const io_request *request, io_info *info, io_error *error) {
+  (void)request;
   audio *a = new_audio(path, error);
   if (!a) return NULL;
   bool done = check_length(path, error);
@@ -171,11 +171,11 @@ static void *open_audio(const char *path, int space, bool random, io_info *info,
   }
   a->type = type_of(a->info.format);
   a->channels = a->info.channels;
-  *info = (io_info){.type = a->type,
-                    .space = 1,
-                    .size = {1, 1, a->info.frames},
-                    .channels = a->info.channels,
-                    .rate = a->info.samplerate};
+  info->type = a->type;
+  info->space = 1;
+  info->size[2] = a->info.frames;
+  info->channels = a->info.channels;
+  info->rate = a->info.samplerate;
   return a;
 }
 
@@ -260,7 +260,12 @@ static bool begin(audio *a, const io_output *output, const io_info *info, const 
   if (info->channels > MOST_CHANNELS)
     return io_fail(error, "%s: audio holds at most %d channels, not %lld; write .npy", output->path, MOST_CHANNELS,
                    (long long)info->channels);
-  a->info = (SF_INFO){.samplerate = info->rate >= 1 ? (int)info->rate : DEFAULT_RATE, .channels = (int)info->channels};
+  const int rate = info->rate >= 1 ? (int)info->rate : DEFAULT_RATE;
+  if (rate % info->step[2] != 0)
+    return io_fail(error,
+                   "%s: %d Hz over a stride of %lld is no whole number of hertz; take another stride or write .npy",
+                   output->path, rate, (long long)info->step[2]);
+  a->info = (SF_INFO){.samplerate = (int)(rate / info->step[2]), .channels = (int)info->channels};
   a->info.format = choose_format(extension, info, like, &a->info);
   a->type = info->type;
   a->channels = info->channels;

@@ -1,6 +1,6 @@
 /* Images through libvips: opening and reading. Access is sequential unless rows are wanted in any order, so an image of
  * any size streams through a few rows of memory. Samples come as stored: palettes are expanded, packed codings are
- * unpacked, colours and bit depth stay. Of a file with several pages, the first is read. */
+ * unpacked, colours and bit depth stay. Several pages of one size are an image in which they lie below each other. */
 #include <dlfcn.h>
 #include <gmodule.h>
 #include <pthread.h>
@@ -103,6 +103,11 @@ static unsigned types(const char *extension) {
   return saver ? saver->types : 0;
 }
 
+static bool holds_pages(const char *extension) {
+  const vips_saver *saver = vips_saver_find(extension);
+  return saver && saver->pages;
+}
+
 /* ----------------------------------------------------------------------------------------------------- reading */
 
 static int unpack(VipsImage *file, VipsImage **image) {
@@ -112,22 +117,61 @@ static int unpack(VipsImage *file, VipsImage **image) {
   return vips_copy(file, image, NULL);
 }
 
-static bool open_image(vips_reader *reader, bool random, io_info *info, io_error *error) {
+static bool is_stacked(VipsImage *file) {
+  const int height = vips_image_get_page_height(file);
+  return height > 0 && height < file->Ysize && file->Ysize % height == 0;
+}
+
+/* Opens the file with the pages that were asked for. Only loaders of files with pages take their number. */
+static bool open_file(vips_reader *reader, const io_request *request, io_error *error) {
+  const char *path = reader->path;
+  const VipsAccess access = request->random ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL;
+  reader->file = vips_image_new_from_file(path, "access", access, "fail_on", VIPS_FAIL_ON_ERROR, NULL);
+  if (!reader->file) return vips_fail(path, "cannot be read", "check that it is an image that libvips knows", error);
+  const bool stacked = is_stacked(reader->file); /* libvips's own format holds pages so */
+  reader->in_file =
+      stacked ? reader->file->Ysize / vips_image_get_page_height(reader->file) : vips_image_get_n_pages(reader->file);
+  if (stacked || reader->in_file == 1 || request->page == 1 || request->page > reader->in_file) return true;
+  g_clear_object(&reader->file);
+  reader->file =
+      vips_image_new_from_file(path, "access", access, "fail_on", VIPS_FAIL_ON_ERROR, "page",
+                               request->page ? (int)request->page - 1 : 0, "n", request->page ? 1 : -1, NULL);
+  return reader->file || vips_fail(path, "its pages cannot be read together", "choose one with --page N", error);
+}
+
+/* Cuts one page out of a file that is read as a whole. */
+static int cut_page(vips_reader *reader, const io_request *request) {
+  const int height = vips_image_get_page_height(reader->file);
+  VipsImage *whole = reader->image, *page = NULL;
+  if (!is_stacked(reader->file)) return 0;
+  reader->pages = reader->file->Ysize / height;
+  if (!request->page || request->page > reader->in_file) return 0;
+  if (vips_crop(whole, &page, 0, (int)(request->page - 1) * height, whole->Xsize, height, NULL) != 0) return -1;
+  g_object_unref(whole);
+  reader->image = page;
+  reader->pages = 1;
+  return 0;
+}
+
+static bool open_image(vips_reader *reader, const io_request *request, io_info *info, io_error *error) {
   const char *path = reader->path;
   if (!vips_start(path, error)) return false;
   if (!vips_foreign_find_load(path)) vips_load_modules();
   vips_error_clear();
-  reader->file = vips_image_new_from_file(path, "access", random ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL,
-                                          "fail_on", VIPS_FAIL_ON_ERROR, NULL);
-  if (!reader->file || unpack(reader->file, &reader->image) != 0)
+  if (!open_file(reader, request, error)) return false;
+  reader->pages = 1;
+  if (unpack(reader->file, &reader->image) != 0 || cut_page(reader, request) != 0)
     return vips_fail(path, "cannot be read", "check that it is an image that libvips knows", error);
   const int type = type_of(reader->image->BandFmt);
   if (type < 0) return io_fail(error, "%s: has complex samples; take its real or imaginary part first", path);
   reader->region = vips_region_new(reader->image);
-  *info = (io_info){.type = (falt_type)type,
-                    .space = 2,
-                    .size = {1, reader->image->Ysize, reader->image->Xsize},
-                    .channels = reader->image->Bands};
+  info->type = (falt_type)type;
+  info->space = 2;
+  info->size[1] = reader->image->Ysize / reader->pages;
+  info->size[2] = reader->image->Xsize;
+  info->channels = reader->image->Bands;
+  info->pages = reader->pages;
+  info->in_file = reader->in_file;
   return reader->region || vips_fail(path, "cannot be read", "close other programs", error);
 }
 
@@ -140,8 +184,7 @@ static void close_image(void *state) {
   free(reader);
 }
 
-static void *open_reader(const char *path, int space, bool random, io_info *info, io_error *error) {
-  (void)space;
+static void *open_reader(const char *path, const io_request *request, io_info *info, io_error *error) {
   vips_reader *reader = calloc(1, sizeof *reader);
   if (reader) reader->path = strdup(path);
   if (!reader || !reader->path) {
@@ -149,7 +192,7 @@ static void *open_reader(const char *path, int space, bool random, io_info *info
     io_fail_memory(error, path);
     return NULL;
   }
-  if (open_image(reader, random, info, error)) return reader;
+  if (open_image(reader, request, info, error)) return reader;
   close_image(reader);
   return NULL;
 }
@@ -176,6 +219,7 @@ __attribute__((visibility("default"))) const io_backend io_backend_export = {
     .version = IO_BACKEND_VERSION,
     .spaces = 1u << 2,
     .types = types,
+    .pages = holds_pages,
     .open = open_reader,
     .read = read_rows,
     .close = close_image,

@@ -12,6 +12,7 @@ typedef struct vips_reader {
   VipsImage *file;  /* as libvips opened it, with all metadata */
   VipsImage *image; /* the same, unpacked to plain samples */
   VipsRegion *region;
+  int64_t pages, in_file; /* below each other in the image; in the file */
 } vips_reader;
 
 /* How a format is written: which samples it holds, and with what options. */
@@ -19,6 +20,7 @@ typedef struct vips_saver {
   const char *extensions;
   unsigned types;    /* bit t: falt_type t */
   unsigned channels; /* bit c: c channels; bit 0: any number */
+  bool pages;        /* several */
   int (*save)(VipsImage *image, const char *path, int compression);
 } vips_saver;
 
@@ -33,8 +35,12 @@ bool vips_fail(const char *path, const char *what, const char *todo, io_error *e
 
 VipsBandFormat vips_format_of(falt_type type);
 
-/* Profile, EXIF, XMP, resolution ...: everything but what describes the pixels themselves. */
-void vips_copy_metadata(VipsImage *from, VipsImage *to);
+/* Profile, EXIF, XMP ...: everything but what describes the pixels themselves. Delays of an animation go along where
+ * the number of pages is the same. */
+void vips_copy_metadata(const vips_reader *from, VipsImage *to, const io_info *info);
+
+/* Corrects the image description where it states sizes and types (OME-TIFF), or removes it where it cannot be. */
+void vips_correct_description(const vips_reader *from, VipsImage *to, const io_info *info);
 
 /* The Compression tag of a TIFF file's first image; 0 if path is no TIFF file. */
 int vips_tiff_compression(const char *path);

@@ -70,20 +70,20 @@ static int save_tiff(VipsImage *image, const char *path, int compression) {
 }
 
 static const vips_saver savers[] = {
-    {".png", U8 | U16, COLOURS, save_plain},
-    {".jpg .jpeg .jpe .jfif", U8, GREY | RGB, save_lossy},
-    {".tif .tiff", PLAIN, ANY_CHANNELS, save_tiff},
-    {".webp", U8, COLOURS, save_lossy},
-    {".gif", U8, COLOURS, save_plain},
-    {".jp2 .j2k .j2c .jpc .jpt", U8 | U16, ANY_CHANNELS, save_lossy},
-    {".jxl", U8 | U16, COLOURS, save_lossless},
-    {".avif .heic .heif", U8, COLOURS, save_lossy},
-    {".ppm .pnm", U8 | U16, GREY | RGB, save_pnm},
-    {".pgm", U8 | U16, GREY, save_pnm},
-    {".hdr", F32, RGB, save_plain},
-    {".fits .fit .fts", U8 | U16 | F32 | F64, ANY_CHANNELS, save_plain},
-    {".bmp", U8, GREY | RGB | RGBA, save_plain},
-    {".v .vips", PLAIN, ANY_CHANNELS, save_plain},
+    {".png", U8 | U16, COLOURS, false, save_plain},
+    {".jpg .jpeg .jpe .jfif", U8, GREY | RGB, false, save_lossy},
+    {".tif .tiff", PLAIN, ANY_CHANNELS, true, save_tiff},
+    {".webp", U8, COLOURS, true, save_lossy},
+    {".gif", U8, COLOURS, true, save_plain},
+    {".jp2 .j2k .j2c .jpc .jpt", U8 | U16, ANY_CHANNELS, false, save_lossy},
+    {".jxl", U8 | U16, COLOURS, false, save_lossless},
+    {".avif .heic .heif", U8, COLOURS, false, save_lossy},
+    {".ppm .pnm", U8 | U16, GREY | RGB, false, save_pnm},
+    {".pgm", U8 | U16, GREY, false, save_pnm},
+    {".hdr", F32, RGB, false, save_plain},
+    {".fits .fit .fts", U8 | U16 | F32 | F64, ANY_CHANNELS, false, save_plain},
+    {".bmp", U8, GREY | RGB | RGBA, false, save_plain},
+    {".v .vips", PLAIN, ANY_CHANNELS, true, save_plain},
 };
 enum { SAVERS = sizeof savers / sizeof savers[0] };
 
@@ -119,10 +119,6 @@ static const char *const not_copied[] = {
     "bits-per-sample",
     "palette-colours",
     "gif-palette",
-    "delay",
-    "gif-delay",
-    "loop",
-    "gif-loop",
     "background",
     "jpeg-thumbnail-data",
     "heif-bitdepth",
@@ -130,16 +126,29 @@ static const char *const not_copied[] = {
 };
 enum { NOT_COPIED = sizeof not_copied / sizeof not_copied[0] };
 
-static void *copy_field(VipsImage *from, const char *name, GValue *value, void *to) {
+/* The time of each page of an animation, and how often it is shown. */
+static const char *const of_animations[] = {"delay", "gif-delay", "loop", "gif-loop"};
+enum { OF_ANIMATIONS = sizeof of_animations / sizeof of_animations[0] };
+
+typedef struct copying {
+  VipsImage *to;
+  bool animation; /* as many pages as in the input */
+} copying;
+
+static void *copy_field(VipsImage *from, const char *name, GValue *value, void *context) {
+  const copying *c = context;
   (void)from;
   for (int i = 0; i < NOT_COPIED; i++)
     if (strcmp(name, not_copied[i]) == 0) return NULL;
-  vips_image_set(to, name, value);
+  for (int i = 0; i < OF_ANIMATIONS && !c->animation; i++)
+    if (strcmp(name, of_animations[i]) == 0) return NULL;
+  vips_image_set(c->to, name, value);
   return NULL;
 }
 
-void vips_copy_metadata(VipsImage *from, VipsImage *to) {
-  vips_image_map(from, copy_field, to);
+void vips_copy_metadata(const vips_reader *from, VipsImage *to, const io_info *info) {
+  copying c = {to, from->pages > 1 && from->pages == info->pages};
+  vips_image_map(from->file, copy_field, &c);
 }
 
 /* -------------------------------------------------------------------------------------------- TIFF's compression */

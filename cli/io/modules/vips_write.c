@@ -117,10 +117,15 @@ static bool check_channels(const vips_saver *saver, const io_output *output, con
 
 static bool make_source(vips_writer *w, const io_info *info, const vips_reader *like) {
   VipsImage *image = w->source = vips_image_new();
-  if (like) vips_copy_metadata(like->file, image);
-  const double x = like ? like->file->Xres : 1, y = like ? like->file->Yres : 1;
-  vips_image_init_fields(image, (int)info->size[2], (int)info->size[1], (int)info->channels, vips_format_of(info->type),
-                         VIPS_CODING_NONE, interpret(info, like ? like->image : NULL, w->saver), x, y);
+  if (like) vips_copy_metadata(like, image, info);
+  if (like) vips_correct_description(like, image, info);
+  if (info->pages > 1) vips_image_set_int(image, VIPS_META_PAGE_HEIGHT, (int)info->size[1]);
+  if (info->pages > 1) vips_image_set_int(image, VIPS_META_N_PAGES, (int)info->pages);
+  const double x = (like ? like->file->Xres : 1) / (double)info->step[2];
+  const double y = (like ? like->file->Yres : 1) / (double)info->step[1];
+  vips_image_init_fields(image, (int)info->size[2], (int)io_all_rows(info), (int)info->channels,
+                         vips_format_of(info->type), VIPS_CODING_NONE,
+                         interpret(info, like ? like->image : NULL, w->saver), x, y);
   return vips_image_pipelinev(image, VIPS_DEMAND_STYLE_THINSTRIP, NULL) == 0 &&
          vips_image_generate(image, NULL, generate, NULL, w, NULL) == 0;
 }
@@ -137,7 +142,7 @@ static bool begin(vips_writer *w, const io_info *info, const vips_reader *like, 
   const char *path = w->output->path;
   w->row_bytes = io_row_bytes(info);
   const int64_t fits = RING_BYTES / w->row_bytes;
-  w->capacity = fits < 2 ? 2 : fits < info->size[1] ? fits : info->size[1];
+  w->capacity = fits < 2 ? 2 : fits < io_all_rows(info) ? fits : io_all_rows(info);
   w->ring = malloc((size_t)(w->capacity * w->row_bytes));
   if (!w->ring) return io_fail_memory(error, path);
   if (!make_source(w, info, like)) return vips_fail(path, "cannot be written", "check the size", error);
@@ -155,7 +160,7 @@ void *vips_create_image(const io_output *output, const io_info *info, const void
   if (!vips_start(output->path, error)) return NULL;
   if (!vips_foreign_find_save(output->temporary)) vips_load_modules();
   vips_error_clear();
-  if (info->size[1] > VIPS_MAX_COORD || info->size[2] > VIPS_MAX_COORD) {
+  if (io_all_rows(info) > VIPS_MAX_COORD || info->size[2] > VIPS_MAX_COORD) {
     io_fail(error, "%s: libvips holds at most %d pixels along an axis; write .npy", output->path, VIPS_MAX_COORD);
     return NULL;
   }
