@@ -1,6 +1,7 @@
 /* Running one problem over a file by bands of rows, so that files larger than memory pass through. */
 #include "band.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -144,8 +145,9 @@ typedef struct runner {
   int64_t page;      /* the file's first row of this page */
   void *workspace;
   size_t workspace_bytes;
-  shaped_plan plans[PLANS];
+  shaped_plan plans[PLANS], exact_plans[PLANS]; /* exact: results in the accumulator's type */
   int next_plan;
+  void *exact; /* a band's exact results, or NULL */
   int64_t largest;
   cli_band_result *result;
 } runner;
@@ -165,29 +167,41 @@ static int grow_workspace(runner *r, size_t bytes) {
   return cli_fail(CLI_IMPOSSIBLE, "workspace: %zu bytes are not to be had; set --max-workspace", bytes);
 }
 
-static int make_plan(runner *r, const window *w, shaped_plan *slot) {
+/* The same problem before rounding, by any method. */
+static falt_status create_exact(runner *r, const window *w, falt_plan **plan) {
+  falt_problem problem = w->part.problem;
+  falt_budget budget = *r->job->budget;
+  problem.output.type = problem.accumulator;
+  budget.method[0] = '\0';
+  return falt_plan_create(plan, r->job->device, &problem, &budget, r->job->weights);
+}
+
+static int make_plan(runner *r, const window *w, bool exact, shaped_plan *slot) {
   falt_plan_destroy(&slot->plan);
-  falt_status status = falt_plan_create(&slot->plan, r->job->device, &w->part.problem, r->job->budget, r->job->weights);
+  falt_status status =
+      exact ? create_exact(r, w, &slot->plan)
+            : falt_plan_create(&slot->plan, r->job->device, &w->part.problem, r->job->budget, r->job->weights);
   if (status != FALT_OK) return fail_device(r, status);
-  if (w->count > r->largest) {
+  if (w->count > r->largest && !exact) {
     r->largest = w->count;
     falt_plan_print(slot->plan, r->result->plan, sizeof r->result->plan);
   }
   return grow_workspace(r, falt_plan_workspace(slot->plan));
 }
 
-static int find_plan(runner *r, const window *w, const falt_plan **plan) {
+static int find_plan(runner *r, const window *w, bool exact, const falt_plan **plan) {
+  shaped_plan *plans = exact ? r->exact_plans : r->plans;
   int64_t rows = w->part.last - w->part.first, pad = w->part.problem.axis[r->g.axis].pad[0];
   for (int i = 0; i < PLANS; i++) {
-    shaped_plan *slot = &r->plans[i];
+    shaped_plan *slot = &plans[i];
     *plan = slot->plan;
     if (slot->plan && slot->rows == rows && slot->count == w->count && slot->pad == pad) return CLI_DONE;
   }
-  shaped_plan *slot = &r->plans[r->next_plan++ % PLANS];
+  shaped_plan *slot = &plans[r->next_plan++ % PLANS];
   slot->rows = rows;
   slot->count = w->count;
   slot->pad = pad;
-  int status = make_plan(r, w, slot);
+  int status = make_plan(r, w, exact, slot);
   *plan = slot->plan;
   return status;
 }
@@ -269,15 +283,51 @@ static void lap(double *began, double *seconds) {
   *began = now;
 }
 
+/* Computes a band's exact results into r->exact. */
+static int run_exact(runner *r, const window *w) {
+  const geometry *g = &r->g;
+  const falt_plan *plan;
+  int64_t bytes = g->out_bytes / (int64_t)falt_type_size(g->problem->output.type);
+  const bool fits = !__builtin_mul_overflow(bytes * (int64_t)falt_type_size(g->problem->accumulator), g->band, &bytes);
+  if (!r->exact && fits) r->exact = allocate(bytes);
+  if (!r->exact) return cli_fail(CLI_IMPOSSIBLE, "memory: exact results do not fit beside the others; set --band-rows");
+  int status = find_plan(r, w, true, &plan);
+  if (status != CLI_DONE) return status;
+  falt_operands operands = {.input = row_at(r, w->part.first), .output = r->exact, .workspace = r->workspace};
+  falt_status executed = falt_execute(plan, &operands);
+  return executed == FALT_OK ? CLI_DONE : fail_device(r, executed);
+}
+
+/* Only results at the ends of the type can have been clipped; where there are such, exact results tell. */
+static int count_clipped(runner *r, const window *w, const void *output) {
+  const falt_problem *p = r->g.problem;
+  const falt_type type = p->output.type;
+  const int64_t count = w->count * r->g.out_bytes / (int64_t)falt_type_size(type);
+  if (!cli_clip_is_possible(output, type, count)) return CLI_DONE;
+  const int status = run_exact(r, w);
+  if (status == CLI_DONE) r->result->clipped += cli_clip_count(r->exact, p->accumulator, count, type);
+  return status;
+}
+
+static int find_range(runner *r, const window *w) {
+  const falt_problem *p = r->g.problem;
+  const int64_t count = w->count * r->g.out_bytes / (int64_t)falt_type_size(p->output.type);
+  const int status = run_exact(r, w);
+  if (status == CLI_DONE) cli_clip_range(r->exact, p->accumulator, count, &r->result->range);
+  return status == CLI_DONE && interrupted ? CLI_IMPOSSIBLE : status;
+}
+
 static int run_band(runner *r, const window *w) {
   io_error error;
   falt_stages stages;
   const falt_plan *plan;
-  int status = find_plan(r, w, &plan);
-  if (status != CLI_DONE) return status;
   double began = cli_seconds();
   if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
   lap(&began, &r->result->read);
+  if (r->job->task == CLI_BAND_RANGE) return find_range(r, w);
+  int status = find_plan(r, w, false, &plan);
+  if (status != CLI_DONE) return status;
+  began = cli_seconds();
   char *output = r->output[r->result->bands % 2];
   falt_operands operands = {.input = row_at(r, w->part.first), .output = output, .workspace = r->workspace};
   falt_status executed = falt_execute_stages(plan, &operands, &stages);
@@ -286,6 +336,8 @@ static int run_band(runner *r, const window *w) {
   r->result->bands++;
   if (executed != FALT_OK) return fail_device(r, executed);
   if (cli_interrupted()) return CLI_IMPOSSIBLE;
+  if (r->job->task == CLI_BAND_COUNT) status = count_clipped(r, w, output);
+  if (status != CLI_DONE) return status;
   if (!cli_behind_write(&r->behind, w->count, output, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
   return cli_interrupted() ? CLI_IMPOSSIBLE : CLI_DONE;
 }
@@ -314,7 +366,7 @@ static int finish(runner *r, int status) {
 }
 
 int cli_band_run(const cli_band_job *job, cli_band_result *result) {
-  *result = (cli_band_result){0};
+  *result = (cli_band_result){.clipped = job->task == CLI_BAND_COUNT ? 0 : -1, .range = {INFINITY, -INFINITY}};
   runner r = {.job = job,
               .g = make_geometry(job->problem, job->rows, is_gpu(job->device)),
               .behind = {.writer = job->writer},
@@ -328,6 +380,8 @@ int cli_band_run(const cli_band_job *job, cli_band_result *result) {
   status = finish(&r, status);
   result->all = cli_seconds() - began;
   for (int i = 0; i < PLANS; i++) falt_plan_destroy(&r.plans[i].plan);
+  for (int i = 0; i < PLANS; i++) falt_plan_destroy(&r.exact_plans[i].plan);
+  free(r.exact);
   free(r.input);
   for (int i = 0; i < 2; i++) free(r.output[i]);
   free(r.workspace);

@@ -7,7 +7,14 @@
 #ifndef FALT_CLI_BAND_H
 #define FALT_CLI_BAND_H
 
-#include "io/io.h"
+#include "clip.h"
+
+/* What a run does with results. */
+typedef enum cli_band_task {
+  CLI_BAND_WRITE, /* writes them */
+  CLI_BAND_COUNT, /* writes them, and counts those that the output's integer type clipped */
+  CLI_BAND_RANGE  /* finds the range of the exact ones, and writes nothing */
+} cli_band_task;
 
 typedef struct cli_band_job {
   const falt_problem *problem; /* of the whole file: interleaved rows, dense, offset 0 */
@@ -18,6 +25,7 @@ typedef struct cli_band_job {
   int64_t pages; /* that the file holds one after the other, each of which is the problem's input */
   io_writer *writer;
   int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB, 256 on a GPU */
+  cli_band_task task;
   bool progress;
   bool forgiving; /* a device that fails is not told but noted in the result */
 } cli_band_job;
@@ -29,6 +37,8 @@ typedef struct cli_band_result {
   double all;         /* seconds from the first band's reading to the last one's writing */
   bool device_failed; /* falt_message() says how */
   int64_t bands;
+  int64_t clipped; /* -1: not counted */
+  cli_range range;
   size_t workspace;
   char plan[256]; /* of the largest band */
 } cli_band_result;

@@ -3,31 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "band.h"
 #include "candidates.h"
 #include "device.h"
-#include "kernel.h"
+#include "filter.h"
+#include "outputs.h"
 #include "report.h"
-#include "stages.h"
 #include "verbs.h"
-
-typedef struct filter_job {
-  const cli_options *options;
-  const char *verb, *in_path, *out_path;
-  falt_device *device;
-  falt_budget budget;
-  io_reader *reader;
-  io_info in, out;
-  cli_kernel kernel;
-  falt_tensor taps;
-  void *weights;
-  cli_boundaries boundaries;
-  falt_problem problem;
-  char line[1024];   /* the problem's */
-  int64_t band_rows; /* 0: as cli_band_run likes */
-  io_writer *writer;
-  cli_band_result result;
-} filter_job;
 
 static bool flips(const filter_job *job) {
   return job->options->verb == CLI_CONVOLVE;
@@ -35,22 +16,18 @@ static bool flips(const filter_job *job) {
 
 /* ---- the command line */
 
-static int check_words(filter_job *job) {
-  const cli_options *o = job->options;
-  if (o->operands != 2) {
-    return cli_fail(CLI_WRONG, "%s: %d files given; write faltung %s INPUT OUTPUT --kernel K", job->verb, o->operands,
-                    job->verb);
+static int check_words(const cli_options *o, const char *verb) {
+  if (o->operands < 2) {
+    return cli_fail(CLI_WRONG, "%s: %d files given; write faltung %s INPUT OUTPUT --kernel K", verb, o->operands, verb);
   }
-  if (!o->kernel) return cli_fail(CLI_WRONG, "%s: no kernel; add --kernel, such as --kernel gaussian:2", job->verb);
+  if (!o->kernel) return cli_fail(CLI_WRONG, "%s: no kernel; add --kernel, such as --kernel gaussian:2", verb);
   if (o->anchor.count && o->origin.count) {
     return cli_fail(CLI_WRONG, "--origin: --anchor says the same in another way; give one of them");
   }
   if ((o->anchor.count || o->origin.count) && o->mode != FALT_SAME) {
     return cli_fail(CLI_WRONG, "--%s: only --mode same has one; leave it out", o->anchor.count ? "anchor" : "origin");
   }
-  job->in_path = o->operand[0];
-  job->out_path = o->operand[1];
-  if (strcmp(job->out_path, "-") == 0 && (o->json || o->explain)) {
+  if (strcmp(o->operand[o->operands - 1], "-") == 0 && (o->json || o->explain)) {
     return cli_fail(CLI_WRONG, "--%s: standard output carries the array already; write to a file",
                     o->json ? "json" : "explain");
   }
@@ -201,6 +178,11 @@ static int make_problem(filter_job *job) {
   falt_tensor source = describe(&job->in);
   int wanted = job->options->out_type;
   falt_type out_type = wanted < 0 ? job->in.type : (falt_type)wanted;
+  cli_range limits;
+  if (job->options->scale_to_type && !cli_clip_limits(out_type, &limits)) {
+    return cli_fail(CLI_WRONG, "--scale-to-type: %s has no range to fill; add an integer --out-type, such as u8",
+                    falt_type_name(out_type));
+  }
   falt_problem *problem = &job->problem;
   falt_status status = falt_problem_filter(problem, &source, &job->taps, out_type, flips(job), &options);
   if (status != FALT_OK) return cli_fail_library(status);
@@ -250,7 +232,29 @@ static int open_output(filter_job *job) {
   return job->writer ? CLI_DONE : cli_fail(CLI_WRONG, "%s", error.text);
 }
 
-static int run_once(filter_job *job, bool forgiving) {
+/* Whether results can lie outside the output's type. They cannot if they are means of values inside it. */
+static bool can_clip(const filter_job *job) {
+  const falt_problem *p = &job->problem;
+  cli_range in, out;
+  if (!cli_clip_limits(p->output.type, &out)) return false;
+  double sum = 0, least = 0;
+  for (int64_t i = 0; i < cli_kernel_count(&job->kernel); i++) {
+    sum += job->kernel.value[i];
+    least = fmin(least, job->kernel.value[i]);
+  }
+  const double slack = p->output.type == FALT_S32 ? 0 : 1e-6;
+  const bool mean = least >= 0 && sum <= 1 + slack && p->alpha == 1 && p->beta == 0;
+  const bool inside = cli_clip_limits(p->input.type, &in) && in.low >= out.low && in.high <= out.high &&
+                      p->boundary_value >= out.low && p->boundary_value <= out.high;
+  return !(mean && inside);
+}
+
+static cli_band_task task_of(const filter_job *job) {
+  const bool told = job->options->json || !job->options->quiet;
+  return told && !job->options->scale_to_type && can_clip(job) ? CLI_BAND_COUNT : CLI_BAND_WRITE;
+}
+
+static int run_once(filter_job *job, cli_band_task task, bool forgiving) {
   cli_band_job bands = {.problem = &job->problem,
                         .weights = job->weights,
                         .budget = &job->budget,
@@ -259,157 +263,57 @@ static int run_once(filter_job *job, bool forgiving) {
                         .pages = job->in.pages,
                         .writer = job->writer,
                         .rows = job->band_rows,
+                        .task = task,
                         .progress = !job->options->quiet,
                         .forgiving = forgiving};
   return cli_band_run(&bands, &job->result);
+}
+
+/* With --scale-to-type the file is read twice: for the range of the exact results over all pages and channels, then
+ * with the factor and the offset that lay this range over the type's. Equal results all become the type's least value.
+ */
+static int scale_results(filter_job *job) {
+  falt_problem *p = &job->problem;
+  cli_range limits;
+  if (!job->options->scale_to_type) return CLI_DONE;
+  if (strcmp(job->in_path, "-") == 0)
+    return cli_fail(CLI_WRONG,
+                    "--scale-to-type: standard input can be read only once, and this reads twice; name a file");
+  int status = run_once(job, CLI_BAND_RANGE, false);
+  if (status == CLI_DONE) status = open_input_in_order(job);
+  if (status == CLI_DONE) status = choose_bands(job);
+  if (status != CLI_DONE) return status;
+  cli_range *range = &job->range;
+  *range = job->result.range;
+  if (range->low > range->high)
+    return cli_fail(CLI_WRONG, "--scale-to-type: no result is finite, so there is no range; check the input");
+  cli_clip_limits(p->output.type, &limits);
+  const double factor = range->high > range->low ? (limits.high - limits.low) / (range->high - range->low) : 0;
+  p->beta = range->high > range->low ? (p->beta - range->low) * factor + limits.low : limits.low;
+  p->alpha *= factor;
+  const falt_status checked = falt_problem_check(p);
+  if (checked != FALT_OK) return cli_fail_library(checked);
+  falt_problem_print(p, &job->budget, job->line, sizeof job->line);
+  return CLI_DONE;
 }
 
 /* A GPU that we chose ourselves and that fails is replaced, if the input can be read again. */
 static int run_bands(filter_job *job) {
   const bool chosen = cli_device_is_auto(job->options) && strncmp(falt_device_name(job->device), "cpu", 3) != 0;
   const bool forgiving = chosen && strcmp(job->in_path, "-") != 0;
-  int status = run_once(job, forgiving);
+  int status = run_once(job, task_of(job), forgiving);
   if (!forgiving || !job->result.device_failed) return status;
   io_abandon(&job->writer);
   status = cli_device_retreat(job->options, &job->device);
   if (status == CLI_DONE) status = open_input_in_order(job);
   if (status == CLI_DONE) status = choose_bands(job);
   if (status == CLI_DONE) status = open_output(job);
-  return status == CLI_DONE ? run_once(job, false) : status;
+  return status == CLI_DONE ? run_once(job, task_of(job), false) : status;
 }
 
 static int close_output(filter_job *job) {
   io_error error;
   return io_finish(&job->writer, &error) ? CLI_DONE : cli_fail(CLI_WRONG, "%s", error.text);
-}
-
-/* ---- the report */
-
-/* What the run moved and computed: each operand once, each multiply-add as two. */
-typedef struct work {
-  double bytes, flops, share;
-  const char *bound; /* "memory" or "compute" */
-} work;
-
-static double tensor_count(const falt_tensor *tensor) {
-  double count = 1;
-  for (int i = 0; i < FALT_DIMS; i++) count *= (double)tensor->size[i];
-  return count;
-}
-
-/* Multiply-adds of one output that cannot be saved: a product of lines needs one line after the other. */
-static double least_taps(const cli_kernel *kernel) {
-  double sum = 0;
-  for (int axis = 0; axis < 3; axis++) sum += kernel->size[axis] > 1 ? (double)kernel->size[axis] : 0;
-  return kernel->rank == 1 ? fmax(sum, 1) : (double)cli_kernel_count(kernel);
-}
-
-/* The share of the limit that binds. A fast algorithm may need fewer multiply-adds than counted here and so pass the
- * compute limit; what then binds is memory. */
-static work measure(const filter_job *job) {
-  const falt_problem *p = &job->problem;
-  double inputs = tensor_count(&p->input), outputs = tensor_count(&p->output),
-         seconds = fmax(job->result.seconds, 1e-9);
-  falt_limits limits;
-  falt_device_limits(job->device, &limits);
-  bool is_double = p->accumulator == FALT_F64;
-  const double pages = (double)job->in.pages;
-  inputs *= pages;
-  outputs *= pages;
-  work w = {.bytes = inputs * (double)falt_type_size(p->input.type) + outputs * (double)falt_type_size(p->output.type),
-            .flops = 2 * outputs * (double)cli_kernel_count(&job->kernel)};
-  double memory = w.bytes / limits.copy_bytes_per_s / seconds;
-  double least = 2 * outputs * least_taps(&job->kernel);
-  double compute = least / (is_double ? limits.f64_flops : limits.f32_flops) / seconds;
-  bool computes = compute > memory && compute <= 1;
-  w.share = computes ? compute : memory;
-  w.bound = computes ? "compute" : "memory";
-  return w;
-}
-
-static void print_json(const filter_job *job, const work *w) {
-  char boundary[160];
-  cli_json json = cli_json_open(stdout);
-  cli_json_text(&json, "verb", job->verb);
-  cli_json_text(&json, "input", job->in_path);
-  cli_json_text(&json, "output", job->out_path);
-  cli_json_text(&json, "kernel", job->options->kernel);
-  cli_json_text(&json, "boundary", cli_boundaries_print(&job->boundaries, job->in.space, boundary, sizeof boundary));
-  cli_json_text(&json, "problem", job->line);
-  cli_json_integer(&json, "pages", job->in.pages);
-  cli_json_text(&json, "device", falt_device_name(job->device));
-  cli_json_text(&json, "plan", job->result.plan);
-  cli_json_integer(&json, "bands", job->result.bands);
-  cli_json_number(&json, "seconds", job->result.seconds);
-  cli_json_number(&json, "gbytes_per_s", w->bytes / fmax(job->result.seconds, 1e-9) * 1e-9);
-  cli_json_number(&json, "gflops", w->flops / fmax(job->result.seconds, 1e-9) * 1e-9);
-  cli_json_number(&json, "limit_share", w->share);
-  cli_json_text(&json, "bound", w->bound);
-  cli_json_integer(&json, "workspace_bytes", (int64_t)job->result.workspace);
-  cli_json_close(&json);
-}
-
-/* Sizes of the axes that exist, and channels if there are several: "2160x3840x3". */
-static const char *print_sizes(const int64_t size[3], int space, int64_t channels, char text[96]) {
-  size_t at = 0;
-  for (int axis = 3 - space; axis < 3; axis++) {
-    at += (size_t)snprintf(text + at, 96 - at, "%s%lld", at ? "x" : "", (long long)size[axis]);
-  }
-  if (channels > 1) snprintf(text + at, 96 - at, "x%lld", (long long)channels);
-  return text;
-}
-
-/* The kernel's name without its numbers, or nothing for files and literals. */
-static int name_length(const char *kernel) {
-  return cli_kernel_is_name(kernel) ? (int)strlen(kernel) : 0;
-}
-
-static void print_summary(const filter_job *job, const work *w) {
-  char in[96], out[96], taps[96], boundary[160], time[32];
-  const io_info *a = &job->in, *b = &job->out;
-  const char *kernel = job->options->kernel;
-  fprintf(stderr, "%s ", job->verb);
-  if (a->pages > 1) fprintf(stderr, "%lld pages of ", (long long)a->pages);
-  fprintf(stderr, "%s %s", print_sizes(a->size, a->space, a->channels, in), falt_type_name(a->type));
-  if (a->type != b->type || memcmp(a->size, b->size, sizeof a->size) != 0) {
-    fprintf(stderr, " -> %s %s", print_sizes(b->size, b->space, b->channels, out), falt_type_name(b->type));
-  }
-  fprintf(stderr, ", %.*s%skernel %s", name_length(kernel), kernel, name_length(kernel) ? " " : "",
-          print_sizes(job->kernel.size, a->space, 1, taps));
-  if (job->options->mode != FALT_VALID) {
-    fprintf(stderr, ", boundary %s%s", cli_boundaries_print(&job->boundaries, a->space, boundary, sizeof boundary),
-            job->boundaries.is_default ? " (default)" : "");
-  }
-  fprintf(stderr, ", %s, ", job->result.plan);
-  if (job->result.bands > a->pages) fprintf(stderr, "%lld bands, ", (long long)job->result.bands);
-  fprintf(stderr, "%s, %.0f%% of the %s limit\n", cli_duration(job->result.seconds, time), 100 * w->share, w->bound);
-}
-
-static double file_bytes(const filter_job *job, const falt_tensor *tensor) {
-  return (double)job->in.pages * tensor_count(tensor) * (double)falt_type_size(tensor->type);
-}
-
-static int print_stages(filter_job *job) {
-  const falt_stages *s = &job->result.stages;
-  const bool copied = s->slabs > 0;
-  const falt_problem *p = &job->problem;
-  const cli_stage stages[] = {{"read", job->result.read, file_bytes(job, &p->input)},
-                              {"copy in", copied ? s->copy_in : 0, s->bytes_in},
-                              {"compute", s->compute, file_bytes(job, &p->input) + file_bytes(job, &p->output)},
-                              {"copy out", copied ? s->copy_out : 0, s->bytes_out},
-                              {"write", job->result.write, file_bytes(job, &p->output)}};
-  if (job->options->explain) cli_stages_print(stages, 5, job->result.all, s, job->options->json);
-  return CLI_DONE;
-}
-
-static int report(filter_job *job) {
-  work w = measure(job);
-  if (job->options->json) {
-    print_json(job, &w);
-  } else if (!job->options->quiet) {
-    print_summary(job, &w);
-  }
-  return CLI_DONE;
 }
 
 static void clean_up(filter_job *job) {
@@ -420,16 +324,34 @@ static void clean_up(filter_job *job) {
   cli_device_destroy(&job->device);
 }
 
-static int run_filter(const cli_options *options, const char *verb) {
+static int run_file(const cli_options *options, const char *verb, const char *input, const char *output) {
   static int (*const steps[])(filter_job *) = {
-      check_words,  open_device,   open_input_in_order, make_kernel,  read_boundaries,
-      make_problem, choose_device, choose_bands,        open_output,  tell_pages,
-      explain,      run_bands,     close_output,        print_stages, report};
-  filter_job job = {.options = options, .verb = verb};
+      open_device, open_input_in_order, make_kernel,   read_boundaries, make_problem, choose_device, choose_bands,
+      open_output, tell_pages,          scale_results, explain,         run_bands,    close_output};
+  filter_job job = {.options = options, .verb = verb, .in_path = input, .out_path = output};
   int status = CLI_DONE;
   for (size_t i = 0; status == CLI_DONE && i < sizeof steps / sizeof *steps; i++) status = steps[i](&job);
+  if (status == CLI_DONE) cli_filter_report(&job);
   clean_up(&job);
   return status;
+}
+
+/* Every input, whatever becomes of the others; the worst status. */
+static int run_filter(const cli_options *options, const char *verb) {
+  io_error error;
+  bool directory;
+  int worst = check_words(options, verb);
+  if (worst != CLI_DONE) return worst;
+  if (!cli_outputs_check(options, &directory, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
+  for (int i = 0; i + 1 < options->operands && !cli_band_interrupted(); i++) {
+    char output[PATH_MAX];
+    const bool named = cli_outputs_name(options, i, directory, output, &error);
+    if (options->operands > 2) cli_fail_about(options->operand[i]);
+    const int status =
+        named ? run_file(options, verb, options->operand[i], output) : cli_fail(CLI_WRONG, "%s", error.text);
+    if (status > worst) worst = status;
+  }
+  return worst;
 }
 
 int falt_verb_convolve(const cli_options *options) {

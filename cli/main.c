@@ -67,9 +67,9 @@ static const char bench_details[] =
 
 /* Verbs that exist, in the order of the help. */
 static const cli_verb verbs[] = {
-    {"convolve", CLI_CONVOLVE, "INPUT OUTPUT --kernel K",
+    {"convolve", CLI_CONVOLVE, "INPUT... OUTPUT --kernel K",
      "filter a file with the kernel flipped (scipy.ndimage, numpy)", filter_details, falt_verb_convolve},
-    {"correlate", CLI_CORRELATE, "INPUT OUTPUT --kernel K",
+    {"correlate", CLI_CORRELATE, "INPUT... OUTPUT --kernel K",
      "filter a file with the kernel as it stands (OpenCV filter2D, layers)", filter_details, falt_verb_correlate},
     {"layer", CLI_LAYER, "PROBLEM --input X.npy --weight W.npy --output Y.npy", "run a network layer on .npy arrays",
      layer_details, falt_verb_layer},

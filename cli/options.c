@@ -159,6 +159,8 @@ static const option options_table[] = {
     {"beta", "B", CLI_FILTERS, read_real, FIELD(beta), "see --alpha (default 0)"},
     {"out-type", "TYPE", CLI_FILTERS, read_type, FIELD(out_type),
      "u8 s8 u16 s16 s32 f16 bf16 f32 f64 (default: the input's)"},
+    {"scale-to-type", NULL, CLI_FILTERS, read_flag, FIELD(scale_to_type),
+     "map the results' range, least to largest, onto that of the integer output type; reads the input twice"},
     {"space", "N", CLI_FILTERS, read_space, FIELD(space), "how many axes of an .npy are space: 1, 2 or 3"},
     {"page", "N|all", CLI_FILTERS, read_page, FIELD(page),
      "one page of a TIFF, GIF, WebP, ..., from 1 (default: all where the output holds several, else the first)"},

@@ -40,7 +40,7 @@ typedef struct cli_options {
 
   /* filters */
   const char *kernel, *boundary;
-  bool normalize, has_cval;
+  bool normalize, has_cval, scale_to_type;
   double cval, alpha, beta; /* alpha defaults to 1 */
   falt_mode mode;
   cli_axes anchor, origin, stride, dilation;

@@ -23,6 +23,12 @@ static void make_plain(char *text) {
   }
 }
 
+static const char *about;
+
+void cli_fail_about(const char *path) {
+  about = path;
+}
+
 int cli_fail(int exit_status, const char *format, ...) {
   char text[1024];
   va_list list;
@@ -33,7 +39,8 @@ int cli_fail(int exit_status, const char *format, ...) {
   make_plain(text);
   fflush(stdout);
   clear_bar();
-  fprintf(stderr, "faltung: %s\n", text);
+  const bool named = !about || strncmp(text, about, strlen(about)) == 0;
+  fprintf(stderr, "faltung: %s%s%s\n", named ? "" : about, named ? "" : ": ", text);
   return exit_status;
 }
 

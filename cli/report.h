@@ -18,6 +18,8 @@ enum {
 
 /* Prints "faltung: what: why; what to do" on standard error, always as one line, and returns the exit status. */
 int cli_fail(int exit_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The file that errors are about from now on; they begin with it unless they name it. NULL: none. */
+void cli_fail_about(const char *path);
 /* The same for a failing library call: prints falt_message() and returns the exit status that belongs to status. */
 int cli_fail_library(falt_status status);
 int cli_exit_status(falt_status status);

@@ -1,0 +1,46 @@
+/* Where convolve and correlate write: the last operand, or under the inputs' names in the directory that it is. */
+#include "outputs.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "report.h"
+
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+bool cli_outputs_check(const cli_options *options, bool *directory, io_error *error) {
+  struct stat status;
+  const char *last = options->operand[options->operands - 1];
+  *directory = stat(last, &status) == 0 && S_ISDIR(status.st_mode);
+  return *directory || options->operands == 2 ||
+         cli_wrong(error,
+                   "%.200s: is no directory, which the results of %d files need; make it first, or give one input",
+                   last, options->operands - 1);
+}
+
+static bool is_same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool cli_outputs_name(const cli_options *options, int i, bool directory, char path[PATH_MAX], io_error *error) {
+  const char *input = options->operand[i], *last = options->operand[options->operands - 1], *base = base_of(input);
+  const size_t length = strlen(last);
+  const char *slash = length && last[length - 1] == '/' ? "" : "/";
+  if (!directory)
+    return snprintf(path, PATH_MAX, "%s", last) < PATH_MAX || cli_wrong(error, "%.200s: is too long", last);
+  if (strcmp(input, "-") == 0)
+    return cli_wrong(error, "-: standard input gives its result no name in %.200s; name the output file", last);
+  if (snprintf(path, PATH_MAX, "%s%s%s", last, slash, base) >= PATH_MAX)
+    return cli_wrong(error, "%.200s: is too long a name in %.200s; shorten it", input, last);
+  for (int j = 0; j < i; j++)
+    if (strcmp(base_of(options->operand[j]), base) == 0)
+      return cli_wrong(error, "%.200s: %.200s has the same name; filter them into two directories", input,
+                       options->operand[j]);
+  return !is_same_file(input, path) ||
+         cli_wrong(error, "%.200s: its result would replace it; choose another directory", input);
+}

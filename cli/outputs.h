@@ -1,0 +1,14 @@
+/* Where convolve and correlate write: the last operand, or under the inputs' names in the directory that it is. */
+#ifndef FALT_CLI_OUTPUTS_H
+#define FALT_CLI_OUTPUTS_H
+
+#include <limits.h>
+
+#include "options.h"
+
+/* Whether the last operand is a directory. With more than two operands it must be: false with *error otherwise. */
+bool cli_outputs_check(const cli_options *options, bool *directory, io_error *error);
+/* The output of operand i. In a directory two inputs of one name, and an input over itself, are refused. */
+bool cli_outputs_name(const cli_options *options, int i, bool directory, char path[PATH_MAX], io_error *error);
+
+#endif
