@@ -314,7 +314,7 @@ static int find_range(runner *r, const window *w) {
   const int64_t count = w->count * r->g.out_bytes / (int64_t)falt_type_size(p->output.type);
   const int status = run_exact(r, w);
   if (status == CLI_DONE) cli_clip_range(r->exact, p->accumulator, count, &r->result->range);
-  return status == CLI_DONE && interrupted ? CLI_IMPOSSIBLE : status;
+  return status == CLI_DONE && cli_interrupted() ? CLI_IMPOSSIBLE : status;
 }
 
 static int run_band(runner *r, const window *w) {

@@ -406,7 +406,8 @@ static void start_peers(cli_bench *bench) {
 static int run_with_report(cli_bench *bench) {
   io_output output;
   io_error error;
-  if (!io_output_open(&output, bench->options->html, true, &error)) return cli_fail(CLI_WRONG, "--html %s", error.text);
+  if (!io_output_open(&output, bench->options->html, NULL, true, &error))
+    return cli_fail(CLI_WRONG, "--html %s", error.text);
   const int status = run_suite(bench);
   if (status == CLI_DONE) return cli_bench_html(bench, &output);
   io_output_discard(&output);

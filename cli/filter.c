@@ -51,7 +51,7 @@ static int open_input(filter_job *job, bool random) {
   const cli_options *o = job->options;
   io_request request = {.space = (int)o->space, .volume = cli_kernel_is_volume(o->kernel), .random = random};
   if (o->page > 0) request.page = o->page;
-  if (o->page == 0 && !io_holds_pages(job->out_path)) request.page = 1;
+  if (o->page == 0 && !io_holds_pages(job->out_path, o->format)) request.page = 1;
   io_close(&job->reader);
   job->reader = io_open(job->in_path, &request, &error);
   if (!job->reader) return cli_fail(CLI_WRONG, "%s", error.text);
@@ -228,7 +228,7 @@ static int explain(filter_job *job) {
 
 static int open_output(filter_job *job) {
   io_error error;
-  job->writer = io_create(job->out_path, &job->out, job->reader, &error);
+  job->writer = io_create(job->out_path, job->options->format, &job->out, job->reader, &error);
   return job->writer ? CLI_DONE : cli_fail(CLI_WRONG, "%s", error.text);
 }
 
@@ -343,7 +343,7 @@ static int run_filter(const cli_options *options, const char *verb) {
   int worst = check_words(options, verb);
   if (worst != CLI_DONE) return worst;
   if (!cli_outputs_check(options, &directory, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
-  for (int i = 0; i + 1 < options->operands && !cli_band_interrupted(); i++) {
+  for (int i = 0; i + 1 < options->operands && !cli_interrupted(); i++) {
     char output[PATH_MAX];
     const bool named = cli_outputs_name(options, i, directory, output, &error);
     if (options->operands > 2) cli_fail_about(options->operand[i]);

@@ -246,7 +246,8 @@ static int run_operands(ladder_run *run) {
 static int run_with_plot(ladder_run *run) {
   io_output output;
   io_error error;
-  if (!io_output_open(&output, run->options->plot, false, &error)) return cli_fail(CLI_WRONG, "--plot %s", error.text);
+  if (!io_output_open(&output, run->options->plot, NULL, false, &error))
+    return cli_fail(CLI_WRONG, "--plot %s", error.text);
   const int status = run_operands(run);
   if (status == CLI_DONE) return cli_climbs_plot(&run->climbs, &output);
   io_output_discard(&output);

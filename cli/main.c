@@ -11,7 +11,8 @@
 
 static const char filter_details[] =
     "INPUT and OUTPUT are images, .npy arrays, audio or volumes, told apart by extension; - is standard input or\n"
-    "output for .npy. Every channel is filtered by itself, alpha too. The output has the input's type unless "
+    "output, and --format says what is written. Every channel is filtered by itself, alpha too. The output has the "
+    "input's type unless "
     "--out-type\n"
     "says otherwise; results are rounded to the nearest integer, ties to even, and saturated.\n"
     "\n"

@@ -47,6 +47,10 @@ static bool read_space(const char *text, void *field, io_error *error) {
   return read_integer(text, 1, 3, field, error);
 }
 
+static bool read_format(const char *text, void *field, io_error *error) {
+  return read_text(text[0] == '.' ? text + 1 : text, field, error);
+}
+
 static bool read_page(const char *text, void *field, io_error *error) {
   if (strcmp(text, "all") != 0) return read_integer(text, 1, INT32_MAX, field, error);
   *(int64_t *)field = CLI_ALL_PAGES;
@@ -162,6 +166,8 @@ static const option options_table[] = {
     {"scale-to-type", NULL, CLI_FILTERS, read_flag, FIELD(scale_to_type),
      "map the results' range, least to largest, onto that of the integer output type; reads the input twice"},
     {"space", "N", CLI_FILTERS, read_space, FIELD(space), "how many axes of an .npy are space: 1, 2 or 3"},
+    {"format", "F", CLI_FILTERS, read_format, FIELD(format),
+     "what the output is written as: npy, png, tif, wav, ... (default: its extension; npy on standard output)"},
     {"page", "N|all", CLI_FILTERS, read_page, FIELD(page),
      "one page of a TIFF, GIF, WebP, ..., from 1 (default: all where the output holds several, else the first)"},
     {"band-rows", "N", CLI_FILTERS, read_count, FIELD(band_rows),
@@ -416,8 +422,5 @@ int cli_options_parse(int count, char **words, const cli_verb *verb, cli_options
   if (status != CLI_DONE) return status;
   options->has_cval = !isnan(options->cval);
   if (!(verb->bit & CLI_FILTERS) || !options->output || options->operands == 0) return CLI_DONE;
-  if (options->operands > 1)
-    return cli_fail(CLI_WRONG, "-o %.40s: %.40s is an output already; leave out one", options->output,
-                    options->operand[1]);
   return add_operand(&p, options->output);
 }

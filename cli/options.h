@@ -30,7 +30,7 @@ enum {
   CLI_RUNNERS = CLI_PLANNERS | CLI_LADDER | CLI_BENCH | CLI_INFO      /* have a device */
 };
 
-enum { CLI_MAX_OPERANDS = 96, CLI_ALL_PAGES = -1 };
+enum { CLI_MAX_OPERANDS = 4096, CLI_ALL_PAGES = -1 };
 
 /* Everything the table can set. Zero, NULL or false where nothing was given, but for the fields with a comment. */
 typedef struct cli_options {
@@ -39,7 +39,7 @@ typedef struct cli_options {
   int operands;
 
   /* filters */
-  const char *kernel, *boundary;
+  const char *kernel, *boundary, *format;
   bool normalize, has_cval, scale_to_type;
   double cval, alpha, beta; /* alpha defaults to 1 */
   falt_mode mode;

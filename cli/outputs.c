@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io/format.h"
 #include "report.h"
 
 static const char *base_of(const char *path) {
@@ -35,7 +36,11 @@ bool cli_outputs_name(const cli_options *options, int i, bool directory, char pa
     return snprintf(path, PATH_MAX, "%s", last) < PATH_MAX || cli_wrong(error, "%.200s: is too long", last);
   if (strcmp(input, "-") == 0)
     return cli_wrong(error, "-: standard input gives its result no name in %.200s; name the output file", last);
-  if (snprintf(path, PATH_MAX, "%s%s%s", last, slash, base) >= PATH_MAX)
+  char extension[32] = "";
+  if (options->format) io_extension(base, extension, sizeof extension);
+  const int kept = (int)(strlen(base) - strlen(extension));
+  const char *dot = options->format ? "." : "", *format = options->format ? options->format : "";
+  if (snprintf(path, PATH_MAX, "%s%s%.*s%s%s", last, slash, kept, base, dot, format) >= PATH_MAX)
     return cli_wrong(error, "%.200s: is too long a name in %.200s; shorten it", input, last);
   for (int j = 0; j < i; j++)
     if (strcmp(base_of(options->operand[j]), base) == 0)

@@ -47,10 +47,7 @@ static format formats[] = {
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
-static format *find(const char *path) {
-  char extension[32];
-  if (strcmp(path, "-") == 0) return &formats[0];
-  io_extension(path, extension, sizeof extension);
+static format *find(const char *extension) {
   for (int i = 0; i < FORMATS; i++)
     if (io_lists(formats[i].extensions, extension)) return &formats[i];
   return &formats[FORMATS - 1];
@@ -94,8 +91,8 @@ static bool load(format *f, const char *path, io_error *error) {
   return true;
 }
 
-const io_backend *io_backend_find(const char *path, io_error *error) {
-  format *f = find(path);
+const io_backend *io_backend_find(const char *path, const char *extension, io_error *error) {
+  format *f = find(extension);
   if (!f->backend && !load(f, path, error)) return NULL;
   return f->backend;
 }

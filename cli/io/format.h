@@ -60,7 +60,7 @@ int64_t io_all_rows(const io_info *info);
 /* io_row_elements in bytes. */
 int64_t io_row_bytes(const io_info *info);
 
-/* The backend for a path, loading its module if needed; NULL with *error filled. */
-const io_backend *io_backend_find(const char *path, io_error *error);
+/* The backend for an extension, loading its module if needed; NULL with *error, which begins with the path, filled. */
+const io_backend *io_backend_find(const char *path, const char *extension, io_error *error);
 
 #endif

@@ -3,16 +3,19 @@
 #include "io/io.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/format.h"
+#include "io/standard.h"
 
 struct io_reader {
   const io_backend *backend;
   void *state;
   char *path;
+  const char *copy; /* the temporary file that holds standard input, or NULL */
   io_info info;
   io_request request;
   int64_t next; /* first row that may still be asked for, unless random */
@@ -56,17 +59,35 @@ static bool check_request(const io_reader *reader, io_error *error) {
                  kinds[info->space], request->space);
 }
 
-static bool open_reader(io_reader *reader, io_error *error) {
+static bool find_file(io_reader *reader, io_error *error) {
   struct stat status;
+  char extension[32];
   const bool standard = strcmp(reader->path, "-") == 0;
+  if (standard && !io_standard_open(&reader->copy, error)) return false;
   if (!standard && stat(reader->path, &status) != 0)
     return io_fail(error, "%s: cannot be read: %s; check the path", reader->path, strerror(errno));
   if (!standard && S_ISDIR(status.st_mode))
     return io_fail(error, "%s: is a directory; name a file in it", reader->path);
-  reader->backend = io_backend_find(reader->path, error);
-  if (!reader->backend) return false;
-  reader->state = reader->backend->open(reader->path, &reader->request, &reader->info, error);
+  io_extension(reader->copy ? reader->copy : reader->path, extension, sizeof extension);
+  reader->backend = io_backend_find(standard ? "standard input" : reader->path,
+                                    standard && !reader->copy ? ".npy" : extension, error);
+  return reader->backend != NULL;
+}
+
+static bool open_reader(io_reader *reader, io_error *error) {
+  if (!find_file(reader, error)) return false;
+  const char *path = reader->copy ? reader->copy : reader->path;
+  reader->state = reader->backend->open(path, &reader->request, &reader->info, error);
   return reader->state && check_info(reader->path, &reader->info, error) && check_request(reader, error);
+}
+
+/* Backends know a copy of standard input by its file's name. */
+static void name_standard_input(const io_reader *reader, io_error *error) {
+  char rest[sizeof error->text], *at;
+  while (reader->copy && (at = strstr(error->text, reader->copy)) != NULL) {
+    snprintf(rest, sizeof rest, "%s", at + strlen(reader->copy));
+    snprintf(at, sizeof error->text - (size_t)(at - error->text), "standard input%s", rest);
+  }
 }
 
 io_reader *io_open(const char *path, const io_request *request, io_error *error) {
@@ -79,7 +100,9 @@ io_reader *io_open(const char *path, const io_request *request, io_error *error)
   }
   reader->request = *request;
   reader->info = (io_info){.size = {1, 1, 1}, .channels = 1, .pages = 1, .in_file = 1, .step = {1, 1, 1}};
-  if (!open_reader(reader, error)) io_close(&reader);
+  if (open_reader(reader, error)) return reader;
+  name_standard_input(reader, error);
+  io_close(&reader);
   return reader;
 }
 
@@ -96,7 +119,9 @@ bool io_read(io_reader *reader, int64_t first, int64_t count, void *buffer, io_e
     return io_fail(error, "%s: row %lld was asked for after row %lld; please report this", reader->path,
                    (long long)first, (long long)reader->next);
   reader->next = first + count;
-  return count == 0 || reader->backend->read(reader->state, first, count, buffer, error);
+  if (count == 0 || reader->backend->read(reader->state, first, count, buffer, error)) return true;
+  name_standard_input(reader, error);
+  return false;
 }
 
 void io_close(io_reader **reader) {
@@ -126,16 +151,16 @@ static void list_types(unsigned set, char *text, size_t size) {
   }
 }
 
-static bool check_holds(const io_backend *backend, const char *path, const io_info *info, io_error *error) {
+static bool check_holds(const io_backend *backend, const char *path, const char *extension, const io_info *info,
+                        io_error *error) {
   static const char *const kinds[] = {"", "signals", "images", "volumes"};
-  char extension[32], list[64];
-  io_extension(path, extension, sizeof extension);
+  char list[64];
   if (!(backend->spaces >> info->space & 1))
     return io_fail(error, "%s: %s files hold no %s; write .npy or a format for %s", path, extension, kinds[info->space],
                    kinds[info->space]);
   const unsigned set = backend->types(extension);
   if (!extension[0])
-    return io_fail(error, "%s: has no extension, which would say the format; name it .npy, .png, .tif, .wav, ...",
+    return io_fail(error, "%s: has no extension, which would say the format; name it .npy, .png, ..., or add --format",
                    path);
   if (set == 0)
     return io_fail(error, "%s: %s files cannot be written; write .npy, .png, .tif, .wav, ...", path, extension);
@@ -145,35 +170,46 @@ static bool check_holds(const io_backend *backend, const char *path, const io_in
                  falt_type_name(info->type));
 }
 
-bool io_holds_pages(const char *path) {
+static void find_extension(const char *path, const char *format, char extension[32]) {
+  char name[32];
+  snprintf(name, sizeof name, "a.%s", format ? format : "npy");
+  io_extension(format || strcmp(path, "-") == 0 ? name : path, extension, 32);
+}
+
+bool io_holds_pages(const char *path, const char *format) {
   io_error error;
   char extension[32];
-  const io_backend *backend = io_backend_find(path, &error);
-  io_extension(path, extension, sizeof extension);
+  find_extension(path, format, extension);
+  const io_backend *backend = io_backend_find(path, extension, &error);
   return backend && backend->pages && backend->pages(extension);
 }
 
-static bool check_pages(const char *path, const io_info *info, io_error *error) {
-  char extension[32];
-  io_extension(path, extension, sizeof extension);
-  return info->pages == 1 || io_holds_pages(path) ||
+static bool check_pages(const char *path, const char *format, const char *extension, const io_info *info,
+                        io_error *error) {
+  return info->pages == 1 || io_holds_pages(path, format) ||
          io_fail(error, "%s: %s files hold one page, not %lld; choose one with --page N, or write .tif or .npy", path,
                  extension, (long long)info->pages);
 }
 
-static bool open_writer(io_writer *writer, const char *path, const io_reader *like, io_error *error) {
-  writer->backend = io_backend_find(path, error);
-  if (!writer->backend || !check_info(path, &writer->info, error)) return false;
-  if (writer->backend != &io_npy && !check_holds(writer->backend, path, &writer->info, error)) return false;
-  if (!check_pages(path, &writer->info, error)) return false;
-  if (!io_output_open(&writer->output, path, writer->backend == &io_npy, error)) return false;
+static bool open_writer(io_writer *writer, const char *path, const char *format, const io_reader *like,
+                        io_error *error) {
+  char extension[32];
+  find_extension(path, format, extension);
+  const char *name = strcmp(path, "-") == 0 ? "standard output" : path;
+  writer->backend = io_backend_find(name, extension, error);
+  if (!writer->backend || !check_info(name, &writer->info, error)) return false;
+  const bool direct = writer->backend == &io_npy;
+  if (!direct && !check_holds(writer->backend, name, extension, &writer->info, error)) return false;
+  if (!check_pages(name, format, extension, &writer->info, error)) return false;
+  if (!io_output_open(&writer->output, path, extension, direct, error)) return false;
   const void *source = like && like->backend == writer->backend ? like->state : NULL;
   writer->state = writer->backend->create(&writer->output, &writer->info, source, error);
   if (!writer->state) io_output_discard(&writer->output);
   return writer->state != NULL;
 }
 
-io_writer *io_create(const char *path, const io_info *info, const io_reader *like, io_error *error) {
+io_writer *io_create(const char *path, const char *format, const io_info *info, const io_reader *like,
+                     io_error *error) {
   io_writer *writer = calloc(1, sizeof *writer);
   if (!writer) {
     io_fail_memory(error, path);
@@ -183,7 +219,7 @@ io_writer *io_create(const char *path, const io_info *info, const io_reader *lik
   if (!info->pages) writer->info.pages = 1;
   for (int i = 0; i < 3; i++)
     if (!info->step[i]) writer->info.step[i] = 1;
-  if (open_writer(writer, path, like, error)) return writer;
+  if (open_writer(writer, path, format, like, error)) return writer;
   free(writer);
   return NULL;
 }

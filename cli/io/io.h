@@ -40,23 +40,24 @@ typedef struct io_writer io_writer;
 int64_t io_row_elements(const io_info *info);
 int64_t io_rows(const io_info *info);
 
-/* Opens path ("-" is standard input, .npy) by its extension and checks everything that can be checked before reading.
- * An .npy of rank 1, 2, 3 is a signal, image, volume; rank 3 with a last axis of 2 to 4 is an image of interleaved
- * pixels, unless the request says otherwise. Other formats know their space, and a request for another is refused.
- * Returns NULL and fills *error. */
+/* Opens path by its extension ("-" is standard input, whose first bytes tell the format) and checks everything that can
+ * be checked before reading. An .npy of rank 1, 2, 3 is a signal, image, volume; rank 3 with a last axis of 2 to 4 is
+ * an image of interleaved pixels, unless the request says otherwise. Other formats know their space, and a request for
+ * another is refused. Returns NULL and fills *error. */
 io_reader *io_open(const char *path, const io_request *request, io_error *error);
 const io_info *io_reader_info(const io_reader *reader);
 /* Reads rows [first, first + count), counted through all pages, into buffer of count * io_row_elements elements. */
 bool io_read(io_reader *reader, int64_t first, int64_t count, void *buffer, io_error *error);
 void io_close(io_reader **reader);
 
-/* Whether files of that name hold several pages; false for a name that cannot be written. */
-bool io_holds_pages(const char *path);
+/* Whether such a file holds several pages; false for one that cannot be written. See io_create. */
+bool io_holds_pages(const char *path, const char *format);
 
-/* Creates path ("-" is standard output, .npy) under a temporary name beside it. like, if not NULL, lends its metadata,
+/* Creates path ("-" is standard output) under a temporary name beside it. format is an extension without its dot; NULL:
+ * the path's own, .npy for standard output. like, if not NULL, lends its metadata,
  * colour profile, rate and header. A type that the format cannot hold is an error that names those it can. Zero pages
  * and steps count as 1. */
-io_writer *io_create(const char *path, const io_info *info, const io_reader *like, io_error *error);
+io_writer *io_create(const char *path, const char *format, const io_info *info, const io_reader *like, io_error *error);
 /* Writes the next count rows, page after page. */
 bool io_write(io_writer *writer, int64_t count, const void *buffer, io_error *error);
 /* Completes the file, syncs it and gives it its name. On failure the temporary is removed. */

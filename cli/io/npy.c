@@ -183,7 +183,7 @@ io_array_writer *io_array_create(const char *path, io_error *error) {
   if (!require_npy(path, error)) return NULL;
   io_array_writer *writer = malloc(sizeof *writer);
   if (!writer) io_fail_memory(error, path);
-  if (writer && io_output_open(&writer->output, path, true, error)) return writer;
+  if (writer && io_output_open(&writer->output, path, NULL, true, error)) return writer;
   free(writer);
   return NULL;
 }

@@ -11,6 +11,7 @@
 
 #include "io/format.h"
 #include "io/npy.h"
+#include "io/standard.h"
 
 enum {
   READ_CHUNK = 16 << 20, /* a signal waits for it */
@@ -31,7 +32,9 @@ static int64_t read_fully(int fd, void *buffer, int64_t bytes, int64_t offset) {
   while (done < bytes) {
     const size_t want = bytes - done < READ_CHUNK ? (size_t)(bytes - done) : READ_CHUNK;
     char *to = (char *)buffer + done;
-    const ssize_t n = offset < 0 ? read(fd, to, want) : pread(fd, to, want, (off_t)(offset + done));
+    const ssize_t n = offset >= 0          ? pread(fd, to, want, (off_t)(offset + done))
+                      : fd == STDIN_FILENO ? io_standard_read(to, want)
+                                           : read(fd, to, want);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return -1;
     if (n == 0) break;

@@ -17,7 +17,7 @@
 
 #include "io/format.h"
 
-enum { SLOTS = 16, WRITE_CHUNK = 16 << 20 }; /* a signal waits for a chunk */
+enum { SLOTS = 16, WRITE_CHUNK = 16 << 20, COPY_BYTES = 1 << 16 }; /* a signal waits for a chunk */
 
 static char slot_path[SLOTS][PATH_MAX];
 static volatile sig_atomic_t slot_used[SLOTS];
@@ -76,10 +76,8 @@ static int create_listed(const char *name, int *slot) {
 }
 
 /* Creates "directory/.faltung-PID-N.ext" with the permissions that the target has or would get. */
-static int create_temporary(const char *target, char *name, size_t size, int *slot) {
+static int create_temporary(const char *target, const char *extension, char *name, size_t size, int *slot) {
   const int directory = (int)(base_of(target) - target);
-  char extension[32];
-  io_extension(target, extension, sizeof extension);
   struct stat old;
   const bool replaces = stat(target, &old) == 0;
   for (int n = 0; n < 1000; n++) {
@@ -110,10 +108,11 @@ static bool fail_errno(const io_output *output, const char *what, io_error *erro
 static void release(io_output *output) {
   slot_release(output->slot);
   if (output->fd >= 0 && output->fd != STDOUT_FILENO) close(output->fd);
+  if (output->sink >= 0 && output->sink != STDOUT_FILENO) close(output->sink);
   free(output->path);
   free(output->target);
   free(output->temporary);
-  *output = (io_output){.fd = -1, .slot = -1};
+  *output = (io_output){.fd = -1, .sink = -1, .slot = -1};
 }
 
 static bool open_direct(io_output *output, const char *path, io_error *error) {
@@ -127,12 +126,22 @@ static bool open_direct(io_output *output, const char *path, io_error *error) {
   return true;
 }
 
+static char *in_temporary_directory(void) {
+  const char *directory = getenv("TMPDIR");
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/output", directory && *directory ? directory : "/tmp");
+  return strdup(path);
+}
+
 static bool open_temporary(io_output *output, io_error *error) {
   char name[PATH_MAX];
-  char *resolved = realpath(output->path, NULL);
-  output->target = resolved ? resolved : strdup(output->path);
+  char *resolved = output->sink < 0 ? realpath(output->path, NULL) : NULL;
+  if (output->sink >= 0)
+    output->target = in_temporary_directory();
+  else
+    output->target = resolved ? resolved : strdup(output->path);
   if (!output->target) return io_fail_memory(error, output->path);
-  output->fd = create_temporary(output->target, name, sizeof name, &output->slot);
+  output->fd = create_temporary(output->target, output->extension, name, sizeof name, &output->slot);
   if (output->fd < 0) return fail_errno(output, "cannot be created", error);
   output->temporary = strdup(name);
   if (output->temporary) return true;
@@ -140,19 +149,30 @@ static bool open_temporary(io_output *output, io_error *error) {
   return io_fail_memory(error, output->path);
 }
 
-bool io_output_open(io_output *output, const char *path, bool direct, io_error *error) {
-  *output = (io_output){.path = strdup(strcmp(path, "-") == 0 ? "standard output" : path), .fd = -1, .slot = -1};
+/* A pipe is opened before the work, so that one that cannot be written is told at once. */
+static bool open_copied(io_output *output, const char *path, io_error *error) {
+  if (!open_direct(output, path, error)) return false;
+  output->sink = output->fd;
+  output->fd = -1;
+  return open_temporary(output, error);
+}
+
+bool io_output_open(io_output *output, const char *path, const char *extension, bool direct, io_error *error) {
+  *output =
+      (io_output){.path = strdup(strcmp(path, "-") == 0 ? "standard output" : path), .fd = -1, .sink = -1, .slot = -1};
   if (!output->path) return io_fail_memory(error, path);
+  if (extension)
+    snprintf(output->extension, sizeof output->extension, "%s", extension);
+  else
+    io_extension(path, output->extension, sizeof output->extension);
   struct stat status;
   const bool standard = strcmp(path, "-") == 0;
   const bool exists = !standard && stat(path, &status) == 0;
   bool done;
   if (exists && S_ISDIR(status.st_mode))
     done = io_fail(error, "%s: is a directory; name a file in it", path);
-  else if ((standard || (exists && !S_ISREG(status.st_mode))) && !direct)
-    done = io_fail(error, "%s: is not a regular file, which this format needs; write .npy, or to a file", path);
   else if (standard || (exists && !S_ISREG(status.st_mode)))
-    done = open_direct(output, path, error);
+    done = direct ? open_direct(output, path, error) : open_copied(output, path, error);
   else
     done = open_temporary(output, error);
   if (!done) io_output_discard(output);
@@ -195,8 +215,32 @@ static void sync_directory(const char *target) {
   free(name);
 }
 
+/* Copies the complete temporary to the pipe. */
+static bool copy_to_sink(io_output *output, io_error *error) {
+  const int file = open(output->temporary, O_RDONLY | O_CLOEXEC);
+  char *buffer = malloc(COPY_BYTES);
+  const io_output sink = {.path = output->path, .fd = output->sink};
+  bool done = file >= 0 && buffer;
+  if (!done) fail_errno(output, "cannot be written", error);
+  for (ssize_t n = 1; done && n > 0;) {
+    n = read(file, buffer, COPY_BYTES);
+    if (n > 0) done = io_output_write(&sink, buffer, n, error);
+    if (n < 0) done = fail_errno(output, "cannot be written", error);
+  }
+  if (done && fsync(output->sink) != 0 && errno == ENOSPC) done = fail_errno(output, "cannot be written", error);
+  free(buffer);
+  if (file >= 0) close(file);
+  return done;
+}
+
 bool io_output_commit(io_output *output, io_error *error) {
   bool done = true;
+  if (output->sink >= 0) {
+    done = copy_to_sink(output, error);
+    unlink(output->temporary);
+    release(output);
+    return done;
+  }
   if (!output->temporary) {
     if (fsync(output->fd) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
       done = fail_errno(output, "cannot be written", error);

@@ -99,7 +99,7 @@ static int64_t elements(const io_info *info) {
 
 static void write_file(const char *path, const io_info *info, const void *data, const io_reader *like) {
   io_error error;
-  io_writer *writer = io_create(path, info, like, &error);
+  io_writer *writer = io_create(path, NULL, info, like, &error);
   if (!writer) fail_msg("%s", error.text);
   const int64_t rows = io_rows(info), row = io_row_elements(info) * (int64_t)falt_type_size(info->type);
   for (int64_t i = 0; i < rows; i += 7)
@@ -171,7 +171,7 @@ static void round_trips(const char *extension, const io_info *shape, const char 
     if (strstr(types, name)) {
       round_trip(extension, &info, tolerance);
     } else {
-      assert_null(io_create(path_of(extension), &info, NULL, &error));
+      assert_null(io_create(path_of(extension), NULL, &info, NULL, &error));
       assert_non_null(strstr(error.text, "hold"));
     }
   }
@@ -245,7 +245,7 @@ static void rate_follows_the_stride(void **state) {
   assert_true(back.rate > 6299 && back.rate < 6301);
   unlink(path_of(".wav"));
   info.step[2] = 8;
-  assert_null(io_create(path_of(".wav"), &info, NULL, &error));
+  assert_null(io_create(path_of(".wav"), NULL, &info, NULL, &error));
   assert_non_null(strstr(error.text, "44100 Hz over a stride of 8 is no whole number of hertz; "));
 }
 
@@ -308,7 +308,7 @@ static void pages(void **state) {
   for (int e = 0; e < 2; e++) {
     io_error error;
     const char *path = path_of(extensions[e]);
-    io_writer *writer = io_create(path, &info, NULL, &error);
+    io_writer *writer = io_create(path, NULL, &info, NULL, &error);
     assert_non_null(writer);
     assert_true(io_write(writer, 70, data, &error) && io_write(writer, 50, data + 70 * 150, &error));
     assert_true(io_finish(&writer, &error));
@@ -330,7 +330,7 @@ static void pages(void **state) {
     unlink(path);
   }
   io_error error;
-  assert_null(io_create(path_of(".png"), &info, NULL, &error));
+  assert_null(io_create(path_of(".png"), NULL, &info, NULL, &error));
   assert_non_null(strstr(error.text, "hold one page, not 3; "));
   free(data);
 }
@@ -400,7 +400,7 @@ static void abandoned_files_disappear(void **state) {
     char rows[40 * 90] = {0};
     if (!has(cases[i].format)) continue;
     for (int d = 3 - info.space; d < 3; d++) info.size[d] = 40;
-    io_writer *writer = io_create(path_of(cases[i].extension), &info, NULL, &error);
+    io_writer *writer = io_create(path_of(cases[i].extension), NULL, &info, NULL, &error);
     assert_non_null(writer);
     assert_true(io_write(writer, 2, rows, &error));
     io_abandon(&writer);

@@ -294,27 +294,27 @@ static void output_is_whole_or_nothing(void **state) {
   char back[256];
   io_error error;
   write_bytes(in_directory("o.npy"), "old", 3);
-  io_writer *writer = io_create(in_directory("o.npy"), &info, NULL, &error);
+  io_writer *writer = io_create(in_directory("o.npy"), NULL, &info, NULL, &error);
   assert_non_null(writer);
   assert_true(io_write(writer, 3, rows, &error));
   assert_false(io_write(writer, 2, rows, &error)); /* one too many */
   io_abandon(&writer);
   assert_null(writer);
-  writer = io_create(in_directory("o.npy"), &info, NULL, &error);
+  writer = io_create(in_directory("o.npy"), NULL, &info, NULL, &error);
   assert_false(io_finish(&writer, &error)); /* rows are missing */
   FILE *f = fopen(in_directory("o.npy"), "rb");
   assert_int_equal(fread(back, 1, sizeof back, f), 3); /* still the old one */
   fclose(f);
   chmod(in_directory("o.npy"), 0640);
-  writer = io_create(in_directory("o.npy"), &info, NULL, &error);
+  writer = io_create(in_directory("o.npy"), NULL, &info, NULL, &error);
   assert_true(io_write(writer, 4, rows, &error));
   assert_true(io_finish(&writer, &error));
   struct stat status;
   assert_int_equal(stat(in_directory("o.npy"), &status), 0);
   assert_int_equal(status.st_size, 128 + 16);
   assert_int_equal(status.st_mode & 0777, 0640);
-  assert_null(io_create(in_directory("none/o.npy"), &info, NULL, &error));
-  assert_null(io_create(directory, &info, NULL, &error));
+  assert_null(io_create(in_directory("none/o.npy"), NULL, &info, NULL, &error));
+  assert_null(io_create(directory, NULL, &info, NULL, &error));
   unlink(in_directory("o.npy"));
 }
 
@@ -323,7 +323,7 @@ static void full_disk_is_noticed(void **state) {
   const io_info info = {.type = FALT_F32, .space = 1, .size = {1, 1, 1000}, .channels = 1};
   io_error error;
   symlink("/dev/full", in_directory("full.npy"));
-  io_writer *writer = io_create(in_directory("full.npy"), &info, NULL, &error);
+  io_writer *writer = io_create(in_directory("full.npy"), NULL, &info, NULL, &error);
   assert_null(writer); /* already the header does not fit */
   assert_non_null(strstr(error.text, "No space left"));
   unlink(in_directory("full.npy"));

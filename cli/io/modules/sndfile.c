@@ -255,8 +255,7 @@ static void copy_tags(const audio *from, audio *to) {
 }
 
 static bool begin(audio *a, const io_output *output, const io_info *info, const audio *like, io_error *error) {
-  char extension[32];
-  io_extension(output->path, extension, sizeof extension);
+  const char *extension = output->extension;
   if (info->channels > MOST_CHANNELS)
     return io_fail(error, "%s: audio holds at most %d channels, not %lld; write .npy", output->path, MOST_CHANNELS,
                    (long long)info->channels);

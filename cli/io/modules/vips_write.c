@@ -103,16 +103,15 @@ static VipsInterpretation interpret(const io_info *info, const VipsImage *like, 
 
 static bool check_channels(const vips_saver *saver, const io_output *output, const io_info *info, const VipsImage *like,
                            io_error *error) {
-  char extension[32], list[32] = "";
+  char list[32] = "";
   int n = 0;
   const bool cmyk = like && like->Type == VIPS_INTERPRETATION_CMYK && strstr(saver->extensions, ".jpg");
   if (saver->channels & 1 || (cmyk && info->channels == 4)) return true;
   if (info->channels < 31 && saver->channels >> info->channels & 1) return true;
   for (int c = 1; c <= 4; c++)
     if (saver->channels >> c & 1) n += g_snprintf(list + n, sizeof list - (gulong)n, "%s%d", n ? " or " : "", c);
-  io_extension(output->path, extension, sizeof extension);
   return io_fail(error, "%s: %s files hold %s channels, not %lld; write .tif, or .png if one of them is alpha",
-                 output->path, extension, list, (long long)info->channels);
+                 output->path, output->extension, list, (long long)info->channels);
 }
 
 static bool make_source(vips_writer *w, const io_info *info, const vips_reader *like) {
@@ -154,9 +153,7 @@ static bool begin(vips_writer *w, const io_info *info, const vips_reader *like, 
 
 void *vips_create_image(const io_output *output, const io_info *info, const void *like, io_error *error) {
   const vips_reader *reader = like;
-  char extension[32];
-  io_extension(output->path, extension, sizeof extension);
-  const vips_saver *saver = vips_saver_find(extension);
+  const vips_saver *saver = vips_saver_find(output->extension);
   if (!vips_start(output->path, error)) return NULL;
   if (!vips_foreign_find_save(output->temporary)) vips_load_modules();
   vips_error_clear();
