@@ -78,6 +78,10 @@ static int make_kernel(filter_job *job) {
   if (!cli_kernel_make(o->kernel, job->in.space, o->normalize, &job->kernel, &error)) {
     return cli_fail(CLI_WRONG, "%s", error.text);
   }
+  if (job->kernel.rate > 0 && job->in.rate > 0 && fabs(job->kernel.rate - job->in.rate) > 0.5) {
+    return cli_fail(CLI_WRONG, "--kernel %.200s: has %.0f Hz, and %.200s has %.0f Hz; resample one of them", o->kernel,
+                    job->kernel.rate, job->in_path, job->in.rate);
+  }
   falt_type type = cli_kernel_type(&job->kernel, job->in.type);
   job->weights = cli_kernel_pack(&job->kernel, type, &error);
   if (!job->weights) return cli_fail(CLI_WRONG, "%s", error.text);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/format.h"
 #include "report.h"
 
 enum { MAX_TAPS = 1 << 24, MAX_TEXT = 1 << 26 };
@@ -189,6 +190,36 @@ static bool read_npy(const char *path, cli_kernel *kernel, io_error *error) {
   return ok;
 }
 
+/* An impulse response: one channel, whose integer samples are shares of full scale. */
+static bool convert_audio(io_reader *reader, const char *path, cli_kernel *kernel, io_error *error) {
+  const io_info *info = io_reader_info(reader);
+  if (info->channels > 1)
+    return cli_wrong(error, "--kernel %.200s: has %lld channels, and a kernel has one; mix it down or split it", path,
+                     (long long)info->channels);
+  if (info->size[2] > MAX_TAPS)
+    return cli_wrong(error, "--kernel %.200s: more than %d taps; make it shorter", path, MAX_TAPS);
+  io_array samples = {.type = info->type, .rank = 1, .size = {info->size[2]}, .count = info->size[2]};
+  samples.data = malloc((size_t)samples.count * falt_type_size(samples.type));
+  bool done = samples.data ? io_read(reader, 0, samples.count, samples.data, error) : io_fail_memory(error, path);
+  done = done && convert_array(&samples, kernel, error);
+  const double scale = samples.type == FALT_S8    ? 0x1p-7
+                       : samples.type == FALT_S16 ? 0x1p-15
+                       : samples.type == FALT_S32 ? 0x1p-31
+                                                  : 1;
+  for (int64_t i = 0; done && i < samples.count; i++) kernel->value[i] *= scale;
+  kernel->rate = info->rate;
+  io_array_free(&samples);
+  return done;
+}
+
+static bool read_audio(const char *path, cli_kernel *kernel, io_error *error) {
+  io_reader *reader = io_open(path, &(io_request){0}, error);
+  const bool done = reader && convert_audio(reader, path, kernel, error);
+  if (!done) cli_kernel_free(kernel);
+  io_close(&reader);
+  return done;
+}
+
 /* The whole of a text file, NUL-terminated; NULL and *error if it cannot be. */
 static char *read_text(const char *path, FILE *file, io_error *error) {
   size_t room = 1 << 12, length = 0;
@@ -215,7 +246,10 @@ static char *read_text(const char *path, FILE *file, io_error *error) {
 
 bool cli_kernel_file(const char *path, cli_kernel *kernel, io_error *error) {
   size_t length = strlen(path);
+  char extension[32];
+  io_extension(path, extension, sizeof extension);
   if (length > 4 && strcmp(path + length - 4, ".npy") == 0) return read_npy(path, kernel, error);
+  if (io_lists(".wav .flac .aiff .aif .au .caf .w64 .ogg", extension)) return read_audio(path, kernel, error);
   FILE *file = fopen(path, "rb");
   if (!file) {
     return cli_wrong(error,

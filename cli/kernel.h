@@ -8,6 +8,7 @@
 typedef struct cli_kernel {
   int64_t size[3]; /* z, y, x; 1 where absent */
   double *value;   /* row-major */
+  double rate;     /* samples per second of an impulse response, else 0 */
   int rank;        /* 1: known to be a product of one line an axis; 0: not known */
 } cli_kernel;
 
