@@ -15,7 +15,7 @@ enum { READ_BYTES = 4 << 20 };
 
 static bool started;
 
-/* libvips would print its warnings; errors reach the user through its error buffer anyway. */
+/* libvips and GLib would print their warnings; errors reach the user through its error buffer anyway. */
 static void drop_message(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data) {
   (void)domain, (void)level, (void)message, (void)data;
 }
@@ -30,6 +30,7 @@ static void start(void) {
   if (own) g_unsetenv("VIPSHOME");
   if (!started) return;
   g_log_set_handler("VIPS", G_LOG_LEVEL_MASK, drop_message, NULL);
+  g_log_set_default_handler(drop_message, NULL);
   vips_cache_set_max(0);   /* nothing is computed twice here */
   vips_concurrency_set(1); /* the cores belong to the filter */
 }
