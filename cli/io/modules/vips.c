@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gmodule.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,26 @@ static int unpack(VipsImage *file, VipsImage **image) {
   return vips_copy(file, image, NULL);
 }
 
+/* cfitsio, which libvips asks about every file, allocates what a compressed file says it will become: the last four
+ * bytes of gzip, bytes 22 to 25 of zip. Deflate makes at most 1032 bytes of one. */
+static bool check_compressed(const char *path, io_error *error) {
+  enum { MOST_RATIO = 1032 };
+  unsigned char head[26] = {0}, tail[4] = {0};
+  FILE *file = fopen(path, "rbe");
+  if (!file) return true; /* libvips will say why */
+  const size_t got = fread(head, 1, sizeof head, file);
+  const bool ended = fseeko(file, -4, SEEK_END) == 0 && fread(tail, 1, 4, file) == 4;
+  const uint64_t length = ended ? (uint64_t)ftello(file) : got;
+  fclose(file);
+  const bool gzip = memcmp(head, "\x1f\x8b", 2) == 0, zip = memcmp(head, "PK", 2) == 0;
+  const unsigned char *size = gzip ? tail : head + 22;
+  uint64_t declared = 0;
+  for (int i = 3; i >= 0; i--) declared = declared << 8 | size[i];
+  return !(gzip || zip) || declared <= MOST_RATIO * length ||
+         io_fail(error, "%s: declares %llu bytes compressed to %llu; it is damaged; copy or write it again", path,
+                 (unsigned long long)declared, (unsigned long long)length);
+}
+
 static bool is_stacked(VipsImage *file) {
   const int height = vips_image_get_page_height(file);
   return height > 0 && height < file->Ysize && file->Ysize % height == 0;
@@ -156,7 +177,7 @@ static int cut_page(vips_reader *reader, const io_request *request) {
 
 static bool open_image(vips_reader *reader, const io_request *request, io_info *info, io_error *error) {
   const char *path = reader->path;
-  if (!vips_start(path, error)) return false;
+  if (!vips_start(path, error) || !check_compressed(path, error)) return false;
   if (!vips_foreign_find_load(path)) vips_load_modules();
   vips_error_clear();
   if (!open_file(reader, request, error)) return false;
