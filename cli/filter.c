@@ -6,6 +6,7 @@
 #include "candidates.h"
 #include "device.h"
 #include "filter.h"
+#include "interrupt.h"
 #include "outputs.h"
 #include "report.h"
 #include "verbs.h"

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "interrupt.h"
 #include "peers.h"
 #include "verify.h"
 
