@@ -350,6 +350,7 @@ static int run_page(runner *r, int64_t page, cli_progress *progress) {
   r->low = r->high = min64(make_window(g, 0).low, 0);
   for (int64_t out = 0; status == CLI_DONE && out < g->out_rows; out += g->band) {
     window w = make_window(g, out);
+    cli_progress_next(w.count);
     status = run_band(r, &w);
     cli_progress_step(progress, page * g->out_rows + out + w.count, r->job->pages * g->out_rows);
   }
@@ -373,7 +374,7 @@ int cli_band_run(const cli_band_job *job, cli_band_result *result) {
               .result = result};
   const double began = cli_seconds();
   cli_progress progress = cli_progress_begin(job->progress);
-  cli_progress_step(&progress, 0, r.g.out_rows);
+  cli_progress_step(&progress, 0, job->pages * r.g.out_rows);
   int status = start(&r);
   for (int64_t page = 0; status == CLI_DONE && page < job->pages; page++) status = run_page(&r, page, &progress);
   cli_progress_end();

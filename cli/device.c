@@ -36,7 +36,8 @@ static bool read_cuda(const char *name, falt_cuda_options *cuda) {
 /* Signals interrupt it, and a terminal shows how far it is. */
 static void attend(const cli_options *options, falt_device *device) {
   cli_interrupts_watch(device);
-  if (cli_progress_is_wanted(options->quiet)) falt_device_progress(device, cli_progress_call, NULL);
+  if (!cli_interrupts_in_child() && cli_progress_is_wanted(options->quiet))
+    falt_device_progress(device, cli_progress_call, NULL);
 }
 
 void cli_device_destroy(falt_device **device) {

@@ -27,6 +27,10 @@ int cli_interrupted(void) {
   return interrupted;
 }
 
+bool cli_interrupts_in_child(void) {
+  return getpid() != owner;
+}
+
 static const char *line_of(int number) {
   static const char *const lines[CAUGHT] = {"faltung: interrupted: SIGINT came; unfinished output was removed\n",
                                             "faltung: interrupted: SIGTERM came; unfinished output was removed\n",
@@ -94,6 +98,7 @@ static void on_signal(int number) {
 void cli_interrupts_catch(void) {
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
   struct sigaction action = {.sa_handler = on_signal}, old;
+  if (owner == getpid()) return;
   owner = getpid();
   has_patience = timer_create(CLOCK_MONOTONIC, &event, &patience) == 0;
   sigemptyset(&action.sa_mask);

@@ -10,8 +10,10 @@
 
 #include "faltung/faltung.h"
 
-/* Once, before the verb runs. */
+/* Before the verb runs; further calls do nothing. */
 void cli_interrupts_catch(void);
+/* Whether this is a process that was forked since: it has no terminal of its own to draw on. */
+bool cli_interrupts_in_child(void);
 /* The number of the signal that came, or 0. What fails afterwards is not told by cli_fail. */
 int cli_interrupted(void);
 /* Prints the line and dies of the signal that came, as the shell expects. */

@@ -233,8 +233,8 @@ static const double bar_delay = 1, bar_pause = 0.1; /* seconds until the bar com
  * phase. */
 static struct {
   double began, drawn;
-  int64_t done, total; /* steps; total 0: nobody counts */
-  double share;        /* shown last of these steps */
+  int64_t done, next, total; /* steps; what the calls until the next one cover; total 0: nobody counts */
+  double share;              /* shown last of these steps */
 } bar;
 
 static bool is_bar_due(double now) {
@@ -267,7 +267,7 @@ cli_progress cli_progress_begin(bool enabled) {
 
 /* Within a step only executing counts: planning may come before each. */
 static void draw_steps(double part) {
-  const double share = ((double)bar.done + part) / (double)bar.total;
+  const double share = ((double)bar.done + part * (double)bar.next) / (double)bar.total;
   if (share > bar.share) bar.share = share;
   draw_bar(bar.share, "");
 }
@@ -275,8 +275,13 @@ static void draw_steps(double part) {
 void cli_progress_step(cli_progress *progress, int64_t done, int64_t total) {
   if (!progress->enabled || total <= 0) return;
   bar.done = done;
+  bar.next = 1;
   bar.total = total;
   draw_steps(0);
+}
+
+void cli_progress_next(int64_t steps) {
+  bar.next = steps;
 }
 
 void cli_progress_end(void) {

@@ -61,6 +61,8 @@ typedef struct cli_progress {
 bool cli_progress_is_wanted(bool quiet);
 cli_progress cli_progress_begin(bool enabled);
 void cli_progress_step(cli_progress *progress, int64_t done, int64_t total);
+/* How many steps the calls of the library cover until the next cli_progress_step; 1 unless said. */
+void cli_progress_next(int64_t steps);
 void cli_progress_end(void); /* cli_fail does it too */
 /* For falt_device_progress. */
 bool cli_progress_call(void *context, const char *phase, double done);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "interrupt.h"
-#include "peers.h"
 #include "verify.h"
 
 enum { MOST_WORDS = 64, MOST_ATTEMPTS = 600 };

@@ -15,7 +15,6 @@
 
 #include "device.h"
 #include "interrupt.h"
-#include "peers.h"
 #include "verify.h"
 
 int cli_solver_find(const char *name) {
