@@ -9,6 +9,7 @@ static const cli_help_row statuses[] = {
     {"2", "the command line or a file is wrong"},
     {"3", "not possible within the budget or on this machine"},
     {"4", "an internal error"},
+    {"128+N", "ended by signal N, such as 130 by Ctrl-C"},
 };
 
 static const cli_help_row variables[] = {
