@@ -251,8 +251,9 @@ static falt_status measure(question *q) {
 static falt_status call_once(question *q) {
   const int64_t n = 3000;
   float *memory = falt_alloc_zero((size_t)(2 * n * n) * sizeof *memory);
-  const falt_array src = falt_volume(memory, FALT_F32, 1, n, n), dst = falt_volume(memory + n * n, FALT_F32, 1, n, n);
-  const falt_array taps = falt_volume(q->values, FALT_F32, 1, 99, 99);
+  const falt_array dst = falt_volume(memory + n * n, FALT_F32, 1, n, n);
+  const falt_const_array src = falt_const(falt_volume(memory, FALT_F32, 1, n, n));
+  const falt_const_array taps = falt_const(falt_volume(q->values, FALT_F32, 1, 99, 99));
   falt_options options;
   falt_options_default(&options);
   options.device = q->device;
