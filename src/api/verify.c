@@ -59,7 +59,7 @@ static falt_status prepare(verification *v) {
   FALT_TRY(falt_bench_open(&v->magnitudes, &magnitudes, 0));
   falt_bench_fill(&v->data, v->problem, v->filling, v->seed);
   falt_bench_copy(&v->expected, &v->data);
-  falt_bench_fill_magnitudes(&v->magnitudes, &v->data);
+  falt_bench_fill_magnitudes(&v->magnitudes, v->problem, &v->data);
   if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
   FALT_TRY(run_by("reference", v->host, v->problem, &v->expected));
   return run_by("generic", v->host, &magnitudes, &v->magnitudes);
@@ -180,9 +180,9 @@ static falt_status verify_plans(verification *v, const void *filter_values, uint
 /* Once with the filter at execution, once with its values at planning. */
 static falt_status verify_all(verification *v, uint64_t *state) {
   const falt_guarded *filter = &v->data.operand[FALT_OPERAND_W];
-  const bool twice = filter->used && !filter->written;
   falt_progress_range all = falt_progress_enter(0, 0);
   FALT_TRY(prepare(v));
+  const bool twice = filter->used && !filter->written; /* known once operands are prepared */
   falt_progress_leave(all);
   all = falt_progress_enter(0, twice ? 0.5 : 1);
   FALT_TRY(verify_plans(v, NULL, state));

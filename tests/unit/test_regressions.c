@@ -2,8 +2,10 @@
  * and by three. A line stands for a class of mistakes, which the comment beside it names. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -91,7 +93,21 @@ static void test_lines(void **state) {
   assert_int_equal(t.failures, 0);
 }
 
+static void see_separable(void *context, const falt_verdict *verdict) {
+  *(bool *)context |= strcmp(verdict->solver, "separable") == 0;
+}
+
+/* Verification plans once more with the values of the filter, which some solvers ask for. */
+static void test_known_filter(void **state) {
+  (void)state;
+  bool seen = false;
+  falt_problem problem;
+  assert_int_equal(falt_problem_parse(&problem, NULL, "correlate h=9 w=40 r=5 s=9 rank=1"), FALT_OK);
+  assert_int_equal(falt_verify(devices[0][0], &problem, NULL, 1, see_separable, &seen), FALT_OK);
+  assert_true(seen);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines), cmocka_unit_test(test_known_filter)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
