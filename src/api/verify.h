@@ -88,8 +88,9 @@ typedef enum falt_filling {
 
 /* Random data for everything that is read; a filter of the problem's rank if it has one. Keeps a copy. */
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed);
-/* Magnitudes of another bench's data, as f64, where that one's elements are; 0 for what is not finite. */
-void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from);
+/* Magnitudes of another bench's data, as f64, where that one's elements are; 0 for what is not finite. A filter of a
+ * rank has its largest magnitude everywhere. */
+void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, const falt_bench *from);
 
 /* ---- executions */
 

@@ -167,16 +167,29 @@ void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_fillin
   falt_bench_keep(bench);
 }
 
-static void put_magnitude(void *context, int64_t index) {
-  const fill *f = context;
+static double magnitude_of(const fill *f, int64_t index) {
   const double value = fabs(falt_load(falt_guarded_data(f->from), f->from->tensor.type, index));
-  falt_store(falt_guarded_data(f->to), FALT_F64, index, isfinite(value) ? value : 0);
+  return isfinite(value) ? value : 0;
 }
 
-void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from) {
+static void put_magnitude(void *context, int64_t index) {
+  const fill *f = context;
+  falt_store(falt_guarded_data(f->to), FALT_F64, index, fmax(f->low, magnitude_of(f, index)));
+}
+
+static void see_largest(void *context, int64_t index) {
+  fill *f = context;
+  f->low = fmax(f->low, magnitude_of(f, index));
+}
+
+/* Solvers sum the terms of a filter of a rank: rounding errors are relative to the terms, also at taps where these
+ * cancel, so all taps count as the largest. */
+void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, const falt_bench *from) {
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     fill f = {.to = &bench->operand[i], .from = &from->operand[i]};
-    if (f.to->used && !f.to->written) falt_tensor_visit(&f.to->tensor, put_magnitude, &f);
+    if (!f.to->used || f.to->written) continue;
+    if (i == FALT_OPERAND_W && problem->rank > 0) falt_tensor_visit(&f.to->tensor, see_largest, &f);
+    falt_tensor_visit(&f.to->tensor, put_magnitude, &f);
   }
   falt_bench_keep(bench);
 }
