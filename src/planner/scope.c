@@ -13,9 +13,9 @@ static bool is_pooled(const falt_problem *p) {
 
 static unsigned structures_of(const falt_problem *p) {
   if (is_pooled(p)) return FALT_SCOPE_POOLED;
-  const bool one_to_one = p->filter.size[FALT_C] == 1 && p->filter.size[FALT_K] == 1;
-  return (has_one_filter(p) ? FALT_SCOPE_FILTERS : 0u) |
-         (p->filter.size[FALT_C] == 1 && !p->is_filter ? FALT_SCOPE_DEPTHWISE : 0u) |
+  const bool one_to_one = p->filter.size[FALT_C] == 1 && p->filter.size[FALT_K] == 1, one = has_one_filter(p);
+  return (one || p->is_filter ? FALT_SCOPE_FILTERS : 0u) |
+         (p->filter.size[FALT_C] == 1 && !(one && p->is_filter) ? FALT_SCOPE_DEPTHWISE : 0u) |
          (one_to_one ? 0u : FALT_SCOPE_LAYERS);
 }
 

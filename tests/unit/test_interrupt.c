@@ -278,7 +278,7 @@ static const struct {
     {"explaining", "correlate h=1000 w=1000 r=9 s=9", 0, 0.1, explain},
     {"verifying", "correlate h=1000 w=1000 r=15 s=15", 0, 0.3, verify},
     {"verifying, data", "correlate h=1000 w=10000 r=15 s=15", 0, 0.02, verify},
-    {"verifying, solvers", "correlate h=200 w=200 r=31 s=31", 0, 0.4, verify},
+    {"verifying, solvers", "correlate h=500 w=500 r=31 s=31", 0, 0.4, verify},
     {"measuring", "correlate h=8 w=8 r=3 s=3", 0, 0.1, measure},
     {"measuring, rates", "correlate h=8 w=8 r=3 s=3", 0, 0.7, measure},
     {"timing", "correlate h=8 w=8 r=3 s=3", 0, 0.1, time_plan},

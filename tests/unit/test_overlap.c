@@ -251,7 +251,9 @@ static void test_random_sums_in_place(UNUSED void **state) {
   for (uint64_t seed = 1; seed <= 400; seed++) {
     char line[2048];
     assert_true(falt_problem_random(seed, line, sizeof line) < sizeof line);
-    falt_problem problem = parse(line);
+    falt_problem problem;
+    falt_budget budget; /* whose words a line may have */
+    assert_int_equal(falt_problem_parse(&problem, &budget, line), FALT_OK);
     if (problem.operation != FALT_FORWARD || falt_problem_pools(&problem)) continue;
     problem.has_residual = true;
     problem.residual = problem.output;
