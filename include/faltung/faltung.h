@@ -494,9 +494,10 @@ FALT_API falt_array falt_image(void *data, falt_type type, int64_t height, int64
                                int64_t pitch);
 /* Describes dense single-channel data in d, h, w order; 1 where a dimension is absent. Since 0.1. */
 FALT_API falt_array falt_volume(void *data, falt_type type, int64_t depth, int64_t height, int64_t width);
-/* falt_image and falt_volume for data that are only read. Since 0.1. */
+/* falt_image for data that are only read. Since 0.1. */
 FALT_API falt_const_array falt_const_image(const void *data, falt_type type, int64_t height, int64_t width,
                                            int64_t channels, int64_t pitch);
+/* falt_volume for data that are only read. Since 0.1. */
 FALT_API falt_const_array falt_const_volume(const void *data, falt_type type, int64_t depth, int64_t height,
                                             int64_t width);
 /* The same array, to be read only: what was the result of one call and is the source of the next. Since 0.1. */
@@ -562,7 +563,8 @@ FALT_API falt_status falt_verify(falt_device *device, const falt_problem *proble
                                  uint64_t seed, void (*report)(void *context, const falt_verdict *verdict),
                                  void *context);
 
-/* A random legal problem of modest size, as its line. Equal seeds give equal lines. Returns as snprintf. Since 0.1. */
+/* A random legal problem of modest size, as its line, now and then with words of a budget: parse it with one. Equal
+ * seeds give equal lines. Returns as snprintf. Since 0.1. */
 FALT_API size_t falt_problem_random(uint64_t seed, char *line, size_t size);
 
 /* Fills count elements: integers over their whole range, floats in [-1, 1). Since 0.1. */
