@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "io/modules/vips.h"
 
@@ -139,6 +140,18 @@ static bool check_compressed(const char *path, io_error *error) {
                  (unsigned long long)declared, (unsigned long long)length);
 }
 
+/* libvips allocates the canvas of a GIF whole. LZW makes at most 4096 pixels of a code of 12 bits. */
+static bool check_canvas(VipsImage *file, const char *path, io_error *error) {
+  enum { MOST_RATIO = 2731, ALWAYS = 1 << 26 };
+  const char *loader;
+  struct stat status;
+  if (vips_image_get_string(file, VIPS_META_LOADER, &loader) != 0 || strcmp(loader, "gifload") != 0) return true;
+  const int64_t pixels = (int64_t)file->Xsize * vips_image_get_page_height(file);
+  if (pixels <= ALWAYS || stat(path, &status) != 0 || pixels / MOST_RATIO <= status.st_size) return true;
+  return io_fail(error, "%s: declares %d x %d pixels in %lld bytes; it is damaged; copy or write it again", path,
+                 vips_image_get_page_height(file), file->Xsize, (long long)status.st_size);
+}
+
 static bool is_stacked(VipsImage *file) {
   const int height = vips_image_get_page_height(file);
   return height > 0 && height < file->Ysize && file->Ysize % height == 0;
@@ -150,6 +163,7 @@ static bool open_file(vips_reader *reader, const io_request *request, io_error *
   const VipsAccess access = request->random ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL;
   reader->file = vips_image_new_from_file(path, "access", access, "fail_on", VIPS_FAIL_ON_ERROR, NULL);
   if (!reader->file) return vips_fail(path, "cannot be read", "check that it is an image that libvips knows", error);
+  if (!check_canvas(reader->file, path, error)) return false;
   const bool stacked = is_stacked(reader->file); /* libvips's own format holds pages so */
   reader->in_file =
       stacked ? reader->file->Ysize / vips_image_get_page_height(reader->file) : vips_image_get_n_pages(reader->file);
