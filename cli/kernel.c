@@ -245,10 +245,9 @@ static char *read_text(const char *path, FILE *file, io_error *error) {
 }
 
 bool cli_kernel_file(const char *path, cli_kernel *kernel, io_error *error) {
-  size_t length = strlen(path);
   char extension[32];
   io_extension(path, extension, sizeof extension);
-  if (length > 4 && strcmp(path + length - 4, ".npy") == 0) return read_npy(path, kernel, error);
+  if (io_lists(".npy .npz", extension)) return read_npy(path, kernel, error);
   if (io_lists(".wav .flac .aiff .aif .au .caf .w64 .ogg", extension)) return read_audio(path, kernel, error);
   FILE *file = fopen(path, "rb");
   if (!file) {

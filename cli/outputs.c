@@ -29,7 +29,10 @@ static bool is_same_file(const char *a, const char *b) {
 }
 
 bool cli_outputs_name(const cli_options *options, int i, bool directory, char path[PATH_MAX], io_error *error) {
-  const char *input = options->operand[i], *last = options->operand[options->operands - 1], *base = base_of(input);
+  char file[PATH_MAX], other[PATH_MAX];
+  const char *input = options->operand[i], *last = options->operand[options->operands - 1];
+  io_split(input, file);
+  const char *base = base_of(file);
   const size_t length = strlen(last);
   const char *slash = length && last[length - 1] == '/' ? "" : "/";
   if (!directory)
@@ -42,10 +45,12 @@ bool cli_outputs_name(const cli_options *options, int i, bool directory, char pa
   const char *dot = options->format ? "." : "", *format = options->format ? options->format : "";
   if (snprintf(path, PATH_MAX, "%s%s%.*s%s%s", last, slash, kept, base, dot, format) >= PATH_MAX)
     return cli_wrong(error, "%.200s: is too long a name in %.200s; shorten it", input, last);
-  for (int j = 0; j < i; j++)
-    if (strcmp(base_of(options->operand[j]), base) == 0)
+  for (int j = 0; j < i; j++) {
+    io_split(options->operand[j], other);
+    if (strcmp(base_of(other), base) == 0)
       return cli_wrong(error, "%.200s: %.200s has the same name; filter them into two directories", input,
                        options->operand[j]);
-  return !is_same_file(input, path) ||
+  }
+  return !is_same_file(file, path) ||
          cli_wrong(error, "%.200s: its result would replace it; choose another directory", input);
 }

@@ -12,6 +12,16 @@ target_compile_definitions(faltung_io PRIVATE _GNU_SOURCE FALT_MODULE_DIR="${FAL
                            FALT_LIBDIR="${CMAKE_INSTALL_LIBDIR}")
 target_link_libraries(faltung_io PUBLIC faltung_static PRIVATE ${CMAKE_DL_LIBS})
 
+# Compressed members of .npz archives; stored ones need no library.
+find_package(ZLIB QUIET)
+if(ZLIB_FOUND)
+  message(STATUS "Compressed archives (zlib): found ${ZLIB_VERSION_STRING}")
+  target_compile_definitions(faltung_io PRIVATE FALT_ZLIB_VERSION="${ZLIB_VERSION_STRING}")
+  target_link_libraries(faltung_io PRIVATE ZLIB::ZLIB)
+else()
+  message(STATUS "Compressed archives (zlib): not found, left out (Debian: apt install zlib1g-dev)")
+endif()
+
 # falt_io_module(NAME what package target version): builds cli/io/modules/NAME.c if the target exists, and says so.
 function(falt_io_module name what package target version)
   if(NOT TARGET ${target})

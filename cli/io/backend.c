@@ -19,6 +19,9 @@
 #ifndef FALT_NIFTI_VERSION
 #define FALT_NIFTI_VERSION ""
 #endif
+#ifndef FALT_ZLIB_VERSION
+#define FALT_ZLIB_VERSION ""
+#endif
 #ifndef FALT_MODULE_DIR
 #define FALT_MODULE_DIR "/usr/local/lib/faltung"
 #endif
@@ -39,6 +42,7 @@ typedef struct format {
 /* The last takes whatever extension no other takes: libvips knows its own long list, and looks into files. */
 static format formats[] = {
     {.name = "arrays", .library = "", .version = "built in", .extensions = ".npy", .backend = &io_npy},
+    {"archives", "zlib", FALT_ZLIB_VERSION, "zlib1g-dev", NULL, ".npz", &io_npy},
     {"audio", "libsndfile", FALT_SNDFILE_VERSION, "libsndfile1-dev", "faltung-io-sndfile.so",
      ".wav .flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .rf64", NULL},
     {"volumes", "libnifti", FALT_NIFTI_VERSION, "libnifti-dev", "faltung-io-nifti.so", ".nii .nii.gz", NULL},
@@ -102,8 +106,12 @@ bool io_format(int i, const char **name, const char **extensions, const char **s
   char file[PATH_MAX];
   if (i < 0 || i >= FORMATS) return false;
   const format *f = &formats[i];
-  if (f->backend == &io_npy)
+  if (!f->library[0])
     snprintf(text[i], sizeof text[i], "built in");
+  else if (!f->module && !f->version[0])
+    snprintf(text[i], sizeof text[i], "built in, but not compressed ones: apt install %s", f->package);
+  else if (!f->module)
+    snprintf(text[i], sizeof text[i], "built in, found %s %s", f->library, f->version);
   else if (!f->version[0])
     snprintf(text[i], sizeof text[i], "not found: apt install %s", f->package);
   else if (!locate(f->module, file, sizeof file))

@@ -1,4 +1,5 @@
 /* What the command and every module need: the line for the user, extensions, the shape of a row. Compiled into each. */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,24 @@ int64_t io_widen(io_wide kind, const void *from, int64_t count, double *to, char
   return count;
 }
 
-void io_extension(const char *path, char *text, size_t size) {
+const char *io_split(const char *path, char file[PATH_MAX]) {
+  const char *end = strcasestr(path, ".npz:");
+  const size_t length = end ? (size_t)(end - path) + 4 : strlen(path);
+  const bool fits = length < PATH_MAX;
+  memcpy(file, path, fits ? length : 0);
+  file[fits ? length : 0] = '\0';
+  return end ? end + 5 : NULL;
+}
+
+bool io_is_archive(const char *path) {
+  char extension[8];
+  io_extension(path, extension, sizeof extension);
+  return strcmp(extension, ".npz") == 0;
+}
+
+void io_extension(const char *whole, char *text, size_t size) {
+  char path[PATH_MAX];
+  io_split(whole, path);
   const char *slash = strrchr(path, '/');
   const char *base = slash ? slash + 1 : path;
   const char *dot = strrchr(base, '.');

@@ -4,11 +4,13 @@
 #ifndef FALT_CLI_IO_FORMAT_H
 #define FALT_CLI_IO_FORMAT_H
 
+#include <limits.h>
+
 #include "io/io.h"
 #include "io/output.h"
 
-/* Raised with every change of io_backend; a module of another version is refused. */
-enum { IO_BACKEND_VERSION = 2 };
+/* Raised with every change of io_backend, or of a struct that it takes; a module of another version is refused. */
+enum { IO_BACKEND_VERSION = 3 };
 
 /* The symbol that a module exports: a const io_backend. */
 #define IO_BACKEND_SYMBOL "io_backend_export"
@@ -45,11 +47,19 @@ typedef enum io_wide { IO_NARROW, IO_U32, IO_S64, IO_U64 } io_wide;
  * the index of the first integer that f64 does not hold and writes its digits to text, or count. */
 int64_t io_widen(io_wide kind, const void *from, int64_t count, double *to, char text[24]);
 
-/* The built-in format. */
+/* The built-in formats, .npy and .npz. */
 extern const io_backend io_npy;
 
-/* The extension of a path with its dot, in lower case, cut to size; ".nii.gz" counts as one. Empty if there is none. */
+/* The extension of a path's file with its dot, in lower case, cut to size; ".nii.gz" counts as one. Empty if there is
+ * none. */
 void io_extension(const char *path, char *text, size_t size);
+
+/* The file of a path, without the array that is named in it: "x.npz" of "x.npz:weight". Returns the array's name, or
+ * NULL. *file is empty where the path is too long to be one. */
+const char *io_split(const char *path, char file[PATH_MAX]);
+
+/* Whether a path names an archive of arrays, or an array of one. */
+bool io_is_archive(const char *path);
 
 /* Whether a word of a list separated by blanks is the extension. */
 bool io_lists(const char *list, const char *extension);

@@ -61,10 +61,11 @@ static bool check_request(const io_reader *reader, io_error *error) {
 
 static bool find_file(io_reader *reader, io_error *error) {
   struct stat status;
-  char extension[32];
+  char extension[32], name[PATH_MAX];
   const bool standard = strcmp(reader->path, "-") == 0;
   if (standard && !io_standard_open(&reader->copy, error)) return false;
-  if (!standard && stat(reader->path, &status) != 0)
+  io_split(reader->path, name);
+  if (!standard && stat(name, &status) != 0)
     return io_fail(error, "%s: cannot be read: %s; check the path", reader->path, strerror(errno));
   if (!standard && S_ISDIR(status.st_mode))
     return io_fail(error, "%s: is a directory; name a file in it", reader->path);
@@ -198,7 +199,7 @@ static bool open_writer(io_writer *writer, const char *path, const char *format,
   const char *name = strcmp(path, "-") == 0 ? "standard output" : path;
   writer->backend = io_backend_find(name, extension, error);
   if (!writer->backend || !check_info(name, &writer->info, error)) return false;
-  const bool direct = writer->backend == &io_npy;
+  const bool direct = strcmp(extension, ".npy") == 0;
   if (!direct && !check_holds(writer->backend, name, extension, &writer->info, error)) return false;
   if (!check_pages(name, format, extension, &writer->info, error)) return false;
   if (!io_output_open(&writer->output, path, extension, direct, error)) return false;

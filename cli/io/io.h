@@ -40,10 +40,10 @@ typedef struct io_writer io_writer;
 int64_t io_row_elements(const io_info *info);
 int64_t io_rows(const io_info *info);
 
-/* Opens path by its extension ("-" is standard input, whose first bytes tell the format) and checks everything that can
- * be checked before reading. An .npy of rank 1, 2, 3 is a signal, image, volume; rank 3 with a last axis of 2 to 4 is
- * an image of interleaved pixels, unless the request says otherwise. Other formats know their space, and a request for
- * another is refused. Returns NULL and fills *error. */
+/* Opens path by its extension (behind .npz a colon and the array's name may follow; "-" is standard input, whose first
+ * bytes tell the format) and checks everything that can be checked before reading. An .npy of rank 1, 2, 3 is a signal,
+ * image, volume; rank 3 with a last axis of 2 to 4 is an image of interleaved pixels, unless the request says
+ * otherwise. Other formats know their space, and a request for another is refused. Returns NULL and fills *error. */
 io_reader *io_open(const char *path, const io_request *request, io_error *error);
 const io_info *io_reader_info(const io_reader *reader);
 /* Reads rows [first, first + count), counted through all pages, into buffer of count * io_row_elements elements. */
@@ -65,7 +65,7 @@ bool io_finish(io_writer **writer, io_error *error);
 /* Gives up: removes the temporary. Accepts NULL. */
 void io_abandon(io_writer **writer);
 
-/* Whole arrays of any rank, for layers: .npy only. */
+/* Whole arrays of any rank, for layers: .npy and .npz only. */
 typedef struct io_array {
   falt_type type;
   int rank; /* 0 to 8 */

@@ -1,4 +1,5 @@
-/* .npy as rows of samples, and as whole arrays for layers. Axes are d, h, w and, behind them, interleaved channels. */
+/* .npy and .npz as rows of samples, and as whole arrays for layers. Axes are d, h, w and, behind them, interleaved
+ * channels. */
 #include "io/npy.h"
 
 #include <fcntl.h>
@@ -14,6 +15,8 @@ typedef struct npy_reader {
 
 typedef struct npy_writer {
   const io_output *output;
+  bool archived; /* in an archive of one member */
+  zip_writer archive;
   int64_t row_bytes;
 } npy_writer;
 
@@ -82,18 +85,30 @@ static void close_npy(void *state) {
 
 /* ------------------------------------------------------------------------------------------------------ writer */
 
+static bool append(npy_writer *writer, const void *data, int64_t bytes, io_error *error) {
+  return writer->archived ? zip_write(&writer->archive, data, bytes, error)
+                          : io_output_write(writer->output, data, bytes, error);
+}
+
 /* Header, and the file's full length, so that a disk too small is noticed before the work rather than after it. File
  * systems without the call find out later. */
-static bool begin(const io_output *output, npy_header *header, io_error *error) {
+static bool begin(npy_writer *writer, const io_output *output, npy_header *header, io_error *error) {
   char bytes[NPY_MAX_HEADER];
+  writer->output = output;
+  writer->archived = strcmp(output->extension, ".npz") == 0;
   if (!npy_header_measure(header))
     return io_fail(error, "%s: would need more than 2^63 bytes; write a smaller array", output->path);
   const size_t length = npy_header_print(header, bytes);
   int64_t total;
   if (__builtin_add_overflow(header->bytes, (int64_t)length, &total))
     return io_fail(error, "%s: would need more than 2^63 bytes; write a smaller array", output->path);
-  if (output->temporary && !io_output_reserve(output, total, error)) return false;
-  return io_output_write(output, bytes, (int64_t)length, error);
+  if (writer->archived && !zip_begin(&writer->archive, output, total, error)) return false;
+  if (!writer->archived && output->temporary && !io_output_reserve(output, total, error)) return false;
+  return append(writer, bytes, (int64_t)length, error);
+}
+
+static bool finish(npy_writer *writer, io_error *error) {
+  return !writer->archived || zip_finish(&writer->archive, error);
 }
 
 static void *create_npy(const io_output *output, const io_info *info, const void *like, io_error *error) {
@@ -102,24 +117,26 @@ static void *create_npy(const io_output *output, const io_info *info, const void
   if (info->pages > 1) header.size[header.rank++] = info->pages;
   for (int i = 3 - info->space; i < 3; i++) header.size[header.rank++] = info->size[i];
   if (info->channels > 1 || (source && source->channel_axis)) header.size[header.rank++] = info->channels;
-  if (!begin(output, &header, error)) return NULL;
-  npy_writer *writer = malloc(sizeof *writer);
-  if (writer)
-    *writer = (npy_writer){output, io_row_bytes(info)};
-  else
+  npy_writer *writer = calloc(1, sizeof *writer);
+  if (!writer) {
     io_fail_memory(error, output->path);
-  return writer;
+    return NULL;
+  }
+  writer->row_bytes = io_row_bytes(info);
+  if (begin(writer, output, &header, error)) return writer;
+  free(writer);
+  return NULL;
 }
 
 static bool write_npy(void *state, int64_t count, const void *buffer, io_error *error) {
-  const npy_writer *writer = state;
-  return io_output_write(writer->output, buffer, count * writer->row_bytes, error);
+  npy_writer *writer = state;
+  return append(writer, buffer, count * writer->row_bytes, error);
 }
 
 static bool finish_npy(void *state, io_error *error) {
-  (void)error;
+  const bool done = finish(state, error);
   free(state);
-  return true;
+  return done;
 }
 
 static void abandon_npy(void *state) {
@@ -145,8 +162,8 @@ const io_backend io_npy = {
 static bool require_npy(const char *path, io_error *error) {
   char extension[32];
   io_extension(path, extension, sizeof extension);
-  return strcmp(path, "-") == 0 || strcmp(extension, ".npy") == 0 ||
-         io_fail(error, "%s: is not a .npy file, which arrays for layers must be; convert it", path);
+  return strcmp(path, "-") == 0 || io_lists(".npy .npz", extension) ||
+         io_fail(error, "%s: is not a .npy or .npz file, which arrays for layers must be; convert it", path);
 }
 
 /* All elements into memory of their own. A stream in C order grows in place; what must be reordered is gathered. */
@@ -177,13 +194,14 @@ bool io_array_read(const char *path, io_array *array, io_error *error) {
 
 struct io_array_writer {
   io_output output;
+  npy_writer npy;
 };
 
 io_array_writer *io_array_create(const char *path, io_error *error) {
   if (!require_npy(path, error)) return NULL;
   io_array_writer *writer = malloc(sizeof *writer);
   if (!writer) io_fail_memory(error, path);
-  if (writer && io_output_open(&writer->output, path, NULL, true, error)) return writer;
+  if (writer && io_output_open(&writer->output, path, NULL, !io_is_archive(path), error)) return writer;
   free(writer);
   return NULL;
 }
@@ -191,7 +209,8 @@ io_array_writer *io_array_create(const char *path, io_error *error) {
 bool io_array_write(io_array_writer *writer, const io_array *array, io_error *error) {
   npy_header header = {.type = array->type, .rank = array->rank};
   memcpy(header.size, array->size, sizeof header.size);
-  return begin(&writer->output, &header, error) && io_output_write(&writer->output, array->data, header.bytes, error);
+  return begin(&writer->npy, &writer->output, &header, error) &&
+         append(&writer->npy, array->data, header.bytes, error) && finish(&writer->npy, error);
 }
 
 bool io_array_finish(io_array_writer **writer, io_error *error) {

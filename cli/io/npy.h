@@ -1,22 +1,28 @@
-/* The .npy reader by descriptor: what io_open and io_array_read share, and what the fuzzer drives. */
+/* The .npy reader by descriptor, alone or in an archive: what io_open and io_array_read share, and what the fuzzers
+ * drive. */
 #ifndef FALT_CLI_IO_NPY_H
 #define FALT_CLI_IO_NPY_H
 
 #include "io/npy_header.h"
+#include "io/zip.h"
 
 /* An open file or stream whose header has been read. */
 typedef struct npy_file {
   char *name; /* for messages */
   int fd;
-  bool seekable;    /* a regular file: rows in any order, and its size is known to suffice */
-  int64_t base;     /* where the elements begin */
-  int64_t position; /* bytes of elements consumed, where not seekable */
-  char *whole;      /* all elements, once they had to be read together; else NULL */
+  zip_reader *archive; /* whose member it is; else NULL */
+  bool seekable;       /* a regular file: rows in any order, and its size is known to suffice */
+  int64_t base;        /* where the elements begin */
+  int64_t position;    /* bytes of elements consumed, where not seekable */
+  char *whole;         /* all elements, once they had to be read together; else NULL */
   npy_header header;
 } npy_file;
 
 /* Takes fd over (standard input is left open). Checks header and file size before anything is allocated. */
 bool npy_open_fd(npy_file *file, int fd, const char *name, io_error *error);
+/* The same for an array of an archive; member as for zip_find. */
+bool npy_open_archive(npy_file *file, int fd, const char *name, const char *member, io_error *error);
+/* "-" is standard input; an archive is told by its extension, and its member stands behind a colon. */
 bool npy_open_path(npy_file *file, const char *path, io_error *error);
 /* Steps [first, first + count) of the first axis, in C order, of header.type in this machine's byte order. Fails at an
  * integer that f64 does not hold. */

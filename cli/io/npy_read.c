@@ -1,7 +1,8 @@
-/* Reading .npy: rows straight from the file into the caller's memory, streams in order, Fortran order by a blocked
- * transposition of the whole array, the only case that needs all of it at once. */
+/* Reading .npy: rows straight from the file into the caller's memory, streams and members of archives in order,
+ * Fortran order by a blocked transposition of the whole array, the only case that needs all of it at once. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,16 +27,26 @@ int64_t npy_row_bytes(const npy_header *header) {
   return header->rank == 0 ? header->bytes : header->size[0] == 0 ? 0 : header->bytes / header->size[0];
 }
 
-/* Reads until bytes are there or the input ends; the number read, or -1. offset < 0 reads a stream. */
-static int64_t read_fully(int fd, void *buffer, int64_t bytes, int64_t offset) {
+/* One read; offset < 0 reads a stream or a member of an archive. -1 with *error. */
+static ssize_t read_some(const npy_file *file, void *to, size_t bytes, int64_t offset, io_error *error) {
+  if (file->archive) return zip_read(file->archive, to, bytes, error);
+  for (;;) {
+    const ssize_t n = offset >= 0                ? pread(file->fd, to, bytes, (off_t)offset)
+                      : file->fd == STDIN_FILENO ? io_standard_read(to, bytes)
+                                                 : read(file->fd, to, bytes);
+    if (n >= 0) return n;
+    if (errno == EINTR) continue;
+    io_fail(error, "%s: cannot be read: %s; check the file", file->name, strerror(errno));
+    return -1;
+  }
+}
+
+/* Reads until bytes are there or the input ends; the number read, or -1 with *error. */
+static int64_t read_fully(const npy_file *file, void *buffer, int64_t bytes, int64_t offset, io_error *error) {
   int64_t done = 0;
   while (done < bytes) {
     const size_t want = bytes - done < READ_CHUNK ? (size_t)(bytes - done) : READ_CHUNK;
-    char *to = (char *)buffer + done;
-    const ssize_t n = offset >= 0          ? pread(fd, to, want, (off_t)(offset + done))
-                      : fd == STDIN_FILENO ? io_standard_read(to, want)
-                                           : read(fd, to, want);
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = read_some(file, (char *)buffer + done, want, offset >= 0 ? offset + done : -1, error);
     if (n < 0) return -1;
     if (n == 0) break;
     done += n;
@@ -43,10 +54,10 @@ static int64_t read_fully(int fd, void *buffer, int64_t bytes, int64_t offset) {
   return done;
 }
 
+/* got < 0: *error is filled already. */
 static bool short_read(const npy_file *file, int64_t got, int64_t wanted, io_error *error) {
-  if (got < 0) return io_fail(error, "%s: cannot be read: %s; check the file", file->name, strerror(errno));
-  return io_fail(error, "%s: is truncated: %lld of %lld bytes are there; copy or write it again", file->name,
-                 (long long)got, (long long)wanted);
+  return got >= 0 && io_fail(error, "%s: is truncated: %lld of %lld bytes are there; copy or write it again",
+                             file->name, (long long)got, (long long)wanted);
 }
 
 /* ---------------------------------------------------------------------------------------------------- opening */
@@ -54,19 +65,17 @@ static bool short_read(const npy_file *file, int64_t got, int64_t wanted, io_err
 static bool read_header(npy_file *file, io_error *error) {
   unsigned char start[NPY_PRELUDE];
   int prelude = 10;
-  int64_t text_length, n = read_fully(file->fd, start, 10, -1);
-  if (n < 10)
-    return n < 0 ? short_read(file, n, 10, error)
-                 : io_fail(error, "%s: is too short for a .npy file; write it with numpy.save", file->name);
+  int64_t text_length, n = read_fully(file, start, 10, -1, error);
+  if (n < 10) return n >= 0 && io_fail(error, "%s: is too short for a .npy file; write it with numpy.save", file->name);
   if (!npy_prelude_parse(start, 10, &prelude, &text_length, file->name, error)) return false;
   if (prelude > 10) {
-    n = read_fully(file->fd, start + 10, prelude - 10, -1);
+    n = read_fully(file, start + 10, prelude - 10, -1, error);
     if (n != prelude - 10) return short_read(file, n < 0 ? n : 10 + n, prelude, error);
     if (!npy_prelude_parse(start, prelude, &prelude, &text_length, file->name, error)) return false;
   }
   char *text = malloc((size_t)text_length + 1);
   if (!text) return io_fail_memory(error, file->name);
-  n = read_fully(file->fd, text, text_length, -1);
+  n = read_fully(file, text, text_length, -1, error);
   const bool done = n == text_length ? npy_header_parse(&file->header, text, (size_t)text_length, file->name, error)
                                      : short_read(file, n < 0 ? n : prelude + n, prelude + text_length, error);
   free(text);
@@ -76,7 +85,8 @@ static bool read_header(npy_file *file, io_error *error) {
 /* A regular file must hold what its header declares. Standard input may be one too, and may be read from its middle. */
 static bool check_size(npy_file *file, io_error *error) {
   struct stat status;
-  if (fstat(file->fd, &status) != 0) return short_read(file, -1, 0, error);
+  if (fstat(file->fd, &status) != 0)
+    return io_fail(error, "%s: cannot be read: %s; check the file", file->name, strerror(errno));
   if (S_ISDIR(status.st_mode)) return io_fail(error, "%s: is a directory; name a file in it", file->name);
   file->base = lseek(file->fd, 0, SEEK_CUR);
   file->seekable = S_ISREG(status.st_mode) && file->base >= 0;
@@ -95,19 +105,39 @@ bool npy_open_fd(npy_file *file, int fd, const char *name, io_error *error) {
   return done;
 }
 
+/* A member that is longer than its array would never be read to its checksum. */
+static bool check_member(const npy_file *file, io_error *error) {
+  const int64_t left = zip_left(file->archive);
+  return left == file->header.bytes ||
+         io_fail(error, "%s: holds %lld bytes of elements where its header declares %lld; write it again", file->name,
+                 (long long)left, (long long)file->header.bytes);
+}
+
+bool npy_open_archive(npy_file *file, int fd, const char *name, const char *member, io_error *error) {
+  *file = (npy_file){.name = strdup(name), .fd = -1};
+  file->archive = zip_open(fd, name, member, error);
+  bool done = file->archive && (file->name || io_fail_memory(error, name));
+  done = done && read_header(file, error) && check_member(file, error);
+  if (!done) npy_close(file);
+  return done;
+}
+
 bool npy_open_path(npy_file *file, const char *path, io_error *error) {
+  char name[PATH_MAX];
+  const char *member = io_split(path, name);
   *file = (npy_file){.fd = -1};
   if (strcmp(path, "-") == 0) {
     if (isatty(STDIN_FILENO)) return io_fail(error, "standard input: is a terminal; redirect a .npy file to it");
     return npy_open_fd(file, STDIN_FILENO, "standard input", error);
   }
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = open(name, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return io_fail(error, "%s: cannot be read: %s; check the path", path, strerror(errno));
-  return npy_open_fd(file, fd, path, error);
+  return io_is_archive(path) ? npy_open_archive(file, fd, path, member, error) : npy_open_fd(file, fd, path, error);
 }
 
 void npy_close(npy_file *file) {
   if (file->fd > STDIN_FILENO) close(file->fd);
+  zip_close(file->archive);
   free(file->name);
   free(file->whole);
   *file = (npy_file){.fd = -1};
@@ -126,7 +156,7 @@ static bool load_stream(npy_file *file, io_error *error) {
       return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
                      (long long)capacity);
     file->whole = larger;
-    const int64_t n = read_fully(file->fd, file->whole + filled, capacity - filled, -1);
+    const int64_t n = read_fully(file, file->whole + filled, capacity - filled, -1, error);
     if (n != capacity - filled) return short_read(file, n < 0 ? n : filled + n, total, error);
     filled = capacity;
   }
@@ -148,7 +178,7 @@ static bool load_file(npy_file *file, io_error *error) {
   if (!file->whole)
     return io_fail(error, "%s: does not fit into memory (%lld bytes); use a smaller array", file->name,
                    (long long)total);
-  const int64_t n = read_fully(file->fd, file->whole, total, file->base);
+  const int64_t n = read_fully(file, file->whole, total, file->base, error);
   return n == total || short_read(file, n, total, error);
 }
 
@@ -229,7 +259,7 @@ static bool skip_stream(npy_file *file, int64_t to, io_error *error) {
   char unused[SKIP_BYTES];
   while (file->position < to) {
     const int64_t want = to - file->position < SKIP_BYTES ? to - file->position : SKIP_BYTES;
-    const int64_t n = read_fully(file->fd, unused, want, -1);
+    const int64_t n = read_fully(file, unused, want, -1, error);
     if (n != want) return short_read(file, n < 0 ? n : file->position + n, file->header.bytes, error);
     file->position += n;
   }
@@ -242,7 +272,7 @@ static bool read_direct(npy_file *file, int64_t offset, int64_t bytes, char *buf
     return true;
   }
   if (!file->seekable && !skip_stream(file, offset, error)) return false;
-  const int64_t n = read_fully(file->fd, buffer, bytes, file->seekable ? file->base + offset : -1);
+  const int64_t n = read_fully(file, buffer, bytes, file->seekable ? file->base + offset : -1, error);
   if (n != bytes) return short_read(file, n < 0 ? n : offset + n, file->header.bytes, error);
   file->position = offset + bytes;
   return true;

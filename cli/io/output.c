@@ -110,6 +110,7 @@ static void release(io_output *output) {
   if (output->fd >= 0 && output->fd != STDOUT_FILENO) close(output->fd);
   if (output->sink >= 0 && output->sink != STDOUT_FILENO) close(output->sink);
   free(output->path);
+  free(output->member);
   free(output->target);
   free(output->temporary);
   *output = (io_output){.fd = -1, .sink = -1, .slot = -1};
@@ -157,10 +158,16 @@ static bool open_copied(io_output *output, const char *path, io_error *error) {
   return open_temporary(output, error);
 }
 
-bool io_output_open(io_output *output, const char *path, const char *extension, bool direct, io_error *error) {
-  *output =
-      (io_output){.path = strdup(strcmp(path, "-") == 0 ? "standard output" : path), .fd = -1, .sink = -1, .slot = -1};
-  if (!output->path) return io_fail_memory(error, path);
+bool io_output_open(io_output *output, const char *named, const char *extension, bool direct, io_error *error) {
+  char path[PATH_MAX];
+  const char *member = io_split(named, path);
+  *output = (io_output){.fd = -1, .sink = -1, .slot = -1};
+  output->path = strdup(strcmp(path, "-") == 0 ? "standard output" : path);
+  if (member) output->member = strdup(member);
+  if (!output->path || (member && !output->member)) {
+    io_output_discard(output);
+    return io_fail_memory(error, named);
+  }
   if (extension)
     snprintf(output->extension, sizeof output->extension, "%s", extension);
   else

@@ -6,7 +6,8 @@
 #include "io/io.h"
 
 typedef struct io_output {
-  char *path;         /* as the user named it, for messages */
+  char *path;         /* as the user named it, for messages; without the member */
+  char *member;       /* of an archive: the array's name; NULL: not given */
   char *target;       /* where it goes, symbolic links followed */
   char *temporary;    /* has the extension; NULL if written directly: a pipe or standard output */
   char extension[32]; /* of the format, with its dot */
