@@ -59,6 +59,7 @@ set(cli ${PROJECT_SOURCE_DIR}/cli)
 falt_fuzz(problem)
 falt_fuzz(wisdom)
 falt_fuzz(npy)
+falt_fuzz(npz)
 falt_fuzz(files)
 foreach(module vips sndfile nifti) # loaded from beside the target
   if(TARGET faltung_io_${module})
