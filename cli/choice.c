@@ -42,6 +42,18 @@ const char *cli_choice_ladder(int i) {
   return PICK(names, i);
 }
 
+const char *cli_choice_format(int i) {
+  static const char *const names[] = {"npy",  "npz", "png", "jpg", "tif", "webp", "gif", "bmp",
+                                      "ppm",  "pgm", "jp2", "jxl", "hdr", "fits", "v",   "wav",
+                                      "flac", "ogg", "aif", "au",  "caf", "w64",  "nii", "nii.gz"};
+  return PICK(names, i);
+}
+
+const char *cli_choice_page(int i) {
+  static const char *const names[] = {"all", "1"};
+  return PICK(names, i);
+}
+
 const char *cli_choice_list(int i) {
   static const char *const names[] = {"kernels", "solvers", "formats", "devices"};
   return PICK(names, i);

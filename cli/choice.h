@@ -15,6 +15,8 @@ const char *cli_choice_kernel(int i);
 const char *cli_choice_method(int i); /* auto, then every solver */
 const char *cli_choice_device(int i);
 const char *cli_choice_ladder(int i);
+const char *cli_choice_format(int i); /* those that outputs often have */
+const char *cli_choice_page(int i);
 const char *cli_choice_list(int i); /* operands of the verb list */
 const char *cli_choice_shell(int i);
 

@@ -238,6 +238,8 @@ static const struct {
     {"mode", 0, cli_choice_mode},
     {"out-type", 0, cli_choice_type},
     {"type", 0, cli_choice_type},
+    {"format", 0, cli_choice_format},
+    {"page", 0, cli_choice_page},
     {"method", 0, cli_choice_method},
     {"device", 0, cli_choice_device},
 };

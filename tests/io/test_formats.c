@@ -377,6 +377,7 @@ static void truncated_files_fail(void **state) {
   const io_info sound = {.type = FALT_S16, .space = 1, .size = {1, 1, 9000}, .channels = 2, .rate = 8000};
   const io_info volume = {.type = FALT_F32, .space = 3, .size = {9, 8, 7}, .channels = 1};
   truncation(".npy", &volume);
+  truncation(".npz", &volume);
   if (has("images")) truncation(".png", &image);
   if (has("images")) truncation(".tif", &image);
   if (has("images")) truncation(".jpg", &image);
@@ -392,8 +393,9 @@ static void abandoned_files_disappear(void **state) {
     const char *format, *extension;
     int space;
     falt_type type;
-  } cases[] = {{"arrays", ".npy", 2, FALT_U8}, {"images", ".png", 2, FALT_U8},  {"images", ".tif", 2, FALT_U8},
-               {"audio", ".wav", 1, FALT_S16}, {"volumes", ".nii", 3, FALT_U8}, {"volumes", ".nii.gz", 3, FALT_U8}};
+  } cases[] = {{"arrays", ".npy", 2, FALT_U8},    {"archives", ".npz", 2, FALT_U8}, {"images", ".png", 2, FALT_U8},
+               {"images", ".tif", 2, FALT_U8},    {"audio", ".wav", 1, FALT_S16},   {"volumes", ".nii", 3, FALT_U8},
+               {"volumes", ".nii.gz", 3, FALT_U8}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     io_info info = {.type = cases[i].type, .space = cases[i].space, .size = {1, 1, 90}, .channels = 1};
     io_error error;
