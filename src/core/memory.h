@@ -40,11 +40,4 @@ static inline int64_t falt_gcd(int64_t a, int64_t b) {
   return b == 0 ? a : falt_gcd(b, a % b);
 } /* a, b >= 0 */
 
-/* Where `bytes` more begin in memory that holds *total so far, aligned; counts them. */
-static inline size_t falt_place(size_t *total, size_t bytes) {
-  const size_t at = *total;
-  *total += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 #endif
