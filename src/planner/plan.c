@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/memory.h"
+#include "core/sanitize.h"
 #include "planner/planner.h"
 
 falt_plan *falt_refuse(falt_ask *ask, const char *format, ...) {
@@ -26,6 +27,24 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
   plan->device = ask->device;
   plan->problem = *ask->problem;
   return plan;
+}
+
+static void forbid(void *context, char *gap, size_t bytes) {
+  (void)context;
+  FALT_FORBID(gap, bytes);
+}
+
+static void allow(void *context, char *gap, size_t bytes) {
+  (void)context;
+  FALT_ALLOW(gap, bytes);
+}
+
+void falt_plan_run_shared(const falt_plan *child, const falt_operands *operands) {
+  const bool checks = FALT_EXACT_ALLOCATION && !child->device->memory;
+  if (checks) FALT_UNWRITTEN(operands->workspace, child->workspace);
+  if (checks) falt_place_gaps(&child->layout, operands->workspace, forbid, NULL);
+  child->table->execute(child, operands);
+  if (checks) falt_place_gaps(&child->layout, operands->workspace, allow, NULL);
 }
 
 falt_status falt_plan_ready(falt_plan *plan) {

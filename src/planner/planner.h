@@ -105,6 +105,10 @@ static inline size_t falt_place_child(falt_memory_layout *layout, const falt_pla
   return child->layout.count ? falt_place_each(layout, 1, &child->layout) : falt_place_part(layout, child->workspace);
 }
 
+/* Executes a child whose workspace lies where another child's does too, so that no layout of the parent knows its gaps.
+ * Sanitizers forbid them meanwhile, and take the workspace for unwritten before. */
+void falt_plan_run_shared(const falt_plan *child, const falt_operands *operands);
+
 /* Memory of devices that have their own, and waiting for them. */
 typedef struct falt_device_memory {
   falt_status (*allocate)(falt_device *device, void **memory, size_t bytes); /* aligned to FALT_ALIGN at least */

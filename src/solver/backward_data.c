@@ -144,7 +144,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     falt_parallel_for(base->device->threads, x->size[FALT_N] * x->size[FALT_D] * x->size[FALT_H], clear, &job);
   for (int i = 0; i < plan->count && !falt_cancelled(); i++) {
     const falt_progress_range all = falt_progress_enter((double)i / plan->count, (double)(i + 1) / plan->count);
-    plan->child[i]->table->execute(plan->child[i], &inner);
+    falt_plan_run_shared(plan->child[i], &inner);
     falt_progress_leave(all);
   }
 }

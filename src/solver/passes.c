@@ -33,7 +33,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   for (int i = 0; i < plan->count && !falt_cancelled(); i++) {
     const falt_progress_range all = falt_progress_enter((double)i / plan->count, (double)(i + 1) / plan->count);
     o.output = i + 1 < plan->count ? workspace + plan->between[i % 2] : operands->output;
-    plan->pass[i]->table->execute(plan->pass[i], &o);
+    falt_plan_run_shared(plan->pass[i], &o);
     falt_progress_leave(all);
     o.input = o.output;
   }

@@ -54,11 +54,11 @@ static void execute_band(void *context, int64_t index, void *scratch) {
   layer.input = falt_row_band_at(bands, layer.input, &p->input, n, falt_row_band_first(bands, p, begin));
   layer.output = (char *)scratch + plan->results;
   layer.workspace = scratch;
-  kind->layer->table->execute(kind->layer, &layer);
+  falt_plan_run_shared(kind->layer, &layer);
   const falt_operands pooling = {.input = layer.output,
                                  .output = falt_row_band_at(bands, r->operands->output, &p->output, n, begin),
                                  .workspace = scratch};
-  kind->pooling->table->execute(kind->pooling, &pooling);
+  falt_plan_run_shared(kind->pooling, &pooling);
 }
 
 static int64_t band_count(const pooled_plan *plan) {

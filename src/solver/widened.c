@@ -131,7 +131,7 @@ static void run_piece(const run *r, int64_t index, char *scratch, void *filter, 
                                   .scale = r->operands->scale,
                                   .residual = here[RESIDUAL],
                                   .workspace = scratch};
-  kind->child->table->execute(kind->child, &operands);
+  falt_plan_run_shared(kind->child, &operands);
   for (int i = 0; i < OPERANDS; i++)
     if (!is_wide(kind, i) && is_written(part, i))
       falt_narrow(plan->base.device, tensor_of(inner, i), here[i], tensor_of(part, i), there[i]);
