@@ -253,10 +253,6 @@ static size_t queue_bytes(const falt_device *device) {
   return sizeof(queue) + (size_t)falt_threads_count(device->threads) * sizeof(falt_share);
 }
 
-size_t falt_rows_workspace(const falt_device *device, size_t scratch) {
-  return queue_bytes(device) + (size_t)falt_threads_count(device->threads) * scratch_pitch(scratch);
-}
-
 void falt_rows_place(falt_memory_layout *layout, const falt_device *device, const falt_memory_layout *scratch) {
   falt_place_each(layout, falt_threads_count(device->threads), scratch);
   falt_place_part(layout, queue_bytes(device));

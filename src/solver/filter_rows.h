@@ -147,9 +147,8 @@ typedef struct falt_row_job {
   size_t scratch; /* bytes of one worker, from falt_row_window_bytes and the like */
 } falt_row_job;
 
-/* Workspace of falt_rows_run: all workers' scratch, and behind it the queue of tasks. */
-size_t falt_rows_workspace(const falt_device *device, size_t scratch);
-/* Adds it to an empty layout. *scratch must outlive the layout. */
+/* Adds the workspace of falt_rows_run to an empty layout: all workers' scratch, and behind it the queue of tasks.
+ * *scratch must outlive the layout. */
 void falt_rows_place(falt_memory_layout *layout, const falt_device *device, const falt_memory_layout *scratch);
 void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace);
 

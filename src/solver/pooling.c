@@ -265,12 +265,11 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const execution *e = context;
   const falt_pooling_plan *plan = e->plan;
   const int64_t *size = falt_problem_result(&plan->p)->size;
-  const size_t line = plan->line * plan->lane->element;
-  falt_pooling_task t = {.plan = plan, .operands = e->operands, .line = scratch};
-  t.row = t.line + line;
-  t.out = t.row + line;
-  t.split = t.out + line;
-  t.more = t.split + 2 * line;
+  falt_pooling_task t = {.plan = plan, .operands = e->operands, .scratch = scratch};
+  t.line = t.scratch + plan->at[FALT_POOLING_AT_LINE];
+  t.row = t.scratch + plan->at[FALT_POOLING_AT_ROW];
+  t.out = t.scratch + plan->at[FALT_POOLING_AT_OUT];
+  t.split = t.scratch + plan->at[FALT_POOLING_AT_SPLIT];
   t.h = digit(&index, plan->bands) * plan->band;
   t.h_end = falt_min(t.h + plan->band, size[FALT_H]);
   t.d = digit(&index, size[FALT_D]);
@@ -291,9 +290,10 @@ static int64_t task_count(const falt_pooling_plan *plan) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_pooling_plan *plan = (const falt_pooling_plan *)base;
   execution e = {plan, operands};
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task, .context = &e, .tasks = task_count(plan), .scratch = plan->scratch},
-                operands->workspace);
+  falt_rows_run(
+      base->device,
+      &(falt_row_job){.run = run_task, .context = &e, .tasks = task_count(plan), .scratch = plan->scratch.total},
+      operands->workspace);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -465,8 +465,19 @@ static bool lay_forward(falt_pooling_plan *plan) {
   falt_pooling_lay_narrow(plan);
   plan->line =
       falt_pooling_line(falt_max(((plan->piece - 1) * a->stride + extent) * plan->channels, plan->rows * plan->pitch));
-  plan->scratch = 5 * plan->line * plan->lane->element;
   return true;
+}
+
+/* Scratch of the workers, and the workspace that holds it. */
+static void place(falt_pooling_plan *plan) {
+  const size_t line = plan->line * plan->lane->element;
+  plan->at[FALT_POOLING_AT_LINE] = falt_place_part(&plan->scratch, line);
+  plan->at[FALT_POOLING_AT_ROW] = falt_place_part(&plan->scratch, line);
+  plan->at[FALT_POOLING_AT_OUT] = falt_place_part(&plan->scratch, line);
+  plan->at[FALT_POOLING_AT_SPLIT] = falt_place_part(&plan->scratch, 2 * line);
+  if (!is_forward(&plan->p)) falt_pooling_backward_place(plan);
+  falt_rows_place(&plan->base.layout, plan->base.device, &plan->scratch);
+  plan->base.workspace = plan->base.layout.total;
 }
 
 static bool lay(falt_pooling_plan *plan, falt_isa isa) {
@@ -500,7 +511,7 @@ static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
     return falt_refuse(ask, "a window is wider than a piece of a row");
   }
   cut_bands(plan);
-  plan->base.workspace = falt_rows_workspace(ask->device, plan->scratch);
+  place(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }

@@ -19,6 +19,20 @@ static inline size_t falt_pooling_line(int64_t elements) {
   return ((size_t)elements + 15) / 16 * 16;
 }
 
+/* Parts of a worker's scratch; a gradient alone has those from the first maxima on. */
+typedef enum falt_pooling_area {
+  FALT_POOLING_AT_LINE,
+  FALT_POOLING_AT_ROW,
+  FALT_POOLING_AT_OUT,
+  FALT_POOLING_AT_SPLIT,
+  FALT_POOLING_AT_TOP,
+  FALT_POOLING_AT_SUMS,
+  FALT_POOLING_AT_PHASES,
+  FALT_POOLING_AT_WINDOWS,
+  FALT_POOLING_AT_KEPT,
+  FALT_POOLING_AREAS
+} falt_pooling_area;
+
 typedef struct falt_pooling_plan {
   falt_plan base;
   falt_problem p; /* the problem, axes perhaps joined */
@@ -31,9 +45,10 @@ typedef struct falt_pooling_plan {
   int64_t piece;            /* positions of the result in a piece of a row */
   int64_t rows, pitch; /* forward: rows of the result at once, 1 where they are not narrow; elements from one to next */
   int64_t band, bands; /* rows of the result in a task; how many of them make the height */
-  int64_t kept[2], window; /* backward: windows' rows kept by depth and height; elements of one */
-  size_t line;             /* elements of a line in scratch */
-  size_t scratch;          /* bytes of a worker */
+  int64_t kept[2], window;       /* backward: windows' rows kept by depth and height; elements of one */
+  size_t line;                   /* elements of a line in scratch */
+  falt_memory_layout scratch;    /* of a worker */
+  size_t at[FALT_POOLING_AREAS]; /* offsets in it */
 } falt_pooling_plan;
 
 /* Part of the work, in the scratch of one worker: rows [h, h_end) of one depth and one chunk of channels. */
@@ -42,7 +57,7 @@ typedef struct falt_pooling_task {
   const falt_operands *operands;
   int64_t n, g, channels, d, h, h_end;
   char *line, *row, *split, *out; /* of 1, 1, 2 and 1 lines */
-  char *more;                     /* backward: the rest */
+  char *scratch;                  /* of the worker */
 } falt_pooling_task;
 
 /* ---- rows */
@@ -108,9 +123,11 @@ falt_pooling_part falt_pooling_inside(const falt_pooling_plan *plan, int64_t fir
 /* `value` into what lies outside. */
 void falt_pooling_margins(const falt_pooling_task *t, const falt_pooling_part *part, double value);
 
-/* A task of a gradient, and what it needs of the plan: sets channels and piece, kept and window, scratch. False where a
- * window is too wide for it. */
+/* A task of a gradient. */
 void falt_pooling_backward(const falt_pooling_task *t);
+/* Sets channels, piece, kept, window and line. False where a window is too wide. */
 bool falt_pooling_backward_lay(falt_pooling_plan *plan);
+/* Adds a gradient's parts to the scratch. */
+void falt_pooling_backward_place(falt_pooling_plan *plan);
 
 #endif

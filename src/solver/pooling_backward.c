@@ -186,13 +186,13 @@ static void place(piece *p) {
 
 static void open(piece *p) {
   const falt_pooling_plan *plan = p->t->plan;
-  const size_t line = plan->line * plan->lane->element, row = (size_t)plan->window * plan->lane->element;
+  const size_t row = (size_t)plan->window * plan->lane->element;
   const int64_t count = plan->kept[0] * plan->kept[1];
-  p->top = p->t->more;
-  p->rows = p->top + line;
-  p->phases = p->rows + line;
-  char *rows = p->phases + 2 * line;
-  p->kept = (kept_row *)(void *)(rows + (size_t)count * 2 * row);
+  char *scratch = p->t->scratch, *rows = scratch + plan->at[FALT_POOLING_AT_WINDOWS];
+  p->top = scratch + plan->at[FALT_POOLING_AT_TOP];
+  p->rows = scratch + plan->at[FALT_POOLING_AT_SUMS];
+  p->phases = scratch + plan->at[FALT_POOLING_AT_PHASES];
+  p->kept = (kept_row *)(void *)(scratch + plan->at[FALT_POOLING_AT_KEPT]);
   for (int64_t i = 0; i < count; i++, rows += 2 * row) p->kept[i] = (kept_row){-1, -1, rows, rows + row};
 }
 
@@ -229,9 +229,16 @@ bool falt_pooling_backward_lay(falt_pooling_plan *plan) {
   plan->window = ((plan->piece + falt_extent(a, taps)) / a->stride + 2) * plan->channels;
   plan->kept[0] = rows_kept(plan, 0, MOST_KEPT);
   plan->kept[1] = rows_kept(plan, 1, MOST_KEPT / plan->kept[0]);
-  const size_t kept = (size_t)(plan->kept[0] * plan->kept[1]);
   plan->line = falt_pooling_line((plan->piece + around) * plan->channels);
-  plan->scratch = (9 * plan->line + kept * 2 * (size_t)plan->window) * plan->lane->element;
-  plan->scratch = (plan->scratch + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN + kept * sizeof(kept_row);
   return true;
+}
+
+void falt_pooling_backward_place(falt_pooling_plan *plan) {
+  const size_t line = plan->line * plan->lane->element, kept = (size_t)(plan->kept[0] * plan->kept[1]);
+  const size_t windows = kept * 2 * (size_t)plan->window * plan->lane->element;
+  plan->at[FALT_POOLING_AT_TOP] = falt_place_part(&plan->scratch, line);
+  plan->at[FALT_POOLING_AT_SUMS] = falt_place_part(&plan->scratch, line);
+  plan->at[FALT_POOLING_AT_PHASES] = falt_place_part(&plan->scratch, 2 * line);
+  plan->at[FALT_POOLING_AT_WINDOWS] = falt_place_part(&plan->scratch, windows);
+  plan->at[FALT_POOLING_AT_KEPT] = falt_place_part(&plan->scratch, kept * sizeof(kept_row));
 }

@@ -109,9 +109,17 @@ static size_t raw_bytes(const falt_separable *how) {
   return (size_t)(lines * how->block[2] * rows->pixel) * rows->lane_size;
 }
 
+/* Lays the workspace out for workers that need `scratch` bytes each; its size. */
+static size_t place(falt_separable *how, const falt_device *device, size_t scratch, falt_memory_layout *layout) {
+  how->scratch = *layout = (falt_memory_layout){0};
+  falt_place_part(&how->scratch, scratch);
+  falt_rows_place(layout, device, &how->scratch);
+  return layout->total;
+}
+
 /* Blocks depend on the problem and the caches, not on the number of threads. The strip is halved until a step's rows
  * fit into half of the second cache, and the workers' scratch into the budget. */
-static bool choose_blocks(falt_separable *how, falt_ask *ask) {
+static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout *layout) {
   enum { LINES = 64, STRIP = 4096, MAX_SCRATCH = 16 << 20 };
   const falt_rows *rows = &how->rows;
   const int64_t limit = ask->budget->max_workspace;
@@ -119,10 +127,9 @@ static bool choose_blocks(falt_separable *how, falt_ask *ask) {
   how->block[1] = falt_round_up(falt_max(LINES, falt_separable_span(rows, 1, 1) / rows->axis[1].stride), how->lines);
   how->block[2] = falt_max(MIN_STRIP, STRIP / rows->pixel / MIN_STRIP * MIN_STRIP);
   for (;; how->block[2] = falt_round_up(how->block[2] / 2, MIN_STRIP)) {
-    how->scratch = falt_separable_scratch(how);
-    const size_t workspace = falt_rows_workspace(ask->device, how->scratch);
-    const bool fits = how->scratch <= MAX_SCRATCH && (limit < 0 || workspace <= (size_t)limit);
-    if (fits && how->scratch + raw_bytes(how) <= ask->device->caches.l2 / 2) return true;
+    const size_t scratch = falt_separable_scratch(how), workspace = place(how, ask->device, scratch, layout);
+    const bool fits = scratch <= MAX_SCRATCH && (limit < 0 || workspace <= (size_t)limit);
+    if (fits && scratch + raw_bytes(how) <= ask->device->caches.l2 / 2) return true;
     if (how->block[2] > MIN_STRIP) continue;
     if (!fits) falt_refuse(ask, "its rows need %zu bytes of workspace", workspace);
     return fits;
@@ -160,7 +167,9 @@ static bool prepare(separable_plan *plan, falt_ask *ask) {
     return false;
   }
   how->stream = falt_problem_bytes(&plan->base.problem) > 4.0 * (double)plan->base.device->caches.l2;
-  return choose_blocks(how, ask);
+  if (!choose_blocks(how, ask, &plan->base.layout)) return false;
+  plan->base.workspace = plan->base.layout.total;
+  return true;
 }
 
 static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
@@ -177,7 +186,6 @@ static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
     return NULL;
   }
   plan->base.packed = true;
-  plan->base.workspace = falt_rows_workspace(ask->device, plan->how.scratch);
   plan->base.cost.seconds = seconds(plan);
   return &plan->base;
 }

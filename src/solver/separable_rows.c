@@ -443,7 +443,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
 
 void falt_separable_run(const falt_separable *how, const falt_device *device, const falt_operands *operands) {
   run context = {how, operands};
-  const falt_row_job job = {run_task, &context, falt_rows_task_count(&how->rows, how->block), how->scratch};
+  const falt_row_job job = {run_task, &context, falt_rows_task_count(&how->rows, how->block), how->scratch.total};
   falt_rows_run(device, &job, operands->workspace);
 }
 

@@ -25,15 +25,15 @@
 typedef struct falt_separable {
   falt_rows rows;
   falt_factors factors;
-  char *taps;               /* of the lane's type, in the order of factors.taps */
-  int64_t planes, lines;    /* outputs along z and y of one pass */
-  bool has_z;               /* whether there is a pass along z */
-  bool stream;              /* the output is too large for the caches */
-  int64_t period, advance;  /* tap j of x reads piece j % period, shifted by j / period * advance */
-  int64_t ring;             /* rows of the ring over y */
-  falt_filter_along *along; /* for the pass along x, or NULL */
-  int64_t block[3];         /* outputs of a task */
-  size_t scratch;           /* bytes of a worker */
+  char *taps;                 /* of the lane's type, in the order of factors.taps */
+  int64_t planes, lines;      /* outputs along z and y of one pass */
+  bool has_z;                 /* whether there is a pass along z */
+  bool stream;                /* the output is too large for the caches */
+  int64_t period, advance;    /* tap j of x reads piece j % period, shifted by j / period * advance */
+  int64_t ring;               /* rows of the ring over y */
+  falt_filter_along *along;   /* for the pass along x, or NULL */
+  int64_t block[3];           /* outputs of a task */
+  falt_memory_layout scratch; /* of a worker: one part, divided for each task */
 } falt_separable;
 
 /* Fills everything from rows and factors but block, scratch and stream. False when memory is short. */

@@ -3,7 +3,9 @@
 #include <stdio.h>
 
 #include "api/verify.h"
+#include "core/memory.h"
 #include "fake_solver.h"
+#include "planner/search.h"
 
 typedef enum crime {
   NONE,
@@ -306,11 +308,49 @@ static void test_many_parts(UNUSED void **state) {
   for (size_t i = 0; i < sizeof memory; i++) assert_int_equal(memory[i], 0);
 }
 
+static void add_bytes(void *context, char *gap, size_t bytes) {
+  (void)gap;
+  *(size_t *)context += bytes;
+}
+
+/* Bytes in gaps of the workspace that a solver asks for while red zones are asked for. */
+static size_t gap_bytes(const char *line, const char *method, const void *filter_values) {
+  falt_device *device;
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan;
+  size_t sum = 0;
+  const falt_cpu_options options = {.threads = 2};
+  assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
+  assert_int_equal(falt_problem_parse(&problem, NULL, line), FALT_OK);
+  falt_budget_default(&budget);
+  snprintf(budget.method, sizeof budget.method, "%s", method);
+  const size_t apart = falt_place_apart(FALT_RED_ZONE);
+  assert_int_equal(falt_plan_search(&plan, falt_solvers, device, &problem, &budget, filter_values), FALT_OK);
+  falt_place_apart(apart);
+  char *workspace = falt_alloc(falt_plan_workspace(plan));
+  assert_non_null(workspace);
+  falt_place_gaps(&plan->layout, workspace, add_bytes, &sum);
+  falt_free(workspace);
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+  return sum;
+}
+
+/* A zone behind each part of both workers' scratch, and behind the queue of tasks. */
+static void test_red_zones(UNUSED void **state) {
+  const float ones[25] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  assert_true(gap_bytes("maxpool h=9 w=9 r=2 s=2 stride=2", "pooling", NULL) >= (2 * 4 + 1) * FALT_RED_ZONE);
+  assert_true(gap_bytes("backward-maxpool h=9 w=9 r=2 s=2 stride=2", "pooling", NULL) >= (2 * 9 + 1) * FALT_RED_ZONE);
+  assert_true(gap_bytes("correlate h=64 w=64 r=5 s=5", "separable", ones) >= (2 + 1) * FALT_RED_ZONE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gaps),       cmocka_unit_test(test_many_parts), cmocka_unit_test(test_innocent),
       cmocka_unit_test(test_writes),     cmocka_unit_test(test_reads),      cmocka_unit_test(test_operands),
       cmocka_unit_test(test_conditions), cmocka_unit_test(test_at_once),    cmocka_unit_test(test_children),
+      cmocka_unit_test(test_red_zones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
