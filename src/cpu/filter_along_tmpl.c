@@ -9,11 +9,18 @@ enum { WIDE = 8, NARROW = FALT_FILTER_ALONG_STEP / VEC }; /* vectors of a block 
 
 falt_filter_along *falt_filter_along_f32_avx512(int64_t step);
 
-/* Elements k .. k + VEC - 1 of two neighbouring vectors. */
+/* Elements k .. k + VEC - 1 of two neighbouring vectors. The memory sanitizer knows the permutation only lane by lane.
+ */
 FALT_INLINE vec straddle(vec a, vec b, int k) {
+#if defined(FALT_MSAN)
+  vec both;
+  for (int i = 0; i < VEC; i++) both[i] = k + i < VEC ? a[k + i] : b[k + i - VEC];
+  return both;
+#else
   const __m512i from =
       _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(k));
   return (vec)_mm512_permutex2var_ps((__m512)a, from, (__m512)b);
+#endif
 }
 
 /* Two taps of five are put together in registers: that keeps loads and arithmetic equally busy. */

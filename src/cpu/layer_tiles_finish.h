@@ -68,9 +68,16 @@ FALT_INLINE vec as_floats(vec_bits sums, const bool whole) {
   return whole ? __builtin_convertvector(sums, vec) : (vec)sums;
 }
 
+/* n <= VEC sums. The lanes behind them are clipped and converted too, which the memory sanitizer takes for a use. */
+FALT_INLINE vec_bits load_sums(const int32_t *sums, int n) {
+  vec_bits x = load_bits(sums);
+  FALT_WRITTEN((lane *)&x + n, (size_t)(VEC - n) * sizeof(lane));
+  return x;
+}
+
 /* n <= VEC sums that are results. */
 FALT_INLINE void plain_columns(const int32_t *sums, char *to, int n, const falt_type type, const bool whole) {
-  const vec_bits x = load_bits(sums);
+  const vec_bits x = load_sums(sums, n);
   if (whole && n == VEC && type == FALT_U8)
     store_narrow(to, 1, clip_whole(x, 0, 255));
   else if (whole && n == VEC && type == FALT_S8)
@@ -136,7 +143,7 @@ FALT_INLINE vec factor_of(const float *all, bool by_row, int q, int i, int n) {
 FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int q, int i, int n, const falt_type type,
                               const bool whole, const bool bends, const int32_t *sums, char *to) {
   const vec scale = factor_of(by->scale, f->by_row, q, i, n), offset = factor_of(by->offset, f->by_row, q, i, n);
-  vec y = vec_keep(scale * as_floats(load_bits(sums + i), whole)) + offset;
+  vec y = vec_keep(scale * as_floats(load_sums(sums + i, n), whole)) + offset;
   if (bends && f->residual) {
     const size_t residual_size = falt_type_size(f->residual_type);
     float z[VEC] = {0};
