@@ -13,7 +13,6 @@ typedef struct fill {
   double low, high;    /* of plain values */
   double factor, most; /* a power of two for floats; the largest of a float at the end of its range */
   int64_t one_in;      /* not finite: so rarely */
-  int kinds;           /* of what is not finite: NaN, then the infinities */
 } fill;
 
 static double draw_plain(fill *f) {
@@ -52,7 +51,7 @@ static double draw_not_finite(fill *f) {
   static const double values[] = {NAN, INFINITY, -INFINITY};
   const double plain = draw_plain(f);
   if (falt_type_is_integer(f->to->tensor.type) || falt_random_int(&f->state, 1, f->one_in) > 1) return plain;
-  return values[falt_random_int(&f->state, 0, f->kinds - 1)];
+  return values[falt_random_int(&f->state, 0, 2)];
 }
 
 static double (*const draw[FALT_FILL_COUNT])(fill *f) = {
@@ -139,11 +138,6 @@ static falt_filling filling_of(const falt_problem *p, int operand, falt_filling 
   return factored && filling != FALT_FILL_SCALED ? FALT_FILL_PLAIN : filling;
 }
 
-/* SiLU and GELU of an infinity are limits, and NaN by the formula. */
-static int kinds_of(const falt_problem *p) {
-  return p->activation == FALT_SILU || p->activation == FALT_GELU ? 1 : 3;
-}
-
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed) {
   static const double small[FALT_OPERAND_COUNT] = {15, 3, 15, 8, 8, 20};
   uint64_t state = seed;
@@ -156,7 +150,6 @@ void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_fillin
     if (!o->used || o->written) continue;
     f.most = most_of(problem, o->tensor.type, i == large);
     f.factor = filling == FALT_FILL_SCALED ? factor : 1;
-    f.kinds = kinds_of(problem);
     f.one_in = falt_max(1, elements_of(&o->tensor) / 2);
     plain_range(&f, whole_range, small[i]);
     if (i == FALT_OPERAND_W && problem->rank > 0)

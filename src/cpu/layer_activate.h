@@ -65,15 +65,21 @@ FALT_INLINE vec vec_erf(vec x) {
   return vec_select(x < 0, -positive, positive);
 }
 
+/* y, or the limit of SiLU and GELU where x lies below a number from which on y is smaller than any rounding error.
+ * NaN passes. */
+FALT_INLINE vec vec_vanish(vec x, float below, vec y) {
+  return vec_select(x < below, vec_all(-0.0F), y);
+}
+
 /* Those that are no clip; a is the slope of the leaky one. */
 FALT_INLINE vec vec_bend(vec x, falt_activation activation, float a) {
   switch (activation) {
     case FALT_LEAKY:
       return vec_select(x < 0, a * x, x);
     case FALT_SILU:
-      return x * vec_sigmoid(x);
+      return vec_vanish(x, -87, x * vec_sigmoid(x));
     case FALT_GELU:
-      return x * 0.5F * (1 + vec_erf(x * 0.70710678F));
+      return vec_vanish(x, -13, x * 0.5F * (1 + vec_erf(x * 0.70710678F)));
     case FALT_SIGMOID:
       return vec_sigmoid(x);
     case FALT_TANH:

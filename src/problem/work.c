@@ -26,10 +26,10 @@ double falt_activate(const falt_problem *problem, double x) {
       return clip(x, 0, 6);
     case FALT_LEAKY:
       return x < 0 ? problem->act_a * x : x;
-    case FALT_SILU:
-      return x / (1 + exp(-x));
+    case FALT_SILU: /* far below zero the limit: at -infinity the formulas of both give NaN */
+      return x < -1000 ? -0.0 : x / (1 + exp(-x));
     case FALT_GELU:
-      return x / 2 * (1 + erf(x * M_SQRT1_2));
+      return x < -1000 ? -0.0 : x / 2 * (1 + erf(x * M_SQRT1_2));
     case FALT_SIGMOID:
       return 1 / (1 + exp(-x));
     case FALT_TANH:

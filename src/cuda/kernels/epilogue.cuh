@@ -21,10 +21,10 @@ __device__ inline R activate(const falt_cuda_epilogue &e, R x) {
       return clip<R>(x, 0, 6);
     case LEAKY:
       return x < 0 ? (R)e.act_a * x : x;
-    case SILU:
-      return x / (1 + exp(-x));
+    case SILU:  // far below zero the limit: at -infinity the formulas of both give NaN
+      return x < -1000 ? (R)-0.0 : x / (1 + exp(-x));
     case GELU:
-      return x / 2 * (1 + erf(x * (R)0.70710678118654752440));
+      return x < -1000 ? (R)-0.0 : x / 2 * (1 + erf(x * (R)0.70710678118654752440));
     case SIGMOID:
       return 1 / (1 + exp(-x));
     case TANH:
