@@ -100,9 +100,12 @@ static void *result_at(const falt_generic_run *run, int64_t index) {
   return (char *)run->result + index * (int64_t)falt_type_size(run->plan->result.type);
 }
 
-/* v[i] = the larger of v[i] and the result that stands there; NaN wins. */
+/* v[i] = the larger of v[i] and the result that stands there; NaN wins, but is 0 as an integer before it is compared.
+ */
 static void merge(const falt_generic_run *run, double *v, int64_t n, int64_t index, int64_t stride) {
   double there[STORE_CHUNK];
+  if (falt_type_is_integer(run->plan->result.type))
+    for (int64_t i = 0; i < n; i++) v[i] = isnan(v[i]) ? 0 : v[i];
   run->plan->convert->load[FALT_LANE_F64][run->plan->result.type](there, result_at(run, index), stride, n);
   for (int64_t i = 0; i < n; i++) v[i] = there[i] > v[i] || isnan(there[i]) ? there[i] : v[i];
 }

@@ -8,7 +8,8 @@
  *
  *   forward            y[n,g,k,o] = act(alpha*scale[g,k] * sum_{c,j} w[k,g,c,j] x[n,g,c,i]
  *                                       + (bias[g,k] + beta) + residual[n,g,k,o]);  x is boundary_value where i is none
- *                      with pool: the largest over o = pool*o' + q, 0 <= q < pool, for each result o'; NaN wins
+ *                      with pool: the largest over o = pool*o' + q, 0 <= q < pool, for each result o', of
+ *                      rounded values; NaN wins, and is 0 among integers
  *   backward-data      x[n,g,c,i] = alpha * sum_{k,o,j} w[k,g,c,j] y[n,g,k,o]
  *   backward-filter    w[k,g,c,j] = alpha * sum_{n,o} y[n,g,k,o] x[n,g,c,i];  x is boundary_value where i is none
  *                      bias[g,k]  = sum_{n,o} y[n,g,k,o]
@@ -184,6 +185,13 @@ static double forward_at(const work *k, const int64_t i[FALT_DIMS]) {
   return forward_epilogue(k, i, sum_value(&total));
 }
 
+/* As it is stored. */
+static double rounded(falt_type type, double value) {
+  double memory;
+  falt_store(&memory, type, 0, value);
+  return falt_load(&memory, type, 0);
+}
+
 static double forward(const work *k, const int64_t i[FALT_DIMS]) {
   const int64_t *pool = k->p->pool;
   double top = NAN;
@@ -194,7 +202,7 @@ static double forward(const work *k, const int64_t i[FALT_DIMS]) {
                                    i[FALT_D] * pool[0] + q / pool[2] / pool[1],
                                    i[FALT_H] * pool[1] + q / pool[2] % pool[1],
                                    i[FALT_W] * pool[2] + q % pool[2]};
-    const double value = forward_at(k, at);
+    const double value = rounded(k->p->output.type, forward_at(k, at));
     if (q == 0 || value > top || isnan(value)) top = value;
   }
   return top;
