@@ -5,10 +5,13 @@
  * terms in an arithmetic of rounding error eps, in whatever order, is wrong by little more than sqrt(n)*eps*S where
  * roundings are random, so
  *
- *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * S + 2 * eps_out * |y| + smallest number
+ *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * L*S + n * d * L * |scale|
+ *             + 2 * eps_out * |y| + smallest number
  *
- * with L a bound of the activation's slope. Integer results of integer operands, without a fractional epilogue, must
- * agree to the bit; other integer results may differ by one unit more, because a tie may fall either way. */
+ * with L a bound of the activation's slope, d the smallest number of the accumulator, below which a product underflows
+ * before it is scaled, and |scale| the largest factor of a sum. Integer results of integer operands, without a
+ * fractional epilogue, must agree to the bit; other integer results may differ by one unit more, because a tie may fall
+ * either way. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +24,7 @@ typedef struct comparison {
   falt_operand which;
   falt_verdict *verdict;
   double largest; /* of a result's magnitudes at most, where they are not known one by one */
+  double scale;   /* the largest factor of a sum */
   bool spreads;   /* a number may be none */
 } comparison;
 
@@ -54,7 +58,9 @@ static double tolerance_of(const comparison *c, falt_type type, double reference
   const double epsilon = p->accumulator == FALT_F64 ? 0x1p-53 : 0x1p-24, size = fabs(reference);
   const double rounding = (16 + 4 * sqrt((double)falt_problem_depth(p))) * epsilon;
   if (is_exact(p) || !isfinite(reference)) return 0;
-  const double tolerance = rounding * (slope_bound(p) * sum + size) + c->plan->cost.error * slope_bound(p) * sum;
+  const double underflow = (double)falt_problem_depth(p) * (p->accumulator == FALT_F64 ? 0x1p-1074 : 0x1p-149);
+  const double tolerance =
+      rounding * size + slope_bound(p) * ((rounding + c->plan->cost.error) * sum + underflow * c->scale);
   if (falt_type_is_integer(type)) return 1 + tolerance;
   return tolerance + 2 * falt_type_epsilon(type) * size + smallest_number(type);
 }
@@ -83,6 +89,19 @@ static void see_largest(void *context, int64_t index) {
   c->largest = fmax(c->largest, falt_load(falt_guarded_data(dy), FALT_F64, index));
 }
 
+static void see_scale(void *context, int64_t index) {
+  comparison *c = context;
+  const falt_guarded *scale = &c->v->magnitudes.operand[FALT_OPERAND_SCALE];
+  c->scale = fmax(c->scale, falt_load(falt_guarded_data(scale), FALT_F64, index));
+}
+
+/* The largest factor of a sum, over all channels. */
+static void find_scale(comparison *c) {
+  const falt_guarded *scale = &c->v->magnitudes.operand[FALT_OPERAND_SCALE];
+  if (scale->used) falt_tensor_visit(&scale->tensor, see_scale, c);
+  c->scale = fabs(c->v->problem->alpha) * (scale->used ? c->scale : 1);
+}
+
 /* Whether zeros in place of taps meet elements that a result does not read: what is not finite makes no number of it.
  */
 static bool spreads(const falt_plan *plan) {
@@ -102,7 +121,7 @@ static void compare_element(void *context, int64_t index) {
   const falt_type type = got->tensor.type;
   const double y = finite_f16(type, falt_load(falt_guarded_data(got), type, index));
   const double reference = finite_f16(type, falt_load(falt_guarded_data(expected), type, index));
-  if (c->spreads && isfinite(reference) && (isnan(y) || falt_type_is_integer(type))) return;
+  if (c->spreads && (isnan(y) || falt_type_is_integer(type))) return;
   const double sum = magnitude_at(c, index), error = distance(y, reference);
   const double tolerance = tolerance_of(c, type, reference, sum);
   c->verdict->max_rel_error = fmax(c->verdict->max_rel_error, error == 0 ? 0 : error / fmax(sum, 0x1p-1000));
@@ -118,6 +137,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     const falt_guarded *o = &v->data.operand[i];
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
+    find_scale(&c);
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && spreads(plan);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {
       falt_tensor_visit(&v->problem->output, see_largest, &c);
