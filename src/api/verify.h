@@ -88,9 +88,9 @@ typedef enum falt_filling {
 
 /* Random data for everything that is read; a filter of the problem's rank if it has one. Keeps a copy. */
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed);
-/* Magnitudes of another bench's data, as f64, where that one's elements are; 0 for what is not finite. A filter of a
- * rank has its largest magnitude everywhere. */
-void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, const falt_bench *from);
+/* Magnitudes of another bench's data, as f64, where that one's elements are; 0 for what is not finite. Where
+ * `factored`, each tap is the sum of all: a filter is close to its terms in that measure only. */
+void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from, bool factored);
 
 /* ---- executions */
 
@@ -117,6 +117,8 @@ typedef struct falt_verification {
   uint64_t seed;
   falt_filling filling;
   falt_bench data, expected, magnitudes; /* operands; the reference's results; sums of magnitudes */
+  falt_bench term_magnitudes;            /* the same for solvers that factor filters */
+  bool factors;                          /* whether the problem has a filter that they might factor */
   falt_bench before, other;              /* results of another execution; operands of one that happens beside it */
   falt_verdict *verdicts;                /* one a solver, in the order of solvers */
   char (*troubles)[FALT_TROUBLE];        /* the same; empty: nothing */

@@ -23,9 +23,9 @@ typedef struct comparison {
   const falt_plan *plan;
   falt_operand which;
   falt_verdict *verdict;
-  double largest; /* of a result's magnitudes at most, where they are not known one by one */
-  double scale;   /* the largest factor of a sum */
-  bool spreads;   /* a number may be none */
+  double largest;        /* of a result's magnitudes at most, where they are not known one by one */
+  double scale;          /* the largest factor of a sum */
+  bool spreads, factors; /* a number may be none; terms of a filter are summed, not its taps */
 } comparison;
 
 static bool is_whole(double value) {
@@ -78,7 +78,8 @@ static double distance(double a, double b) {
 
 /* A gradient of maxpool sums what different windows give: their magnitudes are not those of |x|'s windows. */
 static double magnitude_at(const comparison *c, int64_t index) {
-  const falt_guarded *m = &c->v->magnitudes.operand[c->which];
+  const falt_bench *bench = c->factors ? &c->v->term_magnitudes : &c->v->magnitudes;
+  const falt_guarded *m = &bench->operand[c->which];
   if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return c->largest;
   return falt_load(falt_guarded_data(m), FALT_F64, index);
 }
@@ -102,17 +103,24 @@ static void find_scale(comparison *c) {
   c->scale = fabs(c->v->problem->alpha) * (scale->used ? c->scale : 1);
 }
 
-/* Whether zeros in place of taps meet elements that a result does not read: what is not finite makes no number of it.
- */
-static bool spreads(const falt_plan *plan) {
+static bool has_spreads(const falt_solver *solver) {
+  return solver->spreads;
+}
+
+static bool has_factors(const falt_solver *solver) {
+  return solver->factors;
+}
+
+/* Whether a solver with the property made the plan or a plan within it. */
+static bool is_made_by(const falt_plan *plan, bool (*has)(const falt_solver *solver)) {
   enum { LENGTH = 512 };
   char text[LENGTH], name[64];
   falt_plan_print(plan, text, sizeof text);
   for (int i = 0; falt_solvers[i]; i++) {
     snprintf(name, sizeof name, "(%s ", falt_solvers[i]->name);
-    if (falt_solvers[i]->spreads && strstr(text, name)) return true;
+    if (has(falt_solvers[i]) && strstr(text, name)) return true;
   }
-  return plan->solver->spreads;
+  return has(plan->solver);
 }
 
 static void compare_element(void *context, int64_t index) {
@@ -138,7 +146,8 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
     find_scale(&c);
-    c.spreads = v->filling == FALT_FILL_NOT_FINITE && spreads(plan);
+    c.spreads = v->filling == FALT_FILL_NOT_FINITE && is_made_by(plan, has_spreads);
+    c.factors = v->factors && is_made_by(plan, has_factors);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {
       falt_tensor_visit(&v->problem->output, see_largest, &c);
       c.largest *= (double)falt_problem_depth(v->problem);

@@ -129,13 +129,11 @@ static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
 }
 
 /* What this operand gets. Only what every result is a sum of may be not finite: a weight that is not, times a zero
- * beyond the input's edge, is NaN by the formula, and most solvers leave such products out. A separable filter is
- * factored up to a rounding of its largest tap, so other taps must not be zero or much smaller. */
+ * beyond the input's edge, is NaN by the formula, and most solvers leave such products out. */
 static falt_filling filling_of(const falt_problem *p, int operand, falt_filling filling) {
   const bool gradient = p->operation == FALT_BACKWARD_FILTER && operand == FALT_OPERAND_Y;
-  if (filling == FALT_FILL_NOT_FINITE && (operand == FALT_OPERAND_W || gradient)) return FALT_FILL_PLAIN;
-  const bool factored = p->is_filter && operand == FALT_OPERAND_W;
-  return factored && filling != FALT_FILL_SCALED ? FALT_FILL_PLAIN : filling;
+  const bool weight = operand == FALT_OPERAND_W || gradient;
+  return filling == FALT_FILL_NOT_FINITE && weight ? FALT_FILL_PLAIN : filling;
 }
 
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed) {
@@ -170,18 +168,16 @@ static void put_magnitude(void *context, int64_t index) {
   falt_store(falt_guarded_data(f->to), FALT_F64, index, fmax(f->low, magnitude_of(f, index)));
 }
 
-static void see_largest(void *context, int64_t index) {
+static void add_magnitude(void *context, int64_t index) {
   fill *f = context;
-  f->low = fmax(f->low, magnitude_of(f, index));
+  f->low += magnitude_of(f, index);
 }
 
-/* Solvers sum the terms of a filter of a rank: rounding errors are relative to the terms, also at taps where these
- * cancel, so all taps count as the largest. */
-void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, const falt_bench *from) {
+void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from, bool factored) {
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
     fill f = {.to = &bench->operand[i], .from = &from->operand[i]};
     if (!f.to->used || f.to->written) continue;
-    if (i == FALT_OPERAND_W && problem->rank > 0) falt_tensor_visit(&f.to->tensor, see_largest, &f);
+    if (i == FALT_OPERAND_W && factored) falt_tensor_visit(&f.to->tensor, add_magnitude, &f);
     falt_tensor_visit(&f.to->tensor, put_magnitude, &f);
   }
   falt_bench_keep(bench);

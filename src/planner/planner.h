@@ -66,8 +66,9 @@ struct falt_solver {
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
-  bool pools;       /* computes problems whose results are the largest of several: asked for those only then */
-  bool spreads;     /* zeros meet elements that a result does not read: if one is not finite, no number may result */
+  bool pools;   /* computes problems whose results are the largest of several: asked for those only then */
+  bool spreads; /* zeros or terms meet elements that a result does not read: if one is not finite, NaN may result */
+  bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
   bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
 };
 

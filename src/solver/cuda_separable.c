@@ -118,7 +118,9 @@ static falt_plan *plan_march(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_sweep_terms, falt_solver_cuda_march;
-const falt_solver falt_solver_cuda_march = {.name = "cuda-march", .device_kind = "cuda", .plan = plan_march};
-const falt_solver falt_solver_cuda_separable = {.name = "cuda-separable", .device_kind = "cuda", .plan = plan_tiles};
+const falt_solver falt_solver_cuda_march = {
+    .name = "cuda-march", .device_kind = "cuda", .plan = plan_march, .spreads = true, .factors = true};
+const falt_solver falt_solver_cuda_separable = {
+    .name = "cuda-separable", .device_kind = "cuda", .plan = plan_tiles, .spreads = true, .factors = true};
 const falt_solver falt_solver_cuda_sweep_terms = {
-    .name = "cuda-sweep-terms", .device_kind = "cuda", .plan = plan_sweep};
+    .name = "cuda-sweep-terms", .device_kind = "cuda", .plan = plan_sweep, .spreads = true, .factors = true};

@@ -237,4 +237,5 @@ static falt_plan *plan_passes(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_passes;
-const falt_solver falt_solver_cuda_passes = {.name = "cuda-passes", .device_kind = "cuda", .plan = plan_passes};
+const falt_solver falt_solver_cuda_passes = {
+    .name = "cuda-passes", .device_kind = "cuda", .plan = plan_passes, .spreads = true, .factors = true};

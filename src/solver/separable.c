@@ -190,4 +190,5 @@ static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-const falt_solver falt_solver_separable = {.name = "separable", .device_kind = "cpu", .plan = plan_separable};
+const falt_solver falt_solver_separable = {
+    .name = "separable", .device_kind = "cpu", .plan = plan_separable, .spreads = true, .factors = true};

@@ -44,6 +44,10 @@ static const regression lines[] = {
     {"forward c=7 h=11 w=15 k=14 r=3 s=3 groups=7 pad=-1:18x1:1 type=bf16 out-type=u8 bias=1 pool=max:1x3", 2000307},
     /* the verification: NaN of zeros that meet an infinity, where the result is an infinity by another element */
     {"forward c=9 h=7 w=7 k=2 r=5 s=5 pad=0:1x1:0 boundary=edge type=bf16 layout=nhwc pool=max:2", 2000059},
+    /* separable: terms of infinities cancel to NaN; terms are close to all taps, not to each */
+    {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=s32 rank=2", 281474976710663},
+    {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=u16 rank=3", 4785074604081159},
+    {"correlate h=1 w=2 r=3 s=7 rank=2", 281474976710663},
     /* the verification: products that underflow before a large scale */
     {"forward c=31 h=1 w=6 k=31 r=3 s=3 groups=31 stride=2 pad=1 layout=nhwc scale=1 act=relu", 2000547},
 };
