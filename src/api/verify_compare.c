@@ -5,11 +5,10 @@
  * terms in an arithmetic of rounding error eps, in whatever order, is wrong by little more than sqrt(n)*eps*S where
  * roundings are random, so
  *
- *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * L*S + n * d * L * |scale|
+ *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * L*S + L * underflow
  *             + 2 * eps_out * |y| + smallest number
  *
- * with L a bound of the activation's slope, d the smallest number of the accumulator, below which a product underflows
- * before it is scaled, and |scale| the largest factor of a sum. Integer results of integer operands, without a
+ * with L a bound of the activation's slope, and underflow_of() below. Integer results of integer operands, without a
  * fractional epilogue, must agree to the bit; other integer results may differ by one unit more, because a tie may fall
  * either way. */
 #include <math.h>
@@ -24,7 +23,7 @@ typedef struct comparison {
   falt_operand which;
   falt_verdict *verdict;
   double largest;        /* of a result's magnitudes at most, where they are not known one by one */
-  double scale;          /* the largest factor of a sum */
+  double underflow;      /* what a sum may lose to it */
   bool spreads, factors; /* a number may be none; terms of a filter are summed, not its taps */
 } comparison;
 
@@ -58,9 +57,7 @@ static double tolerance_of(const comparison *c, falt_type type, double reference
   const double epsilon = p->accumulator == FALT_F64 ? 0x1p-53 : 0x1p-24, size = fabs(reference);
   const double rounding = (16 + 4 * sqrt((double)falt_problem_depth(p))) * epsilon;
   if (is_exact(p) || !isfinite(reference)) return 0;
-  const double underflow = (double)falt_problem_depth(p) * (p->accumulator == FALT_F64 ? 0x1p-1074 : 0x1p-149);
-  const double tolerance =
-      rounding * size + slope_bound(p) * ((rounding + c->plan->cost.error) * sum + underflow * c->scale);
+  const double tolerance = rounding * size + slope_bound(p) * ((rounding + c->plan->cost.error) * sum + c->underflow);
   if (falt_type_is_integer(type)) return 1 + tolerance;
   return tolerance + 2 * falt_type_epsilon(type) * size + smallest_number(type);
 }
@@ -90,17 +87,39 @@ static void see_largest(void *context, int64_t index) {
   c->largest = fmax(c->largest, falt_load(falt_guarded_data(dy), FALT_F64, index));
 }
 
-static void see_scale(void *context, int64_t index) {
-  comparison *c = context;
-  const falt_guarded *scale = &c->v->magnitudes.operand[FALT_OPERAND_SCALE];
-  c->scale = fmax(c->scale, falt_load(falt_guarded_data(scale), FALT_F64, index));
+typedef struct largest {
+  const falt_guarded *of;
+  double value;
+} largest;
+
+static void see_magnitude(void *context, int64_t index) {
+  largest *l = context;
+  l->value = fmax(l->value, falt_load(falt_guarded_data(l->of), FALT_F64, index));
 }
 
-/* The largest factor of a sum, over all channels. */
-static void find_scale(comparison *c) {
-  const falt_guarded *scale = &c->v->magnitudes.operand[FALT_OPERAND_SCALE];
-  if (scale->used) falt_tensor_visit(&scale->tensor, see_scale, c);
-  c->scale = fabs(c->v->problem->alpha) * (scale->used ? c->scale : 1);
+/* The largest magnitude of an operand; 0 of one that is not read. */
+static double largest_of(const falt_verification *v, falt_operand which) {
+  largest l = {.of = &v->magnitudes.operand[which]};
+  if (l.of->used && !l.of->written) falt_tensor_visit(&l.of->tensor, see_magnitude, &l);
+  return l.value;
+}
+
+static bool are_bf16(const falt_problem *p) {
+  const falt_type other = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
+  return other == FALT_BF16 && (p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type) == FALT_BF16;
+}
+
+/* What a result loses to underflow, before activation: each product up to the accumulator's smallest number, times the
+ * largest factor of a sum. Instructions for products of bf16 take factors and sums below 2^-126 as zeros. */
+static double underflow_of(const comparison *c) {
+  const falt_verification *v = c->v;
+  const falt_problem *p = v->problem;
+  const double scale = fabs(p->alpha) * (p->has_scale ? largest_of(v, FALT_OPERAND_SCALE) : 1);
+  const double factor =
+      fmax(largest_of(v, FALT_OPERAND_X), fmax(largest_of(v, FALT_OPERAND_W), largest_of(v, FALT_OPERAND_Y)));
+  const double flushed = 0x1p-126 * (1 + 2 * factor);
+  const double lost = p->accumulator == FALT_F64 ? 0x1p-1074 : are_bf16(p) ? flushed : 0x1p-149;
+  return (double)falt_problem_depth(p) * lost * scale;
 }
 
 static bool has_spreads(const falt_solver *solver) {
@@ -145,7 +164,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     const falt_guarded *o = &v->data.operand[i];
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
-    find_scale(&c);
+    c.underflow = underflow_of(&c);
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && is_made_by(plan, has_spreads);
     c.factors = v->factors && is_made_by(plan, has_factors);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {

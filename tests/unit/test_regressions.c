@@ -44,6 +44,8 @@ static const regression lines[] = {
     {"forward c=7 h=11 w=15 k=14 r=3 s=3 groups=7 pad=-1:18x1:1 type=bf16 out-type=u8 bias=1 pool=max:1x3", 2000307},
     /* the verification: NaN of zeros that meet an infinity, where the result is an infinity by another element */
     {"forward c=9 h=7 w=7 k=2 r=5 s=5 pad=0:1x1:0 boundary=edge type=bf16 layout=nhwc pool=max:2", 2000059},
+    /* the verification: products of bf16 below the smallest normal number are zeros */
+    {"backward-filter c=1 h=5 w=12 k=26 r=5 s=1 stride=4 type=bf16", 44000815},
     /* separable: terms of infinities cancel to NaN; terms are close to all taps, not to each */
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=s32 rank=2", 281474976710663},
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=u16 rank=3", 4785074604081159},
