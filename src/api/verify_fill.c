@@ -128,12 +128,13 @@ static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
                          separable_value(w, rank, seed, i));
 }
 
-/* What this operand gets. Only what every result is a sum of may be not finite: a weight that is not, times a zero
- * beyond the input's edge, is NaN by the formula, and most solvers leave such products out. */
-static falt_filling filling_of(const falt_problem *p, int operand, falt_filling filling) {
+/* What this operand gets. A weight that is not finite may meet a zero beyond the edge, which results may leave out, so
+ * most of the data has none. Solvers of gradients of the input multiply it with zeros around dy, too. */
+static falt_filling filling_of(const falt_problem *p, int operand, falt_filling filling, bool weights) {
   const bool gradient = p->operation == FALT_BACKWARD_FILTER && operand == FALT_OPERAND_Y;
   const bool weight = operand == FALT_OPERAND_W || gradient;
-  return filling == FALT_FILL_NOT_FINITE && weight ? FALT_FILL_PLAIN : filling;
+  const bool stays = weight && (!weights || p->operation == FALT_BACKWARD_DATA);
+  return filling == FALT_FILL_NOT_FINITE && stays ? FALT_FILL_PLAIN : filling;
 }
 
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed) {
@@ -144,7 +145,7 @@ void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_fillin
     const falt_guarded *o = &bench->operand[i];
     const bool whole_range = falt_random(&state) >> 63;
     const double factor = factor_of(o->tensor.type, i, &state);
-    fill f = {.to = o, .filling = filling_of(problem, i, filling), .state = falt_random(&state)};
+    fill f = {.to = o, .filling = filling_of(problem, i, filling, seed % 4 == 0), .state = falt_random(&state)};
     if (!o->used || o->written) continue;
     f.most = most_of(problem, o->tensor.type, i == large);
     f.factor = filling == FALT_FILL_SCALED ? factor : 1;
