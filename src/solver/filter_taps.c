@@ -68,11 +68,11 @@ static double largest_input(const falt_problem *problem) {
 }
 
 falt_lane falt_rows_lane(const falt_problem *problem, const void *values) {
-  if (problem->accumulator == FALT_F64) return FALT_LANE_F64;
-  if (!falt_type_is_integer(problem->input.type)) return FALT_LANE_F32;
+  const falt_lane lane = problem->accumulator == FALT_F64 ? FALT_LANE_F64 : FALT_LANE_F32;
+  if (!falt_type_is_integer(problem->input.type)) return lane;
   double weight = largest_weight(problem, values);
-  if (isnan(weight)) return FALT_LANE_F32;
+  if (isnan(weight)) return lane;
   double sum = weight * largest_input(problem);
   if (isnan(sum)) return FALT_LANE_F64;
-  return sum < 0x1p24 ? FALT_LANE_F32 : sum < 0x1p53 ? FALT_LANE_F64 : FALT_LANE_COUNT;
+  return sum < 0x1p24 && lane == FALT_LANE_F32 ? FALT_LANE_F32 : sum < 0x1p53 ? FALT_LANE_F64 : FALT_LANE_COUNT;
 }

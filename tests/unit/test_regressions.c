@@ -44,6 +44,10 @@ static const regression lines[] = {
     {"forward c=7 h=11 w=15 k=14 r=3 s=3 groups=7 pad=-1:18x1:1 type=bf16 out-type=u8 bias=1 pool=max:1x3", 2000307},
     /* the verification: NaN of zeros that meet an infinity, where the result is an infinity by another element */
     {"forward c=9 h=7 w=7 k=2 r=5 s=5 pad=0:1x1:0 boundary=edge type=bf16 layout=nhwc pool=max:2", 2000059},
+    /* direct: sums of integers beyond 2^53 in f64, where the accumulator's type was f64 */
+    {"forward n=2 c=31 h=3 w=31 k=31 r=3 s=3 groups=31 pad=1 boundary=symmetric:constant value=1 type=s32 layout=nhwc",
+     71000111},
+    {"forward c=9 h=1 w=2 k=9 r=3 s=1 groups=9 pad=1x0 boundary=edge type=s32", 81000978},
     /* the verification: products of bf16 below the smallest normal number are zeros */
     {"backward-filter c=1 h=5 w=12 k=26 r=5 s=1 stride=4 type=bf16", 44000815},
     /* separable: terms of infinities cancel to NaN; terms are close to all taps, not to each */
