@@ -191,7 +191,8 @@ typedef struct falt_problem {
   double act_a, act_b;
   bool count_pad; /* average pooling divides by the window's size even where it hangs over the edge */
   /* Forward layers without a residual: each result is the largest of pool[0] x pool[1] x pool[2] neighbouring values of
-   * y, and the output is that much smaller; y at the end that fills no window is left out. 1 everywhere: no pooling */
+   * y, rounded to the output's type, and the output is that much smaller; y at the end that fills no window is left
+   * out. NaN is the largest of floats and 0 among integers. 1 everywhere: no pooling */
   int64_t pool[3]; /* depth, height, width */
   uint64_t reserved[5];
 } falt_problem;
@@ -202,7 +203,8 @@ typedef struct falt_budget {
   double tune_seconds;   /* 0: choose by estimate; otherwise measure the candidates for about so long */
   double max_error;      /* largest relative error allowed to trade for speed; 0: only rounding errors */
   /* Same bits in every run and for every number of threads: the solver is then chosen without what is known of this
-   * machine alone, such as measured limits, tuning and wisdom. */
+   * machine alone, such as measured limits, tuning and wisdom. A limit of the workspace still excludes plans that need
+   * more, and the need of some grows with the threads: for the same bits with any number, set none, or 0. */
   bool deterministic;
   bool allow_tf32;
   char method[32]; /* a solver's name, or empty for any */

