@@ -294,15 +294,18 @@ static const char *refusal(const falt_problem *p) {
          : p->input.type != FALT_BF16 || p->output.type != FALT_BF16 ? "only bf16"
          : p->accumulator != FALT_F32                                ? "sums are f32"
          : !is_result(p->filter.type)                                ? "only filters in bf16, f16 or f32"
-         : !falt_tensor_unit(&p->input, FALT_C) && !falt_tensor_unit(&p->input, FALT_W)
-             ? "neither channels nor pixels of the input are adjacent"
-         : !falt_tensor_unit(&p->output, FALT_C) && !falt_tensor_unit(&p->output, FALT_W)
-             ? "neither channels nor pixels of the output are adjacent"
-         : p->boundary_value != 0 && meets_constant(p) ? "only a constant of zero"
-                                                       : NULL;
+         : p->boundary_value != 0 && meets_constant(p)               ? "only a constant of zero"
+                                                                     : NULL;
 }
 
-static const char *refusal_phases(const falt_outer_tiles_plan *plan) {
+static bool has_neighbours(const falt_tensor *t) {
+  return falt_tensor_unit(t, FALT_C) || falt_tensor_unit(t, FALT_W);
+}
+
+/* Of the layer as it is computed, whose width may be what the problem calls its height. */
+static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
+  if (!has_neighbours(&plan->layer.p.input)) return "neither channels nor pixels of the input are adjacent";
+  if (!has_neighbours(&plan->layer.p.output)) return "neither channels nor pixels of the output are adjacent";
   return plan->phases[0] > MOST_PHASES || plan->phases[1] > MOST_PHASES || falt_outer_tiles_phases(plan) > MOST_PHASES
              ? "its strides have too many residues"
              : NULL;
@@ -472,7 +475,7 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   plan->outer = falt_outer_kernels_for(ask->device->isa);
   set_rows(plan);
-  if ((reason = refusal_phases(plan))) {
+  if ((reason = refusal_of_layer(plan))) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", reason);
   }

@@ -36,6 +36,9 @@ static const regression lines[] = {
     {"backward-filter c=20 w=40 k=3 s=3 input-strides=800,0,40,0,0,-1 input-offset=39", 0},
     {"backward-filter c=20 w=40 k=3 s=3 input-strides=800,0,2,0,0,0", 0},
     {"backward-filter n=2 c=32 h=6 w=40 k=8 r=3 s=3 layout=nhwc weight-layout=ohwi output-strides=0,0,1,0,0,0", 0},
+    /* outer-tiles: took rows of one pixel for adjacent pixels of a width that is the problem's height */
+    {"backward-filter c=4 h=8 w=1 k=4 r=1 s=1 type=bf16 layout=nhwc output-strides=0,0,-1,0,4,0 output-offset=5", 0},
+    {"backward-filter c=1 d=15 h=2 w=1 k=2 t=1 r=1 s=1 type=bf16 output-strides=0,0,0,0,0,0", 0},
     /* separable: terms cancel where the filter is zero, and their roundings are left */
     {"correlate h=1 w=1 r=3 s=7 mode=full weight-type=u16 rank=3", 0},
     {"correlate h=1 w=1 r=5 s=9 mode=full rank=3", 0},
