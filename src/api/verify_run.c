@@ -38,7 +38,7 @@ static void check_gap(void *context, char *gap, size_t bytes) {
 }
 
 static void *workspace_of(const room *r) {
-  return (char *)r->there + FALT_GUARD;
+  return r->there ? (char *)r->there + FALT_GUARD : NULL;
 }
 
 static const char *open_room(room *r, falt_device *device, const falt_plan *plan, unsigned char poison) {

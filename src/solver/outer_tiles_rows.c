@@ -119,7 +119,7 @@ static void turn_x(void *context, int64_t index) {
       const bool inside = pixel >= 0 && pixel < end;
       windows[i] = line < 0 ? NULL
                    : inside ? input + line + pixel * x->stride[FALT_W]
-                            : window_outside(run, input + line, pixel, room + i * length);
+                            : window_outside(run, input + line, pixel, plan->windows ? room + i * length : NULL);
     }
     for (int64_t first = 0; first < length; first += CHUNK) {
       const void *rows[CHUNK];

@@ -53,7 +53,7 @@ typedef struct member {
 } member;
 
 static void put(bytes *b, int count, uint64_t value) {
-  for (int i = 0; i < count; i++) b->at[b->length++] = (unsigned char)(value >> 8 * i);
+  for (int i = 0; i < count; i++) b->at[b->length++] = (unsigned char)(i < 8 ? value >> 8 * i : 0);
 }
 
 static void put_data(bytes *b, const void *data, size_t count) {
