@@ -73,8 +73,8 @@ static void make_array(unsigned char array[ARRAY_BYTES], int first) {
 
 /* A local header, or an entry of the directory with its offset. */
 static void put_header(bytes *b, const member *m, const unsigned char *array, bool local, size_t offset) {
-  const uint64_t packed = (uint64_t)(ARRAY_BYTES + (m->deflated ? 5 : 0) + m->more_packed);
-  const uint64_t size = (uint64_t)(ARRAY_BYTES + m->more_size), where = offset + (uint64_t)m->more_offset;
+  const uint64_t packed = ARRAY_BYTES + (m->deflated ? 5u : 0u) + (uint64_t)m->more_packed;
+  const uint64_t size = ARRAY_BYTES + (uint64_t)m->more_size, where = offset + (uint64_t)m->more_offset;
   put_data(b, local ? "PK\3\4" : "PK\1\2\55\3", local ? 4 : 6);
   put(b, 2, 20);
   put(b, 2, m->flags);
