@@ -55,8 +55,9 @@ void falt_bench_copy(falt_bench *to, const falt_bench *from);
 void falt_bench_restore(falt_bench *bench);
 /* Whether nothing but the elements of the results was written since the bench was poisoned and kept. */
 bool falt_bench_intact(const falt_bench *bench);
-/* Whether the results have the same bits; any NaN is as good as another. */
-bool falt_bench_same(const falt_bench *a, const falt_bench *b);
+/* Whether the results have the same bits; any NaN is as good as another. Elements that are NaN in `open` may differ;
+ * NULL: none. */
+bool falt_bench_same(const falt_bench *a, const falt_bench *b, const falt_bench *open);
 
 /* Visits every element of a tensor: its index from data[0]. */
 typedef void (*falt_visit)(void *context, int64_t index);
@@ -127,6 +128,9 @@ typedef struct falt_verification {
 /* Executes on poisoned memory; the results are in v->data. NULL, or what went wrong beside the results. */
 const char *falt_verify_execute(falt_verification *v, const falt_plan *plan, falt_manner manner, unsigned char poison);
 
+/* Whether results may be numbers where the reference is NaN: a product of a weight that is not finite and the zero beyond
+ * an edge may be NaN or left out. */
+bool falt_verify_leaves_out(const falt_verification *v);
 /* Compares v->data with what is expected and adds to the verdict. */
 void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt_verdict *verdict);
 

@@ -12,8 +12,6 @@
  * fractional epilogue, must agree to the bit; other integer results may differ by one unit more, because a tie may fall
  * either way. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "api/verify.h"
 
@@ -105,13 +103,20 @@ static double largest_of(const falt_verification *v, falt_operand which) {
   return l.value;
 }
 
+/* Of the two factors of a problem's sums, or what bounds it. */
+static double largest_product(const falt_verification *v) {
+  const double x = largest_of(v, FALT_OPERAND_X), w = largest_of(v, FALT_OPERAND_W), y = largest_of(v, FALT_OPERAND_Y);
+  return v->problem->operation == FALT_FORWARD ? x * w : v->problem->operation == FALT_BACKWARD_DATA ? y * w : x * y;
+}
+
 static bool are_bf16(const falt_problem *p) {
   const falt_type other = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
   return other == FALT_BF16 && (p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type) == FALT_BF16;
 }
 
 /* What a result loses to underflow, before activation: each product up to the accumulator's smallest number, times the
- * largest factor of a sum. Instructions for products of bf16 take factors and sums below 2^-126 as zeros. */
+ * largest factor of a sum. Instructions for products of bf16 take factors and sums below 2^-126 as zeros. The product
+ * alpha*scale, by which sums are multiplied, loses half of the smallest number. */
 static double underflow_of(const comparison *c) {
   const falt_verification *v = c->v;
   const falt_problem *p = v->problem;
@@ -120,27 +125,8 @@ static double underflow_of(const comparison *c) {
       fmax(largest_of(v, FALT_OPERAND_X), fmax(largest_of(v, FALT_OPERAND_W), largest_of(v, FALT_OPERAND_Y)));
   const double flushed = 0x1p-126 * (1 + 2 * factor);
   const double lost = p->accumulator == FALT_F64 ? 0x1p-1074 : are_bf16(p) ? flushed : 0x1p-149;
-  return (double)falt_problem_depth(p) * lost * scale;
-}
-
-static bool has_spreads(const falt_solver *solver) {
-  return solver->spreads;
-}
-
-static bool has_factors(const falt_solver *solver) {
-  return solver->factors;
-}
-
-/* Whether a solver with the property made the plan or a plan within it. */
-static bool is_made_by(const falt_plan *plan, bool (*has)(const falt_solver *solver)) {
-  enum { LENGTH = 512 };
-  char text[LENGTH], name[64];
-  falt_plan_print(plan, text, sizeof text);
-  for (int i = 0; falt_solvers[i]; i++) {
-    snprintf(name, sizeof name, "(%s ", falt_solvers[i]->name);
-    if (has(falt_solvers[i]) && strstr(text, name)) return true;
-  }
-  return has(plan->solver);
+  const double of_factor = p->has_scale && p->accumulator != FALT_F64 ? 0x1p-150 * largest_product(v) : 0;
+  return (double)falt_problem_depth(p) * (lost * scale + of_factor);
 }
 
 static void see_not_finite(void *context, int64_t index) {
@@ -154,9 +140,8 @@ static bool is_finite(const falt_guarded *operand) {
   return l.value == 0;
 }
 
-/* A product of a weight that is not finite and the zero beyond an edge may be NaN or left out: where the reference is
- * NaN, a result may be a number. */
-static bool leaves_out(const falt_verification *v) {
+bool falt_verify_leaves_out(const falt_verification *v) {
+  if (v->filling != FALT_FILL_NOT_FINITE) return false;
   const falt_problem *p = v->problem;
   bool beyond = false;
   for (int a = 0; a < 3; a++) {
@@ -195,9 +180,9 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
     c.underflow = underflow_of(&c);
-    c.leaves_out = v->filling == FALT_FILL_NOT_FINITE && leaves_out(v);
-    c.spreads = v->filling == FALT_FILL_NOT_FINITE && is_made_by(plan, has_spreads);
-    c.factors = v->factors && is_made_by(plan, has_factors);
+    c.leaves_out = falt_verify_leaves_out(v);
+    c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;
+    c.factors = v->factors && plan->factors;
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {
       falt_tensor_visit(&v->problem->output, see_largest, &c);
       c.largest *= (double)falt_problem_depth(v->problem);

@@ -162,11 +162,17 @@ static void forget(const falt_guarded *o) {
   if (!o->written) mark_written(o, true);
 }
 
-static void restore(const falt_guarded *o, unsigned char byte) {
+static void restore_bytes(const falt_guarded *o, unsigned char byte, size_t begin, size_t end) {
   unsigned char *restrict to = o->memory;
   const unsigned char *restrict kept = o->kept, *restrict elements = o->elements;
-  for (size_t at = 0; at < o->bytes; at++)
+  for (size_t at = begin; at < end; at++)
     to[at] = (unsigned char)((kept[at] & elements[at]) | (byte & (unsigned char)~elements[at]));
+}
+
+static void restore(const falt_guarded *o, unsigned char byte) {
+  enum { MOST = 1 << 20 }; /* bytes between looks whether the call was cancelled */
+  for (size_t at = 0; at < o->bytes && !falt_cancelled(); at += MOST)
+    restore_bytes(o, byte, at, o->bytes - at < MOST ? o->bytes : at + MOST);
 }
 
 void falt_bench_restore(falt_bench *bench) {
@@ -200,7 +206,7 @@ bool falt_bench_intact(const falt_bench *bench) {
 /* ---- comparison to the bit */
 
 typedef struct pair {
-  const falt_guarded *a, *b;
+  const falt_guarded *a, *b, *open;
   bool same;
 } pair;
 
@@ -210,13 +216,15 @@ static void compare_bits(void *context, int64_t index) {
   if (memcmp((char *)falt_guarded_data(p->a) + at, (char *)falt_guarded_data(p->b) + at, size) == 0) return;
   const double a = falt_load(falt_guarded_data(p->a), p->a->tensor.type, index);
   const double b = falt_load(falt_guarded_data(p->b), p->b->tensor.type, index);
-  p->same &= a != a && b != b;
+  const bool both_nan = a != a && b != b, whole = falt_type_is_integer(p->a->tensor.type);
+  const double left = p->open ? falt_load(falt_guarded_data(p->open), p->a->tensor.type, index) : 0;
+  p->same &= both_nan || left != left || (p->open && whole);
 }
 
-bool falt_bench_same(const falt_bench *a, const falt_bench *b) {
+bool falt_bench_same(const falt_bench *a, const falt_bench *b, const falt_bench *open) {
   bool same = true;
   for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
-    pair p = {&a->operand[i], &b->operand[i], true};
+    pair p = {&a->operand[i], &b->operand[i], open ? &open->operand[i] : NULL, true};
     if (!p.a->used || !p.a->written) continue;
     falt_tensor_visit(&p.a->tensor, compare_bits, &p);
     same &= p.same;

@@ -13,6 +13,7 @@ typedef struct fill {
   double low, high;    /* of plain values */
   double factor, most; /* a power of two for floats; the largest of a float at the end of its range */
   int64_t one_in;      /* not finite: so rarely */
+  bool only_nan;       /* not finite: never an infinity */
 } fill;
 
 static double draw_plain(fill *f) {
@@ -51,7 +52,7 @@ static double draw_not_finite(fill *f) {
   static const double values[] = {NAN, INFINITY, -INFINITY};
   const double plain = draw_plain(f);
   if (falt_type_is_integer(f->to->tensor.type) || falt_random_int(&f->state, 1, f->one_in) > 1) return plain;
-  return values[falt_random_int(&f->state, 0, 2)];
+  return values[falt_random_int(&f->state, 0, f->only_nan ? 0 : 2)];
 }
 
 static double (*const draw[FALT_FILL_COUNT])(fill *f) = {
@@ -150,6 +151,7 @@ void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_fillin
     f.most = most_of(problem, o->tensor.type, i == large);
     f.factor = filling == FALT_FILL_SCALED ? factor : 1;
     f.one_in = falt_max(1, elements_of(&o->tensor) / 2);
+    f.only_nan = i == FALT_OPERAND_SCALE; /* a sum that rounds to 0 or beside it, times infinity, is NaN or infinite */
     plain_range(&f, whole_range, small[i]);
     if (i == FALT_OPERAND_W && problem->rank > 0)
       fill_separable(o, problem->rank, f.state);

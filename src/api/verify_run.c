@@ -128,7 +128,7 @@ static const char *execute_at_once(falt_verification *v, const falt_plan *plan) 
   falt_threads_destroy(threads);
   if (t.trouble[0] || t.trouble[1]) return t.trouble[0] ? t.trouble[0] : t.trouble[1];
   if (!falt_bench_intact(&v->other)) return wrote_operand;
-  return falt_bench_same(&v->data, &v->other) ? NULL : "two executions at once gave different bits";
+  return falt_bench_same(&v->data, &v->other, NULL) ? NULL : "two executions at once gave different bits";
 }
 
 /* A plan keeps nothing of its last operands. */

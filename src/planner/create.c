@@ -70,6 +70,8 @@ static falt_plan *plan_child(falt_ask *ask, const falt_problem *problem, const v
   if (falt_search_run(&search, false) == FALT_OK) {
     plan = (falt_plan *)search.chosen;
     if (!plan) refuse_child(ask, &search);
+    ask->spreads |= plan && plan->spreads;
+    ask->factors |= plan && plan->factors;
   } else {
     falt_refuse_memory(ask);
   }

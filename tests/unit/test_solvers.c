@@ -313,7 +313,7 @@ static bool execute(falt_device *device, const falt_solver *solver, const falt_p
 
 static void compare_bits(const falt_solver *solver, const char *line, const falt_bench *one, const falt_bench *other,
                          const char *what) {
-  if (!falt_bench_same(one, other)) fail_msg("%s: other bits %s\n  %s", solver->name, what, line);
+  if (!falt_bench_same(one, other, NULL)) fail_msg("%s: other bits %s\n  %s", solver->name, what, line);
 }
 
 /* One thread, three, and three once more. */
