@@ -1,5 +1,6 @@
 /* Verification itself: a solver that computes what it should and does one wrong thing beside it must be reported, and
  * one that does nothing wrong must not. */
+#include <math.h>
 #include <stdio.h>
 
 #include "api/verify.h"
@@ -34,6 +35,7 @@ typedef struct culprit {
 
 static crime committed;
 static _Atomic int runs, inside, children[2];
+static _Atomic bool hidden; /* the element that was changed is NaN, and another NaN is as good */
 
 /* Waits a little for an execution on another thread. */
 static bool sees_another(void) {
@@ -62,6 +64,8 @@ static bool tainted(const culprit *plan, const falt_operands *o, const unsigned 
 
 static void commit(const culprit *plan, const falt_operands *o) {
   unsigned char *workspace = o->workspace, *result = o->output;
+  if (committed == READS_UNWRITTEN || committed == READS_GAP) hidden |= isnan(((float *)o->output)[0]);
+  if (committed == FORGETS_RESULT) hidden |= isnan(((float *)o->output)[4]);
   switch (committed) {
     case BEYOND_PART:
       workspace[plan->first + 10] = 1;
@@ -164,6 +168,7 @@ static outcome verify(const falt_solver *const *solvers, crime wrong, uint64_t s
   const falt_cpu_options options = {.threads = 2};
   committed = wrong;
   runs = inside = 0;
+  hidden = false;
   assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
   assert_int_equal(falt_problem_parse(&problem, NULL, gaps), FALT_OK);
   assert_int_equal(falt_verify_solvers(solvers, device, &problem, NULL, seed, note, &o), FALT_OK);
@@ -183,16 +188,17 @@ static void test_innocent(UNUSED void **state) {
   }
 }
 
-/* Found with at least so many of the seeds, for some of them with these words. */
+/* Found with at least so many of the seeds, those that hide it included; for some of them with these words. */
 static void expect_found(crime wrong, int least, const char *words) {
-  int found = 0, told = 0;
+  int found = 0, told = 0, open = 0;
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
     const outcome o = verify(culprits, wrong, seed);
     told += o.failures && strstr(o.message, words);
-    found += o.failures;
+    found += o.failures || hidden;
+    open += !hidden;
   }
-  if (found < least || !told)
-    fail_msg("'%s' was found with %d of %d seeds, and told %d times", words, found, SEEDS, told);
+  if (found < least || !told || open < SEEDS / 2)
+    fail_msg("'%s' was found with %d of %d seeds, and told %d times; %d seeds show it", words, found, SEEDS, told, open);
 }
 
 /* A sanitizer ends the program where these are committed. */
@@ -200,18 +206,18 @@ static void test_writes(UNUSED void **state) {
   if (FALT_EXACT_ALLOCATION) skip();
   expect_found(BEYOND_PART, SEEDS, "between parts of the workspace");
   expect_found(BEYOND_SCRATCH, SEEDS, "between parts of the workspace");
-  expect_found(BEYOND_WORKSPACE, SEEDS - SEEDS / 16, "beside the workspace");
+  expect_found(BEYOND_WORKSPACE, SEEDS, "beside the workspace");
 }
 
 static void test_reads(UNUSED void **state) {
-  expect_found(READS_UNWRITTEN, SEEDS - SEEDS / 16, "other bits"); /* data that are not finite may hide it */
-  expect_found(READS_GAP, SEEDS - SEEDS / 16, "other bits");
+  expect_found(READS_UNWRITTEN, SEEDS, "other bits");
+  expect_found(READS_GAP, SEEDS, "other bits");
 }
 
 static void test_operands(UNUSED void **state) {
   expect_found(WRITES_GAP, SEEDS, "beside a result");
   expect_found(WRITES_INPUT, SEEDS, "only read");
-  expect_found(FORGETS_RESULT, SEEDS - SEEDS / 16, ""); /* where data are not finite, a NaN may be expected */
+  expect_found(FORGETS_RESULT, SEEDS, "");
   if (!FALT_EXACT_ALLOCATION) expect_found(WANTS_ALIGNED, SEEDS / 4, "wrong results");
 }
 
