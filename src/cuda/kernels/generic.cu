@@ -121,13 +121,15 @@ __device__ double forward(const Args &p, const i64 i[6]) {
 // A call, because the sum inlined into these loops spills.
 __device__ __noinline__ double forward_at(const Args &p, const i64 i[6]) { return forward(p, i); }
 
+// The largest of rounded values: NaN is 0 as an integer before it is compared.
 __device__ double pooled(const Args &p, const i64 i[6]) {
   double top = -__longlong_as_double(0x7ff0000000000000);
   for (i64 d = 0; d < p.pool[0]; d++)
     for (i64 h = 0; h < p.pool[1]; h++)
       for (i64 w = 0; w < p.pool[2]; w++) {
         const i64 at[6] = {i[N], i[G], i[C], i[D] * p.pool[0] + d, i[H] * p.pool[1] + h, i[W] * p.pool[2] + w};
-        const double value = forward_at(p, at);
+        double value = forward_at(p, at);
+        if (p.y.type <= S32 && value != value) value = 0;
         if (value > top || value != value) top = value;
       }
   return top;

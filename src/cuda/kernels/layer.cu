@@ -136,14 +136,15 @@ __device__ inline float finished(const Args &a, const Linear<float> &l, float su
   return activate<float>(e, sum * l.scale + l.offset);
 }
 
-// The largest of a window, NaN if one is.
+// The largest of a window's rounded values: NaN if one is, but 0 as an integer before it is compared.
 __device__ inline float pooled(const Args &a, const Sums &sums, const Linear<float> &l, int f, int u, int v) {
   float top = -__int_as_float(0x7f800000);
 #pragma unroll
   for (int i = 0; i < POOL_H; i++)
 #pragma unroll
     for (int j = 0; j < POOL_W; j++) {
-      const float value = finished(a, l, sums.of[f][u * POOL_H + i][v * POOL_W + j]);
+      float value = finished(a, l, sums.of[f][u * POOL_H + i][v * POOL_W + j]);
+      if (TYPE_Y <= S32 && value != value) value = 0;
       if (value > top || value != value) top = value;
     }
   return top;
