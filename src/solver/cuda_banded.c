@@ -146,6 +146,14 @@ static double *read_taps(const falt_problem *p, const void *values) {
   return taps;
 }
 
+/* Bands hold a tap in parts, some of them as integers: what is infinite or no number has none. */
+static bool are_finite(const falt_problem *p, const double *taps) {
+  const int64_t *size = p->filter.size, count = size[FALT_D] * size[FALT_H] * size[FALT_W];
+  bool finite = true;
+  for (int64_t i = 0; i < count; i++) finite &= isfinite(taps[i]);
+  return finite;
+}
+
 static void set_args(banded_plan *plan, const int axis[3]) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
@@ -345,6 +353,10 @@ static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
   if (!plan->taps) {
     destroy(&plan->base);
     return falt_refuse_memory(ask);
+  }
+  if (!are_finite(p, plan->taps)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "the filter has infinite or undefined taps");
   }
   order_axes(p, axis);
   for (int i = 0; i < 3; i++) taps[i] = (int)falt_cuda_size_along(&p->filter, axis[i]);

@@ -211,6 +211,27 @@ static void test_gaps(UNUSED void **state) {
   falt_device_destroy(&device);
 }
 
+/* Bands hold taps in parts, which infinities and NaN have not. */
+static void test_taps_not_finite(UNUSED void **state) {
+  static const char *const types[] = {"u8", "s8", "f16", "bf16", "f32"};
+  static const float odd[] = {INFINITY, -INFINITY, NAN};
+  falt_device *device = describe("h200", false);
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    float taps[9] = {1, 2, 1, 2, 4, 2, 1, 2, 1};
+    char line[LINE];
+    falt_problem p;
+    snprintf(line, sizeof line, "correlate h=48 w=64 r=3 s=3 type=%s weight-type=f32", types[i]);
+    assert_int_equal(falt_problem_parse(&p, NULL, line), FALT_OK);
+    assert_true(plans(device, &p, "cuda-banded", taps));
+    for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
+      taps[4] = odd[k];
+      assert_false(plans(device, &p, "cuda-banded", taps));
+      assert_true(plans(device, &p, "", taps));
+    }
+  }
+  falt_device_destroy(&device);
+}
+
 static void count(void *context, const falt_candidate *candidate) {
   assert_true(candidate->seconds_median == 0 && (candidate->rejected || candidate->predicted_seconds > 0));
   ++*(int *)context;
@@ -381,6 +402,7 @@ int main(void) {
       cmocka_unit_test(test_names),     cmocka_unit_test(test_limits),       cmocka_unit_test(test_measured_limits),
       cmocka_unit_test(test_plans),     cmocka_unit_test(test_refusals),     cmocka_unit_test(test_compile),
       cmocka_unit_test(test_nowhere),   cmocka_unit_test(test_scaled_terms), cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_taps_not_finite),
       cmocka_unit_test(test_constants),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
