@@ -162,8 +162,9 @@ bool falt_gemm_places(const falt_gemm_depth *d, const falt_gemm_phase phase[3], 
   for (int64_t i = 0; i < d->entries; i++) {
     place[i] = (falt_cuda_gemm_place){.channel = FALT_CUDA_GEMM_NO_CHANNEL};
     if (w.ended) continue;
-    if (!fits_int(w.channel * d->channel_bytes)) return false;
-    place[i].channel = (int)(w.channel * d->channel_bytes);
+    const int64_t way = w.channel * d->channel_bytes;
+    if (!fits_int(way) || way <= FALT_CUDA_GEMM_ONES) return false;
+    place[i].channel = (int)way;
     for (int axis = 0; axis < 3; axis++) place[i].at[axis] = (int)(phase[axis].first + w.tap[axis] * phase[axis].delta);
     advance(&w, d, phase);
   }

@@ -105,24 +105,24 @@ static void test_divisor(UNUSED void **state) {
 
 enum { CHANNELS = 12, PIECE = 4, STEP = 8 };
 
-static void check_tables(const falt_gemm_phase phase[3]) {
+static void check_tables(const falt_gemm_phase phase[3], int64_t channel_bytes) {
   const int64_t taps = phase[0].taps * phase[1].taps * phase[2].taps, pieces = taps * CHANNELS / PIECE;
   const falt_gemm_depth depth = {.channels = CHANNELS,
                                  .piece = PIECE,
                                  .entries = (pieces + STEP - 1) / STEP * STEP,
                                  .axis_bytes = {100000, 1000, 24},
-                                 .channel_bytes = 2};
+                                 .channel_bytes = channel_bytes};
   falt_cuda_gemm_entry *entry = calloc((size_t)depth.entries + 1, sizeof *entry);
   falt_cuda_gemm_place *place = calloc((size_t)depth.entries + 1, sizeof *place);
   assert_true(falt_gemm_entries(&depth, phase, entry) && falt_gemm_places(&depth, phase, place));
   for (int64_t i = 0; i < depth.entries; i++) {
     const int64_t tap = i * PIECE / CHANNELS, channel = i * PIECE % CHANNELS;
     if (i >= pieces) {
-      assert_true(entry[i].bits & FALT_CUDA_GEMM_NOWHERE && place[i].channel < 0);
+      assert_true(entry[i].bits & FALT_CUDA_GEMM_NOWHERE && place[i].channel == FALT_CUDA_GEMM_NO_CHANNEL);
       continue;
     }
     int64_t at[3] = {tap / phase[2].taps / phase[1].taps, tap / phase[2].taps % phase[1].taps, tap % phase[2].taps};
-    int64_t way = channel * 2;
+    int64_t way = channel * channel_bytes;
     unsigned bits = FALT_CUDA_GEMM_EXISTS;
     for (int axis = 0, bit = 0; axis < 3; bit += (int)phase[axis++].taps) {
       way += at[axis] * phase[axis].delta * depth.axis_bytes[axis];
@@ -131,13 +131,15 @@ static void check_tables(const falt_gemm_phase phase[3]) {
     }
     assert_int_equal(entry[i].delta, way);
     assert_int_equal(entry[i].bits, bits);
-    assert_int_equal(place[i].channel, channel * 2);
+    assert_int_equal(place[i].channel, channel * channel_bytes);
+    assert_true(place[i].channel != FALT_CUDA_GEMM_NO_CHANNEL && place[i].channel != FALT_CUDA_GEMM_ONES);
   }
   free(entry);
   free(place);
 }
 
 static void test_tables(UNUSED void **state) {
+  static const int64_t channel_bytes[] = {2, -1, -84}; /* channels may lie in any order */
   uint64_t random = 3;
   for (int k = 0; k < 300; k++) {
     falt_gemm_phase forward[3], backward[3];
@@ -149,8 +151,10 @@ static void test_tables(UNUSED void **state) {
       a.source = output;
       backward[i] = falt_gemm_backward(&a, between(&random, 0, falt_gemm_phases(&a) - 1));
     }
-    check_tables(forward);
-    check_tables(backward);
+    for (size_t b = 0; b < sizeof channel_bytes / sizeof *channel_bytes; b++) {
+      check_tables(forward, channel_bytes[b]);
+      check_tables(backward, channel_bytes[b]);
+    }
   }
 }
 

@@ -162,7 +162,8 @@ enum { FALT_CUDA_GEMM_BITS = 29 };
 /* With spans an entry is 16 aligned bytes, which may begin ahead of a tap's channels and end behind them. Fewer bits
  * are left for taps; then four say how many bytes lie ahead, and four how many there are up to the end, less one. */
 enum { FALT_CUDA_GEMM_SPAN_BITS = 21, FALT_CUDA_GEMM_HEAD = 21, FALT_CUDA_GEMM_END = 25 };
-enum { FALT_CUDA_GEMM_NO_CHANNEL = -1, FALT_CUDA_GEMM_ONES = -2 }; /* the same as channels of places */
+/* The same as channels of places; no way to a channel is as long, of either sign. */
+enum { FALT_CUDA_GEMM_NO_CHANNEL = -2147483647 - 1, FALT_CUDA_GEMM_ONES = -2147483647 };
 
 /* What windows are taken from, in pieces; strides count bytes. */
 typedef struct falt_cuda_gemm_source {

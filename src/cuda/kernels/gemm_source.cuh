@@ -73,7 +73,7 @@ __device__ inline bool find_piece(const Source &a, const Pixel &pixel, const Ent
 #pragma unroll
   for (int axis = 0; axis < 3; axis++)
     at[axis] = fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], pixel.at[axis] + e.at[axis]);
-  const bool any = pixel.bits && e.channel >= 0;
+  const bool any = pixel.bits && e.channel != FALT_CUDA_GEMM_NO_CHANNEL;
   exists = any && (at[0] | at[1] | at[2]) >= 0, beyond = any && !exists;
   from = pixel.from + (at[0] * a.axis[0] + at[1] * a.axis[1] + at[2] * a.axis[2] + e.channel);
 #else
