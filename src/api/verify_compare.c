@@ -109,14 +109,16 @@ static double largest_product(const falt_verification *v) {
   return v->problem->operation == FALT_FORWARD ? x * w : v->problem->operation == FALT_BACKWARD_DATA ? y * w : x * y;
 }
 
-static bool are_bf16(const falt_problem *p) {
+/* Whether the factors of the products are of one type. */
+static bool are_both(const falt_problem *p, falt_type type) {
   const falt_type other = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
-  return other == FALT_BF16 && (p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type) == FALT_BF16;
+  return other == type && (p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type) == type;
 }
 
 /* What a result loses to underflow, before activation: each product up to the accumulator's smallest number, times the
- * largest factor of a sum. Instructions for products of bf16 take factors and sums below 2^-126 as zeros. The product
- * alpha*scale, by which sums are multiplied, loses half of the smallest number. */
+ * largest factor of a sum. Instructions for products of bf16 take factors and sums below 2^-126 as zeros; tensor cores
+ * align products by the exponents of their factors, which are 2^-14 for all f16 below it, and cut off what lies 24 bits
+ * below the largest. The product alpha*scale, by which sums are multiplied, loses half of the smallest number. */
 static double underflow_of(const comparison *c) {
   const falt_verification *v = c->v;
   const falt_problem *p = v->problem;
@@ -124,7 +126,11 @@ static double underflow_of(const comparison *c) {
   const double factor =
       fmax(largest_of(v, FALT_OPERAND_X), fmax(largest_of(v, FALT_OPERAND_W), largest_of(v, FALT_OPERAND_Y)));
   const double flushed = 0x1p-126 * (1 + 2 * factor);
-  const double lost = p->accumulator == FALT_F64 ? 0x1p-1074 : are_bf16(p) ? flushed : 0x1p-149;
+  const double aligned = 0x1p-149 + 0x1p-38 * factor;
+  const double lost = p->accumulator == FALT_F64 ? 0x1p-1074
+                      : are_both(p, FALT_BF16)   ? flushed
+                      : are_both(p, FALT_F16)    ? aligned
+                                                 : 0x1p-149;
   const double of_factor = p->has_scale && p->accumulator != FALT_F64 ? 0x1p-150 * largest_product(v) : 0;
   return (double)falt_problem_depth(p) * (lost * scale + of_factor);
 }
