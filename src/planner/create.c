@@ -72,6 +72,7 @@ static falt_plan *plan_child(falt_ask *ask, const falt_problem *problem, const v
     if (!plan) refuse_child(ask, &search);
     ask->spreads |= plan && plan->spreads;
     ask->factors |= plan && plan->factors;
+    ask->splits |= plan && plan->splits;
   } else {
     falt_refuse_memory(ask);
   }

@@ -51,6 +51,7 @@ struct falt_plan {
   bool packed;               /* holds the filter; operands.filter is not read */
   bool ready;                /* falt_plan_ready succeeded */
   bool spreads, factors;     /* as in falt_solver: of this plan's solver or of a child's */
+  bool splits; /* it, or a child, multiplies numbers in parts: a result with an infinite term may be NaN */
   falt_plan_parts *parts;
   falt_plan_operands *operands; /* NULL in children, which only their parents execute */
 };
@@ -85,7 +86,7 @@ struct falt_ask {
   int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
   bool own_gaps;                     /* what lies between the result's rows is the asking plan's, and may be written */
   uint64_t pick;                     /* which child falt_plan_child takes; 0: the cheapest. Verification's alone */
-  bool spreads, factors;             /* of the children so far: falt_plan_child sets them */
+  bool spreads, factors, splits;     /* of the children so far: falt_plan_child sets them */
 };
 
 /* Records why and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */

@@ -589,6 +589,7 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   }
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
+  plan->base.splits = plan->split;
   plan->base.cost.seconds = seconds_of(plan, ask, &r);
   plan->partial_at = plan->values ? 0 : falt_round_up(plan->filter_bytes, 256);
   plan->base.workspace = (size_t)(plan->partial_at + plan->tile.workspace);

@@ -324,6 +324,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
     return NULL;
   }
   plan->base.workspace = (size_t)plan->tile.workspace;
+  plan->base.splits = plan->split;
   plan->base.cost.seconds = 3e-6 + plan->tile.seconds;
   if (p->input.type == FALT_F32 && !plan->split) plan->base.cost.error = FALT_TF32_ERROR;
   return &plan->base;

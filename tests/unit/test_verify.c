@@ -23,6 +23,8 @@ typedef enum crime {
   WANTS_ALIGNED,  /* rounds the input's address down to 64 bytes */
   FORGETS_RESULT, /* does not write the last element */
   NO_NAN,         /* writes 0 for NaN */
+  NAN_FOR_INF,    /* NaN for infinities */
+  NAN_BESIDE_INF, /* NaN for numbers where other results are infinite */
   CRIMES
 } crime;
 
@@ -34,6 +36,7 @@ typedef struct culprit {
 } culprit;
 
 static crime committed;
+static bool says_splits; /* that its plans multiply in parts */
 static _Atomic int runs, inside, children[2];
 static _Atomic bool hidden; /* the element that was changed is NaN, and another NaN is as good */
 
@@ -43,6 +46,14 @@ static bool sees_another(void) {
   bool others = ++inside > 1;
   while (!others && falt_seconds() < end) others = inside > 1;
   return others;
+}
+
+/* NaN for what is infinite; or for numbers, where something is infinite. */
+static void lose_infinities(float y[5], bool numbers) {
+  bool infinite = false;
+  for (int i = 0; i < 5; i++) infinite |= isinf(y[i]);
+  for (int i = 0; i < 5; i++)
+    if (numbers ? infinite && isfinite(y[i]) : isinf(y[i])) y[i] = NAN;
 }
 
 /* The lowest bit of the first result changes within every tolerance. */
@@ -88,6 +99,10 @@ static void commit(const culprit *plan, const falt_operands *o) {
     case NO_NAN:
       for (int i = 0; i < 5; i++)
         if (((float *)o->output)[i] != ((float *)o->output)[i]) ((float *)o->output)[i] = 0;
+      break;
+    case NAN_FOR_INF:
+    case NAN_BESIDE_INF:
+      lose_infinities(o->output, committed == NAN_BESIDE_INF);
       break;
     default:
       break;
@@ -135,6 +150,7 @@ static falt_plan *plan_culprit(const falt_solver *solver, falt_ask *ask) {
   plan->child = falt_plan_child(&inner, ask->problem, NULL);
   assert_non_null(plan->child);
   plan->inner = falt_place_child(&plan->base.layout, plan->child);
+  plan->base.splits = says_splits;
   plan->base.workspace = plan->base.layout.total;
   if (committed == BEYOND_WORKSPACE) {
     plan->base.workspace--; /* allocations are rounded up: falt_execute_host's stays whole */
@@ -198,7 +214,8 @@ static void expect_found(crime wrong, int least, const char *words) {
     open += !hidden;
   }
   if (found < least || !told || open < SEEDS / 2)
-    fail_msg("'%s' was found with %d of %d seeds, and told %d times; %d seeds show it", words, found, SEEDS, told, open);
+    fail_msg("'%s' was found with %d of %d seeds, and told %d times; %d seeds show it", words, found, SEEDS, told,
+             open);
 }
 
 /* A sanitizer ends the program where these are committed. */
@@ -225,6 +242,15 @@ static void test_conditions(UNUSED void **state) {
   expect_found(COUNTS_THREADS, 1, "another number of threads");
   expect_found(COUNTS_RUNS, SEEDS / 4, "other bits");
   expect_found(NO_NAN, 1, "wrong results");
+}
+
+/* Only infinities may become NaN, and only by plans that multiply in parts. */
+static void test_splits(UNUSED void **state) {
+  expect_found(NAN_FOR_INF, 1, "wrong results");
+  says_splits = true;
+  for (uint64_t seed = 1; seed <= SEEDS; seed++) assert_int_equal(verify(culprits, NAN_FOR_INF, seed).failures, 0);
+  expect_found(NAN_BESIDE_INF, 1, "wrong results");
+  says_splits = false;
 }
 
 static void test_at_once(UNUSED void **state) {
@@ -356,7 +382,7 @@ int main(void) {
       cmocka_unit_test(test_gaps),       cmocka_unit_test(test_many_parts), cmocka_unit_test(test_innocent),
       cmocka_unit_test(test_writes),     cmocka_unit_test(test_reads),      cmocka_unit_test(test_operands),
       cmocka_unit_test(test_conditions), cmocka_unit_test(test_at_once),    cmocka_unit_test(test_children),
-      cmocka_unit_test(test_red_zones),
+      cmocka_unit_test(test_red_zones),  cmocka_unit_test(test_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
