@@ -204,7 +204,8 @@ typedef struct falt_budget {
   double max_error;      /* largest relative error allowed to trade for speed; 0: only rounding errors */
   /* Same bits in every run and for every number of threads: the solver is then chosen without what is known of this
    * machine alone, such as measured limits, tuning and wisdom. A limit of the workspace still excludes plans that need
-   * more, and the need of some grows with the threads: for the same bits with any number, set none, or 0. */
+   * more, and the need of some grows with the threads: for the same bits with any number, set none, or 0. On a GPU
+   * operands whose addresses 16 bytes do not divide may be computed by another kernel of the plan, with other bits. */
   bool deterministic;
   bool allow_tf32;
   char method[32]; /* a solver's name, or empty for any */
