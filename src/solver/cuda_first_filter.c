@@ -118,4 +118,4 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_first_filter;
 const falt_solver falt_solver_cuda_first_filter = {
-    .name = "cuda-first-filter", .device_kind = "cuda", .plan = plan_filter};
+    .name = "cuda-first-filter", .device_kind = "cuda", .plan = plan_filter, .spreads = true};

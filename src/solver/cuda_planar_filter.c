@@ -169,4 +169,4 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_planar_filter;
 const falt_solver falt_solver_cuda_planar_filter = {
-    .name = "cuda-planar-filter", .device_kind = "cuda", .plan = plan_filter};
+    .name = "cuda-planar-filter", .device_kind = "cuda", .plan = plan_filter, .spreads = true};

@@ -237,4 +237,5 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_window;
-const falt_solver falt_solver_cuda_window = {.name = "cuda-window", .device_kind = "cuda", .plan = plan_window};
+const falt_solver falt_solver_cuda_window = {
+    .name = "cuda-window", .device_kind = "cuda", .plan = plan_window, .spreads = true};
