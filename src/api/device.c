@@ -31,19 +31,21 @@ falt_status falt_device_measure(falt_device *device) {
 /* ---- interrupting, progress */
 
 void falt_device_interrupt(falt_device *device) {
-  atomic_fetch_or(&device->control.interrupts, 1);
+  if (device) atomic_fetch_or(&device->control.interrupts, 1);
 }
 
 void falt_device_resume(falt_device *device) {
+  if (!device) return;
   uint32_t count = atomic_load(&device->control.interrupts);
   while (count & 1 && !atomic_compare_exchange_weak(&device->control.interrupts, &count, count + 1)) continue;
 }
 
 bool falt_device_interrupted(const falt_device *device) {
-  return atomic_load(&device->control.interrupts) & 1;
+  return device && atomic_load(&device->control.interrupts) & 1;
 }
 
 void falt_device_progress(falt_device *device, falt_progress progress, void *context) {
+  if (!device) return;
   device->control.progress = progress;
   device->control.context = context;
 }

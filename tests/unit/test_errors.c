@@ -111,6 +111,10 @@ static void test_nothing(void **state) {
   assert_string_equal(falt_plan_solver(NULL), "");
   assert_string_equal(falt_device_name(NULL), "");
   assert_int_equal(falt_device_threads(NULL), 0);
+  falt_device_interrupt(NULL);
+  falt_device_resume(NULL);
+  assert_false(falt_device_interrupted(NULL));
+  falt_device_progress(NULL, NULL, NULL);
   falt_device_limits(NULL, &limits);
   assert_true(limits.copy_bytes_per_s == 0 && !limits.measured);
   falt_device_limits(device, NULL);
@@ -135,38 +139,87 @@ static void test_nothing(void **state) {
   assert_int_equal(falt_device_write(device, NULL, NULL, 0), FALT_OK);
 }
 
-static void expect_reserved(falt_status status, const char *field) {
-  assert_int_equal(status, FALT_INVALID_ARGUMENT);
-  if (!strstr(falt_message(), field)) fail_msg("\"%s\" does not name %s", falt_message(), field);
-}
+/* ---- reserved fields, to the last one */
 
-/* Each struct's reserved fields are looked at, to the last one. */
-static void test_reserved(void **state) {
-  (void)state;
+static struct {
   falt_problem problem;
   falt_budget budget;
   falt_options options;
   falt_cpu_options cpu;
   falt_cuda_options cuda;
-  falt_device *made;
+} given;
+
+static falt_status call_check(void) {
+  return falt_problem_check(&given.problem);
+}
+
+static falt_status call_plan(void) {
   falt_plan *plan;
-  falt_problem_default(&problem);
-  falt_budget_default(&budget);
-  falt_options_default(&options);
-  falt_cpu_options_default(&cpu);
-  falt_cuda_options_default(&cuda);
-  strcpy(cuda.described, "h200");
-  const falt_tensor src = problem.input;
-  budget.reserved[7] = 1;
-  expect_reserved(falt_plan_create(&plan, device, &problem, &budget, NULL), "budget.reserved[7]");
-  problem.reserved[4] = 1;
-  expect_reserved(falt_problem_check(&problem), "problem.reserved[4]");
-  options.reserved[7] = 1;
-  expect_reserved(falt_problem_filter(&problem, &src, &src, FALT_F32, false, &options), "options.reserved[7]");
-  cpu.reserved[0] = 1;
-  expect_reserved(falt_device_cpu(&made, &cpu), "options.reserved[0]");
-  cuda.reserved[3] = 1;
-  expect_reserved(falt_device_cuda(&made, &cuda), "options.reserved[3]");
+  const falt_status status = falt_plan_create(&plan, device, &given.problem, &given.budget, NULL);
+  falt_plan_destroy(&plan);
+  return status;
+}
+
+static falt_status call_describe(void) {
+  falt_problem problem;
+  const falt_tensor one = given.problem.input;
+  return falt_problem_filter(&problem, &one, &one, FALT_F32, false, &given.options);
+}
+
+static falt_status call_correlate(void) {
+  float x[1] = {1}, y[1];
+  const falt_const_array src = falt_const_volume(x, FALT_F32, 1, 1, 1);
+  const falt_array dst = falt_volume(y, FALT_F32, 1, 1, 1);
+  return falt_correlate(&src, &src, &dst, &given.options);
+}
+
+static falt_status call_cpu(void) {
+  falt_device *made;
+  const falt_status status = falt_device_cpu(&made, &given.cpu);
+  falt_device_destroy(&made);
+  return status;
+}
+
+static falt_status call_cuda(void) {
+  falt_device *made;
+  const falt_status status = falt_device_cuda(&made, &given.cuda);
+  falt_device_destroy(&made);
+  return status;
+}
+
+static void test_reserved(void **state) {
+  (void)state;
+  static const struct {
+    uint64_t *field;
+    size_t bytes;
+    const char *name;
+    falt_status (*call)(void);
+  } cases[] = {
+      {given.problem.reserved, sizeof given.problem.reserved, "problem", call_check},
+      {given.budget.reserved, sizeof given.budget.reserved, "budget", call_plan},
+      {given.options.reserved, sizeof given.options.reserved, "options", call_describe},
+      {given.options.reserved, sizeof given.options.reserved, "options", call_correlate},
+      {given.options.budget.reserved, sizeof given.options.budget.reserved, "budget", call_correlate},
+      {given.cpu.reserved, sizeof given.cpu.reserved, "options", call_cpu},
+      {given.cuda.reserved, sizeof given.cuda.reserved, "options", call_cuda},
+  };
+  falt_problem_default(&given.problem);
+  falt_budget_default(&given.budget);
+  falt_options_default(&given.options);
+  falt_cpu_options_default(&given.cpu);
+  falt_cuda_options_default(&given.cuda);
+  strcpy(given.cuda.described, "h200");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(cases[i].call(), FALT_OK);
+    for (size_t j = 0; j < cases[i].bytes / sizeof(uint64_t); j++) {
+      char name[64];
+      snprintf(name, sizeof name, "%s.reserved[%zu]", cases[i].name, j);
+      cases[i].field[j] = 1;
+      assert_int_equal(cases[i].call(), FALT_INVALID_ARGUMENT);
+      if (!strstr(falt_message(), name)) fail_msg("\"%s\" does not name %s", falt_message(), name);
+      cases[i].field[j] = 0;
+    }
+  }
 }
 
 int main(void) {
