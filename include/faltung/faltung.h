@@ -14,9 +14,11 @@
  *     an address is needed, a value outside its range) and FALT_NO_MEMORY; comments say what else one returns.
  *   - Structs are filled by their default function first, then changed field by field. Their `reserved` fields stay
  *     zero: anything else is FALT_INVALID_ARGUMENT.
- *   - Functions that only report something (they return no status) take NULL: they do nothing and return 0 or "".
+ *   - Functions that return no status take NULL: they do nothing and return 0 or "", or as their comment says.
  *   - The library prints nothing, never exits, and falt_execute neither allocates, waits for a lock nor tunes.
  *   - Long calls can be interrupted, by falt_device_interrupt, and tell how far they are, by falt_device_progress.
+ *   - A callback (falt_progress, falt_pool, the report functions) must return. It must not leave by longjmp, and no C++
+ *     exception may leave it: other threads still work for the call and use its stack frames.
  *   - Handles are destroyed by a function that takes their address and sets them to NULL; NULL is accepted.
  *
  * The operation inside is always cross-correlation,
@@ -70,7 +72,7 @@ typedef enum falt_status {
 /* The enumerator's name, such as "FALT_INVALID_SIZE". Never NULL. Since 0.1. */
 FALT_API const char *falt_status_name(falt_status status);
 
-/* What the last failing call on this thread was about: one line, "argument: why; what to do". Never NULL.
+/* The message of this thread's last failing call: one line, "argument: why; what to do". Never NULL.
  * Valid until the next failing call on the same thread. Since 0.1. */
 FALT_API const char *falt_message(void);
 
@@ -142,8 +144,8 @@ typedef enum falt_operation {
 /* Index of each logical dimension in size[] and stride[]. A filter uses K where data uses N. */
 enum { FALT_N = 0, FALT_K = 0, FALT_G = 1, FALT_C = 2, FALT_D = 3, FALT_H = 4, FALT_W = 5, FALT_DIMS = 6 };
 
-/* One operand. Element (i0..i5) lies at data[offset + sum of i*stride]. A stride of 0 repeats an element along that
- * dimension (operands that are read only); a negative stride walks backwards, with offset at the logical first element.
+/* One operand. Element (i0..i5) is at data[offset + sum of i*stride]. A stride of 0 repeats an element along that
+ * dimension (inputs only); a negative stride walks backwards, with offset at the logical first element.
  *   input   {N, G, C,  D,  H,  W}    C channels in each of G groups
  *   filter  {K, G, C,  T,  R,  S}    K outputs in each group
  *   output  {N, G, K, OD, OH, OW}
@@ -179,7 +181,7 @@ typedef struct falt_problem {
   int space;      /* 1, 2 or 3: axes before the last `space` ones have size 1 */
   falt_tensor input, filter, output, residual;
   falt_axis axis[3];     /* depth, height, width */
-  double boundary_value; /* what FALT_CONSTANT continues with */
+  double boundary_value; /* the value beyond the edges for FALT_CONSTANT */
   falt_type accumulator; /* FALT_F32, FALT_F64 or FALT_S32 */
   int rank;              /* number of separable terms that the filter's values are known to have; 0: not known */
   /* y = act(alpha * scale[g,k] * acc + bias[g,k] + beta + residual), then rounded to the nearest integer, ties to even,
@@ -202,10 +204,10 @@ typedef struct falt_budget {
   int64_t max_workspace; /* bytes; negative: no limit. 0 is allowed and always possible */
   double tune_seconds;   /* 0: choose by estimate; otherwise measure the candidates for about so long */
   double max_error;      /* largest relative error allowed to trade for speed; 0: only rounding errors */
-  /* Same bits in every run and for every number of threads: the solver is then chosen without what is known of this
-   * machine alone, such as measured limits, tuning and wisdom. A limit of the workspace still excludes plans that need
-   * more, and the need of some grows with the threads: for the same bits with any number, set none, or 0. On a GPU
-   * operands whose addresses 16 bytes do not divide may be computed by another kernel of the plan, with other bits. */
+  /* Same bits in every run and for every number of threads. The planner then ignores measured limits, tuning and
+   * wisdom, which belong to one machine. A workspace limit still excludes plans that need more, and some plans need
+   * more with more threads: for the same bits with any number of threads set no limit, or 0. On a GPU a plan may have a
+   * second kernel, with other bits, for operands whose addresses 16 bytes do not divide. */
   bool deterministic;
   bool allow_tf32;
   char method[32]; /* a solver's name, or empty for any */
@@ -265,7 +267,8 @@ typedef struct falt_part {
  * Since 0.1. */
 FALT_API falt_status falt_problem_part(falt_part *part, const falt_problem *problem, int axis, int64_t begin,
                                        int64_t count);
-/* The input row that stands at any `row` of an axis as its boundary continues it; -1 for the constant. Since 0.1. */
+/* The input row that stands at any `row` of an axis as its boundary continues it; -1 for the constant, and for NULL.
+ * Since 0.1. */
 FALT_API int64_t falt_problem_row(const falt_problem *problem, int axis, int64_t row);
 
 /* ------------------------------------------------------------------------------------------------ device */
@@ -340,10 +343,10 @@ FALT_API falt_status falt_device_synchronize(falt_device *device);
  * until falt_device_resume. May be called by any thread and by a signal handler, as often as one likes, while the
  * device lives. It concerns the calls that take long: planning, executing, timing, explaining, verifying and measuring.
  * Usually they return within 0.1 s; a kernel that a GPU runs and a compilation by NVRTC are waited for. The contents of
- * results and of the workspace are then undefined; plans, wisdom and limits stay as they were before the call. What
- * falt_execute has put on a GPU's stream runs on. Since 0.1. */
+ * outputs and of the workspace are then undefined; plans, wisdom and limits stay as they were before the call. Work
+ * that falt_execute has put on a GPU's stream runs on. Since 0.1. */
 FALT_API void falt_device_interrupt(falt_device *device);
-/* Ends the interruption: calls that begin after it run. Those that were under way are cancelled all the same, also if
+/* Ends the interruption: calls that begin after it run. Calls that were under way are cancelled all the same, also if
  * they have not returned yet. Async-signal-safe, too. Since 0.1. */
 FALT_API void falt_device_resume(falt_device *device);
 /* Whether the device is interrupted and not resumed. Async-signal-safe, too. Since 0.1. */
@@ -352,7 +355,7 @@ FALT_API bool falt_device_interrupted(const falt_device *device);
 /* Told how far a call is: `done` in [0, 1] never falls within a phase, and ends with 1 if it was told at all. The phase
  * is one word: "plan" (candidates that were asked), "tune" and "measure" (candidates or samples), "execute" (tasks, or
  * slabs of falt_execute_host), "verify" (solvers); it is valid until the function returns. False cancels the call,
- * which then returns FALT_CANCELLED. */
+ * which then returns FALT_CANCELLED. It must return: no longjmp, no C++ exception. */
 typedef bool (*falt_progress)(void *context, const char *phase, double done);
 
 /* Calls `progress` (NULL: nothing) from then on in the thread that made a call, while the call takes longer than half a
@@ -391,11 +394,11 @@ FALT_API int falt_device_threads(const falt_device *device);
 typedef struct falt_plan falt_plan;
 
 /* Plans for *problem on *device within *budget (NULL: no limits). filter_values may be NULL. If it is not, it points to
- * the filter in host memory as problem->filter describes it; the plan copies what it needs, may use what the values are
- * (separable, low rank, integer), packs them, and falt_execute then ignores operands.filter. *plan is NULL on failure:
- * what falt_problem_check returns; FALT_INVALID_METHOD for a name that no solver has, FALT_NO_SOLVER where the named
- * one does not apply, FALT_OVER_BUDGET where none fits (falt_message names the nearest); FALT_NO_DEVICE where a kernel
- * cannot be compiled. Since 0.1. */
+ * the filter in host memory as problem->filter describes it. The plan copies and packs the values and may use their
+ * properties (separable, low rank, integer); falt_execute then ignores operands.filter. On failure *plan is NULL.
+ * Returns the statuses of falt_problem_check; FALT_INVALID_METHOD for a name that no solver has, FALT_NO_SOLVER where
+ * the named solver does not apply, FALT_OVER_BUDGET where none fits (falt_message names the nearest); FALT_NO_DEVICE
+ * where a kernel cannot be compiled. Since 0.1. */
 FALT_API falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                                       const falt_budget *budget, const void *filter_values);
 /* The same for a problem line, its budget's words included: for languages that call C without its structs. Returns what
@@ -405,11 +408,11 @@ FALT_API falt_status falt_plan_create_line(falt_plan **plan, falt_device *device
 /* Frees *plan, which no thread may be executing, and sets it to NULL. Since 0.1. */
 FALT_API void falt_plan_destroy(falt_plan **plan);
 
-/* The tensors of the problem by their forward names; the operation says which of them is written (falt_operation).
+/* The tensors of the problem by their forward names; falt_operation says which are inputs and which is the output.
  * For FALT_BACKWARD_MAXPOOL, input is x, output is dy and residual receives dx, laid out as the input.
  * Unused ones may be NULL. Alignment to the element's size is enough; where more is faster the plan looks.
  *
- * No element that is written, the db of a backward-filter included, may share memory with another operand's element.
+ * No output element, the db of a backward-filter included, may share memory with an element of another operand.
  * Elements count, not the bytes between them: channels of one interleaved buffer, or tiles of one image, may be input
  * and output. One exception: the output of a forward problem may be the residual itself, in the same order and of the
  * same type (the sum is then in place). workspace must have falt_plan_workspace bytes, aligned to 64, share nothing
@@ -424,8 +427,8 @@ typedef struct falt_operands {
 FALT_API void falt_operands_default(falt_operands *operands);
 
 /* Computes. Never allocates, from the first call on; the first call does what every other one does. Returns
- * FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL, what is written shares elements with another
- * operand, the workspace is not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device
+ * FALT_INVALID_ARGUMENT if an operand that the plan needs is NULL, an output shares elements with another operand,
+ * the workspace is not aligned, or a pointer or the stream is not the device's; FALT_NO_DEVICE if the device
  * was lost. Since 0.1. */
 FALT_API falt_status falt_execute(const falt_plan *plan, const falt_operands *operands);
 
@@ -476,13 +479,13 @@ typedef struct falt_options {
 #define FALT_ANCHOR_CENTER INT64_MIN
 #define FALT_ANCHOR_PAD (INT64_MIN + 1)
 
-/* An array in memory for the one-call functions. */
+/* An output array of the one-call functions. */
 typedef struct falt_array {
   void *data;
   falt_tensor tensor;
 } falt_array;
 
-/* The same for arrays that are only read. */
+/* An input array of the one-call functions. */
 typedef struct falt_const_array {
   const void *data;
   falt_tensor tensor;
@@ -497,19 +500,19 @@ FALT_API falt_array falt_image(void *data, falt_type type, int64_t height, int64
                                int64_t pitch);
 /* Describes dense single-channel data in d, h, w order; 1 where a dimension is absent. Since 0.1. */
 FALT_API falt_array falt_volume(void *data, falt_type type, int64_t depth, int64_t height, int64_t width);
-/* falt_image for data that are only read. Since 0.1. */
+/* falt_image for inputs. Since 0.1. */
 FALT_API falt_const_array falt_const_image(const void *data, falt_type type, int64_t height, int64_t width,
                                            int64_t channels, int64_t pitch);
-/* falt_volume for data that are only read. Since 0.1. */
+/* falt_volume for inputs. Since 0.1. */
 FALT_API falt_const_array falt_const_volume(const void *data, falt_type type, int64_t depth, int64_t height,
                                             int64_t width);
-/* The same array, to be read only: what was the result of one call and is the source of the next. Since 0.1. */
+/* The same array as an input: the output of one call becomes the source of the next. Since 0.1. */
 FALT_API falt_const_array falt_const(falt_array array);
 
 /* Filters src into dst, which must have the size that the mode gives. dst shares no element with src or the taps;
- * channels and tiles of one buffer may be both (falt_operands). Reads src and taps only. The taps are one filter for
- * all channels. falt_convolve flips the taps, falt_correlate does not. options may be NULL. Returns FALT_INVALID_SHAPE
- * if dst has another size, and what falt_plan_create and falt_execute_host return. Since 0.1. */
+ * channels and tiles of one buffer may be both (falt_operands). The taps are one filter for all channels. falt_convolve
+ * flips the taps, falt_correlate does not. options may be NULL. Returns FALT_INVALID_SHAPE if dst has another size, and
+ * what falt_plan_create and falt_execute_host return. Since 0.1. */
 FALT_API falt_status falt_correlate(const falt_const_array *src, const falt_const_array *taps, const falt_array *dst,
                                     const falt_options *options);
 /* falt_correlate with the taps flipped: a true convolution. Since 0.1. */
@@ -573,7 +576,7 @@ FALT_API size_t falt_problem_random(uint64_t seed, char *line, size_t size);
 /* Fills count elements: integers over their whole range, floats in [-1, 1). Since 0.1. */
 FALT_API void falt_random_fill(void *data, falt_type type, int64_t count, uint64_t seed);
 
-/* Elements from data[0] to the last element of a tensor, both included: what to allocate. Since 0.1. */
+/* Elements from data[0] to the last element of a tensor, both included: as many as to allocate. Since 0.1. */
 FALT_API int64_t falt_tensor_span(const falt_tensor *tensor);
 
 /* Names of all solvers: i from 0 until NULL. Since 0.1. */
@@ -586,8 +589,8 @@ FALT_API const char *falt_solver_about(int i);
  * means the file in FALTUNG_CACHE. Returns FALT_NO_FILE if it cannot be read, FALT_INVALID_TEXT if it does not parse
  * or, where a path was given, holds nothing for this device. Since 0.1. */
 FALT_API falt_status falt_wisdom_load(falt_device *device, const char *path);
-/* Writes the device's wisdom into a file, beside that of other devices. Returns FALT_NO_FILE if it cannot be written.
- * Only the cache's directory is made where it is missing; that of a path must be there. Since 0.1. */
+/* Writes the device's wisdom into a file and keeps other devices' wisdom there. Returns FALT_NO_FILE if it cannot be
+ * written. A missing cache directory is made; the directory of a given path must exist. Since 0.1. */
 FALT_API falt_status falt_wisdom_save(const falt_device *device, const char *path);
 /* Drops the device's wisdom from memory; files stay as they are. Since 0.1. */
 FALT_API void falt_wisdom_forget(falt_device *device);
@@ -602,7 +605,7 @@ enum { FALT_CACHE_BYTES = 256 << 20 };
 /* A file of the kernel cache, as falt_cache_kernels reports it. */
 typedef struct falt_cached_kernel {
   const char *path;
-  const char *damage;                        /* NULL, or why it is not used; what follows is then empty */
+  const char *damage;                        /* NULL, or why it is not used; the fields below are then empty */
   const char *source, *entry, *arch, *holes; /* "direct.cu", "falt_direct", "sm_90a", "TAPS_T=5; PIXEL=3" */
   int nvrtc;                                 /* the version that compiled it: major*1000 + minor */
   int registers, spill_bytes, shared_bytes;  /* a thread's, a thread's, a block's without the dynamic; -1: not known */

@@ -1,5 +1,6 @@
 // Faltung for C++17: devices and plans that release themselves, spans instead of pointers, exceptions instead of
-// statuses. A thin layer over faltung.h, which has the contracts; everything here is inline.
+// statuses. A thin layer over faltung.h, which has the contracts; everything here is inline. Callbacks that are given to
+// falt_device_progress must not throw: catch inside them and return false.
 #ifndef FALTUNG_HPP
 #define FALTUNG_HPP
 
@@ -183,7 +184,7 @@ class plan {
   void *address(span<T> elements, const char *name) const {
     if (elements.size_bytes() < falt_plan_bytes(get(), name))
       throw error(FALT_INVALID_SIZE, (std::string(name) + ": the span is shorter than the plan's tensor").c_str());
-    return const_cast<std::remove_const_t<T> *>(elements.data()); // the plan's operation says what is written
+    return const_cast<std::remove_const_t<T> *>(elements.data()); // the operation decides which operand is the output
   }
   std::unique_ptr<falt_plan, destroy> handle_;
 };
