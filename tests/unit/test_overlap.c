@@ -126,6 +126,15 @@ static void test_refusals(UNUSED void **state) {
   bad.residual = y;
   assert_int_equal(falt_execute(plan, &bad), FALT_OK);
   falt_plan_destroy(&plan);
+  for (int axis = FALT_H; axis <= FALT_W; axis++) /* rows become columns: the output's elements in another order */
+    problem.residual.stride[axis] = problem.output.stride[axis == FALT_H ? FALT_W : FALT_H];
+  plan = plan_for(device, &problem);
+  falt_free(workspace);
+  bad.workspace = workspace = falt_alloc_zero(falt_plan_workspace(plan) + FALT_ALIGN);
+  expect_refusal(plan, &bad, "operands.output", "operands.residual");
+  bad.residual = z;
+  assert_int_equal(falt_execute(plan, &bad), FALT_OK);
+  falt_plan_destroy(&plan);
   falt_free(workspace);
 
   problem = parse("backward-filter n=1 c=4 h=8 w=8 k=4 r=3 s=3 pad=1 bias=1");
