@@ -2,36 +2,14 @@
  * the right ones named; truncated files fail; nothing is left behind. Formats without their module are skipped by name.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "io/io.h"
-
-static char directory[] = "/tmp/faltung-formats-XXXXXX";
+#include "fixture.h"
 
 static const char *path_of(const char *extension) {
-  static char path[256];
-  snprintf(path, sizeof path, "%s/file%s", directory, extension);
-  return path;
-}
-
-static int set_up(void **state) {
-  (void)state;
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  return rmdir(directory); /* fails if a test, or a temporary, left a file */
+  char name[64];
+  snprintf(name, sizeof name, "file%s", extension);
+  return in_directory(name);
 }
 
 static bool has(const char *format) {
