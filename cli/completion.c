@@ -105,12 +105,26 @@ static void print_zsh_text(FILE *file, const char *text) {
   }
 }
 
+/* What completes a value: names, files, or names and files. */
+static void print_zsh_action(FILE *file, const cli_option_note *note) {
+  const bool both = note->choice && note->is_file;
+  if (note->choice) {
+    fputs(both ? "{_faltung_name_or_file " : "(", file);
+    print_choices(file, note->choice);
+    fputs(both ? "}" : ")", file);
+  } else if (note->is_file) {
+    fputs("_files", file);
+  }
+}
+
+/* A value may follow as the next word, behind "=" or behind the letter. */
 static void print_zsh_option(FILE *file, const cli_option_note *note) {
+  const char *plus = note->value ? "+" : "", *equals = note->value ? "=" : "";
   fputs("        ", file);
   if (note->letter)
-    fprintf(file, "'(-%c --%s)'{-%c,--%s}", note->letter, note->name, note->letter, note->name);
+    fprintf(file, "'(-%c --%s)'{-%c%s,--%s%s}", note->letter, note->name, note->letter, plus, note->name, equals);
   else
-    fprintf(file, "--%s", note->name);
+    fprintf(file, "--%s%s", note->name, equals);
   fputs("'[", file);
   print_zsh_text(file, note->help);
   fputc(']', file);
@@ -118,13 +132,7 @@ static void print_zsh_option(FILE *file, const cli_option_note *note) {
     fputc(':', file);
     print_zsh_text(file, note->value);
     fputc(':', file);
-    if (note->choice) {
-      fputc('(', file);
-      print_choices(file, note->choice);
-      fputc(')', file);
-    } else if (note->is_file) {
-      fputs("_files", file);
-    }
+    print_zsh_action(file, note);
   }
   fputs("' \\\n", file);
 }
@@ -133,6 +141,7 @@ static void print_zsh_verb(FILE *file, const cli_verb *verb) {
   cli_option_note note;
   const cli_choice choice = operand_choice(verb);
   fprintf(file, "    %s)\n      _arguments -s -S \\\n", verb->name);
+  fputs("        '(-h --help)'{-h,--help}'[the options of the verb]' \\\n", file);
   for (int i = 0; cli_option_at(i, &note); i++) {
     if (note.verbs & verb->bit) print_zsh_option(file, &note);
   }
@@ -150,6 +159,7 @@ static void print_zsh(FILE *file) {
   const cli_verb *verb;
   fputs(
       "#compdef faltung\n"
+      "_faltung_name_or_file() { _alternative \"name:name:($*)\" 'file:file:_files'; }\n"
       "_faltung() {\n"
       "  local -a verbs\n"
       "  verbs=(\n    'help:the options of a verb'\n",
@@ -162,7 +172,7 @@ static void print_zsh(FILE *file) {
   fputs(
       "  )\n"
       "  if ((CURRENT == 2)); then\n"
-      "    _describe verb verbs\n"
+      "    [[ $words[2] == -* ]] && compadd -- -h --help -V --version || _describe verb verbs\n"
       "    return\n"
       "  fi\n"
       "  local verb=$words[2]\n"
@@ -175,6 +185,10 @@ static void print_zsh(FILE *file) {
 }
 
 /* ---- fish */
+
+static void print_fish_text(FILE *file, const char *text) {
+  for (; *text; text++) fputs(*text == '\'' ? "\\'" : *text == '\\' ? "\\\\" : (char[2]){*text, '\0'}, file);
+}
 
 static void print_fish_option(FILE *file, const cli_option_note *note) {
   const cli_verb *verb;
@@ -191,8 +205,7 @@ static void print_fish_option(FILE *file, const cli_option_note *note) {
     fputc('\'', file);
   }
   fputs(" -d '", file);
-  for (const char *at = note->help; *at; at++)
-    fputs(*at == '\'' ? "\\'" : *at == '\\' ? "\\\\" : (char[2]){*at, '\0'}, file);
+  print_fish_text(file, note->help);
   fputs("'\n", file);
 }
 
@@ -200,11 +213,15 @@ static void print_fish(FILE *file) {
   const cli_verb *verb;
   cli_option_note note;
   fputs(
-      "# fish completion of faltung\ncomplete -c faltung -n __fish_use_subcommand -f -a help -d 'the options of a "
-      "verb'\n",
+      "# fish completion of faltung\n"
+      "complete -c faltung -n __fish_use_subcommand -f -a help -d 'the options of a verb'\n"
+      "complete -c faltung -n __fish_use_subcommand -f -l version -s V -d 'the version'\n"
+      "complete -c faltung -f -l help -s h -d 'the verbs, or the options of a verb'\n",
       file);
   for (int i = 0; (verb = cli_verb_at(i)); i++) {
-    fprintf(file, "complete -c faltung -n __fish_use_subcommand -f -a %s -d \"%s\"\n", verb->name, verb->summary);
+    fprintf(file, "complete -c faltung -n __fish_use_subcommand -f -a %s -d '", verb->name);
+    print_fish_text(file, verb->summary);
+    fputs("'\n", file);
     if (!operand_choice(verb)) continue;
     fprintf(file, "complete -c faltung -n '__fish_seen_subcommand_from %s' -f -a '", verb->name);
     print_choices(file, operand_choice(verb));
