@@ -1,4 +1,4 @@
-/* Help as text, and what the manual page shares with it. */
+/* Help as text, and tables that the manual page shares with it. */
 #include "help.h"
 
 #include <string.h>
@@ -17,10 +17,10 @@ static const cli_help_row variables[] = {
     {"FALTUNG_THREADS", "threads, where --threads is not given"},
     {"FALTUNG_ISA", "the highest instruction set to use"},
     {"FALTUNG_DEVICE", "the device, where --device is not given"},
-    {"FALTUNG_CUDA_PATH", "where libcuda and libnvrtc are looked for first"},
-    {"FALTUNG_BLAS", "the library that --method im2col multiplies by"},
-    {"FALTUNG_CUDNN", "the cuDNN that --method cudnn works by"},
-    {"FALTUNG_CUBLAS", "the cuBLAS that --method cuda-im2col multiplies by"},
+    {"FALTUNG_CUDA_PATH", "the first place to look for libcuda and libnvrtc"},
+    {"FALTUNG_BLAS", "the BLAS library of --method im2col"},
+    {"FALTUNG_CUDNN", "the cuDNN library of --method cudnn"},
+    {"FALTUNG_CUBLAS", "the cuBLAS library of --method cuda-im2col"},
     {"FALTUNG_VERBOSE", "plan,time: a line on standard error for each plan or execution"},
 };
 

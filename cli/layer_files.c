@@ -179,7 +179,7 @@ static const cli_layer_file *sharer(const cli_layer_files *f, const cli_layer_fi
 
 static int check_path(const cli_layer_files *f, const cli_layer_file *one, const cli_options *o) {
   if (!one->path)
-    return cli_fail(CLI_WRONG, "--%s: missing; this problem %s it, so name an .npy file", one->option,
+    return cli_fail(CLI_WRONG, "--%s: missing; this problem %s it, so name a file", one->option,
                     one->is_written ? "writes" : "reads");
   if (strcmp(one->path, "-") != 0) return CLI_DONE;
   if (one->is_written && (o->json || o->explain))

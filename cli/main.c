@@ -10,18 +10,16 @@
 #include "verbs.h"
 
 static const char filter_details[] =
-    "INPUT and OUTPUT are images, .npy arrays, audio or volumes, told apart by extension; - is standard input or\n"
-    "output, and --format says what is written. Every channel is filtered by itself, alpha too. The output has the "
-    "input's type unless "
-    "--out-type\n"
-    "says otherwise; results are rounded to the nearest integer, ties to even, and saturated.\n"
+    "INPUT and OUTPUT are images, .npy arrays, audio or volumes, by extension; - is standard input or output, whose\n"
+    "format is --format. Every channel is filtered by itself, alpha too. The output has the input's type, or that of\n"
+    "--out-type; results are rounded to the nearest integer, ties to even, and saturated.\n"
     "\n"
     "Kernels, in as many dimensions as the input has where that has a meaning:\n"
     "  gaussian:SIGMA[,TRUNCATE]  box:N box:5x5 box:3x3x3  laplace  log:SIGMA[,TRUNCATE]  sharpen\n"
     "  unsharp:SIGMA,AMOUNT  sobel:x|y|z  prewitt:x|y|z  scharr:x|y|z  identity\n"
     "  emboss  motion:LENGTH,ANGLE (images)\n"
     "  \"1 2 1; 2 4 2; 1 2 1\"  rows by ; planes by ;; or / with a blank before it, fractions as 1/16\n"
-    "  FILE.npy, or any other file with one row a line and an empty line between planes\n";
+    "  FILE.npy, FILE.npz:NAME, FILE.wav, or text with one row a line and an empty line between planes\n";
 
 static const char problem_details[] =
     "PROBLEM is one line of words, such as\n"
@@ -48,7 +46,8 @@ static const char layer_details[] =
     "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
     "Arrays have the shape and the order of the layout: 16x56x56x64 here, the filter 64x3x3x64 (nchw: 64x64x3x3).\n"
     "backward-data reads --grad and --weight; backward-filter reads --input and --grad; both write --output.\n"
-    "maxpool and avgpool read --input. bf16 arrays hold the bits as u16.\n";
+    "maxpool and avgpool read --input. bf16 arrays hold the bits as u16.\n"
+    "FILE is an .npy array, an array of an archive (x.npz:x), or - for standard input or output.\n";
 
 static const char ladder_details[] =
     "PROBLEM is a line such as\n"
@@ -72,7 +71,7 @@ static const cli_verb verbs[] = {
      "filter a file with the kernel flipped (scipy.ndimage, numpy)", filter_details, falt_verb_convolve},
     {"correlate", CLI_CORRELATE, "INPUT... OUTPUT --kernel K",
      "filter a file with the kernel as it stands (OpenCV filter2D, layers)", filter_details, falt_verb_correlate},
-    {"layer", CLI_LAYER, "PROBLEM --input X.npy --weight W.npy --output Y.npy", "run a network layer on .npy arrays",
+    {"layer", CLI_LAYER, "PROBLEM --input FILE --weight FILE --output FILE", "run a network layer on arrays",
      layer_details, falt_verb_layer},
     {"explain", CLI_EXPLAIN, "PROBLEM", "every candidate: predicted, measured, or why it was rejected", problem_details,
      falt_verb_explain},
@@ -85,8 +84,7 @@ static const cli_verb verbs[] = {
     {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, beside other libraries with --peers", bench_details,
      falt_verb_bench},
     {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
-    {"list", CLI_LIST, "kernels|solvers|formats|devices", "what there is to choose from, one a line", "",
-     falt_verb_list},
+    {"list", CLI_LIST, "kernels|solvers|formats|devices", "names to choose from, one a line", "", falt_verb_list},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -101,7 +99,7 @@ static const cli_verb *find_verb(const char *name) {
   return NULL;
 }
 
-/* Closing standard output shows what buffering hid, such as a full disk. */
+/* Closing standard output shows errors that buffering hid, such as a full disk. */
 static int finish(int status) {
   errno = 0;
   if ((ferror(stdout) | fflush(stdout)) == 0 || status != CLI_DONE) return status;

@@ -3,7 +3,7 @@
 
 #include "help.h"
 
-/* Text without what roff would take for a request or an escape. */
+/* Text with roff's requests and escapes quoted. */
 static void print_text(FILE *file, const char *text) {
   bool begins = true;
   for (; *text; text++) {

@@ -134,7 +134,7 @@ static bool read_dialect(const char *text, void *field, io_error *error) {
 /* ---- the table */
 
 typedef struct option {
-  const char *name, *value; /* value: what stands for it in help; NULL for flags */
+  const char *name, *value; /* value: its placeholder in help; NULL for flags */
   unsigned verbs;
   value_reader read;
   size_t field;
@@ -149,32 +149,33 @@ static const option options_table[] = {
     {"normalize", NULL, CLI_FILTERS, read_flag, FIELD(normalize), "divide the kernel by its sum"},
     {"boundary", "MODE", CLI_FILTERS, read_text, FIELD(boundary),
      "constant[=VALUE], edge, symmetric, reflect101 or wrap; by axis y=wrap,x=edge; by side x=edge:constant"},
-    {"cval", "VALUE", CLI_FILTERS, read_real, FIELD(cval), "what boundary constant continues with (default 0)"},
+    {"cval", "VALUE", CLI_FILTERS, read_real, FIELD(cval),
+     "the value beyond the edges for boundary constant (default 0)"},
     {"dialect", "NAME", CLI_FILTERS, read_dialect, FIELD(dialect),
-     "whose words reflect and mirror are, and whose default boundary: scipy, numpy, opencv or torch"},
+     "the library whose words reflect and mirror and whose default boundary are meant: scipy, numpy, opencv or torch"},
     {"mode", "MODE", CLI_FILTERS, read_mode, FIELD(mode),
      "size of the output: same (default), valid (kernel inside the input) or full (kernel touches it)"},
     {"anchor", "A", CLI_FILTERS, read_axes, FIELD(anchor),
-     "the tap that stands on the output's position, from 0: y=1,x=2 or 1x2 (default: half the size)"},
+     "the tap at the output's position, from 0: y=1,x=2 or 1x2 (default: half the size)"},
     {"origin", "O", CLI_FILTERS, read_axes, FIELD(origin), "scipy.ndimage's origin: the anchor relative to the middle"},
     {"stride", "N", CLI_FILTERS, read_axes, FIELD(stride), "distance of the outputs: 2, 2x1 or y=2,x=1 (default 1)"},
-    {"dilation", "N", CLI_FILTERS, read_axes, FIELD(dilation), "distance of the taps (default 1: no holes)"},
+    {"dilation", "N", CLI_FILTERS, read_axes, FIELD(dilation), "distance of the taps (default 1: adjacent)"},
     {"alpha", "A", CLI_FILTERS, read_real, FIELD(alpha), "output = A * sum + B, rounded and saturated (default 1)"},
     {"beta", "B", CLI_FILTERS, read_real, FIELD(beta), "see --alpha (default 0)"},
     {"out-type", "TYPE", CLI_FILTERS, read_type, FIELD(out_type),
      "u8 s8 u16 s16 s32 f16 bf16 f32 f64 (default: the input's)"},
     {"scale-to-type", NULL, CLI_FILTERS, read_flag, FIELD(scale_to_type),
-     "map the results' range, least to largest, onto that of the integer output type; reads the input twice"},
+     "map the results' range, least to largest, onto the range of the integer output type; reads the input twice"},
     {"space", "N", CLI_FILTERS, read_space, FIELD(space), "how many axes of an .npy are space: 1, 2 or 3"},
     {"format", "F", CLI_FILTERS, read_format, FIELD(format),
-     "what the output is written as: npy, png, tif, wav, ... (default: its extension; npy on standard output)"},
+     "the output's format: npy, png, tif, wav, ... (default: its extension; npy on standard output)"},
     {"page", "N|all", CLI_FILTERS, read_page, FIELD(page),
      "one page of a TIFF, GIF, WebP, ..., from 1 (default: all where the output holds several, else the first)"},
     {"band-rows", "N", CLI_FILTERS, read_count, FIELD(band_rows),
      "output rows computed at a time (default: all of a small file, else about 32 MiB)"},
     {"method", "NAME", CLI_PLANNERS, read_text, FIELD(method), "auto (default) or the name of a solver"},
     {"device", "D", CLI_RUNNERS, read_text, FIELD(device),
-     "cpu, cuda[:N], cuda:h200 to explain for a GPU that is not there, or auto (default): the faster one for files, "
+     "cpu, cuda[:N], cuda:h200 to explain for a GPU that is not there, or auto (default): for files the faster device, "
      "else the cpu"},
     {"threads", "N", CLI_RUNNERS, read_threads, FIELD(threads), "never more threads than this"},
     {"max-workspace", "BYTES", CLI_PLANNERS, read_bytes, FIELD(max_workspace),
@@ -184,20 +185,21 @@ static const option options_table[] = {
     {"deterministic", NULL, CLI_PLANNERS, read_flag, FIELD(deterministic), "the same bits for any number of threads"},
     {"allow-tf32", NULL, CLI_PLANNERS, read_flag, FIELD(allow_tf32),
      "let f32 be computed as tf32 where a device has it"},
-    {"input", "X.npy", CLI_LAYER, read_text, FIELD(input), "the layer's input"},
-    {"weight", "W.npy", CLI_LAYER, read_text, FIELD(weight), "the filter"},
-    {"bias", "B.npy", CLI_LAYER, read_text, FIELD(bias), "with bias=1: read forward, written by backward-filter"},
-    {"scale", "S.npy", CLI_LAYER, read_text, FIELD(scale), "with scale=1: one factor an output channel"},
-    {"residual", "R.npy", CLI_LAYER, read_text, FIELD(residual), "with residual=1: added before the activation"},
-    {"grad", "DY.npy", CLI_LAYER, read_text, FIELD(grad), "the gradient of the output, for backward problems"},
+    {"input", "FILE", CLI_LAYER, read_text, FIELD(input), "the layer's input"},
+    {"weight", "FILE", CLI_LAYER, read_text, FIELD(weight), "the filter"},
+    {"bias", "FILE", CLI_LAYER, read_text, FIELD(bias),
+     "with bias=1: an input; of backward-filter its gradient, an output"},
+    {"scale", "FILE", CLI_LAYER, read_text, FIELD(scale), "with scale=1: one factor an output channel"},
+    {"residual", "FILE", CLI_LAYER, read_text, FIELD(residual), "with residual=1: added before the activation"},
+    {"grad", "FILE", CLI_LAYER, read_text, FIELD(grad), "the gradient of the output, an input of backward problems"},
     {"output", "FILE", CLI_FILTERS | CLI_LAYER, read_text, FIELD(output),
-     "the output, of filters in place of OUTPUT; of backward problems the gradient"},
+     "the output: for filters the same as OUTPUT, for backward problems the gradient"},
     {"peers", NULL, CLI_BENCH, read_flag, FIELD(peers), "time the installed peers too, in turns, on the same data"},
     {"rounds", "N", CLI_BENCH, read_rounds, FIELD(rounds), "turns that the time is spread over (default 3)"},
     {"filter", "TEXT", CLI_BENCH, read_text, FIELD(filter), "only problems whose name has TEXT in it"},
     {"type", "TYPE", CLI_BENCH, read_type, FIELD(retype),
-     "for problems that name none; those that have no meaning in it (gradients of integers) are left out"},
-    {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report to look at"},
+     "the type of problems that name none; problems without a meaning in it (gradients of integers) are left out"},
+    {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report as a page"},
     {"plot", "FILE.svg", CLI_LADDER, read_text, FIELD(plot), "draw the steps' times as bars"},
     {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
     {"count", "N", CLI_VERIFY, read_total, FIELD(count), "random problems to check (default 100; 0: without an end)"},
@@ -207,13 +209,14 @@ static const option options_table[] = {
     {"time-limit", "S", CLI_VERIFY, read_bound, FIELD(time_limit),
      "a problem that takes longer has failed (default 120 seconds)"},
     {"by-solver", NULL, CLI_VERIFY, read_flag, FIELD(by_solver), "count the checks of each solver"},
-    {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "of the first random problem, and of the data (default 1)"},
+    {"seed", "N", CLI_VERIFY, read_count, FIELD(seed), "seed of the first random problem, and of the data (default 1)"},
     {"compile-only", NULL, CLI_TUNE, read_flag, FIELD(compile_only),
      "only fill the cache with kernels for --arch; needs NVRTC and no GPU"},
     {"arch", "A,B", CLI_TUNE, read_text, FIELD(arch),
-     "what --compile-only compiles for: GPUs (h200, h100, b200, a100, l40s, ...) or architectures (sm_90a)"},
+     "targets of --compile-only: GPUs (h200, h100, b200, a100, l40s, ...) or architectures (sm_90a)"},
     {"measure", NULL, CLI_INFO, read_flag, FIELD(measure), "measure the limits of this machine and remember them"},
-    {"cache", NULL, CLI_INFO, read_flag, FIELD(cache), "list what the cache holds: limits, wisdom, compiled kernels"},
+    {"cache", NULL, CLI_INFO, read_flag, FIELD(cache),
+     "list the contents of the cache: limits, wisdom, compiled kernels"},
     {"clear-cache", NULL, CLI_INFO, read_flag, FIELD(clear_cache), "remove the compiled kernels from the cache"},
     {"explain", NULL, CLI_FILTERS | CLI_LAYER, read_flag, FIELD(explain),
      "print every candidate, and where the time went"},
@@ -264,7 +267,7 @@ bool cli_option_at(int i, cli_option_note *note) {
   if (i < 0 || i >= OPTIONS) return false;
   const option *one = &options_table[i];
   *note = (cli_option_note){.name = one->name, .value = one->value, .help = one->help, .verbs = one->verbs};
-  note->is_file = one->value && (strstr(one->value, "FILE") || strchr(one->value, '.'));
+  note->is_file = one->value && strstr(one->value, "FILE");
   for (int j = 0; j < EXTRAS; j++) {
     if (strcmp(extras[j].name, one->name) != 0) continue;
     note->letter = extras[j].letter;
@@ -283,7 +286,7 @@ const char *cli_option_head(const cli_option_note *note, char text[64]) {
 
 /* ---- parsing */
 
-/* Names that other commands have, and what to write here. */
+/* Names that other commands have, and the words to write here. */
 static const struct {
   const char *others, *write; /* others: separated by blanks */
 } option_hints[] = {
@@ -329,7 +332,7 @@ static int fail_unknown(const char *word, size_t length, const cli_verb *verb) {
 typedef struct parser {
   int count;
   char **words;
-  int at; /* the word that is read */
+  int at; /* the current word */
   const cli_verb *verb;
   cli_options *options;
 } parser;
