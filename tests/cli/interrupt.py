@@ -4,8 +4,9 @@
   interrupt.py signal NAME COUNT BINARY ARGUMENTS...   sends SIGNAME after 0.3 s, COUNT times; standard input is a pipe
                                                        that stays open. Prints the seconds until the end, the signal
                                                        that ended the command, and what it said
-  interrupt.py terminal BINARY ARGUMENTS...            runs it with standard error on a terminal for at most 3 s, then
-                                                       sends SIGINT; prints what appeared
+  interrupt.py terminal BINARY ARGUMENTS...            runs it with standard error on a terminal for at most 3 s, or
+                                                       until a bar has stood there for a while; then sends SIGINT;
+                                                       prints the terminal's text
   interrupt.py fill FILE SIZE...                       writes an .npy of ones, f32
 """
 import math
@@ -43,13 +44,15 @@ def on_terminal(command):
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave,
                                preexec_fn=default_signals)
     os.close(slave)
-    end, text = time.monotonic() + 3, b""
+    end, text, seen = time.monotonic() + 3, b"", False
     while time.monotonic() < end and process.poll() is None:
         if select.select([master], [], [], 0.1)[0]:
             try:
                 text += os.read(master, 4096)
             except OSError:
                 break
+        if b"%" in text and not seen:
+            end, seen = min(end, time.monotonic() + 0.5), True
     process.send_signal(signal.SIGINT)
     process.wait()
     sys.stdout.write(text.decode().replace("\r", "\n"))

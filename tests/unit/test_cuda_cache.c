@@ -228,7 +228,7 @@ static void test_bound(UNUSED void **state) {
 
 /* Writers and readers of the same kernels: what is read is whole. */
 static void test_processes(UNUSED void **state) {
-  enum { PROCESSES = 4, ROUNDS = 12, KEYS = 3 };
+  enum { PROCESSES = 16, ROUNDS = 12, KEYS = 3 };
   falt_cache_clear(NULL);
   pid_t child[PROCESSES];
   for (int p = 0; p < PROCESSES; p++) {
