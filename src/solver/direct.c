@@ -165,14 +165,20 @@ static void cut_for_threads(falt_direct_plan *plan, int64_t wanted) {
   plan->block[axis] = even_cut(plan->block[axis], falt_max(size, 2 * halo), unit);
 }
 
-static size_t window_bytes(const falt_direct_plan *plan, int64_t outputs) {
+/* Windows of `count` positions each at most. */
+static void place_windows(falt_direct_scratch *s, falt_direct_windows *windows, const falt_rows *rows, int64_t number,
+                          int64_t count, int64_t depth, int64_t height) {
+  falt_place_part(&windows->one, falt_row_window_tags(depth, height));
+  windows->slots = falt_place_part(&windows->one, falt_row_window_slots(rows, count, depth, height));
+  windows->at = falt_place_each(&s->parts, number, &windows->one);
+}
+
+/* Windows of a segment of so many outputs: the first class has the most taps. */
+static void place_segment(falt_direct_plan *plan, falt_direct_windows *windows, int64_t outputs) {
   const falt_rows *rows = &plan->rows;
-  size_t bytes = 0;
-  for (int64_t c = 0; outputs > 0 && c < plan->x_classes; c++) {
-    int64_t taps = falt_ceil_div(rows->taps[2] - c, plan->x_classes);
-    bytes += falt_row_window_bytes(rows, outputs + (taps - 1) * (plan->step / rows->pixel), plan->depth, plan->height);
-  }
-  return bytes;
+  const int64_t beyond = (falt_ceil_div(rows->taps[2], plan->x_classes) - 1) * (plan->step / rows->pixel);
+  if (outputs <= 0) return;
+  place_windows(&plan->scratch, windows, rows, plan->x_classes, outputs + beyond, plan->depth, plan->height);
 }
 
 static void lay_scratch(falt_direct_plan *plan) {
@@ -191,9 +197,9 @@ static void lay_scratch(falt_direct_plan *plan) {
   s->pointers = falt_place_part(&s->parts, (size_t)pointers * sizeof(void *));
   s->windows = falt_place_part(&s->parts, 3 * (size_t)plan->x_classes * sizeof(falt_row_window));
   s->sums = falt_place_part(&s->parts, (size_t)(most * plan->chunk * rows->pixel) * rows->lane_size);
-  s->left = falt_place_part(&s->parts, window_bytes(plan, left));
-  s->right = falt_place_part(&s->parts, window_bytes(plan, right));
-  s->constant = falt_place_part(&s->parts, place_all ? falt_row_window_bytes(rows, reach(rows, 2, block), 0, 0) : 0);
+  place_segment(plan, &s->left, left);
+  place_segment(plan, &s->right, right);
+  if (place_all) place_windows(s, &s->constant, rows, 1, reach(rows, 2, block), 0, 0);
 }
 
 /* Work that fits a cache and some microseconds is left whole. */

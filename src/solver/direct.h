@@ -15,9 +15,16 @@ typedef struct falt_direct_part {
   int64_t r, s, planes;
 } falt_direct_part;
 
-/* Where things lie in a worker's scratch, in bytes. */
+/* The windows of one range of outputs, one for each class of taps along x. */
+typedef struct falt_direct_windows {
+  size_t at, slots; /* offsets of the first window in a worker's scratch, of the slots in a window */
+  falt_memory_layout one;
+} falt_direct_windows;
+
+/* Offsets in a worker's scratch, in bytes. */
 typedef struct falt_direct_scratch {
-  size_t pointers, windows, sums, left, right, constant;
+  size_t pointers, windows, sums;
+  falt_direct_windows left, right, constant; /* constant: the row of outputs that read the source in place */
   falt_memory_layout parts;
 } falt_direct_scratch;
 

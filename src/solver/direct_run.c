@@ -75,7 +75,7 @@ void falt_direct_pack(const falt_direct_plan *plan, const char *dense, char *pac
 
 /* ---------------------------------------------------------------------------------------------------- segments */
 
-static void open_windows(walk *w, segment *s, char *memory) {
+static void open_windows(walk *w, segment *s, const falt_direct_windows *windows) {
   const falt_direct_plan *plan = w->plan;
   const falt_rows *rows = &plan->rows;
   const falt_axis *axis = &rows->axis[2];
@@ -83,8 +83,9 @@ static void open_windows(walk *w, segment *s, char *memory) {
     int64_t taps = falt_ceil_div(rows->taps[2] - c, plan->x_classes);
     int64_t first = s->begin * axis->stride + c * axis->dilation - axis->pad[0];
     int64_t count = s->end - s->begin + (taps - 1) * (plan->step / rows->pixel);
-    falt_row_window_open(&s->windows[c], rows, first, axis->stride, count, plan->depth, plan->height, memory);
-    memory += falt_row_window_bytes(rows, count, plan->depth, plan->height);
+    char *memory = w->scratch + windows->at + (size_t)c * windows->one.total;
+    falt_row_window_open(&s->windows[c], rows, first, axis->stride, count, plan->depth, plan->height, memory,
+                         memory + windows->slots);
   }
 }
 
@@ -92,10 +93,11 @@ static void open_in_place(walk *w, segment *s) {
   const falt_rows *rows = &w->plan->rows;
   int64_t count = s->end - s->begin + (rows->taps[2] - 1) * rows->axis[2].dilation;
   s->shift = (s->begin - rows->axis[2].pad[0]) * rows->pixel * (int64_t)rows->lane_size;
-  falt_row_window_open(s->windows, rows, 0, 1, count, 0, 0, w->scratch + w->plan->scratch.constant);
+  const falt_direct_windows *constant = &w->plan->scratch.constant;
+  falt_row_window_open(s->windows, rows, 0, 1, count, 0, 0, NULL, w->scratch + constant->at + constant->slots);
 }
 
-static void add_segment(walk *w, int64_t begin, int64_t end, bool in_place, size_t memory) {
+static void add_segment(walk *w, int64_t begin, int64_t end, bool in_place, const falt_direct_windows *placed) {
   if (begin >= end) return;
   falt_row_window *windows = (falt_row_window *)(void *)(w->scratch + w->plan->scratch.windows);
   segment *s = &w->segments[w->segment_count];
@@ -104,7 +106,7 @@ static void add_segment(walk *w, int64_t begin, int64_t end, bool in_place, size
   if (in_place)
     open_in_place(w, s);
   else
-    open_windows(w, s, w->scratch + memory);
+    open_windows(w, s, placed);
 }
 
 static void cut(walk *w) {
@@ -112,9 +114,9 @@ static void cut(walk *w) {
   int64_t low = w->task.begin[2], high = w->task.end[2];
   int64_t begin = falt_min(falt_max(plan->begin, low), high), end = falt_max(begin, falt_min(plan->end, high));
   if (begin == end) begin = end = high;
-  add_segment(w, low, begin, false, plan->scratch.left);
-  add_segment(w, begin, end, true, 0);
-  add_segment(w, end, high, false, plan->scratch.right);
+  add_segment(w, low, begin, false, &plan->scratch.left);
+  add_segment(w, begin, end, true, NULL);
+  add_segment(w, end, high, false, &plan->scratch.right);
 }
 
 /* -------------------------------------------------------------------------------------------------------- rows */

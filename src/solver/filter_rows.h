@@ -112,11 +112,12 @@ typedef struct falt_row_window {
   bool constant; /* the row of the constant has been filled */
 } falt_row_window;
 
-/* Scratch bytes of a window. */
-size_t falt_row_window_bytes(const falt_rows *rows, int64_t count, int64_t depth, int64_t height);
-/* Lays a window over scratch (aligned to FALT_ALIGN); all slots start empty. */
+/* Scratch bytes of a window's tags and of its slots. */
+size_t falt_row_window_tags(int64_t depth, int64_t height);
+size_t falt_row_window_slots(const falt_rows *rows, int64_t count, int64_t depth, int64_t height);
+/* Lays a window over scratch for at least its count (aligned to FALT_ALIGN); all slots start empty. */
 void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_t first, int64_t step, int64_t count,
-                          int64_t depth, int64_t height, void *scratch);
+                          int64_t depth, int64_t height, void *tags, void *slots);
 /* The converted row at logical (z, y); converts it if its slot holds another. */
 const void *falt_row_window_get(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
                                 int64_t z, int64_t y);
@@ -144,7 +145,7 @@ typedef struct falt_row_job {
   void (*run)(void *context, int64_t task, void *scratch);
   void *context;
   int64_t tasks;
-  size_t scratch; /* bytes of one worker, from falt_row_window_bytes and the like */
+  size_t scratch; /* bytes of one worker: the total of its layout */
 } falt_row_job;
 
 /* Adds the workspace of falt_rows_run to an empty layout: all workers' scratch, and behind it the queue of tasks.

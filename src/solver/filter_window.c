@@ -8,24 +8,24 @@ static size_t slot_pitch(const falt_rows *rows, int64_t count) {
   return bytes % PAGE == 0 ? bytes + FALT_ALIGN : bytes; /* rows a page apart would share their cache sets */
 }
 
-static size_t tag_bytes(int64_t depth, int64_t height) {
-  return (size_t)falt_round_up(depth * height * (int64_t)sizeof(falt_row_tag), FALT_ALIGN);
+size_t falt_row_window_tags(int64_t depth, int64_t height) {
+  return (size_t)(depth * height) * sizeof(falt_row_tag);
 }
 
-size_t falt_row_window_bytes(const falt_rows *rows, int64_t count, int64_t depth, int64_t height) {
-  return tag_bytes(depth, height) + (size_t)(depth * height + 1) * slot_pitch(rows, count);
+size_t falt_row_window_slots(const falt_rows *rows, int64_t count, int64_t depth, int64_t height) {
+  return (size_t)(depth * height + 1) * slot_pitch(rows, count);
 }
 
 void falt_row_window_open(falt_row_window *window, const falt_rows *rows, int64_t first, int64_t step, int64_t count,
-                          int64_t depth, int64_t height, void *scratch) {
+                          int64_t depth, int64_t height, void *tags, void *slots) {
   *window = (falt_row_window){.first = first,
                               .step = step,
                               .count = count,
                               .depth = depth,
                               .height = height,
                               .pitch = slot_pitch(rows, count),
-                              .slots = (char *)scratch + tag_bytes(depth, height),
-                              .tags = scratch};
+                              .slots = slots,
+                              .tags = tags};
   for (int64_t i = 0; i < depth * height; i++) window->tags[i] = (falt_row_tag){INT64_MIN, INT64_MIN, NULL};
   int most = (int)(sizeof window->runs / sizeof *window->runs);
   window->run_count = falt_rows_runs(rows, first, step, count, window->runs, most);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "solver/arena.h"
+
 enum { MAX_LINES = 16, TILES = 4 };
 
 /* Positions first, first + step, ... of the input's x axis, at position `at` of a row of this strip. */
@@ -49,17 +51,6 @@ static piece cut(const falt_separable *how, int64_t begin, int64_t end, int64_t 
                  .count = end - begin + (rows->taps[2] - 1 - k) / how->period * how->advance};
 }
 
-typedef struct arena {
-  char *base; /* NULL: only count */
-  size_t used;
-} arena;
-
-static void *take(arena *memory, size_t bytes) {
-  void *at = memory->base ? memory->base + memory->used : NULL;
-  memory->used += (bytes + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-  return at;
-}
-
 int64_t falt_separable_span(const falt_rows *rows, int axis, int64_t made) {
   return (made - 1) * rows->axis[axis].stride + (rows->taps[axis] - 1) * rows->axis[axis].dilation + 1;
 }
@@ -77,14 +68,14 @@ static bool find_end(const strip *s, row_end *end, int64_t first, int64_t low, i
 }
 
 /* Reduces a piece of all positions to those inside the input, if the ends can be made from them. */
-static void trim(strip *s, piece *part, arena *memory) {
+static void trim(strip *s, piece *part, falt_arena *memory) {
   const falt_rows *rows = &s->how->rows;
   const piece whole = *part;
   const int64_t past = whole.first + whole.count;
   const int64_t low = falt_min(falt_max(0, whole.first), past), high = falt_max(low, falt_min(rows->in[2], past));
   row_end ends[2] = {{0, (low - whole.first) * rows->pixel, NULL},
                      {(high - whole.first) * rows->pixel, (past - high) * rows->pixel, NULL}};
-  for (int i = 0; i < 2; i++) ends[i].from = take(memory, (size_t)ends[i].count * sizeof *ends[i].from);
+  for (int i = 0; i < 2; i++) ends[i].from = falt_arena_take(memory, (size_t)ends[i].count * sizeof *ends[i].from);
   if (low == high || !find_end(s, &ends[0], whole.first, low, high, &whole) ||
       !find_end(s, &ends[1], high, low, high, &whole))
     return;
@@ -95,19 +86,21 @@ static void trim(strip *s, piece *part, arena *memory) {
   part->at = low - whole.first;
 }
 
-static void lay_piece(strip *s, piece *part, arena *memory) {
+static void lay_piece(strip *s, piece *part, falt_arena *memory) {
   const falt_rows *rows = &s->how->rows;
   part->at = s->positions;
   s->positions += part->count;
   if (part->step == 1) trim(s, part, memory);
   if (part->raw) {
-    s->constant = take(memory, (size_t)(part->count * rows->pixel) * rows->lane_size);
+    s->constant = falt_arena_take(memory, (size_t)(part->count * rows->pixel) * rows->lane_size);
     return;
   }
   const int64_t depth = s->how->has_z ? falt_separable_span(rows, 0, s->how->planes) : 1;
   const int64_t height = s->how->has_z ? 1 : falt_separable_span(rows, 1, s->how->lines);
-  void *scratch = take(memory, falt_row_window_bytes(rows, part->count, depth, height));
-  if (scratch) falt_row_window_open(&part->window, rows, part->first, part->step, part->count, depth, height, scratch);
+  void *tags = falt_arena_take(memory, falt_row_window_tags(depth, height));
+  void *slots = falt_arena_take(memory, falt_row_window_slots(rows, part->count, depth, height));
+  if (!slots) return;
+  falt_row_window_open(&part->window, rows, part->first, part->step, part->count, depth, height, tags, slots);
 }
 
 /* Room for a kernel to read lines beyond the end, and an odd number of cache lines, so that equal columns of
@@ -126,10 +119,10 @@ static int64_t kept_sums(const falt_separable *how) {
 }
 
 /* Divides a worker's scratch for its task. Without memory (base NULL) only counts. */
-static void lay_out(strip *s, arena *memory) {
+static void lay_out(strip *s, falt_arena *memory) {
   const falt_separable *how = s->how;
   const falt_rows *rows = &how->rows;
-  s->pieces = take(memory, (size_t)how->period * sizeof *s->pieces);
+  s->pieces = falt_arena_take(memory, (size_t)how->period * sizeof *s->pieces);
   for (int64_t k = 0; k < how->period; k++) {
     piece part = cut(how, s->task.begin[2], s->task.end[2], k);
     lay_piece(s, &part, memory);
@@ -137,14 +130,14 @@ static void lay_out(strip *s, arena *memory) {
   }
   s->pitch = row_pitch(s->positions * rows->pixel, rows->lane_size);
   const size_t lines = (size_t)how->lines;
-  s->columns = take(memory, lines * s->pitch);
-  s->sums = take(
+  s->columns = falt_arena_take(memory, lines * s->pitch);
+  s->sums = falt_arena_take(
       memory, (size_t)kept_sums(how) * row_pitch((s->task.end[2] - s->task.begin[2]) * rows->pixel, rows->lane_size));
   for (int axis = 0; axis < 3; axis++)
-    s->table[axis] = take(memory, (size_t)(rows->taps[axis] + MAX_LINES) * sizeof *s->table[axis]);
+    s->table[axis] = falt_arena_take(memory, (size_t)(rows->taps[axis] + MAX_LINES) * sizeof *s->table[axis]);
   if (!how->has_z) return;
-  s->ring = take(memory, (size_t)(how->factors.groups * how->planes * how->ring) * s->pitch);
-  s->tags = take(memory, (size_t)how->ring * sizeof *s->tags);
+  s->ring = falt_arena_take(memory, (size_t)(how->factors.groups * how->planes * how->ring) * s->pitch);
+  s->tags = falt_arena_take(memory, (size_t)how->ring * sizeof *s->tags);
 }
 
 /* --------------------------------------------------------------------------------------------- passes along z, y */
@@ -430,7 +423,8 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const falt_separable *how = r->how;
   const falt_rows *rows = &how->rows;
   strip s = {.how = how, .io = r->io, .task = falt_rows_task(rows, how->block, index)};
-  lay_out(&s, &(arena){scratch, 0});
+  falt_arena memory = {scratch, 0};
+  lay_out(&s, &memory);
   s.base = falt_rows_source(rows, r->io->input, s.task.slice, 0, 0);
   if (s.constant) falt_rows_load(rows, NULL, 0, 1, s.pieces[0].count, s.constant);
   for (s.z = s.task.begin[0]; s.z < s.task.end[0]; s.z += how->planes) {
@@ -439,6 +433,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
     for (int64_t y = s.task.begin[1]; y < s.task.end[1] && !falt_cancelled(); y += how->lines)
       for (int64_t z = s.z; z < s.z + s.made_z; z++) run_lines(&s, z, y, falt_min(how->lines, s.task.end[1] - y));
   }
+  falt_arena_close(&memory);
 }
 
 void falt_separable_run(const falt_separable *how, const falt_device *device, const falt_operands *operands) {
@@ -458,7 +453,7 @@ size_t falt_separable_scratch(const falt_separable *how) {
   size_t most = 0;
   for (int64_t x = 0; x < width; x += how->block[2]) {
     strip s = {.how = how, .task = {.begin = {0, 0, x}, .end = {1, 1, falt_min(width, x + how->block[2])}}};
-    arena memory = {NULL, 0};
+    falt_arena memory = {NULL, 0};
     lay_out(&s, &memory);
     if (memory.used > most) most = memory.used;
   }

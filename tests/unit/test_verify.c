@@ -375,6 +375,9 @@ static void test_red_zones(UNUSED void **state) {
   assert_true(gap_bytes("maxpool h=9 w=9 r=2 s=2 stride=2", "pooling", NULL) >= (2 * 4 + 1) * FALT_RED_ZONE);
   assert_true(gap_bytes("backward-maxpool h=9 w=9 r=2 s=2 stride=2", "pooling", NULL) >= (2 * 9 + 1) * FALT_RED_ZONE);
   assert_true(gap_bytes("correlate h=64 w=64 r=5 s=5", "separable", ones) >= (2 + 1) * FALT_RED_ZONE);
+  /* pointers, windows and sums; tags and slots of the windows of both column classes */
+  assert_true(gap_bytes("correlate h=64 w=64 r=5 s=5 stride=2", "direct", ones) >=
+              (2 * (3 + 2 * 2) + 1) * FALT_RED_ZONE);
 }
 
 int main(void) {
