@@ -7,10 +7,15 @@
 #define FALT_ASAN 1
 #elif __has_feature(memory_sanitizer)
 #define FALT_MSAN 1
+#elif __has_feature(thread_sanitizer)
+#define FALT_TSAN 1
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) && !defined(FALT_ASAN)
 #define FALT_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__) && !defined(FALT_TSAN)
+#define FALT_TSAN 1
 #endif
 
 #ifdef FALT_ASAN
@@ -32,6 +37,13 @@
  * being written. */
 #define FALT_UNWRITTEN(memory, bytes) ((void)(memory), (void)(bytes))
 #define FALT_WRITTEN(memory, bytes) ((void)(memory), (void)(bytes))
+#endif
+
+/* Any of them: slower code, an allocator of its own, and far more address space. */
+#if defined(FALT_ASAN) || defined(FALT_MSAN) || defined(FALT_TSAN)
+#define FALT_ANY_SANITIZER 1
+#else
+#define FALT_ANY_SANITIZER 0
 #endif
 
 /* Sanitizers that see the end of an allocation to the byte. */

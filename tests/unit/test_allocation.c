@@ -10,24 +10,16 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/sanitize.h"
 #include "planner/search.h"
 #include "solver_lines.h"
 
 /* ---- counting */
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
-
 static atomic_long calls;
 
 /* Sanitizers bring their own allocator. There the count stays 0 and falt_alloc's fuse is the test. */
-#if defined(__GLIBC__) && !defined(SANITIZED)
+#if defined(__GLIBC__) && !FALT_ANY_SANITIZER
 #define COUNTED 1
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/sanitize.h"
 #include "core/shares.h"
 #include "core/thread.h"
 
@@ -266,20 +267,9 @@ static void test_forked_child(UNUSED void **state) {
   falt_threads_destroy(threads);
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
-
 /* Address space for the stacks of a few workers only. */
 static void test_too_few_threads(UNUSED void **state) {
-#ifdef SANITIZED
-  skip(); /* sanitizers need far more address space themselves */
-#endif
+  if (FALT_ANY_SANITIZER) skip();
   const pid_t child = fork();
   if (child == 0) {
     const struct rlimit limit = {200 << 20, 200 << 20};
