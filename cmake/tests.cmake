@@ -33,7 +33,7 @@ else()
   message(STATUS "Unit tests: cmocka not found, left out (Debian: apt install libcmocka-dev)")
 endif()
 
-# falt_fuzz(NAME sources...): tests/fuzz/fuzz_NAME.c replays tests/fuzz/corpus/NAME; with FALT_FUZZ it searches instead.
+# falt_fuzz(NAME sources...): tests/fuzz/fuzz_NAME.c replays tests/fuzz/corpus/NAME; with FALT_FUZZ it searches, too.
 option(FALT_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 if(FALT_FUZZ) # libFuzzer is guided by what the code under test covers; the kernels parse nothing
   target_compile_options(faltung_objects PRIVATE -fsanitize=fuzzer-no-link)
@@ -50,9 +50,9 @@ function(falt_fuzz name)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   else()
     target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.c)
-    file(GLOB corpus CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}/*)
-    add_test(NAME ${target} COMMAND ${target} ${corpus})
   endif()
+  file(GLOB corpus CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}/*)
+  add_test(NAME ${target} COMMAND ${target} ${corpus})
 endfunction()
 
 set(cli ${PROJECT_SOURCE_DIR}/cli)
