@@ -128,8 +128,8 @@ typedef struct falt_verification {
 /* Executes on poisoned memory; the results are in v->data. NULL, or what went wrong beside the results. */
 const char *falt_verify_execute(falt_verification *v, const falt_plan *plan, falt_manner manner, unsigned char poison);
 
-/* Whether results may be numbers where the reference is NaN: a product of a weight that is not finite and the zero beyond
- * an edge may be NaN or left out. */
+/* Whether results may be numbers where the reference is NaN: a product of a weight that is not finite and the zero
+ * beyond an edge may be NaN or left out. */
 bool falt_verify_leaves_out(const falt_verification *v);
 /* Compares v->data with what is expected and adds to the verdict. */
 void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt_verdict *verdict);
