@@ -127,10 +127,11 @@ static double underflow_of(const comparison *c) {
   const double factor =
       fmax(largest_of(v, FALT_OPERAND_X), fmax(largest_of(v, FALT_OPERAND_W), largest_of(v, FALT_OPERAND_Y)));
   const double flushed = 0x1p-126 * (1 + 2 * factor);
+  const bool aligns = v->device->memory && are_both(p, FALT_F16);
   const double aligned = 0x1p-149 + 0x1p-38 * factor;
   const double lost = p->accumulator == FALT_F64 ? 0x1p-1074
                       : are_both(p, FALT_BF16)   ? flushed
-                      : are_both(p, FALT_F16)    ? aligned
+                      : aligns                   ? aligned
                                                  : 0x1p-149;
   const double of_factor = p->has_scale && p->accumulator != FALT_F64 ? 0x1p-150 * largest_product(v) : 0;
   return (double)falt_problem_depth(p) * (lost * scale + of_factor);

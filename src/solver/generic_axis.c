@@ -50,6 +50,19 @@ static bool forward_link(const falt_generic_plan *plan, int axis, falt_phase pha
   return true;
 }
 
+/* Leaves out the taps that meet no source from any result. False if all are left out. */
+static bool cut_taps(falt_link *link) {
+  const int64_t at[2] = {link->base + link->step * link->first,
+                         link->base + link->step * (link->first + link->count - 1)};
+  const int64_t least = falt_min(at[0], at[1]), most = falt_max(at[0], at[1]);
+  const int64_t begin = falt_max(0, -floor_div(most, link->tap_step));
+  const int64_t end = falt_min(link->taps, floor_div(link->size - 1 - least, link->tap_step) + 1);
+  link->base += begin * link->tap_step;
+  link->tap_first += begin * link->tap_next;
+  link->taps = end - begin;
+  return begin < end;
+}
+
 /* The link of the piece u = c + slope*i, for i in [low, high]. False if no result or no tap is in it. */
 static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phase, int64_t c, int64_t slope,
                         int64_t low, int64_t high, falt_link *link) {
@@ -71,7 +84,7 @@ static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phas
   link->tap_step = a->dilation / e;
   link->size = plan->source.size[FALT_D + axis];
   link->axis = NULL;
-  return true;
+  return cut_taps(link);
 }
 
 /* Length of the longest piece of [u, end) on which the fold is affine, and its slope. */
