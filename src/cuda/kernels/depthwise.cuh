@@ -59,6 +59,7 @@ struct Cut {
   static constexpr int taps = TAPS, step = STEP, dilation = DILATION, size = SIZE, results = RESULTS;
   static constexpr int before = BEFORE, after = AFTER, tile = TILE;
   static constexpr int tiles = (RESULTS + TILE - 1) / TILE, advance = BACKWARD ? TILE / STEP : TILE * STEP;
+  static constexpr int left = RESULTS - (tiles - 1) * TILE;  // results of the last tile
   static constexpr bool whole = RESULTS % TILE == 0, constant = BEFORE == CONSTANT && AFTER == CONSTANT;
   static_assert(!BACKWARD || TILE % STEP == 0, "tiles begin at the same phase");
 

@@ -44,19 +44,28 @@ __device__ inline Tile find_tile(unsigned rest) {
   return t;
 }
 
-// What a line of x adds to all taps.
-__device__ inline void multiply_line(Sums &sum, const Gradient y[ROWS], const Source &line, int position) {
+// Columns BEGIN to END of row a of y with a line of x, for row r of taps.
+template <int BEGIN, int END>
+__device__ inline void multiply_columns(Sums &sum, const Gradient &y, const Source &line, int r) {
+#pragma unroll
+  for (int s = 0; s < Columns::taps; s++)
+#pragma unroll
+    for (int b = BEGIN; b < END; b++)
+#pragma unroll
+      for (int c = 0; c < VEC && !is_zero(Columns::met(b, s)); c++)
+        sum.w[r * Columns::taps + s][c] += y.value(b, c) * line.value(Columns::met(b, s) - Columns::low, c);
+}
+
+// What a line of x adds to all taps. Positions of y beyond its ends add nothing: x may lie there and be infinite.
+__device__ inline void multiply_line(Sums &sum, const Gradient y[ROWS], const Source &line, const Tile &t,
+                                     int position) {
 #pragma unroll
   for (int a = 0; a < ROWS; a++) {
     const int r = Rows::tap(a, position);
-    if (r == NONE) continue;
-#pragma unroll
-    for (int s = 0; s < Columns::taps; s++)
-#pragma unroll
-      for (int b = 0; b < COLS; b++)
-#pragma unroll
-        for (int c = 0; c < VEC && !is_zero(Columns::met(b, s)); c++)
-          sum.w[r * Columns::taps + s][c] += y[a].value(b, c) * line.value(Columns::met(b, s) - Columns::low, c);
+    if (r == NONE || (a >= Rows::left && t.row == Rows::tiles - 1)) continue;
+    multiply_columns<0, Columns::left>(sum, y[a], line, r);
+    if (Columns::left < COLS && t.column < Columns::tiles - 1)
+      multiply_columns<Columns::left, COLS>(sum, y[a], line, r);
   }
 }
 
@@ -79,7 +88,7 @@ __device__ inline void add_tile(Sums &sum, const Gradient::X *y, const Source::X
   for (int i = 0; i < SPAN; i++) {
     if (i + AHEAD < SPAN) load_row<SURE>(line[(i + AHEAD) % (AHEAD + 1)], x, Rows::low + i + AHEAD, row, column, fill);
     if (SURE || !is_nothing<SURE>(row, Rows::low + i))
-      multiply_line(sum, gradient, line[i % (AHEAD + 1)], Rows::low + i);
+      multiply_line(sum, gradient, line[i % (AHEAD + 1)], t, Rows::low + i);
   }
   if (!bias) return;
 #pragma unroll
