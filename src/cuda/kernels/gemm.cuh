@@ -60,7 +60,7 @@ __device__ inline void pack_chunk(unsigned word[4], const unsigned long long ele
   }
 }
 
-// What tf32 leaves of an element.
+// What tf32 leaves of an element. It is cut, not rounded, so that no number becomes infinite; an infinity leaves NaN.
 __device__ inline unsigned low_part(unsigned word) {
   return __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000));
 }
@@ -69,9 +69,13 @@ __device__ inline uint4 low_parts(uint4 a) {
   return make_uint4(low_part(a.x), low_part(a.y), low_part(a.z), low_part(a.w));
 }
 
-// To the nearest tf32: what is below is cut off.
+// To the nearest tf32: what is below is cut off. A number does not become infinite, nor NaN a number.
+__device__ inline unsigned rounded_part(unsigned word) {
+  return fabsf(__uint_as_float(word)) < 0x1.ffep127f ? word + 0x1000 : word;
+}
+
 __device__ inline void round_parts(uint4 &a) {
-  a.x += 0x1000, a.y += 0x1000, a.z += 0x1000, a.w += 0x1000;
+  a.x = rounded_part(a.x), a.y = rounded_part(a.y), a.z = rounded_part(a.z), a.w = rounded_part(a.w);
 }
 
 // Columns 8j to 8j + 15 of the sums. IN_PARTS: both factors in two parts (rest: what
