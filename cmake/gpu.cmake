@@ -1,5 +1,5 @@
 # What only a machine with a GPU runs: `make gpu-test` and `make gpu-bench` build and run these.
-foreach(name test_gpu chains contract in_place far transfer latency)
+foreach(name test_gpu chains contract in_place nonfinite far transfer latency)
   add_executable(${name} EXCLUDE_FROM_ALL tests/gpu/${name}.c)
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
   target_link_libraries(${name} PRIVATE faltung_static)
