@@ -561,7 +561,7 @@ static falt_status ready(falt_plan *base) {
 
 static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
   choose_groups(plan, r);
-  plan->split = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
+  plan->split = plan->base.splits = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
   plan->planar = channels_of(plan, r->result) > 1 && falt_gemm_channel_stride(r->result) != 1 &&
                  falt_tensor_unit(r->result, FALT_W);
   plan->y_aligned = falt_gemm_channel_stride(r->result) == 1 &&
@@ -589,7 +589,6 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   }
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
-  plan->base.splits = plan->split;
   plan->base.cost.seconds = seconds_of(plan, ask, &r);
   plan->partial_at = plan->values ? 0 : falt_round_up(plan->filter_bytes, 256);
   plan->base.workspace = (size_t)(plan->partial_at + plan->tile.workspace);
