@@ -134,7 +134,7 @@ static bool read_dialect(const char *text, void *field, io_error *error) {
 /* ---- the table */
 
 typedef struct option {
-  const char *name, *value; /* value: its placeholder in help; NULL for flags */
+  const char *name, *value; /* value: the word for it in help; NULL for flags */
   unsigned verbs;
   value_reader read;
   size_t field;

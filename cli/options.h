@@ -85,7 +85,7 @@ int cli_options_parse(int count, char **words, const struct cli_verb *verb, cli_
 
 /* One option of the table, for help, manual and completions. */
 typedef struct cli_option_note {
-  const char *name, *value, *help; /* value: its placeholder in help; NULL for flags */
+  const char *name, *value, *help; /* value: the word for it in help; NULL for flags */
   char letter;                     /* 0: none */
   unsigned verbs;                  /* that take it */
   cli_choice choice;               /* names to complete; NULL: none */
