@@ -52,11 +52,11 @@ extern "C" __global__ void image_constant(const float *x, float *y, Size size, c
 #endif
 
 #if STEP == 3
-// Step 3: the block is as large as the input tile. Every thread loads one element and the load needs no loop; afterwards
-// those over the halo have nothing to compute, but must still come to both barriers.
+// Step 3: the block is as large as the input tile. Every thread loads one element and the load needs no loop;
+// afterwards those over the halo have nothing to compute, but must still come to both barriers.
 extern "C" __global__ void image_input_tile(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[IN_H][IN_W];
-  const int h = (int)threadIdx.y - TOP, v = (int)threadIdx.x - LEFT; // in the output tile, if not over the halo
+  const int h = (int)threadIdx.y - TOP, v = (int)threadIdx.x - LEFT;  // in the output tile, if not over the halo
   const int row = blockIdx.y * TILE_H + h, column = blockIdx.x * TILE_W + v;
   const bool makes_output = h >= 0 && h < TILE_H && v >= 0 && v < TILE_W && inside(size, row, column);
   for (int c = 0; c < CHANNELS; c++) {
@@ -68,14 +68,14 @@ extern "C" __global__ void image_input_tile(const float *x, float *y, Size size,
         for (int s = 0; s < TAPS_S; s++) sum += w.value[r * TAPS_S + s] * tile[h + r][v + s];
       y[row * size.pitch + column * CHANNELS + c] = sum;
     }
-    __syncthreads(); // nobody may load the next channel while others still sum
+    __syncthreads();  // nobody may load the next channel while others still sum
   }
 }
 #endif
 
 #if STEP == 4
-// Step 4: the block is as large as the output tile. Every thread computes; the larger input tile is loaded in turns, all
-// threads along one line through it, so that only the last turn has idle ones.
+// Step 4: the block is as large as the output tile. Every thread computes; the larger input tile is loaded in turns,
+// all threads along one line through it, so that only the last turn has idle ones.
 extern "C" __global__ void image_output_tile(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[IN_H][IN_W];
   const int first_row = blockIdx.y * TILE_H, first_column = blockIdx.x * TILE_W;
@@ -119,9 +119,9 @@ extern "C" __global__ void image_cached(const float *x, float *y, Size size, con
 #endif
 
 #if STEP == 6
-// Step 6: a thread makes EACH_H rows of four neighbouring elements. A window of one row, read from shared memory four at
-// a time, serves every output row that it belongs to. The channels need no loop any more: a tap's neighbour is simply
-// CHANNELS elements away. Here TILE_W counts elements of a row.
+// Step 6: a thread makes EACH_H rows of four neighbouring elements. A window of one row, read from shared memory four
+// at a time, serves every output row that it belongs to. The channels need no loop any more: a tap's neighbour is
+// simply CHANNELS elements away. Here TILE_W counts elements of a row.
 extern "C" __global__ void image_registers(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   constexpr int HALO = (TAPS_S - 1) * CHANNELS, WIDE = (TILE_W + HALO + 3) / 4, WINDOW = (4 + HALO + 3) / 4;
   constexpr int ROWS = EACH_H + TAPS_R - 1, UNROLL = ROWS * TAPS_S <= 160 ? ROWS : 1;
@@ -145,7 +145,7 @@ extern "C" __global__ void image_registers(const float *x, float *y, Size size, 
 #pragma unroll
     for (int v = 0; v < WINDOW; v++) window.four[v] = tile[threadIdx.y * EACH_H + i][threadIdx.x + v];
 #pragma unroll
-    for (int q = 0; q < EACH_H; q++) { // row i of the window is under row i - q of the filter
+    for (int q = 0; q < EACH_H; q++) {  // row i of the window is under row i - q of the filter
       if (i - q < 0 || i - q >= TAPS_R) continue;
 #pragma unroll
       for (int s = 0; s < TAPS_S; s++)
@@ -158,7 +158,7 @@ extern "C" __global__ void image_registers(const float *x, float *y, Size size, 
   for (int q = 0; q < EACH_H; q++) {
     if (row + q >= size.height) return;
     float *to = y + (row + q) * size.pitch + element;
-    if (element + 4 <= elements) { // the pitch keeps rows aligned
+    if (element + 4 <= elements) {  // the pitch keeps rows aligned
       *(float4 *)to = make_float4(sum[q][0], sum[q][1], sum[q][2], sum[q][3]);
     } else {
 #pragma unroll

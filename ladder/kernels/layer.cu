@@ -1,6 +1,7 @@
 // The ladder's steps for a network layer, n images of c channels under k filters, then ReLU and 2 x 2 max pooling:
 //
-//     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W],  zero outside
+//     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W],  zero
+//     outside
 //
 // A block has the outputs of a tile of one image; blockIdx.x counts images and filters, y and z the tiles. Holes: STEP
 // (each is compiled alone), TAPS_R, TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W, TILE_H, TILE_W (threads of a block),
@@ -57,7 +58,7 @@ extern "C" __global__ void layer_shared(const float *x, float *y, Layer l, const
     for (int r = 0; r < TAPS_R; r++)
       for (int s = 0; s < TAPS_S; s++)
         sum += taps[r * TAPS_S + s] * tile[threadIdx.y * STRIDE_H + r][threadIdx.x * STRIDE_W + s];
-    __syncthreads(); // nobody may load the next channel while others still sum
+    __syncthreads();  // nobody may load the next channel while others still sum
   }
   if (u < l.out_height && v < l.out_width) y[((n * l.filters + k) * l.out_height + u) * l.out_width + v] = sum;
 }
@@ -124,10 +125,9 @@ extern "C" __global__ void layer_implicit(const float *x, float *y, Layer l, con
   for (int begin = 0; begin < depth; begin += DEPTH) {
     for (int i = me / SIDE; i < DEPTH; i += TILE_H * TILE_W / SIDE) {
       const int d = begin + i, c = d / TAPS, r = d % TAPS / TAPS_S, s = d % TAPS_S;
-      patches[i][me % SIDE] = d < depth && mine < columns
-                                  ? element(image + (i64)c * l.height * l.width, l, u * STRIDE_H - PAD_H + r,
-                                            v * STRIDE_W - PAD_W + s)
-                                  : 0;
+      patches[i][me % SIDE] = d < depth && mine < columns ? element(image + (i64)c * l.height * l.width, l,
+                                                                    u * STRIDE_H - PAD_H + r, v * STRIDE_W - PAD_W + s)
+                                                          : 0;
     }
     for (int k = me / DEPTH; k < SIDE; k += TILE_H * TILE_W / DEPTH) {
       const int d = begin + me % DEPTH;
@@ -192,8 +192,7 @@ extern "C" __global__ void layer_fused(const float *x, float *y, Layer l, const 
       for (int s = 0; s < TAPS_S; s++)
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-          const float input =
-              tile[(2 * threadIdx.y + q / 2) * STRIDE_H + r][(2 * threadIdx.x + q % 2) * STRIDE_W + s];
+          const float input = tile[(2 * threadIdx.y + q / 2) * STRIDE_H + r][(2 * threadIdx.x + q % 2) * STRIDE_W + s];
 #pragma unroll
           for (int f = 0; f < FILTERS; f++) sum[f][q] += taps.at[r][s][f] * input;
         }

@@ -15,15 +15,15 @@ struct Taps {
 enum { LEFT = TAPS / 2 };
 
 #if STEP == 1
-// Step 1, the definition. For every product the thread asks memory for a sample and for a tap: 8 bytes for 2 operations,
-// so a quarter of an operation a byte, if no cache helped.
+// Step 1, the definition. For every product the thread asks memory for a sample and for a tap: 8 bytes for 2
+// operations, so a quarter of an operation a byte, if no cache helped.
 extern "C" __global__ void signal_basic(const float *x, float *y, Size size, const float *w) {
   const i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x;
   if (i >= size.width) return;
   float sum = 0;
   for (int j = 0; j < TAPS; j++) {
     const i64 at = i - LEFT + j;
-    if (at >= 0 && at < size.width) sum += w[j] * x[at]; // a ghost cell adds nothing
+    if (at >= 0 && at < size.width) sum += w[j] * x[at];  // a ghost cell adds nothing
   }
   y[i] = sum;
 }
@@ -54,7 +54,7 @@ extern "C" __global__ void signal_tiled(const float *x, float *y, Size size, con
     const i64 at = first - LEFT + t;
     tile[t] = at >= 0 && at < size.width ? x[at] : 0;
   }
-  __syncthreads(); // every thread must arrive: those beyond the end may leave only now
+  __syncthreads();  // every thread must arrive: those beyond the end may leave only now
   if (i >= size.width) return;
   float sum = 0;
   for (int j = 0; j < TAPS; j++) sum += w.value[j] * tile[threadIdx.x + j];
@@ -63,8 +63,8 @@ extern "C" __global__ void signal_tiled(const float *x, float *y, Size size, con
 #endif
 
 #if STEP == 4
-// Step 4: the halo is the neighbouring block's tile, so it was read a moment ago and is still in a cache. The tile shrinks
-// to one sample a thread; the price is a choice for every product.
+// Step 4: the halo is the neighbouring block's tile, so it was read a moment ago and is still in a cache. The tile
+// shrinks to one sample a thread; the price is a choice for every product.
 extern "C" __global__ void signal_cached(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[TILE];
   const i64 first = blockIdx.x * (i64)TILE, i = first + threadIdx.x;

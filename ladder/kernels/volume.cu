@@ -57,8 +57,8 @@ extern "C" __global__ void volume_constant(const float *x, float *y, Size size, 
 #endif
 
 #if STEP == 3
-// Step 3: a cube with its halo in shared memory. A volume's halo is heavy: a cube of 8 under a filter of 3 reads 10^3 for
-// 8^3 outputs, nearly twice what it needs, where an image's tile of 32 reads an eighth more.
+// Step 3: a cube with its halo in shared memory. A volume's halo is heavy: a cube of 8 under a filter of 3 reads 10^3
+// for 8^3 outputs, nearly twice what it needs, where an image's tile of 32 reads an eighth more.
 extern "C" __global__ void volume_tiled(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[IN_D][IN_H][IN_W];
   const int z = blockIdx.z * TILE_D, u = blockIdx.y * TILE_H, v = blockIdx.x * TILE_W;
@@ -80,11 +80,11 @@ extern "C" __global__ void volume_tiled(const float *x, float *y, Size size, con
 
 #if STEP == 4
 // Step 4: the block sweeps through the volume with one plane in shared memory. A plane belongs to TAPS_T output planes;
-// their unfinished sums wait in registers and move up by one at every plane, so depth has no halo but at the sweep's two
-// ends. A thread makes four neighbouring columns from a window in registers. TILE_D planes are one block's sweep.
+// their unfinished sums wait in registers and move up by one at every plane, so depth has no halo but at the sweep's
+// two ends. A thread makes four neighbouring columns from a window in registers. TILE_D planes are one block's sweep.
 extern "C" __global__ void volume_sweep(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   constexpr int WIDE = (IN_W + 3) / 4, WINDOW = (4 + TAPS_S - 1 + 3) / 4;
-  __shared__ float4 tile[2][IN_H][WIDE]; // in turns, so that one barrier a plane is enough
+  __shared__ float4 tile[2][IN_H][WIDE];  // in turns, so that one barrier a plane is enough
   const int z = blockIdx.z * TILE_D, first_row = blockIdx.y * TILE_H, first_column = blockIdx.x * TILE_W;
   const int u = first_row + threadIdx.y, v = first_column + threadIdx.x * 4;
   float sum[TAPS_T][4] = {};
@@ -102,14 +102,14 @@ extern "C" __global__ void volume_sweep(const float *x, float *y, Size size, con
 #pragma unroll
       for (int j = 0; j < WINDOW; j++) window.four[j] = tile[i % 2][threadIdx.y + r][threadIdx.x + j];
 #pragma unroll
-      for (int t = 0; t < TAPS_T; t++) // sum[0] is the oldest: this plane lies under its last tap
+      for (int t = 0; t < TAPS_T; t++)  // sum[0] is the oldest: this plane lies under its last tap
 #pragma unroll
         for (int s = 0; s < TAPS_S; s++)
 #pragma unroll
           for (int e = 0; e < 4; e++)
             sum[t][e] += w.value[((TAPS_T - 1 - t) * TAPS_R + r) * TAPS_S + s] * window.one[s + e];
     }
-    const int done = z + i - (TAPS_T - 1); // the plane that has seen all its taps
+    const int done = z + i - (TAPS_T - 1);  // the plane that has seen all its taps
     if (done >= z && done < size.depth && u < size.height) {
       float *to = y + place(size, done, u, v);
       if (v + 4 <= size.width) {

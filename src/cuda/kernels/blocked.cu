@@ -49,7 +49,7 @@ constexpr int TAP_PITCH = (BAND_S + 16 / sizeof(SUM) - 1) / (16 / sizeof(SUM)) *
 constexpr int WIDTH = LANES * V, HEIGHT = LINES * ROWS;  // results of a block
 constexpr int QUAD = 16 / sizeof(ACC), QUADS = PITCH / QUAD;
 constexpr bool ALL = SWEEP && ROWS == 1 && DILATE_R == 1;  // every line belongs to every result of a thread
-constexpr bool COPY = TYPE_X == F32 && sizeof(ACC) == 4;  // elements need no conversion
+constexpr bool COPY = TYPE_X == F32 && sizeof(ACC) == 4;   // elements need no conversion
 
 struct alignas(16) Quad {
   ACC of[QUAD];
@@ -80,7 +80,9 @@ __device__ inline void copy_16(void *shared, const void *global) {
                "l"(global));
 }
 
-__device__ inline void copies_arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ inline void copies_arrived() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
 // Where the row's element stands that continues it at `at`; negative: the constant.
 __device__ inline int place(const Args &a, int at) {
@@ -202,9 +204,8 @@ __device__ inline void stage_taps(const Args &a, ACC *taps, const char *w, const
 
 __device__ inline void stage_lines(const Args &a, const Block &b, const Step &s, ACC *tile) {
   const int rows = (HEIGHT - 1) * STRIDE_R + (s.rows - 1) * DILATE_R + 1;
-  stage_tile(a, tile, b.x, b.plane * STRIDE_T - a.pad[0] + s.plane,
-             b.row * STRIDE_R - a.pad[1] + s.row * DILATE_R, rows,
-             below(b.column) - a.pad[2] - SHIFT + s.column * (NEXT_TAP * SPACE));
+  stage_tile(a, tile, b.x, b.plane * STRIDE_T - a.pad[0] + s.plane, b.row * STRIDE_R - a.pad[1] + s.row * DILATE_R,
+             rows, below(b.column) - a.pad[2] - SHIFT + s.column * (NEXT_TAP * SPACE));
 }
 
 __device__ inline void stage(const Args &a, const Block &b, const Step &s, ACC *tile) {
@@ -307,8 +308,8 @@ __device__ inline void count_window(ACC sum[DEPTH][ROWS][V], Totals &t) {
   if (FLUSH && ++t.windows == FLUSH) flush(sum, t);
 }
 
-__device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const ACC *tile, const ACC *taps,
-                                const Step &s, Totals &totals) {
+__device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const ACC *tile, const ACC *taps, const Step &s,
+                                Totals &totals) {
   unsigned limit[DEPTH];  // lines of the tile that a result reads
 #pragma unroll
   for (int d = 0; d < DEPTH; d++) limit[d] = tap_plane(a, s.plane, d) < 0 ? 0 : (s.rows - 1) * DILATE_R + 1;
@@ -342,7 +343,9 @@ struct Place {
   int column, row, plane;
 };
 
-__device__ inline int column_of(int v) { return v / GROUP * (LANES * GROUP) + v % GROUP * SPREAD; }
+__device__ inline int column_of(int v) {
+  return v / GROUP * (LANES * GROUP) + v % GROUP * SPREAD;
+}
 
 __device__ inline void store_plane(const Args &a, const Place &p, const ACC sum[ROWS][V], int plane) {
 #pragma unroll
@@ -465,7 +468,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_blocked(const
   b.x = (const X *)a.x + (n * a.x_batch[0] + g * a.x_batch[1]);
   b.w = (const char *)a.w + (g * a.w_batch[0] + k * a.w_batch[1]);
   ACC sum[DEPTH][ROWS][V] = {};
-  const int base = lane / SPREAD * (SPREAD * GROUP) + lane % SPREAD, mine = line * (ROWS * STRIDE_R * PITCH) + below(base);
+  const int base = lane / SPREAD * (SPREAD * GROUP) + lane % SPREAD,
+            mine = line * (ROWS * STRIDE_R * PITCH) + below(base);
   const Place p = {(Y *)a.y + (n * a.y_batch[0] + g * a.y_batch[1] + k * a.y_batch[2]),
                    n * a.residual.stride[0] + g * a.residual.stride[1] + k * a.residual.stride[2],
                    g * a.batch[0] + k,

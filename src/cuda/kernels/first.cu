@@ -2,13 +2,13 @@
 //
 //   y[h][w][k] = sum over r, s, c of x[h * stride + r][w * stride + s][c] * w[k][r][s][c]
 //
-// A block walks down an image, row by row of the results. Some warps bring the rows of x that come next and lay them out
-// anew in a ring in shared memory: PIXEL channels to each pixel, zeros beyond those that x has, what the boundary says
-// beyond the ends. What a result meets of one row is then a run of neighbouring elements. Runs of neighbouring results
-// overlap; when they begin 16 bytes apart, eight of them are a block as tensor cores read it, 16 bytes of each, and so
-// are the next 16 bytes: nothing is copied for a tap. Runs that begin SPREAD * 16 bytes apart have their pieces of 16
-// bytes dealt to so many planes. Where they begin 8 bytes apart, PAIRED, two neighbouring pixels are one with twice the
-// channels, whose run is longer by a stride.
+// A block walks down an image, row by row of the results. Some warps bring the rows of x that come next and lay them
+// out anew in a ring in shared memory: PIXEL channels to each pixel, zeros beyond those that x has, what the boundary
+// says beyond the ends. What a result meets of one row is then a run of neighbouring elements. Runs of neighbouring
+// results overlap; when they begin 16 bytes apart, eight of them are a block as tensor cores read it, 16 bytes of each,
+// and so are the next 16 bytes: nothing is copied for a tap. Runs that begin SPREAD * 16 bytes apart have their pieces
+// of 16 bytes dealt to so many planes. Where they begin 8 bytes apart, PAIRED, two neighbouring pixels are one with
+// twice the channels, whose run is longer by a stride.
 //
 // Channels are the product's rows and the filter stays in registers, as fragments; pixels are its columns. So shared
 // memory is read for half as long as the tensor cores multiply. A warpgroup has a part of the channels of one of ROWS
@@ -52,7 +52,8 @@ struct Shared : Ring {
 
 // ---- the filter
 
-// Products sum two pieces: neighbours, which lie in two planes, or where planes are odd in number neighbours of a plane.
+// Products sum two pieces: neighbours, which lie in two planes, or where planes are odd in number neighbours of a
+// plane.
 __device__ constexpr int piece_of(int product, int half) {
   return SPREAD % 2 ? product / SPREAD * 2 * SPREAD + product % SPREAD + half * SPREAD : 2 * product + half;
 }
@@ -83,7 +84,8 @@ __device__ inline unsigned taps_at(const Args &a, bool exists, int from, int pix
   return (low ? word[0] : 0) | (high ? word[1] << 16 : 0);
 }
 
-// Rows of taps are asked for at run time, so that they are loaded one by one: registers do not hold the addresses of all.
+// Rows of taps are asked for at run time, so that they are loaded one by one: registers do not hold the addresses of
+// all.
 __device__ inline void load_filter(const Args &a, int first, Filter &filter) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, element = lane % 4 * 2, c = element % PIXEL;
 #pragma unroll
@@ -154,8 +156,8 @@ __device__ inline unsigned staged(unsigned stage, int line, int piece) {
   return stage + line * PITCH + (BOXED ? piece ^ (PAIRED == 1 ? line % 8 : line / 2 % 4) : piece) * 16;
 }
 
-// Four words of a lane, of blocks j and `next` of eight columns: of the same two channels in both, PAIRED of the same two
-// pairs of pixels. They become parts of lines.
+// Four words of a lane, of blocks j and `next` of eight columns: of the same two channels in both, PAIRED of the same
+// two pairs of pixels. They become parts of lines.
 __device__ inline void stage_words(unsigned to, int j, int next, const unsigned (&word)[4], int warp, int lane) {
   const int row = lane % 8, second = lane / 8 % 2, block = lane / 16 ? next : j;
   if (PAIRED == 1) {
@@ -209,7 +211,11 @@ __device__ inline i64 y_at(const Args &a, const Place &p, int channel, int colum
 template <int EACH>
 __device__ inline void send_units(const Args &a, const Place &p, unsigned from) {
   typedef typename Word<2 * EACH>::type Unit;
-  constexpr int across = LINE / EACH > 16 ? 32 : LINE / EACH > 8 ? 16 : LINE / EACH > 4 ? 8 : 4, thread_lines = 128 / across;
+  constexpr int across = LINE / EACH > 16  ? 32
+                         : LINE / EACH > 8 ? 16
+                         : LINE / EACH > 4 ? 8
+                                           : 4,
+                thread_lines = 128 / across;
   const int first = threadIdx.x % 128 / across, channels = a.results - p.channel, columns = a.out[1] - p.column;
   const int lines = min(PLANAR ? channels : columns, LINES), line = min(PLANAR ? columns : channels, LINE);
   const i64 step = PLANAR ? a.y_channel : a.y_axis[1], next = PLANAR ? a.y_axis[1] : a.y_channel;

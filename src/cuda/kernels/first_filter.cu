@@ -135,8 +135,8 @@ __device__ inline void multiply(Sums &sums, const Factors &factors, const Ring &
   for (int i = 0; i < SLICES; i++)
 #pragma unroll
     for (int piece = 0; piece < PIECES; piece++)
-      WgmmaRows<1>::add(sums[piece], factors.word[i], runs + (piece % SPREAD * PLANE + (piece / SPREAD + i * 16) * 16) / 16,
-                        1);
+      WgmmaRows<1>::add(sums[piece], factors.word[i],
+                        runs + (piece % SPREAD * PLANE + (piece / SPREAD + i * 16) * 16) / 16, 1);
   wgmma_commit();
   hold(sums);
   wgmma_wait<0>();

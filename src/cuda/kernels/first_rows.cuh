@@ -78,8 +78,7 @@ __device__ inline Columns columns_of(const Args &a, const Walk &walk) {
   for (int i = 0; i < PER; i++)
 #pragma unroll
     for (int j = 0; j < PIXELS; j++)
-      made.at[i][j] =
-          place_of(a, 1, walk.column * STRIDE_S - a.pad[1] + (threadIdx.x % 128 + i * 128) * PIXELS + j);
+      made.at[i][j] = place_of(a, 1, walk.column * STRIDE_S - a.pad[1] + (threadIdx.x % 128 + i * 128) * PIXELS + j);
   return made;
 }
 

@@ -110,8 +110,8 @@ struct Loader<COLUMNS, UNIT, GATHER, true> {
   }
 };
 
-// Both factors' pieces of a step. All threads find the pixels of BATCH steps at once, while those of the steps before are
-// used: of two batches there is room.
+// Both factors' pieces of a step. All threads find the pixels of BATCH steps at once, while those of the steps before
+// are used: of two batches there is room.
 constexpr int BATCH = 4;
 static_assert(STAGES - 1 <= BATCH, "the first stages are of the first batch");
 
@@ -185,7 +185,8 @@ __device__ inline void multiply_slice(Acc acc, unsigned y, unsigned x, int slice
 // ---- results
 
 // Places of the columns: each is found by one thread.
-__device__ inline void put_sums(const Args &a, const Acc acc, int group, int first_row, int first_column, Place *places) {
+__device__ inline void put_sums(const Args &a, const Acc acc, int group, int first_row, int first_column,
+                                Place *places) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = a.row_tiles * BM, columns = a.column_tiles * BN;
   if (!a.partial) {

@@ -119,7 +119,9 @@ __device__ double forward(const Args &p, const i64 i[6]) {
 }
 
 // A call, because the sum inlined into these loops spills.
-__device__ __noinline__ double forward_at(const Args &p, const i64 i[6]) { return forward(p, i); }
+__device__ __noinline__ double forward_at(const Args &p, const i64 i[6]) {
+  return forward(p, i);
+}
 
 // The largest of rounded values: NaN is 0 as an integer before it is compared.
 __device__ double pooled(const Args &p, const i64 i[6]) {

@@ -13,8 +13,8 @@
 // their own pieces then. Eight pixels of a piece are rows of 16 bytes, at any place, so taps
 // and strides along a row are distances between addresses.
 //
-// Groups whose channels do not come by 8 are merged until they do. Zeros stand for the taps between them, and a sum that is
-// not finite is formed again from its own channels: what is not finite stays in its group.
+// Groups whose channels do not come by 8 are merged until they do. Zeros stand for the taps between them, and a sum
+// that is not finite is formed again from its own channels: what is not finite stays in its group.
 //
 // Holes:
 //   KIND                   of the products: HALVES or BRAINS
@@ -48,7 +48,7 @@ constexpr int WINDOW_W = (TILE_W - 1) * STRIDE_S + (TAPS_S - 1) * DILATE_S + 1, 
               STAGE = WINDOW_H * LINE;
 constexpr int SETS = ROWS % 16 ? 2 : 1;  // groups that a warp's 16 channels belong to
 constexpr int PIECES = TAPS_S * DEPTH, PAIRS = PIECES / 2, ODD = PIECES % 2;
-constexpr int LIVE = (TAPS_R + STRIDE_R - 1) / STRIDE_R;       // lines of results that a line of the source is part of
+constexpr int LIVE = (TAPS_R + STRIDE_R - 1) / STRIDE_R;  // lines of results that a line of the source is part of
 constexpr int BAND = (TILE_H + BANDS - 1) / BANDS, COLUMNS = (TILE_W + 15) / 16;
 constexpr int SIZE_Y = TYPE_Y == F32 ? 4 : 2;
 constexpr bool MERGED = OWN_ROWS < ROWS;

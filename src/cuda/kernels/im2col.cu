@@ -39,7 +39,8 @@ __device__ inline Place place_of(const Args &a, INDEX i) {
 // Where position o of axis i and tap j lead, or -1.
 __device__ inline i64 met(const Args &a, int i, i64 o, i64 j) {
   const falt_cuda_axis &axis = a.axis[i];
-  return fold<i64>(axis.boundary[0], axis.boundary[1], a.x.size[3 + i], o * axis.stride + j * axis.dilation - axis.pad[0]);
+  return fold<i64>(axis.boundary[0], axis.boundary[1], a.x.size[3 + i],
+                   o * axis.stride + j * axis.dilation - axis.pad[0]);
 }
 
 extern "C" __global__ void __launch_bounds__(256) falt_im2col(const __grid_constant__ Args a) {

@@ -35,14 +35,14 @@ typedef falt_cuda_layer_args Args;
 enum { N, G, C, D, H, W };
 
 constexpr int THREADS = ACROSS * DOWN * GROUPS, TAPS = CHANNELS * TAPS_R * TAPS_S;
-constexpr bool APART = in_blocks<float>(TAPS);  // rows of taps are summed for themselves
+constexpr bool APART = in_blocks<float>(TAPS);                  // rows of taps are summed for themselves
 constexpr int TILE_H = DOWN * ROWS, TILE_W = ACROSS * COLUMNS;  // results of a block, before pooling
 constexpr int IN_H = (TILE_H - 1) * STRIDE_H + (TAPS_R - 1) * DILATE_R + 1;
 constexpr int IN_W = (TILE_W - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 constexpr int PHASES = COLUMNS * STRIDE_W, WINDOW = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 constexpr int BLOCK_FILTERS = GROUPS * FILTERS, TAP_PITCH = BLOCK_FILTERS + 4;  // skewed, in fours
 constexpr int POOLED_H = ROWS / POOL_H, POOLED_W = COLUMNS / POOL_W;            // of a thread
-constexpr int RUN = Y_LAST ? FILTERS : POOLED_W;  // results that lie side by side
+constexpr int RUN = Y_LAST ? FILTERS : POOLED_W;                                // results that lie side by side
 constexpr int VECTOR = RUN * sizeof(Y) <= 16 ? RUN : 16 / sizeof(Y);
 
 static_assert(ROWS % POOL_H == 0 && COLUMNS % POOL_W == 0, "windows are a thread's own");
@@ -114,8 +114,7 @@ __device__ inline void add_row(Sums &sums, const float *line, const float *taps)
       const float tap[4] = {read.x, read.y, read.z, read.w};
 #pragma unroll
       for (int i = 0; i < 4 * ROWS * COLUMNS; i++)
-        part[i] += tap[i / (ROWS * COLUMNS)] *
-                   window[i / COLUMNS % ROWS][i % COLUMNS * STRIDE_W + s * DILATE_S];
+        part[i] += tap[i / (ROWS * COLUMNS)] * window[i / COLUMNS % ROWS][i % COLUMNS * STRIDE_W + s * DILATE_S];
     });
 }
 

@@ -1,9 +1,9 @@
-// Separable filters of images, and sums of them, by marches down the columns: a warp owns V neighbouring columns of each
-// of its lanes and walks along the rows. Each line is copied into shared memory some lines ahead, as far as the warp's
-// windows reach; each lane reads its window from there, forms its results along the line, adds these to the partial sums
-// of all R results down its columns that the line belongs to, and stores the sum that is complete. So a line is read
-// once by a warp, where tiles read it several times, and the results along it leave no register. The partial sums move
-// on by the multiply-adds' own destinations.
+// Separable filters of images, and sums of them, by marches down the columns: a warp owns V neighbouring columns of
+// each of its lanes and walks along the rows. Each line is copied into shared memory some lines ahead, as far as the
+// warp's windows reach; each lane reads its window from there, forms its results along the line, adds these to the
+// partial sums of all R results down its columns that the line belongs to, and stores the sum that is complete. So a
+// line is read once by a warp, where tiles read it several times, and the results along it leave no register. The
+// partial sums move on by the multiply-adds' own destinations.
 //
 // Holes, beside those of tile.cu with the same name (TAPS_T is 1, strides and dilations too):
 //   THREAD                    columns of a lane: a word of 16 bytes, or several
@@ -16,12 +16,12 @@ typedef long long i64;
 typedef falt_cuda_tile_args Args;
 
 constexpr int R = TAPS_R, S = TAPS_S, V = THREAD, WARP = 32;
-constexpr int TERM = 1 + R + S;                                              // taps of a separable term
-constexpr int VECTOR = 16 / sizeof(X), OWN = V / VECTOR;                     // elements of a word; a lane's words
-constexpr int SHIFT = ((-PAD_S * PIXEL) % VECTOR + VECTOR) % VECTOR;         // loaded before a window to be aligned
-constexpr int LOADS = (SHIFT + V + (S - 1) * PIXEL + VECTOR - 1) / VECTOR;   // words of a window
+constexpr int TERM = 1 + R + S;                                             // taps of a separable term
+constexpr int VECTOR = 16 / sizeof(X), OWN = V / VECTOR;                    // elements of a word; a lane's words
+constexpr int SHIFT = ((-PAD_S * PIXEL) % VECTOR + VECTOR) % VECTOR;        // loaded before a window to be aligned
+constexpr int LOADS = (SHIFT + V + (S - 1) * PIXEL + VECTOR - 1) / VECTOR;  // words of a window
 constexpr int WORDS = (WARP - 1) * OWN + LOADS, ROUNDS = (WORDS * VECTOR + WARP - 1) / WARP;
-constexpr int LINES = AHEAD + 1;                                             // in shared memory
+constexpr int LINES = AHEAD + 1;  // in shared memory
 
 enum { PLANE, ROW, COLUMN };
 

@@ -25,12 +25,12 @@
 //   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
 //   TAPS_D TAPS_H TAPS_W      of the layer, along planes, rows, columns
 //   STEP_D STEP_H STEP_W      pixels of the result that are one of the layer's
-//   SCATTERED                 whether results are written one by one, else by runs of channels, or by boxes where PLANAR
-//   OUTPUTS PLANAR            channels of the result; whether they lie outside of its pixels
-//   PAIRED WHOLE              whether results 2i and 2i + 1 are one word; whether all pixels of a step are in the image
-//   PIXEL PIECES              bytes of a pixel's summed channels, 32, 64 or 128; so many times, one after the other
-//   CHANNELS                  of a tile's results: 16, 32 or 64
-//   COLUMNS                   of a product: TAPS_D * CHANNELS and, where no instruction has so many, some that are not
+//   SCATTERED                 whether results are written one by one, else by runs of channels, or by boxes where
+//   PLANAR OUTPUTS PLANAR            channels of the result; whether they lie outside of its pixels PAIRED WHOLE
+//   whether results 2i and 2i + 1 are one word; whether all pixels of a step are in the image PIXEL PIECES bytes of a
+//   pixel's summed channels, 32, 64 or 128; so many times, one after the other CHANNELS                  of a tile's
+//   results: 16, 32 or 64 COLUMNS                   of a product: TAPS_D * CHANNELS and, where no instruction has so
+//   many, some that are not
 //                             used
 //   CONSUMERS BLOCKS          warpgroups that multiply, and how many 64 pixels each has
 //   BLOCKS_W                  of all these blocks, how many stand side by side

@@ -221,8 +221,7 @@ __device__ inline Line fold_beside(const Args &a, const X *x, int u, bool exists
   for (int c = 0; c < COLUMNS; c++) {
     line.of[c] = element_of(seen[c * STRIDE_W]);
 #pragma unroll
-    for (int s = 1; s < TAPS_S; s++)
-      line.of[c] = folded(line.of[c], element_of(seen[c * STRIDE_W + s * DILATE_S]));
+    for (int s = 1; s < TAPS_S; s++) line.of[c] = folded(line.of[c], element_of(seen[c * STRIDE_W + s * DILATE_S]));
   }
   return line;
 }
@@ -472,8 +471,7 @@ template <bool ALIGNED>
 __device__ inline void store_cell(const Args &a, X *to, const Values (&row)[Across::SIZE], int column) {
   Pack<X, Across::SIZE * WIDTH> pack;
 #pragma unroll
-  for (int i = 0; i < Across::SIZE * WIDTH; i++)
-    store<float>(&pack.of[i], TYPE_X, 0, row[i / WIDTH].of[i % WIDTH]);
+  for (int i = 0; i < Across::SIZE * WIDTH; i++) store<float>(&pack.of[i], TYPE_X, 0, row[i / WIDTH].of[i % WIDTH]);
   if constexpr (COLUMNS > 1 && ALIGNED) {
     *(Pack<X, Across::SIZE * WIDTH> *)to = pack;
   } else {

@@ -17,10 +17,10 @@ typedef long long i64;
 typedef falt_cuda_tile_args Args;
 
 constexpr int S = TAPS_S, V = THREAD, WARP = 32;
-constexpr int VECTOR = 16 / sizeof(X), VECTOR_OUT = 16 / sizeof(Y);        // elements of a word
-constexpr int OWN = V / VECTOR, OWN_OUT = V / VECTOR_OUT;                  // words of a lane
-constexpr int SHIFT = (-PAD_S % VECTOR + VECTOR) % VECTOR;       // loaded before a window to be aligned
-constexpr int LOADS = (SHIFT + V + S - 1 + VECTOR - 1) / VECTOR;  // words of a window
+constexpr int VECTOR = 16 / sizeof(X), VECTOR_OUT = 16 / sizeof(Y);  // elements of a word
+constexpr int OWN = V / VECTOR, OWN_OUT = V / VECTOR_OUT;            // words of a lane
+constexpr int SHIFT = (-PAD_S % VECTOR + VECTOR) % VECTOR;           // loaded before a window to be aligned
+constexpr int LOADS = (SHIFT + V + S - 1 + VECTOR - 1) / VECTOR;     // words of a window
 constexpr int WORDS = (WARP - 1) * OWN + LOADS;
 constexpr bool APART = in_blocks<ACC>(S, 128);  // costs next to nothing here
 

@@ -215,9 +215,7 @@ __device__ inline void sweep(const Args &a, const Taps &taps) {
   ACC sum[T][ROWS][V] = {};
   Line<IN> line[CYCLE * LINES];
   const int steps = end - begin + T - 1;
-  const auto plane_at = [&](int step) {
-    return find(AXIS_T, a.in[PLANE], begin - PAD_T + min(step, steps - 1));
-  };
+  const auto plane_at = [&](int step) { return find(AXIS_T, a.in[PLANE], begin - PAD_T + min(step, steps - 1)); };
 #pragma unroll
   for (int j = 0; j < AHEAD; j++) load_line(line[j], me, x + plane_at(j / LINES).at * a.x_plane, j % LINES);
   const X *next = x + plane_at(AHEAD / LINES).at * a.x_plane;

@@ -5,8 +5,8 @@
 // and back, where what is called channels here are the pixels, and pixels the channels.
 //
 // A thread turns a square, as many channels as 16 bytes hold and as many pixels: it loads 16 bytes of each channel,
-// exchanges rows and columns in registers, and stores 16 bytes of each pixel. Squares that lie side by side are a warp's,
-// so that it loads and stores whole sectors; nothing passes through shared memory.
+// exchanges rows and columns in registers, and stores 16 bytes of each pixel. Squares that lie side by side are a
+// warp's, so that it loads and stores whole sectors; nothing passes through shared memory.
 //
 // Holes:
 //   SIZE    bytes of an element
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(FALT_CUDA_TURN_THREADS, SIZE == 1 ?
   else if (t.unit == 8)
     turn_block<8>(t, block);
   else if (t.unit == 4)
-    turn_block<SIZE < 4 ? 4 : SIZE>(t, block);
+    turn_block < SIZE<4 ? 4 : SIZE>(t, block);
   else
     turn_block<SIZE>(t, block);
 }

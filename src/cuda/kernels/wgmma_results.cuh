@@ -325,7 +325,9 @@ struct Sender {
     }
   }
 
-  __device__ bool exists(int piece) const { return column_of(piece) < a.columns; }
+  __device__ bool exists(int piece) const {
+    return column_of(piece) < a.columns;
+  }
 
   // `at`: the piece's first pixel. Pieces without channels are left out, but that residuals are counted.
   template <int PIECE>

@@ -132,8 +132,7 @@ __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared 
     if (!down.count) continue;
     const float4 sum = slice_sum(s, line, at);
     const long long residual = down.residual + along.residual;
-    store_four(p.lines, down.place + along.place, along.count,
-               finish(a, low, sum.x, sum.y, residual_pair(a, residual)),
+    store_four(p.lines, down.place + along.place, along.count, finish(a, low, sum.x, sum.y, residual_pair(a, residual)),
                finish(a, high, sum.z, sum.w, residual_pair(a, residual + 2 * a.residual_lines.channel)));
   }
 }
@@ -146,8 +145,8 @@ __device__ inline void leave_ring(const Shared &s) {
 
 // Others' shared memory may be written once all blocks have begun; none leaves before it has what they send, and they
 // what it staged.
-__device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
-                                  const Slice &slice, int share, int consumer, const Sums &sums) {
+__device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile, const Slice &slice,
+                                  int share, int consumer, const Sums &sums) {
   if (SHARES > 1) cluster_wait();
   if (OVER) leave_ring(s);
   stage_sums(s, share, consumer, sums);

@@ -115,8 +115,7 @@ __device__ inline void load_results(const Args &a, const Part &p, const Tile &t,
 #pragma unroll 2
   for (int pixel = threadIdx.x / PIECES; pixel < LINES; pixel += THREADS / PIECES) {
     const int h = pixel / TILE_W, w = pixel % TILE_W;
-    copy_async<16>(to + pixel * Y_PITCH, from + (h * a.y_row + w * a.y_column),
-                   h < height && w < width ? bytes : 0);
+    copy_async<16>(to + pixel * Y_PITCH, from + (h * a.y_row + w * a.y_column), h < height && w < width ? bytes : 0);
   }
 }
 
