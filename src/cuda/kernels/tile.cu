@@ -1,7 +1,8 @@
-// Filters with one set of taps by register tiles: a thread owns V neighbouring elements of ROWS rows of PLANES planes. It loads every line that these need once, straight from memory: the loads of a tile depend on nothing,
-// so that hundreds of bytes a thread are on their way at any time, and what neighbours share comes from the first-level
-// cache. Every element then goes to all partial sums that it belongs to; taps are read from the constant bank. (Iandola
-// et al., "Communication-minimizing 2D convolution in GPU registers", 2013.)
+// Filters with one set of taps by register tiles: a thread owns V neighbouring elements of ROWS rows of PLANES planes.
+// It loads every line that these need once, straight from memory: the loads of a tile depend on nothing, so that
+// hundreds of bytes a thread are on their way at any time, and what neighbours share comes from the first-level cache.
+// Every element then goes to all partial sums that it belongs to; taps are read from the constant bank. (Iandola et
+// al., "Communication-minimizing 2D convolution in GPU registers", 2013.)
 //
 // Separable filters (TERMS) do the same with the results of a pass along each line, and volumes with those of a pass
 // across the lines of a plane: nothing but results leaves the registers.
@@ -37,8 +38,8 @@ typedef long long i64;
 typedef falt_cuda_tile_args Args;
 
 constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
-constexpr int TERM = T + R + S;                                         // taps of a separable term
-constexpr int NEXT = P * DILATE_S;                                      // elements from one tap to the next
+constexpr int TERM = T + R + S;     // taps of a separable term
+constexpr int NEXT = P * DILATE_S;  // elements from one tap to the next
 
 // The element of a line below the first tap of a thread's result v; strides count pixels, which V is whole of then.
 __device__ constexpr int below(int v) {
@@ -49,7 +50,7 @@ constexpr int WINDOW = below(V - 1) + (S - 1) * NEXT + 1;               // eleme
 constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;  // loaded before it to be aligned
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
 constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // rows of taps are summed for themselves
-constexpr int PIECE = BLOCK_X * V;  // LINEAR: from one of a thread's rows to the next
+constexpr int PIECE = BLOCK_X * V;                             // LINEAR: from one of a thread's rows to the next
 
 enum { PLANE, ROW, COLUMN };
 
@@ -221,10 +222,11 @@ __device__ inline bool has_vector(const Args &a, int at) {
   return a.aligned && at >= 0 && at + VECTOR_X <= a.in[COLUMN];
 }
 
-// Whole vectors where there are some; `row` null: the constant.
+// Whole vectors where there are some; `row` null: the constant. Vectors of less than 4 bytes share a word, which must
+// be initialized: the compiler may add its bytes up, as if those that were not loaded had no bits beyond a byte.
 __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, int column) {
   const int from = column * STRIDE_S - PAD_S * P - SHIFT;
-  RawX raw;
+  RawX raw = {};
 #pragma unroll
   for (int i = 0; i < LOADS; i++)
     if (row && has_vector(a, from + i * VECTOR_X)) raw.word[i] = *(const WordX *)(row + from + i * VECTOR_X);
