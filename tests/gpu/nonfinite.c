@@ -59,6 +59,11 @@ static const found all[] = {
     /* a tap that is 0, as a sum of terms; f16 below 2^-14 beside large ones */
     {"correlate h=1 w=10 r=6 s=7 rank=2 method=cuda-separable", 154001734799431},
     {"correlate h=24 w=95 r=7 s=7 rank=2 method=cuda-separable", 154001734799431},
+    /* rows of taps that the last part lacks */
+    {"correlate c=3 h=17 w=3 r=7 s=7 boundary=x=wrap type=f64 method=cuda-depthwise", 338248073120629},
+    {"correlate n=9 h=32 w=1 r=257 s=1 mode=full boundary=edge type=f64 rank=4 alpha=0.5 beta=1 residual=1 "
+     "method=cuda-depthwise",
+     338248073121953},
     {"forward c=80 h=4 w=1 k=80 r=3 s=3 groups=80 stride=2 pad=1 type=f16 out-type=f32 layout=nhwc method=cuda-gemm",
      154001734799019},
 };

@@ -26,6 +26,7 @@
 constexpr int OUTER = Planes::taps * PARTS * (BACKWARD ? MULTIPLE : 1);
 constexpr bool SURE = PARTS == 1 && (Planes::inside || (OUTER > 1 && !FILL && Planes::constant));
 constexpr bool APART = in_blocks<SUM>((long long)OUTER * Rows::taps * Columns::taps);  // rows are summed for themselves
+constexpr bool RAGGED = PARTS > 1 && ALL_TAPS_R % Rows::taps != 0;                     // the last part has fewer rows
 constexpr bool TAPS_LAST = OUTER > 1 || FINISH;  // of what a thread loads before its first lines
 static_assert(!BACKWARD || PARTS == 1 || Rows::step == 1, "parts are shifts");
 
@@ -51,22 +52,28 @@ __device__ inline Tile find_tile(unsigned rest) {
 struct Taps {
   SUM w[Rows::taps][Columns::taps][VEC];
 
-  __device__ inline void load_taps(const Args &p, i64 from, int first_row) {
+  // `rows`: those of a ragged part; what lies behind them may not be read.
+  __device__ inline void load_taps(const Args &p, i64 from, int rows) {
 #pragma unroll
     for (int r = 0; r < Rows::taps; r++)
 #pragma unroll
-      for (int s = 0; s < Columns::taps; s++) {
-        const i64 at = from + r * p.w_axis[1] + s * p.w_axis[2];
-        const bool exists = PARTS == 1 || first_row + r < ALL_TAPS_R;
-        if constexpr (W_WORDS && VEC > 1)
-          load_words(w[r][s], (const Bits<TYPE_W>::type *)p.w + at, exists);
-        else
+      for (int s = 0; s < Columns::taps; s++)
+        if (RAGGED && r >= rows)
 #pragma unroll
-          for (int c = 0; c < VEC; c++) w[r][s][c] = exists ? load<SUM>(p.w, TYPE_W, at + c * p.w_channel) : (SUM)0;
-      }
+          for (int c = 0; c < VEC; c++) w[r][s][c] = 0;
+        else
+          load_channels(p, w[r][s], from + r * p.w_axis[1] + s * p.w_axis[2]);
   }
 
-  __device__ static inline void load_words(SUM to[VEC], const Bits<TYPE_W>::type *from, bool exists) {
+  __device__ static inline void load_channels(const Args &p, SUM to[VEC], i64 at) {
+    if constexpr (W_WORDS && VEC > 1)
+      load_words(to, (const Bits<TYPE_W>::type *)p.w + at);
+    else
+#pragma unroll
+      for (int c = 0; c < VEC; c++) to[c] = load<SUM>(p.w, TYPE_W, at + c * p.w_channel);
+  }
+
+  __device__ static inline void load_words(SUM to[VEC], const Bits<TYPE_W>::type *from) {
     constexpr int SIZE = sizeof(Bits<TYPE_W>::type), COUNT = VEC * SIZE > 16 ? 16 / SIZE : VEC;
     typedef Word<COUNT * SIZE>::type WORD;
     union {
@@ -76,14 +83,14 @@ struct Taps {
 #pragma unroll
     for (int k = 0; k < VEC / COUNT; k++) raw.word[k] = ((const WORD *)from)[k];
 #pragma unroll
-    for (int c = 0; c < VEC; c++) to[c] = exists ? value_of<TYPE_W>(raw.element[c]) : (SUM)0;
+    for (int c = 0; c < VEC; c++) to[c] = value_of<TYPE_W>(raw.element[c]);
   }
 };
 
 typedef SUM Sums[ROWS][COLS][VEC];
 
-// What row `position` of the source adds to all results.
-__device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &line, int position) {
+// What row `position` of the source adds to all results, by `rows` rows of taps: those of a ragged part.
+__device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &line, int position, int rows) {
   SUM x[Columns::span][VEC];
 #pragma unroll
   for (int j = 0; j < Columns::span; j++)
@@ -92,7 +99,7 @@ __device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &l
 #pragma unroll
   for (int a = 0; a < ROWS; a++) {
     const int r = Rows::tap(a, position);
-    if (r == NONE) continue;
+    if (r == NONE || (RAGGED && r >= rows)) continue;
     add_terms<APART, Columns::taps, COLS * VEC>(&sum[a][0][0], [&](SUM *part, int s) {
 #pragma unroll
       for (int b = 0; b < COLS; b++) {
@@ -180,8 +187,8 @@ struct Results {
 };
 
 // One plane's taps, or a part of their rows. When these are all, rows of results leave as soon as they are complete.
-__device__ inline void add_part(Sums sum, const Args &p, const Taps &taps, const Source::X *first, int row, int column,
-                                const Results &results) {
+__device__ inline void add_part(Sums sum, const Args &p, const Taps &taps, int rows, const Source::X *first, int row,
+                                int column, const Results &results) {
   const Source::X fill = FILL ? element_of<TYPE_X>(p.fill) : (Source::X)0;
   constexpr int SPAN = Rows::span;
   Source line[AHEAD + 1];
@@ -191,7 +198,8 @@ __device__ inline void add_part(Sums sum, const Args &p, const Taps &taps, const
   for (int i = 0; i < SPAN; i++) {
     if (i + AHEAD < SPAN)
       load_row<SURE>(line[(i + AHEAD) % (AHEAD + 1)], first, Rows::low + i + AHEAD, row, column, fill);
-    if (SURE || !is_nothing<SURE>(row, Rows::low + i)) multiply_line(sum, taps, line[i % (AHEAD + 1)], Rows::low + i);
+    if (SURE || !is_nothing<SURE>(row, Rows::low + i))
+      multiply_line(sum, taps, line[i % (AHEAD + 1)], Rows::low + i, rows);
     if (OUTER == 1)
 #pragma unroll
       for (int a = 0; a < ROWS; a++)
@@ -221,17 +229,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise(con
     const int part = i % PARTS, plane_tap = i / PARTS % Planes::taps,
               member = BACKWARD ? i / PARTS / Planes::taps : t.member;
     const int plane = met_plane(t.plane, plane_tap), shift = part * Rows::taps * Rows::dilation;
-    const int row = t.row * Rows::advance + (BACKWARD ? -shift : shift);
+    const int row = t.row * Rows::advance + (BACKWARD ? -shift : shift), rows = ALL_TAPS_R - part * Rows::taps;
     const i64 source = t.image * p.x_image + t.group * p.x_channel + (BACKWARD ? member * p.x_next : 0);
     Taps taps;
     if (plane == NONE && OUTER > 1) continue;
     taps.load_taps(
-        p, t.group * p.w_channel + member * p.w_next + plane_tap * p.w_axis[0] + part * Rows::taps * p.w_axis[1],
-        part * Rows::taps);
+        p, t.group * p.w_channel + member * p.w_next + plane_tap * p.w_axis[0] + part * Rows::taps * p.w_axis[1], rows);
     if (EARLY == 2 && !TAPS_LAST) await_stream();
     // A plane of the constant is one beyond whose rows everything lies.
     add_part(
-        sum, p, taps,
+        sum, p, taps, rows,
         (const Source::X *)p.x + (source + (plane < 0 ? 0 : plane) * p.x_plane + row * (i64)X_R + column * (i64)X_S),
         plane < 0 ? NONE : row, column, results);
   }
