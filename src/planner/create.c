@@ -55,16 +55,19 @@ static falt_plan *refuse_child(falt_ask *ask, const falt_search *search) {
   return falt_refuse(ask, "no plan for its inner problem; %.32s: %.80s", last->solver->name, last->reason);
 }
 
-static falt_plan *plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values, bool own_gaps) {
+falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, const void *filter_values,
+                                const falt_child_terms *terms) {
   if (ask->depth >= MAX_DEPTH) return falt_refuse(ask, "solvers are nested more than %d deep", MAX_DEPTH);
   if (falt_problem_check(problem) != FALT_OK) return falt_refuse(ask, "its inner problem is not legal");
   falt_budget budget = *ask->budget;
   budget.method[0] = '\0';
   budget.tune_seconds = 0; /* the whole is measured, not its parts */
+  budget.max_workspace = terms->max_workspace;
   falt_search search;
-  falt_search_init(&search, ask->solvers ? ask->solvers : falt_solvers, ask->device, problem, &budget, filter_values);
+  falt_search_init(&search, terms->solvers ? terms->solvers : falt_solvers, ask->device, problem, &budget,
+                   filter_values);
   search.depth = ask->depth + 1;
-  search.own_gaps = own_gaps;
+  search.own_gaps = terms->own_gaps;
   search.pick = ask->pick ? falt_random(&ask->pick) | 1 : 0; /* another one for the next child */
   falt_plan *plan = NULL;
   if (falt_search_run(&search, false) == FALT_OK) {
@@ -81,9 +84,6 @@ static falt_plan *plan_child(falt_ask *ask, const falt_problem *problem, const v
 }
 
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values) {
-  return plan_child(ask, problem, filter_values, false);
-}
-
-falt_plan *falt_plan_child_over_gaps(falt_ask *ask, const falt_problem *problem, const void *filter_values) {
-  return plan_child(ask, problem, filter_values, true);
+  const falt_child_terms terms = {.solvers = ask->solvers, .max_workspace = ask->budget->max_workspace};
+  return falt_plan_child_with(ask, problem, filter_values, &terms);
 }

@@ -101,8 +101,16 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
 /* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. The child is not ready to run, and
  * filter_values must stand until it is. */
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
-/* The same for a result in the plan's own memory, whose gaps the child may write. */
-falt_plan *falt_plan_child_over_gaps(falt_ask *ask, const falt_problem *problem, const void *filter_values);
+/* What a child may use. */
+typedef struct falt_child_terms {
+  const falt_solver *const *solvers; /* NULL: falt_solvers */
+  int64_t max_workspace;             /* bytes, as in falt_budget */
+  bool own_gaps;                     /* the result is in the parent's memory: the child may write between its rows */
+} falt_child_terms;
+
+/* As falt_plan_child, with other terms than the parent's question. */
+falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, const void *filter_values,
+                                const falt_child_terms *terms);
 
 /* Adds a child's workspace to a layout and returns its offset. */
 static inline size_t falt_place_child(falt_memory_layout *layout, const falt_plan *child) {

@@ -58,12 +58,8 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
 
 falt_plan *falt_cuda_others(falt_ask *ask, const falt_solver *const *solvers, int64_t workspace,
                             const void *filter_values) {
-  falt_budget budget = *ask->budget;
-  falt_ask other = *ask;
-  budget.max_workspace = workspace;
-  other.budget = &budget;
-  other.solvers = solvers;
-  return falt_plan_child(&other, ask->problem, filter_values);
+  const falt_child_terms terms = {.solvers = solvers, .max_workspace = workspace};
+  return falt_plan_child_with(ask, ask->problem, filter_values, &terms);
 }
 
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {

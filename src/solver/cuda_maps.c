@@ -130,13 +130,7 @@ static falt_plan *others_of(falt_ask *ask, size_t workspace) {
   extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
   static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_gemm_filter,
                                               &falt_solver_cuda_generic, NULL};
-  falt_ask other = *ask;
-  falt_budget budget = *ask->budget;
-  budget.max_workspace = (int64_t)workspace;
-  other.budget = &budget;
-  other.solvers = others;
-  falt_plan *plan = falt_plan_child(&other, ask->problem, ask->filter_values);
-  return plan ? plan : falt_refuse(ask, "%.150s", other.reason);
+  return falt_cuda_others(ask, others, (int64_t)workspace, ask->filter_values);
 }
 
 falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, falt_plan **others, void **filter) {

@@ -432,17 +432,12 @@ static void cut_pieces(turned_plan *plan, int64_t pieces) {
 /* The child for so many pieces if it is better than the one there is. */
 static bool try_pieces(turned_plan *plan, falt_ask *ask, const void *values, int64_t pieces) {
   const size_t own = lay_out(plan, pieces);
-  falt_ask inner = *ask;
-  falt_budget budget = *ask->budget;
-  if (budget.max_workspace >= 0 && (size_t)budget.max_workspace < own)
+  falt_child_terms terms = {ask->solvers, ask->budget->max_workspace, .own_gaps = plan->result.wanted};
+  if (terms.max_workspace >= 0 && (size_t)terms.max_workspace < own)
     return falt_refuse(ask, "what is turned needs more workspace than is allowed") != NULL;
-  if (budget.max_workspace >= 0) budget.max_workspace -= (int64_t)own;
-  inner.budget = &budget;
+  if (terms.max_workspace >= 0) terms.max_workspace -= (int64_t)own;
   const falt_problem problem = inner_of(plan, pieces);
-  falt_plan *child = plan->result.wanted ? falt_plan_child_over_gaps(&inner, &problem, values)
-                                         : falt_plan_child(&inner, &problem, values);
-  memcpy(ask->reason, inner.reason, sizeof ask->reason);
-  ask->no_memory = inner.no_memory;
+  falt_plan *child = falt_plan_child_with(ask, &problem, values, &terms);
   if (!child) return false;
   const double seconds = (double)pieces * child->cost.seconds + turning_seconds(plan, pieces);
   if (plan->child && plan->base.cost.seconds <= seconds) {
