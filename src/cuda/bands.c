@@ -99,17 +99,24 @@ static void choose_bytes(falt_bands *b, const double *values, const extent *e) {
   b->unit = ldexp(1, exponent);
 }
 
-/* Floats: the largest tap near the top of f16's range, so that no part is subnormal. */
+/* The power of two that taps below 2^exponent are divided by: it brings parts of f16 near the top of their range, so
+ * that none is subnormal. Other parts have the range of f32: small taps become larger, and large ones stay, or a
+ * product with a small element would underflow; only what would round to infinity is halved. */
+static double power_unit(falt_bands_kind kind, int exponent) {
+  enum { F16_TOP = 14, F32_TOP = 127 };
+  if (kind == FALT_BANDS_HALVES) return ldexp(1, exponent - F16_TOP);
+  return exponent <= 0 ? ldexp(1, exponent) : exponent <= F32_TOP ? 1 : ldexp(1, exponent - F32_TOP);
+}
+
 static void choose_floats(falt_bands *b, const double *values, const extent *e) {
   static const int parts[] = {[FALT_BANDS_HALVES] = 2, [FALT_BANDS_BRAINS] = 3, [FALT_BANDS_WORDS] = 2};
   static const double most[] = {[FALT_BANDS_HALVES] = 2048, [FALT_BANDS_BRAINS] = 256, [FALT_BANDS_WORDS] = 2048};
-  const int up = b->kind == FALT_BANDS_HALVES ? 14 : 0;
   b->parts = 1;
   b->unit = common_unit(b, values, e, most[b->kind]);
   if (b->unit != 0) return;
   int exponent;
   frexp(e->most, &exponent);
-  b->unit = ldexp(1, exponent - up);
+  b->unit = power_unit(b->kind, exponent);
   b->parts = parts[b->kind];
 }
 

@@ -33,6 +33,10 @@ static const found all[] = {
     {"correlate w=1 s=1 type=s8", 154001734799384},
     {"correlate h=1 w=1 r=1 s=1 type=s8", 435476711509644},
     {"correlate pixel=2 w=1024 s=1 type=s8", 154001734799384},
+    /* large taps times elements near the smallest number */
+    {"correlate h=9 w=20 r=3 s=1 mode=full value=-1 type=bf16 weight-type=s32 filter-strides=0,0,0,0,3,0 "
+     "output-offset=1",
+     91827368193},
     /* NaN among integers, before pooling */
     {"forward c=2 w=64 k=1 s=7 out-type=u8 pool=max:2 method=cuda-layer", 716951688220835},
     {"forward c=2 w=128 k=1 s=9 pad=4 out-type=u8 layout=nwc pool=max:2 method=cuda-layer", 716951688220835},

@@ -118,6 +118,21 @@ static void test_integers(UNUSED void **state) {
   }
 }
 
+/* Parts with the range of f32 are not made smaller: their products with small elements would underflow. No part is
+ * rounded to infinity. */
+static void test_range_of_parts(UNUSED void **state) {
+  static const int size[3] = {1, 1, 3};
+  static const double taps[][3] = {
+      {0x1.2345p30, 0x1.fedcbp12, -3}, {0x1.fffffep127, 0x1.234567p100, 1}, {0x1.2345p-99, 0x1.fedcbp-101, 0x1p-130}};
+  static const double units[] = {1, 2, 0x1p-98};
+  for (int kind = FALT_BANDS_BRAINS; kind <= FALT_BANDS_WORDS; kind++)
+    for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) {
+      falt_bands b;
+      falt_bands_make(&b, (falt_bands_kind)kind, size, 1, taps[i]);
+      assert_true(b.unit == units[i] && b.relative_error < 0x1p-21);
+    }
+}
+
 /* ---- sums whose bits are floats */
 
 static float float_of(int32_t bits) {
@@ -266,6 +281,7 @@ int main(void) {
       cmocka_unit_test(test_every_tap_is_met),
       cmocka_unit_test(test_exact),
       cmocka_unit_test(test_integers),
+      cmocka_unit_test(test_range_of_parts),
       cmocka_unit_test(test_bias),
       cmocka_unit_test(test_bias_range),
       cmocka_unit_test(test_cuts),
