@@ -1,11 +1,13 @@
-# Writes texts as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src/cuda/kernels -DTABLE=falt_cuda_sources -P embed.cmake.
-# Every file of the directory becomes an entry of the table under its path within it.
-file(GLOB_RECURSE files RELATIVE ${DIRECTORY} ${DIRECTORY}/*.cu ${DIRECTORY}/*.cuh ${DIRECTORY}/*.h)
+# Writes kernels as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src -DTABLE=falt_cuda_sources -P embed.cmake.
+# Every kernel below the directory, and every header that kernels include, becomes an entry of the table under its file
+# name, with ptx/ before it where that is its folder. File names must differ.
+file(GLOB_RECURSE files ${DIRECTORY}/*.cu ${DIRECTORY}/*.cuh ${DIRECTORY}/*args.h ${DIRECTORY}/shape.h)
 set(code "/* Made by cmake/embed.cmake. */\n#include \"cuda/sources.h\"\n\nextern const falt_cuda_source ${TABLE}[];\n")
 set(table "")
-foreach(name ${files})
+foreach(file ${files})
+  string(REGEX MATCH "(ptx/)?[^/]+$" name ${file})
   string(MAKE_C_IDENTIFIER ${name} identifier)
-  file(READ ${DIRECTORY}/${name} bytes HEX)
+  file(READ ${file} bytes HEX)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
   string(APPEND code "static const char ${identifier}[] = {${bytes}0};\n")
   string(APPEND table "    {\"${name}\", ${identifier}},\n")

@@ -1,4 +1,4 @@
-# Kernels: every src/cpu/*_tmpl.c is compiled once per instruction set, with FALT_ISA_SUFFIX naming the level and
+# Kernels: every *_tmpl.c below src is compiled once per instruction set, with FALT_ISA_SUFFIX naming the level and
 # FALT_VECTOR_BYTES its vector's width; a level with FALT_TEMPLATES_ has only these. One table is picked
 # at run time.
 set(FALT_LEVELS portable)
@@ -40,7 +40,7 @@ foreach(level ${FALT_LEVELS})
 endforeach()
 
 function(falt_add_kernels)
-  file(GLOB templates CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cpu/*_tmpl.c)
+  file(GLOB_RECURSE templates CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_tmpl.c)
   set(objects ${FALT_OBJECTS})
   if(templates)
     foreach(level ${FALT_LEVELS})

@@ -89,7 +89,7 @@ falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel) {
                      kernel->source);
   for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name; s++)
     if (strcmp(s->name, kernel->source) == 0) return FALT_OK;
-  return falt_fail(FALT_INTERNAL, "cuda: there is no source %s; src/cuda/kernels has them", kernel->source);
+  return falt_fail(FALT_INTERNAL, "cuda: there is no source %s; src/solver and src/cuda have them", kernel->source);
 }
 
 /* ---- architectures */
