@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "solver/cuda.h"
 #include "solver/cuda_gemm.h"
-#include "solver/im2col.h"
+#include "solver/cpu/vendor/im2col.h"
 
 enum { ALIGNED = 16 };
 

@@ -4,7 +4,7 @@
 #include "cuda/rows.h"
 
 #include "solver/cuda_taps.h"
-#include "solver/filter_rows.h"
+#include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN, MOST_Y = 65535 /* blocks of a grid along y */ };
 

@@ -6,8 +6,8 @@
 
 #include "core/memory.h"
 #include "solver/cuda_taps.h"
-#include "solver/factor.h"
-#include "solver/filter_rows.h"
+#include "solver/cpu/common/factor.h"
+#include "solver/cpu/common/rows.h"
 
 enum { MAX_TERMS = 4, MAX_TAPS = 1 << 16 };
 

@@ -7,7 +7,7 @@
 
 #include "core/memory.h"
 #include "solver/cuda_taps.h"
-#include "solver/filter_rows.h"
+#include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN };
 

@@ -10,7 +10,7 @@
 #ifndef FALT_SOLVER_GENERIC_H
 #define FALT_SOLVER_GENERIC_H
 
-#include "cpu/filter.h"
+#include "solver/cpu/filter/filter_kernels.h"
 #include "cpu/generic.h"
 #include "planner/planner.h"
 

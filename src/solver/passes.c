@@ -10,8 +10,8 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/factor.h"
-#include "solver/filter_rows.h"
+#include "solver/cpu/common/factor.h"
+#include "solver/cpu/common/rows.h"
 
 enum { MAX_PASSES = 3, MAX_TAPS = 1 << 16 };
 

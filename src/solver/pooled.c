@@ -11,7 +11,7 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/filter_rows.h"
+#include "solver/cpu/common/rows.h"
 #include "solver/pooled.h"
 #include "solver/row_bands.h"
 

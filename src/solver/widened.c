@@ -8,13 +8,13 @@
  *
  * Gradients by the filter are summed piece by piece, in their order, in f32 and narrowed once. Gradients by the data
  * are cut into images only: rows of results overlap. */
-#include "solver/widen.h"
+#include "solver/cpu/common/widen.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/filter_rows.h"
+#include "solver/cpu/common/rows.h"
 #include "solver/row_bands.h"
 
 /* First, middle and last bands, and what is left of a batch; what has more is not cut. */

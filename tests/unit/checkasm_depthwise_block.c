@@ -16,7 +16,7 @@
 
 #include "core/clock.h"
 #include "core/random.h"
-#include "cpu/depthwise_block.h"
+#include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
 
 enum {
   ROWS = FALT_BLOCK_ROWS,

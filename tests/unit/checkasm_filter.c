@@ -1,4 +1,4 @@
-/* Every filter kernel of every instruction set that this machine runs, against what cpu/filter.h says, and timed.
+/* Every filter kernel of every instruction set that this machine runs, against what solver/cpu/filter/filter_kernels.h says, and timed.
  *
  * Arithmetic is checked against a plain sum in f64, and its bits against `single`, whatever kernel computed them; loads
  * and stores against falt_load and falt_store. Every row ends at a page that cannot be read, outputs lie between
@@ -18,7 +18,7 @@
 
 #include "core/clock.h"
 #include "core/random.h"
-#include "cpu/filter.h"
+#include "solver/cpu/filter/filter_kernels.h"
 
 enum { MOST_ROWS = 96, MOST_OUT = 32, ROW_BYTES = 8192, CANARY = 64, ROUNDS = 300 };
 

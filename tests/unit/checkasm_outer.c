@@ -1,4 +1,4 @@
-/* Every outer-product kernel of every instruction set that this machine runs, against what cpu/outer.h says, and timed.
+/* Every outer-product kernel of every instruction set that this machine runs, against what solver/cpu/wgrad/wgrad_kernels.h says, and timed.
  *
  * Sums are checked against a plain sum in f64, and their bits against a call of its own for each row. Pixels, the panel
  * and what is turned end at a page that cannot be read. FALT_SEED chooses another seed; FALT_BENCH=1 prints the speed
@@ -17,7 +17,7 @@
 
 #include "core/clock.h"
 #include "core/random.h"
-#include "cpu/outer.h"
+#include "solver/cpu/wgrad/wgrad_kernels.h"
 
 enum { DEPTH = 70, MOST_ROWS = 16, FIRST = 20, ROUNDS = 400, SUMS = MOST_ROWS * FALT_LAYER_WIDEST };
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
-#include "cpu/pooling.h"
+#include "solver/cpu/pooling/pooling_kernels.h"
 
 enum { ROWS = 7, MOST = 70, ROUNDS = 200 };
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "core/cpu.h"
-#include "solver/layer_inside.h"
+#include "solver/cpu/common/layer_inside.h"
 
 enum { MOST_POSITIONS = 4096, MOST_TAPS = 4096 };
 

@@ -13,7 +13,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/types.h"
-#include "cpu/filter_along.h"
+#include "solver/cpu/filter/filter_along.h"
 #include "faltung/faltung.h"
 #include "problem/problem.h"
 

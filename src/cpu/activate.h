@@ -1,0 +1,92 @@
+/* Activations of vectors of f32, to a few units in the last place of their argument or result, whichever is larger.
+ * Included by layer_tmpl.c after cpu/vector.h.
+ *
+ *   exp      2^k * e^r with k = round(x / ln 2), |r| <= ln 2 / 2, e^r by its series
+ *   tanh     1 - 2 / (e^2x + 1); near 0, where that would cancel, by its series
+ *   erf      1 - t*(a1 + ... + a5*t^4) * e^(-x^2) with t = 1 / (1 + p*x), x >= 0, and odd: C. Hastings, "Approximations
+ *            for Digital Computers", 1955; M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 7.1.26 */
+#ifndef FALT_CPU_ACTIVATE_H
+#define FALT_CPU_ACTIVATE_H
+
+#include "core/types.h"
+#include "cpu/vector.h"
+
+FALT_INLINE vec vec_select(vec_bits mask, vec a, vec b) {
+  return (vec)((mask & (vec_bits)a) | (~mask & (vec_bits)b));
+}
+/* NaN passes. */
+FALT_INLINE vec vec_clip(vec x, vec low, vec high) {
+#if FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_min_ps((__m512)high, _mm512_max_ps((__m512)low, (__m512)x));
+#elif FALT_VECTOR_BYTES == 32
+  return (vec)_mm256_min_ps((__m256)high, _mm256_max_ps((__m256)low, (__m256)x));
+#else
+  x = vec_select(x < low, low, x);
+  return vec_select(x > high, high, x);
+#endif
+}
+
+FALT_INLINE vec vec_exp(vec x) {
+  static const float least = -87, most = 88; /* results stay normal numbers */
+  static const float factor = 1.44269504F, whole = 0x1.8p23F, ln2_high = 0x1.62e4p-1F, ln2_low = 0x1.7f7d1cp-20F;
+  x = vec_clip(x, vec_all(least), vec_all(most));
+  const vec shifted = vec_madd(vec_all(whole), x, vec_all(factor)), k = shifted - whole;
+  const vec r = vec_madd(vec_madd(x, k, vec_all(-ln2_high)), k, vec_all(-ln2_low));
+  static const float series[] = {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 1.0F / 2, 1, 1};
+  vec sum = vec_all(1.0F / 5040);
+  FALT_UNROLL
+  for (int i = 0; i < 7; i++) sum = vec_madd(vec_all(series[i]), sum, r);
+  const vec_bits one = (vec_bits)vec_all(1);
+  return sum * (vec)(((vec_bits)shifted << 23) + one); /* the last bits of `shifted` are k */
+}
+
+FALT_INLINE vec vec_sigmoid(vec x) {
+  return 1 / (1 + vec_exp(-x));
+}
+
+FALT_INLINE vec vec_tanh(vec x) {
+  static const float small = 0.35F;
+  static const float series[] = {62.0F / 2835, -17.0F / 315, 2.0F / 15, -1.0F / 3, 1};
+  const vec square = x * x;
+  vec sum = vec_all(-1382.0F / 155925);
+  FALT_UNROLL
+  for (int i = 0; i < 5; i++) sum = vec_madd(vec_all(series[i]), sum, square);
+  return vec_select((x > -small) & (x < small), x * sum, 1 - 2 / (vec_exp(2 * x) + 1));
+}
+
+FALT_INLINE vec vec_erf(vec x) {
+  static const float p = 0.3275911F;
+  static const float a[] = {-1.453152027F, 1.421413741F, -0.284496736F, 0.254829592F};
+  const vec size = vec_select(x < 0, -x, x), t = 1 / (1 + p * size);
+  vec sum = vec_all(1.061405429F);
+  FALT_UNROLL
+  for (int i = 0; i < 4; i++) sum = vec_madd(vec_all(a[i]), sum, t);
+  const vec positive = 1 - sum * t * vec_exp(-size * size);
+  return vec_select(x < 0, -positive, positive);
+}
+
+/* y, or the limit of SiLU and GELU where x lies below a number from which on y is smaller than any rounding error.
+ * NaN passes. */
+FALT_INLINE vec vec_vanish(vec x, float below, vec y) {
+  return vec_select(x < below, vec_all(-0.0F), y);
+}
+
+/* Those that are no clip; a is the slope of the leaky one. */
+FALT_INLINE vec vec_bend(vec x, falt_activation activation, float a) {
+  switch (activation) {
+    case FALT_LEAKY:
+      return vec_select(x < 0, a * x, x);
+    case FALT_SILU:
+      return vec_vanish(x, -87, x * vec_sigmoid(x));
+    case FALT_GELU:
+      return vec_vanish(x, -13, x * 0.5F * (1 + vec_erf(x * 0.70710678F)));
+    case FALT_SIGMOID:
+      return vec_sigmoid(x);
+    case FALT_TANH:
+      return vec_tanh(x);
+    default:
+      return x;
+  }
+}
+
+#endif

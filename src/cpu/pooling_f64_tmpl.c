@@ -1,4 +1,0 @@
-/* Pooling in f64. */
-#define FALT_LANE_BITS 64
-#define FALT_POOLING_LANE falt_pooling_f64_
-#include "cpu/pooling_lane.h"

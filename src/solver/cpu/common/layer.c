@@ -1,0 +1,238 @@
+/* What the solvers of dense layers share: which problems they take, positions, and the epilogue. */
+#include "solver/cpu/common/layer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+/* ---- the problem */
+
+static bool all_f32(const falt_problem *p) {
+  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
+         p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
+}
+
+static const char *refusal(const falt_problem *p) {
+  return p->operation != FALT_FORWARD ? "only forward"
+         : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1
+             ? "one channel in and out of a group gives no matrix product"
+             : NULL;
+}
+
+/* Activations are a clip or a curve. */
+void falt_layer_epilogue(falt_layer *layer, const falt_problem *p) {
+  layer->p = *p;
+  layer->plain = falt_epilogue_is_identity(p);
+  const falt_activation act = p->activation;
+  const bool clips = act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
+  layer->curve = clips ? FALT_IDENTITY : act;
+  layer->low = act == FALT_CLIP ? (float)p->act_a : clips ? 0 : -INFINITY;
+  layer->high = act == FALT_CLIP ? (float)p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
+}
+
+bool falt_layer_has_constant(const falt_problem *p) {
+  double stored[1];
+  falt_store(stored, p->input.type, 0, p->boundary_value);
+  return falt_load(stored, p->input.type, 0) == p->boundary_value;
+}
+
+/* Whether a tensor goes on along `outer` where the width ends, so that both are one. */
+static bool goes_on(const falt_tensor *t, int outer) {
+  return t->stride[outer] == t->stride[FALT_W] * t->size[FALT_W] || t->size[outer] == 1 || t->size[FALT_W] == 1;
+}
+
+static bool one_tap_in_place(const falt_problem *p, int axis) {
+  const falt_axis *a = &p->axis[axis];
+  return p->filter.size[FALT_D + axis] == 1 && a->stride == 1 && a->pad[0] == 0 &&
+         p->input.size[FALT_D + axis] == p->output.size[FALT_D + axis];
+}
+
+static void join(falt_tensor *t, int outer) {
+  if (t->size[FALT_W] == 1) t->stride[FALT_W] = t->stride[outer];
+  t->size[FALT_W] *= t->size[outer];
+  t->size[outer] = 1;
+}
+
+/* Where a tap reads what its output's place says, all positions that follow each other in memory are one row. */
+static void join_axes(falt_problem *p) {
+  static const int outer[] = {FALT_H, FALT_D, FALT_N};
+  falt_tensor *const tensors[] = {&p->input, &p->output, &p->residual};
+  const int count = p->has_residual ? 3 : 2;
+  for (int o = 0; o < 3 && one_tap_in_place(p, 2); o++) {
+    if (outer[o] != FALT_N && !one_tap_in_place(p, outer[o] - FALT_D)) return;
+    for (int i = 0; i < count; i++)
+      if (!goes_on(tensors[i], outer[o])) return;
+    for (int i = 0; i < count; i++) join(tensors[i], outer[o]);
+  }
+}
+
+/* Rows, planes and images of the results (and of the residual) that go on where the one before ends. */
+static int64_t count_together(const falt_problem *p) {
+  static const int outwards[] = {FALT_H, FALT_D, FALT_N};
+  int64_t count = p->output.size[FALT_W];
+  for (int i = 0; i < 3; i++) {
+    const int dim = outwards[i];
+    const bool goes = p->output.stride[dim] == count * p->output.stride[FALT_W] &&
+                      (!p->has_residual || p->residual.stride[dim] == count * p->residual.stride[FALT_W]);
+    if (p->output.size[dim] > 1 && !goes) return count;
+    count *= p->output.size[dim];
+  }
+  return count;
+}
+
+const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  const char *reason = falt_layer_shape(layer, problem, isa);
+  return reason ? reason : all_f32(problem) ? NULL : "only f32";
+}
+
+const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  falt_problem forward = *problem;
+  if (problem->operation != FALT_BACKWARD_FILTER) return "only backward-filter";
+  forward.operation = FALT_FORWARD;
+  forward.has_bias = false;
+  return falt_layer_init(layer, &forward, isa);
+}
+
+const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  const char *reason = refusal(problem);
+  if (reason) return reason;
+  *layer = (falt_layer){.kernels = falt_layer_kernels_for(isa)};
+  falt_layer_epilogue(layer, problem);
+  falt_problem *p = &layer->p;
+  join_axes(p);
+  layer->positions = p->output.size[FALT_N];
+  layer->taps = 1;
+  for (int dim = FALT_D; dim <= FALT_W; dim++) {
+    layer->positions *= p->output.size[dim];
+    layer->taps *= p->filter.size[dim];
+  }
+  layer->together = count_together(p);
+  layer->channels = p->input.size[FALT_C];
+  layer->results = p->output.size[FALT_C];
+  return NULL;
+}
+
+/* ---- positions */
+
+falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position) {
+  falt_layer_point point;
+  for (int axis = 2; axis >= 0; axis--) {
+    const int64_t size = layer->p.output.size[FALT_D + axis];
+    point.at[axis] = position % size;
+    position /= size;
+  }
+  point.n = position;
+  return point;
+}
+
+void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_t count) {
+  point->at[2] += count;
+  for (int axis = 2; axis > 0 && point->at[axis] == layer->p.output.size[FALT_D + axis]; axis--) {
+    point->at[axis] = 0;
+    point->at[axis - 1]++;
+  }
+  if (point->at[0] == layer->p.output.size[FALT_D]) {
+    point->at[0] = 0;
+    point->n++;
+  }
+}
+
+void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to) {
+  if (step == 1)
+    memcpy(to, from, (size_t)(n * size));
+  else if (size == 2)
+    for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
+  else if (size == 1)
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
+  else
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * size, from + i * step * size, (size_t)size);
+}
+
+void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
+                     void *to) {
+  const falt_tensor *x = &layer->p.input;
+  const falt_axis *axis = &layer->p.axis[2];
+  const int64_t width = x->size[FALT_W], size = (int64_t)falt_type_size(x->type), step = axis->stride;
+  const int64_t pixel = x->stride[FALT_W] * size, first = w >= 0 ? 0 : falt_min(count, falt_ceil_div(-w, step));
+  const int64_t end = line && w < width ? falt_max(first, falt_min(count, (width - 1 - w) / step + 1)) : first;
+  const char *from = line;
+  char *out = to;
+  for (int64_t i = 0; i < count; i++) {
+    if (i == first && end > first) {
+      falt_layer_gather(from + (w + i * step) * pixel, step * x->stride[FALT_W], end - first, size, out + i * size);
+      i = end - 1;
+      continue;
+    }
+    const int64_t source = line ? falt_axis_map(axis, width, w + i * step) : -1;
+    memcpy(out + i * size, source >= 0 ? from + source * pixel : (const char *)constant, (size_t)size);
+  }
+}
+
+falt_status falt_layer_room(float **packed, size_t floats) {
+  *packed = falt_alloc(floats * sizeof **packed);
+  return *packed ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+}
+
+/* ---- results */
+
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors) {
+  const falt_problem *p = &layer->p;
+  const int64_t count = p->output.size[FALT_G] * p->output.size[FALT_C];
+  const float *scale = operands->scale, *bias = operands->bias;
+  for (int64_t k = 0; k < count; k++) {
+    factors[k] = (float)(p->has_scale ? p->alpha * (double)scale[k] : p->alpha);
+    factors[count + k] = (float)(p->has_bias ? p->beta + (double)bias[k] : p->beta);
+  }
+}
+
+/* Residual elements that are apart, brought next to each other. */
+static void collect(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
+                    float *together) {
+  for (int m = 0; m < block->rows; m++)
+    layer->kernels->copy(
+        &(falt_layer_copy){.from = (const float *)operands->residual + block->residual[m] + block->residual_shift,
+                           .step = block->residual_step,
+                           .to = together + m * FALT_LAYER_WIDEST,
+                           .n = block->n,
+                           .count = 1});
+}
+
+/* Finished sums to where results are apart. */
+static void spread(const falt_layer_block *block, float *output) {
+  for (int m = 0; m < block->rows; m++)
+    for (int64_t i = 0; i < block->n; i++)
+      output[block->out[m] + block->out_shift + i * block->out_step] = block->sums[m * block->pitch + i];
+}
+
+void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
+  const falt_problem *p = &layer->p;
+  const int64_t channels = p->output.size[FALT_G] * p->output.size[FALT_C];
+  float *output = operands->output, *out[FALT_LAYER_ROWS], together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST];
+  const float *residual[FALT_LAYER_ROWS];
+  const bool near = block->out_step == 1, apart = p->has_residual && block->residual_step != 1;
+  if (apart) collect(layer, operands, block, together);
+  for (int m = 0; m < block->rows; m++) {
+    out[m] = near ? output + block->out[m] + block->out_shift : block->sums + m * block->pitch;
+    if (p->has_residual)
+      residual[m] = apart ? together + m * FALT_LAYER_WIDEST
+                          : (const float *)operands->residual + block->residual[m] + block->residual_shift;
+  }
+  const falt_layer_finish finish = {.sums = block->sums,
+                                    .out = out,
+                                    .residual = p->has_residual ? residual : NULL,
+                                    .scale = block->factors + block->channel,
+                                    .offset = block->factors + channels + block->channel,
+                                    .pitch = block->pitch,
+                                    .n = block->n,
+                                    .rows = block->rows,
+                                    .curve = layer->curve,
+                                    .slope = (float)p->act_a,
+                                    .low = layer->low,
+                                    .high = layer->high};
+  if (block->by_row)
+    layer->kernels->finish_by_row(&finish);
+  else
+    layer->kernels->finish_by_column(&finish);
+  if (!near) spread(block, output);
+}

@@ -1,0 +1,116 @@
+/* Dense layers, forward: what the solvers share that run them through the kernels of solver/cpu/fprop/layer_kernels.h.
+ *
+ * Outputs are a matrix of positions by channels for each group. Positions are numbered over (n, d, h, w), w innermost;
+ * neighbours along w are a row. Taps are numbered over (t, r, s). */
+#ifndef FALT_SOLVER_CPU_COMMON_LAYER_H
+#define FALT_SOLVER_CPU_COMMON_LAYER_H
+
+#include "solver/cpu/fprop/layer_kernels.h"
+#include "planner/planner.h"
+
+typedef struct falt_layer {
+  falt_problem p;
+  const falt_layer_kernels *kernels;
+  int64_t positions, taps, channels, results; /* channels in and out of a group */
+  int64_t together;                           /* positions whose results follow each other in memory as in number */
+  bool plain;                                 /* sums are results: no epilogue */
+  falt_activation curve;                      /* the activation, unless it is a clip */
+  float low, high;                            /* the clip */
+} falt_layer;
+
+/* Fills what the epilogue needs, for any layer: p, plain, curve, low and high. */
+void falt_layer_epilogue(falt_layer *layer, const falt_problem *problem);
+/* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
+const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+/* The same with the forward layer, without its bias, whose filter's gradient the problem is. */
+const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+/* falt_layer_init for any types. */
+const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+
+/* Whether the constant, if there is one, is a number of the input's type. */
+bool falt_layer_has_constant(const falt_problem *problem);
+
+/* `whole` things cut into `count` pieces that differ by one at most: piece i is [falt_layer_piece(i), ... (i + 1)). */
+typedef struct falt_layer_pieces {
+  int64_t count, size, larger; /* the first `larger` pieces have one more */
+} falt_layer_pieces;
+
+static inline falt_layer_pieces falt_layer_cut(int64_t whole, int64_t count) {
+  return (falt_layer_pieces){count, whole / count, whole % count};
+}
+static inline int64_t falt_layer_piece(const falt_layer_pieces *pieces, int64_t i) {
+  return pieces->size * i + falt_min(i, pieces->larger);
+}
+static inline int64_t falt_layer_most(const falt_layer_pieces *pieces) {
+  return pieces->size + (pieces->larger > 0);
+}
+
+/* ---- positions */
+
+/* Share of the multiply-add peak that products reach, by the vectors of their panel, measured on layers of 7 x 7 to
+ * 56 x 56 with AVX-512: of one, rows are as many loads as multiply-adds. */
+static inline double falt_layer_share(int64_t vectors) {
+  return vectors == 1 ? 0.65 : vectors == 2 ? 0.8 : 0.85;
+}
+
+/* The same of filter gradients, whose sums leave the registers after each chunk of positions. */
+static inline double falt_layer_gradient_share(int64_t vectors) {
+  return 0.85 * falt_layer_share(vectors);
+}
+
+typedef struct falt_layer_point {
+  int64_t n, at[3];
+} falt_layer_point;
+
+falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position);
+/* How many of the `most` positions from one on have results that follow each other. */
+static inline int64_t falt_layer_together(const falt_layer *layer, int64_t position, int64_t most) {
+  return falt_min(most, layer->together - position % layer->together);
+}
+/* How many of the next `most` positions lie in the same row. */
+static inline int64_t falt_layer_run(const falt_layer *layer, const falt_layer_point *point, int64_t most) {
+  return falt_min(most, layer->p.output.size[FALT_W] - point->at[2]);
+}
+/* Moves on by no more than what is left of the row. */
+void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_t count);
+
+/* Where output `o` and tap `j` of an axis read the input: its index there, or -1 for the constant. */
+static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64_t o, int64_t j) {
+  const falt_axis *a = &layer->p.axis[axis];
+  const int64_t u = o * a->stride + j * a->dilation - a->pad[0], size = layer->p.input.size[FALT_D + axis];
+  return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
+}
+
+/* n elements of `size` bytes, `step` elements apart, side by side to `to`. */
+void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to);
+
+/* Every stride-th element of a line of the input along the width, `count` of them from pixel w on, which may lie
+ * outside it, side by side to `to`. `line` has pixel 0 of a channel; NULL: the constant, an element of which is there.
+ */
+void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
+                     void *to);
+
+/* Memory for a filter that is packed when planning. */
+falt_status falt_layer_room(float **packed, size_t floats);
+
+/* ---- results */
+
+/* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors);
+
+/* A block of sums in the scratch on its way out: result (m, i) is element
+ * out[m] + out_shift + i*out_step of the output. */
+typedef struct falt_layer_block {
+  float *sums;
+  int64_t pitch, n;
+  int rows;
+  bool by_row; /* channels are the rows; else the columns */
+  const int64_t *out, *residual;
+  int64_t out_shift, residual_shift, out_step, residual_step;
+  int64_t channel; /* of the first row or column, G*K numbering */
+  const float *factors;
+} falt_layer_block;
+
+void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block);
+
+#endif

@@ -1,0 +1,27 @@
+/* Tensors of narrow types as dense f32 tensors in a cache, and back: what solvers share that compute in f32. */
+#ifndef FALT_SOLVER_CPU_COMMON_WIDEN_H
+#define FALT_SOLVER_CPU_COMMON_WIDEN_H
+
+#include "planner/planner.h"
+
+/* Whether f32 hold every value of the type. */
+bool falt_widen_holds(falt_type type);
+/* Why a layer cannot be computed in f32 with its operands widened and its results narrowed, or NULL. */
+const char *falt_widen_refusal(const falt_problem *problem);
+
+/* The same tensor in f32, dense in the order of its strides; elements that repeat one another still do. False if its
+ * size in bytes overflows. */
+bool falt_widen_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes);
+
+/* Every element of `tensor` in `data` to the wide one, and back, rounded to the nearest value, ties to even; on all
+ * threads unless called by one of them. */
+void falt_widen(const falt_device *device, const falt_tensor *tensor, const void *data, const falt_tensor *wide,
+                float *to);
+void falt_narrow(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,
+                 void *data);
+
+/* What one of them costs, in multiply-adds of f32 vectors counted as two operations. */
+double falt_widen_flops(const falt_tensor *tensor);
+double falt_narrow_flops(const falt_tensor *tensor);
+
+#endif

@@ -1,0 +1,170 @@
+/* Layers of small groups whose channels are adjacent: what the solvers share that run them through solver/cpu/depthwise/depthwise_kernels.h.
+ *
+ * Results have `depth` sources each: the channels of their group. Results are walked in rows along the width. A row is
+ * cut into spans of positions that read the source alike, and what a span reads of one source row is a list of pieces:
+ * neighbouring taps, with a table of columns where the boundary or a stride spoils their order. Spans and pieces are
+ * the same for all rows, so the plan has them; an execution only adds the addresses of the rows under its window.
+ *
+ * Pixels of bf16, and of u8 by weights of s8, are read in place as words of 4 bytes where there are instructions for
+ * the products of these, and results leave narrow. Otherwise kernels compute in f32. Rows of narrow types are widened
+ * when a window first meets them and stay in a worker's scratch while it does; results wait there for a span, then are
+ * narrowed. Memory moves narrow elements only. */
+#ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
+#define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
+
+#include "solver/cpu/depthwise/depthwise_kernels.h"
+#include "solver/generic.h"
+#include "solver/cpu/common/layer.h"
+#include "solver/cpu/common/widen.h"
+
+typedef struct falt_depthwise_piece {
+  int64_t from, step, tap_step; /* elements from the source row's first position */
+  int64_t begin, end;           /* columns that are read, where there is no table */
+  int64_t table, table_length;  /* in falt_depthwise.tables; no length: none */
+  int64_t tap, tap_next;        /* of the filter, along the width */
+  int64_t tap_every;            /* the same in taps of the link */
+  int taps;
+  bool near, constant; /* constant: of the row of the constant instead */
+} falt_depthwise_piece;
+
+typedef struct falt_depthwise_span {
+  int64_t origin, step, count; /* results */
+  int64_t first, pieces;
+} falt_depthwise_span;
+
+typedef struct falt_depthwise {
+  falt_layer layer; /* the problem, its operands as kernels take them, and its epilogue */
+  const falt_depthwise_kernels *kernels;
+  const falt_filter_kernels *convert;
+  falt_type source_type, result_type;
+  falt_tiles_kind kind;       /* of words that are multiplied */
+  int64_t word;               /* channels of the source in one */
+  bool widens;                /* source rows are to be f32 and are not */
+  falt_generic_plan relation; /* only what links and meets read: which results meet which sources by which taps */
+  falt_depthwise_unit unit;
+  int64_t channels, depth, taps;        /* results of all groups; words of sources of each */
+  int64_t units, unit_vectors, vectors; /* vectors of a unit and of all */
+  int64_t pitch;                        /* elements of all weights of a vector of channels */
+  int64_t block;                        /* units of a task, at most */
+  int64_t pixel;                        /* words between columns of a source row, as kernels read it */
+  int64_t slots;                        /* widened rows that a task keeps */
+  falt_depthwise_span *spans;
+  falt_depthwise_piece *pieces;
+  int64_t *tables;
+  int64_t span_count, piece_count, table_length;
+  int64_t rows_most, pieces_most, longest; /* source rows of a result row, pieces and positions of a span */
+  double useful;                           /* the share of multiply-adds that are not with zeros outside */
+} falt_depthwise;
+
+/* Fills *d, or returns why not (a clause for falt_refuse). falt_depthwise_free afterwards in either case. `extra` taps
+ * of one source have room among the weights behind those of the filter. *no_memory is set where memory was the reason.
+ */
+const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
+                                int64_t extra, bool *no_memory);
+void falt_depthwise_free(falt_depthwise *d);
+/* Bytes of the problem's filter in f32, if it is narrow and kernels want it so. */
+size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *problem);
+
+/* Whether a group has more than one channel in or out. */
+static inline bool falt_depthwise_is_grouped(const falt_problem *p) {
+  return p->input.size[FALT_C] != 1 || p->output.size[FALT_C] != 1;
+}
+
+/* ---- weights: (vector, tap, source, lane) */
+
+/* Neighbouring lanes of a vector whose weights are evenly apart in the filter. */
+typedef struct falt_depthwise_patch {
+  int64_t lane, lanes;
+  int64_t k, g, c; /* of the first lane and source */
+  int64_t lane_step, source_step;
+} falt_depthwise_patch;
+
+/* The next patch of a vector, from {0} on; false behind the last. */
+bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_depthwise_patch *patch);
+/* The result channel of a vector's first lane; *lanes is set to how many it has. */
+int64_t falt_depthwise_lanes(const falt_depthwise *d, int64_t vector, int64_t *lanes);
+
+/* ---- rows */
+
+/* Source rows that one row of results reads. */
+typedef struct falt_depthwise_row {
+  int64_t source;  /* element, or -1: the constant */
+  int64_t tap;     /* of the first of its taps */
+  const float *at; /* in f32, at the block's first channel */
+} falt_depthwise_row;
+
+/* `count` columns of n channels: `step` elements apart in their tensor, `pixel` in f32. */
+typedef struct falt_depthwise_strip {
+  int64_t count, n, step, pixel;
+} falt_depthwise_strip;
+
+/* Elements of a tensor from `narrow` on as f32, and back, rounded to the nearest value, ties to even. */
+void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                          const void *narrow, float *wide);
+void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                           const float *wide, void *narrow);
+
+/* Results' rows are numbered over (n, d, h), h innermost. */
+static inline int64_t falt_depthwise_rows(const falt_depthwise *d) {
+  const int64_t *size = d->relation.result.size;
+  return size[FALT_N] * size[FALT_D] * size[FALT_H];
+}
+/* The element at which a tensor of results has row `row`. */
+int64_t falt_depthwise_at(const falt_depthwise *d, const falt_tensor *tensor, int64_t row);
+
+/* ---- a task: a block of units, row by row */
+
+typedef struct falt_depthwise_scratch {
+  size_t rows, next, segments, constant, slots, window;
+  falt_memory_layout parts;
+} falt_depthwise_scratch;
+
+/* A widened row: of which source element, and the task's last turn that read it. */
+typedef struct falt_depthwise_slot {
+  int64_t source, turn;
+} falt_depthwise_slot;
+
+/* What a task on at most `units` needs, with `extra` segments beside those of the taps. */
+falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra);
+
+typedef struct falt_depthwise_task {
+  const falt_depthwise *d;
+  const char *source;       /* at the block's first channel */
+  int64_t unit, vector;     /* the block's first */
+  int64_t result, results;  /* its channels */
+  int64_t channels;         /* of the source */
+  bool ahead;               /* the next row is brought nearer while one is summed */
+  falt_depthwise_row *rows; /* under the window of this row of results */
+  falt_depthwise_row *next; /* and of the one after it */
+  int64_t sources, next_sources;
+  falt_depthwise_segment *segments;
+  float *constant;
+  falt_depthwise_slot *slots; /* of the window */
+  float *window;
+  int64_t turn;
+} falt_depthwise_task;
+
+/* The task of units [unit, end), in a worker's scratch. */
+falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
+                                        const void *source, int64_t unit, int64_t end);
+/* Elements of a widened row. */
+static inline int64_t falt_depthwise_slot_floats(const falt_depthwise *d) {
+  return d->relation.source.size[FALT_W] * d->pixel;
+}
+/* Sees to it that the task's rows are in its window, and says where. */
+void falt_depthwise_bring(falt_depthwise_task *task);
+/* Makes `row` the task's row, its source rows in f32; `last` is the end of its rows, which are to be taken in their
+ * order. */
+void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last);
+/* The call for a span of the task's row: what it reads, and what is ahead. */
+falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
+
+/* For estimates: of an axis's taps over all outputs, the share that stands inside the input. */
+double falt_depthwise_inside(const falt_problem *problem, int axis);
+/* The operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
+double falt_depthwise_flops(const falt_depthwise *d);
+double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *problem); /* operations */
+int64_t falt_depthwise_tiles(const falt_depthwise *d);                                   /* of a row of results */
+double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device);
+
+#endif

@@ -1,0 +1,16 @@
+/* Kernels of small groups of one instruction set, sources and weights pairs of bf16: solver/cpu/depthwise/depthwise_kernels.h says what they
+ * compute. Compiled once per level. */
+#define FALT_LANE_BITS 32
+#include "solver/cpu/depthwise/depthwise_kernels.h"
+
+#define KIND FALT_TILES_BF16
+#include "solver/cpu/depthwise/depthwise_sums.h"
+
+extern const falt_depthwise_kernels JOIN(falt_depthwise_bf16_kernels_, FALT_ISA_SUFFIX);
+const falt_depthwise_kernels JOIN(falt_depthwise_bf16_kernels_, FALT_ISA_SUFFIX) = {.width = VEC,
+                                                                                    .tile = TILE,
+                                                                                    .speed = HAS_BF16 ? 2
+                                                                                             : FALT_VECTOR_BYTES == 64
+                                                                                                 ? 1
+                                                                                                 : 0.8,
+                                                                                    .sums = sums};

@@ -1,0 +1,90 @@
+/* Layers of small groups of narrow types: rows in f32, in a worker's scratch. */
+#include <math.h>
+
+#include "solver/cpu/depthwise/depthwise.h"
+
+/* ---- strips */
+
+/* Of `count` columns, those that are one run in either memory. */
+static falt_depthwise_strip join_columns(const falt_depthwise_strip *s) {
+  const bool joined = s->step == s->n && s->pixel == s->n;
+  return joined ? (falt_depthwise_strip){1, s->count * s->n, 0, 0} : *s;
+}
+
+void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                          const void *narrow, float *wide) {
+  const falt_depthwise_strip s = join_columns(strip);
+  const char *from = narrow;
+  for (int64_t i = 0; i < s.count; i++, from += s.step * (int64_t)falt_type_size(type), wide += s.pixel)
+    d->convert->load[FALT_LANE_F32][type](wide, from, 1, s.n);
+}
+
+void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                           const float *wide, void *narrow) {
+  static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
+  const falt_depthwise_strip s = join_columns(strip);
+  char *to = narrow;
+  for (int64_t i = 0; i < s.count; i++, to += s.step * (int64_t)falt_type_size(type), wide += s.pixel)
+    d->convert->store[FALT_LANE_F32][type](to, 1, wide, s.n, &none, false);
+}
+
+/* ---- the window */
+
+/* Widens a source row into a slot that no row of this turn has. */
+static void widen_row(falt_depthwise_task *t, int64_t source) {
+  const falt_depthwise *d = t->d;
+  const int64_t *stride = d->relation.source.stride, size = (int64_t)falt_type_size(d->source_type);
+  const falt_depthwise_strip strip = {d->relation.source.size[FALT_W], t->channels, stride[FALT_W], d->pixel};
+  int64_t i = 0;
+  while (t->slots[i].turn == t->turn) i++;
+  t->slots[i] = (falt_depthwise_slot){source, t->turn};
+  falt_depthwise_widen(d, &strip, d->source_type, t->source + source * size,
+                       t->window + i * falt_depthwise_slot_floats(d));
+}
+
+/* The slot that has a source row; none: their number. */
+static int64_t slot_of(const falt_depthwise_task *t, int64_t source) {
+  int64_t i = 0;
+  while (i < t->d->slots && t->slots[i].source != source) i++;
+  return i;
+}
+
+/* The task's rows in f32. What is there is kept before anything is brought. */
+void falt_depthwise_bring(falt_depthwise_task *t) {
+  const falt_depthwise *d = t->d;
+  t->turn++;
+  for (int64_t r = 0; r < t->sources; r++) {
+    const int64_t slot = t->rows[r].source < 0 ? d->slots : slot_of(t, t->rows[r].source);
+    if (slot < d->slots) t->slots[slot].turn = t->turn;
+  }
+  for (int64_t r = 0; r < t->sources; r++) {
+    const int64_t source = t->rows[r].source;
+    if (source < 0) continue;
+    if (slot_of(t, source) == d->slots) widen_row(t, source);
+    t->rows[r].at = t->window + slot_of(t, source) * falt_depthwise_slot_floats(d);
+  }
+}
+
+/* ---- filters and estimates */
+
+size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *p) {
+  falt_tensor wide;
+  size_t bytes = 0;
+  if (p->filter.type != d->layer.p.filter.type) falt_widen_shape(&wide, &p->filter, &bytes);
+  return bytes;
+}
+
+/* Of narrow data tensors: widened, or narrowed on their way out; by kernels of narrow types themselves. */
+double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *p) {
+  static const double per_narrow = 4;
+  const bool narrows = p->operation != FALT_BACKWARD_FILTER;
+  const falt_tensor *source = d->relation.gathers ? &p->output : &p->input;
+  const falt_tensor *result = d->relation.gathers ? &p->input : &p->output;
+  double flops = d->widens ? falt_widen_flops(source) : 0;
+  if (d->kind != FALT_TILES_F32)
+    flops += per_narrow * (double)falt_tensor_count(result);
+  else if (result->type != FALT_F32)
+    flops += (narrows ? falt_narrow_flops : falt_widen_flops)(result);
+  if (p->has_residual && p->residual.type != FALT_F32) flops += falt_widen_flops(&p->residual);
+  return flops;
+}

@@ -1,0 +1,233 @@
+/* Depthwise layers of 3x3, 5x5 or 7x7 taps whose channels are adjacent in memory (NHWC), forward, in blocks of three or
+ * two rows.
+ *
+ *     y[p, g] = sum over taps j of  w[g, j] * x[p*stride + j - pad, g]
+ *
+ * Nine multiply-adds take less time than an element takes from the second-level cache, where a row of results at a time
+ * reads each row of x three times. solver/cpu/depthwise/depthwise_rowtile_kernels.h reads five rows for three of 3x3 taps, eight rows for two of
+ * 7x7, and computes in f32 from narrow elements as they lie. The sums have the bits of `depthwise`, which takes what is
+ * left out here: other taps, dilation, other boundaries, few channels, short rows. */
+#include <stdint.h>
+#include <string.h>
+
+#include "solver/cpu/depthwise/depthwise_rowtile.h"
+
+typedef struct block_plan {
+  falt_plan base;
+  falt_layer layer; /* the epilogue */
+  const falt_block_kernels *kernels;
+  int64_t channels, vectors;
+  falt_layer_pieces blocks; /* of vectors */
+  falt_layer_pieces bands;  /* of groups of all images */
+  bool stream;              /* results bypass the caches */
+  const void *values;       /* the filter, from planning until it is packed */
+  float *packed;            /* or NULL if the filter comes with each execution */
+  falt_tensor wide;         /* the filter in f32 */
+  size_t wide_bytes;
+  size_t factors, filter, room; /* offsets into the workspace; room: for the filter in f32 */
+} block_plan;
+
+/* ---- packing: vectors of (tap, lane) */
+
+typedef struct packing {
+  const block_plan *plan;
+  const float *filter;
+  float *packed;
+} packing;
+
+static void pack_vector(void *context, int64_t v) {
+  const packing *pack = context;
+  const falt_tensor *w = &pack->plan->wide;
+  const int64_t width = pack->plan->kernels->width, first = falt_block_channel(v, width, pack->plan->channels);
+  const int64_t taps = w->size[FALT_W];
+  float *to = pack->packed + v * taps * taps * width;
+  for (int64_t r = 0; r < taps; r++)
+    for (int64_t s = 0; s < taps; s++)
+      for (int64_t i = 0; i < width; i++) *to++ = pack->filter[falt_tensor_at(w, 0, first + i, 0, 0, r, s)];
+}
+
+/* `room` takes a narrow filter in f32. */
+static void pack(const block_plan *plan, const void *filter, float *room, float *packed) {
+  const falt_tensor *given = &plan->base.problem.filter;
+  if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->wide, room);
+  packing p = {plan, given->type != FALT_F32 ? room : filter, packed};
+  falt_parallel_for(plan->base.device->threads, plan->vectors, pack_vector, &p);
+}
+
+/* ---- execute */
+
+typedef struct execution {
+  const block_plan *plan;
+  const char *source;
+  char *result;
+  const float *weights;
+  const falt_block_finish *finish;
+  bool stream;
+} execution;
+
+static void run_group(const execution *run, int64_t group, int64_t index) {
+  const falt_problem *p = &run->plan->base.problem;
+  falt_block block = falt_depthwise_block_of(p, run->plan->kernels, &run->plan->blocks, index, run->source, group);
+  const void *rows[FALT_BLOCK_ROWS];
+  falt_depthwise_block_rows(p, run->result, group, rows);
+  for (int r = 0; r < block.rows; r++) block.out[r] = (void *)(uintptr_t)rows[r];
+  block.result_type = p->output.type;
+  block.out_pixel = p->output.stride[FALT_W];
+  block.weights = run->weights;
+  block.finish = run->finish;
+  block.stream = run->stream;
+  run->plan->kernels->sums(&block);
+}
+
+static void run_task(void *context, int64_t index) {
+  const execution *run = context;
+  const block_plan *plan = run->plan;
+  const int64_t band = falt_generic_digit(&index, plan->bands.count);
+  const int64_t last = falt_layer_piece(&plan->bands, band + 1);
+  for (int64_t group = falt_layer_piece(&plan->bands, band); group < last && !falt_cancelled(); group++)
+    run_group(run, group, index);
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const block_plan *plan = (const block_plan *)base;
+  char *workspace = operands->workspace;
+  falt_block_finish finish = {.curve = plan->layer.curve,
+                              .slope = (float)base->problem.act_a,
+                              .low = plan->layer.low,
+                              .high = plan->layer.high};
+  execution run = {.plan = plan, .source = operands->input, .result = operands->output, .weights = plan->packed};
+  if (!plan->packed) {
+    float *filter = (float *)(void *)(workspace + plan->filter);
+    pack(plan, operands->filter, (float *)(void *)(workspace + plan->room), filter);
+    run.weights = filter;
+  }
+  if (!plan->layer.plain) {
+    float *factors = (float *)(void *)(workspace + plan->factors);
+    falt_layer_factors(&plan->layer, operands, factors);
+    finish.scale = factors;
+    finish.offset = factors + plan->channels;
+    run.finish = &finish;
+  }
+  run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;
+  falt_parallel_for(base->device->threads, plan->blocks.count * plan->bands.count, run_task, &run);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const block_plan *plan = (const block_plan *)base;
+  falt_text_add(text, "(depthwise-block %s %dx%d channels=%lld rows=%lld threads=%d)", falt_isa_name(base->device->isa),
+                falt_block_rows(base->problem.filter.size[FALT_W]), plan->kernels->positions,
+                (long long)falt_min(plan->channels, falt_layer_most(&plan->blocks) * plan->kernels->width),
+                (long long)falt_layer_most(&plan->bands) * falt_block_rows(base->problem.filter.size[FALT_W]),
+                falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(((block_plan *)base)->packed);
+  falt_free(base);
+}
+
+/* ---- applicable */
+
+static bool all_f32(const falt_problem *p) {
+  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
+         p->accumulator == FALT_F32;
+}
+
+static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {
+  return p->operation != FALT_FORWARD ? "only forward"
+         : !falt_block_has(p->output.type, 3) && p->output.type != FALT_S32
+             ? "results are not of a type that kernels write"
+         : !all_f32(p) && falt_widen_refusal(p)        ? falt_widen_refusal(p)
+         : falt_depthwise_block_refusal(p, kernels)    ? falt_depthwise_block_refusal(p, kernels)
+         : p->has_residual                             ? "residuals are not fused here"
+         : p->output.size[FALT_W] < kernels->positions ? "fewer positions than a block"
+                                                       : NULL;
+}
+
+/* ---- estimate */
+
+/* Share of the multiply-add peak in the first-level cache: of 3x3 taps, and of more. */
+static const double share = 0.7, larger_share = 0.85;
+
+static double estimate(const block_plan *plan, const falt_device *device) {
+  const falt_problem *p = &plan->base.problem;
+  const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
+  return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter,
+                       p->filter.size[FALT_W] > 3 ? larger_share : share, falt_problem_bytes(p));
+}
+
+/* ---- plan */
+
+/* Enough tasks for all threads. */
+static void set_tasks(block_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_device *device = plan->base.device;
+  const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 4 * threads;
+  const int64_t groups = p->input.size[FALT_N] * falt_depthwise_block_groups(p), bands = falt_min(groups, wanted);
+  plan->blocks = falt_depthwise_block_cut(p, device, plan->kernels, falt_ceil_div(wanted, bands));
+  plan->bands = falt_layer_cut(groups, falt_min(groups, falt_ceil_div(wanted, plan->blocks.count)));
+}
+
+/* Whether every vector of the results begins at a line. */
+static bool whole_lines(const block_plan *plan) {
+  const falt_tensor *y = &plan->base.problem.output;
+  const int64_t line = FALT_ALIGN / (int64_t)sizeof(float);
+  return y->type == FALT_F32 && plan->kernels->width == line && plan->channels % line == 0 && y->offset % line == 0 &&
+         y->stride[FALT_N] % line == 0 && y->stride[FALT_H] % line == 0 && y->stride[FALT_W] % line == 0;
+}
+
+static size_t packed_bytes(const block_plan *plan) {
+  const falt_tensor *w = &plan->wide;
+  return (size_t)(plan->vectors * w->size[FALT_H] * w->size[FALT_W] * plan->kernels->width) * sizeof(float);
+}
+
+static void lay_memory(block_plan *plan) {
+  const bool packs = !plan->base.packed;
+  falt_memory_layout *all = &plan->base.layout;
+  plan->factors = falt_place_part(all, plan->layer.plain ? 0 : 2 * (size_t)plan->channels * sizeof(float));
+  plan->filter = falt_place_part(all, packs ? packed_bytes(plan) : 0);
+  plan->room = falt_place_part(all, packs && plan->base.problem.filter.type != FALT_F32 ? plan->wide_bytes : 0);
+  plan->base.workspace = all->total;
+}
+
+/* Packs a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  block_plan *plan = (block_plan *)base;
+  if (!plan->values) return FALT_OK;
+  float *room = falt_alloc(plan->wide_bytes);
+  plan->packed = falt_alloc(packed_bytes(plan));
+  const bool fits = room && plan->packed;
+  if (fits) pack(plan, plan->values, room, plan->packed);
+  falt_free(room);
+  plan->values = NULL;
+  return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
+}
+
+static falt_plan *plan_block(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const falt_block_kernels *kernels = falt_block_kernels_for(ask->device->isa);
+  const char *reason = refusal(ask->problem, kernels);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  block_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  const falt_problem *p = &plan->base.problem;
+  plan->wide = p->filter;
+  if (p->filter.type != FALT_F32 && !falt_widen_shape(&plan->wide, &p->filter, &plan->wide_bytes)) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "its filter in f32 exceeds 2^63 bytes");
+  }
+  falt_layer_epilogue(&plan->layer, p);
+  plan->kernels = kernels;
+  plan->channels = p->input.size[FALT_G];
+  plan->vectors = falt_ceil_div(plan->channels, kernels->width);
+  set_tasks(plan);
+  plan->stream = falt_problem_bytes(p) > 4 * (double)ask->device->caches.l2 && whole_lines(plan);
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_depthwise_block;
+const falt_solver falt_solver_depthwise_block = {.name = "depthwise-block", .device_kind = "cpu", .plan = plan_block};

@@ -1,0 +1,16 @@
+/* Kernels of small groups of one instruction set, sources quads of u8 and weights of s8: solver/cpu/depthwise/depthwise_kernels.h says what they
+ * compute. Compiled once per level. */
+#define FALT_LANE_BITS 32
+#include "solver/cpu/depthwise/depthwise_kernels.h"
+
+#define KIND FALT_TILES_U8
+#include "solver/cpu/depthwise/depthwise_sums.h"
+
+extern const falt_depthwise_kernels JOIN(falt_depthwise_u8_kernels_, FALT_ISA_SUFFIX);
+const falt_depthwise_kernels JOIN(falt_depthwise_u8_kernels_, FALT_ISA_SUFFIX) = {.width = VEC,
+                                                                                  .tile = TILE,
+                                                                                  .speed = HAS_BYTES ? 4
+                                                                                           : FALT_VECTOR_BYTES == 64
+                                                                                               ? 1.3
+                                                                                               : 0.9,
+                                                                                  .sums = sums};

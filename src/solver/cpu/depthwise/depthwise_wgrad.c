@@ -1,0 +1,260 @@
+/* Layers of small groups whose channels are adjacent in memory (NHWC): the gradient by the filter.
+ *
+ *     dw[g, k, c, j] = sum over images and positions p of  dy[p, g, k] * x[p*stride + j*dilation - pad, g, c]
+ *
+ * Vectors run along the channels k of the output. Rows of outputs are walked as forward walks them; the sums of the
+ * taps of one segment stay in registers for a run of positions and then wait among the others, packed as forward packs
+ * weights. The gradient of the bias is one more tap, which always reads ones.
+ *
+ * Rows are cut into bands, each with sums of its own, which are added in the order of the bands. Their number depends
+ * on the problem alone, so the result's bits do not depend on the number of threads. */
+#include <math.h>
+#include <string.h>
+
+#include "solver/cpu/wgrad/wgrad_kernels.h"
+#include "solver/cpu/depthwise/depthwise.h"
+#include "solver/cpu/common/rows.h"
+
+enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
+static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
+
+typedef struct gradient_plan {
+  falt_plan base;
+  falt_depthwise d;
+  const falt_outer_kernels *turning;
+  falt_layer_pieces blocks;  /* of units of channels */
+  falt_layer_pieces bands;   /* of rows of outputs */
+  bool ahead;                /* the next row is brought nearer while one is summed */
+  size_t sums, wide;         /* offsets into the workspace; wide: a narrow result in f32 */
+  size_t ones, by;           /* in each worker's scratch; by: a row of dy in f32 */
+  falt_depthwise_scratch at; /* the rest of it */
+} gradient_plan;
+
+/* ---- execute */
+
+typedef struct execution {
+  const gradient_plan *plan;
+  const falt_operands *operands;
+  float *sums; /* (band, vector, tap, channel) */
+  float *filter;
+} execution;
+
+/* The element 1 for all lanes, which the gradient of the bias is multiplied by. */
+static falt_depthwise_segment bias_segment(const falt_depthwise *d, const float *ones) {
+  const int64_t width = d->kernels->width;
+  return (falt_depthwise_segment){.row = ones, .weight = d->taps * d->depth * width, .taps = 1, .depth = 1};
+}
+
+/* The task's channels of a row of dy. `room` is used where it is narrow. */
+static const float *row_of(const execution *run, const falt_depthwise_task *t, int64_t row, float *room) {
+  const falt_depthwise *d = t->d;
+  const falt_tensor *y = &d->relation.result;
+  const falt_depthwise_strip strip = {y->size[FALT_W], t->results, y->stride[FALT_W], t->results};
+  const char *from = (const char *)run->operands->output +
+                     (falt_depthwise_at(d, y, row) + t->result) * (int64_t)falt_type_size(d->result_type);
+  if (d->result_type == FALT_F32) return (const float *)(const void *)from;
+  falt_depthwise_widen(d, &strip, d->result_type, from, room);
+  return room;
+}
+
+static void run_row(const falt_depthwise_task *t, const float *by, float *sums, const float *ones) {
+  const falt_depthwise *d = t->d;
+  const int64_t pixel = d->result_type == FALT_F32 ? d->relation.result.stride[FALT_W] : t->results;
+  for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++) {
+    falt_depthwise_gradient g = {.call = falt_depthwise_call_of(t, span),
+                                 .by = by + span->origin * pixel,
+                                 .by_step = span->step * pixel,
+                                 .sums = sums};
+    if (d->layer.p.has_bias) t->segments[g.call.count++] = bias_segment(d, ones);
+    d->kernels->gradient(&g);
+  }
+}
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *run = context;
+  const gradient_plan *plan = run->plan;
+  const falt_depthwise *d = &plan->d;
+  const int64_t band = falt_generic_digit(&index, plan->bands.count);
+  const int64_t begin = falt_layer_piece(&plan->bands, band), last = falt_layer_piece(&plan->bands, band + 1);
+  const int64_t unit = falt_layer_piece(&plan->blocks, index), end = falt_layer_piece(&plan->blocks, index + 1);
+  falt_depthwise_task t = falt_depthwise_open(d, &plan->at, scratch, run->operands->input, unit, end);
+  float *sums = run->sums + (band * d->vectors + t.vector) * d->pitch;
+  float *ones = (float *)(void *)((char *)scratch + plan->ones), *by = (float *)(void *)((char *)scratch + plan->by);
+  t.ahead = plan->ahead;
+  for (int64_t i = 0; i < (end - unit) * d->unit.sources; i++) ones[i] = 1;
+  memset(sums, 0, (size_t)((end - unit) * d->unit_vectors * d->pitch) * sizeof *sums);
+  for (int64_t row = begin; row < last && !falt_cancelled(); row++) {
+    falt_depthwise_turn(&t, row, row == begin, last);
+    run_row(&t, row_of(run, &t, row, by), sums, ones);
+  }
+}
+
+/* ---- results out */
+
+/* All taps of a patch to the filter's place; `sums` are of its first lane. */
+static void store_patch(const execution *run, const falt_depthwise_patch *patch, const float *sums) {
+  const falt_depthwise *d = &run->plan->d;
+  const falt_tensor *w = &d->layer.p.filter;
+  const int64_t width = d->kernels->width;
+  for (int64_t t = 0; t < w->size[FALT_D]; t++)
+    for (int64_t r = 0; r < w->size[FALT_H]; r++)
+      for (int64_t s = 0; s < w->size[FALT_W]; s++, sums += d->depth * width) {
+        float *to = run->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, t, r, s);
+        if (d->depth > 1 && patch->source_step == 1) {
+          run->plan->turning->turn(&(falt_turn){.from = sums,
+                                                .to = to,
+                                                .from_pitch = width,
+                                                .to_pitch = patch->lane_step,
+                                                .n = d->depth,
+                                                .count = patch->lanes});
+          continue;
+        }
+        for (int64_t j = 0; j < d->depth; j++)
+          for (int64_t i = 0; i < patch->lanes; i++)
+            to[i * patch->lane_step + j * patch->source_step] = sums[j * width + i];
+      }
+}
+
+/* The sums of all bands, to the filter's place. */
+static void add_bands(void *context, int64_t v) {
+  const execution *run = context;
+  const gradient_plan *plan = run->plan;
+  const falt_depthwise *d = &plan->d;
+  const int64_t all = d->vectors * d->pitch;
+  float *sums = run->sums + v * d->pitch;
+  for (int64_t b = 1; b < plan->bands.count; b++)
+    for (int64_t i = 0; i < d->pitch; i++) sums[i] += sums[b * all + i];
+  int64_t lanes;
+  const int64_t result = falt_depthwise_lanes(d, v, &lanes);
+  if (d->layer.p.has_bias)
+    memcpy((float *)run->operands->bias + result, sums + d->taps * d->depth * d->kernels->width,
+           (size_t)lanes * sizeof *sums);
+  falt_depthwise_patch patch = {0};
+  while (falt_depthwise_next_patch(d, v, &patch)) store_patch(run, &patch, sums + patch.lane);
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const gradient_plan *plan = (const gradient_plan *)base;
+  char *workspace = operands->workspace;
+  const falt_tensor *filter = &base->problem.filter;
+  const bool narrow = filter->type != FALT_F32;
+  execution run = {.plan = plan,
+                   .operands = operands,
+                   .sums = (float *)(void *)(workspace + plan->sums),
+                   .filter = narrow ? (float *)(void *)(workspace + plan->wide) : operands->filter};
+  falt_rows_run(base->device,
+                &(falt_row_job){.run = run_task,
+                                .context = &run,
+                                .tasks = plan->blocks.count * plan->bands.count,
+                                .scratch = plan->at.parts.total},
+                workspace);
+  falt_parallel_for(base->device->threads, plan->d.vectors, add_bands, &run);
+  if (narrow) falt_narrow(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const gradient_plan *plan = (const gradient_plan *)base;
+  falt_text_add(text, "(%s %s channels=%lld bands=%lld threads=%d)", base->solver->name,
+                falt_isa_name(base->device->isa), (long long)(falt_layer_most(&plan->blocks) * plan->d.unit.results),
+                (long long)plan->bands.count, falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *base) {
+  falt_depthwise_free(&((gradient_plan *)base)->d);
+  falt_free(base);
+}
+
+/* ---- applicable, besides what falt_depthwise_init asks for */
+
+extern const falt_solver falt_solver_depthwise_filter, falt_solver_grouped_filter;
+
+static const char *refusal(const falt_solver *solver, const falt_problem *p) {
+  const bool grouped = solver == &falt_solver_grouped_filter;
+  return p->operation != FALT_BACKWARD_FILTER       ? "only the gradient by the filter"
+         : grouped && !falt_depthwise_is_grouped(p) ? "a group has one channel in and out"
+         : !grouped && falt_depthwise_is_grouped(p) ? "a group has more than one channel in and out"
+         : grouped && p->input.size[FALT_G] == 1    ? "one group, with none beside it in a vector"
+                                                    : NULL;
+}
+
+/* ---- estimate */
+
+/* Share of the multiply-add peak of spans inside the input: alone, each multiply-add has a load of its own. */
+static const double shares[] = {[FALT_READS_EACH] = 0.55, [FALT_READS_PICK] = 0.8, [FALT_READS_ALL] = 0.7};
+
+/* A multiply-add waits for the one before on the same sum, which is one of `taps` by four sources, or by one of those
+ * that are left: times what eight sums would take. */
+static double waits(const falt_depthwise *d) {
+  const double depth = (double)d->depth, fours = (double)(d->depth / 4 * 4);
+  double time = 0, products = 0;
+  for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++)
+    for (const falt_depthwise_piece *p = d->pieces + span->first; p < d->pieces + span->first + span->pieces; p++) {
+      const double count = (double)span->count * p->taps;
+      time += count * (fours * fmax(1, 2.0 / p->taps) + (depth - fours) * fmax(1, 8.0 / p->taps));
+      products += count * depth;
+    }
+  return products > 0 ? time / products : 1;
+}
+
+static double estimate(const gradient_plan *plan, const falt_device *device) {
+  const falt_depthwise *d = &plan->d;
+  const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1;
+  return falt_roofline(
+      device, FALT_F32, falt_depthwise_flops(d) * slower + falt_depthwise_conversions(d, &plan->base.problem),
+      shares[d->unit.reads],
+      falt_problem_bytes(&plan->base.problem) + 8 * (double)plan->bands.count * (double)(d->vectors * d->pitch) +
+          2 * falt_depthwise_reread(d, device));
+}
+
+/* ---- plan */
+
+/* Bands so long that adding and clearing their sums does not matter; by the problem alone. Blocks may depend on
+ * threads. */
+static void set_tasks(gradient_plan *plan) {
+  const falt_depthwise *d = &plan->d;
+  const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
+  const int64_t rows = falt_depthwise_rows(d), sums = d->vectors * d->pitch;
+  const int64_t enough = falt_max(1, rows / falt_ceil_div(FEWEST, d->relation.result.size[FALT_W]));
+  const int64_t bands = falt_min(falt_min(enough, BANDS), falt_max(1, MOST_SUMS / sums));
+  const int64_t blocks = falt_ceil_div(d->units, d->block);
+  plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2 && !d->widens;
+  plan->bands = falt_layer_cut(rows, bands);
+  plan->blocks = falt_layer_cut(d->units, falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, bands))));
+}
+
+static void lay_memory(gradient_plan *plan) {
+  const falt_depthwise *d = &plan->d;
+  const int64_t units = falt_layer_most(&plan->blocks);
+  plan->at = falt_depthwise_lay(d, units, 1);
+  const int64_t row = d->result_type != FALT_F32 ? d->relation.result.size[FALT_W] * units * d->unit.results : 0;
+  plan->ones = falt_place_part(&plan->at.parts, (size_t)(units * d->unit.sources) * sizeof(float));
+  plan->by = falt_place_part(&plan->at.parts, (size_t)row * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &plan->at.parts);
+  plan->sums = falt_place_part(all, (size_t)(plan->bands.count * d->vectors * d->pitch) * sizeof(float));
+  plan->wide = falt_place_part(all, falt_depthwise_wide_bytes(d, &plan->base.problem));
+  plan->base.workspace = all->total;
+}
+
+static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  const char *reason = refusal(solver, ask->problem);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  gradient_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  bool no_memory = false;
+  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device, 1, &no_memory);
+  if (reason) {
+    destroy(&plan->base);
+    return no_memory ? falt_refuse_memory(ask) : falt_refuse(ask, "%s", reason);
+  }
+  plan->turning = falt_outer_kernels_for(ask->device->isa);
+  set_tasks(plan);
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+const falt_solver falt_solver_depthwise_filter = {
+    .name = "depthwise-filter", .device_kind = "cpu", .plan = plan_gradient};
+const falt_solver falt_solver_grouped_filter = {.name = "grouped-filter", .device_kind = "cpu", .plan = plan_gradient};

@@ -1,0 +1,15 @@
+/* Filter arithmetic in f64. */
+#define FALT_LANE_BITS 64
+#include "solver/cpu/filter/filter_lane.h"
+#include "solver/cpu/filter/filter_table.h"
+#if FALT_VECTOR_BYTES == 64
+#include "solver/cpu/filter/filter_march.h"
+#endif
+
+void FALT_FILTER_TABLE(f64)(falt_filter_kernels *kernels) {
+  kernels->tile[FALT_LANE_F64] = tile;
+  kernels->single[FALT_LANE_F64] = single;
+#if FALT_VECTOR_BYTES == 64
+  kernels->march[FALT_LANE_F64] = march;
+#endif
+}

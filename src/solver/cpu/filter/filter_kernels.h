@@ -1,0 +1,64 @@
+/* Kernels for filters on rows: the arithmetic of every filter, whatever its dimension, type, boundary or layout.
+ *
+ * A kernel sees contiguous rows of the accumulator's type (f32 or f64) and knows nothing of boundaries: a row above the
+ * image is a pointer to the row that the boundary puts there, the ends of rows come from small edge buffers, and
+ * interleaved pixels or dilation are a wider step between taps. Tables are per instruction set; the portable one is the
+ * specification. */
+#ifndef FALT_SOLVER_CPU_FILTER_FILTER_KERNELS_H
+#define FALT_SOLVER_CPU_FILTER_FILTER_KERNELS_H
+
+#include "core/cpu.h"
+#include "core/types.h"
+
+/* out[p][x] = (accumulate ? out[p][x] : 0)
+ *           + sum over i < r, plane < planes, j < s of
+ *             taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
+ *
+ * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
+ * for `march`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of a result do not depend
+ * on how the work was cut into calls. */
+typedef struct falt_filter_rows {
+  const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
+  const void *taps;
+  void *const *out; /* may be unaligned; exactly n elements of each are written */
+  int64_t n;
+  int planes, r, s;
+  int64_t step;
+  bool accumulate;
+  bool stream; /* out is not read again soon: bypass the cache where that helps */
+  int count;   /* output rows (march only): more than r, and r - 1 more than a multiple of r */
+  const void *const
+      *prefetch; /* NULL, or p_count rows that a later call reads, brought nearer meanwhile; not `single` */
+} falt_filter_rows;
+
+/* What happens to a row of sums on its way out: dst = convert(clip(alpha*sum + beta)). */
+typedef struct falt_row_epilogue {
+  double alpha, beta;
+  double low, high; /* applied before conversion; infinities when there is no activation */
+} falt_row_epilogue;
+
+typedef enum falt_lane { FALT_LANE_F32, FALT_LANE_F64, FALT_LANE_COUNT } falt_lane;
+
+typedef struct falt_filter_kernels {
+  falt_isa isa;
+  int tile_rows;    /* output rows of one `tile` call */
+  int tile_vectors; /* vectors of each that it keeps in registers, for those who print plans */
+  void (*tile[FALT_LANE_COUNT])(const falt_filter_rows *call);
+  void (*single[FALT_LANE_COUNT])(const falt_filter_rows *call);
+  /* The fastest for low filters, 2 <= r <= march_most (0: not built): every input row is loaded once. Does not
+   * accumulate. */
+  int march_most;
+  void (*march[FALT_LANE_COUNT])(const falt_filter_rows *call);
+  /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */
+  void (*load[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, const void *src, int64_t stride, int64_t n);
+  /* dst[i*stride] = src[i] through the epilogue; integers rounded to the nearest, ties to even, and saturated, NaN
+   * becomes 0 there.
+   */
+  void (*store[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, int64_t stride, const void *src, int64_t n,
+                                                  const falt_row_epilogue *epilogue, bool stream);
+} falt_filter_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_filter_kernels *falt_filter_kernels_for(falt_isa isa);
+
+#endif

@@ -1,0 +1,194 @@
+/* Separable filters, and sums of a few of them: T + R + S multiply-adds an output and term instead of T*R*S.
+ *
+ * Applies where the filter's values are known when planning and are, up to rounding or the error that the budget
+ * allows, a sum of fewer outer products than would cost as much as the filter itself. How they are found: factor.h. How
+ * they are applied, in one pass over the image: separable_rows.h. Treitel and Shanks (1971). */
+#include <math.h>
+
+#include "solver/cpu/filter/separable_rows.h"
+
+enum { MAX_TERMS = 16, MIN_STRIP = 64 };
+
+typedef struct separable_plan {
+  falt_plan base;
+  falt_separable how;
+} separable_plan;
+
+static void separable_execute(const falt_plan *base, const falt_operands *operands) {
+  falt_separable_run(&((const separable_plan *)base)->how, base->device, operands);
+}
+
+static void separable_print(const falt_plan *base, falt_text *text) {
+  const falt_separable *how = &((const separable_plan *)base)->how;
+  const int64_t *taps = how->rows.taps;
+  falt_text_add(text, "(separable %s rank=%d ", falt_isa_name(how->rows.kernels->isa), how->factors.terms);
+  if (base->problem.space == 3) falt_text_add(text, "%lldx", (long long)taps[0]);
+  falt_text_add(text, "%lldx%lld strip=%lldx%lld threads=%d)", (long long)taps[1], (long long)taps[2],
+                (long long)how->block[1], (long long)how->block[2], falt_threads_count(base->device->threads));
+}
+
+static void separable_destroy(falt_plan *base) {
+  falt_separable_free(&((separable_plan *)base)->how);
+  falt_free(base);
+}
+
+static const falt_plan_table separable_table = {
+    .execute = separable_execute, .print = separable_print, .destroy = separable_destroy};
+
+/* ---------------------------------------------------------------------------------------------------- applicable */
+
+static bool integer_taps(const double *a, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (a[i] != nearbyint(a[i])) return false;
+  return true;
+}
+
+/* Most terms that need fewer multiply-adds than the whole filter. */
+static int most_terms(const int64_t taps[3]) {
+  const double whole = (double)taps[0] * (double)taps[1] * (double)taps[2];
+  const double term = (taps[0] > 1 ? (double)taps[0] : 0) + (double)taps[1] + (double)taps[2];
+  return (int)fmin(MAX_TERMS, ceil(whole / term) - 1);
+}
+
+/* Why the shape of the problem has nothing to separate, or NULL. */
+static const char *why_not(const falt_problem *problem, const falt_rows *rows) {
+  enum { MAX_TAPS = 1 << 22, MAX_SPAN = 1 << 16 };
+  const int64_t *taps = rows->taps;
+  if (problem->filter.size[FALT_G] > 1 && problem->filter.stride[FALT_G] != 0)
+    return "the groups have filters of their own";
+  if ((taps[0] > 1) + (taps[1] > 1) + (taps[2] > 1) < 2) return "the filter has one axis only: nothing to separate";
+  if ((double)taps[0] * (double)taps[1] * (double)taps[2] > MAX_TAPS)
+    return "the filter has more than 2^22 taps, too many to factor";
+  for (int axis = 0; axis < 3; axis++)
+    if ((double)taps[axis] * (double)rows->axis[axis].dilation > MAX_SPAN || rows->axis[axis].stride > MAX_SPAN)
+      return "its rows lie too far apart to be kept (stride, or dilation times taps, above 2^16)";
+  if (most_terms(taps) < 1) return "the filter is so small that separable terms would not need fewer multiply-adds";
+  return NULL;
+}
+
+static void refuse_factoring(falt_ask *ask, falt_factoring why, int max) {
+  if (why == FALT_FACTOR_MEMORY)
+    falt_refuse_memory(ask);
+  else if (why == FALT_FACTOR_VALUES)
+    falt_refuse(ask, "the filter has infinite or undefined taps");
+  else
+    falt_refuse(ask, "the filter's rank is above %d: more separable terms would not need fewer multiply-adds", max);
+}
+
+/* What is further from the filter than this is not a filter like it, whatever the budget allows. */
+static const double WORST_ERROR = 0.5;
+
+/* Factors the filter within the budget's error. False with the reason set. */
+static bool factor(separable_plan *plan, falt_ask *ask, double *dense) {
+  const falt_rows *rows = &plan->how.rows;
+  falt_factors *factors = &plan->how.factors;
+  const double rounding = rows->lane == FALT_LANE_F32 ? ldexp(1, -22) : ldexp(1, -48);
+  const double tolerance = fmin(fmax(rounding, ask->budget->max_error), WORST_ERROR);
+  const int max = most_terms(rows->taps);
+  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, dense);
+  const bool integers =
+      falt_type_is_integer(rows->in_type) && integer_taps(dense, rows->taps[0] * rows->taps[1] * rows->taps[2]);
+  const falt_factoring answer = falt_factor(factors, dense, rows->taps, max, tolerance);
+  if (answer != FALT_FACTORED) {
+    refuse_factoring(ask, answer, max);
+    return false;
+  }
+  if (factors->residual > rounding) plan->base.cost.error = factors->residual;
+  if (!integers || factors->exact || ask->budget->max_error > 0) return true;
+  falt_refuse(ask, "the filter has integer taps and rank %d: terms would round where sums are exact", factors->terms);
+  return false;
+}
+
+/* --------------------------------------------------------------------------------------------------------- sizes */
+
+/* Bytes of input that one step reads where it lies. */
+static size_t raw_bytes(const falt_separable *how) {
+  const falt_rows *rows = &how->rows;
+  if (!rows->in_place) return 0;
+  const int64_t lines = how->has_z ? rows->taps[0] + how->planes : rows->taps[1] + how->lines;
+  return (size_t)(lines * how->block[2] * rows->pixel) * rows->lane_size;
+}
+
+/* Lays the workspace out for workers that need `scratch` bytes each; its size. */
+static size_t place(falt_separable *how, const falt_device *device, size_t scratch, falt_memory_layout *layout) {
+  how->scratch = *layout = (falt_memory_layout){0};
+  falt_place_part(&how->scratch, scratch);
+  falt_rows_place(layout, device, &how->scratch);
+  return layout->total;
+}
+
+/* Blocks depend on the problem and the caches, not on the number of threads. The strip is halved until a step's rows
+ * fit into half of the second cache, and the workers' scratch into the budget. */
+static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout *layout) {
+  enum { LINES = 64, STRIP = 4096, MAX_SCRATCH = 16 << 20 };
+  const falt_rows *rows = &how->rows;
+  const int64_t limit = ask->budget->max_workspace;
+  how->block[0] = how->has_z ? 4 * how->planes : 1;
+  how->block[1] = falt_round_up(falt_max(LINES, falt_separable_span(rows, 1, 1) / rows->axis[1].stride), how->lines);
+  how->block[2] = falt_max(MIN_STRIP, STRIP / rows->pixel / MIN_STRIP * MIN_STRIP);
+  for (;; how->block[2] = falt_round_up(how->block[2] / 2, MIN_STRIP)) {
+    const size_t scratch = falt_separable_scratch(how), workspace = place(how, ask->device, scratch, layout);
+    const bool fits = scratch <= MAX_SCRATCH && (limit < 0 || workspace <= (size_t)limit);
+    if (fits && scratch + raw_bytes(how) <= ask->device->caches.l2 / 2) return true;
+    if (how->block[2] > MIN_STRIP) continue;
+    if (!fits) falt_refuse(ask, "its rows need %zu bytes of workspace", workspace);
+    return fits;
+  }
+}
+
+/* In units of a multiply-add of the passes along z and y. Along x each has a load of its own, mostly across a cache
+ * line, and takes two; rows in and out take a few more. Rows that two bands read come from memory twice. */
+static double seconds(const separable_plan *plan) {
+  const falt_separable *how = &plan->how;
+  const falt_rows *rows = &how->rows;
+  const falt_factors *factors = &how->factors;
+  const double efficiency = 0.65, outputs = (double)falt_tensor_count(&plan->base.problem.output);
+  const double again = 1 + (double)falt_separable_span(rows, 1, 1) / (double)(how->block[1] * rows->axis[1].stride);
+  const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]);
+  double work = factors->terms * (columns * (double)rows->taps[1] + (how->along ? 1.5 : 2) * (double)rows->taps[2]);
+  if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
+  work += (rows->in_place ? 4 : 6) * columns * (double)rows->axis[1].stride + (rows->out_place ? 4 : 6);
+  return falt_roofline(plan->base.device, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, 2 * outputs * work,
+                       efficiency, (again + 1) / 2 * falt_problem_bytes(&plan->base.problem));
+}
+
+/* ---------------------------------------------------------------------------------------------------------- plan */
+
+static bool prepare(separable_plan *plan, falt_ask *ask) {
+  falt_separable *how = &plan->how;
+  const int64_t *taps = how->rows.taps;
+  double *dense = falt_alloc((size_t)(taps[0] * taps[1] * taps[2]) * sizeof *dense);
+  const bool factored = dense && factor(plan, ask, dense);
+  if (!dense) falt_refuse_memory(ask);
+  falt_free(dense);
+  if (!factored) return false;
+  if (!falt_separable_init(how)) {
+    falt_refuse_memory(ask);
+    return false;
+  }
+  how->stream = falt_problem_bytes(&plan->base.problem) > 4.0 * (double)plan->base.device->caches.l2;
+  if (!choose_blocks(how, ask, &plan->base.layout)) return false;
+  plan->base.workspace = plan->base.layout.total;
+  return true;
+}
+
+static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
+  falt_rows rows;
+  if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
+  const char *why = falt_rows_init(&rows, ask->problem, ask->device->isa, ask->filter_values);
+  if (!why) why = why_not(ask->problem, &rows);
+  if (why) return falt_refuse(ask, "%s", why);
+  separable_plan *plan = falt_plan_new(sizeof *plan, &separable_table, solver, ask);
+  if (!plan) return NULL;
+  plan->how.rows = rows;
+  if (!prepare(plan, ask)) {
+    separable_destroy(&plan->base);
+    return NULL;
+  }
+  plan->base.packed = true;
+  plan->base.cost.seconds = seconds(plan);
+  return &plan->base;
+}
+
+const falt_solver falt_solver_separable = {
+    .name = "separable", .device_kind = "cpu", .plan = plan_separable, .spreads = true, .factors = true};

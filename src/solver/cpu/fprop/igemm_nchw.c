@@ -1,0 +1,402 @@
+/* Dense layers whose rows are adjacent in memory (NCHW), forward: vectors run along positions.
+ *
+ *     y[k, p] = sum over channels c and taps j of  w[k, c, j] * x[c, p*stride + j*dilation - pad]
+ *
+ * The transpose of layer_channels.c on the same kernel: rows are the filter's output channels, read where they lie if
+ * the filter is dense, and the panel is the input. A panel holds, for up to 4 vectors of positions, one row of columns
+ * for each (c, j): the product's operand as im2col would write it, but only as much as a cache holds, never the whole.
+ * Positions are numbered over all rows and images, so that panels are full also where rows are short, and boundaries
+ * cost nothing afterwards. Writing the panel takes a copy for each of its elements, which all output channels share.
+ * Where the depth is too long for the cache it is cut into spans of channels, and sums wait in the scratch. */
+#include <string.h>
+
+#include "core/memory.h"
+#include "solver/cpu/common/rows.h"
+#include "solver/cpu/common/layer.h"
+
+static const int64_t MOST_TAPS = 1 << 16;
+
+typedef struct scratch_map {
+  size_t panel, sums;
+  falt_memory_layout parts;
+} scratch_map;
+
+typedef struct pixels_plan {
+  falt_plan base;
+  falt_layer layer;
+  bool in_place;            /* the filter is read where it lies */
+  int64_t depth;            /* elements of a filter row */
+  int64_t span;             /* channels of a panel */
+  int64_t vectors;          /* of all positions */
+  falt_layer_pieces panels; /* of vectors */
+  falt_layer_pieces chunks; /* of output channels */
+  int64_t rows;             /* output channels of a kernel call */
+  const float *values;      /* the filter, from planning until it is packed */
+  float *packed;            /* or NULL if the filter comes with each execution */
+  size_t factors, filter;   /* offsets into the workspace */
+  scratch_map at;           /* in each worker's scratch */
+} pixels_plan;
+
+/* ---- packing: rows of (channel, tap) */
+
+typedef struct packing {
+  const pixels_plan *plan;
+  const float *filter;
+  float *packed;
+} packing;
+
+static void pack_row(void *context, int64_t index) {
+  const packing *pack = context;
+  const falt_layer *layer = &pack->plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  const int64_t g = index / layer->results, k = index % layer->results;
+  float *to = pack->packed + index * pack->plan->depth;
+  for (int64_t t = 0; t < w->size[FALT_D]; t++)
+    for (int64_t r = 0; r < w->size[FALT_H]; r++, to += w->size[FALT_W])
+      layer->kernels->copy(&(falt_layer_copy){.from = pack->filter + falt_tensor_at(w, k, g, 0, t, r, 0),
+                                              .step = w->stride[FALT_W],
+                                              .from_pitch = w->stride[FALT_C],
+                                              .to = to,
+                                              .to_pitch = layer->taps,
+                                              .n = w->size[FALT_W],
+                                              .count = layer->channels});
+}
+
+static void pack(const pixels_plan *plan, const float *filter, float *packed) {
+  packing p = {plan, filter, packed};
+  falt_parallel_for(plan->base.device->threads, plan->layer.p.output.size[FALT_G] * plan->layer.results, pack_row, &p);
+}
+
+/* Rows as pack_row would write them. */
+static bool is_dense(const falt_tensor *w) {
+  static const int outwards[] = {FALT_W, FALT_H, FALT_D, FALT_C};
+  int64_t stride = 1;
+  for (int i = 0; i < 4; i++) {
+    if (w->size[outwards[i]] > 1 && w->stride[outwards[i]] != stride) return false;
+    stride *= w->size[outwards[i]];
+  }
+  return true;
+}
+
+/* ---- execute */
+
+typedef struct execution {
+  const pixels_plan *plan;
+  const falt_operands *operands;
+  const float *filter; /* element (g, k) begins a row */
+  int64_t filter_row, filter_group;
+  const float *factors;
+} execution;
+
+/* Output channels [row, row + rows) of a panel's positions. */
+typedef struct task {
+  const execution *run;
+  const pixels_plan *plan;
+  const falt_layer *layer;
+  int64_t group, first, positions; /* of the panel */
+  int64_t pitch;                   /* its columns: whole vectors */
+  int64_t row, rows;
+  int64_t channel, channels; /* the span that the panel holds */
+  float *panel, *sums;
+} task;
+
+/* A row of positions and one tap of it: columns [0, count) at `to` in the panel's first row for that tap. */
+typedef struct piece {
+  const float *from; /* the input row in the span's first channel, or NULL: the constant */
+  float *to;
+  int64_t first, step, count; /* column i reads position first + i*step */
+} piece;
+
+static void copy_columns(const task *t, const piece *p, int64_t begin, int64_t end, int64_t position) {
+  const falt_tensor *x = &t->layer->p.input;
+  t->layer->kernels->copy(&(falt_layer_copy){.from = p->from + position * x->stride[FALT_W],
+                                             .step = p->step * x->stride[FALT_W],
+                                             .from_pitch = x->stride[FALT_C],
+                                             .to = p->to + begin,
+                                             .to_pitch = t->layer->taps * t->pitch,
+                                             .n = end - begin,
+                                             .count = t->channels});
+}
+
+static void fill_columns(const task *t, const piece *p, int64_t begin, int64_t end) {
+  const float value = (float)t->layer->p.boundary_value;
+  float *to = p->to;
+  for (int64_t c = 0; c < t->channels; c++, to += t->layer->taps * t->pitch)
+    for (int64_t i = begin; i < end; i++) to[i] = value;
+}
+
+/* Columns at the ends of the input's rows. */
+static void bring_outside(const task *t, const piece *p, int64_t begin, int64_t end) {
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const int64_t size = t->layer->p.input.size[FALT_W];
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t position = falt_axis_map(axis, size, p->first + i * p->step);
+    if (position < 0)
+      fill_columns(t, p, i, i + 1);
+    else
+      copy_columns(t, p, i, i + 1, position);
+  }
+}
+
+static void bring_piece(const task *t, const piece *p) {
+  const int64_t size = t->layer->p.input.size[FALT_W];
+  if (!p->from) {
+    fill_columns(t, p, 0, p->count);
+    return;
+  }
+  const int64_t begin = p->first >= 0 ? 0 : falt_min(p->count, falt_ceil_div(-p->first, p->step));
+  const int64_t inside = p->first < size ? falt_ceil_div(size - p->first, p->step) : 0;
+  const int64_t end = falt_max(begin, falt_min(p->count, inside));
+  bring_outside(t, p, 0, begin);
+  if (begin < end) copy_columns(t, p, begin, end, p->first + begin * p->step);
+  bring_outside(t, p, end, p->count);
+}
+
+/* All taps of positions that lie in one row of the output, into the panel's columns from `column` on. */
+static void bring_row(const task *t, const falt_layer_point *at, int64_t column, int64_t count) {
+  const falt_tensor *x = &t->layer->p.input, *w = &t->layer->p.filter;
+  const falt_axis *axis = &t->layer->p.axis[2];
+  const float *input = (const float *)t->run->operands->input + falt_tensor_at(x, at->n, t->group, t->channel, 0, 0, 0);
+  piece p = {.to = t->panel + column, .step = axis->stride, .count = count};
+  for (int64_t j = 0; j < w->size[FALT_D]; j++) {
+    const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j);
+    for (int64_t r = 0; r < w->size[FALT_H]; r++) {
+      const int64_t h = falt_layer_source(t->layer, 1, at->at[1], r);
+      p.from = d < 0 || h < 0 ? NULL : input + d * x->stride[FALT_D] + h * x->stride[FALT_H];
+      p.first = at->at[2] * axis->stride - axis->pad[0];
+      for (int64_t s = 0; s < w->size[FALT_W]; s++, p.first += axis->dilation, p.to += t->pitch) bring_piece(t, &p);
+    }
+  }
+}
+
+/* The panel for the task's span of channels; columns beyond the positions are multiplied too, and thrown away. */
+static void bring_panel(const task *t) {
+  falt_layer_point at = falt_layer_point_at(t->layer, t->first);
+  for (int64_t column = 0, count; column < t->positions; column += count) {
+    count = falt_layer_run(t->layer, &at, t->positions - column);
+    bring_row(t, &at, column, count);
+    falt_layer_advance(t->layer, &at, count);
+  }
+  for (int64_t j = 0; j < t->channels * t->layer->taps; j++)
+    for (int64_t i = t->positions; i < t->pitch; i++) t->panel[j * t->pitch + i] = 0;
+}
+
+/* ---- sums */
+
+static void multiply(const task *t, int64_t row, int rows, float *const *out) {
+  const execution *run = t->run;
+  const float *a[FALT_LAYER_ROWS];
+  const float *filter = run->filter + t->group * run->filter_group + (t->row + row) * run->filter_row;
+  for (int m = 0; m < rows; m++) a[m] = filter + m * run->filter_row + t->channel * t->layer->taps;
+  t->layer->kernels->product(&(falt_layer_product){.a = a,
+                                                   .b = t->panel,
+                                                   .out = out,
+                                                   .segments = 1,
+                                                   .depth = t->channels * t->layer->taps,
+                                                   .n = t->positions,
+                                                   .rows = rows,
+                                                   .accumulate = t->channel > 0});
+}
+
+/* Finished sums of `rows` output channels, to the output. */
+static void store_rows(const task *t, int64_t row, int rows, float *sums) {
+  const falt_layer *layer = t->layer;
+  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
+  int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
+  for (int64_t column = 0, count; column < t->positions; column += count) {
+    const falt_layer_point at = falt_layer_point_at(layer, t->first + column);
+    count = falt_layer_together(layer, t->first + column, t->positions - column);
+    for (int m = 0; m < rows; m++) {
+      const int64_t k = t->row + row + m;
+      out[m] = falt_tensor_at(y, at.n, t->group, k, at.at[0], at.at[1], at.at[2]);
+      residual[m] = falt_tensor_at(z, at.n, t->group, k, at.at[0], at.at[1], at.at[2]);
+    }
+    falt_layer_store(layer, t->run->operands,
+                     &(falt_layer_block){.sums = sums + column,
+                                         .pitch = t->pitch,
+                                         .n = count,
+                                         .rows = rows,
+                                         .by_row = true,
+                                         .out = out,
+                                         .residual = residual,
+                                         .out_step = y->stride[FALT_W],
+                                         .residual_step = z->stride[FALT_W],
+                                         .channel = t->group * layer->results + t->row + row,
+                                         .factors = t->run->factors});
+  }
+}
+
+/* Whether kernels may write sums where the results are: they are the results, and lie together. */
+static bool writes_results(const task *t) {
+  return t->layer->plain && t->layer->p.output.stride[FALT_W] == 1 &&
+         falt_layer_together(t->layer, t->first, t->positions) == t->positions;
+}
+
+static void run_rows(const task *t, int64_t row, int rows, bool straight) {
+  const bool first = t->channel == 0, last = t->channel + t->channels == t->layer->channels;
+  const falt_layer_point at = falt_layer_point_at(t->layer, t->first);
+  float *sums = t->sums + (first && last ? 0 : row * t->pitch), *out[FALT_LAYER_ROWS];
+  for (int m = 0; m < rows; m++)
+    out[m] = straight
+                 ? (float *)t->run->operands->output + falt_tensor_at(&t->layer->p.output, at.n, t->group,
+                                                                      t->row + row + m, at.at[0], at.at[1], at.at[2])
+                 : sums + m * t->pitch;
+  multiply(t, row, rows, out);
+  if (last && !straight) store_rows(t, row, rows, sums);
+}
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *run = context;
+  const pixels_plan *plan = run->plan;
+  const falt_layer *layer = &plan->layer;
+  const int64_t chunk = index % plan->chunks.count, rest = index / plan->chunks.count, width = layer->kernels->width;
+  const int64_t panel = rest % plan->panels.count;
+  task t = {.run = run, .plan = plan, .layer = layer, .group = rest / plan->panels.count};
+  t.first = falt_layer_piece(&plan->panels, panel) * width;
+  t.pitch = falt_layer_piece(&plan->panels, panel + 1) * width - t.first;
+  t.positions = falt_min(t.pitch, layer->positions - t.first);
+  t.row = falt_layer_piece(&plan->chunks, chunk);
+  t.rows = falt_layer_piece(&plan->chunks, chunk + 1) - t.row;
+  t.panel = (float *)(void *)((char *)scratch + plan->at.panel);
+  t.sums = (float *)(void *)((char *)scratch + plan->at.sums);
+  const bool straight = writes_results(&t);
+  const int64_t most = layer->kernels->rows[t.pitch / width];
+  const falt_layer_pieces calls = falt_layer_cut(t.rows, falt_ceil_div(t.rows, most));
+  for (; t.channel < layer->channels; t.channel += t.channels) {
+    t.channels = falt_min(plan->span, layer->channels - t.channel);
+    bring_panel(&t);
+    for (int64_t call = 0; call < calls.count && !falt_cancelled(); call++) {
+      const int64_t row = falt_layer_piece(&calls, call);
+      run_rows(&t, row, (int)(falt_layer_piece(&calls, call + 1) - row), straight);
+    }
+  }
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const pixels_plan *plan = (const pixels_plan *)base;
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  char *workspace = operands->workspace;
+  float *factors = (float *)(void *)(workspace + plan->factors), *room = (float *)(void *)(workspace + plan->filter);
+  const bool given = plan->in_place && !plan->packed;
+  execution run = {.plan = plan, .operands = operands, .factors = factors};
+  if (!given && !plan->packed) pack(plan, operands->filter, room);
+  run.filter = given ? (const float *)operands->filter + w->offset : plan->packed ? plan->packed : room;
+  run.filter_row = given ? w->stride[FALT_K] : plan->depth;
+  run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
+  falt_layer_factors(layer, operands, factors);
+  falt_rows_run(base->device,
+                &(falt_row_job){.run = run_task,
+                                .context = &run,
+                                .tasks = layer->p.output.size[FALT_G] * plan->panels.count * plan->chunks.count,
+                                .scratch = plan->at.parts.total},
+                workspace);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const pixels_plan *plan = (const pixels_plan *)base;
+  const int64_t columns = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
+  falt_text_add(text, "(pixels %s %lldx%lld span=%lld threads=%d)", falt_isa_name(base->device->isa),
+                (long long)plan->rows, (long long)columns, (long long)plan->span,
+                falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *plan) {
+  falt_free(((pixels_plan *)plan)->packed);
+  falt_free(plan);
+}
+
+/* ---- estimate */
+
+/* Share of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
+static const double share = 0.85;
+/* The multiply-adds that take as long as moving one element that is apart from its neighbours. */
+static const double apart = 32;
+
+/* The multiply-adds that take as long as bringing one element into the panel: near ones by vectors, in pieces that end
+ * with the rows of the output and are found once for all channels; others one by one. */
+static double element_cost(const falt_layer *layer) {
+  const falt_tensor *x = &layer->p.input;
+  const double row = (double)falt_min(layer->p.output.size[FALT_W], FALT_LAYER_WIDEST);
+  const int64_t step = x->stride[FALT_W] * layer->p.axis[2].stride;
+  return step == 1 ? 4 + (64 + 2400 / (double)layer->channels) / row : apart;
+}
+
+static double estimate(const pixels_plan *plan, const falt_device *device) {
+  const falt_layer *layer = &plan->layer;
+  const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
+  const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
+  const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
+  const double filter = plan->base.packed || plan->in_place ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * (lanes + copies + results) + filter, share,
+                       falt_problem_bytes(&layer->p));
+}
+
+/* ---- plan */
+
+/* Panels of the widest kernel, or of half its width where positions are few; then output channels are shared out too.
+ */
+static void set_panels(pixels_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const falt_layer_kernels *kernels = layer->kernels;
+  const int64_t groups = layer->p.output.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
+  const int64_t wanted = threads == 1 ? 1 : 2 * threads;
+  int64_t most = kernels->vectors;
+  plan->vectors = falt_ceil_div(layer->positions, kernels->width);
+  while (most > 2 && falt_ceil_div(plan->vectors, most) * groups < wanted) most--;
+  plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, most));
+  plan->rows = falt_min(layer->results, kernels->rows[falt_layer_most(&plan->panels)]);
+  const int64_t calls = falt_ceil_div(layer->results, plan->rows);
+  plan->chunks = falt_layer_cut(layer->results, falt_min(calls, falt_ceil_div(wanted, plan->panels.count * groups)));
+}
+
+static void lay_memory(pixels_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const size_t columns = (size_t)(falt_layer_most(&plan->panels) * layer->kernels->width);
+  const size_t channels = (size_t)layer->p.output.size[FALT_G] * (size_t)layer->results; /* of all groups */
+  const size_t row = columns * (size_t)layer->taps * sizeof(float);
+  plan->span = falt_max(1, falt_min(layer->channels, (int64_t)(plan->base.device->caches.l2 / 2 / row)));
+  const bool waits = plan->span < layer->channels;
+  plan->at.panel = falt_place_part(&plan->at.parts, (size_t)plan->span * row);
+  plan->at.sums = falt_place_part(
+      &plan->at.parts, (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &plan->at.parts);
+  plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
+  plan->filter =
+      falt_place_part(all, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
+  plan->base.workspace = all->total;
+}
+
+/* Packs a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  pixels_plan *plan = (pixels_plan *)base;
+  if (!plan->values) return FALT_OK;
+  FALT_TRY(
+      falt_layer_room(&plan->packed, (size_t)(plan->layer.p.output.size[FALT_G] * plan->layer.results * plan->depth)));
+  pack(plan, plan->values, plan->packed);
+  plan->values = NULL;
+  return FALT_OK;
+}
+
+static falt_plan *plan_pixels(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  falt_layer layer;
+  const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  if (layer.taps > MOST_TAPS) return falt_refuse(ask, "a panel of all its taps does not stay in a cache");
+  pixels_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->layer = layer;
+  plan->depth = layer.channels * layer.taps;
+  plan->in_place = is_dense(&layer.p.filter);
+  set_panels(plan);
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_pixels;
+const falt_solver falt_solver_pixels = {.name = "pixels", .device_kind = "cpu", .plan = plan_pixels};

@@ -1,0 +1,585 @@
+/* Dense layers of 8-bit and 16-bit numbers, forward: tiles of up to 16 positions by 64 bytes of depth.
+ *
+ *     y[p, k] = sum over taps j and channels c of  x[p*stride + j*dilation - pad, c] * w[k, c, j]
+ *
+ * A tile of rows is an address and a distance. One tap without a stride between rows needs nothing else: pixels are
+ * tiles where they lie. Otherwise the rows of the input that a part of the results meets are copied once, with what
+ * stands beyond their ends, and serve all taps and output channels: as pixels, where channels fill whole pieces of 64
+ * bytes, a tap being a shift; or as windows, what all taps of a row meet at a position, padded with zeros, for first
+ * layers and odd numbers of channels. Windows of lines that follow each other are evenly apart, so that tiles may go
+ * over the ends of short rows (7 x 7).
+ *
+ * Where the results of a channel are adjacent (NCHW) the product is turned: weights are its rows, positions its
+ * columns, and results leave as rows. Copied rows are groups of channels then: the 4 bytes that a group of depth has at
+ * each position side by side, every residue of the stride by itself, so that a tap is a shift again. Vectors read
+ * lines of one channel so too, whatever the results: all taps are one segment then, and no window is written down.
+ *
+ * bf16 by bf16 and u8 or s8 by s8 are multiplied as they are, sums being f32 and s32 (exact). f16 are sums of two bf16
+ * each, whose four products are exact, where that is faster; other pairs are widened to f32. Instructions for
+ * bf16 take denormal ones for zero. */
+#include "solver/cpu/fprop/igemm_vnni.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "solver/cpu/common/rows.h"
+
+enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
+enum {
+  LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */,
+  LEAST_BLOCK = 6 /* the same by vectors, whose blocks are smaller */,
+  LEAST_SPAN = 64,
+  LEAST_PART = FALT_TILES_ROWS /* positions */,
+  NEAR = 16384 /* bytes of panels */
+};
+
+/* ---- execute: results */
+
+typedef struct target {
+  int64_t k, channel;    /* of the first column, in its group and in G*K numbering */
+  int64_t out, residual; /* elements from group 0, channel 0 to the first column */
+} target;
+
+static target target_of(const falt_tiles_task *t, int64_t panel) {
+  const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
+  const int64_t k = panel * COLUMNS;
+  return (target){k, t->group * t->layer->results + k, t->group * y->stride[FALT_G] + k * y->stride[FALT_C],
+                  t->group * z->stride[FALT_G] + k * z->stride[FALT_C]};
+}
+
+static int rows_of(const falt_tiles_task *t, int64_t tile) {
+  return tile < t->count ? t->tiles[tile].count : 0;
+}
+
+static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64_t panel, const void *sums) {
+  const falt_layer *layer = t->layer;
+  const falt_problem *p = &layer->p;
+  const falt_operands *operands = t->run->operands;
+  const target to = target_of(t, panel);
+  const int count = rows_of(t, tile), second = rows_of(t, tile + 1);
+  const float *scale = t->run->factors + to.channel;
+  const bool turned = t->plan->turned;
+  const int64_t out = to.out + (turned ? t->out[tile * ROWS] : 0);
+  const char *residual = p->has_residual ? operands->residual : NULL;
+  if (residual)
+    residual += (to.residual + (turned ? t->residual[tile * ROWS] : 0)) * (int64_t)falt_type_size(p->residual.type);
+  return (falt_tiles_finish){.sums = sums,
+                             .whole = t->plan->kind <= FALT_TILES_S8,
+                             .plain = layer->plain,
+                             .type = p->output.type,
+                             .out = (char *)operands->output + out * (int64_t)falt_type_size(p->output.type),
+                             .at = turned ? t->row_out : t->out + tile * ROWS,
+                             .residual_type = p->residual.type,
+                             .residual = residual,
+                             .residual_at = turned ? t->row_residual : t->residual + tile * ROWS,
+                             .scale = scale,
+                             .offset = scale + p->output.size[FALT_G] * layer->results,
+                             .by_row = turned,
+                             .rows = {count, second},
+                             .ahead = {rows_of(t, tile + PAIR), rows_of(t, tile + PAIR + 1)},
+                             .n = turned ? count + second : (int)falt_tiles_columns(t->plan, panel),
+                             .curve = layer->curve,
+                             .slope = (float)p->act_a,
+                             .low = layer->low,
+                             .high = layer->high};
+}
+
+/* In f64, which holds whatever the kernels' f32 does not. */
+static void store_singly(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t panel) {
+  const falt_problem *p = &t->layer->p;
+  const falt_operands *operands = t->run->operands;
+  const float *scale = operands->scale, *bias = operands->bias;
+  const target to = target_of(t, panel);
+  for (int m = 0; m < FALT_TILES_ROWS; m++)
+    for (int i = 0; i < f->n && m % ROWS < f->rows[m / ROWS]; i++) {
+      const int at = m * COLUMNS + i;
+      double y = f->whole ? ((const int32_t *)f->sums)[at] : ((const float *)f->sums)[at];
+      y *= p->has_scale ? p->alpha * (double)scale[to.channel + i] : p->alpha;
+      y += p->has_bias ? p->beta + (double)bias[to.channel + i] : p->beta;
+      if (p->has_residual)
+        y += falt_load(operands->residual, p->residual.type,
+                       f->residual_at[m] + to.residual + i * p->residual.stride[FALT_C]);
+      falt_store(operands->output, p->output.type, f->at[m] + to.out + i * p->output.stride[FALT_C],
+                 falt_activate(p, y));
+    }
+}
+
+/* ---- execute: sums of halves that are no numbers */
+
+/* The sum at a position and channel of the task's group as f32 form it. */
+static float sum_of(const falt_tiles_task *t, const falt_layer_point *at, int64_t k) {
+  const falt_problem *p = &t->layer->p;
+  const falt_tensor *x = &p->input, *w = &p->filter;
+  float sum = 0;
+  for (int64_t tap = 0; tap < t->layer->taps; tap++) {
+    const int64_t s = tap % w->size[FALT_W], r = tap / w->size[FALT_W] % w->size[FALT_H],
+                  j = tap / w->size[FALT_W] / w->size[FALT_H];
+    const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j), h = falt_layer_source(t->layer, 1, at->at[1], r);
+    const int64_t v = falt_layer_source(t->layer, 2, at->at[2], s);
+    for (int64_t c = 0; c < t->layer->channels; c++) {
+      const bool inside = d >= 0 && h >= 0 && v >= 0;
+      const double value =
+          inside ? falt_load(t->run->operands->input, x->type, falt_tensor_at(x, at->n, t->group, c, d, h, v))
+                 : p->boundary_value;
+      sum += (float)value * falt_tiles_weight(t, k, tap, c);
+    }
+  }
+  return sum;
+}
+
+/* An infinity times the small half of a number, which may be 0, is none: such sums are formed again. */
+static void mend(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t tile, int64_t panel) {
+  float *sums = (float *)(void *)t->sums;
+  for (int m = 0; m < FALT_TILES_ROWS; m++)
+    for (int i = 0; i < f->n && m % ROWS < f->rows[m / ROWS]; i++) {
+      if (!isnan(sums[m * COLUMNS + i])) continue;
+      falt_layer_point at = t->tiles[tile + m / ROWS].at;
+      for (int left = m % ROWS, run; left > 0; left -= run) {
+        run = (int)falt_layer_run(t->layer, &at, left);
+        falt_layer_advance(t->layer, &at, run);
+      }
+      sums[m * COLUMNS + i] = sum_of(t, &at, panel * COLUMNS + i);
+    }
+}
+
+/* ---- tasks */
+
+/* A pair of tiles by panels [begin, end). */
+static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end) {
+  const falt_tiles_plan *plan = t->plan;
+  const bool alone = t->count - tile == 1 || (plan->turned && t->tiles[tile + 1].count == 0);
+  const falt_problem *p = &t->layer->p;
+  return (falt_tiles_product){.kind = plan->kind,
+                              .turned = plan->turned,
+                              .a = t->list + tile * falt_tiles_listed(plan),
+                              .b = t->run->packed + (size_t)(t->group * plan->panels + begin) * plan->panel,
+                              .panels = end - begin,
+                              .pitch = (int64_t)plan->panel,
+                              .segments = falt_tiles_listed(plan),
+                              .pieces = plan->turned ? 1 : plan->pieces,
+                              .groups = (int)plan->groups,
+                              .whole = plan->turned ? falt_tiles_listed(plan) - plan->segments : 0,
+                              .tiles = alone ? 1 : PAIR,
+                              .rows = (int)plan->rows,
+                              .distance = plan->zipped ? plan->pitch : GROUP,
+                              .near = (end - begin) * (int64_t)plan->panel <= NEAR,
+                              .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS,
+                              .apart = COLUMNS * (plan->turned ? p->output.stride[FALT_C] : 1),
+                              .residual_apart = COLUMNS * (plan->turned ? p->residual.stride[FALT_C] : 1)};
+}
+
+static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {
+  falt_tiles_product call = product_of(t, tile, begin, end);
+  const falt_tiles_finish first = finish_of(t, tile, begin, NULL);
+  call.finish = &first;
+  t->plan->kernels->product(&call, flow);
+}
+
+/* The same where sums are looked at first. */
+static void run_singly(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {
+  for (int64_t panel = begin; panel < end; panel++) {
+    const falt_tiles_product call = product_of(t, tile, panel, panel + 1);
+    t->plan->kernels->product(&call, flow);
+    const falt_tiles_finish f = finish_of(t, tile, panel, flow->sums);
+    if (t->plan->split && !t->plan->kernels->numbers(flow->sums, f.rows, f.n)) mend(t, &f, tile, panel);
+    if (t->plan->vectors)
+      t->plan->kernels->finish(&f);
+    else
+      store_singly(t, &f, panel);
+  }
+}
+
+/* Panels [begin, end) of the task's group. */
+static void run_panels(const falt_tiles_task *t, int64_t begin, int64_t end) {
+  falt_tiles_flow flow = {.sums = t->sums};
+  const bool flows = t->plan->vectors && !t->plan->split;
+  for (int64_t first = begin; first < end; first += t->plan->near)
+    for (int64_t tile = 0; tile < t->count && !falt_cancelled(); tile += PAIR)
+      (flows ? run_pair : run_singly)(t, tile, first, falt_min(first + t->plan->near, end), &flow);
+  t->plan->kernels->flush(&flow);
+}
+
+/* The constant as a pixel of a tile. */
+static void set_constant(const falt_tiles_task *t) {
+  const falt_tiles_plan *plan = t->plan;
+  const falt_problem *p = &t->layer->p;
+  uint16_t half;
+  if (p->boundary_value == 0) {
+    memset(t->constant, 0, (size_t)(t->layer->channels * plan->element));
+    return;
+  }
+  falt_store(&half, FALT_F16, 0, p->boundary_value);
+  for (int64_t i = 0; i < t->layer->channels; i++)
+    if (plan->split)
+      plan->kernels->widen(&(falt_tiles_widen){&half, FALT_F16, true, t->constant + i * plan->element, 1, 1});
+    else
+      falt_store(t->constant, plan->kind == FALT_TILES_F32 ? FALT_F32 : p->input.type, i, p->boundary_value);
+}
+
+static void open_task(falt_tiles_task *t, char *memory) {
+  const falt_tiles_map *at = &t->plan->at;
+  t->list = (falt_tile_rows *)(void *)(memory + at->list);
+  t->tiles = (falt_tiles_tile *)(void *)(memory + at->tiles);
+  t->out = (int64_t *)(void *)(memory + at->out);
+  t->residual = (int64_t *)(void *)(memory + at->residual);
+  t->constant = memory + at->constant;
+  t->lines = memory + at->lines;
+  t->copies = memory + at->copies;
+  t->filled = memory + at->filled;
+  t->sums = memory + at->sums;
+  for (int64_t m = 0; m < FALT_TILES_ROWS; m++) {
+    t->row_out[m] = m * t->layer->p.output.stride[FALT_C];
+    t->row_residual[m] = m * t->layer->p.residual.stride[FALT_C];
+  }
+  set_constant(t);
+}
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const falt_tiles_run *run = context;
+  const falt_tiles_plan *plan = run->plan;
+  falt_tiles_task t = {.run = run, .plan = plan, .layer = &plan->layer};
+  const int64_t chunk = index % plan->chunks.count, block = index / plan->chunks.count;
+  const int64_t begin = falt_layer_piece(&plan->chunks, chunk), end = falt_layer_piece(&plan->chunks, chunk + 1);
+  t.part = falt_layer_piece(&plan->blocks, block);
+  t.parts = falt_layer_piece(&plan->blocks, block + 1) - t.part;
+  open_task(&t, scratch);
+  plan->kernels->open((int)plan->rows);
+  for (int64_t i = begin, next; i < end && !falt_cancelled(); i = next) {
+    const int64_t group = i / plan->panels;
+    next = falt_min(end, (group + 1) * plan->panels);
+    falt_tiles_list(&t, group);
+    run_panels(&t, i - group * plan->panels, next - group * plan->panels);
+  }
+  plan->kernels->close();
+}
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
+  char *workspace = operands->workspace, *filter = workspace + plan->filter;
+  float *factors = (float *)(void *)(workspace + plan->factors);
+  falt_tiles_run run = {plan, operands, plan->packed ? plan->packed : filter, factors};
+  if (!plan->packed) falt_tiles_pack(plan, operands->filter, filter);
+  falt_layer_factors(&plan->layer, operands, factors);
+  falt_rows_run(base->device,
+                &(falt_row_job){.run = run_task,
+                                .context = &run,
+                                .tasks = plan->blocks.count * plan->chunks.count,
+                                .scratch = plan->at.parts.total},
+                workspace);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  static const char *const kinds[FALT_TILES_KIND_COUNT] = {"u8", "u8", "s8", "bf16", "f32"};
+  const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
+  falt_text_add(text, "(tiles %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
+                kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
+                plan->turned     ? "turned"
+                : plan->slides   ? "lines"
+                : plan->zipped   ? "zipped"
+                : plan->in_place ? "in place"
+                : plan->windows  ? "windows"
+                                 : "pixels",
+                plan->vectors ? "" : " singly", (long long)(falt_layer_most(&plan->blocks) * plan->tiles),
+                falt_threads_count(base->device->threads));
+}
+
+static void destroy(falt_plan *plan) {
+  falt_free(((falt_tiles_plan *)plan)->packed);
+  falt_free(plan);
+}
+
+/* ---- applicable, besides what all layers must be */
+
+static bool is_byte(falt_type type) {
+  return type == FALT_U8 || type == FALT_S8;
+}
+
+static bool widens(falt_type type) {
+  return is_byte(type) || type == FALT_F16 || type == FALT_BF16 || type == FALT_F32;
+}
+
+static falt_tiles_kind kind_of(const falt_problem *p) {
+  const falt_type x = p->input.type, w = p->filter.type;
+  if (is_byte(x) && w == FALT_S8) return x == FALT_U8 ? FALT_TILES_U8 : FALT_TILES_S8;
+  return x == FALT_BF16 && w == FALT_BF16 && falt_layer_has_constant(p) ? FALT_TILES_BF16 : FALT_TILES_F32;
+}
+
+/* Whether f16 are faster as four products of bf16 than as f32. */
+static bool splits(const falt_problem *p, const falt_tiles_kernels *kernels) {
+  return p->input.type == FALT_F16 && p->filter.type == FALT_F16 && falt_layer_has_constant(p) &&
+         kernels->speed[FALT_TILES_BF16] > 4 * kernels->speed[FALT_TILES_F32];
+}
+
+static const char *refusal(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const falt_type x = p->input.type, w = p->filter.type;
+  const bool whole = plan->kind <= FALT_TILES_S8;
+  return x == FALT_F32 && w == FALT_F32                                 ? "f32 has solvers of its own"
+         : !widens(x) || !widens(w)                                     ? "only types of 8 and 16 bits, and f32"
+         : p->accumulator == FALT_F64                                   ? "sums in f64 are not formed here"
+         : p->output.type == FALT_F64                                   ? "results in f64 are not formed here"
+         : is_byte(x) && w == FALT_U8                                   ? "weights of 8 bits are s8"
+         : whole && !falt_layer_has_constant(p)                         ? "the constant is no value of the input's type"
+         : whole && plan->segments * plan->length > MOST_DEPTH          ? "its sums may not fit 32 bits"
+         : plan->segments > MOST_SEGMENTS || plan->length > MOST_LENGTH ? "its filter has too many taps for a list"
+                                                                        : NULL;
+}
+
+/* ---- estimate */
+
+/* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak. */
+static const double share = 0.85;
+static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
+static const double per_byte = 2, converted = 24,
+                    apart = 128;               /* of copies; of elements of other types, or not adjacent */
+static const double zipped = 8, gathered = 60; /* of elements of groups, at adjacent positions or not */
+static const double per_run = 700;
+
+/* Elements that are copied for a part, of all windows that meet a row. */
+static double copied(const falt_tiles_plan *plan) {
+  const int64_t rows = falt_min(falt_tiles_copies(plan),
+                                falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
+  return plan->in_place ? 0 : (double)(rows * plan->wide * plan->row);
+}
+
+/* The same in copies of neighbours, where other groups lie between the channels of neighbouring pixels. */
+static double runs(const falt_tiles_plan *plan) {
+  const bool apart_from_neighbours = plan->windows && falt_tiles_groups(plan) > 1;
+  return apart_from_neighbours ? copied(plan) / (double)plan->layer.channels : 0;
+}
+
+static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
+  const falt_layer *layer = &plan->layer;
+  const falt_problem *p = &layer->p;
+  const double parts = (double)(falt_layer_piece(&plan->blocks, plan->blocks.count));
+  const double tiles = parts * (double)plan->tiles * (double)falt_tiles_groups(plan);
+  const double steps = (double)(plan->segments * plan->times * falt_tiles_depth(plan, plan->length));
+  const double columns = (double)falt_round_up(layer->results, ROWS), each = GROUP / (plan->split ? 2 : plan->element);
+  const double listed = plan->kernels->speed[plan->kind];
+  const double speed = plan->kind == FALT_TILES_BF16 ? falt_halves_speed(device, listed) : listed;
+  const double products = 2 * (double)falt_max(plan->rows, 8) * steps * each * columns / speed;
+  const double sums = per_sums * (double)plan->panels / (plan->vectors ? 1 : 0.5);
+  const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
+  const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
+  const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
+  const double element = plan->zipped && !plan->slides ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
+                         : !falt_tensor_unit(&p->input, FALT_C)        ? apart
+                         : plan->split || plan->kind == FALT_TILES_F32 ? converted
+                                                                       : per_byte * (double)plan->element;
+  const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
+  const double copies =
+      parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
+  return falt_roofline(device, FALT_F32, tiles * (products + sums + results + per_tile) + copies + filter, share,
+                       falt_problem_bytes(p));
+}
+
+/* ---- plan */
+
+/* Whether results of neighbours along a dimension are adjacent, and f32 holds all that the epilogue of integers meets:
+ * sums beyond it saturate. */
+static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
+  const falt_problem *p = &plan->layer.p;
+  const falt_type y = p->output.type;
+  const bool near = falt_tensor_unit(&p->output, dim) && (!p->has_residual || falt_tensor_unit(&p->residual, dim));
+  const bool sums = y == FALT_S32 && plan->layer.plain && plan->kind <= FALT_TILES_S8;
+  const bool small = !is_byte(y) || fabs(p->beta) < 0x1p20;
+  return near && (sums || (widens(y) && small && (!p->has_residual || widens(p->residual.type))));
+}
+
+/* Positions as columns, where their results are adjacent; of a single channel, where those of the input are. */
+static void set_direction(falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const bool channels = falt_tensor_unit(&p->output, FALT_C);
+  const bool positions = !channels || (plan->layer.results == 1 && !falt_tensor_unit(&p->input, FALT_C));
+  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
+  plan->turned = positions && !converts && goes_by_vectors(plan, FALT_W);
+  plan->vectors = plan->turned || goes_by_vectors(plan, FALT_C);
+  if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
+}
+
+static void set_segments(falt_tiles_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const int64_t *taps = layer->p.filter.size;
+  const bool whole = layer->channels * plan->element % FALT_TILE_BYTES == 0;
+  const bool narrow = layer->p.output.size[FALT_W] < (plan->kernels->together > 1 ? LEAST_ROW : LEAST_BLOCK);
+  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
+  plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
+  plan->windows = !whole || narrow;
+  plan->flat = narrow;
+  falt_tiles_set_groups(plan);
+  plan->joined = falt_tiles_joined(plan);
+  plan->steps = falt_ceil_div(taps[FALT_H], plan->joined);
+  plan->segments = plan->stacked ? 1 : plan->windows ? taps[FALT_D] * plan->steps : layer->taps;
+  plan->row = plan->windows ? plan->joined * taps[FALT_W] * layer->channels : layer->channels;
+  plan->deep = falt_tiles_depth(plan, plan->row);
+  plan->length = plan->stacked ? taps[FALT_D] * taps[FALT_H] * plan->deep * (GROUP / plan->element) : plan->row;
+  plan->pieces = falt_tiles_piece_count(plan->length, plan->element);
+  plan->groups = falt_ceil_div(plan->length * plan->element, GROUP) - (plan->pieces - 1) * ROWS;
+  plan->times = plan->split ? 2 : 1;
+  plan->panels = falt_ceil_div(layer->results, COLUMNS);
+  plan->panel = (size_t)(plan->segments * plan->times) * (size_t)plan->pieces * 2 * TILE;
+}
+
+/* Bytes that `lines` lines of a plane bring with them, what neighbours share left out. */
+static int64_t line_bytes(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const int64_t rows = falt_min(p->axis[1].stride, plan->steps) * p->filter.size[FALT_D];
+  const int64_t pixels = p->output.size[FALT_W] * (plan->windows ? 1 : p->axis[2].stride);
+  return rows * pixels * falt_tiles_pixel(plan);
+}
+
+static int64_t all_parts(const falt_tiles_plan *plan) {
+  const int64_t *size = plan->layer.p.output.size;
+  return size[FALT_N] * size[FALT_D] * plan->lines.count * plan->spans.count;
+}
+
+static int64_t wanted_tasks(const falt_tiles_plan *plan) {
+  const int64_t threads = falt_threads_count(plan->base.device->threads);
+  return threads == 1 ? 1 : 4 * threads;
+}
+
+/* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond, or where
+ * neighbours would copy as many lines for themselves as for their own results. */
+static int64_t room(const falt_tiles_plan *plan) {
+  const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
+  const int64_t halo = (plan->steps - 1) * falt_tiles_down(plan) / plan->layer.p.axis[1].stride;
+  return panels > l2 / 2 || (plan->windows && halo * line_bytes(plan) > l2 / 16) ? l2 / 2 : l2 / 8;
+}
+
+/* Tasks for each part that are wanted. Where all panels stay in the second-level cache tasks are cut by positions, so
+ * that each writes whole rows of results: few columns of many rows are few lines in each of many pages. So they are
+ * where products are turned, so that no row is brought twice. */
+static int64_t tasks_of_part(const falt_tiles_plan *plan) {
+  const int64_t panels = falt_tiles_groups(plan) * plan->panels;
+  return plan->turned || panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
+}
+
+static void set_parts(falt_tiles_plan *plan) {
+  const int64_t *size = plan->layer.p.output.size, height = size[FALT_H], width = size[FALT_W];
+  const int64_t bytes = line_bytes(plan), most = room(plan);
+  const int64_t wanted = falt_ceil_div(wanted_tasks(plan), tasks_of_part(plan) * size[FALT_N] * size[FALT_D]);
+  int64_t lines = falt_max(1, falt_min(height, most / bytes));
+  while (lines > 1 && lines / 2 * width >= LEAST_PART && falt_ceil_div(height, lines) < wanted) lines /= 2;
+  plan->lines = falt_layer_cut(height, falt_ceil_div(height, lines));
+  int64_t spans = plan->flat ? 1 : falt_ceil_div(bytes, most);
+  if (height == 1 && !plan->flat) spans = falt_max(spans, wanted);
+  plan->spans = falt_layer_cut(width, falt_max(1, falt_min(spans, width / LEAST_SPAN)));
+}
+
+/* Tiles of equal rows: a product takes as many cycles as its tile has. */
+static void set_tiles(falt_tiles_plan *plan) {
+  const int64_t width = falt_layer_most(&plan->spans), lines = falt_layer_most(&plan->lines);
+  const int64_t line = plan->flat ? lines * width : width, least = falt_ceil_div(line, ROWS);
+  plan->along = least;
+  plan->rows = falt_ceil_div(line, plan->along);
+  const int64_t more = falt_ceil_div(line, least + 1);
+  if (more >= 14 && more * (least + 1) < plan->rows * least) {
+    plan->along = least + 1;
+    plan->rows = more;
+  }
+  if (plan->turned) { /* pairs lie in one line; the last tile may be empty */
+    plan->along = falt_round_up(least, PAIR);
+    plan->rows = ROWS;
+  }
+  plan->tiles = plan->flat ? plan->along : lines * plan->along;
+}
+
+/* Copied rows: those of all taps in their order, by residues of the stride, or each tap's by themselves. */
+static void set_copies(falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const falt_axis *axis = &p->axis[1];
+  const int64_t taps = plan->steps, lines = falt_layer_most(&plan->lines);
+  const int64_t residues = taps == 1 ? 1 : axis->stride;
+  const int64_t together = lines + (taps - 1) * falt_tiles_down(plan) / axis->stride;
+  plan->own = taps * lines <= residues * together;
+  plan->class = plan->own ? lines : together;
+  plan->slots = plan->own ? taps * lines : residues * together;
+  const int64_t positions = plan->along * plan->rows, reach = falt_extent(&p->axis[2], p->filter.size[FALT_W]) - 1;
+  plan->wide = plan->flat      ? p->output.size[FALT_W]
+               : plan->windows ? positions
+               : plan->zipped  ? positions + reach / p->axis[2].stride
+                               : (positions - 1) * p->axis[2].stride + reach + 1;
+  const int64_t pixels = (plan->wide - 1) * p->axis[2].stride + reach + 1;
+  plan->line = falt_tiles_copies_lines(plan) ? pixels * plan->layer.channels * plan->element : 0;
+  plan->residues = plan->windows || p->filter.size[FALT_W] == 1 ? 1 : p->axis[2].stride;
+  const int64_t line = (plan->wide - 1) * plan->step + GROUP;
+  plan->pitch = (falt_ceil_div(line, FALT_TILE_BYTES) | 1) * FALT_TILE_BYTES; /* odd: sets of their own */
+  plan->slot = plan->zipped ? plan->residues * plan->deep * plan->pitch : plan->wide * falt_tiles_pixel(plan);
+}
+
+/* Blocks of parts, so few that threads have enough of them; chunks of panels where positions are too few. */
+static void set_tasks(falt_tiles_plan *plan) {
+  const int64_t panels = falt_tiles_groups(plan) * plan->panels; /* of all groups */
+  const int64_t wanted = wanted_tasks(plan), all = all_parts(plan);
+  const int64_t bytes = line_bytes(plan) * falt_layer_most(&plan->lines) / plan->spans.count;
+  const int64_t together = falt_max(1, falt_min(room(plan) / falt_max(1, bytes), all * tasks_of_part(plan) / wanted));
+  plan->blocks = falt_layer_cut(all, falt_ceil_div(all, together));
+  plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
+  plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
+  if (plan->turned && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
+}
+
+static void lay_memory(falt_tiles_plan *plan) {
+  const size_t parts = (size_t)falt_layer_most(&plan->blocks), tiles = parts * (size_t)plan->tiles + 1;
+  const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
+  const size_t groups = (size_t)falt_tiles_groups(plan);
+  falt_tiles_map *at = &plan->at;
+  at->list = falt_place_part(&at->parts, tiles * (size_t)falt_tiles_listed(plan) * sizeof(falt_tile_rows));
+  at->tiles = falt_place_part(&at->parts, tiles * sizeof(falt_tiles_tile));
+  at->out = falt_place_part(&at->parts, tiles * ROWS * sizeof(int64_t));
+  at->residual = falt_place_part(&at->parts, tiles * ROWS * sizeof(int64_t));
+  at->constant = falt_place_part(&at->parts, pixel);
+  at->lines = falt_place_part(&at->parts, (size_t)(plan->zipped ? plan->wide * GROUP : plan->joined * plan->line));
+  at->copies = falt_place_part(&at->parts, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
+  at->filled = falt_place_part(&at->parts, copies);
+  at->sums = falt_place_part(&at->parts, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
+  falt_memory_layout *all = &plan->base.layout;
+  falt_rows_place(all, plan->base.device, &at->parts);
+  plan->factors = falt_place_part(all, 2 * groups * (size_t)plan->layer.results * sizeof(float));
+  plan->filter = falt_place_part(all, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
+  plan->base.workspace = all->total;
+}
+
+static bool take_filter(falt_tiles_plan *plan, const void *values) {
+  if (!values) return true;
+  plan->packed = falt_alloc((size_t)falt_tiles_groups(plan) * (size_t)plan->panels * plan->panel);
+  if (plan->packed) falt_tiles_pack(plan, values, plan->packed);
+  plan->base.packed = plan->packed != NULL;
+  return plan->base.packed;
+}
+
+static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const int64_t elements[FALT_TILES_KIND_COUNT] = {1, 1, 1, 2, 4};
+  falt_layer layer;
+  const char *reason = falt_layer_shape(&layer, ask->problem, ask->device->isa);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  falt_tiles_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->layer = layer;
+  plan->kernels = falt_tiles_kernels_for(ask->device->isa);
+  plan->kind = kind_of(&layer.p);
+  plan->split = splits(&layer.p, plan->kernels);
+  if (plan->split) plan->kind = FALT_TILES_BF16;
+  plan->element = plan->split ? 4 : elements[plan->kind];
+  set_direction(plan);
+  set_segments(plan);
+  if ((reason = refusal(plan))) {
+    destroy(&plan->base);
+    return falt_refuse(ask, "%s", reason);
+  }
+  set_parts(plan);
+  set_tiles(plan);
+  set_copies(plan);
+  set_tasks(plan);
+  if (!take_filter(plan, ask->filter_values)) {
+    destroy(&plan->base);
+    return falt_refuse_memory(ask);
+  }
+  lay_memory(plan);
+  plan->base.cost.seconds = estimate(plan, ask->device);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_tiles;
+const falt_solver falt_solver_tiles = {.name = "tiles", .device_kind = "cpu", .plan = plan_tiles};

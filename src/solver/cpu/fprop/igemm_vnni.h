@@ -1,0 +1,141 @@
+/* Dense layers in tiles: the plan, and what brings rows to the kernels of solver/cpu/fprop/igemm_vnni_kernels.h. layer_tiles.c says how. */
+#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
+#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
+
+#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/common/layer.h"
+
+enum {
+  TILE = FALT_TILE,
+  ROWS = FALT_TILE_ROWS,
+  COLUMNS = FALT_TILES_COLUMNS,
+  PAIR = 2,
+  GROUP = 4 /* bytes */,
+  MOST_JOINED = 32
+};
+
+/* Offsets into a worker's scratch. */
+typedef struct falt_tiles_map {
+  size_t list, tiles, out, residual, constant, lines, copies, filled, sums;
+  falt_memory_layout parts;
+} falt_tiles_map;
+
+typedef struct falt_tiles_plan {
+  falt_plan base;
+  falt_layer layer;
+  const falt_tiles_kernels *kernels;
+  falt_tiles_kind kind;
+  bool split;      /* f16 as sums of two bf16 */
+  int64_t element; /* bytes of an element of the input in a tile */
+
+  bool in_place;                    /* pixels are read where they lie, unless some lie outside */
+  bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
+  bool flat;                        /* tiles go over the ends of rows */
+  bool turned;                      /* positions are the columns of products: results of a channel are adjacent */
+  bool zipped;                      /* copies are of groups, at adjacent positions: turned, and where lines are so */
+  int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
+  int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
+  bool slides;                      /* zipped, and the next group begins where the next position's taps do */
+  bool stacked;                     /* the copied rows that all taps meet follow each other: one segment has them */
+  int64_t row, deep;                /* elements of a copied row's window or pixel, and its groups */
+  int64_t step;                     /* zipped: bytes from a position's group to the next one's */
+  int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
+  int64_t groups;                   /* of its last piece */
+  int64_t times;                    /* the panel goes over the segments so often */
+
+  falt_layer_pieces lines, spans; /* parts: lines of a plane of results, and spans of their positions */
+  int64_t rows;                   /* positions of a tile */
+  int64_t along, tiles;           /* tiles of a line (all lines if they are flat), and of a part */
+  bool own;                       /* each tap has copies of its own */
+  int64_t class, slots;           /* copied rows: of one residue of the stride, for one tap of the depth */
+  int64_t wide;                   /* pixels or windows of a copied row; zipped: groups, of each residue */
+  int64_t residues, pitch;        /* zipped: of the stride along the width, and bytes from groups to groups */
+  int64_t slot;                   /* bytes of a copied row */
+
+  bool vectors;                     /* results go out by kernels; else one by one */
+  int64_t panels;                   /* of a group */
+  int64_t near;                     /* panels that stay in the second-level cache */
+  falt_layer_pieces blocks, chunks; /* tasks: blocks of parts times chunks of the panels of all groups */
+  size_t panel;                     /* bytes */
+  char *packed;                     /* or NULL if the filter comes with each falt_tiles_run */
+  size_t factors, filter;           /* offsets into the workspace */
+  falt_tiles_map at;                /* in each worker's scratch */
+} falt_tiles_plan;
+
+static inline int64_t falt_tiles_groups(const falt_tiles_plan *plan) {
+  return plan->layer.p.output.size[FALT_G];
+}
+static inline int64_t falt_tiles_columns(const falt_tiles_plan *plan, int64_t panel) {
+  return falt_min(COLUMNS, plan->layer.results - panel * COLUMNS);
+}
+/* Pixels from the first row of a window to that of the next. */
+static inline int64_t falt_tiles_down(const falt_tiles_plan *plan) {
+  return plan->joined * plan->layer.p.axis[1].dilation;
+}
+static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
+  return plan->zipped ? plan->deep * plan->step : plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
+}
+/* Entries of a tile's list: turned, one for each piece, pieces outermost, so that all taps meet one piece's groups
+ * while they are in the first-level cache. */
+static inline int64_t falt_tiles_listed(const falt_tiles_plan *plan) {
+  return plan->segments * plan->times * (plan->turned ? plan->pieces : 1);
+}
+static inline int64_t falt_tiles_copies(const falt_tiles_plan *plan) {
+  return plan->layer.p.filter.size[FALT_D] * plan->slots; /* rows that a part may copy */
+}
+
+typedef struct falt_tiles_run {
+  const falt_tiles_plan *plan;
+  const falt_operands *operands;
+  const char *packed;
+  const float *factors;
+} falt_tiles_run;
+
+/* A tile of results: positions [w, w + count) of its row, which may go on in the next ones. */
+typedef struct falt_tiles_tile {
+  falt_layer_point at;
+  int count;
+} falt_tiles_tile;
+
+/* A block of parts and the lists of its tiles, two by two. */
+typedef struct falt_tiles_task {
+  const falt_tiles_run *run;
+  const falt_tiles_plan *plan;
+  const falt_layer *layer;
+  int64_t group, part, parts; /* parts [part, part + parts) */
+  int64_t count;              /* of tiles */
+  const char *input;          /* of the group that the lists are made for */
+  falt_tile_rows *list;       /* of a pair, a segment and one of the two */
+  falt_tiles_tile *tiles;
+  int64_t *out, *residual;                                         /* elements of channel 0 of group 0, by position */
+  int64_t row_out[FALT_TILES_ROWS], row_residual[FALT_TILES_ROWS]; /* turned: of the channels of a panel */
+  char *constant, *lines, *copies, *filled, *sums;
+} falt_tiles_task;
+
+static inline int64_t falt_tiles_piece_count(int64_t length, int64_t element) {
+  return falt_ceil_div(length * element, FALT_TILE_BYTES);
+}
+
+/* Groups of so many elements that are multiplied. */
+static inline int64_t falt_tiles_depth(const falt_tiles_plan *plan, int64_t length) {
+  return falt_round_up(falt_ceil_div(length * plan->element, GROUP), plan->kernels->together);
+}
+
+/* Whether and how rows are brought as groups: zipped, slides, step, windows and stacked. */
+void falt_tiles_set_groups(falt_tiles_plan *plan);
+/* Whether pixels are so small, and adjacent, that lines of them are copied before windows are. */
+bool falt_tiles_copies_lines(const falt_tiles_plan *plan);
+/* Rows of taps that share a window, which would be mostly empty with one. The last window may have rows beyond the
+ * filter's, whose weights are zeros; floats, which may be infinite, may not. */
+int64_t falt_tiles_joined(const falt_tiles_plan *plan);
+
+/* The filter as panels; runs on the device's threads. */
+void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *packed);
+
+/* A weight of the task's group, of kinds that are split. */
+float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_t c);
+
+/* Lists of all tiles of the task's block for a group: count, list, tiles, out, residual. */
+void falt_tiles_list(falt_tiles_task *t, int64_t group);
+
+#endif

@@ -1,0 +1,167 @@
+/* Kernels for dense layers of 8-bit and 16-bit numbers: products of rows and panels in tiles, rows brought in, sums
+ * taken out.
+ *
+ * A tile is 16 rows of 64 bytes. One instruction of a matrix unit (Intel AMX) multiplies a tile of rows by a tile of
+ * the panel and adds to a tile of 16 x 16 sums; both are loaded with a distance between their rows, so that the pixels
+ * of an NHWC tensor are rows where they lie (E. Georganas et al., "Harnessing Deep Learning via a Single Building
+ * Block", 2020). Elements come in groups of 4 bytes: 4 integers of 8 bits, 2 bf16 or 1 f32. A panel's row holds one
+ * group for each of 16 columns, its 16 rows are the groups of 64 bytes of depth. Instruction sets without a matrix unit
+ * multiply the same tiles by vectors.
+ *
+ * Sums of integers are exact and the same on every instruction set. */
+#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_KERNELS_H
+#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/cpu.h"
+#include "core/types.h"
+
+enum {
+  FALT_TILE_ROWS = 16,
+  FALT_TILE_BYTES = 64,    /* of a row: a piece of the depth */
+  FALT_TILE = 1024,        /* bytes */
+  FALT_TILES_ROWS = 32,    /* of a call: two tiles */
+  FALT_TILES_COLUMNS = 32, /* the same, and the pitch of sums */
+};
+
+/* What is multiplied: columns of U8 and S8 are s8, those of S8_U8 are u8. */
+typedef enum falt_tiles_kind {
+  FALT_TILES_U8,
+  FALT_TILES_S8_U8,
+  FALT_TILES_S8,
+  FALT_TILES_BF16,
+  FALT_TILES_F32,
+  FALT_TILES_KIND_COUNT
+} falt_tiles_kind;
+
+/* Piece q of row m is the 64 bytes at at + q*next + m*step. All rows of a tile can be read, also where fewer are
+ * wanted. At NULL are zeros, whose products are left out; a matrix unit has none of those.
+ */
+typedef struct falt_tile_rows {
+  const char *at;
+  int64_t step, next;
+} falt_tile_rows;
+
+/* out[at[m] + i] = clip(bend(scale[i]*sums[m*32 + i] + offset[i] + residual[residual_at[m] + i])) for i < n and the
+ * first rows[0] and rows[1] of 16 m each, rounded to the nearest integer, ties to even, and saturated where `type` is
+ * an integer. s32 takes sums of integers as they are. `by_row`: scale[m] and offset[m]. */
+typedef struct falt_tiles_finish {
+  const void *sums; /* aligned to 64 */
+  bool whole;       /* sums are s32 */
+  bool plain;       /* only rounded and saturated: no factors, residual, curve or clip */
+  bool adds;        /* plain f32 are added to what is there */
+  falt_type type;   /* u8, s8, f16, bf16, f32 or s32 */
+  void *out;
+  const int64_t *at;
+  falt_type residual_type; /* u8, s8, f16, bf16 or f32 */
+  const void *residual;    /* NULL: none */
+  const int64_t *residual_at;
+  const float *scale, *offset;
+  bool by_row;
+  int rows[2], n;
+  int ahead[2];          /* rows of the call after this one, whose places follow in `at`: a hint */
+  falt_activation curve; /* one that is no clip, or the identity */
+  float slope;           /* of the leaky one */
+  float low, high;       /* infinities: no clip. NaN passes */
+} falt_tiles_finish;
+
+/* Products on their way out: sums of one are finished while those of the next are formed, as a matrix unit works beside
+ * the vectors. Begins with a count of 0. */
+typedef struct falt_tiles_flow {
+  void *sums; /* aligned to 64, of 2 x 32 x 32 */
+  int64_t count;
+  falt_tiles_finish finish[2];
+} falt_tiles_flow;
+
+/* sums[m*32 + i] = sum over segments, pieces and the elements j of a piece of row[m][j] * panel[j][i], as s32 or f32,
+ * for panel after panel.
+ *
+ * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
+ * 17, ..., a[2*s + 1], as far apart. Vectors take groups of a row that are `distance` bytes apart: of lines of groups,
+ * whose positions are rows. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32
+ * columns. What is in sums beyond rows and columns is undefined.
+ *
+ * `turned`: the sums are the other way round, sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes
+ * of depth each, and what the lists have are groups: row j of a piece has group j of 16 m side by side. */
+typedef struct falt_tiles_product {
+  falt_tiles_kind kind;
+  bool turned;
+  const falt_tile_rows *a;
+  const char *b;         /* aligned to 64 */
+  int64_t panels, pitch; /* bytes from panel to panel */
+  int64_t segments, pieces;
+  int groups;       /* of the last piece; behind them the panel is of zeros, that need not be multiplied */
+  int64_t whole;    /* segments before this one are of whole pieces */
+  int tiles, rows;  /* one or two tiles of so many rows; turned: 16 */
+  int64_t distance; /* 4, side by side, or by vectors anything; turned: not looked at */
+  int64_t columns;  /* of all panels */
+  int64_t apart;    /* elements of results from panel to panel */
+  int64_t residual_apart;
+  bool near; /* panels stay in the first-level cache */
+  const falt_tiles_finish
+      *finish; /* of panel 0, its sums and n (turned: rows) aside; NULL: the sums of one panel are left in flow->sums */
+} falt_tiles_product;
+
+/* `parts` times `bytes` bytes, `apart` from one another from from + m*step on, go to to + m*pitch for m < count, side
+ * by side, with zeros behind them up to a multiple of 64. */
+typedef struct falt_tiles_spread {
+  const char *from;
+  char *to;
+  int64_t step, pitch, bytes, count;
+  int64_t parts, apart;
+} falt_tiles_spread;
+
+/* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n; with `split` f16 as two bf16 whose sum it is, the
+ * larger one first. */
+typedef struct falt_tiles_widen {
+  const void *from;
+  falt_type type;
+  bool split;
+  void *to;
+  int64_t step, n;
+} falt_tiles_widen;
+
+/* to[i*4 + j] = rows[j][i] (bytes; of 16 bits to[i*2 + j]) for i < n: groups of four or two rows. */
+typedef struct falt_tiles_zip {
+  const void *rows[4];
+  char *to;
+  int64_t n;
+  bool bytes; /* four rows of bytes; else two of 16 bits */
+} falt_tiles_zip;
+
+/* 32 rows of n <= 32 elements of 16 bits, which need no alignment. `pair`: as the tiles of a panel, one for each 16
+ * columns, element i of rows 2*g and 2*g + 1 being group g of column i; columns beyond n are zeros. `turn`: element i
+ * of row m goes to to[i*pitch + 2*m] (bytes). `cross`, of n rows of 32 elements: the same tiles, elements 2*g and
+ * 2*g + 1 of row i being group g of column i. */
+typedef struct falt_tiles_turn {
+  const void *const *rows;
+  char *to;
+  int64_t pitch;
+  int n;
+} falt_tiles_turn;
+
+typedef struct falt_tiles_kernels {
+  double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
+  int together;                        /* groups that are multiplied at once, whether or not all are wanted */
+  /* Around a thread's products: the rows of their tiles. */
+  void (*open)(int rows);
+  void (*close)(void);
+  void (*product)(const falt_tiles_product *call, falt_tiles_flow *flow);
+  void (*flush)(falt_tiles_flow *flow); /* what is still on its way */
+  void (*spread)(const falt_tiles_spread *call);
+  void (*widen)(const falt_tiles_widen *call);
+  void (*zip)(const falt_tiles_zip *call);
+  void (*pair)(const falt_tiles_turn *call);
+  void (*turn)(const falt_tiles_turn *call);
+  void (*cross)(const falt_tiles_turn *call);
+  void (*finish)(const falt_tiles_finish *call);
+  /* Whether none of n sums in the first rows[0] and rows[1] of 16 rows each is NaN. */
+  bool (*numbers)(const float *sums, const int rows[2], int n);
+} falt_tiles_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_tiles_kernels *falt_tiles_kernels_for(falt_isa isa);
+
+#endif

@@ -1,0 +1,534 @@
+/* Tile kernels of one instruction set: solver/cpu/fprop/igemm_vnni_kernels.h says what they compute. Compiled once per level.
+ *
+ * With AMX 2 x 2 tiles of sums stay in the tile registers: 4 tiles are loaded for 4 products, 32 cycles of loading
+ * under 64 of multiplying. Vectors hold a block of rows x 2 vectors of sums and take the rows' groups one after the
+ * other, each broadcast to all columns (solver/cpu/common/vector_dots.h). */
+#define FALT_LANE_BITS 32
+#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+
+#include <string.h>
+
+#include "solver/cpu/fprop/igemm_vnni_finish.h"
+#include "solver/cpu/fprop/igemm_vnni_rows.h"
+#include "cpu/vector.h"
+#include "solver/cpu/common/vector_dots.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#if FALT_VECTOR_BYTES == 64
+enum { BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };
+#elif defined(__aarch64__)
+enum { BLOCK_ROWS = 6, BLOCK_VECTORS = 2 };
+#else
+enum { BLOCK_ROWS = 3, BLOCK_VECTORS = 2 };
+#endif
+static void finish(const falt_tiles_finish *f) {
+  finish_some(f, 0, FALT_TILES_ROWS);
+}
+
+/* ---- products by vectors */
+
+/* The product by one panel. */
+typedef struct one_panel {
+  const falt_tiles_product *call;
+  const char *b;
+  void *sums;
+  int columns;
+  const falt_tiles_finish *before; /* sums that are taken out meanwhile; NULL: none */
+  char *to[2];                     /* where tiles go, `step` bytes from row to row: to sums, or where results belong */
+  int64_t step, size;              /* bytes of an element there */
+  int each, more;                  /* rows of a tile's blocks of vectors, and how many of these have one more */
+} one_panel;
+
+/* Whether plain results are narrowed before they leave the registers. */
+FALT_INLINE bool leaves_narrow(const falt_tiles_finish *f) {
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+  return f->type == FALT_BF16 && !f->whole;
+#else
+  return (void)f, false;
+#endif
+}
+
+/* One or two vectors of sums that are neighbours. */
+FALT_INLINE void store_sums(char *to, const vec_bits *sums, const int vectors, int64_t size) {
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+  if (size == 2 && vectors == 2) {
+    const __m512bh halves = _mm512_cvtne2ps_pbh((__m512)sums[1], (__m512)sums[0]);
+    memcpy(to, &halves, sizeof halves);
+    return;
+  }
+  if (size == 2) {
+    const __m256bh halves = _mm512_cvtneps_pbh((__m512)sums[0]);
+    memcpy(to, &halves, sizeof halves);
+    return;
+  }
+#endif
+  (void)size;
+  FALT_UNROLL
+  for (int q = 0; q < vectors; q++) memcpy(to + q * VEC * GROUP, &sums[q], sizeof sums[q]);
+}
+
+FALT_INLINE int tiles_in(int lines) {
+  return (lines + FALT_TILE_ROWS - 1) / FALT_TILE_ROWS;
+}
+/* How many tiles of rows and of columns the sums have. */
+FALT_INLINE int row_tiles(const one_panel *one) {
+  return one->call->turned ? tiles_in(one->columns) : one->call->tiles;
+}
+FALT_INLINE int column_tiles(const one_panel *one) {
+  return one->call->turned ? one->call->tiles : tiles_in(one->columns);
+}
+
+/* The sums of rows [m, m + rows) and of so many vectors of columns from i on. Always inlined with constant rows,
+ * vectors and kind. */
+FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const int rows, const int vectors, int m0,
+                       int i0) {
+  const falt_tiles_product *call = one->call;
+  const char *b = one->b;
+  const bool turned = call->turned;
+  const int64_t distance = turned ? GROUP : call->distance;
+  const int64_t next = tiles_in(one->columns) * FALT_TILE; /* from piece to piece of the panel */
+  vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
+  char *to = one->to[m0 / FALT_TILE_ROWS] + m0 % FALT_TILE_ROWS * one->step + i0 * one->size;
+  const split move = {.first = all_bits((int32_t)0x80808080u)};
+  for (int64_t s = 0; s < call->segments; s++, b += call->pieces * next) {
+    const falt_tile_rows *list = call->a + 2 * s;
+    if (!list[(turned ? i0 : m0) / FALT_TILE_ROWS].at) continue;
+    const falt_tile_rows panel = {b + (turned ? m0 : i0) / FALT_TILE_ROWS * FALT_TILE, FALT_TILE_BYTES, next};
+    const falt_tile_rows left = turned ? panel : list[m0 / FALT_TILE_ROWS];
+    const falt_tile_rows right = turned ? list[i0 / FALT_TILE_ROWS] : panel;
+    const char *row[2], *groups[BLOCK_VECTORS]; /* every fourth row: others are found by addressing */
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) {
+      const int tile = q * VEC / FALT_TILE_ROWS; /* beyond that of the first vector */
+      const char *at = tile == 0 ? right.at : turned ? list[1].at : right.at + FALT_TILE;
+      groups[q] = at + (i0 + q * VEC) % FALT_TILE_ROWS * GROUP;
+    }
+    row[0] = left.at + m0 % FALT_TILE_ROWS * left.step;
+    row[1] = row[0] + 4 * left.step;
+    for (int64_t p = 0; p < call->pieces; p++) {
+      const int wanted = p + 1 < call->pieces || s < call->whole ? GROUPS : call->groups;
+      for (int j = 0; j < wanted; j++) {
+        split column[BLOCK_VECTORS];
+        FALT_UNROLL
+        for (int q = 0; q < vectors; q++) {
+          column[q] = split_column(load_bits(groups[q] + j * right.step), kind);
+          if (is_moved(kind)) moved[q] = multiply(moved[q], move, column[q], kind);
+        }
+        FALT_UNROLL
+        for (int m = 0; m < rows; m++) {
+          int32_t group;
+          memcpy(&group, row[m / 4] + m % 4 * left.step, sizeof group);
+          const split x = split_row(all_bits(group), kind);
+          FALT_UNROLL
+          for (int q = 0; q < vectors; q++) sum[m * vectors + q] = multiply(sum[m * vectors + q], x, column[q], kind);
+        }
+        row[0] += distance;
+        row[1] += distance;
+      }
+      row[0] += left.next - wanted * distance;
+      row[1] += left.next - wanted * distance;
+      FALT_UNROLL
+      for (int q = 0; q < vectors; q++) groups[q] += right.next;
+    }
+  }
+  if (is_moved(kind)) {
+    FALT_UNROLL
+    for (int i = 0; i < rows * vectors; i++) sum[i] -= moved[i % vectors];
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++, to += one->step) store_sums(to, sum + m * vectors, vectors, one->size);
+}
+
+/* A block of any number of rows up to BLOCK_ROWS. */
+FALT_INLINE void block_of(const one_panel *one, const falt_tiles_kind kind, int rows, const int vectors, int m, int i) {
+  switch (rows) {
+#if FALT_VECTOR_BYTES == 64
+    case 8:
+      block(one, kind, 8, vectors, m, i);
+      break;
+    case 7:
+      block(one, kind, 7, vectors, m, i);
+      break;
+#endif
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+    case 6:
+      block(one, kind, 6, vectors, m, i);
+      break;
+    case 5:
+      block(one, kind, 5, vectors, m, i);
+      break;
+    case 4:
+      block(one, kind, 4, vectors, m, i);
+      break;
+#endif
+    case 3:
+      block(one, kind, 3, vectors, m, i);
+      break;
+    case 2:
+      block(one, kind, 2, vectors, m, i);
+      break;
+    default:
+      block(one, kind, 1, vectors, m, i);
+  }
+}
+
+/* All rows by so many vectors of columns from i on. Rows of a block lie in one tile, so that they have one distance
+ * between pieces. Blocks of a tile are of equal rows, as few sums in a block wait for one another. */
+FALT_INLINE void rows_by(const one_panel *one, const falt_tiles_kind kind, const int vectors, int i) {
+  for (int tile = 0; tile < row_tiles(one); tile++)
+    for (int q = 0, m = 0, rows; m < one->call->rows; q++, m += rows) {
+      rows = one->each + (q < one->more);
+      block_of(one, kind, rows, vectors, tile * FALT_TILE_ROWS + m, i);
+    }
+}
+
+FALT_INLINE void product_of(const one_panel *one, const falt_tiles_kind kind) {
+  const int wide = column_tiles(one) * FALT_TILE_ROWS;
+  if (one->before) finish(one->before);
+  if (FALT_TILE_ROWS < BLOCK_VECTORS * VEC && wide == FALT_TILE_ROWS)
+    rows_by(one, kind, 1, 0);
+  else
+    for (int i = 0; i < wide; i += BLOCK_VECTORS * VEC) rows_by(one, kind, BLOCK_VECTORS, i);
+}
+
+static void product_f32(const one_panel *one) {
+  product_of(one, FALT_TILES_F32);
+}
+
+#if defined(__AMX_TILE__)
+
+/* ---- products by the matrix unit: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 the panel */
+
+static void open_tiles(int rows) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } shapes = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    shapes.row_bytes[i] = FALT_TILE_BYTES;
+    shapes.rows[i] = (uint8_t)(i < 6 ? rows : FALT_TILE_ROWS);
+  }
+  __asm__ volatile("" : : "r"(&shapes) : "memory"); /* compilers do not know that all of it is read */
+  _tile_loadconfig(&shapes);
+}
+
+static void close_tiles(void) {
+  _tile_release();
+}
+
+#define MULTIPLY(kind, sum, rows, panel) \
+  do {                                   \
+    if ((kind) == FALT_TILES_BF16)       \
+      _tile_dpbf16ps(sum, rows, panel);  \
+    else if ((kind) == FALT_TILES_S8)    \
+      _tile_dpbssd(sum, rows, panel);    \
+    else if ((kind) == FALT_TILES_S8_U8) \
+      _tile_dpbsud(sum, rows, panel);    \
+    else                                 \
+      _tile_dpbusd(sum, rows, panel);    \
+  } while (0)
+
+/* The next piece of what lies at `from`, past the first-level cache where it is not met again in time. */
+#define LOAD(tile, from, past)                          \
+  do {                                                  \
+    if (past)                                           \
+      _tile_stream_loadd(tile, (from).at, (from).step); \
+    else                                                \
+      _tile_loadd(tile, (from).at, (from).step);        \
+    (from).at += (from).next;                           \
+  } while (0)
+
+/* Results of the product before, a few rows at each step of this one. */
+typedef struct outgoing {
+  const falt_tiles_finish *finish;
+  int next, each;
+} outgoing;
+
+FALT_INLINE outgoing open_outgoing(const one_panel *one) {
+  const int64_t steps = one->call->segments * one->call->pieces;
+  return (outgoing){.finish = one->before,
+                    .next = one->before ? 0 : FALT_TILES_ROWS,
+                    .each = steps < FALT_TILES_ROWS ? (int)((FALT_TILES_ROWS + steps - 1) / steps) : 1};
+}
+
+FALT_INLINE void take_out(outgoing *o) {
+  if (o->next >= FALT_TILES_ROWS) return;
+  const int end = o->next + o->each < FALT_TILES_ROWS ? o->next + o->each : FALT_TILES_ROWS;
+  finish_some(o->finish, o->next, end);
+  o->next = end;
+}
+
+/* The tiles of a segment, by rows and columns: those of the lists, and those of the panel, which is at b there; one or
+ * two each. */
+typedef struct sides {
+  falt_tile_rows row[2], column[2];
+} sides;
+
+FALT_INLINE sides sides_at(const one_panel *one, int64_t segment, const char *b, const bool turned, const int listed,
+                           const int packed) {
+  const falt_tile_rows *list = one->call->a + 2 * segment, first = list[0], second = listed > 1 ? list[1] : first;
+  const falt_tile_rows upper = {b, FALT_TILE_BYTES, packed * FALT_TILE};
+  const falt_tile_rows lower = {packed > 1 ? b + FALT_TILE : b, FALT_TILE_BYTES, packed * FALT_TILE};
+  return turned ? (sides){{upper, lower}, {first, second}} : (sides){{first, second}, {upper, lower}};
+}
+
+/* A panel that is not met again before it has left the first-level cache is loaded past it, which leaves that to the
+ * rows. Always inlined with a constant kind and constant numbers of tiles. */
+FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool turned, const bool low,
+                       const bool wide) {
+  const falt_tiles_product *call = one->call;
+  outgoing before = open_outgoing(one);
+  const bool past = !call->near;
+  const int listed = (turned ? wide : low) ? 2 : 1, packed = (turned ? low : wide) ? 2 : 1;
+  const int64_t each = call->pieces * packed * FALT_TILE;
+  const char *b = one->b;
+  _tile_zero(0);
+  if (wide) _tile_zero(1);
+  if (low) _tile_zero(2);
+  if (low && wide) _tile_zero(3);
+  for (int64_t s = 0; s < call->segments; s++, b += each) {
+    sides at = sides_at(one, s, b, turned, listed, packed);
+    for (int64_t p = 0; p < call->pieces; p++) {
+      LOAD(6, at.column[0], past && !turned);
+      LOAD(4, at.row[0], past && turned);
+      MULTIPLY(kind, 0, 4, 6);
+      if (wide) {
+        LOAD(7, at.column[1], past && !turned);
+        MULTIPLY(kind, 1, 4, 7);
+      }
+      if (low) {
+        LOAD(5, at.row[1], past && turned);
+        MULTIPLY(kind, 2, 5, 6);
+        if (wide) MULTIPLY(kind, 3, 5, 7);
+      }
+      take_out(&before);
+    }
+  }
+  _tile_stored(0, one->to[0], one->step);
+  if (wide) _tile_stored(1, one->to[0] + FALT_TILE_BYTES, one->step);
+  if (low) _tile_stored(2, one->to[1], one->step);
+  if (low && wide) _tile_stored(3, one->to[1] + FALT_TILE_BYTES, one->step);
+}
+
+FALT_INLINE void tiles_of(const one_panel *one, const falt_tiles_kind kind, const bool turned) {
+  const bool low = row_tiles(one) > 1, wide = column_tiles(one) > 1;
+  if (low && wide)
+    tiles(one, kind, turned, true, true);
+  else if (low)
+    tiles(one, kind, turned, true, false);
+  else if (wide)
+    tiles(one, kind, turned, false, true);
+  else
+    tiles(one, kind, turned, false, false);
+}
+
+static void product_u8(const one_panel *one) {
+  if (one->call->turned)
+    tiles_of(one, FALT_TILES_U8, true);
+  else
+    tiles_of(one, FALT_TILES_U8, false);
+}
+static void product_s8_u8(const one_panel *one) {
+  if (one->call->turned)
+    tiles_of(one, FALT_TILES_S8_U8, true);
+  else
+    tiles_of(one, FALT_TILES_S8_U8, false);
+}
+static void product_s8(const one_panel *one) {
+  if (one->call->turned)
+    tiles_of(one, FALT_TILES_S8, true);
+  else
+    tiles_of(one, FALT_TILES_S8, false);
+}
+static void product_bf16(const one_panel *one) {
+  if (one->call->turned)
+    tiles_of(one, FALT_TILES_BF16, true);
+  else
+    tiles_of(one, FALT_TILES_BF16, false);
+}
+
+/* Sends for what the next call will write in the columns of panel i: tiles are stored row by row, each when its line is
+ * there. */
+FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
+  const falt_tiles_finish *f = one->call->finish;
+  for (int q = 0; q < FALT_TILES_ROWS; q++) {
+    if (q % FALT_TILE_ROWS >= f->ahead[q / FALT_TILE_ROWS]) continue;
+    const float *to = (const float *)f->out + i * one->call->apart + f->at[FALT_TILES_ROWS + q];
+    __builtin_prefetch(to, 1);
+    __builtin_prefetch(to + one->columns - 1, 1);
+  }
+}
+
+#else
+
+static void open_tiles(int rows) {
+  (void)rows;
+}
+static void close_tiles(void) {}
+FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
+  (void)one, (void)i;
+}
+static void product_u8(const one_panel *one) {
+  product_of(one, FALT_TILES_U8);
+}
+static void product_s8_u8(const one_panel *one) {
+  product_of(one, FALT_TILES_S8_U8);
+}
+static void product_s8(const one_panel *one) {
+  product_of(one, FALT_TILES_S8);
+}
+static void product_bf16(const one_panel *one) {
+  product_of(one, FALT_TILES_BF16);
+}
+
+#endif
+
+/* Elements from row to row of the results if sums are results as they are, and rows of whole tiles evenly apart; else
+ * 0. */
+static int64_t straight_step(const falt_tiles_product *call) {
+  const falt_tiles_finish *f = call->finish;
+  if (!f || !f->plain || f->adds || call->rows < 2) return 0;
+  if (f->type != (f->whole ? FALT_S32 : FALT_F32) && !leaves_narrow(f)) return 0;
+  const int64_t step = f->at[1] - f->at[0];
+  if (call->turned) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are evenly apart */
+  for (int tile = 0; tile < call->tiles; tile++) {
+    const int64_t *at = f->at + (ptrdiff_t)tile * FALT_TILE_ROWS;
+    if (f->rows[tile] != call->rows) return 0;
+    for (int m = 1; m < call->rows; m++)
+      if (at[m] != at[0] + m * step) return 0;
+  }
+  return step;
+}
+
+/* Panel i past the sums. */
+FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
+  const falt_tiles_finish *f = one->call->finish;
+  one->size = f->type == FALT_S32 ? GROUP : (int64_t)size_of(f->type);
+  one->step = step * one->size;
+  char *out = (char *)f->out + i * one->call->apart * one->size;
+  one->to[0] = out + f->at[0] * one->size;
+  if (row_tiles(one) > 1) one->to[1] = out + f->at[FALT_TILE_ROWS] * one->size;
+  if (one->call->turned)
+    fetch_rows(f, out, 0, one->columns);
+  else
+    fetch_ahead(one, i);
+}
+
+/* The finish of panel i, from that of the first. */
+FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t i) {
+  const falt_tiles_finish *first = one->call->finish;
+  const int64_t apart = i * one->call->apart, residual_apart = i * one->call->residual_apart;
+  const int64_t columns = i * FALT_TILES_COLUMNS;
+  *to = *first;
+  to->sums = one->sums;
+  if (one->call->turned) {
+    to->rows[0] = one->columns < FALT_TILE_ROWS ? one->columns : FALT_TILE_ROWS;
+    to->rows[1] = one->columns - to->rows[0];
+  } else {
+    to->n = one->columns;
+  }
+  to->out = (char *)first->out + apart * (int64_t)(first->type == FALT_S32 ? 4 : size_of(first->type));
+  if (first->residual)
+    to->residual = (const char *)first->residual + residual_apart * (int64_t)size_of(first->residual_type);
+  to->scale = first->scale + columns;
+  to->offset = first->offset + columns;
+}
+
+/* Those of two products take turns. */
+FALT_INLINE void keep_sums(one_panel *one, const falt_tiles_flow *flow) {
+  one->size = GROUP;
+  one->step = PITCH * GROUP;
+  one->sums = (char *)flow->sums + flow->count % 2 * (FALT_TILES_ROWS * one->step);
+  one->to[0] = one->sums;
+  one->to[1] = one->to[0] + FALT_TILE_ROWS * one->step;
+}
+
+static void product(const falt_tiles_product *call, falt_tiles_flow *flow) {
+  static void (*const kinds[FALT_TILES_KIND_COUNT])(const one_panel *) = {
+      [FALT_TILES_U8] = product_u8,     [FALT_TILES_S8_U8] = product_s8_u8, [FALT_TILES_S8] = product_s8,
+      [FALT_TILES_BF16] = product_bf16, [FALT_TILES_F32] = product_f32,
+  };
+  void (*const multiply_panel)(const one_panel *) = kinds[call->kind];
+  const int64_t step = straight_step(call);
+  const int blocks = (call->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  one_panel one = {.call = call, .b = call->b, .each = call->rows / blocks, .more = call->rows % blocks};
+  for (int64_t i = 0; i < call->panels; i++, one.b += call->pitch) {
+    const int64_t left = call->columns - i * FALT_TILES_COLUMNS;
+    one.columns = (int)(left < FALT_TILES_COLUMNS ? left : FALT_TILES_COLUMNS);
+    one.before = flow->count > 0 ? &flow->finish[(flow->count - 1) % 2] : NULL;
+    const bool straight = step != 0 && one.columns % FALT_TILE_ROWS == 0;
+    if (straight)
+      send_straight(&one, i, step);
+    else
+      keep_sums(&one, flow);
+    multiply_panel(&one);
+    if (straight)
+      flow->count = 0;
+    else if (call->finish)
+      set_finish(&flow->finish[flow->count++ % 2], &one, i);
+  }
+}
+
+static void flush(falt_tiles_flow *flow) {
+  if (flow->count > 0) finish(&flow->finish[(flow->count - 1) % 2]);
+  flow->count = 0;
+}
+
+static bool numbers(const float *sums, const int rows[2], int n) {
+  const int last = (n - 1) % VEC + 1;
+  vec_bits wrong = {0};
+  int32_t any = 0;
+  for (int q = 0; q < FALT_TILES_ROWS; q++, sums += PITCH) {
+    if (q % FALT_TILE_ROWS >= rows[q / FALT_TILE_ROWS]) continue;
+    for (int i = 0; i < n - last; i += VEC) wrong |= vec_load(sums + i) != vec_load(sums + i);
+    const vec x = vec_load_part(sums + n - last, last);
+    wrong |= x != x;
+  }
+  for (int i = 0; i < VEC; i++) any |= wrong[i];
+  return !any;
+}
+
+extern const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX);
+const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
+#if defined(__AMX_TILE__)
+    .together = GROUPS,
+    .speed = {[FALT_TILES_U8] = 30,
+              [FALT_TILES_S8_U8] = 30,
+              [FALT_TILES_S8] = 28,
+              [FALT_TILES_BF16] = 13,
+              [FALT_TILES_F32] = 1},
+#elif defined(__AVX512VNNI__)
+    .together = 1,
+    .speed = {[FALT_TILES_U8] = 4,
+              [FALT_TILES_S8_U8] = 4,
+              [FALT_TILES_S8] = 2.7,
+#if defined(__AVX512BF16__)
+              [FALT_TILES_BF16] = 2,
+#else
+              [FALT_TILES_BF16] = 0.7,
+#endif
+              [FALT_TILES_F32] = 1},
+#else
+    .together = 1,
+    .speed = {[FALT_TILES_U8] = 1,
+              [FALT_TILES_S8_U8] = 1,
+              [FALT_TILES_S8] = 0.9,
+              [FALT_TILES_BF16] = 0.7,
+              [FALT_TILES_F32] = 1},
+#endif
+    .open = open_tiles,
+    .close = close_tiles,
+    .product = product,
+    .flush = flush,
+    .spread = spread,
+    .widen = widen,
+    .zip = zip,
+    .pair = pair,
+    .turn = turn,
+    .cross = cross,
+    .finish = finish,
+    .numbers = numbers,
+};

@@ -1,0 +1,89 @@
+/* Kernels for dense layers: a product of rows and a packed panel, rows brought in, sums taken out.
+ *
+ * A layer's outputs are a matrix, positions by channels, and every one of them is a sum over (tap, input channel). One
+ * of the two runs along vectors (the panel's columns) and the other is broadcast element by element (the rows); which
+ * is which depends on the layout and is the solver's choice. Rows are lists of addresses, one for each segment of the
+ * sum, so that a row may lie anywhere: the input is read in place, and an element that the boundary puts outside is
+ * another address (M. Dukhan, "The Indirect Convolution Algorithm", 2019). Sums never leave the registers between the
+ * segments ("batch-reduce": E. Georganas et al., "High-Performance Deep Learning via a Single Building Block", 2020).
+ */
+#ifndef FALT_SOLVER_CPU_FPROP_LAYER_KERNELS_H
+#define FALT_SOLVER_CPU_FPROP_LAYER_KERNELS_H
+
+#include "core/cpu.h"
+#include "core/types.h"
+
+enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
+
+/* What is left out before a segment: elements of `a`, and of the panel. */
+typedef struct falt_layer_jump {
+  int64_t a, b;
+} falt_layer_jump;
+
+/* out[m][i] = (accumulate ? out[m][i] : 0)
+ *           + sum over s < segments, j < depth of a[s*a_pitch + m][offset + j*(1 + skip)] * b[(s*depth + j)*pitch + i]
+ *
+ * for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of them, and b_skip elements;
+ * rows are at most what the table says for so many. Jumps move a and b on before a segment, for it and those that
+ * follow. Each sum is one chain of multiply-adds in the order s, j, so its bits do not depend on how the work was cut
+ * into calls. */
+typedef struct falt_layer_product {
+  const float *const *a;
+  const float *b; /* aligned to a vector; all of the pitch is readable */
+  float *const *out;
+  int64_t a_pitch, offset, segments, depth, n;
+  int64_t skip, b_skip;         /* elements left out between those of a row, never negative, and of the panel */
+  const falt_layer_jump *jumps; /* one for each segment; NULL: none */
+  int rows;
+  int results; /* of `groups`: columns that one group has, n a multiple of it */
+  bool accumulate;
+} falt_layer_product;
+
+/* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n. */
+typedef struct falt_layer_copy {
+  const float *from;
+  float *to;
+  int64_t step, from_pitch, to_pitch, n, count;
+} falt_layer_copy;
+
+/* to[j*step + i] += from[j*pitch + i] for j < count, i < n. Runs overlap where step < n. */
+typedef struct falt_layer_overlap {
+  const float *from;
+  float *to;
+  int64_t pitch, step, n, count;
+} falt_layer_overlap;
+
+/* out[m][i] = clip(bend(scale*sums[m*pitch + i] + offset + residual[m][i])) for m < rows, i < n, with the scale and the
+ * offset of the row (scale[m]) or of the column (scale[i]). out may be the sums. */
+typedef struct falt_layer_finish {
+  const float *sums;
+  float *const *out;
+  const float *const *residual; /* NULL: none */
+  const float *scale, *offset;
+  int64_t pitch, n;
+  int rows;
+  falt_activation curve; /* one that is no clip, or the identity */
+  float slope;           /* of the leaky one */
+  float low, high;       /* infinities: no clip. NaN passes */
+} falt_layer_finish;
+
+typedef struct falt_layer_kernels {
+  int width;                        /* elements of a vector */
+  int vectors;                      /* the most of a panel */
+  int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the panel's vectors */
+  int group_rows;                   /* the most of a call of `groups` */
+  void (*product)(const falt_layer_product *call);
+  /* The same for several small groups side by side in one vector: column i reads a[..][offset + i/results*depth + j].
+   * n and n/results*depth are a vector's width at most, a multiple of results and of depth. All segments, and does not
+   * accumulate. */
+  void (*groups)(const falt_layer_product *call);
+  void (*copy)(const falt_layer_copy *call);
+  void (*overlap)(const falt_layer_overlap *call);
+  void (*finish_by_row)(const falt_layer_finish *call);
+  void (*finish_by_column)(const falt_layer_finish *call);
+} falt_layer_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_layer_kernels *falt_layer_kernels_for(falt_isa isa);
+
+#endif

@@ -1,0 +1,308 @@
+/* Layer kernels of one instruction set: solver/cpu/fprop/layer_kernels.h says what they compute. Compiled once per level.
+ *
+ * A block of rows x vectors of sums stays in registers over the whole depth. One step of the depth loads the panel's
+ * vectors once for all rows and broadcasts one element of each row: with 6 rows of 4 vectors 10 loads feed 24
+ * multiply-adds. Rows are chosen so that sums, the panel's vectors and one broadcast fill the register file, and with
+ * the addresses of the rows in general registers. */
+#define FALT_LANE_BITS 32
+#include "solver/cpu/fprop/layer_kernels.h"
+#include "cpu/activate.h"
+#include "cpu/vector.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+enum { REGISTERS = 32, VECTORS = 4, ROWS_1 = 10, ROWS_2 = 12, ROWS_3 = 8, ROWS_4 = 6 };
+#else
+enum { REGISTERS = 16, VECTORS = 3, ROWS_1 = 8, ROWS_2 = 6, ROWS_3 = 4, ROWS_4 = 0 };
+#endif
+
+FALT_INLINE vec load_columns(const lane *from, int q, int vectors, int last) {
+  return q + 1 < vectors || last == VEC ? vec_load(from + q * VEC) : vec_load_part(from + q * VEC, last);
+}
+
+FALT_INLINE void store_columns(lane *to, int q, int vectors, int last, vec sum) {
+  if (q + 1 < vectors || last == VEC)
+    vec_store(to + q * VEC, sum);
+  else
+    vec_store_part(to + q * VEC, sum, last);
+}
+
+/* Always inlined with constant rows and vectors, so that the loops over the block unroll: compilers unroll short loops
+ * only, so rows and vectors are loops of their own everywhere, or else sums would not be kept in registers. */
+FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
+  vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS];
+  const int last = (int)call->n - (vectors - 1) * VEC;
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) {
+      sum[m][q] = call->accumulate ? load_columns(call->out[m], q, vectors, last) : (vec){0};
+      __builtin_prefetch(call->out[m] + q * VEC, 1); /* results are on their way while sums are formed */
+    }
+  }
+  const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;
+  const lane *const *a = call->a, *b = call->b;
+  const falt_layer_jump *jump = call->jumps;
+  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
+    if (jump) {
+      a += jump->a;
+      b += jump->b;
+      jump++;
+    }
+    const lane *row[FALT_LAYER_ROWS];
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
+    for (int64_t j = 0; j < end; j += step, b += pitch) {
+      vec column[FALT_LAYER_VECTORS];
+      FALT_UNROLL
+      for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) {
+        vec x = vec_all(row[m][j]);
+        if (vectors > 1) x = vec_keep(x);
+        FALT_UNROLL
+        for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
+      }
+    }
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) store_columns(call->out[m], q, vectors, last, sum[m][q]);
+  }
+}
+
+/* The sizes that the table of blocks needs, for the compiler to know. */
+#define BLOCK(rows, vectors)                                             \
+  static void block_##rows##_##vectors(const falt_layer_product *call) { \
+    block(call, rows, vectors);                                          \
+  }
+BLOCK(1, 1)
+BLOCK(2, 1)
+BLOCK(3, 1)
+BLOCK(4, 1)
+BLOCK(5, 1)
+BLOCK(6, 1)
+BLOCK(7, 1)
+BLOCK(8, 1)
+BLOCK(1, 2)
+BLOCK(2, 2)
+BLOCK(3, 2)
+BLOCK(4, 2)
+BLOCK(5, 2)
+BLOCK(6, 2)
+BLOCK(1, 3)
+BLOCK(2, 3)
+BLOCK(3, 3)
+BLOCK(4, 3)
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+BLOCK(9, 1)
+BLOCK(10, 1)
+BLOCK(11, 1)
+BLOCK(12, 1)
+BLOCK(7, 2)
+BLOCK(8, 2)
+BLOCK(9, 2)
+BLOCK(10, 2)
+BLOCK(11, 2)
+BLOCK(12, 2)
+BLOCK(5, 3)
+BLOCK(6, 3)
+BLOCK(7, 3)
+BLOCK(8, 3)
+BLOCK(1, 4)
+BLOCK(2, 4)
+BLOCK(3, 4)
+BLOCK(4, 4)
+BLOCK(5, 4)
+BLOCK(6, 4)
+#endif
+
+static void (*const blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS])(const falt_layer_product *call) = {
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+    {block_1_1, block_2_1, block_3_1, block_4_1, block_5_1, block_6_1, block_7_1, block_8_1, block_9_1, block_10_1,
+     block_11_1, block_12_1},
+    {block_1_2, block_2_2, block_3_2, block_4_2, block_5_2, block_6_2, block_7_2, block_8_2, block_9_2, block_10_2,
+     block_11_2, block_12_2},
+    {block_1_3, block_2_3, block_3_3, block_4_3, block_5_3, block_6_3, block_7_3, block_8_3},
+    {block_1_4, block_2_4, block_3_4, block_4_4, block_5_4, block_6_4},
+#else
+    {block_1_1, block_2_1, block_3_1, block_4_1, block_5_1, block_6_1, block_7_1, block_8_1},
+    {block_1_2, block_2_2, block_3_2, block_4_2, block_5_2, block_6_2},
+    {block_1_3, block_2_3, block_3_3, block_4_3},
+#endif
+};
+
+static void product(const falt_layer_product *call) {
+  blocks[(call->n - 1) / VEC][call->rows - 1](call);
+}
+
+/* ---- products of small groups */
+
+/* Each column's element comes out of the row's vector by a shuffle, which costs what a multiply-add costs, but no lane
+ * multiplies in vain. */
+FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
+  const int n = (int)call->n, span = n / call->results * (int)call->depth;
+  vec sum[FALT_LAYER_ROWS] = {0};
+  vec_bits first;
+  for (int i = 0; i < VEC; i++) first[i] = i < n ? i / call->results * (int)call->depth : 0;
+  const lane *const *a = call->a, *b = call->b;
+  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
+    vec row[FALT_LAYER_ROWS];
+    vec_bits index = first;
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) row[m] = vec_load_part(a[m] + call->offset, span);
+    for (int64_t j = 0; j < call->depth; j++, b += VEC, index += 1) {
+      const vec column = vec_keep(vec_load(b));
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) sum[m] = vec_madd(sum[m], column, vec_pick(row[m], index));
+    }
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) vec_store_part(call->out[m], sum[m], n);
+}
+
+#define GROUPS(rows)                                          \
+  static void groups_##rows(const falt_layer_product *call) { \
+    groups_block(call, rows);                                 \
+  }
+GROUPS(1)
+GROUPS(2)
+GROUPS(3)
+GROUPS(4)
+GROUPS(5)
+GROUPS(6)
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+GROUPS(7)
+GROUPS(8)
+GROUPS(9)
+GROUPS(10)
+GROUPS(11)
+GROUPS(12)
+#endif
+
+static void groups(const falt_layer_product *call) {
+  static void (*const sizes[FALT_LAYER_ROWS])(const falt_layer_product *) = {
+    groups_1,
+    groups_2,
+    groups_3,
+    groups_4,
+    groups_5,
+    groups_6,
+#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
+    groups_7,
+    groups_8,
+    groups_9,
+    groups_10,
+    groups_11,
+    groups_12,
+#endif
+  };
+  sizes[call->rows - 1](call);
+}
+
+/* ---- rows in */
+
+/* Rows are a channel apart, too far for the processor to foresee: it is told some rows ahead. */
+enum { AHEAD = 8, LINE = 16 };
+
+FALT_INLINE void copy_near(const falt_layer_copy *call) {
+  const int last = (int)((call->n - 1) % VEC) + 1;
+  const int64_t whole = call->n - last;
+  const lane *from = call->from;
+  lane *to = call->to;
+  for (int64_t j = 0; j < call->count; j++, from += call->from_pitch, to += call->to_pitch) {
+    for (int64_t i = 0; i < call->n; i += LINE) __builtin_prefetch(from + AHEAD * call->from_pitch + i);
+    for (int64_t i = 0; i < whole; i += VEC) vec_store(to + i, vec_load(from + i));
+    vec_store_part(to + whole, vec_load_part(from + whole, last), last);
+  }
+}
+
+/* A step that the compiler knows becomes shuffles. */
+FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
+  for (int64_t j = 0; j < call->count; j++) {
+    const lane *restrict from = call->from + j * call->from_pitch;
+    lane *restrict to = call->to + j * call->to_pitch;
+    for (int64_t i = 0; i < call->n; i++) to[i] = from[i * step];
+  }
+}
+
+static void copy(const falt_layer_copy *call) {
+  if (call->step == 1)
+    copy_near(call);
+  else if (call->step == 2)
+    copy_apart(call, 2);
+  else if (call->step == 4)
+    copy_apart(call, 4);
+  else
+    copy_apart(call, call->step);
+}
+
+/* ---- sums that overlap */
+
+/* Runs that are `apart` numbers apart do not overlap and are added one after the other: a run that reads what the one
+ * before has just written waits for it. */
+static void overlap(const falt_layer_overlap *call) {
+  const int64_t apart = (call->n - 1) / call->step + 1;
+  const int last = (int)((call->n - 1) % VEC) + 1;
+  const int64_t whole = call->n - last;
+  for (int64_t first = 0; first < apart; first++)
+    for (int64_t j = first; j < call->count; j += apart) {
+      const lane *from = call->from + j * call->pitch;
+      lane *to = call->to + j * call->step;
+      for (int64_t i = 0; i < whole; i += VEC) vec_store(to + i, vec_load(to + i) + vec_load(from + i));
+      vec_store_part(to + whole, vec_load_part(to + whole, last) + vec_load_part(from + whole, last), last);
+    }
+}
+
+/* ---- sums out */
+
+/* Column i of all rows, so that what belongs to columns is loaded once. */
+FALT_INLINE void finish_columns(const falt_layer_finish *call, int64_t i, int n, bool by_row) {
+  const vec low = vec_all(call->low), high = vec_all(call->high);
+  vec scale = {0}, offset = {0};
+  if (!by_row) {
+    scale = vec_load_part(call->scale + i, n);
+    offset = vec_load_part(call->offset + i, n);
+  }
+  for (int m = 0; m < call->rows; m++) {
+    if (by_row) {
+      scale = vec_all(call->scale[m]);
+      offset = vec_all(call->offset[m]);
+    }
+    vec y = vec_madd(offset, scale, vec_load_part(call->sums + m * call->pitch + i, n));
+    if (call->residual) y += vec_load_part(call->residual[m] + i, n);
+    if (call->curve != FALT_IDENTITY) y = vec_bend(y, call->curve, call->slope);
+    vec_store_part(call->out[m] + i, vec_clip(y, low, high), n);
+  }
+}
+
+FALT_INLINE void finish(const falt_layer_finish *call, bool by_row) {
+  int64_t i = 0;
+  for (; i + VEC <= call->n; i += VEC) finish_columns(call, i, VEC, by_row);
+  if (i < call->n) finish_columns(call, i, (int)(call->n - i), by_row);
+}
+
+static void finish_by_row(const falt_layer_finish *call) {
+  finish(call, true);
+}
+
+static void finish_by_column(const falt_layer_finish *call) {
+  finish(call, false);
+}
+
+extern const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX);
+const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX) = {
+    .width = VEC,
+    .vectors = VECTORS,
+    .rows = {0, ROWS_1, ROWS_2, ROWS_3, ROWS_4},
+    .group_rows = ROWS_2,
+    .product = product,
+    .groups = groups,
+    .copy = copy,
+    .overlap = overlap,
+    .finish_by_row = finish_by_row,
+    .finish_by_column = finish_by_column,
+};

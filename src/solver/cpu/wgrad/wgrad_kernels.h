@@ -1,0 +1,59 @@
+/* Kernels for gradients of filters: sums of outer products, and matrices turned.
+ *
+ * The gradient of a filter is, for each tap, a product of two matrices whose depth is the positions: one row of input
+ * channels times one row of output channels for every position. Output channels run along vectors, input channels are
+ * broadcast from the addresses of pixels, so the input is read in place and a pixel outside is another address. */
+#ifndef FALT_SOLVER_CPU_WGRAD_WGRAD_KERNELS_H
+#define FALT_SOLVER_CPU_WGRAD_WGRAD_KERNELS_H
+
+#include "core/cpu.h"
+#include "solver/cpu/fprop/layer_kernels.h"
+
+/* out[m*pitch + i] = (accumulate ? out[m*pitch + i] : 0) + sum over j < depth of a[j][first + m] * b[j*pitch + i]
+ *
+ * for m < rows, i < pitch = vectors * the table's width. Each sum is one chain of multiply-adds in the order of j, so
+ * its bits do not depend on how the work was cut into calls. */
+typedef struct falt_outer {
+  const float *const *a;
+  int64_t first;
+  const float *b;
+  float *out;
+  int64_t depth;
+  int rows, vectors;
+  bool accumulate;
+} falt_outer;
+
+/* to[j*to_pitch + i] = from[i*from_pitch + j] for i < n, j < count. */
+typedef struct falt_turn {
+  const float *from;
+  float *to;
+  int64_t from_pitch, to_pitch, n, count;
+} falt_turn;
+
+/* out[(m*pitch + i)*width + l] = (accumulate ? out[...] : 0)
+ *                                + sum over s < segments, j < depth with j % width == l of
+ *                                  a[s*a_pitch + m][j] * b[s*b_apart + i*b_pitch + j]
+ *
+ * for m < rows, i < columns, l < width, the table's: dot products, whose lanes are still to be added up. Their bits do
+ * not depend on how rows and columns were cut into calls. The columns that follow are sent for. */
+typedef struct falt_dots {
+  const float *const *a;
+  const float *b;
+  float *out;
+  int64_t a_pitch, b_pitch, b_apart, pitch, segments, depth;
+  int rows, columns; /* columns: as the table says, or 1 */
+  bool accumulate;
+} falt_dots;
+
+typedef struct falt_outer_kernels {
+  int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the vectors; vectors and widths are the layer kernels' */
+  int dot_rows, dot_columns;        /* the most of a call of `dots` */
+  void (*outer)(const falt_outer *call);
+  void (*dots)(const falt_dots *call);
+  void (*turn)(const falt_turn *call);
+} falt_outer_kernels;
+
+/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+const falt_outer_kernels *falt_outer_kernels_for(falt_isa isa);
+
+#endif
