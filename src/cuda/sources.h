@@ -3,7 +3,7 @@
 #define FALT_CUDA_SOURCES_H
 
 typedef struct falt_cuda_source {
-  const char *name; /* as #include spells it: "generic.cu", "boundary.cuh" */
+  const char *name; /* as #include spells it: "cuda_generic.cu", "boundary.cuh" */
   const char *text; /* NUL-terminated */
 } falt_cuda_source;
 

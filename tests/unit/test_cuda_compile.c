@@ -20,7 +20,7 @@
 #define UNUSED __attribute__((unused))
 
 static falt_cuda_kernel generic(int operation, const char *sum, const char *real, bool pooled) {
-  falt_cuda_kernel k = {.source = "generic.cu", .entry = "falt_generic"};
+  falt_cuda_kernel k = {.source = "cuda_generic.cu", .entry = "falt_generic"};
   falt_cuda_hole(&k, "OPERATION=%d", operation);
   falt_cuda_hole(&k, "SUM=%s", sum);
   falt_cuda_hole(&k, "REAL=%s", real);
@@ -451,12 +451,12 @@ static void test_bad_source(UNUSED void **state) {
 
 /* Holes that do not fit are never cut silently: one digit less is another kernel. */
 static void test_bad_kernel(UNUSED void **state) {
-  falt_cuda_kernel kernel = {.source = "generic.cu"};
+  falt_cuda_kernel kernel = {.source = "cuda_generic.cu"};
   for (int i = 0; i < FALT_CUDA_HOLES; i++) falt_cuda_hole(&kernel, "HOLE_%d=%d", i, i);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
   falt_cuda_hole(&kernel, "ONE_MORE=1");
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
-  kernel = (falt_cuda_kernel){.source = "generic.cu"};
+  kernel = (falt_cuda_kernel){.source = "cuda_generic.cu"};
   falt_cuda_hole(&kernel, "%0*d", FALT_CUDA_HOLE - 1, 1);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
   falt_cuda_hole(&kernel, "%0*d", FALT_CUDA_HOLE, 1);

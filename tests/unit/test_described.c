@@ -282,7 +282,7 @@ static void examine(void *context, const falt_cached_kernel *k) {
   assert_true(k->registers >= 8 && k->registers <= 255);
   assert_true(k->shared_bytes <= 48 << 10); /* more must be asked for as dynamic shared memory */
   s->kernels++;
-  if (strcmp(k->source, "generic.cu") == 0 || k->spill_bytes == 0) return;
+  if (strcmp(k->source, "cuda_generic.cu") == 0 || k->spill_bytes == 0) return;
   s->spilling++;
   snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->holes);
 }

@@ -13,7 +13,7 @@
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
 
 #include "solver/cpu/depthwise/depthwise_kernels.h"
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/common/widen.h"
 

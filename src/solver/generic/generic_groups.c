@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 enum { MOST_POSITIONS = 32, ROW_BYTES = 512, FEW_JOBS = 16, CHUNK = FALT_GENERIC_POOL / ROW_BYTES };
 

@@ -1,5 +1,5 @@
 /* Which table of generic kernels serves an instruction set: the portable one, raised level by level. */
-#include "cpu/generic.h"
+#include "solver/generic/generic_kernels.h"
 
 extern const falt_generic_kernels falt_generic_kernels_portable, falt_generic_kernels_neon, falt_generic_kernels_avx2,
     falt_generic_kernels_avx512;

@@ -1,5 +1,5 @@
 /* Generic kernels of one instruction set: the lanes of generic_lane.h, and their table. Compiled once per level. */
-#include "cpu/generic.h"
+#include "solver/generic/generic_kernels.h"
 
 #include <stdbool.h>
 
@@ -22,7 +22,7 @@ typedef double f64_vector __attribute__((vector_size(FALT_VECTOR_BYTES), aligned
 #define LANE_LOAD(address) (*(const f32_vector *)(address))
 #define LANE_WIDTH (FALT_VECTOR_BYTES / 4)
 #define LANE_IS_NAN(x) ((x) != (x))
-#include "cpu/generic_lane.h"
+#include "solver/generic/generic_lane.h"
 
 #define LANE(name) JOIN(f64_, name)
 #define LANE_ELEMENT double
@@ -31,7 +31,7 @@ typedef double f64_vector __attribute__((vector_size(FALT_VECTOR_BYTES), aligned
 #define LANE_LOAD(address) (*(const f64_vector *)(address))
 #define LANE_WIDTH (FALT_VECTOR_BYTES / 8)
 #define LANE_IS_NAN(x) ((x) != (x))
-#include "cpu/generic_lane.h"
+#include "solver/generic/generic_lane.h"
 
 #define LANE(name) JOIN(wide_, name)
 #define LANE_ELEMENT int64_t
@@ -40,7 +40,7 @@ typedef double f64_vector __attribute__((vector_size(FALT_VECTOR_BYTES), aligned
 #define LANE_LOAD(address) ((__int128)*(const int64_t *)(address))
 #define LANE_WIDTH 1
 #define LANE_IS_NAN(x) false
-#include "cpu/generic_lane.h"
+#include "solver/generic/generic_lane.h"
 
 extern const falt_generic_kernels JOIN(falt_generic_kernels_, FALT_ISA_SUFFIX);
 const falt_generic_kernels JOIN(falt_generic_kernels_, FALT_ISA_SUFFIX) = {

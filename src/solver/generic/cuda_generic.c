@@ -106,7 +106,7 @@ static falt_status ready(falt_plan *base) {
   generic_plan *plan = (generic_plan *)base;
   const falt_problem *p = &plan->base.problem;
   const bool filter = p->operation == FALT_BACKWARD_FILTER;
-  falt_cuda_kernel kernel = {.source = "generic.cu", .entry = filter ? "falt_generic_filter" : "falt_generic"};
+  falt_cuda_kernel kernel = {.source = "cuda_generic.cu", .entry = filter ? "falt_generic_filter" : "falt_generic"};
   falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
   falt_cuda_hole(&kernel, "SUM=%s", plan->sum);
   falt_cuda_hole(&kernel, "REAL=%s", real_of(p));

@@ -1,5 +1,5 @@
 /* Gradients of biases: db[g,k] = sum of dy over batch and positions, in double, a block of channels a thread. */
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 enum { BLOCK = 16, CHUNK = 256 };
 

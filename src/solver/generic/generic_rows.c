@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 enum { MOST_CHANNELS = 12, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
 

@@ -8,7 +8,7 @@
  * with u + pad - j*dilation divisible by the stride. They are the same for all i of one phase, i = origin + q*stride,
  * and with e = gcd(stride, dilation) every (stride/e)-th tap is one of them and moves o by dilation/e. So each link is
  * a plain correlation of the output's gradient with every (stride/e)-th tap, and no zero is ever multiplied. */
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);

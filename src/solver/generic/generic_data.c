@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 void falt_generic_load_wide(int64_t *dst, const void *data, falt_type type, int64_t index, int64_t stride, int64_t n) {
   for (int64_t i = 0; i < n; i++) dst[i] = (int64_t)falt_load(data, type, index + i * stride);

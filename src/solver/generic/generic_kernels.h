@@ -5,8 +5,8 @@
  * the lane's width. Every row is readable, and every result writable, over n elements. A lane has an element type and a
  * type of sums: f32 and f64 have one for both, `wide` multiplies 64-bit integers into 128-bit sums, for integer
  * problems beyond 2^53. */
-#ifndef FALT_CPU_GENERIC_H
-#define FALT_CPU_GENERIC_H
+#ifndef FALT_SOLVER_GENERIC_GENERIC_KERNELS_H
+#define FALT_SOLVER_GENERIC_GENERIC_KERNELS_H
 
 #include <stdint.h>
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 enum { AT_ONCE = 512, MOST_ELEMENTS = 2048, FEW_JOBS = 16 };
 

@@ -5,7 +5,7 @@
  * weights into the other. */
 #include <string.h>
 
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 enum { MOST_POSITIONS = 64, FEW_JOBS = 16 };
 

@@ -8,7 +8,7 @@
  * doubles now and then, so that they lose no more than short ones. */
 #include <string.h>
 
-#include "solver/generic.h"
+#include "solver/generic/generic.h"
 
 enum { FEW_JOBS = 16 };
 

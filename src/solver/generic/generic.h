@@ -7,11 +7,11 @@
  *
  * Each is written three times, by what the vectors run along: `rows` (positions along the width), `channels` (the
  * channels of a group, adjacent in memory) and `groups` (one channel a group, adjacent in memory). */
-#ifndef FALT_SOLVER_GENERIC_H
-#define FALT_SOLVER_GENERIC_H
+#ifndef FALT_SOLVER_GENERIC_GENERIC_H
+#define FALT_SOLVER_GENERIC_GENERIC_H
 
 #include "solver/cpu/filter/filter_kernels.h"
-#include "cpu/generic.h"
+#include "solver/generic/generic_kernels.h"
 #include "planner/planner.h"
 
 typedef enum falt_generic_way { FALT_GENERIC_ROWS, FALT_GENERIC_CHANNELS, FALT_GENERIC_GROUPS } falt_generic_way;
