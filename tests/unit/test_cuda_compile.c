@@ -181,8 +181,8 @@ static void test_turn(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (int size = 1; size <= 8; size *= 2) {
       if (!is_turn(a, (size_t)size)) continue;
-      falt_cuda_kernel k = {.source = "turn.cu", .entry = "falt_turn"};
-      falt_cuda_kernel spread = {.source = "spread.cu", .entry = "falt_spread"};
+      falt_cuda_kernel k = {.source = "convert_layout.cu", .entry = "falt_turn"};
+      falt_cuda_kernel spread = {.source = "pad_channels.cu", .entry = "falt_spread"};
       falt_cuda_hole(&k, "SIZE=%d", size);
       falt_cuda_hole(&spread, "SIZE=%d", size);
       compile(&k, architectures[a], size == 1 ? 255 : 128, 0);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/backward.h"
+#include "solver/rewrite/dgrad_strided.h"
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/pooled.h"
+#include "solver/rewrite/fuse_pool.h"
 
 typedef struct pooled_plan {
   falt_plan base;

@@ -8,7 +8,7 @@
 // Holes:
 //   SIZE    bytes of an element
 #include "ptx/early.cuh"
-#include "turn_args.h"
+#include "convert_layout_args.h"
 #include "words.cuh"
 
 constexpr int PER = SIZE < 4 ? 4 / SIZE : 1;  // elements of a word

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/backward.h"
+#include "solver/rewrite/dgrad_strided.h"
 
 enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
 

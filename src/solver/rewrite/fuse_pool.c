@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cpu/common/rows.h"
-#include "solver/pooled.h"
+#include "solver/rewrite/fuse_pool.h"
 #include "solver/row_bands.h"
 
 /* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */

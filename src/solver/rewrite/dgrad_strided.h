@@ -1,6 +1,6 @@
 /* Gradients of inputs: what their solvers share. */
-#ifndef FALT_SOLVER_BACKWARD_H
-#define FALT_SOLVER_BACKWARD_H
+#ifndef FALT_SOLVER_REWRITE_DGRAD_STRIDED_H
+#define FALT_SOLVER_REWRITE_DGRAD_STRIDED_H
 
 #include "planner/planner.h"
 

@@ -11,7 +11,7 @@
 // Holes:
 //   SIZE    bytes of an element
 #include "ptx/early.cuh"
-#include "turn_args.h"
+#include "convert_layout_args.h"
 #include "words.cuh"
 
 constexpr int EDGE = 16 / SIZE;  // of a square

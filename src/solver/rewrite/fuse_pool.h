@@ -1,6 +1,6 @@
 /* Layers whose results are the largest of a window as two problems: the layer, and max pooling of what it wrote. */
-#ifndef FALT_SOLVER_POOLED_H
-#define FALT_SOLVER_POOLED_H
+#ifndef FALT_SOLVER_REWRITE_FUSE_POOL_H
+#define FALT_SOLVER_REWRITE_FUSE_POOL_H
 
 #include "planner/planner.h"
 

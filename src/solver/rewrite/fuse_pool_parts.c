@@ -1,5 +1,5 @@
 /* The two problems that a layer with pooled results is made of. */
-#include "solver/pooled.h"
+#include "solver/rewrite/fuse_pool.h"
 
 const char *falt_pooled_refusal(const falt_problem *p) {
   const falt_tensor *y = &p->output;

@@ -1,6 +1,6 @@
-/* What the host passes to turn.cu and spread.cu: plain structs, read by the C compiler and by NVRTC alike. */
-#ifndef FALT_CUDA_KERNELS_TURN_ARGS_H
-#define FALT_CUDA_KERNELS_TURN_ARGS_H
+/* What the host passes to convert_layout.cu and pad_channels.cu: plain structs, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
+#define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 
 /* A tensor whose pixels lie side by side, as lines of pixels of each channel, and where it goes with its channels side
  * by side: line after line, pixel after pixel, each of `pitch` elements. Or one whose channels lie so already, as rows
