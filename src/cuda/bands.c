@@ -9,7 +9,7 @@
 
 #include "core/types.h"
 #include "cuda/choice.h"
-#include "cuda/kernels/args.h"
+#include "cuda/device/args.h"
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
 

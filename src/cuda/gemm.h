@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda/kernels/args.h"
+#include "cuda/device/args.h"
 
 /* ---- phases: what is computed, axis by axis */
 

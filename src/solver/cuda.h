@@ -4,7 +4,7 @@
 
 #include "cuda/blocks.h"
 #include "cuda/gpu.h"
-#include "cuda/kernels/args.h"
+#include "cuda/device/args.h"
 #include "planner/planner.h"
 
 /* Refuses with what falt_message() says, one clause of it. */

@@ -3,7 +3,7 @@
 #ifndef FALT_SOLVER_CUDA_TAPS_H
 #define FALT_SOLVER_CUDA_TAPS_H
 
-#include "cuda/kernels/args.h"
+#include "cuda/device/args.h"
 #include "cuda/tiles.h"
 #include "solver/cuda_filter.h"
 

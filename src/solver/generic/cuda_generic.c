@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "cuda/kernels/args.h"
+#include "cuda/device/args.h"
 #include "planner/planner.h"
 #include "solver/cuda.h"
 

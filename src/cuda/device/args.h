@@ -1,6 +1,6 @@
 /* What the host passes to the kernels: plain structs, read by the C compiler and by NVRTC alike. */
-#ifndef FALT_CUDA_KERNELS_ARGS_H
-#define FALT_CUDA_KERNELS_ARGS_H
+#ifndef FALT_CUDA_DEVICE_ARGS_H
+#define FALT_CUDA_DEVICE_ARGS_H
 
 /* A tensor with its first logical element at data; type and boundaries are the numbers of the public enumerations. */
 typedef struct falt_cuda_tensor {
