@@ -2,7 +2,7 @@
  * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
 #include "cuda/blocks.h"
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #define FALT_CUDA_DEPTHWISE_BANDS_H
 
 #include "cuda/compile.h"
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 
 /* Along height and width; taps and pads as of a correlation. */
 typedef struct falt_depthwise_bands_shape {

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 #include "cuda/depthwise.h"
 
 enum { PLANE, ROW, COLUMN };

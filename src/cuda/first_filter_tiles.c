@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 #include "cuda/first.h"
 
 enum { PRODUCERS = 2, MOST_CONSUMERS = 4, MOST_WIDTH = 128, FEWEST_STAGES = 2, MOST_STAGES = 12 };

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 #include "cuda/first.h"
 
 enum { MOST_CONSUMERS = 2, MOST_WALKS = 128, FETCHED = 128, MOST_FETCHED = 24 };

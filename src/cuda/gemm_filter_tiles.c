@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 
 enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
 

@@ -1,9 +1,9 @@
 /* How the results of a product are cut: every tile that a block can hold, what it would cost, the cheapest. */
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 
 #include <math.h>
 
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
 

@@ -4,7 +4,7 @@
 #define FALT_CUDA_GROUPED_H
 
 #include "cuda/compile.h"
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 #include "cuda/kernels/grouped_args.h"
 
 typedef struct falt_grouped_shape {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 enum {
   WARP_THREADS = 32,

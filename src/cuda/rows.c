@@ -1,7 +1,7 @@
 /* The estimate: the largest of what the issue of instructions, shared memory and memory need, and a part of the others;
  * stretched by a last wave of blocks that is not full. */
 #include "cuda/rows.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 enum { WARPS = FALT_STRIPS_THREADS / 32, STRIP = 64, MOST_REGISTERS = 255, FILE_REGISTERS = 65536, MOST_BLOCKS = 8 };
 

@@ -2,7 +2,7 @@
  * multiprocessor that has the most blocks. Few warps leave issue slots empty, few lines on their way leave memory idle.
  */
 #include "cuda/sweeps.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 
 enum {
   MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/choice.h"
+#include "solver/cuda/common/choice.h"
 #include "cuda/wgmma.h"
 
 enum {

@@ -4,7 +4,7 @@
 #define FALT_CUDA_WINDOW_H
 
 #include "cuda/compile.h"
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 #include "cuda/kernels/window_args.h"
 
 typedef struct falt_window_shape {

@@ -12,7 +12,7 @@
 #include "cuda/gpu.h"
 #include "cuda/device/args.h"
 #include "planner/planner.h"
-#include "solver/cuda_filter.h"
+#include "solver/cuda/common/cuda_filter.h"
 
 enum { PLANE, ROW, COLUMN };
 

@@ -8,7 +8,7 @@
 #include "cuda/gpu.h"
 #include "cuda/device/args.h"
 #include "planner/planner.h"
-#include "solver/cuda_filter.h"
+#include "solver/cuda/common/cuda_filter.h"
 
 typedef struct blocked_plan {
   falt_plan base;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cuda.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cpu/vendor/im2col.h"
 
 enum { ALIGNED = 16 };

@@ -7,7 +7,7 @@
 #include "solver/cuda_depthwise.h"
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 typedef struct depthwise_plan {
   falt_plan base;

@@ -3,7 +3,7 @@
 #define FALT_SOLVER_CUDA_DEPTHWISE_H
 
 #include "cuda/depthwise.h"
-#include "solver/cuda.h"
+#include "solver/cuda/common/cuda.h"
 
 /* Why a layer is none of theirs, or NULL. */
 const char *falt_depthwise_refusal(const falt_ask *ask);

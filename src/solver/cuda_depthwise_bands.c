@@ -7,7 +7,7 @@
 #include "cuda/depthwise_bands.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 typedef struct bands_plan {
   falt_plan base;

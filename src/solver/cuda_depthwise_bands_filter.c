@@ -7,7 +7,7 @@
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda_depthwise_bands.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 typedef struct filter_plan {
   falt_plan base;

@@ -4,7 +4,7 @@
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda_depthwise.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 typedef struct filter_plan {
   falt_plan base;

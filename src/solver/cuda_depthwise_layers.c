@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "solver/cuda_depthwise.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 enum { MOST_COLUMN_TAPS = 32, MOST_STRIDE = 1024 };
 

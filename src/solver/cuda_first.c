@@ -4,8 +4,8 @@
  * alignment, and reads the filter as it lies. */
 #include "solver/cuda_first.h"
 #include "core/memory.h"
-#include "solver/cuda_gemm.h"
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
 

@@ -5,8 +5,8 @@
  * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "solver/cuda_first.h"
-#include "solver/cuda_gemm.h"
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 typedef struct filter_plan {
   falt_plan base;

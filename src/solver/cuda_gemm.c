@@ -1,6 +1,6 @@
 /* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
  * stride, dilation, padding, boundary, layout and alignment. src/cuda/kernels/gemm.cu has the algorithm,
- * src/cuda/gemm.c where windows lie, src/cuda/gemm_tiles.c how results are cut.
+ * src/solver/cuda/common/gemm.c where windows lie, src/cuda/gemm_tiles.c how results are cut.
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 enum { VECTOR = FALT_GEMM_VECTOR };
 

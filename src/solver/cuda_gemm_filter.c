@@ -4,7 +4,7 @@
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR };
 enum { Y, X };

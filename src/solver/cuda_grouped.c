@@ -1,14 +1,14 @@
 /* Layers of small groups and their gradients by the data on a GPU's tensor cores, where channels lie side by side, in
  * 16-bit floats: each window of the source is fetched once for all taps. src/cuda/kernels/grouped.cu has the algorithm,
  * src/cuda/grouped.c how it is cut. A gradient of a strided layer is as many launches as its stride has phases
- * (src/cuda/gemm.c), none of which multiplies zeros; where taps lie apart along height, each launch takes the rows that
+ * (src/solver/cuda/common/gemm.c), none of which multiplies zeros; where taps lie apart along height, each launch takes the rows that
  * meet each other. They run side by side. The filter is read as it lies. Operands whose addresses 16 bytes do not
  * divide go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "cuda/grouped.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
 

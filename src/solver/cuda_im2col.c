@@ -10,8 +10,8 @@
 
 #include "core/memory.h"
 #include "cuda/cublas.h"
-#include "solver/cuda.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cpu/vendor/im2col.h"
 
 enum { THREADS = 256, MOST_BYTES = 1 << 30 };

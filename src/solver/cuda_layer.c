@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "cuda/layers.h"
-#include "solver/cuda_filter.h"
+#include "solver/cuda/common/cuda_filter.h"
 
 typedef struct layer_plan {
   falt_plan base;

@@ -8,9 +8,9 @@
 #include "cuda/kernels/planar_filter_args.h"
 #include "cuda/planar_filter.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
-#include "solver/cuda_gemm.h"
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 typedef struct planar_plan {
   falt_plan base;

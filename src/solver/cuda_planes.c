@@ -9,8 +9,8 @@
 #include "cuda/kernels/planes_args.h"
 #include "cuda/planes.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 enum { VECTOR = 8 };
 

@@ -8,8 +8,8 @@
 #include "cuda/kernels/planes_args.h"
 #include "cuda/planes.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 typedef struct filter_plan {
   falt_plan base;

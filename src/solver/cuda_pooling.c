@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda_filter.h"
+#include "solver/cuda/common/cuda_filter.h"
 
 enum {
   THREADS = 256,

@@ -6,7 +6,7 @@
 #include "cuda/kernels/strips_args.h"
 #include "cuda/strips.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 enum { MOST_SLOTS = 16, MOST_TAPS = 8 };
 

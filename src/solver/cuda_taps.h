@@ -5,7 +5,7 @@
 
 #include "cuda/device/args.h"
 #include "cuda/tiles.h"
-#include "solver/cuda_filter.h"
+#include "solver/cuda/common/cuda_filter.h"
 
 /* Taps that fit beside the arguments. */
 enum { FALT_TAPS_MOST = FALT_CUDA_TAP_BYTES / sizeof(float) };

@@ -11,8 +11,8 @@
 #include "cuda/kernels/wgmma_args.h"
 #include "cuda/wgmma.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 enum { LINE = 128 };
 

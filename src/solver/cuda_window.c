@@ -7,7 +7,7 @@
 #include "cuda/gpu.h"
 #include "cuda/window.h"
 #include "planner/planner.h"
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 enum { LEAST_CHANNELS = 16, MOST_RUN = 7 };
 

@@ -11,7 +11,7 @@
 
 #include "compile_lines.h"
 #include "core/random.h"
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 
 #define UNUSED __attribute__((unused))
 

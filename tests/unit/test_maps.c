@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 #define UNUSED __attribute__((unused))
 

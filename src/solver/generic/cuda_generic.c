@@ -8,7 +8,7 @@
 #include "cuda/gpu.h"
 #include "cuda/device/args.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
+#include "solver/cuda/common/cuda.h"
 
 enum { THREADS = 256 };
 

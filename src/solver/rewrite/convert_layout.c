@@ -13,7 +13,7 @@
 #include "cuda/gpu.h"
 #include "solver/rewrite/convert_layout_args.h"
 #include "planner/planner.h"
-#include "solver/cuda.h"
+#include "solver/cuda/common/cuda.h"
 
 enum { VECTOR = 16, THREADS = FALT_CUDA_TURN_THREADS, TURNS = FALT_CUDA_TURNS, MOST_PIECES = 16 };
 enum { SOURCE, OTHER }; /* what is cut into pieces; the filter, or of its gradient that by the output */

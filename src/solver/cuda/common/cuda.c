@@ -1,5 +1,5 @@
 /* What the solvers on GPUs share: reasons, the width of exact sums, copies of filters. */
-#include "solver/cuda.h"
+#include "solver/cuda/common/cuda.h"
 
 #include <math.h>
 #include <stdio.h>

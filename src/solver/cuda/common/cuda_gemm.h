@@ -1,9 +1,9 @@
 /* What the solvers that multiply matrices on GPUs share: types, pieces of channels, merged groups. */
-#ifndef FALT_SOLVER_CUDA_GEMM_H
-#define FALT_SOLVER_CUDA_GEMM_H
+#ifndef FALT_SOLVER_CUDA_COMMON_CUDA_GEMM_H
+#define FALT_SOLVER_CUDA_COMMON_CUDA_GEMM_H
 
-#include "cuda/gemm.h"
-#include "solver/cuda.h"
+#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/cuda.h"
 
 enum { FALT_GEMM_VECTOR = 16, FALT_GEMM_GRID = 65535 }; /* bytes; blocks along y and z */
 

@@ -1,7 +1,7 @@
 /* What the solvers that multiply matrices on GPUs share. */
 #include <math.h>
 
-#include "solver/cuda_gemm.h"
+#include "solver/cuda/common/cuda_gemm.h"
 
 /* ---- what is read and written */
 

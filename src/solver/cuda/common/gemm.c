@@ -4,7 +4,7 @@
  * j*dilation) / stride where that is whole. For i = f + q*stride the taps of which it is are j = from + n*pace with
  * pace = stride / gcd(stride, dilation), and o = q + first - n*pace*dilation/stride: again steps of fixed length, of
  * one stride, with no product that is zero. */
-#include "cuda/gemm.h"
+#include "solver/cuda/common/gemm.h"
 
 #include <limits.h>
 

@@ -1,8 +1,8 @@
 /* Layers as products of matrices on a GPU's tensor cores: which phases a gradient falls into, where the pieces of a
  * window lie, and how results are cut into tiles. Plain C, no GPU needed. src/cuda/kernels/gemm.cu has the algorithm.
  */
-#ifndef FALT_CUDA_GEMM_H
-#define FALT_CUDA_GEMM_H
+#ifndef FALT_SOLVER_CUDA_COMMON_GEMM_H
+#define FALT_SOLVER_CUDA_COMMON_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* What choosing a cut shares. Kept is the fastest that is not rejected, and where all are, the first, for its reason.
  */
-#ifndef FALT_CUDA_CHOICE_H
-#define FALT_CUDA_CHOICE_H
+#ifndef FALT_SOLVER_CUDA_COMMON_CHOICE_H
+#define FALT_SOLVER_CUDA_COMMON_CHOICE_H
 
 #include <stdbool.h>
 

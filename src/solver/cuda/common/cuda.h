@@ -1,6 +1,6 @@
 /* What the solvers on GPUs share. */
-#ifndef FALT_SOLVER_CUDA_H
-#define FALT_SOLVER_CUDA_H
+#ifndef FALT_SOLVER_CUDA_COMMON_CUDA_H
+#define FALT_SOLVER_CUDA_COMMON_CUDA_H
 
 #include "cuda/blocks.h"
 #include "cuda/gpu.h"

@@ -1,5 +1,5 @@
 /* What the GPU solvers for filters share: when they apply, how the problem's axes become theirs. */
-#include "solver/cuda_filter.h"
+#include "solver/cuda/common/cuda_filter.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* What the solvers share whose operands the copy engine walks. */
-#ifndef FALT_SOLVER_CUDA_MAPS_H
-#define FALT_SOLVER_CUDA_MAPS_H
+#ifndef FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
+#define FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 
 #include "cuda/gpu.h"
 #include "cuda/planes.h"

@@ -1,9 +1,9 @@
 /* Maps of tensors for the copy engine, and what it cannot take. */
-#include "solver/cuda_maps.h"
+#include "solver/cuda/common/cuda_maps.h"
 
 #include "core/memory.h"
 #include "cuda/kernels/wgmma_args.h"
-#include "solver/cuda.h"
+#include "solver/cuda/common/cuda.h"
 
 void *falt_map_element(void *data, const falt_tensor *t) {
   return (char *)data + t->offset * (int64_t)falt_type_size(t->type);

@@ -1,8 +1,8 @@
 /* What the GPU solvers for filters share: one set of taps for all channels. */
-#ifndef FALT_SOLVER_CUDA_FILTER_H
-#define FALT_SOLVER_CUDA_FILTER_H
+#ifndef FALT_SOLVER_CUDA_COMMON_CUDA_FILTER_H
+#define FALT_SOLVER_CUDA_COMMON_CUDA_FILTER_H
 
-#include "solver/cuda.h"
+#include "solver/cuda/common/cuda.h"
 
 /* Why none of them computes the problem, or NULL. */
 const char *falt_cuda_filter_refusal(const falt_ask *ask);
