@@ -9,7 +9,7 @@ enum { FALT_CUDA_HOLES = 40, FALT_CUDA_HOLE = 48 };
 
 /* What to compile: a source and its holes, each "NAME=VALUE". Filled by falt_cuda_hole. */
 typedef struct falt_cuda_kernel {
-  const char *source; /* "tile.cu" */
+  const char *source; /* "cuda_direct.cu" */
   const char *entry;  /* the function in it */
   char hole[FALT_CUDA_HOLES][FALT_CUDA_HOLE];
   int holes;

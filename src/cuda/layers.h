@@ -3,7 +3,7 @@
 #ifndef FALT_CUDA_LAYERS_H
 #define FALT_CUDA_LAYERS_H
 
-#include "cuda/blocks.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "cuda/compile.h"
 
 /* A layer as the kernel sees it; pairs are rows, columns. */

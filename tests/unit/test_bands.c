@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/types.h"
-#include "cuda/bands.h"
+#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

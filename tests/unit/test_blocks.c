@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "cuda/blocks.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -11,11 +11,11 @@
 
 #include "compile_kernels.h"
 #include "core/memory.h"
-#include "cuda/bands.h"
-#include "cuda/blocks.h"
+#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "cuda/layers.h"
 #include "cuda/rate.h"
-#include "cuda/sweeps.h"
+#include "solver/cuda/filter/cuda_25d_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -56,7 +56,7 @@ typedef struct shape {
 } shape;
 
 static falt_cuda_kernel tile(const shape *s) {
-  falt_cuda_kernel k = {.source = "tile.cu", .entry = "falt_tile"};
+  falt_cuda_kernel k = {.source = "cuda_direct.cu", .entry = "falt_tile"};
   falt_tile_problem p = {.pixel = s->pixel};
   const falt_tile t = {.planes = s->tile[0],
                        .rows = s->tile[1],
@@ -129,7 +129,7 @@ static falt_cuda_kernel sweep(const swept *v, bool other) {
                          .fills = v->boundary == 0,
                          .x_align = v->columns % 4 ? 1 : 16,
                          .y_align = v->columns % 4 ? 1 : 16};
-  falt_cuda_kernel k = {.source = "sweep.cu", .entry = "falt_sweep"};
+  falt_cuda_kernel k = {.source = "cuda_25d.cu", .entry = "falt_sweep"};
   falt_sweep s;
   for (int i = 0; i < 3; i++) {
     p.taps[i] = v->taps[i];
@@ -208,7 +208,7 @@ typedef struct band {
 
 /* As the solver fills the holes, with the cut that it would choose for a large image. */
 static falt_cuda_kernel banded(const band *s, const falt_bands *bands, const falt_bands_cut *cut) {
-  falt_cuda_kernel k = {.source = "banded.cu", .entry = "falt_banded"};
+  falt_cuda_kernel k = {.source = "cuda_toeplitz.cu", .entry = "falt_banded"};
   for (int i = 0; i < 3; i++) {
     falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
     falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
@@ -289,7 +289,7 @@ typedef struct many_taps {
 
 static falt_cuda_kernel blocked(const many_taps *m, const falt_block *b) {
   const falt_block_problem *p = &m->problem;
-  falt_cuda_kernel k = {.source = "blocked.cu", .entry = "falt_blocked", .shared_bytes = b->shared_bytes};
+  falt_cuda_kernel k = {.source = "cuda_tiled.cu", .entry = "falt_blocked", .shared_bytes = b->shared_bytes};
   const struct {
     const char *name;
     int value;

@@ -17,7 +17,7 @@
 #include "faltung/faltung.h"
 #include "need_compiler.h"
 #include "planner/planner.h"
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_taps.h"
 
 #define UNUSED __attribute__((unused))
 enum { LINE = 2048, PROBLEMS = 400 };

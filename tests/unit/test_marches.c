@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compile_kernels.h"
-#include "cuda/marches.h"
+#include "solver/cuda/filter/cuda_separable_25d_tiles.h"
 #include "tile_problem.h"
 
 #define UNUSED __attribute__((unused))
@@ -112,7 +112,7 @@ static falt_cuda_kernel march(const marched *v) {
                                .x_bytes = 4,
                                .y_bytes = 4,
                                .sum_bytes = 4};
-  falt_cuda_kernel k = {.source = "march.cu", .entry = "falt_march"};
+  falt_cuda_kernel k = {.source = "cuda_separable_25d.cu", .entry = "falt_march"};
   falt_march m;
   assert_true(falt_marches_choose(&p, &machine, &m));
   filter_holes(&k, p.taps, v->terms, v->boundary, "float", FALT_F32);

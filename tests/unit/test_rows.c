@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "compile_kernels.h"
-#include "cuda/rows.h"
+#include "solver/cuda/filter/cuda_rows_tiles.h"
 #include "tile_problem.h"
 
 #define UNUSED __attribute__((unused))
@@ -108,7 +108,7 @@ typedef struct along {
 } along;
 
 static falt_cuda_kernel row(const along *v) {
-  falt_cuda_kernel k = {.source = "row.cu", .entry = "falt_row"};
+  falt_cuda_kernel k = {.source = "cuda_rows.cu", .entry = "falt_row"};
   const falt_tile_problem p = {.taps = {1, 1, v->taps}, .dilation = {1, 1, 1}, .pixel = 1};
   const falt_row r = {.width = v->width, .warps = 2, .blocks = v->type == FALT_F64 ? 12 : 16};
   filter_holes(&k, p.taps, 0, v->boundary, v->element, v->type);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "cuda/sweeps.h"
+#include "solver/cuda/filter/cuda_25d_tiles.h"
 #include "tile_problem.h"
 
 #define UNUSED __attribute__((unused))

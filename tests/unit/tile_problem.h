@@ -2,7 +2,7 @@
 #ifndef FALT_TESTS_TILE_PROBLEM_H
 #define FALT_TESTS_TILE_PROBLEM_H
 
-#include "cuda/tiles.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 
 static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
 

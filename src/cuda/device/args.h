@@ -69,7 +69,7 @@ typedef struct falt_cuda_tile_args {
 typedef struct falt_cuda_banded_args {
   const void *x;
   void *y;
-  const void *bands; /* the filter as src/cuda/bands.c lays it out */
+  const void *bands; /* the filter as src/solver/cuda/filter/cuda_toeplitz_tiles.c lays it out */
   const void *start; /* four words: what sums of bytes start at */
   const float *taps; /* as they are, for windows that hold what is not finite */
   long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[2];

@@ -1,4 +1,4 @@
-// Where elements of an image stand that its boundaries continue. Holes: PIXEL, FAR, AXIS_T AXIS_R AXIS_S, as tile.cu
+// Where elements of an image stand that its boundaries continue. Holes: PIXEL, FAR, AXIS_T AXIS_R AXIS_S, as cuda_direct.cu
 // has them.
 #pragma once
 #include "args.h"

@@ -2,7 +2,7 @@
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_H
 
-#include "cuda/blocks.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "cuda/gpu.h"
 #include "cuda/device/args.h"
 #include "planner/planner.h"

@@ -1,6 +1,6 @@
-/* Filters on a GPU by register tiles: how src/cuda/kernels/tile.cu is planned, compiled and launched. */
+/* Filters on a GPU by register tiles: how src/solver/cuda/filter/cuda_direct.cu is planned, compiled and launched. */
 #include "core/memory.h"
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_taps.h"
 
 enum { PLANE, ROW, COLUMN };
 
@@ -60,7 +60,7 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   tile_plan *plan = (tile_plan *)base;
-  falt_cuda_kernel kernel = {.source = "tile.cu", .entry = "falt_tile"};
+  falt_cuda_kernel kernel = {.source = "cuda_direct.cu", .entry = "falt_tile"};
   falt_taps_holes(&kernel, &plan->taps);
   falt_tile_holes(&kernel, &plan->taps.problem, &plan->tile);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);

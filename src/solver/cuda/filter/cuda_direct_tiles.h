@@ -1,7 +1,7 @@
 /* How the tile kernel cuts a filter into threads and blocks: plain C, no GPU needed. Every shape is enumerated, the
  * illegal are dropped with a reason, the others compared by an estimate of their time. */
-#ifndef FALT_CUDA_TILES_H
-#define FALT_CUDA_TILES_H
+#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_DIRECT_TILES_H
+#define FALT_SOLVER_CUDA_FILTER_CUDA_DIRECT_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * 256 or 65536. Floats: p0 is w/unit rounded to the type, p1 the rest rounded to it, p2 what then remains. Where all
  * taps are small multiples of one number (box, binomial and difference filters), that number is the unit and one part
  * will do; elsewhere the parts hold 22 bits or more of each tap. */
-#include "cuda/bands.h"
+#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 
 #include <math.h>
 #include <string.h>

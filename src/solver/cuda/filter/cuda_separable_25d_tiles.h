@@ -1,8 +1,8 @@
-/* How the kernel down columns cuts a filter: plain C, no GPU needed. src/cuda/kernels/march.cu has the algorithm. */
-#ifndef FALT_CUDA_MARCHES_H
-#define FALT_CUDA_MARCHES_H
+/* How the kernel down columns cuts a filter: plain C, no GPU needed. src/solver/cuda/filter/cuda_separable_25d.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_SEPARABLE_25D_TILES_H
+#define FALT_SOLVER_CUDA_FILTER_CUDA_SEPARABLE_25D_TILES_H
 
-#include "cuda/tiles.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 
 typedef struct falt_march {
   int width;                    /* columns of a lane */

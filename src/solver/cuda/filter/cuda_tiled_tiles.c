@@ -1,6 +1,6 @@
 /* The estimate: warp instructions over the rate at which they are issued, and the parts of shared memory's time and of
  * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
-#include "cuda/blocks.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "core/memory.h"
 #include "solver/cuda/common/choice.h"
 

@@ -1,10 +1,10 @@
 /* Filters of many taps on a GPU: one channel in, one out, any stride, dilation, number of taps and epilogue; the taps
- * need not be known when planning. src/cuda/kernels/blocked.cu has the algorithm, src/cuda/blocks.c chooses how it is
+ * need not be known when planning. src/solver/cuda/filter/cuda_tiled.cu has the algorithm, src/solver/cuda/filter/cuda_tiled_tiles.c chooses how it is
  * cut. Interleaved channels under one filter make a row longer and its taps farther apart; all else is a batch. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/blocks.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "cuda/gpu.h"
 #include "cuda/device/args.h"
 #include "planner/planner.h"
@@ -17,7 +17,7 @@ typedef struct blocked_plan {
   falt_block block;
   void *filter; /* in the GPU's memory, or NULL */
   int64_t blocks;
-  int pixel, epilogue; /* epilogue: blocked.cu's EPILOGUE */
+  int pixel, epilogue; /* epilogue: cuda_tiled.cu's EPILOGUE */
   bool wide;           /* sums in double */
   bool x_aligned, y_aligned;
 } blocked_plan;
@@ -234,7 +234,7 @@ static void add_block(falt_cuda_kernel *kernel, const falt_block *b) {
 
 static falt_status ready(falt_plan *base) {
   blocked_plan *plan = (blocked_plan *)base;
-  falt_cuda_kernel kernel = {.source = "blocked.cu", .entry = "falt_blocked"};
+  falt_cuda_kernel kernel = {.source = "cuda_tiled.cu", .entry = "falt_blocked"};
   add_types(&kernel, plan);
   add_block(&kernel, &plan->block);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function);

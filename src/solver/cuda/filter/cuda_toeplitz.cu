@@ -12,7 +12,7 @@
 // Images of bytes: taps are integers of up to three signed bytes, sums are exact. Converting these to floats would take
 // longer than all else (BIASED): they start at the bits of 1.5 * 2^23, a float whose neighbours are one apart, so that
 // their own bits are a float, and what it is too large by is taken off by the multiply-adds that weigh and add the
-// parts (src/cuda/bands.h). f16, bf16: taps are sums of up to three numbers of that type, products exact, sums in f32.
+// parts (src/solver/cuda/filter/cuda_toeplitz_tiles.h). f16, bf16: taps are sums of up to three numbers of that type, products exact, sums in f32.
 // f32: taps and elements are split into two tf32 each. A zero tap meets elements outside the window; where one of these
 // is not finite the result is NaN, and the warp's tile is computed once more from its windows alone. (Bands: Chen et
 // al., "ConvStencil", 2024; splits: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022.)
@@ -253,7 +253,7 @@ __device__ inline void multiply_pair(Acc acc, const uint4 band[PARTS], const uns
 
 // ---- rows out
 
-#include "banded_results.cuh"
+#include "cuda_toeplitz_output.cuh"
 
 struct Image {
   const X *x;
@@ -498,7 +498,7 @@ __device__ inline Image locate(const Args &a, Place &at, const Tile &tile, int *
 }
 
 #if RINGED
-#include "banded_ring.cuh"
+#include "cuda_toeplitz_ring.cuh"
 #else
 __device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 number) {
   if (number >= a.tiles) return;

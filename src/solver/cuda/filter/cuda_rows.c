@@ -1,9 +1,9 @@
 /* Filters along rows on a GPU: one filter for all channels, no strides, and taps along the columns only, such as long
- * signals' filters and the passes of separable ones. src/cuda/kernels/row.cu has the algorithm, src/cuda/rows.c chooses
+ * signals' filters and the passes of separable ones. src/solver/cuda/filter/cuda_rows.cu has the algorithm, src/solver/cuda/filter/cuda_rows_tiles.c chooses
  * how it is cut. */
-#include "cuda/rows.h"
+#include "solver/cuda/filter/cuda_rows_tiles.h"
 
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_taps.h"
 #include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN, MOST_Y = 65535 /* blocks of a grid along y */ };
@@ -43,7 +43,7 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   row_plan *plan = (row_plan *)base;
-  falt_cuda_kernel kernel = {.source = "row.cu", .entry = "falt_row"};
+  falt_cuda_kernel kernel = {.source = "cuda_rows.cu", .entry = "falt_row"};
   falt_taps_holes(&kernel, &plan->taps);
   falt_row_holes(&kernel, &plan->taps.problem, &plan->row);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);

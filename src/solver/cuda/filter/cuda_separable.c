@@ -1,11 +1,11 @@
 /* Separable filters on a GPU, and sums of a few of them: T + R + S multiply-adds a result and term instead of T*R*S, in
  * one pass over the image: results of the pass along a row stay in registers and go straight into the partial sums of
- * the pass across (src/cuda/kernels/tile.cu, TERMS); those of a plane go
- * into the sums along the planes, where a volume is swept (sweep.cu). How the terms are found: factor.h. */
+ * the pass across (src/solver/cuda/filter/cuda_direct.cu, TERMS); those of a plane go
+ * into the sums along the planes, where a volume is swept (cuda_25d.cu). How the terms are found: factor.h. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_taps.h"
 #include "solver/cpu/common/factor.h"
 #include "solver/cpu/common/rows.h"
 

@@ -1,6 +1,6 @@
 /* The estimate: the larger of what the issue of instructions and memory need, and a part of the other, for warps that
  * all live from the start to the end, as many as a GPU holds. */
-#include "cuda/marches.h"
+#include "solver/cuda/filter/cuda_separable_25d_tiles.h"
 #include "solver/cuda/common/choice.h"
 
 #include <math.h>

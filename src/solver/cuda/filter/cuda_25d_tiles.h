@@ -1,10 +1,10 @@
 /* How the sweep kernel cuts a filter into threads and blocks: plain C, no GPU needed. As tiles.h: every shape is
  * enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time. */
-#ifndef FALT_CUDA_SWEEPS_H
-#define FALT_CUDA_SWEEPS_H
+#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_25D_TILES_H
+#define FALT_SOLVER_CUDA_FILTER_CUDA_25D_TILES_H
 
 #include "cuda/compile.h"
-#include "cuda/tiles.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 
 typedef struct falt_sweep {
   int width, rows; /* of a thread */

@@ -3,7 +3,7 @@
  *
  * Images of u8 and u16 need no conversion: their bits, moved into the high bits of a float's mantissa, are the number
  * times a power of two far below the normal range, exactly. The taps are scaled up to meet it. */
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_taps.h"
 
 #include <math.h>
 

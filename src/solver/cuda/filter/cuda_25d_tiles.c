@@ -1,7 +1,7 @@
 /* The estimate: the larger of what the issue of instructions and memory need and a part of the other, for the
  * multiprocessor that has the most blocks. Few warps leave issue slots empty, few lines on their way leave memory idle.
  */
-#include "cuda/sweeps.h"
+#include "solver/cuda/filter/cuda_25d_tiles.h"
 #include "solver/cuda/common/choice.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* How the blocked kernel cuts a filter into threads and blocks, windows and bands of taps: plain C, no GPU needed.
  * Every shape is enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time.
  */
-#ifndef FALT_CUDA_BLOCKS_H
-#define FALT_CUDA_BLOCKS_H
+#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TILED_TILES_H
+#define FALT_SOLVER_CUDA_FILTER_CUDA_TILED_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ typedef struct falt_block_problem {
   int pixel;                       /* channels interleaved */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one sum */
   int64_t pad;                     /* elements of a row before the first */
-  int epilogue;                    /* blocked.cu's EPILOGUE */
+  int epilogue;                    /* cuda_tiled.cu's EPILOGUE */
   bool unaligned;                  /* rows do not begin at vectors */
 } falt_block_problem;
 
@@ -26,7 +26,7 @@ typedef struct falt_block_machine {
   double bytes_per_s, flops, wide_flops;
 } falt_block_machine;
 
-/* Named after blocked.cu's holes. */
+/* Named after cuda_tiled.cu's holes. */
 typedef struct falt_block {
   int depth, rows, groups, group, spread;
   int lanes, lines;

@@ -1,6 +1,6 @@
 /* Direct filters on a GPU: one filter for all channels, any stride and dilation, every tap a multiply-add on partial
- * sums in registers. src/cuda/kernels/tile.cu has the algorithm, src/cuda/tiles.c chooses how it is cut. */
-#include "solver/cuda_taps.h"
+ * sums in registers. src/solver/cuda/filter/cuda_direct.cu has the algorithm, src/solver/cuda/filter/cuda_direct_tiles.c chooses how it is cut. */
+#include "solver/cuda/filter/cuda_taps.h"
 #include "solver/cpu/common/rows.h"
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {

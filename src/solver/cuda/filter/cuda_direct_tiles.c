@@ -1,6 +1,6 @@
 /* The estimate: the largest of what the issue of instructions, the first-level cache and memory need, and a part of the
  * others; stretched by too few warps to hide memory's latency and by a last wave of blocks that is not full. */
-#include "cuda/tiles.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 
 #include <math.h>
 #include "core/memory.h"

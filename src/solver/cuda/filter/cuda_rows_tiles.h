@@ -1,8 +1,8 @@
-/* How the kernel along rows cuts a filter: plain C, no GPU needed. src/cuda/kernels/row.cu has the algorithm. */
-#ifndef FALT_CUDA_ROWS_H
-#define FALT_CUDA_ROWS_H
+/* How the kernel along rows cuts a filter: plain C, no GPU needed. src/solver/cuda/filter/cuda_rows.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
+#define FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 
-#include "cuda/tiles.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 
 typedef struct falt_row {
   int width;         /* results of a lane */

@@ -1,8 +1,8 @@
 /* Filters of images on a GPU by marches down their columns, the whole filter or separable terms of it, one filter for
- * all channels, stride 1. src/cuda/kernels/march.cu has the algorithm, src/cuda/marches.c chooses how it is cut. */
+ * all channels, stride 1. src/solver/cuda/filter/cuda_separable_25d.cu has the algorithm, src/solver/cuda/filter/cuda_separable_25d_tiles.c chooses how it is cut. */
 #include "core/memory.h"
-#include "cuda/marches.h"
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_separable_25d_tiles.h"
+#include "solver/cuda/filter/cuda_taps.h"
 #include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN };
@@ -45,7 +45,7 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   march_plan *plan = (march_plan *)base;
-  falt_cuda_kernel kernel = {.source = "march.cu", .entry = "falt_march"};
+  falt_cuda_kernel kernel = {.source = "cuda_separable_25d.cu", .entry = "falt_march"};
   falt_taps_holes(&kernel, &plan->taps);
   falt_march_holes(&kernel, &plan->taps.problem, &plan->march);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);

@@ -1,12 +1,12 @@
 /* Filters on a GPU by sweeps along the planes of a volume or the rows of an image, one filter for all channels, stride
  * 1: each plane is read once and added to the partial sums of all planes of results that it belongs to.
- * src/cuda/kernels/sweep.cu has the algorithm, src/cuda/sweeps.c chooses how it is cut. */
-#include "cuda/sweeps.h"
+ * src/solver/cuda/filter/cuda_25d.cu has the algorithm, src/solver/cuda/filter/cuda_25d_tiles.c chooses how it is cut. */
+#include "solver/cuda/filter/cuda_25d_tiles.h"
 
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda_taps.h"
+#include "solver/cuda/filter/cuda_taps.h"
 #include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN };
@@ -45,7 +45,7 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   sweep_plan *plan = (sweep_plan *)base;
-  falt_cuda_kernel kernel = {.source = "sweep.cu", .entry = "falt_sweep"};
+  falt_cuda_kernel kernel = {.source = "cuda_25d.cu", .entry = "falt_sweep"};
   falt_taps_holes(&kernel, &plan->taps);
   falt_sweep_holes(&kernel, &plan->sweep);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);

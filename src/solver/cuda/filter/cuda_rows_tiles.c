@@ -1,6 +1,6 @@
 /* The estimate: the largest of what the issue of instructions, shared memory and memory need, and a part of the others;
  * stretched by a last wave of blocks that is not full. */
-#include "cuda/rows.h"
+#include "solver/cuda/filter/cuda_rows_tiles.h"
 #include "solver/cuda/common/choice.h"
 
 #include <math.h>
@@ -90,7 +90,7 @@ static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m,
 
 /* Sums, parts of them where there are many taps, and what else a lane needs, as compiled. */
 static int registers_of(const falt_tile_problem *p, const falt_row *r) {
-  enum { CHAIN = 128 }; /* row.cu's */
+  enum { CHAIN = 128 }; /* cuda_rows.cu's */
   const int parts = p->sum_bytes == 4 && p->taps[COLUMN] > CHAIN ? r->width : 0;
   return r->width * (p->sum_bytes / 4) + parts + 48;
 }

@@ -1,10 +1,10 @@
 /* What the GPU solvers for filters share whose taps travel as a kernel's parameter: problems as
- * src/cuda/kernels/tile.cu and sweep.cu see them, the holes and the taps that both take. */
-#ifndef FALT_SOLVER_CUDA_TAPS_H
-#define FALT_SOLVER_CUDA_TAPS_H
+ * src/solver/cuda/filter/cuda_direct.cu and cuda_25d.cu see them, the holes and the taps that both take. */
+#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
+#define FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
 
 #include "cuda/device/args.h"
-#include "cuda/tiles.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 #include "solver/cuda/common/cuda_filter.h"
 
 /* Taps that fit beside the arguments. */
