@@ -407,7 +407,7 @@ static void test_layer(UNUSED void **state) {
 }
 
 static falt_cuda_kernel pooling(int operation, int taps, int stride, int width) {
-  falt_cuda_kernel k = {.source = "pooling.cu", .entry = "falt_pooling"};
+  falt_cuda_kernel k = {.source = "cuda_pooling.cu", .entry = "falt_pooling"};
   for (int i = 0; i < 2; i++) {
     falt_cuda_hole(&k, "TAPS_%c=%d", "RS"[i], taps);
     falt_cuda_hole(&k, "STRIDE_%c=%d", "HW"[i], stride);

@@ -1,5 +1,5 @@
 /* Pooling and its gradients in one and two dimensions on a GPU, at the memory's speed: windows of some taps, unrolled.
- * src/cuda/kernels/pooling.cu has the algorithm. Depth, long windows and doubles are the general kernel's. */
+ * src/solver/cuda/pooling/cuda_pooling.cu has the algorithm. Depth, long windows and doubles are the general kernel's. */
 #include <math.h>
 
 #include "core/memory.h"
@@ -187,7 +187,7 @@ static bool set_args(pooling_plan *plan) {
 static falt_status ready(falt_plan *base) {
   pooling_plan *plan = (pooling_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_kernel kernel = {.source = "pooling.cu", .entry = "falt_pooling"};
+  falt_cuda_kernel kernel = {.source = "cuda_pooling.cu", .entry = "falt_pooling"};
   falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
   falt_cuda_hole(&kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
   falt_cuda_hole(&kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
