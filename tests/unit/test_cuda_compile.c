@@ -13,7 +13,7 @@
 #include "core/memory.h"
 #include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
-#include "cuda/layers.h"
+#include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 #include "cuda/rate.h"
 #include "solver/cuda/filter/cuda_25d_tiles.h"
 
@@ -367,7 +367,7 @@ typedef struct few_channels {
 
 static falt_cuda_kernel layer(const few_channels *l, const falt_layer_tile *tile) {
   const falt_layer_problem *p = &l->problem;
-  falt_cuda_kernel k = {.source = "layer.cu", .entry = "falt_layer"};
+  falt_cuda_kernel k = {.source = "cuda_direct_nchw.cu", .entry = "falt_layer"};
   for (int i = 0; i < 2; i++) {
     falt_cuda_hole(&k, "TAPS_%c=%d", "RS"[i], p -> taps[i]);
     falt_cuda_hole(&k, "STRIDE_%c=%d", "HW"[i], p -> stride[i]);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
-#include "cuda/layers.h"
+#include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

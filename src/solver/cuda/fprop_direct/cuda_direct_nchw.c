@@ -1,11 +1,11 @@
 /* Layers of few input channels on a GPU, with their max pooling: every product a multiply-add on sums in registers, all
  * channels of a tile in shared memory at once. For what is too small for tensor cores: their tiles need many channels
- * and many filters, and pooling a kernel of its own. src/cuda/kernels/layer.cu has the algorithm, src/cuda/layers.c
+ * and many filters, and pooling a kernel of its own. src/solver/cuda/fprop_direct/cuda_direct_nchw.cu has the algorithm, src/solver/cuda/fprop_direct/cuda_direct_nchw_tiles.c
  * chooses how it is cut. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/layers.h"
+#include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 #include "solver/cuda/common/cuda_filter.h"
 
 typedef struct layer_plan {
@@ -189,7 +189,7 @@ static void add_types(falt_cuda_kernel *kernel, const falt_problem *p) {
 
 static falt_status ready(falt_plan *base) {
   layer_plan *plan = (layer_plan *)base;
-  falt_cuda_kernel kernel = {.source = "layer.cu", .entry = "falt_layer"};
+  falt_cuda_kernel kernel = {.source = "cuda_direct_nchw.cu", .entry = "falt_layer"};
   add_axes(&kernel, &base->problem);
   add_types(&kernel, &base->problem);
   falt_cuda_hole(&kernel, "FOLD=%d", folds(&base->problem));

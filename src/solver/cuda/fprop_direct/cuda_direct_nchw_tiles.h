@@ -1,7 +1,7 @@
 /* How the kernel for layers of few channels cuts them into threads and blocks: plain C, no GPU needed. Every tile is
  * enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time. */
-#ifndef FALT_CUDA_LAYERS_H
-#define FALT_CUDA_LAYERS_H
+#ifndef FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
+#define FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
 
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "cuda/compile.h"
@@ -16,7 +16,7 @@ typedef struct falt_layer_problem {
   bool y_last;             /* results' channels are the innermost dimension */
 } falt_layer_problem;
 
-/* Named after layer.cu's holes. */
+/* Named after cuda_direct_nchw.cu's holes. */
 typedef struct falt_layer_tile {
   int rows, columns, filters;
   int across, down, groups;

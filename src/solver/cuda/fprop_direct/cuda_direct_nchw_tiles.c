@@ -1,6 +1,6 @@
 /* The estimate: what the busiest multiprocessor has to do, in cycles: instructions of its warps, what they read from
  * shared memory, and what few warps cannot hide; then the memory's time, whichever is longer. */
-#include "cuda/layers.h"
+#include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
 #include <math.h>
 
