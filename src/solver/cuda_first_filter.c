@@ -80,7 +80,7 @@ static falt_status ready(falt_plan *base) {
   const bool is_f16 = p->input.type == FALT_F16;
   falt_cuda_kernel kernel = {
       .source = "first_filter.cu", .entry = "falt_first_filter", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
   falt_cuda_hole(&kernel, "PAIR=\"%s\"", is_f16 ? "f16.f16" : "bf16.bf16");
   falt_cuda_hole(&kernel, "BEYOND=%s", !p->has_bias ? "0" : is_f16 ? "0x3c00" : "0x3f80");
   falt_first_filter_holes(&kernel, &plan->layer, &plan->tile);

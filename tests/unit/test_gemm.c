@@ -286,7 +286,7 @@ typedef struct count {
   int tiles;
 } count;
 
-/* What gemm.cu asserts, and what the launch needs. */
+/* What cuda_igemm.cu asserts, and what the launch needs. */
 static void check_tile(void *context, const falt_gemm_tile *t) {
   count *c = context;
   const int threads = 32 * t->warps[0] * t->warps[1];

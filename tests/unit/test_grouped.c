@@ -9,7 +9,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "cuda/grouped.h"
+#include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 #include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
@@ -91,7 +91,7 @@ static void test_refusals(UNUSED void **state) {
 static void check_kernel(const falt_grouped_shape *s, bool old, falt_type type) {
   falt_grouped_tile best;
   falt_cuda_binary binary;
-  falt_cuda_kernel kernel = {.source = "grouped.cu", .entry = "falt_grouped"};
+  falt_cuda_kernel kernel = {.source = "cuda_grouped.cu", .entry = "falt_grouped"};
   assert_true(falt_grouped_choose(s, old ? &a100 : &h200, &best));
   falt_cuda_hole(&kernel, "KIND=%s", type == FALT_BF16 ? "BRAINS" : "HALVES");
   falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)type);

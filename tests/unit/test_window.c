@@ -10,7 +10,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "cuda/window.h"
+#include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 #include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
@@ -101,7 +101,7 @@ static void test_kernels(UNUSED void **state) {
   for (int i = 0; i < SHAPES; i++) {
     falt_window_tile best;
     falt_cuda_binary binary;
-    falt_cuda_kernel kernel = {.source = "window_filter.cu", .entry = "falt_window_filter"};
+    falt_cuda_kernel kernel = {.source = "cuda_wgrad_halo.cu", .entry = "falt_window_filter"};
     assert_true(falt_window_choose(&shapes[i], i == 3 ? &a100 : &h200, &best));
     falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "HALVES" : "BRAINS");
     falt_window_holes(&kernel, &shapes[i], &best);

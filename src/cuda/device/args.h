@@ -214,7 +214,7 @@ typedef struct falt_cuda_gemm_filter_args {
   falt_cuda_gemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
   float *partial;                        /* sums of each share; NULL: there is one share */
   int tile[2], row_tiles, column_tiles, shares, share_steps, groups;
-  int parts; /* of the shares, that gemm_filter_sum.cu sums beside each other: 2 to this power, up to 8 */
+  int parts; /* of the shares, that cuda_wgrad_sum.cu sums beside each other: 2 to this power, up to 8 */
   int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */
   int taps[3], columns;       /* columns: of merged groups, with that of the bias */
   void *w, *bias;             /* bias: of the sums' type; NULL: none */

@@ -9,7 +9,7 @@
 // ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a result
 // meets lie one after the other. The copy engine brings rows of dy; a warpgroup turns one on its way into registers,
 // from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers from a
-// block's first row to its last; each warpgroup's are a share of its own, and gemm_filter_sum.cu adds the shares in a
+// block's first row to its last; each warpgroup's are a share of its own, and cuda_wgrad_sum.cu adds the shares in a
 // fixed order.
 //
 // PAIRED pixels are one whose run serves two results: the even ones and the odd ones are summed by different

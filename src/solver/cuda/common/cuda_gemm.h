@@ -61,11 +61,11 @@ void falt_gemm_result_holes(const falt_problem *problem, falt_type result, falt_
 
 falt_gemm_machine falt_gemm_machine_of(const falt_device *device);
 
-/* For gemm_filter_sum.cu: so many shares of a filter's gradient, of all rows of merged groups and `columns` of each,
+/* For cuda_wgrad_sum.cu: so many shares of a filter's gradient, of all rows of merged groups and `columns` of each,
  * tap by tap. The sums, the filter and the bias are set later. */
 falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *problem, int merged, int shares, int columns);
 
-/* Starts gemm_filter_sum.cu, which adds the shares of a filter's gradient. */
+/* Starts cuda_wgrad_sum.cu, which adds the shares of a filter's gradient. */
 void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
                           void *stream);
 

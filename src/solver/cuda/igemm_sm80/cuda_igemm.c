@@ -1,6 +1,6 @@
 /* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
- * stride, dilation, padding, boundary, layout and alignment. src/cuda/kernels/gemm.cu has the algorithm,
- * src/solver/cuda/common/gemm.c where windows lie, src/cuda/gemm_tiles.c how results are cut.
+ * stride, dilation, padding, boundary, layout and alignment. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the algorithm,
+ * src/solver/cuda/common/gemm.c where windows lie, src/solver/cuda/igemm_sm80/cuda_igemm_tiles.c how results are cut.
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
@@ -529,7 +529,7 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
 }
 
 static falt_status ready_sum(gemm_plan *plan, const roles *r) {
-  falt_cuda_kernel kernel = {.source = "gemm_sum.cu", .entry = "falt_gemm_sum"};
+  falt_cuda_kernel kernel = {.source = "cuda_igemm_sum.cu", .entry = "falt_gemm_sum"};
   falt_cuda_hole(&kernel, "SUM=%s",
                  falt_type_is_integer(r->source->type) ? "int"
                  : r->source->type == FALT_F64         ? "double"
@@ -543,8 +543,8 @@ static falt_status ready(falt_plan *base) {
   const roles r = falt_gemm_roles_of(&base->problem);
   static const char *const bits[] = {
       [1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
-  falt_cuda_kernel kernel = {.source = "gemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel pack = {.source = "gemm_pack.cu", .entry = "falt_gemm_pack"};
+  falt_cuda_kernel kernel = {.source = "cuda_igemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_gemm_pack"};
   add_holes(plan, &r, &kernel);
   falt_cuda_hole(&pack, "ELEMENT=%s", bits[size_of(r.source)]);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));

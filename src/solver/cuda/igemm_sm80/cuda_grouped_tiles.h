@@ -1,11 +1,11 @@
-/* Layers of small groups by grouped.cu: how pixels and channels are cut into tiles, and what that takes. Plain C, no
- * GPU needed. src/cuda/kernels/grouped.cu has the algorithm. */
-#ifndef FALT_CUDA_GROUPED_H
-#define FALT_CUDA_GROUPED_H
+/* Layers of small groups by cuda_grouped.cu: how pixels and channels are cut into tiles, and what that takes. Plain C, no
+ * GPU needed. src/solver/cuda/igemm_sm80/cuda_grouped.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_TILES_H
+#define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_TILES_H
 
 #include "cuda/compile.h"
 #include "solver/cuda/common/gemm.h"
-#include "cuda/kernels/grouped_args.h"
+#include "solver/cuda/igemm_sm80/cuda_grouped_args.h"
 
 typedef struct falt_grouped_shape {
   int64_t images, out[2], results; /* of the results, along height and width; channels of all groups */

@@ -5,7 +5,7 @@
 //   SPANS  1: entries are aligned words of 16 bytes, of which some are no channel of their tap
 #pragma once
 #include "boundary.cuh"
-#include "gemm.cuh"
+#include "cuda_igemm.cuh"
 
 typedef falt_cuda_gemm_source Source;
 

@@ -1,6 +1,6 @@
 /* How a filter's gradient by windows is cut: every tile is enumerated, those that do not fit are dropped, the others
  * are compared by an estimate of their time. */
-#include "cuda/window.h"
+#include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 
 #include <math.h>
 

@@ -1,11 +1,11 @@
-/* Gradients of layers' filters by window_filter.cu: how pixels, taps and channels are cut into tiles, and what that
- * takes. Plain C, no GPU needed. src/cuda/kernels/window_filter.cu has the algorithm. */
-#ifndef FALT_CUDA_WINDOW_H
-#define FALT_CUDA_WINDOW_H
+/* Gradients of layers' filters by cuda_wgrad_halo.cu: how pixels, taps and channels are cut into tiles, and what that
+ * takes. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_TILES_H
+#define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_TILES_H
 
 #include "cuda/compile.h"
 #include "solver/cuda/common/gemm.h"
-#include "cuda/kernels/window_args.h"
+#include "solver/cuda/igemm_sm80/cuda_wgrad_halo_args.h"
 
 typedef struct falt_window_shape {
   int64_t images, out[3]; /* of the results */

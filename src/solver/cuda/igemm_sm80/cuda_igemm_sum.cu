@@ -2,10 +2,10 @@
 //
 // Holes:
 //   SUM                    type of the sums
-//   TYPE_Y TYPE_R REAL ACTIVATION   as in gemm.cu
+//   TYPE_Y TYPE_R REAL ACTIVATION   as in cuda_igemm.cu
 #include "args.h"
 #include "convert.cuh"
-#include "gemm_result.cuh"
+#include "cuda_igemm_output.cuh"
 #include "ptx/early.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) falt_gemm_sum(const __grid_constant__ Args a) {

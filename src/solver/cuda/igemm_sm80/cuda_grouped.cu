@@ -32,7 +32,7 @@
 //   BLOCKS                 blocks that should fit on a multiprocessor
 #include "async.cuh"
 #include "finish.cuh"
-#include "grouped_args.h"
+#include "cuda_grouped_args.h"
 #include "mma.cuh"
 #include "pairs.cuh"
 #include "ptx/early.cuh"

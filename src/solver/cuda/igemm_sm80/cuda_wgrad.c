@@ -1,5 +1,5 @@
 /* Gradients of layers' filters, and of their biases, on a GPU's tensor cores, as products of matrices that are never in
- * memory. src/cuda/kernels/gemm_filter.cu has the algorithm, src/cuda/gemm_filter_tiles.c how gradient and pixels are
+ * memory. src/solver/cuda/igemm_sm80/cuda_wgrad.cu has the algorithm, src/solver/cuda/igemm_sm80/cuda_wgrad_tiles.c how gradient and pixels are
  * cut. Shares of the pixels are summed in a fixed order: results are the same in every run. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
@@ -270,7 +270,7 @@ static falt_status upload_tables(filter_plan *plan) {
 static falt_cuda_kernel kernel_of(const filter_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_gemm_filter_tile *t = &plan->tile;
-  falt_cuda_kernel kernel = {.source = "gemm_filter.cu", .entry = "falt_gemm_filter", .shared_bytes = t->shared_bytes};
+  falt_cuda_kernel kernel = {.source = "cuda_wgrad.cu", .entry = "falt_gemm_filter", .shared_bytes = t->shared_bytes};
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->output.type, p->input.type));
   falt_cuda_hole(&kernel, "SPLIT=%d", plan->split);
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
@@ -297,7 +297,7 @@ static falt_cuda_kernel kernel_of(const filter_plan *plan) {
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_cuda_kernel kernel = kernel_of(plan);
-  falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
   falt_cuda_hole(&sum, "SUM=%s", base->problem.input.type == FALT_F64 ? "double" : "float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));

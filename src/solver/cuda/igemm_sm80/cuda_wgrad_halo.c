@@ -1,11 +1,11 @@
 /* Gradients of layers' filters on a GPU's tensor cores, where channels lie side by side, in 16-bit floats: each window
  * of the input is fetched once for all taps. For layers that reuse little else: few channels, small groups, first
- * layers. src/cuda/kernels/window_filter.cu has the algorithm, src/cuda/window.c how it is cut. Shares of the pixels
+ * layers. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm, src/solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.c how it is cut. Shares of the pixels
  * are summed in a fixed order: results are the same in every run. Operands whose addresses 16 bytes do not divide go to
  * another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "cuda/window.h"
+#include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
 
@@ -188,8 +188,8 @@ static void set_args(window_plan *plan) {
 static falt_status ready(falt_plan *base) {
   window_plan *plan = (window_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "window_filter.cu", .entry = "falt_window_filter", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel sum = {.source = "gemm_filter_sum.cu", .entry = "falt_gemm_filter_sum"};
+      .source = "cuda_wgrad_halo.cu", .entry = "falt_window_filter", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(base->problem.output.type, base->problem.input.type));
   falt_window_holes(&kernel, &plan->shape, &plan->tile);
   falt_cuda_hole(&sum, "SUM=float");

@@ -29,10 +29,10 @@
 //   ROW STAGES             bytes of a step, steps in shared memory
 //   UNIT                   bytes of a piece of the source
 //   GATHER                 0: pieces lie side by side in memory; 1: one by one, an entry each; else so many an entry
-//   FOLD FILL ONES SPANS   gemm_source.cuh's
+//   FOLD FILL ONES SPANS   cuda_igemm_source.cuh's
 //   GROUP_BYTES GROUP_ROWS 0, or a step is one tap of several groups, so many bytes and columns each
 //   PHASES                 0: all results are one phase
-//   SHARES                 1: a block sums a share of the depth; gemm_sum.cu adds them
+//   SHARES                 1: a block sums a share of the depth; cuda_igemm_sum.cu adds them
 //   PROMOTE                steps between additions to the long sum; 0: none
 //   PLANAR                 1: neighbouring pixels of the results lie side by side, else neighbouring channels
 //   RAGGED                 1: and vectors do not divide rows of those
@@ -41,9 +41,9 @@
 #include "args.h"
 #include "async.cuh"
 #include "convert.cuh"
-#include "gemm.cuh"
-#include "gemm_result.cuh"
-#include "gemm_source.cuh"
+#include "cuda_igemm.cuh"
+#include "cuda_igemm_output.cuh"
+#include "cuda_igemm_source.cuh"
 #include "mma.cuh"
 #include "ptx/early.cuh"
 #if WGMMA

@@ -6,7 +6,7 @@
 // around them that the taps read. Tensor cores sum over pixels, so both factors are transposed on their way out of
 // shared memory (ldmatrix), where every pixel has an address of its own: a tap is a distance between addresses, as are
 // strides and dilations. A warp keeps MR * 16 rows by PER blocks of columns in its registers over all its tiles, and
-// loads its rows once for all of them. Shares of the tiles lie in the workspace until gemm_filter_sum.cu adds them.
+// loads its rows once for all of them. Shares of the tiles lie in the workspace until cuda_wgrad_sum.cu adds them.
 //
 // ROLLING: where taps are a row apart, a row of x meets several rows of y. A warp has all rows of taps, walks down a
 // tile with the last rows of y in registers, and loads a row of x once for all that it meets. What an instruction sums
@@ -30,9 +30,9 @@
 //   SLABS WARPS PER                      slabs of a block, its warps, blocks of columns of a warp; ROLLING: whole
 //   TAPS_R BLOCKS                               blocks that should fit on a multiprocessor
 #include "async.cuh"
-#include "gemm.cuh"
+#include "cuda_igemm.cuh"
 #include "ptx/early.cuh"
-#include "window_args.h"
+#include "cuda_wgrad_halo_args.h"
 
 typedef falt_cuda_window_args Args;
 typedef Mma<KIND> Product;

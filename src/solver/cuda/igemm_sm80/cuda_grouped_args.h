@@ -1,6 +1,6 @@
-/* What the host passes to grouped.cu: a plain struct, read by the C compiler and by NVRTC alike. */
-#ifndef FALT_CUDA_KERNELS_GROUPED_ARGS_H
-#define FALT_CUDA_KERNELS_GROUPED_ARGS_H
+/* What the host passes to cuda_grouped.cu: a plain struct, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_ARGS_H
+#define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_ARGS_H
 
 #include "args.h"
 

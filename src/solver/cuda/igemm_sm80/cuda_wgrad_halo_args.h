@@ -1,6 +1,6 @@
-/* What the host passes to window_filter.cu: a plain struct, read by the C compiler and by NVRTC alike. */
-#ifndef FALT_CUDA_KERNELS_WINDOW_ARGS_H
-#define FALT_CUDA_KERNELS_WINDOW_ARGS_H
+/* What the host passes to cuda_wgrad_halo.cu: a plain struct, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_ARGS_H
+#define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_ARGS_H
 
 /* y: gradients by the output, x: the input. Axes stand in the order depth, height, width; strides count bytes. A group
  * is all groups that were merged into it. Blocks along the grid's x are parts: a tap along depth, some rows of taps,

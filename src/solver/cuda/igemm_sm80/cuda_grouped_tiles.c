@@ -1,6 +1,6 @@
 /* How a layer of small groups is cut: every tile is enumerated, those that do not fit are dropped, the others are
  * compared by an estimate of their time. */
-#include "cuda/grouped.h"
+#include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 // Holes:
 //   SUM      type of the sums
 //   TYPE_W   number of falt_type: the filter's
-#include "gemm_filter.cuh"
+#include "cuda_wgrad.cuh"
 #include "ptx/early.cuh"
 
 // Shares [begin, end) of an element; `next`: from one share's to the next one's.

@@ -1,22 +1,22 @@
 // Gradients of layers' filters as products of matrices on tensor cores: gradient (row, column) = sum over pixels of
 // y[pixel][row] * x[pixel][column], where rows are channels of the results, columns are taps with their channels of the
 // source, and pixels are those of the results. A block owns BM rows x BN columns of a share of the pixels, and walks
-// along them in steps of PIXELS. Shares lie in the workspace until gemm_filter_sum.cu adds them.
+// along them in steps of PIXELS. Shares lie in the workspace until cuda_wgrad_sum.cu adds them.
 // A column of ones beside the taps gives the bias's gradient.
 //
 // In shared memory a pixel's channels lie side by side, as in channels-last memory, so tensor cores want both factors
 // transposed: halves are transposed as they are loaded, words are loaded one by one.
 //
-// Holes: KIND SPLIT TYPE_X BM BN WARPS_M WARPS_N STAGES FOLD FILL ONES PROMOTE BLOCKS as in gemm.cu, and
+// Holes: KIND SPLIT TYPE_X BM BN WARPS_M WARPS_N STAGES FOLD FILL ONES PROMOTE BLOCKS as in cuda_igemm.cu, and
 //   TYPE_W               number of falt_type: the filter's
 //   PIXELS               of a step
 //   UNIT_Y GATHER_Y UNIT_X GATHER_X   UNIT and GATHER of both factors
 #include "args.h"
 #include "async.cuh"
 #include "convert.cuh"
-#include "gemm.cuh"
-#include "gemm_filter.cuh"
-#include "gemm_source.cuh"
+#include "cuda_igemm.cuh"
+#include "cuda_wgrad.cuh"
+#include "cuda_igemm_source.cuh"
 #include "mma.cuh"
 #include "ptx/early.cuh"
 
