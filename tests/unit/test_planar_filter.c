@@ -1,4 +1,4 @@
-/* Tests of how the gradients of planar_filter.cu are cut, which need no GPU; its kernels compiled, where there is
+/* Tests of how the gradients of cuda_wgrad_sm90_nchw.cu are cut, which need no GPU; its kernels compiled, where there is
  * NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "compile_lines.h"
-#include "cuda/planar_filter.h"
+#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -1,4 +1,4 @@
-/* Tests of how the layers and gradients of planes.cu and planes_filter.cu are cut, which need no GPU; its kernels
+/* Tests of how the layers and gradients of cuda_igemm_sm90_halo.cu and cuda_wgrad_sm90_halo.cu are cut, which need no GPU; its kernels
  * compiled, where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -1,4 +1,4 @@
-/* Tests of what wgmma.cu walks and how it is cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+/* Tests of what cuda_igemm_sm90.cu walks and how it is cut, which need no GPU; its kernels compiled, where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/compile.h"
-#include "cuda/wgmma.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 #include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
@@ -326,7 +326,7 @@ static void test_room(UNUSED void **state) {
 
 static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, const falt_wgmma_work *work,
                                   int type_y, int planar) {
-  falt_cuda_kernel k = {.source = "wgmma.cu", .entry = "falt_wgmma"};
+  falt_cuda_kernel k = {.source = "cuda_igemm_sm90.cu", .entry = "falt_wgmma"};
   const int lines = planar && work->phases == 1 ? 1 + (p->operation == FALT_WGMMA_FILTER) : 0;
   const struct {
     const char *name;
@@ -389,7 +389,7 @@ static void compile_some(void *context, const falt_wgmma_tile *t) {
 
 static void test_kernels(UNUSED void **state) {
   need_compiler();
-  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
   falt_cuda_binary binary;
   if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
   assert_int_equal(binary.use.stack_bytes, 0);

@@ -2,7 +2,7 @@
 #include "solver/cuda/common/cuda_maps.h"
 
 #include "core/memory.h"
-#include "cuda/kernels/wgmma_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 #include "solver/cuda/common/cuda.h"
 
 void *falt_map_element(void *data, const falt_tensor *t) {

@@ -3,7 +3,7 @@
 #define FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 
 #include "cuda/gpu.h"
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 #include "planner/planner.h"
 
 /* A tensor's first element in its memory. */
@@ -27,7 +27,7 @@ typedef struct falt_map_sums {
   int tap_columns;
 } falt_map_sums;
 
-/* Starts wgmma_sum.cu's kernel on the sums in the workspace. */
+/* Starts cuda_igemm_sm90_sum.cu's kernel on the sums in the workspace. */
 void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *operands, falt_map_sums sums);
 
 /* The machine that planes are cut for. */

@@ -7,7 +7,7 @@
 // image. A product sums 16 pixels, two rows of eight: its 64 rows are channels of dy, its columns the channels of x for
 // all taps of a row side by side, which is the same window seen from one pixel, its neighbour and the next: a
 // descriptor's blocks of 64 columns may lie as near as a pixel. Each warpgroup has a row of taps and keeps its sums in
-// registers, from the first of the block's tiles to the last. Blocks share the tiles; wgmma_sum.cu adds their sums in a
+// registers, from the first of the block's tiles to the last. Blocks share the tiles; cuda_igemm_sm90_sum.cu adds their sums in a
 // fixed order.
 //
 // Holes:
@@ -16,7 +16,7 @@
 //   DILATION_H DILATION_W     from tap to tap
 //   TILE_H TILE_W             pixels of a tile; 2 and 8 divide them
 //   STAGES                    tiles on their way
-#include "planes_args.h"
+#include "cuda_igemm_sm90_halo_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"

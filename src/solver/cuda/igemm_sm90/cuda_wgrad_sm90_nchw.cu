@@ -14,7 +14,7 @@
 // behind each image, which is the row below it and the row above the next. A ring of them holds x; the first group is
 // there twice, so that the last one has its neighbour. Threads copy: the copy engine would bring each 16 bytes alone.
 //
-// Blocks share the rows; wgmma_sum.cu adds their sums in a fixed order.
+// Blocks share the rows; cuda_igemm_sm90_sum.cu adds their sums in a fixed order.
 //
 // Holes:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
@@ -23,7 +23,7 @@
 //   ROWS                      of pixels, that are a stage; one of odd groups and odd rows has one more of zeros in each
 //   STAGES                    of the ring, 5 or more
 #include "async.cuh"
-#include "planar_filter_args.h"
+#include "cuda_wgrad_sm90_nchw_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/wgmma.cuh"

@@ -1,12 +1,12 @@
 /* Gradients of dense layers' filters of 3 x 3 taps a plane in 16-bit floats, from planar operands (pixels side by
  * side) as they lie, on GPUs with wgmma (sm_90a): nothing is turned, and no workspace holds a turned copy.
- * src/cuda/kernels/planar_filter.cu has the algorithm, src/cuda/planar_filter_tiles.c chooses how it is cut. Shares of
+ * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.c chooses how it is cut. Shares of
  * the pixels are summed in a fixed order. Operands whose addresses it cannot take go to another solver's plan, made
  * beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "cuda/kernels/planar_filter_args.h"
-#include "cuda/planar_filter.h"
+#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_args.h"
+#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
@@ -134,8 +134,8 @@ static void fill_args(planar_plan *plan) {
 static falt_status ready(falt_plan *base) {
   planar_plan *plan = (planar_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "planar_filter.cu", .entry = "falt_planar_filter", .shared_bytes = plan->tile.shared_bytes};
-  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+      .source = "cuda_wgrad_sm90_nchw.cu", .entry = "falt_planar_filter", .shared_bytes = plan->tile.shared_bytes};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
   const char *type = base->problem.input.type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "WIDTH=%d", (int)plan->layer.width);

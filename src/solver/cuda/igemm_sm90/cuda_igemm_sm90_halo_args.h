@@ -1,6 +1,6 @@
-/* What the host passes to planes.cu. Axes stand in the order planes, rows, columns; strides count elements. */
-#ifndef FALT_CUDA_KERNELS_PLANES_ARGS_H
-#define FALT_CUDA_KERNELS_PLANES_ARGS_H
+/* What the host passes to cuda_igemm_sm90_halo.cu. Axes stand in the order planes, rows, columns; strides count elements. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_ARGS_H
+#define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_ARGS_H
 
 #include "args.h"
 
@@ -25,7 +25,7 @@ typedef struct falt_cuda_planes_args {
   int items;                            /* tiles of all images, each with all its walks */
 } falt_cuda_planes_args;
 
-/* What it passes to planes_filter.cu. */
+/* What it passes to cuda_wgrad_sm90_halo.cu. */
 typedef struct falt_cuda_planes_filter_args {
   falt_cuda_map x, y;          /* windows of x, tiles of dy */
   float *sums;                 /* shares * rows * taps * tap_columns */

@@ -1,5 +1,5 @@
-/* How the rows of planar_filter.cu are cut into stages, and how many blocks share them. */
-#include "cuda/planar_filter.h"
+/* How the rows of cuda_wgrad_sm90_nchw.cu are cut into stages, and how many blocks share them. */
+#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
 #include <math.h>
 

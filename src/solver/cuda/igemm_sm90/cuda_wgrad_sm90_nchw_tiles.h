@@ -1,9 +1,9 @@
-/* Gradients of filters by planar_filter.cu: how rows of pixels are cut into stages, and blocks share them. Plain C, no
- * GPU needed. src/cuda/kernels/planar_filter.cu has the algorithm. */
-#ifndef FALT_CUDA_PLANAR_FILTER_H
-#define FALT_CUDA_PLANAR_FILTER_H
+/* Gradients of filters by cuda_wgrad_sm90_nchw.cu: how rows of pixels are cut into stages, and blocks share them. Plain C, no
+ * GPU needed. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
+#define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 typedef struct falt_planar_filter_problem {
   int64_t images, depth, height, width;

@@ -1,15 +1,15 @@
-/* Dense layers by wgmma.cu: which pixels and taps its products walk, and how they are cut into tiles. Plain C, no GPU
- * needed. src/cuda/kernels/wgmma.cu has the algorithm. */
-#ifndef FALT_CUDA_WGMMA_H
-#define FALT_CUDA_WGMMA_H
+/* Dense layers by cuda_igemm_sm90.cu: which pixels and taps its products walk, and how they are cut into tiles. Plain C, no GPU
+ * needed. src/solver/cuda/igemm_sm90/cuda_igemm_sm90.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_TILES_H
+#define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda/kernels/wgmma_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 
-/* By the numbers of wgmma.cu's OPERATION. */
+/* By the numbers of cuda_igemm_sm90.cu's OPERATION. */
 typedef enum falt_wgmma_operation { FALT_WGMMA_FORWARD, FALT_WGMMA_DATA, FALT_WGMMA_FILTER } falt_wgmma_operation;
 
 /* Depth, height or width of a layer: x has `in` pixels along it, y has `out`. */
@@ -50,7 +50,7 @@ typedef struct falt_wgmma_machine {
   int64_t workspace; /* bytes that may be used; negative: no limit */
 } falt_wgmma_machine;
 
-/* Named after wgmma.cu's holes. */
+/* Named after cuda_igemm_sm90.cu's holes. */
 typedef struct falt_wgmma_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;

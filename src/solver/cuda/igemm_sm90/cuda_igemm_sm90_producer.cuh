@@ -1,4 +1,4 @@
-// What wgmma.cu's fetching warp does: where pixels, taps and channels of a step lie, which copies bring them to a stage
+// What cuda_igemm_sm90.cu's fetching warp does: where pixels, taps and channels of a step lie, which copies bring them to a stage
 // of the ring, and what of the filter comes before the stream is awaited. Pixels' places serve results too. Included
 // where tiles and shared memory are known.
 

@@ -1,10 +1,10 @@
-/* How wgmma.cu's products are cut: every shape is enumerated, the illegal are dropped with a reason, the others
+/* How cuda_igemm_sm90.cu's products are cut: every shape is enumerated, the illegal are dropped with a reason, the others
  * compared by an estimate of their time. */
 #include <math.h>
 
 #include "core/memory.h"
 #include "solver/cuda/common/choice.h"
-#include "cuda/wgmma.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 enum {
   LINE = 128,

@@ -1,6 +1,6 @@
-/* What the host passes to wgmma.cu: plain structs, read by the C compiler and by NVRTC alike. */
-#ifndef FALT_CUDA_KERNELS_WGMMA_ARGS_H
-#define FALT_CUDA_KERNELS_WGMMA_ARGS_H
+/* What the host passes to cuda_igemm_sm90.cu: plain structs, read by the C compiler and by NVRTC alike. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_ARGS_H
+#define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_ARGS_H
 
 #include "args.h"
 
@@ -49,7 +49,7 @@ typedef struct falt_cuda_wgmma_args {
   int kept;          /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
 } falt_cuda_wgmma_args;
 
-/* What wgmma_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks
+/* What cuda_igemm_sm90_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks
  * of 64 columns. `parts`: threads that share the splits of a four, a power of 2. */
 typedef struct falt_cuda_wgmma_sum_args {
   const float *sums;

@@ -3,7 +3,7 @@
  * layer's box starts at -pad and the offsets are those of the taps. A gradient's results i with the same i mod stride
  * meet the same taps, every (stride/g)-th, g = gcd(stride, dilation): tap j of them reads dy at (i + pad -
  * j*dilation)/stride, which falls with j; the box starts where the last tap reads. */
-#include "cuda/wgmma.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 #include <string.h>
 

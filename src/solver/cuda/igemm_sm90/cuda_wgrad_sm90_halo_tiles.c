@@ -1,8 +1,8 @@
-/* How the tiles of planes_filter.cu are cut, and how many blocks share them; as planes_tiles.c. */
+/* How the tiles of cuda_wgrad_sm90_halo.cu are cut, and how many blocks share them; as planes_tiles.c. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 enum { PIXEL = 128, MOST_STAGES = 8, FEWEST_STAGES = 2, MOST_PRODUCTS = 32, MOST_WAVES = 3, MOST_SIZE = INT32_MAX / 4 };
 

@@ -14,8 +14,8 @@
 // zero is multiplied. All blocks take tiles of one phase, then tiles of the next at the same place, so that what they
 // read is still in the cache, before they go on to another place. Results without a tap are zeros, which the warps that
 // neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a cluster share one: each sums a
-// part of its steps and finishes a slice of its rows (wgmma_slices.cuh). Gradients by the filter that have more pixels
-// than that are cut into `splits` of them: wgmma_sum.cu adds these sums in their order.
+// part of its steps and finishes a slice of its rows (cuda_igemm_sm90_splitk.cuh). Gradients by the filter that have more pixels
+// than that are cut into `splits` of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
@@ -59,7 +59,7 @@
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
-#include "wgmma_args.h"
+#include "cuda_igemm_sm90_args.h"
 #include "words.cuh"
 
 typedef long long i64;
@@ -185,7 +185,7 @@ __device__ inline bool tile_at(const Args &a, const Phases &phases, long long wo
 
 // ---- fetching
 
-#include "wgmma_fetch.cuh"
+#include "cuda_igemm_sm90_producer.cuh"
 
 // ---- multiplying
 
@@ -264,8 +264,8 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
 
 // ---- results
 
-#include "wgmma_results.cuh"
-#include "wgmma_slices.cuh"
+#include "cuda_igemm_sm90_output.cuh"
+#include "cuda_igemm_sm90_splitk.cuh"
 
 __device__ inline void consume(const Args &a, const Phases &phases, const Shared &s, int rank, int consumer) {
   Turn turn;

@@ -1,7 +1,7 @@
-/* Dense layers by planes.cu: which of a layer's axes it walks along, and how the others are cut into tiles. Plain C, no
- * GPU needed. src/cuda/kernels/planes.cu has the algorithm. */
-#ifndef FALT_CUDA_PLANES_H
-#define FALT_CUDA_PLANES_H
+/* Dense layers by cuda_igemm_sm90_halo.cu: which of a layer's axes it walks along, and how the others are cut into tiles. Plain C, no
+ * GPU needed. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_TILES_H
+#define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ typedef struct falt_planes_machine {
   double bytes_per_s, clock_hz;
 } falt_planes_machine;
 
-/* Named after planes.cu's holes. */
+/* Named after cuda_igemm_sm90_halo.cu's holes. */
 typedef struct falt_planes_tile {
   int pixel, pieces, channels, columns, consumers, blocks, blocks_w, stages;
   int tiles[2], walk, walks; /* tiles along rows and columns; planes of a walk; walks along the planes */
@@ -59,7 +59,7 @@ void falt_planes_each(const falt_planes_problem *problem, const falt_planes_mach
 /* The best; false if no tile is legal. */
 bool falt_planes_choose(const falt_planes_problem *problem, const falt_planes_machine *machine, falt_planes_tile *best);
 
-/* ---- gradients of the filter, by planes_filter.cu */
+/* ---- gradients of the filter, by cuda_wgrad_sm90_halo.cu */
 
 /* Pixel i of an axis of dy meets with its tap j pixel i + j * dilation + corner of x. */
 typedef struct falt_planes_filter_problem {

@@ -1,13 +1,13 @@
 /* Dense layers of few channels whose channels lie side by side, in 16-bit floats, on GPUs with wgmma (sm_90a): forward
  * and gradients by the data, which are the same layer with the filter turned round; with a stride, each of its pixels
  * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all taps of a plane, each plane once for
- * all planes of results. src/cuda/kernels/planes.cu has the algorithm, src/cuda/planes_tiles.c chooses how it is cut.
+ * all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut.
  * In 2D the rows are the planes, and the images stand in the rows' place. Results may be planar. Operands whose
  * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "cuda/kernels/planes_args.h"
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
@@ -21,7 +21,7 @@ typedef struct planes_plan {
   falt_planes_tile tile;
   int dims[4]; /* of tensors: those that are planes, rows, columns and images */
   falt_planes_axis axis[3];
-  bool planar, whole; /* as planes.cu's holes */
+  bool planar, whole; /* as cuda_igemm_sm90_halo.cu's holes */
   falt_cuda_planes_args args;
   void *filter;      /* in the GPU's memory, or NULL */
   falt_plan *others; /* for operands that are not aligned */
@@ -344,7 +344,7 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
 
 static falt_status ready(falt_plan *base) {
   planes_plan *plan = (planes_plan *)base;
-  falt_cuda_kernel kernel = {.source = "planes.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel kernel = {.source = "cuda_igemm_sm90_halo.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   return falt_plan_ready(plan->others);

@@ -1,6 +1,6 @@
-/* What the host passes to planar_filter.cu. Strides count elements; a row's pixels lie side by side. */
-#ifndef FALT_CUDA_KERNELS_PLANAR_FILTER_ARGS_H
-#define FALT_CUDA_KERNELS_PLANAR_FILTER_ARGS_H
+/* What the host passes to cuda_wgrad_sm90_nchw.cu. Strides count elements; a row's pixels lie side by side. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_ARGS_H
+#define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_ARGS_H
 
 typedef struct falt_cuda_planar_tensor {
   const void *data; /* its first element */

@@ -1,12 +1,12 @@
 /* Gradients of dense layers' filters in 16-bit floats, channels side by side, on GPUs with wgmma (sm_90a): each window
  * of the input is fetched once for all taps of a plane. For layers of about 64 channels, that fetching tap by tap would
- * hold up. src/cuda/kernels/planes_filter.cu has the algorithm, src/cuda/planes_filter_tiles.c chooses how it is cut.
+ * hold up. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo_tiles.c chooses how it is cut.
  * Shares of the pixels are summed in a fixed order. Operands whose addresses the copy engine cannot take go to another
  * solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "cuda/kernels/planes_args.h"
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
@@ -126,8 +126,8 @@ static falt_status ready(falt_plan *base) {
   const falt_planes_filter_problem *l = &plan->layer;
   const falt_planes_filter_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {
-      .source = "planes_filter.cu", .entry = "falt_planes_filter", .shared_bytes = t->shared_bytes};
-  const falt_cuda_kernel sum = {.source = "wgmma_sum.cu", .entry = "falt_wgmma_sum"};
+      .source = "cuda_wgrad_sm90_halo.cu", .entry = "falt_planes_filter", .shared_bytes = t->shared_bytes};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
   const char *type = base->problem.input.type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "DHW"[i], (int)l -> taps[i]);

@@ -16,7 +16,7 @@
 // A gradient by the data of a layer with strides is the same layer: STEP_D x STEP_H x STEP_W neighbouring pixels of dx
 // are one pixel of it, and their channels are its results. What meets no tap of the filter has a zero for it, and a
 // result that is not finite is formed again without these zeros. Such results, and those of few channels, are scattered
-// (planes_results.cuh).
+// (cuda_igemm_sm90_halo_output.cuh).
 //
 // Holes:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
@@ -37,7 +37,7 @@
 //   STAGES                    windows on their way
 #include "epilogue.cuh"
 #include "pairs.cuh"
-#include "planes_args.h"
+#include "cuda_igemm_sm90_halo_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"
@@ -247,7 +247,7 @@ __device__ inline void move_up(Sums &sums) {
 
 // ---- the block
 
-#include "planes_results.cuh"
+#include "cuda_igemm_sm90_halo_output.cuh"
 
 __device__ inline void consume(const Args &a, const Shared &s, char *memory, int consumer) {
   Turn turn;

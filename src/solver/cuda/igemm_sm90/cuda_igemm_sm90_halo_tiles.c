@@ -1,9 +1,9 @@
-/* How planes.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
+/* How cuda_igemm_sm90_halo.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
  * by an estimate of their time. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/planes.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 enum {
   MOST_CHANNELS = 64,
