@@ -1,4 +1,4 @@
-/* Tests of how the layers of first.cu and first_filter.cu are cut, which need no GPU; its kernels compiled, where there
+/* Tests of how the layers of cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu are cut, which need no GPU; its kernels compiled, where there
  * is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
-#include "cuda/first.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -1,4 +1,4 @@
-/* Tests of how the layers of strips.cu are cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+/* Tests of how the layers of cuda_fewchannels_nchw.cu are cut, which need no GPU; its kernels compiled, where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
-#include "cuda/strips.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -1,6 +1,6 @@
-/* What the host passes to strips.cu. Axes stand in the order planes, rows, columns; strides count elements. */
-#ifndef FALT_CUDA_KERNELS_STRIPS_ARGS_H
-#define FALT_CUDA_KERNELS_STRIPS_ARGS_H
+/* What the host passes to cuda_fewchannels_nchw.cu. Axes stand in the order planes, rows, columns; strides count elements. */
+#ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_ARGS_H
+#define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_ARGS_H
 
 #include "args.h"
 

@@ -1,6 +1,6 @@
-/* How strips.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
+/* How cuda_fewchannels_nchw.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
  * by an estimate of their time. */
-#include "cuda/strips.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /* What solvers of layers of few input channels share: forward, and by the filter. */
-#ifndef FALT_SOLVER_CUDA_FIRST_H
-#define FALT_SOLVER_CUDA_FIRST_H
+#ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_H
+#define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_H
 
-#include "cuda/first.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 #include "cuda/gpu.h"
-#include "cuda/kernels/first_args.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_args.h"
 #include "planner/planner.h"
 
 /* Why the kernels do not bring such an input, or NULL; other is the type of the input's partner. */

@@ -1,10 +1,10 @@
-/* How first.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
+/* How cuda_fewchannels_nhwc.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
  * by an estimate of their time. */
 #include <math.h>
 
 #include "core/memory.h"
 #include "solver/cuda/common/choice.h"
-#include "cuda/first.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 enum { MOST_CONSUMERS = 2, MOST_WALKS = 128, FETCHED = 128, MOST_FETCHED = 24 };
 enum { REGISTERS_BESIDE = 56 }; /* of a thread that multiplies, as seen on compiled kernels */

@@ -1,8 +1,8 @@
 /* Layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a network. Each row of the
  * input comes to shared memory once, whatever its order in memory, for all taps and all channels of results.
- * src/cuda/kernels/first.cu has the algorithm, src/cuda/first_tiles.c chooses how it is cut. It needs no workspace, no
+ * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu has the algorithm, src/solver/cuda/fewchannels/cuda_fewchannels_nhwc_tiles.c chooses how it is cut. It needs no workspace, no
  * alignment, and reads the filter as it lies. */
-#include "solver/cuda_first.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels.h"
 #include "core/memory.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
@@ -181,7 +181,7 @@ static falt_status ready(falt_plan *base) {
   first_plan *plan = (first_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
-  falt_cuda_kernel kernel = {.source = "first.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nhwc.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
   const char *type = w->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);

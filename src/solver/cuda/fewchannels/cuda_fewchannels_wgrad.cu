@@ -2,7 +2,7 @@
 //
 //   dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
 //
-// As in first.cu a block walks down an image, and some warps bring rows of x into a ring: what a result meets of one
+// As in cuda_fewchannels_nhwc.cu a block walks down an image, and some warps bring rows of x into a ring: what a result meets of one
 // row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, a piece of the
 // runs of all rows of taps its columns: 16 bytes of shared memory hold eight columns for one result, those of the next
 // result begin 16 bytes later, those of the next row of taps some rows later. So x is multiplied as it lies in the
@@ -18,7 +18,7 @@
 // Results beyond the end of a row are zeros, which meet elements that exist: what is not finite there may reach taps
 // that do not read it.
 //
-// Holes are those of first.cu that first_rows.cuh has, and
+// Holes are those of cuda_fewchannels_nhwc.cu that cuda_fewchannels_rows.cuh has, and
 //   PAIR            types of the factors, "f16.f16" or "bf16.bf16"
 //   BEYOND          where dy is summed alone, the bits of 1: a channel that x does not have
 //   BIASED          whether it is
@@ -27,7 +27,7 @@
 //   ROWS PARTS      rows of results that are summed at a time; warpgroups for each, with channels of their own
 //   STAGES          rows of dy on their way to a warpgroup
 //   PRODUCERS       warpgroups that bring x
-#include "first_rows.cuh"
+#include "cuda_fewchannels_rows.cuh"
 #include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_rows.cuh"

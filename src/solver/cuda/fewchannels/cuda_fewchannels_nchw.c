@@ -1,10 +1,10 @@
 /* Layers of few input channels on GPUs, in 16-bit floats, columns of the input side by side in memory: volumes of one
  * channel, planar first layers of a network without strides. Rows of the input go straight into the registers that
- * tensor cores read. src/cuda/kernels/strips.cu has the algorithm, src/cuda/strips.c chooses how it is cut. It needs no
+ * tensor cores read. src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has the algorithm, src/solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.c chooses how it is cut. It needs no
  * workspace, no alignment, and reads the filter as it lies. */
 #include "core/memory.h"
-#include "cuda/kernels/strips_args.h"
-#include "cuda/strips.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_args.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
 
@@ -147,7 +147,7 @@ static falt_status ready(falt_plan *base) {
   strips_plan *plan = (strips_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
-  falt_cuda_kernel kernel = {.source = "strips.cu", .entry = "falt_strips"};
+  falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nchw.cu", .entry = "falt_strips"};
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, w->type));
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
   falt_cuda_hole(&kernel, "FOLD=%d", falt_gemm_folds(p));

@@ -1,7 +1,7 @@
-/* What the host passes to first.cu and first_filter.cu. Axes stand in the order rows, columns; strides count elements.
+/* What the host passes to cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu. Axes stand in the order rows, columns; strides count elements.
  */
-#ifndef FALT_CUDA_KERNELS_FIRST_ARGS_H
-#define FALT_CUDA_KERNELS_FIRST_ARGS_H
+#ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_ARGS_H
+#define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_ARGS_H
 
 #include "args.h"
 

@@ -1,7 +1,7 @@
-/* Layers of few input channels by first.cu, and their gradients by the filter by first_filter.cu: how they are cut.
- * Plain C, no GPU needed. src/cuda/kernels/first.cu and first_filter.cu have the algorithms. */
-#ifndef FALT_CUDA_FIRST_H
-#define FALT_CUDA_FIRST_H
+/* Layers of few input channels by cuda_fewchannels_nhwc.cu, and their gradients by the filter by cuda_fewchannels_wgrad.cu: how they are cut.
+ * Plain C, no GPU needed. src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu have the algorithms. */
+#ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_TILES_H
+#define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_TILES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ typedef struct falt_first_machine {
   double bytes_per_s, clock_hz;
 } falt_first_machine;
 
-/* Named after first.cu's holes. */
+/* Named after cuda_fewchannels_nhwc.cu's holes. */
 typedef struct falt_first_tile {
   int pixel, paired, pieces, width, rows, parts, batches, mirrored;
   int walk, walks;                /* rows of a walk; walks down an image */

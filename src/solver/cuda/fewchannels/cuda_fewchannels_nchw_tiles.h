@@ -1,7 +1,7 @@
-/* Layers of few input channels by strips.cu: how they are cut. Plain C, no GPU needed. src/cuda/kernels/strips.cu has
+/* Layers of few input channels by cuda_fewchannels_nchw.cu: how they are cut. Plain C, no GPU needed. src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has
  * the algorithm. */
-#ifndef FALT_CUDA_STRIPS_H
-#define FALT_CUDA_STRIPS_H
+#ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_TILES_H
+#define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_TILES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ typedef struct falt_strips_machine {
   double bytes_per_s, clock_hz;
 } falt_strips_machine;
 
-/* Named after strips.cu's holes. */
+/* Named after cuda_fewchannels_nchw.cu's holes. */
 typedef struct falt_strips_tile {
   int eights, blocks;
   int walk, walks, strips, result_tiles; /* rows of a walk; walks down a plane; of columns; of channels */

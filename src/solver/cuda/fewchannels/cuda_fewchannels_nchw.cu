@@ -35,7 +35,7 @@
 #include "mma.cuh"
 #include "pairs.cuh"
 #include "ptx/early.cuh"
-#include "strips_args.h"
+#include "cuda_fewchannels_nchw_args.h"
 #include "words.cuh"
 
 typedef long long i64;

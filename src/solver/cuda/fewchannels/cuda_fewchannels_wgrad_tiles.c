@@ -1,9 +1,9 @@
-/* How first_filter.cu's gradients are cut; as first_tiles.c. */
+/* How cuda_fewchannels_wgrad.cu's gradients are cut; as first_tiles.c. */
 #include <math.h>
 
 #include "core/memory.h"
 #include "solver/cuda/common/choice.h"
-#include "cuda/first.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 enum { PRODUCERS = 2, MOST_CONSUMERS = 4, MOST_WIDTH = 128, FEWEST_STAGES = 2, MOST_STAGES = 12 };
 enum { FILE_REGISTERS = 65536, FETCHING = 56, MOST_REGISTERS = 240 };

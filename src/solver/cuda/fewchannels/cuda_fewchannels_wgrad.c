@@ -1,10 +1,10 @@
 /* Gradients by the filter of layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a
  * network. Each row of the input comes to shared memory once, whatever its order in memory, for all taps; the output's
- * gradient has its channels side by side. src/cuda/kernels/first_filter.cu has the algorithm,
- * src/cuda/first_filter_tiles.c chooses how it is cut. Shares of the pixels are summed in a fixed order. Operands whose
+ * gradient has its channels side by side. src/solver/cuda/fewchannels/cuda_fewchannels_wgrad.cu has the algorithm,
+ * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in a fixed order. Operands whose
  * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
 #include "core/memory.h"
-#include "solver/cuda_first.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 
@@ -79,7 +79,7 @@ static falt_status ready(falt_plan *base) {
   const falt_problem *p = &base->problem;
   const bool is_f16 = p->input.type == FALT_F16;
   falt_cuda_kernel kernel = {
-      .source = "first_filter.cu", .entry = "falt_first_filter", .shared_bytes = plan->tile.shared_bytes};
+      .source = "cuda_fewchannels_wgrad.cu", .entry = "falt_first_filter", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
   falt_cuda_hole(&kernel, "PAIR=\"%s\"", is_f16 ? "f16.f16" : "bf16.bf16");
   falt_cuda_hole(&kernel, "BEYOND=%s", !p->has_bias ? "0" : is_f16 ? "0x3c00" : "0x3f80");
