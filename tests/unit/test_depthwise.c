@@ -9,7 +9,7 @@
 
 #include "compile_lines.h"
 #include "core/random.h"
-#include "cuda/depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -9,7 +9,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "cuda/depthwise_bands.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 #include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
@@ -82,7 +82,7 @@ typedef struct filter_tally {
   double least;
 } filter_tally;
 
-/* Where the operands of the last product of depthwise_diagonals.cu end, and where they would if their blocks did not
+/* Where the operands of the last product of cuda_depthwise_diagonals.cu end, and where they would if their blocks did not
  * overlap: 64 rows of x, and eight columns of dy for each row of taps, of 16 pixels each. */
 static int64_t operands_end(const falt_depthwise_bands_shape *s, const falt_depthwise_bands_filter_tile *t) {
   const int64_t reach = s->taps[1] - 1 - s->pad[1], width = falt_min(s->in[1], s->out[1] + reach);
@@ -195,7 +195,7 @@ static void test_kernels(UNUSED void **state) {
     for (int i = 0; i < SHAPES; i++) {
       falt_depthwise_bands_tile best;
       falt_cuda_binary binary;
-      falt_cuda_kernel kernel = {.source = "depthwise_bands.cu", .entry = "falt_depthwise_bands"};
+      falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_bands"};
       if (a != 0 && a != 1 + i % 3) continue;
       assert_true(falt_depthwise_bands_choose(&shapes[i], architectures[a].machine, &best));
       fill_holes(&kernel, &shapes[i], i % 2 == 0);
@@ -219,10 +219,10 @@ static void test_filter_kernels(UNUSED void **state) {
     for (int i = 0; i < SHAPES; i++) {
       falt_depthwise_bands_filter_tile best;
       falt_cuda_binary binary;
-      falt_cuda_kernel kernel = {.source = "depthwise_bands_filter.cu", .entry = "falt_depthwise_bands_filter"};
+      falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz_wgrad.cu", .entry = "falt_depthwise_bands_filter"};
       const int64_t pixel = shapes[i].inner ? shapes[i].channels : 1;
       if (a != 0 && (shapes[i].inner || a != 1 + i % 3)) continue;
-      if (shapes[i].inner) kernel.source = "depthwise_diagonals.cu", kernel.entry = "falt_depthwise_diagonals";
+      if (shapes[i].inner) kernel.source = "cuda_depthwise_diagonals.cu", kernel.entry = "falt_depthwise_diagonals";
       if (!falt_depthwise_bands_filter_choose(&shapes[i], &h200, -1, &best)) continue;
       falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "BRAINS" : "HALVES");
       falt_cuda_hole(&kernel, "MULTIPLE=1");
@@ -245,7 +245,7 @@ static void test_sum_kernel(UNUSED void **state) {
   need_compiler();
   for (int a = 0; a < 4; a++) {
     falt_cuda_binary binary;
-    falt_cuda_kernel kernel = {.source = "depthwise_sum.cu", .entry = "falt_depthwise_sum"};
+    falt_cuda_kernel kernel = {.source = "cuda_depthwise_sum.cu", .entry = "falt_depthwise_sum"};
     falt_cuda_hole(&kernel, "SUM=%s", a % 2 ? "double" : "float");
     falt_cuda_hole(&kernel, "TYPE_W=%d", a % 2 ? FALT_F64 : FALT_F16);
     falt_cuda_hole(&kernel, "TAPS_T=1");

@@ -3,7 +3,7 @@
 
 #include "core/memory.h"
 #include "solver/cuda/common/choice.h"
-#include "cuda/depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 
 enum { PLANE, ROW, COLUMN };
 enum {

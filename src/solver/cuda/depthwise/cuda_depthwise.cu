@@ -5,7 +5,7 @@
 // multiply, in gradients neither. Sums wait for planes and for more taps than registers hold: PARTS loads of so many
 // rows of taps.
 //
-// Holes, beside those of depthwise.cuh, whose AXIS_R has the taps of one part:
+// Holes, beside those of cuda_depthwise.cuh, whose AXIS_R has the taps of one part:
 //   PARTS        of the taps along rows
 //   ALL_TAPS_R   in all parts
 //   Y_R Y_S      elements of the result from row to row, from column to column
@@ -18,7 +18,7 @@
 //   EARLY        0: blocks come when all has ended that is ahead in the stream; 1: before, and await that; 2: they load
 //                taps meanwhile, as the filter is the plan's own, which nothing ahead writes
 //   THREADS BLOCKS
-#include "depthwise.cuh"
+#include "cuda_depthwise.cuh"
 #include "epilogue.cuh"
 #include "partial.cuh"
 #include "ptx/early.cuh"

@@ -1,8 +1,8 @@
 /* What the solvers of depthwise layers on GPUs share. */
-#ifndef FALT_SOLVER_CUDA_DEPTHWISE_H
-#define FALT_SOLVER_CUDA_DEPTHWISE_H
+#ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_H
+#define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_H
 
-#include "cuda/depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 #include "solver/cuda/common/cuda.h"
 
 /* Why a layer is none of theirs, or NULL. */

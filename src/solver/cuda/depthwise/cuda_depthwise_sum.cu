@@ -7,7 +7,7 @@
 //   TAPS_T TAPS_R TAPS_S  along planes, rows, columns
 //   CHANNELS MULTIPLE     results' channels; those of a group
 //   BIAS                  1: after the taps' sums stand those of the bias
-#include "depthwise_gradient.cuh"
+#include "cuda_depthwise_wgrad.cuh"
 #include "ptx/early.cuh"
 
 extern "C" __global__ void __launch_bounds__(1024)

@@ -1,10 +1,10 @@
 /* How the gradient of a depthwise layer's filter is cut where channels lie side by side: tiles of some rows of x are
  * enumerated, those that do not fit are dropped, the others are compared by an estimate of their time. The kernel is
- * src/cuda/kernels/depthwise_diagonals.cu. */
+ * src/solver/cuda/depthwise/cuda_depthwise_diagonals.cu. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/depthwise_bands.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 enum { PIXEL = 16, MOST_TAPS = 8, MOST_SHARES = 65535, BLOCK_THREADS = 128, REGISTERS = 80, FILE_REGISTERS = 65536 };
 

@@ -1,7 +1,7 @@
-/* How depthwise layers are cut for tensor cores: plain C, no GPU needed. src/cuda/kernels/depthwise_bands.cu has the
+/* How depthwise layers are cut for tensor cores: plain C, no GPU needed. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the
  * algorithm. */
-#ifndef FALT_CUDA_DEPTHWISE_BANDS_H
-#define FALT_CUDA_DEPTHWISE_BANDS_H
+#ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_TILES_H
+#define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_TILES_H
 
 #include "cuda/compile.h"
 #include "solver/cuda/common/gemm.h"
@@ -38,7 +38,7 @@ void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const fa
 bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                  falt_depthwise_bands_tile *best);
 
-/* ---- gradients of filters, by depthwise_bands_filter.cu or, where channels lie side by side, depthwise_diagonals.cu:
+/* ---- gradients of filters, by cuda_depthwise_toeplitz_wgrad.cu or, where channels lie side by side, cuda_depthwise_diagonals.cu:
  * source and results are x and y */
 
 typedef struct falt_depthwise_bands_filter_tile {

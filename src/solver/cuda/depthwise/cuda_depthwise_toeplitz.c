@@ -1,10 +1,10 @@
 /* Depthwise layers and their gradients by the data on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros
- * beyond the ends. src/cuda/kernels/depthwise_bands.cu has the algorithm, src/cuda/depthwise_bands.c how it is cut. A
+ * beyond the ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.c how it is cut. A
  * gradient is the layer with its taps in the opposite order. The filter is read as it lies. Operands whose addresses
  * are not aligned go to another solver's plan, made beside this one. */
-#include "solver/cuda_depthwise_bands.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 #include "core/memory.h"
-#include "cuda/depthwise_bands.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
@@ -179,7 +179,7 @@ static falt_status ready(falt_plan *base) {
   const falt_tensor *w = &p->filter;
   const roles r = falt_gemm_roles_of(p);
   falt_cuda_kernel kernel = {
-      .source = "depthwise_bands.cu", .entry = "falt_depthwise_bands", .shared_bytes = plan->tile.shared_bytes};
+      .source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_bands", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, w->type));
   falt_gemm_result_holes(p, r.result->type, &kernel);
   falt_cuda_hole(&kernel, "FINISH=%d", plan->shape.finish);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "cuda/depthwise_bands.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 enum { FILE_REGISTERS = 65536, WARP = 32, MOST_REGISTERS = 200, MOST_SHARES = 65535 };
 

@@ -1,6 +1,6 @@
 /* How a depthwise layer is cut for tensor cores: every tile is enumerated, those that do not fit are dropped, the
  * others are compared by an estimate of their time. */
-#include "cuda/depthwise_bands.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* Gradients of depthwise layers' filters, and of their biases, on a GPU: positions are cut into shares, whose sums are
- * added in a fixed order, so that results are the same in every run. src/cuda/kernels/depthwise_filter.cu has the
- * algorithm, src/cuda/depthwise_tiles.c how positions are cut. */
+ * added in a fixed order, so that results are the same in every run. src/solver/cuda/depthwise/cuda_depthwise_wgrad.cu has the
+ * algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how positions are cut. */
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cuda_depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "solver/cuda/common/cuda_gemm.h"
 
 typedef struct filter_plan {
@@ -61,7 +61,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
   const falt_problem *p = &plan->base.problem;
-  falt_cuda_kernel kernel = {.source = "depthwise_filter.cu", .entry = "falt_depthwise_filter"};
+  falt_cuda_kernel kernel = {.source = "cuda_depthwise_wgrad.cu", .entry = "falt_depthwise_filter"};
   falt_depthwise_holes(p, c, &kernel);
   falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
   falt_cuda_hole(&kernel, "LANES=%d", c->tile.lanes);

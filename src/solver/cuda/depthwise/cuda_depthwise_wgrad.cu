@@ -2,10 +2,10 @@
 // of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
 // lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
 // sums are added by shuffles, where its lanes have the same channels evenly often, a block's in shared memory, those of
-// all shares of the positions, if there are several, by depthwise_sum.cu: always in the same order. Planes of taps, and
+// all shares of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes of taps, and
 // parts of their rows, are blocks of their own.
 //
-// Holes, beside those of depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
+// Holes, beside those of cuda_depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
 //   PARTS       of the taps along rows
 //   ALL_TAPS_R  in all parts
 //   Y_R Y_S     elements of y from row to row, from column to column
@@ -14,8 +14,8 @@
 //   AHEAD       lines
 //   ALONE       1: there is one share, whose sums are the gradient
 //   THREADS BLOCKS
-#include "depthwise.cuh"
-#include "depthwise_gradient.cuh"
+#include "cuda_depthwise.cuh"
+#include "cuda_depthwise_wgrad.cuh"
 #include "ptx/early.cuh"
 
 constexpr int TAPS = Rows::taps * Columns::taps, STRIPS = THREADS / LANES;

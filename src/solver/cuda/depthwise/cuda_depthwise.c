@@ -1,10 +1,10 @@
 /* Depthwise layers and their gradients by the data on a GPU, at the speed of its memory: each channel, or each of
- * several that share one, is correlated with a filter of its own. src/cuda/kernels/depthwise.cu has the algorithm,
- * src/cuda/depthwise_tiles.c how results are cut.
+ * several that share one, is correlated with a filter of its own. src/solver/cuda/depthwise/cuda_depthwise.cu has the algorithm,
+ * src/solver/cuda/depthwise/cuda_depthwise_tiles.c how results are cut.
  *
  * Where channels lie side by side the filter is laid out anew, its channels side by side too: once where its values are
  * known when planning, else before each execution, in the workspace; where none is allowed it is read as it lies. */
-#include "solver/cuda_depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
@@ -98,7 +98,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) {
   const falt_problem *p = &plan->base.problem;
-  falt_cuda_kernel kernel = {.source = "depthwise.cu", .entry = "falt_depthwise"};
+  falt_cuda_kernel kernel = {.source = "cuda_depthwise.cu", .entry = "falt_depthwise"};
   falt_depthwise_holes(p, c, &kernel);
   falt_cuda_hole(&kernel, "TYPE_W=%d", (int)(plan->pack ? falt_depthwise_sum_type(p) : p->filter.type));
   falt_cuda_hole(&kernel, "W_WORDS=%d", plan->pack != NULL);
@@ -112,7 +112,7 @@ static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) 
 
 static falt_status ready_pack(depthwise_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  falt_cuda_kernel kernel = {.source = "depthwise_pack.cu", .entry = "falt_depthwise_pack"};
+  falt_cuda_kernel kernel = {.source = "cuda_depthwise_pack.cu", .entry = "falt_depthwise_pack"};
   falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
   falt_cuda_hole(&kernel, "SUM=%s", falt_depthwise_sum(p));
   falt_cuda_hole(&kernel, "TAPS_R=%d", (int)p->filter.size[FALT_H]);

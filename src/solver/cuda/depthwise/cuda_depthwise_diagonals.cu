@@ -10,7 +10,7 @@
 // allows time for. They stay in registers from a block's first tile to its last.
 //
 // A tile is some rows of x of an image, with all rows of dy that they meet; zeros stand between rows, so that pixels of
-// a tile are summed in one run, whatever row they are of. Blocks have shares of the tiles, whose sums depthwise_sum.cu
+// a tile are summed in one run, whatever row they are of. Blocks have shares of the tiles, whose sums cuda_depthwise_sum.cu
 // adds: always in the same order. Zeros meet pixels of the other operand; where a sum is not finite it is formed once
 // more from its own products alone.
 //
@@ -24,7 +24,7 @@
 //   SPAN SLAB                  channels and rows of x of a tile
 //   WARPS BLOCKS               of a block, four for eight channels; blocks of a multiprocessor
 #include "convert.cuh"
-#include "depthwise_stage.cuh"
+#include "cuda_depthwise_stage.cuh"
 #include "mma.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"

@@ -2,7 +2,7 @@
  */
 #include <math.h>
 
-#include "solver/cuda_depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "solver/cuda/common/cuda_gemm.h"
 
 enum { MOST_COLUMN_TAPS = 32, MOST_STRIDE = 1024 };
@@ -230,7 +230,7 @@ void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, 
 
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function) {
   const falt_problem *p = &plan->problem;
-  falt_cuda_kernel kernel = {.source = "depthwise_sum.cu", .entry = "falt_depthwise_sum"};
+  falt_cuda_kernel kernel = {.source = "cuda_depthwise_sum.cu", .entry = "falt_depthwise_sum"};
   falt_cuda_hole(&kernel, "SUM=%s", falt_depthwise_sum(p));
   falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
   for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "TRS"[i], (int)p -> filter.size[FALT_D + i]);

@@ -30,7 +30,7 @@
 //   SPAN IMAGES SLAB     channels, images and rows of results that a block takes at once; SPAN: 1, or 8 times 1, 2 or 4
 //   SEGMENT              rows of a segment
 //   WARPS STAGES BLOCKS  of a block; 2: what is next comes while this is multiplied; blocks of a multiprocessor
-#include "depthwise_stage.cuh"
+#include "cuda_depthwise_stage.cuh"
 #include "finish.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
