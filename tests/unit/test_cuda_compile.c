@@ -166,7 +166,7 @@ static void test_im2col(UNUSED void **state) {
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (int by_row = 0; by_row < 2; by_row++) {
-      falt_cuda_kernel k = {.source = "im2col.cu", .entry = "falt_im2col"};
+      falt_cuda_kernel k = {.source = "cuda_im2col.cu", .entry = "falt_im2col"};
       falt_cuda_hole(&k, "ELEMENT=%s", by_row ? "unsigned long long" : "unsigned short");
       falt_cuda_hole(&k, "INDEX=%s", by_row ? "unsigned long long" : "unsigned");
       falt_cuda_hole(&k, "BY_ROW=%d", by_row);

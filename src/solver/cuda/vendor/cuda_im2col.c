@@ -209,7 +209,7 @@ static falt_status open_plan(im2col_plan *plan, const falt_ask *ask) {
 static falt_status ready(falt_plan *base) {
   im2col_plan *plan = (im2col_plan *)base;
   static const char *const bits[] = {[2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
-  falt_cuda_kernel kernel = {.source = "im2col.cu", .entry = "falt_im2col"};
+  falt_cuda_kernel kernel = {.source = "cuda_im2col.cu", .entry = "falt_im2col"};
   falt_cuda_hole(&kernel, "ELEMENT=%s", bits[size_of(plan)]);
   falt_cuda_hole(&kernel, "INDEX=%s", plan->wide ? "unsigned long long" : "unsigned");
   falt_cuda_hole(&kernel, "BY_ROW=%d", plan->by_row);
