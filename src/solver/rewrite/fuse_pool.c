@@ -13,7 +13,7 @@
 #include "planner/planner.h"
 #include "solver/cpu/common/rows.h"
 #include "solver/rewrite/fuse_pool.h"
-#include "solver/row_bands.h"
+#include "solver/rewrite/row_bands.h"
 
 /* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
 enum { MOST_KINDS = 8 };

@@ -15,7 +15,7 @@
 
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
-#include "solver/row_bands.h"
+#include "solver/rewrite/row_bands.h"
 
 /* First, middle and last bands, and what is left of a batch; what has more is not cut. */
 enum { MOST_KINDS = 8 };

@@ -2,8 +2,8 @@
  *
  * Images are cut along one axis, where only a constant boundary leaves the rows of a band alone. Bands are as even as
  * they can be, so that most of them are the same problem. */
-#ifndef FALT_SOLVER_ROW_BANDS_H
-#define FALT_SOLVER_ROW_BANDS_H
+#ifndef FALT_SOLVER_REWRITE_ROW_BANDS_H
+#define FALT_SOLVER_REWRITE_ROW_BANDS_H
 
 #include "planner/planner.h"
 

@@ -1,5 +1,5 @@
 /* Images in bands of rows. */
-#include "solver/row_bands.h"
+#include "solver/rewrite/row_bands.h"
 
 falt_row_bands falt_row_bands_cut(const falt_problem *p, int axis, int64_t most) {
   const falt_axis *a = &p->axis[axis];
