@@ -123,7 +123,7 @@ const ladder_step ladder_cuda_layer[] = {
     {.name = "implicit",
      .idea = "the same product, patches gathered on the way to shared memory",
      .kernel = {&implicit}},
-    {.name = "tensor-cores", .idea = "the same on tensor cores, an f32 as two tf32", .solver = "cuda-gemm"},
+    {.name = "tensor-cores", .idea = "the same on tensor cores, an f32 as two tf32", .solver = "cuda-igemm"},
     {.name = "cudnn", .idea = "what the vendor's library picks", .solver = "cudnn"},
     {.name = NULL},
 };

@@ -187,6 +187,12 @@ void falt_device_steady_free(falt_device *device);
 /* NULL-terminated; defined by src/solver/registry.c. */
 extern const falt_solver *const falt_solvers[];
 
+/* Names that solvers had first, which budget.method takes until 0.3; ends with NULL. Defined there too. */
+typedef struct falt_solver_alias {
+  const char *old, *name;
+} falt_solver_alias;
+extern const falt_solver_alias falt_solver_aliases[];
+
 /* What a solver could compute in principle: a structure and a direction, or pooling. */
 typedef enum falt_scope {
   FALT_SCOPE_FILTERS = 1 << 0,   /* one set of taps for all channels */

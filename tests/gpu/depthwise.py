@@ -56,7 +56,7 @@ def bands():
     words += [f"layout={'nhwc' if inner else 'nchw'}", f"type={random.choice(['f16', 'bf16'])}"]
     if operation == "forward":
         words += layers.epilogue()
-    words += [f"method=cuda-depthwise-bands{'-filter' if operation == 'backward-filter' else ''}"]
+    words += [f"method=cuda-depthwise-toeplitz{'-filter' if operation == 'backward-filter' else ''}"]
     return " ".join(words)
 
 

@@ -12,22 +12,22 @@ typedef struct found {
 
 static const found all[] = {
     /* f32 as two tf32: an infinite term may give NaN, no other may */
-    {"backward-filter c=1 h=6 w=1 k=1 r=1 s=1 method=cuda-gemm-filter", 154001724798889},
-    {"backward-filter n=4 c=1 h=12 w=64 k=5 r=3 s=3 stride=2 pad=1 layout=nhwc method=cuda-gemm-filter",
+    {"backward-filter c=1 h=6 w=1 k=1 r=1 s=1 method=cuda-wgrad", 154001724798889},
+    {"backward-filter n=4 c=1 h=12 w=64 k=5 r=3 s=3 stride=2 pad=1 layout=nhwc method=cuda-wgrad",
      154001724798889},
-    {"backward-data c=1 h=2 w=6 k=2 r=3 s=1 pad=1 method=cuda-gemm", 716951678220256},
-    {"backward-data c=33 h=2 w=7 k=33 r=3 s=3 groups=33 pad=1 layout=nhwc weight-layout=hwio method=cuda-gemm",
+    {"backward-data c=1 h=2 w=6 k=2 r=3 s=1 pad=1 method=cuda-igemm", 716951678220256},
+    {"backward-data c=33 h=2 w=7 k=33 r=3 s=3 groups=33 pad=1 layout=nhwc weight-layout=hwio method=cuda-igemm",
      716951678220256},
-    {"backward-data c=1 h=1 w=2 k=3 r=3 s=2 pad=3 method=cuda-turned", 154001724798972},
-    {"backward-data c=3 h=1 w=32 k=7 r=7 s=7 pad=3 layout=nhwc weight-layout=oihw deterministic=1 method=cuda-turned",
+    {"backward-data c=1 h=1 w=2 k=3 r=3 s=2 pad=3 method=convert-layout", 154001724798972},
+    {"backward-data c=3 h=1 w=32 k=7 r=7 s=7 pad=3 layout=nhwc weight-layout=oihw deterministic=1 method=convert-layout",
      716951678220284},
     /* channels in falling order, with an input that goes on beyond its ends */
-    {"forward c=5 h=2 w=2 k=1 r=1 s=1 boundary=edge pool=max:2 input-strides=0,0,-1,0,0,0 method=cuda-pooled",
+    {"forward c=5 h=2 w=2 k=1 r=1 s=1 boundary=edge pool=max:2 input-strides=0,0,-1,0,0,0 method=split-pool",
      716951678220884},
-    {"forward c=5 h=4 w=4 k=3 r=3 s=3 pad=1 boundary=edge input-strides=0,0,-16,0,4,1 input-offset=64 method=cuda-gemm",
+    {"forward c=5 h=4 w=4 k=3 r=3 s=3 pad=1 boundary=edge input-strides=0,0,-16,0,4,1 input-offset=64 method=cuda-igemm",
      3},
     {"backward-filter c=5 h=4 w=4 k=3 r=3 s=3 pad=1 boundary=edge input-strides=0,0,-16,0,4,1 input-offset=64 "
-     "method=cuda-gemm-filter",
+     "method=cuda-wgrad",
      3},
     /* infinite taps as integer parts */
     {"correlate w=1 s=1 type=s8", 154001734799384},
@@ -38,28 +38,28 @@ static const found all[] = {
      "output-offset=1",
      91827368193},
     /* NaN among integers, before pooling */
-    {"forward c=2 w=64 k=1 s=7 out-type=u8 pool=max:2 method=cuda-layer", 716951688220835},
-    {"forward c=2 w=128 k=1 s=9 pad=4 out-type=u8 layout=nwc pool=max:2 method=cuda-layer", 716951688220835},
+    {"forward c=2 w=64 k=1 s=7 out-type=u8 pool=max:2 method=cuda-direct-nchw", 716951688220835},
+    {"forward c=2 w=128 k=1 s=9 pad=4 out-type=u8 layout=nwc pool=max:2 method=cuda-direct-nchw", 716951688220835},
     {"forward c=2 w=128 k=1 s=9 pad=4 out-type=u8 layout=nwc pool=max:2 method=cuda-generic", 716951688220835},
     /* positions of dy beyond its ends */
-    {"backward-filter c=2 h=1 w=3 k=2 r=2 s=7 groups=2 pad=3 type=f16 method=cuda-depthwise-filter", 154001724799020},
-    {"backward-filter c=10 h=1 w=3 k=10 r=7 s=7 groups=10 pad=3 type=f16 layout=nhwc method=cuda-depthwise-filter",
+    {"backward-filter c=2 h=1 w=3 k=2 r=2 s=7 groups=2 pad=3 type=f16 method=cuda-depthwise-wgrad", 154001724799020},
+    {"backward-filter c=10 h=1 w=3 k=10 r=7 s=7 groups=10 pad=3 type=f16 layout=nhwc method=cuda-depthwise-wgrad",
      435476701509676},
-    {"backward-filter n=64 c=64 h=33 w=37 k=64 r=3 s=3 groups=64 method=cuda-depthwise-filter", 154001724799020},
-    {"backward-filter c=1 h=1 w=1 k=1 r=7 s=7 pad=3 type=bf16 method=cuda-first-filter", 716951678220498},
-    {"backward-filter c=3 h=1 w=1 k=1 r=7 s=7 pad=3 type=bf16 method=cuda-window", 716951678220498},
-    {"backward-filter c=1 h=5 w=5 k=24 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1 method=cuda-window", 716951688220486},
-    {"backward-filter c=4 d=1 h=1 w=1 k=3 t=3 r=3 s=3 pad=1 type=bf16 method=cuda-planes-filter", 435476701509979},
+    {"backward-filter n=64 c=64 h=33 w=37 k=64 r=3 s=3 groups=64 method=cuda-depthwise-wgrad", 154001724799020},
+    {"backward-filter c=1 h=1 w=1 k=1 r=7 s=7 pad=3 type=bf16 method=cuda-fewchannels-wgrad", 716951678220498},
+    {"backward-filter c=3 h=1 w=1 k=1 r=7 s=7 pad=3 type=bf16 method=cuda-wgrad-halo", 716951678220498},
+    {"backward-filter c=1 h=5 w=5 k=24 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1 method=cuda-wgrad-halo", 716951688220486},
+    {"backward-filter c=4 d=1 h=1 w=1 k=3 t=3 r=3 s=3 pad=1 type=bf16 method=cuda-wgrad-sm90-halo", 435476701509979},
     /* kernels for aligned operands, and for others */
-    {"backward-filter c=6 h=1 w=3 k=6 r=6 s=7 groups=6 pad=3 layout=nhwc method=cuda-depthwise-filter",
+    {"backward-filter c=6 h=1 w=3 k=6 r=6 s=7 groups=6 pad=3 layout=nhwc method=cuda-depthwise-wgrad",
      435476711509545},
-    {"backward-filter n=12 c=16 h=3 w=1 k=16 r=1 s=1 groups=16 layout=nhwc method=cuda-depthwise-filter",
+    {"backward-filter n=12 c=16 h=3 w=1 k=16 r=1 s=1 groups=16 layout=nhwc method=cuda-depthwise-wgrad",
      154001724799071},
     {"forward c=14 h=1 w=3 k=14 r=6 s=7 groups=14 pad=3 layout=nhwc method=cuda-depthwise", 435476711509778},
-    {"backward-data c=64 h=1 w=1 k=64 r=3 s=3 groups=64 pad=1 type=bf16 method=cuda-depthwise-bands", 435476701510261},
-    {"backward-data c=3 w=16 k=48 s=3 pad=-2 weight-type=bf16 out-type=bf16 layout=nwc method=cuda-planes",
+    {"backward-data c=64 h=1 w=1 k=64 r=3 s=3 groups=64 pad=1 type=bf16 method=cuda-depthwise-toeplitz", 435476701510261},
+    {"backward-data c=3 w=16 k=48 s=3 pad=-2 weight-type=bf16 out-type=bf16 layout=nwc method=cuda-igemm-sm90-halo",
      154001724799726},
-    {"forward c=6 h=64 w=8 k=3 r=1 s=2 boundary=symmetric type=f16 method=cuda-turned", 154001724799008},
+    {"forward c=6 h=64 w=8 k=3 r=1 s=2 boundary=symmetric type=f16 method=convert-layout", 154001724799008},
     /* a tap that is 0, as a sum of terms; f16 below 2^-14 beside large ones */
     {"correlate h=1 w=10 r=6 s=7 rank=2 method=cuda-separable", 154001734799431},
     {"correlate h=24 w=95 r=7 s=7 rank=2 method=cuda-separable", 154001734799431},
@@ -68,7 +68,7 @@ static const found all[] = {
     {"correlate n=9 h=32 w=1 r=257 s=1 mode=full boundary=edge type=f64 rank=4 alpha=0.5 beta=1 residual=1 "
      "method=cuda-depthwise",
      338248073121953},
-    {"forward c=80 h=4 w=1 k=80 r=3 s=3 groups=80 stride=2 pad=1 type=f16 out-type=f32 layout=nhwc method=cuda-gemm",
+    {"forward c=80 h=4 w=1 k=80 r=3 s=3 groups=80 stride=2 pad=1 type=f16 out-type=f32 layout=nhwc method=cuda-igemm",
      154001734799019},
 };
 
@@ -119,14 +119,14 @@ static float *results_of(falt_device *device, const char *line, const float valu
 }
 
 static const char *const layers[] = {
-    "forward n=1 c=8 h=5 w=7 k=8 r=1 s=1 method=cuda-gemm",
-    "forward n=1 c=8 h=5 w=7 k=8 r=1 s=1 tf32=1 method=cuda-gemm",
-    "forward n=4 c=64 h=14 w=14 k=64 r=1 s=1 layout=nhwc method=cuda-gemm",
-    "forward n=4 c=64 h=14 w=14 k=64 r=1 s=1 layout=nhwc tf32=1 method=cuda-gemm",
-    "backward-data n=1 c=8 h=5 w=7 k=8 r=1 s=1 method=cuda-gemm",
-    "backward-data n=1 c=8 h=5 w=7 k=8 r=1 s=1 tf32=1 method=cuda-gemm",
-    "backward-filter n=1 c=8 h=4 w=2 k=8 r=1 s=1 method=cuda-gemm-filter",
-    "backward-filter n=1 c=8 h=4 w=2 k=8 r=1 s=1 tf32=1 method=cuda-gemm-filter",
+    "forward n=1 c=8 h=5 w=7 k=8 r=1 s=1 method=cuda-igemm",
+    "forward n=1 c=8 h=5 w=7 k=8 r=1 s=1 tf32=1 method=cuda-igemm",
+    "forward n=4 c=64 h=14 w=14 k=64 r=1 s=1 layout=nhwc method=cuda-igemm",
+    "forward n=4 c=64 h=14 w=14 k=64 r=1 s=1 layout=nhwc tf32=1 method=cuda-igemm",
+    "backward-data n=1 c=8 h=5 w=7 k=8 r=1 s=1 method=cuda-igemm",
+    "backward-data n=1 c=8 h=5 w=7 k=8 r=1 s=1 tf32=1 method=cuda-igemm",
+    "backward-filter n=1 c=8 h=4 w=2 k=8 r=1 s=1 method=cuda-wgrad",
+    "backward-filter n=1 c=8 h=4 w=2 k=8 r=1 s=1 tf32=1 method=cuda-wgrad",
 };
 
 /* The largest float times 0, and times a power of two: sums of 8 or 64 terms, to the precision of the products. */

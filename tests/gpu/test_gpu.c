@@ -139,22 +139,22 @@ static bool is_nan(uint16_t f16) {
 /* Layers whose kernels multiply more than a result's own window: pixels that others share, channels and taps that are
  * padding. */
 static const char *const shared_windows[] = {
-    "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-planes",
+    "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-igemm-sm90-halo",
     "backward-data n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc "
     "input-strides=4788,4788,1596,1596,42,1",
-    "forward n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-first",
-    "forward n=2 c=5 h=30 w=34 k=40 r=3 s=3 pad=1 type=f16 method=cuda-first",
-    "forward n=2 c=1 d=6 h=14 w=72 k=12 t=3 r=3 s=3 pad=1 type=f16 method=cuda-strips",
-    "forward n=2 c=3 h=14 w=67 k=20 r=2 s=5 pad=2 type=f16 method=cuda-strips",
-    "forward n=3 c=12 h=20 w=23 k=12 r=7 s=7 pad=3 groups=12 type=f16 method=cuda-depthwise-bands",
-    "forward n=3 c=16 h=20 w=23 k=16 r=7 s=7 pad=3 groups=16 type=f16 layout=nhwc method=cuda-depthwise-bands",
+    "forward n=2 c=3 h=38 w=42 k=64 r=7 s=7 stride=2 pad=3 type=f16 layout=nhwc method=cuda-fewchannels-nhwc",
+    "forward n=2 c=5 h=30 w=34 k=40 r=3 s=3 pad=1 type=f16 method=cuda-fewchannels-nhwc",
+    "forward n=2 c=1 d=6 h=14 w=72 k=12 t=3 r=3 s=3 pad=1 type=f16 method=cuda-fewchannels-nchw",
+    "forward n=2 c=3 h=14 w=67 k=20 r=2 s=5 pad=2 type=f16 method=cuda-fewchannels-nchw",
+    "forward n=3 c=12 h=20 w=23 k=12 r=7 s=7 pad=3 groups=12 type=f16 method=cuda-depthwise-toeplitz",
+    "forward n=3 c=16 h=20 w=23 k=16 r=7 s=7 pad=3 groups=16 type=f16 layout=nhwc method=cuda-depthwise-toeplitz",
     "backward-data n=3 c=16 h=20 w=22 k=16 r=5 s=7 pad=2:2x3:3 groups=16 type=f16 layout=nhwc "
-    "method=cuda-depthwise-bands",
+    "method=cuda-depthwise-toeplitz",
     "forward n=2 c=32 h=14 w=15 k=32 r=3 s=3 pad=1 groups=8 type=f16 layout=nhwc method=cuda-grouped",
-    "forward n=2 c=24 h=14 w=15 k=40 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-wgmma",
-    "forward n=2 c=19 h=14 w=15 k=21 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-gemm",
-    "forward n=2 c=33 h=14 w=15 k=35 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-gemm",
-    "backward-data n=2 c=72 h=14 w=15 k=72 r=1 s=3 pad=0x1 groups=8 type=f16 layout=nhwc method=cuda-gemm",
+    "forward n=2 c=24 h=14 w=15 k=40 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-igemm-sm90",
+    "forward n=2 c=19 h=14 w=15 k=21 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-igemm",
+    "forward n=2 c=33 h=14 w=15 k=35 r=3 s=3 pad=1 type=f16 layout=nhwc method=cuda-igemm",
+    "backward-data n=2 c=72 h=14 w=15 k=72 r=1 s=3 pad=0x1 groups=8 type=f16 layout=nhwc method=cuda-igemm",
 };
 
 typedef struct operand {

@@ -186,16 +186,16 @@ static void test_gaps(UNUSED void **state) {
     bool there;
   } cases[] = {
       {"forward n=2 c=64 h=9 w=8 k=64 r=1 s=1 type=f16 input-strides=5120,0,80,0,8,1 output-strides=5120,0,80,0,8,1 "
-       "method=cuda-wgmma",
+       "method=cuda-igemm-sm90",
        " boxes", true},
       {"forward n=2 c=64 h=9 w=7 k=64 r=1 s=1 type=f16 input-strides=5120,0,80,0,7,1 output-strides=5120,0,80,0,7,1 "
-       "method=cuda-wgmma",
+       "method=cuda-igemm-sm90",
        " boxes", false},
       {"forward c=8 d=9 h=24 w=40 k=16 t=3 r=3 s=3 pad=1 type=f16 layout=ndhwc weight-layout=oidhw "
-       "output-strides=138240,0,8640,960,40,1 method=cuda-planes",
+       "output-strides=138240,0,8640,960,40,1 method=cuda-igemm-sm90-halo",
        " planar", true},
       {"forward c=8 d=9 h=24 w=37 k=16 t=3 r=3 s=3 pad=1 type=f16 layout=ndhwc weight-layout=oidhw "
-       "output-strides=138240,0,8640,960,40,1 method=cuda-planes",
+       "output-strides=138240,0,8640,960,40,1 method=cuda-igemm-sm90-halo",
        NULL, false},
   };
   falt_device *device = describe("h200", false);
@@ -222,10 +222,10 @@ static void test_taps_not_finite(UNUSED void **state) {
     falt_problem p;
     snprintf(line, sizeof line, "correlate h=48 w=64 r=3 s=3 type=%s weight-type=f32", types[i]);
     assert_int_equal(falt_problem_parse(&p, NULL, line), FALT_OK);
-    assert_true(plans(device, &p, "cuda-banded", taps));
+    assert_true(plans(device, &p, "cuda-toeplitz", taps));
     for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
       taps[4] = odd[k];
-      assert_false(plans(device, &p, "cuda-banded", taps));
+      assert_false(plans(device, &p, "cuda-toeplitz", taps));
       assert_true(plans(device, &p, "", taps));
     }
   }
@@ -373,8 +373,8 @@ static void test_constants(UNUSED void **state) {
   } cases[] = {{"correlate h=31 w=132 r=3 s=3 value=3 type=u8 method=cuda-direct", true},
                {"correlate h=31 w=132 r=3 s=3 value=-3 type=u8 method=cuda-direct", false},
                {"correlate h=31 w=132 r=3 s=3 value=256 type=u8 method=cuda-direct", false},
-               {"correlate h=31 w=132 r=3 s=3 value=256 type=u16 method=cuda-sweep", true},
-               {"correlate h=31 w=132 r=3 s=3 value=0.5 type=u8 method=cuda-sweep", false},
+               {"correlate h=31 w=132 r=3 s=3 value=256 type=u16 method=cuda-25d", true},
+               {"correlate h=31 w=132 r=3 s=3 value=0.5 type=u8 method=cuda-25d", false},
                {"correlate h=31 w=132 r=3 s=3 value=-3 boundary=wrap type=u8 method=cuda-direct", true},
                {"correlate d=3 h=4 w=5 t=3 r=5 s=3 mode=full value=-3 type=u8 out-type=u16 method=cuda-direct", false}};
   falt_device *device = describe("h200", false);

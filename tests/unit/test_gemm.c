@@ -416,7 +416,7 @@ static void test_span_plans(UNUSED void **state) {
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     char line[256], text[256];
     falt_plan *plan;
-    snprintf(line, sizeof line, "%s method=cuda-gemm", plans[i].line);
+    snprintf(line, sizeof line, "%s method=cuda-igemm", plans[i].line);
     if (falt_plan_create_line(&plan, device, line, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
     falt_plan_print(plan, text, sizeof text);
     falt_plan_destroy(&plan);
@@ -437,7 +437,7 @@ static void test_span_workspace(UNUSED void **state) {
   snprintf(options.described, sizeof options.described, "h200");
   assert_int_equal(falt_device_cuda(&device, &options), FALT_OK);
   for (int enough = 0; enough <= 1; enough++) {
-    const char *line = "forward n=1 c=65 h=14 w=14 k=65 r=1 s=1 type=f16 layout=nhwc method=cuda-gemm";
+    const char *line = "forward n=1 c=65 h=14 w=14 k=65 r=1 s=1 type=f16 layout=nhwc method=cuda-igemm";
     falt_budget_default(&budget);
     assert_int_equal(falt_problem_parse(&problem, &budget, line), FALT_OK);
     budget.max_workspace = enough ? 8 * 65 * 256 : 65 * 256;
@@ -467,7 +467,7 @@ static void test_compile(UNUSED void **state) {
       "forward n=1 c=257 h=14 w=14 k=257 r=1 s=1 layout=nhwc type=f16",
       "backward-data n=64 c=129 h=28 w=28 k=129 r=3 s=3 pad=1 layout=nhwc type=bf16",
   };
-  compile_all_lines(&(compile_lines){.method = "cuda-gemm",
+  compile_all_lines(&(compile_lines){.method = "cuda-igemm",
                                      .source = "gemm",
                                      .gpus = gpus,
                                      .gpu_count = sizeof gpus / sizeof *gpus,

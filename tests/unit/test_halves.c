@@ -49,7 +49,7 @@ static void test_infinities(void **state) {
     fill(filter, FILTER, &seed);
     snprintf(line, sizeof line, problem, "reference");
     run(device, line, false, wanted);
-    snprintf(line, sizeof line, problem, "tiles");
+    snprintf(line, sizeof line, problem, "igemm-vnni");
     run(device, line, round % 2, found);
     for (int i = 0; i < RESULTS; i++) {
       const double a = falt_load(found, FALT_F16, i), b = falt_load(wanted, FALT_F16, i);

@@ -14,7 +14,7 @@
 #include "planner/search.h"
 #include "problem/problem.h"
 
-extern const falt_solver falt_solver_cuda_passes, falt_solver_direct, falt_solver_generic;
+extern const falt_solver falt_solver_separable_passes, falt_solver_direct, falt_solver_generic;
 static falt_solver passes;
 static const falt_solver *const list[] = {&passes, &falt_solver_direct, &falt_solver_generic, NULL};
 
@@ -75,7 +75,7 @@ static void check(falt_device *device, const char *line, double tolerance) {
 static void test_results(void **state) {
   falt_device *device = NULL;
   (void)state;
-  passes = falt_solver_cuda_passes;
+  passes = falt_solver_separable_passes;
   passes.name = "passes";
   passes.device_kind = "cpu";
   assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);

@@ -266,7 +266,7 @@ static void test_compile(UNUSED void **state) {
       "input-strides=29491200,32,1,460800,3840,32",
       "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f16 act=silu "
       "input-strides=200704,64,1,200704,3584,64"};
-  compile_all_lines(&(compile_lines){.method = "cuda-planes",
+  compile_all_lines(&(compile_lines){.method = "cuda-igemm-sm90-halo",
                                      .source = "planes",
                                      .gpus = gpus,
                                      .lines = lines,
@@ -276,7 +276,7 @@ static void test_compile(UNUSED void **state) {
   static const char *const gradients[] = {
       "backward-filter n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=f16",
       "backward-filter n=2 c=64 d=32 h=32 w=32 k=64 t=3 r=2 s=4 layout=ndhwc type=bf16"};
-  compile_all_lines(&(compile_lines){.method = "cuda-planes",
+  compile_all_lines(&(compile_lines){.method = "cuda-igemm-sm90-halo",
                                      .source = "planes_filter",
                                      .gpus = gpus,
                                      .lines = gradients,

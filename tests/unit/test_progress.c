@@ -50,7 +50,7 @@ static const struct {
     {"generic", "correlate h=2000 w=2000 r=31 s=31 type=f64 boundary=wrap"},
     {"direct", "correlate h=3000 w=3000 r=63 s=63"},
     {"reference", "correlate h=500 w=500 r=9 s=9"},
-    {"widened", "forward n=4 c=128 h=64 w=64 k=128 r=3 s=3 pad=1 layout=nhwc type=f16"},
+    {"upconvert-f32", "forward n=4 c=128 h=64 w=64 k=128 r=3 s=3 pad=1 layout=nhwc type=f16"},
 };
 
 /* Executions of more than a second tell of it several times, and end with 1. */

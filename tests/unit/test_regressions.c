@@ -19,7 +19,7 @@ typedef struct regression {
 } regression;
 
 static const regression lines[] = {
-    /* grouped, fold-results: stored integers of 16 bits as f32 */
+    /* grouped, fprop-pixelfold: stored integers of 16 bits as f32 */
     {"forward c=6 d=1 h=6 w=4 k=6 t=2 r=2 s=1 pad=1x3x2 type=bf16 out-type=s16 layout=ndhwc", 0},
     {"forward n=3 c=6 w=3 k=4 s=2 pad=9:7 out=9 type=bf16 out-type=u16 layout=nwc bias=1", 0},
     {"forward n=1 c=8 h=5 w=9 k=6 r=3 s=3 pad=1 groups=2 type=u8 weight-type=s8 out-type=u16 layout=nhwc", 0},
@@ -34,11 +34,11 @@ static const regression lines[] = {
     {"backward-filter c=10 d=4 h=5 w=1 k=12 t=2 r=4 s=1 groups=2 pad=3x0x0", 0},
     {"backward-filter n=2 c=12 d=6 h=8 w=1 k=12 t=5 r=4 s=1 groups=3 stride=3x2x1 value=2", 0},
     {"backward-filter n=2 c=3 d=9 h=12 w=1 k=1 t=2 r=5 s=1 pad=19:11x1:3x0:0 type=bf16 bias=1", 0},
-    /* outer, outer-rows: had kernels read rows in place at a step that is not positive */
+    /* outer, wgrad-rows: had kernels read rows in place at a step that is not positive */
     {"backward-filter c=20 w=40 k=3 s=3 input-strides=800,0,40,0,0,-1 input-offset=39", 0},
     {"backward-filter c=20 w=40 k=3 s=3 input-strides=800,0,2,0,0,0", 0},
     {"backward-filter n=2 c=32 h=6 w=40 k=8 r=3 s=3 layout=nhwc weight-layout=ohwi output-strides=0,0,1,0,0,0", 0},
-    /* outer-tiles: took rows of one pixel for adjacent pixels of a width that is the problem's height */
+    /* wgrad-vnni: took rows of one pixel for adjacent pixels of a width that is the problem's height */
     {"backward-filter c=4 h=8 w=1 k=4 r=1 s=1 type=bf16 layout=nhwc output-strides=0,0,-1,0,4,0 output-offset=5", 0},
     {"backward-filter c=1 d=15 h=2 w=1 k=2 t=1 r=1 s=1 type=bf16 output-strides=0,0,0,0,0,0", 0},
     /* separable: terms cancel where the filter is zero, and their roundings are left */

@@ -53,7 +53,7 @@ static void test_pieces(void **state) {
   for (int threads = 1; threads <= 3; threads += 2) {
     falt_device *device = device_of(threads, 16384);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-      watched w = {"widened", 0};
+      watched w = {"upconvert-f32", 0};
       falt_problem problem;
       falt_budget budget;
       falt_budget_default(&budget);
@@ -82,25 +82,25 @@ static void test_rows(void **state) {
       {"depthwise", "forward n=1 c=9 h=12 w=12 k=9 r=3 s=3 pad=2 groups=9 type=s8 layout=nhwc value=3"},
       {"depthwise", "forward n=2 c=4 d=6 h=9 w=8 k=4 t=3 r=3 s=3 pad=1 groups=4 type=f16 layout=ndhwc boundary=edge"},
       {"depthwise", "backward-data n=3 c=16 h=9 w=7 k=16 r=3 s=3 stride=2 pad=1 groups=16 type=bf16 layout=nhwc"},
-      {"depthwise-block", "forward n=3 c=40 h=20 w=19 k=40 r=3 s=3 pad=1 groups=40 layout=nhwc bias=1 act=relu6"},
-      {"depthwise-block", "forward n=2 c=32 h=30 w=31 k=32 r=3 s=3 pad=1 groups=32 stride=2 layout=nhwc act=gelu"},
-      {"depthwise-block", "forward n=2 c=33 h=8 w=40 k=33 r=3 s=3 pad=3x0 groups=33 type=bf16 layout=nhwc scale=1"},
-      {"depthwise-block", "forward n=1 c=48 h=17 w=15 k=48 r=3 s=3 pad=1 groups=48 stride=2 type=u8 layout=nhwc"},
-      {"depthwise-block",
+      {"depthwise-rowtile", "forward n=3 c=40 h=20 w=19 k=40 r=3 s=3 pad=1 groups=40 layout=nhwc bias=1 act=relu6"},
+      {"depthwise-rowtile", "forward n=2 c=32 h=30 w=31 k=32 r=3 s=3 pad=1 groups=32 stride=2 layout=nhwc act=gelu"},
+      {"depthwise-rowtile", "forward n=2 c=33 h=8 w=40 k=33 r=3 s=3 pad=3x0 groups=33 type=bf16 layout=nhwc scale=1"},
+      {"depthwise-rowtile", "forward n=1 c=48 h=17 w=15 k=48 r=3 s=3 pad=1 groups=48 stride=2 type=u8 layout=nhwc"},
+      {"depthwise-rowtile",
        "forward n=1 c=16 h=9 w=9 k=16 r=3 s=3 pad=1 groups=16 type=s8 out-type=u8 layout=nhwc bias=1"},
-      {"depthwise-block", "forward n=2 c=40 h=11 w=19 k=40 r=5 s=5 pad=2 groups=40 type=bf16 layout=nhwc bias=1"},
-      {"depthwise-block", "forward n=2 c=33 h=7 w=7 k=33 r=7 s=7 pad=3 groups=33 layout=nhwc act=relu"},
-      {"depthwise-block", "forward n=1 c=64 h=9 w=12 k=64 r=7 s=7 pad=1 groups=64 type=u8 layout=nhwc"},
-      {"depthwise-block-filter", "backward-filter n=3 c=40 h=20 w=19 k=40 r=3 s=3 pad=1 groups=40 layout=nhwc bias=1"},
-      {"depthwise-block-filter",
+      {"depthwise-rowtile", "forward n=2 c=40 h=11 w=19 k=40 r=5 s=5 pad=2 groups=40 type=bf16 layout=nhwc bias=1"},
+      {"depthwise-rowtile", "forward n=2 c=33 h=7 w=7 k=33 r=7 s=7 pad=3 groups=33 layout=nhwc act=relu"},
+      {"depthwise-rowtile", "forward n=1 c=64 h=9 w=12 k=64 r=7 s=7 pad=1 groups=64 type=u8 layout=nhwc"},
+      {"depthwise-rowtile-wgrad", "backward-filter n=3 c=40 h=20 w=19 k=40 r=3 s=3 pad=1 groups=40 layout=nhwc bias=1"},
+      {"depthwise-rowtile-wgrad",
        "backward-filter n=9 c=33 h=41 w=8 k=33 r=3 s=3 pad=1 groups=33 type=bf16 layout=nhwc"},
-      {"depthwise-block-filter",
+      {"depthwise-rowtile-wgrad",
        "backward-filter c=16 h=9 w=3 k=16 r=3 s=3 stride=2 pad=1 groups=16 type=f16 layout=nhwc"},
-      {"depthwise-filter",
+      {"depthwise-wgrad",
        "backward-filter n=5 c=40 h=9 w=7 k=40 r=3 s=3 pad=1 groups=40 type=bf16 layout=nhwc bias=1"},
       {"grouped", "forward n=1 c=8 h=31 w=12 k=8 r=3 s=3 pad=1 groups=2 type=bf16 layout=nhwc boundary=reflect101"},
       {"grouped", "backward-data n=2 c=16 h=9 w=7 k=32 r=3 s=3 pad=1 groups=4 type=f16 layout=nhwc"},
-      {"grouped-filter", "backward-filter n=2 c=6 h=50 w=11 k=4 r=3 s=3 pad=1 groups=2 type=f16 layout=nhwc bias=1"},
+      {"grouped-wgrad", "backward-filter n=2 c=6 h=50 w=11 k=4 r=3 s=3 pad=1 groups=2 type=f16 layout=nhwc bias=1"},
   };
   for (int threads = 1; threads <= 3; threads += 2) {
     falt_device *device = device_of(threads, 65536);
@@ -124,16 +124,16 @@ static void test_limits(void **state) {
   falt_device *device = device_of(1, 65536);
   assert_int_equal(plan_line(&plan, device,
                              "forward n=8 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 groups=64 type=bf16 layout=nhwc "
-                             "method=widened"),
+                             "method=upconvert-f32"),
                    FALT_OK);
   assert_in_range(falt_plan_workspace(plan), 1, 6 * 65536);
   falt_plan_destroy(&plan);
   static const char *const refused[] = {
-      "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 layout=nhwc method=widened",
-      "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 type=s32 layout=nhwc method=widened",
+      "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 layout=nhwc method=upconvert-f32",
+      "forward c=8 h=9 w=9 k=8 r=3 s=3 groups=8 type=s32 layout=nhwc method=upconvert-f32",
       "forward n=2 c=8 h=4 w=9999 k=8 r=3 s=3 pad=1 groups=8 type=bf16 layout=nhwc method=depthwise",
-      "forward n=2 c=64 h=9 w=9 k=64 r=3 s=3 pad=2 groups=64 layout=nhwc method=depthwise-block",
-      "forward c=8 h=99 w=99 k=8 r=31 s=31 groups=8 type=u8 weight-type=s8 layout=nhwc method=widened",
+      "forward n=2 c=64 h=9 w=9 k=64 r=3 s=3 pad=2 groups=64 layout=nhwc method=depthwise-rowtile",
+      "forward c=8 h=99 w=99 k=8 r=31 s=31 groups=8 type=u8 weight-type=s8 layout=nhwc method=upconvert-f32",
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
     assert_int_equal(plan_line(&plan, device, refused[i]), FALT_NO_SOLVER);
@@ -145,7 +145,7 @@ static void test_memory(void **state) {
   (void)state;
   falt_device *device = device_of(1, 16384);
   static const char line[] =
-      "backward-filter n=5 c=16 h=9 w=7 k=16 r=3 s=3 groups=16 type=bf16 layout=nhwc method=widened";
+      "backward-filter n=5 c=16 h=9 w=7 k=16 r=3 s=3 groups=16 type=bf16 layout=nhwc method=upconvert-f32";
   falt_plan *plan = NULL;
   int64_t after = 0;
   for (falt_status status = FALT_NO_MEMORY; status != FALT_OK; after++) {

@@ -118,7 +118,7 @@ static void test_kernels(UNUSED void **state) {
 static void test_ragged(UNUSED void **state) {
   static const char *const line =
                                "backward-filter n=2 c=17 h=9 w=10 k=19 r=3 s=3 pad=1 type=f16 layout=nhwc "
-                               "method=cuda-window",
+                               "method=cuda-wgrad-halo",
                            *const pitch = " input-strides=2160,24,1,2160,240,24 output-strides=2160,24,1,2160,240,24";
   falt_cuda_options options;
   falt_device *device;

@@ -139,7 +139,7 @@ static void print(const falt_plan *base, falt_text *text) {
   static const char *const names[3][TURNS] = {
       [FALT_FORWARD] = {" x", " w"}, [FALT_BACKWARD_DATA] = {" dy", " w"}, [FALT_BACKWARD_FILTER] = {" x", " dy"}};
   const turned_plan *plan = (const turned_plan *)base;
-  falt_text_add(text, "(cuda-turned");
+  falt_text_add(text, "(convert-layout");
   for (int i = 0; i < TURNS; i++)
     if (plan->turn[i].wanted) falt_text_add(text, "%s", names[base->problem.operation][i]);
   if (plan->result.wanted) falt_text_add(text, base->problem.operation == FALT_FORWARD ? " y" : " dx");
@@ -518,5 +518,5 @@ static falt_plan *plan_turned(const falt_solver *solver, falt_ask *ask) {
   return NULL;
 }
 
-extern const falt_solver falt_solver_cuda_turned;
-const falt_solver falt_solver_cuda_turned = {.name = "cuda-turned", .device_kind = "cuda", .plan = plan_turned};
+extern const falt_solver falt_solver_convert_layout;
+const falt_solver falt_solver_convert_layout = {.name = "convert-layout", .device_kind = "cuda", .plan = plan_turned};

@@ -151,7 +151,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const phases_plan *plan = (const phases_plan *)base;
-  falt_text_add(text, "(phases %d", plan->count);
+  falt_text_add(text, "(dgrad-strided %d", plan->count);
   for (int i = 0; i < plan->count && i < PRINTED_PHASES; i++) {
     falt_text_add(text, " ");
     plan->child[i]->table->print(plan->child[i], text);
@@ -240,5 +240,5 @@ static falt_plan *plan_phases(const falt_solver *solver, falt_ask *ask) {
   return NULL;
 }
 
-extern const falt_solver falt_solver_phases;
-const falt_solver falt_solver_phases = {.name = "phases", .device_kind = "cpu", .plan = plan_phases};
+extern const falt_solver falt_solver_dgrad_strided;
+const falt_solver falt_solver_dgrad_strided = {.name = "dgrad-strided", .device_kind = "cpu", .plan = plan_phases};

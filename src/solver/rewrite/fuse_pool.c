@@ -83,7 +83,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const pooled_plan *plan = (const pooled_plan *)base;
   const band_kind *kind = &plan->kind[plan->kinds / 2];
-  falt_text_add(text, "(pooled rows=%lld ", (long long)plan->bands.rows);
+  falt_text_add(text, "(fuse-pool rows=%lld ", (long long)plan->bands.rows);
   kind->layer->table->print(kind->layer, text);
   falt_text_add(text, " ");
   kind->pooling->table->print(kind->pooling, text);
@@ -200,5 +200,5 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_pooled;
-const falt_solver falt_solver_pooled = {.name = "pooled", .device_kind = "cpu", .plan = plan_pooled, .pools = true};
+extern const falt_solver falt_solver_fuse_pool;
+const falt_solver falt_solver_fuse_pool = {.name = "fuse-pool", .device_kind = "cpu", .plan = plan_pooled, .pools = true};

@@ -41,7 +41,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const passes_plan *plan = (const passes_plan *)base;
-  falt_text_add(text, "(passes");
+  falt_text_add(text, "(separable-passes");
   for (int i = 0; i < plan->count; i++) {
     falt_text_add(text, " ");
     plan->pass[i]->table->print(plan->pass[i], text);
@@ -236,6 +236,6 @@ static falt_plan *plan_passes(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_passes;
-const falt_solver falt_solver_cuda_passes = {
-    .name = "cuda-passes", .device_kind = "cuda", .plan = plan_passes, .spreads = true, .factors = true};
+extern const falt_solver falt_solver_separable_passes;
+const falt_solver falt_solver_separable_passes = {
+    .name = "separable-passes", .device_kind = "cuda", .plan = plan_passes, .spreads = true, .factors = true};

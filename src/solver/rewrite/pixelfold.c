@@ -274,7 +274,7 @@ static falt_plan *plan_forward(const falt_solver *solver, falt_ask *ask) {
   return reason ? falt_refuse(ask, "%s", reason) : plan_fold(solver, ask, forward_period(ask->problem));
 }
 
-extern const falt_solver falt_solver_fold, falt_solver_fold_results;
-const falt_solver falt_solver_fold = {.name = "fold", .device_kind = "cpu", .plan = plan_data, .spreads = true};
-const falt_solver falt_solver_fold_results = {
-    .name = "fold-results", .device_kind = "cpu", .plan = plan_forward, .spreads = true};
+extern const falt_solver falt_solver_dgrad_pixelfold, falt_solver_fprop_pixelfold;
+const falt_solver falt_solver_dgrad_pixelfold = {.name = "dgrad-pixelfold", .device_kind = "cpu", .plan = plan_data, .spreads = true};
+const falt_solver falt_solver_fprop_pixelfold = {
+    .name = "fprop-pixelfold", .device_kind = "cpu", .plan = plan_forward, .spreads = true};

@@ -23,7 +23,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const patches_plan *plan = (const patches_plan *)base;
-  falt_text_add(text, "(cuda-patches ");
+  falt_text_add(text, "(space-to-depth ");
   plan->child->table->print(plan->child, text);
   falt_text_add(text, ")");
 }
@@ -115,5 +115,5 @@ static falt_plan *plan_patches(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_patches;
-const falt_solver falt_solver_cuda_patches = {.name = "cuda-patches", .device_kind = "cuda", .plan = plan_patches};
+extern const falt_solver falt_solver_space_to_depth;
+const falt_solver falt_solver_space_to_depth = {.name = "space-to-depth", .device_kind = "cuda", .plan = plan_patches};

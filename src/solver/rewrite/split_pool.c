@@ -23,7 +23,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const pooled_plan *plan = (const pooled_plan *)base;
-  falt_text_add(text, "(cuda-pooled ");
+  falt_text_add(text, "(split-pool ");
   plan->layer->table->print(plan->layer, text);
   falt_text_add(text, " ");
   plan->pooling->table->print(plan->pooling, text);
@@ -73,6 +73,6 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
   return NULL;
 }
 
-extern const falt_solver falt_solver_cuda_pooled;
-const falt_solver falt_solver_cuda_pooled = {
-    .name = "cuda-pooled", .device_kind = "cuda", .plan = plan_pooled, .pools = true};
+extern const falt_solver falt_solver_split_pool;
+const falt_solver falt_solver_split_pool = {
+    .name = "split-pool", .device_kind = "cuda", .plan = plan_pooled, .pools = true};

@@ -205,7 +205,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const widened_plan *plan = (const widened_plan *)base;
   const piece_kind *kind = usual_kind(plan);
-  falt_text_add(text, "(widened images=%lld rows=%lld ", (long long)plan->images, (long long)plan->bands.rows);
+  falt_text_add(text, "(upconvert-f32 images=%lld rows=%lld ", (long long)plan->images, (long long)plan->bands.rows);
   kind->child->table->print(kind->child, text);
   falt_text_add(text, ")");
 }
@@ -447,5 +447,5 @@ static falt_plan *plan_widened(const falt_solver *solver, falt_ask *ask) {
   return NULL;
 }
 
-extern const falt_solver falt_solver_widened;
-const falt_solver falt_solver_widened = {.name = "widened", .device_kind = "cpu", .plan = plan_widened};
+extern const falt_solver falt_solver_upconvert_f32;
+const falt_solver falt_solver_upconvert_f32 = {.name = "upconvert-f32", .device_kind = "cpu", .plan = plan_widened};

@@ -114,7 +114,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const block_plan *plan = (const block_plan *)base;
-  falt_text_add(text, "(depthwise-block %s %dx%d channels=%lld rows=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(depthwise-rowtile %s %dx%d channels=%lld rows=%lld threads=%d)", falt_isa_name(base->device->isa),
                 falt_block_rows(base->problem.filter.size[FALT_W]), plan->kernels->positions,
                 (long long)falt_min(plan->channels, falt_layer_most(&plan->blocks) * plan->kernels->width),
                 (long long)falt_layer_most(&plan->bands) * falt_block_rows(base->problem.filter.size[FALT_W]),
@@ -229,5 +229,5 @@ static falt_plan *plan_block(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_depthwise_block;
-const falt_solver falt_solver_depthwise_block = {.name = "depthwise-block", .device_kind = "cpu", .plan = plan_block};
+extern const falt_solver falt_solver_depthwise_rowtile;
+const falt_solver falt_solver_depthwise_rowtile = {.name = "depthwise-rowtile", .device_kind = "cpu", .plan = plan_block};

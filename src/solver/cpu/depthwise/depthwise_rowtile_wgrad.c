@@ -3,7 +3,7 @@
  *
  *     dw[g, j] = sum over images and positions p of  dy[p, g] * x[p*stride + j - pad, g]
  *
- * The walk of `depthwise-block` with other roles: nine sums of a vector of channels stay in registers for a block, five
+ * The walk of `depthwise-rowtile` with other roles: nine sums of a vector of channels stay in registers for a block, five
  * rows of x are read for three of dy, and elements are widened as they are loaded. Between blocks sums wait in memory,
  * in bands of rows that are added in their order; how many depends on the problem alone, and so do the result's bits.
  */
@@ -92,7 +92,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const gradient_plan *plan = (const gradient_plan *)base;
-  falt_text_add(text, "(depthwise-block-filter %s %dx%d channels=%lld bands=%lld threads=%d)",
+  falt_text_add(text, "(depthwise-rowtile-wgrad %s %dx%d channels=%lld bands=%lld threads=%d)",
                 falt_isa_name(base->device->isa), FALT_BLOCK_ROWS, plan->kernels->positions,
                 (long long)(falt_layer_most(&plan->blocks) * plan->kernels->width), (long long)plan->bands.count,
                 falt_threads_count(base->device->threads));
@@ -166,6 +166,6 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_block_filter;
-const falt_solver falt_solver_block_filter = {
-    .name = "depthwise-block-filter", .device_kind = "cpu", .plan = plan_gradient};
+extern const falt_solver falt_solver_depthwise_rowtile_wgrad;
+const falt_solver falt_solver_depthwise_rowtile_wgrad = {
+    .name = "depthwise-rowtile-wgrad", .device_kind = "cpu", .plan = plan_gradient};

@@ -166,10 +166,10 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable, besides what falt_depthwise_init asks for */
 
-extern const falt_solver falt_solver_depthwise_filter, falt_solver_grouped_filter;
+extern const falt_solver falt_solver_depthwise_wgrad, falt_solver_grouped_wgrad;
 
 static const char *refusal(const falt_solver *solver, const falt_problem *p) {
-  const bool grouped = solver == &falt_solver_grouped_filter;
+  const bool grouped = solver == &falt_solver_grouped_wgrad;
   return p->operation != FALT_BACKWARD_FILTER       ? "only the gradient by the filter"
          : grouped && !falt_depthwise_is_grouped(p) ? "a group has one channel in and out"
          : !grouped && falt_depthwise_is_grouped(p) ? "a group has more than one channel in and out"
@@ -255,6 +255,6 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-const falt_solver falt_solver_depthwise_filter = {
-    .name = "depthwise-filter", .device_kind = "cpu", .plan = plan_gradient};
-const falt_solver falt_solver_grouped_filter = {.name = "grouped-filter", .device_kind = "cpu", .plan = plan_gradient};
+const falt_solver falt_solver_depthwise_wgrad = {
+    .name = "depthwise-wgrad", .device_kind = "cpu", .plan = plan_gradient};
+const falt_solver falt_solver_grouped_wgrad = {.name = "grouped-wgrad", .device_kind = "cpu", .plan = plan_gradient};

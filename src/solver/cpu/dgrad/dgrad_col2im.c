@@ -249,7 +249,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const overlap_plan *plan = (const overlap_plan *)base;
-  falt_text_add(text, "(overlap %s %lldx%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(dgrad-col2im %s %lldx%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->layer.kernels->rows[falt_layer_most(&plan->panels)],
                 (long long)(falt_layer_most(&plan->panels) * plan->layer.kernels->width),
                 falt_threads_count(base->device->threads));
@@ -374,5 +374,5 @@ static falt_plan *plan_overlap(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_overlap;
-const falt_solver falt_solver_overlap = {.name = "overlap", .device_kind = "cpu", .plan = plan_overlap};
+extern const falt_solver falt_solver_dgrad_col2im;
+const falt_solver falt_solver_dgrad_col2im = {.name = "dgrad-col2im", .device_kind = "cpu", .plan = plan_overlap};

@@ -369,7 +369,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const channels_plan *plan = (const channels_plan *)base;
   const falt_layer *layer = &plan->layer;
-  falt_text_add(text, "(channels %s %lldx%lld%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(direct-nhwc %s %lldx%lld%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->rows, (long long)(falt_layer_most(&plan->panels) * layer->kernels->width),
                 plan->folds        ? " folded"
                 : plan->joined > 1 ? " joined"
@@ -586,5 +586,5 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_channels;
-const falt_solver falt_solver_channels = {.name = "channels", .device_kind = "cpu", .plan = plan_channels};
+extern const falt_solver falt_solver_direct_nhwc;
+const falt_solver falt_solver_direct_nhwc = {.name = "direct-nhwc", .device_kind = "cpu", .plan = plan_channels};

@@ -296,7 +296,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const pixels_plan *plan = (const pixels_plan *)base;
   const int64_t columns = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
-  falt_text_add(text, "(pixels %s %lldx%lld span=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(igemm-nchw %s %lldx%lld span=%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->rows, (long long)columns, (long long)plan->span,
                 falt_threads_count(base->device->threads));
 }
@@ -398,5 +398,5 @@ static falt_plan *plan_pixels(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_pixels;
-const falt_solver falt_solver_pixels = {.name = "pixels", .device_kind = "cpu", .plan = plan_pixels};
+extern const falt_solver falt_solver_igemm_nchw;
+const falt_solver falt_solver_igemm_nchw = {.name = "igemm-nchw", .device_kind = "cpu", .plan = plan_pixels};

@@ -271,7 +271,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[FALT_TILES_KIND_COUNT] = {"u8", "u8", "s8", "bf16", "f32"};
   const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
-  falt_text_add(text, "(tiles %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(igemm-vnni %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
                 plan->turned     ? "turned"
                 : plan->slides   ? "lines"
@@ -581,5 +581,5 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_tiles;
-const falt_solver falt_solver_tiles = {.name = "tiles", .device_kind = "cpu", .plan = plan_tiles};
+extern const falt_solver falt_solver_igemm_vnni;
+const falt_solver falt_solver_igemm_vnni = {.name = "igemm-vnni", .device_kind = "cpu", .plan = plan_tiles};

@@ -449,7 +449,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const outer_plan *plan = (const outer_plan *)base;
-  falt_text_add(text, "(outer %s %lldx%lld%s%s", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(wgrad %s %lldx%lld%s%s", falt_isa_name(base->device->isa),
                 (long long)falt_layer_most(&plan->blocks),
                 (long long)(falt_layer_most(&plan->panels) * plan->layer.kernels->width), plan->folds ? " folded" : "",
                 plan->in_place ? "" : " copied");
@@ -572,5 +572,5 @@ static falt_plan *plan_outer(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_outer;
-const falt_solver falt_solver_outer = {.name = "outer", .device_kind = "cpu", .plan = plan_outer};
+extern const falt_solver falt_solver_wgrad;
+const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = plan_outer};

@@ -313,7 +313,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const lines_plan *plan = (const lines_plan *)base;
-  falt_text_add(text, "(lines %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(wgrad-fewchannels %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->rows, (long long)plan->columns,
                 plan->dots       ? " dots"
                 : plan->in_place ? ""
@@ -466,5 +466,5 @@ static falt_plan *plan_lines(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_lines;
-const falt_solver falt_solver_lines = {.name = "lines", .device_kind = "cpu", .plan = plan_lines};
+extern const falt_solver falt_solver_wgrad_fewchannels;
+const falt_solver falt_solver_wgrad_fewchannels = {.name = "wgrad-fewchannels", .device_kind = "cpu", .plan = plan_lines};

@@ -349,7 +349,7 @@ static int64_t most_positions(const rows_plan *plan) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const rows_plan *plan = (const rows_plan *)base;
-  falt_text_add(text, "(outer-rows %s %lldx%lld%s chunk=%lld tasks=%lldx%lld threads=%d)",
+  falt_text_add(text, "(wgrad-rows %s %lldx%lld%s chunk=%lld tasks=%lldx%lld threads=%d)",
                 falt_isa_name(base->device->isa), (long long)plan->block, (long long)plan->width,
                 plan->x_there ? " there" : "", (long long)most_positions(plan), (long long)plan->rows.count,
                 (long long)plan->columns.count, falt_threads_count(base->device->threads));
@@ -490,5 +490,5 @@ static falt_plan *plan_rows(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_outer_rows;
-const falt_solver falt_solver_outer_rows = {.name = "outer-rows", .device_kind = "cpu", .plan = plan_rows};
+extern const falt_solver falt_solver_wgrad_rows;
+const falt_solver falt_solver_wgrad_rows = {.name = "wgrad-rows", .device_kind = "cpu", .plan = plan_rows};

@@ -268,7 +268,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_outer_tiles_plan *plan = (const falt_outer_tiles_plan *)base;
-  falt_text_add(text, "(outer-tiles %s%s lines=%lld parts=%lld blocks=%lld threads=%d)",
+  falt_text_add(text, "(wgrad-vnni %s%s lines=%lld parts=%lld blocks=%lld threads=%d)",
                 falt_isa_name(base->device->isa), plan->exchanged ? " exchanged" : "", (long long)plan->lines,
                 (long long)plan->parts, (long long)plan->blocks, falt_threads_count(base->device->threads));
 }
@@ -485,5 +485,5 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_outer_tiles;
-const falt_solver falt_solver_outer_tiles = {.name = "outer-tiles", .device_kind = "cpu", .plan = plan_tiles};
+extern const falt_solver falt_solver_wgrad_vnni;
+const falt_solver falt_solver_wgrad_vnni = {.name = "wgrad-vnni", .device_kind = "cpu", .plan = plan_tiles};

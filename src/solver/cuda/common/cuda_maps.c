@@ -127,8 +127,8 @@ falt_planes_machine falt_map_machine(const falt_ask *ask) {
 
 /* A plan for operands that are not aligned, in no more workspace than the other's. */
 static falt_plan *others_of(falt_ask *ask, size_t workspace) {
-  extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_gemm_filter,
+  extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_wgrad, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_wgrad,
                                               &falt_solver_cuda_generic, NULL};
   return falt_cuda_others(ask, others, (int64_t)workspace, ask->filter_values);
 }

@@ -50,7 +50,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_depthwise_bands_tile *t = &((const bands_plan *)base)->tile;
-  falt_text_add(text, "(cuda-depthwise-bands channels=%d images=%d rows=%d segment=%d warps=%d stages=%d blocks=%d)",
+  falt_text_add(text, "(cuda-depthwise-toeplitz channels=%d images=%d rows=%d segment=%d warps=%d stages=%d blocks=%d)",
                 t->span, t->images, t->slab, t->segment, t->warps, t->stages, t->blocks);
 }
 
@@ -233,6 +233,6 @@ static falt_plan *plan_bands(const falt_solver *solver, falt_ask *ask) {
   return falt_refuse(ask, "%s", why);
 }
 
-extern const falt_solver falt_solver_cuda_depthwise_bands;
-const falt_solver falt_solver_cuda_depthwise_bands = {
-    .name = "cuda-depthwise-bands", .device_kind = "cuda", .plan = plan_bands};
+extern const falt_solver falt_solver_cuda_depthwise_toeplitz;
+const falt_solver falt_solver_cuda_depthwise_toeplitz = {
+    .name = "cuda-depthwise-toeplitz", .device_kind = "cuda", .plan = plan_bands};

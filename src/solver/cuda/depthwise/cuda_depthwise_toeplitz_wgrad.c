@@ -44,10 +44,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_depthwise_bands_filter_tile *t = &((const filter_plan *)base)->tile;
   if (((const filter_plan *)base)->shape.inner)
-    falt_text_add(text, "(cuda-depthwise-bands-filter channels=%d rows=%d blocks=%d shares=%lld)", t->span, t->slab,
+    falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad channels=%d rows=%d blocks=%d shares=%lld)", t->span, t->slab,
                   t->blocks, (long long)t->shares);
   else
-    falt_text_add(text, "(cuda-depthwise-bands-filter images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
+    falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
                   t->blocks, (long long)t->shares);
 }
 
@@ -92,8 +92,8 @@ static falt_status ready(falt_plan *base) {
 
 /* The plan for operands that are not aligned, which must do with the same workspace. */
 static falt_plan *plan_others(falt_ask *ask, int64_t workspace) {
-  extern const falt_solver falt_solver_cuda_depthwise_filter;
-  static const falt_solver *const others[] = {&falt_solver_cuda_depthwise_filter, NULL};
+  extern const falt_solver falt_solver_cuda_depthwise_wgrad;
+  static const falt_solver *const others[] = {&falt_solver_cuda_depthwise_wgrad, NULL};
   return falt_cuda_others(ask, others, workspace, NULL);
 }
 
@@ -125,6 +125,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   return falt_refuse(ask, "%s", why);
 }
 
-extern const falt_solver falt_solver_cuda_depthwise_bands_filter;
-const falt_solver falt_solver_cuda_depthwise_bands_filter = {
-    .name = "cuda-depthwise-bands-filter", .device_kind = "cuda", .plan = plan_filter};
+extern const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad;
+const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad = {
+    .name = "cuda-depthwise-toeplitz-wgrad", .device_kind = "cuda", .plan = plan_filter};

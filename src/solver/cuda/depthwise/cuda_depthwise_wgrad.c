@@ -41,7 +41,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
-  falt_text_add(text, "(cuda-depthwise-filter ");
+  falt_text_add(text, "(cuda-depthwise-wgrad ");
   falt_depthwise_print(&plan->wide, text);
   falt_text_add(text, " lanes=%d shares=%lld)", plan->wide.tile.lanes, (long long)plan->wide.tile.shares);
 }
@@ -96,6 +96,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_depthwise_filter;
-const falt_solver falt_solver_cuda_depthwise_filter = {
-    .name = "cuda-depthwise-filter", .device_kind = "cuda", .plan = plan_filter};
+extern const falt_solver falt_solver_cuda_depthwise_wgrad;
+const falt_solver falt_solver_cuda_depthwise_wgrad = {
+    .name = "cuda-depthwise-wgrad", .device_kind = "cuda", .plan = plan_filter};

@@ -47,7 +47,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_strips_tile *t = &((const strips_plan *)base)->tile;
-  falt_text_add(text, "(cuda-strips channels=%d%s walk=%d blocks=%d)", 8 * t->eights,
+  falt_text_add(text, "(cuda-fewchannels-nchw channels=%d%s walk=%d blocks=%d)", 8 * t->eights,
                 ((const strips_plan *)base)->layer.inner ? " innermost" : "", t->walk, t->blocks);
 }
 
@@ -188,5 +188,5 @@ static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_strips;
-const falt_solver falt_solver_cuda_strips = {.name = "cuda-strips", .device_kind = "cuda", .plan = plan_strips};
+extern const falt_solver falt_solver_cuda_fewchannels_nchw;
+const falt_solver falt_solver_cuda_fewchannels_nchw = {.name = "cuda-fewchannels-nchw", .device_kind = "cuda", .plan = plan_strips};

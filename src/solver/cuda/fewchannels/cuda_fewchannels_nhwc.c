@@ -56,7 +56,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_first_tile *t = &((const first_plan *)base)->tile;
-  falt_text_add(text, "(cuda-first pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows, t->width * t->paired,
+  falt_text_add(text, "(cuda-fewchannels-nhwc pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows, t->width * t->paired,
                 t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
 }
 
@@ -230,5 +230,5 @@ static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_first;
-const falt_solver falt_solver_cuda_first = {.name = "cuda-first", .device_kind = "cuda", .plan = plan_first};
+extern const falt_solver falt_solver_cuda_fewchannels_nhwc;
+const falt_solver falt_solver_cuda_fewchannels_nhwc = {.name = "cuda-fewchannels-nhwc", .device_kind = "cuda", .plan = plan_first};

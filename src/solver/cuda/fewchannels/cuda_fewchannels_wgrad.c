@@ -47,7 +47,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_first_filter_tile *t = &((const filter_plan *)base)->tile;
   const falt_first_tile *l = &t->layer;
-  falt_text_add(text, "(cuda-first-filter pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
+  falt_text_add(text, "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
                 l->rows, l->width * l->paired, l->parts * 64 / l->paired, t->taps, t->stages, l->batches, l->walk,
                 (long long)t->shares);
 }
@@ -116,6 +116,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   return falt_map_finish(ask, &plan->base, &plan->others, NULL);
 }
 
-extern const falt_solver falt_solver_cuda_first_filter;
-const falt_solver falt_solver_cuda_first_filter = {
-    .name = "cuda-first-filter", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
+extern const falt_solver falt_solver_cuda_fewchannels_wgrad;
+const falt_solver falt_solver_cuda_fewchannels_wgrad = {
+    .name = "cuda-fewchannels-wgrad", .device_kind = "cuda", .plan = plan_filter, .spreads = true};

@@ -127,5 +127,5 @@ static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_sweep;
-const falt_solver falt_solver_cuda_sweep = {.name = "cuda-sweep", .device_kind = "cuda", .plan = plan_sweep};
+extern const falt_solver falt_solver_cuda_25d;
+const falt_solver falt_solver_cuda_25d = {.name = "cuda-25d", .device_kind = "cuda", .plan = plan_sweep};

@@ -31,7 +31,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const row_plan *plan = (const row_plan *)base;
-  falt_text_add(text, "(cuda-row %d warps=%d blocks=%d%s)", plan->row.width, plan->row.warps, plan->row.blocks,
+  falt_text_add(text, "(cuda-rows %d warps=%d blocks=%d%s)", plan->row.width, plan->row.warps, plan->row.blocks,
                 plan->taps.wide ? " f64" : "");
 }
 
@@ -75,5 +75,5 @@ static falt_plan *plan_row(const falt_solver *solver, falt_ask *ask) {
   return &plan->taps.base;
 }
 
-extern const falt_solver falt_solver_cuda_row;
-const falt_solver falt_solver_cuda_row = {.name = "cuda-row", .device_kind = "cuda", .plan = plan_row};
+extern const falt_solver falt_solver_cuda_rows;
+const falt_solver falt_solver_cuda_rows = {.name = "cuda-rows", .device_kind = "cuda", .plan = plan_row};

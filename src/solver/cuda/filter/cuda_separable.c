@@ -117,10 +117,10 @@ static falt_plan *plan_march(const falt_solver *solver, falt_ask *ask) {
   return plan_terms(solver, ask, falt_march_plan_new);
 }
 
-extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_sweep_terms, falt_solver_cuda_march;
-const falt_solver falt_solver_cuda_march = {
-    .name = "cuda-march", .device_kind = "cuda", .plan = plan_march, .spreads = true, .factors = true};
+extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_separable_volume, falt_solver_cuda_separable_25d;
+const falt_solver falt_solver_cuda_separable_25d = {
+    .name = "cuda-separable-25d", .device_kind = "cuda", .plan = plan_march, .spreads = true, .factors = true};
 const falt_solver falt_solver_cuda_separable = {
     .name = "cuda-separable", .device_kind = "cuda", .plan = plan_tiles, .spreads = true, .factors = true};
-const falt_solver falt_solver_cuda_sweep_terms = {
-    .name = "cuda-sweep-terms", .device_kind = "cuda", .plan = plan_sweep, .spreads = true, .factors = true};
+const falt_solver falt_solver_cuda_separable_volume = {
+    .name = "cuda-separable-volume", .device_kind = "cuda", .plan = plan_sweep, .spreads = true, .factors = true};

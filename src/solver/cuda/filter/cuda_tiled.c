@@ -53,7 +53,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const blocked_plan *plan = (const blocked_plan *)base;
   const falt_block *b = &plan->block;
-  falt_text_add(text, "(cuda-blocked %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)",
+  falt_text_add(text, "(cuda-tiled %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)",
                 b->depth, b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
                 b->chunk ? b->chunk : b->rest, b->band[0], b->band[1], b->shared_bytes, b->buffers,
                 plan->wide ? " f64" : "");
@@ -279,5 +279,5 @@ static falt_plan *plan_blocked(const falt_solver *solver, falt_ask *ask) {
   return falt_cuda_refuse(ask, status);
 }
 
-extern const falt_solver falt_solver_cuda_blocked;
-const falt_solver falt_solver_cuda_blocked = {.name = "cuda-blocked", .device_kind = "cuda", .plan = plan_blocked};
+extern const falt_solver falt_solver_cuda_tiled;
+const falt_solver falt_solver_cuda_tiled = {.name = "cuda-tiled", .device_kind = "cuda", .plan = plan_blocked};

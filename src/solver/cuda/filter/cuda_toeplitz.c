@@ -57,7 +57,7 @@ static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[] = {"s8", "f16", "bf16", "tf32"}, *const places[] = {"registers", "shared", "global"};
   const banded_plan *plan = (const banded_plan *)base;
   const falt_bands_cut *c = &plan->cut;
-  falt_text_add(text, "(cuda-banded %s parts=%d bands=%s tiles=%dx%d%s%s steps=%d)", kinds[plan->bands.kind],
+  falt_text_add(text, "(cuda-toeplitz %s parts=%d bands=%s tiles=%dx%d%s%s steps=%d)", kinds[plan->bands.kind],
                 plan->bands.parts, places[c->place], c->tiles, c->groups,
                 plan->bands.channels > 1 ? " channels-apart" : "", plan->linear ? " linear" : "", c->steps);
 }
@@ -250,7 +250,7 @@ static falt_status upload(banded_plan *plan) {
   const size_t bytes = falt_bands_bytes(&plan->bands), first_tap = bytes + STARTS * sizeof(int32_t);
   const size_t all = first_tap + (size_t)count * sizeof(float);
   char *host = falt_alloc(all);
-  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-banded: memory ran out");
+  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-toeplitz: memory ran out");
   int32_t *starts = (int32_t *)(void *)(host + bytes);
   float *narrow = (float *)(void *)(host + first_tap);
   falt_bands_fill(&plan->bands, plan->taps, host);
@@ -378,5 +378,5 @@ static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_banded;
-const falt_solver falt_solver_cuda_banded = {.name = "cuda-banded", .device_kind = "cuda", .plan = plan_banded};
+extern const falt_solver falt_solver_cuda_toeplitz;
+const falt_solver falt_solver_cuda_toeplitz = {.name = "cuda-toeplitz", .device_kind = "cuda", .plan = plan_banded};

@@ -46,7 +46,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_layer_tile *t = &((const layer_plan *)base)->tile;
-  falt_text_add(text, "(cuda-layer %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters, t->down,
+  falt_text_add(text, "(cuda-direct-nchw %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters, t->down,
                 t->across, t->groups, t->shared_bytes);
 }
 
@@ -224,6 +224,6 @@ static falt_plan *plan_layer(const falt_solver *solver, falt_ask *ask) {
   return NULL;
 }
 
-extern const falt_solver falt_solver_cuda_layer;
-const falt_solver falt_solver_cuda_layer = {
-    .name = "cuda-layer", .device_kind = "cuda", .plan = plan_layer, .pools = true};
+extern const falt_solver falt_solver_cuda_direct_nchw;
+const falt_solver falt_solver_cuda_direct_nchw = {
+    .name = "cuda-direct-nchw", .device_kind = "cuda", .plan = plan_layer, .pools = true};

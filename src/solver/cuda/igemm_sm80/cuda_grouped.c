@@ -291,8 +291,8 @@ static falt_status ready(falt_plan *base) {
 
 /* The plan for operands that are not aligned; it needs no workspace either. */
 static falt_plan *plan_others(falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_gemm, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_gemm, &falt_solver_cuda_generic, NULL};
+  extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_generic, NULL};
   return falt_cuda_others(ask, others, 0, ask->filter_values);
 }
 

@@ -90,7 +90,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const gemm_plan *plan = (const gemm_plan *)base;
   const falt_gemm_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-gemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d",
+  falt_text_add(text, "(cuda-igemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d",
                 t->wgmma      ? "3xtf32 wgmma"
                 : plan->split ? "3xtf32"
                               : "mma",
@@ -464,13 +464,13 @@ static falt_status upload_tables(gemm_plan *plan, const roles *r) {
                                     /* a step more is read than used */ (plan->fold ? sizeof(falt_cuda_gemm_place)
                                                                                     : sizeof(falt_cuda_gemm_entry));
   char *host = falt_alloc_zero(all);
-  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-gemm: memory ran out");
+  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-igemm: memory ran out");
   falt_cuda_gemm_phase *device = (falt_cuda_gemm_phase *)(void *)(host + phases_at);
   place_phases(plan, r, device, &entries, &bytes);
   for (int64_t i = 0; i < VECTOR / size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
   const falt_status status = fill_table(plan, r, device, host + table_at)
                                  ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
-                                 : falt_fail(FALT_NO_SOLVER, "cuda-gemm: a window is larger than 2 GB");
+                                 : falt_fail(FALT_NO_SOLVER, "cuda-igemm: a window is larger than 2 GB");
   plan->args.phase = plan->pack_args.phase = device[0];
   falt_free(host);
   if (status != FALT_OK) return status;
@@ -596,5 +596,5 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_gemm;
-const falt_solver falt_solver_cuda_gemm = {.name = "cuda-gemm", .device_kind = "cuda", .plan = plan_gemm};
+extern const falt_solver falt_solver_cuda_igemm;
+const falt_solver falt_solver_cuda_igemm = {.name = "cuda-igemm", .device_kind = "cuda", .plan = plan_gemm};

@@ -47,7 +47,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_gemm_filter_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-gemm-filter %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d shares=%lld",
+  falt_text_add(text, "(cuda-wgrad %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d shares=%lld",
                 plan->split ? "3xtf32" : "mma", t->bm, t->bn, t->pixels, t->stages, t->warps[0], t->warps[1], t->blocks,
                 (long long)t->shares);
   if (plan->piece[Y].gather || plan->piece[X].gather)
@@ -251,12 +251,12 @@ static falt_status upload_tables(filter_plan *plan) {
   const int64_t y_at = (int64_t)2 * VECTOR, x_at = falt_round_up(y_at + entries_of(plan, Y) * bytes, VECTOR);
   const size_t all = (size_t)(x_at + entries_of(plan, X) * bytes);
   char *host = falt_alloc_zero(all);
-  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-gemm-filter: memory ran out");
+  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-wgrad: memory ran out");
   for (int64_t i = 0; i < VECTOR / size; i++) falt_store(host, p->input.type, i, p->boundary_value);
   falt_store(host + VECTOR, p->input.type, 0, 1);
   const falt_status status = fill_tables(plan, host + y_at, host + x_at)
                                  ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
-                                 : falt_fail(FALT_NO_SOLVER, "cuda-gemm-filter: a window is larger than 2 GB");
+                                 : falt_fail(FALT_NO_SOLVER, "cuda-wgrad: a window is larger than 2 GB");
   falt_free(host);
   if (status != FALT_OK) return status;
   char *memory = plan->memory;
@@ -330,6 +330,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_gemm_filter;
-const falt_solver falt_solver_cuda_gemm_filter = {
-    .name = "cuda-gemm-filter", .device_kind = "cuda", .plan = plan_filter};
+extern const falt_solver falt_solver_cuda_wgrad;
+const falt_solver falt_solver_cuda_wgrad = {
+    .name = "cuda-wgrad", .device_kind = "cuda", .plan = plan_filter};

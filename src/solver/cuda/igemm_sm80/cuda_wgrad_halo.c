@@ -53,7 +53,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const window_plan *plan = (const window_plan *)base;
   const falt_window_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-window %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d shares=%lld",
+  falt_text_add(text, "(cuda-wgrad-halo %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d shares=%lld",
                 16 * t->mr * t->slabs, plan->shape.run ? t->channels : t->channels * t->slabs, t->height, t->width,
                 t->taps_r, t->warps, t->per, t->blocks, (long long)t->shares);
   if (plan->shape.run) falt_text_add(text, " run=%d", plan->shape.unit);
@@ -201,8 +201,8 @@ static falt_status ready(falt_plan *base) {
 
 /* The plan for operands that are not aligned, in no more workspace than aligned ones need. */
 static falt_plan *plan_others(const window_plan *plan, falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_gemm_filter, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_gemm_filter, &falt_solver_cuda_generic, NULL};
+  extern const falt_solver falt_solver_cuda_wgrad, falt_solver_cuda_generic;
+  static const falt_solver *const others[] = {&falt_solver_cuda_wgrad, &falt_solver_cuda_generic, NULL};
   return falt_cuda_others(ask, others, plan->tile.workspace, NULL);
 }
 
@@ -236,6 +236,6 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-extern const falt_solver falt_solver_cuda_window;
-const falt_solver falt_solver_cuda_window = {
-    .name = "cuda-window", .device_kind = "cuda", .plan = plan_window, .spreads = true};
+extern const falt_solver falt_solver_cuda_wgrad_halo;
+const falt_solver falt_solver_cuda_wgrad_halo = {
+    .name = "cuda-wgrad-halo", .device_kind = "cuda", .plan = plan_window, .spreads = true};

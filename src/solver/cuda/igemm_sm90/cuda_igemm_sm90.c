@@ -286,7 +286,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const wgmma_plan *plan = (const wgmma_plan *)base;
   const falt_wgmma_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-wgmma %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
+  falt_text_add(text, "(cuda-igemm-sm90 %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
   if (t->rows) falt_text_add(text, " rows");
   if (t->whole) falt_text_add(text, " whole");
@@ -524,5 +524,5 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   return falt_map_finish(ask, &plan->base, &plan->others, &plan->filter);
 }
 
-extern const falt_solver falt_solver_cuda_wgmma;
-const falt_solver falt_solver_cuda_wgmma = {.name = "cuda-wgmma", .device_kind = "cuda", .plan = plan_wgmma};
+extern const falt_solver falt_solver_cuda_igemm_sm90;
+const falt_solver falt_solver_cuda_igemm_sm90 = {.name = "cuda-igemm-sm90", .device_kind = "cuda", .plan = plan_wgmma};

@@ -113,7 +113,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const planes_plan *plan = (const planes_plan *)base;
   const falt_planes_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-planes %dx%d pixels=%dx%d warpgroups=%d stages=%d walk=%d", t->channels,
+  falt_text_add(text, "(cuda-igemm-sm90-halo %dx%d pixels=%dx%d warpgroups=%d stages=%d walk=%d", t->channels,
                 (int)plan->layer.taps[0], falt_planes_tile_height(t), falt_planes_tile_width(t), t->consumers,
                 t->stages, t->walk);
   if (plan->layer.boxed) falt_text_add(text, " planar");
@@ -367,5 +367,5 @@ static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
   return falt_map_finish(ask, &plan->base, &plan->others, &plan->filter);
 }
 
-extern const falt_solver falt_solver_cuda_planes;
-const falt_solver falt_solver_cuda_planes = {.name = "cuda-planes", .device_kind = "cuda", .plan = plan_planes};
+extern const falt_solver falt_solver_cuda_igemm_sm90_halo;
+const falt_solver falt_solver_cuda_igemm_sm90_halo = {.name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_planes};

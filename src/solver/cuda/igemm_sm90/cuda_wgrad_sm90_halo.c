@@ -60,7 +60,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_planes_filter_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-planes-filter pixels=%dx%d stages=%d shares=%d)", t->height, t->width, t->stages,
+  falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d shares=%d)", t->height, t->width, t->stages,
                 t->shares);
 }
 
@@ -160,6 +160,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   return falt_map_finish(ask, &plan->base, &plan->others, NULL);
 }
 
-extern const falt_solver falt_solver_cuda_planes_filter;
-const falt_solver falt_solver_cuda_planes_filter = {
-    .name = "cuda-planes-filter", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
+extern const falt_solver falt_solver_cuda_wgrad_sm90_halo;
+const falt_solver falt_solver_cuda_wgrad_sm90_halo = {
+    .name = "cuda-wgrad-sm90-halo", .device_kind = "cuda", .plan = plan_filter, .spreads = true};

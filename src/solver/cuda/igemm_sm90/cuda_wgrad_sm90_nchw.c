@@ -45,7 +45,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_planar_filter_tile *t = &((const planar_plan *)base)->tile;
-  falt_text_add(text, "(cuda-planar-filter rows=%d stages=%d shares=%d)", t->rows, t->buffers, t->shares);
+  falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d shares=%d)", t->rows, t->buffers, t->shares);
 }
 
 static void destroy(falt_plan *base) {
@@ -167,6 +167,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   return falt_map_finish(ask, &plan->base, &plan->others, NULL);
 }
 
-extern const falt_solver falt_solver_cuda_planar_filter;
-const falt_solver falt_solver_cuda_planar_filter = {
-    .name = "cuda-planar-filter", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
+extern const falt_solver falt_solver_cuda_wgrad_sm90_nchw;
+const falt_solver falt_solver_cuda_wgrad_sm90_nchw = {
+    .name = "cuda-wgrad-sm90-nchw", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
