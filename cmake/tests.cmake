@@ -1,4 +1,4 @@
-# Tests: one executable for each tests/unit/*.c, linked with the static library so that internals can be tested too; the
+# Tests: one executable for each tests/**/test_*.c and checkasm_*.c, whose folders are those of src, linked with the static library so that internals can be tested too; the
 # fuzz targets as programs that replay their corpus; the command's cases.
 #
 # Labels: threads (worth running under the thread sanitizer), command (runs the built command).
@@ -10,12 +10,13 @@ endif()
 set(threads_tests test_thread test_interrupt test_progress test_api test_planner test_solvers test_slabs)
 
 if(TARGET PkgConfig::CMOCKA)
-  file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*.c)
+  file(GLOB_RECURSE unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.c ${PROJECT_SOURCE_DIR}/tests/checkasm_*.c)
+  list(FILTER unit_tests EXCLUDE REGEX "/tests/(gpu|io)/") # tests/io is below
   foreach(source ${unit_tests})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/cuda/device
-                               ${PROJECT_SOURCE_DIR}/tests)
+                               ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/tests/support)
     target_compile_definitions(${name} PRIVATE _GNU_SOURCE FALT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
     target_link_libraries(${name} PRIVATE faltung_static PkgConfig::CMOCKA)
     add_test(NAME ${name} COMMAND ${name})

@@ -8,7 +8,7 @@ A case is a few lines of text: the problem line, then one line for each operand 
     filter 1 0 -2 ...
     output 7 ...
 
-Integer data wherever possible, so that the values are exact and short. tests/unit/test_golden.c runs every solver on them.
+Integer data wherever possible, so that the values are exact and short. tests/solver/test_golden.c runs every solver on them.
 Needs numpy, scipy and torch; run: python tests/golden/generate.py
 """
 import itertools
