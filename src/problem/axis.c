@@ -98,3 +98,28 @@ void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t
   *begin = falt_min(falt_max(first, 0), out);
   *end = falt_max(*begin, falt_min(last + 1, out));
 }
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+int64_t falt_axis_tap_step(const falt_axis *axis) {
+  return axis->stride / greatest_divisor(axis->stride, axis->dilation);
+}
+
+static bool axis_folds(const falt_problem *p, int a) {
+  const falt_axis *axis = &p->axis[a];
+  const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride + falt_extent(axis, p->filter.size[FALT_D + a]) -
+                       1 - axis->pad[0];
+  return (axis->boundary[0] != FALT_CONSTANT && axis->pad[0] > 0) ||
+         (axis->boundary[1] != FALT_CONSTANT && last >= p->input.size[FALT_D + a]);
+}
+
+bool falt_problem_folds(const falt_problem *p) {
+  return axis_folds(p, 0) || axis_folds(p, 1) || axis_folds(p, 2);
+}

@@ -97,3 +97,12 @@ falt_status falt_problem_filter(falt_problem *problem, const falt_tensor *src, c
   *problem = p;
   return FALT_OK;
 }
+
+void falt_problem_taps(const falt_problem *problem, const void *values, int64_t group, falt_type type, void *taps) {
+  const falt_tensor *w = &problem->filter;
+  int64_t at = 0;
+  for (int64_t t = 0; t < w->size[FALT_D]; t++)
+    for (int64_t r = 0; r < w->size[FALT_H]; r++)
+      for (int64_t s = 0; s < w->size[FALT_W]; s++)
+        falt_store(taps, type, at++, falt_load(values, w->type, falt_tensor_at(w, 0, group, 0, t, r, s)));
+}

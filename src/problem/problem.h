@@ -23,6 +23,16 @@ bool falt_axis_preimage(const falt_axis *axis, int64_t size, int64_t i, int64_t 
 /* Outputs [*begin, *end) along one axis whose window lies wholly inside the input. */
 void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t out, int64_t *begin, int64_t *end);
 
+/* Distance between taps of an axis that meet the same inputs: stride / gcd(stride, dilation). */
+int64_t falt_axis_tap_step(const falt_axis *axis);
+
+/* Whether windows reach beyond an end that a boundary other than the constant continues, so that gradients of those
+ * positions are added to inputs inside. */
+bool falt_problem_folds(const falt_problem *problem);
+
+/* The taps of a filter's group, dense in T, R, S order, as f32 or f64. `values` is the filter in host memory. */
+void falt_problem_taps(const falt_problem *problem, const void *values, int64_t group, falt_type type, void *taps);
+
 /* Elements of a tensor (product of sizes). */
 int64_t falt_tensor_count(const falt_tensor *tensor);
 /* Whether neighbours along dimension `dim` lie next to each other in memory. */

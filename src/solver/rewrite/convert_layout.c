@@ -4,16 +4,16 @@
  * lie side by side but 16 bytes do not divide them, what is read is spread: its rows are copied to a pitch that 16
  * bytes do divide; or, where only the result lies so, that is written with such a pitch and copied back.
  *
- * src/solver/rewrite/convert_layout.cu turns nearly at the speed of memory, pad_channels.cu spreads. Of a gradient by the filter that by
- * the output stays planar where the child reads it so. Forward and by the data a batch is cut into pieces of some
- * images where the workspace has no room for all of it. */
+ * src/solver/rewrite/convert_layout.cu turns nearly at the speed of memory, pad_channels.cu spreads. Of a gradient by
+ * the filter that by the output stays planar where the child reads it so. Forward and by the data a batch is cut into
+ * pieces of some images where the workspace has no room for all of it. */
 #include <string.h>
 
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/rewrite/convert_layout_args.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
+#include "solver/rewrite/convert_layout_args.h"
 
 enum { VECTOR = 16, THREADS = FALT_CUDA_TURN_THREADS, TURNS = FALT_CUDA_TURNS, MOST_PIECES = 16 };
 enum { SOURCE, OTHER }; /* what is cut into pieces; the filter, or of its gradient that by the output */
@@ -158,7 +158,8 @@ static void destroy(falt_plan *base) {
 
 static falt_status find_kernel(turned_plan *plan, const turn *t) {
   const bool spread = t->args.pixel > 0;
-  falt_cuda_kernel kernel = {.source = spread ? "pad_channels.cu" : "convert_layout.cu", .entry = spread ? "falt_spread" : "falt_turn"};
+  falt_cuda_kernel kernel = {.source = spread ? "pad_channels.cu" : "convert_layout.cu",
+                             .entry = spread ? "falt_spread" : "falt_turn"};
   falt_cuda_hole(&kernel, "SIZE=%d", (int)falt_type_size(t->tensor.type));
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, spread ? &plan->spread_kernel : &plan->turn_kernel);
 }

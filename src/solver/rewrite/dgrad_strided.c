@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/rewrite/dgrad_strided.h"
+#include "planner/planner.h"
 
 enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
 
@@ -35,19 +35,6 @@ typedef struct phases_plan {
 
 /* ---- one axis */
 
-static int64_t greatest_divisor(int64_t a, int64_t b) {
-  while (b) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
-int64_t falt_backward_tap_step(const falt_axis *axis) {
-  return axis->stride / greatest_divisor(axis->stride, axis->dilation);
-}
-
 /* The phase whose first tap is `tap` < tap_step; count is 0 where its inputs lie beyond the axis. */
 static phase phase_of(const falt_problem *p, int a, int64_t tap) {
   const falt_axis *axis = &p->axis[a];
@@ -55,14 +42,14 @@ static phase phase_of(const falt_problem *p, int a, int64_t tap) {
   const int64_t met = tap * axis->dilation - axis->pad[0], rest = met % axis->stride;
   phase f = {.first = rest < 0 ? rest + axis->stride : rest, .tap = tap};
   f.count = f.first < size ? falt_ceil_div(size - f.first, axis->stride) : 0;
-  f.taps = falt_ceil_div(taps - tap, falt_backward_tap_step(axis));
+  f.taps = falt_ceil_div(taps - tap, falt_axis_tap_step(axis));
   f.base = (f.first - met) / axis->stride;
   return f;
 }
 
 /* Phases of an axis that have a tap, those beyond the axis included. */
 static int64_t phase_count(const falt_problem *p, int a) {
-  return falt_min(falt_backward_tap_step(&p->axis[a]), p->filter.size[FALT_D + a]);
+  return falt_min(falt_axis_tap_step(&p->axis[a]), p->filter.size[FALT_D + a]);
 }
 
 /* ---- the inner problems */
@@ -70,7 +57,7 @@ static int64_t phase_count(const falt_problem *p, int a) {
 static void set_axis(falt_problem *inner, const falt_problem *p, int a, const phase *f) {
   const int dim = FALT_D + a;
   const falt_axis *axis = &p->axis[a];
-  const int64_t step = falt_backward_tap_step(axis);
+  const int64_t step = falt_axis_tap_step(axis);
   falt_axis *to = &inner->axis[a];
   to->stride = 1;
   to->dilation = axis->dilation / (axis->stride / step);
@@ -173,21 +160,9 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool axis_folds(const falt_problem *p, int a) {
-  const falt_axis *axis = &p->axis[a];
-  const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride + falt_extent(axis, p->filter.size[FALT_D + a]) -
-                       1 - axis->pad[0];
-  return (axis->boundary[0] != FALT_CONSTANT && axis->pad[0] > 0) ||
-         (axis->boundary[1] != FALT_CONSTANT && last >= p->input.size[FALT_D + a]);
-}
-
-bool falt_backward_folds(const falt_problem *p) {
-  return axis_folds(p, 0) || axis_folds(p, 1) || axis_folds(p, 2);
-}
-
 static const char *refusal(const falt_problem *p) {
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : falt_backward_folds(p)           ? "gradients of elements beyond the boundary fold back onto those inside"
+         : falt_problem_folds(p)            ? "gradients of elements beyond the boundary fold back onto those inside"
          : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
                  phase_count(p, 0) * phase_count(p, 1) * phase_count(p, 2) > MOST_PHASES
              ? "its strides make more than 256 phases"

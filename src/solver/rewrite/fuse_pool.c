@@ -201,4 +201,5 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_fuse_pool;
-const falt_solver falt_solver_fuse_pool = {.name = "fuse-pool", .device_kind = "cpu", .plan = plan_pooled, .pools = true};
+const falt_solver falt_solver_fuse_pool = {
+    .name = "fuse-pool", .device_kind = "cpu", .plan = plan_pooled, .pools = true};

@@ -275,6 +275,7 @@ static falt_plan *plan_forward(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_dgrad_pixelfold, falt_solver_fprop_pixelfold;
-const falt_solver falt_solver_dgrad_pixelfold = {.name = "dgrad-pixelfold", .device_kind = "cpu", .plan = plan_data, .spreads = true};
+const falt_solver falt_solver_dgrad_pixelfold = {
+    .name = "dgrad-pixelfold", .device_kind = "cpu", .plan = plan_data, .spreads = true};
 const falt_solver falt_solver_fprop_pixelfold = {
     .name = "fprop-pixelfold", .device_kind = "cpu", .plan = plan_forward, .spreads = true};

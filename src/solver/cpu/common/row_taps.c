@@ -7,20 +7,6 @@ static double tap_at(const falt_tensor *filter, const void *values, int64_t grou
   return falt_load(values, filter->type, falt_tensor_at(filter, 0, group, 0, t, r, s));
 }
 
-void falt_rows_taps(const falt_problem *problem, falt_lane lane, const void *values, int64_t group, void *dense) {
-  const falt_tensor *filter = &problem->filter;
-  int64_t at = 0;
-  for (int64_t t = 0; t < filter->size[FALT_D]; t++)
-    for (int64_t r = 0; r < filter->size[FALT_H]; r++)
-      for (int64_t s = 0; s < filter->size[FALT_W]; s++, at++) {
-        double tap = tap_at(filter, values, group, t, r, s);
-        if (lane == FALT_LANE_F32)
-          ((float *)dense)[at] = (float)tap;
-        else
-          ((double *)dense)[at] = tap;
-      }
-}
-
 /* Sum of |taps| of one group; NaN unless all of them are integers. */
 static double integer_weight(const falt_problem *problem, const void *values, int64_t group) {
   const falt_tensor *filter = &problem->filter;

@@ -48,9 +48,6 @@ const char *falt_rows_init(falt_rows *rows, const falt_problem *problem, falt_is
  * integer problem need more than 24 bits; FALT_LANE_COUNT if they need more than 53. */
 falt_lane falt_rows_lane(const falt_problem *problem, const void *values);
 
-/* The taps of group g, dense in T, R, S order (signs of the strides resolved), as the lane's type. */
-void falt_rows_taps(const falt_problem *problem, falt_lane lane, const void *values, int64_t group, void *dense);
-
 /* ------------------------------------------------------------------------------------------------- rows in, rows out
  */
 

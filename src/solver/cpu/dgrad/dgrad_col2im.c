@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/rewrite/dgrad_strided.h"
-#include "solver/cpu/common/rows.h"
+#include "planner/planner.h"
 #include "solver/cpu/common/layer.h"
+#include "solver/cpu/common/rows.h"
 
 enum { CHUNK = 96, ROWS_OF_A_TASK = 4, TASKS_OF_A_THREAD = 8 };
 
@@ -119,7 +119,7 @@ typedef struct meeting {
 /* Outputs in ascending order, so taps in descending order. */
 static meeting meet(const falt_problem *p, int a, int64_t input) {
   const falt_axis *axis = &p->axis[a];
-  const int64_t step = falt_backward_tap_step(axis), taps = p->filter.size[FALT_D + a];
+  const int64_t step = falt_axis_tap_step(axis), taps = p->filter.size[FALT_D + a];
   const int64_t u = input + axis->pad[0], outputs = p->output.size[FALT_D + a];
   meeting m = {.next = step * axis->dilation / axis->stride};
   while (m.phase < step && (u - m.phase * axis->dilation) % axis->stride != 0) m.phase++;
@@ -149,7 +149,7 @@ static void multiply(const task *t, const row *at, int64_t g, int64_t m, int64_t
   const int64_t depth = w->size[FALT_K], height = w->size[FALT_H], vector = t->layer->kernels->width;
   const int64_t column = falt_layer_piece(&plan->panels, panel) * vector;
   const int64_t width = falt_layer_piece(&plan->panels, panel + 1) * vector - column;
-  const int64_t tap = at->depth.phase + (at->depth.last - m) * falt_backward_tap_step(&p->axis[0]);
+  const int64_t tap = at->depth.phase + (at->depth.last - m) * falt_axis_tap_step(&p->axis[0]);
   const int64_t place = falt_layer_piece(&plan->taps, at->height.phase + 1) - 1 - at->height.last;
   const falt_layer_pieces calls = falt_layer_cut(count, falt_ceil_div(count, t->layer->kernels->rows[width / vector]));
   const int64_t d = at->depth.output + m * at->depth.next;
@@ -201,7 +201,7 @@ static void list_outputs(const task *t) {
   const falt_problem *p = &t->layer->p;
   const falt_tensor *y = &p->output;
   const falt_axis *axis = &p->axis[1];
-  const int64_t next = falt_backward_tap_step(axis) * axis->dilation / axis->stride;
+  const int64_t next = falt_axis_tap_step(axis) * axis->dilation / axis->stride;
   const float *from = (const float *)t->run->operands->output + y->offset;
   for (int64_t j = 0; j < falt_min(falt_layer_most(&t->plan->taps), y->size[FALT_H]); j++)
     for (int64_t o = 0; o < t->plan->chunk; o++)
@@ -265,7 +265,7 @@ static void destroy(falt_plan *plan) {
 static const char *refusal(const falt_problem *p) {
   const falt_tensor *x = &p->input;
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : falt_backward_folds(p)           ? "gradients of elements beyond the boundary fold back onto those inside"
+         : falt_problem_folds(p)            ? "gradients of elements beyond the boundary fold back onto those inside"
          : p->filter.size[FALT_W] == 1      ? "rows of one tap do not overlap"
          : p->axis[2].dilation != 1         ? "taps are dilated along the width"
          : !falt_tensor_unit(&p->output, FALT_C) ? "channels of the output are not adjacent in memory"
@@ -285,7 +285,7 @@ static double estimate(const overlap_plan *plan, const falt_device *device) {
   const double padded = (double)(plan->vectors * plan->layer.kernels->width);
   const double rows = (double)p->input.size[FALT_N] * (double)p->input.size[FALT_D] * (double)p->input.size[FALT_H];
   const double sums = rows * (double)p->output.size[FALT_W] * (double)p->output.size[FALT_G] * (double)plan->vectors;
-  const double step = (double)(falt_backward_tap_step(&p->axis[0]) * falt_backward_tap_step(&p->axis[1]));
+  const double step = (double)(falt_axis_tap_step(&p->axis[0]) * falt_axis_tap_step(&p->axis[1]));
   const double reads = rows * (double)p->output.size[FALT_G] * (double)plan->group / step;
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
   return falt_roofline(
@@ -322,7 +322,7 @@ static void set_tasks(overlap_plan *plan) {
   const int64_t threads = falt_threads_count(plan->base.device->threads);
   const int64_t rows = p->input.size[FALT_N] * p->input.size[FALT_D] * p->input.size[FALT_H];
   plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, kernels->vectors));
-  plan->taps = falt_layer_cut(p->filter.size[FALT_H], falt_backward_tap_step(&p->axis[1]));
+  plan->taps = falt_layer_cut(p->filter.size[FALT_H], falt_axis_tap_step(&p->axis[1]));
   plan->tasks = falt_layer_cut(rows, falt_min(falt_ceil_div(rows, ROWS_OF_A_TASK), TASKS_OF_A_THREAD * threads));
   plan->chunk = falt_min(CHUNK, p->output.size[FALT_W]);
 }

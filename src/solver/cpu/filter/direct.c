@@ -2,10 +2,10 @@
  *
  *     y[o] = sum over taps j of w[j] * x[o*stride + j*dilation - pad]
  *
- * Outputs are computed in register tiles of several rows (solver/cpu/filter/filter_lane.h, filter_march.h). A task goes down a strip
- * so narrow that the rows of a tile's window stay in the second-level cache: every input byte comes from memory about
- * once. Rows of the lane's type are read where they lie and only the columns at the edges go through small windows;
- * other rows are converted once into a ring.
+ * Outputs are computed in register tiles of several rows (solver/cpu/filter/filter_lane.h, filter_march.h). A task goes
+ * down a strip so narrow that the rows of a tile's window stay in the second-level cache: every input byte comes from
+ * memory about once. Rows of the lane's type are read where they lie and only the columns at the edges go through small
+ * windows; other rows are converted once into a ring.
  *
  * Stride and dilation along y (x likewise): tap i of output o reads o*stride + i*dilation. With g = gcd(stride,
  * dilation), outputs dilation/g apart and taps stride/g apart shift their input by the same stride*dilation/g. So a
@@ -243,7 +243,7 @@ static bool set_taps(falt_direct_plan *plan, const void *values) {
   plan->taps = falt_alloc(all);
   char *dense = falt_alloc(one);
   for (int64_t g = 0; plan->taps && dense && g < plan->tap_groups; g++) {
-    falt_rows_taps(&plan->problem, rows->lane, values, g, dense);
+    falt_problem_taps(&plan->problem, values, g, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, dense);
     falt_direct_pack(plan, dense, plan->taps + (size_t)g * one);
   }
   bool ok = plan->taps && dense;

@@ -2,8 +2,8 @@
  * that read the source in place and the columns at the edges that read windows. */
 #include <string.h>
 
-#include "solver/cpu/filter/filter_along.h"
 #include "solver/cpu/filter/direct.h"
+#include "solver/cpu/filter/filter_along.h"
 
 enum { MOST_ROWS = FALT_DIRECT_MOST_BAND };
 
@@ -344,7 +344,7 @@ static const char *pack_now(const falt_direct_plan *plan, const void *filter, ch
   char *dense = workspace + plan->dense, *packed = workspace + plan->packed;
   size_t bytes = (size_t)plan->tap_count * plan->rows.lane_size;
   for (int64_t g = 0; g < plan->tap_groups; g++) {
-    falt_rows_taps(&plan->problem, plan->rows.lane, filter, g, dense);
+    falt_problem_taps(&plan->problem, filter, g, plan->rows.lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, dense);
     falt_direct_pack(plan, dense, packed + (size_t)g * bytes);
   }
   return packed;

@@ -1,7 +1,7 @@
 /* The kernel along rows for vectors of 64 bytes: solver/cpu/filter/filter_along.h says what it computes and why. */
 #define FALT_LANE_BITS 32
-#include "solver/cpu/filter/filter_along.h"
 #include "cpu/vector.h"
+#include "solver/cpu/filter/filter_along.h"
 
 #if FALT_VECTOR_BYTES == 64 && defined(__x86_64__)
 

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "cpu/convert.h"
-#include "solver/cpu/filter/filter_table.h"
 #include "cpu/vector.h"
+#include "solver/cpu/filter/filter_table.h"
 
 /* f32 sums: arithmetic in f32; the same where that cannot turn a rounding the other way, else f64; always f64. */
 enum { IN_F32, IN_F32_IF_EXACT, IN_F64 };

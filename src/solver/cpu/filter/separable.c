@@ -85,7 +85,7 @@ static bool factor(separable_plan *plan, falt_ask *ask, double *dense) {
   const double rounding = rows->lane == FALT_LANE_F32 ? ldexp(1, -22) : ldexp(1, -48);
   const double tolerance = fmin(fmax(rounding, ask->budget->max_error), WORST_ERROR);
   const int max = most_terms(rows->taps);
-  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, dense);
+  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, dense);
   const bool integers =
       falt_type_is_integer(rows->in_type) && integer_taps(dense, rows->taps[0] * rows->taps[1] * rows->taps[2]);
   const falt_factoring answer = falt_factor(factors, dense, rows->taps, max, tolerance);

@@ -19,7 +19,7 @@
 #define FALT_SOLVER_CPU_FILTER_SEPARABLE_ROWS_H
 
 #include "solver/cpu/filter/filter_along.h"
-#include "solver/cpu/common/factor.h"
+#include "solver/common/factor.h"
 #include "solver/cpu/common/rows.h"
 
 typedef struct falt_separable {

@@ -13,7 +13,7 @@
 #include "cpu/blas.h"
 #include "planner/planner.h"
 #include "solver/cpu/common/rows.h"
-#include "solver/cpu/vendor/im2col.h"
+#include "solver/common/im2col.h"
 
 typedef struct im2col_plan {
   falt_plan base;

@@ -1,13 +1,13 @@
 /* Filters on a GPU by sweeps along the planes of a volume or the rows of an image, one filter for all channels, stride
  * 1: each plane is read once and added to the partial sums of all planes of results that it belongs to.
- * src/solver/cuda/filter/cuda_25d.cu has the algorithm, src/solver/cuda/filter/cuda_25d_tiles.c chooses how it is cut. */
+ * src/solver/cuda/filter/cuda_25d.cu has the algorithm, src/solver/cuda/filter/cuda_25d_tiles.c chooses how it is cut.
+ */
 #include "solver/cuda/filter/cuda_25d_tiles.h"
 
 #include <math.h>
 
 #include "core/memory.h"
 #include "solver/cuda/filter/cuda_taps.h"
-#include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN };
 
@@ -122,7 +122,7 @@ static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
   falt_taps_plan *plan = falt_sweep_plan_new(solver, ask, 0);
   if (!plan) return NULL;
   double taps[FALT_TAPS_MOST];
-  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
+  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
   falt_taps_pack(plan, taps);
   return &plan->base;
 }

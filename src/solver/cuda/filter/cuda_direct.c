@@ -1,7 +1,7 @@
 /* Direct filters on a GPU: one filter for all channels, any stride and dilation, every tap a multiply-add on partial
- * sums in registers. src/solver/cuda/filter/cuda_direct.cu has the algorithm, src/solver/cuda/filter/cuda_direct_tiles.c chooses how it is cut. */
+ * sums in registers. src/solver/cuda/filter/cuda_direct.cu has the algorithm,
+ * src/solver/cuda/filter/cuda_direct_tiles.c chooses how it is cut. */
 #include "solver/cuda/filter/cuda_taps.h"
-#include "solver/cpu/common/rows.h"
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   const char *why = falt_cuda_filter_refusal(ask);
@@ -9,7 +9,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   falt_taps_plan *plan = falt_tile_plan_new(solver, ask, 0);
   if (!plan) return NULL;
   double taps[FALT_TAPS_MOST];
-  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
+  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
   falt_taps_pack(plan, taps);
   return &plan->base;
 }

@@ -1,10 +1,9 @@
 /* Filters along rows on a GPU: one filter for all channels, no strides, and taps along the columns only, such as long
- * signals' filters and the passes of separable ones. src/solver/cuda/filter/cuda_rows.cu has the algorithm, src/solver/cuda/filter/cuda_rows_tiles.c chooses
- * how it is cut. */
+ * signals' filters and the passes of separable ones. src/solver/cuda/filter/cuda_rows.cu has the algorithm,
+ * src/solver/cuda/filter/cuda_rows_tiles.c chooses how it is cut. */
 #include "solver/cuda/filter/cuda_rows_tiles.h"
 
 #include "solver/cuda/filter/cuda_taps.h"
-#include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN, MOST_Y = 65535 /* blocks of a grid along y */ };
 
@@ -68,7 +67,7 @@ static falt_plan *plan_row(const falt_solver *solver, falt_ask *ask) {
   if (!why && !falt_cuda_holds_fill(ask->problem))
     why = "the constant beyond the ends is no number of the input's type";
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
-  falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, taps);
+  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
   falt_taps_pack(&plan->taps, taps);
   plan->taps.args.lines = (unsigned)plan->row.lines;
   plan->taps.base.cost.seconds = 2e-6 + plan->row.seconds;

@@ -5,9 +5,8 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "solver/common/factor.h"
 #include "solver/cuda/filter/cuda_taps.h"
-#include "solver/cpu/common/factor.h"
-#include "solver/cpu/common/rows.h"
 
 enum { MAX_TERMS = 4, MAX_TAPS = 1 << 16 };
 
@@ -71,7 +70,7 @@ static bool factor_filter(falt_ask *ask, falt_factors *factors) {
   falt_taps_along(ask->problem, taps);
   double *dense = falt_alloc((size_t)taps[0] * (size_t)taps[1] * (size_t)taps[2] * sizeof *dense);
   if (!dense) falt_refuse_memory(ask);
-  if (dense) falt_rows_taps(ask->problem, FALT_LANE_F64, ask->filter_values, 0, dense);
+  if (dense) falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, dense);
   const bool factored = dense && factor(ask, dense, taps, factors);
   falt_free(dense);
   return factored;

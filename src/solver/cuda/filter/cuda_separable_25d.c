@@ -1,9 +1,9 @@
 /* Filters of images on a GPU by marches down their columns, the whole filter or separable terms of it, one filter for
- * all channels, stride 1. src/solver/cuda/filter/cuda_separable_25d.cu has the algorithm, src/solver/cuda/filter/cuda_separable_25d_tiles.c chooses how it is cut. */
+ * all channels, stride 1. src/solver/cuda/filter/cuda_separable_25d.cu has the algorithm,
+ * src/solver/cuda/filter/cuda_separable_25d_tiles.c chooses how it is cut. */
 #include "core/memory.h"
 #include "solver/cuda/filter/cuda_separable_25d_tiles.h"
 #include "solver/cuda/filter/cuda_taps.h"
-#include "solver/cpu/common/rows.h"
 
 enum { PLANE, ROW, COLUMN };
 

@@ -1,14 +1,15 @@
 /* Filters of many taps on a GPU: one channel in, one out, any stride, dilation, number of taps and epilogue; the taps
- * need not be known when planning. src/solver/cuda/filter/cuda_tiled.cu has the algorithm, src/solver/cuda/filter/cuda_tiled_tiles.c chooses how it is
- * cut. Interleaved channels under one filter make a row longer and its taps farther apart; all else is a batch. */
+ * need not be known when planning. src/solver/cuda/filter/cuda_tiled.cu has the algorithm,
+ * src/solver/cuda/filter/cuda_tiled_tiles.c chooses how it is cut. Interleaved channels under one filter make a row
+ * longer and its taps farther apart; all else is a batch. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/filter/cuda_tiled_tiles.h"
-#include "cuda/gpu.h"
 #include "cuda/device/args.h"
+#include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 typedef struct blocked_plan {
   falt_plan base;
@@ -53,8 +54,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const blocked_plan *plan = (const blocked_plan *)base;
   const falt_block *b = &plan->block;
-  falt_text_add(text, "(cuda-tiled %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)",
-                b->depth, b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
+  falt_text_add(text, "(cuda-tiled %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)", b->depth,
+                b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
                 b->chunk ? b->chunk : b->rest, b->band[0], b->band[1], b->shared_bytes, b->buffers,
                 plan->wide ? " f64" : "");
 }

@@ -1,6 +1,6 @@
 /* Filters on a GPU's tensor cores: one set of taps for all channels, stride 1, for u8, s8, f16 and bf16 images, and for
- * f32 where the filter is large. src/solver/cuda/filter/cuda_toeplitz.cu has the algorithm, src/solver/cuda/filter/cuda_toeplitz_tiles.c what becomes of the
- * taps and how images are cut.
+ * f32 where the filter is large. src/solver/cuda/filter/cuda_toeplitz.cu has the algorithm,
+ * src/solver/cuda/filter/cuda_toeplitz_tiles.c what becomes of the taps and how images are cut.
  *
  * Images of bytes take taps as integers, exactly where they are multiples of one number, else to 2^-23 of the largest;
  * other images take sums of two or three numbers of their own type, which hold 22 bits or more of every tap. */
@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
-#include "cuda/gpu.h"
 #include "cuda/device/args.h"
+#include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 
 enum { PLANE, ROW, COLUMN };
 
@@ -304,7 +304,8 @@ static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
 
 static falt_status ready(falt_plan *base) {
   banded_plan *plan = (banded_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_toeplitz.cu", .entry = "falt_banded", .shared_bytes = plan->cut.shared_bytes};
+  falt_cuda_kernel kernel = {
+      .source = "cuda_toeplitz.cu", .entry = "falt_banded", .shared_bytes = plan->cut.shared_bytes};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(upload(plan));

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/types.h"
-#include "solver/cuda/common/choice.h"
 #include "cuda/device/args.h"
+#include "solver/cuda/common/choice.h"
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
 

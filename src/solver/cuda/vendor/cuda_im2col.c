@@ -12,7 +12,7 @@
 #include "cuda/cublas.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
-#include "solver/cpu/vendor/im2col.h"
+#include "solver/common/im2col.h"
 
 enum { THREADS = 256, MOST_BYTES = 1 << 30 };
 

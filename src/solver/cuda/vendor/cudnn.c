@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
-#include "solver/cpu/vendor/im2col.h"
+#include "solver/common/im2col.h"
 
 enum { ALIGNED = 16 };
 

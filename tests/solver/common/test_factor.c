@@ -10,7 +10,7 @@
 
 #include "core/memory.h"
 #include "core/random.h"
-#include "solver/cpu/common/factor.h"
+#include "solver/common/factor.h"
 
 enum { MOST = 24 * 24 * 24 };
 

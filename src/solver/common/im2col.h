@@ -1,6 +1,6 @@
 /* What the solvers that multiply patches as matrices share: how filters and results lie. */
-#ifndef FALT_SOLVER_CPU_VENDOR_IM2COL_H
-#define FALT_SOLVER_CPU_VENDOR_IM2COL_H
+#ifndef FALT_SOLVER_COMMON_IM2COL_H
+#define FALT_SOLVER_COMMON_IM2COL_H
 
 #include "planner/planner.h"
 

@@ -1,5 +1,5 @@
 /* How the filters and the results of layers lie as matrices. */
-#include "solver/cpu/vendor/im2col.h"
+#include "solver/common/im2col.h"
 
 int64_t falt_im2col_positions(const falt_tensor *y) {
   return y->size[FALT_D] * y->size[FALT_H] * y->size[FALT_W];

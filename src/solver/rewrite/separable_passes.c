@@ -10,8 +10,7 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cpu/common/factor.h"
-#include "solver/cpu/common/rows.h"
+#include "solver/common/factor.h"
 
 enum { MAX_PASSES = 3, MAX_TAPS = 1 << 16 };
 
@@ -207,7 +206,7 @@ static bool factor(falt_ask *ask, falt_factors *factors) {
   const double worst = 0.5, rounding = ldexp(1, between_type(p) == FALT_F64 ? -48 : -22);
   double *dense = falt_alloc((size_t)(size[0] * size[1] * size[2]) * sizeof *dense);
   if (!dense) return falt_refuse_memory(ask);
-  falt_rows_taps(p, FALT_LANE_F64, ask->filter_values, 0, dense);
+  falt_problem_taps(p, ask->filter_values, 0, FALT_F64, dense);
   const falt_factoring answer =
       falt_factor(factors, dense, size, 1, fmin(fmax(rounding, ask->budget->max_error), worst));
   falt_free(dense);

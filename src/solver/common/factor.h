@@ -1,6 +1,6 @@
 /* Filters as sums of separable terms: a[z][y][x] = sum over k of f_k[z] g_k[y] h_k[x]. Pure mathematics, in double. */
-#ifndef FALT_SOLVER_CPU_COMMON_FACTOR_H
-#define FALT_SOLVER_CPU_COMMON_FACTOR_H
+#ifndef FALT_SOLVER_COMMON_FACTOR_H
+#define FALT_SOLVER_COMMON_FACTOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

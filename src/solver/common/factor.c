@@ -15,7 +15,7 @@
  * Filters of integers (times a power of two) of rank one are factored in integers: the row and the column through the
  * largest tap, made primitive (divided by their greatest common divisor), divide the filter without a remainder, so
  * that integer data gives exact sums. */
-#include "solver/cpu/common/factor.h"
+#include "solver/common/factor.h"
 
 #include <math.h>
 #include <string.h>
