@@ -7,7 +7,9 @@
 #   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
 #   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
 #   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines and pages into bench/results/
+#   make quick      build what changed and run the tests of the folders that it is in
 #   make install    PREFIX=/usr/local
+#   make help       this list
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
@@ -16,9 +18,12 @@ SUITE ?= filters-cpu
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
 # Always: a library installed since the last time is found now.
 configure:
-	@cmake -S . -B $(BUILD)
+	@cmake --preset release -B $(BUILD)
 
 demo:
 	@ci/setup build
@@ -30,6 +35,9 @@ test:
 	@$(MAKE) --no-print-directory all
 	@ci/check-tests $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS)
+
+quick:
+	@ci/quick $(BUILD)
 
 check:
 	@ci/setup check
@@ -67,4 +75,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all configure demo test check campaign bench gpu-test gpu-bench install clean
+.PHONY: all help quick configure demo test check campaign bench gpu-test gpu-bench install clean

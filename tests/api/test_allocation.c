@@ -136,7 +136,9 @@ static bool try(const char *solver, const char *line, const void *taps) {
 }
 
 static void test_every_solver(UNUSED void **state) {
-  enum { MOST_RUNS = FALT_ANY_SANITIZER ? 4 : 2 * SOLVER_LINES }; /* of a solver; the slowest test of sanitized builds */
+  enum {
+    MOST_RUNS = FALT_ANY_SANITIZER ? 4 : 2 * SOLVER_LINES
+  }; /* of a solver; the slowest test of sanitized builds */
   static float taps[1 << 18];
   int missing = 0;
   for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) taps[i] = 1; /* rank 1 */

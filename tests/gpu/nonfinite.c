@@ -13,18 +13,19 @@ typedef struct found {
 static const found all[] = {
     /* f32 as two tf32: an infinite term may give NaN, no other may */
     {"backward-filter c=1 h=6 w=1 k=1 r=1 s=1 method=cuda-wgrad", 154001724798889},
-    {"backward-filter n=4 c=1 h=12 w=64 k=5 r=3 s=3 stride=2 pad=1 layout=nhwc method=cuda-wgrad",
-     154001724798889},
+    {"backward-filter n=4 c=1 h=12 w=64 k=5 r=3 s=3 stride=2 pad=1 layout=nhwc method=cuda-wgrad", 154001724798889},
     {"backward-data c=1 h=2 w=6 k=2 r=3 s=1 pad=1 method=cuda-igemm", 716951678220256},
     {"backward-data c=33 h=2 w=7 k=33 r=3 s=3 groups=33 pad=1 layout=nhwc weight-layout=hwio method=cuda-igemm",
      716951678220256},
     {"backward-data c=1 h=1 w=2 k=3 r=3 s=2 pad=3 method=convert-layout", 154001724798972},
-    {"backward-data c=3 h=1 w=32 k=7 r=7 s=7 pad=3 layout=nhwc weight-layout=oihw deterministic=1 method=convert-layout",
+    {"backward-data c=3 h=1 w=32 k=7 r=7 s=7 pad=3 layout=nhwc weight-layout=oihw deterministic=1 "
+     "method=convert-layout",
      716951678220284},
     /* channels in falling order, with an input that goes on beyond its ends */
     {"forward c=5 h=2 w=2 k=1 r=1 s=1 boundary=edge pool=max:2 input-strides=0,0,-1,0,0,0 method=split-pool",
      716951678220884},
-    {"forward c=5 h=4 w=4 k=3 r=3 s=3 pad=1 boundary=edge input-strides=0,0,-16,0,4,1 input-offset=64 method=cuda-igemm",
+    {"forward c=5 h=4 w=4 k=3 r=3 s=3 pad=1 boundary=edge input-strides=0,0,-16,0,4,1 input-offset=64 "
+     "method=cuda-igemm",
      3},
     {"backward-filter c=5 h=4 w=4 k=3 r=3 s=3 pad=1 boundary=edge input-strides=0,0,-16,0,4,1 input-offset=64 "
      "method=cuda-wgrad",
@@ -48,15 +49,16 @@ static const found all[] = {
     {"backward-filter n=64 c=64 h=33 w=37 k=64 r=3 s=3 groups=64 method=cuda-depthwise-wgrad", 154001724799020},
     {"backward-filter c=1 h=1 w=1 k=1 r=7 s=7 pad=3 type=bf16 method=cuda-fewchannels-wgrad", 716951678220498},
     {"backward-filter c=3 h=1 w=1 k=1 r=7 s=7 pad=3 type=bf16 method=cuda-wgrad-halo", 716951678220498},
-    {"backward-filter c=1 h=5 w=5 k=24 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1 method=cuda-wgrad-halo", 716951688220486},
+    {"backward-filter c=1 h=5 w=5 k=24 r=3 s=3 pad=1 type=f16 layout=nhwc bias=1 method=cuda-wgrad-halo",
+     716951688220486},
     {"backward-filter c=4 d=1 h=1 w=1 k=3 t=3 r=3 s=3 pad=1 type=bf16 method=cuda-wgrad-sm90-halo", 435476701509979},
     /* kernels for aligned operands, and for others */
-    {"backward-filter c=6 h=1 w=3 k=6 r=6 s=7 groups=6 pad=3 layout=nhwc method=cuda-depthwise-wgrad",
-     435476711509545},
+    {"backward-filter c=6 h=1 w=3 k=6 r=6 s=7 groups=6 pad=3 layout=nhwc method=cuda-depthwise-wgrad", 435476711509545},
     {"backward-filter n=12 c=16 h=3 w=1 k=16 r=1 s=1 groups=16 layout=nhwc method=cuda-depthwise-wgrad",
      154001724799071},
     {"forward c=14 h=1 w=3 k=14 r=6 s=7 groups=14 pad=3 layout=nhwc method=cuda-depthwise", 435476711509778},
-    {"backward-data c=64 h=1 w=1 k=64 r=3 s=3 groups=64 pad=1 type=bf16 method=cuda-depthwise-toeplitz", 435476701510261},
+    {"backward-data c=64 h=1 w=1 k=64 r=3 s=3 groups=64 pad=1 type=bf16 method=cuda-depthwise-toeplitz",
+     435476701510261},
     {"backward-data c=3 w=16 k=48 s=3 pad=-2 weight-type=bf16 out-type=bf16 layout=nwc method=cuda-igemm-sm90-halo",
      154001724799726},
     {"forward c=6 h=64 w=8 k=3 r=1 s=2 boundary=symmetric type=f16 method=convert-layout", 154001724799008},

@@ -1,4 +1,4 @@
-/* The scope of a solver: no solver computes a problem outside it, on the CPU and on a described GPU. */
+/* The list of solvers: no solver computes a problem outside its scope, on the CPU and on a described GPU; old names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,8 +105,30 @@ static void test_layers(void **state) {
   for (int d = 0; d < 2; d++) falt_device_destroy(&devices[d]);
 }
 
+static bool is_solver(const char *name) {
+  bool found = false;
+  for (int i = 0; falt_solvers[i]; i++) found |= strcmp(falt_solvers[i]->name, name) == 0;
+  return found;
+}
+
+/* Old names are no solver's, and mean one that is there. */
+static void test_aliases(void **state) {
+  (void)state;
+  falt_device *device = make(false);
+  falt_plan *plan;
+  int count = 0;
+  for (const falt_solver_alias *a = falt_solver_aliases; a->old; a++, count++)
+    if (is_solver(a->old) || !is_solver(a->name)) fail_msg("%s for %s", a->old, a->name);
+  assert_true(count > 0);
+  const char *line = "forward c=8 h=9 w=9 k=8 r=3 s=3 pad=1 method=channels";
+  if (falt_plan_create_line(&plan, device, line, NULL) != FALT_OK) fail_msg("%s", falt_message());
+  assert_string_equal(falt_plan_solver(plan), "direct-nhwc");
+  falt_plan_destroy(&plan);
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_cpu), cmocka_unit_test(test_gpu),
-                                     cmocka_unit_test(test_layers)};
+                                     cmocka_unit_test(test_layers), cmocka_unit_test(test_aliases)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

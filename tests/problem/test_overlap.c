@@ -4,8 +4,8 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
-#include "core/sanitize.h"
 #include "core/random.h"
+#include "core/sanitize.h"
 #include "planner/search.h"
 #include "problem/overlap.h"
 #include "solver_lines.h"

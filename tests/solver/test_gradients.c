@@ -147,9 +147,9 @@ static void check_seen(const char *const *expected, size_t count) {
 
 static void test_adjoints(void **unused) {
   (void)unused;
-  static const char *const on_cpu[] = {"direct-nhwc",       "igemm-nchw",    "dgrad-strided",           "dgrad-pixelfold",
-                                       "wgrad",          "depthwise", "depthwise-wgrad", "grouped",
-                                       "grouped-wgrad", "generic",   "wgrad-rows"};
+  static const char *const on_cpu[] = {"direct-nhwc",   "igemm-nchw", "dgrad-strided",   "dgrad-pixelfold",
+                                       "wgrad",         "depthwise",  "depthwise-wgrad", "grouped",
+                                       "grouped-wgrad", "generic",    "wgrad-rows"};
   static const char *const on_gpu[] = {"cuda-igemm", "cuda-wgrad", "cuda-depthwise", "cuda-depthwise-wgrad",
                                        "cuda-generic"};
   for (uint64_t seed = 1; seed <= 2; seed++)

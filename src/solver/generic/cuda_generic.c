@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "cuda/gpu.h"
 #include "cuda/device/args.h"
+#include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 

@@ -1,6 +1,6 @@
 // Every problem, one thread a result (a gradient of the filter: one block a result), correct before fast. The relation
-// between outputs o, taps j and input elements i is that of src/solver/reference/reference.c: u = o*stride + j*dilation - pad,
-// and i is the element that stands at u, or none.
+// between outputs o, taps j and input elements i is that of src/solver/reference/reference.c: u = o*stride + j*dilation
+// - pad, and i is the element that stands at u, or none.
 //
 // Holes:
 //   OPERATION          number of falt_operation

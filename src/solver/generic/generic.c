@@ -5,7 +5,8 @@
  *
  * Sums run in f32 or f64 lanes by the problem's types; an integer problem runs in the narrowest lane that holds every
  * partial sum exactly, so its result is exact. Each result is summed by one thread, in an order that depends only on
- * the problem and the instruction set. The work itself is in generic_*.c; see solver/generic/generic.h for how it is cut. */
+ * the problem and the instruction set. The work itself is in generic_*.c; see solver/generic/generic.h for how it is
+ * cut. */
 #include "solver/generic/generic.h"
 
 #include <math.h>

@@ -10,9 +10,9 @@
 #ifndef FALT_SOLVER_GENERIC_GENERIC_H
 #define FALT_SOLVER_GENERIC_GENERIC_H
 
+#include "planner/planner.h"
 #include "solver/cpu/filter/filter_kernels.h"
 #include "solver/generic/generic_kernels.h"
-#include "planner/planner.h"
 
 typedef enum falt_generic_way { FALT_GENERIC_ROWS, FALT_GENERIC_CHANNELS, FALT_GENERIC_GROUPS } falt_generic_way;
 

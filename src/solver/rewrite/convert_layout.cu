@@ -10,8 +10,8 @@
 //
 // Holes:
 //   SIZE    bytes of an element
-#include "ptx/early.cuh"
 #include "convert_layout_args.h"
+#include "ptx/early.cuh"
 #include "words.cuh"
 
 constexpr int EDGE = 16 / SIZE;  // of a square

@@ -1,4 +1,5 @@
-/* What the host passes to convert_layout.cu and pad_channels.cu: plain structs, read by the C compiler and by NVRTC alike. */
+/* What the host passes to convert_layout.cu and pad_channels.cu: plain structs, read by the C compiler and by NVRTC
+ * alike. */
 #ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 #define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 

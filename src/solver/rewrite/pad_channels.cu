@@ -7,8 +7,8 @@
 //
 // Holes:
 //   SIZE    bytes of an element
-#include "ptx/early.cuh"
 #include "convert_layout_args.h"
+#include "ptx/early.cuh"
 #include "words.cuh"
 
 constexpr int PER = SIZE < 4 ? 4 / SIZE : 1;  // elements of a word

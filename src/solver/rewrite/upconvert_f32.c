@@ -185,7 +185,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   char *workspace = operands->workspace;
   run r = {plan, operands, plan->values};
   if (!plan->values && p->filter.type == FALT_F32 && !sums_pieces(p)) r.filter = operands->filter;
-  if (!r.filter) r.filter = (float *)(void *)(workspace + plan->wide);
+  if (!r.filter && workspace) r.filter = (float *)(void *)(workspace + plan->wide);
   if (sums_pieces(p)) {
     sum_pieces(&r, workspace);
     return;

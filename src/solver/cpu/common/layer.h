@@ -5,8 +5,8 @@
 #ifndef FALT_SOLVER_CPU_COMMON_LAYER_H
 #define FALT_SOLVER_CPU_COMMON_LAYER_H
 
-#include "solver/cpu/fprop/layer_kernels.h"
 #include "planner/planner.h"
+#include "solver/cpu/fprop/layer_kernels.h"
 
 typedef struct falt_layer {
   falt_problem p;

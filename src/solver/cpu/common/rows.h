@@ -12,8 +12,8 @@
 #ifndef FALT_SOLVER_CPU_COMMON_ROWS_H
 #define FALT_SOLVER_CPU_COMMON_ROWS_H
 
-#include "solver/cpu/filter/filter_kernels.h"
 #include "planner/planner.h"
+#include "solver/cpu/filter/filter_kernels.h"
 
 /* ------------------------------------------------------------------------------------------ the problem in rows */
 

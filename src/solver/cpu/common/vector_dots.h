@@ -10,8 +10,8 @@
 #ifndef FALT_SOLVER_CPU_COMMON_VECTOR_DOTS_H
 #define FALT_SOLVER_CPU_COMMON_VECTOR_DOTS_H
 
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
 #include "cpu/vector.h"
+#include "solver/cpu/fprop/igemm_vnni_kernels.h"
 
 /* Whether there are instructions for such groups. */
 #if defined(__AVX512BF16__)

@@ -5,15 +5,16 @@
  *
  * Vectors run along channels. Both are sums over (tap, source position) pairs; the gradient's pairs, for the positions
  * that share a phase of the stride, are those of a correlation with every (stride)-th tap, last tap first, so no zero
- * is multiplied (solver/generic/generic_axis.c). Taps outside are left out, by rows and by columns, where the constant is zero.
+ * is multiplied (solver/generic/generic_axis.c). Taps outside are left out, by rows and by columns, where the constant
+ * is zero.
  *
  * A task is a band of rows by a block of channels so small that the rows under the window stay in the second-level
  * cache: each byte comes from memory once. */
 #include <stdint.h>
 #include <string.h>
 
-#include "solver/cpu/depthwise/depthwise.h"
 #include "solver/cpu/common/rows.h"
+#include "solver/cpu/depthwise/depthwise.h"
 
 typedef struct depthwise_plan {
   falt_plan base;

@@ -1,4 +1,5 @@
-/* Layers of small groups whose channels are adjacent: what the solvers share that run them through solver/cpu/depthwise/depthwise_kernels.h.
+/* Layers of small groups whose channels are adjacent: what the solvers share that run them through
+ * solver/cpu/depthwise/depthwise_kernels.h.
  *
  * Results have `depth` sources each: the channels of their group. Results are walked in rows along the width. A row is
  * cut into spans of positions that read the source alike, and what a span reads of one source row is a list of pieces:
@@ -12,10 +13,10 @@
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
 
-#include "solver/cpu/depthwise/depthwise_kernels.h"
-#include "solver/generic/generic.h"
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/common/widen.h"
+#include "solver/cpu/depthwise/depthwise_kernels.h"
+#include "solver/generic/generic.h"
 
 typedef struct falt_depthwise_piece {
   int64_t from, step, tap_step; /* elements from the source row's first position */

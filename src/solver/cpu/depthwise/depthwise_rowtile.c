@@ -4,9 +4,9 @@
  *     y[p, g] = sum over taps j of  w[g, j] * x[p*stride + j - pad, g]
  *
  * Nine multiply-adds take less time than an element takes from the second-level cache, where a row of results at a time
- * reads each row of x three times. solver/cpu/depthwise/depthwise_rowtile_kernels.h reads five rows for three of 3x3 taps, eight rows for two of
- * 7x7, and computes in f32 from narrow elements as they lie. The sums have the bits of `depthwise`, which takes what is
- * left out here: other taps, dilation, other boundaries, few channels, short rows. */
+ * reads each row of x three times. solver/cpu/depthwise/depthwise_rowtile_kernels.h reads five rows for three of 3x3
+ * taps, eight rows for two of 7x7, and computes in f32 from narrow elements as they lie. The sums have the bits of
+ * `depthwise`, which takes what is left out here: other taps, dilation, other boundaries, few channels, short rows. */
 #include <stdint.h>
 #include <string.h>
 
@@ -114,8 +114,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const block_plan *plan = (const block_plan *)base;
-  falt_text_add(text, "(depthwise-rowtile %s %dx%d channels=%lld rows=%lld threads=%d)", falt_isa_name(base->device->isa),
-                falt_block_rows(base->problem.filter.size[FALT_W]), plan->kernels->positions,
+  falt_text_add(text, "(depthwise-rowtile %s %dx%d channels=%lld rows=%lld threads=%d)",
+                falt_isa_name(base->device->isa), falt_block_rows(base->problem.filter.size[FALT_W]),
+                plan->kernels->positions,
                 (long long)falt_min(plan->channels, falt_layer_most(&plan->blocks) * plan->kernels->width),
                 (long long)falt_layer_most(&plan->bands) * falt_block_rows(base->problem.filter.size[FALT_W]),
                 falt_threads_count(base->device->threads));
@@ -230,4 +231,5 @@ static falt_plan *plan_block(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_depthwise_rowtile;
-const falt_solver falt_solver_depthwise_rowtile = {.name = "depthwise-rowtile", .device_kind = "cpu", .plan = plan_block};
+const falt_solver falt_solver_depthwise_rowtile = {
+    .name = "depthwise-rowtile", .device_kind = "cpu", .plan = plan_block};

@@ -3,8 +3,8 @@
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_ROWTILE_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_ROWTILE_H
 
-#include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
 #include "solver/cpu/depthwise/depthwise.h"
+#include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
 
 /* Why x, y and the axes are not what kernels want, or NULL. Of types, only that of x is looked at. */
 const char *falt_depthwise_block_refusal(const falt_problem *problem, const falt_block_kernels *kernels);

@@ -1,4 +1,5 @@
-/* Block kernels of one instruction set: solver/cpu/depthwise/depthwise_rowtile_kernels.h says what they compute. Compiled once per level.
+/* Block kernels of one instruction set: solver/cpu/depthwise/depthwise_rowtile_kernels.h says what they compute.
+ * Compiled once per level.
  *
  * By 3x3 taps, the sums of three rows of seven positions, nine vectors of weights and a column fill 31 of 32 registers.
  * With stride 1, 45 columns are loaded for 189 multiply-adds. By 7x7 taps it is two rows, and the weights that they
@@ -7,10 +8,10 @@
  * A gradient is the same block with other roles: nine sums stay, and the elements of dy are what columns are multiplied
  * by. What is left of rows and lines is done in smaller blocks, for nothing may be added twice. */
 #define FALT_LANE_BITS 32
-#include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
-#include "cpu/convert.h"
 #include "cpu/activate.h"
+#include "cpu/convert.h"
 #include "cpu/vector.h"
+#include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -3,9 +3,10 @@
  *
  *     dw[g, j] = sum over images and positions p of  dy[p, g] * x[p*stride + j - pad, g]
  *
- * The walk of `depthwise-rowtile` with other roles: nine sums of a vector of channels stay in registers for a block, five
- * rows of x are read for three of dy, and elements are widened as they are loaded. Between blocks sums wait in memory,
- * in bands of rows that are added in their order; how many depends on the problem alone, and so do the result's bits.
+ * The walk of `depthwise-rowtile` with other roles: nine sums of a vector of channels stay in registers for a block,
+ * five rows of x are read for three of dy, and elements are widened as they are loaded. Between blocks sums wait in
+ * memory, in bands of rows that are added in their order; how many depends on the problem alone, and so do the result's
+ * bits.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Sums of the kernels of solver/cpu/depthwise/depthwise_kernels.h, included by a template that says with KIND what a word of the source and of
- * the weights is: one f32, two bf16 or four bytes.
+/* Sums of the kernels of solver/cpu/depthwise/depthwise_kernels.h, included by a template that says with KIND what a
+ * word of the source and of the weights is: one f32, two bf16 or four bytes.
  *
  * A tile of neighbouring positions of one vector of channels keeps its sums in registers over all segments. In a near
  * segment, the usual one, a vector of the source is loaded once for all taps that read it: 3 taps of 14 positions are
@@ -13,11 +13,11 @@
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_SUMS_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_SUMS_H
 
-#include "solver/cpu/depthwise/depthwise_kernels.h"
-#include "cpu/convert.h"
 #include "cpu/activate.h"
+#include "cpu/convert.h"
 #include "cpu/vector.h"
 #include "solver/cpu/common/vector_dots.h"
+#include "solver/cpu/depthwise/depthwise_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "solver/cpu/wgrad/wgrad_kernels.h"
-#include "solver/cpu/depthwise/depthwise.h"
 #include "solver/cpu/common/rows.h"
+#include "solver/cpu/depthwise/depthwise.h"
+#include "solver/cpu/wgrad/wgrad_kernels.h"
 
 enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
 static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */

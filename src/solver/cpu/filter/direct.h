@@ -2,8 +2,8 @@
 #ifndef FALT_SOLVER_CPU_FILTER_DIRECT_H
 #define FALT_SOLVER_CPU_FILTER_DIRECT_H
 
-#include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer.h"
+#include "solver/cpu/common/rows.h"
 
 enum { FALT_DIRECT_MOST_BAND = 32 };
 

@@ -1,4 +1,5 @@
-/* The arithmetic of filters on rows, for one lane type and one instruction set: solver/cpu/filter/filter_kernels.h says what it computes.
+/* The arithmetic of filters on rows, for one lane type and one instruction set: solver/cpu/filter/filter_kernels.h says
+ * what it computes.
  *
  * Register tile: P rows x Q vectors of sums stay in registers while all planes, rows and taps pass by. An input vector
  * is loaded once for the (up to P) output rows that use it, a tap is broadcast once for Q vectors. Input row t feeds
@@ -7,8 +8,8 @@
  * whatever the tile that it falls into: results do not depend on how the work is cut.
  *
  * (Register tiles that minimise communication: Iandola, Sheffield, Anderson, Phothilimthana, Keutzer, ICIP 2013.) */
-#include "solver/cpu/filter/filter_kernels.h"
 #include "cpu/vector.h"
+#include "solver/cpu/filter/filter_kernels.h"
 
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
 enum { P = 4, Q = 6, QUEUE = 12 }; /* 24 sums, 6 inputs, 1 tap of 32 registers */

@@ -18,9 +18,9 @@
 #ifndef FALT_SOLVER_CPU_FILTER_SEPARABLE_ROWS_H
 #define FALT_SOLVER_CPU_FILTER_SEPARABLE_ROWS_H
 
-#include "solver/cpu/filter/filter_along.h"
 #include "solver/common/factor.h"
 #include "solver/cpu/common/rows.h"
+#include "solver/cpu/filter/filter_along.h"
 
 typedef struct falt_separable {
   falt_rows rows;

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer_inside.h"
 #include "solver/cpu/common/layer_slots.h"
+#include "solver/cpu/common/rows.h"
 
 enum {
   FEW_CHANNELS = 16,

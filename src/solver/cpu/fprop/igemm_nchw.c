@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer.h"
+#include "solver/cpu/common/rows.h"
 
 static const int64_t MOST_TAPS = 1 << 16;
 

@@ -1,9 +1,10 @@
-/* Dense layers in tiles: the plan, and what brings rows to the kernels of solver/cpu/fprop/igemm_vnni_kernels.h. layer_tiles.c says how. */
+/* Dense layers in tiles: the plan, and what brings rows to the kernels of solver/cpu/fprop/igemm_vnni_kernels.h.
+ * layer_tiles.c says how. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
 
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
 #include "solver/cpu/common/layer.h"
+#include "solver/cpu/fprop/igemm_vnni_kernels.h"
 
 enum {
   TILE = FALT_TILE,

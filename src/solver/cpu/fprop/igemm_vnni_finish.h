@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-#include "cpu/convert.h"
 #include "cpu/activate.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "cpu/convert.h"
 #include "cpu/vector.h"
+#include "solver/cpu/fprop/igemm_vnni_kernels.h"
 
 enum { PITCH = FALT_TILES_COLUMNS, AHEAD = 128 /* bytes */ };
 

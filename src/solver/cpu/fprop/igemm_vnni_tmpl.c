@@ -1,4 +1,5 @@
-/* Tile kernels of one instruction set: solver/cpu/fprop/igemm_vnni_kernels.h says what they compute. Compiled once per level.
+/* Tile kernels of one instruction set: solver/cpu/fprop/igemm_vnni_kernels.h says what they compute. Compiled once per
+ * level.
  *
  * With AMX 2 x 2 tiles of sums stay in the tile registers: 4 tiles are loaded for 4 products, 32 cycles of loading
  * under 64 of multiplying. Vectors hold a block of rows x 2 vectors of sums and take the rows' groups one after the
@@ -8,10 +9,10 @@
 
 #include <string.h>
 
-#include "solver/cpu/fprop/igemm_vnni_finish.h"
-#include "solver/cpu/fprop/igemm_vnni_rows.h"
 #include "cpu/vector.h"
 #include "solver/cpu/common/vector_dots.h"
+#include "solver/cpu/fprop/igemm_vnni_finish.h"
+#include "solver/cpu/fprop/igemm_vnni_rows.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

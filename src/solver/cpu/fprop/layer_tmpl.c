@@ -1,13 +1,14 @@
-/* Layer kernels of one instruction set: solver/cpu/fprop/layer_kernels.h says what they compute. Compiled once per level.
+/* Layer kernels of one instruction set: solver/cpu/fprop/layer_kernels.h says what they compute. Compiled once per
+ * level.
  *
  * A block of rows x vectors of sums stays in registers over the whole depth. One step of the depth loads the panel's
  * vectors once for all rows and broadcasts one element of each row: with 6 rows of 4 vectors 10 loads feed 24
  * multiply-adds. Rows are chosen so that sums, the panel's vectors and one broadcast fill the register file, and with
  * the addresses of the rows in general registers. */
 #define FALT_LANE_BITS 32
-#include "solver/cpu/fprop/layer_kernels.h"
 #include "cpu/activate.h"
 #include "cpu/vector.h"
+#include "solver/cpu/fprop/layer_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

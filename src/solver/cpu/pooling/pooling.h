@@ -6,9 +6,9 @@
 #ifndef FALT_SOLVER_CPU_POOLING_POOLING_H
 #define FALT_SOLVER_CPU_POOLING_POOLING_H
 
+#include "planner/planner.h"
 #include "solver/cpu/filter/filter_kernels.h"
 #include "solver/cpu/pooling/pooling_kernels.h"
-#include "planner/planner.h"
 
 enum {
   FALT_POOLING_LINE = 4096, /* elements of a piece at most, with what its windows reach */

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "solver/cpu/pooling/pooling_kernels.h"
 #include "cpu/vector.h"
+#include "solver/cpu/pooling/pooling_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -12,8 +12,8 @@
 #include "core/memory.h"
 #include "cpu/blas.h"
 #include "planner/planner.h"
-#include "solver/cpu/common/rows.h"
 #include "solver/common/im2col.h"
+#include "solver/cpu/common/rows.h"
 
 typedef struct im2col_plan {
   falt_plan base;

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cpu/wgrad/wgrad_kernels.h"
-#include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer.h"
+#include "solver/cpu/common/rows.h"
+#include "solver/cpu/wgrad/wgrad_kernels.h"
 
 enum {
   FEW_CHANNELS = 16,

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cpu/wgrad/wgrad_kernels.h"
-#include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer_slots.h"
+#include "solver/cpu/common/rows.h"
+#include "solver/cpu/wgrad/wgrad_kernels.h"
 
 enum {
   MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */
@@ -313,8 +313,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const lines_plan *plan = (const lines_plan *)base;
-  falt_text_add(text, "(wgrad-fewchannels %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)plan->rows, (long long)plan->columns,
+  falt_text_add(text, "(wgrad-fewchannels %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)",
+                falt_isa_name(base->device->isa), (long long)plan->rows, (long long)plan->columns,
                 plan->dots       ? " dots"
                 : plan->in_place ? ""
                                  : " copied",
@@ -467,4 +467,5 @@ static falt_plan *plan_lines(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_wgrad_fewchannels;
-const falt_solver falt_solver_wgrad_fewchannels = {.name = "wgrad-fewchannels", .device_kind = "cpu", .plan = plan_lines};
+const falt_solver falt_solver_wgrad_fewchannels = {
+    .name = "wgrad-fewchannels", .device_kind = "cpu", .plan = plan_lines};

@@ -17,8 +17,8 @@
  *
  * Each sum is one chain of multiply-adds in the order of positions: results do not depend on the number of threads. */
 #include "core/memory.h"
-#include "solver/cpu/common/rows.h"
 #include "solver/cpu/common/layer_inside.h"
+#include "solver/cpu/common/rows.h"
 
 enum {
   MOST_CHUNK = 400,   /* positions */

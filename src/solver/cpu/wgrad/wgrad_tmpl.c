@@ -1,11 +1,12 @@
-/* Outer-product kernels of one instruction set: solver/cpu/wgrad/wgrad_kernels.h says what they compute. Compiled once per level.
+/* Outer-product kernels of one instruction set: solver/cpu/wgrad/wgrad_kernels.h says what they compute. Compiled once
+ * per level.
  *
  * As in layer_tmpl.c a block of rows x vectors of sums stays in registers over the depth, and one step loads the
  * panel's vectors once for all rows. Here the rows of a step lie next to each other, at one address for each step, so
  * an address serves the whole block. */
 #define FALT_LANE_BITS 32
-#include "solver/cpu/wgrad/wgrad_kernels.h"
 #include "cpu/vector.h"
+#include "solver/cpu/wgrad/wgrad_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

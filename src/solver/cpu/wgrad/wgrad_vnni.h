@@ -2,9 +2,9 @@
 #ifndef FALT_SOLVER_CPU_WGRAD_WGRAD_VNNI_H
 #define FALT_SOLVER_CPU_WGRAD_WGRAD_VNNI_H
 
+#include "solver/cpu/common/layer.h"
 #include "solver/cpu/fprop/igemm_vnni_kernels.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
-#include "solver/cpu/common/layer.h"
 
 enum {
   ROWS = FALT_TILE_ROWS,

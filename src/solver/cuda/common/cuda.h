@@ -2,10 +2,10 @@
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_H
 
-#include "solver/cuda/filter/cuda_tiled_tiles.h"
-#include "cuda/gpu.h"
 #include "cuda/device/args.h"
+#include "cuda/gpu.h"
 #include "planner/planner.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 /* Refuses with what falt_message() says, one clause of it. */
 falt_plan *falt_cuda_refuse(falt_ask *ask, falt_status status);

@@ -2,8 +2,8 @@
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_GEMM_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_GEMM_H
 
-#include "solver/cuda/common/gemm.h"
 #include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/gemm.h"
 
 enum { FALT_GEMM_VECTOR = 16, FALT_GEMM_GRID = 65535 }; /* bytes; blocks along y and z */
 

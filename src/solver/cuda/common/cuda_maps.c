@@ -2,8 +2,8 @@
 #include "solver/cuda/common/cuda_maps.h"
 
 #include "core/memory.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 #include "solver/cuda/common/cuda.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 
 void *falt_map_element(void *data, const falt_tensor *t) {
   return (char *)data + t->offset * (int64_t)falt_type_size(t->type);

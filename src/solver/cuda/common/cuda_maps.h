@@ -3,8 +3,8 @@
 #define FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 #include "planner/planner.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 /* A tensor's first element in its memory. */
 void *falt_map_element(void *data, const falt_tensor *tensor);

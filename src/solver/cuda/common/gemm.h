@@ -1,5 +1,6 @@
 /* Layers as products of matrices on a GPU's tensor cores: which phases a gradient falls into, where the pieces of a
- * window lie, and how results are cut into tiles. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the algorithm.
+ * window lie, and how results are cut into tiles. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_igemm.cu has
+ * the algorithm.
  */
 #ifndef FALT_SOLVER_CUDA_COMMON_GEMM_H
 #define FALT_SOLVER_CUDA_COMMON_GEMM_H

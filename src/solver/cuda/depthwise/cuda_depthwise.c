@@ -1,6 +1,6 @@
 /* Depthwise layers and their gradients by the data on a GPU, at the speed of its memory: each channel, or each of
- * several that share one, is correlated with a filter of its own. src/solver/cuda/depthwise/cuda_depthwise.cu has the algorithm,
- * src/solver/cuda/depthwise/cuda_depthwise_tiles.c how results are cut.
+ * several that share one, is correlated with a filter of its own. src/solver/cuda/depthwise/cuda_depthwise.cu has the
+ * algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how results are cut.
  *
  * Where channels lie side by side the filter is laid out anew, its channels side by side too: once where its values are
  * known when planning, else before each execution, in the workspace; where none is allowed it is read as it lies. */

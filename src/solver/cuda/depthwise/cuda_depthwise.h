@@ -2,8 +2,8 @@
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_H
 
-#include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 #include "solver/cuda/common/cuda.h"
+#include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 
 /* Why a layer is none of theirs, or NULL. */
 const char *falt_depthwise_refusal(const falt_ask *ask);

@@ -10,9 +10,9 @@
 // allows time for. They stay in registers from a block's first tile to its last.
 //
 // A tile is some rows of x of an image, with all rows of dy that they meet; zeros stand between rows, so that pixels of
-// a tile are summed in one run, whatever row they are of. Blocks have shares of the tiles, whose sums cuda_depthwise_sum.cu
-// adds: always in the same order. Zeros meet pixels of the other operand; where a sum is not finite it is formed once
-// more from its own products alone.
+// a tile are summed in one run, whatever row they are of. Blocks have shares of the tiles, whose sums
+// cuda_depthwise_sum.cu adds: always in the same order. Zeros meet pixels of the other operand; where a sum is not
+// finite it is formed once more from its own products alone.
 //
 // Holes:
 //   PAIR                       types of the factors, "f16.f16" or "bf16.bf16"

@@ -2,8 +2,8 @@
  */
 #include <math.h>
 
-#include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/depthwise/cuda_depthwise.h"
 
 enum { MOST_COLUMN_TAPS = 32, MOST_STRIDE = 1024 };
 

@@ -1,13 +1,14 @@
 /* Depthwise layers and their gradients by the data on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros
- * beyond the ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.c how it is cut. A
- * gradient is the layer with its taps in the opposite order. The filter is read as it lies. Operands whose addresses
- * are not aligned go to another solver's plan, made beside this one. */
+ * beyond the ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm,
+ * src/solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.c how it is cut. A gradient is the layer with its taps in the
+ * opposite order. The filter is read as it lies. Operands whose addresses are not aligned go to another solver's plan,
+ * made beside this one. */
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 #include "core/memory.h"
-#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 typedef struct bands_plan {
   falt_plan base;

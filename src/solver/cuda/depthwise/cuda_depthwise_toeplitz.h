@@ -2,8 +2,8 @@
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_H
 
-#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 #include "solver/cuda/depthwise/cuda_depthwise.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 /* Why a layer or its gradient is none of theirs, or NULL. */
 const char *falt_depthwise_bands_inapplicable(const falt_ask *ask);

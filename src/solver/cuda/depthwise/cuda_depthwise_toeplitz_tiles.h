@@ -1,5 +1,5 @@
-/* How depthwise layers are cut for tensor cores: plain C, no GPU needed. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the
- * algorithm. */
+/* How depthwise layers are cut for tensor cores: plain C, no GPU needed.
+ * src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm. */
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_TILES_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_TILES_H
 
@@ -38,8 +38,8 @@ void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const fa
 bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                  falt_depthwise_bands_tile *best);
 
-/* ---- gradients of filters, by cuda_depthwise_toeplitz_wgrad.cu or, where channels lie side by side, cuda_depthwise_diagonals.cu:
- * source and results are x and y */
+/* ---- gradients of filters, by cuda_depthwise_toeplitz_wgrad.cu or, where channels lie side by side,
+ * cuda_depthwise_diagonals.cu: source and results are x and y */
 
 typedef struct falt_depthwise_bands_filter_tile {
   int span, images, slab; /* channels, images, rows of x that a block takes at once; planar: 1, some, all */

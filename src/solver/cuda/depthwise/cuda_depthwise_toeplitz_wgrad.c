@@ -1,13 +1,13 @@
 /* Gradients of depthwise layers' filters on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros beyond the
- * ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz_wgrad.cu has the algorithm where columns lie side by side, and
- * cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into shares, whose sums are added in a
- * fixed order, so that results are the same in every run. Operands whose addresses are not aligned go to another
+ * ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz_wgrad.cu has the algorithm where columns lie side by side,
+ * and cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into shares, whose sums are added
+ * in a fixed order, so that results are the same in every run. Operands whose addresses are not aligned go to another
  * solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 
 typedef struct filter_plan {
   falt_plan base;
@@ -72,9 +72,10 @@ static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_problem *p = &base->problem;
   const char *type = p->input.type == FALT_F16 ? "f16" : "bf16";
-  falt_cuda_kernel kernel = {.source = plan->shape.inner ? "cuda_depthwise_diagonals.cu" : "cuda_depthwise_toeplitz_wgrad.cu",
-                             .entry = plan->shape.inner ? "falt_depthwise_diagonals" : "falt_depthwise_bands_filter",
-                             .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel kernel = {
+      .source = plan->shape.inner ? "cuda_depthwise_diagonals.cu" : "cuda_depthwise_toeplitz_wgrad.cu",
+      .entry = plan->shape.inner ? "falt_depthwise_diagonals" : "falt_depthwise_bands_filter",
+      .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, p->output.type));
   falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);

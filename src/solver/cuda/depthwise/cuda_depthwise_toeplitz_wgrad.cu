@@ -8,8 +8,8 @@
 // walks over all pairs of rows of some images of a channel. Its eight views of a row are words at neighbouring columns:
 // x lies in shared memory twice, once moved by a column. Taps beyond seven rows or eight columns take more products.
 //
-// Blocks have shares of the images, whose sums cuda_depthwise_sum.cu adds: always in the same order. Rows and columns of
-// zeros around y meet x; where a sum is not finite it is formed once more from its own products alone.
+// Blocks have shares of the images, whose sums cuda_depthwise_sum.cu adds: always in the same order. Rows and columns
+// of zeros around y meet x; where a sum is not finite it is formed once more from its own products alone.
 //
 // Holes:
 //   KIND                       of the products: HALVES or BRAINS

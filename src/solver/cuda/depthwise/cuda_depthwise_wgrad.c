@@ -1,10 +1,10 @@
 /* Gradients of depthwise layers' filters, and of their biases, on a GPU: positions are cut into shares, whose sums are
- * added in a fixed order, so that results are the same in every run. src/solver/cuda/depthwise/cuda_depthwise_wgrad.cu has the
- * algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how positions are cut. */
+ * added in a fixed order, so that results are the same in every run. src/solver/cuda/depthwise/cuda_depthwise_wgrad.cu
+ * has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how positions are cut. */
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/depthwise/cuda_depthwise.h"
 
 typedef struct filter_plan {
   falt_plan base;

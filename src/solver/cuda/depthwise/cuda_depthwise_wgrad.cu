@@ -2,8 +2,8 @@
 // of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
 // lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
 // sums are added by shuffles, where its lanes have the same channels evenly often, a block's in shared memory, those of
-// all shares of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes of taps, and
-// parts of their rows, are blocks of their own.
+// all shares of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes of
+// taps, and parts of their rows, are blocks of their own.
 //
 // Holes, beside those of cuda_depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
 //   PARTS       of the taps along rows

@@ -2,10 +2,10 @@
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_H
 
-#include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/fewchannels/cuda_fewchannels_args.h"
 #include "planner/planner.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_args.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 /* Why the kernels do not bring such an input, or NULL; other is the type of the input's partner. */
 const char *falt_first_refusal(const falt_ask *ask, falt_type other);

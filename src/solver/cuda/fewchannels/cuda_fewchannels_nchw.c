@@ -1,12 +1,13 @@
 /* Layers of few input channels on GPUs, in 16-bit floats, columns of the input side by side in memory: volumes of one
  * channel, planar first layers of a network without strides. Rows of the input go straight into the registers that
- * tensor cores read. src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has the algorithm, src/solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.c chooses how it is cut. It needs no
- * workspace, no alignment, and reads the filter as it lies. */
+ * tensor cores read. src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has the algorithm,
+ * src/solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.c chooses how it is cut. It needs no workspace, no alignment,
+ * and reads the filter as it lies. */
 #include "core/memory.h"
-#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_args.h"
-#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_args.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 
 enum { MOST_SLOTS = 16, MOST_TAPS = 8 };
 
@@ -189,4 +190,5 @@ static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_nchw;
-const falt_solver falt_solver_cuda_fewchannels_nchw = {.name = "cuda-fewchannels-nchw", .device_kind = "cuda", .plan = plan_strips};
+const falt_solver falt_solver_cuda_fewchannels_nchw = {
+    .name = "cuda-fewchannels-nchw", .device_kind = "cuda", .plan = plan_strips};

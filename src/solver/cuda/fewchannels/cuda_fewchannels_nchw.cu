@@ -31,11 +31,11 @@
 //   UNIT_X UNIT_Y         elements that lie side by side and are loaded and stored at once, if they are aligned
 //   BLOCKS                of a multiprocessor
 #include "boundary.cuh"
+#include "cuda_fewchannels_nchw_args.h"
 #include "finish.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
 #include "ptx/early.cuh"
-#include "cuda_fewchannels_nchw_args.h"
 #include "words.cuh"
 
 typedef long long i64;

@@ -1,4 +1,5 @@
-/* What the host passes to cuda_fewchannels_nchw.cu. Axes stand in the order planes, rows, columns; strides count elements. */
+/* What the host passes to cuda_fewchannels_nchw.cu. Axes stand in the order planes, rows, columns; strides count
+ * elements. */
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_ARGS_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_ARGS_H
 

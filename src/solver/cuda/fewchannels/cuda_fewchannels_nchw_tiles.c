@@ -1,5 +1,5 @@
-/* How cuda_fewchannels_nchw.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the others compared
- * by an estimate of their time. */
+/* How cuda_fewchannels_nchw.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the
+ * others compared by an estimate of their time. */
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 
 #include <math.h>

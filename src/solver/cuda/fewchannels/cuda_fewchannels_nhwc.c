@@ -1,11 +1,12 @@
 /* Layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a network. Each row of the
  * input comes to shared memory once, whatever its order in memory, for all taps and all channels of results.
- * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu has the algorithm, src/solver/cuda/fewchannels/cuda_fewchannels_nhwc_tiles.c chooses how it is cut. It needs no workspace, no
- * alignment, and reads the filter as it lies. */
-#include "solver/cuda/fewchannels/cuda_fewchannels.h"
+ * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu has the algorithm,
+ * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc_tiles.c chooses how it is cut. It needs no workspace, no alignment,
+ * and reads the filter as it lies. */
 #include "core/memory.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels.h"
 
 enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
 
@@ -56,8 +57,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_first_tile *t = &((const first_plan *)base)->tile;
-  falt_text_add(text, "(cuda-fewchannels-nhwc pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows, t->width * t->paired,
-                t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
+  falt_text_add(text, "(cuda-fewchannels-nhwc pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows,
+                t->width * t->paired, t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
 }
 
 static void destroy(falt_plan *base) {
@@ -181,7 +182,8 @@ static falt_status ready(falt_plan *base) {
   first_plan *plan = (first_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
-  falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nhwc.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel kernel = {
+      .source = "cuda_fewchannels_nhwc.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
   const char *type = w->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
@@ -231,4 +233,5 @@ static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_nhwc;
-const falt_solver falt_solver_cuda_fewchannels_nhwc = {.name = "cuda-fewchannels-nhwc", .device_kind = "cuda", .plan = plan_first};
+const falt_solver falt_solver_cuda_fewchannels_nhwc = {
+    .name = "cuda-fewchannels-nhwc", .device_kind = "cuda", .plan = plan_first};

@@ -32,8 +32,8 @@
 //   PLANAR                    results' pixels lie side by side, not their channels
 //   UNIT                      results that are stored at once, if they are aligned: 1, 2, 4 or 8
 //   BOXED                     whether the copy engine stores aligned ones, their channels side by side
-#include "epilogue.cuh"
 #include "cuda_fewchannels_rows.cuh"
+#include "epilogue.cuh"
 #include "pairs.cuh"
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_rows.cuh"

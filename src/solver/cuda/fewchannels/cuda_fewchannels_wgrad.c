@@ -1,12 +1,13 @@
 /* Gradients by the filter of layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a
  * network. Each row of the input comes to shared memory once, whatever its order in memory, for all taps; the output's
  * gradient has its channels side by side. src/solver/cuda/fewchannels/cuda_fewchannels_wgrad.cu has the algorithm,
- * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in a fixed order. Operands whose
- * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
+ * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in
+ * a fixed order. Operands whose addresses the copy engine cannot take go to another solver's plan, made beside this
+ * one. */
 #include "core/memory.h"
-#include "solver/cuda/fewchannels/cuda_fewchannels.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/fewchannels/cuda_fewchannels.h"
 
 typedef struct filter_plan {
   falt_plan base;
@@ -47,7 +48,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_first_filter_tile *t = &((const filter_plan *)base)->tile;
   const falt_first_tile *l = &t->layer;
-  falt_text_add(text, "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
+  falt_text_add(text,
+                "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
                 l->rows, l->width * l->paired, l->parts * 64 / l->paired, t->taps, t->stages, l->batches, l->walk,
                 (long long)t->shares);
 }

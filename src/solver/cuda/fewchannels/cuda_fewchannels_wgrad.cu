@@ -2,15 +2,15 @@
 //
 //   dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
 //
-// As in cuda_fewchannels_nhwc.cu a block walks down an image, and some warps bring rows of x into a ring: what a result meets of one
-// row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, a piece of the
-// runs of all rows of taps its columns: 16 bytes of shared memory hold eight columns for one result, those of the next
-// result begin 16 bytes later, those of the next row of taps some rows later. So x is multiplied as it lies in the
-// ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a result
-// meets lie one after the other. The copy engine brings rows of dy; a warpgroup turns one on its way into registers,
-// from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers from a
-// block's first row to its last; each warpgroup's are a share of its own, and cuda_wgrad_sum.cu adds the shares in a
-// fixed order.
+// As in cuda_fewchannels_nhwc.cu a block walks down an image, and some warps bring rows of x into a ring: what a result
+// meets of one row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, a
+// piece of the runs of all rows of taps its columns: 16 bytes of shared memory hold eight columns for one result, those
+// of the next result begin 16 bytes later, those of the next row of taps some rows later. So x is multiplied as it lies
+// in the ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a
+// result meets lie one after the other. The copy engine brings rows of dy; a warpgroup turns one on its way into
+// registers, from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers
+// from a block's first row to its last; each warpgroup's are a share of its own, and cuda_wgrad_sum.cu adds the shares
+// in a fixed order.
 //
 // PAIRED pixels are one whose run serves two results: the even ones and the odd ones are summed by different
 // warpgroups, and the taps of the latter lie a stride farther on.

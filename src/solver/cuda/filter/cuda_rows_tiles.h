@@ -1,4 +1,5 @@
-/* How the kernel along rows cuts a filter: plain C, no GPU needed. src/solver/cuda/filter/cuda_rows.cu has the algorithm. */
+/* How the kernel along rows cuts a filter: plain C, no GPU needed. src/solver/cuda/filter/cuda_rows.cu has the
+ * algorithm. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 

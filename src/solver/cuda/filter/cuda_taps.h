@@ -4,8 +4,8 @@
 #define FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
 
 #include "cuda/device/args.h"
-#include "solver/cuda/filter/cuda_direct_tiles.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/filter/cuda_direct_tiles.h"
 
 /* Taps that fit beside the arguments. */
 enum { FALT_TAPS_MOST = FALT_CUDA_TAP_BYTES / sizeof(float) };

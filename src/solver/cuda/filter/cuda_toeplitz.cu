@@ -12,10 +12,11 @@
 // Images of bytes: taps are integers of up to three signed bytes, sums are exact. Converting these to floats would take
 // longer than all else (BIASED): they start at the bits of 1.5 * 2^23, a float whose neighbours are one apart, so that
 // their own bits are a float, and what it is too large by is taken off by the multiply-adds that weigh and add the
-// parts (src/solver/cuda/filter/cuda_toeplitz_tiles.h). f16, bf16: taps are sums of up to three numbers of that type, products exact, sums in f32.
-// f32: taps and elements are split into two tf32 each. A zero tap meets elements outside the window; where one of these
-// is not finite the result is NaN, and the warp's tile is computed once more from its windows alone. (Bands: Chen et
-// al., "ConvStencil", 2024; splits: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022.)
+// parts (src/solver/cuda/filter/cuda_toeplitz_tiles.h). f16, bf16: taps are sums of up to three numbers of that type,
+// products exact, sums in f32. f32: taps and elements are split into two tf32 each. A zero tap meets elements outside
+// the window; where one of these is not finite the result is NaN, and the warp's tile is computed once more from its
+// windows alone. (Bands: Chen et al., "ConvStencil", 2024; splits: Ootomo and Yokota, "Recovering single precision
+// accuracy from Tensor Cores", 2022.)
 //
 // Holes:
 //   KIND                      of the products: mma.cuh's

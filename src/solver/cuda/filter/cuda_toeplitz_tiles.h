@@ -1,5 +1,6 @@
 /* Filters as band matrices for tensor cores: how taps become numbers that these multiply exactly, how the matrices lie
- * in memory, and how images are cut into warps. Plain C, no GPU needed. src/solver/cuda/filter/cuda_toeplitz.cu has the algorithm.
+ * in memory, and how images are cut into warps. Plain C, no GPU needed. src/solver/cuda/filter/cuda_toeplitz.cu has the
+ * algorithm.
  */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TOEPLITZ_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_TOEPLITZ_TILES_H
@@ -91,9 +92,9 @@ typedef struct falt_bands_cut {
 int falt_bands_width(const falt_bands *bands, const falt_bands_cut *cut);
 int falt_bands_height(const falt_bands_cut *cut);
 
-/* Whether the kernel's rows come through shared memory, and its warps stay for many tiles (cuda_toeplitz_ring.cuh): filters of
- * bytes of up to five rows, where windows that begin `before` elements before their result reach no farther than a
- * neighbouring lane's words. */
+/* Whether the kernel's rows come through shared memory, and its warps stay for many tiles (cuda_toeplitz_ring.cuh):
+ * filters of bytes of up to five rows, where windows that begin `before` elements before their result reach no farther
+ * than a neighbouring lane's words. */
 bool falt_bands_ringed(const falt_bands *bands, const falt_bands_cut *cut, int before);
 
 /* Calls visit for every cut that the kernel can take, with its estimate. */

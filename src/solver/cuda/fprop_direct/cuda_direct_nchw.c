@@ -1,12 +1,12 @@
 /* Layers of few input channels on a GPU, with their max pooling: every product a multiply-add on sums in registers, all
  * channels of a tile in shared memory at once. For what is too small for tensor cores: their tiles need many channels
- * and many filters, and pooling a kernel of its own. src/solver/cuda/fprop_direct/cuda_direct_nchw.cu has the algorithm, src/solver/cuda/fprop_direct/cuda_direct_nchw_tiles.c
- * chooses how it is cut. */
+ * and many filters, and pooling a kernel of its own. src/solver/cuda/fprop_direct/cuda_direct_nchw.cu has the
+ * algorithm, src/solver/cuda/fprop_direct/cuda_direct_nchw_tiles.c chooses how it is cut. */
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
 typedef struct layer_plan {
   falt_plan base;
@@ -46,8 +46,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_layer_tile *t = &((const layer_plan *)base)->tile;
-  falt_text_add(text, "(cuda-direct-nchw %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters, t->down,
-                t->across, t->groups, t->shared_bytes);
+  falt_text_add(text, "(cuda-direct-nchw %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters,
+                t->down, t->across, t->groups, t->shared_bytes);
 }
 
 static void destroy(falt_plan *base) {

@@ -3,8 +3,8 @@
 #ifndef FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
 #define FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
 
-#include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "cuda/compile.h"
+#include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 /* A layer as the kernel sees it; pairs are rows, columns. */
 typedef struct falt_layer_problem {

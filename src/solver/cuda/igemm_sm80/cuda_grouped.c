@@ -1,14 +1,14 @@
 /* Layers of small groups and their gradients by the data on a GPU's tensor cores, where channels lie side by side, in
- * 16-bit floats: each window of the source is fetched once for all taps. src/solver/cuda/igemm_sm80/cuda_grouped.cu has the algorithm,
- * src/solver/cuda/igemm_sm80/cuda_grouped_tiles.c how it is cut. A gradient of a strided layer is as many launches as its stride has phases
- * (src/solver/cuda/common/gemm.c), none of which multiplies zeros; where taps lie apart along height, each launch takes the rows that
- * meet each other. They run side by side. The filter is read as it lies. Operands whose addresses 16 bytes do not
- * divide go to another solver's plan, made beside this one. */
+ * 16-bit floats: each window of the source is fetched once for all taps. src/solver/cuda/igemm_sm80/cuda_grouped.cu has
+ * the algorithm, src/solver/cuda/igemm_sm80/cuda_grouped_tiles.c how it is cut. A gradient of a strided layer is as
+ * many launches as its stride has phases (src/solver/cuda/common/gemm.c), none of which multiplies zeros; where taps
+ * lie apart along height, each launch takes the rows that meet each other. They run side by side. The filter is read as
+ * it lies. Operands whose addresses 16 bytes do not divide go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 
 enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
 
@@ -269,7 +269,8 @@ static const char *add_calls(grouped_plan *plan) {
 static falt_status ready_call(const grouped_plan *plan, call *c) {
   const falt_problem *p = &plan->base.problem;
   const roles r = falt_gemm_roles_of(p);
-  falt_cuda_kernel kernel = {.source = "cuda_grouped.cu", .entry = "falt_grouped", .shared_bytes = c->tile.shared_bytes};
+  falt_cuda_kernel kernel = {
+      .source = "cuda_grouped.cu", .entry = "falt_grouped", .shared_bytes = c->tile.shared_bytes};
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, p->filter.type));
   falt_gemm_result_holes(p, r.result->type, &kernel);
   falt_grouped_holes(&kernel, &c->shape, &c->tile);

@@ -31,8 +31,8 @@
 //   STAGES                 1, or 2: a window comes while the one before is multiplied
 //   BLOCKS                 blocks that should fit on a multiprocessor
 #include "async.cuh"
-#include "finish.cuh"
 #include "cuda_grouped_args.h"
+#include "finish.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
 #include "ptx/early.cuh"

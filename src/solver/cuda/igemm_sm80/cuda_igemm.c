@@ -1,6 +1,7 @@
 /* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
- * stride, dilation, padding, boundary, layout and alignment. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the algorithm,
- * src/solver/cuda/common/gemm.c where windows lie, src/solver/cuda/igemm_sm80/cuda_igemm_tiles.c how results are cut.
+ * stride, dilation, padding, boundary, layout and alignment. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the
+ * algorithm, src/solver/cuda/common/gemm.c where windows lie, src/solver/cuda/igemm_sm80/cuda_igemm_tiles.c how results
+ * are cut.
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else

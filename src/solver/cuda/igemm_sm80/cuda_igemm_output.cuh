@@ -1,7 +1,7 @@
 // How the kernels that multiply layers finish their results. TYPE_Y, TYPE_R, REAL and ACTIVATION are holes of theirs.
 #pragma once
-#include "finish.cuh"
 #include "cuda_igemm.cuh"
+#include "finish.cuh"
 
 typedef falt_cuda_gemm_args Args;
 

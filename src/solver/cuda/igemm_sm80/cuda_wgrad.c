@@ -1,6 +1,6 @@
 /* Gradients of layers' filters, and of their biases, on a GPU's tensor cores, as products of matrices that are never in
- * memory. src/solver/cuda/igemm_sm80/cuda_wgrad.cu has the algorithm, src/solver/cuda/igemm_sm80/cuda_wgrad_tiles.c how gradient and pixels are
- * cut. Shares of the pixels are summed in a fixed order: results are the same in every run. */
+ * memory. src/solver/cuda/igemm_sm80/cuda_wgrad.cu has the algorithm, src/solver/cuda/igemm_sm80/cuda_wgrad_tiles.c how
+ * gradient and pixels are cut. Shares of the pixels are summed in a fixed order: results are the same in every run. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -331,5 +331,4 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_wgrad;
-const falt_solver falt_solver_cuda_wgrad = {
-    .name = "cuda-wgrad", .device_kind = "cuda", .plan = plan_filter};
+const falt_solver falt_solver_cuda_wgrad = {.name = "cuda-wgrad", .device_kind = "cuda", .plan = plan_filter};

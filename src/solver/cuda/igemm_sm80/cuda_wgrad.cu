@@ -15,8 +15,8 @@
 #include "async.cuh"
 #include "convert.cuh"
 #include "cuda_igemm.cuh"
-#include "cuda_wgrad.cuh"
 #include "cuda_igemm_source.cuh"
+#include "cuda_wgrad.cuh"
 #include "mma.cuh"
 #include "ptx/early.cuh"
 

@@ -1,13 +1,14 @@
 /* Gradients of layers' filters on a GPU's tensor cores, where channels lie side by side, in 16-bit floats: each window
  * of the input is fetched once for all taps. For layers that reuse little else: few channels, small groups, first
- * layers. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm, src/solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.c how it is cut. Shares of the pixels
- * are summed in a fixed order: results are the same in every run. Operands whose addresses 16 bytes do not divide go to
- * another solver's plan, made beside this one. */
+ * layers. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm,
+ * src/solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.c how it is cut. Shares of the pixels are summed in a fixed order:
+ * results are the same in every run. Operands whose addresses 16 bytes do not divide go to another solver's plan, made
+ * beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 
 enum { LEAST_CHANNELS = 16, MOST_RUN = 7 };
 

@@ -31,8 +31,8 @@
 //   TAPS_R BLOCKS                               blocks that should fit on a multiprocessor
 #include "async.cuh"
 #include "cuda_igemm.cuh"
-#include "ptx/early.cuh"
 #include "cuda_wgrad_halo_args.h"
+#include "ptx/early.cuh"
 
 typedef falt_cuda_window_args Args;
 typedef Mma<KIND> Product;

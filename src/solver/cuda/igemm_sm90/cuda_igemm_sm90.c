@@ -1,18 +1,20 @@
 /* Dense layers of 16-bit floats whose channels lie side by side, on GPUs with wgmma (sm_90a): forward and both
- * gradients, 1D to 3D. src/solver/cuda/igemm_sm90/cuda_igemm_sm90.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_igemm_sm90_kernel.c what the copy engine walks,
- * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it lies, be its channels
- * outermost or innermost. Results may have their pixels side by side instead, and so may what only one tap reads: the
- * source of 1x1 layers, the gradients by the output for those of a filter. Operands whose addresses the copy engine
- * cannot take, 16 bytes not dividing them, go to another solver's plan, made beside this one. */
+ * gradients, 1D to 3D. src/solver/cuda/igemm_sm90/cuda_igemm_sm90.cu has the algorithm,
+ * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_kernel.c what the copy engine walks,
+ * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it
+ * lies, be its channels outermost or innermost. Results may have their pixels side by side instead, and so may what
+ * only one tap reads: the source of 1x1 layers, the gradients by the output for those of a filter. Operands whose
+ * addresses the copy engine cannot take, 16 bytes not dividing them, go to another solver's plan, made beside this one.
+ */
 #include <string.h>
 
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 enum { LINE = 128 };
 
@@ -491,7 +493,8 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
 
 static falt_status ready(falt_plan *base) {
   wgmma_plan *plan = (wgmma_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_igemm_sm90.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel kernel = {
+      .source = "cuda_igemm_sm90.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));

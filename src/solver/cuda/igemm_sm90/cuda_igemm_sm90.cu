@@ -14,8 +14,8 @@
 // zero is multiplied. All blocks take tiles of one phase, then tiles of the next at the same place, so that what they
 // read is still in the cache, before they go on to another place. Results without a tap are zeros, which the warps that
 // neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a cluster share one: each sums a
-// part of its steps and finishes a slice of its rows (cuda_igemm_sm90_splitk.cuh). Gradients by the filter that have more pixels
-// than that are cut into `splits` of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
+// part of its steps and finishes a slice of its rows (cuda_igemm_sm90_splitk.cuh). Gradients by the filter that have
+// more pixels than that are cut into `splits` of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
@@ -53,13 +53,13 @@
 //   SUMMED                    of a step's 64 channels, those that are not zeros in all steps, by 16
 //   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of
 //                             gradients by the filter those by the output, and of 1x1 layers the input
+#include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
 #include "pairs.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
-#include "cuda_igemm_sm90_args.h"
 #include "words.cuh"
 
 typedef long long i64;

@@ -49,8 +49,8 @@ typedef struct falt_cuda_wgmma_args {
   int kept;          /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
 } falt_cuda_wgmma_args;
 
-/* What cuda_igemm_sm90_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in whole blocks
- * of 64 columns. `parts`: threads that share the splits of a four, a power of 2. */
+/* What cuda_igemm_sm90_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in
+ * whole blocks of 64 columns. `parts`: threads that share the splits of a four, a power of 2. */
 typedef struct falt_cuda_wgmma_sum_args {
   const float *sums;
   falt_cuda_tensor w;

@@ -1,16 +1,17 @@
 /* Dense layers of few channels whose channels lie side by side, in 16-bit floats, on GPUs with wgmma (sm_90a): forward
  * and gradients by the data, which are the same layer with the filter turned round; with a stride, each of its pixels
  * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all taps of a plane, each plane once for
- * all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut.
- * In 2D the rows are the planes, and the images stand in the rows' place. Results may be planar. Operands whose
- * addresses the copy engine cannot take go to another solver's plan, made beside this one. */
+ * all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm,
+ * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut. In 2D the rows are the planes, and the
+ * images stand in the rows' place. Results may be planar. Operands whose addresses the copy engine cannot take go to
+ * another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 enum { VECTOR = 8 };
 
@@ -344,7 +345,8 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
 
 static falt_status ready(falt_plan *base) {
   planes_plan *plan = (planes_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_igemm_sm90_halo.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel kernel = {
+      .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   return falt_plan_ready(plan->others);
@@ -368,4 +370,5 @@ static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90_halo;
-const falt_solver falt_solver_cuda_igemm_sm90_halo = {.name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_planes};
+const falt_solver falt_solver_cuda_igemm_sm90_halo = {
+    .name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_planes};

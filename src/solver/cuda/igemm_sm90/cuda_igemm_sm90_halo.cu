@@ -35,9 +35,9 @@
 //   CONSUMERS BLOCKS          warpgroups that multiply, and how many 64 pixels each has
 //   BLOCKS_W                  of all these blocks, how many stand side by side
 //   STAGES                    windows on their way
+#include "cuda_igemm_sm90_halo_args.h"
 #include "epilogue.cuh"
 #include "pairs.cuh"
-#include "cuda_igemm_sm90_halo_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"

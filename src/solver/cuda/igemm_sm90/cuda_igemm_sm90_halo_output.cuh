@@ -1,5 +1,6 @@
-// The last part of cuda_igemm_sm90_halo.cu: sums become results and leave, by runs of channels that lie side by side, by boxes
-// of pixels that do, or scattered, each to its pixel of a step. Included where its sums and its walks are known.
+// The last part of cuda_igemm_sm90_halo.cu: sums become results and leave, by runs of channels that lie side by side,
+// by boxes of pixels that do, or scattered, each to its pixel of a step. Included where its sums and its walks are
+// known.
 
 // A pixel of the layer: where it stands, and where the first pixel of its step lies.
 struct Pixel {

@@ -1,6 +1,6 @@
-// The last part of cuda_igemm_sm90.cu: sums become results, a line of shared memory at a time, and leave by the copy engine, as
-// they lie, turned, in planes, or as a split's sums; and those without a tap, zeros. Included where its sums and its
-// shared memory are known.
+// The last part of cuda_igemm_sm90.cu: sums become results, a line of shared memory at a time, and leave by the copy
+// engine, as they lie, turned, in planes, or as a split's sums; and those without a tap, zeros. Included where its sums
+// and its shared memory are known.
 
 // What two neighbouring channels' sums, where SWAPPED one channel's, are multiplied with, and what is added.
 struct Columns {

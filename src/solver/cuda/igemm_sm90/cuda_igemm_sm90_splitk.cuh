@@ -1,8 +1,8 @@
-// How cuda_igemm_sm90.cu finishes a tile by the slice of rows, where SHARES blocks of a cluster sum a part of its steps each, and
-// gradients by the filter that are not split. Each block stages its sums in shared memory, from where the copy engine
-// sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the order of the steps,
-// and stores results by their strides, four channels at a time.
-// Included where sums and shared memory are known.
+// How cuda_igemm_sm90.cu finishes a tile by the slice of rows, where SHARES blocks of a cluster sum a part of its steps
+// each, and gradients by the filter that are not split. Each block stages its sums in shared memory, from where the
+// copy engine sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the order of
+// the steps, and stores results by their strides, four channels at a time. Included where sums and shared memory are
+// known.
 
 // Where a row's columns stand: those of four rows that a warp stores at a time lie in different banks.
 __device__ inline unsigned column_place(int row, int column) {

@@ -1,8 +1,8 @@
-// The last step where cuda_igemm_sm90.cu and cuda_wgrad_sm90_halo.cu cut their sums: the splits, added in a fixed order, four
-// neighbouring columns a thread.
+// The last step where cuda_igemm_sm90.cu and cuda_wgrad_sm90_halo.cu cut their sums: the splits, added in a fixed
+// order, four neighbouring columns a thread.
+#include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
 #include "ptx/early.cuh"
-#include "cuda_igemm_sm90_args.h"
 
 __device__ inline void add(float4 &sum, const float4 &x) {
   sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;

@@ -1,15 +1,16 @@
 /* Gradients of dense layers' filters in 16-bit floats, channels side by side, on GPUs with wgmma (sm_90a): each window
  * of the input is fetched once for all taps of a plane. For layers of about 64 channels, that fetching tap by tap would
- * hold up. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo_tiles.c chooses how it is cut.
- * Shares of the pixels are summed in a fixed order. Operands whose addresses the copy engine cannot take go to another
- * solver's plan, made beside this one. */
+ * hold up. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo.cu has the algorithm,
+ * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo_tiles.c chooses how it is cut. Shares of the pixels are summed in a
+ * fixed order. Operands whose addresses the copy engine cannot take go to another solver's plan, made beside this one.
+ */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 typedef struct filter_plan {
   falt_plan base;

@@ -7,8 +7,8 @@
 // image. A product sums 16 pixels, two rows of eight: its 64 rows are channels of dy, its columns the channels of x for
 // all taps of a row side by side, which is the same window seen from one pixel, its neighbour and the next: a
 // descriptor's blocks of 64 columns may lie as near as a pixel. Each warpgroup has a row of taps and keeps its sums in
-// registers, from the first of the block's tiles to the last. Blocks share the tiles; cuda_igemm_sm90_sum.cu adds their sums in a
-// fixed order.
+// registers, from the first of the block's tiles to the last. Blocks share the tiles; cuda_igemm_sm90_sum.cu adds their
+// sums in a fixed order.
 //
 // Holes:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"

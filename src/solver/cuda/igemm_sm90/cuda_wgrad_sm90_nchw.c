@@ -1,16 +1,16 @@
 /* Gradients of dense layers' filters of 3 x 3 taps a plane in 16-bit floats, from planar operands (pixels side by
  * side) as they lie, on GPUs with wgmma (sm_90a): nothing is turned, and no workspace holds a turned copy.
- * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm, src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.c chooses how it is cut. Shares of
- * the pixels are summed in a fixed order. Operands whose addresses it cannot take go to another solver's plan, made
- * beside this one. */
+ * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm,
+ * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.c chooses how it is cut. Shares of the pixels are summed in a
+ * fixed order. Operands whose addresses it cannot take go to another solver's plan, made beside this one. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_args.h"
-#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_args.h"
+#include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
 typedef struct planar_plan {
   falt_plan base;

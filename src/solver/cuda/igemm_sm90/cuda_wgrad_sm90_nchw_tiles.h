@@ -1,5 +1,5 @@
-/* Gradients of filters by cuda_wgrad_sm90_nchw.cu: how rows of pixels are cut into stages, and blocks share them. Plain C, no
- * GPU needed. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm. */
+/* Gradients of filters by cuda_wgrad_sm90_nchw.cu: how rows of pixels are cut into stages, and blocks share them. Plain
+ * C, no GPU needed. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 

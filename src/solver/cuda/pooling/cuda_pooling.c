@@ -1,5 +1,6 @@
 /* Pooling and its gradients in one and two dimensions on a GPU, at the memory's speed: windows of some taps, unrolled.
- * src/solver/cuda/pooling/cuda_pooling.cu has the algorithm. Depth, long windows and doubles are the general kernel's. */
+ * src/solver/cuda/pooling/cuda_pooling.cu has the algorithm. Depth, long windows and doubles are the general kernel's.
+ */
 #include <math.h>
 
 #include "core/memory.h"

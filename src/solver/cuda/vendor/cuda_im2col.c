@@ -10,9 +10,9 @@
 
 #include "core/memory.h"
 #include "cuda/cublas.h"
+#include "solver/common/im2col.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
-#include "solver/common/im2col.h"
 
 enum { THREADS = 256, MOST_BYTES = 1 << 30 };
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "solver/common/im2col.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
-#include "solver/common/im2col.h"
 
 enum { ALIGNED = 16 };
 

@@ -1,4 +1,5 @@
-/* Every depthwise kernel of every instruction set that this machine runs, against what solver/cpu/depthwise/depthwise_kernels.h says, and timed.
+/* Every depthwise kernel of every instruction set that this machine runs, against what
+ * solver/cpu/depthwise/depthwise_kernels.h says, and timed.
  *
  * Sums are checked against a plain sum in f64, and their bits against calls of one position each. The source, of f32 or
  * of words of narrower elements, ends at a page that cannot be read; what lies between results keeps its canary.

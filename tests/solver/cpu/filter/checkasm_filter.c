@@ -1,4 +1,5 @@
-/* Every filter kernel of every instruction set that this machine runs, against what solver/cpu/filter/filter_kernels.h says, and timed.
+/* Every filter kernel of every instruction set that this machine runs, against what solver/cpu/filter/filter_kernels.h
+ * says, and timed.
  *
  * Arithmetic is checked against a plain sum in f64, and its bits against `single`, whatever kernel computed them; loads
  * and stores against falt_load and falt_store. Every row ends at a page that cannot be read, outputs lie between

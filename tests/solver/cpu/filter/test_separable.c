@@ -13,9 +13,9 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/types.h"
-#include "solver/cpu/filter/filter_along.h"
 #include "faltung/faltung.h"
 #include "problem/problem.h"
+#include "solver/cpu/filter/filter_along.h"
 
 enum { THREADS = 3, COUNT = 600 };
 static falt_device *devices[FALT_ISA_COUNT][THREADS];

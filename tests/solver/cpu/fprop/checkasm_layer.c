@@ -1,4 +1,5 @@
-/* Every layer kernel of every instruction set that this machine runs, against what solver/cpu/fprop/layer_kernels.h says, and timed.
+/* Every layer kernel of every instruction set that this machine runs, against what solver/cpu/fprop/layer_kernels.h
+ * says, and timed.
  *
  * Products are checked against a plain sum in f64, and their bits against a call with one row and one column. Rows, the
  * panel and what is copied end at a page that cannot be read; outputs lie between canaries. FALT_SEED chooses another

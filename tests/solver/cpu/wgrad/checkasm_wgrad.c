@@ -1,4 +1,5 @@
-/* Every outer-product kernel of every instruction set that this machine runs, against what solver/cpu/wgrad/wgrad_kernels.h says, and timed.
+/* Every outer-product kernel of every instruction set that this machine runs, against what
+ * solver/cpu/wgrad/wgrad_kernels.h says, and timed.
  *
  * Sums are checked against a plain sum in f64, and their bits against a call of its own for each row. Pixels, the panel
  * and what is turned end at a page that cannot be read. FALT_SEED chooses another seed; FALT_BENCH=1 prints the speed

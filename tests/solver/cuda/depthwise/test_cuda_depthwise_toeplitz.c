@@ -9,8 +9,8 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 #include "need_compiler.h"
+#include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -82,8 +82,8 @@ typedef struct filter_tally {
   double least;
 } filter_tally;
 
-/* Where the operands of the last product of cuda_depthwise_diagonals.cu end, and where they would if their blocks did not
- * overlap: 64 rows of x, and eight columns of dy for each row of taps, of 16 pixels each. */
+/* Where the operands of the last product of cuda_depthwise_diagonals.cu end, and where they would if their blocks did
+ * not overlap: 64 rows of x, and eight columns of dy for each row of taps, of 16 pixels each. */
 static int64_t operands_end(const falt_depthwise_bands_shape *s, const falt_depthwise_bands_filter_tile *t) {
   const int64_t reach = s->taps[1] - 1 - s->pad[1], width = falt_min(s->in[1], s->out[1] + reach);
   const int64_t pitch = falt_max(width + s->pad[1], s->out[1] + reach), run = falt_round_up(t->slab * pitch, 16) * 16;

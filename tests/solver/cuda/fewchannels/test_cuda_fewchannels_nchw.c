@@ -1,4 +1,5 @@
-/* Tests of how the layers of cuda_fewchannels_nchw.cu are cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+/* Tests of how the layers of cuda_fewchannels_nchw.cu are cut, which need no GPU; its kernels compiled, where there is
+ * NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tests of how the layers of cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu are cut, which need no GPU; its kernels compiled, where there
- * is NVRTC. */
+/* Tests of how the layers of cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu are cut, which need no GPU; its
+ * kernels compiled, where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 #include "need_compiler.h"
+#include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -1,6 +1,6 @@
 /* Tests of layers as products of matrices on a GPU: needs no GPU. Phases and tables are held against the relation that
- * src/solver/reference/reference.c states, tiles against what the kernels ask of them, and a representative set of plans is
- * compiled for every architecture: none may spill. */
+ * src/solver/reference/reference.c states, tiles against what the kernels ask of them, and a representative set of
+ * plans is compiled for every architecture: none may spill. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

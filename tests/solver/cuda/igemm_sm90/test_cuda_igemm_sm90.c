@@ -1,4 +1,5 @@
-/* Tests of what cuda_igemm_sm90.cu walks and how it is cut, which need no GPU; its kernels compiled, where there is NVRTC. */
+/* Tests of what cuda_igemm_sm90.cu walks and how it is cut, which need no GPU; its kernels compiled, where there is
+ * NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/compile.h"
-#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 #include "need_compiler.h"
+#include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

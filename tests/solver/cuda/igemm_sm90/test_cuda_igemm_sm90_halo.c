@@ -1,5 +1,5 @@
-/* Tests of how the layers and gradients of cuda_igemm_sm90_halo.cu and cuda_wgrad_sm90_halo.cu are cut, which need no GPU; its kernels
- * compiled, where there is NVRTC. */
+/* Tests of how the layers and gradients of cuda_igemm_sm90_halo.cu and cuda_wgrad_sm90_halo.cu are cut, which need no
+ * GPU; its kernels compiled, where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

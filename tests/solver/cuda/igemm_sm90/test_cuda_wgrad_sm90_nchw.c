@@ -1,5 +1,5 @@
-/* Tests of how the gradients of cuda_wgrad_sm90_nchw.cu are cut, which need no GPU; its kernels compiled, where there is
- * NVRTC. */
+/* Tests of how the gradients of cuda_wgrad_sm90_nchw.cu are cut, which need no GPU; its kernels compiled, where there
+ * is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
