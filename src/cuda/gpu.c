@@ -1,37 +1,12 @@
-/* The context is made current for each call and taken off again, so that the caller's own stays what it was; where it
- * is current already, as in programs with one GPU, nothing is done. */
-#include "cuda/gpu.h"
+/* GPUs: opened and described, their kernels, launches and memory. */
+#include "cuda/gpu_context.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "cuda/cache.h"
 #include "cuda/described.h"
-#include "cuda/spans.h"
-
-typedef struct loaded {
-  char key[FALT_CUDA_KEY];
-  falt_cu_module module;
-  struct loaded *next;
-} loaded;
-
-struct falt_gpu {
-  const falt_cuda_driver *driver;
-  falt_cu_context context;
-  bool primary;             /* the context is retained */
-  bool reaches_host;        /* kernels reach all of the host's memory */
-  bool described, compiles; /* not present; its kernels go into the cache */
-  bool early;               /* kernels may start while the one ahead of them ends */
-  int device;
-  falt_gpu_facts facts;
-  pthread_mutex_t lock;
-  loaded *modules;
-  falt_spans given; /* memory by falt_gpu_allocate */
-};
 
 static _Thread_local struct {
   int error;
@@ -39,24 +14,6 @@ static _Thread_local struct {
   falt_status status; /* where it is a library's, with its line */
   char line[160];
 } trouble;
-
-/* A call within the context. */
-typedef struct visit {
-  int error;
-  bool pushed;
-} visit;
-
-static visit enter(const falt_gpu *gpu) {
-  falt_cu_context current = NULL;
-  if (gpu->driver->context_current(&current) == 0 && current == gpu->context) return (visit){0, false};
-  const int error = gpu->driver->context_push(gpu->context);
-  return (visit){error, error == 0};
-}
-
-static void leave(const falt_gpu *gpu, visit v) {
-  falt_cu_context before;
-  if (v.pushed) gpu->driver->context_pop(&before);
-}
 
 /* ---- opening */
 
@@ -73,10 +30,10 @@ static falt_status find_device(falt_gpu *gpu, int ordinal, void *context) {
   int count = 0;
   if (context) {
     gpu->context = context;
-    const visit v = enter(gpu);
+    const falt_gpu_visit v = falt_gpu_enter(gpu);
     FALT_TRY(falt_cuda_check(cu, v.error, "options.context: cannot be made current"));
     const int error = cu->context_device(&gpu->device);
-    leave(gpu, v);
+    falt_gpu_leave(gpu, v);
     return falt_cuda_check(cu, error, "options.context: has no device");
   }
   FALT_TRY(falt_cuda_check(cu, cu->device_count(&count), "cuda: devices cannot be counted"));
@@ -164,13 +121,13 @@ falt_status falt_gpu_open_described(falt_gpu **gpu, const char *name, bool compi
 
 void falt_gpu_close(falt_gpu *gpu) {
   if (!gpu) return;
-  const visit v = enter(gpu);
-  for (loaded *m = gpu->modules, *next; m; m = next) {
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
+  for (falt_gpu_module *m = gpu->modules, *next; m; m = next) {
     next = m->next;
     gpu->driver->module_unload(m->module);
     falt_free(m);
   }
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
   if (gpu->primary) gpu->driver->primary_release(gpu->device);
   pthread_mutex_destroy(&gpu->lock);
   falt_spans_free(&gpu->given);
@@ -183,14 +140,14 @@ const falt_gpu_facts *falt_gpu_about(const falt_gpu *gpu) {
 
 /* ---- kernels */
 
-static loaded *find(falt_gpu *gpu, const char *key) {
-  loaded *m = gpu->modules;
+static falt_gpu_module *find(falt_gpu *gpu, const char *key) {
+  falt_gpu_module *m = gpu->modules;
   while (m && strcmp(m->key, key) != 0) m = m->next;
   return m;
 }
 
-static falt_status load(falt_gpu *gpu, const char *key, const falt_cuda_binary *binary, loaded **module) {
-  loaded *made = falt_alloc_zero(sizeof *made);
+static falt_status load(falt_gpu *gpu, const char *key, const falt_cuda_binary *binary, falt_gpu_module **module) {
+  falt_gpu_module *made = falt_alloc_zero(sizeof *made);
   if (!made) return falt_fail(FALT_NO_MEMORY, "cuda: memory ran out");
   const falt_status status =
       falt_cuda_check(gpu->driver, gpu->driver->module_load(&made->module, binary->data), "cuda: loading a kernel");
@@ -205,7 +162,7 @@ static falt_status load(falt_gpu *gpu, const char *key, const falt_cuda_binary *
 }
 
 /* With the lock held and the context current. */
-static falt_status provide(falt_gpu *gpu, const falt_cuda_kernel *kernel, const char *key, loaded **module) {
+static falt_status provide(falt_gpu *gpu, const falt_cuda_kernel *kernel, const char *key, falt_gpu_module **module) {
   falt_cuda_binary binary = {.data = NULL};
   if ((*module = find(gpu, key))) return FALT_OK;
   if (gpu->described && !gpu->compiles) {
@@ -228,10 +185,10 @@ static falt_status provide(falt_gpu *gpu, const falt_cuda_kernel *kernel, const 
 
 falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_cu_function *function) {
   char key[FALT_CUDA_KEY];
-  loaded *module = NULL;
+  falt_gpu_module *module = NULL;
   falt_cuda_key(kernel, gpu->facts.arch, key);
   pthread_mutex_lock(&gpu->lock);
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   falt_status status = falt_cuda_check(gpu->driver, v.error, "cuda: the context cannot be made current");
   if (status == FALT_OK) {
     status = provide(gpu, kernel, key, &module);
@@ -243,7 +200,7 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
           gpu->driver, gpu->driver->function_set(*function, FALT_CU_FUNCTION_SHARED_BYTES, kernel->shared_bytes),
           "cuda: a kernel needs more shared memory than a block has");
   }
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
   pthread_mutex_unlock(&gpu->lock);
   return status;
 }
@@ -263,9 +220,9 @@ void falt_gpu_fail(falt_status status, const char *line) {
 }
 
 bool falt_gpu_within(const falt_gpu *gpu, void (*body)(void *context), void *context) {
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   if (!v.error) body(context);
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
   keep_trouble(gpu, v.error);
   return !v.error;
 }
@@ -297,7 +254,7 @@ void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
                       : line <= 64 ? FALT_CU_MAP_SWIZZLE_64
                                    : FALT_CU_MAP_SWIZZLE_128;
   const int type = types[map->type], promote = FALT_CU_MAP_PROMOTE_128;
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   int error = v.error;
   if (!error && map->pixels)
     error = cu->map_pixels(to, type, rank, map->data, map->size, map->stride + 1, map->lower, map->upper, map->box[0],
@@ -305,7 +262,7 @@ void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
   else if (!error)
     error =
         cu->map_box(to, type, rank, map->data, map->size, map->stride + 1, map->box, map->pace, 0, swizzle, promote, 0);
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
   keep_trouble(gpu, error);
   if (!error) mend_small(gpu, map, to);
 }
@@ -319,13 +276,13 @@ static bool troubled(void) {
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
                          void **parameters) {
   if (troubled()) return;
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   int error = v.error;
   if (!error)
     error = gpu->driver->launch(launch->function, (unsigned)launch->blocks, (unsigned)blocks_yz[0],
                                 (unsigned)blocks_yz[1], (unsigned)launch->threads[0], (unsigned)launch->threads[1],
                                 (unsigned)threads_z, (unsigned)launch->shared_bytes, launch->stream, parameters, NULL);
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
   keep_trouble(gpu, error);
 }
 
@@ -348,9 +305,9 @@ void falt_gpu_start_early(falt_gpu *gpu, const falt_gpu_launch *launch, const in
       .stream = launch->stream,
       .attributes = &early,
       .count = 1};
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   const int error = v.error ? v.error : gpu->driver->launch_by(&config, launch->function, parameters, NULL);
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
   keep_trouble(gpu, error);
 }
 
@@ -365,59 +322,50 @@ falt_status falt_gpu_trouble(void) {
 
 /* ---- memory */
 
-static falt_cu_pointer address(const void *memory) {
-  return (falt_cu_pointer)(uintptr_t)memory;
-}
-
-static falt_status finish(const falt_gpu *gpu, visit v, int error, const char *what) {
-  leave(gpu, v);
-  return falt_cuda_check(gpu->driver, v.error ? v.error : error, what);
-}
-
 /* Whole words of 16 bytes: of the last one kernels copy the bytes that exist, which compute-sanitizer's memcheck takes
  * for a read of all of it. */
 falt_status falt_gpu_allocate(falt_gpu *gpu, void **memory, size_t bytes) {
   enum { WORD = 16 };
   falt_cu_pointer pointer = 0;
   bytes = bytes > SIZE_MAX - WORD ? bytes : (bytes + WORD - 1) / WORD * WORD;
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   const int error = v.error ? 0 : gpu->driver->allocate(&pointer, bytes ? bytes : 1);
   *memory = (void *)(uintptr_t)pointer;
   if (pointer) falt_spans_add(&gpu->given, (uintptr_t)pointer, bytes ? bytes : 1);
-  return finish(gpu, v, error, "cuda: allocating");
+  return falt_gpu_finish(gpu, v, error, "cuda: allocating");
 }
 
 void falt_gpu_release(falt_gpu *gpu, void *memory) {
   falt_spans_remove(&gpu->given, (uintptr_t)memory);
-  const visit v = enter(gpu);
-  if (memory && !v.error) gpu->driver->release(address(memory));
-  leave(gpu, v);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
+  if (memory && !v.error) gpu->driver->release(falt_gpu_address(memory));
+  falt_gpu_leave(gpu, v);
 }
 
 /* The driver may return while the last bytes are on their way; streams that do not wait for its own would miss them. */
 falt_status falt_gpu_copy_in(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
-  const visit v = enter(gpu);
-  int error = v.error ? 0 : gpu->driver->copy_in(address(to), from, bytes);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
+  int error = v.error ? 0 : gpu->driver->copy_in(falt_gpu_address(to), from, bytes);
   if (!v.error && !error) error = gpu->driver->stream_synchronize(NULL);
-  return finish(gpu, v, error, "cuda: copying to the device");
+  return falt_gpu_finish(gpu, v, error, "cuda: copying to the device");
 }
 
 falt_status falt_gpu_copy_out(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->copy_out(to, address(from), bytes);
-  return finish(gpu, v, error, "cuda: copying from the device");
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->copy_out(to, falt_gpu_address(from), bytes);
+  return falt_gpu_finish(gpu, v, error, "cuda: copying from the device");
 }
 
 falt_status falt_gpu_copy_within(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->copy_within(address(to), address(from), bytes, NULL);
-  return finish(gpu, v, error, "cuda: copying on the device");
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
+  const int error = v.error ? 0 : gpu->driver->copy_within(falt_gpu_address(to), falt_gpu_address(from), bytes, NULL);
+  return falt_gpu_finish(gpu, v, error, "cuda: copying on the device");
 }
 
 falt_status falt_gpu_synchronize(falt_gpu *gpu) {
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   const int error = v.error ? 0 : gpu->driver->context_synchronize();
-  return finish(gpu, v, error, "cuda: waiting for the device");
+  return falt_gpu_finish(gpu, v, error, "cuda: waiting for the device");
 }
 
 /* What the library gave is known; of other memory the driver is asked, which takes longer. It answers 0 for what it
@@ -427,9 +375,9 @@ falt_gpu_place falt_gpu_locate(falt_gpu *gpu, const void *pointer) {
   unsigned memory = 0;
   int device = -1, attributes[] = {FALT_CU_POINTER_MEMORY, FALT_CU_POINTER_DEVICE};
   void *facts[] = {&memory, &device};
-  const visit v = enter(gpu);
-  const int error = v.error ? v.error : gpu->driver->pointer_facts(2, attributes, facts, address(pointer));
-  leave(gpu, v);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
+  const int error = v.error ? v.error : gpu->driver->pointer_facts(2, attributes, facts, falt_gpu_address(pointer));
+  falt_gpu_leave(gpu, v);
   if (error) return FALT_GPU_FOREIGN;
   if (memory == FALT_CU_MEMORY_HOST) return FALT_GPU_PINNED;
   if (memory == 0) return gpu->reaches_host ? FALT_GPU_OWN : FALT_GPU_FOREIGN;
@@ -438,129 +386,22 @@ falt_gpu_place falt_gpu_locate(falt_gpu *gpu, const void *pointer) {
 
 falt_status falt_gpu_pin(falt_gpu *gpu, void **memory, size_t bytes) {
   enum { FOR_ALL_CONTEXTS = 1 };
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   *memory = NULL;
   const int error = v.error ? 0 : gpu->driver->pin(memory, bytes, FOR_ALL_CONTEXTS);
-  return finish(gpu, v, error, "cuda: pinning memory of the host");
+  return falt_gpu_finish(gpu, v, error, "cuda: pinning memory of the host");
 }
 
 void falt_gpu_unpin(falt_gpu *gpu, void *memory) {
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   if (memory && !v.error) gpu->driver->unpin(memory);
-  leave(gpu, v);
+  falt_gpu_leave(gpu, v);
 }
 
 falt_status falt_gpu_room(falt_gpu *gpu, size_t *bytes) {
   size_t all;
-  const visit v = enter(gpu);
+  const falt_gpu_visit v = falt_gpu_enter(gpu);
   *bytes = 0;
   const int error = v.error ? 0 : gpu->driver->room(bytes, &all);
-  return finish(gpu, v, error, "cuda: asking for free memory");
-}
-
-/* ---- streams and events */
-
-falt_status falt_gpu_stream(falt_gpu *gpu, void **stream) {
-  falt_cu_stream made = NULL;
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->stream_create(&made, FALT_CU_STREAM_NON_BLOCKING);
-  *stream = made;
-  return finish(gpu, v, error, "cuda: making a stream");
-}
-
-void falt_gpu_stream_close(falt_gpu *gpu, void *stream) {
-  const visit v = enter(gpu);
-  if (!v.error) gpu->driver->stream_destroy(stream);
-  leave(gpu, v);
-}
-
-falt_status falt_gpu_event(falt_gpu *gpu, void **event) {
-  falt_cu_event made = NULL;
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->event_create(&made, 0);
-  *event = made;
-  return finish(gpu, v, error, "cuda: making an event");
-}
-
-void falt_gpu_event_close(falt_gpu *gpu, void *event) {
-  const visit v = enter(gpu);
-  if (!v.error) gpu->driver->event_destroy(event);
-  leave(gpu, v);
-}
-
-falt_status falt_gpu_send(falt_gpu *gpu, void *to, const void *from, size_t bytes, void *stream) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->send(address(to), from, bytes, stream);
-  return finish(gpu, v, error, "cuda: copying to the device");
-}
-
-falt_status falt_gpu_receive(falt_gpu *gpu, void *to, const void *from, size_t bytes, void *stream) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->receive(to, address(from), bytes, stream);
-  return finish(gpu, v, error, "cuda: copying from the device");
-}
-
-falt_status falt_gpu_record(falt_gpu *gpu, void *event, void *stream) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->event_record(event, stream);
-  return finish(gpu, v, error, "cuda: recording an event");
-}
-
-falt_status falt_gpu_follow(falt_gpu *gpu, void *stream, void *event) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->stream_follow(stream, event, 0);
-  return finish(gpu, v, error, "cuda: ordering streams");
-}
-
-falt_status falt_gpu_wait(falt_gpu *gpu, void *event) {
-  const visit v = enter(gpu);
-  const int error = v.error ? 0 : gpu->driver->event_synchronize(event);
-  return finish(gpu, v, error, "cuda: waiting for the device");
-}
-
-double falt_gpu_between(falt_gpu *gpu, void *begin, void *end) {
-  float milliseconds = 0;
-  const visit v = enter(gpu);
-  if (!v.error && gpu->driver->event_elapsed(&milliseconds, begin, end)) milliseconds = 0;
-  leave(gpu, v);
-  return 1e-3 * (double)milliseconds;
-}
-
-/* ---- time */
-
-/* Longer than the host takes to start a kernel; never longer than a blink. */
-static const double start_seconds = 5e-6, longest_head_start = 5e-3;
-
-static void sleep_on_stream(void *nanoseconds) {
-  nanosleep(&(struct timespec){.tv_nsec = (long)(intptr_t)nanoseconds}, NULL);
-}
-
-/* With the context current: while the stream sleeps, the host queues what is to be timed. */
-static int time_between(const falt_cuda_driver *cu, falt_cu_event event[2], falt_cu_stream stream,
-                        void (*body)(void *context), void *context, long iterations, float *milliseconds) {
-  const double wanted = start_seconds * (double)(iterations + 10);
-  const double seconds = wanted < longest_head_start ? wanted : longest_head_start;
-  int error = cu->launch_host(stream, sleep_on_stream, (void *)(intptr_t)(1e9 * seconds));
-  if (!error) error = cu->event_record(event[0], stream);
-  for (long i = 0; i < iterations && !error; i++) body(context);
-  if (!error) error = cu->event_record(event[1], stream);
-  if (!error) error = cu->event_synchronize(event[1]);
-  return error ? error : cu->event_elapsed(milliseconds, event[0], event[1]);
-}
-
-double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), void *context, long iterations) {
-  const falt_cuda_driver *cu = gpu->driver;
-  falt_cu_event event[2] = {NULL, NULL};
-  float milliseconds = -1;
-  int captures = 0;
-  const visit v = enter(gpu);
-  int error = v.error ? v.error : cu->stream_captures(stream, &captures);
-  if (!error && captures) error = -1; /* what a graph is made of does not run yet */
-  if (!error) error = cu->event_create(&event[0], 0);
-  if (!error) error = cu->event_create(&event[1], 0);
-  if (!error) error = time_between(cu, event, stream, body, context, iterations, &milliseconds);
-  for (int i = 0; i < 2; i++)
-    if (event[i]) cu->event_destroy(event[i]);
-  leave(gpu, v);
-  return error ? -1 : 1e-3 * (double)milliseconds;
+  return falt_gpu_finish(gpu, v, error, "cuda: asking for free memory");
 }
