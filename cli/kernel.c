@@ -1,4 +1,5 @@
-/* Kernels from the command line: literals, files, and what is common to all. Named ones are in kernel_named.c. */
+/* Kernels from the command line: literals and files. Named ones are in kernel_named.c, their values in kernel_values.c.
+ */
 #include "kernel.h"
 
 #include <errno.h>
@@ -9,27 +10,7 @@
 #include "io/format.h"
 #include "report.h"
 
-enum { MAX_TAPS = 1 << 24, MAX_TEXT = 1 << 26 };
-
-bool cli_kernel_allocate(const int64_t size[3], cli_kernel *kernel, io_error *error) {
-  int64_t count = 1;
-  for (int axis = 0; axis < 3; axis++) {
-    if (size[axis] < 1)
-      return cli_wrong(error, "--kernel: a size of %lld; every size is at least 1", (long long)size[axis]);
-    if (size[axis] > MAX_TAPS / count) {
-      return cli_wrong(error, "--kernel: more than %d taps; make it smaller", MAX_TAPS);
-    }
-    count *= size[axis];
-  }
-  *kernel = (cli_kernel){.size = {size[0], size[1], size[2]}};
-  kernel->value = calloc((size_t)count, sizeof *kernel->value);
-  return kernel->value || cli_wrong(error, "--kernel: out of memory; make it smaller");
-}
-
-void cli_kernel_free(cli_kernel *kernel) {
-  free(kernel->value);
-  kernel->value = NULL;
-}
+enum { MAX_TEXT = 1 << 26 };
 
 /* ---- literals */
 
@@ -42,7 +23,8 @@ typedef struct literal {
 } literal;
 
 static bool push(literal *l, double value, io_error *error) {
-  if (l->count == MAX_TAPS) return cli_wrong(error, "--kernel: more than %d numbers; make it smaller", MAX_TAPS);
+  if (l->count == CLI_MOST_TAPS)
+    return cli_wrong(error, "--kernel: more than %d numbers; make it smaller", CLI_MOST_TAPS);
   if (l->count == l->room) {
     size_t room = l->room ? 2 * l->room : 64;
     double *larger = realloc(l->value, room * sizeof *larger);
@@ -196,8 +178,8 @@ static bool convert_audio(io_reader *reader, const char *path, cli_kernel *kerne
   if (info->channels > 1)
     return cli_wrong(error, "--kernel %.200s: has %lld channels, and a kernel has one; mix it down or split it", path,
                      (long long)info->channels);
-  if (info->size[2] > MAX_TAPS)
-    return cli_wrong(error, "--kernel %.200s: more than %d taps; make it shorter", path, MAX_TAPS);
+  if (info->size[2] > CLI_MOST_TAPS)
+    return cli_wrong(error, "--kernel %.200s: more than %d taps; make it shorter", path, CLI_MOST_TAPS);
   io_array samples = {.type = info->type, .rank = 1, .size = {info->size[2]}, .count = info->size[2]};
   samples.data = malloc((size_t)samples.count * falt_type_size(samples.type));
   bool done = samples.data ? io_read(reader, 0, samples.count, samples.data, error) : io_fail_memory(error, path);
@@ -264,30 +246,6 @@ bool cli_kernel_file(const char *path, cli_kernel *kernel, io_error *error) {
 
 /* ---- all of them */
 
-bool cli_kernel_check(const cli_kernel *kernel, int space, io_error *error) {
-  const int64_t *size = kernel->size;
-  int axes = size[0] > 1 ? 3 : size[1] > 1 ? 2 : 1;
-  if (axes > space) {
-    return cli_wrong(error, "--kernel: it has %d axes and the data has %d; give a kernel of at most as many", axes,
-                     space);
-  }
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) {
-    if (isfinite(kernel->value[i])) continue;
-    return cli_wrong(error, "--kernel: tap %lld,%lld,%lld (z,y,x) is %s; give finite numbers",
-                     (long long)(i / size[2] / size[1]), (long long)(i / size[2] % size[1]), (long long)(i % size[2]),
-                     isnan(kernel->value[i]) ? "not a number" : "infinite");
-  }
-  return true;
-}
-
-bool cli_kernel_normalize(cli_kernel *kernel, io_error *error) {
-  double sum = 0, size = 0;
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) sum += kernel->value[i], size += fabs(kernel->value[i]);
-  if (!(fabs(sum) > 1e-12 * size)) return cli_wrong(error, "--normalize: the kernel's sum is 0; leave it out");
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) kernel->value[i] /= sum;
-  return true;
-}
-
 /* A path has a dot or a slash, or is there. */
 static bool is_file(const char *text) {
   if (strpbrk(text, "./")) return true;
@@ -323,49 +281,4 @@ bool cli_kernel_is_volume(const char *text) {
   const bool is_volume = cli_kernel_make(text, 3, false, &kernel, &error);
   cli_kernel_free(&kernel);
   return is_volume;
-}
-
-/* ---- weights */
-
-static bool is_integer_type(falt_type type) {
-  return type <= FALT_S32;
-}
-
-falt_type cli_kernel_type(const cli_kernel *kernel, falt_type input) {
-  double low = 0, high = 0;
-  bool whole = is_integer_type(input);
-  for (int64_t i = 0; whole && i < cli_kernel_count(kernel); i++) {
-    double value = kernel->value[i];
-    whole = value == rint(value);
-    low = fmin(low, value);
-    high = fmax(high, value);
-  }
-  if (whole && low >= INT8_MIN && high <= INT8_MAX) return FALT_S8;
-  if (whole && low >= INT16_MIN && high <= INT16_MAX) return FALT_S16;
-  if (whole && low >= INT32_MIN && high <= INT32_MAX) return FALT_S32;
-  return input == FALT_F64 || input == FALT_S32 ? FALT_F64 : FALT_F32;
-}
-
-void *cli_kernel_pack(const cli_kernel *kernel, falt_type type, io_error *error) {
-  int64_t count = cli_kernel_count(kernel);
-  size_t bytes = ((size_t)count * falt_type_size(type) + 63) / 64 * 64;
-  void *data = aligned_alloc(64, bytes);
-  if (!data) {
-    cli_wrong(error, "--kernel: out of memory; make it smaller");
-    return NULL;
-  }
-  for (int64_t i = 0; i < count; i++) {
-    double value = kernel->value[i];
-    if (type == FALT_S8) ((int8_t *)data)[i] = (int8_t)value;
-    if (type == FALT_S16) ((int16_t *)data)[i] = (int16_t)value;
-    if (type == FALT_S32) ((int32_t *)data)[i] = (int32_t)value;
-    if (type == FALT_F32) ((float *)data)[i] = (float)value;
-    if (type == FALT_F64) ((double *)data)[i] = value;
-    if (type == FALT_F32 && isinf((float)value)) {
-      cli_wrong(error, "--kernel: a tap of %g does not fit in f32; scale the kernel down and use --alpha", value);
-      free(data);
-      return NULL;
-    }
-  }
-  return data;
 }

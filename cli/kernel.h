@@ -5,6 +5,8 @@
 
 #include "io/io.h"
 
+enum { CLI_MOST_TAPS = 1 << 24 };
+
 typedef struct cli_kernel {
   int64_t size[3]; /* z, y, x; 1 where absent */
   double *value;   /* row-major */

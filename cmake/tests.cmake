@@ -73,7 +73,7 @@ falt_fuzz(limits)
 falt_fuzz(answer ${cli}/answer.c)
 falt_fuzz(walk ${cli}/walk.c)
 falt_fuzz(axes ${cli}/axes.c ${cli}/report.c)
-falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/report.c ${cli}/axes.c)
+falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/kernel_values.c ${cli}/report.c ${cli}/axes.c)
 
 # The examples' programs, as a user would run them.
 foreach(name blur layer gpu_blur)

@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "api/verbose.h"
 #include "core/copy.h"
 #include "core/memory.h"
+#include "planner/search.h"
 
 enum { PLANS = 4 }; /* first, middle, last, and one to spare */
 
@@ -53,7 +55,8 @@ falt_status falt_parts_plan(const falt_plan *plan, const falt_problem *problem, 
   }
   const int slot = p->next++ % PLANS;
   falt_plan_destroy(&p->plan[slot]);
-  FALT_TRY(falt_plan_create(&p->plan[slot], plan->device, problem, &p->budget, p->filter));
+  FALT_TRY(falt_plan_search(&p->plan[slot], falt_solvers, plan->device, problem, &p->budget, p->filter));
+  if (plan->device->verbose & FALT_VERBOSE_PLAN) falt_verbose_plan(p->plan[slot], &p->budget);
   p->problem[slot] = *problem;
   *part = p->plan[slot];
   return FALT_OK;

@@ -37,20 +37,6 @@ falt_status falt_plan_create_line(falt_plan **plan, falt_device *device, const c
   return falt_plan_create(plan, device, &problem, &budget, filter_values);
 }
 
-size_t falt_plan_workspace(const falt_plan *plan) {
-  return plan ? plan->workspace : 0;
-}
-
-size_t falt_plan_print(const falt_plan *plan, char *text, size_t size) {
-  falt_text out = falt_text_over(text, size);
-  if (plan) plan->table->print(plan, &out);
-  return out.length;
-}
-
-const char *falt_plan_solver(const falt_plan *plan) {
-  return plan ? plan->solver->name : "";
-}
-
 const char *falt_solver_name(int i) {
   if (i < 0) return NULL;
   for (int j = 0; falt_solvers[j]; j++)

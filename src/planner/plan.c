@@ -60,3 +60,19 @@ void falt_plan_destroy(falt_plan **plan) {
   (*plan)->table->destroy(*plan);
   *plan = NULL;
 }
+
+/* ---- what callers ask of a plan */
+
+size_t falt_plan_workspace(const falt_plan *plan) {
+  return plan ? plan->workspace : 0;
+}
+
+size_t falt_plan_print(const falt_plan *plan, char *text, size_t size) {
+  falt_text out = falt_text_over(text, size);
+  if (plan) plan->table->print(plan, &out);
+  return out.length;
+}
+
+const char *falt_plan_solver(const falt_plan *plan) {
+  return plan ? plan->solver->name : "";
+}
