@@ -233,14 +233,14 @@ static void test_children(void **state) {
   bench *b = *state;
   falt_plan *plan;
   char text[64];
-  add(b, make("outer", 1))->wants_child = true;
+  add(b, make("parent", 1))->wants_child = true;
   fake_solver *inner = add(b, make("inner", 2));
   b->budget.max_workspace = 500;
   b->budget.tune_seconds = 1e-3;
-  strcpy(b->budget.method, "outer");
+  strcpy(b->budget.method, "parent");
   assert_int_equal(falt_plan_search(&plan, b->list, &b->device, &b->problem, &b->budget, NULL), FALT_OK);
   falt_plan_print(plan, text, sizeof text);
-  assert_string_equal(text, "(outer (inner))");
+  assert_string_equal(text, "(parent (inner))");
   assert_int_equal(live_plans, 2);
   falt_plan_destroy(&plan);
   assert_string_equal(inner->budget.method, "");
@@ -394,14 +394,14 @@ static void starve(bench *b, attempt *once, bool may_do_without) {
 
 static void test_starving(void **state) {
   bench *b = *state;
-  add(b, make("outer", 1))->wants_child = true;
+  add(b, make("parent", 1))->wants_child = true;
   add(b, make("inner", 2))->workspace = 10;
   add(b, make("spec", 3))->base.last_resort = true;
   starve(b, plan_once, true);
   b->budget.tune_seconds = 1e-4;
   starve(b, plan_once, true);
   starve(b, explain_once, true);
-  strcpy(b->budget.method, "outer");
+  strcpy(b->budget.method, "parent");
   b->list[2] = NULL; /* now every allocation is needed */
   starve(b, plan_once, false);
   strcpy(b->budget.method, "inter");
@@ -409,7 +409,7 @@ static void test_starving(void **state) {
   falt_alloc_fail_after(0);
   assert_int_equal(plan_once(b), FALT_INVALID_METHOD);
   falt_alloc_fail_after(-1);
-  falt_wisdom_learn(b->device.wisdom, "correlate w=9 s=3", 7, "outer", 1);
+  falt_wisdom_learn(b->device.wisdom, "correlate w=9 s=3", 7, "parent", 1);
   starve(b, exchange_once, false);
 }
 
