@@ -65,10 +65,10 @@ static void test_questions(void **state) {
       /* budgets: what excludes, and what is nearest */
       {"forward n=2 c=16 h=20 w=20 k=32 r=3 s=3 max-workspace=0 method=igemm-nchw",
        FALT_OVER_BUDGET,
-       {"'pixels' needs", "bytes of workspace (the limit is 0)", "'generic' fits"}},
+       {"'igemm-nchw' needs", "bytes of workspace (the limit is 0)", "'generic' fits"}},
       {"forward n=2 c=16 h=20 w=20 k=32 r=3 s=3 layout=nhwc max-workspace=100 method=direct-nhwc",
        FALT_OVER_BUDGET,
-       {"'channels' needs", "the limit is 100", "fits"}},
+       {"'direct-nhwc' needs", "the limit is 100", "fits"}},
       {"forward c=4 h=9 w=9 k=4 r=3 s=3 method=pooling", FALT_NO_SOLVER, {"'pooling'", "only pooling"}},
       {"forward c=4 h=9 w=9 k=4 r=3 s=3 method=cuda-generic", FALT_NO_SOLVER, {"'cuda-generic'", "cuda", "cpu"}},
       {"forward c=4 h=9 w=9 k=4 r=3 s=3 method=direct-nhcw", FALT_INVALID_METHOD, {"did you mean 'direct-nhwc'"}},

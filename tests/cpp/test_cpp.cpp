@@ -77,9 +77,9 @@ static void test_errors() {
   expect(thrown_by("bogus", [] { faltung::parse("forward bogus=1"); }) == FALT_INVALID_TEXT, "a line");
   const faltung::device device = faltung::device::cpu();
   falt_budget budget = faltung::default_budget();
-  std::strcpy(budget.method, "chanels");
+  std::strcpy(budget.method, "direct-nhcw");
   expect(
-      thrown_by("channels", [&] { faltung::plan(device, faltung::default_problem(), budget); }) == FALT_INVALID_METHOD,
+      thrown_by("direct-nhwc", [&] { faltung::plan(device, faltung::default_problem(), budget); }) == FALT_INVALID_METHOD,
       "a method");
 }
 
