@@ -71,6 +71,15 @@ static inline bool falt_depthwise_is_grouped(const falt_problem *p) {
   return p->input.size[FALT_C] != 1 || p->output.size[FALT_C] != 1;
 }
 
+/* Channels of the source in all groups. */
+static inline int64_t falt_depthwise_source_channels(const falt_depthwise *d) {
+  return d->relation.source.size[FALT_G] * d->depth;
+}
+/* Bytes of an element of the source where it lies. */
+static inline int64_t falt_depthwise_source_bytes(const falt_depthwise *d) {
+  return (int64_t)falt_type_size(d->source_type);
+}
+
 /* ---- weights: (vector, tap, source, lane) */
 
 /* Neighbouring lanes of a vector whose weights are evenly apart in the filter. */
