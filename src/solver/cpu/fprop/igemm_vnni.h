@@ -1,5 +1,5 @@
 /* Dense layers in tiles: the plan, and what brings rows to the kernels of solver/cpu/fprop/igemm_vnni_kernels.h.
- * layer_tiles.c says how. */
+ * igemm_vnni.c plans, igemm_vnni_run.c runs. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
 
@@ -12,7 +12,8 @@ enum {
   COLUMNS = FALT_TILES_COLUMNS,
   PAIR = 2,
   GROUP = 4 /* bytes */,
-  MOST_JOINED = 32
+  MOST_JOINED = 32,
+  NEAR = 16384 /* bytes of panels */
 };
 
 /* Offsets into a worker's scratch. */
@@ -138,5 +139,7 @@ float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_
 
 /* Lists of all tiles of the task's block for a group: count, list, tiles, out, residual. */
 void falt_tiles_list(falt_tiles_task *t, int64_t group);
+
+void falt_tiles_execute(const falt_plan *plan, const falt_operands *operands);
 
 #endif
