@@ -1,4 +1,4 @@
-/* Sums of tiles on their way out: factors, residual, activation, rounding, narrowing. Included by layer_tiles_tmpl.c
+/* Sums of tiles on their way out: factors, residual, activation, rounding, narrowing. Included by igemm_vnni_tmpl.c
  * after cpu/vector.h. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_FINISH_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_FINISH_H
