@@ -1,0 +1,40 @@
+/* The plan of wgrad: shared by its planning half (wgrad.c) and its running half (wgrad_run.c). */
+#ifndef FALT_SOLVER_CPU_WGRAD_WGRAD_H
+#define FALT_SOLVER_CPU_WGRAD_WGRAD_H
+
+#include "solver/cpu/common/layer.h"
+#include "solver/cpu/wgrad/wgrad_kernels.h"
+
+enum { FALT_WGRAD_PACKED_ROWS = 48 /* copied at a time */ };
+
+/* Offsets into a worker's scratch. */
+typedef struct falt_wgrad_scratch {
+  size_t panel, list, rows, constant, ones, sums;
+  falt_memory_layout parts;
+} falt_wgrad_scratch;
+
+typedef struct falt_wgrad_plan {
+  falt_plan base;
+  falt_layer layer; /* the forward one */
+  const falt_outer_kernels *kernels;
+  bool in_place;            /* pixels are read where they lie */
+  bool folds;               /* a segment is a row of taps rather than one */
+  int64_t segments, length; /* rows of a segment */
+  int64_t rows;             /* in all; the bias's is the last */
+  int64_t chunk;            /* positions */
+  falt_layer_pieces panels; /* of vectors of a group's output channels */
+  falt_layer_pieces blocks; /* of rows */
+  falt_layer_pieces slices; /* of positions */
+  size_t block;             /* floats of a block's sums */
+  size_t partial;           /* sums of all slices, an offset into the workspace */
+  falt_wgrad_scratch at;    /* in each worker's scratch */
+} falt_wgrad_plan;
+
+/* Parts of the gradient: blocks of rows times panels of columns, of all groups. */
+static inline int64_t falt_wgrad_parts(const falt_wgrad_plan *plan) {
+  return plan->layer.p.filter.size[FALT_G] * plan->panels.count * plan->blocks.count;
+}
+
+void falt_wgrad_execute(const falt_plan *plan, const falt_operands *operands);
+
+#endif
