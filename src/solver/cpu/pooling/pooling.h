@@ -123,6 +123,10 @@ falt_pooling_part falt_pooling_inside(const falt_pooling_plan *plan, int64_t fir
 /* `value` into what lies outside. */
 void falt_pooling_margins(const falt_pooling_task *t, const falt_pooling_part *part, double value);
 
+void falt_pooling_forward(const falt_pooling_task *t);
+/* Sets channels, piece, rows, pitch and line. False where a window is too wide. */
+bool falt_pooling_forward_lay(falt_pooling_plan *plan);
+
 /* A task of a gradient. */
 void falt_pooling_backward(const falt_pooling_task *t);
 /* Sets channels, piece, kept, window and line. False where a window is too wide. */
