@@ -1,41 +1,28 @@
-/* Layers and their gradients on GPUs whose pixels, or whose filter's taps, lie side by side, by solvers that want
- * channels so: what is read is turned into the workspace, and a problem of that order is the planner's. What is written
- * stays as it is where the child writes either order, or is turned back where a better child does not. Where channels
- * lie side by side but 16 bytes do not divide them, what is read is spread: its rows are copied to a pitch that 16
- * bytes do divide; or, where only the result lies so, that is written with such a pitch and copied back.
- *
- * src/solver/rewrite/convert_layout.cu turns nearly at the speed of memory, pad_channels.cu spreads. Of a gradient by
- * the filter that by the output stays planar where the child reads it so. Forward and by the data a batch is cut into
- * pieces of some images where the workspace has no room for all of it. */
+/* Converts NCHW operands to NHWC in the workspace and plans the NHWC problem, for layers and their gradients on GPUs.
+ * The output stays NCHW where the child writes either order, or is converted back where another child is faster.
+ * Adjacent channels that 16 bytes do not divide are copied to a pitch that 16 bytes do divide; an output alone is
+ * written with such a pitch and copied back. dy of a wgrad stays NCHW where the child reads it. Forward and dgrad cut a
+ * batch into pieces where the workspace has no room for all of it. The conversion runs near the speed of memory. */
+#include "solver/rewrite/convert_layout.h"
+
 #include <string.h>
 
 #include "core/memory.h"
 #include "cuda/gpu.h"
-#include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
-#include "solver/rewrite/convert_layout_args.h"
 
-enum { VECTOR = 16, THREADS = FALT_CUDA_TURN_THREADS, TURNS = FALT_CUDA_TURNS, MOST_PIECES = 16 };
+enum { MOST_PIECES = 16 };
 enum { SOURCE, OTHER }; /* what is cut into pieces; the filter, or of its gradient that by the output */
-enum { MOST_SIDE = 32 };
-
-/* One operand: as the child has it, and how it gets there. */
-typedef struct turn {
-  bool wanted;
-  falt_tensor tensor;
-  falt_cuda_turn args;
-  size_t bytes, at; /* in the workspace */
-} turn;
 
 typedef struct turned_plan {
   falt_plan base;
   falt_plan *child;
   falt_cu_function turn_kernel, spread_kernel; /* those that are needed */
   int64_t pieces;
-  turn turn[TURNS];
-  turn result;  /* from the workspace back */
-  size_t inner; /* where the child's workspace begins */
-  void *values; /* the filter turned, until the child is ready */
+  falt_conversion turn[TURNS];
+  falt_conversion result; /* from the workspace back */
+  size_t inner;           /* where the child's workspace begins */
+  void *values;           /* the filter turned, until the child is ready */
 } turned_plan;
 
 /* ---- which operands */
@@ -86,7 +73,7 @@ static void start_turns(const turned_plan *plan, const falt_operands *o, bool fi
   falt_operands from = *o;
   falt_problem p = plan->base.problem;
   for (int i = 0; i < (first ? TURNS : OTHER); i++) {
-    const turn *t = &plan->turn[i];
+    const falt_conversion *t = &plan->turn[i];
     const int64_t size = (int64_t)falt_type_size(t->tensor.type);
     if (!t->wanted || (i == OTHER && plan->base.packed)) continue;
     args.turn[i] = t->args;
@@ -156,7 +143,7 @@ static void destroy(falt_plan *base) {
   falt_free(plan);
 }
 
-static falt_status find_kernel(turned_plan *plan, const turn *t) {
+static falt_status find_kernel(turned_plan *plan, const falt_conversion *t) {
   const bool spread = t->args.pixel > 0;
   falt_cuda_kernel kernel = {.source = spread ? "pad_channels.cu" : "convert_layout.cu",
                              .entry = spread ? "falt_spread" : "falt_turn"};
@@ -166,7 +153,7 @@ static falt_status find_kernel(turned_plan *plan, const turn *t) {
 
 static falt_status ready(falt_plan *base) {
   turned_plan *plan = (turned_plan *)base;
-  const turn *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
+  const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
   for (int i = 0; i < TURNS + 1; i++)
     if (turns[i]->wanted) FALT_TRY(find_kernel(plan, turns[i]));
   FALT_TRY(falt_plan_ready(plan->child));
@@ -184,169 +171,6 @@ static const char *refusal(falt_problem *p) {
          : falt_type_size(operand_of(p, SOURCE)->type) != falt_type_size(operand_of(p, OTHER)->type)
              ? "its factors' elements are not of one size"
              : NULL;
-}
-
-/* ---- plan: an operand */
-
-/* Its channels, those of all groups where they follow on each other, and the way from one to the next. */
-typedef struct channels {
-  bool joined;
-  int64_t count, stride;
-} channels;
-
-static channels channels_of(const falt_tensor *t, bool is_filter) {
-  const int64_t g = t->size[FALT_G], c = t->size[FALT_C];
-  const bool joined = !is_filter && g > 1 && (c == 1 || t->stride[FALT_G] == c * t->stride[FALT_C]);
-  if (!joined) return (channels){false, c, t->stride[FALT_C]};
-  return (channels){true, g * c, c > 1 ? t->stride[FALT_C] : t->stride[FALT_G]};
-}
-
-/* The same tensor, its channels side by side and filled up to whole vectors; false if it is too large. */
-static bool shape_turned(turn *made, const falt_tensor *t, const channels *c) {
-  static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
-  int64_t next = falt_round_up(c->count, VECTOR / (int64_t)falt_type_size(t->type));
-  made->args.pitch = (unsigned)next;
-  made->tensor = *t;
-  made->tensor.offset = 0;
-  made->tensor.stride[FALT_C] = 1;
-  made->tensor.stride[FALT_G] = t->size[FALT_C];
-  for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-    if (order[i] == FALT_G && c->joined) continue;
-    made->tensor.stride[order[i]] = next;
-    if (!falt_mul(next, t->size[order[i]], &next)) return false;
-  }
-  if (!falt_mul(next, (int64_t)falt_type_size(t->type), &next)) return false;
-  made->bytes = (size_t)next;
-  return true;
-}
-
-/* Its pixels that follow on each other, and the axes of the lines that these are; false if it has none or too many. */
-static bool find_lines(turn *made, const falt_tensor *t, const channels *c) {
-  static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
-  falt_cuda_turn *a = &made->args;
-  int64_t pixels = 1, lines[3] = {1, 1, 1};
-  int axes = 0; /* from the last on */
-  for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-    const int64_t size = t->size[order[i]], stride = t->stride[order[i]];
-    if (size == 1 || (order[i] == FALT_G && c->joined)) continue;
-    if (axes == 0 && stride == pixels) {
-      pixels *= size;
-    } else if (axes > 0 && stride == a->line[3 - axes] * lines[3 - axes]) {
-      lines[3 - axes] *= size;
-    } else {
-      if (pixels == 1 || axes == 3) return false;
-      a->line[3 - ++axes] = stride;
-      lines[3 - axes] = size;
-    }
-  }
-  for (int i = 0; i < 3; i++) {
-    if (lines[i] >= INT32_MAX) return false;
-    a->lines[i] = (unsigned)lines[i];
-  }
-  a->pixels = (unsigned)pixels;
-  return pixels < INT32_MAX - THREADS * VECTOR;
-}
-
-/* Squares of a block: four along the channels and as many down the pixels as there are threads; more where lines are
- * short. */
-static bool cut_blocks(falt_cuda_turn *a, int64_t size) {
-  const int64_t edge = VECTOR / size, across = falt_ceil_div(a->pitch, edge), down = falt_ceil_div(a->pixels, edge);
-  int64_t side = 1, blocks;
-  while (side < across && side < MOST_SIDE && (side < 4 || side * 2 * down <= THREADS)) side *= 2;
-  const int64_t columns = falt_ceil_div(across, side), line_blocks = columns * falt_ceil_div(down, THREADS / side);
-  const int64_t lines = (int64_t)a->lines[1] * a->lines[2];
-  if (!falt_mul(lines, a->lines[0], &blocks) || !falt_mul(blocks, line_blocks, &blocks) || blocks > INT32_MAX / TURNS)
-    return false;
-  a->side = (int)side;
-  a->columns = (unsigned)columns;
-  a->line_blocks = (unsigned)line_blocks;
-  a->blocks = (unsigned)blocks;
-  return true;
-}
-
-/* ---- plan: an operand whose channels lie side by side */
-
-/* Its pixels, if all follow on each other at one distance. */
-static bool find_rows(turn *made, const falt_tensor *t, const channels *c) {
-  static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
-  int64_t pixels = 1, pixel = c->count;
-  for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-    if (t->size[order[i]] == 1 || (order[i] == FALT_G && c->joined)) continue;
-    if (pixels == 1) pixel = t->stride[order[i]];
-    if (t->stride[order[i]] != pixel * pixels) return false;
-    pixels *= t->size[order[i]];
-  }
-  made->args.pixels = (unsigned)pixels;
-  made->args.pixel = (unsigned)pixel;
-  return pixel >= c->count && pixels < INT32_MAX - THREADS;
-}
-
-/* Rows of a block: several words for each thread, and words that do not lie in two blocks. */
-static bool cut_rows(falt_cuda_turn *a, int64_t size) {
-  enum { LEAST = 16 * THREADS, MANY_BLOCKS = 1024, MOST_LOADS = 4, MOST_PITCH = 1 << 22 };
-  const int64_t bytes = (int64_t)a->pitch * size;
-  const int64_t loads = falt_min(falt_max(bytes * a->pixels / LEAST / MANY_BLOCKS, 1), MOST_LOADS);
-  a->rows = (unsigned)falt_round_up(falt_max(LEAST * loads / bytes, 1), 4);
-  a->blocks = (unsigned)falt_ceil_div(a->pixels, a->rows);
-  return falt_max(a->pixel, a->pitch) < MOST_PITCH;
-}
-
-static bool has_vectors(const falt_tensor *t, const channels *c) {
-  int64_t all = t->offset;
-  for (int i = 0; i < FALT_DIMS; i++)
-    if (i != FALT_C && !(i == FALT_G && c->joined) && t->size[i] > 1) all |= t->stride[i];
-  return all * (int64_t)falt_type_size(t->type) % VECTOR == 0;
-}
-
-/* How an operand is spread, if it can be. */
-static bool can_spread(turn *made, const falt_tensor *t, const channels *c) {
-  return c->stride == 1 && !has_vectors(t, c) && find_rows(made, t, c) && shape_turned(made, t, c) &&
-         cut_rows(&made->args, (int64_t)falt_type_size(t->type));
-}
-
-/* How an operand is turned or spread, if it should and can be. */
-static turn turn_of(const falt_tensor *t, bool is_filter) {
-  const channels c = channels_of(t, is_filter);
-  turn made = {.tensor = *t, .args = {.channel = c.stride, .channels = (unsigned)c.count}};
-  made.wanted = c.count > 1 && c.count < INT32_MAX / 2 &&
-                (can_spread(&made, t, &c) || (c.stride != 1 && find_lines(&made, t, &c) && shape_turned(&made, t, &c) &&
-                                              cut_blocks(&made.args, (int64_t)falt_type_size(t->type))));
-  return made;
-}
-
-/* How a result that was written spread is copied back, if it can be: it lies without gaps. */
-static turn spread_result_of(const falt_problem *p) {
-  const falt_tensor *y = falt_problem_result(p);
-  turn made = p->operation == FALT_BACKWARD_FILTER || p->has_residual ? (turn){.tensor = *y} : turn_of(y, false);
-  falt_cuda_turn *a = &made.args;
-  made.wanted = made.wanted && a->pixel == a->channels;
-  a->pixel = a->pitch;
-  a->pitch = a->channels;
-  return made;
-}
-
-/* How the result is turned back, if it can be: it lies planar without gaps, and is all that the child would write. */
-static turn result_of(const falt_problem *p) {
-  const falt_tensor *y = falt_problem_result(p);
-  const channels c = channels_of(y, false);
-  const int64_t size = (int64_t)falt_type_size(y->type);
-  const int64_t pixels = y->size[FALT_D] * y->size[FALT_H] * y->size[FALT_W];
-  turn made = {.tensor = *y};
-  falt_tensor dense = *y;
-  if (p->operation == FALT_BACKWARD_FILTER || p->has_residual || c.count == 1 || c.count >= INT32_MAX / 2 ||
-      pixels >= INT32_MAX / 2 || y->size[FALT_N] >= INT32_MAX || falt_tensor_layout(&dense, "ncdhw") != FALT_OK)
-    return made;
-  for (int i = 0; i < FALT_DIMS; i++)
-    if (y->size[i] > 1 && y->stride[i] != dense.stride[i]) return made;
-  if (!shape_turned(&made, y, &c)) return made;
-  made.args.channel = made.args.pitch;
-  made.args.line[2] = pixels * made.args.pitch;
-  made.args.lines[0] = made.args.lines[1] = 1;
-  made.args.lines[2] = (unsigned)y->size[FALT_N];
-  made.args.pixels = (unsigned)c.count;
-  made.args.channels = made.args.pitch = (unsigned)pixels;
-  made.wanted = cut_blocks(&made.args, size);
-  return made;
 }
 
 /* ---- plan: the child */
@@ -379,7 +203,7 @@ static void turn_values(const falt_tensor *from, const char *values, const falt_
 
 /* What the child reads of the filter's values, or NULL; false if memory ran out. */
 static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
-  const turn *w = &plan->turn[OTHER];
+  const falt_conversion *w = &plan->turn[OTHER];
   *values = ask->filter_values;
   if (!ask->filter_values || ask->problem->operation == FALT_BACKWARD_FILTER || !w->wanted) return true;
   if (!plan->values) {
@@ -393,7 +217,7 @@ static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
 
 /* Of turning, at nine tenths of a copy's rate, and of spreading, at three quarters. */
 static double turning_seconds(const turned_plan *plan, int64_t pieces) {
-  const turn *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
+  const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
   double seconds = 0;
   int64_t kernels[2] = {0}; /* that turn, that spread */
   for (int i = 0; i < TURNS + 1; i++) {
@@ -409,7 +233,7 @@ static double turning_seconds(const turned_plan *plan, int64_t pieces) {
 static size_t lay_out(turned_plan *plan, int64_t pieces) {
   size_t total = 0;
   for (int i = 0; i < TURNS; i++) {
-    turn *t = &plan->turn[i];
+    falt_conversion *t = &plan->turn[i];
     t->at = total;
     if (t->wanted) total += (size_t)falt_round_up((int64_t)(t->bytes / (i == SOURCE ? (size_t)pieces : 1)), 256);
   }
@@ -420,13 +244,13 @@ static size_t lay_out(turned_plan *plan, int64_t pieces) {
 
 /* The blocks of a piece's images only. */
 static void cut_pieces(turned_plan *plan, int64_t pieces) {
-  turn *source = &plan->turn[SOURCE];
+  falt_conversion *source = &plan->turn[SOURCE];
   plan->pieces = pieces;
   if (!source->wanted || pieces == 1) return;
   falt_tensor t = *operand_of(&plan->base.problem, SOURCE);
   t.size[FALT_N] /= pieces;
   const size_t at = source->at;
-  *source = turn_of(&t, false);
+  *source = falt_conversion_of(&t, false);
   source->at = at;
 }
 
@@ -461,7 +285,7 @@ static bool can_cut(const falt_problem *p, int64_t pieces) {
 
 /* The gradient by the output as it lies, if the child for that is better. */
 static void try_planar(turned_plan *plan, falt_ask *ask) {
-  turn *output = &plan->turn[OTHER];
+  falt_conversion *output = &plan->turn[OTHER];
   if (!output->wanted || !plan->turn[SOURCE].wanted) return;
   output->wanted = false;
   output->wanted = !try_pieces(plan, ask, NULL, 1);
@@ -472,7 +296,7 @@ static void try_planar(turned_plan *plan, falt_ask *ask) {
 static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
   const falt_problem *p = &plan->base.problem;
   if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->turn[SOURCE].tensor.type)) return;
-  plan->result = result_of(p);
+  plan->result = falt_conversion_of_result(p);
   if (!plan->result.wanted) return;
   const double seconds = plan->base.cost.seconds;
   plan->base.cost.seconds *= 0.9;
@@ -507,10 +331,10 @@ static falt_plan *plan_turned(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   for (int i = 0; i < TURNS; i++) {
     const falt_tensor *t = operand_of(&problem, i);
-    plan->turn[i] = turn_of(t, t == &problem.filter);
+    plan->turn[i] = falt_conversion_of(t, t == &problem.filter);
   }
   const bool reads = plan->turn[SOURCE].wanted || plan->turn[OTHER].wanted;
-  if (!reads) plan->result = spread_result_of(&problem);
+  if (!reads) plan->result = falt_conversion_of_spread_result(&problem);
   if (!reads && !plan->result.wanted)
     falt_refuse(ask, "nothing it reads has its pixels side by side, and 16 bytes divide its rows");
   else if (choose_child(plan, ask))
