@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "solver/cuda/common/choice.h"
+#include "core/memory.h"
 
 enum {
   WARP_THREADS = 32,
@@ -26,14 +26,6 @@ enum {
 static const double issue_cycles = 1.5, port_cycles = 1.9, alone_cycles = 3.4, stage_cycles = 95, store_cycles = 45,
                     read_cycles = 32;
 static const double memory_share = 0.55, shown_share = 0.4, start_seconds = 0.7e-6;
-
-static int64_t pieces(int64_t whole, int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
-
-static int64_t at_most(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
 
 static int threads_of(const falt_layer_tile *t) {
   return t->across * t->down * t->groups;
@@ -57,7 +49,7 @@ static int64_t reach(const falt_layer_problem *p, int axis, int64_t results) {
 /* A line lies in phases; the next line that threads of a warp read begins where the banks of the one before end. */
 static void lay_out(const falt_layer_problem *p, falt_layer_tile *t) {
   enum { BANKS = 32 };
-  const int64_t phases = (int64_t)t->columns * p->stride[1], slots = pieces(reach(p, 1, span(t, 1)), phases),
+  const int64_t phases = (int64_t)t->columns * p->stride[1], slots = falt_ceil_div(reach(p, 1, span(t, 1)), phases),
                 line = (int64_t)t->rows * p->stride[0];
   int64_t pitch = phases * slots;
   for (int64_t more = 0; more < BANKS && t->across < BANKS; more++)
@@ -67,8 +59,8 @@ static void lay_out(const falt_layer_problem *p, falt_layer_tile *t) {
     }
   const double bytes = 4.0 * ((double)taps_of(p) * (t->groups * t->filters + SKEW) +
                               (double)p->channels * (double)reach(p, 0, span(t, 0)) * (double)pitch);
-  t->slots = (int)at_most(slots, INT32_MAX);
-  t->pitch = (int)at_most(pitch, INT32_MAX);
+  t->slots = (int)falt_min(slots, INT32_MAX);
+  t->pitch = (int)falt_min(pitch, INT32_MAX);
   t->shared_bytes = bytes < INT32_MAX ? (int)bytes : INT32_MAX;
 }
 
@@ -76,19 +68,19 @@ static void lay_out(const falt_layer_problem *p, falt_layer_tile *t) {
 
 static int window_of(const falt_layer_problem *p, const falt_layer_tile *t) {
   const int64_t whole = reach(p, 1, t->columns), single = (int64_t)t->columns * p->taps[1];
-  return (int)at_most(at_most(whole, single), 1024);
+  return (int)falt_min(falt_min(whole, single), 1024);
 }
 
-static int registers_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+static int fitted_registers(const falt_layer_problem *p, const falt_layer_tile *t) {
   return LEAST_REGISTERS + t->rows * t->columns * t->filters + t->rows * window_of(p, t) + 3 * t->filters;
 }
 
 /* Blocks that a multiprocessor holds. */
 static int64_t residents(const falt_block_machine *m, const falt_layer_tile *t) {
-  const int threads = (int)pieces(threads_of(t), WARP_THREADS) * WARP_THREADS;
+  const int threads = (int)falt_ceil_div(threads_of(t), WARP_THREADS) * WARP_THREADS;
   const int64_t by_registers = FILE_REGISTERS / ((int64_t)threads * ((t->registers + 7) / 8 * 8));
   const int64_t by_shared = m->shared_all / (t->shared_bytes + 1024);
-  return at_most(at_most(by_registers, by_shared), at_most(ALL_THREADS / threads, ALL_BLOCKS));
+  return falt_min(falt_min(by_registers, by_shared), falt_min(ALL_THREADS / threads, ALL_BLOCKS));
 }
 
 static double blocks_of(const falt_layer_problem *p, const falt_layer_tile *t) {
@@ -124,7 +116,7 @@ static work work_of(const falt_layer_problem *p, const falt_layer_tile *t) {
 static double seconds_of(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *t) {
   const double clock = m->flops / (m->multiprocessors * 256.0);
   const double blocks = blocks_of(p, t), here = ceil(blocks / m->multiprocessors);
-  const double warps = (double)pieces(threads_of(t), WARP_THREADS), waves = ceil(here / (double)residents(m, t));
+  const double warps = (double)falt_ceil_div(threads_of(t), WARP_THREADS), waves = ceil(here / (double)residents(m, t));
   const work w = work_of(p, t);
   const double together = fmax(ceil(here * warps / 4) * w.issue * issue_cycles, here * warps * w.port * port_cycles);
   const double compute = fmax(together, waves * (w.issue * alone_cycles + w.chain)) / clock;
@@ -146,68 +138,51 @@ static const char *flaw(const falt_layer_problem *p, const falt_block_machine *m
 }
 
 static void judge(const falt_layer_problem *p, const falt_block_machine *m, falt_layer_tile *t) {
-  for (int a = 0; a < 2; a++) t->tiles[a] = pieces(p->out[a], span(t, a) / p->pool[a]);
-  t->filter_tiles = pieces(p->filters, (int64_t)t->groups * t->filters);
+  for (int a = 0; a < 2; a++) t->tiles[a] = falt_ceil_div(p->out[a], span(t, a) / p->pool[a]);
+  t->filter_tiles = falt_ceil_div(p->filters, (int64_t)t->groups * t->filters);
   lay_out(p, t);
-  t->registers = registers_of(p, t);
+  t->registers = fitted_registers(p, t);
   t->rejected = flaw(p, m, t);
   t->seconds = t->rejected ? INFINITY : seconds_of(p, m, t);
 }
 
-typedef struct visitor {
-  void (*visit)(void *context, const falt_layer_tile *tile);
-  void *context;
-} visitor;
-
 /* Threads of a block: as many as cover the image, or a part of it evenly. */
 static void each_block(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *thread,
-                       const visitor *v) {
+                       falt_tile_search *search) {
   enum { PARTS = 6 };
   static const int groups[] = {1, 2, 4, 8};
-  const int64_t across = pieces(p->out[1], thread->columns / p->pool[1]),
-                down = pieces(p->out[0], thread->rows / p->pool[0]);
+  const int64_t across = falt_ceil_div(p->out[1], thread->columns / p->pool[1]),
+                down = falt_ceil_div(p->out[0], thread->rows / p->pool[0]);
   for (int i = 0; i < PARTS; i++)
     for (int k = 0; k < PARTS; k++)
       for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         falt_layer_tile t = *thread;
-        t.across = (int)pieces(at_most(across, 32), INT64_C(1) << i);
-        t.down = (int)pieces(at_most(down, 32), INT64_C(1) << k);
+        t.across = (int)falt_ceil_div(falt_min(across, 32), INT64_C(1) << i);
+        t.down = (int)falt_ceil_div(falt_min(down, 32), INT64_C(1) << k);
         t.groups = groups[g];
         if (threads_of(&t) > MOST_THREADS) continue;
         if (g > 0 && (int64_t)groups[g - 1] * t.filters >= p->filters) continue;
         judge(p, m, &t);
-        v->visit(v->context, &t);
+        falt_tile_offer(search, &t, t.rejected, t.seconds);
       }
 }
 
-void falt_layers_each(const falt_layer_problem *p, const falt_block_machine *m,
-                      void (*visit)(void *context, const falt_layer_tile *tile), void *context) {
+void falt_layers_each(const falt_layer_problem *p, const falt_block_machine *m, falt_tile_search *search) {
   static const int windows[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 4}, {2, 4}}, filters[] = {4, 8, 16};
-  const visitor v = {visit, context};
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
       falt_layer_tile t = {
           .rows = windows[i][0] * p->pool[0], .columns = windows[i][1] * p->pool[1], .filters = filters[f]};
       if ((f > 0 && filters[f - 1] >= p->filters) || (t.columns > MOST_COLUMNS && windows[i][1] > 1)) continue;
-      each_block(p, m, &t, &v);
+      each_block(p, m, &t, search);
     }
 }
 
-typedef struct search {
-  falt_layer_tile *best;
-  falt_choice choice;
-} search;
-
-static void keep_best(void *context, const falt_layer_tile *tile) {
-  search *s = context;
-  if (falt_choice_takes(&s->choice, tile->rejected != NULL, tile->seconds)) *s->best = *tile;
-}
-
 bool falt_layers_choose(const falt_layer_problem *p, const falt_block_machine *m, falt_layer_tile *best) {
-  search s = {.best = best};
-  *best = (falt_layer_tile){.rejected = "no tile was considered"};
-  falt_layers_each(p, m, keep_best, &s);
-  return s.choice.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_layers_each(p, m, &search);
+  if (!search.seen) best->rejected = "no tile was considered";
+  return search.found;
 }
 
 void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *t) {

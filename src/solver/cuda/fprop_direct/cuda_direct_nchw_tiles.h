@@ -4,6 +4,7 @@
 #define FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
 
 #include "cuda/compile.h"
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 /* A layer as the kernel sees it; pairs are rows, columns. */
@@ -29,8 +30,7 @@ typedef struct falt_layer_tile {
 } falt_layer_tile;
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_layers_each(const falt_layer_problem *problem, const falt_block_machine *machine,
-                      void (*visit)(void *context, const falt_layer_tile *tile), void *context);
+void falt_layers_each(const falt_layer_problem *problem, const falt_block_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
 bool falt_layers_choose(const falt_layer_problem *problem, const falt_block_machine *machine, falt_layer_tile *best);

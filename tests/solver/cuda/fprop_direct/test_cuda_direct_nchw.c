@@ -41,7 +41,8 @@ static int reach(const falt_layer_problem *p, int axis, int results) {
 }
 
 /* What holds for every tile that may be launched. */
-static void check_tile(void *context, const falt_layer_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_layer_tile *t = candidate;
   tally *sum = context;
   const falt_layer_problem *p = sum->problem;
   if (t->rejected) return;
@@ -65,7 +66,7 @@ static void check_tile(void *context, const falt_layer_tile *t) {
 static falt_layer_tile choose(const falt_layer_problem *p) {
   falt_layer_tile best;
   tally sum = {.problem = p};
-  falt_layers_each(p, &h200, check_tile, &sum);
+  falt_layers_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_layers_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
