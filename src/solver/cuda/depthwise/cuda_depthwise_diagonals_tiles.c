@@ -61,8 +61,7 @@ typedef struct visitor {
   const falt_gemm_machine *machine;
   const sizes *sizes;
   int64_t workspace;
-  void (*visit)(void *context, const tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* All blocks run at once. */
@@ -81,24 +80,22 @@ static void visit_blocks(const visitor *v, tile t) {
   if (t.shares < 1) return;
   t.partial = t.shares * sums;
   estimate(s, v->machine, v->sizes, &t);
-  v->visit(v->context, &t);
+  falt_tile_offer(v->search, &t, NULL, t.seconds);
 }
 
 static void visit_slabs(const visitor *v, tile t) {
   const int64_t height = v->sizes->height;
-  for (int64_t slabs = 1, before = 0; slabs <= height; slabs++) {
-    const int64_t slab = falt_ceil_div(height, slabs);
-    if (slab == before) continue;
+  for (int64_t slab = height + 1; (slab = falt_piece_below(height, height, slab)) > 0;) {
     if (slab < 4 && slab < height) return;
-    before = slab, t.slab = (int)slab;
+    t.slab = (int)slab;
     visit_blocks(v, t);
   }
 }
 
 void falt_depthwise_diagonals_each(const shape *s, const falt_gemm_machine *m, int64_t workspace,
-                                   void (*visit)(void *context, const tile *tile), void *context) {
+                                   falt_tile_search *search) {
   const sizes z = sizes_of(s);
-  const visitor v = {s, m, &z, workspace, visit, context};
+  const visitor v = {s, m, &z, workspace, search};
   if (falt_depthwise_bands_refusal(s) || m->major != 9 || s->taps[0] > MOST_TAPS || s->taps[1] > MOST_TAPS) return;
   visit_slabs(&v, (tile){.images = 1, .span = s->channels > 8 ? 16 : 8});
 }

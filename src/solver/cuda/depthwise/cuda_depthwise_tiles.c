@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 #include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 
 enum { PLANE, ROW, COLUMN };
@@ -98,7 +97,7 @@ static int rows_waiting(const falt_depthwise_shape *s, const falt_depthwise_tile
                  (int)(s->kind == FALT_DEPTHWISE_DATA ? reach + r->stride - 1 : falt_ceil_div(reach, r->stride)));
 }
 
-static int registers_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
+static int fitted_registers(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   const int sum = s->sum_bytes / 4, taps = w->taps[0] * w->taps[1] * w->channels * sum;
   const int lines = (t->ahead + 1) * w->line_words, y_word = (t->unit * s->y_bytes + 3) / 4;
   if (s->kind != FALT_DEPTHWISE_FILTER)
@@ -233,8 +232,7 @@ static double estimate(const falt_depthwise_shape *s, const falt_depthwise_machi
 typedef struct visitor {
   const falt_depthwise_shape *shape;
   const falt_depthwise_machine *machine;
-  void (*visit)(void *context, const falt_depthwise_tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* As many shares as fill the GPU a few times, so that few multiprocessors wait for the last. */
@@ -319,7 +317,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   if (too_large(s, &t)) return;
   const work w = work_of(s, &t);
   t.y_unit = y_unit_of(s, &t);
-  t.registers = registers_of(s, &t, &w);
+  t.registers = fitted_registers(s, &t, &w);
   if (!words_fit(s, &t, &w) || !fits(s, &t, &w)) return;
   set_threads(s, &w, &t);
   t.blocks = smaller(2048 / t.threads, FILE_REGISTERS / (t.threads * ((t.registers + 7) / 8 * 8)));
@@ -329,7 +327,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   t.tiles = (int64_t)tiles;
   t.seconds = estimate(s, v->machine, &w, &t);
   if (s->kind == FALT_DEPTHWISE_FILTER) set_shares(v, &w, &t);
-  v->visit(v->context, &t);
+  falt_tile_offer(v->search, &t, NULL, t.seconds);
 }
 
 /* As few parts as their taps' registers allow; 0: none do. */
@@ -339,11 +337,10 @@ static int parts_of(const falt_depthwise_shape *s, int channels) {
   return rows ? (int)falt_ceil_div(s->axis[ROW].taps, rows) : 0;
 }
 
-void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_machine *m,
-                         void (*visit)(void *context, const falt_depthwise_tile *tile), void *context) {
+void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_machine *m, falt_tile_search *search) {
   static const int counts[] = {1, 2, 4, 7, 8, 14, 16}; /* rows: up to 14 */
   enum { COUNTS = sizeof counts / sizeof *counts };
-  const visitor v = {s, m, visit, context};
+  const visitor v = {s, m, search};
   for (int unit = 1; unit <= 8; unit *= 2) {
     const int parts = parts_of(s, s->inner ? unit : 1);
     for (int r = 0; parts && r < COUNTS - 1; r++)
@@ -357,20 +354,9 @@ void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_mac
   }
 }
 
-typedef struct choice {
-  falt_depthwise_tile best;
-  falt_choice kept;
-} choice;
-
-static void compare(void *context, const falt_depthwise_tile *tile) {
-  choice *c = context;
-  if (falt_choice_takes(&c->kept, false, tile->seconds)) c->best = *tile;
-}
-
 bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
                            falt_depthwise_tile *best) {
-  choice c = {.kept = {0}};
-  falt_depthwise_each(shape, machine, compare, &c);
-  *best = c.best;
-  return c.kept.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_depthwise_each(shape, machine, &search);
+  return search.found;
 }

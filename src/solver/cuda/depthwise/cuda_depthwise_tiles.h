@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "solver/cuda/common/tile_search.h"
+
 typedef enum falt_depthwise_kind {
   FALT_DEPTHWISE_FORWARD,
   FALT_DEPTHWISE_DATA,
@@ -55,7 +57,7 @@ typedef struct falt_depthwise_tile {
 
 /* Calls visit for every tile that the kernels take. */
 void falt_depthwise_each(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
-                         void (*visit)(void *context, const falt_depthwise_tile *tile), void *context);
+                         falt_tile_search *search);
 /* The best of them; false if there is none. */
 bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
                            falt_depthwise_tile *best);

@@ -94,7 +94,7 @@ static int64_t kept_of(const shape *s, const tile *t) {
 
 /* Bands, sums of the rows under way, a row, results that wait for their place; or pixels on their way; the rest as seen
  * on compiled kernels. */
-static int64_t registers_of(const shape *s, const tile *t) {
+static int64_t fitted_registers(const shape *s, const tile *t) {
   const int64_t octets = columns_of(s).octets, met = falt_min(s->taps[0], rows_of(s, t).reach + t->segment - 1);
   const int64_t summed = falt_min(t->segment, s->taps[0]);
   const int64_t waiting = is_in_place(s, t) ? (t->segment - summed) * 5 / 2 : 0;
@@ -108,7 +108,7 @@ static int64_t products_of(const shape *s, const tile *t) {
 }
 
 static int blocks_of(const shape *s, const falt_gemm_machine *m, const tile *t) {
-  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(registers_of(s, t), 8));
+  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(fitted_registers(s, t), 8));
   const int64_t by_registers = 4 * quarter / t->warps;
   const int64_t by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
   return (int)falt_min(falt_min(by_registers, by_shared), 16);
@@ -188,8 +188,7 @@ static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
 typedef struct visitor {
   const shape *shape;
   const falt_gemm_machine *machine;
-  void (*visit)(void *context, const tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* With all but its stages, warps and blocks chosen. */
@@ -208,11 +207,11 @@ static void visit_warps(const visitor *v, tile t) {
       if (shared > falt_gemm_block_shared(v->machine)) return;
       t.shared_bytes = (int)shared;
       t.blocks = blocks_of(s, v->machine, &t);
-      if (t.blocks < 1 || registers_of(s, &t) > MOST_REGISTERS || pixels_of(s, &t) > MOST_PIXELS) continue;
+      if (t.blocks < 1 || fitted_registers(s, &t) > MOST_REGISTERS || pixels_of(s, &t) > MOST_PIXELS) continue;
       t.grid = falt_min(t.tiles, (int64_t)v->machine->multiprocessors * t.blocks);
       if (s->inner && t.grid > t.parts) t.grid -= t.grid % t.parts; /* a block keeps its channels */
       estimate(s, v->machine, &t);
-      v->visit(v->context, &t);
+      falt_tile_offer(v->search, &t, NULL, t.seconds);
     }
 }
 
@@ -226,40 +225,27 @@ static void visit_slabs(const visitor *v, tile t) {
   const shape *s = v->shape;
   const int64_t segments = falt_ceil_div(s->out[0], t.segment);
   if (products_of(s, &t) > MOST_PRODUCTS) return;
-  for (int64_t slabs = 1, before = 0; slabs <= segments; slabs++) {
-    const int64_t count = falt_ceil_div(segments, slabs);
-    if (count == before) continue;
-    before = count;
+  for (int64_t count = segments + 1; (count = falt_piece_below(segments, segments, count)) > 0;) {
     t.slab = (int)falt_min(count * t.segment, s->out[0]);
-    if (slabs == 1)
+    if (count == segments)
       visit_images(v, t);
     else if (count <= 64)
       t.images = 1, visit_warps(v, t);
   }
 }
 
-void falt_depthwise_bands_each(const shape *s, const falt_gemm_machine *m,
-                               void (*visit)(void *context, const tile *tile), void *context) {
-  const visitor v = {s, m, visit, context};
-  int64_t before = 0;
+void falt_depthwise_bands_each(const shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+  const visitor v = {s, m, search};
   if (falt_depthwise_bands_refusal(s)) return;
-  for (int64_t cuts = falt_ceil_div(s->out[0], MOST_SEGMENT); before != 1 && cuts <= s->out[0]; cuts++) {
-    const int64_t segment = falt_ceil_div(s->out[0], cuts);
-    if (segment == before) continue;
-    before = segment;
+  for (int64_t segment = MOST_SEGMENT + 1; (segment = falt_piece_below(s->out[0], s->out[0], segment)) > 0;) {
     if (segment < 4 && segment < s->out[0]) break;
     for (int span = s->inner ? 8 : 1; span <= (s->inner ? 32 : 1); span *= 2)
       visit_slabs(&v, (tile){.segment = (int)segment, .slab = (int)segment, .span = span});
   }
 }
 
-static void keep_better(void *context, const tile *t) {
-  tile *best = context;
-  if (best->blocks == 0 || t->seconds < best->seconds) *best = *t;
-}
-
 bool falt_depthwise_bands_choose(const shape *s, const falt_gemm_machine *m, tile *best) {
-  *best = (tile){.blocks = 0};
-  falt_depthwise_bands_each(s, m, keep_better, best);
-  return best->blocks != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_depthwise_bands_each(s, m, &search);
+  return search.found;
 }

@@ -5,6 +5,7 @@
 
 #include "cuda/compile.h"
 #include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/tile_search.h"
 
 /* Along height and width; taps and pads as of a correlation. */
 typedef struct falt_depthwise_bands_shape {
@@ -33,7 +34,7 @@ void falt_depthwise_bands_holes(falt_cuda_kernel *kernel, const falt_depthwise_b
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
 void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
-                               void (*visit)(void *context, const falt_depthwise_bands_tile *tile), void *context);
+                               falt_tile_search *search);
 /* The best of them; false if there is none. */
 bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                  falt_depthwise_bands_tile *best);
@@ -52,13 +53,9 @@ void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const falt_dept
                                        const falt_depthwise_bands_filter_tile *tile);
 /* workspace: that may be used; negative: any. */
 void falt_depthwise_bands_filter_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
-                                      int64_t workspace,
-                                      void (*visit)(void *context, const falt_depthwise_bands_filter_tile *tile),
-                                      void *context);
+                                      int64_t workspace, falt_tile_search *search);
 void falt_depthwise_diagonals_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
-                                   int64_t workspace,
-                                   void (*visit)(void *context, const falt_depthwise_bands_filter_tile *tile),
-                                   void *context);
+                                   int64_t workspace, falt_tile_search *search);
 /* The best tile of the kernel that takes the order of the channels. */
 bool falt_depthwise_bands_filter_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
                                         int64_t workspace, falt_depthwise_bands_filter_tile *best);

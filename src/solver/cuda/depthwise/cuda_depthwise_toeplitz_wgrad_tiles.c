@@ -38,7 +38,7 @@ static int64_t shared_of(const sizes *z, const tile *t) {
 }
 
 /* Sums, what is multiplied at once; the rest as seen on compiled kernels. */
-static int64_t registers_of(const sizes *z) {
+static int64_t fitted_registers(const sizes *z) {
   return 8 * z->sets[0] * z->sets[1] + 4 * z->sets[0] + 40;
 }
 
@@ -82,8 +82,7 @@ typedef struct visitor {
   const falt_gemm_machine *machine;
   const sizes *sizes;
   int64_t workspace;
-  void (*visit)(void *context, const tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* Blocks of all shares run in one or two rounds. */
@@ -98,24 +97,24 @@ static void visit_shares(const visitor *v, tile t) {
     if (t.shares < 1) return;
     t.partial = t.shares * sums;
     estimate(s, v->machine, v->sizes, &t);
-    v->visit(v->context, &t);
+    falt_tile_offer(v->search, &t, NULL, t.seconds);
   }
 }
 
 static void visit_blocks(const visitor *v, tile t) {
-  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(registers_of(v->sizes), 8));
+  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(fitted_registers(v->sizes), 8));
   const int64_t by_shared = (falt_gemm_block_shared(v->machine) + 1024) / (t.shared_bytes + 2048);
   t.blocks = (int)falt_min(falt_min(4 * quarter / t.warps, by_shared), 16);
   if (t.blocks > 0) visit_shares(v, t);
 }
 
 void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m, int64_t workspace,
-                                      void (*visit)(void *context, const tile *tile), void *context) {
+                                      falt_tile_search *search) {
   if (falt_depthwise_bands_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
   const sizes z = sizes_of(s);
-  const visitor v = {s, m, &z, workspace, visit, context};
+  const visitor v = {s, m, &z, workspace, search};
   tile t = {.span = 1, .images = 1, .slab = (int)s->in[0], .warps = 4}; /* two and eight were slower */
-  if (registers_of(&z) > MOST_REGISTERS) return;
+  if (fitted_registers(&z) > MOST_REGISTERS) return;
   for (; t.images <= 64 && (t.images == 1 || t.images / 2 < s->images); t.images *= 2) {
     const int64_t shared = shared_of(&z, &t);
     if (shared + 1024 > falt_gemm_block_shared(m)) break;
@@ -124,15 +123,10 @@ void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m
   }
 }
 
-static void keep_better(void *context, const tile *t) {
-  tile *best = context;
-  if (best->blocks == 0 || t->seconds < best->seconds) *best = *t;
-}
-
 bool falt_depthwise_bands_filter_choose(const shape *s, const falt_gemm_machine *m, int64_t workspace, tile *best) {
-  *best = (tile){.blocks = 0};
-  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, keep_better, best);
-  return best->blocks != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, &search);
+  return search.found;
 }
 
 void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const shape *s, const tile *t) {

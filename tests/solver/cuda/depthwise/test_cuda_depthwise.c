@@ -63,7 +63,8 @@ typedef struct seen {
 } seen;
 
 /* What the kernels assert or take for granted. */
-static void check_tile(void *context, const falt_depthwise_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_depthwise_tile *t = candidate;
   seen *v = context;
   const falt_depthwise_shape *s = v->shape;
   const falt_depthwise_axis *columns = &s->axis[2];
@@ -93,7 +94,7 @@ static void test_tiles(UNUSED void **state) {
     const falt_depthwise_shape s = random_shape(&seed);
     falt_depthwise_tile best;
     seen v = {.shape = &s};
-    falt_depthwise_each(&s, &h200, check_tile, &v);
+    falt_depthwise_each(&s, &h200, &(falt_tile_search){.visit = check_tile, .context = &v});
     assert_int_equal(falt_depthwise_choose(&s, &h200, &best), v.tiles > 0);
     if (v.tiles) assert_true(best.seconds == v.least);
     if (s.axis[1].taps * s.axis[2].taps <= 49 && s.sum_bytes == 4) assert_true(v.tiles > 0);

@@ -45,7 +45,8 @@ typedef struct tally {
 } tally;
 
 /* Tiles have all results, none for nothing, and fit a multiprocessor as often as they say. */
-static void check_tile(void *context, const falt_depthwise_bands_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_depthwise_bands_tile *t = candidate;
   tally *all = context;
   const falt_depthwise_bands_shape *s = all->shape;
   const int64_t slabs = falt_ceil_div(s->out[0], t->slab), batches = falt_ceil_div(s->images, t->images);
@@ -68,7 +69,7 @@ static void test_tiles(UNUSED void **state) {
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};
       falt_depthwise_bands_tile best;
-      falt_depthwise_bands_each(&shapes[i], machines[m], check_tile, &all);
+      falt_depthwise_bands_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
       assert_true(falt_depthwise_bands_choose(&shapes[i], machines[m], &best));
       assert_true(all.tiles > 0 && best.seconds == all.least);
     }
@@ -96,7 +97,8 @@ static int64_t operands_end(const falt_depthwise_bands_shape *s, const falt_dept
 
 /* Every share has images or slabs of them, their sums fit the workspace, and blocks a multiprocessor as often as they
  * say. */
-static void check_filter_tile(void *context, const falt_depthwise_bands_filter_tile *t) {
+static void check_filter_tile(void *context, const void *candidate) {
+  const falt_depthwise_bands_filter_tile *t = candidate;
   filter_tally *all = context;
   const falt_depthwise_bands_shape *s = all->shape;
   const int64_t slabs = falt_ceil_div(falt_min(s->in[0], s->out[0] + s->taps[0] - 1 - s->pad[0]), t->slab);
@@ -114,8 +116,8 @@ static void check_filter_tile(void *context, const falt_depthwise_bands_filter_t
 static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_gemm_machine *m, int64_t workspace) {
   filter_tally all = {.shape = s, .machine = m, .workspace = workspace};
   falt_depthwise_bands_filter_tile best;
-  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, check_filter_tile,
-                                                                                &all);
+  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(
+      s, m, workspace, &(falt_tile_search){.visit = check_filter_tile, .context = &all});
   assert_true(falt_depthwise_bands_filter_choose(s, m, workspace, &best) == (all.tiles > 0));
   assert_true(all.tiles == 0 || best.seconds == all.least);
   return all.tiles > 0;
