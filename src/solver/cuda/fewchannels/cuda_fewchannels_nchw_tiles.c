@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 
 enum { WARPS = FALT_STRIPS_THREADS / 32, STRIP = 64, MOST_REGISTERS = 255, FILE_REGISTERS = 65536, MOST_BLOCKS = 8 };
 
@@ -30,7 +29,7 @@ static int64_t beside_of(const falt_strips_problem *p) {
 }
 
 /* Of a thread: the filter, rows of x and the next one, sums, and the rest as seen on compiled kernels. */
-static int64_t registers_of(const falt_strips_problem *p, const falt_strips_tile *t) {
+static int64_t fitted_registers(const falt_strips_problem *p, const falt_strips_tile *t) {
   const int64_t filter = 4 * t->eights * p->taps[1] * groups_of(p) * pieces_of(p);
   const int64_t rows = p->taps[1] * row_words(p) + groups_of(p) * (4 + beside_of(p));
   const int64_t sums = p->inner ? 18 * t->eights : 16 + 2 * t->eights;
@@ -40,7 +39,7 @@ static int64_t registers_of(const falt_strips_problem *p, const falt_strips_tile
 /* ---- one tile */
 
 static const char *fit(const falt_strips_problem *p, falt_strips_tile *t) {
-  const int64_t registers = registers_of(p, t);
+  const int64_t registers = fitted_registers(p, t);
   if (p->pad < 0 || p->pad > beside_of(p)) return "columns begin too far from the first";
   if (registers > MOST_REGISTERS) return "registers have no room for the filter and the rows that a result reads";
   t->blocks = (int)falt_min(MOST_BLOCKS, FILE_REGISTERS / (FALT_STRIPS_THREADS * falt_round_up(registers, 8)));
@@ -83,45 +82,31 @@ static void estimate(const falt_strips_problem *p, const falt_strips_machine *m,
 }
 
 static void visit_tile(const falt_strips_problem *p, const falt_strips_machine *m, falt_strips_tile t,
-                       void (*visit)(void *context, const falt_strips_tile *tile), void *context) {
+                       falt_tile_search *search) {
   t.rejected = fit(p, &t);
   if (!t.rejected) t.rejected = count(p, m, &t);
   if (!t.rejected) estimate(p, m, &t);
-  visit(context, &t);
+  falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
 static void visit_walks(const falt_strips_problem *p, const falt_strips_machine *m, falt_strips_tile t,
-                        void (*visit)(void *context, const falt_strips_tile *tile), void *context) {
+                        falt_tile_search *search) {
   enum { MOST_WALKS = 64 };
-  for (int64_t walks = 1, before = 0; walks <= MOST_WALKS && walks <= p->out[1]; walks++) {
-    t.walk = (int)falt_ceil_div(p->out[1], walks);
-    if (t.walk == before) continue;
-    before = t.walk;
-    visit_tile(p, m, t, visit, context);
+  for (int64_t walk = p->out[1] + 1; (walk = falt_piece_below(p->out[1], MOST_WALKS, walk)) > 0;) {
+    t.walk = (int)walk;
+    visit_tile(p, m, t, search);
   }
 }
 
-void falt_strips_each(const falt_strips_problem *p, const falt_strips_machine *m,
-                      void (*visit)(void *context, const falt_strips_tile *tile), void *context) {
-  for (int eights = 1; eights <= 2; eights *= 2)
-    visit_walks(p, m, (falt_strips_tile){.eights = eights}, visit, context);
-}
-
-typedef struct chosen {
-  falt_choice choice;
-  falt_strips_tile *best;
-} chosen;
-
-static void keep_better(void *context, const falt_strips_tile *tile) {
-  chosen *c = context;
-  if (falt_choice_takes(&c->choice, tile->rejected != NULL, tile->seconds)) *c->best = *tile;
+void falt_strips_each(const falt_strips_problem *p, const falt_strips_machine *m, falt_tile_search *search) {
+  for (int eights = 1; eights <= 2; eights *= 2) visit_walks(p, m, (falt_strips_tile){.eights = eights}, search);
 }
 
 bool falt_strips_choose(const falt_strips_problem *problem, const falt_strips_machine *machine,
                         falt_strips_tile *best) {
-  chosen c = {.best = best};
-  falt_strips_each(problem, machine, keep_better, &c);
-  return c.choice.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_strips_each(problem, machine, &search);
+  return search.found;
 }
 
 void falt_strips_holes(falt_cuda_kernel *kernel, const falt_strips_problem *p, const falt_strips_tile *t) {

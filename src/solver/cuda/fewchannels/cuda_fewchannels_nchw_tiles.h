@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cuda/compile.h"
+#include "solver/cuda/common/tile_search.h"
 
 /* Triples are planes, rows, columns. */
 typedef struct falt_strips_problem {
@@ -35,8 +36,7 @@ typedef struct falt_strips_tile {
 enum { FALT_STRIPS_THREADS = 128 };
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_strips_each(const falt_strips_problem *problem, const falt_strips_machine *machine,
-                      void (*visit)(void *context, const falt_strips_tile *tile), void *context);
+void falt_strips_each(const falt_strips_problem *problem, const falt_strips_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
 bool falt_strips_choose(const falt_strips_problem *problem, const falt_strips_machine *machine, falt_strips_tile *best);
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 enum { MOST_CONSUMERS = 2, MOST_WALKS = 128, FETCHED = 128, MOST_FETCHED = 24 };
@@ -52,14 +51,14 @@ int falt_first_threads(const falt_first_tile *t) {
 /* ---- one tile */
 
 /* Registers of a thread that multiplies, as the kernel shares them out. */
-static int64_t registers_of(const falt_first_tile *t) {
+static int64_t consumer_registers(const falt_first_tile *t) {
   return t->rows * t->parts == 1 ? 240 : 224;
 }
 
 static const char *fit(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
   const int64_t batch_bytes = falt_first_row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
   const int64_t beside = t->rows * t->parts * staged_bytes(p, t);
-  if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > registers_of(t))
+  if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the filter and the sums";
   if (beside + 2 * batch_bytes > m->shared_block) return "shared memory has no room for the rows that a result reads";
   t->batches = (int)falt_min((m->shared_block - beside) / batch_bytes, falt_first_ahead(p, t) + 4);
@@ -108,11 +107,11 @@ static void estimate(const falt_first_problem *p, const falt_first_machine *m, f
 }
 
 static void visit_tile(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile t,
-                       void (*visit)(void *context, const falt_first_tile *tile), void *context) {
+                       falt_tile_search *search) {
   t.rejected = fit(p, m, &t);
   if (!t.rejected) t.rejected = falt_first_count(p, m, &t);
   if (!t.rejected) estimate(p, m, &t);
-  visit(context, &t);
+  falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
 bool falt_first_next_walk(const falt_first_problem *p, falt_first_tile *t) {
@@ -126,8 +125,7 @@ bool falt_first_next_walk(const falt_first_problem *p, falt_first_tile *t) {
   return false;
 }
 
-void falt_first_each(const falt_first_problem *p, const falt_first_machine *m,
-                     void (*visit)(void *context, const falt_first_tile *tile), void *context) {
+void falt_first_each(const falt_first_problem *p, const falt_first_machine *m, falt_tile_search *search) {
   static const int widths[] = {16, 32, 56, 64, 112, 128}; /* of wgmma_rows.cuh */
   falt_first_tile t = {.pixel = p->channels <= 4 ? 4 : 8, .tap_parts = 1};
   t.paired = p->stride[1] * t.pixel % 8 ? 2 : 1;
@@ -137,24 +135,14 @@ void falt_first_each(const falt_first_problem *p, const falt_first_machine *m,
     for (t.rows = 1; t.rows * t.parts <= MOST_CONSUMERS; t.rows++) {
       t.width = widths[i];
       t.walk = t.walks = 0;
-      while (falt_first_next_walk(p, &t)) visit_tile(p, m, t, visit, context);
+      while (falt_first_next_walk(p, &t)) visit_tile(p, m, t, search);
     }
 }
 
-typedef struct chosen {
-  falt_choice choice;
-  falt_first_tile *best;
-} chosen;
-
-static void keep_better(void *context, const falt_first_tile *tile) {
-  chosen *c = context;
-  if (falt_choice_takes(&c->choice, tile->rejected != NULL, tile->seconds)) *c->best = *tile;
-}
-
 bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best) {
-  chosen c = {.best = best};
-  falt_first_each(problem, machine, keep_better, &c);
-  return c.choice.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_first_each(problem, machine, &search);
+  return search.found;
 }
 
 void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *p, const falt_first_tile *t) {

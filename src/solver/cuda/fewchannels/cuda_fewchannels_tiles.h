@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda/compile.h"
+#include "solver/cuda/common/tile_search.h"
 
 /* Pairs are rows, columns. */
 typedef struct falt_first_problem {
@@ -34,8 +35,7 @@ typedef struct falt_first_tile {
 } falt_first_tile;
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_first_each(const falt_first_problem *problem, const falt_first_machine *machine,
-                     void (*visit)(void *context, const falt_first_tile *tile), void *context);
+void falt_first_each(const falt_first_problem *problem, const falt_first_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
 bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best);
 
@@ -79,7 +79,7 @@ typedef struct falt_first_filter_tile {
 int64_t falt_first_filter_columns(const falt_first_filter_problem *problem);
 int falt_first_filter_threads(const falt_first_filter_tile *tile);
 void falt_first_filter_each(const falt_first_filter_problem *problem, const falt_first_machine *machine,
-                            void (*visit)(void *context, const falt_first_filter_tile *tile), void *context);
+                            falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
 bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_first_machine *machine,
                               falt_first_filter_tile *best);

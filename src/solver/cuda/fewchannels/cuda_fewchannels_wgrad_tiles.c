@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 enum { PRODUCERS = 2, MOST_CONSUMERS = 4, MOST_WIDTH = 128, FEWEST_STAGES = 2, MOST_STAGES = 12 };
@@ -24,7 +23,7 @@ int falt_first_filter_threads(const falt_first_filter_tile *t) {
 /* ---- one tile */
 
 /* Registers of a thread that multiplies, as the kernel shares them out. */
-static int registers_of(const falt_first_filter_tile *t) {
+static int consumer_registers(const falt_first_filter_tile *t) {
   const int groups = consumers_of(t) + t->producers, all = FILE_REGISTERS / (128 * groups) / 8 * 8 * groups;
   return smaller((all - t->producers * FETCHING) / consumers_of(t) / 8 * 8, MOST_REGISTERS);
 }
@@ -47,7 +46,7 @@ static const char *fit(const falt_first_problem *part, const falt_first_machine 
   const int64_t line_bytes = consumers_of(t) * (l->width * 128 + 8);
   const int64_t beside = row_bytes * l->mirrored;
   const int64_t left = m->shared_block - beside - FEWEST_STAGES * line_bytes;
-  if (sums_of(part, t) + l->width / 4 + REGISTERS_BESIDE > registers_of(t))
+  if (sums_of(part, t) + l->width / 4 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the sums";
   if ((ahead + 2) * batch_bytes > left) return "shared memory has no room for the rows that a result reads";
   l->batches = (int)falt_min(left / batch_bytes, ahead + 2 + t->producers);
@@ -88,12 +87,12 @@ static void estimate(const falt_first_problem *part, const falt_first_machine *m
 }
 
 static void visit_tile(const falt_first_filter_problem *p, const falt_first_machine *m, falt_first_filter_tile t,
-                       void (*visit)(void *context, const falt_first_filter_tile *tile), void *context) {
+                       falt_tile_search *search) {
   const falt_first_problem part = part_of(p, &t);
   t.rejected = fit(&part, m, &t);
   if (!t.rejected) t.rejected = count(p, &part, m, &t);
   if (!t.rejected) estimate(&part, m, &t);
-  visit(context, &t);
+  falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
 /* ---- tiles */
@@ -108,15 +107,14 @@ static int blocks_for(int taps) {
 
 /* With all but the pixels chosen. */
 static void visit_pixels(const falt_first_filter_problem *p, const falt_first_machine *m, falt_first_filter_tile *t,
-                         void (*visit)(void *context, const falt_first_filter_tile *tile), void *context) {
+                         falt_tile_search *search) {
   falt_first_tile *l = &t->layer;
   for (l->rows = 1; l->rows * l->parts <= MOST_CONSUMERS; l->rows++)
     for (l->width = 16; l->width <= MOST_WIDTH; l->width += 16)
-      for (l->walk = l->walks = 0; falt_first_next_walk(&p->layer, l);) visit_tile(p, m, *t, visit, context);
+      for (l->walk = l->walks = 0; falt_first_next_walk(&p->layer, l);) visit_tile(p, m, *t, search);
 }
 
-void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first_machine *m,
-                            void (*visit)(void *context, const falt_first_filter_tile *tile), void *context) {
+void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first_machine *m, falt_tile_search *search) {
   const falt_first_problem *whole = &p->layer;
   falt_first_filter_tile t = {.producers = PRODUCERS, .layer = {.pixel = whole->channels + p->biased <= 4 ? 4 : 8}};
   falt_first_tile *l = &t.layer;
@@ -124,33 +122,22 @@ void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first
   l->paired = whole->stride[1] * l->pixel % 8 ? 2 : 1;
   l->pieces = (int)falt_first_fewest_pieces(whole, l);
   const int spans = (int)falt_min(falt_ceil_div(whole->results, 64), MOST_CONSUMERS / l->paired);
-  for (int64_t parts = 1; parts <= whole->taps[0]; parts++) {
-    t.taps = (int)falt_ceil_div(whole->taps[0], parts);
+  for (int64_t taps = whole->taps[0] + 1; (taps = falt_piece_below(whole->taps[0], whole->taps[0], taps)) > 0;) {
+    t.taps = (int)taps;
     t.blocks = blocks_for(t.taps);
-    if (t.taps * (parts - 1) >= whole->taps[0] || t.blocks == 0) continue;
-    l->tap_parts = (int)parts;
+    if (t.blocks == 0) continue;
+    l->tap_parts = (int)falt_ceil_div(whole->taps[0], taps);
     l->mirrored = (t.blocks - 1) * (int)whole->dilation[0];
-    for (l->parts = l->paired; l->parts <= spans * l->paired; l->parts += l->paired)
-      visit_pixels(p, m, &t, visit, context);
+    for (l->parts = l->paired; l->parts <= spans * l->paired; l->parts += l->paired) visit_pixels(p, m, &t, search);
   }
-}
-
-typedef struct chosen {
-  falt_choice choice;
-  falt_first_filter_tile *best;
-} chosen;
-
-static void keep_better(void *context, const falt_first_filter_tile *tile) {
-  chosen *c = context;
-  if (falt_choice_takes(&c->choice, tile->rejected != NULL, tile->seconds)) *c->best = *tile;
 }
 
 bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_first_machine *machine,
                               falt_first_filter_tile *best) {
-  *best = (falt_first_filter_tile){.rejected = "registers have no room for the sums"};
-  chosen c = {.best = best};
-  falt_first_filter_each(problem, machine, keep_better, &c);
-  return c.choice.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_first_filter_each(problem, machine, &search);
+  if (!search.seen) best->rejected = "registers have no room for the sums";
+  return search.found;
 }
 
 void falt_first_filter_holes(falt_cuda_kernel *kernel, const falt_first_filter_problem *p,

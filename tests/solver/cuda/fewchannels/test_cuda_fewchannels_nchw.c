@@ -33,7 +33,8 @@ typedef struct tally {
 } tally;
 
 /* Walks and strips cover all results once; no estimate beats the memory. */
-static void check_tile(void *context, const falt_strips_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_strips_tile *t = candidate;
   tally *sum = context;
   const falt_strips_problem *p = sum->problem;
   if (t->rejected) return;
@@ -52,7 +53,7 @@ static void check_tile(void *context, const falt_strips_tile *t) {
 static falt_strips_tile choose(const falt_strips_problem *p) {
   falt_strips_tile best;
   tally sum = {.problem = p};
-  falt_strips_each(p, &h200, check_tile, &sum);
+  falt_strips_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_strips_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -80,7 +81,8 @@ static void test_volume(UNUSED void **state) {
   assert_true(best.seconds > 170e-6 && best.seconds < 220e-6); /* 201 were measured */
 }
 
-static void none(void *context, const falt_strips_tile *t) {
+static void none(void *context, const void *candidate) {
+  const falt_strips_tile *t = candidate;
   *(int *)context += 1;
   assert_non_null(t->rejected);
 }
@@ -89,7 +91,7 @@ static void test_refusals(UNUSED void **state) {
   falt_strips_problem p = layer(16, 64, 1, 7, 64); /* a filter that registers do not hold */
   falt_strips_tile best;
   int tried = 0;
-  falt_strips_each(&p, &h200, none, &tried);
+  falt_strips_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
   assert_true(tried > 10);
   assert_false(falt_strips_choose(&p, &h200, &best));
   assert_non_null(best.rejected);

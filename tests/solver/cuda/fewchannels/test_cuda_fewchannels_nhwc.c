@@ -50,7 +50,8 @@ static int64_t check_walks(const falt_first_problem *p, const falt_first_tile *t
   return t->batches * (batch * window * t->pixel * 2 + 16);
 }
 
-static void check_tile(void *context, const falt_first_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_first_tile *t = candidate;
   tally *sum = context;
   const falt_first_problem *p = sum->problem;
   if (t->rejected) return;
@@ -64,7 +65,7 @@ static void check_tile(void *context, const falt_first_tile *t) {
 static falt_first_tile choose(const falt_first_problem *p) {
   falt_first_tile best;
   tally sum = {.problem = p};
-  falt_first_each(p, &h200, check_tile, &sum);
+  falt_first_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_first_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -97,7 +98,8 @@ typedef struct filter_tally {
 
 /* Parts have all rows of taps; instructions all elements of a run; registers hold the sums, shared memory two rows of
  * the output's gradient at least; shares have the workspace that they fill. */
-static void check_filter_tile(void *context, const falt_first_filter_tile *t) {
+static void check_filter_tile(void *context, const void *candidate) {
+  const falt_first_filter_tile *t = candidate;
   filter_tally *sum = context;
   const falt_first_filter_problem *p = sum->problem;
   const falt_first_tile *l = &t->layer;
@@ -124,7 +126,7 @@ static void check_filter_tile(void *context, const falt_first_filter_tile *t) {
 static falt_first_filter_tile choose_filter(const falt_first_filter_problem *p) {
   falt_first_filter_tile best;
   filter_tally sum = {.problem = p};
-  falt_first_filter_each(p, &h200, check_filter_tile, &sum);
+  falt_first_filter_each(p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &sum});
   assert_true(falt_first_filter_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -166,7 +168,8 @@ static void test_filter_refusals(UNUSED void **state) {
   assert_false(falt_first_filter_choose(&p, &h200, &best));
 }
 
-static void none(void *context, const falt_first_tile *t) {
+static void none(void *context, const void *candidate) {
+  const falt_first_tile *t = candidate;
   *(int *)context += 1;
   assert_non_null(t->rejected);
 }
@@ -175,7 +178,7 @@ static void test_refusals(UNUSED void **state) {
   falt_first_problem p = layer(3, 64, 31, 1, 256); /* a filter that registers do not hold */
   falt_first_tile best;
   int tried = 0;
-  falt_first_each(&p, &h200, none, &tried);
+  falt_first_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
   assert_true(tried > 10);
   assert_false(falt_first_choose(&p, &h200, &best));
   assert_non_null(best.rejected);
