@@ -2,9 +2,10 @@
  * multiprocessor that has the most blocks. Few warps leave issue slots empty, few lines on their way leave memory idle.
  */
 #include "solver/cuda/filter/cuda_25d_tiles.h"
-#include "solver/cuda/common/choice.h"
 
 #include <math.h>
+
+#include "core/memory.h"
 
 enum {
   MOST_REGISTERS = 224, /* of a thread, as estimated; the machine has 255 */
@@ -31,10 +32,6 @@ static const double issue_share = 0.92, squared_warps = 9, memory_share = 1.05, 
 static const double shorter_share = 0.05, halo_share = 0.2, uneven_share = 0.5, narrow_cost = 1.06, line_cost = 1.1,
                     late_cost = 1.07, large_cost = 1.03;
 
-static int64_t pieces(int64_t whole, int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
-
 /* ---- geometry */
 
 /* Elements of one access: at most 16 bytes, as rows are aligned; a thread that was moved inwards stands at a row's
@@ -47,7 +44,7 @@ static int vector_of(const falt_tile_problem *p, const falt_sweep *s, int align,
 
 /* A thread's elements lie inside the image, what a window has beyond them belongs to its neighbours. */
 static bool place_window(const falt_tile_problem *p, falt_sweep *s) {
-  s->shift = p->pad[COLUMN] < 0 ? (int)pieces(-(int64_t)p->pad[COLUMN], s->width) * s->width : 0;
+  s->shift = p->pad[COLUMN] < 0 ? (int)falt_ceil_div(-(int64_t)p->pad[COLUMN], s->width) * s->width : 0;
   for (int tries = 0; tries < 2; tries++, s->shift += s->width) {
     s->left = p->pad[COLUMN] + s->shift;
     const int right = p->taps[COLUMN] - 1 - s->left;
@@ -86,7 +83,7 @@ static int64_t body_of(const falt_tile_problem *p, const falt_sweep *s) {
 
 /* Planes of an iteration. */
 static int cycle_of(const falt_tile_problem *p, const falt_sweep *s) {
-  return (int)pieces(s->ahead, lines_of(p, s));
+  return (int)falt_ceil_div(s->ahead, lines_of(p, s));
 }
 
 static int64_t unrolled_of(const falt_tile_problem *p, const falt_sweep *s) {
@@ -95,9 +92,9 @@ static int64_t unrolled_of(const falt_tile_problem *p, const falt_sweep *s) {
 
 /* Sums, the lines on their way, a window, places; what else is kept at hand, as compiled: more of it where elements are
  * converted, where terms have far ends, and for each plane of an iteration. */
-static int registers_of(const falt_tile_problem *p, const falt_sweep *s) {
+static int fitted_registers(const falt_tile_problem *p, const falt_sweep *s) {
   const int words = p->sum_bytes / 4, ends = ends_of(p, s), spare = p->converts ? 66 : words > 1 ? 52 : 38;
-  const int line = (int)pieces((int64_t)s->width * p->x_bytes, 4) + (int)pieces(p->x_bytes, 4) * ends;
+  const int line = (int)falt_ceil_div((int64_t)s->width * p->x_bytes, 4) + (int)falt_ceil_div(p->x_bytes, 4) * ends;
   const int window = s->width + p->taps[COLUMN] - 1;
   const int across = p->terms ? p->terms * results_of(s) + s->width + 32 * larger(0, ends - 2) : 0;
   const int parts = falt_tile_in_parts(p) ? s->width : 0;
@@ -127,7 +124,7 @@ static double cache_of(const falt_tile_problem *p, const falt_sweep *s) {
 
 static const char *reason(const falt_tile_problem *p, const falt_sweep *s) {
   if (s->registers > MOST_REGISTERS) return "its sums and lines need more registers than a thread has";
-  if (body_of(p, s) * pieces(s->ahead, lines_of(p, s)) > MOST_BODY)
+  if (body_of(p, s) * falt_ceil_div(s->ahead, lines_of(p, s)) > MOST_BODY)
     return "its unrolled taps are more instructions than the cache holds";
   if (s->rows > p->out[ROW] || (s->block[1] - 1) * s->rows >= p->out[ROW]) return "the image has fewer rows";
   return NULL;
@@ -197,18 +194,16 @@ static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m,
 
 /* ---- enumeration */
 
-static void cut_planes(const falt_tile_problem *p, falt_sweep *s, int chunks) {
-  s->planes = (int)pieces(p->out[PLANE], chunks);
-  s->count[PLANE] = pieces(p->out[PLANE], s->planes);
-}
-
 /* As many blocks along the planes as serve best: more even out the multiprocessors' work, fewer repeat less. */
 static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep *s) {
-  falt_sweep best = *s;
-  for (int chunks = 1; chunks <= MOST_CHUNKS && chunks <= p->out[PLANE]; chunks++) {
-    cut_planes(p, s, chunks);
+  const int64_t all = p->out[PLANE];
+  falt_sweep best;
+  falt_tile_search search = falt_tile_search_best(&best, sizeof best);
+  for (int64_t planes = all + 1; (planes = falt_piece_below(all, MOST_CHUNKS, planes)) > 0;) {
+    s->planes = (int)planes;
+    s->count[PLANE] = falt_ceil_div(all, planes);
     s->seconds = seconds_of(p, m, s);
-    if (chunks == 1 || s->seconds < best.seconds) best = *s;
+    falt_tile_offer(&search, s, NULL, s->seconds);
   }
   *s = best;
 }
@@ -231,9 +226,9 @@ static void complete(const falt_tile_problem *p, const falt_tile_machine *m, fal
   s->both = lonely(p, s);
   s->x_vector = vector_of(p, s, p->x_align, p->x_bytes);
   s->y_vector = vector_of(p, s, p->y_align, p->y_bytes);
-  s->count[ROW] = pieces(p->out[ROW], (int64_t)s->rows * s->block[1]);
-  s->count[COLUMN] = pieces(p->out[COLUMN], (int64_t)s->width * s->block[0]);
-  s->registers = registers_of(p, s) + m->spare_registers;
+  s->count[ROW] = falt_ceil_div(p->out[ROW], (int64_t)s->rows * s->block[1]);
+  s->count[COLUMN] = falt_ceil_div(p->out[COLUMN], (int64_t)s->width * s->block[0]);
+  s->registers = fitted_registers(p, s) + m->spare_registers;
   s->blocks = blocks_of(s);
 }
 
@@ -242,7 +237,7 @@ static const char *block_reason(const falt_sweep *s) {
 }
 
 static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep sweep,
-                     void (*visit)(void *context, const falt_sweep *sweep), void *context) {
+                     falt_tile_search *search) {
   sweep.rejected = problem_reason(p, &sweep);
   if (!sweep.rejected) {
     complete(p, m, &sweep);
@@ -250,11 +245,10 @@ static void consider(const falt_tile_problem *p, const falt_tile_machine *m, fal
     if (!sweep.rejected) sweep.rejected = block_reason(&sweep);
   }
   if (!sweep.rejected) estimate(p, m, &sweep);
-  visit(context, &sweep);
+  falt_tile_offer(search, &sweep, sweep.rejected, sweep.seconds);
 }
 
-void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m,
-                      void (*visit)(void *context, const falt_sweep *sweep), void *context) {
+void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile_search *search) {
   static const int widths[] = {1, 2, 4, 8, 16}, rows[] = {1, 2, 4}, ahead[] = {1, 2, 3, 5};
   static const int blocks[][2] = {{128, 1}, {128, 2}, {128, 4}, {64, 1},  {64, 2},  {64, 4}, {64, 6},
                                   {64, 8},  {32, 4},  {32, 8},  {32, 12}, {32, 16}, {16, 8}, {8, 16}};
@@ -267,25 +261,14 @@ void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m,
     const bool narrow = bytes < WIDE / 4 && 4 * sweep.width <= p->out[COLUMN];
     if (lines_of(p, &sweep) == 1 && ahead[a] > 3) continue; /* planes of an iteration */
     if (lines_of(p, &sweep) > 1) sweep.ahead = larger(2, smaller(ahead[a], lines_of(p, &sweep)));
-    if (bytes <= WIDE && !narrow) consider(p, m, sweep, visit, context);
+    if (bytes <= WIDE && !narrow) consider(p, m, sweep, search);
   }
 }
 
-typedef struct choice {
-  falt_sweep best;
-  falt_choice kept;
-} choice;
-
-static void compare(void *context, const falt_sweep *sweep) {
-  choice *c = context;
-  if (falt_choice_takes(&c->kept, sweep->rejected, sweep->seconds)) c->best = *sweep;
-}
-
 bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best) {
-  choice c = {.kept = {0}};
-  falt_sweeps_each(problem, machine, compare, &c);
-  *best = c.best;
-  return c.kept.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_sweeps_each(problem, machine, &search);
+  return search.found;
 }
 
 void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *s) {

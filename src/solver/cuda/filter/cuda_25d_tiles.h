@@ -4,6 +4,7 @@
 #define FALT_SOLVER_CUDA_FILTER_CUDA_25D_TILES_H
 
 #include "cuda/compile.h"
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/filter/cuda_direct_tiles.h"
 
 typedef struct falt_sweep {
@@ -23,8 +24,7 @@ typedef struct falt_sweep {
 } falt_sweep;
 
 /* Calls visit for every sweep considered, with its estimate or its reason. */
-void falt_sweeps_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
-                      void (*visit)(void *context, const falt_sweep *sweep), void *context);
+void falt_sweeps_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if none is legal. */
 bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best);

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 
 enum {
   MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */
@@ -19,10 +18,6 @@ enum { PLANE, ROW, COLUMN };
 /* Shares as measured on an H200: of the clock's instructions, of loads repeated by neighbours that reach memory, of
  * what a flat filter's compute would reach on a volume, of separable terms the issue that is counted and not needed. */
 static const double issue_share = 0.85, halo_share = 0.1, volume_share = 0.65, terms_share = 1.28;
-
-static int64_t pieces(int64_t whole, int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
 
 /* ---- geometry */
 
@@ -55,7 +50,7 @@ static int64_t window_of(const falt_tile_problem *p, const falt_tile *t) {
 }
 
 static int64_t vectors_of(const falt_tile_problem *p, const falt_tile *t) {
-  return pieces(shift_of(p, t) + window_of(p, t), t->x_vector);
+  return falt_ceil_div(shift_of(p, t) + window_of(p, t), t->x_vector);
 }
 
 /* A window's elements that are needed, and the vectors that hold them. */
@@ -104,8 +99,8 @@ falt_tile_box falt_tile_inside(const falt_tile_problem *p, const falt_tile *t) {
                                        : reach * p->stride[i] + (p->taps[i] - 1) * (int64_t)p->dilation[i] + 1;
     const int64_t last = p->in[i] - window + before[i]; /* of the positions where a window may begin */
     const int64_t inside = last < 0 ? 0 : last / p->stride[i] + 1, whole = p->out[i] - reach;
-    box.all[i] = pieces(p->out[i], many[i] * (int64_t)t->spread[i]) * t->spread[i];
-    box.begin[i] = before[i] > 0 ? tiles_before(pieces(before[i], p->stride[i]), many[i], t->spread[i]) : 0;
+    box.all[i] = falt_ceil_div(p->out[i], many[i] * (int64_t)t->spread[i]) * t->spread[i];
+    box.begin[i] = before[i] > 0 ? tiles_before(falt_ceil_div(before[i], p->stride[i]), many[i], t->spread[i]) : 0;
     box.end[i] = tiles_before(inside < whole ? inside : whole, many[i], t->spread[i]);
     empty |= box.begin[i] >= box.end[i];
   }
@@ -116,8 +111,8 @@ falt_tile_box falt_tile_inside(const falt_tile_problem *p, const falt_tile *t) {
 /* Columns are covered from the image's edge on, so that warps stay aligned. */
 void falt_tile_blocks(const falt_tile *t, const falt_tile_box *box, int64_t blocks[3]) {
   blocks[PLANE] = box->end[PLANE] - box->begin[PLANE];
-  blocks[ROW] = pieces(box->end[ROW] - box->begin[ROW], t->block[1]);
-  blocks[COLUMN] = pieces(box->end[COLUMN], t->block[0] * (t->linear ? t->rows : 1));
+  blocks[ROW] = falt_ceil_div(box->end[ROW] - box->begin[ROW], t->block[1]);
+  blocks[COLUMN] = falt_ceil_div(box->end[COLUMN], t->block[0] * (t->linear ? t->rows : 1));
 }
 
 int64_t falt_tile_frame(const falt_tile_box *box) {
@@ -156,8 +151,8 @@ static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
 
 /* As compiled. Of a tile: sums, two lines on their way, a window; pieces of one row read their windows where they were
  * loaded. Of a thread of the frame: places too, and where it goes from row to row more of them. */
-static int registers_of(const falt_tile_problem *p, const falt_tile *t) {
-  const int words = p->sum_bytes / 4, raw = t->loads * (int)pieces((int64_t)t->x_vector * p->x_bytes, 4);
+static int fitted_registers(const falt_tile_problem *p, const falt_tile *t) {
+  const int words = p->sum_bytes / 4, raw = t->loads * (int)falt_ceil_div((int64_t)t->x_vector * p->x_bytes, 4);
   const int across = p->terms ? t->width + (p->taps[PLANE] > 1 ? p->terms * t->rows * t->width : 0) : 0;
   const int parts = falt_tile_in_parts(p) ? t->width : 0;
   const int window = t->elements * words, sums = (results_of(t) + across + parts) * words;
@@ -255,13 +250,12 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, fal
 
 static void complete(const falt_tile_problem *p, falt_tile *t) {
   count_window(p, t);
-  t->registers = registers_of(p, t);
+  t->registers = fitted_registers(p, t);
   const int threads = t->block[0] * t->block[1];
   t->blocks = larger(1, smaller(2048 / threads, FILE_REGISTERS / (threads * larger(40, (t->registers + 7) / 8 * 8))));
 }
 
-static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile tile,
-                     void (*visit)(void *context, const falt_tile *tile), void *context) {
+static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile tile, falt_tile_search *search) {
   tile.x_vector = vector_of(tile.width, p->x_align, p->x_bytes);
   tile.y_vector = vector_of(tile.width, p->y_align, p->y_bytes);
   tile.spread[PLANE] = spread_of(p, PLANE, tile.planes);
@@ -273,7 +267,7 @@ static void consider(const falt_tile_problem *p, const falt_tile_machine *m, fal
     tile.rejected = reason(p, &tile);
   }
   if (!tile.rejected) estimate(p, m, &tile);
-  visit(context, &tile);
+  falt_tile_offer(search, &tile, tile.rejected, tile.seconds);
 }
 
 bool falt_tile_in_parts(const falt_tile_problem *p) {
@@ -291,8 +285,7 @@ bool falt_tile_reaches_far(const falt_tile_problem *p) {
   return false;
 }
 
-void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
-                     void (*visit)(void *context, const falt_tile *tile), void *context) {
+void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile_search *search) {
   static const int widths[] = {2, 4, 8, 16, 3, 6, 12}, counts[] = {1, 2, 4, 8};
   static const int blocks[][2] = {{32, 4}, {32, 8}, {128, 1}, {64, 1}, {16, 8}, {8, 16}};
   const bool flat = p->taps[PLANE] == 1, line = p->taps[ROW] == 1 && p->in[ROW] == 1 && p->out[ROW] == 1;
@@ -311,26 +304,15 @@ void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m,
                                .planes = counts[n],
                                .block = {blocks[b][0], blocks[b][1]},
                                .linear = line && flat},
-                   visit, context);
+                   search);
         }
   }
 }
 
-typedef struct choice {
-  falt_tile best;
-  falt_choice kept;
-} choice;
-
-static void compare(void *context, const falt_tile *tile) {
-  choice *c = context;
-  if (falt_choice_takes(&c->kept, tile->rejected, tile->seconds)) c->best = *tile;
-}
-
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile *best) {
-  choice c = {.kept = {0}};
-  falt_tiles_each(problem, machine, compare, &c);
-  *best = c.best;
-  return c.kept.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_tiles_each(problem, machine, &search);
+  return search.found;
 }
 
 void falt_tile_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_tile *t) {

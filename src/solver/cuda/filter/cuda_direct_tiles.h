@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda/compile.h"
+#include "solver/cuda/common/tile_search.h"
 
 /* A filter as the kernel sees it, along planes, rows and columns; sizes of rows count elements, channels included. */
 typedef struct falt_tile_problem {
@@ -63,8 +64,7 @@ bool falt_tile_reaches_far(const falt_tile_problem *problem);
 bool falt_tile_in_parts(const falt_tile_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
-                     void (*visit)(void *context, const falt_tile *tile), void *context);
+void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile *best);

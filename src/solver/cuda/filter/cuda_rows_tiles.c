@@ -1,9 +1,10 @@
 /* The estimate: the largest of what the issue of instructions, shared memory and memory need, and a part of the others;
  * stretched by a last wave of blocks that is not full. */
 #include "solver/cuda/filter/cuda_rows_tiles.h"
-#include "solver/cuda/common/choice.h"
 
 #include <math.h>
+
+#include "core/memory.h"
 
 enum {
   WARP = 32,
@@ -20,10 +21,6 @@ enum { PLANE, ROW, COLUMN };
 /* As measured on an H200: of the clock's instructions what is issued, of memory's rate what is reached, of the shorter
  * time what is not hidden. */
 static const double issue_share = 0.85, memory_share = 0.935, shorter_share = 0.05;
-
-static int64_t pieces(int64_t whole, int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
 
 static int64_t window_of(const falt_tile_problem *p, const falt_row *r) {
   return r->width + p->taps[COLUMN] - 1;
@@ -89,7 +86,7 @@ static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m,
 /* ---- enumeration */
 
 /* Sums, parts of them where there are many taps, and what else a lane needs, as compiled. */
-static int registers_of(const falt_tile_problem *p, const falt_row *r) {
+static int fitted_registers(const falt_tile_problem *p, const falt_row *r) {
   enum { CHAIN = 128 }; /* cuda_rows.cu's */
   const int parts = p->sum_bytes == 4 && p->taps[COLUMN] > CHAIN ? r->width : 0;
   return r->width * (p->sum_bytes / 4) + parts + 48;
@@ -97,13 +94,12 @@ static int registers_of(const falt_tile_problem *p, const falt_row *r) {
 
 static void complete(const falt_tile_problem *p, falt_row *r) {
   r->warps = WARPS;
-  r->blocks = smaller(MOST_BLOCKS, FILE_REGISTERS / (WARP * WARPS * registers_of(p, r)));
-  r->across = pieces(p->out[COLUMN], (int64_t)WARP * WARPS * r->width);
+  r->blocks = smaller(MOST_BLOCKS, FILE_REGISTERS / (WARP * WARPS * fitted_registers(p, r)));
+  r->across = falt_ceil_div(p->out[COLUMN], (int64_t)WARP * WARPS * r->width);
   r->lines = p->batch * p->out[PLANE] * p->out[ROW];
 }
 
-void falt_rows_each(const falt_tile_problem *p, const falt_tile_machine *m,
-                    void (*visit)(void *context, const falt_row *row), void *context) {
+void falt_rows_each(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile_search *search) {
   for (int width = 4; width <= 16; width *= 2) {
     falt_row row = {.width = width};
     row.rejected = reason(p, &row);
@@ -111,25 +107,14 @@ void falt_rows_each(const falt_tile_problem *p, const falt_tile_machine *m,
       complete(p, &row);
       row.seconds = seconds_of(p, m, &row);
     }
-    visit(context, &row);
+    falt_tile_offer(search, &row, row.rejected, row.seconds);
   }
 }
 
-typedef struct choice {
-  falt_row best;
-  falt_choice kept;
-} choice;
-
-static void compare(void *context, const falt_row *row) {
-  choice *c = context;
-  if (falt_choice_takes(&c->kept, row->rejected, row->seconds)) c->best = *row;
-}
-
 bool falt_rows_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_row *best) {
-  choice c = {.kept = {0}};
-  falt_rows_each(problem, machine, compare, &c);
-  *best = c.best;
-  return c.kept.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_rows_each(problem, machine, &search);
+  return search.found;
 }
 
 void falt_row_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_row *r) {

@@ -3,6 +3,7 @@
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/filter/cuda_direct_tiles.h"
 
 typedef struct falt_row {
@@ -16,8 +17,7 @@ typedef struct falt_row {
 } falt_row;
 
 /* Calls visit for every cut considered, with its estimate or its reason. */
-void falt_rows_each(const falt_tile_problem *problem, const falt_tile_machine *machine,
-                    void (*visit)(void *context, const falt_row *row), void *context);
+void falt_rows_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
 
 /* The best; false with a reason if none is legal. */
 bool falt_rows_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_row *best);

@@ -1,9 +1,10 @@
 /* The estimate: the larger of what the issue of instructions and memory need, and a part of the other, for warps that
  * all live from the start to the end, as many as a GPU holds. */
 #include "solver/cuda/filter/cuda_separable_25d_tiles.h"
-#include "solver/cuda/common/choice.h"
 
 #include <math.h>
+
+#include "core/memory.h"
 
 enum {
   WARP = 32,
@@ -25,10 +26,6 @@ enum { PLANE, ROW, COLUMN };
  * of the shorter time what is not hidden; of lines that warps read more than once what reaches memory. */
 static const double issue_share = 0.8, squared_warps = 40, memory_share = 0.88, shorter_share = 0.15, halo_share = 0.3;
 
-static int64_t pieces(int64_t whole, int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
-
 /* ---- work */
 
 /* Words of 16 bytes: of a lane's own elements, of what its window has beyond them, of a warp's line in shared memory.
@@ -38,12 +35,12 @@ static int64_t own_of(const falt_tile_problem *p, const falt_march *m) {
 }
 
 static int64_t beyond_of(const falt_tile_problem *p) {
-  return pieces((p->taps[COLUMN] - 1) * (int64_t)p->pixel * p->x_bytes, WORD) + 1;
+  return falt_ceil_div((p->taps[COLUMN] - 1) * (int64_t)p->pixel * p->x_bytes, WORD) + 1;
 }
 
 static int64_t line_of(const falt_tile_problem *p, const falt_march *m) {
   const int64_t own = own_of(p, m);
-  return (WARP + pieces(beyond_of(p), own)) * (own | 1);
+  return (WARP + falt_ceil_div(beyond_of(p), own)) * (own | 1);
 }
 
 /* Multiply-adds of a lane at a line. */
@@ -52,7 +49,7 @@ static int64_t body_of(const falt_tile_problem *p, const falt_march *m) {
 }
 
 /* Sums, and what else is at hand: with less, which is possible, lines take longer. */
-static int registers_of(const falt_tile_problem *p, const falt_march *m) {
+static int fitted_registers(const falt_tile_problem *p, const falt_march *m) {
   return (p->taps[ROW] + p->terms) * m->width + 48;
 }
 
@@ -60,7 +57,7 @@ static const char *reason(const falt_tile_problem *p, const falt_march *m) {
   if (p->taps[PLANE] > 1) return "the filter has planes";
   if (p->taps[ROW] < 2) return "the filter is one row";
   if (p->x_bytes != 4 || p->sum_bytes != 4) return "elements and sums are not f32";
-  if (registers_of(p, m) > MOST_REGISTERS) return "its sums need more registers than a thread has";
+  if (fitted_registers(p, m) > MOST_REGISTERS) return "its sums need more registers than a thread has";
   if (body_of(p, m) > MOST_BODY) return "its unrolled taps are more instructions than the cache holds";
   if (line_of(p, m) * WORD * (AHEAD + 2) * WARPS > STATIC) return "its lines need more shared memory than a block has";
   return NULL;
@@ -89,33 +86,29 @@ static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *ma
 
 /* ---- enumeration */
 
-static void cut_columns(const falt_tile_problem *p, falt_march *m, int parts) {
-  m->rows = (int)pieces(p->out[ROW], parts);
-  m->down = pieces(p->out[ROW], m->rows);
-}
-
 static void complete(const falt_tile_problem *p, falt_march *m) {
-  m->registers = (registers_of(p, m) + 7) / 8 * 8;
+  m->registers = (fitted_registers(p, m) + 7) / 8 * 8;
   m->ahead = AHEAD;
   m->warps = WARPS;
   m->blocks = smaller(MOST_WARPS / PARTS, PART_REGISTERS / (WARP * m->registers)) * PARTS / m->warps;
-  m->across = pieces(p->out[COLUMN], (int64_t)WARP * m->width);
+  m->across = falt_ceil_div(p->out[COLUMN], (int64_t)WARP * m->width);
   m->planes = p->batch * p->out[PLANE];
 }
 
 /* As many parts of the columns as serve best: more even out the multiprocessors' work, fewer repeat less. */
 static void estimate(const falt_tile_problem *p, const falt_tile_machine *machine, falt_march *m) {
-  falt_march best = *m;
-  for (int parts = 1; parts <= MOST_PARTS && parts <= p->out[ROW]; parts++) {
-    cut_columns(p, m, parts);
+  falt_march best;
+  falt_tile_search search = falt_tile_search_best(&best, sizeof best);
+  for (int64_t rows = p->out[ROW] + 1; (rows = falt_piece_below(p->out[ROW], MOST_PARTS, rows)) > 0;) {
+    m->rows = (int)rows;
+    m->down = falt_ceil_div(p->out[ROW], rows);
     m->seconds = seconds_of(p, machine, m);
-    if (parts == 1 || m->seconds < best.seconds) best = *m;
+    falt_tile_offer(&search, m, NULL, m->seconds);
   }
   *m = best;
 }
 
-void falt_marches_each(const falt_tile_problem *p, const falt_tile_machine *machine,
-                       void (*visit)(void *context, const falt_march *march), void *context) {
+void falt_marches_each(const falt_tile_problem *p, const falt_tile_machine *machine, falt_tile_search *search) {
   for (int words = 1; words <= 2; words++) {
     falt_march march = {.width = words * WORD / p->x_bytes};
     march.rejected = reason(p, &march);
@@ -123,25 +116,14 @@ void falt_marches_each(const falt_tile_problem *p, const falt_tile_machine *mach
       complete(p, &march);
       estimate(p, machine, &march);
     }
-    visit(context, &march);
+    falt_tile_offer(search, &march, march.rejected, march.seconds);
   }
 }
 
-typedef struct choice {
-  falt_march best;
-  falt_choice kept;
-} choice;
-
-static void compare(void *context, const falt_march *march) {
-  choice *c = context;
-  if (falt_choice_takes(&c->kept, march->rejected, march->seconds)) c->best = *march;
-}
-
 bool falt_marches_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_march *best) {
-  choice c = {.kept = {0}};
-  falt_marches_each(problem, machine, compare, &c);
-  *best = c.best;
-  return c.kept.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_marches_each(problem, machine, &search);
+  return search.found;
 }
 
 void falt_march_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_march *m) {

@@ -2,7 +2,6 @@
  * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 
 #include <math.h>
 
@@ -23,16 +22,12 @@ static const double issue_share = 1.0, read_share = 0.18, shorter_share = 0.7, h
 /* Warp instructions that take as long as finding a vector at the image's ends, element by element. */
 static const double edge_vector = 150;
 
-static int64_t pieces(int64_t whole, int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
-
 static int quad_of(const falt_block_problem *p) {
   return 16 / p->sum_bytes;
 }
 
 static int rounded(const falt_block_problem *p, int64_t count) {
-  return (int)pieces(count, quad_of(p)) * quad_of(p);
+  return (int)falt_ceil_div(count, quad_of(p)) * quad_of(p);
 }
 
 /* Sums of a thread. */
@@ -82,7 +77,7 @@ static void lay_out(const falt_block_problem *p, falt_block *b, layout kind) {
 /* Threads: a few columns of threads, and as many lines as the image has use for. */
 static void place_threads(const falt_block_problem *p, falt_block *b, int lanes, int threads) {
   const int unit = b->group == 1 ? p->pixel : b->spread; /* what the columns of threads must be a multiple of */
-  b->lanes = (int)pieces(lanes, unit) * unit;
+  b->lanes = (int)falt_ceil_div(lanes, unit) * unit;
   b->lines = larger(1, threads / b->lanes);
   while (b->lines > 1 && (int64_t)(b->lines - 1) * b->rows >= p->out[1]) b->lines--;
 }
@@ -97,7 +92,7 @@ static int64_t shared_of(const falt_block_problem *p, falt_block *b) {
   const int64_t columns = below(p, (int64_t)b->lanes * b->groups * b->group - 1) + (b->band[1] - 1) * far + 1;
   const int64_t lines =
       ((int64_t)b->lines * b->rows - 1) * p->stride[1] + (b->band[0] - 1) * (int64_t)p->dilation[1] + 1;
-  const int64_t pitch = pieces(b->shift + columns, quad_of(p)) * quad_of(p);
+  const int64_t pitch = falt_ceil_div(b->shift + columns, quad_of(p)) * quad_of(p);
   const int64_t taps = (int64_t)b->depth * b->band[0] * rounded(p, b->band[1]);
   const int64_t sums = p->epilogue > 1 ? (int64_t)sums_of(b) * b->lanes * b->lines : 0;
   const int64_t elements = (pitch * lines + taps) * b->buffers;
@@ -132,7 +127,7 @@ static void choose_bands(const falt_block_problem *p, const falt_block_machine *
 }
 
 /* Sums, windows, a row of taps, addresses. */
-static int registers_of(const falt_block_problem *p, const falt_block *b) {
+static int fitted_registers(const falt_block_problem *p, const falt_block *b) {
   const int words = p->sum_bytes / 4, taps = larger(b->chunk, b->rest);
   const int window = b->groups * (window_of(p, b, taps) + (b->dense ? 0 : b->shift));
   const bool parts = b->groups > 2 && words * window <= 48; /* loaded as they are used */
@@ -158,7 +153,7 @@ static const char *reason(const falt_block_problem *p, const falt_block_machine 
 
 static int64_t blocks_along(const falt_block_problem *p, const falt_block *b, int axis) {
   const int64_t size[] = {planes_of(b), (int64_t)b->lines * b->rows, (int64_t)b->lanes * b->groups * b->group};
-  return pieces(p->out[axis], size[axis]);
+  return falt_ceil_div(p->out[axis], size[axis]);
 }
 
 /* Of the blocks, those that ask where each element lies: at the image's ends, or all where vectors do not fit. */
@@ -174,14 +169,14 @@ typedef struct walk {
 } walk;
 
 static walk walk_of(const falt_block_problem *p, const falt_block *b) {
-  const double bands = (double)pieces(p->taps[1], b->band[0]);
+  const double bands = (double)falt_ceil_div(p->taps[1], b->band[0]);
   const double reach = (planes_of(b) - 1.0) * p->stride[0] + (double)(p->taps[0] - 1) * p->dilation[0] + 1;
   const double read = (double)planes_of(b) * p->taps[0];
   walk w = {.planes = reach < read ? reach : read};
   w.lines = bands * ((b->rows - 1.0) * p->stride[1] + 1) + (p->taps[1] - bands) * p->dilation[1];
   w.windows = windows_of(p, b);
   w.hits = (b->sweep ? w.planes : (double)b->depth) * b->rows * p->taps[0] * p->taps[1];
-  w.steps = w.planes * bands * (double)pieces(p->taps[2], b->band[1]);
+  w.steps = w.planes * bands * (double)falt_ceil_div(p->taps[2], b->band[1]);
   return w;
 }
 
@@ -226,7 +221,7 @@ static double memory_of(const falt_block_problem *p, const falt_block_machine *m
 static void estimate(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
   const double blocks =
       (double)blocks_along(p, b, 0) * (double)blocks_along(p, b, 1) * (double)blocks_along(p, b, 2) * (double)p->batch;
-  const double warps = blocks * (double)pieces(b->lanes * b->lines, 32);
+  const double warps = blocks * (double)falt_ceil_div(b->lanes * b->lines, 32);
   const double wide = p->sum_bytes == 8 ? m->flops / m->wide_flops : 1;
   double reads;
   const double overhead = overhead_of(p, b, &reads);
@@ -236,7 +231,7 @@ static void estimate(const falt_block_problem *p, const falt_block_machine *m, f
   const double issue = overhead + adds > 4 * reads ? overhead + adds : 4 * reads;
   const double compute = warps * (issue + 4 * read_share * reads) * 64 / (m->flops * issue_share);
   const double slots = (double)m->multiprocessors * b->blocks;
-  const double resident = (double)b->blocks * (double)pieces(b->lanes * b->lines, 32);
+  const double resident = (double)b->blocks * (double)falt_ceil_div(b->lanes * b->lines, 32);
   const double hidden = resident < WARPS_NEEDED ? 0.6 + 0.4 * resident / WARPS_NEEDED : 1;
   const double memory = memory_of(p, m, b);
   const double longer = compute > memory ? compute : memory, shorter = compute > memory ? memory : compute;
@@ -248,7 +243,7 @@ static void estimate(const falt_block_problem *p, const falt_block_machine *m, f
 static void complete(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
   split_sums(p, b);
   choose_bands(p, m, b);
-  b->registers = registers_of(p, b);
+  b->registers = fitted_registers(p, b);
   b->rejected = reason(p, m, b);
   if (b->rejected) return;
   const int threads = b->lanes * b->lines, held = (b->registers + 7) / 8 * 8;
@@ -258,7 +253,7 @@ static void complete(const falt_block_problem *p, const falt_block_machine *m, f
 }
 
 static void each_layout(const falt_block_problem *p, const falt_block_machine *m, int results, falt_block b,
-                        void (*visit)(void *context, const falt_block *block), void *context) {
+                        falt_tile_search *search) {
   static const int group[LAYOUTS] = {4, 0, 0, 1}, lanes[] = {8, 16, 32, 128}, chunks[] = {LONGEST_WINDOW, 8, 4};
   for (int k = 0; k < LAYOUTS; k++)
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
@@ -272,23 +267,21 @@ static void each_layout(const falt_block_problem *p, const falt_block_machine *m
         lay_out(p, &b, (layout)k);
         place_threads(p, &b, lanes[l], 128);
         complete(p, m, &b);
-        visit(context, &b);
+        falt_tile_offer(search, &b, b.rejected, b.seconds);
       }
 }
 
-static void each_sweep(const falt_block_problem *p, const falt_block_machine *m,
-                       void (*visit)(void *context, const falt_block *block), void *context) {
+static void each_sweep(const falt_block_problem *p, const falt_block_machine *m, falt_tile_search *search) {
   static const int sweeps[] = {16, 32, 64, 128};
   const bool near = p->stride[0] == 1 && p->dilation[0] == 1;
   if (!near || p->epilogue > 1 || p->taps[0] == 1 || p->taps[0] * 8 * p->sum_bytes > 2 * MOST_SUM_BYTES) return;
   for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++) {
     const falt_block block = {.depth = p->taps[0], .rows = 1, .sweep = sweeps[i], .buffers = 2};
-    each_layout(p, m, 8, block, visit, context);
+    each_layout(p, m, 8, block, search);
   }
 }
 
-void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m,
-                      void (*visit)(void *context, const falt_block *block), void *context) {
+void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m, falt_tile_search *search) {
   static const struct {
     int depth, rows, results; /* results of a thread along a row */
   } shapes[] = {{1, 8, 8}, {1, 4, 8},  {1, 4, 4}, {1, 2, 8}, {1, 4, 16}, {1, 1, 8},
@@ -297,24 +290,13 @@ void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m,
     const int depth = shapes[i].depth, rows = shapes[i].rows, results = shapes[i].results;
     if (depth * rows * results * p->sum_bytes > MOST_SUM_BYTES) continue;
     if ((depth > 1 && p->taps[0] == 1) || (rows > 1 && p->out[1] == 1)) continue;
-    each_layout(p, m, results, (falt_block){.depth = depth, .rows = rows, .buffers = 1}, visit, context);
+    each_layout(p, m, results, (falt_block){.depth = depth, .rows = rows, .buffers = 1}, search);
   }
-  each_sweep(p, m, visit, context);
-}
-
-typedef struct choice {
-  falt_block best;
-  falt_choice kept;
-} choice;
-
-static void compare(void *context, const falt_block *block) {
-  choice *c = context;
-  if (falt_choice_takes(&c->kept, block->rejected, block->seconds)) c->best = *block;
+  each_sweep(p, m, search);
 }
 
 bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best) {
-  choice c = {.kept = {0}};
-  falt_blocks_each(problem, machine, compare, &c);
-  *best = c.best;
-  return c.kept.found;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_blocks_each(problem, machine, &search);
+  return search.found;
 }

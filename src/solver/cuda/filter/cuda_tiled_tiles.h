@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "solver/cuda/common/tile_search.h"
+
 /* A filter as the kernel sees it; triples are planes, rows, columns. */
 typedef struct falt_block_problem {
   int taps[3], stride[3], dilation[3];
@@ -43,8 +45,7 @@ typedef struct falt_block {
 } falt_block;
 
 /* Calls visit for every block considered, with its estimate or its reason. */
-void falt_blocks_each(const falt_block_problem *problem, const falt_block_machine *machine,
-                      void (*visit)(void *context, const falt_block *block), void *context);
+void falt_blocks_each(const falt_block_problem *problem, const falt_block_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no block is legal. */
 bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best);

@@ -9,7 +9,6 @@
 
 #include "core/types.h"
 #include "cuda/device/args.h"
-#include "solver/cuda/common/choice.h"
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
 
@@ -312,7 +311,7 @@ bool falt_bands_ringed(const falt_bands *b, const falt_bands_cut *c, int before)
 
 /* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses
  * and what is being stored. */
-static int registers_of(const falt_bands *b, const falt_bands_cut *c, int major) {
+static int fitted_registers(const falt_bands *b, const falt_bands_cut *c, int major) {
   const bool kept = c->place == FALT_BANDS_REGISTERS, apart = b->channels > 1;
   const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);
   const int window = (c->groups - 1) * 4 / b->per_word + b->slots;
@@ -385,7 +384,7 @@ static void complete(const falt_bands *b, const falt_bands_image *i, const falt_
   const int width = falt_bands_width(b, c), staged = FALT_BANDS_WARPS * 4 * width * i->y_bytes;
   const int ring = falt_bands_ringed(b, c, 0) ? FALT_BANDS_WARPS * FALT_CUDA_BANDED_RING * 5 * width * i->x_bytes : 0;
   if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)falt_bands_bytes(b);
-  c->registers = registers_of(b, c, m->major);
+  c->registers = fitted_registers(b, c, m->major);
   c->blocks = blocks_of(c, staged + ring);
   estimate(b, i, m, c);
 }
@@ -395,14 +394,14 @@ static bool is_possible(const falt_bands *b, const falt_bands_cut *c, int major)
   const size_t bytes = falt_bands_bytes(b);
   if (c->place == FALT_BANDS_REGISTERS)
     return b->taps[0] == 1 && b->chunks == 1 && c->tiles == 1 &&
-           registers_of(b, c, major) <= (b->channels > 1 ? MOST_APART : MOST_KEPT);
+           fitted_registers(b, c, major) <= (b->channels > 1 ? MOST_APART : MOST_KEPT);
   if ((c->place == FALT_BANDS_SHARED) != (bytes <= BLOCK_SHARED)) return false;
-  return registers_of(b, c, major) <= MOST_REGISTERS ||
+  return fitted_registers(b, c, major) <= MOST_REGISTERS ||
          (c->tiles == 1 && c->groups == (b->kind == FALT_BANDS_BYTES ? 4 : 2));
 }
 
 void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
-                     void (*visit)(void *context, const falt_bands_cut *cut), void *context) {
+                     falt_tile_search *search) {
   static const int steps[] = {1, 2, 4, 8, 16, 24};
   for (int place = FALT_BANDS_REGISTERS; place <= FALT_BANDS_GLOBAL; place++)
     for (int groups = b->kind == FALT_BANDS_BYTES ? 4 : 2; groups <= 4; groups += 2)
@@ -415,17 +414,12 @@ void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const f
           cut.end_steps =
               place == FALT_BANDS_REGISTERS ? smaller(cut.steps, ringed ? END_STEPS : SLOW_END_STEPS) : cut.steps;
           complete(b, image, m, &cut);
-          visit(context, &cut);
+          falt_tile_offer(search, &cut, NULL, cut.seconds);
         }
-}
-
-static void keep_better(void *context, const falt_bands_cut *cut) {
-  falt_bands_cut *best = context;
-  if (best->groups == 0 || cut->seconds < best->seconds) *best = *cut;
 }
 
 void falt_bands_choose(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
                        falt_bands_cut *best) {
-  *best = (falt_bands_cut){.groups = 0};
-  falt_bands_each(b, image, m, keep_better, best);
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_bands_each(b, image, m, &search);
 }

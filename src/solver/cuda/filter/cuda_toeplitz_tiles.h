@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "solver/cuda/common/tile_search.h"
+
 /* By the numbers of mma.cuh's Kind. */
 typedef enum falt_bands_kind {
   FALT_BANDS_BYTES,  /* s8 taps, exact sums */
@@ -99,7 +101,7 @@ bool falt_bands_ringed(const falt_bands *bands, const falt_bands_cut *cut, int b
 
 /* Calls visit for every cut that the kernel can take, with its estimate. */
 void falt_bands_each(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,
-                     void (*visit)(void *context, const falt_bands_cut *cut), void *context);
+                     falt_tile_search *search);
 /* The best of them; there is always one. */
 void falt_bands_choose(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,
                        falt_bands_cut *best);

@@ -44,7 +44,8 @@ static void check_columns(const falt_tile_problem *p, const falt_sweep *s) {
 }
 
 /* What holds for every sweep that may be launched. */
-static void check_sweep(void *context, const falt_sweep *s) {
+static void check_sweep(void *context, const void *candidate) {
+  const falt_sweep *s = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   const int threads = s->block[0] * s->block[1];
@@ -68,7 +69,7 @@ static void check_sweep(void *context, const falt_sweep *s) {
 static falt_sweep choose(const falt_tile_problem *p) {
   falt_sweep best;
   tally sum = {.problem = p};
-  falt_sweeps_each(p, &h200, check_sweep, &sum);
+  falt_sweeps_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
   assert_true(falt_sweeps_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -137,7 +138,7 @@ static void test_image(UNUSED void **state) {
 static void expect_rejected(const falt_tile_problem *p, const char *word) {
   falt_sweep best;
   tally sum = {.problem = p};
-  falt_sweeps_each(p, &h200, check_sweep, &sum);
+  falt_sweeps_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
   assert_int_equal(sum.legal, 0);
   assert_false(falt_sweeps_choose(p, &h200, &best));
   assert_non_null(strstr(best.rejected, word));

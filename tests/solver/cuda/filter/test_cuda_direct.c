@@ -41,7 +41,8 @@ static void check_box(const falt_tile_problem *p, const falt_tile *t) {
 }
 
 /* What holds for every tile that may be launched. */
-static void check_tile(void *context, const falt_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_tile *t = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   sum->rejected += t->rejected != NULL;
@@ -61,7 +62,7 @@ static void check_tile(void *context, const falt_tile *t) {
 static falt_tile choose(const falt_tile_problem *p) {
   falt_tile best;
   tally sum = {.problem = p};
-  falt_tiles_each(p, &h200, check_tile, &sum);
+  falt_tiles_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_tiles_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -70,7 +71,7 @@ static falt_tile choose(const falt_tile_problem *p) {
 static void expect_rejected(const falt_tile_problem *p, const char *word) {
   falt_tile best;
   tally sum = {.problem = p};
-  falt_tiles_each(p, &h200, check_tile, &sum);
+  falt_tiles_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_int_equal(sum.legal, 0);
   assert_false(falt_tiles_choose(p, &h200, &best));
   assert_non_null(strstr(best.rejected, word));
@@ -94,7 +95,8 @@ static void check_spread(const falt_tile_problem *p, const falt_tile *t) {
   }
 }
 
-static void check_spread_tile(void *context, const falt_tile *t) {
+static void check_spread_tile(void *context, const void *candidate) {
+  const falt_tile *t = candidate;
   const falt_tile_problem *p = context;
   if (!t->rejected) check_spread(p, t);
 }
@@ -110,7 +112,7 @@ static void test_steps(UNUSED void **state) {
           p.pad[i] = (taps - 1) * dilation / 2;
           p.out[i] = (p.in[i] - 1) / stride + 1;
         }
-        falt_tiles_each(&p, &h200, check_spread_tile, &p);
+        falt_tiles_each(&p, &h200, &(falt_tile_search){.visit = check_spread_tile, .context = &p});
         assert_true(choose(&p).seconds > 0);
       }
 }
@@ -181,7 +183,8 @@ static void test_signal(UNUSED void **state) {
   assert_true(t.linear && t.planes == 1);
 }
 
-static void check_one_row(void *context, const falt_tile *t) {
+static void check_one_row(void *context, const void *candidate) {
+  const falt_tile *t = candidate;
   const falt_tile_problem *p = context;
   if (!t->rejected) assert_true(t->registers <= 2 * (p->taps[2] + t->width) + t->rows * t->width + 20);
 }
@@ -192,7 +195,7 @@ static void test_one_row(UNUSED void **state) {
     falt_tile_problem p = image(taps, 1, 1 << 26);
     p.taps[1] = 1;
     p.pad[1] = 0;
-    falt_tiles_each(&p, &h200, check_one_row, &p);
+    falt_tiles_each(&p, &h200, &(falt_tile_search){.visit = check_one_row, .context = &p});
     assert_true(choose(&p).registers < 2 * taps + 80);
   }
 }

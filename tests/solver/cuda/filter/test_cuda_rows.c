@@ -18,7 +18,8 @@ static falt_tile_problem rows(int taps, int64_t height, int64_t width) {
 }
 
 /* Blocks cover all rows, lanes have whole words. */
-static void check_row(void *context, const falt_row *r) {
+static void check_row(void *context, const void *candidate) {
+  const falt_row *r = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   if (r->rejected) return;
@@ -35,7 +36,7 @@ static void check_row(void *context, const falt_row *r) {
 static falt_row choose(const falt_tile_problem *p) {
   falt_row best;
   tally sum = {.problem = p};
-  falt_rows_each(p, &h200, check_row, &sum);
+  falt_rows_each(p, &h200, &(falt_tile_search){.visit = check_row, .context = &sum});
   assert_true(falt_rows_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;

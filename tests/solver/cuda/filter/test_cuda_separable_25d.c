@@ -21,7 +21,8 @@ static falt_tile_problem image(int taps, int64_t height, int64_t width) {
 }
 
 /* Warps cover all columns and rows, lanes have whole words, warps fit on a multiprocessor. */
-static void check_march(void *context, const falt_march *m) {
+static void check_march(void *context, const void *candidate) {
+  const falt_march *m = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   if (m->rejected) return;
@@ -39,7 +40,7 @@ static void check_march(void *context, const falt_march *m) {
 static falt_march choose(const falt_tile_problem *p) {
   falt_march best;
   tally sum = {.problem = p};
-  falt_marches_each(p, &h200, check_march, &sum);
+  falt_marches_each(p, &h200, &(falt_tile_search){.visit = check_march, .context = &sum});
   assert_true(falt_marches_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;

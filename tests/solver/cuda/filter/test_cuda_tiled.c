@@ -27,7 +27,8 @@ static int64_t reach(const falt_block_problem *p, const falt_block *b) {
 }
 
 /* What holds for every block that may be launched. */
-static void check_block(void *context, const falt_block *b) {
+static void check_block(void *context, const void *candidate) {
+  const falt_block *b = candidate;
   tally *sum = context;
   const falt_block_problem *p = sum->problem;
   const int quad = 16 / p->sum_bytes, threads = b->lanes * b->lines;
@@ -58,7 +59,7 @@ static void check_block(void *context, const falt_block *b) {
 static falt_block choose(const falt_block_problem *p) {
   falt_block best;
   tally sum = {.problem = p};
-  falt_blocks_each(p, &h200, check_block, &sum);
+  falt_blocks_each(p, &h200, &(falt_tile_search){.visit = check_block, .context = &sum});
   assert_true(falt_blocks_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;

@@ -223,7 +223,8 @@ typedef struct tally {
   double least;
 } tally;
 
-static void check_cut(void *context, const falt_bands_cut *c) {
+static void check_cut(void *context, const void *candidate) {
+  const falt_bands_cut *c = candidate;
   tally *t = context;
   t->count++;
   if (t->least == 0 || c->seconds < t->least) t->least = c->seconds;
@@ -245,7 +246,7 @@ static void test_cuts(UNUSED void **state) {
         falt_bands_cut best;
         tally sum = {0};
         falt_bands_make(&b, (falt_bands_kind)kind, size, pixel, taps);
-        falt_bands_each(&b, &image, &h200, check_cut, &sum);
+        falt_bands_each(&b, &image, &h200, &(falt_tile_search){.visit = check_cut, .context = &sum});
         falt_bands_choose(&b, &image, &h200, &best);
         assert_true(sum.count > 0 && best.seconds == sum.least);
         const double bytes = 4096.0 * 4096 * pixel * (image.x_bytes + image.y_bytes);
