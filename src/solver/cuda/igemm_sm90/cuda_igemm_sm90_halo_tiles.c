@@ -76,24 +76,20 @@ static int window_pixels(const falt_planes_problem *p, const falt_planes_tile *t
   return (falt_planes_tile_height(t) + (int)p->taps[1] - 1) * (falt_planes_tile_width(t) + (int)p->taps[2] - 1);
 }
 
-static int round_up(int bytes) {
-  return (bytes + 1023) / 1024 * 1024;
-}
-
 /* Products of a warpgroup for a window. */
 static int products_of(const falt_planes_problem *p, const falt_planes_tile *t) {
   return (int)(p->taps[1] * p->taps[2]) * t->pixel / 32 * t->blocks;
 }
 
 static const char *fit(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
-  const int taps = (int)(p->taps[1] * p->taps[2]), stage = round_up(window_pixels(p, t) * t->pixel);
+  const int taps = (int)(p->taps[1] * p->taps[2]), stage = (int)falt_round_up(window_pixels(p, t) * t->pixel, 1024);
   t->columns = columns_of(p, t);
   if (t->columns == 0) return "no product has so many columns";
   if (p->boxed && (t->blocks != 2 || t->blocks_w % 2)) return "planar results leave by two blocks side by side";
   if (t->blocks * t->columns / 2 > (t->consumers == 3 ? MOST_SUMS / 2 : MOST_SUMS))
     return "registers have no room for its sums";
   if (products_of(p, t) > MOST_PRODUCTS) return "it has more taps than its code should unroll";
-  const int filter = round_up(taps * (int)p->taps[0] * t->channels * t->pixel * t->pieces),
+  const int filter = (int)falt_round_up(taps * (int)p->taps[0] * t->channels * t->pixel * t->pieces, 1024),
             rest = 16 * MOST_STAGES + (p->scattered ? 16 * t->channels
                                        : p->boxed   ? 256 + 4 * t->consumers * 2 * t->channels * 32
                                                     : 0);
@@ -149,7 +145,7 @@ static void estimate(const falt_planes_problem *p, const falt_planes_machine *m,
 }
 
 static void visit_tile(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile t,
-                       void (*visit)(void *context, const falt_planes_tile *tile), void *context) {
+                       falt_tile_search *search) {
   t.rejected = fit(p, m, &t);
   if (!t.rejected) {
     count(p, m, &t);
@@ -157,7 +153,7 @@ static void visit_tile(const falt_planes_problem *p, const falt_planes_machine *
     if (t.column_tiles > m->multiprocessors) t.rejected = "it has more channels than blocks run at once";
   }
   if (!t.rejected) estimate(p, m, &t);
-  visit(context, &t);
+  falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
 typedef struct shape {
@@ -167,11 +163,10 @@ typedef struct shape {
 static const shape shapes[] = {{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {3, 1, 1}, {3, 1, 3}, {2, 1, 1}, {2, 1, 2}, {1, 1, 1}};
 
 static void visit_walks(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile t,
-                        void (*visit)(void *context, const falt_planes_tile *tile), void *context) {
-  for (int64_t walks = 1, before = 0; walks <= p->out[0] && walks <= MOST_WALKS; walks++) {
-    t.walk = (int)falt_ceil_div(p->out[0], walks);
-    if (t.walk != before) visit_tile(p, m, t, visit, context);
-    before = t.walk;
+                        falt_tile_search *search) {
+  for (int64_t walk = p->out[0] + 1; (walk = falt_piece_below(p->out[0], MOST_WALKS, walk)) > 0;) {
+    t.walk = (int)walk;
+    visit_tile(p, m, t, search);
   }
 }
 
@@ -181,8 +176,7 @@ static int pixel_of(const falt_planes_problem *p) {
   return p->channels <= 16 ? 32 : p->channels <= 32 || (rest > 0 && rest <= last) ? 64 : 128;
 }
 
-void falt_planes_each(const falt_planes_problem *p, const falt_planes_machine *m,
-                      void (*visit)(void *context, const falt_planes_tile *tile), void *context) {
+void falt_planes_each(const falt_planes_problem *p, const falt_planes_machine *m, falt_tile_search *search) {
   falt_planes_tile t = {.pixel = pixel_of(p)};
   t.pieces = (int)falt_ceil_div(p->channels, t.pixel / 2);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -190,18 +184,13 @@ void falt_planes_each(const falt_planes_problem *p, const falt_planes_machine *m
       t.consumers = shapes[i].consumers;
       t.blocks = shapes[i].blocks;
       t.blocks_w = shapes[i].blocks_w;
-      visit_walks(p, m, t, visit, context);
+      visit_walks(p, m, t, search);
     }
-}
-
-static void keep_better(void *context, const falt_planes_tile *tile) {
-  falt_planes_tile *best = context;
-  if (!tile->rejected && (best->channels == 0 || tile->seconds < best->seconds)) *best = *tile;
 }
 
 bool falt_planes_choose(const falt_planes_problem *problem, const falt_planes_machine *machine,
                         falt_planes_tile *best) {
-  *best = (falt_planes_tile){.channels = 0};
-  falt_planes_each(problem, machine, keep_better, best);
-  return best->channels != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_planes_each(problem, machine, &search);
+  return search.found;
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "solver/cuda/common/tile_search.h"
+
 /* Result i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
 typedef struct falt_planes_problem {
   int64_t images, channels, results; /* channels: that are summed */
@@ -54,8 +56,7 @@ int falt_planes_tile_width(const falt_planes_tile *tile);
 const char *falt_planes_refusal(const falt_planes_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_planes_each(const falt_planes_problem *problem, const falt_planes_machine *machine,
-                      void (*visit)(void *context, const falt_planes_tile *tile), void *context);
+void falt_planes_each(const falt_planes_problem *problem, const falt_planes_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal. */
 bool falt_planes_choose(const falt_planes_problem *problem, const falt_planes_machine *machine, falt_planes_tile *best);
 
@@ -84,7 +85,7 @@ enum { FALT_PLANES_SPAN = 64 }; /* channels that are fetched together */
 
 const char *falt_planes_filter_refusal(const falt_planes_filter_problem *problem);
 void falt_planes_filter_each(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
-                             void (*visit)(void *context, const falt_planes_filter_tile *tile), void *context);
+                             falt_tile_search *search);
 bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
                                falt_planes_filter_tile *best);
 

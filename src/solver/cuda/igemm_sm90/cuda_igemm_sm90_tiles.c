@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/choice.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 enum {
@@ -295,7 +294,7 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
 }
 
 static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                       falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+                       falt_wgmma_tile t, falt_tile_search *search) {
   t.rejected = fit(p, w, m, &t);
   if (!t.rejected) {
     count(p, w, m, &t);
@@ -306,35 +305,35 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
     if (t.work > INT32_MAX) t.rejected = "it has more tiles than one launch can number";
   }
   if (!t.rejected) estimate(p, w, m, &t);
-  visit(context, &t);
+  falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
 /* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
  * data not the largest, and by eight blocks only the smallest, as measured on an H200. */
 static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                         falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+                         falt_wgmma_tile t, falt_tile_search *search) {
   const bool shared = p->operation == FALT_WGMMA_FILTER || (t.wg_rows == 64 && t.columns <= 128);
   const int most = t.consumers == 1 && t.columns == 64 ? MOST_SHARES : MOST_SHARES / 2;
   double tiles = 0;
   for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
-  visit_tile(p, w, m, t, visit, context);
+  visit_tile(p, w, m, t, search);
   while (shared && (t.shares *= 2) <= most && t.shares <= w->steps[0] && tiles * t.shares <= room_for(m, t.shares))
-    visit_tile(p, w, m, t, visit, context);
+    visit_tile(p, w, m, t, search);
 }
 
 /* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
 static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                         falt_wgmma_tile t, void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+                         falt_wgmma_tile t, falt_tile_search *search) {
   const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
   int64_t before = 1;
-  visit_shares(p, w, m, t, visit, context);
+  visit_shares(p, w, m, t, search);
   for (int waves = 1; waves <= 6; waves++) {
     int64_t splits = (int64_t)m->multiprocessors * waves / tiles;
     if (splits > w->steps[0]) splits = w->steps[0];
     if (splits <= before) continue;
     t.splits = (int)splits;
     before = splits;
-    visit_tile(p, w, m, t, visit, context);
+    visit_tile(p, w, m, t, search);
   }
 }
 
@@ -352,7 +351,7 @@ static const shape shapes[] = {
 };
 
 void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                     void (*visit)(void *context, const falt_wgmma_tile *tile), void *context) {
+                     falt_tile_search *search) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int cluster = 1; cluster <= 2; cluster++)
       for (int kind = 0; kind < 4; kind++) {
@@ -369,20 +368,15 @@ void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
                                    .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};
         if (stays && !t.resident) continue;
         if (p->operation == FALT_WGMMA_FILTER)
-          visit_splits(p, w, m, t, visit, context);
+          visit_splits(p, w, m, t, search);
         else
-          visit_shares(p, w, m, t, visit, context);
+          visit_shares(p, w, m, t, search);
       }
-}
-
-static void keep_better(void *context, const falt_wgmma_tile *tile) {
-  falt_wgmma_tile *best = context;
-  if (!tile->rejected && (best->columns == 0 || tile->seconds < best->seconds)) *best = *tile;
 }
 
 bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work,
                        const falt_wgmma_machine *machine, falt_wgmma_tile *best) {
-  *best = (falt_wgmma_tile){.columns = 0};
-  falt_wgmma_each(problem, work, machine, keep_better, best);
-  return best->columns != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_wgmma_each(problem, work, machine, &search);
+  return search.found;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 
 /* By the numbers of cuda_igemm_sm90.cu's OPERATION. */
@@ -85,7 +86,7 @@ int falt_wgmma_rows(const falt_wgmma_tile *tile);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
 void falt_wgmma_each(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_wgmma_machine *machine,
-                     void (*visit)(void *context, const falt_wgmma_tile *tile), void *context);
+                     falt_tile_search *search);
 /* The best; false if no tile is legal. */
 bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work,
                        const falt_wgmma_machine *machine, falt_wgmma_tile *best);

@@ -27,17 +27,14 @@ static int64_t window_pixels(const falt_planes_filter_problem *p, const falt_pla
   return (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);
 }
 
-static int64_t round_up(int64_t bytes) {
-  return (bytes + 1023) / 1024 * 1024;
-}
-
 static int64_t pixels_of(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
   return t->height * t->width + window_pixels(p, t);
 }
 
 static const char *fit(const falt_planes_filter_problem *p, const falt_planes_machine *m, falt_planes_filter_tile *t) {
   const int barriers = 16 * MOST_STAGES;
-  const int64_t stage = round_up(t->height * t->width * PIXEL) + round_up(window_pixels(p, t) * PIXEL);
+  const int64_t stage =
+      falt_round_up(t->height * t->width * PIXEL, 1024) + falt_round_up(window_pixels(p, t) * PIXEL, 1024);
   const int64_t stages = (m->shared_block - barriers) / stage;
   t->stages = (int)(stages < MOST_STAGES ? stages : MOST_STAGES);
   t->shared_bytes = (int)(t->stages * stage) + barriers;
@@ -87,7 +84,7 @@ static void estimate(const falt_planes_filter_problem *p, const falt_planes_mach
 }
 
 void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_planes_machine *m,
-                             void (*visit)(void *context, const falt_planes_filter_tile *tile), void *context) {
+                             falt_tile_search *search) {
   for (int height = 2; height <= 32; height += 2)
     for (int width = 8; width <= 64; width += 8)
       for (int waves = 1; waves <= MOST_WAVES; waves++) {
@@ -96,18 +93,13 @@ void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_pla
         t.rejected = fit(p, m, &t);
         if (!t.rejected) t.rejected = count(p, m, waves, &t);
         if (!t.rejected) estimate(p, m, &t);
-        visit(context, &t);
+        falt_tile_offer(search, &t, t.rejected, t.seconds);
       }
-}
-
-static void keep_better(void *context, const falt_planes_filter_tile *tile) {
-  falt_planes_filter_tile *best = context;
-  if (!tile->rejected && (best->height == 0 || tile->seconds < best->seconds)) *best = *tile;
 }
 
 bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
                                falt_planes_filter_tile *best) {
-  *best = (falt_planes_filter_tile){.height = 0};
-  falt_planes_filter_each(problem, machine, keep_better, best);
-  return best->height != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_planes_filter_each(problem, machine, &search);
+  return search.found;
 }

@@ -83,25 +83,20 @@ static void estimate(const falt_planar_filter_problem *p, const falt_planes_mach
 /* ---- all tiles */
 
 void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_planes_machine *m,
-                             void (*visit)(void *context, const falt_planar_filter_tile *tile), void *context) {
+                             falt_tile_search *search) {
   for (int rows = 1; rows <= MOST_ROWS; rows++)
     for (int waves = 1; waves <= MOST_WAVES; waves++) {
       falt_planar_filter_tile t = {.rows = rows};
       t.rejected = fit(p, m, &t);
       if (!t.rejected) t.rejected = count(p, m, waves, &t);
       if (!t.rejected) estimate(p, m, &t);
-      visit(context, &t);
+      falt_tile_offer(search, &t, t.rejected, t.seconds);
     }
-}
-
-static void keep_better(void *context, const falt_planar_filter_tile *tile) {
-  falt_planar_filter_tile *best = context;
-  if (!tile->rejected && (best->rows == 0 || tile->seconds < best->seconds)) *best = *tile;
 }
 
 bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
                                falt_planar_filter_tile *best) {
-  *best = (falt_planar_filter_tile){.rows = 0};
-  falt_planar_filter_each(problem, machine, keep_better, best);
-  return best->rows != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_planar_filter_each(problem, machine, &search);
+  return search.found;
 }

@@ -3,6 +3,7 @@
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 typedef struct falt_planar_filter_problem {
@@ -31,7 +32,7 @@ const char *falt_planar_filter_refusal(const falt_planar_filter_problem *problem
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
 void falt_planar_filter_each(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
-                             void (*visit)(void *context, const falt_planar_filter_tile *tile), void *context);
+                             falt_tile_search *search);
 /* The best; false if no tile is legal. */
 bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
                                falt_planar_filter_tile *best);

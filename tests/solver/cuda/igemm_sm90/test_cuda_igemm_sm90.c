@@ -114,7 +114,8 @@ typedef struct tally {
   double least;
 } tally;
 
-static void check_tile(void *context, const falt_wgmma_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_wgmma_tile *t = candidate;
   tally *sum = context;
   if (t->rejected) return;
   sum->legal++;
@@ -144,7 +145,7 @@ static falt_wgmma_tile choose(const falt_wgmma_problem *p) {
   int count;
   assert_null(falt_wgmma_phases(p, phases, &count));
   const falt_wgmma_work work = falt_wgmma_work_of(p, phases, count);
-  falt_wgmma_each(p, &work, &h200, check_tile, &sum);
+  falt_wgmma_each(p, &work, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_wgmma_choose(p, &work, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -372,7 +373,8 @@ typedef struct compiled {
 } compiled;
 
 /* Every thirteenth tile: nothing may spill. */
-static void compile(void *context, const falt_wgmma_tile *t) {
+static void compile(void *context, const void *candidate) {
+  const falt_wgmma_tile *t = candidate;
   compiled *c = context;
   falt_cuda_binary binary;
   if (t->rejected || c->tried++ % 13) return;
@@ -384,7 +386,8 @@ static void compile(void *context, const falt_wgmma_tile *t) {
 }
 
 /* Fewer of them. */
-static void compile_some(void *context, const falt_wgmma_tile *t) {
+static void compile_some(void *context, const void *candidate) {
+  const falt_wgmma_tile *t = candidate;
   if (t->columns == 64 || t->consumers == 3) compile(context, t);
 }
 
@@ -409,13 +412,13 @@ static void test_kernels(UNUSED void **state) {
     assert_null(falt_wgmma_phases(&p, phases, &count));
     falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
     compiled c = {&p, &work, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
-    falt_wgmma_each(&p, &work, &h200, compile, &c);
+    falt_wgmma_each(&p, &work, &h200, &(falt_tile_search){.visit = compile, .context = &c});
     /* The same with pixels side by side, other tiles of it. */
     c.planar = i == 0 ? 1 : 4;
     c.tried = 6;
     p.words = false;
     work = falt_wgmma_work_of(&p, phases, count);
-    falt_wgmma_each(&p, &work, &h200, compile_some, &c);
+    falt_wgmma_each(&p, &work, &h200, &(falt_tile_search){.visit = compile_some, .context = &c});
   }
   /* Whole pixels by warps. */
   falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 256, 64, 256, (falt_wgmma_axis){1, 1, 1, 0, 56, 56});
@@ -433,7 +436,7 @@ static void test_kernels(UNUSED void **state) {
   const falt_wgmma_work few = falt_wgmma_work_of(&p, phases, count);
   c.work = &few;
   c.tried = 0;
-  falt_wgmma_each(&p, &few, &h200, compile, &c);
+  falt_wgmma_each(&p, &few, &h200, &(falt_tile_search){.visit = compile, .context = &c});
 }
 
 int main(void) {

@@ -33,7 +33,8 @@ typedef struct tally {
 } tally;
 
 /* Tiles and walks cover all results once, and what a block has in shared memory is there. */
-static void check_tile(void *context, const falt_planes_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_planes_tile *t = candidate;
   tally *sum = context;
   const falt_planes_problem *p = sum->problem;
   if (t->rejected) return;
@@ -62,7 +63,7 @@ static falt_planes_tile choose(const falt_planes_problem *p) {
   falt_planes_tile best;
   tally sum = {.problem = p};
   assert_null(falt_planes_refusal(p));
-  falt_planes_each(p, &h200, check_tile, &sum);
+  falt_planes_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_planes_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -167,7 +168,8 @@ static void test_few_results(UNUSED void **state) {
     if (p.taps[0] < 8) choose(&p);
 }
 
-static void none(void *context, const falt_planes_tile *t) {
+static void none(void *context, const void *candidate) {
+  const falt_planes_tile *t = candidate;
   *(int *)context += 1;
   assert_non_null(t->rejected);
 }
@@ -184,7 +186,7 @@ static void test_refusals(UNUSED void **state) {
   assert_non_null(falt_planes_refusal(&p));
   p = volume(64, 64, 16);
   p.taps[1] = p.taps[2] = 7; /* more taps than code should unroll */
-  falt_planes_each(&p, &h200, none, &tried);
+  falt_planes_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
   assert_true(tried > 10);
   assert_false(falt_planes_choose(&p, &h200, &best));
   p = volume(32, 64, 16);
@@ -194,7 +196,8 @@ static void test_refusals(UNUSED void **state) {
 
 /* ---- gradients of filters */
 
-static void check_filter_tile(void *context, const falt_planes_filter_tile *t) {
+static void check_filter_tile(void *context, const void *candidate) {
+  const falt_planes_filter_tile *t = candidate;
   const falt_planes_filter_problem *p = context;
   if (t->rejected) return;
   assert_true((int64_t)t->tiles[1] * t->height >= p->out[1] && (int64_t)t->tiles[2] * t->width >= p->out[2]);
@@ -223,11 +226,11 @@ static void test_filter_tiles(UNUSED void **state) {
                                   .workspace = -1};
   falt_planes_filter_tile best, less;
   assert_null(falt_planes_filter_refusal(&p));
-  falt_planes_filter_each(&p, &h200, check_filter_tile, &p);
+  falt_planes_filter_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
   assert_true(falt_planes_filter_choose(&p, &h200, &best));
   assert_true(best.seconds > 2.0 * 256 * 56 * 56 * 9 * 64 * 64 / 989e12);
   p.workspace = (int64_t)best.workspace / 2; /* fewer blocks share the tiles */
-  falt_planes_filter_each(&p, &h200, check_filter_tile, &p);
+  falt_planes_filter_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
   assert_true(falt_planes_filter_choose(&p, &h200, &less) && less.workspace <= best.workspace / 2);
   p.workspace = 0;
   assert_false(falt_planes_filter_choose(&p, &h200, &less));
@@ -241,7 +244,7 @@ static void test_filter_tiles(UNUSED void **state) {
                                    .corner = {0, 0, 0},
                                    .workspace = -1};
   assert_null(falt_planes_filter_refusal(&p));
-  falt_planes_filter_each(&p, &h200, check_filter_tile, &p);
+  falt_planes_filter_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
   assert_true(falt_planes_filter_choose(&p, &h200, &best));
   p.taps[1] = 3; /* twelve taps of a plane */
   assert_non_null(falt_planes_filter_refusal(&p));

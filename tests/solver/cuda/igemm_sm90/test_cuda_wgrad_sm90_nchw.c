@@ -27,7 +27,8 @@ static falt_planar_filter_problem image(int64_t images, int64_t channels, int64_
                                       .workspace = -1};
 }
 
-static void check_tile(void *context, const falt_planar_filter_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_planar_filter_tile *t = candidate;
   const falt_planar_filter_problem *p = context;
   if (t->rejected) return;
   const int64_t rows = p->images * p->depth * (p->height + 1), filled = (p->width + 7) / 8;
@@ -48,7 +49,7 @@ static void check_tile(void *context, const falt_planar_filter_tile *t) {
 static falt_planar_filter_tile choose(falt_planar_filter_problem p) {
   falt_planar_filter_tile best;
   assert_null(falt_planar_filter_refusal(&p));
-  falt_planar_filter_each(&p, &h200, check_tile, &p);
+  falt_planar_filter_each(&p, &h200, &(falt_tile_search){.visit = check_tile, .context = &p});
   assert_true(falt_planar_filter_choose(&p, &h200, &best));
   return best;
 }
