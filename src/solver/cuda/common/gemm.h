@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "cuda/device/args.h"
+#include "solver/cuda/common/tile_search.h"
 
 /* ---- phases: what is computed, axis by axis */
 
@@ -110,8 +111,7 @@ typedef struct falt_gemm_tile {
 int falt_gemm_block_shared(const falt_gemm_machine *machine);
 double falt_gemm_rate(const falt_gemm_machine *machine, int element_bytes);
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_gemm_each(const falt_gemm_shape *shape, const falt_gemm_machine *machine,
-                    void (*visit)(void *context, const falt_gemm_tile *tile), void *context);
+void falt_gemm_each(const falt_gemm_shape *shape, const falt_gemm_machine *machine, falt_tile_search *search);
 /* The best of them. */
 void falt_gemm_choose(const falt_gemm_shape *shape, const falt_gemm_machine *machine, falt_gemm_tile *best);
 
@@ -135,7 +135,7 @@ typedef struct falt_gemm_filter_tile {
 } falt_gemm_filter_tile;
 
 void falt_gemm_filter_each(const falt_gemm_filter_shape *shape, const falt_gemm_machine *machine,
-                           void (*visit)(void *context, const falt_gemm_filter_tile *tile), void *context);
+                           falt_tile_search *search);
 void falt_gemm_filter_choose(const falt_gemm_filter_shape *shape, const falt_gemm_machine *machine,
                              falt_gemm_filter_tile *best);
 

@@ -47,7 +47,7 @@ static int64_t shared_of(const falt_grouped_shape *s, const falt_grouped_tile *t
 }
 
 /* Taps, sums, a line, and the rest as seen on compiled kernels. */
-static int64_t registers_of(const falt_grouped_shape *s) {
+static int64_t fitted_registers(const falt_grouped_shape *s) {
   const int64_t pieces = pieces_of(s), line = sets_of(s) * (pieces / 2) * 4 + pieces % 2 * 4;
   const int64_t merged = s->own_rows == s->rows ? 0 : s->rows == 8 ? 6 : 32, ways = s->rows % 16 == 8 && s->rows > 8;
   return s->taps[0] * pieces * 2 + live_of(s) * 8 + line + 36 + merged + ways * 8 + (s->finish ? 24 : 0);
@@ -55,7 +55,7 @@ static int64_t registers_of(const falt_grouped_shape *s) {
 
 /* Every quarter of a multiprocessor has a quarter of the registers. */
 static int64_t blocks_of(const falt_grouped_shape *s, const falt_gemm_machine *m, const falt_grouped_tile *t) {
-  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(registers_of(s), 8));
+  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(fitted_registers(s), 8));
   const int64_t by_registers = 4 * quarter / (t->warps_c * t->warps_p);
   const int64_t by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
   return falt_min(falt_min(by_registers, by_shared), 8);
@@ -66,9 +66,9 @@ static int64_t band_products(const falt_grouped_shape *s, const falt_grouped_til
 }
 
 const char *falt_grouped_refusal(const falt_grouped_shape *s) {
-  return s->depth % 8 || s->rows % 8        ? "channels of a group do not come by 8"
-         : registers_of(s) > MOST_REGISTERS ? "registers do not hold the taps"
-                                            : NULL;
+  return s->depth % 8 || s->rows % 8            ? "channels of a group do not come by 8"
+         : fitted_registers(s) > MOST_REGISTERS ? "registers do not hold the taps"
+                                                : NULL;
 }
 
 void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *s, const falt_grouped_tile *t) {
@@ -125,8 +125,7 @@ static void estimate(const falt_grouped_shape *s, const falt_gemm_machine *m, fa
 typedef struct visitor {
   const falt_grouped_shape *shape;
   const falt_gemm_machine *machine;
-  void (*visit)(void *context, const falt_grouped_tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* With all but its stages and blocks chosen. */
@@ -143,7 +142,7 @@ static void visit_stages(const visitor *v, falt_grouped_tile t) {
     if (t.blocks < 1) continue;
     t.grid = t.parts * falt_min(falt_max((int64_t)v->machine->multiprocessors * t.blocks / t.parts, 1), t.tiles);
     estimate(s, v->machine, &t);
-    v->visit(v->context, &t);
+    falt_tile_offer(v->search, &t, NULL, t.seconds);
   }
 }
 
@@ -164,33 +163,19 @@ static void visit_height(const visitor *v, falt_grouped_tile t) {
     if (t.height % t.bands == 0 && band_products(v->shape, &t) <= MOST_PRODUCTS) visit_warps(v, t);
 }
 
-void falt_grouped_each(const falt_grouped_shape *s, const falt_gemm_machine *m,
-                       void (*visit)(void *context, const falt_grouped_tile *tile), void *context) {
-  const visitor v = {s, m, visit, context};
-  const int64_t fewest = falt_ceil_div(s->out[1], MOST_PIXELS);
-  int64_t width = 0;
-  for (int64_t across = fewest; across < fewest + 64 && width != 1; across++) {
-    const int64_t before = width;
-    width = falt_ceil_div(s->out[1], across);
-    if (width == before) continue;
-    int64_t height = 0;
-    for (int64_t down = falt_ceil_div(s->out[0], MOST_HEIGHT); height != 1; down++) {
-      const int64_t above = height;
-      height = falt_ceil_div(s->out[0], down);
-      if (height == above || height * width > MOST_PIXELS) continue;
+void falt_grouped_each(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+  const visitor v = {s, m, search};
+  const int64_t most = falt_ceil_div(s->out[1], MOST_PIXELS) + 63;
+  for (int64_t width = MOST_PIXELS + 1; (width = falt_piece_below(s->out[1], most, width)) > 0;)
+    for (int64_t height = MOST_HEIGHT + 1; (height = falt_piece_below(s->out[0], s->out[0], height)) > 0;) {
+      if (height * width > MOST_PIXELS) continue;
       if (height * width < 16 && height < s->out[0]) break;
       visit_height(&v, (falt_grouped_tile){.height = (int)height, .width = (int)width});
     }
-  }
-}
-
-static void keep_better(void *context, const falt_grouped_tile *tile) {
-  falt_grouped_tile *best = context;
-  if (best->blocks == 0 || tile->seconds < best->seconds) *best = *tile;
 }
 
 bool falt_grouped_choose(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_grouped_tile *best) {
-  *best = (falt_grouped_tile){.blocks = 0};
-  if (!falt_grouped_refusal(s)) falt_grouped_each(s, m, keep_better, best);
-  return best->blocks != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  if (!falt_grouped_refusal(s)) falt_grouped_each(s, m, &search);
+  return search.found;
 }

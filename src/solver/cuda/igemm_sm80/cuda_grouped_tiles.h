@@ -5,6 +5,7 @@
 
 #include "cuda/compile.h"
 #include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm80/cuda_grouped_args.h"
 
 typedef struct falt_grouped_shape {
@@ -31,8 +32,7 @@ const char *falt_grouped_refusal(const falt_grouped_shape *shape);
 void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_grouped_each(const falt_grouped_shape *shape, const falt_gemm_machine *machine,
-                       void (*visit)(void *context, const falt_grouped_tile *tile), void *context);
+void falt_grouped_each(const falt_grouped_shape *shape, const falt_gemm_machine *machine, falt_tile_search *search);
 /* The best of them; false if there is none. */
 bool falt_grouped_choose(const falt_grouped_shape *shape, const falt_gemm_machine *machine, falt_grouped_tile *best);
 

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "solver/cuda/common/choice.h"
-
 enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
 
 /* ---- what the machine does */
@@ -49,7 +47,7 @@ static int shared_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 }
 
 /* A thread's sums, factors of a slice, what it knows of its pixels, and the rest as seen on compiled kernels. */
-static int registers_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static int fitted_registers(const falt_gemm_shape *s, const falt_gemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1);
   const int pixels = s->gather ? 0 : larger(1, t->bm * (t->row / s->unit) / threads_of(t));
   return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) +
@@ -64,7 +62,7 @@ static int registers_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 }
 
 static int blocks_of(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
-  const int registers = (registers_of(s, t) + 7) / 8 * 8;
+  const int registers = (fitted_registers(s, t) + 7) / 8 * 8;
   const int by_registers = FILE_REGISTERS / (threads_of(t) * registers);
   const int by_shared = all_shared(m) / (t->shared_bytes + 1024);
   return smaller(smaller(by_registers, by_shared), 1536 / threads_of(t));
@@ -173,8 +171,7 @@ static bool cut_depth(const falt_gemm_shape *s, const falt_gemm_machine *m, falt
 typedef struct visitor {
   const falt_gemm_shape *shape;
   const falt_gemm_machine *machine;
-  void (*visit)(void *context, const falt_gemm_tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* Merged groups are one tap a step and one tile of columns, all of a warp. */
@@ -184,14 +181,14 @@ static bool suits_groups(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 
 /* The tile with every number of shares. */
 static void visit_shares(const visitor *v, falt_gemm_tile *t) {
-  if (registers_of(v->shape, t) > 255 || !suits_groups(v->shape, t)) return;
+  if (fitted_registers(v->shape, t) > 255 || !suits_groups(v->shape, t)) return;
   t->shared_bytes = shared_of(v->shape, t);
   t->blocks = blocks_of(v->shape, v->machine, t);
   if (!is_possible(v->shape, v->machine, t)) return;
   for (int shares = 1; shares <= MOST_SHARES; shares++) {
     if (!cut_depth(v->shape, v->machine, t, shares)) continue;
     estimate(v->shape, v->machine, t);
-    v->visit(v->context, t);
+    falt_tile_offer(v->search, t, NULL, t->seconds);
   }
 }
 
@@ -212,14 +209,13 @@ static void visit_warpgroups(const visitor *v) {
   }
 }
 
-void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m,
-                    void (*visit)(void *context, const falt_gemm_tile *tile), void *context) {
+void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
   static const int tiles[][4] = {{256, 128, 4, 2}, {128, 256, 2, 4}, {128, 128, 2, 2}, {128, 128, 2, 4},
                                  {256, 64, 4, 1},  {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 64, 2, 2},
                                  {128, 32, 4, 1},  {64, 32, 2, 1},   {128, 16, 4, 1},  {32, 64, 1, 4},
                                  {256, 32, 8, 1},  {128, 64, 4, 1}};
   static const int steps[][2] = {{64, 4}, {128, 2}, {128, 3}}; /* bytes, stages */
-  const visitor v = {s, m, visit, context};
+  const visitor v = {s, m, search};
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
     for (unsigned k = 0; k < sizeof steps / sizeof *steps; k++) {
       falt_gemm_tile t = {.bm = tiles[i][0],
@@ -233,12 +229,7 @@ void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m,
   visit_warpgroups(&v);
 }
 
-static void keep_better(void *context, const falt_gemm_tile *tile) {
-  falt_gemm_tile *best = context;
-  if (best->bm == 0 || tile->seconds < best->seconds) *best = *tile;
-}
-
 void falt_gemm_choose(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *best) {
-  *best = (falt_gemm_tile){.bm = 0};
-  falt_gemm_each(s, m, keep_better, best);
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_gemm_each(s, m, &search);
 }

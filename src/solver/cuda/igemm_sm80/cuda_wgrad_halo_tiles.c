@@ -71,13 +71,13 @@ static int sums_of(const falt_window_shape *s, const falt_window_tile *t) {
   return t->per * t->mr * (s->run ? 4 : 8);
 }
 
-static int registers_of(const falt_window_shape *s, const falt_window_tile *t) {
+static int fitted_registers(const falt_window_shape *s, const falt_window_tile *t) {
   return sums_of(s, t) + 4 * t->mr * (is_rolling(s, t) ? t->taps_r : 1) + (s->biased ? 4 * t->mr + 80 : 48);
 }
 
 /* Every quarter of a multiprocessor has a quarter of the registers. */
 static int blocks_of(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
-  const int quarter = FILE_REGISTERS / 4 / (WARP * ((registers_of(s, t) + 7) / 8 * 8));
+  const int quarter = FILE_REGISTERS / 4 / (WARP * ((fitted_registers(s, t) + 7) / 8 * 8));
   const int by_registers = 4 * quarter / t->warps;
   const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + places_bytes(s, t) + 1024);
   return by_registers < by_shared ? by_registers : by_shared;
@@ -203,8 +203,7 @@ static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_win
 typedef struct visitor {
   const falt_window_shape *shape;
   const falt_gemm_machine *machine;
-  void (*visit)(void *context, const falt_window_tile *tile);
-  void *context;
+  falt_tile_search *search;
 } visitor;
 
 /* With all but its pixels chosen. */
@@ -230,7 +229,7 @@ static void visit_pixels(const visitor *v, falt_window_tile t) {
       t.blocks = (int)falt_min(blocks_of(s, v->machine, &t), 8);
       if (t.blocks < 1) continue;
       cut(s, v->machine, &t);
-      v->visit(v->context, &t);
+      falt_tile_offer(v->search, &t, NULL, t.seconds);
     }
   }
 }
@@ -262,23 +261,14 @@ static void visit_channels(const visitor *v, falt_window_tile t) {
   }
 }
 
-void falt_window_each(const falt_window_shape *s, const falt_gemm_machine *m,
-                      void (*visit)(void *context, const falt_window_tile *tile), void *context) {
-  const visitor v = {s, m, visit, context};
-  for (int64_t parts = 1; parts <= s->taps[1]; parts++) {
-    falt_window_tile t = {.taps_r = (int)falt_ceil_div(s->taps[1], parts)};
-    if (parts > 1 && t.taps_r * (parts - 1) >= s->taps[1]) continue;
-    visit_channels(&v, t);
-  }
-}
-
-static void keep_better(void *context, const falt_window_tile *tile) {
-  falt_window_tile *best = context;
-  if (best->mr == 0 || tile->seconds < best->seconds) *best = *tile;
+void falt_window_each(const falt_window_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+  const visitor v = {s, m, search};
+  for (int64_t taps = s->taps[1] + 1; (taps = falt_piece_below(s->taps[1], s->taps[1], taps)) > 0;)
+    visit_channels(&v, (falt_window_tile){.taps_r = (int)taps});
 }
 
 bool falt_window_choose(const falt_window_shape *s, const falt_gemm_machine *m, falt_window_tile *best) {
-  *best = (falt_window_tile){.mr = 0};
-  falt_window_each(s, m, keep_better, best);
-  return best->mr != 0;
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_window_each(s, m, &search);
+  return search.found;
 }

@@ -5,6 +5,7 @@
 
 #include "cuda/compile.h"
 #include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_args.h"
 
 typedef struct falt_window_shape {
@@ -38,8 +39,7 @@ void falt_window_parts(const falt_window_shape *shape, const falt_window_tile *t
 void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *shape, const falt_window_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_window_each(const falt_window_shape *shape, const falt_gemm_machine *machine,
-                      void (*visit)(void *context, const falt_window_tile *tile), void *context);
+void falt_window_each(const falt_window_shape *shape, const falt_gemm_machine *machine, falt_tile_search *search);
 /* The best of them; false if there is none. */
 bool falt_window_choose(const falt_window_shape *shape, const falt_gemm_machine *machine, falt_window_tile *best);
 

@@ -21,7 +21,7 @@ static int shared_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_til
 }
 
 /* Sums, factors of a slice, what is gathered, and the rest as seen on compiled kernels. */
-static int registers_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+static int fitted_registers(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1),
             threads = threads_of(t);
   const int gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
@@ -88,8 +88,7 @@ static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
 }
 
-void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_machine *m,
-                           void (*visit)(void *context, const falt_gemm_filter_tile *tile), void *context) {
+void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
   static const int tiles[][4] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4}, {64, 64, 2, 2},
                                  {32, 128, 1, 4},  {32, 64, 1, 4},  {32, 32, 1, 2},  {128, 256, 2, 4}};
   static const int steps[][2] = {{32, 4}, {64, 2}, {64, 3}}; /* pixels, stages */
@@ -101,7 +100,7 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
                                  .pixels = steps[k][0],
                                  .stages = steps[k][1],
                                  .promote = s->split ? 1 : 0};
-      const int registers = registers_of(s, &t);
+      const int registers = fitted_registers(s, &t);
       t.shared_bytes = shared_of(s, &t);
       if (registers > 255 || t.shared_bytes + found_bytes(s, &t) > falt_gemm_block_shared(m) || !threads_fit(s, &t))
         continue;
@@ -109,17 +108,12 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
       if (t.blocks < 1) continue;
       for (int waves = 0; waves <= MOST_WAVES; waves++) {
         estimate(s, m, &t, waves);
-        visit(context, &t);
+        falt_tile_offer(search, &t, NULL, t.seconds);
       }
     }
 }
 
-static void keep_better(void *context, const falt_gemm_filter_tile *tile) {
-  falt_gemm_filter_tile *best = context;
-  if (best->bm == 0 || tile->seconds < best->seconds) *best = *tile;
-}
-
 void falt_gemm_filter_choose(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *best) {
-  *best = (falt_gemm_filter_tile){.bm = 0};
-  falt_gemm_filter_each(s, m, keep_better, best);
+  falt_tile_search search = falt_tile_search_best(best, sizeof *best);
+  falt_gemm_filter_each(s, m, &search);
 }

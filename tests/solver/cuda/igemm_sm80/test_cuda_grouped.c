@@ -44,7 +44,8 @@ typedef struct tally {
 } tally;
 
 /* Tiles and parts have all results, none for nothing; a block's channels belong to whole groups or to one. */
-static void check_tile(void *context, const falt_grouped_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_grouped_tile *t = candidate;
   tally *all = context;
   const falt_grouped_shape *s = all->shape;
   const int64_t span = 16 * t->warps_c, down = falt_ceil_div(s->out[0], t->height);
@@ -65,7 +66,7 @@ static void test_tiles(UNUSED void **state) {
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};
       falt_grouped_tile best;
-      falt_grouped_each(&shapes[i], machines[m], check_tile, &all);
+      falt_grouped_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
       assert_true(falt_grouped_choose(&shapes[i], machines[m], &best));
       assert_true(all.tiles > 0 && best.seconds == all.least);
     }

@@ -287,7 +287,8 @@ typedef struct count {
 } count;
 
 /* What cuda_igemm.cu asserts, and what the launch needs. */
-static void check_tile(void *context, const falt_gemm_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_gemm_tile *t = candidate;
   count *c = context;
   const int threads = 32 * t->warps[0] * t->warps[1];
   c->tiles++;
@@ -300,7 +301,8 @@ static void check_tile(void *context, const falt_gemm_tile *t) {
     assert_true(threads % (t->row / c->shape->unit) == 0);
 }
 
-static void check_filter_tile(void *context, const falt_gemm_filter_tile *t) {
+static void check_filter_tile(void *context, const void *candidate) {
+  const falt_gemm_filter_tile *t = candidate;
   count *c = context;
   c->tiles++;
   assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0 && t->pixels % 32 == 0);
@@ -364,11 +366,11 @@ static void test_tiles(UNUSED void **state) {
                                                .workspace = -1};
         count c = {&machines[m], &shape, 0}, f = {&machines[m], &shape, 0};
         falt_gemm_tile best;
-        falt_gemm_each(&shape, &machines[m], check_tile, &c);
+        falt_gemm_each(&shape, &machines[m], &(falt_tile_search){.visit = check_tile, .context = &c});
         falt_gemm_choose(&shape, &machines[m], &best);
         assert_true(c.tiles > 0 && best.bm > 0 && best.bn <= 128);
         if (units[u][1] == 1) continue; /* bytes have no gradient there */
-        falt_gemm_filter_each(&filter, &machines[m], check_filter_tile, &f);
+        falt_gemm_filter_each(&filter, &machines[m], &(falt_tile_search){.visit = check_filter_tile, .context = &f});
         assert_true(f.tiles > 0);
       }
 }

@@ -46,7 +46,8 @@ static int64_t product(const int64_t *size, int count) {
 }
 
 /* Warps have all columns of a part, parts all of the gradient, shares all tiles and none for nothing. */
-static void check_tile(void *context, const falt_window_tile *t) {
+static void check_tile(void *context, const void *candidate) {
+  const falt_window_tile *t = candidate;
   tally *all = context;
   const falt_window_shape *s = all->shape;
   int64_t parts[5];
@@ -73,7 +74,7 @@ static void test_tiles(UNUSED void **state) {
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};
       falt_window_tile best;
-      falt_window_each(&shapes[i], machines[m], check_tile, &all);
+      falt_window_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
       assert_true(falt_window_choose(&shapes[i], machines[m], &best));
       assert_true(all.tiles > 0 && best.seconds == all.least);
     }
