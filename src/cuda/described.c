@@ -8,30 +8,31 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "cuda/machine.h"
 
 enum { OK = 0, INVALID_VALUE = 1, NO_DEVICE = 100, NOT_SUPPORTED = 801 };
 
 /* Clocks are the boost clocks; the memory's is half its transfer rate, as the driver counts. */
 typedef struct known_gpu {
   const char *word, *name;
-  int major, minor, multiprocessors, clock_mhz, memory_mhz, bus_bits, l2_mib, block_shared_kib;
+  int major, minor, multiprocessors, clock_mhz, memory_mhz, bus_bits, l2_mib;
 } known_gpu;
 
 static const known_gpu known[] = {
-    {"h200", "NVIDIA H200", 9, 0, 132, 1980, 3201, 6144, 60, 227},
-    {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 1980, 2619, 5120, 50, 227},
-    {"h100-pcie", "NVIDIA H100 PCIe", 9, 0, 114, 1755, 1593, 5120, 50, 227},
-    {"b200", "NVIDIA B200", 10, 0, 148, 1965, 3996, 8192, 126, 227},
-    {"a100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 1410, 1593, 5120, 40, 163},
-    {"a100-40gb", "NVIDIA A100-SXM4-40GB", 8, 0, 108, 1410, 1215, 5120, 40, 163},
-    {"a10", "NVIDIA A10", 8, 6, 72, 1695, 6251, 384, 6, 99},
-    {"rtx3090", "NVIDIA GeForce RTX 3090", 8, 6, 82, 1695, 9751, 384, 6, 99},
-    {"l40s", "NVIDIA L40S", 8, 9, 142, 2520, 9001, 384, 96, 99},
-    {"l4", "NVIDIA L4", 8, 9, 58, 2040, 6251, 192, 48, 99},
-    {"rtx4090", "NVIDIA GeForce RTX 4090", 8, 9, 128, 2520, 10501, 384, 72, 99},
-    {"rtx5090", "NVIDIA GeForce RTX 5090", 12, 0, 170, 2407, 14001, 512, 96, 99},
-    {"t4", "Tesla T4", 7, 5, 40, 1590, 5001, 256, 4, 64},
-    {"v100", "Tesla V100-SXM2-16GB", 7, 0, 80, 1530, 877, 4096, 6, 96},
+    {"h200", "NVIDIA H200", 9, 0, 132, 1980, 3201, 6144, 60},
+    {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 1980, 2619, 5120, 50},
+    {"h100-pcie", "NVIDIA H100 PCIe", 9, 0, 114, 1755, 1593, 5120, 50},
+    {"b200", "NVIDIA B200", 10, 0, 148, 1965, 3996, 8192, 126},
+    {"a100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 1410, 1593, 5120, 40},
+    {"a100-40gb", "NVIDIA A100-SXM4-40GB", 8, 0, 108, 1410, 1215, 5120, 40},
+    {"a10", "NVIDIA A10", 8, 6, 72, 1695, 6251, 384, 6},
+    {"rtx3090", "NVIDIA GeForce RTX 3090", 8, 6, 82, 1695, 9751, 384, 6},
+    {"l40s", "NVIDIA L40S", 8, 9, 142, 2520, 9001, 384, 96},
+    {"l4", "NVIDIA L4", 8, 9, 58, 2040, 6251, 192, 48},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", 8, 9, 128, 2520, 10501, 384, 72},
+    {"rtx5090", "NVIDIA GeForce RTX 5090", 12, 0, 170, 2407, 14001, 512, 96},
+    {"t4", "Tesla T4", 7, 5, 40, 1590, 5001, 256, 4},
+    {"v100", "Tesla V100-SXM2-16GB", 7, 0, 80, 1530, 877, 4096, 6},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -165,7 +166,8 @@ static int module_function(falt_cu_function *function, falt_cu_module module, co
 
 static int function_set(falt_cu_function function, int attribute, int value) {
   const known_gpu *gpu = (const known_gpu *)(const void *)function;
-  return attribute != FALT_CU_FUNCTION_SHARED_BYTES || value <= gpu->block_shared_kib << 10 ? OK : INVALID_VALUE;
+  const int limit = falt_architecture_of(gpu->major, gpu->minor)->block_shared;
+  return attribute != FALT_CU_FUNCTION_SHARED_BYTES || value <= limit ? OK : INVALID_VALUE;
 }
 
 static int launch(falt_cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,

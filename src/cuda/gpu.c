@@ -57,6 +57,7 @@ static void learn(falt_gpu *gpu) {
   f->ordinal = gpu->device; /* the driver numbers devices by ordinal */
   f->major = attribute(gpu, FALT_CU_MAJOR);
   f->minor = attribute(gpu, FALT_CU_MINOR);
+  f->architecture = falt_architecture_of(f->major, f->minor);
   f->multiprocessors = attribute(gpu, FALT_CU_MULTIPROCESSORS);
   f->clock_khz = attribute(gpu, FALT_CU_CLOCK_KHZ);
   f->memory_khz = attribute(gpu, FALT_CU_MEMORY_CLOCK_KHZ);

@@ -4,6 +4,7 @@
 
 #include "cuda/compile.h"
 #include "cuda/driver.h"
+#include "cuda/machine.h"
 
 typedef struct falt_gpu falt_gpu;
 
@@ -11,6 +12,7 @@ typedef struct falt_gpu_facts {
   int ordinal, major, minor, multiprocessors;
   int clock_khz, memory_khz, bus_bits, l2_bytes;
   char name[64], arch[16]; /* "sm_90a" */
+  const falt_architecture *architecture;
 } falt_gpu_facts;
 
 /* GPUs that the driver finds; 0 without a driver. */

@@ -12,6 +12,7 @@
 #include "compile_kernels.h"
 #include "core/memory.h"
 #include "cuda/rate.h"
+#include "machines.h"
 #include "solver/cuda/filter/cuda_25d_tiles.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "solver/cuda/filter/cuda_toeplitz_tiles.h"
@@ -115,7 +116,7 @@ typedef struct swept {
 
 /* As the solver fills the holes, with the cut that it would choose. */
 static falt_cuda_kernel sweep(const swept *v, bool other) {
-  const falt_tile_machine machine = {132, 4.2e12, 62e12, other ? 36 : 0};
+  const falt_machine machines[] = {H200, A100};
   const int bytes = (int)falt_type_size(v->type), wide = v->type == FALT_F64;
   falt_tile_problem p = {.terms = v->terms,
                          .in = {256, 256, v->columns},
@@ -135,7 +136,7 @@ static falt_cuda_kernel sweep(const swept *v, bool other) {
     p.taps[i] = v->taps[i];
     p.pad[i] = v->taps[i] / 2;
   }
-  assert_true(falt_sweeps_choose(&p, &machine, &s));
+  assert_true(falt_sweeps_choose(&p, &machines[other], &s));
   falt_cuda_hole(&k, "FAR=0");
   filter_holes(&k, p.taps, v->terms, v->boundary, v->element, v->type);
   falt_sweep_holes(&k, &s);
@@ -264,7 +265,9 @@ static void test_banded(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       if (!is_turn(a, i)) continue;
-      const falt_bands_machine machine = {atoi(architectures[a] + 3) / 10, 132, 4.2e12, 62e12};
+      const int number = atoi(architectures[a] + 3);
+      falt_machine machine = h200;
+      machine.arch = falt_architecture_of(number / 10, number % 10);
       const falt_bands_kind kind = shapes[i].type <= FALT_S8    ? FALT_BANDS_BYTES
                                    : shapes[i].type == FALT_F16 ? FALT_BANDS_HALVES
                                    : shapes[i].type == FALT_F32 ? FALT_BANDS_WORDS
@@ -346,7 +349,6 @@ static void test_blocked(UNUSED void **state) {
       {{{3, 7, 7}, {1, 2, 2}, {1, 1, 1}, {64, 256, 256}, 1, 1, 4, 4, 4, 3, 2, false}, "float", FALT_F32, 64},
       {{{1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {1, 2048, 2048}, 1, 1, 8, 8, 8, 4, 0, false}, "double", FALT_F64, 0},
   };
-  static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
@@ -394,7 +396,6 @@ static void test_layer(UNUSED void **state) {
       {{3, {3, 3}, {1, 1}, {1, 1}, {2, 2}, {112, 112}, 64, 16, 2, 2, 8, true}, "unsigned short", FALT_F16, FALT_RELU},
       {{6, {3, 3}, {1, 1}, {2, 2}, {1, 3}, {10, 10}, 24, 3, 1, 1, 8, false}, "signed char", FALT_S8, FALT_CLIP},
   };
-  static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {

@@ -2,9 +2,8 @@
 #ifndef FALT_TESTS_TILE_PROBLEM_H
 #define FALT_TESTS_TILE_PROBLEM_H
 
+#include "machines.h"
 #include "solver/cuda/filter/cuda_direct_tiles.h"
-
-static const falt_tile_machine h200 = {132, 4.2e12, 62e12, 0};
 
 /* Taps, and sizes, of planes, rows and columns. */
 static falt_tile_problem tile_problem(const int taps[3], const int64_t size[3]) {

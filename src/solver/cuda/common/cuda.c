@@ -39,16 +39,15 @@ bool falt_cuda_finishes_in_float(const falt_problem *p) {
   return y == FALT_U8 || y == FALT_S8 || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
 }
 
-falt_block_machine falt_cuda_block_machine(const falt_device *device) {
-  const falt_gpu_facts *f = falt_gpu_about(device->gpu);
-  const bool big = f->minor == 0 && f->major != 12; /* data centres' GPUs have more than others */
-  const int kilobytes = f->major < 8 ? 64 : !big ? 99 : f->major == 8 ? 163 : 227;
-  return (falt_block_machine){.multiprocessors = f->multiprocessors,
-                              .shared_block = kilobytes << 10,
-                              .shared_all = (kilobytes + 1) << 10,
-                              .bytes_per_s = device->limits.copy_bytes_per_s,
-                              .flops = device->limits.f32_flops,
-                              .wide_flops = device->limits.f64_flops};
+falt_machine falt_cuda_machine(const falt_device *device) {
+  const falt_gpu_facts *gpu = falt_gpu_about(device->gpu);
+  return (falt_machine){.arch = gpu->architecture,
+                        .multiprocessors = gpu->multiprocessors,
+                        .bytes_per_s = device->limits.copy_bytes_per_s,
+                        .flops = device->limits.f32_flops,
+                        .wide_flops = device->limits.f64_flops,
+                        .clock_hz = 1e3 * gpu->clock_khz,
+                        .cache_bytes = gpu->l2_bytes};
 }
 
 falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes) {

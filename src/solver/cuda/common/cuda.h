@@ -5,7 +5,6 @@
 #include "cuda/device/args.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 /* Refuses with what falt_message() says, one clause of it. */
 falt_plan *falt_cuda_refuse(falt_ask *ask, falt_status status);
@@ -19,8 +18,8 @@ const char *falt_cuda_sum(const falt_problem *problem, const char *real);
  * integers must be exact. */
 bool falt_cuda_finishes_in_float(const falt_problem *problem);
 
-/* The machine that blocks of threads are chosen for. */
-falt_block_machine falt_cuda_block_machine(const falt_device *device);
+/* The GPU as searches over tiles see it. */
+falt_machine falt_cuda_machine(const falt_device *device);
 
 /* A copy of host memory on the GPU. */
 falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes);

@@ -59,8 +59,6 @@ falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *problem, const fal
 /* The holes of kernels that include finish.cuh. */
 void falt_gemm_result_holes(const falt_problem *problem, falt_type result, falt_cuda_kernel *kernel);
 
-falt_gemm_machine falt_gemm_machine_of(const falt_device *device);
-
 /* For cuda_wgrad_sum.cu: so many shares of a filter's gradient, of all rows of merged groups and `columns` of each,
  * tap by tap. The sums, the filter and the bias are set later. */
 falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *problem, int merged, int shares, int columns);

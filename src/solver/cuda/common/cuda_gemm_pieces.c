@@ -69,7 +69,7 @@ const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type o
   if (!falt_gemm_kind(source, other)) return "tensor cores do not multiply these types";
   if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "tensor cores sum these types in another";
   if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
-  if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
+  if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
   if (p->operation != FALT_BACKWARD_DATA && !falt_gemm_constant_fits(p))
     return "the boundary's constant is not a finite number of the input's type";
   if (!small_axes(p) || !small_channels(p)) return "an axis, the pixels or the channels are too many";
@@ -165,12 +165,6 @@ falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *p, const falt_tens
     for (int side = 0; side < 2; side++) s.boundary[i][side] = (int)p->axis[i].boundary[side];
   }
   return s;
-}
-
-falt_gemm_machine falt_gemm_machine_of(const falt_device *device) {
-  const falt_gpu_facts *gpu = falt_gpu_about(device->gpu);
-  return (falt_gemm_machine){gpu->major, gpu->minor, gpu->multiprocessors, device->limits.copy_bytes_per_s,
-                             gpu->clock_khz * 1e3};
 }
 
 void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_kernel *kernel) {

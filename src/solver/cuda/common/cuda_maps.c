@@ -52,10 +52,11 @@ static void start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, voi
 }
 
 /* So many threads for each four sums that the GPU is full, eight splits at least for each. */
-static int parts_of(int64_t fours, int splits) {
-  enum { FULL = 132 * 1024, MOST = 16, LEAST_SPLITS = 8 };
+static int parts_of(const falt_gpu *gpu, int64_t fours, int splits) {
+  enum { THREADS = 1024, MOST = 16, LEAST_SPLITS = 8 };
+  const int64_t full = (int64_t)falt_gpu_about(gpu)->multiprocessors * THREADS;
   int parts = 1;
-  while (parts < MOST && fours * parts < FULL && splits >= 2 * parts * LEAST_SPLITS) parts *= 2;
+  while (parts < MOST && fours * parts < full && splits >= 2 * parts * LEAST_SPLITS) parts *= 2;
   return parts;
 }
 
@@ -67,7 +68,7 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
                                 .fours = (unsigned)fours,
                                 .row_fours = (unsigned)(s.columns / 4),
                                 .splits = s.splits,
-                                .parts = parts_of(fours, s.splits),
+                                .parts = parts_of(plan->device->gpu, fours, s.splits),
                                 .tap_columns = s.tap_columns,
                                 .alpha = (float)plan->problem.alpha};
   a.w.data = falt_map_element(o->filter, w);
@@ -96,7 +97,7 @@ static bool is_result(falt_type type) {
 
 const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other) {
   const falt_problem *p = ask->problem;
-  if (falt_gpu_about(ask->device->gpu)->major != 9) return "the GPU has no wgmma (sm_90a has)";
+  if (!falt_gpu_about(ask->device->gpu)->architecture->wgmma) return "the GPU has no wgmma (sm_90a has)";
   if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
   return !is_half(factor) || other != factor                     ? "its factors are f16 or bf16, both the same"
          : !is_result(falt_problem_result(p)->type)              ? "its results are f16, bf16 or f32"
@@ -115,14 +116,6 @@ const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type ot
              ? "channels do not lie side by side with 16 bytes dividing all strides"
          : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
                                                                     : NULL;
-}
-
-falt_planes_machine falt_map_machine(const falt_ask *ask) {
-  enum { SHARED = 227 << 10 };
-  return (falt_planes_machine){.multiprocessors = falt_gpu_about(ask->device->gpu)->multiprocessors,
-                               .shared_block = SHARED,
-                               .bytes_per_s = ask->device->limits.copy_bytes_per_s,
-                               .clock_hz = 1e3 * falt_gpu_about(ask->device->gpu)->clock_khz};
 }
 
 /* A plan for operands that are not aligned, in no more workspace than the other's. */

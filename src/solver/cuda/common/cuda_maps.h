@@ -30,9 +30,6 @@ typedef struct falt_map_sums {
 /* Starts cuda_igemm_sm90_sum.cu's kernel on the sums in the workspace. */
 void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *operands, falt_map_sums sums);
 
-/* The machine that planes are cut for. */
-falt_planes_machine falt_map_machine(const falt_ask *ask);
-
 /* Why a layer, or a gradient, of these two types of factors is not for wgmma fed by the copy engine; or NULL. The first
  * asks nothing of the order in memory, the second for channels side by side. */
 const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "cuda/device/args.h"
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* ---- phases: what is computed, axis by axis */
@@ -89,11 +90,6 @@ typedef struct falt_gemm_shape {
   int64_t workspace;                      /* that shares of the depth may use; negative: any */
 } falt_gemm_shape;
 
-typedef struct falt_gemm_machine {
-  int major, minor, multiprocessors;
-  double bytes_per_s, clock; /* clock: cycles a second */
-} falt_gemm_machine;
-
 typedef struct falt_gemm_tile {
   int bm, bn, warps[2]; /* results of a block, its warps along both */
   int row, stages;      /* bytes of a step, steps in shared memory */
@@ -106,14 +102,10 @@ typedef struct falt_gemm_tile {
   double seconds;
 } falt_gemm_tile;
 
-/* The machine's share in both kinds of tiles: shared memory that a block may have, and bytes of depth times results
- * that a multiprocessor multiplies in a cycle. */
-int falt_gemm_block_shared(const falt_gemm_machine *machine);
-double falt_gemm_rate(const falt_gemm_machine *machine, int element_bytes);
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_gemm_each(const falt_gemm_shape *shape, const falt_gemm_machine *machine, falt_tile_search *search);
+void falt_gemm_each(const falt_gemm_shape *shape, const falt_machine *machine, falt_tile_search *search);
 /* The best of them. */
-void falt_gemm_choose(const falt_gemm_shape *shape, const falt_gemm_machine *machine, falt_gemm_tile *best);
+void falt_gemm_choose(const falt_gemm_shape *shape, const falt_machine *machine, falt_gemm_tile *best);
 
 /* ---- tiles of filters' gradients */
 
@@ -134,9 +126,8 @@ typedef struct falt_gemm_filter_tile {
   double seconds;
 } falt_gemm_filter_tile;
 
-void falt_gemm_filter_each(const falt_gemm_filter_shape *shape, const falt_gemm_machine *machine,
-                           falt_tile_search *search);
-void falt_gemm_filter_choose(const falt_gemm_filter_shape *shape, const falt_gemm_machine *machine,
+void falt_gemm_filter_each(const falt_gemm_filter_shape *shape, const falt_machine *machine, falt_tile_search *search);
+void falt_gemm_filter_choose(const falt_gemm_filter_shape *shape, const falt_machine *machine,
                              falt_gemm_filter_tile *best);
 
 #endif

@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-enum { PIXEL = 16, MOST_TAPS = 8, MOST_SHARES = 65535, BLOCK_THREADS = 128, REGISTERS = 80, FILE_REGISTERS = 65536 };
+enum { PIXEL = 16, MOST_TAPS = 8, MOST_SHARES = 65535, BLOCK_THREADS = 128, REGISTERS = 80 };
 
 typedef falt_depthwise_bands_shape shape;
 typedef falt_depthwise_bands_filter_tile tile;
@@ -43,11 +43,11 @@ static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
 
 /* Fitted to 6 timings of 3 layers on an H200, where a product takes twice the cycles of its operands' 128 bytes each.
  * Blocks of a multiprocessor multiply in turns; one alone waits for its tiles. */
-static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z, tile *t) {
+static void estimate(const shape *s, const falt_machine *m, const sizes *z, tile *t) {
   const int64_t tiles = s->images * falt_ceil_div(z->height, t->slab), parts = falt_ceil_div(s->channels, t->span);
   const double step = 53 + 1.9 * (double)z->down, rounds = ceil((double)tiles / (double)t->shares);
   const double turns = ceil((double)(parts * t->shares) / m->multiprocessors) * rounds * t->span / 8;
-  const double compute = turns * (double)steps_of(z, t) * step / m->clock * (t->blocks > 1 ? 1 : 1.6);
+  const double compute = turns * (double)steps_of(z, t) * step / m->clock_hz * (t->blocks > 1 ? 1 : 1.6);
   const double again = (double)(t->slab + s->taps[0] - 1) / t->slab; /* that rows of dy are fetched */
   const double planes = (double)s->images * (double)s->channels, in = (double)(s->in[0] * s->in[1]);
   const double bytes = 2 * planes * (in + (double)(s->out[0] * s->out[1]) * again) + 4 * (double)t->partial;
@@ -58,7 +58,7 @@ static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z,
 
 typedef struct visitor {
   const shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   const sizes *sizes;
   int64_t workspace;
   falt_tile_search *search;
@@ -70,11 +70,11 @@ static void visit_blocks(const visitor *v, tile t) {
   const int64_t shared = shared_of(s, v->sizes, &t), parts = falt_ceil_div(s->channels, t.span);
   const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
   const int64_t tiles = s->images * falt_ceil_div(v->sizes->height, t.slab);
-  if (shared > falt_gemm_block_shared(v->machine) || parts > MOST_SHARES || tiles >= INT32_MAX / 2) return;
+  if (shared > v->machine->arch->block_shared || parts > MOST_SHARES || tiles >= INT32_MAX / 2) return;
   t.warps = t.span / 2;
   t.shared_bytes = (int)shared;
-  t.blocks = (int)falt_min((falt_gemm_block_shared(v->machine) + 1024) / (shared + 1024),
-                           FILE_REGISTERS / REGISTERS / (BLOCK_THREADS * t.span / 8));
+  t.blocks = (int)falt_min(falt_blocks_by_shared(v->machine, shared),
+                           falt_blocks_by_registers(BLOCK_THREADS * t.span / 8, REGISTERS));
   t.shares = falt_max(1, falt_min(falt_min(tiles, MOST_SHARES), v->machine->multiprocessors * t.blocks / parts));
   if (v->workspace >= 0) t.shares = falt_min(t.shares, v->workspace / sums);
   if (t.shares < 1) return;
@@ -92,10 +92,9 @@ static void visit_slabs(const visitor *v, tile t) {
   }
 }
 
-void falt_depthwise_diagonals_each(const shape *s, const falt_gemm_machine *m, int64_t workspace,
-                                   falt_tile_search *search) {
+void falt_depthwise_diagonals_each(const shape *s, const falt_machine *m, int64_t workspace, falt_tile_search *search) {
   const sizes z = sizes_of(s);
   const visitor v = {s, m, &z, workspace, search};
-  if (falt_depthwise_bands_refusal(s) || m->major != 9 || s->taps[0] > MOST_TAPS || s->taps[1] > MOST_TAPS) return;
+  if (falt_depthwise_bands_refusal(s) || !m->arch->wgmma || s->taps[0] > MOST_TAPS || s->taps[1] > MOST_TAPS) return;
   visit_slabs(&v, (tile){.images = 1, .span = s->channels > 8 ? 16 : 8});
 }

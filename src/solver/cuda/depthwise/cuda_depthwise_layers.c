@@ -57,7 +57,7 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
   if (is_one_filter(p) && (filter || ask->filter_values)) return "the filter is one for all channels";
   if (p->filter.size[FALT_W] > MOST_COLUMN_TAPS) return "rows have more than 32 taps";
   if (!small_axes(p) || !small_channels(p)) return "an axis, a stride or the channels are too large";
-  if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
+  if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
   return NULL;
 }
 
@@ -127,9 +127,7 @@ static falt_depthwise_shape shape_of(const falt_ask *ask, bool narrow) {
 }
 
 bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool narrow) {
-  const falt_limits *limits = &ask->device->limits;
-  const falt_depthwise_machine machine = {falt_gpu_about(ask->device->gpu)->multiprocessors, limits->copy_bytes_per_s,
-                                          limits->f32_flops};
+  const falt_machine machine = falt_cuda_machine(ask->device);
   cut->shape = shape_of(ask, narrow);
   return falt_depthwise_choose(&cut->shape, &machine, &cut->tile);
 }

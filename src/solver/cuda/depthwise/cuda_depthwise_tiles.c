@@ -6,7 +6,6 @@
 
 enum { PLANE, ROW, COLUMN };
 enum {
-  FILE_REGISTERS = 65536,
   MOST_REGISTERS = 230,
   WHOLE_WORDS = 72,
   PART_WORDS = 40,
@@ -198,7 +197,7 @@ static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes
 
 /* What memory takes beyond its bytes. Lines of the first-level cache add to it; few threads, lines that nobody asked
  * for ahead, small words and tall tiles, whose rows lie in many pages, prolong it. */
-static double memory_seconds(const falt_depthwise_shape *s, const falt_depthwise_machine *m, const work *w,
+static double memory_seconds(const falt_depthwise_shape *s, const falt_machine *m, const work *w,
                              const falt_depthwise_tile *t) {
   static const double waiting[] = {1.09, 1.02, 1, 1.02}; /* by the lines on their way */
   const double lines = tiles_of(s, t, w) * line_bytes_of(s, t, w) / (m->flops / 2);
@@ -215,7 +214,7 @@ static double memory_seconds(const falt_depthwise_shape *s, const falt_depthwise
 
 /* Fitted to 384 timings of 36 layers on an H200. Of the slots of instructions three fifths are used at best; the last
  * threads work alone. */
-static double estimate(const falt_depthwise_shape *s, const falt_depthwise_machine *m, const work *w,
+static double estimate(const falt_depthwise_shape *s, const falt_machine *m, const work *w,
                        const falt_depthwise_tile *t) {
   const double lanes = m->flops / 2, clock = lanes / m->multiprocessors / 128;
   const double instructions = instructions_of(s, t, w), threads = (double)t->threads * t->blocks;
@@ -231,7 +230,7 @@ static double estimate(const falt_depthwise_shape *s, const falt_depthwise_machi
 
 typedef struct visitor {
   const falt_depthwise_shape *shape;
-  const falt_depthwise_machine *machine;
+  const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
@@ -298,7 +297,7 @@ static void set_threads(const falt_depthwise_shape *s, const work *w, falt_depth
   if (s->kind != FALT_DEPTHWISE_FILTER || !s->inner || s->axis[COLUMN].stride > 1) return;
   if (w->taps[0] * w->taps[1] > 9) return;
   for (int threads = 256; threads <= LARGE_BLOCK; threads *= 2) {
-    if (vectors > threads || t->registers > FILE_REGISTERS / LARGE_BLOCK) continue;
+    if (vectors > threads || t->registers > FALT_REGISTERS / LARGE_BLOCK) continue;
     if (tiles_of(s, t, w) < (double)threads || lanes_cost(s, w, (int)vectors, threads) >= least) continue;
     least = lanes_cost(s, w, (int)vectors, threads);
     t->lanes = (int)vectors;
@@ -320,7 +319,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   t.registers = fitted_registers(s, &t, &w);
   if (!words_fit(s, &t, &w) || !fits(s, &t, &w)) return;
   set_threads(s, &w, &t);
-  t.blocks = smaller(2048 / t.threads, FILE_REGISTERS / (t.threads * ((t.registers + 7) / 8 * 8)));
+  t.blocks = (int)falt_min(2048 / t.threads, falt_blocks_by_registers(t.threads, t.registers));
   t.blocks = larger(1, smaller(t.blocks, (s->inner && s->kind == FALT_DEPTHWISE_FILTER ? 512 : 1536) / t.threads));
   const double tiles = tiles_of(s, &t, &w);
   if (tiles >= 0x1p31) return;
@@ -337,7 +336,7 @@ static int parts_of(const falt_depthwise_shape *s, int channels) {
   return rows ? (int)falt_ceil_div(s->axis[ROW].taps, rows) : 0;
 }
 
-void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_machine *m, falt_tile_search *search) {
+void falt_depthwise_each(const falt_depthwise_shape *s, const falt_machine *m, falt_tile_search *search) {
   static const int counts[] = {1, 2, 4, 7, 8, 14, 16}; /* rows: up to 14 */
   enum { COUNTS = sizeof counts / sizeof *counts };
   const visitor v = {s, m, search};
@@ -354,8 +353,7 @@ void falt_depthwise_each(const falt_depthwise_shape *s, const falt_depthwise_mac
   }
 }
 
-bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
-                           falt_depthwise_tile *best) {
+bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_machine *machine, falt_depthwise_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_depthwise_each(shape, machine, &search);
   return search.found;

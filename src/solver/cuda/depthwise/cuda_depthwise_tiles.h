@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 typedef enum falt_depthwise_kind {
@@ -35,11 +36,6 @@ typedef struct falt_depthwise_shape {
   int64_t workspace;    /* that a gradient of the filter may use; negative: any */
 } falt_depthwise_shape;
 
-typedef struct falt_depthwise_machine {
-  int multiprocessors;
-  double bytes_per_s, flops; /* of the whole GPU */
-} falt_depthwise_machine;
-
 typedef struct falt_depthwise_tile {
   int rows, columns;  /* of results of a thread, or of y */
   int unit, y_unit;   /* elements of a word of the source, of the result */
@@ -56,10 +52,8 @@ typedef struct falt_depthwise_tile {
 } falt_depthwise_tile;
 
 /* Calls visit for every tile that the kernels take. */
-void falt_depthwise_each(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
-                         falt_tile_search *search);
+void falt_depthwise_each(const falt_depthwise_shape *shape, const falt_machine *machine, falt_tile_search *search);
 /* The best of them; false if there is none. */
-bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_depthwise_machine *machine,
-                           falt_depthwise_tile *best);
+bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_machine *machine, falt_depthwise_tile *best);
 
 #endif

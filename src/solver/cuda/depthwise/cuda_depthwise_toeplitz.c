@@ -208,7 +208,7 @@ static falt_plan *plan_others(falt_ask *ask) {
 }
 
 static const char *choose(bands_plan *plan) {
-  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape))
     return "neither channels nor columns lie side by side";
   const char *why = falt_depthwise_bands_refusal(&plan->shape);

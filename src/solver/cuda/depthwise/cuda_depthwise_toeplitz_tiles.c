@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  FILE_REGISTERS = 65536,
   WARP = 32,
   MOST_REGISTERS = 232,
   MOST_PIXELS = 7,      /* pairs of them that a thread has on their way; nine were slower */
@@ -107,11 +106,9 @@ static int64_t products_of(const shape *s, const tile *t) {
   return t->segment * falt_min(s->taps[0], rows_of(s, t).reach) * falt_ceil_div(columns_of(s).octets, 2);
 }
 
-static int blocks_of(const shape *s, const falt_gemm_machine *m, const tile *t) {
-  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(fitted_registers(s, t), 8));
-  const int64_t by_registers = 4 * quarter / t->warps;
-  const int64_t by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
-  return (int)falt_min(falt_min(by_registers, by_shared), 16);
+static int blocks_of(const shape *s, const falt_machine *m, const tile *t) {
+  const int64_t by_registers = falt_blocks_by_quarters(t->warps, fitted_registers(s, t));
+  return (int)falt_min(falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes)), 16);
 }
 
 const char *falt_depthwise_bands_refusal(const shape *s) {
@@ -155,7 +152,7 @@ static double copy_instructions(const shape *s, const tile *t) {
   return (in / (double)falt_min(s->x_align, 4) + out / s->y_align) * 20 / WARP;
 }
 
-static double memory_seconds(const shape *s, const falt_gemm_machine *m, const tile *t) {
+static double memory_seconds(const shape *s, const falt_machine *m, const tile *t) {
   const double twice = t->slab < s->out[0] ? (double)rows_of(s, t).count / t->slab - 1 : 0; /* rows of several slabs */
   const double in = (double)(s->in[0] * s->in[1]) * (1 + twice / 2), out = (double)(s->out[0] * s->out[1]);
   return 2 * (double)s->images * (double)s->channels * (in + out) / (0.85 * m->bytes_per_s);
@@ -164,7 +161,7 @@ static double memory_seconds(const shape *s, const falt_gemm_machine *m, const t
 /* Fitted to 67 timings of 12 layers on an H200. Of the slots of instructions three fifths are used at best; pieces of
  * 16 or 32 bytes take as many requests to memory as those of 64; where channels lie side by side a block has its planes
  * in and out one after the other, which single images wait for. */
-static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
+static void estimate(const shape *s, const falt_machine *m, tile *t) {
   const double products = walk_products(s, t), groups = (double)groups_of(s, t) * t->span;
   const bool known = t->span == 1 || kept_of(s, t) == t->span / t->warps; /* bands are not loaded for each tile */
   const double walk = products * 1.1 + (double)rows_of(s, t).reach + t->segment * 8.0 + (known ? 60 : 200);
@@ -172,7 +169,7 @@ static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
   const double rounds = ceil((double)t->tiles / (double)t->grid) * (double)t->grid;
   const double idle = s->inner ? 1 : (double)falt_round_up(groups_of(s, t), t->warps) / groups;
   const double busy = fmin(1, 0.3 + t->warps * t->blocks / 24.0);
-  const double compute = rounds / m->multiprocessors * fmax(issue, tensor) * idle / busy / 4 / m->clock;
+  const double compute = rounds / m->multiprocessors * fmax(issue, tensor) * idle / busy / 4 / m->clock_hz;
   const double memory = memory_seconds(s, m, t);
   const double turned = !s->inner       ? 1
                         : t->span == 8  ? 2.5
@@ -187,7 +184,7 @@ static void estimate(const shape *s, const falt_gemm_machine *m, tile *t) {
 
 typedef struct visitor {
   const shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
@@ -204,7 +201,7 @@ static void visit_warps(const visitor *v, tile t) {
     for (t.warps = s->inner ? 8 : 1;
          t.warps <= (s->inner ? falt_min(t.span, 16) : 8) && (s->inner || t.warps / 2 < work); t.warps *= 2) {
       const int64_t shared = shared_of(s, &t);
-      if (shared > falt_gemm_block_shared(v->machine)) return;
+      if (shared > v->machine->arch->block_shared) return;
       t.shared_bytes = (int)shared;
       t.blocks = blocks_of(s, v->machine, &t);
       if (t.blocks < 1 || fitted_registers(s, &t) > MOST_REGISTERS || pixels_of(s, &t) > MOST_PIXELS) continue;
@@ -234,7 +231,7 @@ static void visit_slabs(const visitor *v, tile t) {
   }
 }
 
-void falt_depthwise_bands_each(const shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+void falt_depthwise_bands_each(const shape *s, const falt_machine *m, falt_tile_search *search) {
   const visitor v = {s, m, search};
   if (falt_depthwise_bands_refusal(s)) return;
   for (int64_t segment = MOST_SEGMENT + 1; (segment = falt_piece_below(s->out[0], s->out[0], segment)) > 0;) {
@@ -244,7 +241,7 @@ void falt_depthwise_bands_each(const shape *s, const falt_gemm_machine *m, falt_
   }
 }
 
-bool falt_depthwise_bands_choose(const shape *s, const falt_gemm_machine *m, tile *best) {
+bool falt_depthwise_bands_choose(const shape *s, const falt_machine *m, tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_depthwise_bands_each(s, m, &search);
   return search.found;

@@ -33,10 +33,10 @@ void falt_depthwise_bands_holes(falt_cuda_kernel *kernel, const falt_depthwise_b
                                 const falt_depthwise_bands_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+void falt_depthwise_bands_each(const falt_depthwise_bands_shape *shape, const falt_machine *machine,
                                falt_tile_search *search);
 /* The best of them; false if there is none. */
-bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+bool falt_depthwise_bands_choose(const falt_depthwise_bands_shape *shape, const falt_machine *machine,
                                  falt_depthwise_bands_tile *best);
 
 /* ---- gradients of filters, by cuda_depthwise_toeplitz_wgrad.cu or, where channels lie side by side,
@@ -52,12 +52,12 @@ typedef struct falt_depthwise_bands_filter_tile {
 void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const falt_depthwise_bands_shape *shape,
                                        const falt_depthwise_bands_filter_tile *tile);
 /* workspace: that may be used; negative: any. */
-void falt_depthwise_bands_filter_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+void falt_depthwise_bands_filter_each(const falt_depthwise_bands_shape *shape, const falt_machine *machine,
                                       int64_t workspace, falt_tile_search *search);
-void falt_depthwise_diagonals_each(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+void falt_depthwise_diagonals_each(const falt_depthwise_bands_shape *shape, const falt_machine *machine,
                                    int64_t workspace, falt_tile_search *search);
 /* The best tile of the kernel that takes the order of the channels. */
-bool falt_depthwise_bands_filter_choose(const falt_depthwise_bands_shape *shape, const falt_gemm_machine *machine,
+bool falt_depthwise_bands_filter_choose(const falt_depthwise_bands_shape *shape, const falt_machine *machine,
                                         int64_t workspace, falt_depthwise_bands_filter_tile *best);
 
 #endif

@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-enum { FILE_REGISTERS = 65536, WARP = 32, MOST_REGISTERS = 200, MOST_SHARES = 65535 };
+enum { WARP = 32, MOST_REGISTERS = 200, MOST_SHARES = 65535 };
 
 typedef falt_depthwise_bands_shape shape;
 typedef falt_depthwise_bands_filter_tile tile;
@@ -61,7 +61,7 @@ static double instructions_of(const shape *s, const sizes *z) {
 }
 
 /* Fitted to 15 timings of 6 layers on an H200. */
-static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z, tile *t) {
+static void estimate(const shape *s, const falt_machine *m, const sizes *z, tile *t) {
   const double planes = (double)s->images * (double)s->channels, sms = m->multiprocessors;
   const double steps = ceil((double)s->images / (double)(t->images * t->shares)) * (double)(t->images * t->shares);
   const double waves = (double)s->channels * (double)t->shares / (sms * t->blocks);
@@ -69,7 +69,7 @@ static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z,
   const double idle = (double)falt_round_up(t->images * z->pairs, t->warps) / (double)(t->images * z->pairs);
   const double busy = fmin(1, 0.4 + t->warps * t->blocks / 40.0);
   const double cycles = fmax(wavefronts_of(s, z), instructions_of(s, z) / 2.4) * idle / busy;
-  const double compute = planes / sms * cycles / m->clock;
+  const double compute = planes / sms * cycles / m->clock_hz;
   const double bytes = 2 * planes * (double)(s->in[0] * s->in[1] + s->out[0] * s->out[1]);
   const double memory = bytes / (0.85 * m->bytes_per_s) + 4 * (double)t->partial / m->bytes_per_s;
   t->seconds = 1.14 * (fmax(compute, memory) + 0.3 * fmin(compute, memory)) * uneven + 5e-6;
@@ -79,7 +79,7 @@ static void estimate(const shape *s, const falt_gemm_machine *m, const sizes *z,
 
 typedef struct visitor {
   const shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   const sizes *sizes;
   int64_t workspace;
   falt_tile_search *search;
@@ -102,13 +102,12 @@ static void visit_shares(const visitor *v, tile t) {
 }
 
 static void visit_blocks(const visitor *v, tile t) {
-  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(fitted_registers(v->sizes), 8));
-  const int64_t by_shared = (falt_gemm_block_shared(v->machine) + 1024) / (t.shared_bytes + 2048);
-  t.blocks = (int)falt_min(falt_min(4 * quarter / t.warps, by_shared), 16);
+  const int64_t by_registers = falt_blocks_by_quarters(t.warps, fitted_registers(v->sizes));
+  t.blocks = (int)falt_min(falt_min(by_registers, falt_blocks_by_shared(v->machine, t.shared_bytes + 1024)), 16);
   if (t.blocks > 0) visit_shares(v, t);
 }
 
-void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m, int64_t workspace,
+void falt_depthwise_bands_filter_each(const shape *s, const falt_machine *m, int64_t workspace,
                                       falt_tile_search *search) {
   if (falt_depthwise_bands_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
   const sizes z = sizes_of(s);
@@ -117,13 +116,13 @@ void falt_depthwise_bands_filter_each(const shape *s, const falt_gemm_machine *m
   if (fitted_registers(&z) > MOST_REGISTERS) return;
   for (; t.images <= 64 && (t.images == 1 || t.images / 2 < s->images); t.images *= 2) {
     const int64_t shared = shared_of(&z, &t);
-    if (shared + 1024 > falt_gemm_block_shared(m)) break;
+    if (shared + 1024 > m->arch->block_shared) break;
     t.shared_bytes = (int)shared;
     visit_blocks(&v, t);
   }
 }
 
-bool falt_depthwise_bands_filter_choose(const shape *s, const falt_gemm_machine *m, int64_t workspace, tile *best) {
+bool falt_depthwise_bands_filter_choose(const shape *s, const falt_machine *m, int64_t workspace, tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, &search);
   return search.found;

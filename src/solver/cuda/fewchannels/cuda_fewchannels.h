@@ -11,7 +11,6 @@
 const char *falt_first_refusal(const falt_ask *ask, falt_type other);
 
 falt_first_problem falt_first_layer_of(const falt_problem *problem);
-falt_first_machine falt_first_machine_of(const falt_ask *ask);
 
 /* Of the input, and how it is walked along. */
 falt_cuda_first_args falt_first_args_of(const falt_problem *problem, const falt_first_problem *layer,

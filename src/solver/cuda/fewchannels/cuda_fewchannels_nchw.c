@@ -170,9 +170,7 @@ static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   strips_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_gpu_facts *gpu = falt_gpu_about(ask->device->gpu);
-  const falt_strips_machine machine = {gpu->multiprocessors, ask->device->limits.copy_bytes_per_s,
-                                       1e3 * gpu->clock_khz};
+  const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan);
   if (!falt_strips_choose(&plan->layer, &machine, &plan->tile)) {
     why = plan->tile.rejected;

@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 
-enum { WARPS = FALT_STRIPS_THREADS / 32, STRIP = 64, MOST_REGISTERS = 255, FILE_REGISTERS = 65536, MOST_BLOCKS = 8 };
+enum { WARPS = FALT_STRIPS_THREADS / 32, STRIP = 64, MOST_REGISTERS = 255, MOST_BLOCKS = 8 };
 
 /* ---- sizes, as the kernel has them */
 
@@ -42,11 +42,11 @@ static const char *fit(const falt_strips_problem *p, falt_strips_tile *t) {
   const int64_t registers = fitted_registers(p, t);
   if (p->pad < 0 || p->pad > beside_of(p)) return "columns begin too far from the first";
   if (registers > MOST_REGISTERS) return "registers have no room for the filter and the rows that a result reads";
-  t->blocks = (int)falt_min(MOST_BLOCKS, FILE_REGISTERS / (FALT_STRIPS_THREADS * falt_round_up(registers, 8)));
+  t->blocks = (int)falt_min(MOST_BLOCKS, falt_blocks_by_registers(FALT_STRIPS_THREADS, registers));
   return NULL;
 }
 
-static const char *count(const falt_strips_problem *p, const falt_strips_machine *m, falt_strips_tile *t) {
+static const char *count(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile *t) {
   t->walks = (int)falt_ceil_div(p->out[1], t->walk);
   t->strips = (int)falt_ceil_div(p->out[2], STRIP);
   t->result_tiles = (int)falt_ceil_div(p->results, 8 * t->eights);
@@ -69,7 +69,7 @@ static double row_slots(const falt_strips_problem *p, const falt_strips_tile *t)
 }
 
 /* A warp's row waits for its loads and products, and for the other warps of its quarter of a multiprocessor. */
-static void estimate(const falt_strips_problem *p, const falt_strips_machine *m, falt_strips_tile *t) {
+static void estimate(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile *t) {
   const double warps = (double)t->grid / t->result_tiles * WARPS, walks = ceil((double)t->items / warps);
   const double beside = fmin(t->blocks, ceil((double)t->grid / m->multiprocessors)); /* blocks of a multiprocessor */
   const double rows = walks * (double)(t->walk + p->taps[1] - 1);
@@ -81,7 +81,7 @@ static void estimate(const falt_strips_problem *p, const falt_strips_machine *m,
   t->seconds = sqrt(sqrt(pow(compute, 4) + pow(memory, 4))) + 1e-6;
 }
 
-static void visit_tile(const falt_strips_problem *p, const falt_strips_machine *m, falt_strips_tile t,
+static void visit_tile(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile t,
                        falt_tile_search *search) {
   t.rejected = fit(p, &t);
   if (!t.rejected) t.rejected = count(p, m, &t);
@@ -89,7 +89,7 @@ static void visit_tile(const falt_strips_problem *p, const falt_strips_machine *
   falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
-static void visit_walks(const falt_strips_problem *p, const falt_strips_machine *m, falt_strips_tile t,
+static void visit_walks(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile t,
                         falt_tile_search *search) {
   enum { MOST_WALKS = 64 };
   for (int64_t walk = p->out[1] + 1; (walk = falt_piece_below(p->out[1], MOST_WALKS, walk)) > 0;) {
@@ -98,12 +98,11 @@ static void visit_walks(const falt_strips_problem *p, const falt_strips_machine 
   }
 }
 
-void falt_strips_each(const falt_strips_problem *p, const falt_strips_machine *m, falt_tile_search *search) {
+void falt_strips_each(const falt_strips_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int eights = 1; eights <= 2; eights *= 2) visit_walks(p, m, (falt_strips_tile){.eights = eights}, search);
 }
 
-bool falt_strips_choose(const falt_strips_problem *problem, const falt_strips_machine *machine,
-                        falt_strips_tile *best) {
+bool falt_strips_choose(const falt_strips_problem *problem, const falt_machine *machine, falt_strips_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_strips_each(problem, machine, &search);
   return search.found;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cuda/compile.h"
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* Triples are planes, rows, columns. */
@@ -18,11 +19,6 @@ typedef struct falt_strips_problem {
   bool inner;  /* channels of y lie side by side, not columns */
   int extras;  /* of a residual, an activation, boundaries that go on: kernels with them need more registers */
 } falt_strips_problem;
-
-typedef struct falt_strips_machine {
-  int multiprocessors;
-  double bytes_per_s, clock_hz;
-} falt_strips_machine;
 
 /* Named after cuda_fewchannels_nchw.cu's holes. */
 typedef struct falt_strips_tile {
@@ -36,9 +32,9 @@ typedef struct falt_strips_tile {
 enum { FALT_STRIPS_THREADS = 128 };
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_strips_each(const falt_strips_problem *problem, const falt_strips_machine *machine, falt_tile_search *search);
+void falt_strips_each(const falt_strips_problem *problem, const falt_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
-bool falt_strips_choose(const falt_strips_problem *problem, const falt_strips_machine *machine, falt_strips_tile *best);
+bool falt_strips_choose(const falt_strips_problem *problem, const falt_machine *machine, falt_strips_tile *best);
 
 /* The holes of a problem and its tile. */
 void falt_strips_holes(falt_cuda_kernel *kernel, const falt_strips_problem *problem, const falt_strips_tile *tile);

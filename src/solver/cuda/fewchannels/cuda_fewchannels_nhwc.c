@@ -91,7 +91,7 @@ static bool small_ways(const falt_problem *p) {
 
 const char *falt_first_refusal(const falt_ask *ask, falt_type other) {
   const falt_problem *p = ask->problem;
-  return falt_gpu_about(ask->device->gpu)->major != 9                  ? "the GPU has no wgmma (sm_90a has)"
+  return !falt_gpu_about(ask->device->gpu)->architecture->wgmma        ? "the GPU has no wgmma (sm_90a has)"
          : !falt_gemm_is_half(p->input.type) || other != p->input.type ? "its factors are f16 or bf16, both the same"
          : !is_flat(p)                                                 ? "it computes planes"
          : p->filter.size[FALT_G] != 1                                 ? "it takes one group of channels"
@@ -203,19 +203,13 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-falt_first_machine falt_first_machine_of(const falt_ask *ask) {
-  enum { SHARED = 227 << 10 };
-  const falt_gpu_facts *gpu = falt_gpu_about(ask->device->gpu);
-  return (falt_first_machine){gpu->multiprocessors, SHARED, ask->device->limits.copy_bytes_per_s, 1e3 * gpu->clock_khz};
-}
-
 static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
   first_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_first_machine machine = falt_first_machine_of(ask);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   plan->layer = falt_first_layer_of(&plan->base.problem);
   if (!falt_first_choose(&plan->layer, &machine, &plan->tile)) {
     why = plan->tile.rejected;

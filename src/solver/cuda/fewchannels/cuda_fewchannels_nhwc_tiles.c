@@ -55,18 +55,19 @@ static int64_t consumer_registers(const falt_first_tile *t) {
   return t->rows * t->parts == 1 ? 240 : 224;
 }
 
-static const char *fit(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+static const char *fit(const falt_first_problem *p, const falt_machine *m, falt_first_tile *t) {
   const int64_t batch_bytes = falt_first_row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
   const int64_t beside = t->rows * t->parts * staged_bytes(p, t);
   if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the filter and the sums";
-  if (beside + 2 * batch_bytes > m->shared_block) return "shared memory has no room for the rows that a result reads";
-  t->batches = (int)falt_min((m->shared_block - beside) / batch_bytes, falt_first_ahead(p, t) + 4);
+  if (beside + 2 * batch_bytes > m->arch->block_shared)
+    return "shared memory has no room for the rows that a result reads";
+  t->batches = (int)falt_min((m->arch->block_shared - beside) / batch_bytes, falt_first_ahead(p, t) + 4);
   t->shared_bytes = (int)(t->batches * batch_bytes + beside);
   return t->batches < falt_first_ahead(p, t) + 2 ? "shared memory has no room for the rows that a result reads" : NULL;
 }
 
-const char *falt_first_count(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+const char *falt_first_count(const falt_first_problem *p, const falt_machine *m, falt_first_tile *t) {
   t->walks = (int)falt_ceil_div(p->out[0], t->walk);
   t->column_tiles = (int)falt_ceil_div(p->out[1], t->width * t->paired);
   t->result_tiles = (int)falt_ceil_div(p->results, t->parts * 64 / t->paired) * t->tap_parts;
@@ -94,7 +95,7 @@ static double batch_cycles(const falt_first_problem *p, const falt_first_tile *t
   return multiplied + 1200 * fetches + 700;
 }
 
-static void estimate(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile *t) {
+static void estimate(const falt_first_problem *p, const falt_machine *m, falt_first_tile *t) {
   const double walks = ceil((double)t->items * t->result_tiles / (double)t->grid);
   const double batches = (double)(falt_ceil_div(t->walk, t->rows) + falt_first_ahead(p, t));
   const double starting = 4000 + 1500 * (double)products_of(p, t);
@@ -106,7 +107,7 @@ static void estimate(const falt_first_problem *p, const falt_first_machine *m, f
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
 }
 
-static void visit_tile(const falt_first_problem *p, const falt_first_machine *m, falt_first_tile t,
+static void visit_tile(const falt_first_problem *p, const falt_machine *m, falt_first_tile t,
                        falt_tile_search *search) {
   t.rejected = fit(p, m, &t);
   if (!t.rejected) t.rejected = falt_first_count(p, m, &t);
@@ -125,7 +126,7 @@ bool falt_first_next_walk(const falt_first_problem *p, falt_first_tile *t) {
   return false;
 }
 
-void falt_first_each(const falt_first_problem *p, const falt_first_machine *m, falt_tile_search *search) {
+void falt_first_each(const falt_first_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int widths[] = {16, 32, 56, 64, 112, 128}; /* of wgmma_rows.cuh */
   falt_first_tile t = {.pixel = p->channels <= 4 ? 4 : 8, .tap_parts = 1};
   t.paired = p->stride[1] * t.pixel % 8 ? 2 : 1;
@@ -139,7 +140,7 @@ void falt_first_each(const falt_first_problem *p, const falt_first_machine *m, f
     }
 }
 
-bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best) {
+bool falt_first_choose(const falt_first_problem *problem, const falt_machine *machine, falt_first_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_first_each(problem, machine, &search);
   return search.found;

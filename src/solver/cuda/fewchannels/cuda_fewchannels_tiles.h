@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda/compile.h"
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* Pairs are rows, columns. */
@@ -16,11 +17,6 @@ typedef struct falt_first_problem {
   int64_t taps[2], stride[2], dilation[2], in[2], out[2];
   bool planar; /* results' pixels lie side by side */
 } falt_first_problem;
-
-typedef struct falt_first_machine {
-  int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
-  double bytes_per_s, clock_hz;
-} falt_first_machine;
 
 /* Named after cuda_fewchannels_nhwc.cu's holes. */
 typedef struct falt_first_tile {
@@ -35,9 +31,9 @@ typedef struct falt_first_tile {
 } falt_first_tile;
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_first_each(const falt_first_problem *problem, const falt_first_machine *machine, falt_tile_search *search);
+void falt_first_each(const falt_first_problem *problem, const falt_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
-bool falt_first_choose(const falt_first_problem *problem, const falt_first_machine *machine, falt_first_tile *best);
+bool falt_first_choose(const falt_first_problem *problem, const falt_machine *machine, falt_first_tile *best);
 
 /* What the cuts of both share. Pieces of 16 bytes that a run needs. */
 int64_t falt_first_fewest_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
@@ -46,8 +42,7 @@ int64_t falt_first_row_pieces(const falt_first_problem *problem, const falt_firs
 int64_t falt_first_ahead(const falt_first_problem *problem, const falt_first_tile *tile);
 int64_t falt_first_at_once(const falt_first_problem *problem, const falt_first_tile *tile);
 /* Fills in walks, tiles and blocks; or why there are too many. */
-const char *falt_first_count(const falt_first_problem *problem, const falt_first_machine *machine,
-                             falt_first_tile *tile);
+const char *falt_first_count(const falt_first_problem *problem, const falt_machine *machine, falt_first_tile *tile);
 /* The next shorter walk that cuts the rows otherwise, from whole columns on; false after the shortest. */
 bool falt_first_next_walk(const falt_first_problem *problem, falt_first_tile *tile);
 
@@ -78,10 +73,10 @@ typedef struct falt_first_filter_tile {
 /* Sums of a result, with two for the bias. */
 int64_t falt_first_filter_columns(const falt_first_filter_problem *problem);
 int falt_first_filter_threads(const falt_first_filter_tile *tile);
-void falt_first_filter_each(const falt_first_filter_problem *problem, const falt_first_machine *machine,
+void falt_first_filter_each(const falt_first_filter_problem *problem, const falt_machine *machine,
                             falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
-bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_first_machine *machine,
+bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_machine *machine,
                               falt_first_filter_tile *best);
 void falt_first_filter_holes(falt_cuda_kernel *kernel, const falt_first_filter_problem *problem,
                              const falt_first_filter_tile *tile);

@@ -100,7 +100,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_problem *p = &plan->base.problem;
-  const falt_first_machine machine = falt_first_machine_of(ask);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   plan->layer = (falt_first_filter_problem){falt_first_layer_of(p), p->has_bias, ask->budget->max_workspace};
   if (!falt_first_filter_choose(&plan->layer, &machine, &plan->tile)) {
     why = plan->tile.rejected;

@@ -5,7 +5,7 @@
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 enum { PRODUCERS = 2, MOST_CONSUMERS = 4, MOST_WIDTH = 128, FEWEST_STAGES = 2, MOST_STAGES = 12 };
-enum { FILE_REGISTERS = 65536, FETCHING = 56, MOST_REGISTERS = 240 };
+enum { FETCHING = 56, MOST_REGISTERS = 240 };
 enum { REGISTERS_BESIDE = 48 }; /* of a thread that multiplies, as seen on compiled kernels */
 
 int64_t falt_first_filter_columns(const falt_first_filter_problem *p) {
@@ -24,7 +24,7 @@ int falt_first_filter_threads(const falt_first_filter_tile *t) {
 
 /* Registers of a thread that multiplies, as the kernel shares them out. */
 static int consumer_registers(const falt_first_filter_tile *t) {
-  const int groups = consumers_of(t) + t->producers, all = FILE_REGISTERS / (128 * groups) / 8 * 8 * groups;
+  const int groups = consumers_of(t) + t->producers, all = FALT_REGISTERS / (128 * groups) / 8 * 8 * groups;
   return smaller((all - t->producers * FETCHING) / consumers_of(t) / 8 * 8, MOST_REGISTERS);
 }
 
@@ -39,24 +39,24 @@ static int64_t sums_of(const falt_first_problem *part, const falt_first_filter_t
   return falt_first_fewest_pieces(part, &t->layer) * t->blocks * 4;
 }
 
-static const char *fit(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
+static const char *fit(const falt_first_problem *part, const falt_machine *m, falt_first_filter_tile *t) {
   falt_first_tile *l = &t->layer;
   const int64_t row_bytes = falt_first_row_pieces(part, l) * 16, batch = l->rows * part->stride[0];
   const int64_t batch_bytes = row_bytes * batch + 16, ahead = falt_first_ahead(part, l);
   const int64_t line_bytes = consumers_of(t) * (l->width * 128 + 8);
   const int64_t beside = row_bytes * l->mirrored;
-  const int64_t left = m->shared_block - beside - FEWEST_STAGES * line_bytes;
+  const int64_t left = m->arch->block_shared - beside - FEWEST_STAGES * line_bytes;
   if (sums_of(part, t) + l->width / 4 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the sums";
   if ((ahead + 2) * batch_bytes > left) return "shared memory has no room for the rows that a result reads";
   l->batches = (int)falt_min(left / batch_bytes, ahead + 2 + t->producers);
-  t->stages = (int)falt_min((m->shared_block - beside - l->batches * batch_bytes) / line_bytes, MOST_STAGES);
+  t->stages = (int)falt_min((m->arch->block_shared - beside - l->batches * batch_bytes) / line_bytes, MOST_STAGES);
   t->shared_bytes = (int)(beside + l->batches * batch_bytes + t->stages * line_bytes);
   return NULL;
 }
 
-static const char *count(const falt_first_filter_problem *p, const falt_first_problem *part,
-                         const falt_first_machine *m, falt_first_filter_tile *t) {
+static const char *count(const falt_first_filter_problem *p, const falt_first_problem *part, const falt_machine *m,
+                         falt_first_filter_tile *t) {
   const int64_t bytes = p->layer.results * falt_first_filter_columns(p) * (int64_t)sizeof(float);
   const char *why = falt_first_count(part, m, &t->layer);
   if (why) return why;
@@ -74,7 +74,7 @@ static double batch_cycles(const falt_first_problem *part, const falt_first_filt
   return fmax(multiplied, 1900 * fetches) + (consumers_of(t) > 1 ? 240 : 550); /* one multiplies or waits */
 }
 
-static void estimate(const falt_first_problem *part, const falt_first_machine *m, falt_first_filter_tile *t) {
+static void estimate(const falt_first_problem *part, const falt_machine *m, falt_first_filter_tile *t) {
   const falt_first_tile *l = &t->layer;
   const double walks = ceil((double)l->items * l->result_tiles / (double)l->grid);
   const double batches = (double)(falt_ceil_div(l->walk, l->rows) + falt_first_ahead(part, l));
@@ -86,7 +86,7 @@ static void estimate(const falt_first_problem *part, const falt_first_machine *m
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 4e-6;
 }
 
-static void visit_tile(const falt_first_filter_problem *p, const falt_first_machine *m, falt_first_filter_tile t,
+static void visit_tile(const falt_first_filter_problem *p, const falt_machine *m, falt_first_filter_tile t,
                        falt_tile_search *search) {
   const falt_first_problem part = part_of(p, &t);
   t.rejected = fit(&part, m, &t);
@@ -106,7 +106,7 @@ static int blocks_for(int taps) {
 }
 
 /* With all but the pixels chosen. */
-static void visit_pixels(const falt_first_filter_problem *p, const falt_first_machine *m, falt_first_filter_tile *t,
+static void visit_pixels(const falt_first_filter_problem *p, const falt_machine *m, falt_first_filter_tile *t,
                          falt_tile_search *search) {
   falt_first_tile *l = &t->layer;
   for (l->rows = 1; l->rows * l->parts <= MOST_CONSUMERS; l->rows++)
@@ -114,7 +114,7 @@ static void visit_pixels(const falt_first_filter_problem *p, const falt_first_ma
       for (l->walk = l->walks = 0; falt_first_next_walk(&p->layer, l);) visit_tile(p, m, *t, search);
 }
 
-void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first_machine *m, falt_tile_search *search) {
+void falt_first_filter_each(const falt_first_filter_problem *p, const falt_machine *m, falt_tile_search *search) {
   const falt_first_problem *whole = &p->layer;
   falt_first_filter_tile t = {.producers = PRODUCERS, .layer = {.pixel = whole->channels + p->biased <= 4 ? 4 : 8}};
   falt_first_tile *l = &t.layer;
@@ -132,7 +132,7 @@ void falt_first_filter_each(const falt_first_filter_problem *p, const falt_first
   }
 }
 
-bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_first_machine *machine,
+bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_machine *machine,
                               falt_first_filter_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_first_filter_each(problem, machine, &search);

@@ -92,7 +92,7 @@ static void turn(falt_taps_plan *plan) {
 }
 
 static const char *choose(sweep_plan *plan) {
-  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   if (!falt_sweeps_choose(&plan->taps.problem, &machine, &plan->sweep)) return plan->sweep.rejected;
   return too_large(plan);
 }
@@ -110,7 +110,7 @@ falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, in
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
   plan->taps.args.planes = plan->sweep.planes;
   for (int i = 0; i < 3; i++) plan->taps.args.blocks[i] = (int)plan->sweep.count[i];
-  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   const double scattered = falt_sweep_scattered(&plan->taps.problem, &machine, &plan->sweep);
   plan->taps.base.cost.seconds = 2e-6 + plan->sweep.seconds + scattered;
   return &plan->taps;

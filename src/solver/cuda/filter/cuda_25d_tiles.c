@@ -11,7 +11,6 @@ enum {
   MOST_REGISTERS = 224, /* of a thread, as estimated; the machine has 255 */
   WARP = 32,
   PARTS = 4, /* of a multiprocessor */
-  PART_REGISTERS = 16384,
   MOST_WARPS = 64,
   MOST_BODY = 2800,  /* multiply-adds unrolled: beyond, the instruction cache misses */
   LARGE_BODY = 1900, /* beyond, it does so at times */
@@ -145,7 +144,7 @@ typedef struct load {
   double rounds, rest, most;
 } load;
 
-static load load_of(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s) {
+static load load_of(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
   const double blocks = (double)p->batch * (double)(s->count[PLANE] * s->count[ROW] * s->count[COLUMN]);
   load l = {.rounds = floor(blocks / (m->multiprocessors * s->blocks))};
   l.rest = ceil((blocks - l.rounds * m->multiprocessors * s->blocks) / m->multiprocessors);
@@ -171,8 +170,7 @@ static double bytes_of(const falt_tile_problem *p, const falt_sweep *s) {
 }
 
 /* Threads whose lines lie on each other ask for the same bytes. */
-static double memory_seconds(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s,
-                             double blocks) {
+static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s, double blocks) {
   const double threads = blocks * s->block[0] * s->block[1], ahead = (double)s->ahead / lines_of(p, s);
   const double flight = threads * results_of(s) * p->x_bytes * fmax(1, ahead);
   const double idle = flight < FLIGHT ? pow(FLIGHT / flight, 0.25) : 1;
@@ -180,7 +178,7 @@ static double memory_seconds(const falt_tile_problem *p, const falt_tile_machine
   return bytes_of(p, s) / (m->bytes_per_s * memory_share) * idle * apart * alone * (1 + warps_missed * WARP / threads);
 }
 
-static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s) {
+static double seconds_of(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
   const load l = load_of(p, m, s);
   const double steps = s->planes + p->taps[PLANE] - 1, clock = m->flops / 256 / m->multiprocessors;
   const double rest = l.rest > 0 ? issue_clocks(p, s, l.rest) : 0;
@@ -195,7 +193,7 @@ static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m,
 /* ---- enumeration */
 
 /* As many blocks along the planes as serve best: more even out the multiprocessors' work, fewer repeat less. */
-static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep *s) {
+static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_sweep *s) {
   const int64_t all = p->out[PLANE];
   falt_sweep best;
   falt_tile_search search = falt_tile_search_best(&best, sizeof best);
@@ -208,7 +206,7 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, fal
   *s = best;
 }
 
-double falt_sweep_scattered(const falt_tile_problem *p, const falt_tile_machine *m, const falt_sweep *s) {
+double falt_sweep_scattered(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
   const int touched = smaller(s->width * p->y_bytes, SECTOR);           /* sectors, by a store of 32 threads */
   const double written = SECTOR / 2.0 * touched / (WARP * s->y_vector); /* bytes that take as long as a result */
   const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
@@ -217,18 +215,17 @@ double falt_sweep_scattered(const falt_tile_problem *p, const falt_tile_machine 
 
 /* That fit on a multiprocessor, whose warps lie in four parts with registers of their own. */
 static int blocks_of(const falt_sweep *s) {
-  const int warps = s->block[0] * s->block[1] / WARP, each = larger(40, (s->registers + 7) / 8 * 8);
-  const int of_part = smaller(MOST_WARPS / PARTS, PART_REGISTERS / (WARP * each));
-  return of_part * PARTS / warps;
+  const int warps = s->block[0] * s->block[1] / WARP;
+  return (int)falt_min(MOST_WARPS / warps, falt_blocks_by_quarters(warps, larger(40, s->registers)));
 }
 
-static void complete(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep *s) {
+static void complete(const falt_tile_problem *p, const falt_machine *m, falt_sweep *s) {
   s->both = lonely(p, s);
   s->x_vector = vector_of(p, s, p->x_align, p->x_bytes);
   s->y_vector = vector_of(p, s, p->y_align, p->y_bytes);
   s->count[ROW] = falt_ceil_div(p->out[ROW], (int64_t)s->rows * s->block[1]);
   s->count[COLUMN] = falt_ceil_div(p->out[COLUMN], (int64_t)s->width * s->block[0]);
-  s->registers = fitted_registers(p, s) + m->spare_registers;
+  s->registers = fitted_registers(p, s) + m->arch->sweep_registers;
   s->blocks = blocks_of(s);
 }
 
@@ -236,8 +233,7 @@ static const char *block_reason(const falt_sweep *s) {
   return s->blocks < 1 ? "a block needs more registers than a multiprocessor has" : NULL;
 }
 
-static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_sweep sweep,
-                     falt_tile_search *search) {
+static void consider(const falt_tile_problem *p, const falt_machine *m, falt_sweep sweep, falt_tile_search *search) {
   sweep.rejected = problem_reason(p, &sweep);
   if (!sweep.rejected) {
     complete(p, m, &sweep);
@@ -248,7 +244,7 @@ static void consider(const falt_tile_problem *p, const falt_tile_machine *m, fal
   falt_tile_offer(search, &sweep, sweep.rejected, sweep.seconds);
 }
 
-void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile_search *search) {
+void falt_sweeps_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int widths[] = {1, 2, 4, 8, 16}, rows[] = {1, 2, 4}, ahead[] = {1, 2, 3, 5};
   static const int blocks[][2] = {{128, 1}, {128, 2}, {128, 4}, {64, 1},  {64, 2},  {64, 4}, {64, 6},
                                   {64, 8},  {32, 4},  {32, 8},  {32, 12}, {32, 16}, {16, 8}, {8, 16}};
@@ -265,7 +261,7 @@ void falt_sweeps_each(const falt_tile_problem *p, const falt_tile_machine *m, fa
   }
 }
 
-bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best) {
+bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_sweep *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_sweeps_each(problem, machine, &search);
   return search.found;

@@ -24,15 +24,14 @@ typedef struct falt_sweep {
 } falt_sweep;
 
 /* Calls visit for every sweep considered, with its estimate or its reason. */
-void falt_sweeps_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
+void falt_sweeps_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if none is legal. */
-bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_sweep *best);
+bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_sweep *best);
 
 /* Seconds that a sweep takes longer, and tiles do not, where a store fills parts of sectors: the second-level cache
  * takes each part as long as half a sector. */
-double falt_sweep_scattered(const falt_tile_problem *problem, const falt_tile_machine *machine,
-                            const falt_sweep *sweep);
+double falt_sweep_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_sweep *sweep);
 
 /* The kernel's holes that say how it is cut. */
 void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *sweep);

@@ -76,7 +76,7 @@ static bool few_blocks(const tile_plan *plan) {
 }
 
 static const char *choose(tile_plan *plan) {
-  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   if (!falt_tiles_choose(&plan->taps.problem, &machine, &plan->tile)) return plan->tile.rejected;
   return few_blocks(plan) ? NULL : "the image has more blocks than one launch can number";
 }

@@ -6,11 +6,10 @@
 #include "core/memory.h"
 
 enum {
-  MOST_REGISTERS = 200,   /* of a thread, as estimated; the machine has 255 */
-  FILE_REGISTERS = 65536, /* of a multiprocessor */
-  MOST_BODY = 2400,       /* multiply-adds unrolled: beyond, the instruction cache misses */
-  LONGEST_WINDOW = 192,   /* elements from a line's first to its last */
-  WARPS_NEEDED = 20       /* to hide latency */
+  MOST_REGISTERS = 200, /* of a thread, as estimated; the machine has 255 */
+  MOST_BODY = 2400,     /* multiply-adds unrolled: beyond, the instruction cache misses */
+  LONGEST_WINDOW = 192, /* elements from a line's first to its last */
+  WARPS_NEEDED = 20     /* to hide latency */
 };
 
 enum { PLANE, ROW, COLUMN };
@@ -225,7 +224,7 @@ static double frame_alone(const falt_tile_problem *p) {
   return p->taps[PLANE] > 1 ? 0.9e-6 * p->taps[PLANE] * p->taps[ROW] : 0;
 }
 
-static void estimate(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile *t) {
+static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_tile *t) {
   int64_t blocks[3];
   const falt_tile_box box = falt_tile_inside(p, t);
   falt_tile_blocks(t, &box, blocks);
@@ -252,10 +251,10 @@ static void complete(const falt_tile_problem *p, falt_tile *t) {
   count_window(p, t);
   t->registers = fitted_registers(p, t);
   const int threads = t->block[0] * t->block[1];
-  t->blocks = larger(1, smaller(2048 / threads, FILE_REGISTERS / (threads * larger(40, (t->registers + 7) / 8 * 8))));
+  t->blocks = larger(1, smaller(2048 / threads, (int)falt_blocks_by_registers(threads, larger(40, t->registers))));
 }
 
-static void consider(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile tile, falt_tile_search *search) {
+static void consider(const falt_tile_problem *p, const falt_machine *m, falt_tile tile, falt_tile_search *search) {
   tile.x_vector = vector_of(tile.width, p->x_align, p->x_bytes);
   tile.y_vector = vector_of(tile.width, p->y_align, p->y_bytes);
   tile.spread[PLANE] = spread_of(p, PLANE, tile.planes);
@@ -285,7 +284,7 @@ bool falt_tile_reaches_far(const falt_tile_problem *p) {
   return false;
 }
 
-void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile_search *search) {
+void falt_tiles_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int widths[] = {2, 4, 8, 16, 3, 6, 12}, counts[] = {1, 2, 4, 8};
   static const int blocks[][2] = {{32, 4}, {32, 8}, {128, 1}, {64, 1}, {16, 8}, {8, 16}};
   const bool flat = p->taps[PLANE] == 1, line = p->taps[ROW] == 1 && p->in[ROW] == 1 && p->out[ROW] == 1;
@@ -309,7 +308,7 @@ void falt_tiles_each(const falt_tile_problem *p, const falt_tile_machine *m, fal
   }
 }
 
-bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile *best) {
+bool falt_tiles_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_tiles_each(problem, machine, &search);
   return search.found;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda/compile.h"
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* A filter as the kernel sees it, along planes, rows and columns; sizes of rows count elements, channels included. */
@@ -23,12 +24,6 @@ typedef struct falt_tile_problem {
   bool fills;                      /* a boundary is the constant */
   int x_align, y_align;            /* elements that rows are aligned to: a power of two */
 } falt_tile_problem;
-
-typedef struct falt_tile_machine {
-  int multiprocessors;
-  double bytes_per_s, flops; /* of the whole GPU */
-  int spare_registers;       /* of a thread, that the architecture's compiler needs for sweeps beyond the others' */
-} falt_tile_machine;
 
 typedef struct falt_tile {
   int width, rows, planes; /* of a thread; rows: pieces of one row where `linear` */
@@ -64,10 +59,10 @@ bool falt_tile_reaches_far(const falt_tile_problem *problem);
 bool falt_tile_in_parts(const falt_tile_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_tiles_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
+void falt_tiles_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
-bool falt_tiles_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile *best);
+bool falt_tiles_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_tile *best);
 
 /* The holes of the tile kernel that the steps between taps and results and the cut fill. */
 void falt_tile_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_tile *tile);

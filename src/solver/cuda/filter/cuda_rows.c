@@ -51,7 +51,7 @@ static falt_status ready(falt_plan *base) {
 /* ---- plan */
 
 static const char *choose(row_plan *plan) {
-  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   if (!falt_rows_choose(&plan->taps.problem, &machine, &plan->row)) return plan->row.rejected;
   return plan->row.lines > INT32_MAX ? "the images have more rows than one launch can number" : NULL;
 }

@@ -8,9 +8,8 @@
 
 enum {
   WARP = 32,
-  WARPS = 2,              /* of a block */
-  WORD = 16,              /* bytes */
-  FILE_REGISTERS = 65536, /* of a multiprocessor */
+  WARPS = 2, /* of a block */
+  WORD = 16, /* bytes */
   MOST_BLOCKS = 16,
   MOST_BODY = 2400, /* multiply-adds unrolled: beyond, the instruction cache misses */
   WARPS_NEEDED = 20 /* to hide latency */
@@ -72,7 +71,7 @@ static double shared_of(const falt_tile_problem *p, const falt_row *r) {
   return 4 * (staged + words_in(p, r) + 2 * words_out(p, r));
 }
 
-static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *m, const falt_row *r) {
+static double seconds_of(const falt_tile_problem *p, const falt_machine *m, const falt_row *r) {
   const double blocks = (double)(r->across * r->lines), clocks = m->flops / 256; /* of all multiprocessors */
   const double issue = blocks * WARPS / 4 * issue_of(p, r) / issue_share, shared = blocks * WARPS * shared_of(p, r);
   const double results = (double)p->out[COLUMN] * (double)r->lines;
@@ -94,12 +93,12 @@ static int fitted_registers(const falt_tile_problem *p, const falt_row *r) {
 
 static void complete(const falt_tile_problem *p, falt_row *r) {
   r->warps = WARPS;
-  r->blocks = smaller(MOST_BLOCKS, FILE_REGISTERS / (WARP * WARPS * fitted_registers(p, r)));
+  r->blocks = (int)falt_min(MOST_BLOCKS, falt_blocks_by_registers(WARP * WARPS, fitted_registers(p, r)));
   r->across = falt_ceil_div(p->out[COLUMN], (int64_t)WARP * WARPS * r->width);
   r->lines = p->batch * p->out[PLANE] * p->out[ROW];
 }
 
-void falt_rows_each(const falt_tile_problem *p, const falt_tile_machine *m, falt_tile_search *search) {
+void falt_rows_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int width = 4; width <= 16; width *= 2) {
     falt_row row = {.width = width};
     row.rejected = reason(p, &row);
@@ -111,7 +110,7 @@ void falt_rows_each(const falt_tile_problem *p, const falt_tile_machine *m, falt
   }
 }
 
-bool falt_rows_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_row *best) {
+bool falt_rows_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_row *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_rows_each(problem, machine, &search);
   return search.found;

@@ -17,10 +17,10 @@ typedef struct falt_row {
 } falt_row;
 
 /* Calls visit for every cut considered, with its estimate or its reason. */
-void falt_rows_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
+void falt_rows_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with a reason if none is legal. */
-bool falt_rows_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_row *best);
+bool falt_rows_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_row *best);
 
 /* The kernel's holes that the cut fills. */
 void falt_row_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_row *row);

@@ -54,7 +54,7 @@ static falt_status ready(falt_plan *base) {
 /* ---- plan */
 
 static const char *choose(march_plan *plan) {
-  const falt_tile_machine machine = falt_taps_machine(&plan->taps);
+  const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   const falt_march *m = &plan->march;
   if (!falt_marches_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
   if (m->across * m->down * m->planes >= INT32_MAX) return "the images have more parts than one launch can number";

@@ -8,8 +8,7 @@
 
 enum {
   WARP = 32,
-  PARTS = 4, /* of a multiprocessor */
-  PART_REGISTERS = 16384,
+  PARTS = 4,         /* of a multiprocessor */
   MOST_WARPS = 32,   /* of a multiprocessor that are of use */
   WARPS = 4,         /* of a block */
   AHEAD = 3,         /* more lines on their way are slower: fewer stay together in memory's pages */
@@ -71,7 +70,7 @@ static double issue_of(const falt_tile_problem *p, const falt_march *m) {
   return (double)body_of(p, m) * (p->sum_bytes / 4) + loads + 8.0 * (double)own_of(p, m) + 55;
 }
 
-static double seconds_of(const falt_tile_problem *p, const falt_tile_machine *machine, const falt_march *m) {
+static double seconds_of(const falt_tile_problem *p, const falt_machine *machine, const falt_march *m) {
   const double warps = (double)(m->across * m->down * m->planes), steps = m->rows + p->taps[ROW] - 1;
   const double resident = (double)machine->multiprocessors * m->blocks * m->warps, rounds = ceil(warps / resident);
   const double filled = fmin(warps, resident) / machine->multiprocessors,
@@ -90,13 +89,13 @@ static void complete(const falt_tile_problem *p, falt_march *m) {
   m->registers = (fitted_registers(p, m) + 7) / 8 * 8;
   m->ahead = AHEAD;
   m->warps = WARPS;
-  m->blocks = smaller(MOST_WARPS / PARTS, PART_REGISTERS / (WARP * m->registers)) * PARTS / m->warps;
+  m->blocks = (int)falt_min(MOST_WARPS / m->warps, falt_blocks_by_quarters(m->warps, m->registers));
   m->across = falt_ceil_div(p->out[COLUMN], (int64_t)WARP * m->width);
   m->planes = p->batch * p->out[PLANE];
 }
 
 /* As many parts of the columns as serve best: more even out the multiprocessors' work, fewer repeat less. */
-static void estimate(const falt_tile_problem *p, const falt_tile_machine *machine, falt_march *m) {
+static void estimate(const falt_tile_problem *p, const falt_machine *machine, falt_march *m) {
   falt_march best;
   falt_tile_search search = falt_tile_search_best(&best, sizeof best);
   for (int64_t rows = p->out[ROW] + 1; (rows = falt_piece_below(p->out[ROW], MOST_PARTS, rows)) > 0;) {
@@ -108,7 +107,7 @@ static void estimate(const falt_tile_problem *p, const falt_tile_machine *machin
   *m = best;
 }
 
-void falt_marches_each(const falt_tile_problem *p, const falt_tile_machine *machine, falt_tile_search *search) {
+void falt_marches_each(const falt_tile_problem *p, const falt_machine *machine, falt_tile_search *search) {
   for (int words = 1; words <= 2; words++) {
     falt_march march = {.width = words * WORD / p->x_bytes};
     march.rejected = reason(p, &march);
@@ -120,7 +119,7 @@ void falt_marches_each(const falt_tile_problem *p, const falt_tile_machine *mach
   }
 }
 
-bool falt_marches_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_march *best) {
+bool falt_marches_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_march *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_marches_each(problem, machine, &search);
   return search.found;

@@ -19,10 +19,10 @@ typedef struct falt_march {
 } falt_march;
 
 /* Calls visit for every cut considered, with its estimate or its reason. */
-void falt_marches_each(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_tile_search *search);
+void falt_marches_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with a reason if none is legal. */
-bool falt_marches_choose(const falt_tile_problem *problem, const falt_tile_machine *machine, falt_march *best);
+bool falt_marches_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_march *best);
 
 /* The kernel's holes that the cut fills. */
 void falt_march_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_march *march);

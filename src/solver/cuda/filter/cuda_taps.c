@@ -104,14 +104,6 @@ void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
   falt_cuda_hole(kernel, "SCALED=%d", plan->scaled);
 }
 
-falt_tile_machine falt_taps_machine(const falt_taps_plan *plan) {
-  enum { HOPPER = 9, SPARE = 36 }; /* the sweeps' registers were counted for sm_90 */
-  const falt_device *device = plan->base.device;
-  const falt_gpu_facts *gpu = falt_gpu_about(device->gpu);
-  return (falt_tile_machine){gpu->multiprocessors, device->limits.copy_bytes_per_s, device->limits.f32_flops,
-                             gpu->major == HOPPER ? 0 : SPARE};
-}
-
 falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operands *o, int x_vector, int y_vector) {
   const falt_tensor *x = &plan->base.problem.input, *y = &plan->base.problem.output;
   const int64_t x_bytes = (int64_t)falt_type_size(x->type), y_bytes = (int64_t)falt_type_size(y->type);

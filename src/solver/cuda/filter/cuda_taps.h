@@ -43,8 +43,6 @@ falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operan
 /* The holes that both kernels have: of the axes, the types, the terms. */
 void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
 
-falt_tile_machine falt_taps_machine(const falt_taps_plan *plan);
-
 /* Plans that lack their taps only, by tiles and by sweeps. NULL with the reason set. */
 falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms);

@@ -166,7 +166,7 @@ static bool lines_aligned(const falt_tensor *t, int64_t elements) {
 static bool choose_block(blocked_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_cuda_blocked_args *a = &plan->args;
-  const falt_block_machine machine = falt_cuda_block_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   falt_block_problem blocks = {.out = {a->out_planes, a->out_rows, a->out_columns},
                                .batch = p->input.size[FALT_N] * a->batch[0] * a->batch[1],
                                .pixel = plan->pixel,

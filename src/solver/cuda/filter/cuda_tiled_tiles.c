@@ -6,14 +6,13 @@
 #include <math.h>
 
 enum {
-  FILE_REGISTERS = 65536, /* of a multiprocessor */
-  MOST_REGISTERS = 232,   /* of a thread, as estimated; the machine has 255 */
-  LEAST_REGISTERS = 72,   /* that staging and indices need */
-  MOST_SUM_BYTES = 256,   /* of a thread's sums */
-  MOST_WALK = 256,        /* windows that a walk adds to a result */
-  LONGEST_WINDOW = 16,    /* tap columns that are unrolled at once */
-  SECTOR = 32,            /* bytes that memory takes at least */
-  WARPS_NEEDED = 16       /* to hide the latency of shared memory */
+  MOST_REGISTERS = 232, /* of a thread, as estimated; the machine has 255 */
+  LEAST_REGISTERS = 72, /* that staging and indices need */
+  MOST_SUM_BYTES = 256, /* of a thread's sums */
+  MOST_WALK = 256,      /* windows that a walk adds to a result */
+  LONGEST_WINDOW = 16,  /* tap columns that are unrolled at once */
+  SECTOR = 32,          /* bytes that memory takes at least */
+  WARPS_NEEDED = 16     /* to hide the latency of shared memory */
 };
 
 /* Shares as measured on an H200: of the limit's multiply-adds, of the time that loads from shared memory take, of the
@@ -115,9 +114,9 @@ static void split_sums(const falt_block_problem *p, falt_block *b) {
 }
 
 /* The most tap rows, then tap columns, that shared memory holds at once. */
-static void choose_bands(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+static void choose_bands(const falt_block_problem *p, const falt_machine *m, falt_block *b) {
   const int64_t least = p->epilogue > 1 ? (int64_t)sums_of(b) * b->lanes * b->lines * p->sum_bytes : 0;
-  const int64_t most = larger(m->shared_block / 2, (int)least);
+  const int64_t most = larger(m->arch->block_shared / 2, (int)least);
   b->band[0] = p->taps[1];
   b->band[1] = p->taps[2];
   while (b->band[0] > 1 && shared_of(p, b) > most) b->band[0] = (b->band[0] + 1) / 2;
@@ -136,9 +135,9 @@ static int fitted_registers(const falt_block_problem *p, const falt_block *b) {
   return words * (sums_of(b) + held + apart + rounded(p, taps)) + (parts ? 16 : 24);
 }
 
-static const char *reason(const falt_block_problem *p, const falt_block_machine *m, const falt_block *b) {
+static const char *reason(const falt_block_problem *p, const falt_machine *m, const falt_block *b) {
   if (b->lanes > 256 || b->lanes * b->lines > 512) return "interleaved channels and dilation put columns too far apart";
-  if (b->shared_bytes == 0 || b->shared_bytes > m->shared_block) return "its tile does not fit in shared memory";
+  if (b->shared_bytes == 0 || b->shared_bytes > m->arch->block_shared) return "its tile does not fit in shared memory";
   if (b->registers > MOST_REGISTERS) return "its sums and windows need more registers than a thread has";
   if (b->rows > 1 && b->rows >= 2 * p->out[1]) return "the image has fewer rows";
   if (b->depth > 1 && !b->sweep && b->depth >= 2 * p->out[0]) return "the image has fewer planes";
@@ -207,7 +206,7 @@ static double overhead_of(const falt_block_problem *p, const falt_block *b, doub
          w.steps * (stage + wait_of(b, w.steps)) + finish;
 }
 
-static double memory_of(const falt_block_problem *p, const falt_block_machine *m, const falt_block *b) {
+static double memory_of(const falt_block_problem *p, const falt_machine *m, const falt_block *b) {
   const double results = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
   const double once = (double)p->stride[0] * p->stride[1] * p->stride[2];
   const double staged =
@@ -218,7 +217,7 @@ static double memory_of(const falt_block_problem *p, const falt_block_machine *m
   return results * (stored + p->x_bytes * (once + halo_share * halo)) / m->bytes_per_s;
 }
 
-static void estimate(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+static void estimate(const falt_block_problem *p, const falt_machine *m, falt_block *b) {
   const double blocks =
       (double)blocks_along(p, b, 0) * (double)blocks_along(p, b, 1) * (double)blocks_along(p, b, 2) * (double)p->batch;
   const double warps = blocks * (double)falt_ceil_div(b->lanes * b->lines, 32);
@@ -240,19 +239,20 @@ static void estimate(const falt_block_problem *p, const falt_block_machine *m, f
 
 /* ---- enumeration */
 
-static void complete(const falt_block_problem *p, const falt_block_machine *m, falt_block *b) {
+static void complete(const falt_block_problem *p, const falt_machine *m, falt_block *b) {
   split_sums(p, b);
   choose_bands(p, m, b);
   b->registers = fitted_registers(p, b);
   b->rejected = reason(p, m, b);
   if (b->rejected) return;
-  const int threads = b->lanes * b->lines, held = (b->registers + 7) / 8 * 8;
-  b->blocks = smaller(2048 / threads, FILE_REGISTERS / (threads * larger(LEAST_REGISTERS, held)));
-  b->blocks = larger(1, smaller(b->blocks, m->shared_all / (b->shared_bytes + 1024)));
+  const int threads = b->lanes * b->lines;
+  const int64_t by_registers = falt_blocks_by_registers(threads, larger(LEAST_REGISTERS, b->registers));
+  const int64_t by_shared = falt_blocks_by_shared(m, b->shared_bytes);
+  b->blocks = (int)falt_max(1, falt_min(falt_min(2048 / threads, by_registers), by_shared));
   estimate(p, m, b);
 }
 
-static void each_layout(const falt_block_problem *p, const falt_block_machine *m, int results, falt_block b,
+static void each_layout(const falt_block_problem *p, const falt_machine *m, int results, falt_block b,
                         falt_tile_search *search) {
   static const int group[LAYOUTS] = {4, 0, 0, 1}, lanes[] = {8, 16, 32, 128}, chunks[] = {LONGEST_WINDOW, 8, 4};
   for (int k = 0; k < LAYOUTS; k++)
@@ -271,7 +271,7 @@ static void each_layout(const falt_block_problem *p, const falt_block_machine *m
       }
 }
 
-static void each_sweep(const falt_block_problem *p, const falt_block_machine *m, falt_tile_search *search) {
+static void each_sweep(const falt_block_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int sweeps[] = {16, 32, 64, 128};
   const bool near = p->stride[0] == 1 && p->dilation[0] == 1;
   if (!near || p->epilogue > 1 || p->taps[0] == 1 || p->taps[0] * 8 * p->sum_bytes > 2 * MOST_SUM_BYTES) return;
@@ -281,7 +281,7 @@ static void each_sweep(const falt_block_problem *p, const falt_block_machine *m,
   }
 }
 
-void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m, falt_tile_search *search) {
+void falt_blocks_each(const falt_block_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const struct {
     int depth, rows, results; /* results of a thread along a row */
   } shapes[] = {{1, 8, 8}, {1, 4, 8},  {1, 4, 4}, {1, 2, 8}, {1, 4, 16}, {1, 1, 8},
@@ -295,7 +295,7 @@ void falt_blocks_each(const falt_block_problem *p, const falt_block_machine *m, 
   each_sweep(p, m, search);
 }
 
-bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best) {
+bool falt_blocks_choose(const falt_block_problem *problem, const falt_machine *machine, falt_block *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_blocks_each(problem, machine, &search);
   return search.found;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* A filter as the kernel sees it; triples are planes, rows, columns. */
@@ -21,12 +22,6 @@ typedef struct falt_block_problem {
   int epilogue;                    /* cuda_tiled.cu's EPILOGUE */
   bool unaligned;                  /* rows do not begin at vectors */
 } falt_block_problem;
-
-typedef struct falt_block_machine {
-  int multiprocessors;
-  int shared_block, shared_all; /* bytes of shared memory: of a block at most, of a multiprocessor */
-  double bytes_per_s, flops, wide_flops;
-} falt_block_machine;
 
 /* Named after cuda_tiled.cu's holes. */
 typedef struct falt_block {
@@ -45,9 +40,9 @@ typedef struct falt_block {
 } falt_block;
 
 /* Calls visit for every block considered, with its estimate or its reason. */
-void falt_blocks_each(const falt_block_problem *problem, const falt_block_machine *machine, falt_tile_search *search);
+void falt_blocks_each(const falt_block_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no block is legal. */
-bool falt_blocks_choose(const falt_block_problem *problem, const falt_block_machine *machine, falt_block *best);
+bool falt_blocks_choose(const falt_block_problem *problem, const falt_machine *machine, falt_block *best);
 
 #endif

@@ -89,7 +89,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";
   if (drifts(p)) return "tensor cores round sums of so many f32 products towards zero";
   if (!falt_cuda_holds_fill(p)) return "the boundary's constant is not a number of the image's type";
-  if (falt_gpu_about(ask->device->gpu)->major < 8) return "the GPU is older than sm_80";
+  if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
   return NULL;
 }
 
@@ -209,9 +209,7 @@ static void cut_rows(banded_plan *plan) {
 static bool cut_image(banded_plan *plan) {
   falt_cuda_banded_args *a = &plan->args;
   const falt_problem *p = &plan->base.problem;
-  const falt_gpu_facts *gpu = falt_gpu_about(plan->base.device->gpu);
-  const falt_limits *limits = &plan->base.device->limits;
-  const falt_bands_machine machine = {gpu->major, gpu->multiprocessors, limits->copy_bytes_per_s, limits->f32_flops};
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   const int64_t columns = plan->linear ? a->x_row : a->out_columns;
   const falt_bands_image image = {{a->out_planes, a->out_rows, columns},
                                   a->batch * p->input.size[FALT_N],

@@ -281,10 +281,9 @@ void falt_bands_fill(const falt_bands *b, const double *values, void *memory) {
 /* ---- how an image is cut */
 
 enum {
-  MOST_KEPT = 168,      /* registers of a thread: three blocks of 128 threads on a multiprocessor */
-  MOST_APART = 200,     /* the same, of channels taken apart: two blocks are worth it */
-  MOST_REGISTERS = 240, /* the machine has 255 */
-  FILE_REGISTERS = 65536,
+  MOST_KEPT = 168,          /* registers of a thread: three blocks of 128 threads on a multiprocessor */
+  MOST_APART = 200,         /* the same, of channels taken apart: two blocks are worth it */
+  MOST_REGISTERS = 240,     /* the machine has 255 */
   BLOCK_SHARED = 88 * 1024, /* of the 99 KB that a block may have on every GPU since sm_80 */
   FILE_SHARED = 160 * 1024,
   WARPS_NEEDED = 8,  /* to hide latency */
@@ -311,13 +310,13 @@ bool falt_bands_ringed(const falt_bands *b, const falt_bands_cut *c, int before)
 
 /* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses
  * and what is being stored. */
-static int fitted_registers(const falt_bands *b, const falt_bands_cut *c, int major) {
+static int fitted_registers(const falt_bands *b, const falt_bands_cut *c, const falt_machine *m) {
   const bool kept = c->place == FALT_BANDS_REGISTERS, apart = b->channels > 1;
   const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);
   const int window = (c->groups - 1) * 4 / b->per_word + b->slots;
   const int bands = kept ? b->depth * b->slots * 2 * b->parts : 4 * b->parts;
   const int rests = b->kind == FALT_BANDS_WORDS ? window : 0;
-  const int older = (major == 9 ? 0 : 12) + (apart ? 8 : 0);
+  const int older = m->arch->toeplitz_registers + (apart ? 8 : 0);
   const int others = (kept ? 24 : 20) + 7 * window / 4 + (b->taps[0] > 1 ? 24 : 0) + older;
   const int rows = b->channels * ((kept ? b->depth : c->tiles) + 1) * window, out = apart ? c->groups * b->channels : 0;
   const int all = c->tiles * sums + rows + 1 + bands + rests + others + out;
@@ -325,14 +324,9 @@ static int fitted_registers(const falt_bands *b, const falt_bands_cut *c, int ma
 }
 
 static int blocks_of(const falt_bands_cut *c, int static_bytes) {
-  const int by_registers = FILE_REGISTERS / (32 * FALT_BANDS_WARPS * ((c->registers + 7) / 8 * 8));
+  const int by_registers = (int)falt_blocks_by_registers(32 * FALT_BANDS_WARPS, c->registers);
   const int by_shared = FILE_SHARED / (c->shared_bytes + static_bytes);
   return larger(1, smaller(smaller(by_registers, by_shared), 64 / FALT_BANDS_WARPS));
-}
-
-/* Products that a multiprocessor starts in a cycle, each of 16 x 8 x 32 bytes: what mma.sync reaches. */
-static double product_rate(int major) {
-  return major == 8 ? 0.4 : major == 9 ? 0.6 : 0.25;
 }
 
 static double tiles_along(int64_t size, int tile) {
@@ -346,7 +340,8 @@ static double startup_of(const falt_bands *b, const falt_bands_cut *c) {
 }
 
 /* The shares are those measured on an H200. */
-static double compute_of(const falt_bands *b, const falt_bands_image *i, const falt_bands_cut *c, int major) {
+static double compute_of(const falt_bands *b, const falt_bands_image *i, const falt_bands_cut *c,
+                         const falt_machine *m) {
   const int products =
       b->kind == FALT_BANDS_WORDS ? 4 * (b->parts + 1) : b->parts; /* tf32: half the rate, and its feed */
   const bool kept = c->place == FALT_BANDS_REGISTERS;
@@ -361,16 +356,16 @@ static double compute_of(const falt_bands *b, const falt_bands_image *i, const f
   const double results = (double)falt_bands_width(b, c) * falt_bands_height(c);
   const bool ringed = i->aligned && falt_bands_ringed(b, c, 0);
   const double share = !ringed ? 1 : b->channels > 1 ? 0.76 : 0.84; /* of what a tile a warp takes */
-  return share * results / 128 * (count * feed / product_rate(major) + others) + startup_of(b, c);
+  return share * results / 128 * (count * feed / m->arch->mma_starts + others) + startup_of(b, c);
 }
 
 /* Seconds: cycles of all warps on all multiprocessors, or bytes over bandwidth, the larger and a part of the other,
  * stretched by too few warps to hide latency and by the last wave. */
-static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
+static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_machine *m, falt_bands_cut *c) {
   const double warps = tiles_along(i->out[2], falt_bands_width(b, c)) * tiles_along(i->out[1], falt_bands_height(c)) *
                        (double)i->out[0] * (double)i->batch;
   const double results = warps * falt_bands_width(b, c) * falt_bands_height(c);
-  const double compute = warps * compute_of(b, i, c, m->major) / (m->flops / 256);
+  const double compute = warps * compute_of(b, i, c, m) / (m->flops / 256);
   const double halo = (b->taps[1] - 1.0) / falt_bands_height(c);
   const double memory = results * (i->y_bytes + i->x_bytes * (1 + 0.2 * halo)) / m->bytes_per_s;
   const double resident = (double)c->blocks * FALT_BANDS_WARPS, slots = m->multiprocessors * resident;
@@ -380,27 +375,27 @@ static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_
   c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * rest;
 }
 
-static void complete(const falt_bands *b, const falt_bands_image *i, const falt_bands_machine *m, falt_bands_cut *c) {
+static void complete(const falt_bands *b, const falt_bands_image *i, const falt_machine *m, falt_bands_cut *c) {
   const int width = falt_bands_width(b, c), staged = FALT_BANDS_WARPS * 4 * width * i->y_bytes;
   const int ring = falt_bands_ringed(b, c, 0) ? FALT_BANDS_WARPS * FALT_CUDA_BANDED_RING * 5 * width * i->x_bytes : 0;
   if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)falt_bands_bytes(b);
-  c->registers = fitted_registers(b, c, m->major);
+  c->registers = fitted_registers(b, c, m);
   c->blocks = blocks_of(c, staged + ring);
   estimate(b, i, m, c);
 }
 
 /* Bands of volumes do not stay in registers, and what stays there is not shared by tiles. */
-static bool is_possible(const falt_bands *b, const falt_bands_cut *c, int major) {
+static bool is_possible(const falt_bands *b, const falt_bands_cut *c, const falt_machine *m) {
   const size_t bytes = falt_bands_bytes(b);
   if (c->place == FALT_BANDS_REGISTERS)
     return b->taps[0] == 1 && b->chunks == 1 && c->tiles == 1 &&
-           fitted_registers(b, c, major) <= (b->channels > 1 ? MOST_APART : MOST_KEPT);
+           fitted_registers(b, c, m) <= (b->channels > 1 ? MOST_APART : MOST_KEPT);
   if ((c->place == FALT_BANDS_SHARED) != (bytes <= BLOCK_SHARED)) return false;
-  return fitted_registers(b, c, major) <= MOST_REGISTERS ||
+  return fitted_registers(b, c, m) <= MOST_REGISTERS ||
          (c->tiles == 1 && c->groups == (b->kind == FALT_BANDS_BYTES ? 4 : 2));
 }
 
-void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
+void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const falt_machine *m,
                      falt_tile_search *search) {
   static const int steps[] = {1, 2, 4, 8, 16, 24};
   for (int place = FALT_BANDS_REGISTERS; place <= FALT_BANDS_GLOBAL; place++)
@@ -408,7 +403,7 @@ void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const f
       for (int tiles = 1; tiles <= 2; tiles++)
         for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
           falt_bands_cut cut = {.place = (falt_bands_place)place, .groups = groups, .tiles = tiles, .steps = steps[s]};
-          if (!is_possible(b, &cut, m->major)) continue;
+          if (!is_possible(b, &cut, m)) continue;
           const bool ringed = falt_bands_ringed(b, &cut, 0);
           if (ringed && cut.steps > RING_STEPS) continue;
           cut.end_steps =
@@ -418,7 +413,7 @@ void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const f
         }
 }
 
-void falt_bands_choose(const falt_bands *b, const falt_bands_image *image, const falt_bands_machine *m,
+void falt_bands_choose(const falt_bands *b, const falt_bands_image *image, const falt_machine *m,
                        falt_bands_cut *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_bands_each(b, image, m, &search);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* By the numbers of mma.cuh's Kind. */
@@ -69,11 +70,6 @@ typedef struct falt_bands_image {
   bool aligned;         /* rows allow vector access */
 } falt_bands_image;
 
-typedef struct falt_bands_machine {
-  int major, multiprocessors;
-  double bytes_per_s, flops; /* f32 of the whole GPU, multiply-adds counted as two */
-} falt_bands_machine;
-
 /* Where the kernel reads bands from: its hole BANDS. */
 typedef enum falt_bands_place { FALT_BANDS_REGISTERS, FALT_BANDS_SHARED, FALT_BANDS_GLOBAL } falt_bands_place;
 
@@ -100,10 +96,10 @@ int falt_bands_height(const falt_bands_cut *cut);
 bool falt_bands_ringed(const falt_bands *bands, const falt_bands_cut *cut, int before);
 
 /* Calls visit for every cut that the kernel can take, with its estimate. */
-void falt_bands_each(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,
+void falt_bands_each(const falt_bands *bands, const falt_bands_image *image, const falt_machine *machine,
                      falt_tile_search *search);
 /* The best of them; there is always one. */
-void falt_bands_choose(const falt_bands *bands, const falt_bands_image *image, const falt_bands_machine *machine,
+void falt_bands_choose(const falt_bands *bands, const falt_bands_image *image, const falt_machine *machine,
                        falt_bands_cut *best);
 
 #endif

@@ -132,7 +132,7 @@ static bool choose_tile(layer_plan *plan) {
     layer.dilation[i] = layer.taps[i] > 1 ? (int)p->axis[1 + i].dilation : 1;
     layer.pool[i] = (int)p->pool[1 + i];
   }
-  const falt_block_machine machine = falt_cuda_block_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   return falt_layers_choose(&layer, &machine, &plan->tile);
 }
 

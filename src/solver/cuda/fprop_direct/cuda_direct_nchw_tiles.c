@@ -8,15 +8,14 @@
 
 enum {
   WARP_THREADS = 32,
-  MOST_THREADS = 512,     /* of a block */
-  ALL_THREADS = 2048,     /* of a multiprocessor, of */
-  ALL_BLOCKS = 32,        /* so many blocks */
-  FILE_REGISTERS = 65536, /* with so many registers */
-  MOST_REGISTERS = 200,   /* of a thread, as estimated */
-  MOST_COLUMNS = 4,       /* of a thread, before pooling, if one window has not more */
-  LEAST_REGISTERS = 40,   /* that indices need */
-  SKEW = 4,               /* floats between rows of taps */
-  MOST_TAPS = 4096        /* of a filter, in all channels: staging is not overlapped */
+  MOST_THREADS = 512,   /* of a block */
+  ALL_THREADS = 2048,   /* of a multiprocessor, of */
+  ALL_BLOCKS = 32,      /* so many blocks */
+  MOST_REGISTERS = 200, /* of a thread, as estimated */
+  MOST_COLUMNS = 4,     /* of a thread, before pooling, if one window has not more */
+  LEAST_REGISTERS = 40, /* that indices need */
+  SKEW = 4,             /* floats between rows of taps */
+  MOST_TAPS = 4096      /* of a filter, in all channels: staging is not overlapped */
 };
 
 /* As fitted to tiles measured on an H200: cycles that an instruction and a read of shared memory take among many warps,
@@ -76,10 +75,10 @@ static int fitted_registers(const falt_layer_problem *p, const falt_layer_tile *
 }
 
 /* Blocks that a multiprocessor holds. */
-static int64_t residents(const falt_block_machine *m, const falt_layer_tile *t) {
+static int64_t residents(const falt_machine *m, const falt_layer_tile *t) {
   const int threads = (int)falt_ceil_div(threads_of(t), WARP_THREADS) * WARP_THREADS;
-  const int64_t by_registers = FILE_REGISTERS / ((int64_t)threads * ((t->registers + 7) / 8 * 8));
-  const int64_t by_shared = m->shared_all / (t->shared_bytes + 1024);
+  const int64_t by_registers = falt_blocks_by_registers(threads, t->registers);
+  const int64_t by_shared = falt_blocks_by_shared(m, t->shared_bytes);
   return falt_min(falt_min(by_registers, by_shared), falt_min(ALL_THREADS / threads, ALL_BLOCKS));
 }
 
@@ -113,7 +112,7 @@ static work work_of(const falt_layer_problem *p, const falt_layer_tile *t) {
                 .chain = lines * read_cycles};
 }
 
-static double seconds_of(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *t) {
+static double seconds_of(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *t) {
   const double clock = m->flops / (m->multiprocessors * 256.0);
   const double blocks = blocks_of(p, t), here = ceil(blocks / m->multiprocessors);
   const double warps = (double)falt_ceil_div(threads_of(t), WARP_THREADS), waves = ceil(here / (double)residents(m, t));
@@ -128,16 +127,16 @@ static double seconds_of(const falt_layer_problem *p, const falt_block_machine *
 
 /* ---- which tiles */
 
-static const char *flaw(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *t) {
-  return taps_of(p) > MOST_TAPS                ? "a filter has too many taps for tiles of all channels"
-         : t->registers > MOST_REGISTERS       ? "a thread's window does not fit its registers"
-         : t->shared_bytes > m->shared_block   ? "all channels of a tile do not fit in shared memory"
-         : residents(m, t) < 1                 ? "a block does not fit on a multiprocessor"
-         : blocks_of(p, t) > (double)INT32_MAX ? "the images have more blocks than one launch can number"
-                                               : NULL;
+static const char *flaw(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *t) {
+  return taps_of(p) > MOST_TAPS                    ? "a filter has too many taps for tiles of all channels"
+         : t->registers > MOST_REGISTERS           ? "a thread's window does not fit its registers"
+         : t->shared_bytes > m->arch->block_shared ? "all channels of a tile do not fit in shared memory"
+         : residents(m, t) < 1                     ? "a block does not fit on a multiprocessor"
+         : blocks_of(p, t) > (double)INT32_MAX     ? "the images have more blocks than one launch can number"
+                                                   : NULL;
 }
 
-static void judge(const falt_layer_problem *p, const falt_block_machine *m, falt_layer_tile *t) {
+static void judge(const falt_layer_problem *p, const falt_machine *m, falt_layer_tile *t) {
   for (int a = 0; a < 2; a++) t->tiles[a] = falt_ceil_div(p->out[a], span(t, a) / p->pool[a]);
   t->filter_tiles = falt_ceil_div(p->filters, (int64_t)t->groups * t->filters);
   lay_out(p, t);
@@ -147,7 +146,7 @@ static void judge(const falt_layer_problem *p, const falt_block_machine *m, falt
 }
 
 /* Threads of a block: as many as cover the image, or a part of it evenly. */
-static void each_block(const falt_layer_problem *p, const falt_block_machine *m, const falt_layer_tile *thread,
+static void each_block(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *thread,
                        falt_tile_search *search) {
   enum { PARTS = 6 };
   static const int groups[] = {1, 2, 4, 8};
@@ -167,7 +166,7 @@ static void each_block(const falt_layer_problem *p, const falt_block_machine *m,
       }
 }
 
-void falt_layers_each(const falt_layer_problem *p, const falt_block_machine *m, falt_tile_search *search) {
+void falt_layers_each(const falt_layer_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int windows[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 4}, {2, 4}}, filters[] = {4, 8, 16};
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
@@ -178,7 +177,7 @@ void falt_layers_each(const falt_layer_problem *p, const falt_block_machine *m, 
     }
 }
 
-bool falt_layers_choose(const falt_layer_problem *p, const falt_block_machine *m, falt_layer_tile *best) {
+bool falt_layers_choose(const falt_layer_problem *p, const falt_machine *m, falt_layer_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_layers_each(p, m, &search);
   if (!search.seen) best->rejected = "no tile was considered";

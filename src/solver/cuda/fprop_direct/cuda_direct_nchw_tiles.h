@@ -30,10 +30,10 @@ typedef struct falt_layer_tile {
 } falt_layer_tile;
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_layers_each(const falt_layer_problem *problem, const falt_block_machine *machine, falt_tile_search *search);
+void falt_layers_each(const falt_layer_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
-bool falt_layers_choose(const falt_layer_problem *problem, const falt_block_machine *machine, falt_layer_tile *best);
+bool falt_layers_choose(const falt_layer_problem *problem, const falt_machine *machine, falt_layer_tile *best);
 
 /* The holes of a tile, and the shared memory that it asks for. */
 void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *tile);

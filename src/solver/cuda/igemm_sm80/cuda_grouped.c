@@ -217,7 +217,7 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_p
 }
 
 static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
-  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   describe(plan, r, f, &c->shape);
   const char *why = falt_grouped_refusal(&c->shape);
   if (why) return why;

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  FILE_REGISTERS = 65536,
   WARP = 32,
   MOST_WARPS = 8,
   MOST_REGISTERS = 248,
@@ -53,12 +52,9 @@ static int64_t fitted_registers(const falt_grouped_shape *s) {
   return s->taps[0] * pieces * 2 + live_of(s) * 8 + line + 36 + merged + ways * 8 + (s->finish ? 24 : 0);
 }
 
-/* Every quarter of a multiprocessor has a quarter of the registers. */
-static int64_t blocks_of(const falt_grouped_shape *s, const falt_gemm_machine *m, const falt_grouped_tile *t) {
-  const int64_t quarter = FILE_REGISTERS / 4 / (WARP * falt_round_up(fitted_registers(s), 8));
-  const int64_t by_registers = 4 * quarter / (t->warps_c * t->warps_p);
-  const int64_t by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + 1024);
-  return falt_min(falt_min(by_registers, by_shared), 8);
+static int64_t blocks_of(const falt_grouped_shape *s, const falt_machine *m, const falt_grouped_tile *t) {
+  const int64_t by_registers = falt_blocks_by_quarters(t->warps_c * t->warps_p, fitted_registers(s));
+  return falt_min(falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes)), 8);
 }
 
 static int64_t band_products(const falt_grouped_shape *s, const falt_grouped_tile *t) {
@@ -110,11 +106,11 @@ static double tile_cycles(const falt_grouped_shape *s, const falt_grouped_tile *
   return fmax(0.6 * most + 0.4 * (tensor + shared + issued + copied), alone / t->blocks);
 }
 
-static void estimate(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_grouped_tile *t) {
+static void estimate(const falt_grouped_shape *s, const falt_machine *m, falt_grouped_tile *t) {
   const double slots = (double)m->multiprocessors * t->blocks, all = (double)t->parts * (double)t->tiles;
   const double rounds = ceil(all / slots), most = fmin(rounds * t->blocks, ceil(all / m->multiprocessors));
   const double start = 1500 + 40 * (double)(s->taps[0] * pieces_of(s));
-  const double compute = (most * tile_cycles(s, t) + start) / m->clock;
+  const double compute = (most * tile_cycles(s, t) + start) / m->clock_hz;
   const double memory = s->bytes / (memory_share(s, t) * m->bytes_per_s);
   const double waits = (t->stages == 1 ? 0.25 : 0.08) / t->blocks; /* of a block for its window, and at its ends */
   t->seconds = (fmax(compute, memory) + 0.2 * fmin(compute, memory)) * (1 + waits) + 2.6e-6;
@@ -124,7 +120,7 @@ static void estimate(const falt_grouped_shape *s, const falt_gemm_machine *m, fa
 
 typedef struct visitor {
   const falt_grouped_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
@@ -136,7 +132,7 @@ static void visit_stages(const visitor *v, falt_grouped_tile t) {
   if (t.tiles >= INT32_MAX / 2) return;
   for (t.stages = 1; t.stages <= 2; t.stages++) {
     const int64_t shared = shared_of(s, &t);
-    if (shared > falt_gemm_block_shared(v->machine)) break;
+    if (shared > v->machine->arch->block_shared) break;
     t.shared_bytes = (int)shared;
     t.blocks = (int)blocks_of(s, v->machine, &t);
     if (t.blocks < 1) continue;
@@ -163,7 +159,7 @@ static void visit_height(const visitor *v, falt_grouped_tile t) {
     if (t.height % t.bands == 0 && band_products(v->shape, &t) <= MOST_PRODUCTS) visit_warps(v, t);
 }
 
-void falt_grouped_each(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+void falt_grouped_each(const falt_grouped_shape *s, const falt_machine *m, falt_tile_search *search) {
   const visitor v = {s, m, search};
   const int64_t most = falt_ceil_div(s->out[1], MOST_PIXELS) + 63;
   for (int64_t width = MOST_PIXELS + 1; (width = falt_piece_below(s->out[1], most, width)) > 0;)
@@ -174,7 +170,7 @@ void falt_grouped_each(const falt_grouped_shape *s, const falt_gemm_machine *m, 
     }
 }
 
-bool falt_grouped_choose(const falt_grouped_shape *s, const falt_gemm_machine *m, falt_grouped_tile *best) {
+bool falt_grouped_choose(const falt_grouped_shape *s, const falt_machine *m, falt_grouped_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   if (!falt_grouped_refusal(s)) falt_grouped_each(s, m, &search);
   return search.found;

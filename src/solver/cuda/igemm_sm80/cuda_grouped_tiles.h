@@ -32,8 +32,8 @@ const char *falt_grouped_refusal(const falt_grouped_shape *shape);
 void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_grouped_each(const falt_grouped_shape *shape, const falt_gemm_machine *machine, falt_tile_search *search);
+void falt_grouped_each(const falt_grouped_shape *shape, const falt_machine *machine, falt_tile_search *search);
 /* The best of them; false if there is none. */
-bool falt_grouped_choose(const falt_grouped_shape *shape, const falt_gemm_machine *machine, falt_grouped_tile *best);
+bool falt_grouped_choose(const falt_grouped_shape *shape, const falt_machine *machine, falt_grouped_tile *best);
 
 #endif

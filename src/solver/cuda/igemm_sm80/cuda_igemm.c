@@ -262,7 +262,7 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
 }
 
 static void choose_tile(gemm_plan *plan, const falt_ask *ask, const roles *r) {
-  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   const falt_gemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
   falt_gemm_choose(&shape, &machine, &plan->tile);
 }

@@ -3,30 +3,9 @@
 
 #include <math.h>
 
-enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
+#include "core/memory.h"
 
-/* ---- what the machine does */
-
-static bool is(const falt_gemm_machine *m, int major, int minor) {
-  return m->major == major && m->minor == minor;
-}
-
-int falt_gemm_block_shared(const falt_gemm_machine *m) {
-  return (is(m, 8, 0) || is(m, 8, 7) ? 163 : m->major == 8 || m->major == 12 ? 99 : 227) * 1024;
-}
-
-static int all_shared(const falt_gemm_machine *m) {
-  return falt_gemm_block_shared(m) + 1024;
-}
-
-/* Consumer GPUs sum halves in f32 at half the rate, and have two units for doubles. */
-double falt_gemm_rate(const falt_gemm_machine *m, int element_bytes) {
-  const bool large = m->major == 9 || is(m, 10, 0) || is(m, 8, 0);
-  if (element_bytes == 8) return large ? 700 : 16;
-  if (m->major == 9) return 2400;
-  if (m->major == 10 || is(m, 8, 0) || is(m, 8, 7)) return 1900;
-  return 950;
-}
+enum { WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
 
 /* ---- what a tile needs */
 
@@ -61,16 +40,14 @@ static int fitted_registers(const falt_gemm_shape *s, const falt_gemm_tile *t) {
          (s->merged > 1 ? 32 : 0) + (s->real ? 0 : 24);
 }
 
-static int blocks_of(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
-  const int registers = (fitted_registers(s, t) + 7) / 8 * 8;
-  const int by_registers = FILE_REGISTERS / (threads_of(t) * registers);
-  const int by_shared = all_shared(m) / (t->shared_bytes + 1024);
-  return smaller(smaller(by_registers, by_shared), 1536 / threads_of(t));
+static int blocks_of(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t) {
+  const int64_t by_registers = falt_blocks_by_registers(threads_of(t), fitted_registers(s, t));
+  return (int)falt_min(falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes)), 1536 / threads_of(t));
 }
 
-static bool is_possible(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
+static bool is_possible(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t) {
   const int chunks = t->row / 16, threads = threads_of(t);
-  if (t->shared_bytes + (int)sizeof(falt_cuda_gemm_phase) > falt_gemm_block_shared(m) || t->blocks < 1) return false;
+  if (t->shared_bytes + (int)sizeof(falt_cuda_gemm_phase) > m->arch->block_shared || t->blocks < 1) return false;
   if (s->gather) {
     const int parts = threads / t->bm; /* of a step's chunks, whose elements a thread holds */
     return threads % t->bm == 0 && chunks % parts == 0 && chunks / parts * 16 / s->x_bytes <= 32;
@@ -100,10 +77,10 @@ static double copied(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 
 /* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
  * that copy. All costs here are fitted to 270 timings of 36 layers on an H200. */
-static double step_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t) {
+static double step_cycles(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1];
   const double all = (double)t->bm * t->bn * t->row / s->merged;
-  const double products = all * (s->split ? 3 : 1) / falt_gemm_rate(m, s->x_bytes);
+  const double products = all * (s->split ? 3 : 1) / falt_mma_bytes(m, s->x_bytes);
   const double matrices = all / 160 * (1.0 / wm + 1.0 / wn);
   const double filter = (double)t->bn * t->row * 6 / 16 / WARP_THREADS;
   return fmax(products, matrices) + (copied(s, t) + filter) / 4;
@@ -129,8 +106,7 @@ static double stored_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 
 /* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. Alone, a warp waits
  * for its own results on their way through shared memory, and a block for copies that lie in many lines. */
-static double wave_cycles(const falt_gemm_shape *s, const falt_gemm_machine *m, const falt_gemm_tile *t,
-                          double blocks) {
+static double wave_cycles(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t, double blocks) {
   const double stored = fmax(stored_cycles(s, t) * blocks, 1.5 * t->bm * t->bn / (t->warps[0] * t->warps[1]));
   const double far = s->apart == 0 ? 1 : s->spans ? 1.3 : s->apart >= 64 ? 2.1 : 1.7;
   const double alone = s->apart == 0 ? 0.5 : fmax(0.5, (t->bm + t->bn) / 192.0);
@@ -144,21 +120,21 @@ static double blocks_in_all(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 }
 
 /* What adding the shares costs: another launch, and their way through memory or its cache. */
-static double sum_seconds(const falt_gemm_machine *m, const falt_gemm_tile *t) {
+static double sum_seconds(const falt_machine *m, const falt_gemm_tile *t) {
   return t->shares > 1 ? 2.5e-6 + (double)t->workspace / m->bytes_per_s : 0;
 }
 
-static void estimate(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *t) {
+static void estimate(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_tile *t) {
   const double blocks = blocks_in_all(s, t);
   const double slots = (double)m->multiprocessors * t->blocks, full = floor(blocks / slots);
   const double rest = ceil_of(blocks - full * slots, m->multiprocessors); /* of the last wave that share one */
   const double cycles = full * wave_cycles(s, m, t, t->blocks) + (rest > 0 ? wave_cycles(s, m, t, rest) : 0);
-  const double memory = s->bytes / (0.95 * m->bytes_per_s), compute = cycles / m->clock;
+  const double memory = s->bytes / (0.95 * m->bytes_per_s), compute = cycles / m->clock_hz;
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sum_seconds(m, t);
 }
 
 /* The tile with its depth in so many shares. False if they do not help, or need more than the workspace. */
-static bool cut_depth(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *t, int shares) {
+static bool cut_depth(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_tile *t, int shares) {
   const int steps = (int)ceil_of((double)s->depth, t->row);
   t->share_steps = (steps + shares - 1) / shares;
   t->shares = t->share_steps ? (steps + t->share_steps - 1) / t->share_steps : 1;
@@ -170,7 +146,7 @@ static bool cut_depth(const falt_gemm_shape *s, const falt_gemm_machine *m, falt
 
 typedef struct visitor {
   const falt_gemm_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
@@ -196,7 +172,7 @@ static void visit_shares(const visitor *v, falt_gemm_tile *t) {
 static void visit_warpgroups(const visitor *v) {
   static const int tiles[][3] = {{128, 128, 3}, {128, 128, 4}, {128, 64, 3},
                                  {64, 128, 2},  {64, 64, 3},   {128, 64, 2}}; /* bm, bn, stages */
-  if (v->machine->major != 9 || !v->shape->split) return;
+  if (!v->machine->arch->wgmma || !v->shape->split) return;
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     falt_gemm_tile t = {.bm = tiles[i][0],
                         .bn = tiles[i][1],
@@ -209,7 +185,7 @@ static void visit_warpgroups(const visitor *v) {
   }
 }
 
-void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+void falt_gemm_each(const falt_gemm_shape *s, const falt_machine *m, falt_tile_search *search) {
   static const int tiles[][4] = {{256, 128, 4, 2}, {128, 256, 2, 4}, {128, 128, 2, 2}, {128, 128, 2, 4},
                                  {256, 64, 4, 1},  {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 64, 2, 2},
                                  {128, 32, 4, 1},  {64, 32, 2, 1},   {128, 16, 4, 1},  {32, 64, 1, 4},
@@ -229,7 +205,7 @@ void falt_gemm_each(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_t
   visit_warpgroups(&v);
 }
 
-void falt_gemm_choose(const falt_gemm_shape *s, const falt_gemm_machine *m, falt_gemm_tile *best) {
+void falt_gemm_choose(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_gemm_each(s, m, &search);
 }

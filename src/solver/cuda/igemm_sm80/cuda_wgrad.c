@@ -115,7 +115,7 @@ static bool needs_places(const falt_problem *p) {
 
 static bool choose_tile(filter_plan *plan, falt_ask *ask) {
   const falt_problem *p = &plan->base.problem;
-  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   const falt_gemm_filter_shape shape = {.pixels = pixels_of(p),
                                         .rows = rows_of(plan),
                                         .columns = columns_of(plan),

@@ -208,7 +208,7 @@ static falt_plan *plan_others(const window_plan *plan, falt_ask *ask) {
 }
 
 static const char *cut(window_plan *plan, falt_ask *ask) {
-  const falt_gemm_machine machine = falt_gemm_machine_of(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->base.device);
   if (!falt_window_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
   if (ask->budget->max_workspace >= 0 && plan->tile.workspace > ask->budget->max_workspace)
     return "it needs more workspace than is allowed";

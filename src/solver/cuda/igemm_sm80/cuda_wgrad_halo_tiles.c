@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  FILE_REGISTERS = 65536,
   WARP = 32,
   MOST_WARPS = 16,
   MOST_PER = 9,
@@ -75,12 +74,9 @@ static int fitted_registers(const falt_window_shape *s, const falt_window_tile *
   return sums_of(s, t) + 4 * t->mr * (is_rolling(s, t) ? t->taps_r : 1) + (s->biased ? 4 * t->mr + 80 : 48);
 }
 
-/* Every quarter of a multiprocessor has a quarter of the registers. */
-static int blocks_of(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
-  const int quarter = FILE_REGISTERS / 4 / (WARP * ((fitted_registers(s, t) + 7) / 8 * 8));
-  const int by_registers = 4 * quarter / t->warps;
-  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + places_bytes(s, t) + 1024);
-  return by_registers < by_shared ? by_registers : by_shared;
+static int blocks_of(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
+  const int64_t by_registers = falt_blocks_by_quarters(t->warps, fitted_registers(s, t));
+  return (int)falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes + places_bytes(s, t)));
 }
 
 int64_t falt_window_tiles(const falt_window_shape *s, const falt_window_tile *t) {
@@ -127,9 +123,9 @@ void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *s, con
 /* ---- estimate */
 
 /* Cycles of the tensor cores for all products of a tile, the busiest quarter's. */
-static double product_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+static double product_cycles(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
   const double quarters = (t->warps * t->blocks + 3) / 4 * 4.0 / (t->warps * t->blocks);
-  return quarters * slices(t) * t->warps * t->per * t->mr * (s->run ? 1 : 2) * 4096 / falt_gemm_rate(m, 2);
+  return quarters * slices(t) * t->warps * t->per * t->mr * (s->run ? 1 : 2) * 4096 / falt_mma_bytes(m, 2);
 }
 
 /* What so many bytes cost to fetch, if a block takes `part` of a pixel's `all` bytes: less than a line of 128 costs
@@ -140,7 +136,7 @@ static double fetched(double bytes, double part, double all) {
 
 /* Cycles of a multiprocessor for one tile of one block where a row of x is loaded once for all rows of taps: as fitted
  * to tiles measured on an H200. */
-static double rolling_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+static double rolling_cycles(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
   const double products = product_cycles(s, m, t), strips = (double)t->per / t->taps_r, pixels = slices(t) * 16;
   const double half = t->height / 2.0, conflicts = s->stride[2] % 2 ? 1 : 2;
   const double x_rows = ((half - 1) * (double)s->stride[1] + t->taps_r) / half; /* that are loaded for a row of y */
@@ -160,7 +156,7 @@ static double rolling_cycles(const falt_window_shape *s, const falt_gemm_machine
 /* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, and of
  * copies out of the second-level cache. What all take longer than that was seen on an H200: by a fifth, runs by far
  * more. */
-static double still_cycles(const falt_window_shape *s, const falt_gemm_machine *m, const falt_window_tile *t) {
+static double still_cycles(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
   const double slice_products = (double)t->warps * t->per * t->mr * (s->run ? 1 : 2), all = slices(t);
   const double products = product_cycles(s, m, t);
   const double loads = all * t->warps * (t->mr * 4.0 + t->per * (s->run ? 2 : 4));
@@ -175,7 +171,7 @@ static double still_cycles(const falt_window_shape *s, const falt_gemm_machine *
 }
 
 /* So many shares that the blocks fill the machine once or a few times, as long as the workspace allows. */
-static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_window_tile *t) {
+static void cut(const falt_window_shape *s, const falt_machine *m, falt_window_tile *t) {
   const int64_t tiles = falt_window_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = s->groups * s->rows * falt_window_columns(s) * 4;
   const bool rolling = is_rolling(s, t);
@@ -191,7 +187,7 @@ static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_win
     cut.workspace = cut.shares * bytes;
     const double per = ceil((double)cut.shares * (double)t->parts / (double)slots) * t->blocks;
     const double busy = fmin(per, ceil((double)cut.shares * (double)t->parts / m->multiprocessors));
-    const double compute = (busy * (double)cut.share_tiles * one + 4000 * waves) / m->clock;
+    const double compute = (busy * (double)cut.share_tiles * one + 4000 * waves) / m->clock_hz;
     const double memory = s->bytes / (0.85 * m->bytes_per_s), sums = 2 * (double)cut.workspace / m->bytes_per_s;
     cut.seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 2e-6;
     if (cut.seconds < t->seconds) *t = cut;
@@ -202,7 +198,7 @@ static void cut(const falt_window_shape *s, const falt_gemm_machine *m, falt_win
 
 typedef struct visitor {
   const falt_window_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
@@ -224,7 +220,7 @@ static void visit_pixels(const visitor *v, falt_window_tile t) {
       if (t.height >= s->out[1] + step) break;
       if (t.height * t.width < FEWEST_PIXELS && t.height < s->out[1]) continue;
       const int64_t shared = shared_of(s, &t);
-      if (shared + places_bytes(s, &t) > falt_gemm_block_shared(v->machine)) break;
+      if (shared + places_bytes(s, &t) > v->machine->arch->block_shared) break;
       t.shared_bytes = (int)shared;
       t.blocks = (int)falt_min(blocks_of(s, v->machine, &t), 8);
       if (t.blocks < 1) continue;
@@ -261,13 +257,13 @@ static void visit_channels(const visitor *v, falt_window_tile t) {
   }
 }
 
-void falt_window_each(const falt_window_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+void falt_window_each(const falt_window_shape *s, const falt_machine *m, falt_tile_search *search) {
   const visitor v = {s, m, search};
   for (int64_t taps = s->taps[1] + 1; (taps = falt_piece_below(s->taps[1], s->taps[1], taps)) > 0;)
     visit_channels(&v, (falt_window_tile){.taps_r = (int)taps});
 }
 
-bool falt_window_choose(const falt_window_shape *s, const falt_gemm_machine *m, falt_window_tile *best) {
+bool falt_window_choose(const falt_window_shape *s, const falt_machine *m, falt_window_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_window_each(s, m, &search);
   return search.found;

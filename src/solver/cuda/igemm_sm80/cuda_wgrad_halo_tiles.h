@@ -39,8 +39,8 @@ void falt_window_parts(const falt_window_shape *shape, const falt_window_tile *t
 void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *shape, const falt_window_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_window_each(const falt_window_shape *shape, const falt_gemm_machine *machine, falt_tile_search *search);
+void falt_window_each(const falt_window_shape *shape, const falt_machine *machine, falt_tile_search *search);
 /* The best of them; false if there is none. */
-bool falt_window_choose(const falt_window_shape *shape, const falt_gemm_machine *machine, falt_window_tile *best);
+bool falt_window_choose(const falt_window_shape *shape, const falt_machine *machine, falt_window_tile *best);
 
 #endif

@@ -4,7 +4,7 @@
 #include "core/memory.h"
 #include "solver/cuda/common/gemm.h"
 
-enum { FILE_REGISTERS = 65536, WARP_THREADS = 32, LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
+enum { WARP_THREADS = 32, LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
 
 static int threads_of(const falt_gemm_filter_tile *t) {
   return WARP_THREADS * t->warps[0] * t->warps[1];
@@ -36,17 +36,16 @@ static bool threads_fit(const falt_gemm_filter_shape *s, const falt_gemm_filter_
   return true;
 }
 
-static int blocks_of(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, const falt_gemm_filter_tile *t,
+static int blocks_of(const falt_gemm_filter_shape *s, const falt_machine *m, const falt_gemm_filter_tile *t,
                      int registers) {
-  const int by_registers = FILE_REGISTERS / (threads_of(t) * ((registers + 7) / 8 * 8));
-  const int by_shared = (falt_gemm_block_shared(m) + 1024) / (t->shared_bytes + found_bytes(s, t));
-  return by_registers < by_shared ? by_registers : by_shared;
+  const int all_shared = m->arch->block_shared + FALT_BLOCK_RESERVED, shared = t->shared_bytes + found_bytes(s, t);
+  return (int)falt_min(falt_blocks_by_registers(threads_of(t), registers), all_shared / shared);
 }
 
 /* Cycles of a multiprocessor for one step of one block. */
-static double step_cycles(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, const falt_gemm_filter_tile *t) {
+static double step_cycles(const falt_gemm_filter_shape *s, const falt_machine *m, const falt_gemm_filter_tile *t) {
   const double products =
-      (double)t->bm * t->bn * t->pixels * s->x_bytes * (s->split ? 3 : 1) / falt_gemm_rate(m, s->x_bytes);
+      (double)t->bm * t->bn * t->pixels * s->x_bytes * (s->split ? 3 : 1) / falt_mma_bytes(m, s->x_bytes);
   const int columns[2] = {t->bm, t->bn};
   double instructions = 0;
   for (int i = 0; i < 2; i++)
@@ -62,8 +61,8 @@ static double step_latency(const falt_gemm_filter_shape *s, const falt_gemm_filt
 
 /* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. One
  * share for no wave: results then go where they belong at once. */
-static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t,
-                       int64_t tiles, int waves) {
+static void cut_pixels(const falt_gemm_filter_shape *s, const falt_machine *m, falt_gemm_filter_tile *t, int64_t tiles,
+                       int waves) {
   const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = tiles * t->bm * t->bn * (s->x_bytes == 8 ? 8 : 4);
   int64_t shares = slots * waves / tiles;
@@ -76,7 +75,7 @@ static void cut_pixels(const falt_gemm_filter_shape *s, const falt_gemm_machine 
   t->workspace = t->shares > 1 ? t->shares * bytes : 0;
 }
 
-static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *t, int waves) {
+static void estimate(const falt_gemm_filter_shape *s, const falt_machine *m, falt_gemm_filter_tile *t, int waves) {
   const int64_t tiles = falt_ceil_div(s->rows, t->bm) * falt_ceil_div(s->columns, t->bn) * s->groups;
   cut_pixels(s, m, t, tiles, waves);
   const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
@@ -84,11 +83,11 @@ static void estimate(const falt_gemm_filter_shape *s, const falt_gemm_machine *m
   const double step = fmax(step_cycles(s, m, t) * per, step_latency(s, t)), stored = 0.11 * t->bm * t->bn * per;
   const double cycles = ceil(blocks / slots) * (2500 + stored + (double)t->share_steps * step);
   const double slower = s->gather[0] || s->gather[1] ? 2.7 : s->split ? 1.65 : 1.9; /* as seen on an H200 */
-  const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = slower * cycles / m->clock;
+  const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = slower * cycles / m->clock_hz;
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
 }
 
-void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_tile_search *search) {
+void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_machine *m, falt_tile_search *search) {
   static const int tiles[][4] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4}, {64, 64, 2, 2},
                                  {32, 128, 1, 4},  {32, 64, 1, 4},  {32, 32, 1, 2},  {128, 256, 2, 4}};
   static const int steps[][2] = {{32, 4}, {64, 2}, {64, 3}}; /* pixels, stages */
@@ -102,7 +101,7 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
                                  .promote = s->split ? 1 : 0};
       const int registers = fitted_registers(s, &t);
       t.shared_bytes = shared_of(s, &t);
-      if (registers > 255 || t.shared_bytes + found_bytes(s, &t) > falt_gemm_block_shared(m) || !threads_fit(s, &t))
+      if (registers > 255 || t.shared_bytes + found_bytes(s, &t) > m->arch->block_shared || !threads_fit(s, &t))
         continue;
       t.blocks = blocks_of(s, m, &t, registers);
       if (t.blocks < 1) continue;
@@ -113,7 +112,7 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_gemm_mach
     }
 }
 
-void falt_gemm_filter_choose(const falt_gemm_filter_shape *s, const falt_gemm_machine *m, falt_gemm_filter_tile *best) {
+void falt_gemm_filter_choose(const falt_gemm_filter_shape *s, const falt_machine *m, falt_gemm_filter_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_gemm_filter_each(s, m, &search);
 }

@@ -439,17 +439,6 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
   layer->turned = p->operation != FALT_BACKWARD_FILTER && !falt_map_takes(&p->filter, summed);
 }
 
-static falt_wgmma_machine machine_of(const falt_ask *ask) {
-  enum { SHARED = 227 << 10 };
-  const falt_limits *l = &ask->device->limits;
-  return (falt_wgmma_machine){.multiprocessors = falt_gpu_about(ask->device->gpu)->multiprocessors,
-                              .shared_block = SHARED,
-                              .bytes_per_s = l->copy_bytes_per_s,
-                              .cache_bytes = falt_gpu_about(ask->device->gpu)->l2_bytes,
-                              .clock_hz = 1e3 * falt_gpu_about(ask->device->gpu)->clock_khz,
-                              .workspace = ask->budget->max_workspace};
-}
-
 static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_wgmma_tile *t = &plan->tile;
@@ -508,9 +497,10 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   wgmma_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_wgmma_machine machine = machine_of(ask);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   int count;
   describe(ask->problem, &plan->layer);
+  plan->layer.workspace = ask->budget->max_workspace;
   plan->planar = planar_unit(ask->problem);
   plan->lines = lines_read(ask->problem);
   why = falt_wgmma_phases(&plan->layer, plan->phases, &count);

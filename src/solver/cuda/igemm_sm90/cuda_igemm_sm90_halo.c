@@ -247,7 +247,7 @@ static bool is_flat(const falt_problem *p) {
 }
 
 /* As volumes, and plane after plane of their rows images have tiles of other shapes. */
-static const char *choose(planes_plan *plan, const falt_planes_machine *machine) {
+static const char *choose(planes_plan *plan, const falt_machine *machine) {
   const char *why = NULL;
   planes_plan best = {.tile = {.channels = 0}};
   for (int flat = 0; flat <= is_flat(&plan->base.problem); flat++) {
@@ -358,7 +358,7 @@ static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   planes_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_planes_machine machine = falt_map_machine(ask);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   why = choose(plan, &machine);
   if (why) {
     destroy(&plan->base);

@@ -81,7 +81,7 @@ static int products_of(const falt_planes_problem *p, const falt_planes_tile *t) 
   return (int)(p->taps[1] * p->taps[2]) * t->pixel / 32 * t->blocks;
 }
 
-static const char *fit(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
+static const char *fit(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile *t) {
   const int taps = (int)(p->taps[1] * p->taps[2]), stage = (int)falt_round_up(window_pixels(p, t) * t->pixel, 1024);
   t->columns = columns_of(p, t);
   if (t->columns == 0) return "no product has so many columns";
@@ -93,13 +93,13 @@ static const char *fit(const falt_planes_problem *p, const falt_planes_machine *
             rest = 16 * MOST_STAGES + (p->scattered ? 16 * t->channels
                                        : p->boxed   ? 256 + 4 * t->consumers * 2 * t->channels * 32
                                                     : 0);
-  const int stages = (m->shared_block - filter - rest) / stage;
+  const int stages = (m->arch->block_shared - filter - rest) / stage;
   t->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
   t->shared_bytes = filter + t->stages * stage + rest;
   return stages < FEWEST_STAGES ? "shared memory has no room for the filter and two windows" : NULL;
 }
 
-static void count(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
+static void count(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile *t) {
   t->tiles[0] = (int)falt_ceil_div(p->out[1], falt_planes_tile_height(t));
   t->tiles[1] = (int)falt_ceil_div(p->out[2], falt_planes_tile_width(t));
   t->walks = (int)falt_ceil_div(p->out[0], t->walk);
@@ -131,7 +131,7 @@ static double plane_cycles(const falt_planes_problem *p, const falt_planes_tile 
   return fmax(multiplied, shared / 0.75) + sending(p, t);
 }
 
-static void estimate(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile *t) {
+static void estimate(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile *t) {
   const double window = (double)window_pixels(p, t) * t->pixel * t->pieces,
                filter = (double)(p->taps[0] * p->taps[1] * p->taps[2]);
   const double rounds = ceil((double)t->items * t->column_tiles / (double)t->grid), planes = planes_of(p, t);
@@ -144,7 +144,7 @@ static void estimate(const falt_planes_problem *p, const falt_planes_machine *m,
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
 }
 
-static void visit_tile(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile t,
+static void visit_tile(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile t,
                        falt_tile_search *search) {
   t.rejected = fit(p, m, &t);
   if (!t.rejected) {
@@ -162,7 +162,7 @@ typedef struct shape {
 
 static const shape shapes[] = {{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {3, 1, 1}, {3, 1, 3}, {2, 1, 1}, {2, 1, 2}, {1, 1, 1}};
 
-static void visit_walks(const falt_planes_problem *p, const falt_planes_machine *m, falt_planes_tile t,
+static void visit_walks(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile t,
                         falt_tile_search *search) {
   for (int64_t walk = p->out[0] + 1; (walk = falt_piece_below(p->out[0], MOST_WALKS, walk)) > 0;) {
     t.walk = (int)walk;
@@ -176,7 +176,7 @@ static int pixel_of(const falt_planes_problem *p) {
   return p->channels <= 16 ? 32 : p->channels <= 32 || (rest > 0 && rest <= last) ? 64 : 128;
 }
 
-void falt_planes_each(const falt_planes_problem *p, const falt_planes_machine *m, falt_tile_search *search) {
+void falt_planes_each(const falt_planes_problem *p, const falt_machine *m, falt_tile_search *search) {
   falt_planes_tile t = {.pixel = pixel_of(p)};
   t.pieces = (int)falt_ceil_div(p->channels, t.pixel / 2);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -188,8 +188,7 @@ void falt_planes_each(const falt_planes_problem *p, const falt_planes_machine *m
     }
 }
 
-bool falt_planes_choose(const falt_planes_problem *problem, const falt_planes_machine *machine,
-                        falt_planes_tile *best) {
+bool falt_planes_choose(const falt_planes_problem *problem, const falt_machine *machine, falt_planes_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_planes_each(problem, machine, &search);
   return search.found;

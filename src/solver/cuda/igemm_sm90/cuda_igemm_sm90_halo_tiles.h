@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
 /* Result i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
@@ -19,11 +20,6 @@ typedef struct falt_planes_problem {
   bool boxed;    /* planar results, of 16 bits, that the copy engine writes */
   bool sectors;  /* whether their rows begin where sectors of memory do */
 } falt_planes_problem;
-
-typedef struct falt_planes_machine {
-  int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
-  double bytes_per_s, clock_hz;
-} falt_planes_machine;
 
 /* Named after cuda_igemm_sm90_halo.cu's holes. */
 typedef struct falt_planes_tile {
@@ -56,9 +52,9 @@ int falt_planes_tile_width(const falt_planes_tile *tile);
 const char *falt_planes_refusal(const falt_planes_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_planes_each(const falt_planes_problem *problem, const falt_planes_machine *machine, falt_tile_search *search);
+void falt_planes_each(const falt_planes_problem *problem, const falt_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal. */
-bool falt_planes_choose(const falt_planes_problem *problem, const falt_planes_machine *machine, falt_planes_tile *best);
+bool falt_planes_choose(const falt_planes_problem *problem, const falt_machine *machine, falt_planes_tile *best);
 
 /* ---- gradients of the filter, by cuda_wgrad_sm90_halo.cu */
 
@@ -84,9 +80,9 @@ typedef struct falt_planes_filter_tile {
 enum { FALT_PLANES_SPAN = 64 }; /* channels that are fetched together */
 
 const char *falt_planes_filter_refusal(const falt_planes_filter_problem *problem);
-void falt_planes_filter_each(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
+void falt_planes_filter_each(const falt_planes_filter_problem *problem, const falt_machine *machine,
                              falt_tile_search *search);
-bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
+bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_machine *machine,
                                falt_planes_filter_tile *best);
 
 #endif

@@ -119,12 +119,11 @@ static int shared_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
 
 /* As many stages as there is room for, and as slices have steps. Sums of slices lie beside them where there is room for
  * that: over the ring they wait for all products of the cluster. */
-static void fill(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                 falt_wgmma_tile *t) {
+static void fill(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
   const int64_t steps = falt_ceil_div(w->steps[0], t->shares);
   const int most = sliced(p, t) ? larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)) : MOST_STAGES;
   const int beside = shared_beside(p, t);
-  const int stages = beside < m->shared_block ? (m->shared_block - beside) / stage_bytes(t) : 0;
+  const int stages = beside < m->arch->block_shared ? (m->arch->block_shared - beside) / stage_bytes(t) : 0;
   t->stages = smaller(stages, most);
   const int enough = t->shares == 1 ? FEWEST_STAGES : smaller(most, steps > FEW_STEPS ? MOST_STAGES : ENOUGH_STAGES);
   if (sliced(p, t) && !t->over && t->stages < enough) {
@@ -134,7 +133,7 @@ static void fill(const falt_wgmma_problem *p, const falt_wgmma_work *w, const fa
   t->shared_bytes = shared_of(p, t);
 }
 
-static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
                        falt_wgmma_tile *t) {
   const bool by_filter = p->operation == FALT_WGMMA_FILTER, slices = sliced(p, t);
   for (t->buffers = by_filter ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
@@ -143,7 +142,7 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
   }
   if (t->buffers < 2) t->buffers = 2;
   t->whole = sends_whole(p, w, t);
-  if (t->shared_bytes > m->shared_block) return "shared memory has no room for the sums";
+  if (t->shared_bytes > m->arch->block_shared) return "shared memory has no room for the sums";
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
   if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
   if ((by_filter || slices) && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
@@ -160,8 +159,7 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 
 /* Whole rounds of all clusters at one place, whose source a quarter of the cache holds: until all phases have read it,
  * it must share the cache with results. */
-static void place(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                  falt_wgmma_tile *t) {
+static void place(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
   const int64_t rows = (int64_t)falt_wgmma_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
   const double round = (double)(t->clusters * rows * p->results) * 2 / (double)columns; /* bytes */
   int64_t least = INT32_MAX;
@@ -171,8 +169,7 @@ static void place(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
 }
 
 /* Tiles of all clusters, and those of the busiest. */
-static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                  falt_wgmma_tile *t) {
+static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
   const int64_t columns = falt_ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
   t->work = 0;
   for (int i = 0; i < w->phases; i++)
@@ -231,32 +228,31 @@ static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int p
 
 /* Blocks that run at once. Those of a cluster are in one group of multiprocessors, 16 or 18 of them, some fewer: of an
  * H200's 132 multiprocessors 120 have clusters of four or eight at once. */
-static int room_for(const falt_wgmma_machine *m, int shares) {
+static int room_for(const falt_machine *m, int shares) {
   return shares > 2 ? m->multiprocessors / 8 * 7 : m->multiprocessors / shares * shares;
 }
 
 /* Tiles, or parts of them, that the busiest multiprocessor computes one after the other. */
-static double rounds(const falt_wgmma_problem *p, const falt_wgmma_machine *m, const falt_wgmma_tile *t) {
+static double rounds(const falt_wgmma_problem *p, const falt_machine *m, const falt_wgmma_tile *t) {
   return sliced(p, t) ? ceil((double)t->work * t->shares / room_for(m, t->shares))
                       : ceil((double)t->work / (double)t->clusters);
 }
 
 /* Where each block takes one tile of few steps, and with fewer stages two blocks fit on a multiprocessor, as they do by
  * registers if one warpgroup multiplies: the next kernel's begin beside the last one's. */
-static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                 falt_wgmma_tile *t) {
-  enum { RESERVED = 1024 };
+static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
   const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->splits * t->shares);
   falt_wgmma_tile less = *t;
   less.buffers = 2;
   less.whole = sends_whole(p, w, &less);
   const int needed = smaller(t->stages, larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)));
-  const int fit = ((m->shared_block + RESERVED) / 2 - RESERVED - shared_beside(p, &less)) / stage_bytes(t);
+  const int fit = ((m->arch->block_shared + FALT_BLOCK_RESERVED) / 2 - FALT_BLOCK_RESERVED - shared_beside(p, &less)) /
+                  stage_bytes(t);
   if (rounds(p, m, t) > 1 || t->consumers > 1 || t->rows || steps > FEW_STEPS || fit < smaller(needed, ENOUGH_STAGES))
     return;
   less.stages = smaller(needed, fit);
   less.shared_bytes = shared_of(p, &less);
-  if (less.shared_bytes > (m->shared_block + RESERVED) / 2 - RESERVED) return;
+  if (less.shared_bytes > (m->arch->block_shared + FALT_BLOCK_RESERVED) / 2 - FALT_BLOCK_RESERVED) return;
   *t = less;
 }
 
@@ -270,12 +266,11 @@ static double fetched(const falt_wgmma_work *w, const falt_wgmma_tile *t) {
 }
 
 /* Where a block has one tile, the other warpgroup has nothing to multiply while results are sent. */
-static double alone_cycles(const falt_wgmma_problem *p, const falt_wgmma_machine *m, const falt_wgmma_tile *t) {
+static double alone_cycles(const falt_wgmma_problem *p, const falt_machine *m, const falt_wgmma_tile *t) {
   return t->pingpong && rounds(p, m, t) <= 1 ? 0.8 * sending_cycles(p, t) : 0;
 }
 
-static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                     falt_wgmma_tile *t) {
+static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
@@ -293,13 +288,13 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   if (t->workspace) t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
 
-static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
-                       falt_wgmma_tile t, falt_tile_search *search) {
+static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile t,
+                       falt_tile_search *search) {
   t.rejected = fit(p, w, m, &t);
   if (!t.rejected) {
     count(p, w, m, &t);
     trim(p, w, m, &t);
-    if (m->workspace >= 0 && t.workspace > (size_t)m->workspace) t.rejected = "it needs more workspace than is allowed";
+    if (p->workspace >= 0 && t.workspace > (size_t)p->workspace) t.rejected = "it needs more workspace than is allowed";
     if (t.workspace && (double)w->rows[0] * (double)w->columns > INT32_MAX)
       t.rejected = "it has more sums than one launch can number";
     if (t.work > INT32_MAX) t.rejected = "it has more tiles than one launch can number";
@@ -310,7 +305,7 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 
 /* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
  * data not the largest, and by eight blocks only the smallest, as measured on an H200. */
-static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
                          falt_wgmma_tile t, falt_tile_search *search) {
   const bool shared = p->operation == FALT_WGMMA_FILTER || (t.wg_rows == 64 && t.columns <= 128);
   const int most = t.consumers == 1 && t.columns == 64 ? MOST_SHARES : MOST_SHARES / 2;
@@ -322,7 +317,7 @@ static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, 
 }
 
 /* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
-static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
                          falt_wgmma_tile t, falt_tile_search *search) {
   const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
   int64_t before = 1;
@@ -350,7 +345,7 @@ static const shape shapes[] = {
     {2, 64, 192, false, true},
 };
 
-void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_machine *m,
+void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
                      falt_tile_search *search) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int cluster = 1; cluster <= 2; cluster++)
@@ -374,8 +369,8 @@ void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
       }
 }
 
-bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work,
-                       const falt_wgmma_machine *machine, falt_wgmma_tile *best) {
+bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_machine *machine,
+                       falt_wgmma_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_wgmma_each(problem, work, machine, &search);
   return search.found;

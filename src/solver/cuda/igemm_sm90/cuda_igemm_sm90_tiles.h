@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 
@@ -26,9 +27,10 @@ typedef struct falt_wgmma_problem {
   int y_bytes; /* of an element of the result */
   bool turned; /* the filter's columns, not what is summed, lie side by side */
   bool residual;
-  bool words; /* 16 bytes divide a pixel's results, which lie side by side */
-  bool whole; /* and each pixel's follow on the last one's, from image to image too; 32 bytes divide them */
-  bool boxes; /* pixels are read side by side: each image is filled up to whole boxes of FALT_WGMMA_SPAN */
+  bool words;        /* 16 bytes divide a pixel's results, which lie side by side */
+  bool whole;        /* and each pixel's follow on the last one's, from image to image too; 32 bytes divide them */
+  bool boxes;        /* pixels are read side by side: each image is filled up to whole boxes of FALT_WGMMA_SPAN */
+  int64_t workspace; /* bytes that may be used; negative: no limit */
 } falt_wgmma_problem;
 
 enum { FALT_WGMMA_PHASES = 8, FALT_WGMMA_SPAN = 64 };
@@ -44,12 +46,6 @@ typedef struct falt_wgmma_phase {
 /* The problem's phases, those of most taps first; or why the copy engine cannot walk them. */
 const char *falt_wgmma_phases(const falt_wgmma_problem *problem, falt_wgmma_phase phases[FALT_WGMMA_PHASES],
                               int *count);
-
-typedef struct falt_wgmma_machine {
-  int multiprocessors, shared_block; /* bytes of shared memory that a block may have */
-  double bytes_per_s, clock_hz, cache_bytes;
-  int64_t workspace; /* bytes that may be used; negative: no limit */
-} falt_wgmma_machine;
 
 /* Named after cuda_igemm_sm90.cu's holes. */
 typedef struct falt_wgmma_tile {
@@ -85,10 +81,10 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *problem, const falt
 int falt_wgmma_rows(const falt_wgmma_tile *tile);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_wgmma_each(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_wgmma_machine *machine,
+void falt_wgmma_each(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_machine *machine,
                      falt_tile_search *search);
 /* The best; false if no tile is legal. */
-bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work,
-                       const falt_wgmma_machine *machine, falt_wgmma_tile *best);
+bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_machine *machine,
+                       falt_wgmma_tile *best);
 
 #endif

@@ -31,18 +31,18 @@ static int64_t pixels_of(const falt_planes_filter_problem *p, const falt_planes_
   return t->height * t->width + window_pixels(p, t);
 }
 
-static const char *fit(const falt_planes_filter_problem *p, const falt_planes_machine *m, falt_planes_filter_tile *t) {
+static const char *fit(const falt_planes_filter_problem *p, const falt_machine *m, falt_planes_filter_tile *t) {
   const int barriers = 16 * MOST_STAGES;
   const int64_t stage =
       falt_round_up(t->height * t->width * PIXEL, 1024) + falt_round_up(window_pixels(p, t) * PIXEL, 1024);
-  const int64_t stages = (m->shared_block - barriers) / stage;
+  const int64_t stages = (m->arch->block_shared - barriers) / stage;
   t->stages = (int)(stages < MOST_STAGES ? stages : MOST_STAGES);
   t->shared_bytes = (int)(t->stages * stage) + barriers;
   return stages < FEWEST_STAGES ? "shared memory has no room for two tiles" : NULL;
 }
 
 /* `waves`: how often blocks fill the GPU. */
-static const char *count(const falt_planes_filter_problem *p, const falt_planes_machine *m, int waves,
+static const char *count(const falt_planes_filter_problem *p, const falt_machine *m, int waves,
                          falt_planes_filter_tile *t) {
   const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
   t->tiles[0] = (int)p->out[0];
@@ -73,7 +73,7 @@ static double tile_cycles(const falt_planes_filter_problem *p, const falt_planes
   return fmax(products * width / 2 / 0.75, (products * (16 + width / 4) + pixels) / 0.75) + 100;
 }
 
-static void estimate(const falt_planes_filter_problem *p, const falt_planes_machine *m, falt_planes_filter_tile *t) {
+static void estimate(const falt_planes_filter_problem *p, const falt_machine *m, falt_planes_filter_tile *t) {
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->shares);
   const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
@@ -83,8 +83,7 @@ static void estimate(const falt_planes_filter_problem *p, const falt_planes_mach
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
 }
 
-void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_planes_machine *m,
-                             falt_tile_search *search) {
+void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int height = 2; height <= 32; height += 2)
     for (int width = 8; width <= 64; width += 8)
       for (int waves = 1; waves <= MOST_WAVES; waves++) {
@@ -97,7 +96,7 @@ void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_pla
       }
 }
 
-bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_planes_machine *machine,
+bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_machine *machine,
                                falt_planes_filter_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_planes_filter_each(problem, machine, &search);

@@ -153,7 +153,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   planar_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_planes_machine machine = falt_map_machine(ask);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
   why = falt_planar_filter_refusal(&plan->layer);
   if (!why && !falt_planar_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";

@@ -36,9 +36,9 @@ static int64_t groups_of(const falt_planar_filter_problem *p, const falt_planar_
   return t->rows * (filled + filled % 2 * (t->rows % 2));
 }
 
-static const char *fit(const falt_planar_filter_problem *p, const falt_planes_machine *m, falt_planar_filter_tile *t) {
+static const char *fit(const falt_planar_filter_problem *p, const falt_machine *m, falt_planar_filter_tile *t) {
   const int barriers = 16 * MOST_BUFFERS + 8;
-  const int64_t groups = groups_of(p, t), buffers = (m->shared_block - GROUP - barriers) / (2 * groups * GROUP);
+  const int64_t groups = groups_of(p, t), buffers = (m->arch->block_shared - GROUP - barriers) / (2 * groups * GROUP);
   if (groups > MOST_GROUPS) return "registers have no room for its rows on their way";
   if (buffers < FEWEST_BUFFERS) return "shared memory has no room for the stages";
   t->buffers = (int)falt_min(buffers, MOST_BUFFERS);
@@ -47,7 +47,7 @@ static const char *fit(const falt_planar_filter_problem *p, const falt_planes_ma
 }
 
 /* `waves`: how often blocks fill the GPU. */
-static const char *count(const falt_planar_filter_problem *p, const falt_planes_machine *m, int waves,
+static const char *count(const falt_planar_filter_problem *p, const falt_machine *m, int waves,
                          falt_planar_filter_tile *t) {
   const int64_t rows = p->images * p->depth * (p->height + 1) - 1; /* none of zeros behind the last image */
   t->stages = (int)falt_ceil_div(rows, t->rows);
@@ -66,7 +66,7 @@ static const char *count(const falt_planar_filter_problem *p, const falt_planes_
 }
 
 /* As measured on an H200: products for 16 pixels take 288 cycles, and wait for shared memory, which copies fill. */
-static void estimate(const falt_planar_filter_problem *p, const falt_planes_machine *m, falt_planar_filter_tile *t) {
+static void estimate(const falt_planar_filter_problem *p, const falt_machine *m, falt_planar_filter_tile *t) {
   const double cached = 0.3;                               /* what a byte from the cache costs of one from memory */
   const double step = p->unit < 8 ? 460 : 400, turn = 700; /* cycles for 16 pixels; from stage to stage */
   const double stage = (double)groups_of(p, t) / 2 * step + turn;
@@ -82,8 +82,7 @@ static void estimate(const falt_planar_filter_problem *p, const falt_planes_mach
 
 /* ---- all tiles */
 
-void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_planes_machine *m,
-                             falt_tile_search *search) {
+void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int rows = 1; rows <= MOST_ROWS; rows++)
     for (int waves = 1; waves <= MOST_WAVES; waves++) {
       falt_planar_filter_tile t = {.rows = rows};
@@ -94,7 +93,7 @@ void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_pla
     }
 }
 
-bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
+bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_machine *machine,
                                falt_planar_filter_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_planar_filter_each(problem, machine, &search);

@@ -31,10 +31,10 @@ typedef struct falt_planar_filter_tile {
 const char *falt_planar_filter_refusal(const falt_planar_filter_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_planar_filter_each(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
+void falt_planar_filter_each(const falt_planar_filter_problem *problem, const falt_machine *machine,
                              falt_tile_search *search);
 /* The best; false if no tile is legal. */
-bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_planes_machine *machine,
+bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_machine *machine,
                                falt_planar_filter_tile *best);
 
 #endif

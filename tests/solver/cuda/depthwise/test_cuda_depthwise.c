@@ -9,11 +9,10 @@
 
 #include "compile_lines.h"
 #include "core/random.h"
+#include "machines.h"
 #include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_depthwise_machine h200 = {132, 4.2e12, 62e12};
 
 static int64_t between(uint64_t *state, int64_t low, int64_t high) {
   return falt_random_int(state, low, high);

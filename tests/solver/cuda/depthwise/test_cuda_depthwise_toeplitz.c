@@ -9,13 +9,13 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
-static const falt_gemm_machine h200 = {9, 0, 132, 4.2e12, 1.98e9}, a100 = {8, 0, 108, 1.8e12, 1.41e9},
-                               b200 = {10, 0, 148, 7e12, 1.9e9}, consumer = {12, 0, 170, 1.6e12, 2.4e9};
+static const falt_machine a100 = A100, b200 = B200, consumer = RTX5090;
 
 static const falt_depthwise_bands_shape shapes[] = {
     /* 7x7 on images of several sizes, in both orders; 5x5; 15x15; 31x31 on small images */
@@ -39,7 +39,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct tally {
   const falt_depthwise_bands_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   int tiles;
   double least;
 } tally;
@@ -56,15 +56,15 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->parts * t->span >= s->channels && (t->parts - 1) * t->span < s->channels);
   assert_int_equal(t->tiles, t->parts * slabs * batches);
   assert_true(t->segment >= 1 && t->segment <= 32 && t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
-  assert_true(t->shared_bytes <= falt_gemm_block_shared(all->machine));
-  assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(t->shared_bytes <= all->machine->arch->block_shared);
+  assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);
   assert_true(t->grid >= 1 && t->grid <= t->tiles);
   assert_true(t->seconds > 0 && t->seconds < 3600);
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
 }
 
 static void test_tiles(UNUSED void **state) {
-  const falt_gemm_machine *const machines[] = {&h200, &a100, &b200, &consumer};
+  const falt_machine *const machines[] = {&h200, &a100, &b200, &consumer};
   for (int m = 0; m < 4; m++)
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};
@@ -77,7 +77,7 @@ static void test_tiles(UNUSED void **state) {
 
 typedef struct filter_tally {
   const falt_depthwise_bands_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   int64_t workspace;
   int tiles;
   double least;
@@ -107,13 +107,13 @@ static void check_filter_tile(void *context, const void *candidate) {
   assert_int_equal(t->partial, t->shares * s->taps[0] * s->taps[1] * s->channels * 4);
   assert_true(all->workspace < 0 || t->partial <= all->workspace);
   assert_true(t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
-  assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);
   assert_true(!s->inner || operands_end(s, t) <= t->shared_bytes);
   assert_true(t->seconds > 0 && t->seconds < 3600);
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
 }
 
-static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_gemm_machine *m, int64_t workspace) {
+static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_machine *m, int64_t workspace) {
   filter_tally all = {.shape = s, .machine = m, .workspace = workspace};
   falt_depthwise_bands_filter_tile best;
   (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(
@@ -124,7 +124,7 @@ static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_gemm
 }
 
 static void test_filter_tiles(UNUSED void **state) {
-  const falt_gemm_machine *const machines[] = {&h200, &a100, &b200, &consumer};
+  const falt_machine *const machines[] = {&h200, &a100, &b200, &consumer};
   const falt_depthwise_bands_shape *s = &shapes[0];
   const int64_t sums = s->taps[0] * s->taps[1] * s->channels * 4;
   for (int m = 0; m < 4; m++)
@@ -190,7 +190,7 @@ static void fill_holes(falt_cuda_kernel *kernel, const falt_depthwise_bands_shap
 static void test_kernels(UNUSED void **state) {
   static const struct {
     const char *name;
-    const falt_gemm_machine *machine;
+    const falt_machine *machine;
   } architectures[] = {{"sm_90a", &h200}, {"sm_80", &a100}, {"sm_100a", &b200}, {"sm_120", &consumer}};
   need_compiler();
   for (int a = 0; a < 4; a++)

@@ -9,11 +9,10 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
+#include "machines.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_strips_machine h200 = {132, 4.2e12, 1.98e9};
 
 static falt_strips_problem layer(int64_t channels, int64_t results, int64_t planes, int64_t taps, int64_t size) {
   return (falt_strips_problem){.images = 2,

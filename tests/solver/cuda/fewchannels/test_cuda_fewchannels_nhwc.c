@@ -9,11 +9,10 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
+#include "machines.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_first_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9};
 
 static falt_first_problem layer(int64_t channels, int64_t results, int64_t taps, int64_t stride, int64_t size) {
   const int64_t out = (size - taps) / stride + 1;
@@ -58,7 +57,7 @@ static void check_tile(void *context, const void *candidate) {
   sum->legal++;
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
   const int64_t staged = t->rows * t->parts * t->width * 128;
-  assert_true(check_walks(p, t) + staged <= t->shared_bytes && t->shared_bytes <= h200.shared_block);
+  assert_true(check_walks(p, t) + staged <= t->shared_bytes && t->shared_bytes <= h200.arch->block_shared);
   assert_true(falt_first_threads(t) <= 640 && t->seconds > 0 && t->seconds < 3600);
 }
 
@@ -112,7 +111,7 @@ static void check_filter_tile(void *context, const void *candidate) {
   const int64_t consumers = l->rows * l->parts, row = falt_first_row_pieces(&part, l) * 16;
   const int64_t lines = consumers * t->stages * l->width * 128;
   assert_true(check_walks(&part, l) + l->mirrored * row + lines <= t->shared_bytes);
-  assert_true(t->shared_bytes <= h200.shared_block && t->stages >= 2 && l->width % 16 == 0);
+  assert_true(t->shared_bytes <= h200.arch->block_shared && t->stages >= 2 && l->width % 16 == 0);
   assert_true(t->blocks >= t->taps && l->mirrored >= (t->blocks - 1) * part.dilation[0]);
   assert_true(l->pieces >= falt_first_fewest_pieces(&part, l) && l->pixel >= part.channels + p->biased);
   assert_true(128 * consumers * l->pieces * t->blocks * 4 < 65536);

@@ -103,7 +103,6 @@ typedef struct marched {
 
 /* With the cut that the solver would choose. */
 static falt_cuda_kernel march(const marched *v) {
-  const falt_tile_machine machine = {132, 4.2e12, 62e12, 0};
   const falt_tile_problem p = {.taps = {1, v->rows, v->columns},
                                .terms = v->terms,
                                .in = {1, 4096, 4096},
@@ -115,7 +114,7 @@ static falt_cuda_kernel march(const marched *v) {
                                .sum_bytes = 4};
   falt_cuda_kernel k = {.source = "cuda_separable_25d.cu", .entry = "falt_march"};
   falt_march m;
-  assert_true(falt_marches_choose(&p, &machine, &m));
+  assert_true(falt_marches_choose(&p, &h200, &m));
   filter_holes(&k, p.taps, v->terms, v->boundary, "float", FALT_F32);
   falt_cuda_hole(&k, "FAR=%d", v->boundary == 2);
   falt_march_holes(&k, &p, &m);

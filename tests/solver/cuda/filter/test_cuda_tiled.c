@@ -7,11 +7,10 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "machines.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
 
 typedef struct tally {
   const falt_block_problem *problem;
@@ -40,7 +39,7 @@ static void check_block(void *context, const void *candidate) {
   assert_true(b->lanes % b->spread == 0);
   assert_true(b->pitch % quad == 0 && b->pitch >= reach(p, b));
   if (b->dense) assert_true(b->group * p->stride[2] % quad == 0 && b->chunk * b->next_tap % quad == 0);
-  assert_true(b->shared_bytes <= h200.shared_block);
+  assert_true(b->shared_bytes <= h200.arch->block_shared);
   const int lines = (b->lines * b->rows - 1) * p->stride[1] + (b->band[0] - 1) * p->dilation[1] + 1;
   assert_true(b->tile_elements >= lines * b->pitch);
   const int taps = b->depth * b->band[0] * (b->band[1] + quad - 1) / quad * quad;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/types.h"
+#include "machines.h"
 #include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 
 #define UNUSED __attribute__((unused))
@@ -215,8 +216,6 @@ static void test_bias_range(UNUSED void **state) {
 }
 
 /* ---- cuts */
-
-static const falt_bands_machine h200 = {9, 132, 4.2e12, 62e12};
 
 typedef struct tally {
   int count;

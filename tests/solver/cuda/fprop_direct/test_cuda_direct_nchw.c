@@ -7,11 +7,10 @@
 #include <cmocka.h>
 
 #include "core/random.h"
+#include "machines.h"
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_block_machine h200 = {132, 227 << 10, 228 << 10, 4.2e12, 62e12, 31e12};
 
 static const falt_layer_problem tutorial = {.channels = 1,
                                             .taps = {5, 5},
@@ -60,7 +59,7 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->slots * phases >= line && t->pitch >= t->slots * phases);
   const int64_t floats = (int64_t)p->channels * lines * t->pitch +
                          (int64_t)p->channels * p->taps[0] * p->taps[1] * (t->groups * t->filters + 4);
-  assert_true(floats * 4 <= t->shared_bytes && t->shared_bytes <= h200.shared_block);
+  assert_true(floats * 4 <= t->shared_bytes && t->shared_bytes <= h200.arch->block_shared);
 }
 
 static falt_layer_tile choose(const falt_layer_problem *p) {

@@ -9,13 +9,13 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
-static const falt_gemm_machine h200 = {9, 0, 132, 4.2e12, 1.98e9}, a100 = {8, 0, 108, 1.8e12, 1.41e9},
-                               consumer = {12, 0, 170, 1.6e12, 2.4e9};
+static const falt_machine a100 = A100, consumer = RTX5090;
 
 static const falt_grouped_shape shapes[] = {
     /* 32 groups of 8; of 4, merged by two; of 32 */
@@ -38,7 +38,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes, COMPILED = SHAPES - 2 };
 
 typedef struct tally {
   const falt_grouped_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   int tiles;
   double least;
 } tally;
@@ -53,15 +53,15 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->parts * span >= s->results && (t->parts - 1) * span < s->results);
   assert_int_equal(t->tiles, s->images * down * falt_ceil_div(s->out[1], t->width));
   assert_true(t->height % t->bands == 0 && t->warps_c * t->warps_p <= 8);
-  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(all->machine));
-  assert_true(t->blocks * (t->shared_bytes + 1024) <= falt_gemm_block_shared(all->machine) + 1024);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= all->machine->arch->block_shared);
+  assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);
   assert_true(t->grid % t->parts == 0 && t->grid >= t->parts && t->grid <= t->parts * t->tiles);
   assert_true(t->seconds > 0 && t->seconds < 3600);
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
 }
 
 static void test_tiles(UNUSED void **state) {
-  const falt_gemm_machine *const machines[] = {&h200, &a100, &consumer};
+  const falt_machine *const machines[] = {&h200, &a100, &consumer};
   for (int m = 0; m < 3; m++)
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};

@@ -11,6 +11,7 @@
 
 #include "compile_lines.h"
 #include "core/random.h"
+#include "machines.h"
 #include "solver/cuda/common/gemm.h"
 
 #define UNUSED __attribute__((unused))
@@ -276,12 +277,11 @@ static void test_uneven_groups(UNUSED void **state) {
 
 /* ---- tiles */
 
-static const falt_gemm_machine machines[] = {
-    {9, 0, 132, 4.2e12, 1.98e9}, {8, 0, 108, 1.4e12, 1.41e9}, {8, 9, 58, 2.7e11, 2.04e9}, {12, 0, 170, 1.6e12, 2.4e9}};
+static const falt_machine machines[] = {H200, A100, L4, RTX5090};
 enum { MACHINES = sizeof machines / sizeof *machines };
 
 typedef struct count {
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   const falt_gemm_shape *shape;
   int tiles;
 } count;
@@ -294,7 +294,7 @@ static void check_tile(void *context, const void *candidate) {
   c->tiles++;
   assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0);
   assert_true(t->row == 64 || t->row == 128);
-  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(c->machine) && t->seconds > 0);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= c->machine->arch->block_shared && t->seconds > 0);
   if (c->shape->gather)
     assert_true(threads % t->bm == 0 && t->row / 16 % (threads / t->bm) == 0);
   else
@@ -306,7 +306,7 @@ static void check_filter_tile(void *context, const void *candidate) {
   count *c = context;
   c->tiles++;
   assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0 && t->pixels % 32 == 0);
-  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(c->machine) && t->seconds > 0);
+  assert_true(t->blocks >= 1 && t->shared_bytes <= c->machine->arch->block_shared && t->seconds > 0);
   assert_true(t->shares >= 1 && t->share_steps >= 1);
 }
 

@@ -10,13 +10,13 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
-static const falt_gemm_machine h200 = {9, 0, 132, 4.2e12, 1.98e9}, a100 = {8, 0, 108, 1.8e12, 1.41e9},
-                               consumer = {12, 0, 170, 1.6e12, 2.4e9};
+static const falt_machine a100 = A100, consumer = RTX5090;
 
 static const falt_window_shape shapes[] = {
     /* 32 groups of 8, merged by two */
@@ -36,7 +36,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct tally {
   const falt_window_shape *shape;
-  const falt_gemm_machine *machine;
+  const falt_machine *machine;
   int tiles;
   double least;
 } tally;
@@ -60,7 +60,7 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->warps % t->slabs == 0 && t->warps / t->slabs * t->per >= columns && t->warps <= 16);
   assert_true(t->shares * t->share_tiles >= falt_window_tiles(s, t));
   assert_true((t->shares - 1) * t->share_tiles < falt_window_tiles(s, t) && t->shares <= 65535);
-  assert_true(t->blocks >= 1 && t->shared_bytes <= falt_gemm_block_shared(all->machine));
+  assert_true(t->blocks >= 1 && t->shared_bytes <= all->machine->arch->block_shared);
   assert_true(!s->run || t->height % 2 == 0);
   if (!s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1) /* rows of y stay for all rows of taps */
     assert_true(t->height % 2 == 0 && t->width % 8 == 0 && t->per % t->taps_r == 0);
@@ -69,7 +69,7 @@ static void check_tile(void *context, const void *candidate) {
 }
 
 static void test_tiles(UNUSED void **state) {
-  const falt_gemm_machine *const machines[] = {&h200, &a100, &consumer};
+  const falt_machine *const machines[] = {&h200, &a100, &consumer};
   for (int m = 0; m < 3; m++)
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};

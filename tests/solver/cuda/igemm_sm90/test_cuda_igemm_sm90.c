@@ -11,17 +11,17 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/compile.h"
+#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
-static const falt_wgmma_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9, 60 << 20, -1};
-
 static falt_wgmma_problem layer(falt_wgmma_operation operation, int64_t batch, int64_t channels, int64_t results,
                                 falt_wgmma_axis axis) {
   return (falt_wgmma_problem){.operation = operation,
                               .batch = batch,
+                              .workspace = -1,
                               .channels = channels,
                               .results = results,
                               .axis = {{1, 1, 1, 0, 1, 1}, axis, axis},
@@ -121,7 +121,7 @@ static void check_tile(void *context, const void *candidate) {
   sum->legal++;
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
   assert_true(t->seconds > 0 && t->seconds < 3600);
-  assert_true(t->shared_bytes <= h200.shared_block);
+  assert_true(t->shared_bytes <= h200.arch->block_shared);
   assert_true(t->stages >= 3 && t->clusters >= 1);
   assert_true(t->buffers >= (t->rows ? 4 : 2));
   if (t->whole) {

@@ -9,11 +9,10 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
+#include "machines.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_planes_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9};
 
 static falt_planes_problem volume(int64_t channels, int64_t results, int64_t size) {
   return (falt_planes_problem){.images = 2,
@@ -55,7 +54,7 @@ static void check_tile(void *context, const void *candidate) {
   const int64_t window = (height + p->taps[1] - 1) * (width + p->taps[2] - 1) * t->pixel;
   const int64_t boxes = p->boxed ? 4 * t->consumers * 64 * t->channels : 0;
   assert_true(filter + t->stages * window + 16 * t->stages + boxes <= t->shared_bytes);
-  assert_true(t->shared_bytes <= h200.shared_block);
+  assert_true(t->shared_bytes <= h200.arch->block_shared);
   assert_true(t->seconds > 0 && t->seconds < 3600);
 }
 
@@ -211,7 +210,7 @@ static void check_filter_tile(void *context, const void *candidate) {
   const int64_t window =
       (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);
   assert_true(t->stages * (t->height * t->width + window) * 128 + 16 * t->stages <= t->shared_bytes);
-  assert_true(t->shared_bytes <= h200.shared_block && t->height % 2 == 0 && t->width % 8 == 0);
+  assert_true(t->shared_bytes <= h200.arch->block_shared && t->height % 2 == 0 && t->width % 8 == 0);
 }
 
 static void test_filter_tiles(UNUSED void **state) {

@@ -8,11 +8,10 @@
 #include <cmocka.h>
 
 #include "compile_lines.h"
+#include "machines.h"
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
 #define UNUSED __attribute__((unused))
-
-static const falt_planes_machine h200 = {132, 227 << 10, 4.2e12, 1.98e9};
 
 static falt_planar_filter_problem image(int64_t images, int64_t channels, int64_t size) {
   return (falt_planar_filter_problem){.images = images,
@@ -43,7 +42,7 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(p->workspace < 0 || t->workspace <= (size_t)p->workspace);
   assert_true(t->buffers >= 5); /* three stages are multiplied, one is freed, one filled */
   assert_true((2 * t->buffers * groups + 1) * 1040 + 16 * t->buffers <= t->shared_bytes);
-  assert_true(t->shared_bytes <= h200.shared_block);
+  assert_true(t->shared_bytes <= h200.arch->block_shared);
 }
 
 static falt_planar_filter_tile choose(falt_planar_filter_problem p) {
