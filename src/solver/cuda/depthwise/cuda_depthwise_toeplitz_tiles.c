@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  WARP = 32,
   MOST_REGISTERS = 232,
   MOST_PIXELS = 7,      /* pairs of them that a thread has on their way; nine were slower */
   MOST_PRODUCTS = 1024, /* of a walk, which the compiler unrolls */
@@ -81,7 +80,7 @@ static int64_t shared_of(const shape *s, const tile *t) {
 /* Pairs of pixels that a thread has on their way where channels lie side by side. */
 static int64_t pixels_of(const shape *s, const tile *t) {
   if (!s->inner) return 0;
-  const int64_t across = falt_ceil_div(columns_of(s).width, 2) * t->span / 8, together = WARP * t->warps / across;
+  const int64_t across = falt_ceil_div(columns_of(s).width, 2) * t->span / 8, together = FALT_WARP * t->warps / across;
   return together ? falt_ceil_div(t->images * rows_of(s, t).count, together) : INT32_MAX;
 }
 
@@ -148,8 +147,8 @@ static double walk_products(const shape *s, const tile *t) {
 static double copy_instructions(const shape *s, const tile *t) {
   const double in = (double)(t->images * rows_of(s, t).count * s->in[1] * t->span);
   const double out = (double)(t->images * t->slab * s->out[1] * t->span);
-  if (s->inner) return (in + out) / 16 / WARP * 50;
-  return (in / (double)falt_min(s->x_align, 4) + out / s->y_align) * 20 / WARP;
+  if (s->inner) return (in + out) / 16 / FALT_WARP * 50;
+  return (in / (double)falt_min(s->x_align, 4) + out / s->y_align) * 20 / FALT_WARP;
 }
 
 static double memory_seconds(const shape *s, const falt_machine *m, const tile *t) {

@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-enum { WARP = 32, MOST_REGISTERS = 200, MOST_SHARES = 65535 };
+enum { MOST_REGISTERS = 200, MOST_SHARES = 65535 };
 
 typedef falt_depthwise_bands_shape shape;
 typedef falt_depthwise_bands_filter_tile tile;
@@ -57,7 +57,7 @@ static double instructions_of(const shape *s, const sizes *z) {
   const double products = (double)z->pairs * (steps * (sets + 4.5 * (double)z->sets[1] + (double)z->sets[0]) + 20);
   const double copies =
       (double)(s->in[0] * s->in[1]) / (double)falt_min(s->x_align, 4) + (double)(s->out[0] * s->out[1]) / s->y_align;
-  return products + copies * 20 / WARP + (double)z->x_image / 16 / WARP * 14;
+  return products + copies * 20 / FALT_WARP + (double)z->x_image / 16 / FALT_WARP * 14;
 }
 
 /* Fitted to 15 timings of 6 layers on an H200. */

@@ -9,8 +9,7 @@
 
 enum {
   MOST_REGISTERS = 224, /* of a thread, as estimated; the machine has 255 */
-  WARP = 32,
-  PARTS = 4, /* of a multiprocessor */
+  PARTS = 4,            /* of a multiprocessor */
   MOST_WARPS = 64,
   MOST_BODY = 2800,  /* multiply-adds unrolled: beyond, the instruction cache misses */
   LARGE_BODY = 1900, /* beyond, it does so at times */
@@ -55,7 +54,7 @@ static bool place_window(const falt_tile_problem *p, falt_sweep *s) {
 
 /* The last thread of a row is moved inwards where the width does not divide the row. */
 static bool lonely(const falt_tile_problem *p, const falt_sweep *s) {
-  const int group = smaller(s->block[0], WARP);
+  const int group = smaller(s->block[0], FALT_WARP);
   return p->out[COLUMN] % s->width != 0 || (p->out[COLUMN] / s->width - 1) % group == 0;
 }
 
@@ -114,8 +113,8 @@ static double issue_of(const falt_tile_problem *p, const falt_sweep *s) {
 
 /* Cycles of the first-level cache for a warp: 128 bytes each, lines that lanes far apart touch. */
 static double cache_of(const falt_tile_problem *p, const falt_sweep *s) {
-  const double in = fmax(1, fmin(WARP, (double)s->width * p->x_bytes * WARP / 128)) * s->width / s->x_vector;
-  const double out = fmax(1, fmin(WARP, (double)s->width * p->y_bytes * WARP / 128)) * s->width / s->y_vector;
+  const double in = fmax(1, fmin(FALT_WARP, (double)s->width * p->x_bytes * FALT_WARP / 128)) * s->width / s->x_vector;
+  const double out = fmax(1, fmin(FALT_WARP, (double)s->width * p->y_bytes * FALT_WARP / 128)) * s->width / s->y_vector;
   return lines_of(p, s) * (in + 2 * ends_of(p, s)) + s->rows * out;
 }
 
@@ -154,7 +153,7 @@ static load load_of(const falt_tile_problem *p, const falt_machine *m, const fal
 
 /* Clocks that so many blocks of a multiprocessor need to issue a plane's instructions: few warps leave slots empty. */
 static double issue_clocks(const falt_tile_problem *p, const falt_sweep *s, double blocks) {
-  const double warps = blocks * s->block[0] * s->block[1] / WARP;
+  const double warps = blocks * s->block[0] * s->block[1] / FALT_WARP;
   return issue_of(p, s) * warps / PARTS / issue_share * (1 + squared_warps / (warps * warps)) *
          (s->ahead < 3 && lines_of(p, s) > 1 ? late_cost : 1) * (unrolled_of(p, s) > LARGE_BODY ? large_cost : 1);
 }
@@ -175,7 +174,8 @@ static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, 
   const double flight = threads * results_of(s) * p->x_bytes * fmax(1, ahead);
   const double idle = flight < FLIGHT ? pow(FLIGHT / flight, 0.25) : 1;
   const double apart = s->width * p->x_bytes < WIDE ? narrow_cost : 1, alone = lines_of(p, s) == 1 ? line_cost : 1;
-  return bytes_of(p, s) / (m->bytes_per_s * memory_share) * idle * apart * alone * (1 + warps_missed * WARP / threads);
+  return bytes_of(p, s) / (m->bytes_per_s * memory_share) * idle * apart * alone *
+         (1 + warps_missed * FALT_WARP / threads);
 }
 
 static double seconds_of(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
@@ -183,7 +183,7 @@ static double seconds_of(const falt_tile_problem *p, const falt_machine *m, cons
   const double steps = s->planes + p->taps[PLANE] - 1, clock = m->flops / 256 / m->multiprocessors;
   const double rest = l.rest > 0 ? issue_clocks(p, s, l.rest) : 0;
   const double issue = steps * (l.rounds * issue_clocks(p, s, s->blocks) + rest) / clock;
-  const double cache = steps * l.most * s->block[0] * s->block[1] / WARP * cache_of(p, s) / clock;
+  const double cache = steps * l.most * s->block[0] * s->block[1] / FALT_WARP * cache_of(p, s) / clock;
   const double blocks = (double)p->batch * (double)(s->count[PLANE] * s->count[ROW] * s->count[COLUMN]);
   const double uneven = l.most * m->multiprocessors / blocks;
   const double memory = memory_seconds(p, m, s, l.rounds > 0 ? s->blocks : l.rest) * (1 + uneven_share * (uneven - 1));
@@ -207,15 +207,15 @@ static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_swe
 }
 
 double falt_sweep_scattered(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
-  const int touched = smaller(s->width * p->y_bytes, SECTOR);           /* sectors, by a store of 32 threads */
-  const double written = SECTOR / 2.0 * touched / (WARP * s->y_vector); /* bytes that take as long as a result */
+  const int touched = smaller(s->width * p->y_bytes, SECTOR);                /* sectors, by a store of 32 threads */
+  const double written = SECTOR / 2.0 * touched / (FALT_WARP * s->y_vector); /* bytes that take as long as a result */
   const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
   return results * fmax(0, written - p->y_bytes) / (m->bytes_per_s * memory_share);
 }
 
 /* That fit on a multiprocessor, whose warps lie in four parts with registers of their own. */
 static int blocks_of(const falt_sweep *s) {
-  const int warps = s->block[0] * s->block[1] / WARP;
+  const int warps = s->block[0] * s->block[1] / FALT_WARP;
   return (int)falt_min(MOST_WARPS / warps, falt_blocks_by_quarters(warps, larger(40, s->registers)));
 }
 

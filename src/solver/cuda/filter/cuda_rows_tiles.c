@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  WARP = 32,
   WARPS = 2, /* of a block */
   WORD = 16, /* bytes */
   MOST_BLOCKS = 16,
@@ -53,8 +52,8 @@ static double words_out(const falt_tile_problem *p, const falt_row *r) {
 
 /* Elements of a lane that come one by one, with a question each: at ends of rows, or everywhere. */
 static double asked_of(const falt_tile_problem *p, const falt_row *r) {
-  const double warps = ceil((double)p->out[COLUMN] / (WARP * r->width));
-  const double all = r->width + (double)window_of(p, r) / WARP;
+  const double warps = ceil((double)p->out[COLUMN] / (FALT_WARP * r->width));
+  const double all = r->width + (double)window_of(p, r) / FALT_WARP;
   return p->x_align * p->x_bytes < WORD || p->y_align * p->y_bytes < WORD ? all : all * fmin(1, 2 / warps);
 }
 
@@ -67,7 +66,7 @@ static double issue_of(const falt_tile_problem *p, const falt_row *r) {
 
 /* Cycles of shared memory for a warp: a word of each lane takes four. */
 static double shared_of(const falt_tile_problem *p, const falt_row *r) {
-  const double staged = ((double)r->width + (double)window_of(p, r) / WARP) * p->x_bytes / WORD;
+  const double staged = ((double)r->width + (double)window_of(p, r) / FALT_WARP) * p->x_bytes / WORD;
   return 4 * (staged + words_in(p, r) + 2 * words_out(p, r));
 }
 
@@ -93,8 +92,8 @@ static int fitted_registers(const falt_tile_problem *p, const falt_row *r) {
 
 static void complete(const falt_tile_problem *p, falt_row *r) {
   r->warps = WARPS;
-  r->blocks = (int)falt_min(MOST_BLOCKS, falt_blocks_by_registers(WARP * WARPS, fitted_registers(p, r)));
-  r->across = falt_ceil_div(p->out[COLUMN], (int64_t)WARP * WARPS * r->width);
+  r->blocks = (int)falt_min(MOST_BLOCKS, falt_blocks_by_registers(FALT_WARP * WARPS, fitted_registers(p, r)));
+  r->across = falt_ceil_div(p->out[COLUMN], (int64_t)FALT_WARP * WARPS * r->width);
   r->lines = p->batch * p->out[PLANE] * p->out[ROW];
 }
 

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  WARP = 32,
   PARTS = 4,         /* of a multiprocessor */
   MOST_WARPS = 32,   /* of a multiprocessor that are of use */
   WARPS = 4,         /* of a block */
@@ -39,7 +38,7 @@ static int64_t beyond_of(const falt_tile_problem *p) {
 
 static int64_t line_of(const falt_tile_problem *p, const falt_march *m) {
   const int64_t own = own_of(p, m);
-  return (WARP + falt_ceil_div(beyond_of(p), own)) * (own | 1);
+  return (FALT_WARP + falt_ceil_div(beyond_of(p), own)) * (own | 1);
 }
 
 /* Multiply-adds of a lane at a line. */
@@ -90,7 +89,7 @@ static void complete(const falt_tile_problem *p, falt_march *m) {
   m->ahead = AHEAD;
   m->warps = WARPS;
   m->blocks = (int)falt_min(MOST_WARPS / m->warps, falt_blocks_by_quarters(m->warps, m->registers));
-  m->across = falt_ceil_div(p->out[COLUMN], (int64_t)WARP * m->width);
+  m->across = falt_ceil_div(p->out[COLUMN], (int64_t)FALT_WARP * m->width);
   m->planes = p->batch * p->out[PLANE];
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/types.h"
 #include "cuda/device/args.h"
 
@@ -329,10 +330,6 @@ static int blocks_of(const falt_bands_cut *c, int static_bytes) {
   return larger(1, smaller(smaller(by_registers, by_shared), 64 / FALT_BANDS_WARPS));
 }
 
-static double tiles_along(int64_t size, int tile) {
-  return (double)((size + tile - 1) / tile);
-}
-
 /* Cycles of a multiprocessor before a warp's first product. */
 static double startup_of(const falt_bands *b, const falt_bands_cut *c) {
   if (c->place == FALT_BANDS_REGISTERS) return 40 * (b->depth + 2) * b->channels;
@@ -362,8 +359,8 @@ static double compute_of(const falt_bands *b, const falt_bands_image *i, const f
 /* Seconds: cycles of all warps on all multiprocessors, or bytes over bandwidth, the larger and a part of the other,
  * stretched by too few warps to hide latency and by the last wave. */
 static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_machine *m, falt_bands_cut *c) {
-  const double warps = tiles_along(i->out[2], falt_bands_width(b, c)) * tiles_along(i->out[1], falt_bands_height(c)) *
-                       (double)i->out[0] * (double)i->batch;
+  const double warps = (double)falt_ceil_div(i->out[2], falt_bands_width(b, c)) *
+                       (double)falt_ceil_div(i->out[1], falt_bands_height(c)) * (double)i->out[0] * (double)i->batch;
   const double results = warps * falt_bands_width(b, c) * falt_bands_height(c);
   const double compute = warps * compute_of(b, i, c, m) / (m->flops / 256);
   const double halo = (b->taps[1] - 1.0) / falt_bands_height(c);

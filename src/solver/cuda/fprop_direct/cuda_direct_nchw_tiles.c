@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  WARP_THREADS = 32,
   MOST_THREADS = 512,   /* of a block */
   ALL_THREADS = 2048,   /* of a multiprocessor, of */
   ALL_BLOCKS = 32,      /* so many blocks */
@@ -76,7 +75,7 @@ static int fitted_registers(const falt_layer_problem *p, const falt_layer_tile *
 
 /* Blocks that a multiprocessor holds. */
 static int64_t residents(const falt_machine *m, const falt_layer_tile *t) {
-  const int threads = (int)falt_ceil_div(threads_of(t), WARP_THREADS) * WARP_THREADS;
+  const int threads = (int)falt_ceil_div(threads_of(t), FALT_WARP) * FALT_WARP;
   const int64_t by_registers = falt_blocks_by_registers(threads, t->registers);
   const int64_t by_shared = falt_blocks_by_shared(m, t->shared_bytes);
   return falt_min(falt_min(by_registers, by_shared), falt_min(ALL_THREADS / threads, ALL_BLOCKS));
@@ -115,7 +114,7 @@ static work work_of(const falt_layer_problem *p, const falt_layer_tile *t) {
 static double seconds_of(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *t) {
   const double clock = m->flops / (m->multiprocessors * 256.0);
   const double blocks = blocks_of(p, t), here = ceil(blocks / m->multiprocessors);
-  const double warps = (double)falt_ceil_div(threads_of(t), WARP_THREADS), waves = ceil(here / (double)residents(m, t));
+  const double warps = (double)falt_ceil_div(threads_of(t), FALT_WARP), waves = ceil(here / (double)residents(m, t));
   const work w = work_of(p, t);
   const double together = fmax(ceil(here * warps / 4) * w.issue * issue_cycles, here * warps * w.port * port_cycles);
   const double compute = fmax(together, waves * (w.issue * alone_cycles + w.chain)) / clock;

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  WARP = 32,
   MOST_WARPS = 8,
   MOST_REGISTERS = 248,
   MOST_HEIGHT = 16,
@@ -98,7 +97,7 @@ static double tile_cycles(const falt_grouped_shape *s, const falt_grouped_tile *
   const double lines = (double)((band + live_of(s) - 1) * s->stride[0]), results = (double)band;
   const double products = results * (double)s->taps[0] * 2 * (double)falt_ceil_div(pieces, 2);
   const double walk = products + lines * ((double)loads + 2) + results * 60 + 80; /* instructions */
-  const double copies = (double)(window_pixels(s, t) * chunks_of(s, t)), each = ceil(copies / (warps * WARP)) * 16;
+  const double copies = (double)(window_pixels(s, t) * chunks_of(s, t)), each = ceil(copies / (warps * FALT_WARP)) * 16;
   const double tensor = items * products * 9 / 4, shared = items * (lines * (double)loads * 4 + results * 6);
   const double issued = (items * walk + each * warps) / 4, copied = copies * 16 / (27 * memory_share(s, t));
   const double alone = (mine * walk + each) * 3.5 + (t->stages == 2 ? 600 : 1500 + copied);

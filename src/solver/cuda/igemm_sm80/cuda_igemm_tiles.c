@@ -5,12 +5,12 @@
 
 #include "core/memory.h"
 
-enum { WARP_THREADS = 32, MOST_SHARES = 16, LEAST_STEPS = 3 };
+enum { MOST_SHARES = 16, LEAST_STEPS = 3 };
 
 /* ---- what a tile needs */
 
 static int threads_of(const falt_gemm_tile *t) {
-  return WARP_THREADS * t->warps[0] * t->warps[1];
+  return FALT_WARP * t->warps[0] * t->warps[1];
 }
 
 static int stage_bytes(const falt_gemm_tile *t) {
@@ -72,7 +72,7 @@ static double gathered(const falt_gemm_shape *s) {
  * copies lie in more of them, and neighbouring pixels are other blocks'. */
 static double copied(const falt_gemm_shape *s, const falt_gemm_tile *t) {
   const double astray = t->row == 64 ? 195 : 130, piece = !s->spans ? 35 : s->apart ? astray : 50;
-  return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : piece / s->unit) / WARP_THREADS;
+  return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : piece / s->unit) / FALT_WARP;
 }
 
 /* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
@@ -82,7 +82,7 @@ static double step_cycles(const falt_gemm_shape *s, const falt_machine *m, const
   const double all = (double)t->bm * t->bn * t->row / s->merged;
   const double products = all * (s->split ? 3 : 1) / falt_mma_bytes(m, s->x_bytes);
   const double matrices = all / 160 * (1.0 / wm + 1.0 / wn);
-  const double filter = (double)t->bn * t->row * 6 / 16 / WARP_THREADS;
+  const double filter = (double)t->bn * t->row * 6 / 16 / FALT_WARP;
   return fmax(products, matrices) + (copied(s, t) + filter) / 4;
 }
 

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 enum {
-  WARP = 32,
   MOST_WARPS = 16,
   MOST_PER = 9,
   MOST_SUMS = 136,
@@ -148,7 +147,7 @@ static double rolling_cycles(const falt_window_shape *s, const falt_machine *m, 
                          fetched(window * x, x, groups * (double)s->channels * 2)) /
                         28;
   const double waited = t->blocks > 1 ? 300 : 1200; /* by all blocks at once */
-  const double apart = waited + 14 * (pixels * y + window * x) / 16 / WARP / 4 / t->blocks;
+  const double apart = waited + 14 * (pixels * y + window * x) / 16 / FALT_WARP / 4 / t->blocks;
   const double few = 0.6 / (t->warps * t->blocks); /* warps, which wait for what they load */
   return (fmax(fmax(products, loads), copied) + 0.3 * (products + loads) + apart) * (1 + few);
 }
@@ -163,8 +162,8 @@ static double still_cycles(const falt_window_shape *s, const falt_machine *m, co
   const double y_bytes = all * 16 * t->slabs * t->mr * 32, x_bytes = (double)window_bytes(s, t);
   const double pieces = y_bytes / 16 + x_bytes / s->unit;
   const double issued = all * (slice_products + t->warps * (t->mr + t->per * (s->run ? 4 : 2) + 8)) +
-                        14 * pieces / WARP + 3 * (double)pairs_bytes(s, t) / WARP;
-  const double copied = (y_bytes + x_bytes) / 24, apart = (1200 + 14 * pieces / WARP / 4) / t->blocks;
+                        14 * pieces / FALT_WARP + 3 * (double)pairs_bytes(s, t) / FALT_WARP;
+  const double copied = (y_bytes + x_bytes) / 24, apart = (1200 + 14 * pieces / FALT_WARP / 4) / t->blocks;
   const double beside = 0.15 * (products + loads) + 0.3 * copied;
   const double few = s->run ? 0 : 0.6 / (t->warps * t->blocks); /* warps, which wait for what they load */
   return (fmax(fmax(products, loads), fmax(issued / 4, copied)) + beside + apart) * (1 + few) * (s->run ? 1.5 : 1);

@@ -4,10 +4,10 @@
 #include "core/memory.h"
 #include "solver/cuda/common/gemm.h"
 
-enum { WARP_THREADS = 32, LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
+enum { LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
 
 static int threads_of(const falt_gemm_filter_tile *t) {
-  return WARP_THREADS * t->warps[0] * t->warps[1];
+  return FALT_WARP * t->warps[0] * t->warps[1];
 }
 
 /* Where the pixels of two times four steps are. */
@@ -50,7 +50,7 @@ static double step_cycles(const falt_gemm_filter_shape *s, const falt_machine *m
   double instructions = 0;
   for (int i = 0; i < 2; i++)
     instructions += (double)columns[i] * t->pixels * (s->gather[i] ? 6 : 12.0 * s->x_bytes / s->unit[i]);
-  return products + 0.25 * instructions / WARP_THREADS + 150;
+  return products + 0.25 * instructions / FALT_WARP + 150;
 }
 
 /* Cycles that a step takes however few blocks there are: elements that are gathered come one by one. */
