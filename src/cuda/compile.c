@@ -78,6 +78,10 @@ void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
   va_end(arguments);
 }
 
+void falt_cuda_holes(falt_cuda_kernel *kernel, const falt_cuda_named_hole *holes, size_t count) {
+  for (size_t i = 0; i < count; i++) falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+}
+
 const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel) {
   return kernel->sources ? kernel->sources : falt_cuda_sources;
 }

@@ -23,6 +23,13 @@ const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel)
 
 void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Holes of whole numbers, in this order. */
+typedef struct falt_cuda_named_hole {
+  const char *name;
+  int64_t value; /* an int's */
+} falt_cuda_named_hole;
+void falt_cuda_holes(falt_cuda_kernel *kernel, const falt_cuda_named_hole *holes, size_t count);
+
 /* Whether a kernel names an embedded source and all its holes fit; FALT_INTERNAL otherwise. */
 falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel);
 

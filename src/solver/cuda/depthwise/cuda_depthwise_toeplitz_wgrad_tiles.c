@@ -129,15 +129,12 @@ bool falt_depthwise_bands_filter_choose(const shape *s, const falt_machine *m, i
 }
 
 void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } holes[] = {{"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]},    {"PAD_R", s->pad[0]}, {"PAD_S", s->pad[1]},
-               {"IN_H", s->in[0]},     {"IN_W", s->in[1]},        {"OUT_H", s->out[0]}, {"OUT_W", s->out[1]},
-               {"BATCH", s->images},   {"CHANNELS", s->channels}, {"SPAN", t->span},    {"IMAGES", t->images},
-               {"SLAB", t->slab},      {"UNIT_Y", s->y_align},    {"WARPS", t->warps},  {"BLOCKS", t->blocks}};
+  const falt_cuda_named_hole holes[] = {
+      {"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]},    {"PAD_R", s->pad[0]}, {"PAD_S", s->pad[1]},
+      {"IN_H", s->in[0]},     {"IN_W", s->in[1]},        {"OUT_H", s->out[0]}, {"OUT_W", s->out[1]},
+      {"BATCH", s->images},   {"CHANNELS", s->channels}, {"SPAN", t->span},    {"IMAGES", t->images},
+      {"SLAB", t->slab},      {"UNIT_Y", s->y_align},    {"WARPS", t->warps},  {"BLOCKS", t->blocks}};
   const int64_t leading = falt_round_up(s->pad[1], 4);
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
   falt_cuda_hole(kernel, "UNIT_X=%d", (int)(leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
 }

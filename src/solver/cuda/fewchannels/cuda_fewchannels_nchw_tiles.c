@@ -109,11 +109,8 @@ bool falt_strips_choose(const falt_strips_problem *problem, const falt_machine *
 }
 
 void falt_strips_holes(falt_cuda_kernel *kernel, const falt_strips_problem *p, const falt_strips_tile *t) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } holes[] = {{"CHANNELS", p->channels}, {"PLANES", p->taps[0]}, {"TAPS_R", p->taps[1]}, {"TAPS_S", p->taps[2]},
-               {"PAD", p->pad},           {"INNER", p->inner},    {"EIGHTS", t->eights},  {"BLOCKS", t->blocks}};
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+  const falt_cuda_named_hole holes[] = {{"CHANNELS", p->channels}, {"PLANES", p->taps[0]}, {"TAPS_R", p->taps[1]},
+                                        {"TAPS_S", p->taps[2]},    {"PAD", p->pad},        {"INNER", p->inner},
+                                        {"EIGHTS", t->eights},     {"BLOCKS", t->blocks}};
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }

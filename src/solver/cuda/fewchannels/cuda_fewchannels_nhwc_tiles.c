@@ -147,15 +147,12 @@ bool falt_first_choose(const falt_first_problem *problem, const falt_machine *ma
 }
 
 void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *p, const falt_first_tile *t) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } holes[] = {{"CHANNELS", p->channels},    {"PIXEL", t->pixel},          {"TAPS_R", p->taps[0]},
-               {"TAPS_S", p->taps[1]},       {"STRIDE_R", p->stride[0]},   {"STRIDE_S", p->stride[1]},
-               {"DILATE_R", p->dilation[0]}, {"DILATE_S", p->dilation[1]}, {"PAIRED", t->paired},
-               {"PIECES", t->pieces},        {"WIDTH", t->width},          {"ROWS", t->rows},
-               {"PARTS", t->parts},          {"BATCHES", t->batches},      {"MIRRORED", t->mirrored},
-               {"PLANAR", p->planar}};
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+  const falt_cuda_named_hole holes[] = {
+      {"CHANNELS", p->channels},    {"PIXEL", t->pixel},          {"TAPS_R", p->taps[0]},
+      {"TAPS_S", p->taps[1]},       {"STRIDE_R", p->stride[0]},   {"STRIDE_S", p->stride[1]},
+      {"DILATE_R", p->dilation[0]}, {"DILATE_S", p->dilation[1]}, {"PAIRED", t->paired},
+      {"PIECES", t->pieces},        {"WIDTH", t->width},          {"ROWS", t->rows},
+      {"PARTS", t->parts},          {"BATCHES", t->batches},      {"MIRRORED", t->mirrored},
+      {"PLANAR", p->planar}};
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }

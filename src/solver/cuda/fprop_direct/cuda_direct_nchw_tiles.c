@@ -184,21 +184,17 @@ bool falt_layers_choose(const falt_layer_problem *p, const falt_machine *m, falt
 }
 
 void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *t) {
-  const struct {
-    const char *name;
-    int value;
-  } holes[] = {{"ROWS", t->rows},
-               {"COLUMNS", t->columns},
-               {"FILTERS", t->filters},
-               {"ACROSS", t->across},
-               {"DOWN", t->down},
-               {"GROUPS", t->groups},
-               {"SLOTS", t->slots},
-               {"PITCH", t->pitch},
-               {"TILES_H", (int)t->tiles[0]},
-               {"TILES_W", (int)t->tiles[1]},
-               {"FILTER_TILES", (int)t->filter_tiles}};
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, holes[i].value);
+  const falt_cuda_named_hole holes[] = {{"ROWS", t->rows},
+                                        {"COLUMNS", t->columns},
+                                        {"FILTERS", t->filters},
+                                        {"ACROSS", t->across},
+                                        {"DOWN", t->down},
+                                        {"GROUPS", t->groups},
+                                        {"SLOTS", t->slots},
+                                        {"PITCH", t->pitch},
+                                        {"TILES_H", (int)t->tiles[0]},
+                                        {"TILES_W", (int)t->tiles[1]},
+                                        {"FILTER_TILES", (int)t->filter_tiles}};
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
   kernel->shared_bytes = t->shared_bytes;
 }

@@ -95,28 +95,24 @@ void falt_window_parts(const falt_window_shape *s, const falt_window_tile *t, in
 }
 
 void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *s, const falt_window_tile *t) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } holes[] = {{"BIASED", s->biased},
-               {"RUN", s->run},
-               {"UNIT", s->unit},
-               {"TAPS_R", t->taps_r},
-               {"TAPS_S", s->taps[2]},
-               {"STRIDE_R", s->stride[1]},
-               {"STRIDE_S", s->stride[2]},
-               {"DILATE_R", s->dilation[1]},
-               {"DILATE_S", s->dilation[2]},
-               {"TILE_H", t->height},
-               {"TILE_W", t->width},
-               {"MR", t->mr},
-               {"CHANNELS", t->channels},
-               {"SLABS", t->slabs},
-               {"WARPS", t->warps},
-               {"PER", t->per},
-               {"BLOCKS", t->blocks}};
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+  const falt_cuda_named_hole holes[] = {{"BIASED", s->biased},
+                                        {"RUN", s->run},
+                                        {"UNIT", s->unit},
+                                        {"TAPS_R", t->taps_r},
+                                        {"TAPS_S", s->taps[2]},
+                                        {"STRIDE_R", s->stride[1]},
+                                        {"STRIDE_S", s->stride[2]},
+                                        {"DILATE_R", s->dilation[1]},
+                                        {"DILATE_S", s->dilation[2]},
+                                        {"TILE_H", t->height},
+                                        {"TILE_W", t->width},
+                                        {"MR", t->mr},
+                                        {"CHANNELS", t->channels},
+                                        {"SLABS", t->slabs},
+                                        {"WARPS", t->warps},
+                                        {"PER", t->per},
+                                        {"BLOCKS", t->blocks}};
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }
 
 /* ---- estimate */

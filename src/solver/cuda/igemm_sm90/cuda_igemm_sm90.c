@@ -443,41 +443,37 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_wgmma_tile *t = &plan->tile;
   const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
-  const struct {
-    const char *name;
-    int value;
-  } holes[] = {{"OPERATION", (int)plan->layer.operation},
-               {"AXES", plan->layer.axes},
-               {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
-               {"ACTIVATION", forward ? (int)p->activation : 0},
-               {"SCALED", p->has_scale},
-               {"BIASED", p->has_bias},
-               {"RESIDUAL", p->has_residual},
-               {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
-               {"CONSUMERS", t->consumers},
-               {"WG_ROWS", t->wg_rows},
-               {"COLUMNS", t->columns},
-               {"SWAPPED", t->swapped},
-               {"PINGPONG", t->pingpong},
-               {"STAGES", t->stages},
-               {"BUFFERS", t->buffers},
-               {"CLUSTER", t->cluster},
-               {"RESIDENT", t->resident},
-               {"PHASES", plan->work.phases},
-               {"ZEROS", plan->work.zeros},
-               {"SHARES", t->shares},
-               {"OVER", t->over},
-               {"KEEPS", t->workspace > 0},
-               {"PLANAR", plan->planar},
-               {"BY_ROWS", t->rows},
-               {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
-               {"SUMMED", plan->work.summed},
-               {"BOXED", by_boxes(plan)},
-               {"LINES", plan->lines}};
+  const falt_cuda_named_hole holes[] = {{"OPERATION", (int)plan->layer.operation},
+                                        {"AXES", plan->layer.axes},
+                                        {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
+                                        {"ACTIVATION", forward ? (int)p->activation : 0},
+                                        {"SCALED", p->has_scale},
+                                        {"BIASED", p->has_bias},
+                                        {"RESIDUAL", p->has_residual},
+                                        {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
+                                        {"CONSUMERS", t->consumers},
+                                        {"WG_ROWS", t->wg_rows},
+                                        {"COLUMNS", t->columns},
+                                        {"SWAPPED", t->swapped},
+                                        {"PINGPONG", t->pingpong},
+                                        {"STAGES", t->stages},
+                                        {"BUFFERS", t->buffers},
+                                        {"CLUSTER", t->cluster},
+                                        {"RESIDENT", t->resident},
+                                        {"PHASES", plan->work.phases},
+                                        {"ZEROS", plan->work.zeros},
+                                        {"SHARES", t->shares},
+                                        {"OVER", t->over},
+                                        {"KEEPS", t->workspace > 0},
+                                        {"PLANAR", plan->planar},
+                                        {"BY_ROWS", t->rows},
+                                        {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
+                                        {"SUMMED", plan->work.summed},
+                                        {"BOXED", by_boxes(plan)},
+                                        {"LINES", plan->lines}};
   const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, holes[i].value);
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }
 
 static falt_status ready(falt_plan *base) {

@@ -309,38 +309,34 @@ static void fill_args(planes_plan *plan) {
 static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_planes_tile *t = &plan->tile;
-  const struct {
-    const char *name;
-    int value;
-  } holes[] = {{"TYPE_X", (int)p->filter.type},
-               {"TYPE_Y", (int)falt_problem_result(p)->type},
-               {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
-               {"SCALED", p->has_scale},
-               {"BIASED", p->has_bias},
-               {"RESIDUAL", p->has_residual},
-               {"TAPS_D", (int)plan->layer.taps[0]},
-               {"TAPS_H", (int)plan->layer.taps[1]},
-               {"TAPS_W", (int)plan->layer.taps[2]},
-               {"STEP_D", (int)plan->axis[0].step},
-               {"STEP_H", (int)plan->axis[1].step},
-               {"STEP_W", (int)plan->axis[2].step},
-               {"SCATTERED", plan->layer.scattered > 0},
-               {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
-               {"PLANAR", plan->planar},
-               {"PAIRED", plan->layer.scattered == 2},
-               {"WHOLE", plan->whole},
-               {"PIXEL", t->pixel},
-               {"PIECES", t->pieces},
-               {"CHANNELS", t->channels},
-               {"COLUMNS", t->columns},
-               {"CONSUMERS", t->consumers},
-               {"BLOCKS", t->blocks},
-               {"BLOCKS_W", t->blocks_w},
-               {"STAGES", t->stages}};
+  const falt_cuda_named_hole holes[] = {{"TYPE_X", (int)p->filter.type},
+                                        {"TYPE_Y", (int)falt_problem_result(p)->type},
+                                        {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
+                                        {"SCALED", p->has_scale},
+                                        {"BIASED", p->has_bias},
+                                        {"RESIDUAL", p->has_residual},
+                                        {"TAPS_D", (int)plan->layer.taps[0]},
+                                        {"TAPS_H", (int)plan->layer.taps[1]},
+                                        {"TAPS_W", (int)plan->layer.taps[2]},
+                                        {"STEP_D", (int)plan->axis[0].step},
+                                        {"STEP_H", (int)plan->axis[1].step},
+                                        {"STEP_W", (int)plan->axis[2].step},
+                                        {"SCATTERED", plan->layer.scattered > 0},
+                                        {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
+                                        {"PLANAR", plan->planar},
+                                        {"PAIRED", plan->layer.scattered == 2},
+                                        {"WHOLE", plan->whole},
+                                        {"PIXEL", t->pixel},
+                                        {"PIECES", t->pieces},
+                                        {"CHANNELS", t->channels},
+                                        {"COLUMNS", t->columns},
+                                        {"CONSUMERS", t->consumers},
+                                        {"BLOCKS", t->blocks},
+                                        {"BLOCKS_W", t->blocks_w},
+                                        {"STAGES", t->stages}};
   const char *type = p->filter.type == FALT_F16 ? "f16" : "bf16";
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_hole(kernel, "%s=%d", holes[i].name, holes[i].value);
+  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }
 
 static falt_status ready(falt_plan *base) {
