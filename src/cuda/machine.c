@@ -2,8 +2,9 @@
  *
  * Shared memory: CUDA C++ Programming Guide, technical specifications per compute capability ("maximum amount of shared
  * memory per thread block"). sm_70 allows 96 KB; kernels use the 64 KB that sm_75 has too.
- * Rates and registers are fitted: to timings on an H200 for sm_90, to kernels as compiled for the registers
- * (docs/performance.md); for other architectures they are estimates that follow the vendor's peak rates. */
+ * Rates and registers are fitted: rates of sm_90 to timings on an H200 (docs/performance.md), registers to kernels as
+ * compiled. Rates of other architectures are estimates. GPUs for graphics sum halves in f32 at half the rate, and have
+ * two units for doubles. */
 #include "cuda/machine.h"
 
 #include "core/memory.h"
@@ -15,7 +16,7 @@ const falt_architecture falt_architectures[FALT_ARCHITECTURES] = {
     [FALT_SM_70] = {7, 0, KB(64), false, false, 950, 16, 0.25, 12, 36},
     [FALT_SM_75] = {7, 5, KB(64), false, false, 950, 16, 0.25, 12, 36},
     [FALT_SM_80] = {8, 0, KB(163), true, false, 1900, 700, 0.4, 12, 36},
-    [FALT_SM_86] = {8, 6, KB(99), true, false, 950, 16, 0.4, 12, 36}, /* halves are summed in f32 at half the rate */
+    [FALT_SM_86] = {8, 6, KB(99), true, false, 950, 16, 0.4, 12, 36},
     [FALT_SM_87] = {8, 7, KB(163), true, false, 1900, 16, 0.4, 12, 36},
     [FALT_SM_89] = {8, 9, KB(99), true, false, 950, 16, 0.4, 12, 36},
     [FALT_SM_90] = {9, 0, KB(227), true, true, 2400, 700, 0.6, 0, 0},
