@@ -12,8 +12,8 @@
 #include "need_compiler.h"
 
 typedef struct compile_lines {
-  const char *method; /* and with "-filter" behind it for gradients of filters */
-  const char *source; /* how its kernels' files begin */
+  const char *method, *wgrad; /* of gradients of filters: wgrad; NULL: the method as well */
+  const char *source[2];      /* how their kernels' files begin */
   const char *const *gpus, *const *lines;
   size_t gpu_count, line_count;
   size_t everywhere; /* so many lines for all GPUs, the others for one each: compiling takes long */
@@ -21,27 +21,30 @@ typedef struct compile_lines {
 } compile_lines;
 
 typedef struct compiled_lines {
-  const char *source;
+  const char *const *source;
   int kernels;
 } compiled_lines;
 
 static void check_compiled(void *context, const falt_cached_kernel *kernel) {
   compiled_lines *c = context;
-  if (strncmp(kernel->source, c->source, strlen(c->source)) != 0) return;
+  bool is_theirs = false;
+  for (int i = 0; i < 2; i++)
+    is_theirs |= c->source[i] && strncmp(kernel->source, c->source[i], strlen(c->source[i])) == 0;
+  if (!is_theirs) return;
   c->kernels++;
   if (kernel->spill_bytes || kernel->registers > 255)
     fail_msg("%s for %s: %d registers, %d bytes spilled: %s", kernel->source, kernel->arch, kernel->registers,
              kernel->spill_bytes, kernel->holes);
 }
 
-static void compile_line(falt_device *device, const char *line, const char *method) {
+static void compile_line(falt_device *device, const char *line, const compile_lines *c) {
   falt_problem problem;
   falt_budget budget;
   falt_plan *plan;
   falt_budget_default(&budget);
   if (falt_problem_parse(&problem, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  snprintf(budget.method, sizeof budget.method, "%s%s", method,
-           problem.operation == FALT_BACKWARD_FILTER ? "-filter" : "");
+  const char *method = problem.operation == FALT_BACKWARD_FILTER && c->wgrad ? c->wgrad : c->method;
+  snprintf(budget.method, sizeof budget.method, "%s", method);
   if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
   falt_plan_destroy(&plan);
 }
@@ -61,7 +64,7 @@ static void compile_all_lines(const compile_lines *c) {
     options.compile = true;
     assert_int_equal(falt_device_cuda(&device, &options), FALT_OK);
     for (size_t i = 0; i < c->line_count; i++)
-      if (i < c->everywhere || i % c->gpu_count == g) compile_line(device, c->lines[i], c->method);
+      if (i < c->everywhere || i % c->gpu_count == g) compile_line(device, c->lines[i], c);
     falt_device_destroy(&device);
   }
   assert_int_equal(falt_cuda_cache_each(check_compiled, &compiled), FALT_OK);

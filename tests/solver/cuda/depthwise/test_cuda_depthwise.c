@@ -169,7 +169,8 @@ static void test_compile(UNUSED void **state) {
       "backward-filter n=1 c=960 h=7 w=7 k=960 r=3 s=3 pad=1 groups=960 layout=nhwc type=f16",
   };
   compile_all_lines(&(compile_lines){.method = "cuda-depthwise",
-                                     .source = "depthwise",
+                                     .wgrad = "cuda-depthwise-wgrad",
+                                     .source = {"cuda_depthwise"},
                                      .gpus = gpus,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
                                      .lines = lines,

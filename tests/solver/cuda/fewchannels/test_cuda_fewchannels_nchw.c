@@ -120,7 +120,7 @@ static void test_compile(UNUSED void **state) {
       "forward n=64 c=3 h=224 w=224 k=64 r=3 s=3 pad=1 layout=nchw type=bf16 residual=1 bias=1 act=silu",
       "forward n=8 c=1 h=64 w=66 k=37 r=5 s=5 pad=2 layout=nhwc type=bf16 bias=1 act=silu"};
   compile_all_lines(&(compile_lines){.method = "cuda-fewchannels-nchw",
-                                     .source = "strips",
+                                     .source = {"cuda_fewchannels_nchw"},
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,

@@ -204,7 +204,8 @@ static void test_compile(UNUSED void **state) {
       "backward-filter n=64 c=3 h=224 w=224 k=64 r=3 s=3 pad=1 layout=nhwc type=bf16",
       "backward-filter n=64 c=8 h=90 w=90 k=24 r=5 s=5 stride=3x2 dilation=2 layout=nhwc type=f16"};
   compile_all_lines(&(compile_lines){.method = "cuda-fewchannels-nhwc",
-                                     .source = "first",
+                                     .wgrad = "cuda-fewchannels-wgrad",
+                                     .source = {"cuda_fewchannels_nhwc", "cuda_fewchannels_wgrad"},
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
@@ -218,7 +219,7 @@ static void test_patches(UNUSED void **state) {
   static const char *const lines[] = {
       "forward n=64 c=3 h=224 w=224 k=768 r=16 s=16 stride=16 layout=nhwc type=f16 bias=1"};
   compile_all_lines(&(compile_lines){.method = "space-to-depth",
-                                     .source = "wgmma",
+                                     .source = {"cuda_igemm_sm90"},
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,

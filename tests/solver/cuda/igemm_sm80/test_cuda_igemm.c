@@ -470,7 +470,8 @@ static void test_compile(UNUSED void **state) {
       "backward-data n=64 c=129 h=28 w=28 k=129 r=3 s=3 pad=1 layout=nhwc type=bf16",
   };
   compile_all_lines(&(compile_lines){.method = "cuda-igemm",
-                                     .source = "gemm",
+                                     .wgrad = "cuda-wgrad",
+                                     .source = {"cuda_igemm", "cuda_wgrad"},
                                      .gpus = gpus,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
                                      .lines = lines,

@@ -269,7 +269,8 @@ static void test_compile(UNUSED void **state) {
       "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f16 act=silu "
       "input-strides=200704,64,1,200704,3584,64"};
   compile_all_lines(&(compile_lines){.method = "cuda-igemm-sm90-halo",
-                                     .source = "planes",
+                                     .wgrad = "cuda-wgrad-sm90-halo",
+                                     .source = {"cuda_igemm_sm90_halo"},
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
@@ -279,7 +280,8 @@ static void test_compile(UNUSED void **state) {
       "backward-filter n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=nhwc type=f16",
       "backward-filter n=2 c=64 d=32 h=32 w=32 k=64 t=3 r=2 s=4 layout=ndhwc type=bf16"};
   compile_all_lines(&(compile_lines){.method = "cuda-igemm-sm90-halo",
-                                     .source = "planes_filter",
+                                     .wgrad = "cuda-wgrad-sm90-halo",
+                                     .source = {"cuda_wgrad_sm90_halo"},
                                      .gpus = gpus,
                                      .lines = gradients,
                                      .gpu_count = sizeof gpus / sizeof *gpus,

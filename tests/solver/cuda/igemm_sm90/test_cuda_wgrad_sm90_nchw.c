@@ -102,8 +102,8 @@ static void test_compile(UNUSED void **state) {
       "backward-filter n=256 c=128 h=28 w=28 k=128 r=3 s=3 pad=1 layout=nchw type=bf16",
       "backward-filter n=64 c=64 h=112 w=112 k=64 r=3 s=3 pad=1 layout=nchw type=f16",
       "backward-filter n=2 c=64 d=14 h=14 w=14 k=64 t=3 r=3 s=3 pad=1 layout=ncdhw type=f16"};
-  compile_all_lines(&(compile_lines){.method = "cuda-planar",
-                                     .source = "planar_filter",
+  compile_all_lines(&(compile_lines){.method = "cuda-wgrad-sm90-nchw",
+                                     .source = {"cuda_wgrad_sm90_nchw"},
                                      .gpus = gpus,
                                      .lines = lines,
                                      .gpu_count = sizeof gpus / sizeof *gpus,
