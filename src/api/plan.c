@@ -58,7 +58,7 @@ typedef struct timed_call {
 
 static void execute_call(void *context) {
   timed_call *call = context;
-  call->plan->table->execute(call->plan, call->operands);
+  falt_plan_run(call->plan, call->operands);
   call->done = true;
 }
 
@@ -83,6 +83,6 @@ falt_status falt_execute(const falt_plan *plan, const falt_operands *operands) {
   if (plan->device->verbose & FALT_VERBOSE_TIME)
     execute_timed(plan, operands);
   else
-    plan->table->execute(plan, operands);
+    falt_plan_run(plan, operands);
   return falt_call_end(&call, plan->device->memory ? plan->device->memory->trouble(plan->device) : FALT_OK);
 }

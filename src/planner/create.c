@@ -87,3 +87,11 @@ falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const voi
   const falt_child_terms terms = {.solvers = ask->solvers, .max_workspace = ask->budget->max_workspace};
   return falt_plan_child_with(ask, problem, filter_values, &terms);
 }
+
+bool falt_fallback_make(falt_plan *plan, falt_ask *ask) {
+  const falt_child_terms terms = {.solvers = plan->solver->fallbacks, .max_workspace = (int64_t)plan->workspace};
+  plan->layout = (falt_memory_layout){.count = 0}; /* both use the workspace, each by parts of its own */
+  plan->fallback = falt_plan_child_with(ask, ask->problem, ask->filter_values, &terms);
+  if (!plan->fallback && !ask->no_memory) falt_refuse(ask, "no solver takes operands that are not aligned");
+  return plan->fallback != NULL;
+}

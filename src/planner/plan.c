@@ -29,6 +29,23 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
   return plan;
 }
 
+static bool divides(int bytes, const void *data, const falt_tensor *t) {
+  const uintptr_t address = (uintptr_t)data + (uintptr_t)(t->offset * (int64_t)falt_type_size(t->type));
+  return bytes == 0 || address % (uintptr_t)bytes == 0;
+}
+
+static bool are_aligned(const falt_plan *plan, const falt_operands *o) {
+  const falt_problem *p = &plan->problem;
+  const falt_alignment *a = &plan->alignment;
+  return divides(a->input, o->input, &p->input) && divides(a->filter, o->filter, &p->filter) &&
+         divides(a->output, o->output, &p->output) && divides(a->residual, o->residual, &p->residual);
+}
+
+void falt_plan_run(const falt_plan *plan, const falt_operands *operands) {
+  const falt_plan *chosen = !plan->fallback || are_aligned(plan, operands) ? plan : plan->fallback;
+  chosen->table->execute(chosen, operands);
+}
+
 static void forbid(void *context, char *gap, size_t bytes) {
   (void)context;
   FALT_FORBID(gap, bytes);
@@ -43,12 +60,14 @@ void falt_plan_run_shared(const falt_plan *child, const falt_operands *operands)
   const bool checks = FALT_EXACT_ALLOCATION && !child->device->memory;
   if (checks) FALT_UNWRITTEN(operands->workspace, child->workspace);
   if (checks) falt_place_gaps(&child->layout, operands->workspace, forbid, NULL);
-  child->table->execute(child, operands);
+  falt_plan_run(child, operands);
   if (checks) falt_place_gaps(&child->layout, operands->workspace, allow, NULL);
 }
 
 falt_status falt_plan_ready(falt_plan *plan) {
-  if (!plan->ready && plan->table->ready) FALT_TRY(plan->table->ready(plan));
+  if (plan->ready) return FALT_OK;
+  if (plan->table->ready) FALT_TRY(plan->table->ready(plan));
+  if (plan->fallback) FALT_TRY(falt_plan_ready(plan->fallback));
   plan->ready = true;
   return FALT_OK;
 }
@@ -56,6 +75,7 @@ falt_status falt_plan_ready(falt_plan *plan) {
 void falt_plan_destroy(falt_plan **plan) {
   if (!plan || !*plan) return;
   falt_free((*plan)->operands);
+  falt_plan_destroy(&(*plan)->fallback);
   if ((*plan)->parts) (*plan)->parts->destroy((*plan)->parts);
   (*plan)->table->destroy(*plan);
   *plan = NULL;

@@ -39,6 +39,11 @@ struct falt_plan_parts {
 /* What falt_execute checks its operands by: planner/operands.h. */
 typedef struct falt_plan_operands falt_plan_operands;
 
+/* Bytes that divide the address of an operand's first element; 0: any address will do. */
+typedef struct falt_alignment {
+  int input, filter, output, residual;
+} falt_alignment;
+
 /* The base of every plan: solvers embed it as their first member. */
 struct falt_plan {
   const falt_plan_table *table;
@@ -51,7 +56,9 @@ struct falt_plan {
   bool packed;               /* holds the filter; operands.filter is not read */
   bool ready;                /* falt_plan_ready succeeded */
   bool spreads, factors;     /* as in falt_solver: of this plan's solver or of a child's */
-  bool splits; /* it, or a child, multiplies numbers in parts: a result with an infinite term may be NaN */
+  bool splits;              /* it, or a child, multiplies numbers in parts: a result with an infinite term may be NaN */
+  falt_alignment alignment; /* of the operands that it executes; others are its fallback's */
+  falt_plan *fallback;      /* the same problem, within its workspace, for operands that are not aligned; or NULL */
   falt_plan_parts *parts;
   falt_plan_operands *operands; /* NULL in children, which only their parents execute */
 };
@@ -59,6 +66,9 @@ struct falt_plan {
 /* Makes a plan ready to run, once, by its table; further calls do nothing. A plan made of children calls it for them in
  * its own `ready`. */
 falt_status falt_plan_ready(falt_plan *plan);
+
+/* Executes a plan, or its fallback where an operand is not aligned: the only way to execute one, children included. */
+void falt_plan_run(const falt_plan *plan, const falt_operands *operands);
 
 /* One algorithm on one device kind. */
 struct falt_solver {
@@ -72,6 +82,9 @@ struct falt_solver {
   bool spreads; /* zeros or terms meet elements that a result does not read: if one is not finite, NaN may result */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
   bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
+  /* Solvers that take operands at any address, one of which makes the fallback of each of its plans; NULL: its plans
+   * need none. */
+  const falt_solver *const *fallbacks;
 };
 
 /* The question. */

@@ -82,6 +82,7 @@ static falt_ask question(const falt_search *search, falt_device *device) {
 static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {
   if (falt_problem_pools(ask->problem) && !solver->pools) return falt_refuse(ask, "does not pool its results");
   falt_plan *plan = solver->plan(solver, ask);
+  if (plan && solver->fallbacks && !falt_fallback_make(plan, ask)) falt_plan_destroy(&plan);
   if (!plan) return NULL;
   plan->spreads |= solver->spreads || ask->spreads;
   plan->factors |= solver->factors || ask->factors;

@@ -68,6 +68,10 @@ int falt_search_fitting(const falt_search *search);
 /* What the problem is called in wisdom, and which solvers competed. False if the name is too long to be remembered. */
 bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_t *among);
 
+/* Makes the fallback of a plan, by its solver's `fallbacks`, in no more workspace than the plan has. False with
+ * ask->reason set if there is none. */
+bool falt_fallback_make(falt_plan *plan, falt_ask *ask);
+
 /* Whether device, problem and budget (which may be NULL) make a question that can be asked. */
 falt_status falt_question_check(const falt_device *device, const falt_problem *problem, const falt_budget *budget);
 

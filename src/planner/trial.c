@@ -108,7 +108,7 @@ typedef struct execution {
 
 static void execute(void *context) {
   const execution *call = context;
-  call->plan->table->execute(call->plan, call->operands);
+  falt_plan_run(call->plan, call->operands);
 }
 
 static void wait(void *context) {

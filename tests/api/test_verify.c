@@ -116,7 +116,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (committed == WANTS_ALIGNED) inner.input = (void *)((uintptr_t)inner.input / FALT_ALIGN * FALT_ALIGN);
   inner.workspace = (char *)operands->workspace + plan->inner;
   const bool others = committed == SEES_OTHERS && sees_another();
-  plan->child->table->execute(plan->child, &inner);
+  falt_plan_run(plan->child, &inner);
   if (others) *(unsigned char *)operands->output ^= 1;
   if (committed == SEES_OTHERS) inside--;
   commit(plan, operands);

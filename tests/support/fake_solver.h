@@ -28,6 +28,7 @@ typedef struct fake_solver {
   double steady;                     /* seconds on the device's steady twin; 0: the same */
   size_t workspace, least_workspace; /* least: below this limit it refuses by itself */
   double spin;                       /* seconds that an execution takes */
+  falt_alignment alignment;          /* of its plans */
   const char *refusal;
   bool out_of_memory, wants_child, wants_itself;
   falt_status unready; /* what making its plans ready returns, but for FALT_OK */
@@ -49,6 +50,7 @@ UNUSED static void fake_execute(const falt_plan *plan, const falt_operands *oper
   double end = falt_seconds() + solver->spin;
   solver->executed++;
   if (plan->workspace) memset(operands->workspace, 1, plan->workspace);
+  if (((const fake_plan *)plan)->child) falt_plan_run(((const fake_plan *)plan)->child, operands);
   while (falt_seconds() < end) continue;
 }
 
@@ -101,6 +103,7 @@ UNUSED static falt_plan *fake_ask(const falt_solver *base, falt_ask *ask) {
   const bool on_twin = !ask->device->wisdom && solver->steady > 0;
   plan->base.cost = (falt_cost){on_twin ? solver->steady : solver->seconds, solver->error};
   plan->base.workspace = solver->workspace;
+  plan->base.alignment = solver->alignment;
   falt_plan *made = &plan->base;
   if (plan->table && (!solver->wants_child || add_child(plan, solver, ask))) return made;
   if (!plan->table) falt_refuse_memory(ask);

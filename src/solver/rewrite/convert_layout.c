@@ -117,7 +117,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     piece.workspace = (char *)o->workspace + plan->inner;
     void **result = p->operation == FALT_FORWARD ? &piece.output : &piece.input, *planar = *result;
     if (plan->result.wanted) *result = (char *)o->workspace + plan->result.at;
-    plan->child->table->execute(plan->child, &piece);
+    falt_plan_run(plan->child, &piece);
     if (plan->result.wanted) start_result(plan, o, planar);
   }
 }

@@ -150,7 +150,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   }
   if (base->problem.has_scale) inner.scale = repeat(plan, operands->scale, workspace + plan->scale);
   if (base->problem.has_bias) inner.bias = repeat(plan, operands->bias, workspace + plan->bias);
-  plan->child->table->execute(plan->child, &inner);
+  falt_plan_run(plan->child, &inner);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

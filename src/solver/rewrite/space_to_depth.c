@@ -18,7 +18,7 @@ typedef struct patches_plan {
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const patches_plan *plan = (const patches_plan *)base;
-  plan->child->table->execute(plan->child, o);
+  falt_plan_run(plan->child, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -17,8 +17,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const pooled_plan *plan = (const pooled_plan *)base;
   falt_operands layer = *o, pooling = {.output = o->output, .workspace = o->workspace, .stream = o->stream};
   layer.output = pooling.input = (char *)o->workspace + plan->results;
-  plan->layer->table->execute(plan->layer, &layer);
-  plan->pooling->table->execute(plan->pooling, &pooling);
+  falt_plan_run(plan->layer, &layer);
+  falt_plan_run(plan->pooling, &pooling);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -55,11 +55,12 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
   return falt_gpu_copy_in(gpu, *memory, from, bytes);
 }
 
-falt_plan *falt_cuda_others(falt_ask *ask, const falt_solver *const *solvers, int64_t workspace,
-                            const void *filter_values) {
-  const falt_child_terms terms = {.solvers = solvers, .max_workspace = workspace};
-  return falt_plan_child_with(ask, ask->problem, filter_values, &terms);
-}
+extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_wgrad, falt_solver_cuda_generic,
+    falt_solver_cuda_depthwise, falt_solver_cuda_depthwise_wgrad;
+const falt_solver *const falt_cuda_fallbacks[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_wgrad,
+                                                  &falt_solver_cuda_generic, NULL};
+const falt_solver *const falt_cuda_depthwise_fallbacks[] = {&falt_solver_cuda_depthwise,
+                                                            &falt_solver_cuda_depthwise_wgrad, NULL};
 
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {
   falt_cuda_tensor made = {.type = (int)t->type};

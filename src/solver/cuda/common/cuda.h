@@ -23,9 +23,9 @@ falt_machine falt_cuda_machine(const falt_device *device);
 
 /* A copy of host memory on the GPU. */
 falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, size_t bytes);
-/* The plan by one of these solvers, within so much workspace, for operands whose addresses a kernel cannot take. */
-falt_plan *falt_cuda_others(falt_ask *ask, const falt_solver *const *solvers, int64_t workspace,
-                            const void *filter_values);
+
+/* Solvers of layers, and of depthwise ones, that take operands at any address: the fallbacks of the others. */
+extern const falt_solver *const falt_cuda_fallbacks[], *const falt_cuda_depthwise_fallbacks[];
 
 /* What kernels read of a tensor and of an epilogue; the pointers are set at execution. */
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);

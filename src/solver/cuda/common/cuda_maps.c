@@ -118,21 +118,8 @@ const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type ot
                                                                     : NULL;
 }
 
-/* A plan for operands that are not aligned, in no more workspace than the other's. */
-static falt_plan *others_of(falt_ask *ask, size_t workspace) {
-  extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_wgrad, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_wgrad,
-                                              &falt_solver_cuda_generic, NULL};
-  return falt_cuda_others(ask, others, (int64_t)workspace, ask->filter_values);
-}
-
-falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, falt_plan **others, void **filter) {
+falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, void **filter) {
   const falt_tensor *w = &ask->problem->filter;
-  *others = others_of(ask, plan->workspace);
-  if (!*others) {
-    plan->table->destroy(plan);
-    return NULL;
-  }
   plan->packed = ask->filter_values && ask->problem->operation != FALT_BACKWARD_FILTER;
   if (!plan->packed) return plan;
   const falt_status status = falt_cuda_upload(ask->device->gpu, filter, ask->filter_values,

@@ -6,6 +6,8 @@
 #include "planner/planner.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
+enum { FALT_MAP_ALIGN = 16 }; /* bytes that divide the addresses and strides that TMA takes */
+
 /* A tensor's first element in its memory. */
 void *falt_map_element(void *data, const falt_tensor *tensor);
 
@@ -35,9 +37,8 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
 const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 
-/* The plan with what it needs besides its own kernels: `others`, a plan for operands that are not aligned, and the
- * filter that came with the question, in the GPU's memory, where one may come. NULL with the reason set, the plan then
- * destroyed. */
-falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, falt_plan **others, void **filter);
+/* The plan with the filter that came with the question, if one did, in the GPU's memory. NULL with the reason set, the
+ * plan then destroyed. */
+falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, void **filter);
 
 #endif

@@ -1,8 +1,7 @@
 /* Depthwise layers and their gradients by the data on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros
  * beyond the ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm,
  * src/solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.c how it is cut. A gradient is the layer with its taps in the
- * opposite order. The filter is read as it lies. Operands whose addresses are not aligned go to another solver's plan,
- * made beside this one. */
+ * opposite order. The filter is read as it lies. Unaligned operands use the fallback plan. */
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 #include "core/memory.h"
 #include "cuda/gpu.h"
@@ -19,7 +18,6 @@ typedef struct bands_plan {
   int64_t w_first;    /* elements from the filter's first to the first tap that is met */
   void *filter;       /* on the GPU, if its values were known */
   const void *values; /* until the plan is ready */
-  falt_plan *others;  /* for operands that are not aligned */
 } bands_plan;
 
 typedef falt_gemm_roles roles;
@@ -35,10 +33,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.x = falt_gemm_element(forward ? o->input : o->output, r.source);
   args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
   args.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter) + plan->w_first * 2;
-  if (!falt_depthwise_bands_aligned(&args, &plan->shape)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
@@ -57,7 +51,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static void destroy(falt_plan *base) {
   bands_plan *plan = (bands_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
   falt_gpu_release(base->device->gpu, plan->filter);
   falt_free(plan);
 }
@@ -111,8 +104,10 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- operands */
 
-bool falt_depthwise_bands_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_bands_shape *s) {
-  return (uintptr_t)args->x % (uintptr_t)(2 * s->x_align) == 0 && (uintptr_t)args->y % (uintptr_t)(2 * s->y_align) == 0;
+falt_alignment falt_depthwise_bands_alignment(const falt_problem *p, const falt_depthwise_bands_shape *s) {
+  const int source = 2 * s->x_align, result = 2 * s->y_align;
+  return p->operation == FALT_BACKWARD_DATA ? (falt_alignment){.input = result, .output = source}
+                                            : (falt_alignment){.input = source, .output = result};
 }
 
 static int64_t channels_of(const falt_tensor *t) {
@@ -195,17 +190,10 @@ static falt_status ready(falt_plan *base) {
     FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
                               (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
   plan->values = NULL;
-  return falt_plan_ready(plan->others);
+  return FALT_OK;
 }
 
 /* ---- plan */
-
-/* The plan for operands that are not aligned; it needs no workspace. */
-static falt_plan *plan_others(falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_depthwise;
-  static const falt_solver *const others[] = {&falt_solver_cuda_depthwise, NULL};
-  return falt_cuda_others(ask, others, 0, ask->filter_values);
-}
 
 static const char *choose(bands_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->base.device);
@@ -214,6 +202,7 @@ static const char *choose(bands_plan *plan) {
   const char *why = falt_depthwise_bands_refusal(&plan->shape);
   if (why) return why;
   if (!falt_depthwise_bands_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
+  plan->base.alignment = falt_depthwise_bands_alignment(&plan->base.problem, &plan->shape);
   plan->base.cost.seconds = plan->tile.seconds;
   set_args(plan);
   return NULL;
@@ -228,12 +217,13 @@ static falt_plan *plan_bands(const falt_solver *solver, falt_ask *ask) {
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
   why = choose(plan);
-  if (!why && !(plan->others = plan_others(ask))) why = "operands that are not aligned find no solver";
   if (!why) return &plan->base;
   destroy(&plan->base);
   return falt_refuse(ask, "%s", why);
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz;
-const falt_solver falt_solver_cuda_depthwise_toeplitz = {
-    .name = "cuda-depthwise-toeplitz", .device_kind = "cuda", .plan = plan_bands};
+const falt_solver falt_solver_cuda_depthwise_toeplitz = {.name = "cuda-depthwise-toeplitz",
+                                                         .device_kind = "cuda",
+                                                         .plan = plan_bands,
+                                                         .fallbacks = falt_cuda_depthwise_fallbacks};

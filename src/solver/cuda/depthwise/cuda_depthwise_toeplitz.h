@@ -9,7 +9,7 @@
 const char *falt_depthwise_bands_inapplicable(const falt_ask *ask);
 /* False where neither channels nor columns lie side by side. */
 bool falt_depthwise_bands_describe(const falt_problem *problem, falt_depthwise_bands_shape *shape);
-/* Whether addresses allow what is copied at once. */
-bool falt_depthwise_bands_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_bands_shape *shape);
+/* Of the addresses, for what is copied at once. */
+falt_alignment falt_depthwise_bands_alignment(const falt_problem *problem, const falt_depthwise_bands_shape *shape);
 
 #endif

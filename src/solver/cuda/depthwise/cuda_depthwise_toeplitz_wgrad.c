@@ -1,8 +1,7 @@
 /* Gradients of depthwise layers' filters on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros beyond the
  * ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz_wgrad.cu has the algorithm where columns lie side by side,
  * and cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into shares, whose sums are added
- * in a fixed order, so that results are the same in every run. Operands whose addresses are not aligned go to another
- * solver's plan, made beside this one. */
+ * in a fixed order, so that results are the same in every run. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -15,7 +14,6 @@ typedef struct filter_plan {
   falt_cuda_depthwise_args args;
   falt_depthwise_bands_shape shape;
   falt_depthwise_bands_filter_tile tile;
-  falt_plan *others; /* for operands that are not aligned */
 } filter_plan;
 
 /* ---- execute */
@@ -28,10 +26,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.y = falt_gemm_element(o->output, &p->output);
   args.w = falt_gemm_element(o->filter, &p->filter);
   args.partial = o->workspace;
-  if (!falt_depthwise_bands_aligned(&args, &plan->shape)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   void *parameters[] = {&args};
   const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
   const falt_gpu_launch launch = {
@@ -52,9 +46,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
-  falt_free(plan);
+  falt_free(base);
 }
 
 /* ---- applicable */
@@ -85,18 +77,10 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "Y_S=%d", (int)falt_gemm_stride(&p->output, FALT_W));
   falt_depthwise_bands_filter_holes(&kernel, &plan->shape, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_depthwise_sum_kernel(base, &plan->sum));
-  return falt_plan_ready(plan->others);
+  return falt_depthwise_sum_kernel(base, &plan->sum);
 }
 
 /* ---- plan */
-
-/* The plan for operands that are not aligned, which must do with the same workspace. */
-static falt_plan *plan_others(falt_ask *ask, int64_t workspace) {
-  extern const falt_solver falt_solver_cuda_depthwise_wgrad;
-  static const falt_solver *const others[] = {&falt_solver_cuda_depthwise_wgrad, NULL};
-  return falt_cuda_others(ask, others, workspace, NULL);
-}
 
 static const char *choose(filter_plan *plan, falt_ask *ask) {
   const falt_machine machine = falt_cuda_machine(plan->base.device);
@@ -110,8 +94,8 @@ static const char *choose(filter_plan *plan, falt_ask *ask) {
   plan->args.shares = (unsigned)plan->tile.shares;
   plan->base.workspace = (size_t)plan->tile.partial;
   plan->base.cost.seconds = plan->tile.seconds;
-  plan->others = plan_others(ask, plan->tile.partial);
-  return plan->others ? NULL : "operands that are not aligned find no solver";
+  plan->base.alignment = falt_depthwise_bands_alignment(&plan->base.problem, &plan->shape);
+  return NULL;
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
@@ -127,5 +111,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad;
-const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad = {
-    .name = "cuda-depthwise-toeplitz-wgrad", .device_kind = "cuda", .plan = plan_filter};
+const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad = {.name = "cuda-depthwise-toeplitz-wgrad",
+                                                               .device_kind = "cuda",
+                                                               .plan = plan_filter,
+                                                               .fallbacks = falt_cuda_depthwise_fallbacks};

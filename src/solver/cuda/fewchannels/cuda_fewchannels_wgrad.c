@@ -2,8 +2,7 @@
  * network. Each row of the input comes to shared memory once, whatever its order in memory, for all taps; the output's
  * gradient has its channels side by side. src/solver/cuda/fewchannels/cuda_fewchannels_wgrad.cu has the algorithm,
  * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in
- * a fixed order. Operands whose addresses the copy engine cannot take go to another solver's plan, made beside this
- * one. */
+ * a fixed order. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
@@ -16,7 +15,6 @@ typedef struct filter_plan {
   falt_first_filter_tile tile;
   falt_cuda_first_filter_args args;
   falt_cuda_gemm_filter_args sum_args;
-  falt_plan *others; /* for operands that are not aligned */
 } filter_plan;
 
 /* ---- execute */
@@ -27,10 +25,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_first_filter_tile *t = &plan->tile;
   falt_cuda_first_filter_args a = plan->args;
   falt_cuda_gemm_filter_args sum = plan->sum_args;
-  if (!falt_map_aligned(o->output, &p->output)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   const falt_gpu_map dy = falt_first_rows_of(&p->output, o->output, 64, t->layer.width, t->layer.paired);
   falt_gpu_encode(base->device->gpu, &dy, &a.layer.map);
   a.layer.x = falt_gemm_element(o->input, &p->input);
@@ -55,9 +49,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
-  falt_free(plan);
+  falt_free(base);
 }
 
 /* ---- applicable */
@@ -89,8 +81,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&sum, "SUM=float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)p->filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
-  return falt_plan_ready(plan->others);
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
@@ -115,9 +106,13 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   plan->sum_args = falt_gemm_shares_of(p, 1, (int)t->shares, columns);
   plan->base.cost.seconds = t->seconds;
   plan->base.workspace = t->workspace;
-  return falt_map_finish(ask, &plan->base, &plan->others, NULL);
+  plan->base.alignment.output = FALT_MAP_ALIGN;
+  return &plan->base;
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_wgrad;
-const falt_solver falt_solver_cuda_fewchannels_wgrad = {
-    .name = "cuda-fewchannels-wgrad", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
+const falt_solver falt_solver_cuda_fewchannels_wgrad = {.name = "cuda-fewchannels-wgrad",
+                                                        .device_kind = "cuda",
+                                                        .plan = plan_filter,
+                                                        .spreads = true,
+                                                        .fallbacks = falt_cuda_fallbacks};

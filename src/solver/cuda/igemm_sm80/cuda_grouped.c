@@ -3,7 +3,7 @@
  * the algorithm, src/solver/cuda/igemm_sm80/cuda_grouped_tiles.c how it is cut. A gradient of a strided layer is as
  * many launches as its stride has phases (src/solver/cuda/common/gemm.c), none of which multiplies zeros; where taps
  * lie apart along height, each launch takes the rows that meet each other. They run side by side. The filter is read as
- * it lies. Operands whose addresses 16 bytes do not divide go to another solver's plan, made beside this one. */
+ * it lies. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -28,16 +28,11 @@ typedef struct grouped_plan {
   int count, merged;
   void *filter;       /* on the GPU, if its values were known */
   const void *values; /* until the plan is ready */
-  falt_plan *others;  /* for operands that are not aligned */
 } grouped_plan;
 
 typedef falt_gemm_roles roles;
 
 /* ---- execute */
-
-static bool is_aligned(const void *data) {
-  return (uintptr_t)data % FALT_GEMM_VECTOR == 0;
-}
 
 static char *element(const void *data, int64_t index, falt_type type) {
   return (char *)data + index * (int64_t)falt_type_size(type);
@@ -69,10 +64,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_cuda_grouped_args operands = {.x = falt_gemm_element(forward ? o->input : o->output, r.source),
                                            .y = falt_gemm_element(forward ? o->output : o->input, r.result),
                                            .w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter)};
-  if (!is_aligned(operands.x) || !is_aligned(operands.y)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   for (int i = 0; i < plan->count; i++) start(plan, &plan->calls[i], &operands, o);
 }
 
@@ -88,7 +79,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static void destroy(falt_plan *base) {
   grouped_plan *plan = (grouped_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
   falt_gpu_release(base->device->gpu, plan->filter);
   falt_free(plan);
 }
@@ -285,17 +275,10 @@ static falt_status ready(falt_plan *base) {
     FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
                               (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
   plan->values = NULL;
-  return falt_plan_ready(plan->others);
+  return FALT_OK;
 }
 
 /* ---- plan */
-
-/* The plan for operands that are not aligned; it needs no workspace either. */
-static falt_plan *plan_others(falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_generic, NULL};
-  return falt_cuda_others(ask, others, 0, ask->filter_values);
-}
 
 static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
@@ -306,12 +289,13 @@ static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
   plan->merged = merged_of(ask->problem);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
+  plan->base.alignment = (falt_alignment){.input = FALT_GEMM_VECTOR, .output = FALT_GEMM_VECTOR};
   why = add_calls(plan);
-  if (!why && !(plan->others = plan_others(ask))) why = "operands that are not aligned find no solver";
   if (!why) return &plan->base;
   destroy(&plan->base);
   return falt_refuse(ask, "%s", why);
 }
 
 extern const falt_solver falt_solver_cuda_grouped;
-const falt_solver falt_solver_cuda_grouped = {.name = "cuda-grouped", .device_kind = "cuda", .plan = plan_grouped};
+const falt_solver falt_solver_cuda_grouped = {
+    .name = "cuda-grouped", .device_kind = "cuda", .plan = plan_grouped, .fallbacks = falt_cuda_fallbacks};

@@ -2,8 +2,7 @@
  * of the input is fetched once for all taps. For layers that reuse little else: few channels, small groups, first
  * layers. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.c how it is cut. Shares of the pixels are summed in a fixed order:
- * results are the same in every run. Operands whose addresses 16 bytes do not divide go to another solver's plan, made
- * beside this one. */
+ * results are the same in every run. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -20,14 +19,9 @@ typedef struct window_plan {
   falt_window_shape shape;
   falt_window_tile tile;
   int merged;
-  falt_plan *others; /* for operands that are not aligned */
 } window_plan;
 
 /* ---- execute */
-
-static bool is_aligned(const void *data, int unit) {
-  return (uintptr_t)data % (uintptr_t)unit == 0;
-}
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const window_plan *plan = (const window_plan *)base;
@@ -39,10 +33,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.partial = sum.partial = o->workspace;
   sum.w = falt_gemm_element(o->filter, &p->filter);
   sum.bias = p->has_bias ? o->bias : NULL;
-  if (!is_aligned(args.y, FALT_GEMM_VECTOR) || !is_aligned(args.x, plan->shape.unit)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
@@ -64,9 +54,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  window_plan *plan = (window_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
-  falt_free(plan);
+  falt_free(base);
 }
 
 /* ---- applicable */
@@ -196,15 +184,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&sum, "SUM=float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
-  return falt_plan_ready(plan->others);
-}
-
-/* The plan for operands that are not aligned, in no more workspace than aligned ones need. */
-static falt_plan *plan_others(const window_plan *plan, falt_ask *ask) {
-  extern const falt_solver falt_solver_cuda_wgrad, falt_solver_cuda_generic;
-  static const falt_solver *const others[] = {&falt_solver_cuda_wgrad, &falt_solver_cuda_generic, NULL};
-  return falt_cuda_others(ask, others, plan->tile.workspace, NULL);
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
 }
 
 static const char *cut(window_plan *plan, falt_ask *ask) {
@@ -225,18 +205,21 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
   plan->merged = merged_of(ask->problem);
   describe(plan, ask);
   why = cut(plan, ask);
-  if (!why && !(plan->others = plan_others(plan, ask))) why = "operands that are not aligned find no solver";
   if (why) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", why);
   }
   set_args(plan);
   plan->sum_args = falt_gemm_shares_of(&plan->base.problem, plan->merged, plan->args.shares, plan->args.columns);
+  plan->base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_GEMM_VECTOR};
   plan->base.workspace = (size_t)plan->tile.workspace;
   plan->base.cost.seconds = plan->tile.seconds;
   return &plan->base;
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_halo;
-const falt_solver falt_solver_cuda_wgrad_halo = {
-    .name = "cuda-wgrad-halo", .device_kind = "cuda", .plan = plan_window, .spreads = true};
+const falt_solver falt_solver_cuda_wgrad_halo = {.name = "cuda-wgrad-halo",
+                                                 .device_kind = "cuda",
+                                                 .plan = plan_window,
+                                                 .spreads = true,
+                                                 .fallbacks = falt_cuda_fallbacks};

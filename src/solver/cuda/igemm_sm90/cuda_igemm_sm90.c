@@ -3,9 +3,8 @@
  * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_kernel.c what the copy engine walks,
  * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it
  * lies, be its channels outermost or innermost. Results may have their pixels side by side instead, and so may what
- * only one tap reads: the source of 1x1 layers, the gradients by the output for those of a filter. Operands whose
- * addresses the copy engine cannot take, 16 bytes not dividing them, go to another solver's plan, made beside this one.
- */
+ * only one tap reads: the source of 1x1 layers, the gradients by the output for those of a filter. Unaligned operands
+ * use the fallback plan. */
 #include <string.h>
 
 #include "core/memory.h"
@@ -25,10 +24,9 @@ typedef struct wgmma_plan {
   falt_wgmma_phase phases[FALT_WGMMA_PHASES];
   falt_wgmma_work work;
   falt_wgmma_tile tile;
-  int planar;        /* pixels that are stored as one where they lie side by side; 0: channels do */
-  int lines;         /* factors that are read by lines of pixels, as these lie side by side */
-  void *filter;      /* in the GPU's memory, or NULL */
-  falt_plan *others; /* for operands that are not aligned */
+  int planar;   /* pixels that are stored as one where they lie side by side; 0: channels do */
+  int lines;    /* factors that are read by lines of pixels, as these lie side by side */
+  void *filter; /* in the GPU's memory, or NULL */
 } wgmma_plan;
 
 /* What the kernel takes, in the order of its parameters. */
@@ -252,23 +250,10 @@ static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_a
     l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_map_element(o->filter, &p->filter));
 }
 
-static bool all_aligned(const wgmma_plan *plan, const falt_operands *o) {
-  const falt_problem *p = &plan->base.problem;
-  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
-  const bool any_filter = by_filter ? plan->tile.workspace || plan->planar : plan->filter != NULL;
-  return falt_map_aligned(o->input, &p->input) && falt_map_aligned(o->output, &p->output) &&
-         (any_filter || falt_map_aligned(o->filter, &p->filter)) &&
-         (!p->has_residual || falt_map_aligned(o->residual, &p->residual));
-}
-
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgmma_plan *plan = (const wgmma_plan *)base;
   const falt_wgmma_tile *t = &plan->tile;
   launch_args l;
-  if (!all_aligned(plan, o)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   fill_args(plan, o, &l.args);
   if (plan->layer.operation == FALT_WGMMA_FILTER)
     fill_filter(plan, o, &l);
@@ -305,7 +290,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static void destroy(falt_plan *base) {
   wgmma_plan *plan = (wgmma_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
   falt_gpu_release(base->device->gpu, plan->filter);
   falt_free(plan);
 }
@@ -483,8 +467,16 @@ static falt_status ready(falt_plan *base) {
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
-  return falt_plan_ready(plan->others);
+  return plan->tile.workspace ? falt_gpu_kernel(base->device->gpu, &sum, &plan->sum) : FALT_OK;
+}
+
+static falt_alignment alignment_of(const wgmma_plan *plan, const falt_ask *ask) {
+  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  const bool any_filter = by_filter ? plan->tile.workspace || plan->planar : ask->filter_values != NULL;
+  return (falt_alignment){.input = FALT_MAP_ALIGN,
+                          .filter = any_filter ? 0 : FALT_MAP_ALIGN,
+                          .output = FALT_MAP_ALIGN,
+                          .residual = ask->problem->has_residual ? FALT_MAP_ALIGN : 0};
 }
 
 static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
@@ -510,8 +502,10 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   }
   plan->base.cost.seconds = plan->tile.seconds;
   plan->base.workspace = plan->tile.workspace;
-  return falt_map_finish(ask, &plan->base, &plan->others, &plan->filter);
+  plan->base.alignment = alignment_of(plan, ask);
+  return falt_map_finish(ask, &plan->base, &plan->filter);
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90;
-const falt_solver falt_solver_cuda_igemm_sm90 = {.name = "cuda-igemm-sm90", .device_kind = "cuda", .plan = plan_wgmma};
+const falt_solver falt_solver_cuda_igemm_sm90 = {
+    .name = "cuda-igemm-sm90", .device_kind = "cuda", .plan = plan_wgmma, .fallbacks = falt_cuda_fallbacks};

@@ -3,8 +3,7 @@
  * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all taps of a plane, each plane once for
  * all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut. In 2D the rows are the planes, and the
- * images stand in the rows' place. Results may be planar. Operands whose addresses the copy engine cannot take go to
- * another solver's plan, made beside this one. */
+ * images stand in the rows' place. Results may be planar. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -24,8 +23,7 @@ typedef struct planes_plan {
   falt_planes_axis axis[3];
   bool planar, whole; /* as cuda_igemm_sm90_halo.cu's holes */
   falt_cuda_planes_args args;
-  void *filter;      /* in the GPU's memory, or NULL */
-  falt_plan *others; /* for operands that are not aligned */
+  void *filter; /* in the GPU's memory, or NULL */
 } planes_plan;
 
 static const falt_tensor *source_of(const falt_problem *p) {
@@ -59,20 +57,6 @@ static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
   return m;
 }
 
-/* Scattered results are words, or anywhere. */
-static bool results_aligned(const planes_plan *plan, const void *data, const falt_tensor *t) {
-  if (!plan->layer.scattered) return falt_map_aligned(data, t);
-  return (uintptr_t)data % ((uintptr_t)plan->layer.scattered * falt_type_size(t->type)) == 0;
-}
-
-static bool all_aligned(const planes_plan *plan, const falt_operands *o) {
-  const falt_problem *p = &plan->base.problem;
-  const bool forward = p->operation == FALT_FORWARD;
-  return falt_map_aligned(forward ? o->input : o->output, source_of(p)) &&
-         results_aligned(plan, forward ? o->output : o->input, falt_problem_result(p)) &&
-         (!p->has_residual || results_aligned(plan, o->residual, &p->residual));
-}
-
 /* The first pixel of the first step, where a result would have it. */
 static void *first_step(const planes_plan *plan, void *data, const falt_tensor *t) {
   int64_t shift = 0;
@@ -85,10 +69,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_planes_args a = plan->args;
-  if (!all_aligned(plan, o)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   void *filter = plan->filter ? plan->filter : o->filter;
   const falt_gpu_map map = windows_of(plan, falt_map_element(forward ? o->input : o->output, source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
@@ -123,7 +103,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static void destroy(falt_plan *base) {
   planes_plan *plan = (planes_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
   falt_gpu_release(base->device->gpu, plan->filter);
   falt_free(plan);
 }
@@ -339,13 +318,22 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
   falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }
 
+/* Scattered results are words, or anywhere. */
+static falt_alignment alignment_of(const planes_plan *plan) {
+  const falt_problem *p = &plan->base.problem;
+  const int scattered = plan->layer.scattered * (int)falt_type_size(falt_problem_result(p)->type);
+  const int result = scattered ? scattered : FALT_MAP_ALIGN, residual = p->has_residual ? result : 0;
+  return p->operation == FALT_FORWARD
+             ? (falt_alignment){.input = FALT_MAP_ALIGN, .output = result, .residual = residual}
+             : (falt_alignment){.input = result, .output = FALT_MAP_ALIGN, .residual = residual};
+}
+
 static falt_status ready(falt_plan *base) {
   planes_plan *plan = (planes_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
   add_holes(plan, &kernel);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return falt_plan_ready(plan->others);
+  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
 }
 
 static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
@@ -362,9 +350,10 @@ static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
   }
   fill_args(plan);
   plan->base.cost.seconds = plan->tile.seconds;
-  return falt_map_finish(ask, &plan->base, &plan->others, &plan->filter);
+  plan->base.alignment = alignment_of(plan);
+  return falt_map_finish(ask, &plan->base, &plan->filter);
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90_halo;
 const falt_solver falt_solver_cuda_igemm_sm90_halo = {
-    .name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_planes};
+    .name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_planes, .fallbacks = falt_cuda_fallbacks};

@@ -2,8 +2,7 @@
  * of the input is fetched once for all taps of a plane. For layers of about 64 channels, that fetching tap by tap would
  * hold up. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo_tiles.c chooses how it is cut. Shares of the pixels are summed in a
- * fixed order. Operands whose addresses the copy engine cannot take go to another solver's plan, made beside this one.
- */
+ * fixed order. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -18,7 +17,6 @@ typedef struct filter_plan {
   falt_planes_filter_problem layer;
   falt_planes_filter_tile tile;
   falt_cuda_planes_filter_args args;
-  falt_plan *others; /* for operands that are not aligned */
 } filter_plan;
 
 /* ---- execute */
@@ -40,10 +38,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_planes_filter_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
   falt_cuda_planes_filter_args a = plan->args;
-  if (!falt_map_aligned(o->input, &p->input) || !falt_map_aligned(o->output, &p->output)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   const falt_gpu_map y = boxes_of(&p->output, o->output, t->height, t->width);
   const falt_gpu_map x = boxes_of(&p->input, o->input, t->height + (l->taps[1] - 1) * l->dilation[1],
                                   t->width + (l->taps[2] - 1) * l->dilation[2]);
@@ -66,9 +60,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
-  falt_free(plan);
+  falt_free(base);
 }
 
 /* ---- applicable */
@@ -137,8 +129,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "TILE_W=%d", t->width);
   falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
-  return falt_plan_ready(plan->others);
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
@@ -158,9 +149,13 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   fill_args(plan);
   plan->base.cost.seconds = plan->tile.seconds;
   plan->base.workspace = plan->tile.workspace;
-  return falt_map_finish(ask, &plan->base, &plan->others, NULL);
+  plan->base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
+  return &plan->base;
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_sm90_halo;
-const falt_solver falt_solver_cuda_wgrad_sm90_halo = {
-    .name = "cuda-wgrad-sm90-halo", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
+const falt_solver falt_solver_cuda_wgrad_sm90_halo = {.name = "cuda-wgrad-sm90-halo",
+                                                      .device_kind = "cuda",
+                                                      .plan = plan_filter,
+                                                      .spreads = true,
+                                                      .fallbacks = falt_cuda_fallbacks};

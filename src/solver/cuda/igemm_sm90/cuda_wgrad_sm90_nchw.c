@@ -2,7 +2,7 @@
  * side) as they lie, on GPUs with wgmma (sm_90a): nothing is turned, and no workspace holds a turned copy.
  * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.c chooses how it is cut. Shares of the pixels are summed in a
- * fixed order. Operands whose addresses it cannot take go to another solver's plan, made beside this one. */
+ * fixed order. Unaligned operands use the fallback plan. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
@@ -18,7 +18,6 @@ typedef struct planar_plan {
   falt_planar_filter_problem layer;
   falt_planar_filter_tile tile;
   falt_cuda_planar_filter_args args;
-  falt_plan *others; /* for operands that are not aligned */
 } planar_plan;
 
 enum { THREADS = 512 };
@@ -30,10 +29,6 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_planar_filter_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
   falt_cuda_planar_filter_args a = plan->args;
-  if (!falt_map_aligned(o->input, &p->input) || !falt_map_aligned(o->output, &p->output)) {
-    plan->others->table->execute(plan->others, o);
-    return;
-  }
   a.x.data = falt_map_element(o->input, &p->input);
   a.y.data = falt_map_element(o->output, &p->output);
   a.sums = o->workspace;
@@ -49,9 +44,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  planar_plan *plan = (planar_plan *)base;
-  if (plan->others) plan->others->table->destroy(plan->others);
-  falt_free(plan);
+  falt_free(base);
 }
 
 /* ---- applicable */
@@ -143,8 +136,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "ROWS=%d", plan->tile.rows);
   falt_cuda_hole(&kernel, "STAGES=%d", plan->tile.buffers);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
-  return falt_plan_ready(plan->others);
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
@@ -164,9 +156,13 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   fill_args(plan);
   plan->base.cost.seconds = plan->tile.seconds;
   plan->base.workspace = plan->tile.workspace;
-  return falt_map_finish(ask, &plan->base, &plan->others, NULL);
+  plan->base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
+  return &plan->base;
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_sm90_nchw;
-const falt_solver falt_solver_cuda_wgrad_sm90_nchw = {
-    .name = "cuda-wgrad-sm90-nchw", .device_kind = "cuda", .plan = plan_filter, .spreads = true};
+const falt_solver falt_solver_cuda_wgrad_sm90_nchw = {.name = "cuda-wgrad-sm90-nchw",
+                                                      .device_kind = "cuda",
+                                                      .plan = plan_filter,
+                                                      .spreads = true,
+                                                      .fallbacks = falt_cuda_fallbacks};
