@@ -227,7 +227,7 @@ static void test_writes(UNUSED void **state) {
 }
 
 static void test_reads(UNUSED void **state) {
-  expect_found(READS_UNWRITTEN, SEEDS, "other bits");
+  expect_found(READS_UNWRITTEN, SEEDS - SEEDS / 8, "other bits"); /* falt_execute_host's workspace has any bits */
   expect_found(READS_GAP, SEEDS, "other bits");
 }
 
