@@ -3,23 +3,20 @@
  * tensor cores read. src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has the algorithm,
  * src/solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.c chooses how it is cut. It needs no workspace, no alignment,
  * and reads the filter as it lies. */
-#include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_args.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
 
 enum { MOST_SLOTS = 16, MOST_TAPS = 8 };
 
 typedef struct strips_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_strips_problem layer;
   falt_strips_tile tile;
   falt_cuda_strips_args args;
-  int unit[2];        /* elements of x, of y that lie side by side and are loaded and stored at once */
-  void *filter;       /* on the GPU, if its values were known */
-  const void *values; /* until the plan is ready */
+  int unit[2]; /* elements of x, of y that lie side by side and are loaded and stored at once */
 } strips_plan;
 
 /* ---- execute */
@@ -33,7 +30,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   falt_cuda_strips_args a = plan->args;
   a.x = falt_gemm_element(o->input, &p->input);
-  a.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
+  a.w = falt_cuda_plan_filter(&plan->cuda, o);
   a.y = falt_gemm_element(o->output, &p->output);
   a.x_aligned = aligned(a.x, plan->unit[0]);
   a.y_aligned = aligned(a.y, plan->unit[1]);
@@ -41,7 +38,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
-  const falt_gpu_launch launch = {plan->function, plan->tile.grid, {FALT_STRIPS_THREADS, 1}, 0, o->stream};
+  const falt_gpu_launch launch = {plan->cuda.function, plan->tile.grid, {FALT_STRIPS_THREADS, 1}, 0, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
 }
@@ -50,12 +47,6 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_strips_tile *t = &((const strips_plan *)base)->tile;
   falt_text_add(text, "(cuda-fewchannels-nchw channels=%d%s walk=%d blocks=%d)", 8 * t->eights,
                 ((const strips_plan *)base)->layer.inner ? " innermost" : "", t->walk, t->blocks);
-}
-
-static void destroy(falt_plan *base) {
-  strips_plan *plan = (strips_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan);
 }
 
 /* ---- applicable */
@@ -93,7 +84,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan */
 
 static void describe(strips_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_strips_problem *l = &plan->layer;
   *l = (falt_strips_problem){.images = p->input.size[FALT_N],
                              .channels = p->input.size[FALT_C],
@@ -110,7 +101,7 @@ static void describe(strips_plan *plan) {
 }
 
 static void fill_args(strips_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output, *w = &p->filter, *r = &p->residual;
   const falt_strips_tile *t = &plan->tile;
   falt_cuda_strips_args *a = &plan->args;
@@ -156,35 +147,26 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->unit[1]);
   falt_gemm_result_holes(p, p->output.type, &kernel);
   falt_strips_holes(&kernel, &plan->layer, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  if (plan->values)
-    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
-                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
-  plan->values = NULL;
-  return FALT_OK;
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  strips_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  strips_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan);
-  if (!falt_strips_choose(&plan->layer, &machine, &plan->tile)) {
-    why = plan->tile.rejected;
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  if (!falt_strips_choose(&plan->layer, &machine, &plan->tile))
+    return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
   fill_args(plan);
   const falt_problem *p = ask->problem;
   plan->unit[0] = falt_gemm_unit(&p->input, FALT_W, 8);
   plan->unit[1] = plan->layer.inner ? (int)falt_min(plan->layer.unit, 2 * plan->tile.eights) : plan->layer.unit;
-  plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
-  plan->base.cost.seconds = plan->tile.seconds;
-  return &plan->base;
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_nchw;

@@ -3,23 +3,20 @@
  * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu has the algorithm,
  * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc_tiles.c chooses how it is cut. It needs no workspace, no alignment,
  * and reads the filter as it lies. */
-#include "core/memory.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels.h"
 
 enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
 
 typedef struct first_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_first_problem layer;
   falt_first_tile tile;
   falt_cuda_first_args args;
-  int unit;           /* elements of y that lie side by side and are stored at once, where it is aligned */
-  bool boxed;         /* the copy engine stores them */
-  void *filter;       /* on the GPU, if its values were known */
-  const void *values; /* until the plan is ready */
+  int unit;   /* elements of y that lie side by side and are stored at once, where it is aligned */
+  bool boxed; /* the copy engine stores them */
 } first_plan;
 
 /* ---- execute */
@@ -39,7 +36,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   falt_cuda_first_args a = plan->args;
   a.x = falt_gemm_element(o->input, &p->input);
-  a.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
+  a.w = falt_cuda_plan_filter(&plan->cuda, o);
   a.y = falt_gemm_element(o->output, &p->output);
   a.aligned = (uintptr_t)a.y % (uintptr_t)(2 * plan->unit) == 0;
   if (plan->boxed && a.aligned) {
@@ -51,7 +48,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
-      plan->function, plan->tile.grid, {falt_first_threads(&plan->tile), 1}, plan->tile.shared_bytes, o->stream};
+      plan->cuda.function, plan->tile.grid, {falt_first_threads(&plan->tile), 1}, plan->tile.shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
@@ -59,12 +56,6 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_first_tile *t = &((const first_plan *)base)->tile;
   falt_text_add(text, "(cuda-fewchannels-nhwc pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows,
                 t->width * t->paired, t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
-}
-
-static void destroy(falt_plan *base) {
-  first_plan *plan = (first_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan);
 }
 
 /* ---- applicable */
@@ -132,7 +123,7 @@ falt_first_problem falt_first_layer_of(const falt_problem *p) {
 
 /* As many neighbouring results as divide their line and all ways between lines. */
 static int unit_of(const first_plan *plan) {
-  const falt_tensor *y = &plan->base.problem.output;
+  const falt_tensor *y = &plan->cuda.base.problem.output;
   const int inner = plan->layer.planar ? FALT_W : FALT_C;
   const int64_t all = y->size[inner] | falt_gemm_unit(y, inner, 8);
   return y->size[inner] > 1 && y->stride[inner] != 1 ? 1 : (int)(all & -all);
@@ -163,7 +154,7 @@ falt_cuda_first_args falt_first_args_of(const falt_problem *p, const falt_first_
 }
 
 static void fill_args(first_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *y = &p->output, *w = &p->filter;
   falt_cuda_first_args *a = &plan->args;
   *a = falt_first_args_of(p, &plan->layer, &plan->tile);
@@ -195,35 +186,26 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "BOXED=%d", plan->boxed);
   falt_cuda_hole(&kernel, "BEYOND=0");
   falt_first_holes(&kernel, &plan->layer, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  if (plan->values)
-    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
-                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
-  plan->values = NULL;
-  return FALT_OK;
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  first_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  first_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  plan->layer = falt_first_layer_of(&plan->base.problem);
-  if (!falt_first_choose(&plan->layer, &machine, &plan->tile)) {
-    why = plan->tile.rejected;
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  plan->layer = falt_first_layer_of(&plan->cuda.base.problem);
+  if (!falt_first_choose(&plan->layer, &machine, &plan->tile))
+    return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
   fill_args(plan);
   plan->unit = unit_of(plan);
   plan->boxed = plan->unit == 8 && !plan->layer.planar && falt_gpu_has_maps(ask->device->gpu) &&
                 falt_map_takes(&ask->problem->output, FALT_C);
-  plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
-  plan->base.cost.seconds = plan->tile.seconds;
-  return &plan->base;
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_nhwc;

@@ -3,14 +3,13 @@
  * gradient has its channels side by side. src/solver/cuda/fewchannels/cuda_fewchannels_wgrad.cu has the algorithm,
  * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in
  * a fixed order. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels.h"
 
 typedef struct filter_plan {
-  falt_plan base;
-  falt_cu_function function, sum;
+  falt_cuda_plan cuda;
   falt_first_filter_problem layer;
   falt_first_filter_tile tile;
   falt_cuda_first_filter_args args;
@@ -33,10 +32,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   sum.bias = p->has_bias ? o->bias : NULL;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
-      plan->function, t->layer.grid, {falt_first_filter_threads(t), 1}, t->shared_bytes, o->stream};
+      plan->cuda.function, t->layer.grid, {falt_first_filter_threads(t), 1}, t->shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
-  falt_gemm_start_sums(base->device, plan->sum, &sum, o->stream);
+  falt_gemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -46,10 +45,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
                 l->rows, l->width * l->paired, l->parts * 64 / l->paired, t->taps, t->stages, l->batches, l->walk,
                 (long long)t->shares);
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -80,34 +75,31 @@ static falt_status ready(falt_plan *base) {
   falt_first_filter_holes(&kernel, &plan->layer, &plan->tile);
   falt_cuda_hole(&sum, "SUM=float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)p->filter.type);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  filter_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_machine machine = falt_cuda_machine(ask->device);
   plan->layer = (falt_first_filter_problem){falt_first_layer_of(p), p->has_bias, ask->budget->max_workspace};
-  if (!falt_first_filter_choose(&plan->layer, &machine, &plan->tile)) {
-    why = plan->tile.rejected;
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  if (!falt_first_filter_choose(&plan->layer, &machine, &plan->tile))
+    return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
   const falt_first_filter_tile *t = &plan->tile;
   const int columns = (int)falt_first_filter_columns(&plan->layer);
   plan->args = (falt_cuda_first_filter_args){.layer = falt_first_args_of(p, &plan->layer.layer, &t->layer),
                                              .tap_parts = t->layer.tap_parts,
                                              .columns = columns};
   plan->sum_args = falt_gemm_shares_of(p, 1, (int)t->shares, columns);
-  plan->base.cost.seconds = t->seconds;
-  plan->base.workspace = t->workspace;
-  plan->base.alignment.output = FALT_MAP_ALIGN;
-  return &plan->base;
+  plan->cuda.base.cost.seconds = t->seconds;
+  plan->cuda.base.workspace = t->workspace;
+  plan->cuda.base.alignment.output = FALT_MAP_ALIGN;
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_wgrad;
