@@ -3,21 +3,18 @@
  * src/solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.c how it is cut. A gradient is the layer with its taps in the
  * opposite order. The filter is read as it lies. Unaligned operands use the fallback plan. */
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 typedef struct bands_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_cuda_depthwise_args args;
   falt_depthwise_bands_shape shape;
   falt_depthwise_bands_tile tile;
-  int64_t w_first;    /* elements from the filter's first to the first tap that is met */
-  void *filter;       /* on the GPU, if its values were known */
-  const void *values; /* until the plan is ready */
+  int64_t w_first; /* elements from the filter's first to the first tap that is met */
 } bands_plan;
 
 typedef falt_gemm_roles roles;
@@ -32,13 +29,13 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   falt_cuda_depthwise_args args = plan->args;
   args.x = falt_gemm_element(forward ? o->input : o->output, r.source);
   args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
-  args.w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter) + plan->w_first * 2;
+  args.w = falt_cuda_plan_filter(&plan->cuda, o) + plan->w_first * 2;
   if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
-      plan->function, plan->tile.grid, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+      plan->cuda.function, plan->tile.grid, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_depthwise_start(base, &launch, one, parameters);
 }
@@ -47,12 +44,6 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_depthwise_bands_tile *t = &((const bands_plan *)base)->tile;
   falt_text_add(text, "(cuda-depthwise-toeplitz channels=%d images=%d rows=%d segment=%d warps=%d stages=%d blocks=%d)",
                 t->span, t->images, t->slab, t->segment, t->warps, t->stages, t->blocks);
-}
-
-static void destroy(falt_plan *base) {
-  bands_plan *plan = (bands_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan);
 }
 
 /* ---- applicable */
@@ -158,7 +149,7 @@ bool falt_depthwise_bands_describe(const falt_problem *p, falt_depthwise_bands_s
 
 /* A gradient meets the last tap first. */
 static void set_args(bands_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   plan->args = falt_depthwise_args_of(p);
   plan->args.tiles = (unsigned)plan->tile.tiles;
   for (int i = 1; i < 3 && p->operation == FALT_BACKWARD_DATA; i++) {
@@ -185,41 +176,33 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "Y_R=%lld", (long long)falt_gemm_stride(r.result, FALT_H));
   falt_cuda_hole(&kernel, "Y_S=%lld", (long long)falt_gemm_stride(r.result, FALT_W));
   falt_depthwise_bands_holes(&kernel, &plan->shape, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  if (plan->values)
-    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
-                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
-  plan->values = NULL;
-  return FALT_OK;
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 /* ---- plan */
 
 static const char *choose(bands_plan *plan) {
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
-  if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape))
+  const falt_machine machine = falt_cuda_machine(ask->device);
+  if (!falt_depthwise_bands_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns lie side by side";
   const char *why = falt_depthwise_bands_refusal(&plan->shape);
   if (why) return why;
   if (!falt_depthwise_bands_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
-  plan->base.alignment = falt_depthwise_bands_alignment(&plan->base.problem, &plan->shape);
-  plan->base.cost.seconds = plan->tile.seconds;
+  plan->cuda.base.alignment = falt_depthwise_bands_alignment(&plan->cuda.base.problem, &plan->shape);
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
   set_args(plan);
   return NULL;
 }
 
 static falt_plan *plan_bands(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  bands_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  bands_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
   why = choose(plan);
-  if (!why) return &plan->base;
-  destroy(&plan->base);
-  return falt_refuse(ask, "%s", why);
+  return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz;

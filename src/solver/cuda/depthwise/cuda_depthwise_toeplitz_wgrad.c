@@ -2,15 +2,14 @@
  * ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz_wgrad.cu has the algorithm where columns lie side by side,
  * and cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into shares, whose sums are added
  * in a fixed order, so that results are the same in every run. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 
 typedef struct filter_plan {
-  falt_plan base;
-  falt_cu_function function, sum; /* sum: of the shares */
+  falt_cuda_plan cuda;
   falt_cuda_depthwise_args args;
   falt_depthwise_bands_shape shape;
   falt_depthwise_bands_filter_tile tile;
@@ -29,10 +28,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&args};
   const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
   const falt_gpu_launch launch = {
-      plan->function, parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+      plan->cuda.function, parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {(int)plan->tile.shares, 1};
   falt_depthwise_start(base, &launch, blocks_yz, parameters);
-  falt_depthwise_add_shares(plan->sum, base, &args, o->stream);
+  falt_depthwise_add_shares(plan->cuda.sum, base, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -43,10 +42,6 @@ static void print(const falt_plan *base, falt_text *text) {
   else
     falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
                   t->blocks, (long long)t->shares);
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -76,38 +71,36 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "Y_R=%d", (int)falt_gemm_stride(&p->output, FALT_H));
   falt_cuda_hole(&kernel, "Y_S=%d", (int)falt_gemm_stride(&p->output, FALT_W));
   falt_depthwise_bands_filter_holes(&kernel, &plan->shape, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return falt_depthwise_sum_kernel(base, &plan->sum);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_depthwise_sum_kernel(base, &plan->cuda.sum);
 }
 
 /* ---- plan */
 
 static const char *choose(filter_plan *plan, falt_ask *ask) {
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
-  if (!falt_depthwise_bands_describe(&plan->base.problem, &plan->shape))
+  const falt_machine machine = falt_cuda_machine(ask->device);
+  if (!falt_depthwise_bands_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns lie side by side";
   const char *why = falt_depthwise_bands_refusal(&plan->shape);
   if (why) return why;
   if (!falt_depthwise_bands_filter_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))
     return "no tile fits the GPU and the workspace";
-  plan->args = falt_depthwise_args_of(&plan->base.problem);
+  plan->args = falt_depthwise_args_of(&plan->cuda.base.problem);
   plan->args.shares = (unsigned)plan->tile.shares;
-  plan->base.workspace = (size_t)plan->tile.partial;
-  plan->base.cost.seconds = plan->tile.seconds;
-  plan->base.alignment = falt_depthwise_bands_alignment(&plan->base.problem, &plan->shape);
+  plan->cuda.base.workspace = (size_t)plan->tile.partial;
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  plan->cuda.base.alignment = falt_depthwise_bands_alignment(&plan->cuda.base.problem, &plan->shape);
   return NULL;
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  filter_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   why = choose(plan, ask);
-  if (!why) return &plan->base;
-  destroy(&plan->base);
-  return falt_refuse(ask, "%s", why);
+  return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad;
