@@ -4,10 +4,10 @@
  * many launches as its stride has phases (src/solver/cuda/common/gemm.c), none of which multiplies zeros; where taps
  * lie apart along height, each launch takes the rows that meet each other. They run side by side. The filter is read as
  * it lies. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 
 enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
@@ -23,11 +23,9 @@ typedef struct call {
 } call;
 
 typedef struct grouped_plan {
-  falt_plan base;
+  falt_cuda_plan cuda;
   call calls[MOST_CALLS];
   int count, merged;
-  void *filter;       /* on the GPU, if its values were known */
-  const void *values; /* until the plan is ready */
 } grouped_plan;
 
 typedef falt_gemm_roles roles;
@@ -40,7 +38,7 @@ static char *element(const void *data, int64_t index, falt_type type) {
 
 static void start(const grouped_plan *plan, const call *c, const falt_cuda_grouped_args *operands,
                   const falt_operands *o) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_grouped_args args = c->args;
   args.x = element(operands->x, c->x_first, falt_gemm_roles_of(p).source->type);
   args.w = element(operands->w, c->w_first, p->filter.type);
@@ -53,7 +51,7 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
   const falt_gpu_launch launch = {
       c->function, c->tile.grid, {32 * c->tile.warps_c * c->tile.warps_p, 1}, c->tile.shared_bytes, o->stream};
   const int one[2] = {1, 1};
-  falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
+  falt_gpu_start_early(plan->cuda.base.device->gpu, &launch, one, parameters);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -63,7 +61,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const bool forward = p->operation == FALT_FORWARD;
   const falt_cuda_grouped_args operands = {.x = falt_gemm_element(forward ? o->input : o->output, r.source),
                                            .y = falt_gemm_element(forward ? o->output : o->input, r.result),
-                                           .w = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter)};
+                                           .w = falt_cuda_plan_filter(&plan->cuda, o)};
   for (int i = 0; i < plan->count; i++) start(plan, &plan->calls[i], &operands, o);
 }
 
@@ -75,12 +73,6 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
   if (plan->count > 1) falt_text_add(text, " phases=%d", plan->count);
   falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  grouped_plan *plan = (grouped_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan);
 }
 
 /* ---- applicable */
@@ -153,7 +145,7 @@ static falt_gemm_phase rows_of(const falt_gemm_phase *f, int64_t from, int64_t a
 }
 
 static void describe(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], falt_grouped_shape *s) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   *s = (falt_grouped_shape){.images = p->input.size[FALT_N],
                             .out = {f[0].results, f[1].results},
                             .results = r->result->size[FALT_C] * p->filter.size[FALT_G],
@@ -169,7 +161,7 @@ static void describe(const grouped_plan *plan, const roles *r, const falt_gemm_p
 }
 
 static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = r->source, *y = r->result, *w = &p->filter, *residual = &p->residual;
   const falt_grouped_tile *t = &c->tile;
   falt_cuda_grouped_args *a = &c->args;
@@ -207,13 +199,13 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_p
 }
 
 static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, r, f, &c->shape);
   const char *why = falt_grouped_refusal(&c->shape);
   if (why) return why;
   if (!falt_grouped_choose(&c->shape, &machine, &c->tile)) return "no tile fits the GPU";
   set_args(plan, r, f, c);
-  plan->base.cost.seconds += c->tile.seconds;
+  plan->cuda.base.cost.seconds += c->tile.seconds;
   return NULL;
 }
 
@@ -233,7 +225,7 @@ static const char *add_phase(grouped_plan *plan, const roles *r, const falt_gemm
 }
 
 static const char *add_calls(grouped_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const roles r = falt_gemm_roles_of(p);
   const bool forward = p->operation == FALT_FORWARD;
   const falt_gemm_axis axis[2] = {falt_gemm_axis_of(p, &r, 1), falt_gemm_axis_of(p, &r, 2)};
@@ -257,43 +249,34 @@ static const char *add_calls(grouped_plan *plan) {
 /* ---- ready */
 
 static falt_status ready_call(const grouped_plan *plan, call *c) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const roles r = falt_gemm_roles_of(p);
   falt_cuda_kernel kernel = {
       .source = "cuda_grouped.cu", .entry = "falt_grouped", .shared_bytes = c->tile.shared_bytes};
   falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, p->filter.type));
   falt_gemm_result_holes(p, r.result->type, &kernel);
   falt_grouped_holes(&kernel, &c->shape, &c->tile);
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
+  return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &c->function);
 }
 
 static falt_status ready(falt_plan *base) {
   grouped_plan *plan = (grouped_plan *)base;
-  const falt_tensor *w = &base->problem.filter;
   for (int i = 0; i < plan->count; i++) FALT_TRY(ready_call(plan, &plan->calls[i]));
-  if (plan->values)
-    FALT_TRY(falt_cuda_upload(base->device->gpu, &plan->filter, plan->values,
-                              (size_t)falt_tensor_span(w) * falt_type_size(w->type)));
-  plan->values = NULL;
-  return FALT_OK;
+  return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 /* ---- plan */
 
 static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  grouped_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  grouped_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->merged = merged_of(ask->problem);
-  plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
-  plan->base.alignment = (falt_alignment){.input = FALT_GEMM_VECTOR, .output = FALT_GEMM_VECTOR};
+  plan->cuda.base.alignment = (falt_alignment){.input = FALT_GEMM_VECTOR, .output = FALT_GEMM_VECTOR};
   why = add_calls(plan);
-  if (!why) return &plan->base;
-  destroy(&plan->base);
-  return falt_refuse(ask, "%s", why);
+  return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_grouped;

@@ -3,17 +3,16 @@
  * layers. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.c how it is cut. Shares of the pixels are summed in a fixed order:
  * results are the same in every run. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 
 enum { LEAST_CHANNELS = 16, MOST_RUN = 7 };
 
 typedef struct window_plan {
-  falt_plan base;
-  falt_cu_function function, sum;
+  falt_cuda_plan cuda;
   falt_cuda_window_args args;
   falt_cuda_gemm_filter_args sum_args;
   falt_window_shape shape;
@@ -35,10 +34,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   sum.bias = p->has_bias ? o->bias : NULL;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
-      plan->function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
+      plan->cuda.function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {args.shares, 1};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  falt_gemm_start_sums(base->device, plan->sum, &sum, o->stream);
+  falt_gemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -51,10 +50,6 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
   if (t->slabs > 1) falt_text_add(text, " slabs=%d", t->slabs);
   falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -112,7 +107,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan */
 
 static void describe(window_plan *plan, const falt_ask *ask) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const bool run = !has_vectors(&p->input, plan->merged);
   plan->shape = (falt_window_shape){.images = p->input.size[FALT_N],
                                     .groups = p->filter.size[FALT_G] / plan->merged,
@@ -136,7 +131,7 @@ static int bytes_along(const falt_tensor *t, int dim) {
 }
 
 static void set_args(window_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const falt_window_tile *t = &plan->tile;
   const falt_window_shape *s = &plan->shape;
@@ -183,12 +178,12 @@ static falt_status ready(falt_plan *base) {
   falt_window_holes(&kernel, &plan->shape, &plan->tile);
   falt_cuda_hole(&sum, "SUM=float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
 static const char *cut(window_plan *plan, falt_ask *ask) {
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(ask->device);
   if (!falt_window_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
   if (ask->budget->max_workspace >= 0 && plan->tile.workspace > ask->budget->max_workspace)
     return "it needs more workspace than is allowed";
@@ -197,24 +192,21 @@ static const char *cut(window_plan *plan, falt_ask *ask) {
 }
 
 static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  window_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  window_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->merged = merged_of(ask->problem);
   describe(plan, ask);
   why = cut(plan, ask);
-  if (why) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   set_args(plan);
-  plan->sum_args = falt_gemm_shares_of(&plan->base.problem, plan->merged, plan->args.shares, plan->args.columns);
-  plan->base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_GEMM_VECTOR};
-  plan->base.workspace = (size_t)plan->tile.workspace;
-  plan->base.cost.seconds = plan->tile.seconds;
-  return &plan->base;
+  plan->sum_args = falt_gemm_shares_of(&plan->cuda.base.problem, plan->merged, plan->args.shares, plan->args.columns);
+  plan->cuda.base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_GEMM_VECTOR};
+  plan->cuda.base.workspace = (size_t)plan->tile.workspace;
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_halo;
