@@ -118,13 +118,3 @@ const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type ot
                                                                     : NULL;
 }
 
-falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, void **filter) {
-  const falt_tensor *w = &ask->problem->filter;
-  plan->packed = ask->filter_values && ask->problem->operation != FALT_BACKWARD_FILTER;
-  if (!plan->packed) return plan;
-  const falt_status status = falt_cuda_upload(ask->device->gpu, filter, ask->filter_values,
-                                              (size_t)falt_tensor_span(w) * falt_type_size(w->type));
-  if (status == FALT_OK) return plan;
-  plan->table->destroy(plan);
-  return falt_cuda_refuse(ask, status);
-}

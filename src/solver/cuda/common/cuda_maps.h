@@ -37,8 +37,4 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
 const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 
-/* The plan with the filter that came with the question, if one did, in the GPU's memory. NULL with the reason set, the
- * plan then destroyed. */
-falt_plan *falt_map_finish(falt_ask *ask, falt_plan *plan, void **filter);
-
 #endif

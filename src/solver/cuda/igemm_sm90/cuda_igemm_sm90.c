@@ -7,26 +7,24 @@
  * use the fallback plan. */
 #include <string.h>
 
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 enum { LINE = 128 };
 
 typedef struct wgmma_plan {
-  falt_plan base;
-  falt_cu_function function, sum;
+  falt_cuda_plan cuda;
   falt_wgmma_problem layer;
   falt_wgmma_phase phases[FALT_WGMMA_PHASES];
   falt_wgmma_work work;
   falt_wgmma_tile tile;
-  int planar;   /* pixels that are stored as one where they lie side by side; 0: channels do */
-  int lines;    /* factors that are read by lines of pixels, as these lie side by side */
-  void *filter; /* in the GPU's memory, or NULL */
+  int planar; /* pixels that are stored as one where they lie side by side; 0: channels do */
+  int lines;  /* factors that are read by lines of pixels, as these lie side by side */
 } wgmma_plan;
 
 /* What the kernel takes, in the order of its parameters. */
@@ -113,7 +111,7 @@ static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_wgmma_phase *
 
 /* The filter: what lies side by side, the taps, the other channels. */
 static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
-  const falt_tensor *w = &plan->base.problem.filter;
+  const falt_tensor *w = &plan->cuda.base.problem.filter;
   const falt_wgmma_problem *layer = &plan->layer;
   const bool outputs_first = layer->turned == (layer->operation == FALT_WGMMA_FORWARD);
   const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
@@ -128,12 +126,12 @@ static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
 /* ---- execute */
 
 static void encode(const wgmma_plan *plan, falt_gpu_map map, void *to) {
-  falt_gpu_encode(plan->base.device->gpu, &map, to);
+  falt_gpu_encode(plan->cuda.base.device->gpu, &map, to);
 }
 
 static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_wgmma_args *a) {
   const falt_wgmma_tile *t = &plan->tile;
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int64_t summed = plan->layer.operation == FALT_WGMMA_DATA ? plan->layer.results : plan->layer.channels;
   const int64_t pixels = image_pixels(numbered(p));
   *a = (falt_cuda_wgmma_args){.epilogue = falt_cuda_epilogue_of(p),
@@ -150,7 +148,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
                               .steps = (int)plan->work.steps[0],
                               .image_pixels = (int)pixels,
                               .image_rows = (int)falt_round_up(pixels, FALT_WGMMA_SPAN),
-                              .kept = plan->filter != NULL};
+                              .kept = plan->cuda.filter != NULL};
   if (p->has_scale) a->epilogue.scale = o->scale;
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
@@ -179,7 +177,7 @@ static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, fal
 /* Whether results whose pixels lie side by side go as boxes, as their source comes: 16 bytes divide an image's, for the
  * copy engine writes no less, beyond the last pixel too. */
 static bool by_boxes(const wgmma_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   return plan->layer.operation != FALT_WGMMA_FILTER && plan->lines == 1 && plan->planar == 8 &&
          plan->layer.y_bytes == 2 && plan->tile.shares == 1 && has_boxes(falt_problem_result(p)) &&
          (!p->has_residual || has_boxes(&p->residual));
@@ -192,7 +190,7 @@ static bool by_lines(const wgmma_plan *plan) {
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
 static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_wgmma_problem *layer = &plan->layer;
   const bool forward = layer->operation == FALT_WGMMA_FORWARD;
   const falt_tensor *from = forward ? &p->input : &p->output, *to = forward ? &p->output : &p->input;
@@ -215,7 +213,7 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
     l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
   }
-  encode(plan, filter_of(plan, falt_map_element(plan->filter ? plan->filter : o->filter, &p->filter)), &l->args.other);
+  encode(plan, filter_of(plan, falt_cuda_plan_filter(&plan->cuda, o)), &l->args.other);
   if (!p->has_residual) return;
   void *residual = falt_map_element(o->residual, &p->residual);
   if (by_lines(plan))
@@ -235,7 +233,7 @@ static falt_cuda_lines taps_of(const falt_tensor *w, int axes, void *data) {
 }
 
 static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   fill_phase(plan, plan->phases, l->phase);
   void *input = falt_map_element(o->input, &p->input), *output = falt_map_element(o->output, &p->output);
   encode(plan,
@@ -260,12 +258,15 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   else
     fill_data(plan, o, &l);
   void *parameters[] = {&l.args, l.phase};
-  const falt_gpu_launch launch = {
-      plan->function, t->clusters * t->cluster * t->shares, {128 * (t->consumers + 1), 1}, t->shared_bytes, o->stream};
+  const falt_gpu_launch launch = {plan->cuda.function,
+                                  t->clusters * t->cluster * t->shares,
+                                  {128 * (t->consumers + 1), 1},
+                                  t->shared_bytes,
+                                  o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
   if (t->workspace)
-    falt_map_add_sums(plan->sum, base, o,
+    falt_map_add_sums(plan->cuda.sum, base, o,
                       (falt_map_sums){t->splits, plan->work.rows[0], plan->work.columns,
                                       (int)falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN});
 }
@@ -286,12 +287,6 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->work.zeros) falt_text_add(text, " zeros=%d", plan->work.zeros);
   if (t->workspace) falt_text_add(text, " splits=%d", t->splits);
   falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  wgmma_plan *plan = (wgmma_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan);
 }
 
 /* ---- applicable */
@@ -424,7 +419,7 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
 }
 
 static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_wgmma_tile *t = &plan->tile;
   const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
   const falt_cuda_named_hole holes[] = {{"OPERATION", (int)plan->layer.operation},
@@ -466,8 +461,9 @@ static falt_status ready(falt_plan *base) {
       .source = "cuda_igemm_sm90.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
   add_holes(plan, &kernel);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return plan->tile.workspace ? falt_gpu_kernel(base->device->gpu, &sum, &plan->sum) : FALT_OK;
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum));
+  return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 static falt_alignment alignment_of(const wgmma_plan *plan, const falt_ask *ask) {
@@ -480,10 +476,10 @@ static falt_alignment alignment_of(const wgmma_plan *plan, const falt_ask *ask) 
 }
 
 static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  wgmma_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  wgmma_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   int count;
@@ -496,14 +492,11 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
     plan->work = falt_wgmma_work_of(&plan->layer, plan->phases, count);
     if (!falt_wgmma_choose(&plan->layer, &plan->work, &machine, &plan->tile)) why = "no tile fits";
   }
-  if (why) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
-  plan->base.cost.seconds = plan->tile.seconds;
-  plan->base.workspace = plan->tile.workspace;
-  plan->base.alignment = alignment_of(plan, ask);
-  return falt_map_finish(ask, &plan->base, &plan->filter);
+  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  plan->cuda.base.workspace = plan->tile.workspace;
+  plan->cuda.base.alignment = alignment_of(plan, ask);
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90;

@@ -4,26 +4,24 @@
  * all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut. In 2D the rows are the planes, and the
  * images stand in the rows' place. Results may be planar. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 enum { VECTOR = 8 };
 
 typedef struct planes_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_planes_problem layer;
   falt_planes_tile tile;
   int dims[4]; /* of tensors: those that are planes, rows, columns and images */
   falt_planes_axis axis[3];
   bool planar, whole; /* as cuda_igemm_sm90_halo.cu's holes */
   falt_cuda_planes_args args;
-  void *filter; /* in the GPU's memory, or NULL */
 } planes_plan;
 
 static const falt_tensor *source_of(const falt_problem *p) {
@@ -34,7 +32,7 @@ static const falt_tensor *source_of(const falt_problem *p) {
 
 /* The source's pixels, a tile's window of them at a time. */
 static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
-  const falt_tensor *t = source_of(&plan->base.problem);
+  const falt_tensor *t = source_of(&plan->cuda.base.problem);
   const falt_planes_tile *tile = &plan->tile;
   const int dims[5] = {FALT_C, plan->dims[2], plan->dims[1], plan->dims[0], plan->dims[3]};
   falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
@@ -47,7 +45,7 @@ static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
 
 /* Where its planar result's boxes go: 16 pixels of two rows. */
 static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
-  const falt_tensor *t = falt_problem_result(&plan->base.problem);
+  const falt_tensor *t = falt_problem_result(&plan->cuda.base.problem);
   const int dims[5] = {FALT_W, FALT_C, plan->dims[1], plan->dims[0], plan->dims[3]};
   falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
@@ -69,7 +67,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_planes_args a = plan->args;
-  void *filter = plan->filter ? plan->filter : o->filter;
+  void *filter = plan->cuda.filter ? plan->cuda.filter : o->filter;
   const falt_gpu_map map = windows_of(plan, falt_map_element(forward ? o->input : o->output, source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
   a.x = map.data;
@@ -78,7 +76,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     falt_gpu_encode(base->device->gpu, &boxes, &a.result);
   }
   a.filter = falt_map_element(filter, &p->filter);
-  a.kept = plan->filter != NULL;
+  a.kept = plan->cuda.filter != NULL;
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
   a.y = first_step(plan, forward ? o->output : o->input, falt_problem_result(p));
   if (p->has_residual) a.residual = first_step(plan, o->residual, &p->residual);
@@ -86,7 +84,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
-      plan->function, plan->tile.grid, {128 * (plan->tile.consumers + 1), 1}, plan->tile.shared_bytes, o->stream};
+      plan->cuda.function, plan->tile.grid, {128 * (plan->tile.consumers + 1), 1}, plan->tile.shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
 }
@@ -99,12 +97,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 t->stages, t->walk);
   if (plan->layer.boxed) falt_text_add(text, " planar");
   falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  planes_plan *plan = (planes_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan);
 }
 
 /* ---- applicable */
@@ -170,7 +162,7 @@ static falt_planes_axis axis_of(const falt_problem *p, int dim) {
 
 /* How far a result of the layer lies from the first of its step. */
 static int64_t place_of(const planes_plan *plan, int64_t result) {
-  const falt_tensor *y = falt_problem_result(&plan->base.problem);
+  const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_planes_axis *a = plan->axis;
   const int64_t inner = plan->planar ? a[0].step * a[1].step * a[2].step : y->size[FALT_C];
   const int64_t pixel = plan->planar ? result % inner : result / inner;
@@ -181,7 +173,7 @@ static int64_t place_of(const planes_plan *plan, int64_t result) {
 
 /* Whether results 2i and 2i + 1 are always one word. */
 static bool has_pairs(const planes_plan *plan) {
-  const falt_tensor *y = falt_problem_result(&plan->base.problem);
+  const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_planes_problem *l = &plan->layer;
   if (!plan->whole || l->results % 2 || y->offset % 2 || (l->images > 1 && y->stride[plan->dims[3]] % 2)) return false;
   for (int i = 0; i < 3; i++)
@@ -193,7 +185,7 @@ static bool has_pairs(const planes_plan *plan) {
 
 /* Planes of depth; flat: rows are the planes, and images stand in the rows' place. */
 static void describe(planes_plan *plan, bool flat) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = source_of(p), *to = falt_problem_result(p);
   const int dims[2][4] = {{FALT_D, FALT_H, FALT_W, FALT_N}, {FALT_H, FALT_N, FALT_W, FALT_D}};
   falt_planes_problem *l = &plan->layer;
@@ -229,7 +221,7 @@ static bool is_flat(const falt_problem *p) {
 static const char *choose(planes_plan *plan, const falt_machine *machine) {
   const char *why = NULL;
   planes_plan best = {.tile = {.channels = 0}};
-  for (int flat = 0; flat <= is_flat(&plan->base.problem); flat++) {
+  for (int flat = 0; flat <= is_flat(&plan->cuda.base.problem); flat++) {
     describe(plan, flat);
     const char *refusal = falt_planes_refusal(&plan->layer);
     if (refusal) why = refusal;
@@ -243,7 +235,7 @@ static const char *choose(planes_plan *plan, const falt_machine *machine) {
 
 /* All but what stands with the operands. */
 static void fill_args(planes_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_planes_tile *t = &plan->tile;
   const falt_planes_problem *l = &plan->layer;
   const falt_tensor *y = falt_problem_result(p), *r = &p->residual;
@@ -286,7 +278,7 @@ static void fill_args(planes_plan *plan) {
 }
 
 static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_planes_tile *t = &plan->tile;
   const falt_cuda_named_hole holes[] = {{"TYPE_X", (int)p->filter.type},
                                         {"TYPE_Y", (int)falt_problem_result(p)->type},
@@ -320,7 +312,7 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
 
 /* Scattered results are words, or anywhere. */
 static falt_alignment alignment_of(const planes_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int scattered = plan->layer.scattered * (int)falt_type_size(falt_problem_result(p)->type);
   const int result = scattered ? scattered : FALT_MAP_ALIGN, residual = p->has_residual ? result : 0;
   return p->operation == FALT_FORWARD
@@ -333,25 +325,23 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
   add_holes(plan, &kernel);
-  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  planes_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  planes_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   why = choose(plan, &machine);
-  if (why) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   fill_args(plan);
-  plan->base.cost.seconds = plan->tile.seconds;
-  plan->base.alignment = alignment_of(plan);
-  return falt_map_finish(ask, &plan->base, &plan->filter);
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  plan->cuda.base.alignment = alignment_of(plan);
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90_halo;

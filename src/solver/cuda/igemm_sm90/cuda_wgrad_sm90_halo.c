@@ -3,17 +3,16 @@
  * hold up. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_halo_tiles.c chooses how it is cut. Shares of the pixels are summed in a
  * fixed order. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
 typedef struct filter_plan {
-  falt_plan base;
-  falt_cu_function function, sum;
+  falt_cuda_plan cuda;
   falt_planes_filter_problem layer;
   falt_planes_filter_tile tile;
   falt_cuda_planes_filter_args args;
@@ -46,10 +45,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   a.sums = o->workspace;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
-      plan->function, t->grid, {128 * ((int)l->taps[1] + 1), 1}, t->shared_bytes, o->stream};
+      plan->cuda.function, t->grid, {128 * ((int)l->taps[1] + 1), 1}, t->shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
-  falt_map_add_sums(plan->sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
+  falt_map_add_sums(plan->cuda.sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -57,10 +56,6 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_planes_filter_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d shares=%d)", t->height, t->width, t->stages,
                 t->shares);
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -82,7 +77,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan */
 
 static void describe(filter_plan *plan, const falt_ask *ask) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_planes_filter_problem *l = &plan->layer;
   *l = (falt_planes_filter_problem){.images = p->input.size[FALT_N],
                                     .channels = p->input.size[FALT_C],
@@ -128,29 +123,26 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "TILE_H=%d", t->height);
   falt_cuda_hole(&kernel, "TILE_W=%d", t->width);
   falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  filter_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
   why = falt_planes_filter_refusal(&plan->layer);
   if (!why && !falt_planes_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
-  if (why) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   fill_args(plan);
-  plan->base.cost.seconds = plan->tile.seconds;
-  plan->base.workspace = plan->tile.workspace;
-  plan->base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
-  return &plan->base;
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  plan->cuda.base.workspace = plan->tile.workspace;
+  plan->cuda.base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_sm90_halo;

@@ -3,18 +3,17 @@
  * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.c chooses how it is cut. Shares of the pixels are summed in a
  * fixed order. Unaligned operands use the fallback plan. */
-#include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_gemm.h"
 #include "solver/cuda/common/cuda_maps.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_args.h"
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
 typedef struct planar_plan {
-  falt_plan base;
-  falt_cu_function function, sum;
+  falt_cuda_plan cuda;
   falt_planar_filter_problem layer;
   falt_planar_filter_tile tile;
   falt_cuda_planar_filter_args args;
@@ -33,18 +32,14 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   a.y.data = falt_map_element(o->output, &p->output);
   a.sums = o->workspace;
   void *parameters[] = {&a};
-  const falt_gpu_launch launch = {plan->function, t->grid, {THREADS, 1}, t->shared_bytes, o->stream};
+  const falt_gpu_launch launch = {plan->cuda.function, t->grid, {THREADS, 1}, t->shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
-  falt_map_add_sums(plan->sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
+  falt_map_add_sums(plan->cuda.sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_planar_filter_tile *t = &((const planar_plan *)base)->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d shares=%d)", t->rows, t->buffers, t->shares);
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -84,7 +79,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan */
 
 static void describe(planar_plan *plan, const falt_ask *ask) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   plan->layer = (falt_planar_filter_problem){.images = p->input.size[FALT_N],
                                              .depth = p->input.size[FALT_D],
                                              .height = p->input.size[FALT_H],
@@ -104,7 +99,7 @@ static falt_cuda_planar_tensor tensor_of(const falt_tensor *t) {
 }
 
 static void fill_args(planar_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_planar_filter_problem *l = &plan->layer;
   const falt_planar_filter_tile *t = &plan->tile;
   plan->args = (falt_cuda_planar_filter_args){.x = tensor_of(&p->input),
@@ -135,29 +130,26 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_hole(&kernel, "UNIT=%d", plan->layer.unit);
   falt_cuda_hole(&kernel, "ROWS=%d", plan->tile.rows);
   falt_cuda_hole(&kernel, "STAGES=%d", plan->tile.buffers);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->sum);
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
+  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
 static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  planar_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  planar_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
   why = falt_planar_filter_refusal(&plan->layer);
   if (!why && !falt_planar_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
-  if (why) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
+  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   fill_args(plan);
-  plan->base.cost.seconds = plan->tile.seconds;
-  plan->base.workspace = plan->tile.workspace;
-  plan->base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
-  return &plan->base;
+  plan->cuda.base.cost.seconds = plan->tile.seconds;
+  plan->cuda.base.workspace = plan->tile.workspace;
+  plan->cuda.base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
+  return &plan->cuda.base;
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_sm90_nchw;
