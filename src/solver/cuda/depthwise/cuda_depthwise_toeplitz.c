@@ -183,7 +183,7 @@ static falt_status ready(falt_plan *base) {
 /* ---- plan */
 
 static const char *choose(bands_plan *plan) {
-  const falt_machine machine = falt_cuda_machine(ask->device);
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   if (!falt_depthwise_bands_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns lie side by side";
   const char *why = falt_depthwise_bands_refusal(&plan->shape);
