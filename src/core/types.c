@@ -11,18 +11,20 @@ static const struct {
   const char *name;
   size_t size;
   bool is_integer;
-  double min, max, epsilon;
-} types[FALT_TYPE_COUNT] = {
-    [FALT_U8] = {"u8", 1, true, 0, UINT8_MAX, 0},
-    [FALT_S8] = {"s8", 1, true, INT8_MIN, INT8_MAX, 0},
-    [FALT_U16] = {"u16", 2, true, 0, UINT16_MAX, 0},
-    [FALT_S16] = {"s16", 2, true, INT16_MIN, INT16_MAX, 0},
-    [FALT_S32] = {"s32", 4, true, INT32_MIN, INT32_MAX, 0},
-    [FALT_F16] = {"f16", 2, false, -INFINITY, INFINITY, 0x1p-11},
-    [FALT_BF16] = {"bf16", 2, false, -INFINITY, INFINITY, 0x1p-8},
-    [FALT_F32] = {"f32", 4, false, -INFINITY, INFINITY, 0x1p-24},
-    [FALT_F64] = {"f64", 8, false, -INFINITY, INFINITY, 0x1p-53},
+  falt_type accumulator;
+  double min, max, epsilon, smallest, beyond;
+} types[] = {
+    [FALT_U8] = {"u8", 1, true, FALT_S32, 0, UINT8_MAX, 0, 1, INFINITY},
+    [FALT_S8] = {"s8", 1, true, FALT_S32, INT8_MIN, INT8_MAX, 0, 1, INFINITY},
+    [FALT_U16] = {"u16", 2, true, FALT_F64, 0, UINT16_MAX, 0, 1, INFINITY},
+    [FALT_S16] = {"s16", 2, true, FALT_F64, INT16_MIN, INT16_MAX, 0, 1, INFINITY},
+    [FALT_S32] = {"s32", 4, true, FALT_F64, INT32_MIN, INT32_MAX, 0, 1, INFINITY},
+    [FALT_F16] = {"f16", 2, false, FALT_F32, -INFINITY, INFINITY, 0x1p-11, 0x1p-14, 0x1p16},
+    [FALT_BF16] = {"bf16", 2, false, FALT_F32, -INFINITY, INFINITY, 0x1p-8, 0x1p-126, 0x1p128},
+    [FALT_F32] = {"f32", 4, false, FALT_F32, -INFINITY, INFINITY, 0x1p-24, 0x1p-126, 0x1p128},
+    [FALT_F64] = {"f64", 8, false, FALT_F64, -INFINITY, INFINITY, 0x1p-53, 0x1p-1022, INFINITY},
 };
+_Static_assert(sizeof types / sizeof *types == FALT_TYPE_COUNT, "a type has no row");
 
 static bool is_known(falt_type type) {
   return (unsigned)type < FALT_TYPE_COUNT;
@@ -40,6 +42,34 @@ bool falt_type_is_integer(falt_type type) {
   return is_known(type) && types[type].is_integer;
 }
 
+bool falt_type_is_float(falt_type type) {
+  return is_known(type) && !types[type].is_integer;
+}
+
+bool falt_type_is_narrow(falt_type type) {
+  return is_known(type) && types[type].size <= 2;
+}
+
+bool falt_type_is_byte(falt_type type) {
+  return is_known(type) && types[type].is_integer && types[type].size == 1;
+}
+
+bool falt_type_is_half(falt_type type) {
+  return is_known(type) && !types[type].is_integer && types[type].size == 2;
+}
+
+bool falt_type_fits_f32(falt_type type) {
+  return falt_type_is_narrow(type) || type == FALT_F32;
+}
+
+falt_type falt_type_accumulator(falt_type type) {
+  return types[type].accumulator;
+}
+
+falt_type falt_type_real(falt_type type) {
+  return types[type].is_integer ? FALT_F32 : types[type].accumulator;
+}
+
 double falt_type_min(falt_type type) {
   return types[type].min;
 }
@@ -50,6 +80,14 @@ double falt_type_max(falt_type type) {
 
 double falt_type_epsilon(falt_type type) {
   return types[type].epsilon;
+}
+
+double falt_type_smallest(falt_type type) {
+  return types[type].smallest;
+}
+
+double falt_type_beyond(falt_type type) {
+  return types[type].beyond;
 }
 
 int falt_type_find(const char *text, size_t length) {

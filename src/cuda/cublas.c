@@ -9,7 +9,6 @@
 
 /* cuBLAS's own enumerators. */
 enum { AS_IS = 0, TURNED = 1, DEFAULT_ALGORITHM = -1, EXACT_SUMS = 16 };
-enum { FLOAT = 0, DOUBLE = 1, HALF = 2, BFLOAT16 = 14 };
 enum { SUM_FLOAT = 68, SUM_DOUBLE = 70, SUM_TF32 = 77 };
 
 static struct {
@@ -106,10 +105,6 @@ typedef struct run {
   int error;
 } run;
 
-static int element_type(falt_type type) {
-  return type == FALT_F64 ? DOUBLE : type == FALT_F16 ? HALF : type == FALT_BF16 ? BFLOAT16 : FLOAT;
-}
-
 /* cuBLAS counts along columns: what it sees are the transposed matrices, so the factors change places. */
 static void multiply(void *context) {
   run *r = context;
@@ -118,7 +113,7 @@ static void multiply(void *context) {
   static const float one = 1, zero = 0;
   static const double wide_one = 1, wide_zero = 0;
   const bool wide = c->type == FALT_F64;
-  const int type = element_type(c->type), sum = wide ? SUM_DOUBLE : c->allow_tf32 ? SUM_TF32 : SUM_FLOAT;
+  const int type = falt_cuda_types[c->type].cublas, sum = wide ? SUM_DOUBLE : c->allow_tf32 ? SUM_TF32 : SUM_FLOAT;
   r->error = blas.set_stream(c->handle, r->stream);
   if (!r->error) r->error = blas.set_workspace(c->handle, r->workspace, FALT_CUBLAS_WORKSPACE);
   if (!r->error)

@@ -55,7 +55,7 @@ enum {
   AS_NOTE = 11,
   AS_DESCRIPTOR = 15
 };
-enum { CROSS_CORRELATION = 1, FLOAT = 0, DOUBLE = 1, HALF = 2, BFLOAT16 = 9 };
+enum { CROSS_CORRELATION = 1 };
 enum { TENSOR_CORE = 0, DOWN_CONVERTS = 1, SHORT_SUMS = 2, NONDETERMINISTIC = 4, WINOGRAD_4X4 = 6, NOTES = 10 };
 
 static struct {
@@ -136,10 +136,6 @@ static void finalize(falt_cudnn *c, void *descriptor) {
   if (!c->error) c->error = dnn.finalize(descriptor);
 }
 
-static int element_type(falt_type type) {
-  return type == FALT_F64 ? DOUBLE : type == FALT_F16 ? HALF : type == FALT_BF16 ? BFLOAT16 : FLOAT;
-}
-
 /* ---- the graph */
 
 /* Batch and channels of five dimensions, then the axes that the layer has. */
@@ -149,7 +145,7 @@ static void pick(const int64_t from[5], int axes, int64_t to[5]) {
 
 static void *make_tensor(falt_cudnn *c, const falt_cudnn_layer *layer, int which) {
   const falt_cudnn_tensor *t = &layer->tensor[which];
-  const int type = element_type(layer->type), rank = layer->axes + 2;
+  const int type = falt_cuda_types[layer->type].cudnn, rank = layer->axes + 2;
   const int64_t id = 1 + which, alignment = t->alignment;
   int64_t size[5], stride[5];
   pick(t->size, layer->axes, size);
@@ -165,8 +161,8 @@ static void *make_tensor(falt_cudnn *c, const falt_cudnn_layer *layer, int which
 }
 
 static void *make_convolution(falt_cudnn *c, const falt_cudnn_layer *layer) {
-  const int type = layer->type == FALT_F64 ? DOUBLE : FLOAT, mode = CROSS_CORRELATION, skip = 3 - layer->axes;
-  const int64_t axes = layer->axes;
+  const int type = falt_cuda_types[falt_type_accumulator(layer->type)].cudnn, mode = CROSS_CORRELATION;
+  const int64_t axes = layer->axes, skip = 3 - axes;
   void *made = make(c, CONVOLUTION);
   set(c, made, CONVOLUTION_AXES, AS_INTEGER, 1, &axes);
   set(c, made, CONVOLUTION_TYPE, AS_TYPE, 1, &type);

@@ -48,11 +48,8 @@ typedef struct falt_cu_launch_config {
   unsigned count;
 } falt_cu_launch_config;
 
-/* Of CUtensorMap: types, rows of so many bytes swizzled, 128 bytes fetched into L2 at a time. */
+/* Of CUtensorMap: rows of so many bytes swizzled, 128 bytes fetched into L2 at a time. */
 enum {
-  FALT_CU_MAP_F16 = 6,
-  FALT_CU_MAP_F32 = 7,
-  FALT_CU_MAP_BF16 = 9,
   FALT_CU_MAP_SWIZZLE_32 = 1,
   FALT_CU_MAP_SWIZZLE_64 = 2,
   FALT_CU_MAP_SWIZZLE_128 = 3,

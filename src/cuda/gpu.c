@@ -246,15 +246,13 @@ static void mend_small(const falt_gpu *gpu, const falt_gpu_map *map, void *to) {
 }
 
 void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
-  static const int types[FALT_TYPE_COUNT] = {
-      [FALT_F16] = FALT_CU_MAP_F16, [FALT_BF16] = FALT_CU_MAP_BF16, [FALT_F32] = FALT_CU_MAP_F32};
   const falt_cuda_driver *cu = gpu->driver;
   const unsigned rank = (unsigned)map->rank;
   const size_t line = map->box[0] * falt_type_size(map->type);
   const int swizzle = line <= 32   ? FALT_CU_MAP_SWIZZLE_32
                       : line <= 64 ? FALT_CU_MAP_SWIZZLE_64
                                    : FALT_CU_MAP_SWIZZLE_128;
-  const int type = types[map->type], promote = FALT_CU_MAP_PROMOTE_128;
+  const int type = falt_cuda_types[map->type].map, promote = FALT_CU_MAP_PROMOTE_128;
   const falt_gpu_visit v = falt_gpu_enter(gpu);
   int error = v.error;
   if (!error && map->pixels)

@@ -5,6 +5,7 @@
 #include "cuda/compile.h"
 #include "cuda/driver.h"
 #include "cuda/machine.h"
+#include "cuda/types.h"
 
 typedef struct falt_gpu falt_gpu;
 

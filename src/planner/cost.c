@@ -58,18 +58,11 @@ static double least_flops(const falt_problem *problem, double flops) {
   return problem->rank > 0 && separable > 0 && separable < 1 ? flops * separable : flops;
 }
 
-static bool is_half(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16;
-}
-
-static bool is_byte(falt_type type) {
-  return type == FALT_U8 || type == FALT_S8;
-}
-
 /* Of the problem's products, by whichever unit does them fastest without giving up precision. */
 static double product_peak(const falt_device *device, const falt_problem *problem) {
   const falt_type x = problem->input.type, w = problem->filter.type;
-  const bool halves = problem->accumulator == FALT_F32 && is_half(x) && is_half(w), bytes = is_byte(x) && is_byte(w);
+  const bool halves = problem->accumulator == FALT_F32 && falt_type_is_half(x) && falt_type_is_half(w);
+  const bool bytes = falt_type_is_byte(x) && falt_type_is_byte(w);
   const double usual = peak(device, problem->accumulator);
   const double unit = halves ? device->limits.f16_flops : bytes ? device->limits.s8_flops : 0;
   return !falt_is_pooling(problem->operation) && unit > usual ? unit : usual;

@@ -103,10 +103,3 @@ void falt_cuda_axis_holes(falt_cuda_kernel *kernel, const falt_problem *p, char 
   falt_cuda_hole(kernel, "PAD_%c=%d", letter, (int)a->pad[0]);
   falt_cuda_hole(kernel, "AXIS_%c=%d,%d", letter, (int)a->boundary[0], (int)a->boundary[1]);
 }
-
-const char *falt_cuda_element(falt_type type) {
-  static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char", "unsigned short",
-                                                       "short",          "int",         "unsigned short",
-                                                       "unsigned short", "float",       "double"};
-  return element[type];
-}

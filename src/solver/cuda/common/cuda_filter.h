@@ -24,7 +24,5 @@ int falt_cuda_alignment(int64_t row, int64_t plane, const int64_t batch[2]);
 
 /* The holes TAPS_X, PAD_X and AXIS_X of an axis, for the letter X. */
 void falt_cuda_axis_holes(falt_cuda_kernel *kernel, const falt_problem *problem, char letter, int axis);
-/* The C type of elements in kernels; f16 and bf16 are their bits. */
-const char *falt_cuda_element(falt_type type);
 
 #endif

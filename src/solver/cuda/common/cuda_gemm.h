@@ -19,14 +19,11 @@ falt_gemm_axis falt_gemm_axis_of(const falt_problem *problem, const falt_gemm_ro
 /* Why neither of them computes the problem, or NULL. Its factors are `source` (the input, or for a gradient by the data
  * the output) and `other`. */
 const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other);
-/* The kernels' kind of product, or NULL. */
-const char *falt_gemm_kind(falt_type source, falt_type other);
 /* Whether the input goes on beyond its ends other than by a constant. */
 bool falt_gemm_folds(const falt_problem *problem);
 /* Whether the constant beyond the ends is an element. */
 bool falt_gemm_constant_fits(const falt_problem *problem);
 
-bool falt_gemm_is_half(falt_type type);
 /* Whether ways within a tile of pixels fit 32 bits. */
 bool falt_gemm_small_planes(const falt_tensor *tensor);
 

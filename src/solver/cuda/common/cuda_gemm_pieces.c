@@ -21,15 +21,6 @@ falt_gemm_axis falt_gemm_axis_of(const falt_problem *p, const falt_gemm_roles *r
 
 /* ---- applicable */
 
-const char *falt_gemm_kind(falt_type source, falt_type other) {
-  static const char *const kinds[FALT_TYPE_COUNT][FALT_TYPE_COUNT] = {
-      [FALT_F16][FALT_F16] = "HALVES",       [FALT_BF16][FALT_BF16] = "BRAINS", [FALT_F32][FALT_F32] = "WORDS",
-      [FALT_U8][FALT_S8] = "MIXED_BYTES",    [FALT_S8][FALT_U8] = "BYTES",      [FALT_S8][FALT_S8] = "SIGNED_BYTES",
-      [FALT_U8][FALT_U8] = "UNSIGNED_BYTES", [FALT_F64][FALT_F64] = "DOUBLES",
-  };
-  return kinds[source][other];
-}
-
 bool falt_gemm_folds(const falt_problem *p) {
   for (int i = 0; i < 3; i++)
     if (p->axis[i].boundary[0] != FALT_CONSTANT || p->axis[i].boundary[1] != FALT_CONSTANT) return true;
@@ -66,7 +57,7 @@ static bool small_channels(const falt_problem *p) {
 
 const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other) {
   const falt_problem *p = ask->problem;
-  if (!falt_gemm_kind(source, other)) return "tensor cores do not multiply these types";
+  if (!falt_cuda_products(source, other)) return "tensor cores do not multiply these types";
   if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "tensor cores sum these types in another";
   if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
   if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
@@ -77,10 +68,6 @@ const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type o
 }
 
 /* ---- tensors */
-
-bool falt_gemm_is_half(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16;
-}
 
 bool falt_gemm_small_planes(const falt_tensor *t) {
   const int64_t most = INT64_C(1) << 22;

@@ -87,19 +87,15 @@ static bool has_zero_ends(const falt_problem *p) {
   return true;
 }
 
-static bool is_half(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16;
-}
-
 static bool is_result(falt_type type) {
-  return is_half(type) || type == FALT_F32;
+  return falt_type_is_half(type) || type == FALT_F32;
 }
 
 const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other) {
   const falt_problem *p = ask->problem;
   if (!falt_gpu_about(ask->device->gpu)->architecture->wgmma) return "the GPU has no wgmma (sm_90a has)";
   if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
-  return !is_half(factor) || other != factor                     ? "its factors are f16 or bf16, both the same"
+  return !falt_type_is_half(factor) || other != factor                     ? "its factors are f16 or bf16, both the same"
          : !is_result(falt_problem_result(p)->type)              ? "its results are f16, bf16 or f32"
          : p->accumulator != FALT_F32                            ? "it sums in f32"
          : p->input.size[FALT_G] != 1                            ? "it takes one group of channels"

@@ -17,10 +17,6 @@ static roles roles_of(const falt_problem *p) {
 
 /* ---- applicable */
 
-static bool is_float(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16 || type == FALT_F32 || type == FALT_F64;
-}
-
 /* Positions are counted in 32 bits, with room for a tile beyond each end. */
 static bool small_axes(const falt_problem *p) {
   const int64_t most = INT64_C(1) << 28;
@@ -50,7 +46,8 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const bool filter = p->operation == FALT_BACKWARD_FILTER, data = p->operation == FALT_BACKWARD_DATA;
   if (p->filter.size[FALT_C] != 1) return "it sums over channels";
-  if (!is_float(p->input.type) || !is_float(p->output.type) || !is_float(p->filter.type))
+  if (falt_type_is_integer(p->input.type) || falt_type_is_integer(p->output.type) ||
+      falt_type_is_integer(p->filter.type))
     return "it multiplies floats only";
   if (data && falt_gemm_folds(p)) return "gradients by the data end in zeros only";
   if (!data && !falt_gemm_constant_fits(p)) return "the boundary's constant is not a finite number of the input's type";
@@ -69,7 +66,7 @@ falt_type falt_depthwise_sum_type(const falt_problem *p) {
 }
 
 const char *falt_depthwise_sum(const falt_problem *p) {
-  return falt_depthwise_sum_type(p) == FALT_F64 ? "double" : "float";
+  return falt_cuda_types[falt_depthwise_sum_type(p)].element;
 }
 
 /* Channels of one tensor: groups with their members. */

@@ -63,7 +63,7 @@ static bool has_unit_steps(const falt_problem *p) {
 static bool are_halves(const falt_problem *p) {
   const falt_type type = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
   const falt_type other = p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type;
-  return falt_gemm_is_half(type) && type == other;
+  return falt_type_is_half(type) && type == other;
 }
 
 const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
@@ -87,7 +87,7 @@ static const char *inapplicable(const falt_ask *ask) {
     return "it computes layers and gradients by the data only";
   const char *why = falt_depthwise_bands_inapplicable(ask);
   if (why) return why;
-  return !falt_gemm_is_half(falt_gemm_roles_of(p).result->type) ? "its results are floats of 16 bits"
+  return !falt_type_is_half(falt_gemm_roles_of(p).result->type) ? "its results are floats of 16 bits"
          : p->operation == FALT_BACKWARD_DATA && p->filter.size[FALT_K] > 1
              ? "its gradients do not sum over the channels of a group"
              : NULL;
@@ -167,7 +167,7 @@ static falt_status ready(falt_plan *base) {
   const roles r = falt_gemm_roles_of(p);
   falt_cuda_kernel kernel = {
       .source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_bands", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, w->type));
+  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(r.source->type, w->type));
   falt_gemm_result_holes(p, r.result->type, &kernel);
   falt_cuda_hole(&kernel, "FINISH=%d", plan->shape.finish);
   falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)w->size[FALT_K]);

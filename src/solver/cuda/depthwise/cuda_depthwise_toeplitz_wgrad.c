@@ -58,13 +58,13 @@ static const char *inapplicable(const falt_ask *ask) {
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_problem *p = &base->problem;
-  const char *type = p->input.type == FALT_F16 ? "f16" : "bf16";
+  const char *type = falt_type_name(p->input.type);
   falt_cuda_kernel kernel = {
       .source = plan->shape.inner ? "cuda_depthwise_diagonals.cu" : "cuda_depthwise_toeplitz_wgrad.cu",
       .entry = plan->shape.inner ? "falt_depthwise_diagonals" : "falt_depthwise_bands_filter",
       .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, p->output.type));
+  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(p->input.type, p->output.type));
   falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
   falt_cuda_hole(&kernel, "X_R=%d", (int)falt_gemm_stride(&p->input, FALT_H));
   falt_cuda_hole(&kernel, "X_S=%d", (int)falt_gemm_stride(&p->input, FALT_W));

@@ -68,9 +68,9 @@ static const char *inapplicable(const falt_ask *ask) {
   if (p->operation != FALT_FORWARD) return "it computes layers forward only";
   const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
   if (why) return why;
-  return !falt_gemm_is_half(p->input.type) || p->filter.type != p->input.type
+  return !falt_type_is_half(p->input.type) || p->filter.type != p->input.type
              ? "its factors are f16 or bf16, both the same"
-         : !falt_gemm_is_half(p->output.type) ? "its results are floats of 16 bits"
+         : !falt_type_is_half(p->output.type) ? "its results are floats of 16 bits"
          : p->filter.size[FALT_G] != 1        ? "it takes one group of channels"
          : p->input.size[FALT_C] > MOST_SLOTS || p->input.size[FALT_C] * p->filter.size[FALT_D] > MOST_SLOTS
              ? "it sums 16 planes of taps at most"
@@ -140,7 +140,7 @@ static falt_status ready(falt_plan *base) {
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nchw.cu", .entry = "falt_strips"};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->input.type, w->type));
+  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(p->input.type, w->type));
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
   falt_cuda_hole(&kernel, "FOLD=%d", falt_gemm_folds(p));
   falt_cuda_hole(&kernel, "UNIT_X=%d", plan->unit[0]);

@@ -83,7 +83,7 @@ static bool small_ways(const falt_problem *p) {
 const char *falt_first_refusal(const falt_ask *ask, falt_type other) {
   const falt_problem *p = ask->problem;
   return !falt_gpu_about(ask->device->gpu)->architecture->wgmma        ? "the GPU has no wgmma (sm_90a has)"
-         : !falt_gemm_is_half(p->input.type) || other != p->input.type ? "its factors are f16 or bf16, both the same"
+         : !falt_type_is_half(p->input.type) || other != p->input.type ? "its factors are f16 or bf16, both the same"
          : !is_flat(p)                                                 ? "it computes planes"
          : p->filter.size[FALT_G] != 1                                 ? "it takes one group of channels"
          : p->input.size[FALT_C] > MOST_CHANNELS                       ? "it sums 8 channels at most"
@@ -98,7 +98,7 @@ static const char *inapplicable(const falt_ask *ask) {
   const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
   if (!why) why = falt_first_refusal(ask, p->filter.type);
   if (why) return why;
-  return !falt_gemm_is_half(p->output.type) ? "its results are floats of 16 bits"
+  return !falt_type_is_half(p->output.type) ? "its results are floats of 16 bits"
          : p->has_residual                  ? "residuals are not fused here"
                                             : NULL;
 }
@@ -175,7 +175,7 @@ static falt_status ready(falt_plan *base) {
   const falt_tensor *w = &p->filter;
   falt_cuda_kernel kernel = {
       .source = "cuda_fewchannels_nhwc.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
-  const char *type = w->type == FALT_F16 ? "f16" : "bf16";
+  const char *type = falt_type_name(w->type);
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
   falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);

@@ -66,12 +66,14 @@ static const char *inapplicable(const falt_ask *ask) {
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_problem *p = &base->problem;
-  const bool is_f16 = p->input.type == FALT_F16;
+  const char *type = falt_type_name(p->input.type);
+  uint16_t one;
   falt_cuda_kernel kernel = {
       .source = "cuda_fewchannels_wgrad.cu", .entry = "falt_first_filter", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
-  falt_cuda_hole(&kernel, "PAIR=\"%s\"", is_f16 ? "f16.f16" : "bf16.bf16");
-  falt_cuda_hole(&kernel, "BEYOND=%s", !p->has_bias ? "0" : is_f16 ? "0x3c00" : "0x3f80");
+  falt_store(&one, p->input.type, 0, 1);
+  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_hole(&kernel, "BEYOND=%#x", p->has_bias ? one : 0u);
   falt_first_filter_holes(&kernel, &plan->layer, &plan->tile);
   falt_cuda_hole(&sum, "SUM=float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)p->filter.type);

@@ -94,8 +94,8 @@ void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   for (int i = 0; i < 3; i++) falt_cuda_axis_holes(kernel, p, "TRS"[i], plan -> axis[i]);
   falt_cuda_hole(kernel, "FAR=%d", falt_tile_reaches_far(&plan->problem));
-  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(kernel, "SUM=%s", plan->wide ? "double" : "float");

@@ -200,12 +200,9 @@ static bool count_blocks(blocked_plan *plan) {
 }
 
 static void add_types(falt_cuda_kernel *kernel, const blocked_plan *plan) {
-  static const char *const element[FALT_TYPE_COUNT] = {"unsigned char",  "signed char", "unsigned short",
-                                                       "short",          "int",         "unsigned short",
-                                                       "unsigned short", "float",       "double"};
   const falt_problem *p = &plan->base.problem;
-  falt_cuda_hole(kernel, "ELEMENT_X=%s", element[p->input.type]);
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", element[p->output.type]);
+  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(kernel, "TYPE_W=%d", (int)p->filter.type);

@@ -84,8 +84,7 @@ static const char *inapplicable(const falt_ask *ask) {
   const char *why = falt_cuda_filter_refusal(ask);
   if (why) return why;
   if (!falt_cuda_unit_steps(p)) return "a stride or dilation is not 1";
-  if (x != FALT_U8 && x != FALT_S8 && x != FALT_F16 && x != FALT_BF16 && x != FALT_F32)
-    return "tensor cores do not multiply the image's type";
+  if (!falt_cuda_products(x, x) || x == FALT_F64) return "tensor cores do not multiply the image's type";
   if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";
   if (drifts(p)) return "tensor cores round sums of so many f32 products towards zero";
   if (!falt_cuda_holds_fill(p)) return "the boundary's constant is not a number of the image's type";
@@ -99,7 +98,7 @@ static double error_of(const banded_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type, y = p->output.type;
   const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x)), loss = plan->bands.error * fabs(p->alpha);
-  const double rounding = y == FALT_F16 || y == FALT_BF16 ? 0x1p-14 : 0x1p-21;
+  const double rounding = falt_type_is_half(y) ? 0x1p-14 : 0x1p-21;
   if (falt_type_is_integer(x) && falt_type_is_integer(y) && loss * most < 0x1p-6) return 0;
   return plan->bands.relative_error < rounding ? 0 : plan->bands.relative_error;
 }
@@ -273,18 +272,18 @@ static bool reaches_far(const falt_problem *p) {
 }
 
 static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
-  static const char *const kinds[] = {"BYTES", "HALVES", "BRAINS", "WORDS"};
   const falt_problem *p = &plan->base.problem;
+  const falt_type x = p->input.type, taps = falt_type_is_byte(x) ? FALT_S8 : x;
   int axis[3];
   order_axes(p, axis);
-  falt_cuda_hole(kernel, "KIND=%s", p->input.type == FALT_S8 ? "SIGNED_BYTES" : kinds[plan->bands.kind]);
+  falt_cuda_hole(kernel, "KIND=%s", falt_cuda_products(taps, x));
   falt_cuda_axis_holes(kernel, p, 'T', axis[PLANE]);
   falt_cuda_axis_holes(kernel, p, 'R', axis[ROW]);
   falt_cuda_axis_holes(kernel, p, 'S', axis[COLUMN]);
   falt_cuda_hole(kernel, "FAR=%d", reaches_far(p));
   falt_cuda_hole(kernel, "PIXEL=%d", plan->pixel);
   falt_cuda_hole(kernel, "CHANNELS=%d", plan->bands.channels);
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(kernel, "PARTS=%d", plan->bands.parts);

@@ -177,8 +177,8 @@ static void add_axes(falt_cuda_kernel *kernel, const falt_problem *p) {
 }
 
 static void add_types(falt_cuda_kernel *kernel, const falt_problem *p) {
-  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(kernel, "TYPE_W=%d", (int)p->filter.type);

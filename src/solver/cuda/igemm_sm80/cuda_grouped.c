@@ -103,9 +103,9 @@ static const char *inapplicable(const falt_ask *ask) {
   const roles r = falt_gemm_roles_of(p);
   const char *why = falt_gemm_refusal(ask, r.source->type, p->filter.type);
   if (why) return why;
-  return !falt_gemm_is_half(r.source->type) || p->filter.type != r.source->type
+  return !falt_type_is_half(r.source->type) || p->filter.type != r.source->type
              ? "its factors are f16 or bf16, both the same"
-         : !falt_gemm_is_half(r.result->type) && r.result->type != FALT_F32 ? "its results are floats of 16 or 32 bits"
+         : !falt_type_is_half(r.result->type) && r.result->type != FALT_F32 ? "its results are floats of 16 or 32 bits"
          : !is_flat(p)                                                      ? "it computes planes"
          : falt_gemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
              ? "beyond the ends it reads zeros only"
@@ -253,7 +253,7 @@ static falt_status ready_call(const grouped_plan *plan, call *c) {
   const roles r = falt_gemm_roles_of(p);
   falt_cuda_kernel kernel = {
       .source = "cuda_grouped.cu", .entry = "falt_grouped", .shared_bytes = c->tile.shared_bytes};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(r.source->type, p->filter.type));
+  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(r.source->type, p->filter.type));
   falt_gemm_result_holes(p, r.result->type, &kernel);
   falt_grouped_holes(&kernel, &c->shape, &c->tile);
   return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &c->function);

@@ -502,7 +502,7 @@ static falt_status pack_filter(gemm_plan *plan) {
 static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_gemm_tile *t = &plan->tile;
-  falt_cuda_hole(kernel, "KIND=%s", falt_gemm_kind(r->source->type, p->filter.type));
+  falt_cuda_hole(kernel, "KIND=%s", falt_cuda_products(r->source->type, p->filter.type));
   falt_cuda_hole(kernel, "SPLIT=%d", plan->split);
   falt_cuda_hole(kernel, "WGMMA=%d", t->wgmma);
   falt_cuda_hole(kernel, "TYPE_X=%d", (int)r->source->type);
@@ -531,10 +531,7 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
 
 static falt_status ready_sum(gemm_plan *plan, const roles *r) {
   falt_cuda_kernel kernel = {.source = "cuda_igemm_sum.cu", .entry = "falt_gemm_sum"};
-  falt_cuda_hole(&kernel, "SUM=%s",
-                 falt_type_is_integer(r->source->type) ? "int"
-                 : r->source->type == FALT_F64         ? "double"
-                                                       : "float");
+  falt_cuda_hole(&kernel, "SUM=%s", falt_cuda_types[falt_type_accumulator(r->source->type)].element);
   falt_gemm_result_holes(&plan->base.problem, r->result->type, &kernel);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
 }
@@ -542,12 +539,10 @@ static falt_status ready_sum(gemm_plan *plan, const roles *r) {
 static falt_status ready(falt_plan *base) {
   gemm_plan *plan = (gemm_plan *)base;
   const roles r = falt_gemm_roles_of(&base->problem);
-  static const char *const bits[] = {
-      [1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
   falt_cuda_kernel kernel = {.source = "cuda_igemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_gemm_pack"};
   add_holes(plan, &r, &kernel);
-  falt_cuda_hole(&pack, "ELEMENT=%s", bits[size_of(r.source)]);
+  falt_cuda_hole(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));
   if (plan->tile.shares > 1) FALT_TRY(ready_sum(plan, &r));

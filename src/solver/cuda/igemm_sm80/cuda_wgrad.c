@@ -271,7 +271,7 @@ static falt_cuda_kernel kernel_of(const filter_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_gemm_filter_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "cuda_wgrad.cu", .entry = "falt_gemm_filter", .shared_bytes = t->shared_bytes};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(p->output.type, p->input.type));
+  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(p->output.type, p->input.type));
   falt_cuda_hole(&kernel, "SPLIT=%d", plan->split);
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
@@ -298,7 +298,7 @@ static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_cuda_kernel kernel = kernel_of(plan);
   falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
-  falt_cuda_hole(&sum, "SUM=%s", base->problem.input.type == FALT_F64 ? "double" : "float");
+  falt_cuda_hole(&sum, "SUM=%s", falt_cuda_types[falt_type_accumulator(base->problem.input.type)].element);
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));

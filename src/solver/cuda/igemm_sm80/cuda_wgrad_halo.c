@@ -94,7 +94,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
   const char *why = falt_gemm_refusal(ask, p->output.type, p->input.type);
   if (why) return why;
-  return !falt_gemm_is_half(p->input.type) || p->output.type != p->input.type
+  return !falt_type_is_half(p->input.type) || p->output.type != p->input.type
              ? "its factors are f16 or bf16, both the same"
          : !has_zero_ends(p) ? "beyond the ends it reads zeros only"
          : !falt_gemm_small_planes(&p->input) || !falt_gemm_small_planes(&p->output)
@@ -174,7 +174,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_halo.cu", .entry = "falt_window_filter", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_gemm_kind(base->problem.output.type, base->problem.input.type));
+  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(base->problem.output.type, base->problem.input.type));
   falt_window_holes(&kernel, &plan->shape, &plan->tile);
   falt_cuda_hole(&sum, "SUM=float");
   falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);

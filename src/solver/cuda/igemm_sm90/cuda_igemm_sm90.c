@@ -450,7 +450,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                                         {"SUMMED", plan->work.summed},
                                         {"BOXED", by_boxes(plan)},
                                         {"LINES", plan->lines}};
-  const char *type = factor_of(p, 0)->type == FALT_F16 ? "f16" : "bf16";
+  const char *type = falt_type_name(factor_of(p, 0)->type);
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }

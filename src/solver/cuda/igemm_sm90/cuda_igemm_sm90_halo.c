@@ -305,7 +305,7 @@ static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
                                         {"BLOCKS", t->blocks},
                                         {"BLOCKS_W", t->blocks_w},
                                         {"STAGES", t->stages}};
-  const char *type = p->filter.type == FALT_F16 ? "f16" : "bf16";
+  const char *type = falt_type_name(p->filter.type);
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }

@@ -116,7 +116,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_sm90_halo.cu", .entry = "falt_planes_filter", .shared_bytes = t->shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
-  const char *type = base->problem.input.type == FALT_F16 ? "f16" : "bf16";
+  const char *type = falt_type_name(base->problem.input.type);
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "DHW"[i], (int)l -> taps[i]);
   for (int i = 1; i < 3; i++) falt_cuda_hole(&kernel, "DILATION_%c=%d", "DHW"[i], (int)l -> dilation[i]);

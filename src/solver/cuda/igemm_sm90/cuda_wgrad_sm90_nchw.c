@@ -124,7 +124,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_sm90_nchw.cu", .entry = "falt_planar_filter", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
-  const char *type = base->problem.input.type == FALT_F16 ? "f16" : "bf16";
+  const char *type = falt_type_name(base->problem.input.type);
   falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_hole(&kernel, "WIDTH=%d", (int)plan->layer.width);
   falt_cuda_hole(&kernel, "UNIT=%d", plan->layer.unit);

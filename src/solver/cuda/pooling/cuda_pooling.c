@@ -190,8 +190,8 @@ static falt_status ready(falt_plan *base) {
   const falt_problem *p = &base->problem;
   falt_cuda_kernel kernel = {.source = "cuda_pooling.cu", .entry = "falt_pooling"};
   falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
-  falt_cuda_hole(&kernel, "ELEMENT_X=%s", falt_cuda_element(p->input.type));
-  falt_cuda_hole(&kernel, "ELEMENT_Y=%s", falt_cuda_element(p->output.type));
+  falt_cuda_hole(&kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_hole(&kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
   falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_hole(&kernel, "SUM=float");

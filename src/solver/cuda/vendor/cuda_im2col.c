@@ -135,15 +135,11 @@ static bool has_matrices(const falt_tensor *y) {
   return y->size[FALT_C] == 1 || y->stride[FALT_C] == 1;
 }
 
-static bool is_float(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16 || type == FALT_F32 || type == FALT_F64;
-}
-
 static const char *refusal(const falt_problem *p) {
-  const falt_type type = p->input.type, sum = type == FALT_F64 ? FALT_F64 : FALT_F32;
+  const falt_type type = p->input.type, sum = falt_type_accumulator(type);
   const int64_t depth = falt_tensor_count(&p->filter) / p->filter.size[FALT_K] / p->filter.size[FALT_G];
   return p->operation != FALT_FORWARD                                                ? "only forward"
-         : !is_float(type)                                                           ? "only f16, bf16, f32 and f64"
+         : !falt_type_is_float(type)                                                           ? "only f16, bf16, f32 and f64"
          : p->filter.type != type || p->output.type != type || p->accumulator != sum ? "its types differ"
          : p->has_residual || !falt_epilogue_is_identity(p)                          ? "only sums, without an epilogue"
          : !has_matrices(&p->output) ? "neither positions nor channels of results lie together"
@@ -208,9 +204,8 @@ static falt_status open_plan(im2col_plan *plan, const falt_ask *ask) {
 
 static falt_status ready(falt_plan *base) {
   im2col_plan *plan = (im2col_plan *)base;
-  static const char *const bits[] = {[2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
   falt_cuda_kernel kernel = {.source = "cuda_im2col.cu", .entry = "falt_im2col"};
-  falt_cuda_hole(&kernel, "ELEMENT=%s", bits[size_of(plan)]);
+  falt_cuda_hole(&kernel, "ELEMENT=%s", falt_cuda_bits((size_t)size_of(plan)));
   falt_cuda_hole(&kernel, "INDEX=%s", plan->wide ? "unsigned long long" : "unsigned");
   falt_cuda_hole(&kernel, "BY_ROW=%d", plan->by_row);
   falt_cuda_hole(&kernel, "CHANNELS_FIRST=%d", falt_im2col_taps_lie(&base->problem.filter, true));
