@@ -13,11 +13,11 @@ typedef struct staged {
 } staged;
 
 static void list(const falt_plan *plan, const falt_operands *o, staged all[FALT_OPERANDS]) {
-  void *const here[FALT_OPERANDS] = {o->input, o->filter, o->output, o->bias, o->scale, o->residual};
   falt_use use[FALT_ADDRESSES];
   falt_operands_use(plan, use);
-  for (int i = 0; i < FALT_OPERANDS; i++)
-    if (use[i].used) all[i] = (staged){.here = here[i], .bytes = falt_use_bytes(&use[i]), .written = use[i].written};
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++)
+    if (use[i].used)
+      all[i] = (staged){.here = falt_operand_data(o, i), .bytes = falt_use_bytes(&use[i]), .written = use[i].written};
 }
 
 /* ---- as a whole */
@@ -48,12 +48,8 @@ static falt_status fetch(falt_device *device, const staged all[FALT_OPERANDS], f
 }
 
 static falt_status execute_there(const falt_plan *plan, const staged all[FALT_OPERANDS], falt_stages *stages) {
-  falt_operands there = {.input = all[FALT_INPUT].there,
-                         .filter = all[FALT_FILTER].there,
-                         .output = all[FALT_OUTPUT].there,
-                         .bias = all[FALT_BIAS].there,
-                         .scale = all[FALT_SCALE].there,
-                         .residual = all[FALT_RESIDUAL].there};
+  falt_operands there = {.input = NULL};
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++) *falt_operand_at(&there, i) = all[i].there;
   if (plan->workspace) FALT_TRY(falt_device_alloc(plan->device, &there.workspace, plan->workspace));
   const double began = falt_seconds();
   falt_status status = falt_execute(plan, &there);

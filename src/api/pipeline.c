@@ -298,8 +298,8 @@ static falt_status bring_constant(run *r, int which, const void *here, int64_t b
 
 static falt_status bring_constants(run *r, const falt_operands *here) {
   const falt_problem *p = &r->plan->problem;
-  const int64_t vector = p->filter.size[FALT_G] * p->filter.size[FALT_K] *
-                         (int64_t)falt_type_size(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32);
+  const int64_t vector =
+      p->filter.size[FALT_G] * p->filter.size[FALT_K] * (int64_t)falt_type_size(falt_type_real(p->output.type));
   if (!r->plan->packed && !falt_is_pooling(p->operation))
     FALT_TRY(bring_constant(r, FILTER, here->filter,
                             falt_tensor_span(&p->filter) * (int64_t)falt_type_size(p->filter.type), &r->there.filter));

@@ -14,11 +14,11 @@ enum { ROW_ALIGN = 16, WORTH = 16 }; /* a slab has at least WORTH times the rows
 /* ---- which operands a problem reads and writes in rows */
 
 static bool goes_back(const falt_problem *p) {
-  return p->operation == FALT_BACKWARD_DATA || p->operation == FALT_BACKWARD_AVGPOOL;
+  return falt_problem_factor(p, 0) == &p->output;
 }
 
 static const falt_tensor *source_of(const falt_problem *p) {
-  return goes_back(p) ? &p->output : &p->input;
+  return falt_problem_factor(p, 0);
 }
 
 /* Bytes from a tensor's lowest element to its highest, with the dimensions of `walked` and `dim` at one index. */

@@ -51,8 +51,7 @@ static falt_filling filling_of(uint64_t *state) {
 
 /* Whether a solver may factor the filter: only filters of one input and one output channel are factored. */
 static bool may_be_factored(const falt_problem *p) {
-  const bool uses_filter = p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_DATA;
-  return uses_filter && p->filter.size[FALT_K] == 1 && p->filter.size[FALT_C] == 1;
+  return falt_reads_filter(p->operation) && p->filter.size[FALT_K] == 1 && p->filter.size[FALT_C] == 1;
 }
 
 static falt_status prepare_factored(verification *v, const falt_problem *magnitudes) {
@@ -113,7 +112,7 @@ static bool same_bits(const verification *v) {
  * that are not aligned. */
 static bool moves(const verification *v, falt_manner manner) {
   bool aligned = true;
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &v->data.operand[i];
     aligned &= !o->used || (o->lead % FALT_ALIGN == 0 && o->tensor.offset == 0);
   }
@@ -211,7 +210,7 @@ static falt_status verify_plans(verification *v, const void *filter_values, uint
 
 /* Once with the filter at execution, once with its values at planning. */
 static falt_status verify_all(verification *v, uint64_t *state) {
-  const falt_guarded *filter = &v->data.operand[FALT_OPERAND_W];
+  const falt_guarded *filter = &v->data.operand[FALT_FILTER];
   falt_progress_range all = falt_progress_enter(0, 0);
   FALT_TRY(prepare(v));
   const bool twice = filter->used && !filter->written; /* known once operands are prepared */

@@ -12,16 +12,6 @@ enum { FALT_GUARD = FALT_EXACT_ALLOCATION ? 0 : 4096 };
 /* What fills all that no execution may read: NaN in every float and -1 in integers, or large finite numbers. */
 enum { FALT_POISON = 0xFF, FALT_POISON_FINITE = 0x5A };
 
-typedef enum falt_operand {
-  FALT_OPERAND_X,
-  FALT_OPERAND_W,
-  FALT_OPERAND_Y,
-  FALT_OPERAND_BIAS,
-  FALT_OPERAND_SCALE,
-  FALT_OPERAND_RESIDUAL,
-  FALT_OPERAND_COUNT
-} falt_operand;
-
 /* ---- operands */
 
 /* An operand that begins `skew` elements behind an address aligned to FALT_ALIGN. Bytes that belong to no element of
@@ -36,7 +26,7 @@ typedef struct falt_guarded {
 } falt_guarded;
 
 typedef struct falt_bench {
-  falt_guarded operand[FALT_OPERAND_COUNT];
+  falt_guarded operand[FALT_OPERANDS];
   unsigned char poison; /* as last poisoned */
 } falt_bench;
 
@@ -65,8 +55,8 @@ void falt_tensor_visit(const falt_tensor *tensor, falt_visit visit, void *contex
 
 /* The same operands, guards included, in a device's own memory. */
 typedef struct falt_mirror {
-  void *memory[FALT_OPERAND_COUNT];
-  size_t lead[FALT_OPERAND_COUNT];
+  void *memory[FALT_OPERANDS];
+  size_t lead[FALT_OPERANDS];
 } falt_mirror;
 
 falt_status falt_mirror_open(falt_mirror *mirror, falt_device *device, const falt_bench *bench);

@@ -48,13 +48,13 @@ static double slope_bound(const falt_problem *p) {
 }
 
 static double smallest_number(falt_type type) {
-  if (type == FALT_F16) return 0x1p-24;
-  return falt_type_is_integer(type) ? 0 : 0x1p-126;
+  const double subnormal = 2 * falt_type_epsilon(type) * falt_type_smallest(type);
+  return falt_type_is_integer(type) ? 0 : fmax(subnormal, 0x1p-126);
 }
 
 static double tolerance_of(const comparison *c, falt_type type, double reference, double sum) {
   const falt_problem *p = c->v->problem;
-  const double epsilon = p->accumulator == FALT_F64 ? 0x1p-53 : 0x1p-24, size = fabs(reference);
+  const double epsilon = falt_type_epsilon(falt_type_real(p->accumulator)), size = fabs(reference);
   const double rounding = (16 + 4 * sqrt((double)falt_problem_depth(p))) * epsilon;
   if (is_exact(p) || !isfinite(reference)) return 0;
   const double tolerance = rounding * size + slope_bound(p) * ((rounding + c->plan->cost.error) * sum + c->underflow);
@@ -62,9 +62,9 @@ static double tolerance_of(const comparison *c, falt_type type, double reference
   return tolerance + 2 * falt_type_epsilon(type) * size + smallest_number(type);
 }
 
-/* An f16 that overflowed is as far away as the next number would be. */
-static double finite_f16(falt_type type, double value) {
-  return type == FALT_F16 && isinf(value) ? copysign(0x1p16, value) : value;
+/* A number of a type of small range, as f16 is, that overflowed is as far away as the next number would be. */
+static double finite_value(falt_type type, double value) {
+  return falt_type_beyond(type) < 0x1p80 && isinf(value) ? copysign(falt_type_beyond(type), value) : value;
 }
 
 /* What is not finite must be so in kind: NaN, or the same infinity. */
@@ -83,7 +83,7 @@ static double magnitude_at(const comparison *c, int64_t index) {
 
 static void see_largest(void *context, int64_t index) {
   comparison *c = context;
-  const falt_guarded *dy = &c->v->magnitudes.operand[FALT_OPERAND_Y];
+  const falt_guarded *dy = &c->v->magnitudes.operand[FALT_OUTPUT];
   c->largest = fmax(c->largest, falt_load(falt_guarded_data(dy), FALT_F64, index));
 }
 
@@ -106,14 +106,13 @@ static double largest_of(const falt_verification *v, falt_operand which) {
 
 /* Of the two factors of a problem's sums, or what bounds it. */
 static double largest_product(const falt_verification *v) {
-  const double x = largest_of(v, FALT_OPERAND_X), w = largest_of(v, FALT_OPERAND_W), y = largest_of(v, FALT_OPERAND_Y);
-  return v->problem->operation == FALT_FORWARD ? x * w : v->problem->operation == FALT_BACKWARD_DATA ? y * w : x * y;
+  const falt_operand *factor = falt_operations[v->problem->operation].factor;
+  return largest_of(v, factor[0]) * largest_of(v, factor[1]);
 }
 
 /* Whether the factors of the products are of one type. */
 static bool are_both(const falt_problem *p, falt_type type) {
-  const falt_type other = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
-  return other == type && (p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type) == type;
+  return falt_problem_factor(p, 0)->type == type && falt_problem_factor(p, 1)->type == type;
 }
 
 /* What a result loses to underflow, before activation: each product up to the accumulator's smallest number, times the
@@ -123,9 +122,8 @@ static bool are_both(const falt_problem *p, falt_type type) {
 static double underflow_of(const comparison *c) {
   const falt_verification *v = c->v;
   const falt_problem *p = v->problem;
-  const double scale = fabs(p->alpha) * (p->has_scale ? largest_of(v, FALT_OPERAND_SCALE) : 1);
-  const double factor =
-      fmax(largest_of(v, FALT_OPERAND_X), fmax(largest_of(v, FALT_OPERAND_W), largest_of(v, FALT_OPERAND_Y)));
+  const double scale = fabs(p->alpha) * (p->has_scale ? largest_of(v, FALT_SCALE) : 1);
+  const double factor = fmax(largest_of(v, FALT_INPUT), fmax(largest_of(v, FALT_FILTER), largest_of(v, FALT_OUTPUT)));
   const double flushed = 0x1p-126 * (1 + 2 * factor);
   const bool aligns = v->device->memory && are_both(p, FALT_F16);
   const double aligned = 0x1p-149 + 0x1p-38 * factor;
@@ -159,7 +157,7 @@ bool falt_verify_leaves_out(const falt_verification *v) {
     beyond |= axis->boundary[0] == FALT_CONSTANT && axis->pad[0] > 0;
     beyond |= axis->boundary[1] == FALT_CONSTANT && last >= p->input.size[FALT_D + a];
   }
-  const falt_operand weight = p->operation == FALT_BACKWARD_FILTER ? FALT_OPERAND_Y : FALT_OPERAND_W;
+  const falt_operand weight = p->operation == FALT_BACKWARD_FILTER ? FALT_OUTPUT : FALT_FILTER;
   const bool reads = p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_FILTER;
   return reads && beyond && p->boundary_value == 0 && !is_finite(&v->data.operand[weight]);
 }
@@ -182,8 +180,8 @@ static void compare_element(void *context, int64_t index) {
   comparison *c = context;
   const falt_guarded *got = &c->v->data.operand[c->which], *expected = &c->v->expected.operand[c->which];
   const falt_type type = got->tensor.type;
-  const double is = falt_load(falt_guarded_data(got), type, index), y = finite_f16(type, is);
-  const double should = falt_load(falt_guarded_data(expected), type, index), reference = finite_f16(type, should);
+  const double is = falt_load(falt_guarded_data(got), type, index), y = finite_value(type, is);
+  const double should = falt_load(falt_guarded_data(expected), type, index), reference = finite_value(type, should);
   if (is_open(c, type, is, should)) return;
   const double sum = magnitude_at(c, index), error = distance(y, reference);
   const double tolerance = tolerance_of(c, type, reference, sum);
@@ -196,7 +194,7 @@ static void compare_element(void *context, int64_t index) {
 }
 
 void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt_verdict *verdict) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &v->data.operand[i];
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};

@@ -6,43 +6,11 @@
 #include "core/memory.h"
 #include "core/random.h"
 
-/* ---- which operands a problem has */
-
-static const struct {
-  bool reads[FALT_OPERAND_COUNT];
-  falt_operand writes;
-} uses[FALT_OPERATION_COUNT] = {
-    [FALT_FORWARD] = {{true, true}, FALT_OPERAND_Y},
-    [FALT_BACKWARD_DATA] = {{false, true, true}, FALT_OPERAND_X},
-    [FALT_BACKWARD_FILTER] = {{true, false, true}, FALT_OPERAND_W},
-    [FALT_MAXPOOL] = {{true}, FALT_OPERAND_Y},
-    [FALT_AVGPOOL] = {{true}, FALT_OPERAND_Y},
-    [FALT_BACKWARD_MAXPOOL] = {{true, false, true}, FALT_OPERAND_RESIDUAL},
-    [FALT_BACKWARD_AVGPOOL] = {{false, false, true}, FALT_OPERAND_X},
-};
-
-/* Bias and scale: one value an output channel. */
-static falt_tensor vector_tensor(const falt_problem *p) {
-  falt_tensor t = {.type = p->output.type == FALT_F64 ? FALT_F64 : FALT_F32};
-  for (int dim = 0; dim < FALT_DIMS; dim++) t.size[dim] = 1;
-  t.size[FALT_W] = p->output.size[FALT_G] * p->output.size[FALT_C];
-  t.stride[FALT_W] = 1;
-  return t;
-}
-
 static void describe(falt_bench *bench, const falt_problem *p) {
-  falt_guarded *o = bench->operand;
-  o[FALT_OPERAND_X].tensor = p->input;
-  o[FALT_OPERAND_W].tensor = p->filter;
-  o[FALT_OPERAND_Y].tensor = p->output;
-  o[FALT_OPERAND_BIAS].tensor = o[FALT_OPERAND_SCALE].tensor = vector_tensor(p);
-  o[FALT_OPERAND_RESIDUAL].tensor = p->operation == FALT_BACKWARD_MAXPOOL ? p->input : p->residual;
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) o[i].used = uses[p->operation].reads[i];
-  o[FALT_OPERAND_BIAS].used = p->has_bias;
-  o[FALT_OPERAND_SCALE].used = p->has_scale;
-  o[FALT_OPERAND_RESIDUAL].used = p->has_residual;
-  o[FALT_OPERAND_BIAS].written = p->has_bias && p->operation == FALT_BACKWARD_FILTER;
-  o[uses[p->operation].writes].used = o[uses[p->operation].writes].written = true;
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++)
+    bench->operand[i] = (falt_guarded){.used = falt_operands_used(p) >> i & 1,
+                                       .written = falt_operands_written(p) >> i & 1,
+                                       .tensor = falt_operand_tensor(p, i)};
 }
 
 /* ---- memory */
@@ -77,7 +45,7 @@ falt_status falt_bench_open(falt_bench *bench, const falt_problem *problem, uint
   uint64_t state = seed;
   *bench = (falt_bench){0};
   describe(bench, problem);
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const size_t skew = seed ? skew_of(&state) : 0;
     if (!bench->operand[i].used || provide(&bench->operand[i], skew)) continue;
     falt_bench_close(bench);
@@ -88,7 +56,7 @@ falt_status falt_bench_open(falt_bench *bench, const falt_problem *problem, uint
 }
 
 void falt_bench_close(falt_bench *bench) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     falt_guarded *o = &bench->operand[i];
     falt_free(o->memory);
     falt_free(o->kept);
@@ -102,13 +70,9 @@ void *falt_guarded_data(const falt_guarded *operand) {
 }
 
 falt_operands falt_bench_operands(const falt_bench *bench) {
-  const falt_guarded *o = bench->operand;
-  return (falt_operands){.input = falt_guarded_data(&o[FALT_OPERAND_X]),
-                         .filter = falt_guarded_data(&o[FALT_OPERAND_W]),
-                         .output = falt_guarded_data(&o[FALT_OPERAND_Y]),
-                         .bias = falt_guarded_data(&o[FALT_OPERAND_BIAS]),
-                         .scale = falt_guarded_data(&o[FALT_OPERAND_SCALE]),
-                         .residual = falt_guarded_data(&o[FALT_OPERAND_RESIDUAL])};
+  falt_operands o = {.input = NULL};
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++) *falt_operand_at(&o, i) = falt_guarded_data(&bench->operand[i]);
+  return o;
 }
 
 void falt_tensor_visit(const falt_tensor *t, falt_visit visit, void *context) {
@@ -126,7 +90,7 @@ void falt_tensor_visit(const falt_tensor *t, falt_visit visit, void *context) {
 
 void falt_bench_poison(falt_bench *bench, unsigned char byte) {
   bench->poison = byte;
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     falt_guarded *o = &bench->operand[i];
     if (o->used && o->written) falt_fill_large(o->memory, byte, o->bytes);
   }
@@ -134,7 +98,7 @@ void falt_bench_poison(falt_bench *bench, unsigned char byte) {
 }
 
 void falt_bench_keep(falt_bench *bench) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     falt_guarded *o = &bench->operand[i];
     if (o->used && !o->written) falt_copy_large(o->kept, o->memory, o->bytes);
   }
@@ -142,7 +106,7 @@ void falt_bench_keep(falt_bench *bench) {
 
 void falt_bench_copy(falt_bench *to, const falt_bench *from) {
   to->poison = from->poison;
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &from->operand[i];
     if (!o->used) continue;
     falt_copy_large(to->operand[i].memory, o->memory, o->bytes);
@@ -176,7 +140,7 @@ static void restore(const falt_guarded *o, unsigned char byte) {
 }
 
 void falt_bench_restore(falt_bench *bench) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &bench->operand[i];
     if (o->used && !o->written) restore(o, bench->poison);
     if (o->used) forget(o);
@@ -196,7 +160,7 @@ static bool is_intact(const falt_guarded *o, unsigned char byte, unsigned char r
 
 bool falt_bench_intact(const falt_bench *bench) {
   bool intact = true;
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &bench->operand[i];
     if (o->used) intact &= is_intact(o, bench->poison, o->written ? 0 : 0xFF);
   }
@@ -223,7 +187,7 @@ static void compare_bits(void *context, int64_t index) {
 
 bool falt_bench_same(const falt_bench *a, const falt_bench *b, const falt_bench *open) {
   bool same = true;
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     pair p = {&a->operand[i], &b->operand[i], open ? &open->operand[i] : NULL, true};
     if (!p.a->used || !p.a->written) continue;
     falt_tensor_visit(&p.a->tensor, compare_bits, &p);

@@ -29,7 +29,7 @@ static double draw_sparse(fill *f) {
 
 /* The smallest float and the smallest normal one. */
 static void smallest(falt_type type, double *subnormal, double *normal) {
-  *normal = type == FALT_F16 ? 0x1p-14 : type == FALT_F64 ? 0x1p-1022 : 0x1p-126;
+  *normal = falt_type_smallest(type);
   *subnormal = *normal * 2 * falt_type_epsilon(type);
 }
 
@@ -71,9 +71,13 @@ static int64_t elements_of(const falt_tensor *t) {
   return count;
 }
 
+static bool has_small_range(falt_type type) {
+  return falt_type_beyond(type) < 0x1p80;
+}
+
 /* What one element may be while a sum of products with factors below one stays in the range of an accumulator. */
 static double most_of(const falt_problem *p, falt_type type, bool large) {
-  if (type == FALT_F16) return 65504;
+  if (has_small_range(type)) return falt_type_beyond(type) * (1 - falt_type_epsilon(type));
   if (!large) return 1;
   const double range =
       type == FALT_F64 && p->accumulator == FALT_F64 ? 0x1p1000 : 0x1p80; /* the other factor is at most 2^31 */
@@ -81,8 +85,8 @@ static double most_of(const falt_problem *p, falt_type type, bool large) {
 }
 
 static double factor_of(falt_type type, int operand, uint64_t *state) {
-  const bool channel = operand == FALT_OPERAND_SCALE || operand == FALT_OPERAND_BIAS;
-  const int reach = type == FALT_F16 || channel ? 6 : 40;
+  const bool channel = operand == FALT_SCALE || operand == FALT_BIAS;
+  const int reach = has_small_range(type) || channel ? 6 : 40;
   const double factor = exp2((double)falt_random_int(state, -reach, reach));
   return falt_type_is_integer(type) ? 1 : factor;
 }
@@ -132,17 +136,17 @@ static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
 /* What this operand gets. A weight that is not finite may meet a zero beyond the edge, which results may leave out, so
  * most of the data has none. Solvers of gradients of the input multiply it with zeros around dy, too. */
 static falt_filling filling_of(const falt_problem *p, int operand, falt_filling filling, bool weights) {
-  const bool gradient = p->operation == FALT_BACKWARD_FILTER && operand == FALT_OPERAND_Y;
-  const bool weight = operand == FALT_OPERAND_W || gradient;
+  const bool gradient = p->operation == FALT_BACKWARD_FILTER && operand == FALT_OUTPUT;
+  const bool weight = operand == FALT_FILTER || gradient;
   const bool stays = weight && (!weights || p->operation == FALT_BACKWARD_DATA);
   return filling == FALT_FILL_NOT_FINITE && stays ? FALT_FILL_PLAIN : filling;
 }
 
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed) {
-  static const double small[FALT_OPERAND_COUNT] = {15, 3, 15, 8, 8, 20};
+  static const double small[FALT_OPERANDS] = {15, 3, 15, 8, 8, 20};
   uint64_t state = seed;
-  const int64_t large = falt_random_int(&state, 0, FALT_OPERAND_COUNT - 1);
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  const int64_t large = falt_random_int(&state, 0, FALT_OPERANDS - 1);
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &bench->operand[i];
     const bool whole_range = falt_random(&state) >> 63;
     const double factor = factor_of(o->tensor.type, i, &state);
@@ -151,9 +155,9 @@ void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_fillin
     f.most = most_of(problem, o->tensor.type, i == large);
     f.factor = filling == FALT_FILL_SCALED ? factor : 1;
     f.one_in = falt_max(1, elements_of(&o->tensor) / 2);
-    f.only_nan = i == FALT_OPERAND_SCALE; /* a sum that rounds to 0 or beside it, times infinity, is NaN or infinite */
+    f.only_nan = i == FALT_SCALE; /* a sum that rounds to 0 or beside it, times infinity, is NaN or infinite */
     plain_range(&f, whole_range, small[i]);
-    if (i == FALT_OPERAND_W && problem->rank > 0)
+    if (i == FALT_FILTER && problem->rank > 0)
       fill_separable(o, problem->rank, f.state);
     else
       falt_tensor_visit(&o->tensor, put, &f);
@@ -177,10 +181,10 @@ static void add_magnitude(void *context, int64_t index) {
 }
 
 void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from, bool factored) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     fill f = {.to = &bench->operand[i], .from = &from->operand[i]};
     if (!f.to->used || f.to->written) continue;
-    if (i == FALT_OPERAND_W && factored) falt_tensor_visit(&f.to->tensor, add_magnitude, &f);
+    if (i == FALT_FILTER && factored) falt_tensor_visit(&f.to->tensor, add_magnitude, &f);
     falt_tensor_visit(&f.to->tensor, put_magnitude, &f);
   }
   falt_bench_keep(bench);

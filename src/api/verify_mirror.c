@@ -4,7 +4,7 @@
 
 falt_status falt_mirror_open(falt_mirror *mirror, falt_device *device, const falt_bench *bench) {
   *mirror = (falt_mirror){.lead = {0}};
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     if (!bench->operand[i].used) continue;
     mirror->lead[i] = bench->operand[i].lead;
     const falt_status status = falt_device_alloc(device, &mirror->memory[i], bench->operand[i].bytes);
@@ -16,24 +16,18 @@ falt_status falt_mirror_open(falt_mirror *mirror, falt_device *device, const fal
 }
 
 void falt_mirror_close(falt_mirror *mirror, falt_device *device) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) falt_device_free(device, &mirror->memory[i]);
-}
-
-static void *data_of(const falt_mirror *mirror, falt_operand which) {
-  return mirror->memory[which] ? (char *)mirror->memory[which] + mirror->lead[which] : NULL;
+  for (int i = 0; i < FALT_OPERANDS; i++) falt_device_free(device, &mirror->memory[i]);
 }
 
 falt_operands falt_mirror_operands(const falt_mirror *mirror) {
-  return (falt_operands){.input = data_of(mirror, FALT_OPERAND_X),
-                         .filter = data_of(mirror, FALT_OPERAND_W),
-                         .output = data_of(mirror, FALT_OPERAND_Y),
-                         .bias = data_of(mirror, FALT_OPERAND_BIAS),
-                         .scale = data_of(mirror, FALT_OPERAND_SCALE),
-                         .residual = data_of(mirror, FALT_OPERAND_RESIDUAL)};
+  falt_operands o = {.input = NULL};
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++)
+    *falt_operand_at(&o, i) = mirror->memory[i] ? (char *)mirror->memory[i] + mirror->lead[i] : NULL;
+  return o;
 }
 
 falt_status falt_mirror_send(const falt_mirror *mirror, falt_device *device, const falt_bench *bench) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &bench->operand[i];
     if (mirror->memory[i]) FALT_TRY(falt_device_write(device, mirror->memory[i], o->memory, o->bytes));
   }
@@ -42,7 +36,7 @@ falt_status falt_mirror_send(const falt_mirror *mirror, falt_device *device, con
 
 falt_status falt_mirror_fetch(const falt_mirror *mirror, falt_device *device, falt_bench *bench) {
   FALT_TRY(falt_device_synchronize(device));
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &bench->operand[i];
     if (mirror->memory[i]) FALT_TRY(falt_device_read(device, o->memory, mirror->memory[i], o->bytes));
   }

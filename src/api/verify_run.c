@@ -133,11 +133,10 @@ static const char *execute_at_once(falt_verification *v, const falt_plan *plan) 
 
 /* A plan keeps nothing of its last operands. */
 static const char *execute_after_other_data(falt_verification *v, const falt_plan *plan) {
-  for (int i = 0; i < FALT_OPERAND_COUNT; i++) {
+  for (int i = 0; i < FALT_OPERANDS; i++) {
     const falt_guarded *o = &v->data.operand[i];
     const int64_t count = o->used && !o->written ? falt_tensor_span(&o->tensor) : 0;
-    if (i != FALT_OPERAND_W || !plan->packed)
-      falt_random_fill(falt_guarded_data(o), o->tensor.type, count, v->seed + 1);
+    if (i != FALT_FILTER || !plan->packed) falt_random_fill(falt_guarded_data(o), o->tensor.type, count, v->seed + 1);
   }
   const char *trouble = execute_plainly(v, plan);
   falt_bench_poison(&v->data, v->data.poison);

@@ -12,49 +12,18 @@ static const char *const names[FALT_ADDRESSES] = {"input", "filter",   "output",
 
 /* ---- which are used */
 
-enum {
-  IN = 1 << FALT_INPUT,
-  FILTER = 1 << FALT_FILTER,
-  OUT = 1 << FALT_OUTPUT,
-  BIAS = 1 << FALT_BIAS,
-  RESIDUAL = 1 << FALT_RESIDUAL
-};
-
-static const struct {
-  unsigned used, written;
-} operations[FALT_OPERATION_COUNT] = {
-    [FALT_FORWARD] = {IN | FILTER | OUT, OUT},
-    [FALT_BACKWARD_DATA] = {IN | FILTER | OUT, IN},
-    [FALT_BACKWARD_FILTER] = {IN | FILTER | OUT, FILTER | BIAS},
-    [FALT_MAXPOOL] = {IN | OUT, OUT},
-    [FALT_AVGPOOL] = {IN | OUT, OUT},
-    [FALT_BACKWARD_MAXPOOL] = {IN | OUT | RESIDUAL, RESIDUAL},
-    [FALT_BACKWARD_AVGPOOL] = {IN | OUT, IN},
-};
-
-static falt_tensor vector_of(falt_type type, int64_t count) {
-  return (falt_tensor){.type = type, .size = {1, 1, count, 1, 1, 1}, .stride = {0, 0, 1, 0, 0, 0}};
-}
-
 void falt_operands_use(const falt_plan *plan, falt_use all[FALT_ADDRESSES]) {
   const falt_problem *p = &plan->problem;
-  const bool dx_apart = p->operation == FALT_BACKWARD_MAXPOOL;
-  const falt_tensor channels =
-      vector_of(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32, p->filter.size[FALT_G] * p->filter.size[FALT_K]);
-  const falt_tensor tensors[FALT_ADDRESSES] = {p->input,
-                                               p->filter,
-                                               p->output,
-                                               channels,
-                                               channels,
-                                               dx_apart ? p->input : p->residual,
-                                               vector_of(FALT_U8, (int64_t)plan->workspace)};
-  unsigned used = operations[p->operation].used;
-  if (plan->packed && p->operation != FALT_BACKWARD_FILTER) used &= ~(unsigned)FILTER;
-  used |= (unsigned)p->has_bias << FALT_BIAS | (unsigned)p->has_scale << FALT_SCALE;
-  used |= (unsigned)p->has_residual << FALT_RESIDUAL | (unsigned)(plan->workspace > 0) << FALT_WORKSPACE;
-  const unsigned written = operations[p->operation].written | 1u << FALT_WORKSPACE;
-  for (int i = 0; i < FALT_ADDRESSES; i++)
-    all[i] = (falt_use){.used = used >> i & 1, .written = used & written & 1u << i, .tensor = tensors[i]};
+  const unsigned written = falt_operands_written(p) | 1u << FALT_WORKSPACE;
+  unsigned used = falt_operands_used(p) | (unsigned)(plan->workspace > 0) << FALT_WORKSPACE;
+  if (plan->packed && falt_reads_filter(p->operation)) used &= ~(1u << FALT_FILTER);
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++) all[i].tensor = falt_operand_tensor(p, i);
+  all[FALT_WORKSPACE].tensor =
+      (falt_tensor){.type = FALT_U8, .size = {1, 1, (int64_t)plan->workspace, 1, 1, 1}, .stride = {0, 0, 1, 0, 0, 0}};
+  for (int i = 0; i < FALT_ADDRESSES; i++) {
+    all[i].used = used >> i & 1;
+    all[i].written = used & written & 1u << i;
+  }
 }
 
 size_t falt_use_bytes(const falt_use *use) {
@@ -152,8 +121,9 @@ static falt_status shared(const pair *p) {
 }
 
 falt_status falt_operands_check(const falt_plan *plan, const falt_operands *o, bool on_device) {
-  const void *const at[FALT_ADDRESSES] = {o->input, o->filter, o->output, o->bias, o->scale, o->residual, o->workspace};
+  const void *at[FALT_ADDRESSES];
   const falt_plan_operands *kept = plan->operands;
+  for (falt_operand i = 0; i < FALT_ADDRESSES; i++) at[i] = falt_operand_data(o, i);
   for (int i = 0; i < kept->uses; i++) {
     const int which = kept->used[i];
     if (on_device)

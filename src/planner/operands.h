@@ -5,18 +5,6 @@
 
 #include "planner/planner.h"
 
-enum {
-  FALT_INPUT,
-  FALT_FILTER,
-  FALT_OUTPUT,
-  FALT_BIAS,
-  FALT_SCALE,
-  FALT_RESIDUAL,
-  FALT_OPERANDS,                  /* how many a problem has */
-  FALT_WORKSPACE = FALT_OPERANDS, /* which a plan has besides */
-  FALT_ADDRESSES
-};
-
 typedef struct falt_use {
   bool used, written;
   falt_tensor tensor; /* of bias and scale: a vector along K */

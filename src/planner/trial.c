@@ -44,22 +44,14 @@ static bool fill_there(falt_device *device, void *there, falt_type type, int64_t
   return copied;
 }
 
-static bool provide_elements(falt_trial *trial, void **operand, falt_type type, int64_t count) {
+static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor) {
+  const falt_type type = tensor->type;
+  const int64_t count = falt_tensor_span(tensor);
   *operand = keep(trial, (size_t)count * falt_type_size(type));
   if (!*operand) return false;
   if (trial->device->memory) return fill_there(trial->device, *operand, type, count);
   fill(*operand, type, count);
   return true;
-}
-
-static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor) {
-  return provide_elements(trial, operand, tensor->type, falt_tensor_span(tensor));
-}
-
-/* Bias or scale: one value an output channel. */
-static bool provide_vector(falt_trial *trial, void **operand, const falt_problem *problem) {
-  falt_type type = problem->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
-  return provide_elements(trial, operand, type, problem->output.size[FALT_G] * problem->output.size[FALT_C]);
 }
 
 static bool machine_has(const falt_device *device, const falt_problem *problem, size_t workspace) {
@@ -72,15 +64,12 @@ static bool machine_has(const falt_device *device, const falt_problem *problem, 
 }
 
 static bool provide_all(falt_trial *trial, const falt_problem *problem, size_t workspace) {
-  falt_operands *o = &trial->operands;
-  bool dx_apart = problem->operation == FALT_BACKWARD_MAXPOOL;
-  const falt_tensor *residual = dx_apart ? &problem->input : &problem->residual;
-  return provide(trial, &o->input, &problem->input) && provide(trial, &o->output, &problem->output) &&
-         (falt_is_pooling(problem->operation) || provide(trial, &o->filter, &problem->filter)) &&
-         (!(problem->has_residual || dx_apart) || provide(trial, &o->residual, residual)) &&
-         (!problem->has_bias || provide_vector(trial, &o->bias, problem)) &&
-         (!problem->has_scale || provide_vector(trial, &o->scale, problem)) &&
-         (!workspace || (o->workspace = keep(trial, workspace)));
+  const unsigned used = falt_operands_used(problem);
+  for (falt_operand i = 0; i < FALT_OPERANDS; i++) {
+    const falt_tensor tensor = falt_operand_tensor(problem, i);
+    if (used >> i & 1 && !provide(trial, falt_operand_at(&trial->operands, i), &tensor)) return false;
+  }
+  return !workspace || (trial->operands.workspace = keep(trial, workspace));
 }
 
 falt_status falt_trial_open(falt_trial *trial, falt_device *device, const falt_problem *problem, size_t workspace) {

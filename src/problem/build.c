@@ -13,12 +13,6 @@ int falt_line_space(const falt_line *line) {
   return line->in[0] ? 3 : line->in[1] ? 2 : line->in[2] ? 1 : 0;
 }
 
-falt_tensor *falt_problem_tensor(falt_problem *problem, int which) {
-  falt_tensor *const tensors[FALT_TENSOR_COUNT] = {&problem->input, &problem->filter, &problem->output,
-                                                   &problem->residual};
-  return tensors[which];
-}
-
 static falt_status missing(const char *word, const char *why) {
   return falt_fail(FALT_INVALID_TEXT, "problem: %s is missing; %s", word, why);
 }
@@ -264,8 +258,9 @@ static falt_status build_tensors(const falt_line *line, falt_problem *problem, f
     problem->residual = *output;
     problem->residual.type = (falt_type)or_default(line->residual_type, (int)output->type);
   }
-  for (int which = 0; which < FALT_TENSOR_COUNT; which++) {
+  for (falt_operand which = 0; which < FALT_OPERANDS; which++) {
     falt_tensor *tensor = falt_problem_tensor(problem, which);
+    if (!tensor) continue;
     if (line->strides[which].given) {
       memcpy(tensor->stride, line->strides[which].value, sizeof tensor->stride);
       tensor->offset = falt_tensor_lowest_offset(tensor);

@@ -197,7 +197,7 @@ static falt_status check_gradient_types(const falt_problem *p) {
   for (int i = 0; i < (pooling ? 2 : 3); i++) {
     if (falt_type_is_integer(used[i]->type))
       return falt_fail(FALT_INVALID_TYPE, "problem: %s needs floating-point types, not %s",
-                       falt_operation_names[p->operation], falt_type_name(used[i]->type));
+                       falt_operations[p->operation].name, falt_type_name(used[i]->type));
   }
   return FALT_OK;
 }
@@ -205,8 +205,7 @@ static falt_status check_gradient_types(const falt_problem *p) {
 static falt_status check_types(const falt_problem *p) {
   bool pooling = falt_is_pooling(p->operation);
   bool in_integer = falt_type_is_integer(p->input.type), weight_integer = falt_type_is_integer(p->filter.type);
-  if (p->operation != FALT_FORWARD && p->operation != FALT_MAXPOOL && p->operation != FALT_AVGPOOL)
-    FALT_TRY(check_gradient_types(p));
+  if (falt_operations[p->operation].is_gradient) FALT_TRY(check_gradient_types(p));
   if (p->operation == FALT_MAXPOOL && p->input.type != p->output.type &&
       (in_integer || falt_type_is_integer(p->output.type)))
     return falt_fail(FALT_INVALID_TYPE, "problem: maxpool from %s to %s; integers keep their type",
@@ -246,7 +245,7 @@ static falt_status check_epilogue(const falt_problem *p) {
   if (p->operation == FALT_BACKWARD_FILTER) rest.has_bias = false; /* db beside dw */
   if (!falt_epilogue_is_identity(&rest) || (falt_is_pooling(p->operation) && p->rank))
     return falt_fail(FALT_INVALID_ARGUMENT, "problem: %s has no alpha, beta, scale, bias, residual, act or rank",
-                     falt_operation_names[p->operation]);
+                     falt_operations[p->operation].name);
   return FALT_OK;
 }
 

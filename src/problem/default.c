@@ -55,16 +55,12 @@ falt_type falt_default_out_type(bool is_layer, falt_type input) {
   return is_layer && falt_type_is_integer(input) ? FALT_S32 : input;
 }
 
-static bool is_8bit(falt_type type) {
-  return type == FALT_U8 || type == FALT_S8;
-}
-
 falt_type falt_default_accumulator(const falt_problem *problem) {
   falt_type in = problem->input.type, weight = problem->filter.type;
   bool pooling = falt_is_pooling(problem->operation);
   if (in == FALT_F64 || weight == FALT_F64 || problem->output.type == FALT_F64) return FALT_F64;
   if (!falt_type_is_integer(in) || (!pooling && !falt_type_is_integer(weight))) return FALT_F32;
-  if (!is_8bit(in) || !is_8bit(weight)) return FALT_F64;
+  if (!falt_type_is_byte(in) || !falt_type_is_byte(weight)) return FALT_F64;
   return pooling || problem->is_filter ? FALT_F32 : FALT_S32;
 }
 

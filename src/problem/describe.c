@@ -108,7 +108,7 @@ static void describe_tensor(const falt_tensor *tensor, const falt_tensor *expect
 
 /* The layout of most of input, output and residual; nchw where they tie. */
 static falt_layout describe_data(const falt_problem *problem, falt_line *line) {
-  const int data[] = {FALT_INPUT, FALT_OUTPUT, FALT_RESIDUAL};
+  const falt_operand data[] = {FALT_INPUT, FALT_OUTPUT, FALT_RESIDUAL};
   falt_problem p = *problem;
   int votes[2] = {0, 0}, count = problem->has_residual ? 3 : 2;
   for (int i = 0; i < count; i++) {

@@ -50,7 +50,7 @@ static fields fields_of(const falt_problem *p) {
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) add(&list, flags[i]);
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) add_double(&list, values[i]);
   for (int i = 0; i < 3; i++) add_axis(&list, &p->axis[i]);
-  for (int i = 0; i < FALT_TENSOR_COUNT; i++) add_tensor(&list, tensors[i]);
+  for (int i = 0; i < 4; i++) add_tensor(&list, tensors[i]);
   for (int i = 0; i < 3 && falt_problem_pools(p); i++)
     add(&list, p->pool[i]); /* only where there is something to say */
   return list;

@@ -57,7 +57,6 @@ enum {
   FALT_FIRST_OPERATION,
   FALT_VERB_COUNT = FALT_FIRST_OPERATION + FALT_OPERATION_COUNT
 };
-enum { FALT_INPUT, FALT_FILTER, FALT_OUTPUT, FALT_RESIDUAL, FALT_TENSOR_COUNT };
 
 /* Numbers by axis: one for all axes, one for each from the slowest on, or by name. count 0: absent. */
 typedef struct falt_list {
@@ -93,9 +92,9 @@ typedef struct falt_line {
   double alpha, beta;
   falt_activation activation;
   double act_a, act_b;
-  falt_strides strides[FALT_TENSOR_COUNT];
-  bool offset_given[FALT_TENSOR_COUNT];
-  int64_t offset[FALT_TENSOR_COUNT];
+  falt_strides strides[FALT_OPERANDS];
+  bool offset_given[FALT_OPERANDS];
+  int64_t offset[FALT_OPERANDS];
   falt_budget budget;
 } falt_line;
 
@@ -111,7 +110,7 @@ struct falt_word {
 enum { FALT_OF_FILTERS = 1, FALT_OF_LAYERS = 2, FALT_OF_POOLS = 4, FALT_OF_BUDGETS = 8 };
 enum { FALT_WORD_COUNT = 50 };
 extern const falt_word falt_words[FALT_WORD_COUNT];
-extern const char *const falt_verb_names[FALT_VERB_COUNT];
+const char *falt_verb_name(int verb);
 
 void falt_line_default(falt_line *line);
 unsigned falt_verb_family(int verb);
@@ -128,7 +127,5 @@ typedef struct falt_quote {
   char text[44];
 } falt_quote;
 falt_quote falt_quoted(const char *text, size_t length);
-
-falt_tensor *falt_problem_tensor(falt_problem *problem, int which);
 
 #endif

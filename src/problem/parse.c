@@ -14,13 +14,14 @@ static bool next_token(const char **line, const char **token, size_t *length) {
 }
 
 static falt_status read_verb(const char **line, int *verb) {
-  const char *token;
+  const char *token, *names[FALT_VERB_COUNT];
   size_t length;
+  for (int i = 0; i < FALT_VERB_COUNT; i++) names[i] = falt_verb_name(i);
   if (!next_token(line, &token, &length))
     return falt_fail(FALT_INVALID_TEXT, "problem: the line is empty; it begins with an operation such as correlate");
-  *verb = falt_find_name(token, length, falt_verb_names, FALT_VERB_COUNT);
+  *verb = falt_find_name(token, length, names, FALT_VERB_COUNT);
   if (*verb >= 0) return FALT_OK;
-  const char *near = falt_nearest_name(token, length, falt_verb_names, FALT_VERB_COUNT);
+  const char *near = falt_nearest_name(token, length, names, FALT_VERB_COUNT);
   const char *hint = falt_word_hint("operation", token, length);
   falt_quote quote = falt_quoted(token, length);
   if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown operation '%s'; write %s", quote.text, hint);
@@ -48,7 +49,7 @@ static falt_status unknown_word(const char *name, size_t length, unsigned famili
 static falt_status misplaced_word(const falt_word *word, int verb) {
   if (word->families & FALT_OF_BUDGETS)
     return falt_fail(FALT_INVALID_TEXT, "problem: '%s' belongs to a plan's budget, which is not read here", word->name);
-  return falt_fail(FALT_INVALID_TEXT, "problem: '%s' is no word of %s", word->name, falt_verb_names[verb]);
+  return falt_fail(FALT_INVALID_TEXT, "problem: '%s' is no word of %s", word->name, falt_verb_name(verb));
 }
 
 /* The word before '=' in a token, allowed by the families, and not seen before. */

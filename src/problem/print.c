@@ -14,7 +14,7 @@ size_t falt_problem_print(const falt_problem *problem, const falt_budget *budget
   falt_problem_canonical(&canonical);
   falt_line_describe(&canonical, &line);
   if (budget) line.budget = *budget;
-  falt_text_add(&out, "%s", falt_verb_names[line.verb]);
+  falt_text_add(&out, "%s", falt_verb_name(line.verb));
   for (int i = 0; i < FALT_WORD_COUNT; i++) falt_words[i].write(&falt_words[i], &line, &out);
   return out.length;
 }

@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/types.h"
+#include "problem/operation.h"
 
 /* Filter extent with its holes: dilation*(taps - 1) + 1. */
 static inline int64_t falt_extent(const falt_axis *axis, int64_t taps) {
@@ -58,9 +59,6 @@ bool falt_problem_equal(const falt_problem *a, const falt_problem *b);
  * FALT_INVALID_SHAPE where their strides do not allow it. */
 falt_status falt_tensor_filter_view(falt_tensor *tensor, int space);
 
-bool falt_is_pooling(falt_operation operation);
-/* The tensor that the operation writes. */
-const falt_tensor *falt_problem_result(const falt_problem *problem);
 /* Whether results are the largest of several. */
 bool falt_problem_pools(const falt_problem *problem);
 /* Whether alpha, beta, scale, bias, residual and activation all do nothing. */
@@ -79,6 +77,5 @@ double falt_problem_sum_bound(const falt_problem *problem);
 /* Names in the order of their enumerations. */
 extern const char *const falt_boundary_names[FALT_BOUNDARY_COUNT];
 extern const char *const falt_activation_names[FALT_ACTIVATION_COUNT];
-extern const char *const falt_operation_names[FALT_OPERATION_COUNT];
 
 #endif

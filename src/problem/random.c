@@ -108,21 +108,17 @@ static double folded(const falt_problem *p) {
   return elements;
 }
 
-static bool gathers(falt_operation operation) {
-  return operation == FALT_BACKWARD_DATA || operation == FALT_BACKWARD_MAXPOOL || operation == FALT_BACKWARD_AVGPOOL;
-}
-
 /* Checking costs what the operands' elements and the multiply-adds cost: each element is filled, copied, and compared
  * once a solver if it is a result. Whole numbers below 2^53 as a rule: the same on every machine. */
 static double work_of(falt_problem *p) {
   static const double element = 6, result = 24;
   double work = falt_problem_flops(p) / (falt_is_pooling(p->operation) ? 1 : 2);
-  for (int which = 0; which < FALT_TENSOR_COUNT; which++) {
+  for (falt_operand which = 0; which < FALT_OPERANDS; which++) {
     const falt_tensor *t = falt_problem_tensor(p, which);
-    if (which == FALT_RESIDUAL && !p->has_residual) continue;
+    if (!t || (which == FALT_RESIDUAL && !p->has_residual)) continue;
     work += element * (double)falt_tensor_span(t);
   }
-  if (gathers(p->operation)) work += searches(p) / 2 + folded(p);
+  if (falt_problem_result(p) == &p->input) work += searches(p) / 2 + folded(p);
   return work + result * (double)falt_tensor_count(falt_problem_result(p));
 }
 

@@ -72,8 +72,8 @@ static void move_tensor(falt_draft *d, falt_tensor *t, bool only_read) {
 
 void falt_random_move(falt_draft *d, falt_problem *problem) {
   if (d->plain || !falt_once_in(d, 2)) return;
-  for (int which = 0; which < FALT_TENSOR_COUNT; which++) {
+  for (falt_operand which = 0; which < FALT_OPERANDS; which++) {
     falt_tensor *tensor = falt_problem_tensor(problem, which);
-    if (falt_once_in(d, 3)) move_tensor(d, tensor, tensor != falt_problem_result(problem));
+    if (tensor && falt_once_in(d, 3)) move_tensor(d, tensor, tensor != falt_problem_result(problem));
   }
 }

@@ -244,7 +244,7 @@ static void draw_budget(falt_draft *d) {
 void falt_random_words(falt_draft *d) {
   const unsigned family = falt_verb_family(d->line.verb);
   const int operation = family == FALT_OF_FILTERS ? FALT_FORWARD : d->line.verb - FALT_FIRST_OPERATION;
-  const bool forward = operation == FALT_FORWARD || operation == FALT_MAXPOOL || operation == FALT_AVGPOOL;
+  const bool forward = !falt_operations[operation].is_gradient;
   if (family == FALT_OF_POOLS) {
     draw_pool_types(d, forward);
   } else {

@@ -4,9 +4,10 @@
 
 #include "problem/words.h"
 
-const char *const falt_verb_names[FALT_VERB_COUNT] = {"correlate",     "convolve",         "forward",
-                                                      "backward-data", "backward-filter",  "maxpool",
-                                                      "avgpool",       "backward-maxpool", "backward-avgpool"};
+const char *falt_verb_name(int verb) {
+  static const char *const filters[] = {"correlate", "convolve"};
+  return verb < FALT_FIRST_OPERATION ? filters[verb] : falt_operations[verb - FALT_FIRST_OPERATION].name;
+}
 
 static const char *const mode_names[] = {"same", "valid", "full"};
 

@@ -73,7 +73,7 @@ double falt_problem_bytes(const falt_problem *problem) {
   if (problem->operation == FALT_BACKWARD_MAXPOOL) return sum + bytes(&problem->input); /* x read, dx written */
   if (falt_is_pooling(problem->operation)) return sum;
   double channels = (double)problem->filter.size[FALT_G] * (double)problem->filter.size[FALT_K];
-  double vectors = channels * (problem->output.type == FALT_F64 ? 8 : 4);
+  double vectors = channels * (double)falt_type_size(falt_type_real(problem->output.type));
   sum += bytes(&problem->filter) + vectors * (problem->has_bias + problem->has_scale);
   return problem->has_residual ? sum + bytes(&problem->residual) : sum;
 }
@@ -108,21 +108,12 @@ static double gathered(const falt_problem *problem, int i) {
 int64_t falt_problem_depth(const falt_problem *problem) {
   const int64_t *out = problem->output.size;
   double depth = taps(problem);
-  switch (problem->operation) {
-    case FALT_FORWARD:
-      depth *= (double)problem->input.size[FALT_C];
-      break;
-    case FALT_BACKWARD_FILTER:
-      depth = (double)out[FALT_N] * (double)out[FALT_D] * (double)out[FALT_H] * (double)out[FALT_W];
-      break;
-    case FALT_BACKWARD_DATA:
-    case FALT_BACKWARD_MAXPOOL:
-    case FALT_BACKWARD_AVGPOOL:
-      depth = (double)problem->filter.size[FALT_K] * gathered(problem, 0) * gathered(problem, 1) * gathered(problem, 2);
-      break;
-    default:
-      break;
-  }
+  if (problem->operation == FALT_FORWARD)
+    depth *= (double)problem->input.size[FALT_C];
+  else if (problem->operation == FALT_BACKWARD_FILTER)
+    depth = (double)out[FALT_N] * (double)out[FALT_D] * (double)out[FALT_H] * (double)out[FALT_W];
+  else if (falt_operations[problem->operation].is_gradient)
+    depth = (double)problem->filter.size[FALT_K] * gathered(problem, 0) * gathered(problem, 1) * gathered(problem, 2);
   return depth < 0x1p62 ? (int64_t)depth : INT64_C(1) << 62;
 }
 

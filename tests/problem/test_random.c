@@ -61,7 +61,9 @@ typedef struct census {
 } census;
 
 static int verb_of(const char *line) {
-  return falt_find_name(line, strcspn(line, " "), falt_verb_names, FALT_VERB_COUNT);
+  const char *names[FALT_VERB_COUNT];
+  for (int i = 0; i < FALT_VERB_COUNT; i++) names[i] = falt_verb_name(i);
+  return falt_find_name(line, strcspn(line, " "), names, FALT_VERB_COUNT);
 }
 
 static void count_words(census *c, const char *line) {

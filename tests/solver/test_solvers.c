@@ -413,7 +413,7 @@ static void set_element(void *context, int64_t index) {
 
 /* Writes a byte of y, relative to its first element. */
 static void touch(falt_bench *bench, int64_t at) {
-  ((unsigned char *)falt_guarded_data(&bench->operand[FALT_OPERAND_Y]))[at] = 0;
+  ((unsigned char *)falt_guarded_data(&bench->operand[FALT_OUTPUT]))[at] = 0;
   assert_false(falt_bench_intact(bench));
   falt_bench_poison(bench, FALT_POISON);
   assert_true(falt_bench_intact(bench));
@@ -428,7 +428,7 @@ static void test_guards(void **state) {
                    FALT_OK);
   assert_int_equal(falt_bench_open(&bench, &problem, 0), FALT_OK);
   falt_bench_fill(&bench, &problem, FALT_FILL_PLAIN, 1);
-  falt_guarded *y = &bench.operand[FALT_OPERAND_Y], *x = &bench.operand[FALT_OPERAND_X];
+  falt_guarded *y = &bench.operand[FALT_OUTPUT], *x = &bench.operand[FALT_INPUT];
   const int64_t span = falt_tensor_span(&y->tensor), gaps[] = {4, 5}, guards[] = {-1, -4096, span, span + 4095};
   falt_tensor_visit(&y->tensor, set_element, y);
   assert_true(falt_bench_intact(&bench));

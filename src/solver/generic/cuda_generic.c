@@ -25,15 +25,15 @@ typedef struct generic_plan {
 /* ---- arguments */
 
 static falt_cuda_generic_args args_of(const falt_problem *p) {
-  falt_cuda_generic_args a = {
-      .x = falt_cuda_tensor_of(&p->input),
-      .w = falt_cuda_tensor_of(&p->filter),
-      .y = falt_cuda_tensor_of(&p->output),
-      .residual = falt_cuda_tensor_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual),
-      .epilogue = falt_cuda_epilogue_of(p),
-      .boundary_value = p->boundary_value,
-      .count_pad = p->count_pad,
-      .pool = {p->pool[0], p->pool[1], p->pool[2]}};
+  const falt_tensor residual = falt_operand_tensor(p, FALT_RESIDUAL);
+  falt_cuda_generic_args a = {.residual = falt_cuda_tensor_of(&residual),
+                              .x = falt_cuda_tensor_of(&p->input),
+                              .w = falt_cuda_tensor_of(&p->filter),
+                              .y = falt_cuda_tensor_of(&p->output),
+                              .epilogue = falt_cuda_epilogue_of(p),
+                              .boundary_value = p->boundary_value,
+                              .count_pad = p->count_pad,
+                              .pool = {p->pool[0], p->pool[1], p->pool[2]}};
   for (int i = 0; i < 3; i++) a.axis[i] = falt_cuda_axis_of(&p->axis[i]);
   return a;
 }
@@ -96,10 +96,7 @@ static bool count_blocks(generic_plan *plan) {
 }
 
 static const char *real_of(const falt_problem *p) {
-  const bool filter = !falt_is_pooling(p->operation);
-  const bool wide = p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->input.type == FALT_S32 ||
-                    p->output.type == FALT_S32 || (filter && p->filter.type == FALT_F64);
-  return wide || p->accumulator == FALT_F64 ? "double" : "float";
+  return falt_problem_fits_f32(p) ? "float" : "double";
 }
 
 static falt_status ready(falt_plan *base) {
@@ -165,7 +162,7 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   plan->sum = falt_cuda_sum(p, real_of(p));
   plan->channels_fastest = has_channels_fastest(falt_problem_result(p));
   plan->base.cost.seconds = estimate(p, ask->device);
-  plan->base.packed = ask->filter_values && (p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_DATA);
+  plan->base.packed = ask->filter_values && falt_reads_filter(p->operation);
   falt_status status = FALT_OK;
   if (!count_blocks(plan)) {
     falt_refuse(ask, "the result has more elements than one launch can number");

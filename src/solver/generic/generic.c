@@ -18,12 +18,10 @@
 
 static int lane_of(const falt_problem *p) {
   const double bound = falt_problem_sum_bound(p);
-  const bool wide_types = p->input.type == FALT_F64 || p->output.type == FALT_F64 ||
-                          (!falt_is_pooling(p->operation) && p->filter.type == FALT_F64);
   if (isfinite(bound) && p->operation == FALT_FORWARD)
     return bound < 0x1p24 ? FALT_GENERIC_F32 : bound < 0x1p53 ? FALT_GENERIC_F64 : FALT_GENERIC_WIDE;
   if (isfinite(bound)) return bound < 0x1p24 && p->operation == FALT_MAXPOOL ? FALT_GENERIC_F32 : FALT_GENERIC_F64;
-  return wide_types || p->accumulator == FALT_F64 ? FALT_GENERIC_F64 : FALT_GENERIC_F32;
+  return falt_problem_has_f64(p) ? FALT_GENERIC_F64 : FALT_GENERIC_F32;
 }
 
 /* ---- ways */
@@ -65,8 +63,7 @@ static void exchange_axes(falt_problem *p) {
 static falt_generic_way way_of(const falt_problem *p) {
   const bool filter = p->operation == FALT_BACKWARD_FILTER;
   const falt_tensor *y = filter ? &p->output : falt_problem_result(p);
-  const int64_t k = y->size[FALT_C],
-                c = p->operation == FALT_BACKWARD_DATA ? p->output.size[FALT_C] : p->input.size[FALT_C];
+  const int64_t k = y->size[FALT_C], c = falt_problem_factor(p, 0)->size[FALT_C];
   const bool short_rows = y->size[FALT_W] < 8;
   const bool rows = falt_tensor_unit(y, FALT_W) && falt_tensor_unit(&p->input, FALT_W) && !short_rows;
   const int64_t channels = filter ? falt_max(k, c) : k;
@@ -78,20 +75,6 @@ static falt_generic_way way_of(const falt_problem *p) {
 }
 
 /* ---- execute */
-
-static void *result_of(falt_operation operation, const falt_operands *operands) {
-  switch (operation) {
-    case FALT_BACKWARD_DATA:
-    case FALT_BACKWARD_AVGPOOL:
-      return operands->input;
-    case FALT_BACKWARD_FILTER:
-      return operands->filter;
-    case FALT_BACKWARD_MAXPOOL:
-      return operands->residual;
-    default:
-      return operands->output;
-  }
-}
 
 static void (*const maps[])(const falt_generic_run *) = {falt_generic_map_rows, falt_generic_map_channels,
                                                          falt_generic_map_groups};
@@ -119,9 +102,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_generic_plan *plan = (const falt_generic_plan *)base;
   const falt_generic_run run = {.plan = plan,
                                 .operands = operands,
-                                .source = plan->gathers ? operands->output : operands->input,
+                                .source = falt_operand_data(operands, falt_operations[plan->p.operation].factor[0]),
                                 .filter = plan->filter ? plan->filter : operands->filter,
-                                .result = result_of(plan->p.operation, operands)};
+                                .result = falt_operand_data(operands, falt_operations[plan->p.operation].result)};
   if (falt_problem_pools(&plan->p))
     execute_pooled(&run);
   else if (plan->p.operation == FALT_BACKWARD_MAXPOOL && plan->way == FALT_GENERIC_ROWS)
@@ -203,9 +186,8 @@ static bool copy_filter(falt_generic_plan *plan, const void *values) {
 static void set_roles(falt_generic_plan *plan) {
   const falt_problem *p = &plan->p;
   const int64_t *stride = p->filter.stride;
-  plan->gathers = p->operation == FALT_BACKWARD_DATA || p->operation == FALT_BACKWARD_MAXPOOL ||
-                  p->operation == FALT_BACKWARD_AVGPOOL;
-  plan->source = plan->gathers ? p->output : p->input;
+  plan->gathers = falt_problem_result(p) == &p->input;
+  plan->source = *falt_problem_factor(p, 0);
   plan->result = *falt_problem_result(p);
   plan->out_channels = plan->result.size[FALT_C];
   plan->in_channels = plan->source.size[FALT_C];
@@ -227,8 +209,7 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   plan->convert = falt_filter_kernels_for(ask->device->isa);
   for (int type = 0; type < FALT_TYPE_COUNT; type++) plan->type_size[type] = falt_type_size((falt_type)type);
   set_roles(plan);
-  plan->base.packed =
-      ask->filter_values && (plan->p.operation == FALT_FORWARD || plan->p.operation == FALT_BACKWARD_DATA);
+  plan->base.packed = ask->filter_values && falt_reads_filter(plan->p.operation);
   if (plan->base.packed && !copy_filter(plan, ask->filter_values)) {
     falt_free(plan);
     return falt_refuse_memory(ask);

@@ -52,8 +52,7 @@ static void run_block(void *context, int64_t index) {
           add_along_channels(&b, row);
       }
   for (int64_t c = 0; c < b.channels; c++)
-    falt_store(b.run->operands->bias, y->type == FALT_F64 ? FALT_F64 : FALT_F32, b.g * y->size[FALT_C] + b.k + c,
-               b.totals[c]);
+    falt_store(b.run->operands->bias, falt_type_real(y->type), b.g * y->size[FALT_C] + b.k + c, b.totals[c]);
 }
 
 void falt_generic_bias(const falt_generic_run *run) {

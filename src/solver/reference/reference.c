@@ -149,18 +149,14 @@ static double output_at(const work *k, int64_t n, int64_t g, int64_t c, int64_t 
   return falt_load(k->y, k->p->output.type, falt_tensor_at(&k->p->output, n, g, c, d, h, w));
 }
 
-static falt_type vector_type(const falt_problem *p) {
-  return p->output.type == FALT_F64 ? FALT_F64 : FALT_F32;
-}
-
 /* ---- the value of one element of the result, i being its logical position */
 
 static double forward_epilogue(const work *k, const int64_t i[FALT_DIMS], double value) {
   const falt_problem *p = k->p;
   const int64_t channel = i[FALT_G] * p->output.size[FALT_C] + i[FALT_C];
   double scale = p->alpha, offset = p->beta;
-  if (p->has_scale) scale *= falt_load(k->scale, vector_type(p), channel);
-  if (p->has_bias) offset += falt_load(k->bias, vector_type(p), channel);
+  if (p->has_scale) scale *= falt_load(k->scale, falt_type_real(p->output.type), channel);
+  if (p->has_bias) offset += falt_load(k->bias, falt_type_real(p->output.type), channel);
   value = value * scale + offset;
   if (p->has_residual)
     value += falt_load(k->residual, p->residual.type, falt_tensor_at(&p->residual, i[0], i[1], i[2], i[3], i[4], i[5]));
@@ -316,20 +312,6 @@ static double (*const value_of[FALT_OPERATION_COUNT])(const work *k, const int64
     [FALT_BACKWARD_AVGPOOL] = backward_avgpool,
 };
 
-static void *result_of(falt_operation operation, const falt_operands *operands) {
-  switch (operation) {
-    case FALT_BACKWARD_DATA:
-    case FALT_BACKWARD_AVGPOOL:
-      return operands->input;
-    case FALT_BACKWARD_FILTER:
-      return operands->filter;
-    case FALT_BACKWARD_MAXPOOL:
-      return operands->residual;
-    default:
-      return operands->output;
-  }
-}
-
 static void bias_gradient(const work *k, void *bias) {
   const int64_t *out = k->p->output.size;
   for (int64_t g = 0; g < out[FALT_G]; g++)
@@ -340,17 +322,15 @@ static void bias_gradient(const work *k, void *bias) {
           for (int64_t h = 0; h < out[FALT_H]; h++)
             for (int64_t w = 0; w < out[FALT_W] && !is_cancelled(w); w++)
               add_product(&total, falt_type_is_integer(k->p->output.type), 1, output_at(k, n, g, c, d, h, w));
-      falt_store(bias, vector_type(k->p), g * out[FALT_C] + c, sum_value(&total));
+      falt_store(bias, falt_type_real(k->p->output.type), g * out[FALT_C] + c, sum_value(&total));
     }
 }
 
 /* The two operands that are multiplied, and the constant if it can be one of them, are all integers. */
 static bool is_exact(const falt_problem *p) {
-  const bool reads_x = p->operation != FALT_BACKWARD_DATA, reads_w = p->operation != FALT_BACKWARD_FILTER;
-  const bool reads_y = p->operation != FALT_FORWARD;
   const bool constant = p->boundary_value == rint(p->boundary_value) && fabs(p->boundary_value) < 0x1p53;
-  return (!reads_x || (falt_type_is_integer(p->input.type) && constant)) &&
-         (!reads_w || falt_type_is_integer(p->filter.type)) && (!reads_y || falt_type_is_integer(p->output.type));
+  return (constant || falt_problem_factor(p, 0) != &p->input) &&
+         falt_type_is_integer(falt_problem_factor(p, 0)->type) && falt_type_is_integer(falt_problem_factor(p, 1)->type);
 }
 
 /* The share of all elements before the row of element i. */
@@ -375,7 +355,7 @@ static void execute(const falt_plan *plan, const falt_operands *operands) {
                   .bias = operands->bias,
                   .exact = is_exact(p)};
   const falt_tensor *result = falt_problem_result(p);
-  void *data = result_of(p->operation, operands);
+  void *data = falt_operand_data(operands, falt_operations[p->operation].result);
   int64_t i[FALT_DIMS];
   for (i[0] = 0; i[0] < result->size[0]; i[0]++)
     for (i[1] = 0; i[1] < result->size[1]; i[1]++)

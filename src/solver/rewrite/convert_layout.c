@@ -28,13 +28,11 @@ typedef struct turned_plan {
 /* ---- which operands */
 
 static falt_tensor *operand_of(falt_problem *p, int which) {
-  if (which == SOURCE) return p->operation == FALT_BACKWARD_DATA ? &p->output : &p->input;
-  return p->operation == FALT_BACKWARD_FILTER ? &p->output : &p->filter;
+  return falt_problem_tensor(p, falt_operations[p->operation].factor[which]);
 }
 
 static void **pointer_of(falt_operation operation, falt_operands *o, int which) {
-  if (which == SOURCE) return operation == FALT_BACKWARD_DATA ? &o->output : &o->input;
-  return operation == FALT_BACKWARD_FILTER ? &o->output : &o->filter;
+  return falt_operand_at(o, falt_operations[operation].factor[which]);
 }
 
 /* ---- execute */
@@ -115,7 +113,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       if (plan->turn[which].wanted)
         *pointer_of(p->operation, &piece, which) = (char *)o->workspace + plan->turn[which].at;
     piece.workspace = (char *)o->workspace + plan->inner;
-    void **result = p->operation == FALT_FORWARD ? &piece.output : &piece.input, *planar = *result;
+    void **result = falt_operand_at(&piece, falt_operations[p->operation].result), *planar = *result;
     if (plan->result.wanted) *result = (char *)o->workspace + plan->result.at;
     falt_plan_run(plan->child, &piece);
     if (plan->result.wanted) start_result(plan, o, planar);
@@ -165,7 +163,7 @@ static falt_status ready(falt_plan *base) {
 /* ---- applicable */
 
 static const char *refusal(falt_problem *p) {
-  return p->operation > FALT_BACKWARD_FILTER                         ? "it computes layers and their gradients"
+  return falt_is_pooling(p->operation)                               ? "it computes layers and their gradients"
          : p->is_filter                                              ? "filters are read as they lie"
          : p->filter.size[FALT_C] == 1 && p->filter.size[FALT_G] > 1 ? "depthwise layers are read as they lie"
          : falt_type_size(operand_of(p, SOURCE)->type) != falt_type_size(operand_of(p, OTHER)->type)

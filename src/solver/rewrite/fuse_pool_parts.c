@@ -40,7 +40,7 @@ falt_problem falt_pooled_pooling(const falt_problem *problem, const falt_tensor 
   p.space = problem->space;
   p.input = *results;
   p.output = problem->output;
-  p.accumulator = results->type == FALT_F64 ? FALT_F64 : FALT_F32;
+  p.accumulator = falt_type_real(results->type);
   p.filter.type = results->type;
   merge_channels(&p.input);
   merge_channels(&p.output);

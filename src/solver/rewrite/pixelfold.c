@@ -127,7 +127,7 @@ static void fold_filter(const fold_plan *plan, const void *from, void *to) {
 
 /* Bytes of the scale or bias of a group. */
 static size_t channel_bytes(const falt_problem *p) {
-  return (size_t)p->filter.size[FALT_K] * falt_type_size(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32);
+  return (size_t)p->filter.size[FALT_K] * falt_type_size(falt_type_real(p->output.type));
 }
 
 /* Values of a group's channels, once for each pixel of a period. */

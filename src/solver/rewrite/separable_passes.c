@@ -86,7 +86,7 @@ static const char *refusal(const falt_ask *ask) {
 /* ---- the passes' problems */
 
 static falt_type between_type(const falt_problem *p) {
-  return p->accumulator == FALT_F64 ? FALT_F64 : FALT_F32;
+  return falt_type_real(p->accumulator);
 }
 
 /* Dense in the order of the input: channels stay side by side where they are. */

@@ -231,15 +231,10 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool all_f32(const falt_problem *p) {
-  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
-         (!p->has_residual || p->residual.type == FALT_F32);
-}
-
 static const char *refusal(const falt_problem *p) {
   return falt_is_pooling(p->operation) ? "only layers"
          : p->is_filter                ? "filters are read in any type by solvers of their own"
-         : all_f32(p)                  ? "all its operands are f32"
+         : falt_tensors_are_f32(p)     ? "all its operands are f32"
                                        : falt_widen_refusal(p);
 }
 

@@ -8,11 +8,6 @@
 
 /* ---- the problem */
 
-static bool all_f32(const falt_problem *p) {
-  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
-         p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
-}
-
 static const char *refusal(const falt_problem *p) {
   return p->operation != FALT_FORWARD ? "only forward"
          : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1
@@ -83,7 +78,7 @@ static int64_t count_together(const falt_problem *p) {
 
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = falt_layer_shape(layer, problem, isa);
-  return reason ? reason : all_f32(problem) ? NULL : "only f32";
+  return reason ? reason : falt_problem_is_f32(problem) ? NULL : "only f32";
 }
 
 const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa) {

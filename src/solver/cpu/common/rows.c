@@ -86,7 +86,7 @@ const char *falt_rows_init(falt_rows *rows, const falt_problem *problem, falt_is
   if (!clips(problem, &rows->epilogue)) return "the activation is not a clip";
   rows->lane = falt_rows_lane(problem, values);
   if (rows->lane == FALT_LANE_COUNT) return "these integers' sums may need more than 53 bits";
-  falt_type type = rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  falt_type type = falt_lane_type(rows->lane);
   rows->lane_size = falt_type_size(type);
   rows->kernels = falt_filter_kernels_for(isa);
   copy_shape(rows, problem);

@@ -15,6 +15,10 @@
 #include "planner/planner.h"
 #include "solver/cpu/filter/filter_kernels.h"
 
+static inline falt_type falt_lane_type(falt_lane lane) {
+  return lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+}
+
 /* ------------------------------------------------------------------------------------------ the problem in rows */
 
 typedef struct falt_rows {

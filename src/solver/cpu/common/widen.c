@@ -7,10 +7,6 @@
 
 enum { MOST = 8192 /* elements of a run: half of a first-level cache */ };
 
-bool falt_widen_holds(falt_type type) {
-  return type != FALT_S32 && type != FALT_F64;
-}
-
 /* Whether f32 hold all sums of integers, and what the epilogue adds to them. */
 static bool sums_exactly(const falt_problem *p) {
   const bool integers = falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
@@ -19,8 +15,8 @@ static bool sums_exactly(const falt_problem *p) {
 
 const char *falt_widen_refusal(const falt_problem *p) {
   return p->accumulator == FALT_F64 ? "sums in f64 are not formed here"
-         : !falt_widen_holds(p->input.type) || !falt_widen_holds(p->filter.type) || p->output.type == FALT_F64 ||
-                 (p->has_residual && !falt_widen_holds(p->residual.type))
+         : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->filter.type) || p->output.type == FALT_F64 ||
+                 (p->has_residual && !falt_type_fits_f32(p->residual.type))
              ? "f32 do not hold its elements"
          : !sums_exactly(p) ? "f32 do not hold its sums of integers"
                             : NULL;

@@ -4,8 +4,6 @@
 
 #include "planner/planner.h"
 
-/* Whether f32 hold every value of the type. */
-bool falt_widen_holds(falt_type type);
 /* Why a layer cannot be computed in f32 with its operands widened and its results narrowed, or NULL. */
 const char *falt_widen_refusal(const falt_problem *problem);
 

@@ -7,14 +7,9 @@ static const int64_t MOST_TABLE = 1 << 24;
 
 /* ---- which problems */
 
-static bool all_f32(const falt_problem *p) {
-  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
-         p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
-}
-
 /* Filters of narrow types are read in any order of channels, and to the last bit, by solvers of their own. */
 static const char *type_refusal(const falt_problem *p) {
-  return all_f32(p) ? NULL : p->is_filter ? "a filter that is not f32" : falt_widen_refusal(p);
+  return falt_problem_is_f32(p) ? NULL : p->is_filter ? "a filter that is not f32" : falt_widen_refusal(p);
 }
 
 /* The channels of all groups in their order. */

@@ -106,7 +106,7 @@ static void destroy(falt_plan *base) {
 /* ---- applicable */
 
 static bool is_float(falt_type type) {
-  return type == FALT_F32 || type == FALT_F16 || type == FALT_BF16;
+  return falt_type_is_float(type) && type != FALT_F64;
 }
 
 static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {

@@ -278,7 +278,7 @@ static void estimate(falt_direct_plan *plan) {
   double converted = 0, results = (double)falt_tensor_count(&plan->problem.output);
   if (plan->begin == plan->end) converted += (double)falt_tensor_count(&plan->problem.input);
   if (!rows->out_place || plan->finishes) converted += results;
-  falt_type type = rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  falt_type type = falt_lane_type(rows->lane);
   double flops = falt_problem_flops(&plan->problem) + 8 * converted;
   plan->base.cost.seconds = falt_roofline(device, type, flops, efficiency(plan), bytes);
 }
@@ -299,11 +299,6 @@ static void destroy(falt_plan *base) {
 }
 
 static const falt_plan_table table = {.execute = falt_direct_execute, .print = print, .destroy = destroy};
-
-static bool all_f32(const falt_problem *p) {
-  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
-         p->accumulator == FALT_F32 && (!p->has_residual || p->residual.type == FALT_F32);
-}
 
 /* Whether the epilogue is a layer's: more than the kernels of rows do on the way out. */
 static bool has_layer_epilogue(const falt_problem *p) {
@@ -327,8 +322,8 @@ static const char *init_rows(falt_rows *rows, const falt_problem *turned, const 
   const falt_problem sums = without_epilogue(turned);
   const char *reason = falt_rows_init(rows, finishes ? &sums : turned, ask->device->isa, ask->filter_values);
   if (reason || !finishes) return reason;
-  return !all_f32(turned)   ? "scale, bias and residual are for f32 alone"
-         : rows->pixel != 1 ? "channels of one pixel have a scale or bias each"
+  return !falt_problem_is_f32(turned) ? "scale, bias and residual are for f32 alone"
+         : rows->pixel != 1           ? "channels of one pixel have a scale or bias each"
          : !rows->out_place || (turned->has_residual && !falt_tensor_unit(&turned->residual, FALT_W))
              ? "the epilogue's rows are not adjacent in memory"
              : NULL;

@@ -148,8 +148,8 @@ static double seconds(const separable_plan *plan) {
   double work = factors->terms * (columns * (double)rows->taps[1] + (how->along ? 1.5 : 2) * (double)rows->taps[2]);
   if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
   work += (rows->in_place ? 4 : 6) * columns * (double)rows->axis[1].stride + (rows->out_place ? 4 : 6);
-  return falt_roofline(plan->base.device, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, 2 * outputs * work,
-                       efficiency, (again + 1) / 2 * falt_problem_bytes(&plan->base.problem));
+  return falt_roofline(plan->base.device, falt_lane_type(rows->lane), 2 * outputs * work, efficiency,
+                       (again + 1) / 2 * falt_problem_bytes(&plan->base.problem));
 }
 
 /* ---------------------------------------------------------------------------------------------------------- plan */

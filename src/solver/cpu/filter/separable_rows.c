@@ -225,7 +225,7 @@ static const void *source_along_y(strip *s, const pass *p, int64_t y) {
 }
 
 static double pass_constant(const falt_separable *how, const pass *p) {
-  const falt_type type = how->rows.lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  const falt_type type = falt_lane_type(how->rows.lane);
   double sum = 0;
   for (int64_t i = 0; i < how->rows.taps[p->axis]; i++) sum += falt_load(p->taps, type, i);
   return sum * how->rows.boundary_value;
@@ -469,7 +469,7 @@ static bool pack(falt_separable *how) {
   for (int term = 0; term < factors->terms && !how->has_z; term++)
     for (int64_t j = 0; j < size[2]; j++)
       falt_factors_taps(factors, term, 2)[j] *= falt_factors_taps(factors, term, 0)[0];
-  const falt_type type = how->rows.lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  const falt_type type = falt_lane_type(how->rows.lane);
   for (int64_t i = 0; i < count; i++) falt_store(how->taps, type, i, factors->taps[i]);
   return true;
 }

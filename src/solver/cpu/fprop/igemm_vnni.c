@@ -40,17 +40,13 @@ static void destroy(falt_plan *plan) {
 
 /* ---- applicable, besides what all layers must be */
 
-static bool is_byte(falt_type type) {
-  return type == FALT_U8 || type == FALT_S8;
-}
-
 static bool widens(falt_type type) {
-  return is_byte(type) || type == FALT_F16 || type == FALT_BF16 || type == FALT_F32;
+  return falt_type_is_byte(type) || (falt_type_is_float(type) && type != FALT_F64);
 }
 
 static falt_tiles_kind kind_of(const falt_problem *p) {
   const falt_type x = p->input.type, w = p->filter.type;
-  if (is_byte(x) && w == FALT_S8) return x == FALT_U8 ? FALT_TILES_U8 : FALT_TILES_S8;
+  if (falt_type_is_byte(x) && w == FALT_S8) return x == FALT_U8 ? FALT_TILES_U8 : FALT_TILES_S8;
   return x == FALT_BF16 && w == FALT_BF16 && falt_layer_has_constant(p) ? FALT_TILES_BF16 : FALT_TILES_F32;
 }
 
@@ -68,7 +64,7 @@ static const char *refusal(const falt_tiles_plan *plan) {
          : !widens(x) || !widens(w)                                     ? "only types of 8 and 16 bits, and f32"
          : p->accumulator == FALT_F64                                   ? "sums in f64 are not formed here"
          : p->output.type == FALT_F64                                   ? "results in f64 are not formed here"
-         : is_byte(x) && w == FALT_U8                                   ? "weights of 8 bits are s8"
+         : falt_type_is_byte(x) && w == FALT_U8                         ? "weights of 8 bits are s8"
          : whole && !falt_layer_has_constant(p)                         ? "the constant is no value of the input's type"
          : whole && plan->segments * plan->length > MOST_DEPTH          ? "its sums may not fit 32 bits"
          : plan->segments > MOST_SEGMENTS || plan->length > MOST_LENGTH ? "its filter has too many taps for a list"
@@ -132,7 +128,7 @@ static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   const falt_type y = p->output.type;
   const bool near = falt_tensor_unit(&p->output, dim) && (!p->has_residual || falt_tensor_unit(&p->residual, dim));
   const bool sums = y == FALT_S32 && plan->layer.plain && plan->kind <= FALT_TILES_S8;
-  const bool small = !is_byte(y) || fabs(p->beta) < 0x1p20;
+  const bool small = !falt_type_is_byte(y) || fabs(p->beta) < 0x1p20;
   return near && (sums || (widens(y) && small && (!p->has_residual || widens(p->residual.type))));
 }
 

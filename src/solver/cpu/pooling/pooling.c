@@ -234,8 +234,7 @@ static double estimate(const falt_pooling_plan *plan, const falt_device *device)
 static falt_lane lane_of(const falt_problem *p) {
   const bool sums = p->operation == FALT_AVGPOOL && falt_type_is_integer(p->input.type);
   const double bound = falt_type_max(p->input.type) * (double)falt_problem_depth(p);
-  const bool wide = p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->input.type == FALT_S32 ||
-                    p->accumulator == FALT_F64 || (sums && bound >= 0x1p24);
+  const bool wide = falt_problem_has_f64(p) || p->input.type == FALT_S32 || (sums && bound >= 0x1p24);
   return wide ? FALT_LANE_F64 : FALT_LANE_F32;
 }
 
@@ -367,7 +366,7 @@ static bool lay(falt_pooling_plan *plan, falt_isa isa) {
   }
   const falt_pooling_kernels kernels = falt_pooling_kernels_for(isa);
   plan->lane_index = lane_of(p);
-  plan->lane_type = plan->lane_index == FALT_LANE_F32 ? FALT_F32 : FALT_F64;
+  plan->lane_type = falt_lane_type(plan->lane_index);
   plan->lane = plan->lane_index == FALT_LANE_F32 ? kernels.f32 : kernels.f64;
   plan->convert = falt_filter_kernels_for(isa);
   plan->largest = p->operation == FALT_MAXPOOL || p->operation == FALT_BACKWARD_MAXPOOL;

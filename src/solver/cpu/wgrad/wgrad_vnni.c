@@ -280,7 +280,7 @@ static void destroy(falt_plan *plan) {
 /* ---- applicable, besides what all layers must be */
 
 static bool is_result(falt_type type) {
-  return type == FALT_F16 || type == FALT_BF16 || type == FALT_F32;
+  return falt_type_is_float(type) && type != FALT_F64;
 }
 
 static bool meets_constant(const falt_problem *p) {

@@ -14,15 +14,11 @@ static double largest(falt_type type) {
 }
 
 double falt_cuda_bound(const falt_problem *p) {
-  const bool reads_x = p->operation != FALT_BACKWARD_DATA, reads_w = p->operation != FALT_BACKWARD_FILTER;
-  const bool reads_y = p->operation != FALT_FORWARD;
-  double bound = (double)falt_problem_depth(p);
-  if (falt_is_pooling(p->operation)) return INFINITY;
-  if (reads_x && p->boundary_value != rint(p->boundary_value)) return INFINITY;
-  if (reads_x) bound *= fmax(largest(p->input.type), fabs(p->boundary_value));
-  if (reads_w) bound *= largest(p->filter.type);
-  if (reads_y) bound *= largest(p->output.type);
-  return bound;
+  const falt_tensor *factor = falt_problem_factor(p, 0);
+  const double constant = factor == &p->input ? p->boundary_value : 0;
+  if (falt_is_pooling(p->operation) || constant != rint(constant)) return INFINITY;
+  return (double)falt_problem_depth(p) * fmax(largest(factor->type), fabs(constant)) *
+         largest(falt_problem_factor(p, 1)->type);
 }
 
 const char *falt_cuda_sum(const falt_problem *p, const char *real) {
@@ -36,7 +32,7 @@ bool falt_cuda_finishes_in_float(const falt_problem *p) {
   if (y == FALT_F64 || p->input.type == FALT_F64) return false;
   if (!falt_type_is_integer(p->filter.type) || !falt_type_is_integer(y)) return true;
   if (fabs(p->beta) >= 0x1p23 || (p->has_residual && p->residual.type == FALT_S32)) return false;
-  return y == FALT_U8 || y == FALT_S8 || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
+  return falt_type_is_byte(y) || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
 }
 
 falt_machine falt_cuda_machine(const falt_device *device) {
@@ -80,6 +76,6 @@ falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *p) {
                               .beta = p->beta,
                               .act_a = p->act_a,
                               .act_b = p->act_b,
-                              .vector_type = (int)(p->output.type == FALT_F64 ? FALT_F64 : FALT_F32),
+                              .vector_type = (int)falt_type_real(p->output.type),
                               .activation = (int)p->activation};
 }

@@ -39,15 +39,10 @@ static bool small_axes(const falt_problem *p) {
   return true;
 }
 
-bool falt_cuda_needs_double(const falt_problem *p) {
-  return p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->filter.type == FALT_F64 ||
-         p->accumulator == FALT_F64;
-}
-
 /* Sums of integers must be exact. */
 static bool exact_enough(const falt_problem *p) {
   const double bound = falt_cuda_bound(p);
-  return isinf(bound) || bound < (falt_cuda_needs_double(p) ? 0x1p53 : 0x1p24);
+  return isinf(bound) || bound < (falt_problem_has_f64(p) ? 0x1p53 : 0x1p24);
 }
 
 bool falt_cuda_unit_steps(const falt_problem *p) {

@@ -9,7 +9,6 @@ const char *falt_cuda_filter_refusal(const falt_ask *ask);
 
 /* Whether strides are 1, and dilations wherever there are taps to be apart. */
 bool falt_cuda_unit_steps(const falt_problem *problem);
-bool falt_cuda_needs_double(const falt_problem *problem);
 /* Whether the constant beyond the ends can be staged as an element of the image. */
 bool falt_cuda_holds_fill(const falt_problem *problem);
 /* Channels lie side by side, in and out: rows of them are rows of a longer image with its taps farther apart. */

@@ -95,7 +95,7 @@ const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_ty
   const falt_problem *p = ask->problem;
   if (!falt_gpu_about(ask->device->gpu)->architecture->wgmma) return "the GPU has no wgmma (sm_90a has)";
   if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
-  return !falt_type_is_half(factor) || other != factor                     ? "its factors are f16 or bf16, both the same"
+  return !falt_type_is_half(factor) || other != factor           ? "its factors are f16 or bf16, both the same"
          : !is_result(falt_problem_result(p)->type)              ? "its results are f16, bf16 or f32"
          : p->accumulator != FALT_F32                            ? "it sums in f32"
          : p->input.size[FALT_G] != 1                            ? "it takes one group of channels"

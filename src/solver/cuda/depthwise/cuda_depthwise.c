@@ -89,8 +89,7 @@ static void destroy(falt_plan *base) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_operation operation = ask->problem->operation;
-  if (operation != FALT_FORWARD && operation != FALT_BACKWARD_DATA)
-    return "it computes layers and gradients by the data only";
+  if (!falt_reads_filter(operation)) return "it computes layers and gradients by the data only";
   return falt_depthwise_refusal(ask);
 }
 

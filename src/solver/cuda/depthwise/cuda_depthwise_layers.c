@@ -12,7 +12,8 @@ typedef struct roles {
 } roles;
 
 static roles roles_of(const falt_problem *p) {
-  return p->operation == FALT_BACKWARD_DATA ? (roles){&p->output, &p->input} : (roles){&p->input, &p->output};
+  const falt_tensor *source = falt_problem_factor(p, 0);
+  return (roles){source, source == &p->input ? &p->output : &p->input};
 }
 
 /* ---- applicable */
@@ -61,8 +62,7 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
 /* ---- shape */
 
 falt_type falt_depthwise_sum_type(const falt_problem *p) {
-  const bool wide = p->input.type == FALT_F64 || p->output.type == FALT_F64 || p->filter.type == FALT_F64;
-  return wide || p->accumulator == FALT_F64 ? FALT_F64 : FALT_F32;
+  return falt_problem_has_f64(p) ? FALT_F64 : FALT_F32;
 }
 
 const char *falt_depthwise_sum(const falt_problem *p) {

@@ -61,9 +61,8 @@ static bool has_unit_steps(const falt_problem *p) {
 
 /* What is multiplied. */
 static bool are_halves(const falt_problem *p) {
-  const falt_type type = p->operation == FALT_BACKWARD_DATA ? p->output.type : p->input.type;
-  const falt_type other = p->operation == FALT_BACKWARD_FILTER ? p->output.type : p->filter.type;
-  return falt_type_is_half(type) && type == other;
+  const falt_type type = falt_problem_factor(p, 0)->type;
+  return falt_type_is_half(type) && type == falt_problem_factor(p, 1)->type;
 }
 
 const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
@@ -83,8 +82,7 @@ const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_DATA)
-    return "it computes layers and gradients by the data only";
+  if (!falt_reads_filter(p->operation)) return "it computes layers and gradients by the data only";
   const char *why = falt_depthwise_bands_inapplicable(ask);
   if (why) return why;
   return !falt_type_is_half(falt_gemm_roles_of(p).result->type) ? "its results are floats of 16 bits"

@@ -42,7 +42,7 @@ static bool integer_taps(const double *a, int64_t count) {
 static bool factor(falt_ask *ask, const double *dense, const int taps[3], falt_factors *factors) {
   const falt_problem *p = ask->problem;
   const int64_t size[] = {taps[0], taps[1], taps[2]}, count = size[0] * size[1] * size[2];
-  const double worst = 0.5, rounding = ldexp(1, falt_cuda_needs_double(p) ? -48 : -22);
+  const double worst = 0.5, rounding = ldexp(1, falt_problem_has_f64(p) ? -48 : -22);
   const int most = most_terms(taps);
   switch (falt_factor(factors, dense, size, most, fmin(fmax(rounding, ask->budget->max_error), worst))) {
     case FALT_FACTORED:

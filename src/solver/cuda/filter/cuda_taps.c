@@ -132,7 +132,7 @@ void *falt_taps_plan_new(size_t size, const falt_plan_table *table, const falt_s
                          int terms) {
   falt_taps_plan *plan = falt_plan_new(size, table, solver, ask);
   if (!plan) return NULL;
-  plan->wide = falt_cuda_needs_double(ask->problem);
+  plan->wide = falt_problem_has_f64(ask->problem);
   order_axes(ask->problem, plan->axis);
   set_problem(plan, terms);
   set_args(plan);

@@ -91,8 +91,7 @@ static bool small_axes(const falt_problem *p) {
 
 static bool needs_double(const falt_problem *p) {
   const double bound = falt_cuda_bound(p);
-  return falt_cuda_needs_double(p) || p->input.type == FALT_S32 || p->output.type == FALT_S32 ||
-         (!isinf(bound) && bound >= 0x1p24);
+  return !falt_problem_fits_f32(p) || (!isinf(bound) && bound >= 0x1p24);
 }
 
 /* Sums of integers must be exact. */

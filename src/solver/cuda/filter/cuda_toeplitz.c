@@ -85,7 +85,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (why) return why;
   if (!falt_cuda_unit_steps(p)) return "a stride or dilation is not 1";
   if (!falt_cuda_products(x, x) || x == FALT_F64) return "tensor cores do not multiply the image's type";
-  if (falt_cuda_needs_double(p)) return "tensor cores do not sum in f64";
+  if (falt_problem_has_f64(p)) return "tensor cores do not sum in f64";
   if (drifts(p)) return "tensor cores round sums of so many f32 products towards zero";
   if (!falt_cuda_holds_fill(p)) return "the boundary's constant is not a number of the image's type";
   if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";

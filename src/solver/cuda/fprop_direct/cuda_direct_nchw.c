@@ -84,7 +84,7 @@ static bool exact_enough(const falt_problem *p) {
 static const char *inapplicable(const falt_problem *p) {
   return p->operation != FALT_FORWARD                          ? "it computes forward layers only"
          : !is_flat(p)                                         ? "it knows rows and columns, no depth"
-         : falt_cuda_needs_double(p)                           ? "its sums are f32"
+         : falt_problem_has_f64(p)                             ? "its sums are f32"
          : p->input.type == FALT_S32                           ? "s32 does not fit its sums"
          : !falt_cuda_finishes_in_float(p) || !exact_enough(p) ? "results would not be exact"
          : p->has_residual                                     ? "residuals are not added here"

@@ -98,8 +98,7 @@ static int merged_of(const falt_problem *p) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_DATA)
-    return "it computes layers and their gradients by the data only";
+  if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data only";
   const roles r = falt_gemm_roles_of(p);
   const char *why = falt_gemm_refusal(ask, r.source->type, p->filter.type);
   if (why) return why;

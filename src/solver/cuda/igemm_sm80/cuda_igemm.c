@@ -121,8 +121,7 @@ static bool fills(const falt_problem *p) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_DATA)
-    return "it computes layers and their gradients by the data only";
+  if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data only";
   if (p->operation == FALT_BACKWARD_DATA && falt_gemm_folds(p))
     return "gradients of signals that go on beyond their ends are not gathered";
   return falt_gemm_refusal(ask, falt_gemm_roles_of(p).source->type, p->filter.type);

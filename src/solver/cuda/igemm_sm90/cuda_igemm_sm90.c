@@ -334,18 +334,13 @@ static bool is_pointwise(const falt_problem *p) {
  * and where one factor is gathered pixel by pixel there may be none. */
 static int lines_read(const falt_problem *p) {
   const bool by_filter = p->operation == FALT_BACKWARD_FILTER;
-  const falt_tensor *x = p->operation == FALT_BACKWARD_DATA ? &p->output : &p->input, *y = &p->output;
+  const falt_tensor *x = falt_problem_factor(p, 0), *y = &p->output;
   const bool x_lines = !falt_map_takes(x, FALT_C), y_lines = by_filter && !falt_map_takes(y, FALT_C);
   const bool whole = image_pixels(numbered(p)) % FALT_WGMMA_SPAN == 0;
   if ((x_lines && (!is_pointwise(p) || !has_boxes(x))) || (y_lines && !has_boxes(y))) return -1;
   if (by_filter ? x_lines > y_lines || (x_lines < y_lines && !whole) : x_lines && !whole && planar_unit(p) < 1)
     return -1;
   return x_lines + y_lines;
-}
-
-static const falt_tensor *factor_of(const falt_problem *p, int which) {
-  const falt_tensor *const factors[3][2] = {{&p->input, &p->filter}, {&p->output, &p->filter}, {&p->output, &p->input}};
-  return factors[p->operation][which];
 }
 
 static bool has_walkable_filter(const falt_problem *p) {
@@ -360,8 +355,8 @@ static bool has_words(const falt_tensor *t) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation > FALT_BACKWARD_FILTER) return "it computes layers and their gradients";
-  const char *why = falt_map_type_refusal(ask, factor_of(p, 0)->type, factor_of(p, 1)->type);
+  if (falt_is_pooling(p->operation)) return "it computes layers and their gradients";
+  const char *why = falt_map_type_refusal(ask, falt_problem_factor(p, 0)->type, falt_problem_factor(p, 1)->type);
   if (why) return why;
   return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
          : lines_read(p) < 0 || planar_unit(p) < 0
@@ -450,7 +445,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                                         {"SUMMED", plan->work.summed},
                                         {"BOXED", by_boxes(plan)},
                                         {"LINES", plan->lines}};
-  const char *type = falt_type_name(factor_of(p, 0)->type);
+  const char *type = falt_type_name(falt_problem_factor(p, 0)->type);
   falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
 }

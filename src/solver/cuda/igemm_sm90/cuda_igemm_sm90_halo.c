@@ -25,7 +25,7 @@ typedef struct planes_plan {
 } planes_plan;
 
 static const falt_tensor *source_of(const falt_problem *p) {
-  return p->operation == FALT_FORWARD ? &p->input : &p->output;
+  return falt_problem_factor(p, 0);
 }
 
 /* ---- execute */
@@ -142,7 +142,7 @@ static const char *result_refusal(const falt_problem *p) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation > FALT_BACKWARD_DATA) return "it computes layers and their gradients by the data";
+  if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data";
   const char *why = falt_map_type_refusal(ask, source_of(p)->type, p->filter.type);
   if (why) return why;
   return !has_plain_taps(p)                      ? "it takes no dilations, and strides in gradients by the data only"

@@ -21,10 +21,6 @@ typedef struct pooling_plan {
   bool last;
 } pooling_plan;
 
-static bool is_gradient(const falt_problem *p) {
-  return p->operation == FALT_BACKWARD_MAXPOOL || p->operation == FALT_BACKWARD_AVGPOOL;
-}
-
 /* ---- execute */
 
 static void *element(void *data, const falt_tensor *t) {
@@ -35,7 +31,9 @@ static void *element(void *data, const falt_tensor *t) {
 static int64_t vector_of(const pooling_plan *plan, const falt_tensor *t) {
   const falt_problem *p = &plan->base.problem;
   if (plan->columns == 1) return plan->vector;
-  return t == &p->input ? plan->columns * p->axis[2].stride : is_gradient(p) ? 1 : plan->columns;
+  return t == &p->input                              ? plan->columns * p->axis[2].stride
+         : falt_operations[p->operation].is_gradient ? 1
+                                                     : plan->columns;
 }
 
 static bool vectors_begin(const pooling_plan *plan, const void *data, const falt_tensor *t) {
@@ -48,9 +46,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   falt_cuda_pooling_args args = plan->args;
   args.x.data = element(o->input, &p->input);
   args.y.data = element(o->output, &p->output);
-  args.to = p->operation == FALT_BACKWARD_MAXPOOL ? element(o->residual, &p->input)
-            : is_gradient(p)                      ? args.x.data
-                                                  : args.y.data;
+  args.to = element(falt_operand_data(o, falt_operations[p->operation].result), falt_problem_result(p));
   args.aligned &= vectors_begin(plan, args.x.data, &p->input) && vectors_begin(plan, args.y.data, &p->output) &&
                   vectors_begin(plan, args.to, falt_problem_result(p));
   void *parameters[] = {&args};
@@ -81,17 +77,12 @@ static bool small_axes(const falt_problem *p) {
   return p->input.size[FALT_G] < most;
 }
 
-static bool has_floats(const falt_problem *p) {
-  return p->input.type != FALT_F64 && p->output.type != FALT_F64 && p->input.type != FALT_S32 &&
-         p->output.type != FALT_S32 && p->accumulator != FALT_F64;
-}
-
 static const char *inapplicable(const falt_problem *p) {
   const int64_t *taps = p->filter.size;
   return !falt_is_pooling(p->operation) ? "it computes pooling only"
          : taps[FALT_D] != 1 || p->input.size[FALT_D] != 1 || p->output.size[FALT_D] != 1
              ? "it knows rows and columns, no depth"
-         : !has_floats(p) ? "it computes in f32"
+         : !falt_problem_fits_f32(p) ? "it computes in f32"
          : taps[FALT_H] > MOST_TAPS || taps[FALT_W] > MOST_TAPS || taps[FALT_H] * taps[FALT_W] > MOST_TAPS
              ? "a window has too many taps to be unrolled"
          : p->operation == FALT_BACKWARD_MAXPOOL && p->input.type != p->output.type
@@ -119,7 +110,7 @@ static double held(const pooling_plan *plan) {
 }
 
 static bool fits_registers(const pooling_plan *plan) {
-  return !is_gradient(&plan->base.problem) || held(plan) <= MOST_HELD;
+  return !falt_operations[plan->base.problem.operation].is_gradient || held(plan) <= MOST_HELD;
 }
 
 static bool lies_last(const falt_tensor *t) {
@@ -154,13 +145,16 @@ static void choose_vectors(pooling_plan *plan) {
   plan->vector = plan->last ? (int)(16 / bytes) : 1;
   plan->columns = 1;
   while (plan->vector > 1 && !channels_fit(plan)) plan->vector /= 2;
-  plan->columns = plan->last ? 1 : is_gradient(p) ? MOST_CELLS : 8;
+  plan->columns = plan->last ? 1 : falt_operations[p->operation].is_gradient ? MOST_CELLS : 8;
   while (plan->columns > 1 && !columns_fit(plan)) plan->columns /= 2;
 }
 
 /* Rows of a thread: two share the lines that both cross. */
 static int rows_of(const falt_problem *p) {
-  return !is_gradient(p) && p->filter.size[FALT_H] > p->axis[1].stride && p->output.size[FALT_H] > 1 ? 2 : 1;
+  return !falt_operations[p->operation].is_gradient && p->filter.size[FALT_H] > p->axis[1].stride &&
+                 p->output.size[FALT_H] > 1
+             ? 2
+             : 1;
 }
 
 /* False if there are more threads than 32 bits count. */
@@ -175,7 +169,8 @@ static bool set_args(pooling_plan *plan) {
   for (int i = 0; i < 2; i++) {
     const falt_axis *axis = &p->axis[1 + i];
     for (int side = 0; side < 2; side++) a->pad[i][side] = (int)axis->pad[side];
-    count[i] = is_gradient(p) ? falt_ceil_div(p->input.size[FALT_H + i], axis->stride) : p->output.size[FALT_H + i];
+    count[i] = falt_operations[p->operation].is_gradient ? falt_ceil_div(p->input.size[FALT_H + i], axis->stride)
+                                                         : p->output.size[FALT_H + i];
   }
   a->channels = (unsigned)(p->input.size[FALT_G] / plan->vector);
   a->rows = (unsigned)falt_ceil_div(count[0], plan->rows);

@@ -139,7 +139,7 @@ static const char *refusal(const falt_problem *p) {
   const falt_type type = p->input.type, sum = falt_type_accumulator(type);
   const int64_t depth = falt_tensor_count(&p->filter) / p->filter.size[FALT_K] / p->filter.size[FALT_G];
   return p->operation != FALT_FORWARD                                                ? "only forward"
-         : !falt_type_is_float(type)                                                           ? "only f16, bf16, f32 and f64"
+         : !falt_type_is_float(type)                                                 ? "only f16, bf16, f32 and f64"
          : p->filter.type != type || p->output.type != type || p->accumulator != sum ? "its types differ"
          : p->has_residual || !falt_epilogue_is_identity(p)                          ? "only sums, without an epilogue"
          : !has_matrices(&p->output) ? "neither positions nor channels of results lie together"

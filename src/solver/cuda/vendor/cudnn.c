@@ -102,10 +102,10 @@ static bool has_plain_ends(const falt_problem *p) {
 
 static const char *refusal(const falt_problem *p) {
   const falt_type type = p->input.type;
-  return p->operation > FALT_BACKWARD_FILTER                          ? "only layers and their gradients"
-         : !falt_type_is_float(type)                                           ? "only f16, bf16, f32 and f64"
-         : p->filter.type != type || p->output.type != type           ? "its types differ"
-         : p->accumulator != falt_type_accumulator(type) ? "its sums are not of the layer's type or f32"
+  return falt_is_pooling(p->operation)                      ? "only layers and their gradients"
+         : !falt_type_is_float(type)                        ? "only f16, bf16, f32 and f64"
+         : p->filter.type != type || p->output.type != type ? "its types differ"
+         : p->accumulator != falt_type_accumulator(type)    ? "its sums are not of the layer's type or f32"
          : p->has_residual || p->has_bias || !falt_epilogue_is_identity(p) ? "only sums, without an epilogue"
          : !has_plain_ends(p)                                              ? "beyond the ends it reads zeros only"
          : !goes_forward(&p->input) || !goes_forward(&p->filter) || !goes_forward(&p->output)
