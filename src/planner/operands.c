@@ -121,9 +121,8 @@ static falt_status shared(const pair *p) {
 }
 
 falt_status falt_operands_check(const falt_plan *plan, const falt_operands *o, bool on_device) {
-  const void *at[FALT_ADDRESSES];
+  const void *const at[FALT_ADDRESSES] = {o->input, o->filter, o->output, o->bias, o->scale, o->residual, o->workspace};
   const falt_plan_operands *kept = plan->operands;
-  for (falt_operand i = 0; i < FALT_ADDRESSES; i++) at[i] = falt_operand_data(o, i);
   for (int i = 0; i < kept->uses; i++) {
     const int which = kept->used[i];
     if (on_device)

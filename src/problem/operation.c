@@ -69,15 +69,27 @@ unsigned falt_operands_written(const falt_problem *p) {
 
 /* ---- data */
 
-void **falt_operand_at(falt_operands *o, falt_operand which) {
-  void **const all[FALT_ADDRESSES] = {&o->input, &o->filter,   &o->output,   &o->bias,
-                                      &o->scale, &o->residual, &o->workspace};
-  return all[which];
+static const size_t places[FALT_ADDRESSES] = {
+    [FALT_INPUT] = offsetof(falt_operands, input),         [FALT_FILTER] = offsetof(falt_operands, filter),
+    [FALT_OUTPUT] = offsetof(falt_operands, output),       [FALT_BIAS] = offsetof(falt_operands, bias),
+    [FALT_SCALE] = offsetof(falt_operands, scale),         [FALT_RESIDUAL] = offsetof(falt_operands, residual),
+    [FALT_WORKSPACE] = offsetof(falt_operands, workspace),
+};
+
+void **falt_operand_at(falt_operands *operands, falt_operand which) {
+  return (void **)(void *)((char *)operands + places[which]);
 }
 
 void *falt_operand_data(const falt_operands *operands, falt_operand which) {
-  falt_operands copy = *operands;
-  return *falt_operand_at(&copy, which);
+  return *(void *const *)(const void *)((const char *)operands + places[which]);
+}
+
+void *falt_factor_data(falt_operation operation, const falt_operands *operands, int which) {
+  return falt_operand_data(operands, falt_operations[operation].factor[which]);
+}
+
+void *falt_result_data(falt_operation operation, const falt_operands *operands) {
+  return falt_operand_data(operands, falt_operations[operation].result);
 }
 
 /* ---- types */

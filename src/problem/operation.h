@@ -48,6 +48,9 @@ unsigned falt_operands_written(const falt_problem *problem);
 /* The pointer to an operand or to the workspace. */
 void **falt_operand_at(falt_operands *operands, falt_operand which);
 void *falt_operand_data(const falt_operands *operands, falt_operand which);
+/* The pointer to a factor and to the result of an operation. */
+void *falt_factor_data(falt_operation operation, const falt_operands *operands, int which);
+void *falt_result_data(falt_operation operation, const falt_operands *operands);
 
 /* Whether the input, the output, the filter where there is one, or the accumulator is f64. */
 bool falt_problem_has_f64(const falt_problem *problem);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <fenv.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -182,6 +183,45 @@ static void test_store_floats(UNUSED void **state) {
   assert_true(falt_load(half, FALT_F16, 1) == 1.5 && falt_load(half, FALT_BF16, 0) == -2.5);
 }
 
+/* The classes of types that solvers ask for, as the sizes and names say. */
+static void test_type_classes(UNUSED void **state) {
+  for (falt_type type = 0; type < FALT_TYPE_COUNT; type++) {
+    const char *name = falt_type_name(type);
+    const size_t size = falt_type_size(type);
+    const bool is_float = strchr(name, 'f') != NULL;
+    assert_int_equal(strtol(name + strcspn(name, "0123456789"), NULL, 10), 8 * size);
+    assert_int_equal(falt_type_is_float(type), is_float);
+    assert_int_equal(falt_type_is_integer(type), !is_float);
+    assert_int_equal(falt_type_is_narrow(type), size <= 2);
+    assert_int_equal(falt_type_is_byte(type), !is_float && size == 1);
+    assert_int_equal(falt_type_is_half(type), is_float && size == 2);
+    assert_int_equal(falt_type_fits_f32(type), size <= 2 || type == FALT_F32);
+    assert_int_equal(falt_type_real(type), type == FALT_F64 ? FALT_F64 : FALT_F32);
+    const falt_type sum = falt_type_accumulator(type);
+    assert_int_equal(sum, is_float ? falt_type_real(type) : size == 1 ? FALT_S32 : FALT_F64);
+  }
+  assert_false(falt_type_is_float((falt_type)99) || falt_type_is_narrow((falt_type)99));
+}
+
+/* A float's largest number rounds to itself, half a step more to infinity; its smallest normal number is stored with
+ * all bits, and the step below it is the smallest number at all. */
+static void test_type_ranges(UNUSED void **state) {
+  for (falt_type type = FALT_F16; type < FALT_F64; type++) {
+    const double beyond = falt_type_beyond(type), epsilon = falt_type_epsilon(type);
+    const double small = falt_type_smallest(type), step = 2 * epsilon * small;
+    const double kept[] = {beyond * (1 - epsilon), small, small + step, small - step, step};
+    uint64_t place;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+      falt_store(&place, type, 0, kept[i]);
+      assert_true(falt_load(&place, type, 0) == kept[i]);
+    }
+    falt_store(&place, type, 0, beyond * (1 - epsilon / 2));
+    assert_true(isinf(falt_load(&place, type, 0)));
+    falt_store(&place, type, 0, step / 2);
+    assert_true(falt_load(&place, type, 0) == 0);
+  }
+}
+
 static void test_type_facts(UNUSED void **state) {
   for (falt_type type = 0; type < FALT_TYPE_COUNT; type++) {
     const char *name = falt_type_name(type);
@@ -253,10 +293,10 @@ static void test_fill_by_parts(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_pattern),  cmocka_unit_test(test_every_tie),
-      cmocka_unit_test(test_random_doubles), cmocka_unit_test(test_store_integers),
-      cmocka_unit_test(test_store_floats),   cmocka_unit_test(test_type_facts),
-      cmocka_unit_test(test_fill),           cmocka_unit_test(test_fill_by_parts),
+      cmocka_unit_test(test_every_pattern),  cmocka_unit_test(test_every_tie),    cmocka_unit_test(test_random_doubles),
+      cmocka_unit_test(test_store_integers), cmocka_unit_test(test_store_floats), cmocka_unit_test(test_type_facts),
+      cmocka_unit_test(test_type_classes),   cmocka_unit_test(test_type_ranges),  cmocka_unit_test(test_fill),
+      cmocka_unit_test(test_fill_by_parts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

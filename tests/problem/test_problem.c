@@ -398,6 +398,55 @@ static void test_work(void **state) {
 }
 
 /* No input element gathers more products than the depth says, whatever the boundary folds onto it. */
+/* The table against what the public header says each operation reads and writes. */
+static void test_operations(void **state) {
+  (void)state;
+  enum { X = 1 << FALT_INPUT, W = 1 << FALT_FILTER, Y = 1 << FALT_OUTPUT, R = 1 << FALT_RESIDUAL };
+  static const unsigned used[][2] = {{X | W, Y}, {Y | W, X}, {X | Y, W}, {X, Y}, {X, Y}, {X | Y, R}, {Y, X}};
+  for (falt_operation o = 0; o < FALT_OPERATION_COUNT; o++) {
+    const falt_operation_traits *t = &falt_operations[o];
+    char line[80];
+    falt_problem p;
+    snprintf(line, sizeof line, "%s c=2 h=5 w=5%s r=2 s=2", t->name, t->is_pooling ? "" : " k=2");
+    parse(&p, line);
+    assert_int_equal(p.operation, o);
+    assert_int_equal(t->is_pooling, strstr(t->name, "pool") != NULL);
+    assert_int_equal(t->is_gradient, strncmp(t->name, "backward", 8) == 0);
+    assert_int_equal(t->reads, used[o][0]);
+    assert_int_equal(falt_operands_written(&p), used[o][1]);
+    assert_int_equal(falt_operands_used(&p), used[o][0] | used[o][1]);
+    assert_int_equal(falt_reads_filter(o), (used[o][0] & W) != 0);
+    for (int i = 0; i < 2; i++) assert_true(t->reads >> t->factor[i] & 1);
+    assert_int_equal(t->factor[0] == t->factor[1], t->is_pooling);
+    const falt_tensor result = falt_operand_tensor(&p, t->result);
+    assert_memory_equal(&result, falt_problem_result(&p), sizeof result);
+  }
+}
+
+static void test_operands(void **state) {
+  (void)state;
+  falt_operands o = {.input = &o.input,
+                     .filter = &o.filter,
+                     .output = &o.output,
+                     .bias = &o.bias,
+                     .scale = &o.scale,
+                     .residual = &o.residual,
+                     .workspace = &o.workspace};
+  for (falt_operand i = 0; i < FALT_ADDRESSES; i++) {
+    assert_ptr_equal(falt_operand_data(&o, i), falt_operand_at(&o, i));
+    for (falt_operand j = 0; j < i; j++) assert_ptr_not_equal(falt_operand_data(&o, i), falt_operand_data(&o, j));
+  }
+  assert_ptr_equal(falt_factor_data(FALT_BACKWARD_FILTER, &o, 1), &o.output);
+  assert_ptr_equal(falt_result_data(FALT_BACKWARD_MAXPOOL, &o), &o.residual);
+  falt_problem p;
+  parse(&p, "backward-data c=4 h=5 w=5 k=6 r=1 s=1 groups=2 type=f64");
+  const falt_tensor bias = falt_operand_tensor(&p, FALT_BIAS);
+  assert_int_equal(bias.type, FALT_F64);
+  assert_int_equal(falt_tensor_count(&bias), 6);
+  assert_ptr_equal(falt_problem_factor(&p, 0), &p.output);
+  assert_null(falt_problem_tensor(&p, FALT_SCALE));
+}
+
 static void test_depth_bounds_gradients(void **state) {
   (void)state;
   int seen = 0;
@@ -486,6 +535,8 @@ int main(void) {
       cmocka_unit_test(test_filter_view),
       cmocka_unit_test(test_filters_refused),
       cmocka_unit_test(test_work),
+      cmocka_unit_test(test_operations),
+      cmocka_unit_test(test_operands),
       cmocka_unit_test(test_depth_bounds_gradients),
       cmocka_unit_test(test_identity_epilogue),
       cmocka_unit_test(test_activations),

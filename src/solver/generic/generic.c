@@ -102,9 +102,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_generic_plan *plan = (const falt_generic_plan *)base;
   const falt_generic_run run = {.plan = plan,
                                 .operands = operands,
-                                .source = falt_operand_data(operands, falt_operations[plan->p.operation].factor[0]),
+                                .source = falt_factor_data(plan->p.operation, operands, 0),
                                 .filter = plan->filter ? plan->filter : operands->filter,
-                                .result = falt_operand_data(operands, falt_operations[plan->p.operation].result)};
+                                .result = falt_result_data(plan->p.operation, operands)};
   if (falt_problem_pools(&plan->p))
     execute_pooled(&run);
   else if (plan->p.operation == FALT_BACKWARD_MAXPOOL && plan->way == FALT_GENERIC_ROWS)

@@ -355,7 +355,7 @@ static void execute(const falt_plan *plan, const falt_operands *operands) {
                   .bias = operands->bias,
                   .exact = is_exact(p)};
   const falt_tensor *result = falt_problem_result(p);
-  void *data = falt_operand_data(operands, falt_operations[p->operation].result);
+  void *data = falt_result_data(p->operation, operands);
   int64_t i[FALT_DIMS];
   for (i[0] = 0; i[0] < result->size[0]; i[0]++)
     for (i[1] = 0; i[1] < result->size[1]; i[1]++)

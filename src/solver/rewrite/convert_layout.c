@@ -121,12 +121,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  static const char *const names[3][TURNS] = {
-      [FALT_FORWARD] = {" x", " w"}, [FALT_BACKWARD_DATA] = {" dy", " w"}, [FALT_BACKWARD_FILTER] = {" x", " dy"}};
+  static const char *const names[] = {[FALT_INPUT] = " x", [FALT_FILTER] = " w", [FALT_OUTPUT] = " dy"};
   const turned_plan *plan = (const turned_plan *)base;
   falt_text_add(text, "(convert-layout");
   for (int i = 0; i < TURNS; i++)
-    if (plan->turn[i].wanted) falt_text_add(text, "%s", names[base->problem.operation][i]);
+    if (plan->turn[i].wanted) falt_text_add(text, "%s", names[falt_operations[base->problem.operation].factor[i]]);
   if (plan->result.wanted) falt_text_add(text, base->problem.operation == FALT_FORWARD ? " y" : " dx");
   if (plan->pieces > 1) falt_text_add(text, " pieces=%lld", (long long)plan->pieces);
   falt_text_add(text, " ");

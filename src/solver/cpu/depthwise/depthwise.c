@@ -175,8 +175,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (!d->layer.plain) falt_layer_factors(&d->layer, operands, factors);
   execution run = {.plan = plan,
                    .operands = operands,
-                   .source = d->relation.gathers ? operands->output : operands->input,
-                   .result = d->relation.gathers ? operands->input : operands->output,
+                   .source = falt_factor_data(base->problem.operation, operands, 0),
+                   .result = falt_result_data(base->problem.operation, operands),
                    .weights = plan->packed ? plan->packed : room,
                    .factors = factors};
   run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;

@@ -52,11 +52,9 @@ static int early_of(const depthwise_plan *plan, const falt_depthwise_cut *c) {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const depthwise_plan *plan = (const depthwise_plan *)base;
   const falt_problem *p = &base->problem;
-  const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_depthwise_args args = plan->args;
-  char *input = falt_gemm_element(o->input, &p->input), *output = falt_gemm_element(o->output, &p->output);
-  args.x = forward ? input : output;
-  args.y = forward ? output : input;
+  args.x = falt_gemm_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
+  args.y = falt_gemm_element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.w = filter_of(plan, o);
   if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;

@@ -25,10 +25,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const bands_plan *plan = (const bands_plan *)base;
   const falt_problem *p = &base->problem;
   const roles r = falt_gemm_roles_of(p);
-  const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_gemm_element(forward ? o->input : o->output, r.source);
-  args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
+  args.x = falt_gemm_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = falt_gemm_element(falt_result_data(p->operation, o), r.result);
   args.w = falt_cuda_plan_filter(&plan->cuda, o) + plan->w_first * 2;
   if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;

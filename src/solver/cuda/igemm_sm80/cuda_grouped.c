@@ -58,9 +58,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const grouped_plan *plan = (const grouped_plan *)base;
   const falt_problem *p = &base->problem;
   const roles r = falt_gemm_roles_of(p);
-  const bool forward = p->operation == FALT_FORWARD;
-  const falt_cuda_grouped_args operands = {.x = falt_gemm_element(forward ? o->input : o->output, r.source),
-                                           .y = falt_gemm_element(forward ? o->output : o->input, r.result),
+  const falt_cuda_grouped_args operands = {.x = falt_gemm_element(falt_factor_data(p->operation, o, 0), r.source),
+                                           .y = falt_gemm_element(falt_result_data(p->operation, o), r.result),
                                            .w = falt_cuda_plan_filter(&plan->cuda, o)};
   for (int i = 0; i < plan->count; i++) start(plan, &plan->calls[i], &operands, o);
 }
@@ -198,7 +197,7 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_p
 }
 
 static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
-  const falt_machine machine = falt_cuda_machine(ask->device);
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   describe(plan, r, f, &c->shape);
   const char *why = falt_grouped_refusal(&c->shape);
   if (why) return why;

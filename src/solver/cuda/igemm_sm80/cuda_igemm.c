@@ -64,10 +64,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const gemm_plan *plan = (const gemm_plan *)base;
   const falt_problem *p = &base->problem;
   const roles r = falt_gemm_roles_of(p);
-  const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_gemm_args args = plan->args;
-  args.source.data = falt_gemm_element(forward ? o->input : o->output, r.source);
-  args.y = falt_gemm_element(forward ? o->output : o->input, r.result);
+  args.source.data = falt_gemm_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = falt_gemm_element(falt_result_data(p->operation, o), r.result);
   args.b = plan->filter ? plan->filter : o->workspace;
   args.b_known = plan->filter != NULL;
   args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;

@@ -191,11 +191,9 @@ static bool by_lines(const wgmma_plan *plan) {
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
 static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const falt_wgmma_problem *layer = &plan->layer;
-  const bool forward = layer->operation == FALT_WGMMA_FORWARD;
-  const falt_tensor *from = forward ? &p->input : &p->output, *to = forward ? &p->output : &p->input;
-  void *source = falt_map_element(forward ? o->input : o->output, from),
-       *out = falt_map_element(forward ? o->output : o->input, to);
+  const falt_tensor *from = falt_problem_factor(p, 0), *to = falt_problem_result(p);
+  void *source = falt_map_element(falt_factor_data(p->operation, o, 0), from),
+       *out = falt_map_element(falt_result_data(p->operation, o), to);
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
     encode(plan,

@@ -65,20 +65,20 @@ static void *first_step(const planes_plan *plan, void *data, const falt_tensor *
 static void execute(const falt_plan *base, const falt_operands *o) {
   const planes_plan *plan = (const planes_plan *)base;
   const falt_problem *p = &base->problem;
-  const bool forward = p->operation == FALT_FORWARD;
   falt_cuda_planes_args a = plan->args;
   void *filter = plan->cuda.filter ? plan->cuda.filter : o->filter;
-  const falt_gpu_map map = windows_of(plan, falt_map_element(forward ? o->input : o->output, source_of(p)));
+  const falt_gpu_map map = windows_of(plan, falt_map_element(falt_factor_data(p->operation, o, 0), source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
   a.x = map.data;
   if (plan->layer.boxed) {
-    const falt_gpu_map boxes = boxes_of(plan, falt_map_element(forward ? o->output : o->input, falt_problem_result(p)));
+    const falt_gpu_map boxes =
+        boxes_of(plan, falt_map_element(falt_result_data(p->operation, o), falt_problem_result(p)));
     falt_gpu_encode(base->device->gpu, &boxes, &a.result);
   }
   a.filter = falt_map_element(filter, &p->filter);
   a.kept = plan->cuda.filter != NULL;
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
-  a.y = first_step(plan, forward ? o->output : o->input, falt_problem_result(p));
+  a.y = first_step(plan, falt_result_data(p->operation, o), falt_problem_result(p));
   if (p->has_residual) a.residual = first_step(plan, o->residual, &p->residual);
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;

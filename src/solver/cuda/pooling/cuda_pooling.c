@@ -46,7 +46,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   falt_cuda_pooling_args args = plan->args;
   args.x.data = element(o->input, &p->input);
   args.y.data = element(o->output, &p->output);
-  args.to = element(falt_operand_data(o, falt_operations[p->operation].result), falt_problem_result(p));
+  args.to = element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.aligned &= vectors_begin(plan, args.x.data, &p->input) && vectors_begin(plan, args.y.data, &p->output) &&
                   vectors_begin(plan, args.to, falt_problem_result(p));
   void *parameters[] = {&args};
