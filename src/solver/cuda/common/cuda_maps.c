@@ -113,4 +113,3 @@ const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type ot
          : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
                                                                     : NULL;
 }
-
