@@ -34,9 +34,11 @@ static bool provide(falt_guarded *o, size_t skew) {
   o->lead = FALT_GUARD + skew * (size_t)size;
   o->bytes = o->lead + (size_t)bytes + FALT_GUARD;
   o->memory = falt_alloc(o->bytes);
-  o->kept = falt_alloc_zero(o->bytes);
-  o->elements = falt_alloc_zero(o->bytes);
+  o->kept = falt_alloc(o->bytes);
+  o->elements = falt_alloc(o->bytes);
   if (!o->memory || !o->kept || !o->elements) return false;
+  falt_fill_large(o->kept, 0, o->bytes);
+  falt_fill_large(o->elements, 0, o->bytes);
   falt_tensor_visit(&o->tensor, mark_element, o);
   return true;
 }
@@ -44,6 +46,7 @@ static bool provide(falt_guarded *o, size_t skew) {
 falt_status falt_bench_open(falt_bench *bench, const falt_problem *problem, uint64_t seed) {
   uint64_t state = seed;
   *bench = (falt_bench){0};
+  if (falt_cancelled()) return FALT_CANCELLED;
   describe(bench, problem);
   for (int i = 0; i < FALT_OPERANDS; i++) {
     const size_t skew = seed ? skew_of(&state) : 0;
