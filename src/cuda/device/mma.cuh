@@ -10,110 +10,31 @@ enum Kind { BYTES, HALVES, BRAINS, WORDS, SIGNED_BYTES, UNSIGNED_BYTES, MIXED_BY
 template <int KIND_>
 struct Mma;
 
-template <>
-struct Mma<BYTES> {
-  typedef int Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
-
-template <>
-struct Mma<SIGNED_BYTES> {
-  typedef int Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
-
-template <>
-struct Mma<HALVES> {
-  typedef float Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
-
-template <>
-struct Mma<BRAINS> {
-  typedef float Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
-
-template <>
-struct Mma<WORDS> {
-  typedef float Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
-
-template <>
-struct Mma<UNSIGNED_BYTES> {
-  typedef int Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
-
-template <>
-struct Mma<MIXED_BYTES> {
-  typedef int Sum;
-  __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-  }
-  __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-        : "r"(a.x), "r"(a.y), "r"(b));
-  }
-};
+// SUM is the type of sums and R the constraint of their registers, K and HALF_K the lengths of a product, TYPES those
+// of sums, a, b and sums.
+#define MMA(KIND, SUM, R, K, HALF_K, TYPES)                                                                       \
+  template <>                                                                                                     \
+  struct Mma<KIND> {                                                                                              \
+    typedef SUM Sum;                                                                                              \
+    __device__ static inline void whole(Sum acc[4], uint4 a, unsigned b0, unsigned b1) {                          \
+      asm("mma.sync.aligned.m16n8k" #K ".row.col." TYPES " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+          : "+" R(acc[0]), "+" R(acc[1]), "+" R(acc[2]), "+" R(acc[3])                                            \
+          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));                                            \
+    }                                                                                                             \
+    __device__ static inline void half(Sum acc[4], uint4 a, unsigned b) {                                         \
+      asm("mma.sync.aligned.m16n8k" #HALF_K ".row.col." TYPES " {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"     \
+          : "+" R(acc[0]), "+" R(acc[1]), "+" R(acc[2]), "+" R(acc[3])                                            \
+          : "r"(a.x), "r"(a.y), "r"(b));                                                                          \
+    }                                                                                                             \
+  };
+MMA(BYTES, int, "r", 32, 16, "s32.s8.u8.s32")
+MMA(SIGNED_BYTES, int, "r", 32, 16, "s32.s8.s8.s32")
+MMA(UNSIGNED_BYTES, int, "r", 32, 16, "s32.u8.u8.s32")
+MMA(MIXED_BYTES, int, "r", 32, 16, "s32.u8.s8.s32")
+MMA(HALVES, float, "f", 16, 8, "f32.f16.f16.f32")
+MMA(BRAINS, float, "f", 16, 8, "f32.bf16.bf16.f32")
+MMA(WORDS, float, "f", 8, 4, "f32.tf32.tf32.f32")
+#undef MMA
 
 // K is four. A lane has of a rows g (x, y) and g+8 (z, w) of slot t, of b column g of slot t, each in two registers.
 template <>
