@@ -12,53 +12,9 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "cpu/isa_table.h"
 
-extern const falt_limit_kernels falt_limit_kernels_portable;
-#ifdef FALT_HAVE_NEON
-extern const falt_limit_kernels falt_limit_kernels_neon;
-#endif
-#ifdef FALT_HAVE_AVX2
-extern const falt_limit_kernels falt_limit_kernels_avx2;
-#endif
-#ifdef FALT_HAVE_AVX512
-extern const falt_limit_kernels falt_limit_kernels_avx512;
-#endif
-#ifdef FALT_HAVE_VNNI
-extern const falt_limit_kernels falt_limit_kernels_vnni;
-#endif
-#ifdef FALT_HAVE_BF16
-extern const falt_limit_kernels falt_limit_kernels_bf16;
-#endif
-#ifdef FALT_HAVE_AMX
-extern const falt_limit_kernels falt_limit_kernels_amx;
-#endif
-
-static const falt_limit_kernels *const tables[FALT_ISA_COUNT] = {
-    [FALT_ISA_PORTABLE] = &falt_limit_kernels_portable,
-#ifdef FALT_HAVE_NEON
-    [FALT_ISA_NEON] = &falt_limit_kernels_neon,
-#endif
-#ifdef FALT_HAVE_AVX2
-    [FALT_ISA_AVX2] = &falt_limit_kernels_avx2,
-#endif
-#ifdef FALT_HAVE_AVX512
-    [FALT_ISA_AVX512] = &falt_limit_kernels_avx512,
-#endif
-#ifdef FALT_HAVE_VNNI
-    [FALT_ISA_VNNI] = &falt_limit_kernels_vnni,
-#endif
-#ifdef FALT_HAVE_BF16
-    [FALT_ISA_BF16] = &falt_limit_kernels_bf16,
-#endif
-#ifdef FALT_HAVE_AMX
-    [FALT_ISA_AMX] = &falt_limit_kernels_amx,
-#endif
-};
-
-const falt_limit_kernels *falt_limit_kernels_for(falt_isa isa) {
-  while (!tables[isa]) isa--;
-  return tables[isa];
-}
+FALT_ISA_TABLE(falt_limit_kernels, falt_limit_kernels, FALT_ISA_ALL)
 
 /* ---- guessing */
 

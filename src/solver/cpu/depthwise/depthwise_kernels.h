@@ -105,6 +105,6 @@ static inline int falt_depthwise_taps(falt_depthwise_reads reads, int64_t left) 
 
 /* The table for an instruction set, or for the highest one below it that was built, of words of f32, of bf16, or of u8
  * and weights of s8. Never NULL. */
-const falt_depthwise_kernels *falt_depthwise_kernels_for(falt_tiles_kind kind, falt_isa isa);
+const falt_depthwise_kernels *falt_depthwise_kernels_of(falt_tiles_kind kind, falt_isa isa);
 
 #endif

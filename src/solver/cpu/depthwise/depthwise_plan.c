@@ -350,7 +350,7 @@ static falt_tiles_kind kind_of(const falt_problem *p, falt_isa isa) {
   const falt_tiles_kind kind = pairs ? FALT_TILES_BF16 : bytes ? FALT_TILES_U8 : FALT_TILES_F32;
   const bool fits = p->operation != FALT_BACKWARD_FILTER && source->size[FALT_C] * size % word == 0 &&
                     source->stride[FALT_W] * size % word == 0 && falt_layer_has_constant(p) &&
-                    falt_depthwise_kernels_for(kind, isa)->speed >= 1;
+                    falt_depthwise_kernels_of(kind, isa)->speed >= 1;
   return fits ? kind : FALT_TILES_F32;
 }
 
@@ -392,7 +392,7 @@ static bool set_window(falt_depthwise *d, const falt_device *device) {
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
                                 int64_t extra, bool *no_memory) {
   *d = (falt_depthwise){.kind = kind_of(problem, device->isa), .convert = falt_filter_kernels_for(device->isa)};
-  d->kernels = falt_depthwise_kernels_for(d->kind, device->isa);
+  d->kernels = falt_depthwise_kernels_of(d->kind, device->isa);
   const char *reason = refusal(problem);
   if (reason) return reason;
   if (!set_problem(d, problem)) return "its filter in f32 exceeds 2^63 bytes";

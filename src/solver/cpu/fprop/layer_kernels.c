@@ -1,23 +1,5 @@
-/* Which table of layer kernels serves an instruction set: the portable one, raised level by level. */
+/* Which layer kernels serve an instruction set. */
 #include "solver/cpu/fprop/layer_kernels.h"
+#include "cpu/isa_table.h"
 
-extern const falt_layer_kernels falt_layer_kernels_portable, falt_layer_kernels_neon, falt_layer_kernels_avx2,
-    falt_layer_kernels_avx512;
-
-static const falt_layer_kernels *const tables[FALT_ISA_COUNT] = {
-    [FALT_ISA_PORTABLE] = &falt_layer_kernels_portable,
-#ifdef FALT_HAVE_NEON
-    [FALT_ISA_NEON] = &falt_layer_kernels_neon,
-#endif
-#ifdef FALT_HAVE_AVX2
-    [FALT_ISA_AVX2] = &falt_layer_kernels_avx2,
-#endif
-#ifdef FALT_HAVE_AVX512
-    [FALT_ISA_AVX512] = &falt_layer_kernels_avx512,
-#endif
-};
-
-const falt_layer_kernels *falt_layer_kernels_for(falt_isa isa) {
-  while (!tables[isa]) isa--;
-  return tables[isa];
-}
+FALT_ISA_TABLE(falt_layer_kernels, falt_layer_kernels, FALT_ISA_VECTORS)

@@ -356,8 +356,8 @@ static void bench(const falt_depthwise_kernels *kernels, const words *of, falt_i
 /* ---- tests */
 
 static const falt_depthwise_kernels *table_of(falt_tiles_kind kind, int isa) {
-  const falt_depthwise_kernels *kernels = falt_depthwise_kernels_for(kind, (falt_isa)isa);
-  const bool own = isa == 0 || kernels != falt_depthwise_kernels_for(kind, (falt_isa)(isa - 1));
+  const falt_depthwise_kernels *kernels = falt_depthwise_kernels_of(kind, (falt_isa)isa);
+  const bool own = isa == 0 || kernels != falt_depthwise_kernels_of(kind, (falt_isa)(isa - 1));
   return own && falt_isa_runs((falt_isa)isa) ? kernels : NULL;
 }
 
