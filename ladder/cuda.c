@@ -45,7 +45,7 @@ const char *ladder_launch_make(const ladder_kernel *kernel, const ladder_task *t
   *l = (ladder_launch){.kernel = {.source = kernel->source, .entry = kernel->entry, .sources = ladder_sources},
                        .blocks = {1, 1, 1},
                        .threads = {1, 1, 1}};
-  falt_cuda_hole(&l->kernel, "STEP=%d", kernel->step);
+  falt_cuda_define(&l->kernel, "STEP=%d", kernel->step);
   const char *reason = kernel->shape(task, l);
   return reason                                                           ? reason
          : l->threads[0] * l->threads[1] * l->threads[2] > MOST_THREADS   ? "its block would have over 1024 threads"

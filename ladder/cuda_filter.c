@@ -49,9 +49,9 @@ static const char *shape_signal(const ladder_task *k, ladder_launch *l, int each
   if (!taps_fit(k)) return too_many_taps;
   cover(k, l, each > 1 ? span : tile, k->size[W]);
   set_threads(l, SIGNAL_TILE, 1, 1);
-  falt_cuda_hole(&l->kernel, "TAPS=%d", (int)k->taps[W]);
-  falt_cuda_hole(&l->kernel, "TILE=%d", SIGNAL_TILE);
-  falt_cuda_hole(&l->kernel, "EACH=%d", SIGNAL_EACH);
+  falt_cuda_define(&l->kernel, "TAPS=%d", (int)k->taps[W]);
+  falt_cuda_define(&l->kernel, "TILE=%d", SIGNAL_TILE);
+  falt_cuda_define(&l->kernel, "EACH=%d", SIGNAL_EACH);
   return NULL;
 }
 
@@ -108,12 +108,12 @@ enum { IMAGE_TILE = 32, PLAIN_ROWS = 8, REGISTER_WIDTH = 128, REGISTER_ROWS = 4,
 static const char *shape_image(const ladder_task *k, ladder_launch *l, const int tile[3], int64_t elements) {
   if (!taps_fit(k)) return too_many_taps;
   cover(k, l, tile, elements);
-  falt_cuda_hole(&l->kernel, "TAPS_R=%d", (int)k->taps[H]);
-  falt_cuda_hole(&l->kernel, "TAPS_S=%d", (int)k->taps[W]);
-  falt_cuda_hole(&l->kernel, "CHANNELS=%d", (int)k->channels);
-  falt_cuda_hole(&l->kernel, "TILE_H=%d", tile[H]);
-  falt_cuda_hole(&l->kernel, "TILE_W=%d", tile[W]);
-  falt_cuda_hole(&l->kernel, "EACH_H=%d", REGISTER_ROWS);
+  falt_cuda_define(&l->kernel, "TAPS_R=%d", (int)k->taps[H]);
+  falt_cuda_define(&l->kernel, "TAPS_S=%d", (int)k->taps[W]);
+  falt_cuda_define(&l->kernel, "CHANNELS=%d", (int)k->channels);
+  falt_cuda_define(&l->kernel, "TILE_H=%d", tile[H]);
+  falt_cuda_define(&l->kernel, "TILE_W=%d", tile[W]);
+  falt_cuda_define(&l->kernel, "EACH_H=%d", REGISTER_ROWS);
   return NULL;
 }
 
@@ -190,8 +190,8 @@ static const char *shape_volume(const ladder_task *k, ladder_launch *l, const in
   if (!taps_fit(k)) return too_many_taps;
   cover(k, l, tile, k->size[W]);
   for (int a = 0; a < 3; a++) {
-    falt_cuda_hole(&l->kernel, "TAPS_%c=%d", "TRS"[a], (int)k -> taps[a]);
-    falt_cuda_hole(&l->kernel, "TILE_%c=%d", "DHW"[a], tile[a]);
+    falt_cuda_define(&l->kernel, "TAPS_%c=%d", "TRS"[a], (int)k -> taps[a]);
+    falt_cuda_define(&l->kernel, "TILE_%c=%d", "DHW"[a], tile[a]);
   }
   return NULL;
 }

@@ -27,12 +27,12 @@ static int64_t shared_bytes(const ladder_task *k, const sharing *s, const int si
 
 static void fill_holes(const ladder_task *k, ladder_launch *l, const int side[2], int filters) {
   for (int a = 0; a < 2; a++) {
-    falt_cuda_hole(&l->kernel, "TAPS_%c=%d", "RS"[a], (int)k -> taps[H + a]);
-    falt_cuda_hole(&l->kernel, "STRIDE_%c=%d", "HW"[a], (int)k -> stride[a]);
-    falt_cuda_hole(&l->kernel, "PAD_%c=%d", "HW"[a], (int)k -> pad[a]);
-    falt_cuda_hole(&l->kernel, "TILE_%c=%d", "HW"[a], side[a]);
+    falt_cuda_define(&l->kernel, "TAPS_%c=%d", "RS"[a], (int)k -> taps[H + a]);
+    falt_cuda_define(&l->kernel, "STRIDE_%c=%d", "HW"[a], (int)k -> stride[a]);
+    falt_cuda_define(&l->kernel, "PAD_%c=%d", "HW"[a], (int)k -> pad[a]);
+    falt_cuda_define(&l->kernel, "TILE_%c=%d", "HW"[a], side[a]);
   }
-  falt_cuda_hole(&l->kernel, "FILTERS=%d", filters);
+  falt_cuda_define(&l->kernel, "FILTERS=%d", filters);
 }
 
 /* Equal tiles, none above 16 a side, so that 28 are two of 14; as few as shared memory allows. */

@@ -68,7 +68,7 @@ int falt_cuda_compiler(void) {
   return load() ? nvrtc.version_number : 0;
 }
 
-void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
+void falt_cuda_define(falt_cuda_kernel *kernel, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   if (kernel->holes == FALT_CUDA_HOLES)
@@ -78,8 +78,8 @@ void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) {
   va_end(arguments);
 }
 
-void falt_cuda_holes(falt_cuda_kernel *kernel, const falt_cuda_named_hole *holes, size_t count) {
-  for (size_t i = 0; i < count; i++) falt_cuda_hole(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *holes, size_t count) {
+  for (size_t i = 0; i < count; i++) falt_cuda_define(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
 }
 
 const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel) {

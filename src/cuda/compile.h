@@ -7,7 +7,7 @@
 
 enum { FALT_CUDA_HOLES = 40, FALT_CUDA_HOLE = 48 };
 
-/* What to compile: a source and its holes, each "NAME=VALUE". Filled by falt_cuda_hole. */
+/* What to compile: a source and its holes, each "NAME=VALUE". Filled by falt_cuda_define. */
 typedef struct falt_cuda_kernel {
   const char *source; /* "cuda_direct.cu" */
   const char *entry;  /* the function in it */
@@ -21,14 +21,14 @@ typedef struct falt_cuda_kernel {
 /* The texts that a kernel is compiled from. */
 const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel);
 
-void falt_cuda_hole(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void falt_cuda_define(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Holes of whole numbers, in this order. */
-typedef struct falt_cuda_named_hole {
+typedef struct falt_cuda_named_define {
   const char *name;
   int64_t value; /* an int's */
-} falt_cuda_named_hole;
-void falt_cuda_holes(falt_cuda_kernel *kernel, const falt_cuda_named_hole *holes, size_t count);
+} falt_cuda_named_define;
+void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *holes, size_t count);
 
 /* Whether a kernel names an embedded source and all its holes fit; FALT_INTERNAL otherwise. */
 falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel);

@@ -24,9 +24,9 @@ static void start(void *context) {
 
 falt_cuda_kernel falt_gpu_rate_kernel(falt_gpu_rates which) {
   falt_cuda_kernel kernel = {.source = probes[which].source, .entry = "falt_rate"};
-  falt_cuda_hole(&kernel, "REAL=%s", probes[which].type);
-  falt_cuda_hole(&kernel, "ROUNDS=%d", probes[which].rounds);
-  falt_cuda_hole(&kernel, "CHAINS=%d", CHAINS);
+  falt_cuda_define(&kernel, "REAL=%s", probes[which].type);
+  falt_cuda_define(&kernel, "ROUNDS=%d", probes[which].rounds);
+  falt_cuda_define(&kernel, "CHAINS=%d", CHAINS);
   return kernel;
 }
 

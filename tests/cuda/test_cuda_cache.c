@@ -26,8 +26,8 @@ static char content[] = "a cubin\nwith a \0 inside";
 
 static falt_cuda_kernel kernel_of(int taps) {
   falt_cuda_kernel k = {.source = "direct.cu", .entry = "falt_direct"};
-  falt_cuda_hole(&k, "TAPS_S=%d", taps);
-  falt_cuda_hole(&k, "ELEMENT_X=unsigned char");
+  falt_cuda_define(&k, "TAPS_S=%d", taps);
+  falt_cuda_define(&k, "ELEMENT_X=unsigned char");
   return k;
 }
 

@@ -22,12 +22,12 @@
 
 static falt_cuda_kernel generic(int operation, const char *sum, const char *real, bool pooled) {
   falt_cuda_kernel k = {.source = "cuda_generic.cu", .entry = "falt_generic"};
-  falt_cuda_hole(&k, "OPERATION=%d", operation);
-  falt_cuda_hole(&k, "SUM=%s", sum);
-  falt_cuda_hole(&k, "REAL=%s", real);
-  falt_cuda_hole(&k, "INDEX=unsigned");
-  falt_cuda_hole(&k, "POOLED=%d", pooled);
-  falt_cuda_hole(&k, "CHANNELS_FASTEST=%d", operation & 1);
+  falt_cuda_define(&k, "OPERATION=%d", operation);
+  falt_cuda_define(&k, "SUM=%s", sum);
+  falt_cuda_define(&k, "REAL=%s", real);
+  falt_cuda_define(&k, "INDEX=unsigned");
+  falt_cuda_define(&k, "POOLED=%d", pooled);
+  falt_cuda_define(&k, "CHANNELS_FASTEST=%d", operation & 1);
   return k;
 }
 
@@ -72,8 +72,8 @@ static falt_cuda_kernel tile(const shape *s) {
     p.dilation[i] = s->taps[i] > 1 ? s->dilation : 1;
   }
   filter_holes(&k, s->taps, s->terms, s->boundary, s->element, s->type);
-  falt_cuda_hole(&k, "FAR=%d", s->boundary == 2);
-  falt_tile_holes(&k, &p, &t);
+  falt_cuda_define(&k, "FAR=%d", s->boundary == 2);
+  falt_tile_defines(&k, &p, &t);
   return k;
 }
 
@@ -131,16 +131,16 @@ static falt_cuda_kernel sweep(const swept *v, bool other) {
                          .fills = v->boundary == 0,
                          .x_align = v->columns % 4 ? 1 : 16,
                          .y_align = v->columns % 4 ? 1 : 16};
-  falt_cuda_kernel k = {.source = "cuda_25d.cu", .entry = "falt_sweep"};
-  falt_sweep s;
+  falt_cuda_kernel k = {.source = "cuda_25d.cu", .entry = "falt_25d"};
+  falt_25d s;
   for (int i = 0; i < 3; i++) {
     p.taps[i] = v->taps[i];
     p.pad[i] = v->taps[i] / 2;
   }
-  assert_true(falt_sweeps_choose(&p, &machine, &s));
-  falt_cuda_hole(&k, "FAR=0");
+  assert_true(falt_25d_choose(&p, &machine, &s));
+  falt_cuda_define(&k, "FAR=0");
   filter_holes(&k, p.taps, v->terms, v->boundary, v->element, v->type);
-  falt_sweep_holes(&k, &s);
+  falt_25d_defines(&k, &s);
   return k;
 }
 
@@ -169,10 +169,10 @@ static void test_im2col(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (int by_row = 0; by_row < 2; by_row++) {
       falt_cuda_kernel k = {.source = "cuda_im2col.cu", .entry = "falt_im2col"};
-      falt_cuda_hole(&k, "ELEMENT=%s", by_row ? "unsigned long long" : "unsigned short");
-      falt_cuda_hole(&k, "INDEX=%s", by_row ? "unsigned long long" : "unsigned");
-      falt_cuda_hole(&k, "BY_ROW=%d", by_row);
-      falt_cuda_hole(&k, "CHANNELS_FIRST=%d", by_row);
+      falt_cuda_define(&k, "ELEMENT=%s", by_row ? "unsigned long long" : "unsigned short");
+      falt_cuda_define(&k, "INDEX=%s", by_row ? "unsigned long long" : "unsigned");
+      falt_cuda_define(&k, "BY_ROW=%d", by_row);
+      falt_cuda_define(&k, "CHANNELS_FIRST=%d", by_row);
       compile(&k, architectures[a], 64, 0);
     }
 }
@@ -185,8 +185,8 @@ static void test_turn(UNUSED void **state) {
       if (!is_turn(a, (size_t)size)) continue;
       falt_cuda_kernel k = {.source = "convert_layout.cu", .entry = "falt_turn"};
       falt_cuda_kernel spread = {.source = "pad_channels.cu", .entry = "falt_spread"};
-      falt_cuda_hole(&k, "SIZE=%d", size);
-      falt_cuda_hole(&spread, "SIZE=%d", size);
+      falt_cuda_define(&k, "SIZE=%d", size);
+      falt_cuda_define(&spread, "SIZE=%d", size);
       compile(&k, architectures[a], size == 1 ? 255 : 128, 0);
       compile(&spread, architectures[a], 64, 0);
     }
@@ -209,31 +209,31 @@ typedef struct band {
 } band;
 
 /* As the solver fills the holes, with the cut that it would choose for a large image. */
-static falt_cuda_kernel banded(const band *s, const falt_bands *bands, const falt_bands_cut *cut) {
-  falt_cuda_kernel k = {.source = "cuda_toeplitz.cu", .entry = "falt_banded"};
+static falt_cuda_kernel banded(const band *s, const falt_toeplitz *bands, const falt_toeplitz_cut *cut) {
+  falt_cuda_kernel k = {.source = "cuda_toeplitz.cu", .entry = "falt_toeplitz"};
   for (int i = 0; i < 3; i++) {
-    falt_cuda_hole(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
-    falt_cuda_hole(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
-    falt_cuda_hole(&k, "AXIS_%c=%d,%d", "TRS"[i], s -> type % 5, s -> type % 5);
+    falt_cuda_define(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
+    falt_cuda_define(&k, "PAD_%c=%d", "TRS"[i], s -> taps[i] / 2);
+    falt_cuda_define(&k, "AXIS_%c=%d,%d", "TRS"[i], s -> type % 5, s -> type % 5);
   }
-  falt_cuda_hole(&k, "KIND=%s", s->kind);
-  falt_cuda_hole(&k, "PIXEL=%d", s->pixel);
-  falt_cuda_hole(&k, "ELEMENT_Y=%s", s->element);
-  falt_cuda_hole(&k, "TYPE_X=%d", s->type);
-  falt_cuda_hole(&k, "TYPE_Y=%d", s->type);
-  falt_cuda_hole(&k, "PARTS=%d", bands->parts);
-  falt_cuda_hole(&k, "CHUNKS=%d", bands->chunks);
-  falt_cuda_hole(&k, "SLOTS=%d", bands->slots);
-  falt_cuda_hole(&k, "GROUPS=%d", cut->groups);
-  falt_cuda_hole(&k, "TILES=%d", cut->tiles);
-  falt_cuda_hole(&k, "FAR=%d", s->type % 5 == 2);
-  falt_cuda_hole(&k, "CHANNELS=%d", bands->channels);
-  falt_cuda_hole(&k, "BIASED=%d", s->type <= FALT_S8);
-  falt_cuda_hole(&k, "BANDS=%d", (int)cut->place);
-  falt_cuda_hole(&k, "WARPS=%d", FALT_BANDS_WARPS);
-  falt_cuda_hole(&k, "BLOCKS=%d", cut->blocks);
-  falt_cuda_hole(&k, "LINEAR=%d", s->taps[0] * s->taps[1] == 1);
-  falt_cuda_hole(&k, "RINGED=%d", falt_bands_ringed(bands, cut, s->taps[2] / 2 * s->pixel));
+  falt_cuda_define(&k, "KIND=%s", s->kind);
+  falt_cuda_define(&k, "PIXEL=%d", s->pixel);
+  falt_cuda_define(&k, "ELEMENT_Y=%s", s->element);
+  falt_cuda_define(&k, "TYPE_X=%d", s->type);
+  falt_cuda_define(&k, "TYPE_Y=%d", s->type);
+  falt_cuda_define(&k, "PARTS=%d", bands->parts);
+  falt_cuda_define(&k, "CHUNKS=%d", bands->chunks);
+  falt_cuda_define(&k, "SLOTS=%d", bands->slots);
+  falt_cuda_define(&k, "GROUPS=%d", cut->groups);
+  falt_cuda_define(&k, "TILES=%d", cut->tiles);
+  falt_cuda_define(&k, "FAR=%d", s->type % 5 == 2);
+  falt_cuda_define(&k, "CHANNELS=%d", bands->channels);
+  falt_cuda_define(&k, "BIASED=%d", s->type <= FALT_S8);
+  falt_cuda_define(&k, "BANDS=%d", (int)cut->place);
+  falt_cuda_define(&k, "WARPS=%d", FALT_BANDS_WARPS);
+  falt_cuda_define(&k, "BLOCKS=%d", cut->blocks);
+  falt_cuda_define(&k, "LINEAR=%d", s->taps[0] * s->taps[1] == 1);
+  falt_cuda_define(&k, "RINGED=%d", falt_toeplitz_ringed(bands, cut, s->taps[2] / 2 * s->pixel));
   return k;
 }
 
@@ -269,31 +269,31 @@ static void test_banded(UNUSED void **state) {
       const int number = atoi(architectures[a] + 3);
       falt_machine machine = h200;
       machine.arch = falt_architecture_of(number / 10, number % 10);
-      const falt_bands_kind kind = shapes[i].type <= FALT_S8    ? FALT_BANDS_BYTES
-                                   : shapes[i].type == FALT_F16 ? FALT_BANDS_HALVES
-                                   : shapes[i].type == FALT_F32 ? FALT_BANDS_WORDS
-                                                                : FALT_BANDS_BRAINS;
+      const falt_toeplitz_kind kind = shapes[i].type <= FALT_S8    ? FALT_BANDS_BYTES
+                                      : shapes[i].type == FALT_F16 ? FALT_BANDS_HALVES
+                                      : shapes[i].type == FALT_F32 ? FALT_BANDS_WORDS
+                                                                   : FALT_BANDS_BRAINS;
       const int bytes = shapes[i].type <= FALT_S8 ? 1 : shapes[i].type == FALT_F32 ? 4 : 2;
-      const falt_bands_image image = {{1, 4096, 4096}, 1, bytes, bytes, true};
-      falt_bands bands;
-      falt_bands_cut cut;
-      falt_bands_make(&bands, kind, shapes[i].taps, shapes[i].channels > 1 ? 1 : shapes[i].pixel, taps);
+      const falt_toeplitz_image image = {{1, 4096, 4096}, 1, bytes, bytes, true};
+      falt_toeplitz bands;
+      falt_toeplitz_cut cut;
+      falt_toeplitz_make(&bands, kind, shapes[i].taps, shapes[i].channels > 1 ? 1 : shapes[i].pixel, taps);
       bands.channels = shapes[i].channels;
-      falt_bands_choose(&bands, &image, &machine, &cut);
+      falt_toeplitz_choose(&bands, &image, &machine, &cut);
       const falt_cuda_kernel kernel = banded(&shapes[i], &bands, &cut);
       compile(&kernel, architectures[a], 255, 64); /* what stores results that are not finite has a frame */
     }
 }
 
 typedef struct many_taps {
-  falt_block_problem problem;
+  falt_tiled_problem problem;
   const char *element;
   int type, most_stack;
 } many_taps;
 
-static falt_cuda_kernel blocked(const many_taps *m, const falt_block *b) {
-  const falt_block_problem *p = &m->problem;
-  falt_cuda_kernel k = {.source = "cuda_tiled.cu", .entry = "falt_blocked", .shared_bytes = b->shared_bytes};
+static falt_cuda_kernel blocked(const many_taps *m, const falt_tiled *b) {
+  const falt_tiled_problem *p = &m->problem;
+  falt_cuda_kernel k = {.source = "cuda_tiled.cu", .entry = "falt_tiled", .shared_bytes = b->shared_bytes};
   const struct {
     const char *name;
     int value;
@@ -329,10 +329,11 @@ static falt_cuda_kernel blocked(const many_taps *m, const falt_block *b) {
                {"APART", b->apart},
                {"FLUSH", b->flush},
                {"BLOCKS", b->blocks}};
-  falt_cuda_hole(&k, "ELEMENT_X=%s", m->element);
-  falt_cuda_hole(&k, "ELEMENT_Y=%s", m->element);
-  falt_cuda_hole(&k, "SUM=%s", p->sum_bytes == 8 ? "double" : "float");
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
+  falt_cuda_define(&k, "ELEMENT_X=%s", m->element);
+  falt_cuda_define(&k, "ELEMENT_Y=%s", m->element);
+  falt_cuda_define(&k, "SUM=%s", p->sum_bytes == 8 ? "double" : "float");
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_define(&k, "%s=%d", holes[i].name, holes[i].value);
   return k;
 }
 
@@ -354,8 +355,8 @@ static void test_blocked(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
       if (!is_turn(a, i)) continue;
-      falt_block block;
-      assert_true(falt_blocks_choose(&filters[i].problem, &h200, &block));
+      falt_tiled block;
+      assert_true(falt_tiled_choose(&filters[i].problem, &h200, &block));
       const falt_cuda_kernel kernel = blocked(&filters[i], &block);
       const int totals = block.flush ? 4 * block.depth * block.rows * block.groups * block.group : 0;
       compile(&kernel, architectures[a], 255, filters[i].most_stack + totals);
@@ -363,30 +364,30 @@ static void test_blocked(UNUSED void **state) {
 }
 
 typedef struct few_channels {
-  falt_layer_problem problem;
+  falt_direct_nchw_problem problem;
   const char *element;
   int type, activation;
 } few_channels;
 
-static falt_cuda_kernel layer(const few_channels *l, const falt_layer_tile *tile) {
-  const falt_layer_problem *p = &l->problem;
-  falt_cuda_kernel k = {.source = "cuda_direct_nchw.cu", .entry = "falt_layer"};
+static falt_cuda_kernel layer(const few_channels *l, const falt_direct_nchw_tile *tile) {
+  const falt_direct_nchw_problem *p = &l->problem;
+  falt_cuda_kernel k = {.source = "cuda_direct_nchw.cu", .entry = "falt_direct_nchw"};
   for (int i = 0; i < 2; i++) {
-    falt_cuda_hole(&k, "TAPS_%c=%d", "RS"[i], p -> taps[i]);
-    falt_cuda_hole(&k, "STRIDE_%c=%d", "HW"[i], p -> stride[i]);
-    falt_cuda_hole(&k, "DILATE_%c=%d", "RS"[i], p -> dilation[i]);
-    falt_cuda_hole(&k, "POOL_%c=%d", "HW"[i], p -> pool[i]);
-    falt_cuda_hole(&k, "ELEMENT_%c=%s", "XY"[i], l -> element);
-    falt_cuda_hole(&k, "TYPE_%c=%d", "XY"[i], l -> type);
-    falt_cuda_hole(&k, "%c_LAST=%d", "XY"[i], p -> y_last);
+    falt_cuda_define(&k, "TAPS_%c=%d", "RS"[i], p -> taps[i]);
+    falt_cuda_define(&k, "STRIDE_%c=%d", "HW"[i], p -> stride[i]);
+    falt_cuda_define(&k, "DILATE_%c=%d", "RS"[i], p -> dilation[i]);
+    falt_cuda_define(&k, "POOL_%c=%d", "HW"[i], p -> pool[i]);
+    falt_cuda_define(&k, "ELEMENT_%c=%s", "XY"[i], l -> element);
+    falt_cuda_define(&k, "TYPE_%c=%d", "XY"[i], l -> type);
+    falt_cuda_define(&k, "%c_LAST=%d", "XY"[i], p -> y_last);
   }
-  falt_cuda_hole(&k, "TYPE_W=%d", l->type);
-  falt_cuda_hole(&k, "SUM=float");
-  falt_cuda_hole(&k, "TINY=0");
-  falt_cuda_hole(&k, "FOLD=%d", p->dilation[0] > 1);
-  falt_cuda_hole(&k, "CHANNELS=%d", p->channels);
-  falt_cuda_hole(&k, "ACTIVATION=%d", l->activation);
-  falt_layer_holes(&k, tile);
+  falt_cuda_define(&k, "TYPE_W=%d", l->type);
+  falt_cuda_define(&k, "SUM=float");
+  falt_cuda_define(&k, "TINY=0");
+  falt_cuda_define(&k, "FOLD=%d", p->dilation[0] > 1);
+  falt_cuda_define(&k, "CHANNELS=%d", p->channels);
+  falt_cuda_define(&k, "ACTIVATION=%d", l->activation);
+  falt_direct_nchw_defines(&k, tile);
   return k;
 }
 
@@ -401,8 +402,8 @@ static void test_layer(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
       if (!is_turn(a, i)) continue;
-      falt_layer_tile tile;
-      assert_true(falt_layers_choose(&layers[i].problem, &h200, &tile));
+      falt_direct_nchw_tile tile;
+      assert_true(falt_direct_nchw_choose(&layers[i].problem, &h200, &tile));
       const falt_cuda_kernel kernel = layer(&layers[i], &tile);
       compile(&kernel, architectures[a], tile.registers + 24, 0);
     }
@@ -411,21 +412,21 @@ static void test_layer(UNUSED void **state) {
 static falt_cuda_kernel pooling(int operation, int taps, int stride, int width) {
   falt_cuda_kernel k = {.source = "cuda_pooling.cu", .entry = "falt_pooling"};
   for (int i = 0; i < 2; i++) {
-    falt_cuda_hole(&k, "TAPS_%c=%d", "RS"[i], taps);
-    falt_cuda_hole(&k, "STRIDE_%c=%d", "HW"[i], stride);
-    falt_cuda_hole(&k, "DILATE_%c=1", "RS"[i]);
-    falt_cuda_hole(&k, "ELEMENT_%c=unsigned short", "XY"[i]);
-    falt_cuda_hole(&k, "TYPE_%c=%d", "XY"[i], FALT_F16);
+    falt_cuda_define(&k, "TAPS_%c=%d", "RS"[i], taps);
+    falt_cuda_define(&k, "STRIDE_%c=%d", "HW"[i], stride);
+    falt_cuda_define(&k, "DILATE_%c=1", "RS"[i]);
+    falt_cuda_define(&k, "ELEMENT_%c=unsigned short", "XY"[i]);
+    falt_cuda_define(&k, "TYPE_%c=%d", "XY"[i], FALT_F16);
   }
-  falt_cuda_hole(&k, "OPERATION=%d", operation);
-  falt_cuda_hole(&k, "SUM=float");
-  falt_cuda_hole(&k, "TINY=0");
-  falt_cuda_hole(&k, "ROWS=%d", operation <= FALT_AVGPOOL ? 2 : 1);
-  falt_cuda_hole(&k, "PAD_R=1");
-  falt_cuda_hole(&k, "PAD_S=1");
-  falt_cuda_hole(&k, "COLUMNS=%d", width == 1 ? 4 : 1);
-  falt_cuda_hole(&k, "WIDTH=%d", width);
-  falt_cuda_hole(&k, "LAST=%d", width > 1);
+  falt_cuda_define(&k, "OPERATION=%d", operation);
+  falt_cuda_define(&k, "SUM=float");
+  falt_cuda_define(&k, "TINY=0");
+  falt_cuda_define(&k, "ROWS=%d", operation <= FALT_AVGPOOL ? 2 : 1);
+  falt_cuda_define(&k, "PAD_R=1");
+  falt_cuda_define(&k, "PAD_S=1");
+  falt_cuda_define(&k, "COLUMNS=%d", width == 1 ? 4 : 1);
+  falt_cuda_define(&k, "WIDTH=%d", width);
+  falt_cuda_define(&k, "LAST=%d", width > 1);
   return k;
 }
 
@@ -454,14 +455,14 @@ static void test_bad_source(UNUSED void **state) {
 /* Holes that do not fit are never cut silently: one digit less is another kernel. */
 static void test_bad_kernel(UNUSED void **state) {
   falt_cuda_kernel kernel = {.source = "cuda_generic.cu"};
-  for (int i = 0; i < FALT_CUDA_HOLES; i++) falt_cuda_hole(&kernel, "HOLE_%d=%d", i, i);
+  for (int i = 0; i < FALT_CUDA_HOLES; i++) falt_cuda_define(&kernel, "HOLE_%d=%d", i, i);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
-  falt_cuda_hole(&kernel, "ONE_MORE=1");
+  falt_cuda_define(&kernel, "ONE_MORE=1");
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
   kernel = (falt_cuda_kernel){.source = "cuda_generic.cu"};
-  falt_cuda_hole(&kernel, "%0*d", FALT_CUDA_HOLE - 1, 1);
+  falt_cuda_define(&kernel, "%0*d", FALT_CUDA_HOLE - 1, 1);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
-  falt_cuda_hole(&kernel, "%0*d", FALT_CUDA_HOLE, 1);
+  falt_cuda_define(&kernel, "%0*d", FALT_CUDA_HOLE, 1);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
 }
 

@@ -386,7 +386,7 @@ static void test_constants(UNUSED void **state) {
     assert_int_equal(falt_problem_parse(&p, &budget, cases[i].line), FALT_OK);
     void *values = values_of(&p, true);
     if (falt_plan_create(&plan, device, &p, &budget, values) != FALT_OK) fail_msg("%s", falt_message());
-    falt_taps_holes(&kernel, (const falt_taps_plan *)plan);
+    falt_taps_defines(&kernel, (const falt_taps_plan *)plan);
     bool tiny = false;
     for (int h = 0; h < kernel.holes; h++) tiny |= strcmp(kernel.hole[h], "TINY=1") == 0;
     if (tiny != cases[i].tiny) fail_msg("%s: tiny %d", cases[i].line, tiny);

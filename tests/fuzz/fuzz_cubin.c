@@ -19,7 +19,7 @@ static void check_round_trip(const falt_cubin_label *label, const falt_cuda_bina
   for (char *at = holes, *end; at; at = end ? end + 2 : NULL) {
     end = strstr(at, "; ");
     if (end) *end = '\0';
-    falt_cuda_hole(&kernel, "%s", at);
+    falt_cuda_define(&kernel, "%s", at);
   }
   if (kernel.cut) return;
   char *packed = falt_cubin_pack(&kernel, label->arch, binary, &length);

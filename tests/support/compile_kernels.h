@@ -33,18 +33,18 @@ static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_r
 static void filter_holes(falt_cuda_kernel *k, const int taps[3], int terms, int boundary, const char *element,
                          falt_type type) {
   for (int i = 0; i < 3; i++) {
-    falt_cuda_hole(k, "TAPS_%c=%d", "TRS"[i], taps[i]);
-    falt_cuda_hole(k, "PAD_%c=%d", "TRS"[i], taps[i] / 2);
-    falt_cuda_hole(k, "AXIS_%c=%d,%d", "TRS"[i], boundary, boundary);
+    falt_cuda_define(k, "TAPS_%c=%d", "TRS"[i], taps[i]);
+    falt_cuda_define(k, "PAD_%c=%d", "TRS"[i], taps[i] / 2);
+    falt_cuda_define(k, "AXIS_%c=%d,%d", "TRS"[i], boundary, boundary);
   }
-  falt_cuda_hole(k, "ELEMENT_X=%s", element);
-  falt_cuda_hole(k, "ELEMENT_Y=%s", element);
-  falt_cuda_hole(k, "TYPE_X=%d", (int)type);
-  falt_cuda_hole(k, "TYPE_Y=%d", (int)type);
-  falt_cuda_hole(k, "SUM=%s", type == FALT_F64 ? "double" : "float");
-  falt_cuda_hole(k, "TINY=%d", type == FALT_U8 || type == FALT_U16);
-  falt_cuda_hole(k, "TERMS=%d", terms);
-  falt_cuda_hole(k, "SCALED=1");
+  falt_cuda_define(k, "ELEMENT_X=%s", element);
+  falt_cuda_define(k, "ELEMENT_Y=%s", element);
+  falt_cuda_define(k, "TYPE_X=%d", (int)type);
+  falt_cuda_define(k, "TYPE_Y=%d", (int)type);
+  falt_cuda_define(k, "SUM=%s", type == FALT_F64 ? "double" : "float");
+  falt_cuda_define(k, "TINY=%d", type == FALT_U8 || type == FALT_U16);
+  falt_cuda_define(k, "TERMS=%d", terms);
+  falt_cuda_define(k, "SCALED=1");
 }
 
 #endif

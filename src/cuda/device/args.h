@@ -66,7 +66,7 @@ typedef struct falt_cuda_tile_args {
 
 /* The banded kernel's operands. Columns count elements of a row, channels included; sizes and strides count elements.
  */
-typedef struct falt_cuda_banded_args {
+typedef struct falt_cuda_toeplitz_args {
   const void *x;
   void *y;
   const void *bands; /* the filter as src/solver/cuda/filter/cuda_toeplitz_tiles.c lays it out */
@@ -86,13 +86,13 @@ typedef struct falt_cuda_banded_args {
   float weight[3];                 /* of the sums of each part, where these are floats; beta takes their start off */
   float scale;                     /* alpha for sums of the taps as they are */
   long long x_block, y_block;      /* bytes of four rows */
-} falt_cuda_banded_args;
+} falt_cuda_toeplitz_args;
 
 enum { FALT_CUDA_BANDED_RING = 4 /* blocks of four rows that a warp has on their way */ };
 
 /* The blocked kernel's operands: sizes and strides count elements, those of the taps and of their batches (w_batch)
  * bytes. Batches are images, groups of channels, outputs of a group. */
-typedef struct falt_cuda_blocked_args {
+typedef struct falt_cuda_tiled_args {
   const void *x, *w;
   void *y;
   long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[3], w_tap[3], w_batch[2];
@@ -106,10 +106,10 @@ typedef struct falt_cuda_blocked_args {
   double fill;
   falt_cuda_epilogue epilogue;
   falt_cuda_tensor residual;
-} falt_cuda_blocked_args;
+} falt_cuda_tiled_args;
 
 /* The operands of layers of few channels; strides of the tensors count, sizes stand below. */
-typedef struct falt_cuda_layer_args {
+typedef struct falt_cuda_direct_nchw_args {
   falt_cuda_tensor x, w, y;
   int in[2], out[2], pad[2], boundary[2][2]; /* along rows, columns */
   int filters, groups;                       /* filters of a group */
@@ -117,7 +117,7 @@ typedef struct falt_cuda_layer_args {
   int kept;                                  /* the filter is the plan's own: nothing ahead in the stream writes it */
   float fill;
   falt_cuda_epilogue epilogue;
-} falt_cuda_layer_args;
+} falt_cuda_direct_nchw_args;
 
 /* The operands of pooling and its gradients. Threads are numbered along channels (by vectors), columns, rows, images.
  */
@@ -131,7 +131,7 @@ typedef struct falt_cuda_pooling_args {
 
 /* One product of the gemm kernel: all results, or those of one phase of a gradient's strides. Result q of an axis reads
  * with its tap i position q*step + first + i*delta of the source. */
-typedef struct falt_cuda_gemm_phase {
+typedef struct falt_cuda_igemm_phase {
   long long b, y;         /* where its filter begins, in bytes, and its results, in elements */
   int out[3], pixels;     /* results along the axes; all of them, images included */
   unsigned reciprocal[3]; /* of out, for division: n/out = n*reciprocal >> shift, for n < 2^31 */
@@ -142,45 +142,45 @@ typedef struct falt_cuda_gemm_phase {
   int begin, apart;     /* its pixels are begin, begin + apart, ... of those along the axes */
   int group;            /* its groups are group, group + group_apart, ... */
   int lead;             /* with spans: bytes between a multiple of 16 and its pixels' first positions */
-} falt_cuda_gemm_phase;
+} falt_cuda_igemm_phase;
 
 /* An entry of the depth: its channels of one tap. Either the way there from a result's first position, in bytes, and
  * the bits of the taps that must exist there, or the channel in bytes and the tap's position along each axis. */
-typedef struct falt_cuda_gemm_entry {
+typedef struct falt_cuda_igemm_entry {
   int delta;
   unsigned bits;
-} falt_cuda_gemm_entry;
-typedef struct falt_cuda_gemm_place {
+} falt_cuda_igemm_entry;
+typedef struct falt_cuda_igemm_place {
   int channel, at[3];
-} falt_cuda_gemm_place;
+} falt_cuda_igemm_place;
 
 /* In the bits of an entry and of a result: one for each tap of each axis, then these. */
-enum { FALT_CUDA_GEMM_BITS = 29 };
-#define FALT_CUDA_GEMM_ONE (1u << FALT_CUDA_GEMM_BITS) /* of an entry: not an element but a one, and then zeros */
-#define FALT_CUDA_GEMM_EXISTS (1u << 30)               /* the result */
-#define FALT_CUDA_GEMM_NOWHERE (1u << 31)              /* no result has it: beyond the depth */
+enum { FALT_CUDA_IGEMM_BITS = 29 };
+#define FALT_CUDA_IGEMM_ONE (1u << FALT_CUDA_IGEMM_BITS) /* of an entry: not an element but a one, and then zeros */
+#define FALT_CUDA_IGEMM_EXISTS (1u << 30)                /* the result */
+#define FALT_CUDA_IGEMM_NOWHERE (1u << 31)               /* no result has it: beyond the depth */
 /* With spans an entry is 16 aligned bytes, which may begin ahead of a tap's channels and end behind them. Fewer bits
  * are left for taps; then four say how many bytes lie ahead, and four how many there are up to the end, less one. */
-enum { FALT_CUDA_GEMM_SPAN_BITS = 21, FALT_CUDA_GEMM_HEAD = 21, FALT_CUDA_GEMM_END = 25 };
+enum { FALT_CUDA_IGEMM_SPAN_BITS = 21, FALT_CUDA_IGEMM_HEAD = 21, FALT_CUDA_IGEMM_END = 25 };
 /* The same as channels of places; no way to a channel is as long, of either sign. */
-enum { FALT_CUDA_GEMM_NO_CHANNEL = -2147483647 - 1, FALT_CUDA_GEMM_ONES = -2147483647 };
+enum { FALT_CUDA_IGEMM_NO_CHANNEL = -2147483647 - 1, FALT_CUDA_IGEMM_ONES = -2147483647 };
 
 /* What windows are taken from, in pieces; strides count bytes. */
-typedef struct falt_cuda_gemm_source {
+typedef struct falt_cuda_igemm_source {
   const void *data, *table;
   const void *fill, *one;                      /* pieces: the boundary's constant; a one and then zeros */
   long long image, group, axis[3], channel;    /* axis: to the next position */
   int in[3], step[3], boundary[3][2], aligned; /* aligned: pieces are */
-} falt_cuda_gemm_source;
+} falt_cuda_igemm_source;
 
 /* The gemm kernel's operands; strides of y and of the residual count elements. */
-typedef struct falt_cuda_gemm_args {
-  falt_cuda_gemm_source source;
+typedef struct falt_cuda_igemm_args {
+  falt_cuda_igemm_source source;
   const void *b;
-  long long b_low;                    /* from there to the low parts of b, in bytes */
-  void *y, *partial;                  /* partial: the sums of shares */
-  const falt_cuda_gemm_phase *phases; /* of several; of one, that below */
-  falt_cuda_gemm_phase phase;
+  long long b_low;                     /* from there to the low parts of b, in bytes */
+  void *y, *partial;                   /* partial: the sums of shares */
+  const falt_cuda_igemm_phase *phases; /* of several; of one, that below */
+  falt_cuda_igemm_phase phase;
   long long y_image, y_group, y_axis[3], y_channel, r_image, r_group, r_axis[3], r_channel;
   int groups, group_apart;     /* of a phase */
   int channels, channel_tiles; /* of results, of a group */
@@ -189,15 +189,15 @@ typedef struct falt_cuda_gemm_args {
   int b_known;                 /* b is there before the first kernel of an execution starts */
   falt_cuda_epilogue epilogue;
   const void *residual;
-} falt_cuda_gemm_args;
+} falt_cuda_igemm_args;
 
 /* How a filter is packed: row n of a group holds, for each tap, what is multiplied with the channels of a source.
  * Strides count elements. Groups are merged; what would join two of them is zero. */
-typedef struct falt_cuda_gemm_pack_args {
+typedef struct falt_cuda_igemm_pack_args {
   const void *w;
   void *b;
-  const falt_cuda_gemm_phase *phases;
-  falt_cuda_gemm_phase phase;
+  const falt_cuda_igemm_phase *phases;
+  falt_cuda_igemm_phase phase;
   long long w_group, w_row, w_channel, w_axis[3];
   int rows, channels; /* of a group, before groups are merged */
   int merged;         /* groups that are one; what would join two of them is zero */
@@ -206,13 +206,13 @@ typedef struct falt_cuda_gemm_pack_args {
   int turn[3];        /* bytes that neighbouring taps lie apart, along the axes */
   int step_bytes;     /* of a row, a step along the depth */
   long long low;      /* where the low parts of words begin, in bytes; 0: words stay whole */
-} falt_cuda_gemm_pack_args;
+} falt_cuda_igemm_pack_args;
 
 /* The operands of filters' gradients. */
-typedef struct falt_cuda_gemm_filter_args {
-  falt_cuda_gemm_source y, x;
-  falt_cuda_gemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
-  float *partial;                        /* sums of each share; NULL: there is one share */
+typedef struct falt_cuda_igemm_wgrad_args {
+  falt_cuda_igemm_source y, x;
+  falt_cuda_igemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
+  float *partial;                         /* sums of each share; NULL: there is one share */
   int tile[2], row_tiles, column_tiles, shares, share_steps, groups;
   int parts; /* of the shares, that cuda_wgrad_sum.cu sums beside each other: 2 to this power, up to 8 */
   int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */
@@ -220,7 +220,7 @@ typedef struct falt_cuda_gemm_filter_args {
   void *w, *bias;             /* bias: of the sums' type; NULL: none */
   long long w_group, w_row, w_channel, w_axis[3]; /* elements */
   double alpha;
-} falt_cuda_gemm_filter_args;
+} falt_cuda_igemm_wgrad_args;
 
 /* The operands of depthwise layers. The source is x, or dy of a gradient by the data, whose result is dx; a gradient of
  * the filter reads x and y. Strides count elements; channels are those of results: with a multiplier several read one

@@ -104,12 +104,12 @@ static falt_status ready(falt_plan *base) {
   const falt_problem *p = &plan->base.problem;
   const bool filter = p->operation == FALT_BACKWARD_FILTER;
   falt_cuda_kernel kernel = {.source = "cuda_generic.cu", .entry = filter ? "falt_generic_filter" : "falt_generic"};
-  falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
-  falt_cuda_hole(&kernel, "SUM=%s", plan->sum);
-  falt_cuda_hole(&kernel, "REAL=%s", real_of(p));
-  falt_cuda_hole(&kernel, "INDEX=%s", plan->blocks < (1 << 23) ? "unsigned" : "unsigned long long");
-  falt_cuda_hole(&kernel, "POOLED=%d", falt_problem_pools(p));
-  falt_cuda_hole(&kernel, "CHANNELS_FASTEST=%d", plan->channels_fastest);
+  falt_cuda_define(&kernel, "OPERATION=%d", (int)p->operation);
+  falt_cuda_define(&kernel, "SUM=%s", plan->sum);
+  falt_cuda_define(&kernel, "REAL=%s", real_of(p));
+  falt_cuda_define(&kernel, "INDEX=%s", plan->blocks < (1 << 23) ? "unsigned" : "unsigned long long");
+  falt_cuda_define(&kernel, "POOLED=%d", falt_problem_pools(p));
+  falt_cuda_define(&kernel, "CHANNELS_FASTEST=%d", plan->channels_fastest);
   FALT_TRY(falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function));
   if (!filter || !p->has_bias) return FALT_OK;
   kernel.entry = "falt_generic_bias";

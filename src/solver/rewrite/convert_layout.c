@@ -144,7 +144,7 @@ static falt_status find_kernel(turned_plan *plan, const falt_conversion *t) {
   const bool spread = t->args.pixel > 0;
   falt_cuda_kernel kernel = {.source = spread ? "pad_channels.cu" : "convert_layout.cu",
                              .entry = spread ? "falt_spread" : "falt_turn"};
-  falt_cuda_hole(&kernel, "SIZE=%d", (int)falt_type_size(t->tensor.type));
+  falt_cuda_define(&kernel, "SIZE=%d", (int)falt_type_size(t->tensor.type));
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, spread ? &plan->spread_kernel : &plan->turn_kernel);
 }
 

@@ -92,9 +92,9 @@ int falt_cuda_alignment(int64_t row, int64_t plane, const int64_t batch[2]) {
   return align;
 }
 
-void falt_cuda_axis_holes(falt_cuda_kernel *kernel, const falt_problem *p, char letter, int axis) {
+void falt_cuda_axis_defines(falt_cuda_kernel *kernel, const falt_problem *p, char letter, int axis) {
   const falt_axis none = {.stride = 1, .dilation = 1}, *a = axis < 0 ? &none : &p->axis[axis];
-  falt_cuda_hole(kernel, "TAPS_%c=%d", letter, (int)falt_cuda_size_along(&p->filter, axis));
-  falt_cuda_hole(kernel, "PAD_%c=%d", letter, (int)a->pad[0]);
-  falt_cuda_hole(kernel, "AXIS_%c=%d,%d", letter, (int)a->boundary[0], (int)a->boundary[1]);
+  falt_cuda_define(kernel, "TAPS_%c=%d", letter, (int)falt_cuda_size_along(&p->filter, axis));
+  falt_cuda_define(kernel, "PAD_%c=%d", letter, (int)a->pad[0]);
+  falt_cuda_define(kernel, "AXIS_%c=%d,%d", letter, (int)a->boundary[0], (int)a->boundary[1]);
 }

@@ -63,14 +63,14 @@ static int parts_of(const falt_gpu *gpu, int64_t fours, int splits) {
 void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *o, falt_map_sums s) {
   const falt_tensor *w = &plan->problem.filter;
   const int64_t fours = s.rows * s.columns / 4;
-  falt_cuda_wgmma_sum_args a = {.sums = o->workspace,
-                                .w = falt_cuda_tensor_of(w),
-                                .fours = (unsigned)fours,
-                                .row_fours = (unsigned)(s.columns / 4),
-                                .splits = s.splits,
-                                .parts = parts_of(plan->device->gpu, fours, s.splits),
-                                .tap_columns = s.tap_columns,
-                                .alpha = (float)plan->problem.alpha};
+  falt_cuda_igemm_sm90_sum_args a = {.sums = o->workspace,
+                                     .w = falt_cuda_tensor_of(w),
+                                     .fours = (unsigned)fours,
+                                     .row_fours = (unsigned)(s.columns / 4),
+                                     .splits = s.splits,
+                                     .parts = parts_of(plan->device->gpu, fours, s.splits),
+                                     .tap_columns = s.tap_columns,
+                                     .alpha = (float)plan->problem.alpha};
   a.w.data = falt_map_element(o->filter, w);
   start_sums(plan->device->gpu, sum, fours * a.parts, &a, o->stream);
 }

@@ -7,7 +7,7 @@
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 
 typedef struct depthwise_plan {
   falt_plan base;
@@ -33,8 +33,8 @@ static void start_pack(const depthwise_plan *plan, const void *from, void *to, v
 
 static const void *filter_of(const depthwise_plan *plan, const falt_operands *o) {
   const falt_tensor *w = &plan->base.problem.filter;
-  if (plan->filter) return plan->pack ? plan->filter : falt_gemm_element(plan->filter, w);
-  const void *given = falt_gemm_element(o->filter, w);
+  if (plan->filter) return plan->pack ? plan->filter : falt_igemm_element(plan->filter, w);
+  const void *given = falt_igemm_element(o->filter, w);
   if (!plan->pack) return given;
   start_pack(plan, given, o->workspace, o->stream);
   return o->workspace;
@@ -53,10 +53,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const depthwise_plan *plan = (const depthwise_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_gemm_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
-  args.y = falt_gemm_element(falt_result_data(p->operation, o), falt_problem_result(p));
+  args.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
+  args.y = falt_igemm_element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.w = filter_of(plan, o);
-  if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
@@ -96,26 +96,26 @@ static const char *inapplicable(const falt_ask *ask) {
 static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise.cu", .entry = "falt_depthwise"};
-  falt_depthwise_holes(p, c, &kernel);
-  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)(plan->pack ? falt_depthwise_sum_type(p) : p->filter.type));
-  falt_cuda_hole(&kernel, "W_WORDS=%d", plan->pack != NULL);
-  falt_cuda_hole(&kernel, "UNIT_Y=%d", c->tile.y_unit);
-  falt_cuda_hole(&kernel, "FINISH=%d", c->shape.finish);
-  falt_cuda_hole(&kernel, "EARLY=%d", early_of(plan, c));
-  falt_cuda_hole(&kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
-  falt_cuda_hole(&kernel, "ACTIVATION=%d", (int)(p->operation == FALT_FORWARD ? p->activation : FALT_IDENTITY));
+  falt_depthwise_defines(p, c, &kernel);
+  falt_cuda_define(&kernel, "TYPE_W=%d", (int)(plan->pack ? falt_depthwise_sum_type(p) : p->filter.type));
+  falt_cuda_define(&kernel, "W_WORDS=%d", plan->pack != NULL);
+  falt_cuda_define(&kernel, "UNIT_Y=%d", c->tile.y_unit);
+  falt_cuda_define(&kernel, "FINISH=%d", c->shape.finish);
+  falt_cuda_define(&kernel, "EARLY=%d", early_of(plan, c));
+  falt_cuda_define(&kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
+  falt_cuda_define(&kernel, "ACTIVATION=%d", (int)(p->operation == FALT_FORWARD ? p->activation : FALT_IDENTITY));
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
 }
 
 static falt_status ready_pack(depthwise_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise_pack.cu", .entry = "falt_depthwise_pack"};
-  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
-  falt_cuda_hole(&kernel, "SUM=%s", falt_depthwise_sum(p));
-  falt_cuda_hole(&kernel, "TAPS_R=%d", (int)p->filter.size[FALT_H]);
-  falt_cuda_hole(&kernel, "TAPS_S=%d", (int)p->filter.size[FALT_W]);
-  falt_cuda_hole(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
-  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
+  falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_define(&kernel, "SUM=%s", falt_depthwise_sum(p));
+  falt_cuda_define(&kernel, "TAPS_R=%d", (int)p->filter.size[FALT_H]);
+  falt_cuda_define(&kernel, "TAPS_S=%d", (int)p->filter.size[FALT_W]);
+  falt_cuda_define(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
+  falt_cuda_define(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->pack);
 }
 
@@ -132,7 +132,7 @@ static falt_status keep_filter(depthwise_plan *plan) {
   }
   status = falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->packed_bytes);
   if (status == FALT_OK && !plan->base.device->described) {
-    start_pack(plan, falt_gemm_element(raw, w), plan->filter, NULL);
+    start_pack(plan, falt_igemm_element(raw, w), plan->filter, NULL);
     status = falt_gpu_trouble();
     if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
   }

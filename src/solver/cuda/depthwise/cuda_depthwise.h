@@ -20,7 +20,7 @@ bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool na
 
 /* The kernels' strides, and the holes that both have. */
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *problem);
-void falt_depthwise_holes(const falt_problem *problem, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel);
+void falt_depthwise_defines(const falt_problem *problem, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel);
 /* "float" or "double", and its type. */
 const char *falt_depthwise_sum(const falt_problem *problem);
 falt_type falt_depthwise_sum_type(const falt_problem *problem);
@@ -34,7 +34,7 @@ falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *f
 bool falt_depthwise_is_short(const falt_plan *plan);
 void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, const int blocks_yz[2],
                           void **parameters);
-void falt_depthwise_add_shares(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
+void falt_depthwise_add_slices(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
                                void *stream);
 
 #endif

@@ -8,8 +8,8 @@
 
 enum { PIXEL = 16, MOST_TAPS = 8, MOST_SHARES = 65535, BLOCK_THREADS = 128, REGISTERS = 80 };
 
-typedef falt_depthwise_bands_shape shape;
-typedef falt_depthwise_bands_filter_tile tile;
+typedef falt_depthwise_toeplitz_shape shape;
+typedef falt_depthwise_toeplitz_wgrad_tile tile;
 
 /* ---- sizes, as the kernel has them */
 
@@ -95,6 +95,6 @@ static void visit_slabs(const visitor *v, tile t) {
 void falt_depthwise_diagonals_each(const shape *s, const falt_machine *m, int64_t workspace, falt_tile_search *search) {
   const sizes z = sizes_of(s);
   const visitor v = {s, m, &z, workspace, search};
-  if (falt_depthwise_bands_refusal(s) || !m->arch->wgmma || s->taps[0] > MOST_TAPS || s->taps[1] > MOST_TAPS) return;
+  if (falt_depthwise_toeplitz_refusal(s) || !m->arch->wgmma || s->taps[0] > MOST_TAPS || s->taps[1] > MOST_TAPS) return;
   visit_slabs(&v, (tile){.images = 1, .span = s->channels > 8 ? 16 : 8});
 }

@@ -2,7 +2,7 @@
  */
 #include <math.h>
 
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 
 enum { MOST_COLUMN_TAPS = 32, MOST_STRIDE = 1024 };
@@ -50,8 +50,9 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
   if (falt_type_is_integer(p->input.type) || falt_type_is_integer(p->output.type) ||
       falt_type_is_integer(p->filter.type))
     return "it multiplies floats only";
-  if (data && falt_gemm_folds(p)) return "gradients by the data end in zeros only";
-  if (!data && !falt_gemm_constant_fits(p)) return "the boundary's constant is not a finite number of the input's type";
+  if (data && falt_igemm_folds(p)) return "gradients by the data end in zeros only";
+  if (!data && !falt_igemm_constant_fits(p))
+    return "the boundary's constant is not a finite number of the input's type";
   if (is_one_filter(p) && (filter || ask->filter_values)) return "the filter is one for all channels";
   if (p->filter.size[FALT_W] > MOST_COLUMN_TAPS) return "rows have more than 32 taps";
   if (!small_axes(p) || !small_channels(p)) return "an axis, a stride or the channels are too large";
@@ -75,7 +76,7 @@ static int64_t channels_of(const falt_tensor *t) {
 }
 
 static bool has_channels_inside(const falt_tensor *t) {
-  return channels_of(t) > 1 && falt_gemm_channel_stride(t) == 1 &&
+  return channels_of(t) > 1 && falt_igemm_channel_stride(t) == 1 &&
          (t->size[FALT_C] == 1 || t->size[FALT_G] == 1 || t->stride[FALT_G] == t->size[FALT_C]);
 }
 
@@ -83,10 +84,10 @@ static bool has_channels_inside(const falt_tensor *t) {
 static int alignment(const falt_tensor *t, bool inner) {
   const int first = inner ? FALT_G : FALT_W;
   int64_t align = 16 / (int64_t)falt_type_size(t->type);
-  if (inner ? falt_gemm_channel_stride(t) != 1 || channels_of(t) == 1 : !falt_tensor_unit(t, FALT_W)) return 1;
+  if (inner ? falt_igemm_channel_stride(t) != 1 || channels_of(t) == 1 : !falt_tensor_unit(t, FALT_W)) return 1;
   while (inner && channels_of(t) % align) align /= 2;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    while (dim != first && !(inner && dim == FALT_C) && falt_gemm_stride(t, dim) % align) align /= 2;
+    while (dim != first && !(inner && dim == FALT_C) && falt_igemm_stride(t, dim) % align) align /= 2;
   return (int)align;
 }
 
@@ -107,7 +108,7 @@ static falt_depthwise_shape shape_of(const falt_ask *ask, bool narrow) {
                             .channels = channels_of(r.result),
                             .members = (int)p->filter.size[FALT_K],
                             .inner = has_channels_inside(r.source) && has_channels_inside(r.result),
-                            .constant = !falt_gemm_folds(p),
+                            .constant = !falt_igemm_folds(p),
                             .finish = p->operation == FALT_FORWARD && !falt_epilogue_is_identity(p),
                             .x_bytes = (int)falt_type_size(r.source->type),
                             .y_bytes = (int)falt_type_size(r.result->type),
@@ -134,25 +135,25 @@ bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool na
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *p) {
   const roles r = roles_of(p);
   const falt_tensor *x = r.source, *y = r.result, *w = &p->filter, *residual = &p->residual;
-  falt_cuda_depthwise_args a = {.x_image = falt_gemm_stride(x, FALT_N),
-                                .x_channel = falt_gemm_stride(x, FALT_G),
-                                .x_next = falt_gemm_stride(x, FALT_C),
-                                .x_plane = falt_gemm_stride(x, FALT_D),
-                                .y_image = falt_gemm_stride(y, FALT_N),
-                                .y_channel = falt_gemm_stride(y, FALT_G),
-                                .y_next = falt_gemm_stride(y, FALT_C),
-                                .y_plane = falt_gemm_stride(y, FALT_D),
-                                .w_channel = falt_gemm_stride(w, FALT_G),
-                                .w_next = falt_gemm_stride(w, FALT_K),
+  falt_cuda_depthwise_args a = {.x_image = falt_igemm_stride(x, FALT_N),
+                                .x_channel = falt_igemm_stride(x, FALT_G),
+                                .x_next = falt_igemm_stride(x, FALT_C),
+                                .x_plane = falt_igemm_stride(x, FALT_D),
+                                .y_image = falt_igemm_stride(y, FALT_N),
+                                .y_channel = falt_igemm_stride(y, FALT_G),
+                                .y_next = falt_igemm_stride(y, FALT_C),
+                                .y_plane = falt_igemm_stride(y, FALT_D),
+                                .w_channel = falt_igemm_stride(w, FALT_G),
+                                .w_next = falt_igemm_stride(w, FALT_K),
                                 .fill = p->boundary_value,
                                 .epilogue = falt_cuda_epilogue_of(p)};
-  for (int i = 0; i < 3; i++) a.w_axis[i] = falt_gemm_stride(w, FALT_D + i);
+  for (int i = 0; i < 3; i++) a.w_axis[i] = falt_igemm_stride(w, FALT_D + i);
   if (p->operation == FALT_BACKWARD_DATA) a.epilogue.beta = 0;
   if (!p->has_residual) return a;
-  a.r_image = falt_gemm_stride(residual, FALT_N);
-  a.r_channel = falt_gemm_stride(residual, FALT_G);
-  a.r_next = falt_gemm_stride(residual, FALT_C);
-  for (int i = 0; i < 3; i++) a.r_axis[i] = falt_gemm_stride(residual, FALT_D + i);
+  a.r_image = falt_igemm_stride(residual, FALT_N);
+  a.r_channel = falt_igemm_stride(residual, FALT_G);
+  a.r_next = falt_igemm_stride(residual, FALT_C);
+  for (int i = 0; i < 3; i++) a.r_axis[i] = falt_igemm_stride(residual, FALT_D + i);
   return a;
 }
 
@@ -160,7 +161,7 @@ static bool fills(const falt_problem *p) {
   return p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0;
 }
 
-void falt_depthwise_holes(const falt_problem *p, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel) {
+void falt_depthwise_defines(const falt_problem *p, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel) {
   const falt_depthwise_shape *s = &cut->shape;
   const falt_depthwise_tile *t = &cut->tile;
   const roles r = roles_of(p);
@@ -168,29 +169,29 @@ void falt_depthwise_holes(const falt_problem *p, const falt_depthwise_cut *cut, 
     const falt_depthwise_axis *a = &s->axis[i];
     const falt_boundary *boundary = p->axis[i].boundary;
     const int taps = (int)(i == 1 ? (a->taps + t->parts - 1) / t->parts : a->taps);
-    falt_cuda_hole(kernel, "AXIS_%c=%d,%d,%d,%d,%d,%d,%d,%d", "TRS"[i], taps, (int)a -> stride, (int)a -> dilation,
-                   (int)a -> pad, (int)a -> source, (int)a -> results, (int)boundary[0], (int)boundary[1]);
+    falt_cuda_define(kernel, "AXIS_%c=%d,%d,%d,%d,%d,%d,%d,%d", "TRS"[i], taps, (int)a -> stride, (int)a -> dilation,
+                     (int)a -> pad, (int)a -> source, (int)a -> results, (int)boundary[0], (int)boundary[1]);
   }
-  falt_cuda_hole(kernel, "TYPE_X=%d", (int)r.source->type);
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)r.result->type);
-  falt_cuda_hole(kernel, "SUM=%s", falt_depthwise_sum(p));
-  falt_cuda_hole(kernel, "INNER=%d", s->inner);
-  falt_cuda_hole(kernel, "UNIT=%d", t->unit);
-  falt_cuda_hole(kernel, "ROWS=%d", t->rows);
-  falt_cuda_hole(kernel, "COLS=%d", t->columns);
-  falt_cuda_hole(kernel, "X_R=%lld", (long long)falt_gemm_stride(r.source, FALT_H));
-  falt_cuda_hole(kernel, "X_S=%lld", (long long)falt_gemm_stride(r.source, FALT_W));
-  falt_cuda_hole(kernel, "Y_R=%lld", (long long)falt_gemm_stride(r.result, FALT_H));
-  falt_cuda_hole(kernel, "Y_S=%lld", (long long)falt_gemm_stride(r.result, FALT_W));
-  falt_cuda_hole(kernel, "CHANNELS=%lld", (long long)s->channels);
-  falt_cuda_hole(kernel, "MULTIPLE=%d", s->members);
-  falt_cuda_hole(kernel, "BACKWARD=%d", s->kind == FALT_DEPTHWISE_DATA);
-  falt_cuda_hole(kernel, "FILL=%d", fills(p));
-  falt_cuda_hole(kernel, "PARTS=%d", t->parts);
-  falt_cuda_hole(kernel, "ALL_TAPS_R=%d", (int)s->axis[1].taps);
-  falt_cuda_hole(kernel, "AHEAD=%d", t->ahead);
-  falt_cuda_hole(kernel, "THREADS=%d", t->threads);
-  falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
+  falt_cuda_define(kernel, "TYPE_X=%d", (int)r.source->type);
+  falt_cuda_define(kernel, "TYPE_Y=%d", (int)r.result->type);
+  falt_cuda_define(kernel, "SUM=%s", falt_depthwise_sum(p));
+  falt_cuda_define(kernel, "INNER=%d", s->inner);
+  falt_cuda_define(kernel, "UNIT=%d", t->unit);
+  falt_cuda_define(kernel, "ROWS=%d", t->rows);
+  falt_cuda_define(kernel, "COLS=%d", t->columns);
+  falt_cuda_define(kernel, "X_R=%lld", (long long)falt_igemm_stride(r.source, FALT_H));
+  falt_cuda_define(kernel, "X_S=%lld", (long long)falt_igemm_stride(r.source, FALT_W));
+  falt_cuda_define(kernel, "Y_R=%lld", (long long)falt_igemm_stride(r.result, FALT_H));
+  falt_cuda_define(kernel, "Y_S=%lld", (long long)falt_igemm_stride(r.result, FALT_W));
+  falt_cuda_define(kernel, "CHANNELS=%lld", (long long)s->channels);
+  falt_cuda_define(kernel, "MULTIPLE=%d", s->members);
+  falt_cuda_define(kernel, "BACKWARD=%d", s->kind == FALT_DEPTHWISE_DATA);
+  falt_cuda_define(kernel, "FILL=%d", fills(p));
+  falt_cuda_define(kernel, "PARTS=%d", t->parts);
+  falt_cuda_define(kernel, "ALL_TAPS_R=%d", (int)s->axis[1].taps);
+  falt_cuda_define(kernel, "AHEAD=%d", t->ahead);
+  falt_cuda_define(kernel, "THREADS=%d", t->threads);
+  falt_cuda_define(kernel, "BLOCKS=%d", t->blocks);
 }
 
 bool falt_depthwise_aligned(const falt_cuda_depthwise_args *a, const falt_depthwise_cut *cut) {
@@ -226,16 +227,16 @@ void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, 
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function) {
   const falt_problem *p = &plan->problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise_sum.cu", .entry = "falt_depthwise_sum"};
-  falt_cuda_hole(&kernel, "SUM=%s", falt_depthwise_sum(p));
-  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
-  for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "TRS"[i], (int)p -> filter.size[FALT_D + i]);
-  falt_cuda_hole(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
-  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
-  falt_cuda_hole(&kernel, "BIAS=%d", p->has_bias);
+  falt_cuda_define(&kernel, "SUM=%s", falt_depthwise_sum(p));
+  falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  for (int i = 0; i < 3; i++) falt_cuda_define(&kernel, "TAPS_%c=%d", "TRS"[i], (int)p -> filter.size[FALT_D + i]);
+  falt_cuda_define(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
+  falt_cuda_define(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
+  falt_cuda_define(&kernel, "BIAS=%d", p->has_bias);
   return falt_gpu_kernel(plan->device->gpu, &kernel, function);
 }
 
-void falt_depthwise_add_shares(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
+void falt_depthwise_add_slices(falt_cu_function function, const falt_plan *plan, falt_cuda_depthwise_args *args,
                                void *stream) {
   enum { SUMS = 32, MOST_WARPS = 32 }; /* of a block */
   const falt_problem *p = &plan->problem;

@@ -5,31 +5,31 @@
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 typedef struct bands_plan {
   falt_cuda_plan cuda;
   falt_cuda_depthwise_args args;
-  falt_depthwise_bands_shape shape;
-  falt_depthwise_bands_tile tile;
+  falt_depthwise_toeplitz_shape shape;
+  falt_depthwise_toeplitz_tile tile;
   int64_t w_first; /* elements from the filter's first to the first tap that is met */
 } bands_plan;
 
-typedef falt_gemm_roles roles;
+typedef falt_igemm_roles roles;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const bands_plan *plan = (const bands_plan *)base;
   const falt_problem *p = &base->problem;
-  const roles r = falt_gemm_roles_of(p);
+  const roles r = falt_igemm_roles_of(p);
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_gemm_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_gemm_element(falt_result_data(p->operation, o), r.result);
+  args.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = falt_igemm_element(falt_result_data(p->operation, o), r.result);
   args.w = falt_cuda_plan_filter(&plan->cuda, o) + plan->w_first * 2;
-  if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
@@ -40,7 +40,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_depthwise_bands_tile *t = &((const bands_plan *)base)->tile;
+  const falt_depthwise_toeplitz_tile *t = &((const bands_plan *)base)->tile;
   falt_text_add(text, "(cuda-depthwise-toeplitz channels=%d images=%d rows=%d segment=%d warps=%d stages=%d blocks=%d)",
                 t->span, t->images, t->slab, t->segment, t->warps, t->stages, t->blocks);
 }
@@ -64,7 +64,7 @@ static bool are_halves(const falt_problem *p) {
   return falt_type_is_half(type) && type == falt_problem_factor(p, 1)->type;
 }
 
-const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
+const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const char *why = falt_depthwise_refusal(ask);
   if (why) return why;
@@ -72,9 +72,9 @@ const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
          : p->accumulator != FALT_F32 ? "tensor cores sum these types in another"
          : !is_flat(p)                ? "it computes planes"
          : !has_unit_steps(p)         ? "it takes neither strides nor dilations"
-         : falt_gemm_folds(p) || (p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0)
+         : falt_igemm_folds(p) || (p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0)
              ? "beyond the ends it reads zeros only"
-         : !falt_gemm_small_planes(&p->input) || !falt_gemm_small_planes(&p->output)
+         : !falt_igemm_small_planes(&p->input) || !falt_igemm_small_planes(&p->output)
              ? "rows or columns lie too far apart"
              : NULL;
 }
@@ -82,9 +82,9 @@ const char *falt_depthwise_bands_inapplicable(const falt_ask *ask) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (!falt_reads_filter(p->operation)) return "it computes layers and gradients by the data only";
-  const char *why = falt_depthwise_bands_inapplicable(ask);
+  const char *why = falt_depthwise_toeplitz_inapplicable(ask);
   if (why) return why;
-  return !falt_type_is_half(falt_gemm_roles_of(p).result->type) ? "its results are floats of 16 bits"
+  return !falt_type_is_half(falt_igemm_roles_of(p).result->type) ? "its results are floats of 16 bits"
          : p->operation == FALT_BACKWARD_DATA && p->filter.size[FALT_K] > 1
              ? "its gradients do not sum over the channels of a group"
              : NULL;
@@ -92,7 +92,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- operands */
 
-falt_alignment falt_depthwise_bands_alignment(const falt_problem *p, const falt_depthwise_bands_shape *s) {
+falt_alignment falt_depthwise_toeplitz_alignment(const falt_problem *p, const falt_depthwise_toeplitz_shape *s) {
   const int source = 2 * s->x_align, result = 2 * s->y_align;
   return p->operation == FALT_BACKWARD_DATA ? (falt_alignment){.input = result, .output = source}
                                             : (falt_alignment){.input = source, .output = result};
@@ -104,30 +104,30 @@ static int64_t channels_of(const falt_tensor *t) {
 
 /* Whether channels lie side by side and 16 bytes divide the way from pixel to pixel. */
 static bool is_inner(const falt_problem *p, const falt_tensor *t) {
-  return p->filter.size[FALT_K] == 1 && channels_of(t) % 8 == 0 && falt_gemm_channel_stride(t) == 1 &&
-         falt_gemm_strides_divide(t, (int)t->size[FALT_G], 8);
+  return p->filter.size[FALT_K] == 1 && channels_of(t) % 8 == 0 && falt_igemm_channel_stride(t) == 1 &&
+         falt_igemm_strides_divide(t, (int)t->size[FALT_G], 8);
 }
 
 /* Columns that can be copied at once. */
 static int alignment(const falt_tensor *t) {
   int align = 8;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    while (dim != FALT_W && falt_gemm_stride(t, dim) % align) align /= 2;
+    while (dim != FALT_W && falt_igemm_stride(t, dim) % align) align /= 2;
   while (t->size[FALT_W] % align) align /= 2;
   return align;
 }
 
-bool falt_depthwise_bands_describe(const falt_problem *p, falt_depthwise_bands_shape *s) {
+bool falt_depthwise_toeplitz_describe(const falt_problem *p, falt_depthwise_toeplitz_shape *s) {
   const bool data = p->operation == FALT_BACKWARD_DATA;
   const struct {
     const falt_tensor *source, *result;
   } r = {data ? &p->output : &p->input, data ? &p->input : &p->output};
-  *s = (falt_depthwise_bands_shape){.images = r.source->size[FALT_N],
-                                    .channels = channels_of(r.result),
-                                    .inner = is_inner(p, r.source) && is_inner(p, r.result),
-                                    .x_align = 8,
-                                    .y_align = 8,
-                                    .finish = p->operation == FALT_FORWARD && !falt_epilogue_is_identity(p)};
+  *s = (falt_depthwise_toeplitz_shape){.images = r.source->size[FALT_N],
+                                       .channels = channels_of(r.result),
+                                       .inner = is_inner(p, r.source) && is_inner(p, r.result),
+                                       .x_align = 8,
+                                       .y_align = 8,
+                                       .finish = p->operation == FALT_FORWARD && !falt_epilogue_is_identity(p)};
   for (int i = 0; i < 2; i++) {
     const int64_t taps = p->filter.size[FALT_H + i], pad = p->axis[1 + i].pad[0];
     s->in[i] = r.source->size[FALT_H + i];
@@ -161,18 +161,19 @@ static falt_status ready(falt_plan *base) {
   bands_plan *plan = (bands_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
-  const roles r = falt_gemm_roles_of(p);
-  falt_cuda_kernel kernel = {
-      .source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_bands", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(r.source->type, w->type));
-  falt_gemm_result_holes(p, r.result->type, &kernel);
-  falt_cuda_hole(&kernel, "FINISH=%d", plan->shape.finish);
-  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)w->size[FALT_K]);
-  falt_cuda_hole(&kernel, "X_R=%lld", (long long)falt_gemm_stride(r.source, FALT_H));
-  falt_cuda_hole(&kernel, "X_S=%lld", (long long)falt_gemm_stride(r.source, FALT_W));
-  falt_cuda_hole(&kernel, "Y_R=%lld", (long long)falt_gemm_stride(r.result, FALT_H));
-  falt_cuda_hole(&kernel, "Y_S=%lld", (long long)falt_gemm_stride(r.result, FALT_W));
-  falt_depthwise_bands_holes(&kernel, &plan->shape, &plan->tile);
+  const roles r = falt_igemm_roles_of(p);
+  falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz.cu",
+                             .entry = "falt_depthwise_toeplitz",
+                             .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(r.source->type, w->type));
+  falt_igemm_result_defines(p, r.result->type, &kernel);
+  falt_cuda_define(&kernel, "FINISH=%d", plan->shape.finish);
+  falt_cuda_define(&kernel, "MULTIPLE=%d", (int)w->size[FALT_K]);
+  falt_cuda_define(&kernel, "X_R=%lld", (long long)falt_igemm_stride(r.source, FALT_H));
+  falt_cuda_define(&kernel, "X_S=%lld", (long long)falt_igemm_stride(r.source, FALT_W));
+  falt_cuda_define(&kernel, "Y_R=%lld", (long long)falt_igemm_stride(r.result, FALT_H));
+  falt_cuda_define(&kernel, "Y_S=%lld", (long long)falt_igemm_stride(r.result, FALT_W));
+  falt_depthwise_toeplitz_defines(&kernel, &plan->shape, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
@@ -181,12 +182,12 @@ static falt_status ready(falt_plan *base) {
 
 static const char *choose(bands_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
-  if (!falt_depthwise_bands_describe(&plan->cuda.base.problem, &plan->shape))
+  if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns lie side by side";
-  const char *why = falt_depthwise_bands_refusal(&plan->shape);
+  const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
   if (why) return why;
-  if (!falt_depthwise_bands_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
-  plan->cuda.base.alignment = falt_depthwise_bands_alignment(&plan->cuda.base.problem, &plan->shape);
+  if (!falt_depthwise_toeplitz_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
+  plan->cuda.base.alignment = falt_depthwise_toeplitz_alignment(&plan->cuda.base.problem, &plan->shape);
   plan->cuda.base.cost.seconds = plan->tile.seconds;
   set_args(plan);
   return NULL;

@@ -400,7 +400,7 @@ __device__ inline void run_planar(const Args &p, char *stage, char *out) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_bands(const __grid_constant__ Args p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_toeplitz(const __grid_constant__ Args p) {
   extern __shared__ uint4 memory[];
   char *stage = (char *)memory, *out = IN_PLACE ? stage : stage + STAGES * STAGE;
   clear(stage, STAGES * STAGE);

@@ -6,10 +6,11 @@
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 /* Why a layer or its gradient is none of theirs, or NULL. */
-const char *falt_depthwise_bands_inapplicable(const falt_ask *ask);
+const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask);
 /* False where neither channels nor columns lie side by side. */
-bool falt_depthwise_bands_describe(const falt_problem *problem, falt_depthwise_bands_shape *shape);
+bool falt_depthwise_toeplitz_describe(const falt_problem *problem, falt_depthwise_toeplitz_shape *shape);
 /* Of the addresses, for what is copied at once. */
-falt_alignment falt_depthwise_bands_alignment(const falt_problem *problem, const falt_depthwise_bands_shape *shape);
+falt_alignment falt_depthwise_toeplitz_alignment(const falt_problem *problem,
+                                                 const falt_depthwise_toeplitz_shape *shape);
 
 #endif

@@ -15,8 +15,8 @@ enum {
   MOST_TAPS = 64
 };
 
-typedef falt_depthwise_bands_shape shape;
-typedef falt_depthwise_bands_tile tile;
+typedef falt_depthwise_toeplitz_shape shape;
+typedef falt_depthwise_toeplitz_tile tile;
 
 /* ---- sizes, as the kernel has them */
 
@@ -110,22 +110,22 @@ static int blocks_of(const shape *s, const falt_machine *m, const tile *t) {
   return (int)falt_min(falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes)), 16);
 }
 
-const char *falt_depthwise_bands_refusal(const shape *s) {
+const char *falt_depthwise_toeplitz_refusal(const shape *s) {
   for (int i = 0; i < 2; i++)
     if (s->pad[i] < 0 || s->pad[i] >= s->taps[i] || s->taps[i] > MOST_TAPS)
       return "pads are negative or as long as the taps, or there are too many of these";
   return s->in[1] > MOST_COLUMNS || s->out[1] > MOST_COLUMNS ? "rows are too long" : NULL;
 }
 
-void falt_depthwise_bands_holes(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
-  const falt_cuda_named_hole holes[] = {
+void falt_depthwise_toeplitz_defines(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
+  const falt_cuda_named_define holes[] = {
       {"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]}, {"PAD_R", s->pad[0]},      {"PAD_S", s->pad[1]},
       {"IN_H", s->in[0]},     {"IN_W", s->in[1]},     {"OUT_H", s->out[0]},      {"OUT_W", s->out[1]},
       {"INNER", s->inner},    {"BATCH", s->images},   {"CHANNELS", s->channels}, {"UNIT_Y", s->y_align},
       {"SPAN", t->span},      {"IMAGES", t->images},  {"SLAB", t->slab},         {"SEGMENT", t->segment},
       {"WARPS", t->warps},    {"STAGES", t->stages},  {"BLOCKS", t->blocks}};
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
-  falt_cuda_hole(kernel, "UNIT_X=%d", (int)(columns_of(s).leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_define(kernel, "UNIT_X=%d", (int)(columns_of(s).leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
 }
 
 /* ---- estimate */
@@ -227,9 +227,9 @@ static void visit_slabs(const visitor *v, tile t) {
   }
 }
 
-void falt_depthwise_bands_each(const shape *s, const falt_machine *m, falt_tile_search *search) {
+void falt_depthwise_toeplitz_each(const shape *s, const falt_machine *m, falt_tile_search *search) {
   const visitor v = {s, m, search};
-  if (falt_depthwise_bands_refusal(s)) return;
+  if (falt_depthwise_toeplitz_refusal(s)) return;
   for (int64_t segment = MOST_SEGMENT + 1; (segment = falt_piece_below(s->out[0], s->out[0], segment)) > 0;) {
     if (segment < 4 && segment < s->out[0]) break;
     for (int span = s->inner ? 8 : 1; span <= (s->inner ? 32 : 1); span *= 2)
@@ -237,8 +237,8 @@ void falt_depthwise_bands_each(const shape *s, const falt_machine *m, falt_tile_
   }
 }
 
-bool falt_depthwise_bands_choose(const shape *s, const falt_machine *m, tile *best) {
+bool falt_depthwise_toeplitz_choose(const shape *s, const falt_machine *m, tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_depthwise_bands_each(s, m, &search);
+  falt_depthwise_toeplitz_each(s, m, &search);
   return search.found;
 }

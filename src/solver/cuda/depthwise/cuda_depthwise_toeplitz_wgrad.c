@@ -4,15 +4,15 @@
  * in a fixed order, so that results are the same in every run. Unaligned operands use the fallback plan. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 
 typedef struct filter_plan {
   falt_cuda_plan cuda;
   falt_cuda_depthwise_args args;
-  falt_depthwise_bands_shape shape;
-  falt_depthwise_bands_filter_tile tile;
+  falt_depthwise_toeplitz_shape shape;
+  falt_depthwise_toeplitz_wgrad_tile tile;
 } filter_plan;
 
 /* ---- execute */
@@ -21,9 +21,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_gemm_element(o->input, &p->input);
-  args.y = falt_gemm_element(o->output, &p->output);
-  args.w = falt_gemm_element(o->filter, &p->filter);
+  args.x = falt_igemm_element(o->input, &p->input);
+  args.y = falt_igemm_element(o->output, &p->output);
+  args.w = falt_igemm_element(o->filter, &p->filter);
   args.partial = o->workspace;
   void *parameters[] = {&args};
   const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
@@ -31,11 +31,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       plan->cuda.function, parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {(int)plan->tile.shares, 1};
   falt_depthwise_start(base, &launch, blocks_yz, parameters);
-  falt_depthwise_add_shares(plan->cuda.sum, base, &args, o->stream);
+  falt_depthwise_add_slices(plan->cuda.sum, base, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_depthwise_bands_filter_tile *t = &((const filter_plan *)base)->tile;
+  const falt_depthwise_toeplitz_wgrad_tile *t = &((const filter_plan *)base)->tile;
   if (((const filter_plan *)base)->shape.inner)
     falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad channels=%d rows=%d blocks=%d shares=%lld)", t->span, t->slab,
                   t->blocks, (long long)t->shares);
@@ -49,7 +49,7 @@ static void print(const falt_plan *base, falt_text *text) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
-  const char *why = falt_depthwise_bands_inapplicable(ask);
+  const char *why = falt_depthwise_toeplitz_inapplicable(ask);
   return why ? why : p->has_bias ? "it computes no gradient of the bias" : NULL;
 }
 
@@ -61,16 +61,16 @@ static falt_status ready(falt_plan *base) {
   const char *type = falt_type_name(p->input.type);
   falt_cuda_kernel kernel = {
       .source = plan->shape.inner ? "cuda_depthwise_diagonals.cu" : "cuda_depthwise_toeplitz_wgrad.cu",
-      .entry = plan->shape.inner ? "falt_depthwise_diagonals" : "falt_depthwise_bands_filter",
+      .entry = plan->shape.inner ? "falt_depthwise_diagonals" : "falt_depthwise_toeplitz_wgrad",
       .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(p->input.type, p->output.type));
-  falt_cuda_hole(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
-  falt_cuda_hole(&kernel, "X_R=%d", (int)falt_gemm_stride(&p->input, FALT_H));
-  falt_cuda_hole(&kernel, "X_S=%d", (int)falt_gemm_stride(&p->input, FALT_W));
-  falt_cuda_hole(&kernel, "Y_R=%d", (int)falt_gemm_stride(&p->output, FALT_H));
-  falt_cuda_hole(&kernel, "Y_S=%d", (int)falt_gemm_stride(&p->output, FALT_W));
-  falt_depthwise_bands_filter_holes(&kernel, &plan->shape, &plan->tile);
+  falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(p->input.type, p->output.type));
+  falt_cuda_define(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
+  falt_cuda_define(&kernel, "X_R=%d", (int)falt_igemm_stride(&p->input, FALT_H));
+  falt_cuda_define(&kernel, "X_S=%d", (int)falt_igemm_stride(&p->input, FALT_W));
+  falt_cuda_define(&kernel, "Y_R=%d", (int)falt_igemm_stride(&p->output, FALT_H));
+  falt_cuda_define(&kernel, "Y_S=%d", (int)falt_igemm_stride(&p->output, FALT_W));
+  falt_depthwise_toeplitz_wgrad_defines(&kernel, &plan->shape, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_depthwise_sum_kernel(base, &plan->cuda.sum);
 }
@@ -79,17 +79,17 @@ static falt_status ready(falt_plan *base) {
 
 static const char *choose(filter_plan *plan, falt_ask *ask) {
   const falt_machine machine = falt_cuda_machine(ask->device);
-  if (!falt_depthwise_bands_describe(&plan->cuda.base.problem, &plan->shape))
+  if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns lie side by side";
-  const char *why = falt_depthwise_bands_refusal(&plan->shape);
+  const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
   if (why) return why;
-  if (!falt_depthwise_bands_filter_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))
+  if (!falt_depthwise_toeplitz_wgrad_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))
     return "no tile fits the GPU and the workspace";
   plan->args = falt_depthwise_args_of(&plan->cuda.base.problem);
   plan->args.shares = (unsigned)plan->tile.shares;
   plan->cuda.base.workspace = (size_t)plan->tile.partial;
   plan->cuda.base.cost.seconds = plan->tile.seconds;
-  plan->cuda.base.alignment = falt_depthwise_bands_alignment(&plan->cuda.base.problem, &plan->shape);
+  plan->cuda.base.alignment = falt_depthwise_toeplitz_alignment(&plan->cuda.base.problem, &plan->shape);
   return NULL;
 }
 

@@ -163,7 +163,7 @@ __device__ inline void put_sums(const Args &p, const Channel &c, const float *to
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    falt_depthwise_bands_filter(const __grid_constant__ Args p) {
+    falt_depthwise_toeplitz_wgrad(const __grid_constant__ Args p) {
   extern __shared__ uint4 memory[];
   __shared__ float total[TAPS];
   char *stage = (char *)memory;

@@ -7,8 +7,8 @@
 
 enum { MOST_REGISTERS = 200, MOST_SHARES = 65535 };
 
-typedef falt_depthwise_bands_shape shape;
-typedef falt_depthwise_bands_filter_tile tile;
+typedef falt_depthwise_toeplitz_shape shape;
+typedef falt_depthwise_toeplitz_wgrad_tile tile;
 
 /* ---- sizes, as the kernel has them */
 
@@ -107,9 +107,9 @@ static void visit_blocks(const visitor *v, tile t) {
   if (t.blocks > 0) visit_shares(v, t);
 }
 
-void falt_depthwise_bands_filter_each(const shape *s, const falt_machine *m, int64_t workspace,
-                                      falt_tile_search *search) {
-  if (falt_depthwise_bands_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
+void falt_depthwise_toeplitz_wgrad_each(const shape *s, const falt_machine *m, int64_t workspace,
+                                        falt_tile_search *search) {
+  if (falt_depthwise_toeplitz_refusal(s) || s->inner || s->channels >= INT32_MAX) return;
   const sizes z = sizes_of(s);
   const visitor v = {s, m, &z, workspace, search};
   tile t = {.span = 1, .images = 1, .slab = (int)s->in[0], .warps = 4}; /* two and eight were slower */
@@ -122,19 +122,19 @@ void falt_depthwise_bands_filter_each(const shape *s, const falt_machine *m, int
   }
 }
 
-bool falt_depthwise_bands_filter_choose(const shape *s, const falt_machine *m, int64_t workspace, tile *best) {
+bool falt_depthwise_toeplitz_wgrad_choose(const shape *s, const falt_machine *m, int64_t workspace, tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(s, m, workspace, &search);
+  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_toeplitz_wgrad_each)(s, m, workspace, &search);
   return search.found;
 }
 
-void falt_depthwise_bands_filter_holes(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
-  const falt_cuda_named_hole holes[] = {
+void falt_depthwise_toeplitz_wgrad_defines(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
+  const falt_cuda_named_define holes[] = {
       {"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]},    {"PAD_R", s->pad[0]}, {"PAD_S", s->pad[1]},
       {"IN_H", s->in[0]},     {"IN_W", s->in[1]},        {"OUT_H", s->out[0]}, {"OUT_W", s->out[1]},
       {"BATCH", s->images},   {"CHANNELS", s->channels}, {"SPAN", t->span},    {"IMAGES", t->images},
       {"SLAB", t->slab},      {"UNIT_Y", s->y_align},    {"WARPS", t->warps},  {"BLOCKS", t->blocks}};
   const int64_t leading = falt_round_up(s->pad[1], 4);
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
-  falt_cuda_hole(kernel, "UNIT_X=%d", (int)(leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_define(kernel, "UNIT_X=%d", (int)(leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
 }

@@ -3,7 +3,7 @@
  * has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how positions are cut. */
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 
 typedef struct filter_plan {
@@ -23,9 +23,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_gemm_element(o->input, &p->input);
-  args.y = falt_gemm_element(o->output, &p->output);
-  args.w = falt_gemm_element(o->filter, &p->filter);
+  args.x = falt_igemm_element(o->input, &p->input);
+  args.y = falt_igemm_element(o->output, &p->output);
+  args.w = falt_igemm_element(o->filter, &p->filter);
   args.partial = o->workspace;
   if (p->has_bias) args.epilogue.bias = o->bias;
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
@@ -36,7 +36,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       c->function, falt_ceil_div(c->shape.channels, channels_of_block(c)), {c->tile.threads, 1}, 0, o->stream};
   const int blocks_yz[2] = {(int)c->tile.shares, c->tile.parts * (int)c->shape.axis[0].taps};
   falt_depthwise_start(base, &launch, blocks_yz, parameters);
-  if (c->tile.shares > 1) falt_depthwise_add_shares(plan->sum, base, &args, o->stream);
+  if (c->tile.shares > 1) falt_depthwise_add_slices(plan->sum, base, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -61,12 +61,12 @@ static const char *inapplicable(const falt_ask *ask) {
 
 static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
   const falt_problem *p = &plan->base.problem;
-  falt_cuda_kernel kernel = {.source = "cuda_depthwise_wgrad.cu", .entry = "falt_depthwise_filter"};
-  falt_depthwise_holes(p, c, &kernel);
-  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
-  falt_cuda_hole(&kernel, "LANES=%d", c->tile.lanes);
-  falt_cuda_hole(&kernel, "BIAS=%d", p->has_bias);
-  falt_cuda_hole(&kernel, "ALONE=%d", c->tile.shares == 1);
+  falt_cuda_kernel kernel = {.source = "cuda_depthwise_wgrad.cu", .entry = "falt_depthwise_wgrad"};
+  falt_depthwise_defines(p, c, &kernel);
+  falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_define(&kernel, "LANES=%d", c->tile.lanes);
+  falt_cuda_define(&kernel, "BIAS=%d", p->has_bias);
+  falt_cuda_define(&kernel, "ALONE=%d", c->tile.shares == 1);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
 }
 

@@ -147,7 +147,7 @@ __device__ inline void put_sums(const Args &p, const SUM sum[COUNT][VEC], int fi
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_filter(const __grid_constant__ Args p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_wgrad(const __grid_constant__ Args p) {
   const int channel = (blockIdx.x * LANES + threadIdx.x % LANES) * VEC, group = channel / MULTIPLE,
             member = channel % MULTIPLE;
   const int tap_plane = blockIdx.z / PARTS, tap_row = blockIdx.z % PARTS * Rows::taps;

@@ -8,15 +8,16 @@
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
 /* Why the kernels do not bring such an input, or NULL; other is the type of the input's partner. */
-const char *falt_first_refusal(const falt_ask *ask, falt_type other);
+const char *falt_fewchannels_nhwc_refusal(const falt_ask *ask, falt_type other);
 
-falt_first_problem falt_first_layer_of(const falt_problem *problem);
+falt_fewchannels_nhwc_problem falt_fewchannels_nhwc_layer_of(const falt_problem *problem);
 
 /* Of the input, and how it is walked along. */
-falt_cuda_first_args falt_first_args_of(const falt_problem *problem, const falt_first_problem *layer,
-                                        const falt_first_tile *tile);
+falt_cuda_fewchannels_nhwc_args falt_fewchannels_nhwc_args_of(const falt_problem *problem,
+                                                              const falt_fewchannels_nhwc_problem *layer,
+                                                              const falt_fewchannels_nhwc_tile *tile);
 
 /* So many channels of pixels of a row, each or every other one. */
-falt_gpu_map falt_first_rows_of(const falt_tensor *tensor, void *data, int channels, int pixels, int pace);
+falt_gpu_map falt_fewchannels_nhwc_rows_of(const falt_tensor *tensor, void *data, int channels, int pixels, int pace);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "args.h"
 
-typedef struct falt_cuda_first_args {
+typedef struct falt_cuda_fewchannels_nhwc_args {
   falt_cuda_map map; /* rows of y, a warpgroup's channels of each pixel; of a gradient of dy, 64 channels */
   const void *x, *w;
   void *y;
@@ -20,13 +20,13 @@ typedef struct falt_cuda_first_args {
   int walk, walks;                           /* rows of a walk; walks down an image */
   int items;                                 /* walks of all images and column tiles */
   int aligned;                               /* units of y are */
-} falt_cuda_first_args;
+} falt_cuda_fewchannels_nhwc_args;
 
 /* Of the layer that of x and of walks; result_tiles: of channels and rows of taps. */
-typedef struct falt_cuda_first_filter_args {
-  falt_cuda_first_args layer;
+typedef struct falt_cuda_fewchannels_wgrad_args {
+  falt_cuda_fewchannels_nhwc_args layer;
   float *sums;            /* shares * results * columns */
   int tap_parts, columns; /* parts of the rows of taps; sums of a result, with two for the bias */
-} falt_cuda_first_filter_args;
+} falt_cuda_fewchannels_wgrad_args;
 
 #endif

@@ -4,7 +4,7 @@
  * src/solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.c chooses how it is cut. It needs no workspace, no alignment,
  * and reads the filter as it lies. */
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_args.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
@@ -13,9 +13,9 @@ enum { MOST_SLOTS = 16, MOST_TAPS = 8 };
 
 typedef struct strips_plan {
   falt_cuda_plan cuda;
-  falt_strips_problem layer;
-  falt_strips_tile tile;
-  falt_cuda_strips_args args;
+  falt_fewchannels_nchw_problem layer;
+  falt_fewchannels_nchw_tile tile;
+  falt_cuda_fewchannels_nchw_args args;
   int unit[2]; /* elements of x, of y that lie side by side and are loaded and stored at once */
 } strips_plan;
 
@@ -28,13 +28,13 @@ static bool aligned(const void *data, int unit) {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const strips_plan *plan = (const strips_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_strips_args a = plan->args;
-  a.x = falt_gemm_element(o->input, &p->input);
+  falt_cuda_fewchannels_nchw_args a = plan->args;
+  a.x = falt_igemm_element(o->input, &p->input);
   a.w = falt_cuda_plan_filter(&plan->cuda, o);
-  a.y = falt_gemm_element(o->output, &p->output);
+  a.y = falt_igemm_element(o->output, &p->output);
   a.x_aligned = aligned(a.x, plan->unit[0]);
   a.y_aligned = aligned(a.y, plan->unit[1]);
-  if (p->has_residual) a.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_residual) a.residual = falt_igemm_element(o->residual, &p->residual);
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
@@ -44,7 +44,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_strips_tile *t = &((const strips_plan *)base)->tile;
+  const falt_fewchannels_nchw_tile *t = &((const strips_plan *)base)->tile;
   falt_text_add(text, "(cuda-fewchannels-nchw channels=%d%s walk=%d blocks=%d)", 8 * t->eights,
                 ((const strips_plan *)base)->layer.inner ? " innermost" : "", t->walk, t->blocks);
 }
@@ -66,7 +66,7 @@ static bool has_lines(const falt_tensor *t, int dim) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_FORWARD) return "it computes layers forward only";
-  const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
+  const char *why = falt_igemm_refusal(ask, p->input.type, p->filter.type);
   if (why) return why;
   return !falt_type_is_half(p->input.type) || p->filter.type != p->input.type
              ? "its factors are f16 or bf16, both the same"
@@ -85,14 +85,15 @@ static const char *inapplicable(const falt_ask *ask) {
 
 static void describe(strips_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
-  falt_strips_problem *l = &plan->layer;
-  *l = (falt_strips_problem){.images = p->input.size[FALT_N],
-                             .channels = p->input.size[FALT_C],
-                             .results = p->output.size[FALT_C],
-                             .pad = p->axis[2].pad[0],
-                             .inner = !has_lines(&p->output, FALT_W),
-                             .extras = p->has_residual + (p->activation != FALT_IDENTITY) + falt_gemm_folds(p)};
-  l->unit = falt_gemm_unit(&p->output, l->inner ? FALT_C : FALT_W, 8);
+  falt_fewchannels_nchw_problem *l = &plan->layer;
+  *l = (falt_fewchannels_nchw_problem){
+      .images = p->input.size[FALT_N],
+      .channels = p->input.size[FALT_C],
+      .results = p->output.size[FALT_C],
+      .pad = p->axis[2].pad[0],
+      .inner = !has_lines(&p->output, FALT_W),
+      .extras = p->has_residual + (p->activation != FALT_IDENTITY) + falt_igemm_folds(p)};
+  l->unit = falt_igemm_unit(&p->output, l->inner ? FALT_C : FALT_W, 8);
   for (int i = 0; i < 3; i++) {
     l->taps[i] = p->filter.size[FALT_D + i];
     l->in[i] = p->input.size[FALT_D + i];
@@ -103,31 +104,31 @@ static void describe(strips_plan *plan) {
 static void fill_args(strips_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output, *w = &p->filter, *r = &p->residual;
-  const falt_strips_tile *t = &plan->tile;
-  falt_cuda_strips_args *a = &plan->args;
-  *a = (falt_cuda_strips_args){.epilogue = falt_cuda_epilogue_of(p),
-                               .x_image = falt_gemm_stride(x, FALT_N),
-                               .x_channel = falt_gemm_stride(x, FALT_C),
-                               .y_image = falt_gemm_stride(y, FALT_N),
-                               .y_channel = falt_gemm_stride(y, FALT_C),
-                               .w_result = falt_gemm_stride(w, FALT_K),
-                               .w_channel = falt_gemm_stride(w, FALT_C),
-                               .stride = (int)p->axis[0].stride,
-                               .dilation = (int)p->axis[0].dilation,
-                               .results = (int)plan->layer.results,
-                               .result_tiles = t->result_tiles,
-                               .strips = t->strips,
-                               .walk = t->walk,
-                               .walks = t->walks,
-                               .items = (int)t->items};
-  if (p->has_residual) a->r_image = falt_gemm_stride(r, FALT_N), a->r_channel = falt_gemm_stride(r, FALT_C);
+  const falt_fewchannels_nchw_tile *t = &plan->tile;
+  falt_cuda_fewchannels_nchw_args *a = &plan->args;
+  *a = (falt_cuda_fewchannels_nchw_args){.epilogue = falt_cuda_epilogue_of(p),
+                                         .x_image = falt_igemm_stride(x, FALT_N),
+                                         .x_channel = falt_igemm_stride(x, FALT_C),
+                                         .y_image = falt_igemm_stride(y, FALT_N),
+                                         .y_channel = falt_igemm_stride(y, FALT_C),
+                                         .w_result = falt_igemm_stride(w, FALT_K),
+                                         .w_channel = falt_igemm_stride(w, FALT_C),
+                                         .stride = (int)p->axis[0].stride,
+                                         .dilation = (int)p->axis[0].dilation,
+                                         .results = (int)plan->layer.results,
+                                         .result_tiles = t->result_tiles,
+                                         .strips = t->strips,
+                                         .walk = t->walk,
+                                         .walks = t->walks,
+                                         .items = (int)t->items};
+  if (p->has_residual) a->r_image = falt_igemm_stride(r, FALT_N), a->r_channel = falt_igemm_stride(r, FALT_C);
   falt_store(&a->fill, x->type, 0, p->boundary_value);
   for (int i = 0; i < 3; i++) {
     const int dim = FALT_D + i;
-    if (i < 2) a->x_axis[i] = falt_gemm_stride(x, dim);
-    a->y_axis[i] = falt_gemm_stride(y, dim);
-    if (p->has_residual) a->r_axis[i] = falt_gemm_stride(r, dim);
-    a->w_axis[i] = falt_gemm_stride(w, dim);
+    if (i < 2) a->x_axis[i] = falt_igemm_stride(x, dim);
+    a->y_axis[i] = falt_igemm_stride(y, dim);
+    if (p->has_residual) a->r_axis[i] = falt_igemm_stride(r, dim);
+    a->w_axis[i] = falt_igemm_stride(w, dim);
     a->in[i] = (int)x->size[dim];
     a->out[i] = (int)y->size[dim];
     a->pad[i] = (int)p->axis[i].pad[0];
@@ -139,14 +140,14 @@ static falt_status ready(falt_plan *base) {
   strips_plan *plan = (strips_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
-  falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nchw.cu", .entry = "falt_strips"};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(p->input.type, w->type));
-  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
-  falt_cuda_hole(&kernel, "FOLD=%d", falt_gemm_folds(p));
-  falt_cuda_hole(&kernel, "UNIT_X=%d", plan->unit[0]);
-  falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->unit[1]);
-  falt_gemm_result_holes(p, p->output.type, &kernel);
-  falt_strips_holes(&kernel, &plan->layer, &plan->tile);
+  falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nchw.cu", .entry = "falt_fewchannels_nchw"};
+  falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(p->input.type, w->type));
+  falt_cuda_define(&kernel, "TYPE_X=%d", (int)w->type);
+  falt_cuda_define(&kernel, "FOLD=%d", falt_igemm_folds(p));
+  falt_cuda_define(&kernel, "UNIT_X=%d", plan->unit[0]);
+  falt_cuda_define(&kernel, "UNIT_Y=%d", plan->unit[1]);
+  falt_igemm_result_defines(p, p->output.type, &kernel);
+  falt_fewchannels_nchw_defines(&kernel, &plan->layer, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
@@ -159,11 +160,11 @@ static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan);
-  if (!falt_strips_choose(&plan->layer, &machine, &plan->tile))
+  if (!falt_fewchannels_nchw_choose(&plan->layer, &machine, &plan->tile))
     return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
   fill_args(plan);
   const falt_problem *p = ask->problem;
-  plan->unit[0] = falt_gemm_unit(&p->input, FALT_W, 8);
+  plan->unit[0] = falt_igemm_unit(&p->input, FALT_W, 8);
   plan->unit[1] = plan->layer.inner ? (int)falt_min(plan->layer.unit, 2 * plan->tile.eights) : plan->layer.unit;
   plan->cuda.base.cost.seconds = plan->tile.seconds;
   return &plan->cuda.base;

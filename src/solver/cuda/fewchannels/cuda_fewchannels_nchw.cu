@@ -40,7 +40,7 @@
 
 typedef long long i64;
 typedef unsigned short Half;
-typedef falt_cuda_strips_args Args;
+typedef falt_cuda_fewchannels_nchw_args Args;
 
 enum { WARPS = 4, THREADS = 32 * WARPS, STRIP = 64, OWN = 8 };
 
@@ -379,7 +379,7 @@ __device__ inline void compute_row(const Args &a, const Walk &walk, const Runs &
   for (; odd; odd &= odd - 1) mend(a, walk, run_at(a, runs, row, __ffs(odd) - 1));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_strips(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fewchannels_nchw(const __grid_constant__ Args a) {
   const int channel = blockIdx.x % a.result_tiles * 8 * EIGHTS, blocks = gridDim.x / a.result_tiles;
   Filter filter;
   Linear<float> l[LINEARS];

@@ -5,7 +5,7 @@
 
 #include "args.h"
 
-typedef struct falt_cuda_strips_args {
+typedef struct falt_cuda_fewchannels_nchw_args {
   const void *x, *w, *residual;
   void *y;
   falt_cuda_epilogue epilogue;
@@ -19,6 +19,6 @@ typedef struct falt_cuda_strips_args {
   int strips, walk, walks;                   /* of columns; rows of a walk; walks down a plane */
   int items;                                 /* walks of all planes of all images */
   int x_aligned, y_aligned;                  /* units are */
-} falt_cuda_strips_args;
+} falt_cuda_fewchannels_nchw_args;
 
 #endif

@@ -11,25 +11,25 @@ enum { WARPS = FALT_STRIPS_THREADS / 32, STRIP = 64, MOST_REGISTERS = 255, MOST_
 /* ---- sizes, as the kernel has them */
 
 /* Of four slots. */
-static int64_t groups_of(const falt_strips_problem *p) {
+static int64_t groups_of(const falt_fewchannels_nchw_problem *p) {
   return falt_ceil_div(p->channels * p->taps[0], 4);
 }
 
 /* Products of a row of taps and four slots. */
-static int64_t pieces_of(const falt_strips_problem *p) {
+static int64_t pieces_of(const falt_fewchannels_nchw_problem *p) {
   return falt_ceil_div(p->taps[2] + 1, 4);
 }
 
-static int64_t row_words(const falt_strips_problem *p) {
+static int64_t row_words(const falt_fewchannels_nchw_problem *p) {
   return groups_of(p) * (3 + 2 * pieces_of(p));
 }
 
-static int64_t beside_of(const falt_strips_problem *p) {
+static int64_t beside_of(const falt_fewchannels_nchw_problem *p) {
   return 2 * (3 + 2 * pieces_of(p)) - 8;
 }
 
 /* Of a thread: the filter, rows of x and the next one, sums, and the rest as seen on compiled kernels. */
-static int64_t fitted_registers(const falt_strips_problem *p, const falt_strips_tile *t) {
+static int64_t fitted_registers(const falt_fewchannels_nchw_problem *p, const falt_fewchannels_nchw_tile *t) {
   const int64_t filter = 4 * t->eights * p->taps[1] * groups_of(p) * pieces_of(p);
   const int64_t rows = p->taps[1] * row_words(p) + groups_of(p) * (4 + beside_of(p));
   const int64_t sums = p->inner ? 18 * t->eights : 16 + 2 * t->eights;
@@ -38,7 +38,7 @@ static int64_t fitted_registers(const falt_strips_problem *p, const falt_strips_
 
 /* ---- one tile */
 
-static const char *fit(const falt_strips_problem *p, falt_strips_tile *t) {
+static const char *fit(const falt_fewchannels_nchw_problem *p, falt_fewchannels_nchw_tile *t) {
   const int64_t registers = fitted_registers(p, t);
   if (p->pad < 0 || p->pad > beside_of(p)) return "columns begin too far from the first";
   if (registers > MOST_REGISTERS) return "registers have no room for the filter and the rows that a result reads";
@@ -46,7 +46,7 @@ static const char *fit(const falt_strips_problem *p, falt_strips_tile *t) {
   return NULL;
 }
 
-static const char *count(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile *t) {
+static const char *count(const falt_fewchannels_nchw_problem *p, const falt_machine *m, falt_fewchannels_nchw_tile *t) {
   t->walks = (int)falt_ceil_div(p->out[1], t->walk);
   t->strips = (int)falt_ceil_div(p->out[2], STRIP);
   t->result_tiles = (int)falt_ceil_div(p->results, 8 * t->eights);
@@ -61,7 +61,7 @@ static const char *count(const falt_strips_problem *p, const falt_machine *m, fa
 
 /* Issue slots of a warp for a row: loads and their elements, products, results; and what stores of less than 16 bytes
  * prolong it by, whose sectors are written in parts. As measured on an H200. */
-static double row_slots(const falt_strips_problem *p, const falt_strips_tile *t) {
+static double row_slots(const falt_fewchannels_nchw_problem *p, const falt_fewchannels_nchw_tile *t) {
   const double products = 4.0 * (double)(p->taps[1] * groups_of(p) * pieces_of(p));
   const int whole = p->inner ? 2 * t->eights : 8;
   const double parts = p->unit < whole ? 400.0 * (whole / p->unit - 1) : 0;
@@ -69,7 +69,7 @@ static double row_slots(const falt_strips_problem *p, const falt_strips_tile *t)
 }
 
 /* A warp's row waits for its loads and products, and for the other warps of its quarter of a multiprocessor. */
-static void estimate(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile *t) {
+static void estimate(const falt_fewchannels_nchw_problem *p, const falt_machine *m, falt_fewchannels_nchw_tile *t) {
   const double warps = (double)t->grid / t->result_tiles * WARPS, walks = ceil((double)t->items / warps);
   const double beside = fmin(t->blocks, ceil((double)t->grid / m->multiprocessors)); /* blocks of a multiprocessor */
   const double rows = walks * (double)(t->walk + p->taps[1] - 1);
@@ -81,7 +81,7 @@ static void estimate(const falt_strips_problem *p, const falt_machine *m, falt_s
   t->seconds = sqrt(sqrt(pow(compute, 4) + pow(memory, 4))) + 1e-6;
 }
 
-static void visit_tile(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile t,
+static void visit_tile(const falt_fewchannels_nchw_problem *p, const falt_machine *m, falt_fewchannels_nchw_tile t,
                        falt_tile_search *search) {
   t.rejected = fit(p, &t);
   if (!t.rejected) t.rejected = count(p, m, &t);
@@ -89,7 +89,7 @@ static void visit_tile(const falt_strips_problem *p, const falt_machine *m, falt
   falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
-static void visit_walks(const falt_strips_problem *p, const falt_machine *m, falt_strips_tile t,
+static void visit_walks(const falt_fewchannels_nchw_problem *p, const falt_machine *m, falt_fewchannels_nchw_tile t,
                         falt_tile_search *search) {
   enum { MOST_WALKS = 64 };
   for (int64_t walk = p->out[1] + 1; (walk = falt_piece_below(p->out[1], MOST_WALKS, walk)) > 0;) {
@@ -98,19 +98,23 @@ static void visit_walks(const falt_strips_problem *p, const falt_machine *m, fal
   }
 }
 
-void falt_strips_each(const falt_strips_problem *p, const falt_machine *m, falt_tile_search *search) {
-  for (int eights = 1; eights <= 2; eights *= 2) visit_walks(p, m, (falt_strips_tile){.eights = eights}, search);
+void falt_fewchannels_nchw_each(const falt_fewchannels_nchw_problem *p, const falt_machine *m,
+                                falt_tile_search *search) {
+  for (int eights = 1; eights <= 2; eights *= 2)
+    visit_walks(p, m, (falt_fewchannels_nchw_tile){.eights = eights}, search);
 }
 
-bool falt_strips_choose(const falt_strips_problem *problem, const falt_machine *machine, falt_strips_tile *best) {
+bool falt_fewchannels_nchw_choose(const falt_fewchannels_nchw_problem *problem, const falt_machine *machine,
+                                  falt_fewchannels_nchw_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_strips_each(problem, machine, &search);
+  falt_fewchannels_nchw_each(problem, machine, &search);
   return search.found;
 }
 
-void falt_strips_holes(falt_cuda_kernel *kernel, const falt_strips_problem *p, const falt_strips_tile *t) {
-  const falt_cuda_named_hole holes[] = {{"CHANNELS", p->channels}, {"PLANES", p->taps[0]}, {"TAPS_R", p->taps[1]},
-                                        {"TAPS_S", p->taps[2]},    {"PAD", p->pad},        {"INNER", p->inner},
-                                        {"EIGHTS", t->eights},     {"BLOCKS", t->blocks}};
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+void falt_fewchannels_nchw_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nchw_problem *p,
+                                   const falt_fewchannels_nchw_tile *t) {
+  const falt_cuda_named_define holes[] = {{"CHANNELS", p->channels}, {"PLANES", p->taps[0]}, {"TAPS_R", p->taps[1]},
+                                          {"TAPS_S", p->taps[2]},    {"PAD", p->pad},        {"INNER", p->inner},
+                                          {"EIGHTS", t->eights},     {"BLOCKS", t->blocks}};
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
 }

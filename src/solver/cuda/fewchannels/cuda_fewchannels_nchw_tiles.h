@@ -11,32 +11,35 @@
 #include "solver/cuda/common/tile_search.h"
 
 /* Triples are planes, rows, columns. */
-typedef struct falt_strips_problem {
+typedef struct falt_fewchannels_nchw_problem {
   int64_t images, channels, results; /* of x, of y */
   int64_t taps[3], in[3], out[3];
   int64_t pad; /* columns before the first */
   int unit;    /* results that are stored at once */
   bool inner;  /* channels of y lie side by side, not columns */
   int extras;  /* of a residual, an activation, boundaries that go on: kernels with them need more registers */
-} falt_strips_problem;
+} falt_fewchannels_nchw_problem;
 
 /* Named after cuda_fewchannels_nchw.cu's holes. */
-typedef struct falt_strips_tile {
+typedef struct falt_fewchannels_nchw_tile {
   int eights, blocks;
   int walk, walks, strips, result_tiles; /* rows of a walk; walks down a plane; of columns; of channels */
   int64_t items, grid;                   /* walks of all planes of all images; blocks */
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_strips_tile;
+} falt_fewchannels_nchw_tile;
 
 enum { FALT_STRIPS_THREADS = 128 };
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_strips_each(const falt_strips_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_fewchannels_nchw_each(const falt_fewchannels_nchw_problem *problem, const falt_machine *machine,
+                                falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
-bool falt_strips_choose(const falt_strips_problem *problem, const falt_machine *machine, falt_strips_tile *best);
+bool falt_fewchannels_nchw_choose(const falt_fewchannels_nchw_problem *problem, const falt_machine *machine,
+                                  falt_fewchannels_nchw_tile *best);
 
 /* The holes of a problem and its tile. */
-void falt_strips_holes(falt_cuda_kernel *kernel, const falt_strips_problem *problem, const falt_strips_tile *tile);
+void falt_fewchannels_nchw_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nchw_problem *problem,
+                                   const falt_fewchannels_nchw_tile *tile);
 
 #endif

@@ -3,7 +3,7 @@
  * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu has the algorithm,
  * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc_tiles.c chooses how it is cut. It needs no workspace, no alignment,
  * and reads the filter as it lies. */
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels.h"
@@ -12,16 +12,16 @@ enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
 
 typedef struct first_plan {
   falt_cuda_plan cuda;
-  falt_first_problem layer;
-  falt_first_tile tile;
-  falt_cuda_first_args args;
+  falt_fewchannels_nhwc_problem layer;
+  falt_fewchannels_nhwc_tile tile;
+  falt_cuda_fewchannels_nhwc_args args;
   int unit;   /* elements of y that lie side by side and are stored at once, where it is aligned */
   bool boxed; /* the copy engine stores them */
 } first_plan;
 
 /* ---- execute */
 
-falt_gpu_map falt_first_rows_of(const falt_tensor *t, void *data, int channels, int pixels, int pace) {
+falt_gpu_map falt_fewchannels_nhwc_rows_of(const falt_tensor *t, void *data, int channels, int pixels, int pace) {
   static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
   falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_map_element(data, t)};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
@@ -34,26 +34,30 @@ falt_gpu_map falt_first_rows_of(const falt_tensor *t, void *data, int channels, 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const first_plan *plan = (const first_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_first_args a = plan->args;
-  a.x = falt_gemm_element(o->input, &p->input);
+  falt_cuda_fewchannels_nhwc_args a = plan->args;
+  a.x = falt_igemm_element(o->input, &p->input);
   a.w = falt_cuda_plan_filter(&plan->cuda, o);
-  a.y = falt_gemm_element(o->output, &p->output);
+  a.y = falt_igemm_element(o->output, &p->output);
   a.aligned = (uintptr_t)a.y % (uintptr_t)(2 * plan->unit) == 0;
   if (plan->boxed && a.aligned) {
-    const falt_first_tile *t = &plan->tile;
-    const falt_gpu_map y = falt_first_rows_of(&p->output, o->output, 64 / t->paired, t->width * t->paired, 1);
+    const falt_fewchannels_nhwc_tile *t = &plan->tile;
+    const falt_gpu_map y =
+        falt_fewchannels_nhwc_rows_of(&p->output, o->output, 64 / t->paired, t->width * t->paired, 1);
     falt_gpu_encode(base->device->gpu, &y, &a.map);
   }
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
-  const falt_gpu_launch launch = {
-      plan->cuda.function, plan->tile.grid, {falt_first_threads(&plan->tile), 1}, plan->tile.shared_bytes, o->stream};
+  const falt_gpu_launch launch = {plan->cuda.function,
+                                  plan->tile.grid,
+                                  {falt_fewchannels_nhwc_threads(&plan->tile), 1},
+                                  plan->tile.shared_bytes,
+                                  o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_first_tile *t = &((const first_plan *)base)->tile;
+  const falt_fewchannels_nhwc_tile *t = &((const first_plan *)base)->tile;
   falt_text_add(text, "(cuda-fewchannels-nhwc pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows,
                 t->width * t->paired, t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
 }
@@ -75,12 +79,12 @@ static bool small_steps(const falt_problem *p) {
 
 /* Ways within a row of the input and within the filter fit 32 bits. */
 static bool small_ways(const falt_problem *p) {
-  const int64_t w = falt_gemm_stride(&p->input, FALT_W), c = falt_gemm_stride(&p->input, FALT_C);
+  const int64_t w = falt_igemm_stride(&p->input, FALT_W), c = falt_igemm_stride(&p->input, FALT_C);
   return w < INT32_MAX && w > -INT32_MAX && c < INT32_MAX / MOST_CHANNELS && c > -INT32_MAX / MOST_CHANNELS &&
          falt_tensor_span(&p->filter) < INT32_MAX / 4;
 }
 
-const char *falt_first_refusal(const falt_ask *ask, falt_type other) {
+const char *falt_fewchannels_nhwc_refusal(const falt_ask *ask, falt_type other) {
   const falt_problem *p = ask->problem;
   return !falt_gpu_about(ask->device->gpu)->architecture->wgmma        ? "the GPU has no wgmma (sm_90a has)"
          : !falt_type_is_half(p->input.type) || other != p->input.type ? "its factors are f16 or bf16, both the same"
@@ -95,8 +99,8 @@ const char *falt_first_refusal(const falt_ask *ask, falt_type other) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_FORWARD) return "it computes layers forward only";
-  const char *why = falt_gemm_refusal(ask, p->input.type, p->filter.type);
-  if (!why) why = falt_first_refusal(ask, p->filter.type);
+  const char *why = falt_igemm_refusal(ask, p->input.type, p->filter.type);
+  if (!why) why = falt_fewchannels_nhwc_refusal(ask, p->filter.type);
   if (why) return why;
   return !falt_type_is_half(p->output.type) ? "its results are floats of 16 bits"
          : p->has_residual                  ? "residuals are not fused here"
@@ -105,11 +109,11 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-falt_first_problem falt_first_layer_of(const falt_problem *p) {
-  falt_first_problem l = {.images = p->input.size[FALT_N],
-                          .channels = p->input.size[FALT_C],
-                          .results = p->output.size[FALT_C],
-                          .planar = falt_gemm_stride(&p->output, FALT_C) != 1};
+falt_fewchannels_nhwc_problem falt_fewchannels_nhwc_layer_of(const falt_problem *p) {
+  falt_fewchannels_nhwc_problem l = {.images = p->input.size[FALT_N],
+                                     .channels = p->input.size[FALT_C],
+                                     .results = p->output.size[FALT_C],
+                                     .planar = falt_igemm_stride(&p->output, FALT_C) != 1};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;
     l.taps[i] = p->filter.size[dim];
@@ -125,23 +129,25 @@ falt_first_problem falt_first_layer_of(const falt_problem *p) {
 static int unit_of(const first_plan *plan) {
   const falt_tensor *y = &plan->cuda.base.problem.output;
   const int inner = plan->layer.planar ? FALT_W : FALT_C;
-  const int64_t all = y->size[inner] | falt_gemm_unit(y, inner, 8);
+  const int64_t all = y->size[inner] | falt_igemm_unit(y, inner, 8);
   return y->size[inner] > 1 && y->stride[inner] != 1 ? 1 : (int)(all & -all);
 }
 
-falt_cuda_first_args falt_first_args_of(const falt_problem *p, const falt_first_problem *l, const falt_first_tile *t) {
+falt_cuda_fewchannels_nhwc_args falt_fewchannels_nhwc_args_of(const falt_problem *p,
+                                                              const falt_fewchannels_nhwc_problem *l,
+                                                              const falt_fewchannels_nhwc_tile *t) {
   const falt_tensor *x = &p->input;
-  falt_cuda_first_args a = {.x_image = falt_gemm_stride(x, FALT_N),
-                            .x_row = falt_gemm_stride(x, FALT_H),
-                            .x_column = (int)falt_gemm_stride(x, FALT_W),
-                            .x_channel = (int)falt_gemm_stride(x, FALT_C),
-                            .results = (int)l->results,
-                            .tap_rows = (int)l->taps[0],
-                            .result_tiles = t->result_tiles,
-                            .column_tiles = t->column_tiles,
-                            .walk = t->walk,
-                            .walks = t->walks,
-                            .items = (int)t->items};
+  falt_cuda_fewchannels_nhwc_args a = {.x_image = falt_igemm_stride(x, FALT_N),
+                                       .x_row = falt_igemm_stride(x, FALT_H),
+                                       .x_column = (int)falt_igemm_stride(x, FALT_W),
+                                       .x_channel = (int)falt_igemm_stride(x, FALT_C),
+                                       .results = (int)l->results,
+                                       .tap_rows = (int)l->taps[0],
+                                       .result_tiles = t->result_tiles,
+                                       .column_tiles = t->column_tiles,
+                                       .walk = t->walk,
+                                       .walks = t->walks,
+                                       .items = (int)t->items};
   falt_store(&a.fill, x->type, 0, p->boundary_value);
   for (int i = 0; i < 2; i++) {
     const falt_axis *axis = &p->axis[1 + i];
@@ -156,16 +162,16 @@ falt_cuda_first_args falt_first_args_of(const falt_problem *p, const falt_first_
 static void fill_args(first_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *y = &p->output, *w = &p->filter;
-  falt_cuda_first_args *a = &plan->args;
-  *a = falt_first_args_of(p, &plan->layer, &plan->tile);
+  falt_cuda_fewchannels_nhwc_args *a = &plan->args;
+  *a = falt_fewchannels_nhwc_args_of(p, &plan->layer, &plan->tile);
   a->epilogue = falt_cuda_epilogue_of(p);
-  a->w_result = (int)falt_gemm_stride(w, FALT_K);
-  a->w_channel = (int)falt_gemm_stride(w, FALT_C);
-  a->y_image = falt_gemm_stride(y, FALT_N);
-  a->y_channel = falt_gemm_stride(y, FALT_C);
+  a->w_result = (int)falt_igemm_stride(w, FALT_K);
+  a->w_channel = (int)falt_igemm_stride(w, FALT_C);
+  a->y_image = falt_igemm_stride(y, FALT_N);
+  a->y_channel = falt_igemm_stride(y, FALT_C);
   for (int i = 0; i < 2; i++) {
-    a->w_axis[i] = (int)falt_gemm_stride(w, FALT_H + i);
-    a->y_axis[i] = falt_gemm_stride(y, FALT_H + i);
+    a->w_axis[i] = (int)falt_igemm_stride(w, FALT_H + i);
+    a->y_axis[i] = falt_igemm_stride(y, FALT_H + i);
   }
 }
 
@@ -174,18 +180,18 @@ static falt_status ready(falt_plan *base) {
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_kernel kernel = {
-      .source = "cuda_fewchannels_nhwc.cu", .entry = "falt_first", .shared_bytes = plan->tile.shared_bytes};
+      .source = "cuda_fewchannels_nhwc.cu", .entry = "falt_fewchannels_nhwc", .shared_bytes = plan->tile.shared_bytes};
   const char *type = falt_type_name(w->type);
-  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)w->type);
-  falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);
-  falt_cuda_hole(&kernel, "ACTIVATION=%d", (int)p->activation);
-  falt_cuda_hole(&kernel, "SCALED=%d", p->has_scale);
-  falt_cuda_hole(&kernel, "BIASED=%d", p->has_bias);
-  falt_cuda_hole(&kernel, "UNIT=%d", plan->unit);
-  falt_cuda_hole(&kernel, "BOXED=%d", plan->boxed);
-  falt_cuda_hole(&kernel, "BEYOND=0");
-  falt_first_holes(&kernel, &plan->layer, &plan->tile);
+  falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_define(&kernel, "TYPE_X=%d", (int)w->type);
+  falt_cuda_define(&kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_define(&kernel, "ACTIVATION=%d", (int)p->activation);
+  falt_cuda_define(&kernel, "SCALED=%d", p->has_scale);
+  falt_cuda_define(&kernel, "BIASED=%d", p->has_bias);
+  falt_cuda_define(&kernel, "UNIT=%d", plan->unit);
+  falt_cuda_define(&kernel, "BOXED=%d", plan->boxed);
+  falt_cuda_define(&kernel, "BEYOND=0");
+  falt_fewchannels_nhwc_defines(&kernel, &plan->layer, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
@@ -197,8 +203,8 @@ static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
   first_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  plan->layer = falt_first_layer_of(&plan->cuda.base.problem);
-  if (!falt_first_choose(&plan->layer, &machine, &plan->tile))
+  plan->layer = falt_fewchannels_nhwc_layer_of(&plan->cuda.base.problem);
+  if (!falt_fewchannels_nhwc_choose(&plan->layer, &machine, &plan->tile))
     return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
   fill_args(plan);
   plan->unit = unit_of(plan);

@@ -323,7 +323,7 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
 constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + 1);
 constexpr int FETCHING = 56, MULTIPLYING = (ALL - FETCHING) / CONSUMERS / 8 * 8;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_fewchannels_nhwc(const __grid_constant__ Args a) {
   extern __shared__ __align__(1024) char memory[];
   const unsigned base = shared_address(memory);
   const Shared s = {{base + RING, base + BARRIERS}, base};

@@ -11,63 +11,67 @@ enum { REGISTERS_BESIDE = 56 }; /* of a thread that multiplies, as seen on compi
 /* ---- sizes, as the kernel has them */
 
 /* Pieces of 16 bytes from a result's run to the next one's. */
-static int64_t spread_of(const falt_first_problem *p, const falt_first_tile *t) {
+static int64_t spread_of(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   return p->stride[1] * t->paired * t->pixel / 8;
 }
 
-int64_t falt_first_fewest_pieces(const falt_first_problem *p, const falt_first_tile *t) {
+int64_t falt_fewchannels_nhwc_fewest_pieces(const falt_fewchannels_nhwc_problem *p,
+                                            const falt_fewchannels_nhwc_tile *t) {
   const int64_t reach = (p->taps[1] - 1) * p->dilation[1] + (t->paired - 1) * p->stride[1] + 1;
   return falt_ceil_div(reach * t->pixel, 8);
 }
 
 /* Pieces of a run, two a product. */
-static int64_t pieces_of(const falt_first_problem *p, const falt_first_tile *t) {
+static int64_t pieces_of(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   const int64_t spread = spread_of(p, t);
-  return falt_round_up(falt_first_fewest_pieces(p, t), spread % 2 ? 2 * spread : 2);
+  return falt_round_up(falt_fewchannels_nhwc_fewest_pieces(p, t), spread % 2 ? 2 * spread : 2);
 }
 
-static int64_t products_of(const falt_first_problem *p, const falt_first_tile *t) {
+static int64_t products_of(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   return p->taps[0] * t->pieces / 2;
 }
 
-int64_t falt_first_row_pieces(const falt_first_problem *p, const falt_first_tile *t) {
+int64_t falt_fewchannels_nhwc_row_pieces(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   const int64_t spread = spread_of(p, t);
   return spread * (t->width + (t->pieces - 1) / spread);
 }
 
-int64_t falt_first_ahead(const falt_first_problem *p, const falt_first_tile *t) {
+int64_t falt_fewchannels_nhwc_ahead(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   return ((t->rows - 1) * p->stride[0] + (p->taps[0] - 1) * p->dilation[0]) / (t->rows * p->stride[0]);
 }
 
-static int64_t staged_bytes(const falt_first_problem *p, const falt_first_tile *t) {
+static int64_t staged_bytes(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   const int tile = t->width * t->paired, span = 64 / t->paired;
   return p->planar ? span * (tile * 2 + 16) : tile * (span * 2 + 16);
 }
 
-int falt_first_threads(const falt_first_tile *t) {
+int falt_fewchannels_nhwc_threads(const falt_fewchannels_nhwc_tile *t) {
   return 128 * (t->rows * t->parts + 1);
 }
 
 /* ---- one tile */
 
 /* Registers of a thread that multiplies, as the kernel shares them out. */
-static int64_t consumer_registers(const falt_first_tile *t) {
+static int64_t consumer_registers(const falt_fewchannels_nhwc_tile *t) {
   return t->rows * t->parts == 1 ? 240 : 224;
 }
 
-static const char *fit(const falt_first_problem *p, const falt_machine *m, falt_first_tile *t) {
-  const int64_t batch_bytes = falt_first_row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
+static const char *fit(const falt_fewchannels_nhwc_problem *p, const falt_machine *m, falt_fewchannels_nhwc_tile *t) {
+  const int64_t batch_bytes = falt_fewchannels_nhwc_row_pieces(p, t) * 16 * t->rows * p->stride[0] + 16;
   const int64_t beside = t->rows * t->parts * staged_bytes(p, t);
   if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the filter and the sums";
   if (beside + 2 * batch_bytes > m->arch->block_shared)
     return "shared memory has no room for the rows that a result reads";
-  t->batches = (int)falt_min((m->arch->block_shared - beside) / batch_bytes, falt_first_ahead(p, t) + 4);
+  t->batches = (int)falt_min((m->arch->block_shared - beside) / batch_bytes, falt_fewchannels_nhwc_ahead(p, t) + 4);
   t->shared_bytes = (int)(t->batches * batch_bytes + beside);
-  return t->batches < falt_first_ahead(p, t) + 2 ? "shared memory has no room for the rows that a result reads" : NULL;
+  return t->batches < falt_fewchannels_nhwc_ahead(p, t) + 2
+             ? "shared memory has no room for the rows that a result reads"
+             : NULL;
 }
 
-const char *falt_first_count(const falt_first_problem *p, const falt_machine *m, falt_first_tile *t) {
+const char *falt_fewchannels_nhwc_count(const falt_fewchannels_nhwc_problem *p, const falt_machine *m,
+                                        falt_fewchannels_nhwc_tile *t) {
   t->walks = (int)falt_ceil_div(p->out[0], t->walk);
   t->column_tiles = (int)falt_ceil_div(p->out[1], t->width * t->paired);
   t->result_tiles = (int)falt_ceil_div(p->results, t->parts * 64 / t->paired) * t->tap_parts;
@@ -80,8 +84,8 @@ const char *falt_first_count(const falt_first_problem *p, const falt_machine *m,
 }
 
 /* As many as registers hold and divide a batch. */
-int64_t falt_first_at_once(const falt_first_problem *p, const falt_first_tile *t) {
-  const int64_t row = falt_ceil_div(falt_first_row_pieces(p, t), FETCHED) * (8 / t->pixel) * p->channels;
+int64_t falt_fewchannels_nhwc_at_once(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
+  const int64_t row = falt_ceil_div(falt_fewchannels_nhwc_row_pieces(p, t), FETCHED) * (8 / t->pixel) * p->channels;
   int64_t rows = t->rows * p->stride[0];
   while (rows > 1 && ((t->rows * p->stride[0]) % rows || rows * row > MOST_FETCHED)) rows--;
   return rows;
@@ -89,15 +93,15 @@ int64_t falt_first_at_once(const falt_first_problem *p, const falt_first_tile *t
 
 /* Cycles of a multiprocessor for a batch: of the tensor cores, of rows on their way, and the rest as measured on an
  * H200. */
-static double batch_cycles(const falt_first_problem *p, const falt_first_tile *t) {
+static double batch_cycles(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   const double multiplied = (double)products_of(p, t) * t->width / 2 * t->rows * t->parts;
-  const double fetches = (double)(t->rows * p->stride[0]) / (double)falt_first_at_once(p, t);
+  const double fetches = (double)(t->rows * p->stride[0]) / (double)falt_fewchannels_nhwc_at_once(p, t);
   return multiplied + 1200 * fetches + 700;
 }
 
-static void estimate(const falt_first_problem *p, const falt_machine *m, falt_first_tile *t) {
+static void estimate(const falt_fewchannels_nhwc_problem *p, const falt_machine *m, falt_fewchannels_nhwc_tile *t) {
   const double walks = ceil((double)t->items * t->result_tiles / (double)t->grid);
-  const double batches = (double)(falt_ceil_div(t->walk, t->rows) + falt_first_ahead(p, t));
+  const double batches = (double)(falt_ceil_div(t->walk, t->rows) + falt_fewchannels_nhwc_ahead(p, t));
   const double starting = 4000 + 1500 * (double)products_of(p, t);
   const double compute = (walks * batches * batch_cycles(p, t) + starting) / m->clock_hz;
   const double read = (double)(t->items * t->walk) * (double)(p->stride[0] * p->stride[1]) * t->width * t->paired *
@@ -107,15 +111,15 @@ static void estimate(const falt_first_problem *p, const falt_machine *m, falt_fi
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
 }
 
-static void visit_tile(const falt_first_problem *p, const falt_machine *m, falt_first_tile t,
+static void visit_tile(const falt_fewchannels_nhwc_problem *p, const falt_machine *m, falt_fewchannels_nhwc_tile t,
                        falt_tile_search *search) {
   t.rejected = fit(p, m, &t);
-  if (!t.rejected) t.rejected = falt_first_count(p, m, &t);
+  if (!t.rejected) t.rejected = falt_fewchannels_nhwc_count(p, m, &t);
   if (!t.rejected) estimate(p, m, &t);
   falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
-bool falt_first_next_walk(const falt_first_problem *p, falt_first_tile *t) {
+bool falt_fewchannels_nhwc_next_walk(const falt_fewchannels_nhwc_problem *p, falt_fewchannels_nhwc_tile *t) {
   for (int64_t walks = t->walks + 1; walks <= MOST_WALKS && walks <= p->out[0]; walks++) {
     const int walk = (int)falt_round_up(falt_ceil_div(p->out[0], walks), t->rows);
     t->walks = (int)walks;
@@ -126,9 +130,10 @@ bool falt_first_next_walk(const falt_first_problem *p, falt_first_tile *t) {
   return false;
 }
 
-void falt_first_each(const falt_first_problem *p, const falt_machine *m, falt_tile_search *search) {
+void falt_fewchannels_nhwc_each(const falt_fewchannels_nhwc_problem *p, const falt_machine *m,
+                                falt_tile_search *search) {
   static const int widths[] = {16, 32, 56, 64, 112, 128}; /* of wgmma_rows.cuh */
-  falt_first_tile t = {.pixel = p->channels <= 4 ? 4 : 8, .tap_parts = 1};
+  falt_fewchannels_nhwc_tile t = {.pixel = p->channels <= 4 ? 4 : 8, .tap_parts = 1};
   t.paired = p->stride[1] * t.pixel % 8 ? 2 : 1;
   t.pieces = (int)pieces_of(p, &t);
   t.parts = (int)falt_min(falt_ceil_div(p->results * t.paired, 64), MOST_CONSUMERS); /* x is read for few blocks */
@@ -136,23 +141,25 @@ void falt_first_each(const falt_first_problem *p, const falt_machine *m, falt_ti
     for (t.rows = 1; t.rows * t.parts <= MOST_CONSUMERS; t.rows++) {
       t.width = widths[i];
       t.walk = t.walks = 0;
-      while (falt_first_next_walk(p, &t)) visit_tile(p, m, t, search);
+      while (falt_fewchannels_nhwc_next_walk(p, &t)) visit_tile(p, m, t, search);
     }
 }
 
-bool falt_first_choose(const falt_first_problem *problem, const falt_machine *machine, falt_first_tile *best) {
+bool falt_fewchannels_nhwc_choose(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
+                                  falt_fewchannels_nhwc_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_first_each(problem, machine, &search);
+  falt_fewchannels_nhwc_each(problem, machine, &search);
   return search.found;
 }
 
-void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *p, const falt_first_tile *t) {
-  const falt_cuda_named_hole holes[] = {
+void falt_fewchannels_nhwc_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nhwc_problem *p,
+                                   const falt_fewchannels_nhwc_tile *t) {
+  const falt_cuda_named_define holes[] = {
       {"CHANNELS", p->channels},    {"PIXEL", t->pixel},          {"TAPS_R", p->taps[0]},
       {"TAPS_S", p->taps[1]},       {"STRIDE_R", p->stride[0]},   {"STRIDE_S", p->stride[1]},
       {"DILATE_R", p->dilation[0]}, {"DILATE_S", p->dilation[1]}, {"PAIRED", t->paired},
       {"PIECES", t->pieces},        {"WIDTH", t->width},          {"ROWS", t->rows},
       {"PARTS", t->parts},          {"BATCHES", t->batches},      {"MIRRORED", t->mirrored},
       {"PLANAR", p->planar}};
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
 }

@@ -12,7 +12,7 @@
 #include "ptx/copy.cuh"
 
 typedef long long i64;
-typedef falt_cuda_first_args Args;
+typedef falt_cuda_fewchannels_nhwc_args Args;
 
 constexpr int STEP = STRIDE_S * PAIRED, SPREAD = STEP * PIXEL / 8;            // from run to run: pixels, pieces
 constexpr int REACH = (TAPS_S - 1) * DILATE_S + (PAIRED - 1) * STRIDE_S + 1;  // pixels of a run

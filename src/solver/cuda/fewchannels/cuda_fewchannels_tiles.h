@@ -12,14 +12,14 @@
 #include "solver/cuda/common/tile_search.h"
 
 /* Pairs are rows, columns. */
-typedef struct falt_first_problem {
+typedef struct falt_fewchannels_nhwc_problem {
   int64_t images, channels, results; /* of x, of y */
   int64_t taps[2], stride[2], dilation[2], in[2], out[2];
   bool planar; /* results' pixels lie side by side */
-} falt_first_problem;
+} falt_fewchannels_nhwc_problem;
 
 /* Named after cuda_fewchannels_nhwc.cu's holes. */
-typedef struct falt_first_tile {
+typedef struct falt_fewchannels_nhwc_tile {
   int pixel, paired, pieces, width, rows, parts, batches, mirrored;
   int walk, walks;                /* rows of a walk; walks down an image */
   int column_tiles, result_tiles; /* of columns; of channels, times tap_parts */
@@ -28,57 +28,65 @@ typedef struct falt_first_tile {
   int shared_bytes;
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_first_tile;
+} falt_fewchannels_nhwc_tile;
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_first_each(const falt_first_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_fewchannels_nhwc_each(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
+                                falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
-bool falt_first_choose(const falt_first_problem *problem, const falt_machine *machine, falt_first_tile *best);
+bool falt_fewchannels_nhwc_choose(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
+                                  falt_fewchannels_nhwc_tile *best);
 
 /* What the cuts of both share. Pieces of 16 bytes that a run needs. */
-int64_t falt_first_fewest_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
+int64_t falt_fewchannels_nhwc_fewest_pieces(const falt_fewchannels_nhwc_problem *problem,
+                                            const falt_fewchannels_nhwc_tile *tile);
 /* Pieces of a row in the ring; batches that one needs beside itself; rows that are on their way at once. */
-int64_t falt_first_row_pieces(const falt_first_problem *problem, const falt_first_tile *tile);
-int64_t falt_first_ahead(const falt_first_problem *problem, const falt_first_tile *tile);
-int64_t falt_first_at_once(const falt_first_problem *problem, const falt_first_tile *tile);
+int64_t falt_fewchannels_nhwc_row_pieces(const falt_fewchannels_nhwc_problem *problem,
+                                         const falt_fewchannels_nhwc_tile *tile);
+int64_t falt_fewchannels_nhwc_ahead(const falt_fewchannels_nhwc_problem *problem,
+                                    const falt_fewchannels_nhwc_tile *tile);
+int64_t falt_fewchannels_nhwc_at_once(const falt_fewchannels_nhwc_problem *problem,
+                                      const falt_fewchannels_nhwc_tile *tile);
 /* Fills in walks, tiles and blocks; or why there are too many. */
-const char *falt_first_count(const falt_first_problem *problem, const falt_machine *machine, falt_first_tile *tile);
+const char *falt_fewchannels_nhwc_count(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
+                                        falt_fewchannels_nhwc_tile *tile);
 /* The next shorter walk that cuts the rows otherwise, from whole columns on; false after the shortest. */
-bool falt_first_next_walk(const falt_first_problem *problem, falt_first_tile *tile);
+bool falt_fewchannels_nhwc_next_walk(const falt_fewchannels_nhwc_problem *problem, falt_fewchannels_nhwc_tile *tile);
 
 /* Threads of a block. */
-int falt_first_threads(const falt_first_tile *tile);
+int falt_fewchannels_nhwc_threads(const falt_fewchannels_nhwc_tile *tile);
 /* The holes of a problem and its tile. */
-void falt_first_holes(falt_cuda_kernel *kernel, const falt_first_problem *problem, const falt_first_tile *tile);
+void falt_fewchannels_nhwc_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nhwc_problem *problem,
+                                   const falt_fewchannels_nhwc_tile *tile);
 
 /* ---- gradients by the filter */
 
-typedef struct falt_first_filter_problem {
-  falt_first_problem layer;
+typedef struct falt_fewchannels_wgrad_problem {
+  falt_fewchannels_nhwc_problem layer;
   bool biased;       /* the gradient of the bias is summed too */
   int64_t workspace; /* bytes that may be used; negative: no limit */
-} falt_first_filter_problem;
+} falt_fewchannels_wgrad_problem;
 
-typedef struct falt_first_filter_tile {
-  falt_first_tile layer; /* how x is brought */
-  int taps, blocks;      /* rows of taps of a part, of an instruction */
-  int stages, producers; /* rows of dy on their way to a warpgroup; warpgroups that bring x */
+typedef struct falt_fewchannels_wgrad_tile {
+  falt_fewchannels_nhwc_tile layer; /* how x is brought */
+  int taps, blocks;                 /* rows of taps of a part, of an instruction */
+  int stages, producers;            /* rows of dy on their way to a warpgroup; warpgroups that bring x */
   int64_t shares;
   int shared_bytes;
   size_t workspace;
   double seconds;
   const char *rejected;
-} falt_first_filter_tile;
+} falt_fewchannels_wgrad_tile;
 
 /* Sums of a result, with two for the bias. */
-int64_t falt_first_filter_columns(const falt_first_filter_problem *problem);
-int falt_first_filter_threads(const falt_first_filter_tile *tile);
-void falt_first_filter_each(const falt_first_filter_problem *problem, const falt_machine *machine,
-                            falt_tile_search *search);
+int64_t falt_fewchannels_wgrad_columns(const falt_fewchannels_wgrad_problem *problem);
+int falt_fewchannels_wgrad_threads(const falt_fewchannels_wgrad_tile *tile);
+void falt_fewchannels_wgrad_each(const falt_fewchannels_wgrad_problem *problem, const falt_machine *machine,
+                                 falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
-bool falt_first_filter_choose(const falt_first_filter_problem *problem, const falt_machine *machine,
-                              falt_first_filter_tile *best);
-void falt_first_filter_holes(falt_cuda_kernel *kernel, const falt_first_filter_problem *problem,
-                             const falt_first_filter_tile *tile);
+bool falt_fewchannels_wgrad_choose(const falt_fewchannels_wgrad_problem *problem, const falt_machine *machine,
+                                   falt_fewchannels_wgrad_tile *best);
+void falt_fewchannels_wgrad_defines(falt_cuda_kernel *kernel, const falt_fewchannels_wgrad_problem *problem,
+                                    const falt_fewchannels_wgrad_tile *tile);
 
 #endif

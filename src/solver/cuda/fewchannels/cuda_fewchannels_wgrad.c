@@ -3,17 +3,17 @@
  * gradient has its channels side by side. src/solver/cuda/fewchannels/cuda_fewchannels_wgrad.cu has the algorithm,
  * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in
  * a fixed order. Unaligned operands use the fallback plan. */
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels.h"
 
 typedef struct filter_plan {
   falt_cuda_plan cuda;
-  falt_first_filter_problem layer;
-  falt_first_filter_tile tile;
-  falt_cuda_first_filter_args args;
-  falt_cuda_gemm_filter_args sum_args;
+  falt_fewchannels_wgrad_problem layer;
+  falt_fewchannels_wgrad_tile tile;
+  falt_cuda_fewchannels_wgrad_args args;
+  falt_cuda_igemm_wgrad_args sum_args;
 } filter_plan;
 
 /* ---- execute */
@@ -21,26 +21,26 @@ typedef struct filter_plan {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_problem *p = &base->problem;
-  const falt_first_filter_tile *t = &plan->tile;
-  falt_cuda_first_filter_args a = plan->args;
-  falt_cuda_gemm_filter_args sum = plan->sum_args;
-  const falt_gpu_map dy = falt_first_rows_of(&p->output, o->output, 64, t->layer.width, t->layer.paired);
+  const falt_fewchannels_wgrad_tile *t = &plan->tile;
+  falt_cuda_fewchannels_wgrad_args a = plan->args;
+  falt_cuda_igemm_wgrad_args sum = plan->sum_args;
+  const falt_gpu_map dy = falt_fewchannels_nhwc_rows_of(&p->output, o->output, 64, t->layer.width, t->layer.paired);
   falt_gpu_encode(base->device->gpu, &dy, &a.layer.map);
-  a.layer.x = falt_gemm_element(o->input, &p->input);
+  a.layer.x = falt_igemm_element(o->input, &p->input);
   a.sums = sum.partial = o->workspace;
-  sum.w = falt_gemm_element(o->filter, &p->filter);
+  sum.w = falt_igemm_element(o->filter, &p->filter);
   sum.bias = p->has_bias ? o->bias : NULL;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
-      plan->cuda.function, t->layer.grid, {falt_first_filter_threads(t), 1}, t->shared_bytes, o->stream};
+      plan->cuda.function, t->layer.grid, {falt_fewchannels_wgrad_threads(t), 1}, t->shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
-  falt_gemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
+  falt_igemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_first_filter_tile *t = &((const filter_plan *)base)->tile;
-  const falt_first_tile *l = &t->layer;
+  const falt_fewchannels_wgrad_tile *t = &((const filter_plan *)base)->tile;
+  const falt_fewchannels_nhwc_tile *l = &t->layer;
   falt_text_add(text,
                 "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
                 l->rows, l->width * l->paired, l->parts * 64 / l->paired, t->taps, t->stages, l->batches, l->walk,
@@ -52,8 +52,8 @@ static void print(const falt_plan *base, falt_text *text) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
-  const char *why = falt_gemm_refusal(ask, p->output.type, p->input.type);
-  if (!why) why = falt_first_refusal(ask, p->output.type);
+  const char *why = falt_igemm_refusal(ask, p->output.type, p->input.type);
+  if (!why) why = falt_fewchannels_nhwc_refusal(ask, p->output.type);
   if (why) return why;
   return !falt_gpu_has_maps(ask->device->gpu) ? "the driver is older than CUDA 12"
          : !falt_map_takes(&p->output, FALT_C)
@@ -68,15 +68,16 @@ static falt_status ready(falt_plan *base) {
   const falt_problem *p = &base->problem;
   const char *type = falt_type_name(p->input.type);
   uint16_t one;
-  falt_cuda_kernel kernel = {
-      .source = "cuda_fewchannels_wgrad.cu", .entry = "falt_first_filter", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
+  falt_cuda_kernel kernel = {.source = "cuda_fewchannels_wgrad.cu",
+                             .entry = "falt_fewchannels_wgrad",
+                             .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
   falt_store(&one, p->input.type, 0, 1);
-  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_hole(&kernel, "BEYOND=%#x", p->has_bias ? one : 0u);
-  falt_first_filter_holes(&kernel, &plan->layer, &plan->tile);
-  falt_cuda_hole(&sum, "SUM=float");
-  falt_cuda_hole(&sum, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_define(&kernel, "BEYOND=%#x", p->has_bias ? one : 0u);
+  falt_fewchannels_wgrad_defines(&kernel, &plan->layer, &plan->tile);
+  falt_cuda_define(&sum, "SUM=float");
+  falt_cuda_define(&sum, "TYPE_W=%d", (int)p->filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
@@ -89,15 +90,17 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  plan->layer = (falt_first_filter_problem){falt_first_layer_of(p), p->has_bias, ask->budget->max_workspace};
-  if (!falt_first_filter_choose(&plan->layer, &machine, &plan->tile))
+  plan->layer =
+      (falt_fewchannels_wgrad_problem){falt_fewchannels_nhwc_layer_of(p), p->has_bias, ask->budget->max_workspace};
+  if (!falt_fewchannels_wgrad_choose(&plan->layer, &machine, &plan->tile))
     return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
-  const falt_first_filter_tile *t = &plan->tile;
-  const int columns = (int)falt_first_filter_columns(&plan->layer);
-  plan->args = (falt_cuda_first_filter_args){.layer = falt_first_args_of(p, &plan->layer.layer, &t->layer),
-                                             .tap_parts = t->layer.tap_parts,
-                                             .columns = columns};
-  plan->sum_args = falt_gemm_shares_of(p, 1, (int)t->shares, columns);
+  const falt_fewchannels_wgrad_tile *t = &plan->tile;
+  const int columns = (int)falt_fewchannels_wgrad_columns(&plan->layer);
+  plan->args =
+      (falt_cuda_fewchannels_wgrad_args){.layer = falt_fewchannels_nhwc_args_of(p, &plan->layer.layer, &t->layer),
+                                         .tap_parts = t->layer.tap_parts,
+                                         .columns = columns};
+  plan->sum_args = falt_igemm_slices_of(p, 1, (int)t->shares, columns);
   plan->cuda.base.cost.seconds = t->seconds;
   plan->cuda.base.workspace = t->workspace;
   plan->cuda.base.alignment.output = FALT_MAP_ALIGN;

@@ -32,7 +32,7 @@
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_rows.cuh"
 
-typedef falt_cuda_first_filter_args FilterArgs;
+typedef falt_cuda_fewchannels_wgrad_args FilterArgs;
 
 constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + PRODUCERS);
 constexpr int SLICES = WIDTH / 16, SPAN = 64, LINE = WIDTH * 2 * SPAN;
@@ -213,7 +213,7 @@ constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + PRODUCERS);
 constexpr int FETCHING = 56, LEFT = (ALL - PRODUCERS * FETCHING) / CONSUMERS / 8 * 8;
 constexpr int MULTIPLYING = LEFT > 240 ? 240 : LEFT;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_first_filter(const __grid_constant__ FilterArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_fewchannels_wgrad(const __grid_constant__ FilterArgs a) {
   extern __shared__ __align__(1024) char memory[];
   const unsigned base = shared_address(memory);
   const Shared s = {base, {base + RING, base + BARRIERS}};

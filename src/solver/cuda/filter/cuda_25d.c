@@ -13,14 +13,14 @@ enum { PLANE, ROW, COLUMN };
 
 typedef struct sweep_plan {
   falt_taps_plan taps;
-  falt_sweep sweep;
+  falt_25d sweep;
 } sweep_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const sweep_plan *plan = (const sweep_plan *)base;
-  const falt_sweep *s = &plan->sweep;
+  const falt_25d *s = &plan->sweep;
   falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, s->x_vector, s->y_vector);
   const int64_t blocks = s->count[PLANE] * s->count[ROW] * s->count[COLUMN] * plan->taps.problem.batch;
   void *parameters[] = {&args, (void *)plan->taps.values};
@@ -30,7 +30,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const sweep_plan *plan = (const sweep_plan *)base;
-  const falt_sweep *s = &plan->sweep;
+  const falt_25d *s = &plan->sweep;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
   falt_text_add(text, "%dx%d planes=%d ahead=%d block=%dx%d vectors=%d,%d%s)", s->rows, s->width, s->planes, s->ahead,
@@ -45,9 +45,9 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   sweep_plan *plan = (sweep_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_25d.cu", .entry = "falt_sweep"};
-  falt_taps_holes(&kernel, &plan->taps);
-  falt_sweep_holes(&kernel, &plan->sweep);
+  falt_cuda_kernel kernel = {.source = "cuda_25d.cu", .entry = "falt_25d"};
+  falt_taps_defines(&kernel, &plan->taps);
+  falt_25d_defines(&kernel, &plan->sweep);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 
@@ -55,7 +55,7 @@ static falt_status ready(falt_plan *base) {
 
 /* Blocks are numbered in 31 bits; so are a plane's elements. */
 static const char *too_large(const sweep_plan *plan) {
-  const falt_sweep *s = &plan->sweep;
+  const falt_25d *s = &plan->sweep;
   const falt_tile_problem *p = &plan->taps.problem;
   const double blocks = (double)s->count[PLANE] * (double)s->count[ROW] * (double)s->count[COLUMN] * (double)p->batch;
   const double plane = (double)p->in[ROW] * fabs((double)plan->taps.args.x_row) + (double)p->in[COLUMN];
@@ -93,11 +93,11 @@ static void turn(falt_taps_plan *plan) {
 
 static const char *choose(sweep_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
-  if (!falt_sweeps_choose(&plan->taps.problem, &machine, &plan->sweep)) return plan->sweep.rejected;
+  if (!falt_25d_choose(&plan->taps.problem, &machine, &plan->sweep)) return plan->sweep.rejected;
   return too_large(plan);
 }
 
-falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
+falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   if (!falt_cuda_unit_steps(ask->problem)) {
     falt_refuse(ask, "a stride or dilation is not 1");
@@ -111,7 +111,7 @@ falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, in
   plan->taps.args.planes = plan->sweep.planes;
   for (int i = 0; i < 3; i++) plan->taps.args.blocks[i] = (int)plan->sweep.count[i];
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
-  const double scattered = falt_sweep_scattered(&plan->taps.problem, &machine, &plan->sweep);
+  const double scattered = falt_25d_scattered(&plan->taps.problem, &machine, &plan->sweep);
   plan->taps.base.cost.seconds = 2e-6 + plan->sweep.seconds + scattered;
   return &plan->taps;
 }
@@ -119,7 +119,7 @@ falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, in
 static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
   const char *why = falt_cuda_filter_refusal(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  falt_taps_plan *plan = falt_sweep_plan_new(solver, ask, 0);
+  falt_taps_plan *plan = falt_25d_plan_new(solver, ask, 0);
   if (!plan) return NULL;
   double taps[FALT_TAPS_MOST];
   falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);

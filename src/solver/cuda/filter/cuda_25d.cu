@@ -249,7 +249,7 @@ __device__ inline void sweep(const Args &a, const Taps &taps) {
 
 // Pointers that allow no vectors: element by element.
 extern "C" __global__ void __launch_bounds__(BLOCK_X *BLOCK_Y, BLOCKS)
-    falt_sweep(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
+    falt_25d(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
   if (VECTOR_X * VECTOR_Y == 1 || a.aligned)
     sweep<VECTOR_X, VECTOR_Y>(a, taps);
   else

@@ -34,14 +34,14 @@ static const double shorter_share = 0.05, halo_share = 0.2, uneven_share = 0.5, 
 
 /* Elements of one access: at most 16 bytes, as rows are aligned; a thread that was moved inwards stands at a row's
  * length less the width. */
-static int vector_of(const falt_tile_problem *p, const falt_sweep *s, int align, int bytes) {
+static int vector_of(const falt_tile_problem *p, const falt_25d *s, int align, int bytes) {
   int vector = smaller(s->width, 16 / bytes);
   while (vector > 1 && (align % vector || p->out[COLUMN] % vector)) vector /= 2;
   return vector;
 }
 
 /* A thread's elements lie inside the image, what a window has beyond them belongs to its neighbours. */
-static bool place_window(const falt_tile_problem *p, falt_sweep *s) {
+static bool place_window(const falt_tile_problem *p, falt_25d *s) {
   s->shift = p->pad[COLUMN] < 0 ? (int)falt_ceil_div(-(int64_t)p->pad[COLUMN], s->width) * s->width : 0;
   for (int tries = 0; tries < 2; tries++, s->shift += s->width) {
     s->left = p->pad[COLUMN] + s->shift;
@@ -53,44 +53,44 @@ static bool place_window(const falt_tile_problem *p, falt_sweep *s) {
 }
 
 /* The last thread of a row is moved inwards where the width does not divide the row. */
-static bool lonely(const falt_tile_problem *p, const falt_sweep *s) {
+static bool lonely(const falt_tile_problem *p, const falt_25d *s) {
   const int group = smaller(s->block[0], FALT_WARP);
   return p->out[COLUMN] % s->width != 0 || (p->out[COLUMN] / s->width - 1) % group == 0;
 }
 
-static int lines_of(const falt_tile_problem *p, const falt_sweep *s) {
+static int lines_of(const falt_tile_problem *p, const falt_25d *s) {
   return s->rows + p->taps[ROW] - 1;
 }
 
-static int ends_of(const falt_tile_problem *p, const falt_sweep *s) {
+static int ends_of(const falt_tile_problem *p, const falt_25d *s) {
   const int right = p->taps[COLUMN] - 1 - s->left;
   return s->both ? s->left + right : larger(s->left, right);
 }
 
 /* ---- work of a thread at a plane */
 
-static int results_of(const falt_sweep *s) {
+static int results_of(const falt_25d *s) {
   return s->width * s->rows;
 }
 
-static int64_t body_of(const falt_tile_problem *p, const falt_sweep *s) {
+static int64_t body_of(const falt_tile_problem *p, const falt_25d *s) {
   if (!p->terms) return (int64_t)p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN] * results_of(s);
   return p->terms * ((int64_t)lines_of(p, s) * p->taps[COLUMN] * s->width +
                      (int64_t)(p->taps[ROW] + p->taps[PLANE]) * results_of(s));
 }
 
 /* Planes of an iteration. */
-static int cycle_of(const falt_tile_problem *p, const falt_sweep *s) {
+static int cycle_of(const falt_tile_problem *p, const falt_25d *s) {
   return (int)falt_ceil_div(s->ahead, lines_of(p, s));
 }
 
-static int64_t unrolled_of(const falt_tile_problem *p, const falt_sweep *s) {
+static int64_t unrolled_of(const falt_tile_problem *p, const falt_25d *s) {
   return body_of(p, s) * cycle_of(p, s);
 }
 
 /* Sums, the lines on their way, a window, places; what else is kept at hand, as compiled: more of it where elements are
  * converted, where terms have far ends, and for each plane of an iteration. */
-static int fitted_registers(const falt_tile_problem *p, const falt_sweep *s) {
+static int fitted_registers(const falt_tile_problem *p, const falt_25d *s) {
   const int words = p->sum_bytes / 4, ends = ends_of(p, s), spare = p->converts ? 66 : words > 1 ? 52 : 38;
   const int line = (int)falt_ceil_div((int64_t)s->width * p->x_bytes, 4) + (int)falt_ceil_div(p->x_bytes, 4) * ends;
   const int window = s->width + p->taps[COLUMN] - 1;
@@ -101,7 +101,7 @@ static int fitted_registers(const falt_tile_problem *p, const falt_sweep *s) {
 }
 
 /* Warp instructions. */
-static double issue_of(const falt_tile_problem *p, const falt_sweep *s) {
+static double issue_of(const falt_tile_problem *p, const falt_25d *s) {
   const double ends = ends_of(p, s), loads = (double)s->width / s->x_vector;
   const double along = 2.0 * (p->taps[COLUMN] - 1), convert = p->converts ? 1.5 * (s->width + ends) : 0;
   const double line = (along + 3 * ends + convert) * (p->sum_bytes / 4) + 3 * loads + 4;
@@ -112,7 +112,7 @@ static double issue_of(const falt_tile_problem *p, const falt_sweep *s) {
 }
 
 /* Cycles of the first-level cache for a warp: 128 bytes each, lines that lanes far apart touch. */
-static double cache_of(const falt_tile_problem *p, const falt_sweep *s) {
+static double cache_of(const falt_tile_problem *p, const falt_25d *s) {
   const double in = fmax(1, fmin(FALT_WARP, (double)s->width * p->x_bytes * FALT_WARP / 128)) * s->width / s->x_vector;
   const double out = fmax(1, fmin(FALT_WARP, (double)s->width * p->y_bytes * FALT_WARP / 128)) * s->width / s->y_vector;
   return lines_of(p, s) * (in + 2 * ends_of(p, s)) + s->rows * out;
@@ -120,7 +120,7 @@ static double cache_of(const falt_tile_problem *p, const falt_sweep *s) {
 
 /* ---- legal */
 
-static const char *reason(const falt_tile_problem *p, const falt_sweep *s) {
+static const char *reason(const falt_tile_problem *p, const falt_25d *s) {
   if (s->registers > MOST_REGISTERS) return "its sums and lines need more registers than a thread has";
   if (body_of(p, s) * falt_ceil_div(s->ahead, lines_of(p, s)) > MOST_BODY)
     return "its unrolled taps are more instructions than the cache holds";
@@ -128,7 +128,7 @@ static const char *reason(const falt_tile_problem *p, const falt_sweep *s) {
   return NULL;
 }
 
-static const char *problem_reason(const falt_tile_problem *p, falt_sweep *s) {
+static const char *problem_reason(const falt_tile_problem *p, falt_25d *s) {
   if (p->pixel > 1) return "channels lie interleaved";
   if (p->taps[PLANE] == 1) return "the filter has no planes to sweep along";
   if (p->out[COLUMN] < s->width) return "rows are shorter than a thread's columns";
@@ -143,7 +143,7 @@ typedef struct load {
   double rounds, rest, most;
 } load;
 
-static load load_of(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
+static load load_of(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s) {
   const double blocks = (double)p->batch * (double)(s->count[PLANE] * s->count[ROW] * s->count[COLUMN]);
   load l = {.rounds = floor(blocks / (m->multiprocessors * s->blocks))};
   l.rest = ceil((blocks - l.rounds * m->multiprocessors * s->blocks) / m->multiprocessors);
@@ -152,14 +152,14 @@ static load load_of(const falt_tile_problem *p, const falt_machine *m, const fal
 }
 
 /* Clocks that so many blocks of a multiprocessor need to issue a plane's instructions: few warps leave slots empty. */
-static double issue_clocks(const falt_tile_problem *p, const falt_sweep *s, double blocks) {
+static double issue_clocks(const falt_tile_problem *p, const falt_25d *s, double blocks) {
   const double warps = blocks * s->block[0] * s->block[1] / FALT_WARP;
   return issue_of(p, s) * warps / PARTS / issue_share * (1 + squared_warps / (warps * warps)) *
          (s->ahead < 3 && lines_of(p, s) > 1 ? late_cost : 1) * (unrolled_of(p, s) > LARGE_BODY ? large_cost : 1);
 }
 
 /* Bytes that pass through memory: what neighbouring blocks read too comes from it in part. */
-static double bytes_of(const falt_tile_problem *p, const falt_sweep *s) {
+static double bytes_of(const falt_tile_problem *p, const falt_25d *s) {
   const double rows = (double)s->block[1] * s->rows, columns = (double)s->block[0] * s->width * p->x_bytes;
   const double sectors = s->count[COLUMN] > 1 ? (columns + 2 * SECTOR) / columns : 1,
                steps = s->planes + p->taps[PLANE] - 1;
@@ -169,7 +169,7 @@ static double bytes_of(const falt_tile_problem *p, const falt_sweep *s) {
 }
 
 /* Threads whose lines lie on each other ask for the same bytes. */
-static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s, double blocks) {
+static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s, double blocks) {
   const double threads = blocks * s->block[0] * s->block[1], ahead = (double)s->ahead / lines_of(p, s);
   const double flight = threads * results_of(s) * p->x_bytes * fmax(1, ahead);
   const double idle = flight < FLIGHT ? pow(FLIGHT / flight, 0.25) : 1;
@@ -178,7 +178,7 @@ static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, 
          (1 + warps_missed * FALT_WARP / threads);
 }
 
-static double seconds_of(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
+static double seconds_of(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s) {
   const load l = load_of(p, m, s);
   const double steps = s->planes + p->taps[PLANE] - 1, clock = m->flops / 256 / m->multiprocessors;
   const double rest = l.rest > 0 ? issue_clocks(p, s, l.rest) : 0;
@@ -193,9 +193,9 @@ static double seconds_of(const falt_tile_problem *p, const falt_machine *m, cons
 /* ---- enumeration */
 
 /* As many blocks along the planes as serve best: more even out the multiprocessors' work, fewer repeat less. */
-static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_sweep *s) {
+static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_25d *s) {
   const int64_t all = p->out[PLANE];
-  falt_sweep best;
+  falt_25d best;
   falt_tile_search search = falt_tile_search_best(&best, sizeof best);
   for (int64_t planes = all + 1; (planes = falt_piece_below(all, MOST_CHUNKS, planes)) > 0;) {
     s->planes = (int)planes;
@@ -206,7 +206,7 @@ static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_swe
   *s = best;
 }
 
-double falt_sweep_scattered(const falt_tile_problem *p, const falt_machine *m, const falt_sweep *s) {
+double falt_25d_scattered(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s) {
   const int touched = smaller(s->width * p->y_bytes, SECTOR);                /* sectors, by a store of 32 threads */
   const double written = SECTOR / 2.0 * touched / (FALT_WARP * s->y_vector); /* bytes that take as long as a result */
   const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
@@ -214,12 +214,12 @@ double falt_sweep_scattered(const falt_tile_problem *p, const falt_machine *m, c
 }
 
 /* That fit on a multiprocessor, whose warps lie in four parts with registers of their own. */
-static int blocks_of(const falt_sweep *s) {
+static int blocks_of(const falt_25d *s) {
   const int warps = s->block[0] * s->block[1] / FALT_WARP;
   return (int)falt_min(MOST_WARPS / warps, falt_blocks_by_quarters(warps, larger(40, s->registers)));
 }
 
-static void complete(const falt_tile_problem *p, const falt_machine *m, falt_sweep *s) {
+static void complete(const falt_tile_problem *p, const falt_machine *m, falt_25d *s) {
   s->both = lonely(p, s);
   s->x_vector = vector_of(p, s, p->x_align, p->x_bytes);
   s->y_vector = vector_of(p, s, p->y_align, p->y_bytes);
@@ -229,11 +229,11 @@ static void complete(const falt_tile_problem *p, const falt_machine *m, falt_swe
   s->blocks = blocks_of(s);
 }
 
-static const char *block_reason(const falt_sweep *s) {
+static const char *block_reason(const falt_25d *s) {
   return s->blocks < 1 ? "a block needs more registers than a multiprocessor has" : NULL;
 }
 
-static void consider(const falt_tile_problem *p, const falt_machine *m, falt_sweep sweep, falt_tile_search *search) {
+static void consider(const falt_tile_problem *p, const falt_machine *m, falt_25d sweep, falt_tile_search *search) {
   sweep.rejected = problem_reason(p, &sweep);
   if (!sweep.rejected) {
     complete(p, m, &sweep);
@@ -244,7 +244,7 @@ static void consider(const falt_tile_problem *p, const falt_machine *m, falt_swe
   falt_tile_offer(search, &sweep, sweep.rejected, sweep.seconds);
 }
 
-void falt_sweeps_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
+void falt_25d_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int widths[] = {1, 2, 4, 8, 16}, rows[] = {1, 2, 4}, ahead[] = {1, 2, 3, 5};
   static const int blocks[][2] = {{128, 1}, {128, 2}, {128, 4}, {64, 1},  {64, 2},  {64, 4}, {64, 6},
                                   {64, 8},  {32, 4},  {32, 8},  {32, 12}, {32, 16}, {16, 8}, {8, 16}};
@@ -252,7 +252,7 @@ void falt_sweeps_each(const falt_tile_problem *p, const falt_machine *m, falt_ti
   enum { BLOCKS = sizeof blocks / sizeof *blocks, AHEADS = sizeof ahead / sizeof *ahead };
   for (int i = 0; i < WIDTHS * ROWS * BLOCKS * AHEADS; i++) {
     const int b = i % BLOCKS, r = i / BLOCKS % ROWS, w = i / BLOCKS / ROWS % WIDTHS, a = i / BLOCKS / ROWS / WIDTHS;
-    falt_sweep sweep = {.width = widths[w], .rows = rows[r], .ahead = ahead[a], .block = {blocks[b][0], blocks[b][1]}};
+    falt_25d sweep = {.width = widths[w], .rows = rows[r], .ahead = ahead[a], .block = {blocks[b][0], blocks[b][1]}};
     const int bytes = sweep.width * p->x_bytes;
     const bool narrow = bytes < WIDE / 4 && 4 * sweep.width <= p->out[COLUMN];
     if (lines_of(p, &sweep) == 1 && ahead[a] > 3) continue; /* planes of an iteration */
@@ -261,22 +261,22 @@ void falt_sweeps_each(const falt_tile_problem *p, const falt_machine *m, falt_ti
   }
 }
 
-bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_sweep *best) {
+bool falt_25d_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_25d *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_sweeps_each(problem, machine, &search);
+  falt_25d_each(problem, machine, &search);
   return search.found;
 }
 
-void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *s) {
-  falt_cuda_hole(kernel, "LEFT=%d", s->left);
-  falt_cuda_hole(kernel, "SHIFT=%d", s->shift);
-  falt_cuda_hole(kernel, "BOTH=%d", s->both);
-  falt_cuda_hole(kernel, "THREAD=%d", s->width);
-  falt_cuda_hole(kernel, "ROWS=%d", s->rows);
-  falt_cuda_hole(kernel, "AHEAD=%d", s->ahead);
-  falt_cuda_hole(kernel, "VECTOR_X=%d", s->x_vector);
-  falt_cuda_hole(kernel, "VECTOR_Y=%d", s->y_vector);
-  falt_cuda_hole(kernel, "BLOCK_X=%d", s->block[0]);
-  falt_cuda_hole(kernel, "BLOCK_Y=%d", s->block[1]);
-  falt_cuda_hole(kernel, "BLOCKS=%d", s->blocks);
+void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *s) {
+  falt_cuda_define(kernel, "LEFT=%d", s->left);
+  falt_cuda_define(kernel, "SHIFT=%d", s->shift);
+  falt_cuda_define(kernel, "BOTH=%d", s->both);
+  falt_cuda_define(kernel, "THREAD=%d", s->width);
+  falt_cuda_define(kernel, "ROWS=%d", s->rows);
+  falt_cuda_define(kernel, "AHEAD=%d", s->ahead);
+  falt_cuda_define(kernel, "VECTOR_X=%d", s->x_vector);
+  falt_cuda_define(kernel, "VECTOR_Y=%d", s->y_vector);
+  falt_cuda_define(kernel, "BLOCK_X=%d", s->block[0]);
+  falt_cuda_define(kernel, "BLOCK_Y=%d", s->block[1]);
+  falt_cuda_define(kernel, "BLOCKS=%d", s->blocks);
 }

@@ -7,7 +7,7 @@
 #include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/filter/cuda_direct_tiles.h"
 
-typedef struct falt_sweep {
+typedef struct falt_25d {
   int width, rows; /* of a thread */
   int planes;      /* of a block */
   int block[2];    /* threads: along a row, across rows */
@@ -21,19 +21,19 @@ typedef struct falt_sweep {
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_sweep;
+} falt_25d;
 
 /* Calls visit for every sweep considered, with its estimate or its reason. */
-void falt_sweeps_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_25d_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if none is legal. */
-bool falt_sweeps_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_sweep *best);
+bool falt_25d_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_25d *best);
 
 /* Seconds that a sweep takes longer, and tiles do not, where a store fills parts of sectors: the second-level cache
  * takes each part as long as half a sector. */
-double falt_sweep_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_sweep *sweep);
+double falt_25d_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_25d *sweep);
 
 /* The kernel's holes that say how it is cut. */
-void falt_sweep_holes(falt_cuda_kernel *kernel, const falt_sweep *sweep);
+void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *sweep);
 
 #endif

@@ -61,8 +61,8 @@ static void destroy(falt_plan *base) {
 static falt_status ready(falt_plan *base) {
   tile_plan *plan = (tile_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_direct.cu", .entry = "falt_tile"};
-  falt_taps_holes(&kernel, &plan->taps);
-  falt_tile_holes(&kernel, &plan->taps.problem, &plan->tile);
+  falt_taps_defines(&kernel, &plan->taps);
+  falt_tile_defines(&kernel, &plan->taps.problem, &plan->tile);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 

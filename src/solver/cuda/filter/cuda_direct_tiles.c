@@ -314,19 +314,19 @@ bool falt_tiles_choose(const falt_tile_problem *problem, const falt_machine *mac
   return search.found;
 }
 
-void falt_tile_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_tile *t) {
+void falt_tile_defines(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_tile *t) {
   for (int i = 0; i < 3; i++) {
-    falt_cuda_hole(kernel, "STRIDE_%c=%d", "TRS"[i], p -> stride[i]);
-    falt_cuda_hole(kernel, "DILATE_%c=%d", "TRS"[i], p -> dilation[i]);
+    falt_cuda_define(kernel, "STRIDE_%c=%d", "TRS"[i], p -> stride[i]);
+    falt_cuda_define(kernel, "DILATE_%c=%d", "TRS"[i], p -> dilation[i]);
   }
-  falt_cuda_hole(kernel, "PIXEL=%d", p->pixel);
-  falt_cuda_hole(kernel, "THREAD=%d", t->width);
-  falt_cuda_hole(kernel, "ROWS=%d", t->rows);
-  falt_cuda_hole(kernel, "PLANES=%d", t->planes);
-  falt_cuda_hole(kernel, "VECTOR_X=%d", t->x_vector);
-  falt_cuda_hole(kernel, "VECTOR_Y=%d", t->y_vector);
-  falt_cuda_hole(kernel, "BLOCK_X=%d", t->block[0]);
-  falt_cuda_hole(kernel, "BLOCK_Y=%d", t->block[1]);
-  falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
-  falt_cuda_hole(kernel, "LINEAR=%d", t->linear);
+  falt_cuda_define(kernel, "PIXEL=%d", p->pixel);
+  falt_cuda_define(kernel, "THREAD=%d", t->width);
+  falt_cuda_define(kernel, "ROWS=%d", t->rows);
+  falt_cuda_define(kernel, "PLANES=%d", t->planes);
+  falt_cuda_define(kernel, "VECTOR_X=%d", t->x_vector);
+  falt_cuda_define(kernel, "VECTOR_Y=%d", t->y_vector);
+  falt_cuda_define(kernel, "BLOCK_X=%d", t->block[0]);
+  falt_cuda_define(kernel, "BLOCK_Y=%d", t->block[1]);
+  falt_cuda_define(kernel, "BLOCKS=%d", t->blocks);
+  falt_cuda_define(kernel, "LINEAR=%d", t->linear);
 }

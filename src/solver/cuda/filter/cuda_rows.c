@@ -43,8 +43,8 @@ static void destroy(falt_plan *base) {
 static falt_status ready(falt_plan *base) {
   row_plan *plan = (row_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_rows.cu", .entry = "falt_row"};
-  falt_taps_holes(&kernel, &plan->taps);
-  falt_row_holes(&kernel, &plan->taps.problem, &plan->row);
+  falt_taps_defines(&kernel, &plan->taps);
+  falt_row_defines(&kernel, &plan->taps.problem, &plan->row);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 

@@ -115,9 +115,9 @@ bool falt_rows_choose(const falt_tile_problem *problem, const falt_machine *mach
   return search.found;
 }
 
-void falt_row_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_row *r) {
-  falt_cuda_hole(kernel, "PIXEL=%d", p->pixel);
-  falt_cuda_hole(kernel, "THREAD=%d", r->width);
-  falt_cuda_hole(kernel, "WARPS=%d", r->warps);
-  falt_cuda_hole(kernel, "BLOCKS=%d", r->blocks);
+void falt_row_defines(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_row *r) {
+  falt_cuda_define(kernel, "PIXEL=%d", p->pixel);
+  falt_cuda_define(kernel, "THREAD=%d", r->width);
+  falt_cuda_define(kernel, "WARPS=%d", r->warps);
+  falt_cuda_define(kernel, "BLOCKS=%d", r->blocks);
 }

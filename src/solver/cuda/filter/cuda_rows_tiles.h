@@ -23,6 +23,6 @@ void falt_rows_each(const falt_tile_problem *problem, const falt_machine *machin
 bool falt_rows_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_row *best);
 
 /* The kernel's holes that the cut fills. */
-void falt_row_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_row *row);
+void falt_row_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_row *row);
 
 #endif

@@ -109,11 +109,11 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
 }
 
 static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
-  return plan_terms(solver, ask, falt_sweep_plan_new);
+  return plan_terms(solver, ask, falt_25d_plan_new);
 }
 
 static falt_plan *plan_march(const falt_solver *solver, falt_ask *ask) {
-  return plan_terms(solver, ask, falt_march_plan_new);
+  return plan_terms(solver, ask, falt_separable_25d_plan_new);
 }
 
 extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_separable_volume, falt_solver_cuda_separable_25d;

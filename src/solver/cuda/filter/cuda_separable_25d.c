@@ -9,7 +9,7 @@ enum { PLANE, ROW, COLUMN };
 
 typedef struct march_plan {
   falt_taps_plan taps;
-  falt_march march;
+  falt_separable_25d march;
 } march_plan;
 
 /* ---- execute */
@@ -17,7 +17,7 @@ typedef struct march_plan {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const march_plan *plan = (const march_plan *)base;
   const falt_tile_problem *p = &plan->taps.problem;
-  const falt_march *m = &plan->march;
+  const falt_separable_25d *m = &plan->march;
   const int x_vector = 16 / p->x_bytes, y_vector = m->width < 16 / p->y_bytes ? m->width : 16 / p->y_bytes;
   falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, x_vector, y_vector);
   args.aligned &= p->x_align % x_vector == 0 && p->y_align % y_vector == 0;
@@ -30,7 +30,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const march_plan *plan = (const march_plan *)base;
-  const falt_march *m = &plan->march;
+  const falt_separable_25d *m = &plan->march;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
   falt_text_add(text, "%d rows=%d ahead=%d warps=%d blocks=%d%s)", m->width, m->rows, m->ahead, m->warps, m->blocks,
@@ -45,9 +45,9 @@ static void destroy(falt_plan *base) {
 
 static falt_status ready(falt_plan *base) {
   march_plan *plan = (march_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_separable_25d.cu", .entry = "falt_march"};
-  falt_taps_holes(&kernel, &plan->taps);
-  falt_march_holes(&kernel, &plan->taps.problem, &plan->march);
+  falt_cuda_kernel kernel = {.source = "cuda_separable_25d.cu", .entry = "falt_separable_25d"};
+  falt_taps_defines(&kernel, &plan->taps);
+  falt_separable_25d_defines(&kernel, &plan->taps.problem, &plan->march);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 
@@ -55,15 +55,15 @@ static falt_status ready(falt_plan *base) {
 
 static const char *choose(march_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
-  const falt_march *m = &plan->march;
-  if (!falt_marches_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
+  const falt_separable_25d *m = &plan->march;
+  if (!falt_separable_25d_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
   if (m->across * m->down * m->planes >= INT32_MAX) return "the images have more parts than one launch can number";
   return falt_cuda_holds_fill(&plan->taps.base.problem)
              ? NULL
              : "the constant beyond the ends is no number of the input's type";
 }
 
-falt_taps_plan *falt_march_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
+falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   if (!falt_cuda_unit_steps(ask->problem)) {
     falt_refuse(ask, "a stride or dilation is not 1");

@@ -177,7 +177,7 @@ __device__ inline void march(const Args &a, const Taps &taps, uint4 (*ring)[SLOT
 }
 
 extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
-    falt_march(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
+    falt_separable_25d(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
   __shared__ uint4 rings[WARPS][LINES][SLOTS];
   __shared__ int places[WARPS][ROUNDS * WARP];
   const int warp = threadIdx.x / WARP;

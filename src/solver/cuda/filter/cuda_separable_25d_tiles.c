@@ -28,7 +28,7 @@ static const double issue_share = 0.8, squared_warps = 40, memory_share = 0.88, 
 
 /* Words of 16 bytes: of a lane's own elements, of what its window has beyond them, of a warp's line in shared memory.
  */
-static int64_t own_of(const falt_tile_problem *p, const falt_march *m) {
+static int64_t own_of(const falt_tile_problem *p, const falt_separable_25d *m) {
   return m->width * p->x_bytes / WORD;
 }
 
@@ -36,22 +36,22 @@ static int64_t beyond_of(const falt_tile_problem *p) {
   return falt_ceil_div((p->taps[COLUMN] - 1) * (int64_t)p->pixel * p->x_bytes, WORD) + 1;
 }
 
-static int64_t line_of(const falt_tile_problem *p, const falt_march *m) {
+static int64_t line_of(const falt_tile_problem *p, const falt_separable_25d *m) {
   const int64_t own = own_of(p, m);
   return (FALT_WARP + falt_ceil_div(beyond_of(p), own)) * (own | 1);
 }
 
 /* Multiply-adds of a lane at a line. */
-static int64_t body_of(const falt_tile_problem *p, const falt_march *m) {
+static int64_t body_of(const falt_tile_problem *p, const falt_separable_25d *m) {
   return (int64_t)m->width * p->terms * (p->taps[ROW] + p->taps[COLUMN]);
 }
 
 /* Sums, and what else is at hand: with less, which is possible, lines take longer. */
-static int fitted_registers(const falt_tile_problem *p, const falt_march *m) {
+static int fitted_registers(const falt_tile_problem *p, const falt_separable_25d *m) {
   return (p->taps[ROW] + p->terms) * m->width + 48;
 }
 
-static const char *reason(const falt_tile_problem *p, const falt_march *m) {
+static const char *reason(const falt_tile_problem *p, const falt_separable_25d *m) {
   if (p->taps[PLANE] > 1) return "the filter has planes";
   if (p->taps[ROW] < 2) return "the filter is one row";
   if (p->x_bytes != 4 || p->sum_bytes != 4) return "elements and sums are not f32";
@@ -64,12 +64,12 @@ static const char *reason(const falt_tile_problem *p, const falt_march *m) {
 /* ---- estimate */
 
 /* Warp instructions for a line. */
-static double issue_of(const falt_tile_problem *p, const falt_march *m) {
+static double issue_of(const falt_tile_problem *p, const falt_separable_25d *m) {
   const double loads = (double)(own_of(p, m) + beyond_of(p));
   return (double)body_of(p, m) * (p->sum_bytes / 4) + loads + 8.0 * (double)own_of(p, m) + 55;
 }
 
-static double seconds_of(const falt_tile_problem *p, const falt_machine *machine, const falt_march *m) {
+static double seconds_of(const falt_tile_problem *p, const falt_machine *machine, const falt_separable_25d *m) {
   const double warps = (double)(m->across * m->down * m->planes), steps = m->rows + p->taps[ROW] - 1;
   const double resident = (double)machine->multiprocessors * m->blocks * m->warps, rounds = ceil(warps / resident);
   const double filled = fmin(warps, resident) / machine->multiprocessors,
@@ -84,7 +84,7 @@ static double seconds_of(const falt_tile_problem *p, const falt_machine *machine
 
 /* ---- enumeration */
 
-static void complete(const falt_tile_problem *p, falt_march *m) {
+static void complete(const falt_tile_problem *p, falt_separable_25d *m) {
   m->registers = (fitted_registers(p, m) + 7) / 8 * 8;
   m->ahead = AHEAD;
   m->warps = WARPS;
@@ -94,8 +94,8 @@ static void complete(const falt_tile_problem *p, falt_march *m) {
 }
 
 /* As many parts of the columns as serve best: more even out the multiprocessors' work, fewer repeat less. */
-static void estimate(const falt_tile_problem *p, const falt_machine *machine, falt_march *m) {
-  falt_march best;
+static void estimate(const falt_tile_problem *p, const falt_machine *machine, falt_separable_25d *m) {
+  falt_separable_25d best;
   falt_tile_search search = falt_tile_search_best(&best, sizeof best);
   for (int64_t rows = p->out[ROW] + 1; (rows = falt_piece_below(p->out[ROW], MOST_PARTS, rows)) > 0;) {
     m->rows = (int)rows;
@@ -106,9 +106,9 @@ static void estimate(const falt_tile_problem *p, const falt_machine *machine, fa
   *m = best;
 }
 
-void falt_marches_each(const falt_tile_problem *p, const falt_machine *machine, falt_tile_search *search) {
+void falt_separable_25d_each(const falt_tile_problem *p, const falt_machine *machine, falt_tile_search *search) {
   for (int words = 1; words <= 2; words++) {
-    falt_march march = {.width = words * WORD / p->x_bytes};
+    falt_separable_25d march = {.width = words * WORD / p->x_bytes};
     march.rejected = reason(p, &march);
     if (!march.rejected) {
       complete(p, &march);
@@ -118,16 +118,17 @@ void falt_marches_each(const falt_tile_problem *p, const falt_machine *machine, 
   }
 }
 
-bool falt_marches_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_march *best) {
+bool falt_separable_25d_choose(const falt_tile_problem *problem, const falt_machine *machine,
+                               falt_separable_25d *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_marches_each(problem, machine, &search);
+  falt_separable_25d_each(problem, machine, &search);
   return search.found;
 }
 
-void falt_march_holes(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_march *m) {
-  falt_cuda_hole(kernel, "PIXEL=%d", p->pixel);
-  falt_cuda_hole(kernel, "THREAD=%d", m->width);
-  falt_cuda_hole(kernel, "AHEAD=%d", m->ahead);
-  falt_cuda_hole(kernel, "WARPS=%d", m->warps);
-  falt_cuda_hole(kernel, "BLOCKS=%d", m->blocks);
+void falt_separable_25d_defines(falt_cuda_kernel *kernel, const falt_tile_problem *p, const falt_separable_25d *m) {
+  falt_cuda_define(kernel, "PIXEL=%d", p->pixel);
+  falt_cuda_define(kernel, "THREAD=%d", m->width);
+  falt_cuda_define(kernel, "AHEAD=%d", m->ahead);
+  falt_cuda_define(kernel, "WARPS=%d", m->warps);
+  falt_cuda_define(kernel, "BLOCKS=%d", m->blocks);
 }

@@ -6,7 +6,7 @@
 #include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/filter/cuda_direct_tiles.h"
 
-typedef struct falt_march {
+typedef struct falt_separable_25d {
   int width;                    /* columns of a lane */
   int ahead;                    /* lines on their way */
   int warps, blocks;            /* of a block; that should fit on a multiprocessor */
@@ -16,15 +16,16 @@ typedef struct falt_march {
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_march;
+} falt_separable_25d;
 
 /* Calls visit for every cut considered, with its estimate or its reason. */
-void falt_marches_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_separable_25d_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with a reason if none is legal. */
-bool falt_marches_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_march *best);
+bool falt_separable_25d_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_separable_25d *best);
 
 /* The kernel's holes that the cut fills. */
-void falt_march_holes(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_march *march);
+void falt_separable_25d_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem,
+                                const falt_separable_25d *march);
 
 #endif

@@ -90,18 +90,18 @@ static bool tiny(const falt_taps_plan *plan) {
   return narrow && !plan->wide && (!plan->problem.fills || falt_cuda_holds_fill(p));
 }
 
-void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
+void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  for (int i = 0; i < 3; i++) falt_cuda_axis_holes(kernel, p, "TRS"[i], plan -> axis[i]);
-  falt_cuda_hole(kernel, "FAR=%d", falt_tile_reaches_far(&plan->problem));
-  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
-  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
-  falt_cuda_hole(kernel, "SUM=%s", plan->wide ? "double" : "float");
-  falt_cuda_hole(kernel, "TINY=%d", tiny(plan));
-  falt_cuda_hole(kernel, "TERMS=%d", plan->problem.terms);
-  falt_cuda_hole(kernel, "SCALED=%d", plan->scaled);
+  for (int i = 0; i < 3; i++) falt_cuda_axis_defines(kernel, p, "TRS"[i], plan -> axis[i]);
+  falt_cuda_define(kernel, "FAR=%d", falt_tile_reaches_far(&plan->problem));
+  falt_cuda_define(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_define(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
+  falt_cuda_define(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_define(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_define(kernel, "SUM=%s", plan->wide ? "double" : "float");
+  falt_cuda_define(kernel, "TINY=%d", tiny(plan));
+  falt_cuda_define(kernel, "TERMS=%d", plan->problem.terms);
+  falt_cuda_define(kernel, "SCALED=%d", plan->scaled);
 }
 
 falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operands *o, int x_vector, int y_vector) {

@@ -41,11 +41,11 @@ falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operan
                                    int y_vector);
 
 /* The holes that both kernels have: of the axes, the types, the terms. */
-void falt_taps_holes(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
+void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
 
 /* Plans that lack their taps only, by tiles and by sweeps. NULL with the reason set. */
 falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
-falt_taps_plan *falt_sweep_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
-falt_taps_plan *falt_march_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
+falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
+falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 
 #endif

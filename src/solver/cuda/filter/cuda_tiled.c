@@ -14,8 +14,8 @@
 typedef struct blocked_plan {
   falt_plan base;
   falt_cu_function function;
-  falt_cuda_blocked_args args;
-  falt_block block;
+  falt_cuda_tiled_args args;
+  falt_tiled block;
   void *filter; /* in the GPU's memory, or NULL */
   int64_t blocks;
   int pixel, epilogue; /* epilogue: cuda_tiled.cu's EPILOGUE */
@@ -36,7 +36,7 @@ static bool aligned(const void *data, const falt_tensor *t, int elements) {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const blocked_plan *plan = (const blocked_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_blocked_args args = plan->args;
+  falt_cuda_tiled_args args = plan->args;
   args.x = element(o->input, &p->input);
   args.y = element(o->output, &p->output);
   args.w = element(plan->filter ? plan->filter : o->filter, &p->filter);
@@ -53,7 +53,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const blocked_plan *plan = (const blocked_plan *)base;
-  const falt_block *b = &plan->block;
+  const falt_tiled *b = &plan->block;
   falt_text_add(text, "(cuda-tiled %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)", b->depth,
                 b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
                 b->chunk ? b->chunk : b->rest, b->band[0], b->band[1], b->shared_bytes, b->buffers,
@@ -120,7 +120,7 @@ static int64_t stride_of(const falt_tensor *t, int dim) {
 static void set_filter_args(blocked_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *w = &p->filter;
-  falt_cuda_blocked_args *a = &plan->args;
+  falt_cuda_tiled_args *a = &plan->args;
   for (int i = 0; i < 3; i++) {
     a->w_tap[i] = stride_of(w, FALT_D + i);
     a->taps[i] = (int)w->size[FALT_D + i];
@@ -135,23 +135,23 @@ static void set_args(blocked_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
-  plan->args = (falt_cuda_blocked_args){
-      .x_row = stride_of(x, FALT_H),
-      .x_plane = stride_of(x, FALT_D),
-      .x_batch = {stride_of(x, FALT_N), planar ? stride_of(x, FALT_G) : 0},
-      .y_row = stride_of(y, FALT_H),
-      .y_plane = stride_of(y, FALT_D),
-      .y_batch = {stride_of(y, FALT_N), planar ? stride_of(y, FALT_G) : 0, stride_of(y, FALT_C)},
-      .in_columns = (int)x->size[FALT_W] * plan->pixel,
-      .in_rows = (int)x->size[FALT_H],
-      .in_planes = (int)x->size[FALT_D],
-      .out_columns = (int)y->size[FALT_W] * plan->pixel,
-      .out_rows = (int)y->size[FALT_H],
-      .out_planes = (int)y->size[FALT_D],
-      .batch = {(int)y->size[FALT_C], planar ? (int)y->size[FALT_G] : 1},
-      .fill = p->boundary_value,
-      .epilogue = falt_cuda_epilogue_of(p),
-      .residual = falt_cuda_tensor_of(&p->residual)};
+  plan->args =
+      (falt_cuda_tiled_args){.x_row = stride_of(x, FALT_H),
+                             .x_plane = stride_of(x, FALT_D),
+                             .x_batch = {stride_of(x, FALT_N), planar ? stride_of(x, FALT_G) : 0},
+                             .y_row = stride_of(y, FALT_H),
+                             .y_plane = stride_of(y, FALT_D),
+                             .y_batch = {stride_of(y, FALT_N), planar ? stride_of(y, FALT_G) : 0, stride_of(y, FALT_C)},
+                             .in_columns = (int)x->size[FALT_W] * plan->pixel,
+                             .in_rows = (int)x->size[FALT_H],
+                             .in_planes = (int)x->size[FALT_D],
+                             .out_columns = (int)y->size[FALT_W] * plan->pixel,
+                             .out_rows = (int)y->size[FALT_H],
+                             .out_planes = (int)y->size[FALT_D],
+                             .batch = {(int)y->size[FALT_C], planar ? (int)y->size[FALT_G] : 1},
+                             .fill = p->boundary_value,
+                             .epilogue = falt_cuda_epilogue_of(p),
+                             .residual = falt_cuda_tensor_of(&p->residual)};
   set_filter_args(plan);
 }
 
@@ -164,9 +164,9 @@ static bool lines_aligned(const falt_tensor *t, int64_t elements) {
 
 static bool choose_block(blocked_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  const falt_cuda_blocked_args *a = &plan->args;
+  const falt_cuda_tiled_args *a = &plan->args;
   const falt_machine machine = falt_cuda_machine(plan->base.device);
-  falt_block_problem blocks = {.out = {a->out_planes, a->out_rows, a->out_columns},
+  falt_tiled_problem blocks = {.out = {a->out_planes, a->out_rows, a->out_columns},
                                .batch = p->input.size[FALT_N] * a->batch[0] * a->batch[1],
                                .pixel = plan->pixel,
                                .x_bytes = (int)falt_type_size(p->input.type),
@@ -180,12 +180,12 @@ static bool choose_block(blocked_plan *plan) {
     blocks.stride[i] = (int)p->axis[i].stride;
     blocks.dilation[i] = a->taps[i] > 1 ? (int)p->axis[i].dilation : 1;
   }
-  return falt_blocks_choose(&blocks, &machine, &plan->block);
+  return falt_tiled_choose(&blocks, &machine, &plan->block);
 }
 
 static bool count_blocks(blocked_plan *plan) {
-  falt_cuda_blocked_args *a = &plan->args;
-  const falt_block *b = &plan->block;
+  falt_cuda_tiled_args *a = &plan->args;
+  const falt_tiled *b = &plan->block;
   a->column_blocks = (int)falt_ceil_div(a->out_columns, (int64_t)b->lanes * b->groups * b->group);
   a->row_blocks = (int)falt_ceil_div(a->out_rows, (int64_t)b->lines * b->rows);
   a->plane_blocks = (int)falt_ceil_div(a->out_planes, b->sweep ? b->sweep : b->depth);
@@ -200,34 +200,34 @@ static bool count_blocks(blocked_plan *plan) {
 
 static void add_types(falt_cuda_kernel *kernel, const blocked_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
-  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
-  falt_cuda_hole(kernel, "TYPE_W=%d", (int)p->filter.type);
-  falt_cuda_hole(kernel, "SUM=%s", plan->wide ? "double" : "float");
-  falt_cuda_hole(kernel, "PIXEL=%d", plan->pixel);
-  falt_cuda_hole(kernel, "EPILOGUE=%d", plan->epilogue);
-  for (int i = 0; i < 3; i++) falt_cuda_hole(kernel, "STRIDE_%c=%d", "TRS"[i], (int)p -> axis[i].stride);
+  falt_cuda_define(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_define(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
+  falt_cuda_define(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_define(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_define(kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_define(kernel, "SUM=%s", plan->wide ? "double" : "float");
+  falt_cuda_define(kernel, "PIXEL=%d", plan->pixel);
+  falt_cuda_define(kernel, "EPILOGUE=%d", plan->epilogue);
+  for (int i = 0; i < 3; i++) falt_cuda_define(kernel, "STRIDE_%c=%d", "TRS"[i], (int)p -> axis[i].stride);
   for (int i = 0; i < 2; i++)
-    falt_cuda_hole(kernel, "DILATE_%c=%d", "TR"[i], plan -> args.taps[i] > 1 ? (int)p->axis[i].dilation : 1);
+    falt_cuda_define(kernel, "DILATE_%c=%d", "TR"[i], plan -> args.taps[i] > 1 ? (int)p->axis[i].dilation : 1);
 }
 
-static void add_block(falt_cuda_kernel *kernel, const falt_block *b) {
-  const falt_cuda_named_hole holes[] = {
+static void add_block(falt_cuda_kernel *kernel, const falt_tiled *b) {
+  const falt_cuda_named_define holes[] = {
       {"DEPTH", b->depth},    {"ROWS", b->rows},       {"GROUPS", b->groups},     {"GROUP", b->group},
       {"SPREAD", b->spread},  {"LANES", b->lanes},     {"LINES", b->lines},       {"CHUNK", b->chunk},
       {"REST", b->rest},      {"SPACE", b->space},     {"NEXT_TAP", b->next_tap}, {"NEXT_RESULT", b->next_result},
       {"SHIFT", b->shift},    {"PITCH", b->pitch},     {"DENSE", b->dense},       {"BAND_R", b->band[0]},
       {"BAND_S", b->band[1]}, {"BUFFERS", b->buffers}, {"SWEEP", b->sweep > 0},   {"BLOCKS", b->blocks},
       {"APART", b->apart},    {"FLUSH", b->flush}};
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
   kernel->shared_bytes = b->shared_bytes;
 }
 
 static falt_status ready(falt_plan *base) {
   blocked_plan *plan = (blocked_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_tiled.cu", .entry = "falt_blocked"};
+  falt_cuda_kernel kernel = {.source = "cuda_tiled.cu", .entry = "falt_tiled"};
   add_types(&kernel, plan);
   add_block(&kernel, &plan->block);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function);

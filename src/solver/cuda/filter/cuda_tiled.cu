@@ -39,7 +39,7 @@
 #include "partial.cuh"
 
 typedef long long i64;
-typedef falt_cuda_blocked_args Args;
+typedef falt_cuda_tiled_args Args;
 typedef ELEMENT_X X;
 typedef ELEMENT_Y Y;
 typedef SUM ACC;
@@ -453,7 +453,7 @@ __device__ inline void sweep(const Args &a, const Block &b, ACC *tile, ACC sum[D
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_blocked(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_tiled(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char shared[];
   const int lane = threadIdx.x % LANES, line = threadIdx.x / LANES;
   unsigned block = blockIdx.x;

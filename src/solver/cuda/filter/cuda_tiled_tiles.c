@@ -21,35 +21,35 @@ static const double issue_share = 1.0, read_share = 0.18, shorter_share = 0.7, h
 /* Warp instructions that take as long as finding a vector at the image's ends, element by element. */
 static const double edge_vector = 150;
 
-static int quad_of(const falt_block_problem *p) {
+static int quad_of(const falt_tiled_problem *p) {
   return 16 / p->sum_bytes;
 }
 
-static int rounded(const falt_block_problem *p, int64_t count) {
+static int rounded(const falt_tiled_problem *p, int64_t count) {
   return (int)falt_ceil_div(count, quad_of(p)) * quad_of(p);
 }
 
 /* Sums of a thread. */
-static int sums_of(const falt_block *b) {
+static int sums_of(const falt_tiled *b) {
   return b->depth * b->rows * b->groups * b->group;
 }
 
 /* Planes of results of a thread: a walk along the depth keeps its sums and moves on. */
-static int planes_of(const falt_block *b) {
+static int planes_of(const falt_tiled *b) {
   return b->sweep ? b->sweep : b->depth;
 }
 
-static double results_of(const falt_block *b) {
+static double results_of(const falt_tiled *b) {
   return (double)planes_of(b) * b->rows * b->groups * b->group;
 }
 
 /* The element of the input below the first tap of a result's element. */
-static int64_t below(const falt_block_problem *p, int64_t element) {
+static int64_t below(const falt_tiled_problem *p, int64_t element) {
   return element / p->pixel * p->stride[2] * p->pixel + element % p->pixel;
 }
 
 /* Elements of shared memory that a thread's window of `taps` columns takes, for one group. */
-static int window_of(const falt_block_problem *p, const falt_block *b, int taps) {
+static int window_of(const falt_tiled_problem *p, const falt_tiled *b, int taps) {
   const int window = (b->group - 1) * b->next_result + (taps - 1) * b->next_tap + 1;
   return b->dense ? rounded(p, b->shift + window) : window;
 }
@@ -60,7 +60,7 @@ static int window_of(const falt_block_problem *p, const falt_block *b, int taps)
  * each alone. */
 typedef enum layout { FOURS, DENSE, SPREAD, SINGLE, LAYOUTS } layout;
 
-static void lay_out(const falt_block_problem *p, falt_block *b, layout kind) {
+static void lay_out(const falt_tiled_problem *p, falt_tiled *b, layout kind) {
   const int far = p->pixel * p->dilation[2], common = (int)falt_gcd(p->stride[2], p->dilation[2]);
   const int64_t quad = quad_of(p), pad = p->pad % quad;
   b->spread = kind == SPREAD ? far / common : 1;
@@ -74,7 +74,7 @@ static void lay_out(const falt_block_problem *p, falt_block *b, layout kind) {
 }
 
 /* Threads: a few columns of threads, and as many lines as the image has use for. */
-static void place_threads(const falt_block_problem *p, falt_block *b, int lanes, int threads) {
+static void place_threads(const falt_tiled_problem *p, falt_tiled *b, int lanes, int threads) {
   const int unit = b->group == 1 ? p->pixel : b->spread; /* what the columns of threads must be a multiple of */
   b->lanes = (int)falt_ceil_div(lanes, unit) * unit;
   b->lines = larger(1, threads / b->lanes);
@@ -82,11 +82,11 @@ static void place_threads(const falt_block_problem *p, falt_block *b, int lanes,
 }
 
 /* Windows of a row of taps. */
-static double windows_of(const falt_block_problem *p, const falt_block *b) {
+static double windows_of(const falt_tiled_problem *p, const falt_tiled *b) {
   return 1 + (b->chunk ? (double)(p->taps[2] - b->rest) / b->chunk : 0);
 }
 
-static int64_t shared_of(const falt_block_problem *p, falt_block *b) {
+static int64_t shared_of(const falt_tiled_problem *p, falt_tiled *b) {
   const int64_t far = (int64_t)p->pixel * p->dilation[2];
   const int64_t columns = below(p, (int64_t)b->lanes * b->groups * b->group - 1) + (b->band[1] - 1) * far + 1;
   const int64_t lines =
@@ -106,7 +106,7 @@ static int64_t shared_of(const falt_block_problem *p, falt_block *b) {
 
 /* In one chain of additions sums of many taps drift: those of a window are added for themselves, and after FLUSH
  * windows a thread's sums go to totals in its memory. A walk's sums move on and have no totals. */
-static void split_sums(const falt_block_problem *p, falt_block *b) {
+static void split_sums(const falt_tiled_problem *p, falt_tiled *b) {
   enum { CHAIN = 128, FLUSH = 32 };
   const double windows = (double)p->taps[0] * p->taps[1] * windows_of(p, b);
   b->apart = p->sum_bytes == 4 && (double)p->taps[0] * p->taps[1] * p->taps[2] > CHAIN;
@@ -114,7 +114,7 @@ static void split_sums(const falt_block_problem *p, falt_block *b) {
 }
 
 /* The most tap rows, then tap columns, that shared memory holds at once. */
-static void choose_bands(const falt_block_problem *p, const falt_machine *m, falt_block *b) {
+static void choose_bands(const falt_tiled_problem *p, const falt_machine *m, falt_tiled *b) {
   const int64_t least = p->epilogue > 1 ? (int64_t)sums_of(b) * b->lanes * b->lines * p->sum_bytes : 0;
   const int64_t most = larger(m->arch->block_shared / 2, (int)least);
   b->band[0] = p->taps[1];
@@ -126,7 +126,7 @@ static void choose_bands(const falt_block_problem *p, const falt_machine *m, fal
 }
 
 /* Sums, windows, a row of taps, addresses. */
-static int fitted_registers(const falt_block_problem *p, const falt_block *b) {
+static int fitted_registers(const falt_tiled_problem *p, const falt_tiled *b) {
   const int words = p->sum_bytes / 4, taps = larger(b->chunk, b->rest);
   const int window = b->groups * (window_of(p, b, taps) + (b->dense ? 0 : b->shift));
   const bool parts = b->groups > 2 && words * window <= 48; /* loaded as they are used */
@@ -135,7 +135,7 @@ static int fitted_registers(const falt_block_problem *p, const falt_block *b) {
   return words * (sums_of(b) + held + apart + rounded(p, taps)) + (parts ? 16 : 24);
 }
 
-static const char *reason(const falt_block_problem *p, const falt_machine *m, const falt_block *b) {
+static const char *reason(const falt_tiled_problem *p, const falt_machine *m, const falt_tiled *b) {
   if (b->lanes > 256 || b->lanes * b->lines > 512) return "interleaved channels and dilation put columns too far apart";
   if (b->shared_bytes == 0 || b->shared_bytes > m->arch->block_shared) return "its tile does not fit in shared memory";
   if (b->registers > MOST_REGISTERS) return "its sums and windows need more registers than a thread has";
@@ -150,13 +150,13 @@ static const char *reason(const falt_block_problem *p, const falt_machine *m, co
 
 /* ---- estimate */
 
-static int64_t blocks_along(const falt_block_problem *p, const falt_block *b, int axis) {
+static int64_t blocks_along(const falt_tiled_problem *p, const falt_tiled *b, int axis) {
   const int64_t size[] = {planes_of(b), (int64_t)b->lines * b->rows, (int64_t)b->lanes * b->groups * b->group};
   return falt_ceil_div(p->out[axis], size[axis]);
 }
 
 /* Of the blocks, those that ask where each element lies: at the image's ends, or all where vectors do not fit. */
-static double edged_share(const falt_block_problem *p, const falt_block *b) {
+static double edged_share(const falt_tiled_problem *p, const falt_tiled *b) {
   const double rows = (double)blocks_along(p, b, 1), columns = (double)blocks_along(p, b, 2);
   const double ends = p->taps[1] > 1 ? 2 : 0;
   return p->unaligned ? 1 : 1 - fmax(0, rows - ends) / rows * fmax(0, columns - 2) / columns;
@@ -167,7 +167,7 @@ typedef struct walk {
   double planes, lines, windows, hits, steps;
 } walk;
 
-static walk walk_of(const falt_block_problem *p, const falt_block *b) {
+static walk walk_of(const falt_tiled_problem *p, const falt_tiled *b) {
   const double bands = (double)falt_ceil_div(p->taps[1], b->band[0]);
   const double reach = (planes_of(b) - 1.0) * p->stride[0] + (double)(p->taps[0] - 1) * p->dilation[0] + 1;
   const double read = (double)planes_of(b) * p->taps[0];
@@ -180,18 +180,18 @@ static walk walk_of(const falt_block_problem *p, const falt_block *b) {
 }
 
 /* Reads of shared memory that lanes' addresses in the same bank turn one into. */
-static int conflicts_of(const falt_block *b) {
+static int conflicts_of(const falt_tiled *b) {
   return b->dense ? (int)falt_gcd(b->group * b->next_result / 4, 8) : b->group == 1 ? 1 : larger(1, b->next_result);
 }
 
 /* Warp instructions that a step's barriers and loads cost: a walk's next plane arrives during this one's sums. */
-static double wait_of(const falt_block *b, double steps) {
+static double wait_of(const falt_tiled *b, double steps) {
   return b->sweep ? 300 : steps > 1 ? 900 : 100;
 }
 
 /* Warp instructions of a thread, multiply-adds apart; in *reads, clocks that shared memory needs for a warp's loads: a
  * word of every lane a clock, however few the addresses. */
-static double overhead_of(const falt_block_problem *p, const falt_block *b, double *reads) {
+static double overhead_of(const falt_tiled_problem *p, const falt_tiled *b, double *reads) {
   const walk w = walk_of(p, b);
   const int threads = b->lanes * b->lines, quad = quad_of(p);
   const int words = p->sum_bytes / 4;
@@ -206,7 +206,7 @@ static double overhead_of(const falt_block_problem *p, const falt_block *b, doub
          w.steps * (stage + wait_of(b, w.steps)) + finish;
 }
 
-static double memory_of(const falt_block_problem *p, const falt_machine *m, const falt_block *b) {
+static double memory_of(const falt_tiled_problem *p, const falt_machine *m, const falt_tiled *b) {
   const double results = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
   const double once = (double)p->stride[0] * p->stride[1] * p->stride[2];
   const double staged =
@@ -217,7 +217,7 @@ static double memory_of(const falt_block_problem *p, const falt_machine *m, cons
   return results * (stored + p->x_bytes * (once + halo_share * halo)) / m->bytes_per_s;
 }
 
-static void estimate(const falt_block_problem *p, const falt_machine *m, falt_block *b) {
+static void estimate(const falt_tiled_problem *p, const falt_machine *m, falt_tiled *b) {
   const double blocks =
       (double)blocks_along(p, b, 0) * (double)blocks_along(p, b, 1) * (double)blocks_along(p, b, 2) * (double)p->batch;
   const double warps = blocks * (double)falt_ceil_div(b->lanes * b->lines, 32);
@@ -239,7 +239,7 @@ static void estimate(const falt_block_problem *p, const falt_machine *m, falt_bl
 
 /* ---- enumeration */
 
-static void complete(const falt_block_problem *p, const falt_machine *m, falt_block *b) {
+static void complete(const falt_tiled_problem *p, const falt_machine *m, falt_tiled *b) {
   split_sums(p, b);
   choose_bands(p, m, b);
   b->registers = fitted_registers(p, b);
@@ -252,7 +252,7 @@ static void complete(const falt_block_problem *p, const falt_machine *m, falt_bl
   estimate(p, m, b);
 }
 
-static void each_layout(const falt_block_problem *p, const falt_machine *m, int results, falt_block b,
+static void each_layout(const falt_tiled_problem *p, const falt_machine *m, int results, falt_tiled b,
                         falt_tile_search *search) {
   static const int group[LAYOUTS] = {4, 0, 0, 1}, lanes[] = {8, 16, 32, 128}, chunks[] = {LONGEST_WINDOW, 8, 4};
   for (int k = 0; k < LAYOUTS; k++)
@@ -271,17 +271,17 @@ static void each_layout(const falt_block_problem *p, const falt_machine *m, int 
       }
 }
 
-static void each_sweep(const falt_block_problem *p, const falt_machine *m, falt_tile_search *search) {
+static void each_sweep(const falt_tiled_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int sweeps[] = {16, 32, 64, 128};
   const bool near = p->stride[0] == 1 && p->dilation[0] == 1;
   if (!near || p->epilogue > 1 || p->taps[0] == 1 || p->taps[0] * 8 * p->sum_bytes > 2 * MOST_SUM_BYTES) return;
   for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++) {
-    const falt_block block = {.depth = p->taps[0], .rows = 1, .sweep = sweeps[i], .buffers = 2};
+    const falt_tiled block = {.depth = p->taps[0], .rows = 1, .sweep = sweeps[i], .buffers = 2};
     each_layout(p, m, 8, block, search);
   }
 }
 
-void falt_blocks_each(const falt_block_problem *p, const falt_machine *m, falt_tile_search *search) {
+void falt_tiled_each(const falt_tiled_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const struct {
     int depth, rows, results; /* results of a thread along a row */
   } shapes[] = {{1, 8, 8}, {1, 4, 8},  {1, 4, 4}, {1, 2, 8}, {1, 4, 16}, {1, 1, 8},
@@ -290,13 +290,13 @@ void falt_blocks_each(const falt_block_problem *p, const falt_machine *m, falt_t
     const int depth = shapes[i].depth, rows = shapes[i].rows, results = shapes[i].results;
     if (depth * rows * results * p->sum_bytes > MOST_SUM_BYTES) continue;
     if ((depth > 1 && p->taps[0] == 1) || (rows > 1 && p->out[1] == 1)) continue;
-    each_layout(p, m, results, (falt_block){.depth = depth, .rows = rows, .buffers = 1}, search);
+    each_layout(p, m, results, (falt_tiled){.depth = depth, .rows = rows, .buffers = 1}, search);
   }
   each_sweep(p, m, search);
 }
 
-bool falt_blocks_choose(const falt_block_problem *problem, const falt_machine *machine, falt_block *best) {
+bool falt_tiled_choose(const falt_tiled_problem *problem, const falt_machine *machine, falt_tiled *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_blocks_each(problem, machine, &search);
+  falt_tiled_each(problem, machine, &search);
   return search.found;
 }

@@ -12,7 +12,7 @@
 #include "solver/cuda/common/tile_search.h"
 
 /* A filter as the kernel sees it; triples are planes, rows, columns. */
-typedef struct falt_block_problem {
+typedef struct falt_tiled_problem {
   int taps[3], stride[3], dilation[3];
   int64_t out[3];                  /* results: planes, rows, elements of a row (channels included) */
   int64_t batch;                   /* images */
@@ -21,10 +21,10 @@ typedef struct falt_block_problem {
   int64_t pad;                     /* elements of a row before the first */
   int epilogue;                    /* cuda_tiled.cu's EPILOGUE */
   bool unaligned;                  /* rows do not begin at vectors */
-} falt_block_problem;
+} falt_tiled_problem;
 
 /* Named after cuda_tiled.cu's holes. */
-typedef struct falt_block {
+typedef struct falt_tiled {
   int depth, rows, groups, group, spread;
   int lanes, lines;
   int chunk, rest, space, next_result, next_tap, shift, pitch;
@@ -37,12 +37,12 @@ typedef struct falt_block {
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_block;
+} falt_tiled;
 
 /* Calls visit for every block considered, with its estimate or its reason. */
-void falt_blocks_each(const falt_block_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_tiled_each(const falt_tiled_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no block is legal. */
-bool falt_blocks_choose(const falt_block_problem *problem, const falt_machine *machine, falt_block *best);
+bool falt_tiled_choose(const falt_tiled_problem *problem, const falt_machine *machine, falt_tiled *best);
 
 #endif

@@ -19,10 +19,10 @@ enum { PLANE, ROW, COLUMN };
 typedef struct banded_plan {
   falt_plan base;
   falt_cu_function function;
-  falt_cuda_banded_args args;
-  falt_bands bands;
-  falt_bands_cut cut;
-  falt_bands_bias bias;
+  falt_cuda_toeplitz_args args;
+  falt_toeplitz bands;
+  falt_toeplitz_cut cut;
+  falt_toeplitz_bias bias;
   int pixel;
   bool linear, biased, ringed;
   int64_t blocks; /* of the launch */
@@ -42,7 +42,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const banded_plan *plan = (const banded_plan *)base;
   const falt_tensor *x = &base->problem.input, *y = &base->problem.output;
   const int64_t x_bytes = (int64_t)falt_type_size(x->type), y_bytes = (int64_t)falt_type_size(y->type);
-  falt_cuda_banded_args args = plan->args;
+  falt_cuda_toeplitz_args args = plan->args;
   args.x = (const char *)o->input + x->offset * x_bytes;
   args.y = (char *)o->output + y->offset * y_bytes;
   args.aligned_x = args.aligned_x && (uintptr_t)args.x % 16 == 0;
@@ -56,7 +56,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[] = {"s8", "f16", "bf16", "tf32"}, *const places[] = {"registers", "shared", "global"};
   const banded_plan *plan = (const banded_plan *)base;
-  const falt_bands_cut *c = &plan->cut;
+  const falt_toeplitz_cut *c = &plan->cut;
   falt_text_add(text, "(cuda-toeplitz %s parts=%d bands=%s tiles=%dx%d%s%s steps=%d)", kinds[plan->bands.kind],
                 plan->bands.parts, places[c->place], c->tiles, c->groups,
                 plan->bands.channels > 1 ? " channels-apart" : "", plan->linear ? " linear" : "", c->steps);
@@ -120,7 +120,7 @@ static bool is_line(const falt_problem *p) {
   return true;
 }
 
-static falt_bands_kind kind_of(falt_type type) {
+static falt_toeplitz_kind kind_of(falt_type type) {
   switch (type) {
     case FALT_F16:
       return FALT_BANDS_HALVES;
@@ -159,7 +159,7 @@ static void set_args(banded_plan *plan, const int axis[3]) {
   const bool planar = plan->pixel == 1;
   uint64_t fill = 0;
   falt_store(&fill, x->type, 0, p->boundary_value);
-  plan->args = (falt_cuda_banded_args){
+  plan->args = (falt_cuda_toeplitz_args){
       .x_row = falt_cuda_stride_along(x, axis[ROW]),
       .x_plane = falt_cuda_stride_along(x, axis[PLANE]),
       .x_batch = {falt_cuda_batch_stride(x, FALT_N), planar ? falt_cuda_batch_stride(x, FALT_G) : 0},
@@ -179,13 +179,13 @@ static void set_args(banded_plan *plan, const int axis[3]) {
 }
 
 /* A line becomes rows of a warp's width. */
-static void fold_line(falt_cuda_banded_args *a) {
+static void fold_line(falt_cuda_toeplitz_args *a) {
   enum { WIDTH = 128 };
   a->x_row = a->y_row = WIDTH;
   a->out_rows = (int)falt_ceil_div(a->out_columns, WIDTH);
 }
 
-static void set_steps(falt_cuda_banded_args *a, const falt_problem *p) {
+static void set_steps(falt_cuda_toeplitz_args *a, const falt_problem *p) {
   a->x_block = 4 * a->x_row * (int64_t)falt_type_size(p->input.type);
   a->y_block = 4 * a->y_row * (int64_t)falt_type_size(p->output.type);
   a->aligned_x = is_aligned(a->x_row, a->x_plane, a->x_batch, p->input.type);
@@ -194,8 +194,8 @@ static void set_steps(falt_cuda_banded_args *a, const falt_problem *p) {
 
 /* Tiles downwards: at rows' ends, and first and last of the others, lower ones. */
 static void cut_rows(banded_plan *plan) {
-  falt_cuda_banded_args *a = &plan->args;
-  const falt_bands_cut *c = &plan->cut;
+  falt_cuda_toeplitz_args *a = &plan->args;
+  const falt_toeplitz_cut *c = &plan->cut;
   a->steps = c->steps;
   a->end_steps = c->end_steps;
   a->end_columns = plan->linear ? 0 : a->column_tiles < 2 ? a->column_tiles : 2;
@@ -206,17 +206,17 @@ static void cut_rows(banded_plan *plan) {
 }
 
 static bool cut_image(banded_plan *plan) {
-  falt_cuda_banded_args *a = &plan->args;
+  falt_cuda_toeplitz_args *a = &plan->args;
   const falt_problem *p = &plan->base.problem;
   const falt_machine machine = falt_cuda_machine(plan->base.device);
   const int64_t columns = plan->linear ? a->x_row : a->out_columns;
-  const falt_bands_image image = {{a->out_planes, a->out_rows, columns},
-                                  a->batch * p->input.size[FALT_N],
-                                  (int)falt_type_size(p->input.type),
-                                  (int)falt_type_size(p->output.type),
-                                  a->aligned_x && a->aligned_y};
-  falt_bands_choose(&plan->bands, &image, &machine, &plan->cut);
-  a->column_tiles = (int)falt_ceil_div(columns, falt_bands_width(&plan->bands, &plan->cut));
+  const falt_toeplitz_image image = {{a->out_planes, a->out_rows, columns},
+                                     a->batch * p->input.size[FALT_N],
+                                     (int)falt_type_size(p->input.type),
+                                     (int)falt_type_size(p->output.type),
+                                     a->aligned_x && a->aligned_y};
+  falt_toeplitz_choose(&plan->bands, &image, &machine, &plan->cut);
+  a->column_tiles = (int)falt_ceil_div(columns, falt_toeplitz_width(&plan->bands, &plan->cut));
   a->images = a->out_planes * image.batch;
   cut_rows(plan);
   const int64_t others = a->column_tiles - a->end_columns;
@@ -232,8 +232,8 @@ static void choose_ring(banded_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const int before = (int)p->axis[FALT_W - FALT_D].pad[0] * plan->pixel;
   const int64_t resident = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * plan->cut.blocks;
-  plan->ringed = falt_bands_ringed(&plan->bands, &plan->cut, before) && plan->args.aligned_x && plan->args.aligned_y &&
-                 plan->args.tiles < INT32_MAX;
+  plan->ringed = falt_toeplitz_ringed(&plan->bands, &plan->cut, before) && plan->args.aligned_x &&
+                 plan->args.aligned_y && plan->args.tiles < INT32_MAX;
   plan->bands.turned = plan->ringed;
   plan->blocks = falt_ceil_div(plan->args.tiles, FALT_BANDS_WARPS);
   if (plan->ringed && plan->blocks > resident) plan->blocks = resident;
@@ -244,13 +244,13 @@ static falt_status upload(banded_plan *plan) {
   falt_gpu *gpu = plan->base.device->gpu;
   const falt_tensor *w = &plan->base.problem.filter;
   const int64_t count = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W];
-  const size_t bytes = falt_bands_bytes(&plan->bands), first_tap = bytes + STARTS * sizeof(int32_t);
+  const size_t bytes = falt_toeplitz_bytes(&plan->bands), first_tap = bytes + STARTS * sizeof(int32_t);
   const size_t all = first_tap + (size_t)count * sizeof(float);
   char *host = falt_alloc(all);
   if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-toeplitz: memory ran out");
   int32_t *starts = (int32_t *)(void *)(host + bytes);
   float *narrow = (float *)(void *)(host + first_tap);
-  falt_bands_fill(&plan->bands, plan->taps, host);
+  falt_toeplitz_fill(&plan->bands, plan->taps, host);
   for (int i = 0; i < STARTS; i++) starts[i] = FALT_BANDS_START;
   for (int64_t i = 0; i < count; i++) narrow[i] = (float)plan->taps[i];
   const falt_status status = falt_cuda_upload(gpu, &plan->memory, host, all);
@@ -276,33 +276,33 @@ static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
   const falt_type x = p->input.type, taps = falt_type_is_byte(x) ? FALT_S8 : x;
   int axis[3];
   order_axes(p, axis);
-  falt_cuda_hole(kernel, "KIND=%s", falt_cuda_products(taps, x));
-  falt_cuda_axis_holes(kernel, p, 'T', axis[PLANE]);
-  falt_cuda_axis_holes(kernel, p, 'R', axis[ROW]);
-  falt_cuda_axis_holes(kernel, p, 'S', axis[COLUMN]);
-  falt_cuda_hole(kernel, "FAR=%d", reaches_far(p));
-  falt_cuda_hole(kernel, "PIXEL=%d", plan->pixel);
-  falt_cuda_hole(kernel, "CHANNELS=%d", plan->bands.channels);
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
-  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
-  falt_cuda_hole(kernel, "PARTS=%d", plan->bands.parts);
-  falt_cuda_hole(kernel, "BIASED=%d", !plan->biased ? 0 : plan->bias.folded ? 1 : 2);
-  falt_cuda_hole(kernel, "CHUNKS=%d", plan->bands.chunks);
-  falt_cuda_hole(kernel, "SLOTS=%d", plan->bands.slots);
-  falt_cuda_hole(kernel, "GROUPS=%d", plan->cut.groups);
-  falt_cuda_hole(kernel, "TILES=%d", plan->cut.tiles);
-  falt_cuda_hole(kernel, "BANDS=%d", (int)plan->cut.place);
-  falt_cuda_hole(kernel, "WARPS=%d", FALT_BANDS_WARPS);
-  falt_cuda_hole(kernel, "BLOCKS=%d", plan->cut.blocks);
-  falt_cuda_hole(kernel, "LINEAR=%d", plan->linear);
-  falt_cuda_hole(kernel, "RINGED=%d", plan->ringed);
+  falt_cuda_define(kernel, "KIND=%s", falt_cuda_products(taps, x));
+  falt_cuda_axis_defines(kernel, p, 'T', axis[PLANE]);
+  falt_cuda_axis_defines(kernel, p, 'R', axis[ROW]);
+  falt_cuda_axis_defines(kernel, p, 'S', axis[COLUMN]);
+  falt_cuda_define(kernel, "FAR=%d", reaches_far(p));
+  falt_cuda_define(kernel, "PIXEL=%d", plan->pixel);
+  falt_cuda_define(kernel, "CHANNELS=%d", plan->bands.channels);
+  falt_cuda_define(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
+  falt_cuda_define(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_define(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_define(kernel, "PARTS=%d", plan->bands.parts);
+  falt_cuda_define(kernel, "BIASED=%d", !plan->biased ? 0 : plan->bias.folded ? 1 : 2);
+  falt_cuda_define(kernel, "CHUNKS=%d", plan->bands.chunks);
+  falt_cuda_define(kernel, "SLOTS=%d", plan->bands.slots);
+  falt_cuda_define(kernel, "GROUPS=%d", plan->cut.groups);
+  falt_cuda_define(kernel, "TILES=%d", plan->cut.tiles);
+  falt_cuda_define(kernel, "BANDS=%d", (int)plan->cut.place);
+  falt_cuda_define(kernel, "WARPS=%d", FALT_BANDS_WARPS);
+  falt_cuda_define(kernel, "BLOCKS=%d", plan->cut.blocks);
+  falt_cuda_define(kernel, "LINEAR=%d", plan->linear);
+  falt_cuda_define(kernel, "RINGED=%d", plan->ringed);
 }
 
 static falt_status ready(falt_plan *base) {
   banded_plan *plan = (banded_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "cuda_toeplitz.cu", .entry = "falt_banded", .shared_bytes = plan->cut.shared_bytes};
+      .source = "cuda_toeplitz.cu", .entry = "falt_toeplitz", .shared_bytes = plan->cut.shared_bytes};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(upload(plan));
@@ -315,14 +315,14 @@ static falt_status ready(falt_plan *base) {
  * too many tiles. */
 static bool make_bands(banded_plan *plan, const int taps[3]) {
   const falt_problem *p = &plan->base.problem;
-  const falt_bands_kind kind = kind_of(p->input.type);
+  const falt_toeplitz_kind kind = kind_of(p->input.type);
   const bool bytes = kind == FALT_BANDS_BYTES && falt_type_size(p->output.type) == 1;
   if (bytes && plan->pixel > 1 && plan->pixel <= 3 && !plan->linear) {
-    falt_bands_make(&plan->bands, kind, taps, 1, plan->taps);
+    falt_toeplitz_make(&plan->bands, kind, taps, 1, plan->taps);
     plan->bands.channels = plan->pixel;
     if (cut_image(plan) && plan->cut.place == FALT_BANDS_REGISTERS) return true;
   }
-  falt_bands_make(&plan->bands, kind, taps, plan->pixel, plan->taps);
+  falt_toeplitz_make(&plan->bands, kind, taps, plan->pixel, plan->taps);
   return cut_image(plan);
 }
 
@@ -332,7 +332,7 @@ static void make_bias(banded_plan *plan) {
   const falt_type x = p->input.type;
   const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x));
   if (plan->bands.kind != FALT_BANDS_BYTES || !falt_type_is_integer(p->output.type)) return;
-  plan->biased = falt_bands_bias_make(&plan->bias, &plan->bands, plan->taps, most, p->alpha, p->beta) &&
+  plan->biased = falt_toeplitz_bias_make(&plan->bias, &plan->bands, plan->taps, most, p->alpha, p->beta) &&
                  (plan->bias.error == 0 || isinf(falt_cuda_bound(p)));
   if (!plan->biased) return;
   memcpy(plan->args.weight, plan->bias.weight, sizeof plan->args.weight);

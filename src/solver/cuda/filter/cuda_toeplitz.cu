@@ -43,7 +43,7 @@
 #include "words.cuh"
 
 typedef long long i64;
-typedef falt_cuda_banded_args Args;
+typedef falt_cuda_toeplitz_args Args;
 typedef ELEMENT_Y Y;
 
 constexpr bool INTEGER = KIND == BYTES || KIND == SIGNED_BYTES, SPLIT = KIND == WORDS;
@@ -397,7 +397,7 @@ __device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 n
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_banded(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_toeplitz(const __grid_constant__ Args a) {
   extern __shared__ uint4 shared[];
   const uint4 *bands = (const uint4 *)a.bands;
   if (BANDS == 1) {

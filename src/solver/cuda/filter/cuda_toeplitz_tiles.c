@@ -13,13 +13,13 @@
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
 
-static int64_t count_of(const falt_bands *b) {
+static int64_t count_of(const falt_toeplitz *b) {
   return (int64_t)b->taps[0] * b->taps[1] * b->taps[2];
 }
 
 /* ---- taps into parts */
 
-static double round_to(falt_bands_kind kind, double value) {
+static double round_to(falt_toeplitz_kind kind, double value) {
   uint32_t bits;
   float narrow = (float)value;
   if (kind == FALT_BANDS_HALVES) return falt_from_f16(falt_to_f16(value));
@@ -31,7 +31,7 @@ static double round_to(falt_bands_kind kind, double value) {
 }
 
 /* The parts of value = tap / unit, the largest first. */
-static void split(const falt_bands *b, double value, double part[MOST_PARTS]) {
+static void split(const falt_toeplitz *b, double value, double part[MOST_PARTS]) {
   part[0] = part[1] = part[2] = 0;
   if (b->kind == FALT_BANDS_BYTES) {
     int64_t integer = llrint(value);
@@ -48,7 +48,7 @@ static void split(const falt_bands *b, double value, double part[MOST_PARTS]) {
   }
 }
 
-static double whole_of(const falt_bands *b, const double part[MOST_PARTS]) {
+static double whole_of(const falt_toeplitz *b, const double part[MOST_PARTS]) {
   if (b->kind != FALT_BANDS_BYTES) return part[0] + part[1] + part[2];
   double whole = 0;
   for (int i = 0; i < b->parts; i++) whole = whole * 256 + part[i];
@@ -60,7 +60,7 @@ typedef struct extent {
   double least, most, sum;
 } extent;
 
-static extent extent_of(const falt_bands *b, const double *values) {
+static extent extent_of(const falt_toeplitz *b, const double *values) {
   extent e = {INFINITY, 0, 0};
   for (int64_t i = 0; i < count_of(b); i++) {
     const double size = fabs(values[i]);
@@ -72,7 +72,7 @@ static extent extent_of(const falt_bands *b, const double *values) {
 }
 
 /* Whether all taps are integers times the unit, to the precision of the f32 that they came as. */
-static bool measures(const falt_bands *b, const double *values, double unit, double tolerance) {
+static bool measures(const falt_toeplitz *b, const double *values, double unit, double tolerance) {
   for (int64_t i = 0; i < count_of(b); i++)
     if (fabs(values[i] - rint(values[i] / unit) * unit) > fabs(values[i]) * tolerance) return false;
   return true;
@@ -80,7 +80,7 @@ static bool measures(const falt_bands *b, const double *values, double unit, dou
 
 /* A number of which all taps are integer multiples, up to `most` times: a power of two, or a fraction of the smallest
  * tap. 0: none. */
-static double common_unit(const falt_bands *b, const double *values, const extent *e, double most) {
+static double common_unit(const falt_toeplitz *b, const double *values, const extent *e, double most) {
   for (int k = 0; k <= 30 && ldexp(e->most, k) <= most; k++)
     if (measures(b, values, ldexp(1, -k), 0)) return ldexp(1, -k);
   for (int k = 1; k <= 4 && e->most / e->least * k <= most; k++)
@@ -89,7 +89,7 @@ static double common_unit(const falt_bands *b, const double *values, const exten
 }
 
 /* Integers: as few bytes as hold them exactly; else three, as large as sums of 32 bits allow. */
-static void choose_bytes(falt_bands *b, const double *values, const extent *e) {
+static void choose_bytes(falt_toeplitz *b, const double *values, const extent *e) {
   static const double most[MOST_PARTS] = {127, 127 * 257, MOST_BYTES};
   for (b->parts = 1; b->parts <= MOST_PARTS; b->parts++)
     if ((b->unit = common_unit(b, values, e, most[b->parts - 1])) != 0) return;
@@ -102,13 +102,13 @@ static void choose_bytes(falt_bands *b, const double *values, const extent *e) {
 /* The power of two that taps below 2^exponent are divided by: it brings parts of f16 near the top of their range, so
  * that none is subnormal. Other parts have the range of f32: small taps become larger, and large ones stay, or a
  * product with a small element would underflow; only what would round to infinity is halved. */
-static double power_unit(falt_bands_kind kind, int exponent) {
+static double power_unit(falt_toeplitz_kind kind, int exponent) {
   enum { F16_TOP = 14, F32_TOP = 127 };
   if (kind == FALT_BANDS_HALVES) return ldexp(1, exponent - F16_TOP);
   return exponent <= 0 ? ldexp(1, exponent) : exponent <= F32_TOP ? 1 : ldexp(1, exponent - F32_TOP);
 }
 
-static void choose_floats(falt_bands *b, const double *values, const extent *e) {
+static void choose_floats(falt_toeplitz *b, const double *values, const extent *e) {
   static const int parts[] = {[FALT_BANDS_HALVES] = 2, [FALT_BANDS_BRAINS] = 3, [FALT_BANDS_WORDS] = 2};
   static const double most[] = {[FALT_BANDS_HALVES] = 2048, [FALT_BANDS_BRAINS] = 256, [FALT_BANDS_WORDS] = 2048};
   b->parts = 1;
@@ -120,7 +120,7 @@ static void choose_floats(falt_bands *b, const double *values, const extent *e) 
   b->parts = parts[b->kind];
 }
 
-static void measure_error(falt_bands *b, const double *values) {
+static void measure_error(falt_toeplitz *b, const double *values) {
   double part[MOST_PARTS];
   for (int64_t i = 0; i < count_of(b); i++) {
     split(b, values[i] / b->unit, part);
@@ -131,16 +131,16 @@ static void measure_error(falt_bands *b, const double *values) {
 }
 
 /* A lane holds a piece of a row at a time; all but a single piece keep vectors aligned. */
-static void choose_pieces(falt_bands *b) {
+static void choose_pieces(falt_toeplitz *b) {
   const int words = ((b->taps[2] - 1) * b->pixel + 1 + 3 + b->per_word - 1) / b->per_word;
   b->chunks = (words + MOST_SLOTS - 1) / MOST_SLOTS;
   b->slots = b->chunks == 1 ? words : ((words + b->chunks - 1) / b->chunks + 3) / 4 * 4;
   b->pairs = (b->slots + 1) / 2;
 }
 
-void falt_bands_make(falt_bands *b, falt_bands_kind kind, const int taps[3], int pixel, const double *values) {
+void falt_toeplitz_make(falt_toeplitz *b, falt_toeplitz_kind kind, const int taps[3], int pixel, const double *values) {
   static const int per_word[] = {4, 2, 2, 1};
-  *b = (falt_bands){.kind = kind, .pixel = pixel, .channels = 1, .per_word = per_word[kind], .parts = 1, .unit = 1};
+  *b = (falt_toeplitz){.kind = kind, .pixel = pixel, .channels = 1, .per_word = per_word[kind], .parts = 1, .unit = 1};
   memcpy(b->taps, taps, sizeof b->taps);
   b->depth = (taps[1] + 3 + 3) / 4;
   choose_pieces(b);
@@ -158,7 +158,7 @@ void falt_bands_make(falt_bands *b, falt_bands_kind kind, const int taps[3], int
 enum { BIAS = 12582912 /* the float whose bits sums begin with */, MOST_SUM = 1 << 22 };
 
 /* Bounds each part's sums. */
-static void bound_sums(const falt_bands *b, const double *values, double most, double bound[MOST_PARTS]) {
+static void bound_sums(const falt_toeplitz *b, const double *values, double most, double bound[MOST_PARTS]) {
   bound[0] = bound[1] = bound[2] = 0;
   for (int64_t i = 0; i < count_of(b); i++) {
     double part[MOST_PARTS];
@@ -179,7 +179,7 @@ static double grain_of(float value) {
 /* Bounds what the roundings lose, one a part: nothing where all that is added is a multiple of the last weight's grain,
  * below 2^24 of it. Where the offset takes off all parts' bias at once, what the later ones bring in is there from the
  * start. */
-static double rounding_of(const falt_bands *b, const falt_bands_bias *bias, const double bound[MOST_PARTS],
+static double rounding_of(const falt_toeplitz *b, const falt_toeplitz_bias *bias, const double bound[MOST_PARTS],
                           double beta) {
   const double grain = grain_of(bias->weight[b->parts - 1]);
   double most = 0, error = 0;
@@ -193,11 +193,11 @@ static double rounding_of(const falt_bands *b, const falt_bands_bias *bias, cons
   return fmod(beta, grain) == 0 && most < 0x1p24 * grain ? 0 : error;
 }
 
-bool falt_bands_bias_make(falt_bands_bias *bias, const falt_bands *b, const double *values, double most, double alpha,
-                          double beta) {
+bool falt_toeplitz_bias_make(falt_toeplitz_bias *bias, const falt_toeplitz *b, const double *values, double most,
+                             double alpha, double beta) {
   double bound[MOST_PARTS], weights = 0, reach = 0;
   const double scale = (float)(alpha * b->unit);
-  *bias = (falt_bands_bias){.offset = (float)beta};
+  *bias = (falt_toeplitz_bias){.offset = (float)beta};
   bound_sums(b, values, most, bound);
   for (int p = 0; p < b->parts; p++) {
     if (!(bound[p] < MOST_SUM)) return false;
@@ -217,7 +217,7 @@ bool falt_bands_bias_make(falt_bands_bias *bias, const falt_bands *b, const doub
 
 /* ---- parts into bands */
 
-size_t falt_bands_bytes(const falt_bands *b) {
+size_t falt_toeplitz_bytes(const falt_toeplitz *b) {
   return (size_t)b->taps[0] * (size_t)b->depth * (size_t)b->chunks * (size_t)b->pairs * (size_t)b->parts * LANES * 4 *
          sizeof(uint32_t);
 }
@@ -225,14 +225,14 @@ size_t falt_bands_bytes(const falt_bands *b) {
 /* The tap that result m of a tile takes of the footprint's row and column; 0 where there is none. Result m stands in
  * row m/2%4, column 2*(m%2) + m/8 of the tile, or 2*(m/8) + m%2 if turned: what a lane has of the product are then
  * neighbours. */
-static double tap_at(const falt_bands *b, const double *values, int plane, int m, int row, int column) {
+static double tap_at(const falt_toeplitz *b, const double *values, int plane, int m, int row, int column) {
   row -= m / 2 % 4;
   column -= b->turned ? 2 * (m / 8) + m % 2 : 2 * (m % 2) + m / 8;
   if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
   return values[((int64_t)plane * b->taps[1] + row) * b->taps[2] + column / b->pixel];
 }
 
-static uint32_t bits_of(falt_bands_kind kind, double part) {
+static uint32_t bits_of(falt_toeplitz_kind kind, double part) {
   const float narrow = (float)part;
   uint32_t bits;
   if (kind == FALT_BANDS_BYTES) return (uint8_t)(int8_t)part;
@@ -247,7 +247,7 @@ typedef struct spot {
 } spot;
 
 /* Row m of the place's slot, lane t of four: per_word taps side by side. */
-static uint32_t word_at(const falt_bands *b, const double *values, spot at, int part, int m, int t) {
+static uint32_t word_at(const falt_toeplitz *b, const double *values, spot at, int part, int m, int t) {
   uint32_t word = 0;
   for (int i = 0; i < b->per_word; i++) {
     double parts[MOST_PARTS];
@@ -259,7 +259,7 @@ static uint32_t word_at(const falt_bands *b, const double *values, spot at, int 
 
 /* All lanes' registers of one product: results g and g+8 of the first slot, then of the second; turned: results g of
  * both slots, then results g+8. */
-static uint32_t *fill_product(const falt_bands *b, const double *values, spot at, int part, uint32_t *to) {
+static uint32_t *fill_product(const falt_toeplitz *b, const double *values, spot at, int part, uint32_t *to) {
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 4; i++) {
       const int slot = b->turned ? i % 2 : i / 2, half = b->turned ? i / 2 : i % 2;
@@ -269,7 +269,7 @@ static uint32_t *fill_product(const falt_bands *b, const double *values, spot at
   return to;
 }
 
-void falt_bands_fill(const falt_bands *b, const double *values, void *memory) {
+void falt_toeplitz_fill(const falt_toeplitz *b, const double *values, void *memory) {
   uint32_t *to = memory;
   for (int plane = 0; plane < b->taps[0]; plane++)
     for (int chunk = 0; chunk < b->chunks; chunk++)
@@ -293,15 +293,15 @@ enum {
   SLOW_END_STEPS = 4 /* where they take longer than others, not being copied ahead */
 };
 
-int falt_bands_width(const falt_bands *b, const falt_bands_cut *cut) {
+int falt_toeplitz_width(const falt_toeplitz *b, const falt_toeplitz_cut *cut) {
   return 32 * cut->groups * b->channels;
 }
 
-int falt_bands_height(const falt_bands_cut *cut) {
+int falt_toeplitz_height(const falt_toeplitz_cut *cut) {
   return 4 * cut->tiles * cut->steps;
 }
 
-bool falt_bands_ringed(const falt_bands *b, const falt_bands_cut *c, int before) {
+bool falt_toeplitz_ringed(const falt_toeplitz *b, const falt_toeplitz_cut *c, int before) {
   const int own = c->groups * b->channels, left = (before + 3) / 4;
   const int words = (c->groups - 1 + b->slots) * b->channels,
             right = (4 * left - before + 4 * words + 3) / 4 - left - own;
@@ -311,7 +311,7 @@ bool falt_bands_ringed(const falt_bands *b, const falt_bands_cut *c, int before)
 
 /* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses
  * and what is being stored. */
-static int fitted_registers(const falt_bands *b, const falt_bands_cut *c, const falt_machine *m) {
+static int fitted_registers(const falt_toeplitz *b, const falt_toeplitz_cut *c, const falt_machine *m) {
   const bool kept = c->place == FALT_BANDS_REGISTERS, apart = b->channels > 1;
   const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);
   const int window = (c->groups - 1) * 4 / b->per_word + b->slots;
@@ -321,23 +321,23 @@ static int fitted_registers(const falt_bands *b, const falt_bands_cut *c, const 
   const int others = (kept ? 24 : 20) + 7 * window / 4 + (b->taps[0] > 1 ? 24 : 0) + older;
   const int rows = b->channels * ((kept ? b->depth : c->tiles) + 1) * window, out = apart ? c->groups * b->channels : 0;
   const int all = c->tiles * sums + rows + 1 + bands + rests + others + out;
-  return falt_bands_ringed(b, c, 0) ? larger(all, 80 + 16 * b->parts + 28 * (b->channels - 1)) : all;
+  return falt_toeplitz_ringed(b, c, 0) ? larger(all, 80 + 16 * b->parts + 28 * (b->channels - 1)) : all;
 }
 
-static int blocks_of(const falt_bands_cut *c, int static_bytes) {
+static int blocks_of(const falt_toeplitz_cut *c, int static_bytes) {
   const int by_registers = (int)falt_blocks_by_registers(32 * FALT_BANDS_WARPS, c->registers);
   const int by_shared = FILE_SHARED / (c->shared_bytes + static_bytes);
   return larger(1, smaller(smaller(by_registers, by_shared), 64 / FALT_BANDS_WARPS));
 }
 
 /* Cycles of a multiprocessor before a warp's first product. */
-static double startup_of(const falt_bands *b, const falt_bands_cut *c) {
+static double startup_of(const falt_toeplitz *b, const falt_toeplitz_cut *c) {
   if (c->place == FALT_BANDS_REGISTERS) return 40 * (b->depth + 2) * b->channels;
   return 100 + c->shared_bytes / 128.0;
 }
 
 /* The shares are those measured on an H200. */
-static double compute_of(const falt_bands *b, const falt_bands_image *i, const falt_bands_cut *c,
+static double compute_of(const falt_toeplitz *b, const falt_toeplitz_image *i, const falt_toeplitz_cut *c,
                          const falt_machine *m) {
   const int products =
       b->kind == FALT_BANDS_WORDS ? 4 * (b->parts + 1) : b->parts; /* tf32: half the rate, and its feed */
@@ -350,40 +350,43 @@ static double compute_of(const falt_bands *b, const falt_bands_image *i, const f
   const double passes =
       kept ? 0.02 * reach + 0.007 * b->parts + (b->channels > 1 ? 0.04 : 0) : 0.05 * blocks * reach + 0.02 * b->parts;
   const double others = 128 * (passes + (i->aligned ? 0 : 0.4 + 0.1 * blocks));
-  const double results = (double)falt_bands_width(b, c) * falt_bands_height(c);
-  const bool ringed = i->aligned && falt_bands_ringed(b, c, 0);
+  const double results = (double)falt_toeplitz_width(b, c) * falt_toeplitz_height(c);
+  const bool ringed = i->aligned && falt_toeplitz_ringed(b, c, 0);
   const double share = !ringed ? 1 : b->channels > 1 ? 0.76 : 0.84; /* of what a tile a warp takes */
   return share * results / 128 * (count * feed / m->arch->mma_starts + others) + startup_of(b, c);
 }
 
 /* Seconds: cycles of all warps on all multiprocessors, or bytes over bandwidth, the larger and a part of the other,
  * stretched by too few warps to hide latency and by the last wave. */
-static void estimate(const falt_bands *b, const falt_bands_image *i, const falt_machine *m, falt_bands_cut *c) {
-  const double warps = (double)falt_ceil_div(i->out[2], falt_bands_width(b, c)) *
-                       (double)falt_ceil_div(i->out[1], falt_bands_height(c)) * (double)i->out[0] * (double)i->batch;
-  const double results = warps * falt_bands_width(b, c) * falt_bands_height(c);
+static void estimate(const falt_toeplitz *b, const falt_toeplitz_image *i, const falt_machine *m,
+                     falt_toeplitz_cut *c) {
+  const double warps = (double)falt_ceil_div(i->out[2], falt_toeplitz_width(b, c)) *
+                       (double)falt_ceil_div(i->out[1], falt_toeplitz_height(c)) * (double)i->out[0] * (double)i->batch;
+  const double results = warps * falt_toeplitz_width(b, c) * falt_toeplitz_height(c);
   const double compute = warps * compute_of(b, i, c, m) / (m->flops / 256);
-  const double halo = (b->taps[1] - 1.0) / falt_bands_height(c);
+  const double halo = (b->taps[1] - 1.0) / falt_toeplitz_height(c);
   const double memory = results * (i->y_bytes + i->x_bytes * (1 + 0.2 * halo)) / m->bytes_per_s;
   const double resident = (double)c->blocks * FALT_BANDS_WARPS, slots = m->multiprocessors * resident;
   const double hidden = resident < WARPS_NEEDED ? resident / WARPS_NEEDED : 1;
   const double rounds = warps / slots;
-  const double rest = falt_bands_ringed(b, c, 0) && rounds > 1 ? ceil(rounds) / rounds : 1 + 0.3 / rounds;
+  const double rest = falt_toeplitz_ringed(b, c, 0) && rounds > 1 ? ceil(rounds) / rounds : 1 + 0.3 / rounds;
   c->seconds = (fmax(compute, memory) + 0.3 * fmin(compute, memory)) / hidden * rest;
 }
 
-static void complete(const falt_bands *b, const falt_bands_image *i, const falt_machine *m, falt_bands_cut *c) {
-  const int width = falt_bands_width(b, c), staged = FALT_BANDS_WARPS * 4 * width * i->y_bytes;
-  const int ring = falt_bands_ringed(b, c, 0) ? FALT_BANDS_WARPS * FALT_CUDA_BANDED_RING * 5 * width * i->x_bytes : 0;
-  if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)falt_bands_bytes(b);
+static void complete(const falt_toeplitz *b, const falt_toeplitz_image *i, const falt_machine *m,
+                     falt_toeplitz_cut *c) {
+  const int width = falt_toeplitz_width(b, c), staged = FALT_BANDS_WARPS * 4 * width * i->y_bytes;
+  const int ring =
+      falt_toeplitz_ringed(b, c, 0) ? FALT_BANDS_WARPS * FALT_CUDA_BANDED_RING * 5 * width * i->x_bytes : 0;
+  if (c->place == FALT_BANDS_SHARED) c->shared_bytes = (int)falt_toeplitz_bytes(b);
   c->registers = fitted_registers(b, c, m);
   c->blocks = blocks_of(c, staged + ring);
   estimate(b, i, m, c);
 }
 
 /* Bands of volumes do not stay in registers, and what stays there is not shared by tiles. */
-static bool is_possible(const falt_bands *b, const falt_bands_cut *c, const falt_machine *m) {
-  const size_t bytes = falt_bands_bytes(b);
+static bool is_possible(const falt_toeplitz *b, const falt_toeplitz_cut *c, const falt_machine *m) {
+  const size_t bytes = falt_toeplitz_bytes(b);
   if (c->place == FALT_BANDS_REGISTERS)
     return b->taps[0] == 1 && b->chunks == 1 && c->tiles == 1 &&
            fitted_registers(b, c, m) <= (b->channels > 1 ? MOST_APART : MOST_KEPT);
@@ -392,16 +395,17 @@ static bool is_possible(const falt_bands *b, const falt_bands_cut *c, const falt
          (c->tiles == 1 && c->groups == (b->kind == FALT_BANDS_BYTES ? 4 : 2));
 }
 
-void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const falt_machine *m,
-                     falt_tile_search *search) {
+void falt_toeplitz_each(const falt_toeplitz *b, const falt_toeplitz_image *image, const falt_machine *m,
+                        falt_tile_search *search) {
   static const int steps[] = {1, 2, 4, 8, 16, 24};
   for (int place = FALT_BANDS_REGISTERS; place <= FALT_BANDS_GLOBAL; place++)
     for (int groups = b->kind == FALT_BANDS_BYTES ? 4 : 2; groups <= 4; groups += 2)
       for (int tiles = 1; tiles <= 2; tiles++)
         for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
-          falt_bands_cut cut = {.place = (falt_bands_place)place, .groups = groups, .tiles = tiles, .steps = steps[s]};
+          falt_toeplitz_cut cut = {
+              .place = (falt_toeplitz_place)place, .groups = groups, .tiles = tiles, .steps = steps[s]};
           if (!is_possible(b, &cut, m)) continue;
-          const bool ringed = falt_bands_ringed(b, &cut, 0);
+          const bool ringed = falt_toeplitz_ringed(b, &cut, 0);
           if (ringed && cut.steps > RING_STEPS) continue;
           cut.end_steps =
               place == FALT_BANDS_REGISTERS ? smaller(cut.steps, ringed ? END_STEPS : SLOW_END_STEPS) : cut.steps;
@@ -410,8 +414,8 @@ void falt_bands_each(const falt_bands *b, const falt_bands_image *image, const f
         }
 }
 
-void falt_bands_choose(const falt_bands *b, const falt_bands_image *image, const falt_machine *m,
-                       falt_bands_cut *best) {
+void falt_toeplitz_choose(const falt_toeplitz *b, const falt_toeplitz_image *image, const falt_machine *m,
+                          falt_toeplitz_cut *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_bands_each(b, image, m, &search);
+  falt_toeplitz_each(b, image, m, &search);
 }

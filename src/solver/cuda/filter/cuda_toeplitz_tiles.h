@@ -13,15 +13,15 @@
 #include "solver/cuda/common/tile_search.h"
 
 /* By the numbers of mma.cuh's Kind. */
-typedef enum falt_bands_kind {
+typedef enum falt_toeplitz_kind {
   FALT_BANDS_BYTES,  /* s8 taps, exact sums */
   FALT_BANDS_HALVES, /* f16 */
   FALT_BANDS_BRAINS, /* bf16 */
   FALT_BANDS_WORDS   /* tf32 */
-} falt_bands_kind;
+} falt_toeplitz_kind;
 
-typedef struct falt_bands {
-  falt_bands_kind kind;
+typedef struct falt_toeplitz {
+  falt_toeplitz_kind kind;
   int taps[3];              /* planes, rows, columns */
   int pixel;                /* from one tap to the next: channels that lie interleaved and are not taken apart */
   int channels;             /* interleaved ones that a lane takes apart */
@@ -33,10 +33,11 @@ typedef struct falt_bands {
   double unit;              /* a tap is unit * (sum of its parts), the first being the largest */
   double error;             /* of taps against their parts: root of the sum of squares */
   double relative_error;    /* the largest of them, each of its tap */
-} falt_bands;
+} falt_toeplitz;
 
 /* Describes a filter's bands; taps lie plane by plane, row by row. */
-void falt_bands_make(falt_bands *bands, falt_bands_kind kind, const int taps[3], int pixel, const double *values);
+void falt_toeplitz_make(falt_toeplitz *bands, falt_toeplitz_kind kind, const int taps[3], int pixel,
+                        const double *values);
 
 /* How sums of bytes become results without being converted: each begins at the bits of the float 1.5 * 2^23, whose
  * neighbours are one apart, so that its own bits are a float, too large by that. A result is
@@ -46,37 +47,37 @@ void falt_bands_make(falt_bands *bands, falt_bands_kind kind, const int taps[3],
  * with one rounding each. The bias is taken off by the offset (folded), where that is a float, or off each sum. */
 enum { FALT_BANDS_START = 0x4b400000 };
 
-typedef struct falt_bands_bias {
+typedef struct falt_toeplitz_bias {
   float weight[3], offset;
   bool folded;
   double error; /* of a result, at most; 0: none is rounded */
-} falt_bands_bias;
+} falt_toeplitz_bias;
 
 /* For results alpha * sum + beta of elements up to `most`. False where sums would leave the range, or results lose more
  * than by sums of floats. */
-bool falt_bands_bias_make(falt_bands_bias *bias, const falt_bands *bands, const double *values, double most,
-                          double alpha, double beta);
+bool falt_toeplitz_bias_make(falt_toeplitz_bias *bias, const falt_toeplitz *bands, const double *values, double most,
+                             double alpha, double beta);
 
 /* Bytes of all bands, and the bands in the order in which the kernel's lanes read them. */
-size_t falt_bands_bytes(const falt_bands *bands);
-void falt_bands_fill(const falt_bands *bands, const double *values, void *memory);
+size_t falt_toeplitz_bytes(const falt_toeplitz *bands);
+void falt_toeplitz_fill(const falt_toeplitz *bands, const double *values, void *memory);
 
 /* ---- how an image is cut */
 
-typedef struct falt_bands_image {
+typedef struct falt_toeplitz_image {
   int64_t out[3]; /* results: planes, rows, elements of a row (channels included) */
   int64_t batch;
   int x_bytes, y_bytes; /* of an element */
   bool aligned;         /* rows allow vector access */
-} falt_bands_image;
+} falt_toeplitz_image;
 
 /* Where the kernel reads bands from: its hole BANDS. */
-typedef enum falt_bands_place { FALT_BANDS_REGISTERS, FALT_BANDS_SHARED, FALT_BANDS_GLOBAL } falt_bands_place;
+typedef enum falt_toeplitz_place { FALT_BANDS_REGISTERS, FALT_BANDS_SHARED, FALT_BANDS_GLOBAL } falt_toeplitz_place;
 
 enum { FALT_BANDS_WARPS = 4 }; /* of a block */
 
-typedef struct falt_bands_cut {
-  falt_bands_place place;
+typedef struct falt_toeplitz_cut {
+  falt_toeplitz_place place;
   int groups, tiles;    /* of a lane: side by side, one below the other */
   int steps, end_steps; /* of a warp downwards; the same at the image's edges, where a step takes longer */
   int blocks;           /* that should fit on a multiprocessor */
@@ -84,22 +85,22 @@ typedef struct falt_bands_cut {
   /* what was estimated */
   int registers;
   double seconds;
-} falt_bands_cut;
+} falt_toeplitz_cut;
 
 /* Results of a warp along a row, and down. */
-int falt_bands_width(const falt_bands *bands, const falt_bands_cut *cut);
-int falt_bands_height(const falt_bands_cut *cut);
+int falt_toeplitz_width(const falt_toeplitz *bands, const falt_toeplitz_cut *cut);
+int falt_toeplitz_height(const falt_toeplitz_cut *cut);
 
 /* Whether the kernel's rows come through shared memory, and its warps stay for many tiles (cuda_toeplitz_ring.cuh):
  * filters of bytes of up to five rows, where windows that begin `before` elements before their result reach no farther
  * than a neighbouring lane's words. */
-bool falt_bands_ringed(const falt_bands *bands, const falt_bands_cut *cut, int before);
+bool falt_toeplitz_ringed(const falt_toeplitz *bands, const falt_toeplitz_cut *cut, int before);
 
 /* Calls visit for every cut that the kernel can take, with its estimate. */
-void falt_bands_each(const falt_bands *bands, const falt_bands_image *image, const falt_machine *machine,
-                     falt_tile_search *search);
+void falt_toeplitz_each(const falt_toeplitz *bands, const falt_toeplitz_image *image, const falt_machine *machine,
+                        falt_tile_search *search);
 /* The best of them; there is always one. */
-void falt_bands_choose(const falt_bands *bands, const falt_bands_image *image, const falt_machine *machine,
-                       falt_bands_cut *best);
+void falt_toeplitz_choose(const falt_toeplitz *bands, const falt_toeplitz_image *image, const falt_machine *machine,
+                          falt_toeplitz_cut *best);
 
 #endif

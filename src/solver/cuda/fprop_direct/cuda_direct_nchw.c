@@ -11,8 +11,8 @@
 typedef struct layer_plan {
   falt_plan base;
   falt_cu_function function;
-  falt_cuda_layer_args args;
-  falt_layer_tile tile;
+  falt_cuda_direct_nchw_args args;
+  falt_direct_nchw_tile tile;
   void *filter; /* in the GPU's memory, or NULL */
   bool x_last, y_last;
   int run, vector; /* results that lie side by side, those of a word */
@@ -27,7 +27,7 @@ static void *element(void *data, const falt_tensor *t) {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const layer_plan *plan = (const layer_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_layer_args args = plan->args;
+  falt_cuda_direct_nchw_args args = plan->args;
   args.x.data = element(o->input, &p->input);
   args.w.data = element(plan->filter ? plan->filter : o->filter, &p->filter);
   args.y.data = element(o->output, &p->output);
@@ -36,7 +36,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_scale) args.epilogue.scale = o->scale;
   args.kept = plan->filter != NULL;
   void *parameters[] = {&args};
-  const falt_layer_tile *t = &plan->tile;
+  const falt_direct_nchw_tile *t = &plan->tile;
   const int64_t blocks = p->input.size[FALT_N] * p->filter.size[FALT_G] * t->tiles[0] * t->tiles[1] * t->filter_tiles;
   const falt_gpu_launch launch = {
       plan->function, blocks, {t->across * t->down * t->groups, 1}, t->shared_bytes, o->stream};
@@ -45,7 +45,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_layer_tile *t = &((const layer_plan *)base)->tile;
+  const falt_direct_nchw_tile *t = &((const layer_plan *)base)->tile;
   falt_text_add(text, "(cuda-direct-nchw %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters,
                 t->down, t->across, t->groups, t->shared_bytes);
 }
@@ -118,14 +118,14 @@ static int alignment(const falt_tensor *t, int along) {
 
 static bool choose_tile(layer_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  falt_layer_problem layer = {.channels = (int)p->filter.size[FALT_C],
-                              .out = {p->output.size[FALT_H], p->output.size[FALT_W]},
-                              .filters = p->filter.size[FALT_K],
-                              .batch = p->input.size[FALT_N] * p->filter.size[FALT_G],
-                              .x_bytes = (int)falt_type_size(p->input.type),
-                              .y_bytes = (int)falt_type_size(p->output.type),
-                              .y_align = alignment(&p->output, plan->y_last ? FALT_C : FALT_W),
-                              .y_last = plan->y_last};
+  falt_direct_nchw_problem layer = {.channels = (int)p->filter.size[FALT_C],
+                                    .out = {p->output.size[FALT_H], p->output.size[FALT_W]},
+                                    .filters = p->filter.size[FALT_K],
+                                    .batch = p->input.size[FALT_N] * p->filter.size[FALT_G],
+                                    .x_bytes = (int)falt_type_size(p->input.type),
+                                    .y_bytes = (int)falt_type_size(p->output.type),
+                                    .y_align = alignment(&p->output, plan->y_last ? FALT_C : FALT_W),
+                                    .y_last = plan->y_last};
   for (int i = 0; i < 2; i++) {
     layer.taps[i] = (int)p->filter.size[FALT_H + i];
     layer.stride[i] = (int)p->axis[1 + i].stride;
@@ -133,22 +133,23 @@ static bool choose_tile(layer_plan *plan) {
     layer.pool[i] = (int)p->pool[1 + i];
   }
   const falt_machine machine = falt_cuda_machine(plan->base.device);
-  return falt_layers_choose(&layer, &machine, &plan->tile);
+  return falt_direct_nchw_choose(&layer, &machine, &plan->tile);
 }
 
 static void set_args(layer_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  const falt_layer_tile *t = &plan->tile;
+  const falt_direct_nchw_tile *t = &plan->tile;
   plan->run = plan->y_last ? t->filters : t->columns / (int)p->pool[2];
   plan->vector = (int)falt_min(plan->run, 16 / (int64_t)falt_type_size(p->output.type));
-  plan->args = (falt_cuda_layer_args){.x = falt_cuda_tensor_of(&p->input),
-                                      .w = falt_cuda_tensor_of(&p->filter),
-                                      .y = falt_cuda_tensor_of(&p->output),
-                                      .filters = (int)p->filter.size[FALT_K],
-                                      .groups = (int)p->filter.size[FALT_G],
-                                      .aligned = runs_aligned(&p->output, plan->y_last ? FALT_C : FALT_W, plan->vector),
-                                      .fill = (float)p->boundary_value,
-                                      .epilogue = falt_cuda_epilogue_of(p)};
+  plan->args =
+      (falt_cuda_direct_nchw_args){.x = falt_cuda_tensor_of(&p->input),
+                                   .w = falt_cuda_tensor_of(&p->filter),
+                                   .y = falt_cuda_tensor_of(&p->output),
+                                   .filters = (int)p->filter.size[FALT_K],
+                                   .groups = (int)p->filter.size[FALT_G],
+                                   .aligned = runs_aligned(&p->output, plan->y_last ? FALT_C : FALT_W, plan->vector),
+                                   .fill = (float)p->boundary_value,
+                                   .epilogue = falt_cuda_epilogue_of(p)};
   for (int i = 0; i < 2; i++) {
     const falt_axis *a = &p->axis[1 + i];
     plan->args.in[i] = (int)p->input.size[FALT_H + i];
@@ -168,34 +169,34 @@ static void add_axes(falt_cuda_kernel *kernel, const falt_problem *p) {
   for (int i = 0; i < 2; i++) {
     const falt_axis *a = &p->axis[1 + i];
     const int64_t taps = p->filter.size[FALT_H + i];
-    falt_cuda_hole(kernel, "TAPS_%c=%d", "RS"[i], (int)taps);
-    falt_cuda_hole(kernel, "STRIDE_%c=%d", "HW"[i], (int)a -> stride);
-    falt_cuda_hole(kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)a->dilation : 1);
-    falt_cuda_hole(kernel, "POOL_%c=%d", "HW"[i], (int)p -> pool[1 + i]);
+    falt_cuda_define(kernel, "TAPS_%c=%d", "RS"[i], (int)taps);
+    falt_cuda_define(kernel, "STRIDE_%c=%d", "HW"[i], (int)a -> stride);
+    falt_cuda_define(kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)a->dilation : 1);
+    falt_cuda_define(kernel, "POOL_%c=%d", "HW"[i], (int)p -> pool[1 + i]);
   }
-  falt_cuda_hole(kernel, "CHANNELS=%d", (int)p->filter.size[FALT_C]);
+  falt_cuda_define(kernel, "CHANNELS=%d", (int)p->filter.size[FALT_C]);
 }
 
 static void add_types(falt_cuda_kernel *kernel, const falt_problem *p) {
-  falt_cuda_hole(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
-  falt_cuda_hole(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
-  falt_cuda_hole(kernel, "TYPE_X=%d", (int)p->input.type);
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)p->output.type);
-  falt_cuda_hole(kernel, "TYPE_W=%d", (int)p->filter.type);
-  falt_cuda_hole(kernel, "SUM=float");
-  falt_cuda_hole(kernel, "TINY=0");
-  falt_cuda_hole(kernel, "ACTIVATION=%d", (int)p->activation);
+  falt_cuda_define(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_define(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
+  falt_cuda_define(kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_define(kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_define(kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_define(kernel, "SUM=float");
+  falt_cuda_define(kernel, "TINY=0");
+  falt_cuda_define(kernel, "ACTIVATION=%d", (int)p->activation);
 }
 
 static falt_status ready(falt_plan *base) {
   layer_plan *plan = (layer_plan *)base;
-  falt_cuda_kernel kernel = {.source = "cuda_direct_nchw.cu", .entry = "falt_layer"};
+  falt_cuda_kernel kernel = {.source = "cuda_direct_nchw.cu", .entry = "falt_direct_nchw"};
   add_axes(&kernel, &base->problem);
   add_types(&kernel, &base->problem);
-  falt_cuda_hole(&kernel, "FOLD=%d", folds(&base->problem));
-  falt_cuda_hole(&kernel, "X_LAST=%d", plan->x_last);
-  falt_cuda_hole(&kernel, "Y_LAST=%d", plan->y_last);
-  falt_layer_holes(&kernel, &plan->tile);
+  falt_cuda_define(&kernel, "FOLD=%d", folds(&base->problem));
+  falt_cuda_define(&kernel, "X_LAST=%d", plan->x_last);
+  falt_cuda_define(&kernel, "Y_LAST=%d", plan->y_last);
+  falt_direct_nchw_defines(&kernel, &plan->tile);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
 }
 

@@ -31,7 +31,7 @@
 #include "ptx/early.cuh"
 
 typedef long long i64;
-typedef falt_cuda_layer_args Args;
+typedef falt_cuda_direct_nchw_args Args;
 enum { N, G, C, D, H, W };
 
 constexpr int THREADS = ACROSS * DOWN * GROUPS, TAPS = CHANNELS * TAPS_R * TAPS_S;
@@ -190,7 +190,7 @@ __device__ inline void store_pixels(const Args &a, const Sums &sums, const Linea
 
 // ---- the kernel
 
-extern "C" __global__ void __launch_bounds__(THREADS) falt_layer(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS) falt_direct_nchw(const __grid_constant__ Args a) {
   extern __shared__ float4 shared[];
   float *const taps = (float *)shared, *const tile = taps + TAPS * TAP_PITCH;
   const int filter_tile = blockIdx.x % FILTER_TILES, column_tile = blockIdx.x / FILTER_TILES % TILES_W,

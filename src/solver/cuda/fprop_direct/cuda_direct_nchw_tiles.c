@@ -25,27 +25,27 @@ static const double issue_cycles = 1.5, port_cycles = 1.9, alone_cycles = 3.4, s
                     read_cycles = 32;
 static const double memory_share = 0.55, shown_share = 0.4, start_seconds = 0.7e-6;
 
-static int threads_of(const falt_layer_tile *t) {
+static int threads_of(const falt_direct_nchw_tile *t) {
   return t->across * t->down * t->groups;
 }
 
-static int64_t taps_of(const falt_layer_problem *p) {
+static int64_t taps_of(const falt_direct_nchw_problem *p) {
   return (int64_t)p->channels * p->taps[0] * p->taps[1];
 }
 
 /* Results of a block along an axis, before pooling; inputs that they read. */
-static int64_t span(const falt_layer_tile *t, int axis) {
+static int64_t span(const falt_direct_nchw_tile *t, int axis) {
   return axis == 0 ? (int64_t)t->down * t->rows : (int64_t)t->across * t->columns;
 }
 
-static int64_t reach(const falt_layer_problem *p, int axis, int64_t results) {
+static int64_t reach(const falt_direct_nchw_problem *p, int axis, int64_t results) {
   return (results - 1) * p->stride[axis] + (int64_t)(p->taps[axis] - 1) * p->dilation[axis] + 1;
 }
 
 /* ---- shared memory */
 
 /* A line lies in phases; the next line that threads of a warp read begins where the banks of the one before end. */
-static void lay_out(const falt_layer_problem *p, falt_layer_tile *t) {
+static void lay_out(const falt_direct_nchw_problem *p, falt_direct_nchw_tile *t) {
   enum { BANKS = 32 };
   const int64_t phases = (int64_t)t->columns * p->stride[1], slots = falt_ceil_div(reach(p, 1, span(t, 1)), phases),
                 line = (int64_t)t->rows * p->stride[0];
@@ -64,29 +64,29 @@ static void lay_out(const falt_layer_problem *p, falt_layer_tile *t) {
 
 /* ---- what it costs */
 
-static int window_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+static int window_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   const int64_t whole = reach(p, 1, t->columns), single = (int64_t)t->columns * p->taps[1];
   return (int)falt_min(falt_min(whole, single), 1024);
 }
 
-static int fitted_registers(const falt_layer_problem *p, const falt_layer_tile *t) {
+static int fitted_registers(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   return LEAST_REGISTERS + t->rows * t->columns * t->filters + t->rows * window_of(p, t) + 3 * t->filters;
 }
 
 /* Blocks that a multiprocessor holds. */
-static int64_t residents(const falt_machine *m, const falt_layer_tile *t) {
+static int64_t residents(const falt_machine *m, const falt_direct_nchw_tile *t) {
   const int threads = (int)falt_ceil_div(threads_of(t), FALT_WARP) * FALT_WARP;
   const int64_t by_registers = falt_blocks_by_registers(threads, t->registers);
   const int64_t by_shared = falt_blocks_by_shared(m, t->shared_bytes);
   return falt_min(falt_min(by_registers, by_shared), falt_min(ALL_THREADS / threads, ALL_BLOCKS));
 }
 
-static double blocks_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+static double blocks_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   return (double)p->batch * (double)t->tiles[0] * (double)t->tiles[1] * (double)t->filter_tiles;
 }
 
 /* Elements that a block stages of the image. */
-static double staged_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+static double staged_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   return (double)p->channels * (double)reach(p, 0, span(t, 0)) * (double)reach(p, 1, span(t, 1));
 }
 
@@ -96,11 +96,11 @@ typedef struct work {
 } work;
 
 /* Results that lie side by side. */
-static int run_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+static int run_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   return p->y_last ? t->filters : t->columns / p->pool[1];
 }
 
-static work work_of(const falt_layer_problem *p, const falt_layer_tile *t) {
+static work work_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   const double lines = (double)p->channels * p->taps[0], fours = (double)p->taps[1] * t->filters / 4;
   const double products = (double)p->taps[1] * t->rows * t->columns * t->filters;
   const double window = (double)t->rows * window_of(p, t);
@@ -111,7 +111,7 @@ static work work_of(const falt_layer_problem *p, const falt_layer_tile *t) {
                 .chain = lines * read_cycles};
 }
 
-static double seconds_of(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *t) {
+static double seconds_of(const falt_direct_nchw_problem *p, const falt_machine *m, const falt_direct_nchw_tile *t) {
   const double clock = m->flops / (m->multiprocessors * 256.0);
   const double blocks = blocks_of(p, t), here = ceil(blocks / m->multiprocessors);
   const double warps = (double)falt_ceil_div(threads_of(t), FALT_WARP), waves = ceil(here / (double)residents(m, t));
@@ -126,7 +126,7 @@ static double seconds_of(const falt_layer_problem *p, const falt_machine *m, con
 
 /* ---- which tiles */
 
-static const char *flaw(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *t) {
+static const char *flaw(const falt_direct_nchw_problem *p, const falt_machine *m, const falt_direct_nchw_tile *t) {
   return taps_of(p) > MOST_TAPS                    ? "a filter has too many taps for tiles of all channels"
          : t->registers > MOST_REGISTERS           ? "a thread's window does not fit its registers"
          : t->shared_bytes > m->arch->block_shared ? "all channels of a tile do not fit in shared memory"
@@ -135,7 +135,7 @@ static const char *flaw(const falt_layer_problem *p, const falt_machine *m, cons
                                                    : NULL;
 }
 
-static void judge(const falt_layer_problem *p, const falt_machine *m, falt_layer_tile *t) {
+static void judge(const falt_direct_nchw_problem *p, const falt_machine *m, falt_direct_nchw_tile *t) {
   for (int a = 0; a < 2; a++) t->tiles[a] = falt_ceil_div(p->out[a], span(t, a) / p->pool[a]);
   t->filter_tiles = falt_ceil_div(p->filters, (int64_t)t->groups * t->filters);
   lay_out(p, t);
@@ -145,7 +145,7 @@ static void judge(const falt_layer_problem *p, const falt_machine *m, falt_layer
 }
 
 /* Threads of a block: as many as cover the image, or a part of it evenly. */
-static void each_block(const falt_layer_problem *p, const falt_machine *m, const falt_layer_tile *thread,
+static void each_block(const falt_direct_nchw_problem *p, const falt_machine *m, const falt_direct_nchw_tile *thread,
                        falt_tile_search *search) {
   enum { PARTS = 6 };
   static const int groups[] = {1, 2, 4, 8};
@@ -154,7 +154,7 @@ static void each_block(const falt_layer_problem *p, const falt_machine *m, const
   for (int i = 0; i < PARTS; i++)
     for (int k = 0; k < PARTS; k++)
       for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        falt_layer_tile t = *thread;
+        falt_direct_nchw_tile t = *thread;
         t.across = (int)falt_ceil_div(falt_min(across, 32), INT64_C(1) << i);
         t.down = (int)falt_ceil_div(falt_min(down, 32), INT64_C(1) << k);
         t.groups = groups[g];
@@ -165,36 +165,36 @@ static void each_block(const falt_layer_problem *p, const falt_machine *m, const
       }
 }
 
-void falt_layers_each(const falt_layer_problem *p, const falt_machine *m, falt_tile_search *search) {
+void falt_direct_nchw_each(const falt_direct_nchw_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int windows[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 4}, {2, 4}}, filters[] = {4, 8, 16};
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
-      falt_layer_tile t = {
+      falt_direct_nchw_tile t = {
           .rows = windows[i][0] * p->pool[0], .columns = windows[i][1] * p->pool[1], .filters = filters[f]};
       if ((f > 0 && filters[f - 1] >= p->filters) || (t.columns > MOST_COLUMNS && windows[i][1] > 1)) continue;
       each_block(p, m, &t, search);
     }
 }
 
-bool falt_layers_choose(const falt_layer_problem *p, const falt_machine *m, falt_layer_tile *best) {
+bool falt_direct_nchw_choose(const falt_direct_nchw_problem *p, const falt_machine *m, falt_direct_nchw_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_layers_each(p, m, &search);
+  falt_direct_nchw_each(p, m, &search);
   if (!search.seen) best->rejected = "no tile was considered";
   return search.found;
 }
 
-void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *t) {
-  const falt_cuda_named_hole holes[] = {{"ROWS", t->rows},
-                                        {"COLUMNS", t->columns},
-                                        {"FILTERS", t->filters},
-                                        {"ACROSS", t->across},
-                                        {"DOWN", t->down},
-                                        {"GROUPS", t->groups},
-                                        {"SLOTS", t->slots},
-                                        {"PITCH", t->pitch},
-                                        {"TILES_H", (int)t->tiles[0]},
-                                        {"TILES_W", (int)t->tiles[1]},
-                                        {"FILTER_TILES", (int)t->filter_tiles}};
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+void falt_direct_nchw_defines(falt_cuda_kernel *kernel, const falt_direct_nchw_tile *t) {
+  const falt_cuda_named_define holes[] = {{"ROWS", t->rows},
+                                          {"COLUMNS", t->columns},
+                                          {"FILTERS", t->filters},
+                                          {"ACROSS", t->across},
+                                          {"DOWN", t->down},
+                                          {"GROUPS", t->groups},
+                                          {"SLOTS", t->slots},
+                                          {"PITCH", t->pitch},
+                                          {"TILES_H", (int)t->tiles[0]},
+                                          {"TILES_W", (int)t->tiles[1]},
+                                          {"FILTER_TILES", (int)t->filter_tiles}};
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
   kernel->shared_bytes = t->shared_bytes;
 }

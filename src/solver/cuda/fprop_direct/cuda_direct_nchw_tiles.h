@@ -8,17 +8,17 @@
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 /* A layer as the kernel sees it; pairs are rows, columns. */
-typedef struct falt_layer_problem {
+typedef struct falt_direct_nchw_problem {
   int channels, taps[2], stride[2], dilation[2], pool[2];
   int64_t out[2], filters; /* out: after pooling; filters of a group */
   int64_t batch;           /* images and groups */
   int x_bytes, y_bytes;    /* of an element */
   int y_align;             /* results that rows, or pixels, are aligned to: a power of two */
   bool y_last;             /* results' channels are the innermost dimension */
-} falt_layer_problem;
+} falt_direct_nchw_problem;
 
 /* Named after cuda_direct_nchw.cu's holes. */
-typedef struct falt_layer_tile {
+typedef struct falt_direct_nchw_tile {
   int rows, columns, filters;
   int across, down, groups;
   int slots, pitch, shared_bytes;
@@ -27,15 +27,17 @@ typedef struct falt_layer_tile {
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_layer_tile;
+} falt_direct_nchw_tile;
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_layers_each(const falt_layer_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_direct_nchw_each(const falt_direct_nchw_problem *problem, const falt_machine *machine,
+                           falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
-bool falt_layers_choose(const falt_layer_problem *problem, const falt_machine *machine, falt_layer_tile *best);
+bool falt_direct_nchw_choose(const falt_direct_nchw_problem *problem, const falt_machine *machine,
+                             falt_direct_nchw_tile *best);
 
 /* The holes of a tile, and the shared memory that it asks for. */
-void falt_layer_holes(falt_cuda_kernel *kernel, const falt_layer_tile *tile);
+void falt_direct_nchw_defines(falt_cuda_kernel *kernel, const falt_direct_nchw_tile *tile);
 
 #endif

@@ -1,12 +1,12 @@
 /* Layers of small groups and their gradients by the data on a GPU's tensor cores, where channels lie side by side, in
  * 16-bit floats: each window of the source is fetched once for all taps. src/solver/cuda/igemm_sm80/cuda_grouped.cu has
  * the algorithm, src/solver/cuda/igemm_sm80/cuda_grouped_tiles.c how it is cut. A gradient of a strided layer is as
- * many launches as its stride has phases (src/solver/cuda/common/gemm.c), none of which multiplies zeros; where taps
+ * many launches as its stride has phases (src/solver/cuda/common/igemm.c), none of which multiplies zeros; where taps
  * lie apart along height, each launch takes the rows that meet each other. They run side by side. The filter is read as
  * it lies. Unaligned operands use the fallback plan. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
 
@@ -28,7 +28,7 @@ typedef struct grouped_plan {
   int count, merged;
 } grouped_plan;
 
-typedef falt_gemm_roles roles;
+typedef falt_igemm_roles roles;
 
 /* ---- execute */
 
@@ -40,11 +40,11 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
                   const falt_operands *o) {
   const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_grouped_args args = c->args;
-  args.x = element(operands->x, c->x_first, falt_gemm_roles_of(p).source->type);
+  args.x = element(operands->x, c->x_first, falt_igemm_roles_of(p).source->type);
   args.w = element(operands->w, c->w_first, p->filter.type);
-  args.y = element(operands->y, c->y_first, falt_gemm_roles_of(p).result->type);
+  args.y = element(operands->y, c->y_first, falt_igemm_roles_of(p).result->type);
   if (p->has_residual)
-    args.residual = element(falt_gemm_element(o->residual, &p->residual), c->r_first, p->residual.type);
+    args.residual = element(falt_igemm_element(o->residual, &p->residual), c->r_first, p->residual.type);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
@@ -57,9 +57,9 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
 static void execute(const falt_plan *base, const falt_operands *o) {
   const grouped_plan *plan = (const grouped_plan *)base;
   const falt_problem *p = &base->problem;
-  const roles r = falt_gemm_roles_of(p);
-  const falt_cuda_grouped_args operands = {.x = falt_gemm_element(falt_factor_data(p->operation, o, 0), r.source),
-                                           .y = falt_gemm_element(falt_result_data(p->operation, o), r.result),
+  const roles r = falt_igemm_roles_of(p);
+  const falt_cuda_grouped_args operands = {.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source),
+                                           .y = falt_igemm_element(falt_result_data(p->operation, o), r.result),
                                            .w = falt_cuda_plan_filter(&plan->cuda, o)};
   for (int i = 0; i < plan->count; i++) start(plan, &plan->calls[i], &operands, o);
 }
@@ -79,7 +79,7 @@ static void print(const falt_plan *base, falt_text *text) {
 /* All channels of all groups, as one group's would lie. */
 static bool side_by_side(const falt_tensor *t) {
   const bool joined = t->size[FALT_G] == 1 || t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C];
-  return joined && falt_gemm_channel_stride(t) == 1 && falt_gemm_strides_divide(t, (int)t->size[FALT_G], 8);
+  return joined && falt_igemm_channel_stride(t) == 1 && falt_igemm_strides_divide(t, (int)t->size[FALT_G], 8);
 }
 
 static bool is_flat(const falt_problem *p) {
@@ -98,16 +98,16 @@ static int merged_of(const falt_problem *p) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data only";
-  const roles r = falt_gemm_roles_of(p);
-  const char *why = falt_gemm_refusal(ask, r.source->type, p->filter.type);
+  const roles r = falt_igemm_roles_of(p);
+  const char *why = falt_igemm_refusal(ask, r.source->type, p->filter.type);
   if (why) return why;
   return !falt_type_is_half(r.source->type) || p->filter.type != r.source->type
              ? "its factors are f16 or bf16, both the same"
          : !falt_type_is_half(r.result->type) && r.result->type != FALT_F32 ? "its results are floats of 16 or 32 bits"
          : !is_flat(p)                                                      ? "it computes planes"
-         : falt_gemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
+         : falt_igemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
              ? "beyond the ends it reads zeros only"
-         : !falt_gemm_small_planes(r.source) ? "rows or columns lie too far apart"
+         : !falt_igemm_small_planes(r.source) ? "rows or columns lie too far apart"
          : !side_by_side(r.source) || !side_by_side(r.result)
              ? "channels do not lie side by side with 16 bytes dividing all strides"
          : p->filter.size[FALT_C] == 1 ? "it sums over channels, of which a group has one"
@@ -119,7 +119,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan: phases */
 
 /* With taps in the order in which the source lies. */
-static falt_gemm_phase ordered(falt_gemm_phase f) {
+static falt_igemm_phase ordered(falt_igemm_phase f) {
   if (f.taps == 1) f.delta = 1;
   if (f.delta > 0) return f;
   f.first += (f.taps - 1) * f.delta;
@@ -130,10 +130,10 @@ static falt_gemm_phase ordered(falt_gemm_phase f) {
 
 /* Every `apart` result from `from` on: as many taps apart are neighbours among every so many rows of the source, from
  * `row` on. */
-static falt_gemm_phase rows_of(const falt_gemm_phase *f, int64_t from, int64_t apart, int64_t *row) {
+static falt_igemm_phase rows_of(const falt_igemm_phase *f, int64_t from, int64_t apart, int64_t *row) {
   const int64_t at = from + f->first;
   *row = (at % apart + apart) % apart;
-  falt_gemm_phase part = *f;
+  falt_igemm_phase part = *f;
   part.begin += f->pitch * from;
   part.pitch *= apart;
   part.results = falt_ceil_div(f->results - from, apart);
@@ -142,7 +142,7 @@ static falt_gemm_phase rows_of(const falt_gemm_phase *f, int64_t from, int64_t a
   return part;
 }
 
-static void describe(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], falt_grouped_shape *s) {
+static void describe(const grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], falt_grouped_shape *s) {
   const falt_problem *p = &plan->cuda.base.problem;
   *s = (falt_grouped_shape){.images = p->input.size[FALT_N],
                             .out = {f[0].results, f[1].results},
@@ -158,20 +158,20 @@ static void describe(const grouped_plan *plan, const roles *r, const falt_gemm_p
                             .bytes = falt_problem_bytes(p) / plan->count};
 }
 
-static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
+static void set_args(const grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], call *c) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = r->source, *y = r->result, *w = &p->filter, *residual = &p->residual;
   const falt_grouped_tile *t = &c->tile;
   falt_cuda_grouped_args *a = &c->args;
   const int64_t size = (int64_t)falt_type_size(x->type);
-  *a = (falt_cuda_grouped_args){.x_image = falt_gemm_stride(x, FALT_N) * size,
-                                .y_image = falt_gemm_stride(y, FALT_N),
-                                .r_image = falt_gemm_stride(residual, FALT_N),
-                                .r_group = falt_gemm_stride(residual, FALT_G),
-                                .r_channel = falt_gemm_stride(residual, FALT_C),
-                                .w_group = falt_gemm_stride(w, FALT_G),
-                                .w_row = falt_gemm_stride(w, r->row),
-                                .w_channel = falt_gemm_stride(w, r->depth),
+  *a = (falt_cuda_grouped_args){.x_image = falt_igemm_stride(x, FALT_N) * size,
+                                .y_image = falt_igemm_stride(y, FALT_N),
+                                .r_image = falt_igemm_stride(residual, FALT_N),
+                                .r_group = falt_igemm_stride(residual, FALT_G),
+                                .r_channel = falt_igemm_stride(residual, FALT_C),
+                                .w_group = falt_igemm_stride(w, FALT_G),
+                                .w_row = falt_igemm_stride(w, r->row),
+                                .w_channel = falt_igemm_stride(w, r->depth),
                                 .all_tiles = (int)t->tiles,
                                 .parts = (int)t->parts,
                                 .sources = (int)(x->size[FALT_G] * x->size[FALT_C]),
@@ -180,23 +180,23 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_gemm_p
                                 .epilogue = falt_cuda_epilogue_of(p)};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;
-    a->x_axis[i] = (int)(falt_gemm_stride(x, dim) * size * (i == 0 ? c->apart : 1));
-    a->y_axis[i] = falt_gemm_stride(y, dim) * f[i].pitch;
-    a->r_axis[i] = falt_gemm_stride(residual, dim) * f[i].pitch;
-    a->w_axis[i] = falt_gemm_stride(w, dim) * f[i].pace;
+    a->x_axis[i] = (int)(falt_igemm_stride(x, dim) * size * (i == 0 ? c->apart : 1));
+    a->y_axis[i] = falt_igemm_stride(y, dim) * f[i].pitch;
+    a->r_axis[i] = falt_igemm_stride(residual, dim) * f[i].pitch;
+    a->w_axis[i] = falt_igemm_stride(w, dim) * f[i].pace;
     a->in[i] = (int)(i == 0 ? falt_ceil_div(x->size[dim] - c->row, c->apart) : x->size[dim]);
     a->out[i] = (int)f[i].results;
     a->first[i] = (int)f[i].first;
-    c->w_first += falt_gemm_stride(w, dim) * f[i].from;
-    c->y_first += falt_gemm_stride(y, dim) * f[i].begin;
-    c->r_first += falt_gemm_stride(residual, dim) * f[i].begin;
+    c->w_first += falt_igemm_stride(w, dim) * f[i].from;
+    c->y_first += falt_igemm_stride(y, dim) * f[i].begin;
+    c->r_first += falt_igemm_stride(residual, dim) * f[i].begin;
   }
-  c->x_first = falt_gemm_stride(x, FALT_H) * c->row;
+  c->x_first = falt_igemm_stride(x, FALT_H) * c->row;
   a->tiles[0] = (int)falt_ceil_div(c->shape.out[0], t->height);
   a->tiles[1] = (int)falt_ceil_div(c->shape.out[1], t->width);
 }
 
-static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], call *c) {
+static const char *add_call(grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], call *c) {
   const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   describe(plan, r, f, &c->shape);
   const char *why = falt_grouped_refusal(&c->shape);
@@ -208,12 +208,12 @@ static const char *add_call(grouped_plan *plan, const roles *r, const falt_gemm_
 }
 
 /* One phase, by as many launches as its taps lie apart along height; why not, or NULL. */
-static const char *add_phase(grouped_plan *plan, const roles *r, const falt_gemm_phase f[2], int64_t apart,
+static const char *add_phase(grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], int64_t apart,
                              call *calls) {
   if (f[0].taps == 0 || f[1].taps == 0) return "some results of the gradient meet no tap";
   if (f[0].delta != apart) return "taps along height lie apart";
   for (int64_t i = 0; i < apart; i++) {
-    falt_gemm_phase part[2] = {f[0], f[1]};
+    falt_igemm_phase part[2] = {f[0], f[1]};
     calls[i].apart = apart;
     if (apart > 1) part[0] = rows_of(&f[0], i, apart, &calls[i].row);
     const char *why = add_call(plan, r, part, &calls[i]);
@@ -224,10 +224,10 @@ static const char *add_phase(grouped_plan *plan, const roles *r, const falt_gemm
 
 static const char *add_calls(grouped_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const roles r = falt_gemm_roles_of(p);
+  const roles r = falt_igemm_roles_of(p);
   const bool forward = p->operation == FALT_FORWARD;
-  const falt_gemm_axis axis[2] = {falt_gemm_axis_of(p, &r, 1), falt_gemm_axis_of(p, &r, 2)};
-  const int64_t phases[2] = {forward ? 1 : falt_gemm_phases(&axis[0]), forward ? 1 : falt_gemm_phases(&axis[1])};
+  const falt_igemm_axis axis[2] = {falt_igemm_axis_of(p, &r, 1), falt_igemm_axis_of(p, &r, 2)};
+  const int64_t phases[2] = {forward ? 1 : falt_igemm_phases(&axis[0]), forward ? 1 : falt_igemm_phases(&axis[1])};
   const int64_t apart = axis[0].taps > 1 && axis[0].stride == 1 ? axis[0].dilation : 1;
   if (apart > falt_min(MOST_CALLS, axis[0].results)) return "taps lie too far apart along height";
   if (phases[0] > MOST_CALLS || phases[1] > MOST_CALLS || phases[0] * phases[1] * apart > MOST_CALLS)
@@ -235,9 +235,9 @@ static const char *add_calls(grouped_plan *plan) {
   plan->count = (int)(phases[0] * phases[1] * apart);
   for (int64_t i = 0; i < phases[0] * phases[1]; i++) {
     const int64_t at[2] = {i / phases[1], i % phases[1]};
-    falt_gemm_phase f[2];
+    falt_igemm_phase f[2];
     for (int k = 0; k < 2; k++)
-      f[k] = ordered(forward ? falt_gemm_forward(&axis[k]) : falt_gemm_backward(&axis[k], at[k]));
+      f[k] = ordered(forward ? falt_igemm_forward(&axis[k]) : falt_igemm_backward(&axis[k], at[k]));
     const char *why = add_phase(plan, &r, f, apart, &plan->calls[i * apart]);
     if (why) return why;
   }
@@ -248,12 +248,12 @@ static const char *add_calls(grouped_plan *plan) {
 
 static falt_status ready_call(const grouped_plan *plan, call *c) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const roles r = falt_gemm_roles_of(p);
+  const roles r = falt_igemm_roles_of(p);
   falt_cuda_kernel kernel = {
       .source = "cuda_grouped.cu", .entry = "falt_grouped", .shared_bytes = c->tile.shared_bytes};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(r.source->type, p->filter.type));
-  falt_gemm_result_holes(p, r.result->type, &kernel);
-  falt_grouped_holes(&kernel, &c->shape, &c->tile);
+  falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(r.source->type, p->filter.type));
+  falt_igemm_result_defines(p, r.result->type, &kernel);
+  falt_grouped_defines(&kernel, &c->shape, &c->tile);
   return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &c->function);
 }
 
@@ -272,7 +272,7 @@ static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
   grouped_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->merged = merged_of(ask->problem);
-  plan->cuda.base.alignment = (falt_alignment){.input = FALT_GEMM_VECTOR, .output = FALT_GEMM_VECTOR};
+  plan->cuda.base.alignment = (falt_alignment){.input = FALT_IGEMM_VECTOR, .output = FALT_IGEMM_VECTOR};
   why = add_calls(plan);
   return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
 }

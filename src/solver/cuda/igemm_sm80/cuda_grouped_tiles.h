@@ -4,7 +4,7 @@
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_TILES_H
 
 #include "cuda/compile.h"
-#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/igemm.h"
 #include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm80/cuda_grouped_args.h"
 
@@ -29,7 +29,7 @@ typedef struct falt_grouped_tile {
 const char *falt_grouped_refusal(const falt_grouped_shape *shape);
 
 /* Fills the kernel's holes but KIND and those of results. */
-void falt_grouped_holes(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
+void falt_grouped_defines(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
 void falt_grouped_each(const falt_grouped_shape *shape, const falt_machine *machine, falt_tile_search *search);

@@ -1,7 +1,7 @@
 /* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
  * stride, dilation, padding, boundary, layout and alignment. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the
- * algorithm, src/solver/cuda/common/gemm.c where windows lie, src/solver/cuda/igemm_sm80/cuda_igemm_tiles.c how results
- * are cut.
+ * algorithm, src/solver/cuda/common/igemm.c where windows lie, src/solver/cuda/igemm_sm80/cuda_igemm_tiles.c how
+ * results are cut.
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
@@ -13,29 +13,29 @@
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 
-enum { VECTOR = FALT_GEMM_VECTOR };
+enum { VECTOR = FALT_IGEMM_VECTOR };
 
 typedef struct gemm_plan {
   falt_plan base;
   falt_cu_function function, pack, sum;
-  falt_cuda_gemm_args args;
-  falt_cuda_gemm_pack_args pack_args;
-  falt_gemm_tile tile;
-  falt_gemm_phase (*phase)[3];      /* until the tables are on the GPU */
+  falt_cuda_igemm_args args;
+  falt_cuda_igemm_pack_args pack_args;
+  falt_igemm_tile tile;
+  falt_igemm_phase (*phase)[3];     /* until the tables are on the GPU */
   int phases, groups, merged;       /* groups after merging; groups in one */
   int64_t blocks, pack_blocks;      /* along x */
   int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the shares' sums */
-  falt_gemm_piece piece;            /* of the source */
-  falt_gemm_evenly evenly;          /* with spans */
+  falt_igemm_piece piece;           /* of the source */
+  falt_igemm_evenly evenly;         /* with spans */
   bool fold, planar, split, y_aligned, spans;
   const void *values; /* until the plan is ready */
   void *memory;       /* on the GPU: the constant, phases, table */
   void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
 } gemm_plan;
 
-typedef falt_gemm_roles roles;
+typedef falt_igemm_roles roles;
 
 static int64_t size_of(const falt_tensor *t) {
   return (int64_t)falt_type_size(t->type);
@@ -44,7 +44,7 @@ static int64_t size_of(const falt_tensor *t) {
 /* ---- execute */
 
 static void start_pack(const gemm_plan *plan, const void *from, void *to, void *stream) {
-  falt_cuda_gemm_pack_args args = plan->pack_args;
+  falt_cuda_igemm_pack_args args = plan->pack_args;
   args.w = from;
   args.b = to;
   void *parameters[] = {&args};
@@ -63,19 +63,19 @@ static void start_sum(const gemm_plan *plan, void **parameters, void *stream) {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const gemm_plan *plan = (const gemm_plan *)base;
   const falt_problem *p = &base->problem;
-  const roles r = falt_gemm_roles_of(p);
-  falt_cuda_gemm_args args = plan->args;
-  args.source.data = falt_gemm_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_gemm_element(falt_result_data(p->operation, o), r.result);
+  const roles r = falt_igemm_roles_of(p);
+  falt_cuda_igemm_args args = plan->args;
+  args.source.data = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = falt_igemm_element(falt_result_data(p->operation, o), r.result);
   args.b = plan->filter ? plan->filter : o->workspace;
   args.b_known = plan->filter != NULL;
   args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;
   args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
-  if (p->has_residual) args.residual = falt_gemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   if (plan->tile.shares > 1) args.partial = (char *)o->workspace + plan->partial_at;
-  if (!plan->filter) start_pack(plan, falt_gemm_element(o->filter, &p->filter), o->workspace, o->stream);
+  if (!plan->filter) start_pack(plan, falt_igemm_element(o->filter, &p->filter), o->workspace, o->stream);
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->function,
                                   plan->blocks,
@@ -89,7 +89,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const gemm_plan *plan = (const gemm_plan *)base;
-  const falt_gemm_tile *t = &plan->tile;
+  const falt_igemm_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-igemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d",
                 t->wgmma      ? "3xtf32 wgmma"
                 : plan->split ? "3xtf32"
@@ -121,9 +121,9 @@ static bool fills(const falt_problem *p) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data only";
-  if (p->operation == FALT_BACKWARD_DATA && falt_gemm_folds(p))
+  if (p->operation == FALT_BACKWARD_DATA && falt_igemm_folds(p))
     return "gradients of signals that go on beyond their ends are not gathered";
-  return falt_gemm_refusal(ask, falt_gemm_roles_of(p).source->type, p->filter.type);
+  return falt_igemm_refusal(ask, falt_igemm_roles_of(p).source->type, p->filter.type);
 }
 
 /* ---- plan: groups */
@@ -141,17 +141,17 @@ static int merge(const falt_problem *p, const roles *r) {
     const int merged = (int)(step / bytes);
     const int64_t columns = merged * rows;
     if (merged < 2 || step % bytes || (columns != 16 && columns != 32 && columns != 64)) continue;
-    if (falt_gemm_merge(p, 1, merged) == merged) return merged;
+    if (falt_igemm_merge(p, 1, merged) == merged) return merged;
   }
   return 1;
 }
 
 static void choose_groups(gemm_plan *plan, const roles *r) {
   plan->merged = merge(&plan->base.problem, r);
-  plan->piece = falt_gemm_piece_of(r->source, plan->merged);
+  plan->piece = falt_igemm_piece_of(r->source, plan->merged);
   if (plan->merged == 1 || plan->piece.unit == VECTOR) return;
   plan->merged = 1;
-  plan->piece = falt_gemm_piece_of(r->source, 1);
+  plan->piece = falt_igemm_piece_of(r->source, 1);
 }
 
 /* ---- plan: phases */
@@ -159,15 +159,15 @@ static void choose_groups(gemm_plan *plan, const roles *r) {
 static bool find_phases(gemm_plan *plan, falt_ask *ask, const roles *r) {
   const falt_problem *p = &plan->base.problem;
   const bool forward = p->operation == FALT_FORWARD;
-  falt_gemm_axis axis[3];
+  falt_igemm_axis axis[3];
   int64_t count[3];
   for (int i = 0; i < 3; i++) {
-    axis[i] = falt_gemm_axis_of(p, r, i);
-    count[i] = forward ? 1 : falt_gemm_phases(&axis[i]);
+    axis[i] = falt_igemm_axis_of(p, r, i);
+    count[i] = forward ? 1 : falt_igemm_phases(&axis[i]);
   }
   plan->groups = (int)(p->filter.size[FALT_G] / plan->merged);
-  if (fmax(fmax((double)count[0], (double)count[1]), (double)count[2]) > FALT_GEMM_GRID ||
-      (double)count[0] * (double)count[1] * (double)count[2] > FALT_GEMM_GRID) {
+  if (fmax(fmax((double)count[0], (double)count[1]), (double)count[2]) > FALT_IGEMM_GRID ||
+      (double)count[0] * (double)count[1] * (double)count[2] > FALT_IGEMM_GRID) {
     falt_refuse(ask, "groups and phases are more than one launch can number");
     return false;
   }
@@ -180,75 +180,75 @@ static bool find_phases(gemm_plan *plan, falt_ask *ask, const roles *r) {
   for (int64_t i = 0; i < plan->phases; i++) {
     const int64_t at[3] = {i / count[2] / count[1], i / count[2] % count[1], i % count[2]};
     for (int a = 0; a < 3; a++)
-      plan->phase[i][a] = forward ? falt_gemm_forward(&axis[a]) : falt_gemm_backward(&axis[a], at[a]);
+      plan->phase[i][a] = forward ? falt_igemm_forward(&axis[a]) : falt_igemm_backward(&axis[a], at[a]);
   }
   return true;
 }
 
-static int64_t taps_of(const falt_gemm_phase phase[3]) {
+static int64_t taps_of(const falt_igemm_phase phase[3]) {
   return phase[0].taps * phase[1].taps * phase[2].taps;
 }
 
 /* Of all phases, those of spans or of a gradient's strides. */
 static int64_t pixels_of(const gemm_plan *plan, int i) {
-  const falt_gemm_phase *phase = plan->phase[i];
+  const falt_igemm_phase *phase = plan->phase[i];
   const int64_t all = plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
   return plan->spans && !plan->evenly.groups ? falt_ceil_div(all - i, plan->phases) : all;
 }
 
 /* A pixel's bits are one for each tap of each axis. */
 static bool needs_places(const gemm_plan *plan) {
-  if (falt_gemm_folds(&plan->base.problem)) return true;
+  if (falt_igemm_folds(&plan->base.problem)) return true;
   for (int i = 0; i < plan->phases; i++)
-    if (plan->phase[i][0].taps + plan->phase[i][1].taps + plan->phase[i][2].taps > FALT_CUDA_GEMM_BITS) return true;
+    if (plan->phase[i][0].taps + plan->phase[i][1].taps + plan->phase[i][2].taps > FALT_CUDA_IGEMM_BITS) return true;
   return false;
 }
 
 /* ---- plan: the tile */
 
-static falt_gemm_depth depth_of(const gemm_plan *plan, const roles *r) {
+static falt_igemm_depth depth_of(const gemm_plan *plan, const roles *r) {
   const int64_t size = size_of(r->source);
-  falt_gemm_depth depth = {.channels = channels_of(plan, r->source),
-                           .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size,
-                           .channel_bytes = falt_gemm_channel_stride(r->source) * size,
-                           .even = plan->evenly.even};
-  for (int i = 0; i < 3; i++) depth.axis_bytes[i] = falt_gemm_stride(r->source, FALT_D + i) * size;
+  falt_igemm_depth depth = {.channels = channels_of(plan, r->source),
+                            .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size,
+                            .channel_bytes = falt_igemm_channel_stride(r->source) * size,
+                            .even = plan->evenly.even};
+  for (int i = 0; i < 3; i++) depth.axis_bytes[i] = falt_igemm_stride(r->source, FALT_D + i) * size;
   return depth;
 }
 
 /* Of the depth. */
 static int64_t tap_bytes(const gemm_plan *plan, const roles *r) {
-  const falt_gemm_depth depth = depth_of(plan, r);
-  return plan->spans ? falt_gemm_span_bytes(&depth) : depth.channels * size_of(r->source);
+  const falt_igemm_depth depth = depth_of(plan, r);
+  return plan->spans ? falt_igemm_span_bytes(&depth) : depth.channels * size_of(r->source);
 }
 
 /* Bytes between neighbouring pixels whose channels lie side by side and are gathered, or 0; of spans modulo theirs. */
 static int64_t apart_of(const gemm_plan *plan, const roles *r) {
   if (plan->spans) return plan->evenly.apart;
-  if (!plan->piece.gather || falt_gemm_channel_stride(r->source) != 1) return 0;
-  return falt_gemm_stride(r->source, FALT_W) * plan->phase[0][2].step * size_of(r->source);
+  if (!plan->piece.gather || falt_igemm_channel_stride(r->source) != 1) return 0;
+  return falt_igemm_stride(r->source, FALT_W) * plan->phase[0][2].step * size_of(r->source);
 }
 
-static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
+static falt_igemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
   const falt_problem *p = &plan->base.problem;
-  falt_gemm_shape s = {.channels = channels_of(plan, r->result),
-                       .products = (int64_t)plan->groups * plan->phases,
-                       .bytes = falt_problem_bytes(p),
-                       .x_bytes = (int)size_of(r->source),
-                       .y_bytes = (int)size_of(r->result),
-                       .unit = plan->piece.unit,
-                       .merged = plan->merged,
-                       .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * size_of(r->source)) : 0,
-                       .gather = plan->piece.gather,
-                       .apart = apart_of(plan, r),
-                       .fold = plan->fold,
-                       .spans = plan->spans,
-                       .split = plan->split,
-                       .planar = plan->planar,
-                       .ragged = !plan->planar && !plan->y_aligned,
-                       .shares = plan->phases == 1,
-                       .real = falt_cuda_finishes_in_float(p),
-                       .workspace = workspace};
+  falt_igemm_shape s = {.channels = channels_of(plan, r->result),
+                        .products = (int64_t)plan->groups * plan->phases,
+                        .bytes = falt_problem_bytes(p),
+                        .x_bytes = (int)size_of(r->source),
+                        .y_bytes = (int)size_of(r->result),
+                        .unit = plan->piece.unit,
+                        .merged = plan->merged,
+                        .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * size_of(r->source)) : 0,
+                        .gather = plan->piece.gather,
+                        .apart = apart_of(plan, r),
+                        .fold = plan->fold,
+                        .spans = plan->spans,
+                        .split = plan->split,
+                        .planar = plan->planar,
+                        .ragged = !plan->planar && !plan->y_aligned,
+                        .shares = plan->phases == 1,
+                        .real = falt_cuda_finishes_in_float(p),
+                        .workspace = workspace};
   double depth = 0;
   for (int i = 0; i < plan->phases; i++) {
     s.pixels = falt_max(s.pixels, pixels_of(plan, i));
@@ -261,13 +261,13 @@ static falt_gemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t w
 
 static void choose_tile(gemm_plan *plan, const falt_ask *ask, const roles *r) {
   const falt_machine machine = falt_cuda_machine(plan->base.device);
-  const falt_gemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
-  falt_gemm_choose(&shape, &machine, &plan->tile);
+  const falt_igemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
+  falt_igemm_choose(&shape, &machine, &plan->tile);
 }
 
 /* ---- plan: arguments */
 
-static int64_t steps_of(const gemm_plan *plan, const roles *r, const falt_gemm_phase phase[3]) {
+static int64_t steps_of(const gemm_plan *plan, const roles *r, const falt_igemm_phase phase[3]) {
   return falt_ceil_div(taps_of(phase) * tap_bytes(plan, r), plan->tile.row);
 }
 
@@ -280,35 +280,35 @@ static int pieces_of_step(const gemm_plan *plan) {
 static int64_t lead_of(const gemm_plan *plan, const roles *r, int i) {
   int64_t lead = i * plan->evenly.apart;
   for (int axis = 0; axis < 3; axis++)
-    lead += plan->phase[i][axis].first * falt_gemm_stride(r->source, FALT_D + axis) * size_of(r->source);
+    lead += plan->phase[i][axis].first * falt_igemm_stride(r->source, FALT_D + axis) * size_of(r->source);
   return lead & (VECTOR - 1);
 }
 
-static falt_cuda_gemm_phase device_phase(const gemm_plan *plan, const roles *r, int index) {
-  const falt_gemm_phase *phase = plan->phase[index];
-  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(plan, index), .steps = (int)steps_of(plan, r, phase), .apart = 1};
+static falt_cuda_igemm_phase device_phase(const gemm_plan *plan, const roles *r, int index) {
+  const falt_igemm_phase *phase = plan->phase[index];
+  falt_cuda_igemm_phase d = {.pixels = (int)pixels_of(plan, index), .steps = (int)steps_of(plan, r, phase), .apart = 1};
   if (plan->spans) d.lead = (int)lead_of(plan, r, index);
   if (plan->spans && plan->evenly.groups) d.group = index;
   if (plan->spans && !plan->evenly.groups) d.begin = index, d.apart = plan->phases;
   for (int i = 0; i < 3; i++) {
-    d.y += phase[i].begin * falt_gemm_stride(r->result, FALT_D + i);
+    d.y += phase[i].begin * falt_igemm_stride(r->result, FALT_D + i);
     d.out[i] = (int)phase[i].results;
     d.first[i] = (int)phase[i].first;
     d.delta[i] = (int)phase[i].delta;
     d.taps[i] = (int)phase[i].taps;
     d.from[i] = (int)phase[i].from;
     d.pace[i] = (int)phase[i].pace;
-    falt_gemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
+    falt_igemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
   }
   return d;
 }
 
 /* All phases, with their places in the table and in the packed filter; sizes in all. */
-static void place_phases(const gemm_plan *plan, const roles *r, falt_cuda_gemm_phase *to, int64_t *entries,
+static void place_phases(const gemm_plan *plan, const roles *r, falt_cuda_igemm_phase *to, int64_t *entries,
                          int64_t *bytes) {
   *entries = *bytes = 0;
   for (int i = 0; i < plan->phases; i++) {
-    falt_cuda_gemm_phase d = device_phase(plan, r, i);
+    falt_cuda_igemm_phase d = device_phase(plan, r, i);
     d.table = (int)*entries;
     d.b = *bytes;
     *entries += (int64_t)d.steps * pieces_of_step(plan);
@@ -319,22 +319,22 @@ static void place_phases(const gemm_plan *plan, const roles *r, falt_cuda_gemm_p
 }
 
 static void set_source(gemm_plan *plan, const falt_tensor *source) {
-  plan->args.source = falt_gemm_source_of(&plan->base.problem, source, plan->merged);
+  plan->args.source = falt_igemm_source_of(&plan->base.problem, source, plan->merged);
   for (int i = 0; i < 3; i++) plan->args.source.step[i] = (int)plan->phase[0][i].step;
 }
 
 static void set_result(gemm_plan *plan, const falt_tensor *result) {
-  falt_cuda_gemm_args *a = &plan->args;
+  falt_cuda_igemm_args *a = &plan->args;
   const falt_tensor *residual = &plan->base.problem.residual;
-  a->y_image = falt_gemm_stride(result, FALT_N);
-  a->y_group = falt_gemm_stride(result, FALT_G) * plan->merged;
-  a->y_channel = falt_gemm_channel_stride(result);
-  a->r_image = falt_gemm_stride(residual, FALT_N);
-  a->r_group = falt_gemm_stride(residual, FALT_G) * plan->merged;
-  a->r_channel = falt_gemm_channel_stride(residual);
+  a->y_image = falt_igemm_stride(result, FALT_N);
+  a->y_group = falt_igemm_stride(result, FALT_G) * plan->merged;
+  a->y_channel = falt_igemm_channel_stride(result);
+  a->r_image = falt_igemm_stride(residual, FALT_N);
+  a->r_group = falt_igemm_stride(residual, FALT_G) * plan->merged;
+  a->r_channel = falt_igemm_channel_stride(residual);
   for (int i = 0; i < 3; i++) {
-    a->y_axis[i] = falt_gemm_stride(result, FALT_D + i) * plan->phase[0][i].pitch;
-    a->r_axis[i] = falt_gemm_stride(residual, FALT_D + i);
+    a->y_axis[i] = falt_igemm_stride(result, FALT_D + i) * plan->phase[0][i].pitch;
+    a->r_axis[i] = falt_igemm_stride(residual, FALT_D + i);
   }
   a->groups = plan->groups;
   a->group_apart = plan->spans && plan->evenly.groups ? plan->phases : 1;
@@ -347,11 +347,11 @@ static void set_result(gemm_plan *plan, const falt_tensor *result) {
 
 static void set_pack(gemm_plan *plan, const roles *r) {
   const falt_tensor *w = &plan->base.problem.filter;
-  plan->pack_args = (falt_cuda_gemm_pack_args){
-      .w_group = falt_gemm_stride(w, FALT_G),
-      .w_row = falt_gemm_stride(w, r->row),
-      .w_channel = falt_gemm_stride(w, r->depth),
-      .w_axis = {falt_gemm_stride(w, FALT_D), falt_gemm_stride(w, FALT_H), falt_gemm_stride(w, FALT_W)},
+  plan->pack_args = (falt_cuda_igemm_pack_args){
+      .w_group = falt_igemm_stride(w, FALT_G),
+      .w_row = falt_igemm_stride(w, r->row),
+      .w_channel = falt_igemm_stride(w, r->depth),
+      .w_axis = {falt_igemm_stride(w, FALT_D), falt_igemm_stride(w, FALT_H), falt_igemm_stride(w, FALT_W)},
       .rows = (int)r->result->size[FALT_C],
       .channels = (int)r->source->size[FALT_C],
       .merged = plan->merged,
@@ -384,20 +384,20 @@ static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
 
 static bool find_spans(gemm_plan *plan, const roles *r) {
   if (plan->piece.unit == VECTOR || plan->merged > 1 || plan->phases > 1 || plan->fold) return false;
-  return falt_gemm_find_spans(r->source, plan->phase[0], &plan->evenly) &&
+  return falt_igemm_find_spans(r->source, plan->phase[0], &plan->evenly) &&
          (!plan->evenly.groups || plan->groups % plan->evenly.phases == 0);
 }
 
 static bool take_spans(gemm_plan *plan) {
   const int phases = plan->evenly.phases;
-  falt_gemm_phase(*phase)[3] = falt_alloc((size_t)phases * sizeof *phase);
+  falt_igemm_phase(*phase)[3] = falt_alloc((size_t)phases * sizeof *phase);
   if (!phase) return false;
   for (int i = 0; i < phases; i++) memcpy(phase[i], plan->phase[0], sizeof *phase);
   plan->phase = phase;
   plan->phases = phases;
   if (plan->evenly.groups) plan->groups /= phases;
   plan->spans = true;
-  plan->piece = (falt_gemm_piece){.unit = VECTOR};
+  plan->piece = (falt_igemm_piece){.unit = VECTOR};
   return true;
 }
 
@@ -438,15 +438,15 @@ static bool choose_spans(gemm_plan *plan, falt_ask *ask, const roles *r) {
 
 /* ---- ready */
 
-static bool fill_table(const gemm_plan *plan, const roles *r, const falt_cuda_gemm_phase *device, char *table) {
-  falt_gemm_depth depth = depth_of(plan, r);
+static bool fill_table(const gemm_plan *plan, const roles *r, const falt_cuda_igemm_phase *device, char *table) {
+  falt_igemm_depth depth = depth_of(plan, r);
   for (int i = 0; i < plan->phases; i++) {
     depth.entries = (int64_t)device[i].steps * pieces_of_step(plan);
-    falt_cuda_gemm_place *places = (falt_cuda_gemm_place *)(void *)table + device[i].table;
-    falt_cuda_gemm_entry *entries = (falt_cuda_gemm_entry *)(void *)table + device[i].table;
-    if (!(plan->fold    ? falt_gemm_places(&depth, plan->phase[i], places)
-          : plan->spans ? falt_gemm_spans(&depth, plan->phase[i], device[i].lead, entries)
-                        : falt_gemm_entries(&depth, plan->phase[i], entries)))
+    falt_cuda_igemm_place *places = (falt_cuda_igemm_place *)(void *)table + device[i].table;
+    falt_cuda_igemm_entry *entries = (falt_cuda_igemm_entry *)(void *)table + device[i].table;
+    if (!(plan->fold    ? falt_igemm_places(&depth, plan->phase[i], places)
+          : plan->spans ? falt_igemm_spans(&depth, plan->phase[i], device[i].lead, entries)
+                        : falt_igemm_entries(&depth, plan->phase[i], entries)))
       return false;
   }
   return true;
@@ -457,14 +457,14 @@ static falt_status upload_tables(gemm_plan *plan, const roles *r) {
   const double constant = plan->base.problem.boundary_value;
   int64_t entries, bytes;
   place_phases(plan, r, NULL, &entries, &bytes);
-  const size_t phases_at = VECTOR, phase_bytes = (size_t)plan->phases * sizeof(falt_cuda_gemm_phase);
+  const size_t phases_at = VECTOR, phase_bytes = (size_t)plan->phases * sizeof(falt_cuda_igemm_phase);
   const size_t table_at = (size_t)falt_round_up((int64_t)(phases_at + phase_bytes), VECTOR);
   const size_t all = table_at + (size_t)(entries + pieces_of_step(plan)) *
-                                    /* a step more is read than used */ (plan->fold ? sizeof(falt_cuda_gemm_place)
-                                                                                    : sizeof(falt_cuda_gemm_entry));
+                                    /* a step more is read than used */ (plan->fold ? sizeof(falt_cuda_igemm_place)
+                                                                                    : sizeof(falt_cuda_igemm_entry));
   char *host = falt_alloc_zero(all);
   if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-igemm: memory ran out");
-  falt_cuda_gemm_phase *device = (falt_cuda_gemm_phase *)(void *)(host + phases_at);
+  falt_cuda_igemm_phase *device = (falt_cuda_igemm_phase *)(void *)(host + phases_at);
   place_phases(plan, r, device, &entries, &bytes);
   for (int64_t i = 0; i < VECTOR / size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
   const falt_status status = fill_table(plan, r, device, host + table_at)
@@ -477,7 +477,7 @@ static falt_status upload_tables(gemm_plan *plan, const roles *r) {
   plan->args.source.fill = memory;
   plan->args.source.table = memory + table_at;
   if (plan->phases > 1)
-    plan->args.phases = plan->pack_args.phases = (const falt_cuda_gemm_phase *)(void *)(memory + phases_at);
+    plan->args.phases = plan->pack_args.phases = (const falt_cuda_igemm_phase *)(void *)(memory + phases_at);
   return FALT_OK;
 }
 
@@ -488,7 +488,7 @@ static falt_status pack_filter(gemm_plan *plan) {
   FALT_TRY(falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->filter_bytes));
   falt_status status = falt_cuda_upload(gpu, &raw, plan->values, (size_t)(falt_tensor_span(w) * size_of(w)));
   if (status == FALT_OK && !plan->base.device->described) {
-    start_pack(plan, falt_gemm_element(raw, w), plan->filter, NULL);
+    start_pack(plan, falt_igemm_element(raw, w), plan->filter, NULL);
     status = falt_gpu_trouble();
     if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
   }
@@ -499,48 +499,49 @@ static falt_status pack_filter(gemm_plan *plan) {
 
 static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
-  const falt_gemm_tile *t = &plan->tile;
-  falt_cuda_hole(kernel, "KIND=%s", falt_cuda_products(r->source->type, p->filter.type));
-  falt_cuda_hole(kernel, "SPLIT=%d", plan->split);
-  falt_cuda_hole(kernel, "WGMMA=%d", t->wgmma);
-  falt_cuda_hole(kernel, "TYPE_X=%d", (int)r->source->type);
-  falt_cuda_hole(kernel, "BM=%d", t->bm);
-  falt_cuda_hole(kernel, "BN=%d", t->bn);
-  falt_cuda_hole(kernel, "WARPS_M=%d", t->warps[0]);
-  falt_cuda_hole(kernel, "WARPS_N=%d", t->warps[1]);
-  falt_cuda_hole(kernel, "ROW=%d", t->row);
-  falt_cuda_hole(kernel, "STAGES=%d", t->stages);
-  falt_cuda_hole(kernel, "UNIT=%d", plan->piece.unit);
-  falt_cuda_hole(kernel, "GATHER=%d", plan->piece.gather);
-  falt_cuda_hole(kernel, "FOLD=%d", plan->fold);
-  falt_cuda_hole(kernel, "FILL=%d", fills(p));
-  falt_cuda_hole(kernel, "ONES=0");
-  falt_cuda_hole(kernel, "SPANS=%d", plan->spans);
-  falt_cuda_hole(kernel, "GROUP_BYTES=%d", plan->merged > 1 ? (int)(r->source->size[FALT_C] * size_of(r->source)) : 0);
-  falt_cuda_hole(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
-  falt_cuda_hole(kernel, "PHASES=%d", plan->phases > 1);
-  falt_cuda_hole(kernel, "SHARES=%d", t->shares > 1);
-  falt_cuda_hole(kernel, "PROMOTE=%d", t->promote);
-  falt_cuda_hole(kernel, "PLANAR=%d", plan->planar);
-  falt_cuda_hole(kernel, "RAGGED=%d", !plan->planar && !plan->y_aligned && plan->args.channels >= FALT_GEMM_RAGGED);
-  falt_cuda_hole(kernel, "BLOCKS=%d", t->blocks);
-  falt_gemm_result_holes(p, r->result->type, kernel);
+  const falt_igemm_tile *t = &plan->tile;
+  falt_cuda_define(kernel, "KIND=%s", falt_cuda_products(r->source->type, p->filter.type));
+  falt_cuda_define(kernel, "SPLIT=%d", plan->split);
+  falt_cuda_define(kernel, "WGMMA=%d", t->wgmma);
+  falt_cuda_define(kernel, "TYPE_X=%d", (int)r->source->type);
+  falt_cuda_define(kernel, "BM=%d", t->bm);
+  falt_cuda_define(kernel, "BN=%d", t->bn);
+  falt_cuda_define(kernel, "WARPS_M=%d", t->warps[0]);
+  falt_cuda_define(kernel, "WARPS_N=%d", t->warps[1]);
+  falt_cuda_define(kernel, "ROW=%d", t->row);
+  falt_cuda_define(kernel, "STAGES=%d", t->stages);
+  falt_cuda_define(kernel, "UNIT=%d", plan->piece.unit);
+  falt_cuda_define(kernel, "GATHER=%d", plan->piece.gather);
+  falt_cuda_define(kernel, "FOLD=%d", plan->fold);
+  falt_cuda_define(kernel, "FILL=%d", fills(p));
+  falt_cuda_define(kernel, "ONES=0");
+  falt_cuda_define(kernel, "SPANS=%d", plan->spans);
+  falt_cuda_define(kernel, "GROUP_BYTES=%d",
+                   plan->merged > 1 ? (int)(r->source->size[FALT_C] * size_of(r->source)) : 0);
+  falt_cuda_define(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
+  falt_cuda_define(kernel, "PHASES=%d", plan->phases > 1);
+  falt_cuda_define(kernel, "SHARES=%d", t->shares > 1);
+  falt_cuda_define(kernel, "PROMOTE=%d", t->promote);
+  falt_cuda_define(kernel, "PLANAR=%d", plan->planar);
+  falt_cuda_define(kernel, "RAGGED=%d", !plan->planar && !plan->y_aligned && plan->args.channels >= FALT_IGEMM_RAGGED);
+  falt_cuda_define(kernel, "BLOCKS=%d", t->blocks);
+  falt_igemm_result_defines(p, r->result->type, kernel);
 }
 
 static falt_status ready_sum(gemm_plan *plan, const roles *r) {
-  falt_cuda_kernel kernel = {.source = "cuda_igemm_sum.cu", .entry = "falt_gemm_sum"};
-  falt_cuda_hole(&kernel, "SUM=%s", falt_cuda_types[falt_type_accumulator(r->source->type)].element);
-  falt_gemm_result_holes(&plan->base.problem, r->result->type, &kernel);
+  falt_cuda_kernel kernel = {.source = "cuda_igemm_sum.cu", .entry = "falt_igemm_sum"};
+  falt_cuda_define(&kernel, "SUM=%s", falt_cuda_types[falt_type_accumulator(r->source->type)].element);
+  falt_igemm_result_defines(&plan->base.problem, r->result->type, &kernel);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
 }
 
 static falt_status ready(falt_plan *base) {
   gemm_plan *plan = (gemm_plan *)base;
-  const roles r = falt_gemm_roles_of(&base->problem);
-  falt_cuda_kernel kernel = {.source = "cuda_igemm.cu", .entry = "falt_gemm", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_gemm_pack"};
+  const roles r = falt_igemm_roles_of(&base->problem);
+  falt_cuda_kernel kernel = {.source = "cuda_igemm.cu", .entry = "falt_igemm", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_igemm_pack"};
   add_holes(plan, &r, &kernel);
-  falt_cuda_hole(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
+  falt_cuda_define(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));
   if (plan->tile.shares > 1) FALT_TRY(ready_sum(plan, &r));
@@ -556,11 +557,11 @@ static falt_status ready(falt_plan *base) {
 static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
   choose_groups(plan, r);
   plan->split = plan->base.splits = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
-  plan->planar = channels_of(plan, r->result) > 1 && falt_gemm_channel_stride(r->result) != 1 &&
+  plan->planar = channels_of(plan, r->result) > 1 && falt_igemm_channel_stride(r->result) != 1 &&
                  falt_tensor_unit(r->result, FALT_W);
-  plan->y_aligned = falt_gemm_channel_stride(r->result) == 1 &&
+  plan->y_aligned = falt_igemm_channel_stride(r->result) == 1 &&
                     channels_of(plan, r->result) * size_of(r->result) % VECTOR == 0 &&
-                    falt_gemm_strides_divide(r->result, plan->merged, VECTOR / size_of(r->result));
+                    falt_igemm_strides_divide(r->result, plan->merged, VECTOR / size_of(r->result));
   if (!find_phases(plan, ask, r)) return false;
   plan->fold = needs_places(plan);
   choose_tile(plan, ask, r);
@@ -576,7 +577,7 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
   if (why) return falt_refuse(ask, "%s", why);
   gemm_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const roles r = falt_gemm_roles_of(&plan->base.problem);
+  const roles r = falt_igemm_roles_of(&plan->base.problem);
   if (!make(plan, ask, &r)) {
     destroy(&plan->base);
     return NULL;

@@ -405,7 +405,7 @@ __device__ inline void store_share(const Args &a, const Phase &p, const Acc acc,
       }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm(const __grid_constant__ Args a) {
   extern __shared__ uint4 unaligned[];
   // Swizzled blocks of rows begin at multiples of their size.
   char *memory = (char *)unaligned + (WGMMA ? -shared_address(unaligned) & 1023 : 0);

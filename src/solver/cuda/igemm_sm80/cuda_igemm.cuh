@@ -5,7 +5,7 @@
 #include "mma.cuh"
 
 typedef long long i64;
-typedef falt_cuda_gemm_phase Phase;
+typedef falt_cuda_igemm_phase Phase;
 
 constexpr int size_of(int type) {
   return type == U8 || type == S8                                    ? 1

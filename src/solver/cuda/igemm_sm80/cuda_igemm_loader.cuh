@@ -12,14 +12,14 @@ __device__ inline void find_pixels(const Args &a, const Phase &p, const char *so
 // The bytes of an entry that are ahead of its tap's channels, and all up to their end.
 __device__ inline int head_of(const Entry &e) {
 #if SPANS
-  return e.bits >> FALT_CUDA_GEMM_HEAD & 15;
+  return e.bits >> FALT_CUDA_IGEMM_HEAD & 15;
 #else
   return 0;
 #endif
 }
 __device__ inline int end_of(const Entry &e) {
 #if SPANS
-  return (e.bits >> FALT_CUDA_GEMM_END & 15) + 1;
+  return (e.bits >> FALT_CUDA_IGEMM_END & 15) + 1;
 #else
   return UNIT;
 #endif

@@ -3,7 +3,7 @@
 #include "cuda_igemm.cuh"
 #include "finish.cuh"
 
-typedef falt_cuda_gemm_args Args;
+typedef falt_cuda_igemm_args Args;
 
 constexpr i64 NO_RESULT = 1ll << 62;  // as Result.y: strides may be negative, so places may be too
 

@@ -1,11 +1,11 @@
-// A filter in the order in which the gemm kernel reads it: see falt_cuda_gemm_pack_args. One thread an element.
+// A filter in the order in which the gemm kernel reads it: see falt_cuda_igemm_pack_args. One thread an element.
 //
 // Holes:
 //   ELEMENT   C type of the filter's elements
 #include "args.h"
 
-typedef falt_cuda_gemm_pack_args Args;
-typedef falt_cuda_gemm_phase Phase;
+typedef falt_cuda_igemm_pack_args Args;
+typedef falt_cuda_igemm_phase Phase;
 
 // The element behind depth k of row n, or where there is none.
 __device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int k) {
@@ -28,7 +28,7 @@ __device__ inline void split(unsigned *high, float *low) {
   *high = cut;
 }
 
-extern "C" __global__ void __launch_bounds__(256) falt_gemm_pack(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(256) falt_igemm_pack(const __grid_constant__ Args a) {
   const Phase &p = a.phases ? a.phases[blockIdx.z] : a.phase;
   const int depth = p.steps * (a.step_bytes / (int)sizeof(ELEMENT)), rows = a.rows * a.merged;
   const long long count = (long long)depth * rows;

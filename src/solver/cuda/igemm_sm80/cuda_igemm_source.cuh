@@ -7,7 +7,7 @@
 #include "boundary.cuh"
 #include "cuda_igemm.cuh"
 
-typedef falt_cuda_gemm_source Source;
+typedef falt_cuda_igemm_source Source;
 
 struct Pixel {
   const char *from;  // its first position; with FOLD its image
@@ -29,7 +29,7 @@ __device__ inline Pixel find_pixel(const Source &a, const Phase &p, const char *
   if (m >= p.pixels) return pixel;
   locate(p, m, q);
   pixel.from = data + q[0] * a.image;
-  pixel.bits = FALT_CUDA_GEMM_EXISTS;
+  pixel.bits = FALT_CUDA_IGEMM_EXISTS;
   int first = 0;
 #pragma unroll
   for (int axis = 0; axis < 3; axis++) {
@@ -46,9 +46,9 @@ __device__ inline Pixel find_pixel(const Source &a, const Phase &p, const char *
 }
 
 #if FOLD
-typedef falt_cuda_gemm_place Entry;
+typedef falt_cuda_igemm_place Entry;
 #else
-typedef falt_cuda_gemm_entry Entry;
+typedef falt_cuda_igemm_entry Entry;
 #endif
 
 __device__ inline Entry entry_at(const Entry *table, int i) {
@@ -65,7 +65,7 @@ __device__ inline Entry entry_at(const Entry *table, int i) {
 __device__ inline bool find_piece(const Source &a, const Pixel &pixel, const Entry &e, const char *&from) {
   bool exists, beyond;
 #if FOLD
-  if (ONES && e.channel == FALT_CUDA_GEMM_ONES) {
+  if (ONES && e.channel == FALT_CUDA_IGEMM_ONES) {
     from = (const char *)a.one;
     return pixel.bits;
   }
@@ -73,15 +73,15 @@ __device__ inline bool find_piece(const Source &a, const Pixel &pixel, const Ent
 #pragma unroll
   for (int axis = 0; axis < 3; axis++)
     at[axis] = fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], pixel.at[axis] + e.at[axis]);
-  const bool any = pixel.bits && e.channel != FALT_CUDA_GEMM_NO_CHANNEL;
+  const bool any = pixel.bits && e.channel != FALT_CUDA_IGEMM_NO_CHANNEL;
   exists = any && (at[0] | at[1] | at[2]) >= 0, beyond = any && !exists;
   from = pixel.from + (at[0] * a.axis[0] + at[1] * a.axis[1] + at[2] * a.axis[2] + e.channel);
 #else
-  if (ONES && e.bits & FALT_CUDA_GEMM_ONE) {
+  if (ONES && e.bits & FALT_CUDA_IGEMM_ONE) {
     from = (const char *)a.one;
     return pixel.bits;
   }
-  const unsigned bits = SPANS ? e.bits & ~(255u << FALT_CUDA_GEMM_HEAD) : e.bits;
+  const unsigned bits = SPANS ? e.bits & ~(255u << FALT_CUDA_IGEMM_HEAD) : e.bits;
   exists = (pixel.bits & bits) == bits, beyond = pixel.bits && (int)e.bits >= 0 && !exists;
   from = pixel.from + e.delta;
 #endif

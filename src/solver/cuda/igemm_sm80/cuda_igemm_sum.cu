@@ -8,7 +8,7 @@
 #include "cuda_igemm_output.cuh"
 #include "ptx/early.cuh"
 
-extern "C" __global__ void __launch_bounds__(256) falt_gemm_sum(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(256) falt_igemm_sum(const __grid_constant__ Args a) {
   await_stream();
   const i64 i = blockIdx.x * 256ll + threadIdx.x, group = blockIdx.y, share = (i64)a.phase.pixels * a.channels;
   if (i >= share) return;

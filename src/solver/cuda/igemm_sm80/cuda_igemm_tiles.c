@@ -1,5 +1,5 @@
 /* How the results of a product are cut: every tile that a block can hold, what it would cost, the cheapest. */
-#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/igemm.h"
 
 #include <math.h>
 
@@ -9,16 +9,16 @@ enum { MOST_SHARES = 16, LEAST_STEPS = 3 };
 
 /* ---- what a tile needs */
 
-static int threads_of(const falt_gemm_tile *t) {
+static int threads_of(const falt_igemm_tile *t) {
   return FALT_WARP * t->warps[0] * t->warps[1];
 }
 
-static int stage_bytes(const falt_gemm_tile *t) {
+static int stage_bytes(const falt_igemm_tile *t) {
   return (t->bm + (t->wgmma ? 2 : 1) * t->bn) * t->row;
 }
 
 /* The steps, and afterwards the warps' sums on their way out, with the places of their pixels. */
-static int shared_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static int shared_of(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], size = s->real ? 4 : 8;
   const int rows = s->planar && wm % 32 == 0 ? 32 : 16, pitch = s->planar ? wn + 1 : wn + 16 / size;
   const int desk = (rows * pitch * size + 15) / 16 * 16 + wm * 16;
@@ -26,7 +26,7 @@ static int shared_of(const falt_gemm_shape *s, const falt_gemm_tile *t) {
 }
 
 /* A thread's sums, factors of a slice, what it knows of its pixels, and the rest as seen on compiled kernels. */
-static int fitted_registers(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static int fitted_registers(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1);
   const int pixels = s->gather ? 0 : larger(1, t->bm * (t->row / s->unit) / threads_of(t));
   return sums * (t->promote ? 2 : 1) + wm / 4 + (s->split ? 24 : 8) +
@@ -40,14 +40,14 @@ static int fitted_registers(const falt_gemm_shape *s, const falt_gemm_tile *t) {
          (s->merged > 1 ? 32 : 0) + (s->real ? 0 : 24);
 }
 
-static int blocks_of(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t) {
+static int blocks_of(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t) {
   const int64_t by_registers = falt_blocks_by_registers(threads_of(t), fitted_registers(s, t));
   return (int)falt_min(falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes)), 1536 / threads_of(t));
 }
 
-static bool is_possible(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t) {
+static bool is_possible(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t) {
   const int chunks = t->row / 16, threads = threads_of(t);
-  if (t->shared_bytes + (int)sizeof(falt_cuda_gemm_phase) > m->arch->block_shared || t->blocks < 1) return false;
+  if (t->shared_bytes + (int)sizeof(falt_cuda_igemm_phase) > m->arch->block_shared || t->blocks < 1) return false;
   if (s->gather) {
     const int parts = threads / t->bm; /* of a step's chunks, whose elements a thread holds */
     return threads % t->bm == 0 && chunks % parts == 0 && chunks / parts * 16 / s->x_bytes <= 32;
@@ -63,21 +63,21 @@ static double ceil_of(double a, double b) {
 
 /* Instructions for an element that is gathered: its load, its share of an entry, and what a load waits for that finds a
  * warp's pixels in more than a quarter of 32 lines. */
-static double gathered(const falt_gemm_shape *s) {
+static double gathered(const falt_igemm_shape *s) {
   const double lines = fmin((double)s->apart / 4, 32);
   return 5 + 16.0 / s->gather + fmax(lines - 8, 0);
 }
 
 /* Instructions that copy a step of the source. Rows of spans begin anywhere in a line of memory, so that a warp's
  * copies lie in more of them, and neighbouring pixels are other blocks'. */
-static double copied(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static double copied(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const double astray = t->row == 64 ? 195 : 130, piece = !s->spans ? 35 : s->apart ? astray : 50;
   return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : piece / s->unit) / FALT_WARP;
 }
 
 /* Cycles of a multiprocessor for one step of one block: products or the matrices that feed them, and the instructions
  * that copy. All costs here are fitted to 270 timings of 36 layers on an H200. */
-static double step_cycles(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t) {
+static double step_cycles(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1];
   const double all = (double)t->bm * t->bn * t->row / s->merged;
   const double products = all * (s->split ? 3 : 1) / falt_mma_bytes(m, s->x_bytes);
@@ -89,7 +89,7 @@ static double step_cycles(const falt_gemm_shape *s, const falt_machine *m, const
 /* The same of all blocks by warpgroups: one waits while others multiply. A lone warpgroup of 64 columns multiplies for
  * less of its time; pieces of less than 16 bytes cost what their instructions do, and with one stage ahead all wait for
  * them. */
-static double warpgroup_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t, double blocks) {
+static double warpgroup_cycles(const falt_igemm_shape *s, const falt_igemm_tile *t, double blocks) {
   const double rate = t->bm * t->bn > 64 * 64 ? 4096 : 3400;
   const double products = 3.0 * t->bm * t->bn * t->row / rate;
   if (s->unit == 16) return blocks * products + 900 / blocks;
@@ -97,16 +97,16 @@ static double warpgroup_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t
 }
 
 /* Of what a block stores; where vectors do not divide rows, all but what there is not, side by side or one by one. */
-static double stored_cycles(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static double stored_cycles(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const double columns = s->ragged ? (double)s->channels / ceil_of((double)s->channels, t->bn) : t->bn;
-  const double ragged = s->channels >= FALT_GEMM_RAGGED ? 0.5 : 1.7;
+  const double ragged = s->channels >= FALT_IGEMM_RAGGED ? 0.5 : 1.7;
   const double each = s->planar ? (t->wgmma ? 0.5 : 1.19) : s->ragged ? ragged : 0.32;
   return t->bm * columns * each * (s->real ? 1 : 2);
 }
 
 /* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. Alone, a warp waits
  * for its own results on their way through shared memory, and a block for copies that lie in many lines. */
-static double wave_cycles(const falt_gemm_shape *s, const falt_machine *m, const falt_gemm_tile *t, double blocks) {
+static double wave_cycles(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t, double blocks) {
   const double stored = fmax(stored_cycles(s, t) * blocks, 1.5 * t->bm * t->bn / (t->warps[0] * t->warps[1]));
   const double far = s->apart == 0 ? 1 : s->spans ? 1.3 : s->apart >= 64 ? 2.1 : 1.7;
   const double alone = s->apart == 0 ? 0.5 : fmax(0.5, (t->bm + t->bn) / 192.0);
@@ -115,16 +115,16 @@ static double wave_cycles(const falt_gemm_shape *s, const falt_machine *m, const
          steps * (t->wgmma ? warpgroup_cycles(s, t, blocks) : fmax(step_cycles(s, m, t) * blocks, latency));
 }
 
-static double blocks_in_all(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static double blocks_in_all(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   return ceil_of((double)s->pixels, t->bm) * ceil_of((double)s->channels, t->bn) * (double)s->products * t->shares;
 }
 
 /* What adding the shares costs: another launch, and their way through memory or its cache. */
-static double sum_seconds(const falt_machine *m, const falt_gemm_tile *t) {
+static double sum_seconds(const falt_machine *m, const falt_igemm_tile *t) {
   return t->shares > 1 ? 2.5e-6 + (double)t->workspace / m->bytes_per_s : 0;
 }
 
-static void estimate(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_tile *t) {
+static void estimate(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t) {
   const double blocks = blocks_in_all(s, t);
   const double slots = (double)m->multiprocessors * t->blocks, full = floor(blocks / slots);
   const double rest = ceil_of(blocks - full * slots, m->multiprocessors); /* of the last wave that share one */
@@ -134,7 +134,7 @@ static void estimate(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_
 }
 
 /* The tile with its depth in so many shares. False if they do not help, or need more than the workspace. */
-static bool cut_depth(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_tile *t, int shares) {
+static bool cut_depth(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t, int shares) {
   const int steps = (int)ceil_of((double)s->depth, t->row);
   t->share_steps = (steps + shares - 1) / shares;
   t->shares = t->share_steps ? (steps + t->share_steps - 1) / t->share_steps : 1;
@@ -145,18 +145,18 @@ static bool cut_depth(const falt_gemm_shape *s, const falt_machine *m, falt_gemm
 }
 
 typedef struct visitor {
-  const falt_gemm_shape *shape;
+  const falt_igemm_shape *shape;
   const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
 /* Merged groups are one tap a step and one tile of columns, all of a warp. */
-static bool suits_groups(const falt_gemm_shape *s, const falt_gemm_tile *t) {
+static bool suits_groups(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   return s->merged == 1 || (t->row == s->step && t->bn == s->channels && t->warps[1] == 1 && !t->wgmma);
 }
 
 /* The tile with every number of shares. */
-static void visit_shares(const visitor *v, falt_gemm_tile *t) {
+static void visit_shares(const visitor *v, falt_igemm_tile *t) {
   if (fitted_registers(v->shape, t) > 255 || !suits_groups(v->shape, t)) return;
   t->shared_bytes = shared_of(v->shape, t);
   t->blocks = blocks_of(v->shape, v->machine, t);
@@ -174,18 +174,18 @@ static void visit_warpgroups(const visitor *v) {
                                  {64, 128, 2},  {64, 64, 3},   {128, 64, 2}}; /* bm, bn, stages */
   if (!v->machine->arch->wgmma || !v->shape->split) return;
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-    falt_gemm_tile t = {.bm = tiles[i][0],
-                        .bn = tiles[i][1],
-                        .warps = {tiles[i][0] / 16, 1},
-                        .row = 128,
-                        .stages = tiles[i][2],
-                        .promote = 1,
-                        .wgmma = true};
+    falt_igemm_tile t = {.bm = tiles[i][0],
+                         .bn = tiles[i][1],
+                         .warps = {tiles[i][0] / 16, 1},
+                         .row = 128,
+                         .stages = tiles[i][2],
+                         .promote = 1,
+                         .wgmma = true};
     visit_shares(v, &t);
   }
 }
 
-void falt_gemm_each(const falt_gemm_shape *s, const falt_machine *m, falt_tile_search *search) {
+void falt_igemm_each(const falt_igemm_shape *s, const falt_machine *m, falt_tile_search *search) {
   static const int tiles[][4] = {{256, 128, 4, 2}, {128, 256, 2, 4}, {128, 128, 2, 2}, {128, 128, 2, 4},
                                  {256, 64, 4, 1},  {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 64, 2, 2},
                                  {128, 32, 4, 1},  {64, 32, 2, 1},   {128, 16, 4, 1},  {32, 64, 1, 4},
@@ -194,18 +194,18 @@ void falt_gemm_each(const falt_gemm_shape *s, const falt_machine *m, falt_tile_s
   const visitor v = {s, m, search};
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
     for (unsigned k = 0; k < sizeof steps / sizeof *steps; k++) {
-      falt_gemm_tile t = {.bm = tiles[i][0],
-                          .bn = tiles[i][1],
-                          .warps = {tiles[i][2], tiles[i][3]},
-                          .row = steps[k][0],
-                          .stages = steps[k][1],
-                          .promote = s->split ? 128 / steps[k][0] : 0};
+      falt_igemm_tile t = {.bm = tiles[i][0],
+                           .bn = tiles[i][1],
+                           .warps = {tiles[i][2], tiles[i][3]},
+                           .row = steps[k][0],
+                           .stages = steps[k][1],
+                           .promote = s->split ? 128 / steps[k][0] : 0};
       visit_shares(&v, &t);
     }
   visit_warpgroups(&v);
 }
 
-void falt_gemm_choose(const falt_gemm_shape *s, const falt_machine *m, falt_gemm_tile *best) {
+void falt_igemm_choose(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_gemm_each(s, m, &search);
+  falt_igemm_each(s, m, &search);
 }

@@ -4,17 +4,17 @@
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 
-enum { LEAST_ROWS = 16, VECTOR = FALT_GEMM_VECTOR };
+enum { LEAST_ROWS = 16, VECTOR = FALT_IGEMM_VECTOR };
 enum { Y, X };
 
 typedef struct filter_plan {
   falt_plan base;
   falt_cu_function function, sum;
-  falt_cuda_gemm_filter_args args;
-  falt_gemm_filter_tile tile;
-  falt_gemm_piece piece[2];
+  falt_cuda_igemm_wgrad_args args;
+  falt_igemm_wgrad_tile tile;
+  falt_igemm_piece piece[2];
   int merged;
   bool fold, split;
   void *memory; /* on the GPU: the constant, a one, tables */
@@ -25,12 +25,12 @@ typedef struct filter_plan {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_gemm_filter_args args = plan->args;
-  args.y.data = falt_gemm_element(o->output, &p->output);
-  args.x.data = falt_gemm_element(o->input, &p->input);
+  falt_cuda_igemm_wgrad_args args = plan->args;
+  args.y.data = falt_igemm_element(o->output, &p->output);
+  args.x.data = falt_igemm_element(o->input, &p->input);
   args.y.aligned = (uintptr_t)args.y.data % (uintptr_t)plan->piece[Y].unit == 0;
   args.x.aligned = (uintptr_t)args.x.data % (uintptr_t)plan->piece[X].unit == 0;
-  args.w = falt_gemm_element(o->filter, &p->filter);
+  args.w = falt_igemm_element(o->filter, &p->filter);
   args.bias = p->has_bias ? o->bias : NULL;
   args.partial = plan->tile.shares > 1 ? o->workspace : NULL;
   void *parameters[] = {&args};
@@ -41,12 +41,12 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                                   o->stream};
   const int blocks_yz[2] = {args.shares, args.groups};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  if (args.partial) falt_gemm_start_sums(base->device, plan->sum, &args, o->stream);
+  if (args.partial) falt_igemm_start_sums(base->device, plan->sum, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
-  const falt_gemm_filter_tile *t = &plan->tile;
+  const falt_igemm_wgrad_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d shares=%lld",
                 plan->split ? "3xtf32" : "mma", t->bm, t->bn, t->pixels, t->stages, t->warps[0], t->warps[1], t->blocks,
                 (long long)t->shares);
@@ -68,7 +68,7 @@ static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
   if (falt_type_is_integer(p->input.type)) return "tensor cores multiply bytes along their own depth only";
-  return falt_gemm_refusal(ask, p->output.type, p->input.type);
+  return falt_igemm_refusal(ask, p->output.type, p->input.type);
 }
 
 /* ---- plan: sizes */
@@ -91,7 +91,7 @@ static int64_t channels_of(const filter_plan *plan) {
 
 /* Channels of a piece. */
 static int64_t piece_channels(const filter_plan *plan, int which) {
-  const falt_gemm_piece *piece = &plan->piece[which];
+  const falt_igemm_piece *piece = &plan->piece[which];
   return piece->gather ? piece->gather : piece->unit / size_of(&plan->base.problem.input);
 }
 
@@ -108,7 +108,7 @@ static int64_t pixels_of(const falt_problem *p) {
 
 /* A pixel's bits are one for each tap of each axis. */
 static bool needs_places(const falt_problem *p) {
-  return p->filter.size[FALT_D] + p->filter.size[FALT_H] + p->filter.size[FALT_W] > FALT_CUDA_GEMM_BITS;
+  return p->filter.size[FALT_D] + p->filter.size[FALT_H] + p->filter.size[FALT_W] > FALT_CUDA_IGEMM_BITS;
 }
 
 /* ---- plan: the tile */
@@ -116,7 +116,7 @@ static bool needs_places(const falt_problem *p) {
 static bool choose_tile(filter_plan *plan, falt_ask *ask) {
   const falt_problem *p = &plan->base.problem;
   const falt_machine machine = falt_cuda_machine(plan->base.device);
-  const falt_gemm_filter_shape shape = {.pixels = pixels_of(p),
+  const falt_igemm_wgrad_shape shape = {.pixels = pixels_of(p),
                                         .rows = rows_of(plan),
                                         .columns = columns_of(plan),
                                         .groups = p->filter.size[FALT_G] / plan->merged,
@@ -127,40 +127,40 @@ static bool choose_tile(filter_plan *plan, falt_ask *ask) {
                                         .split = plan->split,
                                         .fold = plan->fold,
                                         .workspace = ask->budget->max_workspace};
-  falt_gemm_filter_choose(&shape, &machine, &plan->tile);
+  falt_igemm_wgrad_choose(&shape, &machine, &plan->tile);
   if (plan->tile.bm == 0) falt_refuse(ask, "no tile fits the GPU");
   return plan->tile.bm > 0;
 }
 
 /* ---- plan: arguments */
 
-static falt_gemm_axis axis_of(const falt_problem *p, int i) {
-  return (falt_gemm_axis){.source = p->input.size[FALT_D + i],
-                          .results = p->output.size[FALT_D + i],
-                          .taps = p->filter.size[FALT_D + i],
-                          .stride = p->axis[i].stride,
-                          .dilation = p->axis[i].dilation,
-                          .pad = p->axis[i].pad[0]};
+static falt_igemm_axis axis_of(const falt_problem *p, int i) {
+  return (falt_igemm_axis){.source = p->input.size[FALT_D + i],
+                           .results = p->output.size[FALT_D + i],
+                           .taps = p->filter.size[FALT_D + i],
+                           .stride = p->axis[i].stride,
+                           .dilation = p->axis[i].dilation,
+                           .pad = p->axis[i].pad[0]};
 }
 
-static const falt_gemm_phase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}};
+static const falt_igemm_phase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}};
 
-static void find_phase(const filter_plan *plan, falt_gemm_phase phase[3]) {
+static void find_phase(const filter_plan *plan, falt_igemm_phase phase[3]) {
   for (int i = 0; i < 3; i++) {
-    const falt_gemm_axis axis = axis_of(&plan->base.problem, i);
-    phase[i] = falt_gemm_forward(&axis);
+    const falt_igemm_axis axis = axis_of(&plan->base.problem, i);
+    phase[i] = falt_igemm_forward(&axis);
   }
 }
 
 /* The pixels, and the taps that one factor has at each. */
-static falt_cuda_gemm_phase device_phase(const falt_problem *p, const falt_gemm_phase phase[3]) {
-  falt_cuda_gemm_phase d = {.pixels = (int)pixels_of(p), .apart = 1};
+static falt_cuda_igemm_phase device_phase(const falt_problem *p, const falt_igemm_phase phase[3]) {
+  falt_cuda_igemm_phase d = {.pixels = (int)pixels_of(p), .apart = 1};
   for (int i = 0; i < 3; i++) {
     d.out[i] = (int)p->output.size[FALT_D + i];
     d.first[i] = (int)phase[i].first;
     d.delta[i] = (int)phase[i].delta;
     d.taps[i] = (int)phase[i].taps;
-    falt_gemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
+    falt_igemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
   }
   return d;
 }
@@ -168,12 +168,12 @@ static falt_cuda_gemm_phase device_phase(const falt_problem *p, const falt_gemm_
 static bool set_args(filter_plan *plan, falt_ask *ask) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *w = &p->filter;
-  const falt_gemm_filter_tile *t = &plan->tile;
-  falt_cuda_gemm_filter_args *a = &plan->args;
-  falt_gemm_phase phase[3];
+  const falt_igemm_wgrad_tile *t = &plan->tile;
+  falt_cuda_igemm_wgrad_args *a = &plan->args;
+  falt_igemm_phase phase[3];
   find_phase(plan, phase);
-  *a = (falt_cuda_gemm_filter_args){.y = falt_gemm_source_of(p, &p->output, plan->merged),
-                                    .x = falt_gemm_source_of(p, &p->input, plan->merged),
+  *a = (falt_cuda_igemm_wgrad_args){.y = falt_igemm_source_of(p, &p->output, plan->merged),
+                                    .x = falt_igemm_source_of(p, &p->input, plan->merged),
                                     .y_phase = device_phase(p, one_tap),
                                     .x_phase = device_phase(p, phase),
                                     .tile = {t->bm, t->bn},
@@ -186,14 +186,14 @@ static bool set_args(filter_plan *plan, falt_ask *ask) {
                                     .channels = (int)p->input.size[FALT_C],
                                     .merged = plan->merged,
                                     .columns = (int)columns_of(plan),
-                                    .w_group = falt_gemm_stride(w, FALT_G),
-                                    .w_row = falt_gemm_stride(w, FALT_K),
-                                    .w_channel = falt_gemm_stride(w, FALT_C),
+                                    .w_group = falt_igemm_stride(w, FALT_G),
+                                    .w_row = falt_igemm_stride(w, FALT_K),
+                                    .w_channel = falt_igemm_stride(w, FALT_C),
                                     .alpha = p->alpha};
   for (int i = 0; i < 3; i++) {
     a->x.step[i] = (int)p->axis[i].stride;
     a->taps[i] = (int)w->size[FALT_D + i];
-    a->w_axis[i] = falt_gemm_stride(w, FALT_D + i);
+    a->w_axis[i] = falt_igemm_stride(w, FALT_D + i);
   }
   if ((double)a->row_tiles * a->column_tiles * t->bm * t->bn < 0x1p38) return true;
   falt_refuse(ask, "the filter is larger than one launch can number");
@@ -209,35 +209,35 @@ static int64_t entries_of(const filter_plan *plan, int which) {
 }
 
 static size_t entry_bytes(const filter_plan *plan) {
-  return plan->fold ? sizeof(falt_cuda_gemm_place) : sizeof(falt_cuda_gemm_entry);
+  return plan->fold ? sizeof(falt_cuda_igemm_place) : sizeof(falt_cuda_igemm_entry);
 }
 
-static falt_gemm_depth depth_of(const filter_plan *plan, int which) {
-  const falt_cuda_gemm_source *source = which == Y ? &plan->args.y : &plan->args.x;
-  return (falt_gemm_depth){.channels = which == Y ? rows_of(plan) : channels_of(plan),
-                           .piece = piece_channels(plan, which),
-                           .entries = entries_of(plan, which),
-                           .axis_bytes = {source->axis[0], source->axis[1], source->axis[2]},
-                           .channel_bytes = source->channel};
+static falt_igemm_depth depth_of(const filter_plan *plan, int which) {
+  const falt_cuda_igemm_source *source = which == Y ? &plan->args.y : &plan->args.x;
+  return (falt_igemm_depth){.channels = which == Y ? rows_of(plan) : channels_of(plan),
+                            .piece = piece_channels(plan, which),
+                            .entries = entries_of(plan, which),
+                            .axis_bytes = {source->axis[0], source->axis[1], source->axis[2]},
+                            .channel_bytes = source->channel};
 }
 
-static bool fill_table(const filter_plan *plan, int which, const falt_gemm_phase phase[3], char *table) {
-  const falt_gemm_depth depth = depth_of(plan, which);
-  return plan->fold ? falt_gemm_places(&depth, phase, (falt_cuda_gemm_place *)(void *)table)
-                    : falt_gemm_entries(&depth, phase, (falt_cuda_gemm_entry *)(void *)table);
+static bool fill_table(const filter_plan *plan, int which, const falt_igemm_phase phase[3], char *table) {
+  const falt_igemm_depth depth = depth_of(plan, which);
+  return plan->fold ? falt_igemm_places(&depth, phase, (falt_cuda_igemm_place *)(void *)table)
+                    : falt_igemm_entries(&depth, phase, (falt_cuda_igemm_entry *)(void *)table);
 }
 
 /* The entry behind the taps becomes a one, which sums y alone. */
 static void add_one(const filter_plan *plan, char *table) {
   const int64_t at = taps_of(&plan->base.problem) * channels_of(plan) / piece_channels(plan, X);
   if (plan->fold)
-    ((falt_cuda_gemm_place *)(void *)table)[at].channel = FALT_CUDA_GEMM_ONES;
+    ((falt_cuda_igemm_place *)(void *)table)[at].channel = FALT_CUDA_IGEMM_ONES;
   else
-    ((falt_cuda_gemm_entry *)(void *)table)[at].bits = FALT_CUDA_GEMM_ONE | FALT_CUDA_GEMM_EXISTS;
+    ((falt_cuda_igemm_entry *)(void *)table)[at].bits = FALT_CUDA_IGEMM_ONE | FALT_CUDA_IGEMM_EXISTS;
 }
 
 static bool fill_tables(const filter_plan *plan, char *y, char *x) {
-  falt_gemm_phase phase[3];
+  falt_igemm_phase phase[3];
   find_phase(plan, phase);
   if (!fill_table(plan, Y, one_tap, y) || !fill_table(plan, X, phase, x)) return false;
   if (plan->base.problem.has_bias) add_one(plan, x);
@@ -269,37 +269,37 @@ static falt_status upload_tables(filter_plan *plan) {
 
 static falt_cuda_kernel kernel_of(const filter_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  const falt_gemm_filter_tile *t = &plan->tile;
-  falt_cuda_kernel kernel = {.source = "cuda_wgrad.cu", .entry = "falt_gemm_filter", .shared_bytes = t->shared_bytes};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(p->output.type, p->input.type));
-  falt_cuda_hole(&kernel, "SPLIT=%d", plan->split);
-  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
-  falt_cuda_hole(&kernel, "TYPE_W=%d", (int)p->filter.type);
-  falt_cuda_hole(&kernel, "BM=%d", t->bm);
-  falt_cuda_hole(&kernel, "BN=%d", t->bn);
-  falt_cuda_hole(&kernel, "WARPS_M=%d", t->warps[0]);
-  falt_cuda_hole(&kernel, "WARPS_N=%d", t->warps[1]);
-  falt_cuda_hole(&kernel, "PIXELS=%d", t->pixels);
-  falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
-  falt_cuda_hole(&kernel, "FOLD=%d", plan->fold);
-  falt_cuda_hole(&kernel, "FILL=%d", p->boundary_value != 0);
-  falt_cuda_hole(&kernel, "ONES=%d", p->has_bias);
-  falt_cuda_hole(&kernel, "SPANS=0");
-  falt_cuda_hole(&kernel, "PROMOTE=%d", t->promote);
-  falt_cuda_hole(&kernel, "BLOCKS=%d", t->blocks);
-  falt_cuda_hole(&kernel, "UNIT_Y=%d", plan->piece[Y].unit);
-  falt_cuda_hole(&kernel, "GATHER_Y=%d", plan->piece[Y].gather);
-  falt_cuda_hole(&kernel, "UNIT_X=%d", plan->piece[X].unit);
-  falt_cuda_hole(&kernel, "GATHER_X=%d", plan->piece[X].gather);
+  const falt_igemm_wgrad_tile *t = &plan->tile;
+  falt_cuda_kernel kernel = {.source = "cuda_wgrad.cu", .entry = "falt_igemm_wgrad", .shared_bytes = t->shared_bytes};
+  falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(p->output.type, p->input.type));
+  falt_cuda_define(&kernel, "SPLIT=%d", plan->split);
+  falt_cuda_define(&kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  falt_cuda_define(&kernel, "BM=%d", t->bm);
+  falt_cuda_define(&kernel, "BN=%d", t->bn);
+  falt_cuda_define(&kernel, "WARPS_M=%d", t->warps[0]);
+  falt_cuda_define(&kernel, "WARPS_N=%d", t->warps[1]);
+  falt_cuda_define(&kernel, "PIXELS=%d", t->pixels);
+  falt_cuda_define(&kernel, "STAGES=%d", t->stages);
+  falt_cuda_define(&kernel, "FOLD=%d", plan->fold);
+  falt_cuda_define(&kernel, "FILL=%d", p->boundary_value != 0);
+  falt_cuda_define(&kernel, "ONES=%d", p->has_bias);
+  falt_cuda_define(&kernel, "SPANS=0");
+  falt_cuda_define(&kernel, "PROMOTE=%d", t->promote);
+  falt_cuda_define(&kernel, "BLOCKS=%d", t->blocks);
+  falt_cuda_define(&kernel, "UNIT_Y=%d", plan->piece[Y].unit);
+  falt_cuda_define(&kernel, "GATHER_Y=%d", plan->piece[Y].gather);
+  falt_cuda_define(&kernel, "UNIT_X=%d", plan->piece[X].unit);
+  falt_cuda_define(&kernel, "GATHER_X=%d", plan->piece[X].gather);
   return kernel;
 }
 
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
   const falt_cuda_kernel kernel = kernel_of(plan);
-  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
-  falt_cuda_hole(&sum, "SUM=%s", falt_cuda_types[falt_type_accumulator(base->problem.input.type)].element);
-  falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
+  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
+  falt_cuda_define(&sum, "SUM=%s", falt_cuda_types[falt_type_accumulator(base->problem.input.type)].element);
+  falt_cuda_define(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
   return upload_tables(plan);
@@ -314,11 +314,11 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_problem *p = &plan->base.problem;
-  plan->merged = falt_gemm_merge(p, p->output.size[FALT_C], LEAST_ROWS);
-  plan->piece[Y] = falt_gemm_piece_of(&p->output, plan->merged);
-  plan->piece[X] = falt_gemm_piece_of(&p->input, plan->merged);
+  plan->merged = falt_igemm_merge(p, p->output.size[FALT_C], LEAST_ROWS);
+  plan->piece[Y] = falt_igemm_piece_of(&p->output, plan->merged);
+  plan->piece[X] = falt_igemm_piece_of(&p->input, plan->merged);
   plan->split = p->input.type == FALT_F32 && !ask->budget->allow_tf32;
-  plan->fold = falt_gemm_folds(p) || needs_places(p);
+  plan->fold = falt_igemm_folds(p) || needs_places(p);
   if (!choose_tile(plan, ask) || !set_args(plan, ask)) {
     destroy(&plan->base);
     return NULL;

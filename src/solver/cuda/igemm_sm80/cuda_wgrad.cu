@@ -220,7 +220,7 @@ __device__ inline void put_sums(const Args &a, const Acc acc, int group, int fir
 
 // ---- the kernel
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_gemm_filter(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm_wgrad(const __grid_constant__ Args a) {
   extern __shared__ uint4 memory[];
   __shared__ Pixels pixels[2 * BATCH];
   const unsigned shared = shared_address(memory);

@@ -4,7 +4,7 @@
 #include "convert.cuh"
 
 typedef long long i64;
-typedef falt_cuda_gemm_filter_args Args;
+typedef falt_cuda_igemm_wgrad_args Args;
 
 // Where a gradient goes is the sum of where its row goes and where its column goes, which are found once for all that
 // they meet. Merged groups own squares along the diagonal: row and column must be of the same one.

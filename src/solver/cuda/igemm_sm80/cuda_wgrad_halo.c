@@ -5,7 +5,7 @@
  * results are the same in every run. Unaligned operands use the fallback plan. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 
@@ -13,10 +13,10 @@ enum { LEAST_CHANNELS = 16, MOST_RUN = 7 };
 
 typedef struct window_plan {
   falt_cuda_plan cuda;
-  falt_cuda_window_args args;
-  falt_cuda_gemm_filter_args sum_args;
-  falt_window_shape shape;
-  falt_window_tile tile;
+  falt_cuda_wgrad_halo_args args;
+  falt_cuda_igemm_wgrad_args sum_args;
+  falt_wgrad_halo_shape shape;
+  falt_wgrad_halo_tile tile;
   int merged;
 } window_plan;
 
@@ -25,24 +25,24 @@ typedef struct window_plan {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const window_plan *plan = (const window_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_window_args args = plan->args;
-  falt_cuda_gemm_filter_args sum = plan->sum_args;
-  args.y = falt_gemm_element(o->output, &p->output);
-  args.x = falt_gemm_element(o->input, &p->input);
+  falt_cuda_wgrad_halo_args args = plan->args;
+  falt_cuda_igemm_wgrad_args sum = plan->sum_args;
+  args.y = falt_igemm_element(o->output, &p->output);
+  args.x = falt_igemm_element(o->input, &p->input);
   args.partial = sum.partial = o->workspace;
-  sum.w = falt_gemm_element(o->filter, &p->filter);
+  sum.w = falt_igemm_element(o->filter, &p->filter);
   sum.bias = p->has_bias ? o->bias : NULL;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {args.shares, 1};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  falt_gemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
+  falt_igemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const window_plan *plan = (const window_plan *)base;
-  const falt_window_tile *t = &plan->tile;
+  const falt_wgrad_halo_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad-halo %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d shares=%lld",
                 16 * t->mr * t->slabs, plan->shape.run ? t->channels : t->channels * t->slabs, t->height, t->width,
                 t->taps_r, t->warps, t->per, t->blocks, (long long)t->shares);
@@ -63,14 +63,14 @@ static bool has_zero_ends(const falt_problem *p) {
 
 static int merged_of(const falt_problem *p) {
   const int64_t k = p->output.size[FALT_C], c = p->input.size[FALT_C];
-  return falt_gemm_merge(p, k < c ? k : c, LEAST_CHANNELS);
+  return falt_igemm_merge(p, k < c ? k : c, LEAST_CHANNELS);
 }
 
 /* Pixels begin at vectors; of one group's the last vector need not be whole. */
 static bool has_vectors(const falt_tensor *t, int merged) {
-  const int64_t each = FALT_GEMM_VECTOR / (int64_t)falt_type_size(t->type), channels = t->size[FALT_C] * merged;
-  return (channels == 1 || falt_gemm_channel_stride(t) == 1) && (channels % each == 0 || t->size[FALT_G] == 1) &&
-         falt_gemm_strides_divide(t, merged, each);
+  const int64_t each = FALT_IGEMM_VECTOR / (int64_t)falt_type_size(t->type), channels = t->size[FALT_C] * merged;
+  return (channels == 1 || falt_igemm_channel_stride(t) == 1) && (channels % each == 0 || t->size[FALT_G] == 1) &&
+         falt_igemm_strides_divide(t, merged, each);
 }
 
 /* Rows of x as runs of elements: all channels of a pixel side by side, and pixels too. */
@@ -83,21 +83,21 @@ static bool is_run(const falt_problem *p) {
 
 /* Bytes of a row that lie aligned in all rows. */
 static int run_unit(const falt_tensor *x) {
-  int unit = FALT_GEMM_VECTOR;
+  int unit = FALT_IGEMM_VECTOR;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    while (dim != FALT_W && dim != FALT_C && dim != FALT_G && falt_gemm_stride(x, dim) * 2 % unit) unit /= 2;
+    while (dim != FALT_W && dim != FALT_C && dim != FALT_G && falt_igemm_stride(x, dim) * 2 % unit) unit /= 2;
   return unit;
 }
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
-  const char *why = falt_gemm_refusal(ask, p->output.type, p->input.type);
+  const char *why = falt_igemm_refusal(ask, p->output.type, p->input.type);
   if (why) return why;
   return !falt_type_is_half(p->input.type) || p->output.type != p->input.type
              ? "its factors are f16 or bf16, both the same"
          : !has_zero_ends(p) ? "beyond the ends it reads zeros only"
-         : !falt_gemm_small_planes(&p->input) || !falt_gemm_small_planes(&p->output)
+         : !falt_igemm_small_planes(&p->input) || !falt_igemm_small_planes(&p->output)
              ? "rows or columns lie too far apart"
          : !has_vectors(&p->output, merged_of(p)) || (!is_run(p) && !has_vectors(&p->input, merged_of(p)))
              ? "channels do not lie side by side with 16 bytes dividing all strides"
@@ -109,15 +109,15 @@ static const char *inapplicable(const falt_ask *ask) {
 static void describe(window_plan *plan, const falt_ask *ask) {
   const falt_problem *p = &plan->cuda.base.problem;
   const bool run = !has_vectors(&p->input, plan->merged);
-  plan->shape = (falt_window_shape){.images = p->input.size[FALT_N],
-                                    .groups = p->filter.size[FALT_G] / plan->merged,
-                                    .rows = p->output.size[FALT_C] * plan->merged,
-                                    .channels = p->input.size[FALT_C] * plan->merged,
-                                    .biased = p->has_bias,
-                                    .run = run,
-                                    .unit = run ? run_unit(&p->input) : FALT_GEMM_VECTOR,
-                                    .bytes = falt_problem_bytes(p),
-                                    .workspace = ask->budget->max_workspace};
+  plan->shape = (falt_wgrad_halo_shape){.images = p->input.size[FALT_N],
+                                        .groups = p->filter.size[FALT_G] / plan->merged,
+                                        .rows = p->output.size[FALT_C] * plan->merged,
+                                        .channels = p->input.size[FALT_C] * plan->merged,
+                                        .biased = p->has_bias,
+                                        .run = run,
+                                        .unit = run ? run_unit(&p->input) : FALT_IGEMM_VECTOR,
+                                        .bytes = falt_problem_bytes(p),
+                                        .workspace = ask->budget->max_workspace};
   for (int i = 0; i < 3; i++) {
     plan->shape.out[i] = p->output.size[FALT_D + i];
     plan->shape.taps[i] = p->filter.size[FALT_D + i];
@@ -127,23 +127,23 @@ static void describe(window_plan *plan, const falt_ask *ask) {
 }
 
 static int bytes_along(const falt_tensor *t, int dim) {
-  return (int)(falt_gemm_stride(t, dim) * (int64_t)falt_type_size(t->type));
+  return (int)(falt_igemm_stride(t, dim) * (int64_t)falt_type_size(t->type));
 }
 
 static void set_args(window_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
-  const falt_window_tile *t = &plan->tile;
-  const falt_window_shape *s = &plan->shape;
+  const falt_wgrad_halo_tile *t = &plan->tile;
+  const falt_wgrad_halo_shape *s = &plan->shape;
   const int64_t size = (int64_t)falt_type_size(x->type);
-  falt_cuda_window_args *a = &plan->args;
+  falt_cuda_wgrad_halo_args *a = &plan->args;
   int64_t parts[5];
-  falt_window_parts(s, t, parts);
-  *a = (falt_cuda_window_args){
-      .y_image = falt_gemm_stride(y, FALT_N) * size,
-      .y_plane = falt_gemm_stride(y, FALT_D) * size,
-      .x_image = falt_gemm_stride(x, FALT_N) * size,
-      .x_plane = falt_gemm_stride(x, FALT_D) * size,
+  falt_wgrad_halo_parts(s, t, parts);
+  *a = (falt_cuda_wgrad_halo_args){
+      .y_image = falt_igemm_stride(y, FALT_N) * size,
+      .y_plane = falt_igemm_stride(y, FALT_D) * size,
+      .x_image = falt_igemm_stride(x, FALT_N) * size,
+      .x_plane = falt_igemm_stride(x, FALT_D) * size,
       .y_row = bytes_along(y, FALT_H),
       .y_column = bytes_along(y, FALT_W),
       .y_group = bytes_along(y, FALT_G) * plan->merged,
@@ -155,12 +155,12 @@ static void set_args(window_plan *plan) {
       .delta = (int)s->dilation[0],
       .pad = {(int)p->axis[1].pad[0], (int)p->axis[2].pad[0]},
       .tiles = {(int)falt_ceil_div(s->out[1], t->height), (int)falt_ceil_div(s->out[2], t->width)},
-      .all_tiles = (int)falt_window_tiles(s, t),
+      .all_tiles = (int)falt_wgrad_halo_tiles(s, t),
       .share_tiles = (int)t->share_tiles,
       .shares = (int)t->shares,
       .rows = (int)s->rows,
       .channels = (int)s->channels,
-      .columns = (int)falt_window_columns(s),
+      .columns = (int)falt_wgrad_halo_columns(s),
       .tap_rows = (int)s->taps[1]};
   for (int i = 0; i < 3; i++) {
     a->in[i] = (int)x->size[FALT_D + i];
@@ -172,23 +172,23 @@ static void set_args(window_plan *plan) {
 static falt_status ready(falt_plan *base) {
   window_plan *plan = (window_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "cuda_wgrad_halo.cu", .entry = "falt_window_filter", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_gemm_filter_sum"};
-  falt_cuda_hole(&kernel, "KIND=%s", falt_cuda_products(base->problem.output.type, base->problem.input.type));
-  falt_window_holes(&kernel, &plan->shape, &plan->tile);
-  falt_cuda_hole(&sum, "SUM=float");
-  falt_cuda_hole(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
+      .source = "cuda_wgrad_halo.cu", .entry = "falt_wgrad_halo", .shared_bytes = plan->tile.shared_bytes};
+  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
+  falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(base->problem.output.type, base->problem.input.type));
+  falt_wgrad_halo_defines(&kernel, &plan->shape, &plan->tile);
+  falt_cuda_define(&sum, "SUM=float");
+  falt_cuda_define(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
 static const char *cut(window_plan *plan, falt_ask *ask) {
   const falt_machine machine = falt_cuda_machine(ask->device);
-  if (!falt_window_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
+  if (!falt_wgrad_halo_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
   if (ask->budget->max_workspace >= 0 && plan->tile.workspace > ask->budget->max_workspace)
     return "it needs more workspace than is allowed";
-  return falt_window_tiles(&plan->shape, &plan->tile) < INT32_MAX ? NULL
-                                                                  : "it has more tiles than one launch can number";
+  return falt_wgrad_halo_tiles(&plan->shape, &plan->tile) < INT32_MAX ? NULL
+                                                                      : "it has more tiles than one launch can number";
 }
 
 static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
@@ -202,8 +202,8 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
   why = cut(plan, ask);
   if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   set_args(plan);
-  plan->sum_args = falt_gemm_shares_of(&plan->cuda.base.problem, plan->merged, plan->args.shares, plan->args.columns);
-  plan->cuda.base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_GEMM_VECTOR};
+  plan->sum_args = falt_igemm_slices_of(&plan->cuda.base.problem, plan->merged, plan->args.shares, plan->args.columns);
+  plan->cuda.base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_IGEMM_VECTOR};
   plan->cuda.base.workspace = (size_t)plan->tile.workspace;
   plan->cuda.base.cost.seconds = plan->tile.seconds;
   return &plan->cuda.base;

@@ -34,7 +34,7 @@
 #include "cuda_wgrad_halo_args.h"
 #include "ptx/early.cuh"
 
-typedef falt_cuda_window_args Args;
+typedef falt_cuda_wgrad_halo_args Args;
 typedef Mma<KIND> Product;
 
 constexpr int THREADS = 32 * WARPS, STAGES = 2;
@@ -390,7 +390,7 @@ __device__ inline void put_sums(const Args &a, const Part &p, const Acc acc, int
 
 // ---- the kernel
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_window_filter(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_wgrad_halo(const __grid_constant__ Args a) {
   extern __shared__ uint4 memory[];
   __shared__ Places places;
   const unsigned shared = shared_address(memory), pairs = shared + STAGES * STAGE;

@@ -5,7 +5,7 @@
 /* y: gradients by the output, x: the input. Axes stand in the order depth, height, width; strides count bytes. A group
  * is all groups that were merged into it. Blocks along the grid's x are parts: a tap along depth, some rows of taps,
  * some channels, some rows, SLABS groups, the first running fastest. */
-typedef struct falt_cuda_window_args {
+typedef struct falt_cuda_wgrad_halo_args {
   const void *y, *x;
   float *partial; /* sums[group][share][row][column] */
   long long y_image, y_plane, x_image, x_plane;
@@ -18,6 +18,6 @@ typedef struct falt_cuda_window_args {
   int rows, channels;
   int columns;  /* taps by channels; where y is summed alone two more */
   int tap_rows; /* taps along height, of all parts */
-} falt_cuda_window_args;
+} falt_cuda_wgrad_halo_args;
 
 #endif

@@ -18,36 +18,36 @@ enum {
 
 /* ---- sizes, as the kernel has them */
 
-static int across(const falt_window_shape *s, const falt_window_tile *t) {
+static int across(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return s->run ? (int)falt_ceil_div(s->taps[2] * s->channels, 8) : t->channels / 16;
 }
 
-static int column_blocks(const falt_window_shape *s, const falt_window_tile *t) {
+static int column_blocks(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return t->taps_r * (s->run ? 1 : (int)s->taps[2]) * across(s, t);
 }
 
 /* Whether a row of x is loaded once for all rows of taps. */
-static bool is_rolling(const falt_window_shape *s, const falt_window_tile *t) {
+static bool is_rolling(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return !s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1;
 }
 
-static int slices(const falt_window_tile *t) {
+static int slices(const falt_wgrad_halo_tile *t) {
   return (t->height * t->width + 15) / 16;
 }
 
-static int64_t window_along(const falt_window_shape *s, int axis, int64_t tile, int64_t taps) {
+static int64_t window_along(const falt_wgrad_halo_shape *s, int axis, int64_t tile, int64_t taps) {
   return (tile - 1) * s->stride[axis] + (taps - 1) * s->dilation[axis] + 1;
 }
 
 /* The source's part of a stage. */
-static int64_t window_bytes(const falt_window_shape *s, const falt_window_tile *t) {
+static int64_t window_bytes(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   const int64_t height = window_along(s, 1, t->height, t->taps_r), width = window_along(s, 2, t->width, s->taps[2]);
   if (!s->run) return height * width * (t->slabs * t->channels * 2 + 16);
   return height * (falt_ceil_div(width * s->channels * 2 + 2 * s->unit, 16) * 16);
 }
 
 /* Rows in pairs, and what the last pixel's unused columns read behind them. */
-static int64_t pairs_bytes(const falt_window_shape *s, const falt_window_tile *t) {
+static int64_t pairs_bytes(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   if (!s->run) return 0;
   return ((window_along(s, 1, t->height, t->taps_r) - s->stride[1]) * window_along(s, 2, t->width, s->taps[2]) *
               s->channels +
@@ -56,37 +56,37 @@ static int64_t pairs_bytes(const falt_window_shape *s, const falt_window_tile *t
 }
 
 /* Where a tile's products find their factors. */
-static int places_bytes(const falt_window_shape *s, const falt_window_tile *t) {
+static int places_bytes(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return is_rolling(s, t) ? 0 : slices(t) * 16 * 8;
 }
 
-static int64_t shared_of(const falt_window_shape *s, const falt_window_tile *t) {
+static int64_t shared_of(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return STAGES * (slices(t) * 16 * (t->slabs * t->mr * 32 + 16) + window_bytes(s, t)) + pairs_bytes(s, t);
 }
 
 /* Sums, a slice's rows, places of columns, and the rest as seen on compiled kernels. */
-static int sums_of(const falt_window_shape *s, const falt_window_tile *t) {
+static int sums_of(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return t->per * t->mr * (s->run ? 4 : 8);
 }
 
-static int fitted_registers(const falt_window_shape *s, const falt_window_tile *t) {
+static int fitted_registers(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return sums_of(s, t) + 4 * t->mr * (is_rolling(s, t) ? t->taps_r : 1) + (s->biased ? 4 * t->mr + 80 : 48);
 }
 
-static int blocks_of(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
+static int blocks_of(const falt_wgrad_halo_shape *s, const falt_machine *m, const falt_wgrad_halo_tile *t) {
   const int64_t by_registers = falt_blocks_by_quarters(t->warps, fitted_registers(s, t));
   return (int)falt_min(by_registers, falt_blocks_by_shared(m, t->shared_bytes + places_bytes(s, t)));
 }
 
-int64_t falt_window_tiles(const falt_window_shape *s, const falt_window_tile *t) {
+int64_t falt_wgrad_halo_tiles(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   return s->images * s->out[0] * falt_ceil_div(s->out[1], t->height) * falt_ceil_div(s->out[2], t->width);
 }
 
-int64_t falt_window_columns(const falt_window_shape *s) {
+int64_t falt_wgrad_halo_columns(const falt_wgrad_halo_shape *s) {
   return s->taps[0] * s->taps[1] * s->taps[2] * s->channels + (s->biased ? 2 : 0);
 }
 
-void falt_window_parts(const falt_window_shape *s, const falt_window_tile *t, int64_t parts[5]) {
+void falt_wgrad_halo_parts(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t, int64_t parts[5]) {
   parts[0] = s->taps[0];
   parts[1] = falt_ceil_div(s->taps[1], t->taps_r);
   parts[2] = s->run ? 1 : falt_ceil_div(s->channels, t->channels);
@@ -94,31 +94,31 @@ void falt_window_parts(const falt_window_shape *s, const falt_window_tile *t, in
   parts[4] = s->groups / t->slabs;
 }
 
-void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *s, const falt_window_tile *t) {
-  const falt_cuda_named_hole holes[] = {{"BIASED", s->biased},
-                                        {"RUN", s->run},
-                                        {"UNIT", s->unit},
-                                        {"TAPS_R", t->taps_r},
-                                        {"TAPS_S", s->taps[2]},
-                                        {"STRIDE_R", s->stride[1]},
-                                        {"STRIDE_S", s->stride[2]},
-                                        {"DILATE_R", s->dilation[1]},
-                                        {"DILATE_S", s->dilation[2]},
-                                        {"TILE_H", t->height},
-                                        {"TILE_W", t->width},
-                                        {"MR", t->mr},
-                                        {"CHANNELS", t->channels},
-                                        {"SLABS", t->slabs},
-                                        {"WARPS", t->warps},
-                                        {"PER", t->per},
-                                        {"BLOCKS", t->blocks}};
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+void falt_wgrad_halo_defines(falt_cuda_kernel *kernel, const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
+  const falt_cuda_named_define holes[] = {{"BIASED", s->biased},
+                                          {"RUN", s->run},
+                                          {"UNIT", s->unit},
+                                          {"TAPS_R", t->taps_r},
+                                          {"TAPS_S", s->taps[2]},
+                                          {"STRIDE_R", s->stride[1]},
+                                          {"STRIDE_S", s->stride[2]},
+                                          {"DILATE_R", s->dilation[1]},
+                                          {"DILATE_S", s->dilation[2]},
+                                          {"TILE_H", t->height},
+                                          {"TILE_W", t->width},
+                                          {"MR", t->mr},
+                                          {"CHANNELS", t->channels},
+                                          {"SLABS", t->slabs},
+                                          {"WARPS", t->warps},
+                                          {"PER", t->per},
+                                          {"BLOCKS", t->blocks}};
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
 }
 
 /* ---- estimate */
 
 /* Cycles of the tensor cores for all products of a tile, the busiest quarter's. */
-static double product_cycles(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
+static double product_cycles(const falt_wgrad_halo_shape *s, const falt_machine *m, const falt_wgrad_halo_tile *t) {
   const double quarters = (t->warps * t->blocks + 3) / 4 * 4.0 / (t->warps * t->blocks);
   return quarters * slices(t) * t->warps * t->per * t->mr * (s->run ? 1 : 2) * 4096 / falt_mma_bytes(m, 2);
 }
@@ -131,7 +131,7 @@ static double fetched(double bytes, double part, double all) {
 
 /* Cycles of a multiprocessor for one tile of one block where a row of x is loaded once for all rows of taps: as fitted
  * to tiles measured on an H200. */
-static double rolling_cycles(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
+static double rolling_cycles(const falt_wgrad_halo_shape *s, const falt_machine *m, const falt_wgrad_halo_tile *t) {
   const double products = product_cycles(s, m, t), strips = (double)t->per / t->taps_r, pixels = slices(t) * 16;
   const double half = t->height / 2.0, conflicts = s->stride[2] % 2 ? 1 : 2;
   const double x_rows = ((half - 1) * (double)s->stride[1] + t->taps_r) / half; /* that are loaded for a row of y */
@@ -151,7 +151,7 @@ static double rolling_cycles(const falt_window_shape *s, const falt_machine *m, 
 /* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, and of
  * copies out of the second-level cache. What all take longer than that was seen on an H200: by a fifth, runs by far
  * more. */
-static double still_cycles(const falt_window_shape *s, const falt_machine *m, const falt_window_tile *t) {
+static double still_cycles(const falt_wgrad_halo_shape *s, const falt_machine *m, const falt_wgrad_halo_tile *t) {
   const double slice_products = (double)t->warps * t->per * t->mr * (s->run ? 1 : 2), all = slices(t);
   const double products = product_cycles(s, m, t);
   const double loads = all * t->warps * (t->mr * 4.0 + t->per * (s->run ? 2 : 4));
@@ -166,14 +166,14 @@ static double still_cycles(const falt_window_shape *s, const falt_machine *m, co
 }
 
 /* So many shares that the blocks fill the machine once or a few times, as long as the workspace allows. */
-static void cut(const falt_window_shape *s, const falt_machine *m, falt_window_tile *t) {
-  const int64_t tiles = falt_window_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
-  const int64_t bytes = s->groups * s->rows * falt_window_columns(s) * 4;
+static void cut(const falt_wgrad_halo_shape *s, const falt_machine *m, falt_wgrad_halo_tile *t) {
+  const int64_t tiles = falt_wgrad_halo_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
+  const int64_t bytes = s->groups * s->rows * falt_wgrad_halo_columns(s) * 4;
   const bool rolling = is_rolling(s, t);
   const double one = rolling ? rolling_cycles(s, m, t) : still_cycles(s, m, t);
   t->seconds = HUGE_VAL;
   for (int waves = 1; waves <= 4; waves++) {
-    falt_window_tile cut = *t;
+    falt_wgrad_halo_tile cut = *t;
     int64_t shares = falt_min(falt_min(slots * waves / t->parts, tiles), MOST_SHARES);
     if (s->workspace >= 0) shares = falt_min(shares, s->workspace / bytes);
     if (shares < 1) shares = 1;
@@ -192,19 +192,19 @@ static void cut(const falt_window_shape *s, const falt_machine *m, falt_window_t
 /* ---- tiles */
 
 typedef struct visitor {
-  const falt_window_shape *shape;
+  const falt_wgrad_halo_shape *shape;
   const falt_machine *machine;
   falt_tile_search *search;
 } visitor;
 
 /* With all but its pixels chosen. */
-static void visit_pixels(const visitor *v, falt_window_tile t) {
-  const falt_window_shape *s = v->shape;
+static void visit_pixels(const visitor *v, falt_wgrad_halo_tile t) {
+  const falt_wgrad_halo_shape *s = v->shape;
   const bool rolling = is_rolling(s, &t);
   const int step = s->run || rolling ? 2 : 1;
   int64_t parts[5];
   int before = 0;
-  falt_window_parts(s, &t, parts);
+  falt_wgrad_halo_parts(s, &t, parts);
   t.parts = parts[0] * parts[1] * parts[2] * parts[3] * parts[4];
   for (int across = 1; across <= 64; across++) {
     t.width = (int)(rolling ? 8 * across : falt_ceil_div(s->out[2], across));
@@ -225,7 +225,7 @@ static void visit_pixels(const visitor *v, falt_window_tile t) {
   }
 }
 
-static void visit_warps(const visitor *v, falt_window_tile t) {
+static void visit_warps(const visitor *v, falt_wgrad_halo_tile t) {
   const int blocks = column_blocks(v->shape, &t);
   for (t.per = 1; t.per <= MOST_PER; t.per++) {
     t.warps = (blocks + t.per - 1) / t.per * t.slabs;
@@ -236,8 +236,8 @@ static void visit_warps(const visitor *v, falt_window_tile t) {
 }
 
 /* Rows and channels of a group: whole groups side by side where they are small, else parts of one. */
-static void visit_channels(const visitor *v, falt_window_tile t) {
-  const falt_window_shape *s = v->shape;
+static void visit_channels(const visitor *v, falt_wgrad_halo_tile t) {
+  const falt_wgrad_halo_shape *s = v->shape;
   const int64_t by_rows = falt_ceil_div(s->rows, 16), by_channels = s->run ? 1 : falt_ceil_div(s->channels, 16);
   for (t.mr = 1; t.mr <= 4; t.mr *= 2) {
     if (t.mr > 1 && t.mr / 2 >= by_rows) break;
@@ -252,14 +252,14 @@ static void visit_channels(const visitor *v, falt_window_tile t) {
   }
 }
 
-void falt_window_each(const falt_window_shape *s, const falt_machine *m, falt_tile_search *search) {
+void falt_wgrad_halo_each(const falt_wgrad_halo_shape *s, const falt_machine *m, falt_tile_search *search) {
   const visitor v = {s, m, search};
   for (int64_t taps = s->taps[1] + 1; (taps = falt_piece_below(s->taps[1], s->taps[1], taps)) > 0;)
-    visit_channels(&v, (falt_window_tile){.taps_r = (int)taps});
+    visit_channels(&v, (falt_wgrad_halo_tile){.taps_r = (int)taps});
 }
 
-bool falt_window_choose(const falt_window_shape *s, const falt_machine *m, falt_window_tile *best) {
+bool falt_wgrad_halo_choose(const falt_wgrad_halo_shape *s, const falt_machine *m, falt_wgrad_halo_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_window_each(s, m, &search);
+  falt_wgrad_halo_each(s, m, &search);
   return search.found;
 }

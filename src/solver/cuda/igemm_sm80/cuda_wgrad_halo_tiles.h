@@ -4,11 +4,11 @@
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_TILES_H
 
 #include "cuda/compile.h"
-#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/igemm.h"
 #include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_args.h"
 
-typedef struct falt_window_shape {
+typedef struct falt_wgrad_halo_shape {
   int64_t images, out[3]; /* of the results */
   int64_t groups;         /* merged ones */
   int64_t rows, channels; /* of a group */
@@ -18,29 +18,31 @@ typedef struct falt_window_shape {
   int unit;    /* bytes of x that are copied at once */
   double bytes;
   int64_t workspace; /* that may be used; negative: any */
-} falt_window_shape;
+} falt_wgrad_halo_shape;
 
 /* Named after the kernel's holes. */
-typedef struct falt_window_tile {
+typedef struct falt_wgrad_halo_tile {
   int taps_r, height, width, mr, channels, slabs, warps, per, blocks, shared_bytes;
   int64_t parts, shares, share_tiles; /* blocks of a share; shares of all tiles, tiles of a share */
   int64_t workspace;
   double seconds;
-} falt_window_tile;
+} falt_wgrad_halo_tile;
 
 /* Tiles of results that cover all images. */
-int64_t falt_window_tiles(const falt_window_shape *shape, const falt_window_tile *tile);
+int64_t falt_wgrad_halo_tiles(const falt_wgrad_halo_shape *shape, const falt_wgrad_halo_tile *tile);
 /* Sums of a row, as they lie in the workspace. */
-int64_t falt_window_columns(const falt_window_shape *shape);
+int64_t falt_wgrad_halo_columns(const falt_wgrad_halo_shape *shape);
 /* The kernel's parts, in the order of its argument; the last are groups of slabs. */
-void falt_window_parts(const falt_window_shape *shape, const falt_window_tile *tile, int64_t parts[5]);
+void falt_wgrad_halo_parts(const falt_wgrad_halo_shape *shape, const falt_wgrad_halo_tile *tile, int64_t parts[5]);
 
 /* Fills the kernel's holes but KIND. */
-void falt_window_holes(falt_cuda_kernel *kernel, const falt_window_shape *shape, const falt_window_tile *tile);
+void falt_wgrad_halo_defines(falt_cuda_kernel *kernel, const falt_wgrad_halo_shape *shape,
+                             const falt_wgrad_halo_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_window_each(const falt_window_shape *shape, const falt_machine *machine, falt_tile_search *search);
+void falt_wgrad_halo_each(const falt_wgrad_halo_shape *shape, const falt_machine *machine, falt_tile_search *search);
 /* The best of them; false if there is none. */
-bool falt_window_choose(const falt_window_shape *shape, const falt_machine *machine, falt_window_tile *best);
+bool falt_wgrad_halo_choose(const falt_wgrad_halo_shape *shape, const falt_machine *machine,
+                            falt_wgrad_halo_tile *best);
 
 #endif

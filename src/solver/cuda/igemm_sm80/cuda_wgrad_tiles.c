@@ -2,26 +2,26 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/igemm.h"
 
 enum { LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
 
-static int threads_of(const falt_gemm_filter_tile *t) {
+static int threads_of(const falt_igemm_wgrad_tile *t) {
   return FALT_WARP * t->warps[0] * t->warps[1];
 }
 
 /* Where the pixels of two times four steps are. */
-static int found_bytes(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+static int found_bytes(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   return 2 * 4 * 2 * t->pixels * (s->fold ? 24 : 16);
 }
 
 /* Both factors' pixels, padded as the kernel does. */
-static int shared_of(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+static int shared_of(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   return t->stages * t->pixels * ((t->bm + t->bn) * s->x_bytes + (s->x_bytes >= 4 ? 64 : 32));
 }
 
 /* Sums, factors of a slice, what is gathered, and the rest as seen on compiled kernels. */
-static int fitted_registers(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+static int fitted_registers(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1),
             threads = threads_of(t);
   const int gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
@@ -29,21 +29,21 @@ static int fitted_registers(const falt_gemm_filter_shape *s, const falt_gemm_fil
          gathered * t->pixels * (s->x_bytes == 8 ? 2 : 1) / threads + 64;
 }
 
-static bool threads_fit(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+static bool threads_fit(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   const int columns[2] = {t->bm, t->bn};
   for (int i = 0; i < 2; i++)
     if (!s->gather[i] && threads_of(t) % (columns[i] * s->x_bytes / s->unit[i])) return false;
   return true;
 }
 
-static int blocks_of(const falt_gemm_filter_shape *s, const falt_machine *m, const falt_gemm_filter_tile *t,
+static int blocks_of(const falt_igemm_wgrad_shape *s, const falt_machine *m, const falt_igemm_wgrad_tile *t,
                      int registers) {
   const int all_shared = m->arch->block_shared + FALT_BLOCK_RESERVED, shared = t->shared_bytes + found_bytes(s, t);
   return (int)falt_min(falt_blocks_by_registers(threads_of(t), registers), all_shared / shared);
 }
 
 /* Cycles of a multiprocessor for one step of one block. */
-static double step_cycles(const falt_gemm_filter_shape *s, const falt_machine *m, const falt_gemm_filter_tile *t) {
+static double step_cycles(const falt_igemm_wgrad_shape *s, const falt_machine *m, const falt_igemm_wgrad_tile *t) {
   const double products =
       (double)t->bm * t->bn * t->pixels * s->x_bytes * (s->split ? 3 : 1) / falt_mma_bytes(m, s->x_bytes);
   const int columns[2] = {t->bm, t->bn};
@@ -54,14 +54,14 @@ static double step_cycles(const falt_gemm_filter_shape *s, const falt_machine *m
 }
 
 /* Cycles that a step takes however few blocks there are: elements that are gathered come one by one. */
-static double step_latency(const falt_gemm_filter_shape *s, const falt_gemm_filter_tile *t) {
+static double step_latency(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   const double gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
   return gathered > 0 ? 600 + 12 * gathered * t->pixels / threads_of(t) : 800;
 }
 
 /* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. One
  * share for no wave: results then go where they belong at once. */
-static void cut_pixels(const falt_gemm_filter_shape *s, const falt_machine *m, falt_gemm_filter_tile *t, int64_t tiles,
+static void cut_pixels(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *t, int64_t tiles,
                        int waves) {
   const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = tiles * t->bm * t->bn * (s->x_bytes == 8 ? 8 : 4);
@@ -75,7 +75,7 @@ static void cut_pixels(const falt_gemm_filter_shape *s, const falt_machine *m, f
   t->workspace = t->shares > 1 ? t->shares * bytes : 0;
 }
 
-static void estimate(const falt_gemm_filter_shape *s, const falt_machine *m, falt_gemm_filter_tile *t, int waves) {
+static void estimate(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *t, int waves) {
   const int64_t tiles = falt_ceil_div(s->rows, t->bm) * falt_ceil_div(s->columns, t->bn) * s->groups;
   cut_pixels(s, m, t, tiles, waves);
   const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
@@ -87,13 +87,13 @@ static void estimate(const falt_gemm_filter_shape *s, const falt_machine *m, fal
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
 }
 
-void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_machine *m, falt_tile_search *search) {
+void falt_igemm_wgrad_each(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_tile_search *search) {
   static const int tiles[][4] = {{128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4}, {64, 64, 2, 2},
                                  {32, 128, 1, 4},  {32, 64, 1, 4},  {32, 32, 1, 2},  {128, 256, 2, 4}};
   static const int steps[][2] = {{32, 4}, {64, 2}, {64, 3}}; /* pixels, stages */
   for (unsigned i = 0; i < sizeof tiles / sizeof *tiles; i++)
     for (unsigned k = 0; k < sizeof steps / sizeof *steps; k++) {
-      falt_gemm_filter_tile t = {.bm = tiles[i][0],
+      falt_igemm_wgrad_tile t = {.bm = tiles[i][0],
                                  .bn = tiles[i][1],
                                  .warps = {tiles[i][2], tiles[i][3]},
                                  .pixels = steps[k][0],
@@ -112,7 +112,7 @@ void falt_gemm_filter_each(const falt_gemm_filter_shape *s, const falt_machine *
     }
 }
 
-void falt_gemm_filter_choose(const falt_gemm_filter_shape *s, const falt_machine *m, falt_gemm_filter_tile *best) {
+void falt_igemm_wgrad_choose(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_gemm_filter_each(s, m, &search);
+  falt_igemm_wgrad_each(s, m, &search);
 }

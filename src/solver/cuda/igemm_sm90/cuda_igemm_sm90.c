@@ -19,18 +19,18 @@ enum { LINE = 128 };
 
 typedef struct wgmma_plan {
   falt_cuda_plan cuda;
-  falt_wgmma_problem layer;
-  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
-  falt_wgmma_work work;
-  falt_wgmma_tile tile;
+  falt_igemm_sm90_problem layer;
+  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  falt_igemm_sm90_work work;
+  falt_igemm_sm90_tile tile;
   int planar; /* pixels that are stored as one where they lie side by side; 0: channels do */
   int lines;  /* factors that are read by lines of pixels, as these lie side by side */
 } wgmma_plan;
 
 /* What the kernel takes, in the order of its parameters. */
 typedef struct launch_args {
-  falt_cuda_wgmma_args args;
-  falt_cuda_wgmma_phase phase[FALT_WGMMA_PHASES];
+  falt_cuda_igemm_sm90_args args;
+  falt_cuda_igemm_sm90_phase phase[FALT_IGEMM_SM90_PHASES];
 } launch_args;
 
 /* ---- maps */
@@ -73,8 +73,8 @@ static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void
 }
 
 /* What a phase's taps read. */
-static falt_gpu_map source_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t, void *data,
-                              int pixels) {
+static falt_gpu_map source_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
+                              void *data, int pixels) {
   falt_gpu_map m = pixels_of(plan, t, data, pixels);
   for (int i = 0; i < plan->layer.axes; i++) {
     m.lower[i] = phase->axis[2 - i].corner;
@@ -85,7 +85,7 @@ static falt_gpu_map source_of(const wgmma_plan *plan, const falt_wgmma_phase *ph
 }
 
 /* Where a phase's results stand: 64 of them at a time. */
-static falt_gpu_map results_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t,
+static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                void *data) {
   falt_gpu_map m = pixels_of(plan, t, data, 64);
   int64_t first = 0;
@@ -100,7 +100,7 @@ static falt_gpu_map results_of(const wgmma_plan *plan, const falt_wgmma_phase *p
 }
 
 /* The same of a tensor whose pixels lie side by side. */
-static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_wgmma_phase *phase, const falt_tensor *t,
+static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                 void *data) {
   const falt_gpu_map m = results_of(plan, phase, t, data);
   const int64_t size = (int64_t)falt_type_size(t->type);
@@ -112,14 +112,14 @@ static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_wgmma_phase *
 /* The filter: what lies side by side, the taps, the other channels. */
 static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const falt_tensor *w = &plan->cuda.base.problem.filter;
-  const falt_wgmma_problem *layer = &plan->layer;
-  const bool outputs_first = layer->turned == (layer->operation == FALT_WGMMA_FORWARD);
+  const falt_igemm_sm90_problem *layer = &plan->layer;
+  const bool outputs_first = layer->turned == (layer->operation == FALT_IGEMM_SM90_FORWARD);
   const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
   const int dims[5] = {inner, FALT_W, FALT_H, FALT_D, outer};
   falt_gpu_map m = {.type = w->type, .rank = 5, .data = data};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, w, dims[i]);
-  m.box[0] = FALT_WGMMA_SPAN;
-  m.box[4] = layer->turned ? FALT_WGMMA_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
+  m.box[0] = FALT_IGEMM_SM90_SPAN;
+  m.box[4] = layer->turned ? FALT_IGEMM_SM90_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
   return m;
 }
 
@@ -129,32 +129,32 @@ static void encode(const wgmma_plan *plan, falt_gpu_map map, void *to) {
   falt_gpu_encode(plan->cuda.base.device->gpu, &map, to);
 }
 
-static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_wgmma_args *a) {
-  const falt_wgmma_tile *t = &plan->tile;
+static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_igemm_sm90_args *a) {
+  const falt_igemm_sm90_tile *t = &plan->tile;
   const falt_problem *p = &plan->cuda.base.problem;
-  const int64_t summed = plan->layer.operation == FALT_WGMMA_DATA ? plan->layer.results : plan->layer.channels;
+  const int64_t summed = plan->layer.operation == FALT_IGEMM_SM90_DATA ? plan->layer.results : plan->layer.channels;
   const int64_t pixels = image_pixels(numbered(p));
-  *a = (falt_cuda_wgmma_args){.epilogue = falt_cuda_epilogue_of(p),
-                              .sums = o->workspace,
-                              .clusters_work = t->work,
-                              .channels = (int)plan->layer.channels,
-                              .rows = (int)plan->work.rows[0],
-                              .columns = (int)plan->work.columns,
-                              .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
-                              .span_blocks = (int)falt_ceil_div(summed, FALT_WGMMA_SPAN),
-                              .place_tiles = (int)t->place,
-                              .places = (int)t->places,
-                              .splits = t->splits,
-                              .steps = (int)plan->work.steps[0],
-                              .image_pixels = (int)pixels,
-                              .image_rows = (int)falt_round_up(pixels, FALT_WGMMA_SPAN),
-                              .kept = plan->cuda.filter != NULL};
+  *a = (falt_cuda_igemm_sm90_args){.epilogue = falt_cuda_epilogue_of(p),
+                                   .sums = o->workspace,
+                                   .clusters_work = t->work,
+                                   .channels = (int)plan->layer.channels,
+                                   .rows = (int)plan->work.rows[0],
+                                   .columns = (int)plan->work.columns,
+                                   .column_tiles = (int)falt_ceil_div(plan->work.columns, t->columns),
+                                   .span_blocks = (int)falt_ceil_div(summed, FALT_IGEMM_SM90_SPAN),
+                                   .place_tiles = (int)t->place,
+                                   .places = (int)t->places,
+                                   .splits = t->splits,
+                                   .steps = (int)plan->work.steps[0],
+                                   .image_pixels = (int)pixels,
+                                   .image_rows = (int)falt_round_up(pixels, FALT_IGEMM_SM90_SPAN),
+                                   .kept = plan->cuda.filter != NULL};
   if (p->has_scale) a->epilogue.scale = o->scale;
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
 
 /* How far so many pixels are along each axis of a phase, and in images. */
-static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_wgmma_phase *to) {
+static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_igemm_sm90_phase *to) {
   const int axes = plan->layer.axes;
   for (int i = 0; i < axes; i++) {
     to->span[i] = pixels % to->axis[2 - i].pixels;
@@ -163,13 +163,13 @@ static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_wgmma_phase 
   to->span[axes] = pixels;
 }
 
-static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, falt_cuda_wgmma_phase *to) {
-  const int64_t group = (int64_t)falt_wgmma_rows(&plan->tile) * plan->tile.cluster;
+static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from, falt_cuda_igemm_sm90_phase *to) {
+  const int64_t group = (int64_t)falt_igemm_sm90_rows(&plan->tile) * plan->tile.cluster;
   const int64_t image = from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
-  const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_WGMMA_SPAN) : image);
-  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
+  const bool by_filter = plan->layer.operation == FALT_IGEMM_SM90_FILTER;
   memcpy(to->axis, from->axis, sizeof to->axis);
-  fill_span(plan, FALT_WGMMA_SPAN, to);
+  fill_span(plan, FALT_IGEMM_SM90_SPAN, to);
   to->pixels = (int)pixels;
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
 }
@@ -178,7 +178,7 @@ static void fill_phase(const wgmma_plan *plan, const falt_wgmma_phase *from, fal
  * copy engine writes no less, beyond the last pixel too. */
 static bool by_boxes(const wgmma_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
-  return plan->layer.operation != FALT_WGMMA_FILTER && plan->lines == 1 && plan->planar == 8 &&
+  return plan->layer.operation != FALT_IGEMM_SM90_FILTER && plan->lines == 1 && plan->planar == 8 &&
          plan->layer.y_bytes == 2 && plan->tile.shares == 1 && has_boxes(falt_problem_result(p)) &&
          (!p->has_residual || has_boxes(&p->residual));
 }
@@ -197,15 +197,16 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
     encode(plan,
-           plan->lines ? falt_map_planes(from, source, FALT_WGMMA_SPAN)
-                       : source_of(plan, &plan->phases[i], from, source, falt_wgmma_rows(&plan->tile)),
+           plan->lines ? falt_map_planes(from, source, FALT_IGEMM_SM90_SPAN)
+                       : source_of(plan, &plan->phases[i], from, source, falt_igemm_sm90_rows(&plan->tile)),
            &l->phase[i].source);
     if (by_lines(plan))
       l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
     else
-      encode(plan,
-             plan->planar ? falt_map_planes(to, out, FALT_WGMMA_SPAN) : results_of(plan, &plan->phases[i], to, out),
-             &l->phase[i].out);
+      encode(
+          plan,
+          plan->planar ? falt_map_planes(to, out, FALT_IGEMM_SM90_SPAN) : results_of(plan, &plan->phases[i], to, out),
+          &l->phase[i].out);
   }
   for (int i = plan->work.phases; i < plan->work.phases + plan->work.zeros; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
@@ -218,7 +219,7 @@ static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_arg
     l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
   else
     encode(plan,
-           plan->planar ? falt_map_planes(&p->residual, residual, FALT_WGMMA_SPAN)
+           plan->planar ? falt_map_planes(&p->residual, residual, FALT_IGEMM_SM90_SPAN)
                         : results_of(plan, plan->phases, &p->residual, residual),
            &l->args.residual);
 }
@@ -235,12 +236,12 @@ static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_a
   fill_phase(plan, plan->phases, l->phase);
   void *input = falt_map_element(o->input, &p->input), *output = falt_map_element(o->output, &p->output);
   encode(plan,
-         plan->lines == 2 ? falt_map_planes(&p->input, input, FALT_WGMMA_SPAN)
-                          : source_of(plan, plan->phases, &p->input, input, FALT_WGMMA_SPAN),
+         plan->lines == 2 ? falt_map_planes(&p->input, input, FALT_IGEMM_SM90_SPAN)
+                          : source_of(plan, plan->phases, &p->input, input, FALT_IGEMM_SM90_SPAN),
          &l->phase->source);
   encode(plan,
-         plan->lines ? falt_map_planes(&p->output, output, FALT_WGMMA_SPAN)
-                     : pixels_of(plan, &p->output, output, FALT_WGMMA_SPAN),
+         plan->lines ? falt_map_planes(&p->output, output, FALT_IGEMM_SM90_SPAN)
+                     : pixels_of(plan, &p->output, output, FALT_IGEMM_SM90_SPAN),
          &l->args.other);
   if (!plan->tile.workspace)
     l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_map_element(o->filter, &p->filter));
@@ -248,10 +249,10 @@ static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_a
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgmma_plan *plan = (const wgmma_plan *)base;
-  const falt_wgmma_tile *t = &plan->tile;
+  const falt_igemm_sm90_tile *t = &plan->tile;
   launch_args l;
   fill_args(plan, o, &l.args);
-  if (plan->layer.operation == FALT_WGMMA_FILTER)
+  if (plan->layer.operation == FALT_IGEMM_SM90_FILTER)
     fill_filter(plan, o, &l);
   else
     fill_data(plan, o, &l);
@@ -264,15 +265,16 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
   if (t->workspace)
-    falt_map_add_sums(plan->cuda.sum, base, o,
-                      (falt_map_sums){t->splits, plan->work.rows[0], plan->work.columns,
-                                      (int)falt_ceil_div(plan->layer.channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN});
+    falt_map_add_sums(
+        plan->cuda.sum, base, o,
+        (falt_map_sums){t->splits, plan->work.rows[0], plan->work.columns,
+                        (int)falt_ceil_div(plan->layer.channels, FALT_IGEMM_SM90_SPAN) * FALT_IGEMM_SM90_SPAN});
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const wgmma_plan *plan = (const wgmma_plan *)base;
-  const falt_wgmma_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-igemm-sm90 %dx%d%s%s stages=%d cluster=%d", falt_wgmma_rows(t), t->columns,
+  const falt_igemm_sm90_tile *t = &plan->tile;
+  falt_text_add(text, "(cuda-igemm-sm90 %dx%d%s%s stages=%d cluster=%d", falt_igemm_sm90_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
   if (t->rows) falt_text_add(text, " rows");
   if (t->whole) falt_text_add(text, " whole");
@@ -334,7 +336,7 @@ static int lines_read(const falt_problem *p) {
   const bool by_filter = p->operation == FALT_BACKWARD_FILTER;
   const falt_tensor *x = falt_problem_factor(p, 0), *y = &p->output;
   const bool x_lines = !falt_map_takes(x, FALT_C), y_lines = by_filter && !falt_map_takes(y, FALT_C);
-  const bool whole = image_pixels(numbered(p)) % FALT_WGMMA_SPAN == 0;
+  const bool whole = image_pixels(numbered(p)) % FALT_IGEMM_SM90_SPAN == 0;
   if ((x_lines && (!is_pointwise(p) || !has_boxes(x))) || (y_lines && !has_boxes(y))) return -1;
   if (by_filter ? x_lines > y_lines || (x_lines < y_lines && !whole) : x_lines && !whole && planar_unit(p) < 1)
     return -1;
@@ -387,21 +389,21 @@ static bool are_whole(const falt_problem *p) {
          falt_type_size(y->type) == 2 && y->size[FALT_C] % 16 == 0 && y->size[FALT_C] % 64 != 0;
 }
 
-static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
-  *layer = (falt_wgmma_problem){.operation = (falt_wgmma_operation)p->operation,
-                                .batch = p->input.size[FALT_N],
-                                .channels = p->input.size[FALT_C],
-                                .results = p->output.size[FALT_C],
-                                .axes = 1,
-                                .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
-                                .residual = p->has_residual,
-                                .words = planar_unit(p) == 0 && has_words(falt_problem_result(p)),
-                                .whole = are_whole(p),
-                                .boxes = lines_read(p) > 0};
+static void describe(const falt_problem *p, falt_igemm_sm90_problem *layer) {
+  *layer = (falt_igemm_sm90_problem){.operation = (falt_igemm_sm90_operation)p->operation,
+                                     .batch = p->input.size[FALT_N],
+                                     .channels = p->input.size[FALT_C],
+                                     .results = p->output.size[FALT_C],
+                                     .axes = 1,
+                                     .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
+                                     .residual = p->has_residual,
+                                     .words = planar_unit(p) == 0 && has_words(falt_problem_result(p)),
+                                     .whole = are_whole(p),
+                                     .boxes = lines_read(p) > 0};
   for (int i = 0; i < 3; i++) {
     const falt_axis *a = &p->axis[i];
     const int64_t in = p->input.size[FALT_D + i], out = p->output.size[FALT_D + i], taps = p->filter.size[FALT_D + i];
-    layer->axis[i] = (falt_wgmma_axis){taps, a->stride, taps > 1 ? a->dilation : 1, a->pad[0], in, out};
+    layer->axis[i] = (falt_igemm_sm90_axis){taps, a->stride, taps > 1 ? a->dilation : 1, a->pad[0], in, out};
     if (in == 1 && out == 1 && taps == 1 && a->pad[0] == 0)
       layer->axis[i].stride = 1;
     else if (layer->axes < 3 - i)
@@ -413,46 +415,46 @@ static void describe(const falt_problem *p, falt_wgmma_problem *layer) {
 
 static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const falt_wgmma_tile *t = &plan->tile;
+  const falt_igemm_sm90_tile *t = &plan->tile;
   const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
-  const falt_cuda_named_hole holes[] = {{"OPERATION", (int)plan->layer.operation},
-                                        {"AXES", plan->layer.axes},
-                                        {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
-                                        {"ACTIVATION", forward ? (int)p->activation : 0},
-                                        {"SCALED", p->has_scale},
-                                        {"BIASED", p->has_bias},
-                                        {"RESIDUAL", p->has_residual},
-                                        {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
-                                        {"CONSUMERS", t->consumers},
-                                        {"WG_ROWS", t->wg_rows},
-                                        {"COLUMNS", t->columns},
-                                        {"SWAPPED", t->swapped},
-                                        {"PINGPONG", t->pingpong},
-                                        {"STAGES", t->stages},
-                                        {"BUFFERS", t->buffers},
-                                        {"CLUSTER", t->cluster},
-                                        {"RESIDENT", t->resident},
-                                        {"PHASES", plan->work.phases},
-                                        {"ZEROS", plan->work.zeros},
-                                        {"SHARES", t->shares},
-                                        {"OVER", t->over},
-                                        {"KEEPS", t->workspace > 0},
-                                        {"PLANAR", plan->planar},
-                                        {"BY_ROWS", t->rows},
-                                        {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
-                                        {"SUMMED", plan->work.summed},
-                                        {"BOXED", by_boxes(plan)},
-                                        {"LINES", plan->lines}};
+  const falt_cuda_named_define holes[] = {{"OPERATION", (int)plan->layer.operation},
+                                          {"AXES", plan->layer.axes},
+                                          {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
+                                          {"ACTIVATION", forward ? (int)p->activation : 0},
+                                          {"SCALED", p->has_scale},
+                                          {"BIASED", p->has_bias},
+                                          {"RESIDUAL", p->has_residual},
+                                          {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
+                                          {"CONSUMERS", t->consumers},
+                                          {"WG_ROWS", t->wg_rows},
+                                          {"COLUMNS", t->columns},
+                                          {"SWAPPED", t->swapped},
+                                          {"PINGPONG", t->pingpong},
+                                          {"STAGES", t->stages},
+                                          {"BUFFERS", t->buffers},
+                                          {"CLUSTER", t->cluster},
+                                          {"RESIDENT", t->resident},
+                                          {"PHASES", plan->work.phases},
+                                          {"ZEROS", plan->work.zeros},
+                                          {"SHARES", t->shares},
+                                          {"OVER", t->over},
+                                          {"KEEPS", t->workspace > 0},
+                                          {"PLANAR", plan->planar},
+                                          {"BY_ROWS", t->rows},
+                                          {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
+                                          {"SUMMED", plan->work.summed},
+                                          {"BOXED", by_boxes(plan)},
+                                          {"LINES", plan->lines}};
   const char *type = falt_type_name(falt_problem_factor(p, 0)->type);
-  falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_define(kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
 }
 
 static falt_status ready(falt_plan *base) {
   wgmma_plan *plan = (wgmma_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "cuda_igemm_sm90.cu", .entry = "falt_wgmma", .shared_bytes = plan->tile.shared_bytes};
-  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
+      .source = "cuda_igemm_sm90.cu", .entry = "falt_igemm_sm90", .shared_bytes = plan->tile.shared_bytes};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum));
@@ -460,7 +462,7 @@ static falt_status ready(falt_plan *base) {
 }
 
 static falt_alignment alignment_of(const wgmma_plan *plan, const falt_ask *ask) {
-  const bool by_filter = plan->layer.operation == FALT_WGMMA_FILTER;
+  const bool by_filter = plan->layer.operation == FALT_IGEMM_SM90_FILTER;
   const bool any_filter = by_filter ? plan->tile.workspace || plan->planar : ask->filter_values != NULL;
   return (falt_alignment){.input = FALT_MAP_ALIGN,
                           .filter = any_filter ? 0 : FALT_MAP_ALIGN,
@@ -480,10 +482,10 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
   plan->layer.workspace = ask->budget->max_workspace;
   plan->planar = planar_unit(ask->problem);
   plan->lines = lines_read(ask->problem);
-  why = falt_wgmma_phases(&plan->layer, plan->phases, &count);
+  why = falt_igemm_sm90_phases(&plan->layer, plan->phases, &count);
   if (!why) {
-    plan->work = falt_wgmma_work_of(&plan->layer, plan->phases, count);
-    if (!falt_wgmma_choose(&plan->layer, &plan->work, &machine, &plan->tile)) why = "no tile fits";
+    plan->work = falt_igemm_sm90_work_of(&plan->layer, plan->phases, count);
+    if (!falt_igemm_sm90_choose(&plan->layer, &plan->work, &machine, &plan->tile)) why = "no tile fits";
   }
   if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   plan->cuda.base.cost.seconds = plan->tile.seconds;

@@ -63,8 +63,8 @@
 #include "words.cuh"
 
 typedef long long i64;
-typedef falt_cuda_wgmma_args Args;
-typedef falt_cuda_wgmma_phase Phase;
+typedef falt_cuda_igemm_sm90_args Args;
+typedef falt_cuda_igemm_sm90_phase Phase;
 struct Phases {
   Phase phase[PHASES + ZEROS];
 };
@@ -337,7 +337,7 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
 }
 
 extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREADS, 1)
-    falt_wgmma(const __grid_constant__ Args a, const __grid_constant__ Phases phases) {
+    falt_igemm_sm90(const __grid_constant__ Args a, const __grid_constant__ Phases phases) {
   extern __shared__ __align__(1024) char memory[];
   const Shared s = {shared_address(memory)};
   const int rank = GROUP > 1 ? cluster_rank() : 0, group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);

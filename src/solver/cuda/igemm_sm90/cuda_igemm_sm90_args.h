@@ -6,9 +6,9 @@
 
 /* One axis of a phase, depth, height or width. Of its `taps`, tap i is the filter's tap first + i * step, and lies
  * offset + i * offset_step from a pixel's own place; pixel j of `pixels` has its place at corner + j * stride. */
-typedef struct falt_cuda_wgmma_axis {
+typedef struct falt_cuda_igemm_sm90_axis {
   int taps, first, step, offset, offset_step, corner, stride, pixels;
-} falt_cuda_wgmma_axis;
+} falt_cuda_igemm_sm90_axis;
 
 /* Results, or a residual, whose pixels lie side by side; strides count elements, innermost axis first, images last. */
 typedef struct falt_cuda_lines {
@@ -17,18 +17,18 @@ typedef struct falt_cuda_lines {
 } falt_cuda_lines;
 
 /* Pixels whose taps are the same: all of them, or in gradients of strided layers those of one phase of the stride. */
-typedef struct falt_cuda_wgmma_phase {
+typedef struct falt_cuda_igemm_sm90_phase {
   falt_cuda_map source; /* where taps are read */
   union {               /* where results go */
     falt_cuda_map out;
     falt_cuda_lines lines;
   };
-  falt_cuda_wgmma_axis axis[3];
+  falt_cuda_igemm_sm90_axis axis[3];
   int pixels, row_tiles; /* row_tiles: a multiple of a cluster's blocks */
   int span[4];           /* how far 64 pixels are along each axis, innermost first, and in images */
-} falt_cuda_wgmma_phase;
+} falt_cuda_igemm_sm90_phase;
 
-typedef struct falt_cuda_wgmma_args {
+typedef struct falt_cuda_igemm_sm90_args {
   falt_cuda_map other; /* the filter; of gradients by the filter those by the output */
   union {              /* what is added to results */
     falt_cuda_map residual;
@@ -47,16 +47,16 @@ typedef struct falt_cuda_wgmma_args {
   int image_pixels;  /* where pixels lie side by side: of an image of results, or of gradients by the output */
   int image_rows;    /* the same filled up to whole boxes of 64 */
   int kept;          /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
-} falt_cuda_wgmma_args;
+} falt_cuda_igemm_sm90_args;
 
 /* What cuda_igemm_sm90_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in
  * whole blocks of 64 columns. `parts`: threads that share the splits of a four, a power of 2. */
-typedef struct falt_cuda_wgmma_sum_args {
+typedef struct falt_cuda_igemm_sm90_sum_args {
   const float *sums;
   falt_cuda_tensor w;
   unsigned fours, row_fours; /* of a split, of a row */
   int splits, parts, tap_columns;
   float alpha;
-} falt_cuda_wgmma_sum_args;
+} falt_cuda_igemm_sm90_sum_args;
 
 #endif

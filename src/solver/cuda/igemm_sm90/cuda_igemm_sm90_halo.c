@@ -1,7 +1,7 @@
 /* Dense layers of few channels whose channels lie side by side, in 16-bit floats, on GPUs with wgmma (sm_90a): forward
  * and gradients by the data, which are the same layer with the filter turned round; with a stride, each of its pixels
- * is a step of the result's (falt_planes_axis). Each pixel is fetched once for all taps of a plane, each plane once for
- * all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm,
+ * is a step of the result's (falt_igemm_sm90_halo_axis). Each pixel is fetched once for all taps of a plane, each plane
+ * once for all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm,
  * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut. In 2D the rows are the planes, and the
  * images stand in the rows' place. Results may be planar. Unaligned operands use the fallback plan. */
 #include "cuda/gpu.h"
@@ -16,12 +16,12 @@ enum { VECTOR = 8 };
 
 typedef struct planes_plan {
   falt_cuda_plan cuda;
-  falt_planes_problem layer;
-  falt_planes_tile tile;
+  falt_igemm_sm90_halo_problem layer;
+  falt_igemm_sm90_halo_tile tile;
   int dims[4]; /* of tensors: those that are planes, rows, columns and images */
-  falt_planes_axis axis[3];
+  falt_igemm_sm90_halo_axis axis[3];
   bool planar, whole; /* as cuda_igemm_sm90_halo.cu's holes */
-  falt_cuda_planes_args args;
+  falt_cuda_igemm_sm90_halo_args args;
 } planes_plan;
 
 static const falt_tensor *source_of(const falt_problem *p) {
@@ -33,13 +33,13 @@ static const falt_tensor *source_of(const falt_problem *p) {
 /* The source's pixels, a tile's window of them at a time. */
 static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
   const falt_tensor *t = source_of(&plan->cuda.base.problem);
-  const falt_planes_tile *tile = &plan->tile;
+  const falt_igemm_sm90_halo_tile *tile = &plan->tile;
   const int dims[5] = {FALT_C, plan->dims[2], plan->dims[1], plan->dims[0], plan->dims[3]};
   falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
   m.box[0] = (uint32_t)tile->pixel / 2;
-  m.box[1] = (uint32_t)(falt_planes_tile_width(tile) + plan->layer.taps[2] - 1);
-  m.box[2] = (uint32_t)(falt_planes_tile_height(tile) + plan->layer.taps[1] - 1);
+  m.box[1] = (uint32_t)(falt_igemm_sm90_halo_tile_width(tile) + plan->layer.taps[2] - 1);
+  m.box[2] = (uint32_t)(falt_igemm_sm90_halo_tile_height(tile) + plan->layer.taps[1] - 1);
   return m;
 }
 
@@ -65,7 +65,7 @@ static void *first_step(const planes_plan *plan, void *data, const falt_tensor *
 static void execute(const falt_plan *base, const falt_operands *o) {
   const planes_plan *plan = (const planes_plan *)base;
   const falt_problem *p = &base->problem;
-  falt_cuda_planes_args a = plan->args;
+  falt_cuda_igemm_sm90_halo_args a = plan->args;
   void *filter = plan->cuda.filter ? plan->cuda.filter : o->filter;
   const falt_gpu_map map = windows_of(plan, falt_map_element(falt_factor_data(p->operation, o, 0), source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
@@ -91,10 +91,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const planes_plan *plan = (const planes_plan *)base;
-  const falt_planes_tile *t = &plan->tile;
+  const falt_igemm_sm90_halo_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-igemm-sm90-halo %dx%d pixels=%dx%d warpgroups=%d stages=%d walk=%d", t->channels,
-                (int)plan->layer.taps[0], falt_planes_tile_height(t), falt_planes_tile_width(t), t->consumers,
-                t->stages, t->walk);
+                (int)plan->layer.taps[0], falt_igemm_sm90_halo_tile_height(t), falt_igemm_sm90_halo_tile_width(t),
+                t->consumers, t->stages, t->walk);
   if (plan->layer.boxed) falt_text_add(text, " planar");
   falt_text_add(text, ")");
 }
@@ -153,17 +153,17 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static falt_planes_axis axis_of(const falt_problem *p, int dim) {
-  if (dim == FALT_N) return (falt_planes_axis){.step = 1, .taps = 1};
+static falt_igemm_sm90_halo_axis axis_of(const falt_problem *p, int dim) {
+  if (dim == FALT_N) return (falt_igemm_sm90_halo_axis){.step = 1, .taps = 1};
   const int64_t taps = p->filter.size[dim], pad = p->axis[dim - FALT_D].pad[0];
-  return p->operation == FALT_FORWARD ? (falt_planes_axis){.step = 1, .taps = taps, .corner = -pad}
-                                      : falt_planes_axis_of(step_of(p, dim - FALT_D), taps, pad);
+  return p->operation == FALT_FORWARD ? (falt_igemm_sm90_halo_axis){.step = 1, .taps = taps, .corner = -pad}
+                                      : falt_igemm_sm90_halo_axis_of(step_of(p, dim - FALT_D), taps, pad);
 }
 
 /* How far a result of the layer lies from the first of its step. */
 static int64_t place_of(const planes_plan *plan, int64_t result) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
-  const falt_planes_axis *a = plan->axis;
+  const falt_igemm_sm90_halo_axis *a = plan->axis;
   const int64_t inner = plan->planar ? a[0].step * a[1].step * a[2].step : y->size[FALT_C];
   const int64_t pixel = plan->planar ? result % inner : result / inner;
   return (plan->planar ? result / inner : result % inner) * y->stride[FALT_C] +
@@ -174,7 +174,7 @@ static int64_t place_of(const planes_plan *plan, int64_t result) {
 /* Whether results 2i and 2i + 1 are always one word. */
 static bool has_pairs(const planes_plan *plan) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
-  const falt_planes_problem *l = &plan->layer;
+  const falt_igemm_sm90_halo_problem *l = &plan->layer;
   if (!plan->whole || l->results % 2 || y->offset % 2 || (l->images > 1 && y->stride[plan->dims[3]] % 2)) return false;
   for (int i = 0; i < 3; i++)
     if (l->out[i] > 1 && plan->axis[i].step * y->stride[plan->dims[i]] % 2) return false;
@@ -188,12 +188,12 @@ static void describe(planes_plan *plan, bool flat) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = source_of(p), *to = falt_problem_result(p);
   const int dims[2][4] = {{FALT_D, FALT_H, FALT_W, FALT_N}, {FALT_H, FALT_N, FALT_W, FALT_D}};
-  falt_planes_problem *l = &plan->layer;
-  *l = (falt_planes_problem){.channels = from->size[FALT_C],
-                             .results = to->size[FALT_C],
-                             .images = from->size[dims[flat][3]],
-                             .y_bytes = (int)falt_type_size(to->type),
-                             .residual = p->has_residual};
+  falt_igemm_sm90_halo_problem *l = &plan->layer;
+  *l = (falt_igemm_sm90_halo_problem){.channels = from->size[FALT_C],
+                                      .results = to->size[FALT_C],
+                                      .images = from->size[dims[flat][3]],
+                                      .y_bytes = (int)falt_type_size(to->type),
+                                      .residual = p->has_residual};
   plan->whole = true;
   plan->planar = is_scattered(p) ? to->stride[FALT_C] > to->stride[FALT_W] : !falt_map_takes(to, FALT_C);
   l->boxed = plan->planar && !is_scattered(p);
@@ -201,7 +201,7 @@ static void describe(planes_plan *plan, bool flat) {
   for (int i = 0; i < 4; i++) plan->dims[i] = dims[flat][i];
   for (int i = 0; i < 3; i++) {
     const int dim = plan->dims[i];
-    const falt_planes_axis a = plan->axis[i] = axis_of(p, dim);
+    const falt_igemm_sm90_halo_axis a = plan->axis[i] = axis_of(p, dim);
     l->taps[i] = a.taps;
     l->in[i] = from->size[dim];
     l->out[i] = falt_ceil_div(to->size[dim] + a.shift, a.step);
@@ -223,9 +223,9 @@ static const char *choose(planes_plan *plan, const falt_machine *machine) {
   planes_plan best = {.tile = {.channels = 0}};
   for (int flat = 0; flat <= is_flat(&plan->cuda.base.problem); flat++) {
     describe(plan, flat);
-    const char *refusal = falt_planes_refusal(&plan->layer);
+    const char *refusal = falt_igemm_sm90_halo_refusal(&plan->layer);
     if (refusal) why = refusal;
-    if (refusal || !falt_planes_choose(&plan->layer, machine, &plan->tile)) continue;
+    if (refusal || !falt_igemm_sm90_halo_choose(&plan->layer, machine, &plan->tile)) continue;
     if (best.tile.channels == 0 || plan->tile.seconds < best.tile.seconds) best = *plan;
   }
   if (best.tile.channels == 0) return why ? why : "no tile fits";
@@ -236,31 +236,31 @@ static const char *choose(planes_plan *plan, const falt_machine *machine) {
 /* All but what stands with the operands. */
 static void fill_args(planes_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const falt_planes_tile *t = &plan->tile;
-  const falt_planes_problem *l = &plan->layer;
+  const falt_igemm_sm90_halo_tile *t = &plan->tile;
+  const falt_igemm_sm90_halo_problem *l = &plan->layer;
   const falt_tensor *y = falt_problem_result(p), *r = &p->residual;
-  falt_cuda_planes_args *a = &plan->args;
+  falt_cuda_igemm_sm90_halo_args *a = &plan->args;
   const falt_tensor *w = &p->filter, *x = source_of(p);
   const bool forward = p->operation == FALT_FORWARD;
-  *a = (falt_cuda_planes_args){.epilogue = falt_cuda_epilogue_of(p),
-                               .w_result = w->stride[forward ? FALT_K : FALT_C],
-                               .w_channel = w->stride[forward ? FALT_C : FALT_K],
-                               .w_lines = forward && falt_map_takes(w, FALT_C) && l->channels % VECTOR == 0,
-                               .x_image = x->stride[plan->dims[3]],
-                               .y_image = y->stride[plan->dims[3]],
-                               .r_image = r->stride[plan->dims[3]],
-                               .y_channel = y->stride[FALT_C],
-                               .r_channel = r->stride[FALT_C],
-                               .channels = (int)l->channels,
-                               .results = (int)l->results,
-                               .tiles = {t->tiles[0], t->tiles[1]},
-                               .walk = t->walk,
-                               .walks = t->walks,
-                               .column_tiles = t->column_tiles,
-                               .items = (int)t->items};
+  *a = (falt_cuda_igemm_sm90_halo_args){.epilogue = falt_cuda_epilogue_of(p),
+                                        .w_result = w->stride[forward ? FALT_K : FALT_C],
+                                        .w_channel = w->stride[forward ? FALT_C : FALT_K],
+                                        .w_lines = forward && falt_map_takes(w, FALT_C) && l->channels % VECTOR == 0,
+                                        .x_image = x->stride[plan->dims[3]],
+                                        .y_image = y->stride[plan->dims[3]],
+                                        .r_image = r->stride[plan->dims[3]],
+                                        .y_channel = y->stride[FALT_C],
+                                        .r_channel = r->stride[FALT_C],
+                                        .channels = (int)l->channels,
+                                        .results = (int)l->results,
+                                        .tiles = {t->tiles[0], t->tiles[1]},
+                                        .walk = t->walk,
+                                        .walks = t->walks,
+                                        .column_tiles = t->column_tiles,
+                                        .items = (int)t->items};
   for (int i = 0; i < 3; i++) {
     const int dim = plan->dims[i];
-    const falt_planes_axis *axis = &plan->axis[i];
+    const falt_igemm_sm90_halo_axis *axis = &plan->axis[i];
     a->w_axis[i] = dim == FALT_N ? 0 : w->stride[dim];
     a->w_taps[i] = dim == FALT_N ? 1 : (int)w->size[dim];
     a->w_first[i] = (int)axis->first;
@@ -279,35 +279,35 @@ static void fill_args(planes_plan *plan) {
 
 static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const falt_planes_tile *t = &plan->tile;
-  const falt_cuda_named_hole holes[] = {{"TYPE_X", (int)p->filter.type},
-                                        {"TYPE_Y", (int)falt_problem_result(p)->type},
-                                        {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
-                                        {"SCALED", p->has_scale},
-                                        {"BIASED", p->has_bias},
-                                        {"RESIDUAL", p->has_residual},
-                                        {"TAPS_D", (int)plan->layer.taps[0]},
-                                        {"TAPS_H", (int)plan->layer.taps[1]},
-                                        {"TAPS_W", (int)plan->layer.taps[2]},
-                                        {"STEP_D", (int)plan->axis[0].step},
-                                        {"STEP_H", (int)plan->axis[1].step},
-                                        {"STEP_W", (int)plan->axis[2].step},
-                                        {"SCATTERED", plan->layer.scattered > 0},
-                                        {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
-                                        {"PLANAR", plan->planar},
-                                        {"PAIRED", plan->layer.scattered == 2},
-                                        {"WHOLE", plan->whole},
-                                        {"PIXEL", t->pixel},
-                                        {"PIECES", t->pieces},
-                                        {"CHANNELS", t->channels},
-                                        {"COLUMNS", t->columns},
-                                        {"CONSUMERS", t->consumers},
-                                        {"BLOCKS", t->blocks},
-                                        {"BLOCKS_W", t->blocks_w},
-                                        {"STAGES", t->stages}};
+  const falt_igemm_sm90_halo_tile *t = &plan->tile;
+  const falt_cuda_named_define holes[] = {{"TYPE_X", (int)p->filter.type},
+                                          {"TYPE_Y", (int)falt_problem_result(p)->type},
+                                          {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
+                                          {"SCALED", p->has_scale},
+                                          {"BIASED", p->has_bias},
+                                          {"RESIDUAL", p->has_residual},
+                                          {"TAPS_D", (int)plan->layer.taps[0]},
+                                          {"TAPS_H", (int)plan->layer.taps[1]},
+                                          {"TAPS_W", (int)plan->layer.taps[2]},
+                                          {"STEP_D", (int)plan->axis[0].step},
+                                          {"STEP_H", (int)plan->axis[1].step},
+                                          {"STEP_W", (int)plan->axis[2].step},
+                                          {"SCATTERED", plan->layer.scattered > 0},
+                                          {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
+                                          {"PLANAR", plan->planar},
+                                          {"PAIRED", plan->layer.scattered == 2},
+                                          {"WHOLE", plan->whole},
+                                          {"PIXEL", t->pixel},
+                                          {"PIECES", t->pieces},
+                                          {"CHANNELS", t->channels},
+                                          {"COLUMNS", t->columns},
+                                          {"CONSUMERS", t->consumers},
+                                          {"BLOCKS", t->blocks},
+                                          {"BLOCKS_W", t->blocks_w},
+                                          {"STAGES", t->stages}};
   const char *type = falt_type_name(p->filter.type);
-  falt_cuda_hole(kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_holes(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_define(kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
 }
 
 /* Scattered results are words, or anywhere. */
@@ -323,7 +323,7 @@ static falt_alignment alignment_of(const planes_plan *plan) {
 static falt_status ready(falt_plan *base) {
   planes_plan *plan = (planes_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_planes", .shared_bytes = plan->tile.shared_bytes};
+      .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_igemm_sm90_halo", .shared_bytes = plan->tile.shared_bytes};
   add_holes(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_cuda_plan_keep_filter(&plan->cuda);

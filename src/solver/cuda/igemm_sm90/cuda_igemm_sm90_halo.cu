@@ -43,7 +43,7 @@
 #include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 
-typedef falt_cuda_planes_args Args;
+typedef falt_cuda_igemm_sm90_halo_args Args;
 
 constexpr int TILE_W = 8 * BLOCKS_W, TILE_H = 8 * CONSUMERS * BLOCKS / BLOCKS_W;
 constexpr int WINDOW_W = TILE_W + TAPS_W - 1, WINDOW_H = TILE_H + TAPS_H - 1;
@@ -287,7 +287,7 @@ __device__ inline void consume(const Args &a, const Shared &s, char *memory, int
   if (BOXED && threadIdx.x % 32 == 0) copy_out_wait();
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planes(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_igemm_sm90_halo(const __grid_constant__ Args a) {
   extern __shared__ __align__(1024) char memory[];
   const Shared s = {shared_address(memory)};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);

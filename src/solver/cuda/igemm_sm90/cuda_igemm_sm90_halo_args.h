@@ -5,7 +5,7 @@
 
 #include "args.h"
 
-typedef struct falt_cuda_planes_args {
+typedef struct falt_cuda_igemm_sm90_halo_args {
   falt_cuda_map source; /* windows of it */
   falt_cuda_map result; /* where it leaves by boxes: two rows of 16 pixels */
   falt_cuda_epilogue epilogue;
@@ -24,16 +24,16 @@ typedef struct falt_cuda_planes_args {
   int column_tiles;                     /* of results' channels */
   int kept;                             /* the filter is the plan's own: nothing ahead in the stream writes it */
   int items;                            /* tiles of all images, each with all its walks */
-} falt_cuda_planes_args;
+} falt_cuda_igemm_sm90_halo_args;
 
 /* What it passes to cuda_wgrad_sm90_halo.cu. */
-typedef struct falt_cuda_planes_filter_args {
+typedef struct falt_cuda_wgrad_sm90_halo_args {
   falt_cuda_map x, y;          /* windows of x, tiles of dy */
   float *sums;                 /* shares * rows * taps * tap_columns */
   int rows, tap_columns;       /* channels of dy; those of x, in whole spans */
   int row_tiles, column_tiles; /* of channels of dy, of x */
   int tiles[3], items, shares; /* tiles of an image, of all images; blocks that share them */
   int corner[3], dilation;     /* where tap 0 of pixel 0 reads; from plane to plane of taps */
-} falt_cuda_planes_filter_args;
+} falt_cuda_wgrad_sm90_halo_args;
 
 #endif

@@ -16,15 +16,15 @@ enum {
 };
 enum { MOST_SIZE = INT32_MAX / 4, MOST_SHIFTS = 1 << 12 };
 
-int falt_planes_tile_width(const falt_planes_tile *t) {
+int falt_igemm_sm90_halo_tile_width(const falt_igemm_sm90_halo_tile *t) {
   return 8 * t->blocks_w;
 }
 
-int falt_planes_tile_height(const falt_planes_tile *t) {
+int falt_igemm_sm90_halo_tile_height(const falt_igemm_sm90_halo_tile *t) {
   return 8 * t->consumers * t->blocks / t->blocks_w;
 }
 
-const char *falt_planes_refusal(const falt_planes_problem *p) {
+const char *falt_igemm_sm90_halo_refusal(const falt_igemm_sm90_halo_problem *p) {
   if (p->channels > MOST_CHANNELS * (p->scattered ? MOST_PIECES : 1))
     return p->scattered ? "it sums 1024 channels at most" : "it sums 64 channels at most";
   if (p->results > MOST_SIZE || p->images > MOST_SIZE) return "it has too many channels or images";
@@ -43,20 +43,20 @@ static int64_t floor_div(int64_t a, int64_t b) {
 
 /* Pixel e of step b is pixel b * stride + e - shift of the result. It meets tap r with pixel (that + pad - r) / stride
  * of the source, where that is whole: from the first pixel's last tap to the last pixel's first. */
-static falt_planes_axis shifted(int64_t stride, int64_t taps, int64_t pad, int64_t shift) {
+static falt_igemm_sm90_halo_axis shifted(int64_t stride, int64_t taps, int64_t pad, int64_t shift) {
   const int64_t first = pad - shift, corner = -floor_div(taps - 1 - first, stride);
-  return (falt_planes_axis){.step = stride,
-                            .shift = shift,
-                            .taps = floor_div(stride - 1 + first, stride) - corner + 1,
-                            .corner = corner,
-                            .first = first - stride * corner};
+  return (falt_igemm_sm90_halo_axis){.step = stride,
+                                     .shift = shift,
+                                     .taps = floor_div(stride - 1 + first, stride) - corner + 1,
+                                     .corner = corner,
+                                     .first = first - stride * corner};
 }
 
 /* Of steps that no layer has only the first shifts are tried: all would be 2^40. */
-falt_planes_axis falt_planes_axis_of(int64_t stride, int64_t taps, int64_t pad) {
-  falt_planes_axis best = shifted(stride, taps, pad, 0);
+falt_igemm_sm90_halo_axis falt_igemm_sm90_halo_axis_of(int64_t stride, int64_t taps, int64_t pad) {
+  falt_igemm_sm90_halo_axis best = shifted(stride, taps, pad, 0);
   for (int64_t shift = 1; shift < falt_min(stride, MOST_SHIFTS); shift++) {
-    const falt_planes_axis a = shifted(stride, taps, pad, shift);
+    const falt_igemm_sm90_halo_axis a = shifted(stride, taps, pad, shift);
     if (a.taps < best.taps) best = a;
   }
   return best;
@@ -65,23 +65,24 @@ falt_planes_axis falt_planes_axis_of(int64_t stride, int64_t taps, int64_t pad) 
 /* ---- one tile */
 
 /* Columns of one product, the instruction's for all planes of taps; 0: none has so many. */
-static int columns_of(const falt_planes_problem *p, const falt_planes_tile *t) {
+static int columns_of(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   static const int columns[] = {48, 64, 96, 128, 192, 256}; /* of wgmma.cuh */
   for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
     if (p->taps[0] * t->channels <= columns[i]) return columns[i];
   return 0;
 }
 
-static int window_pixels(const falt_planes_problem *p, const falt_planes_tile *t) {
-  return (falt_planes_tile_height(t) + (int)p->taps[1] - 1) * (falt_planes_tile_width(t) + (int)p->taps[2] - 1);
+static int window_pixels(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
+  return (falt_igemm_sm90_halo_tile_height(t) + (int)p->taps[1] - 1) *
+         (falt_igemm_sm90_halo_tile_width(t) + (int)p->taps[2] - 1);
 }
 
 /* Products of a warpgroup for a window. */
-static int products_of(const falt_planes_problem *p, const falt_planes_tile *t) {
+static int products_of(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   return (int)(p->taps[1] * p->taps[2]) * t->pixel / 32 * t->blocks;
 }
 
-static const char *fit(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile *t) {
+static const char *fit(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, falt_igemm_sm90_halo_tile *t) {
   const int taps = (int)(p->taps[1] * p->taps[2]), stage = (int)falt_round_up(window_pixels(p, t) * t->pixel, 1024);
   t->columns = columns_of(p, t);
   if (t->columns == 0) return "no product has so many columns";
@@ -99,9 +100,9 @@ static const char *fit(const falt_planes_problem *p, const falt_machine *m, falt
   return stages < FEWEST_STAGES ? "shared memory has no room for the filter and two windows" : NULL;
 }
 
-static void count(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile *t) {
-  t->tiles[0] = (int)falt_ceil_div(p->out[1], falt_planes_tile_height(t));
-  t->tiles[1] = (int)falt_ceil_div(p->out[2], falt_planes_tile_width(t));
+static void count(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, falt_igemm_sm90_halo_tile *t) {
+  t->tiles[0] = (int)falt_ceil_div(p->out[1], falt_igemm_sm90_halo_tile_height(t));
+  t->tiles[1] = (int)falt_ceil_div(p->out[2], falt_igemm_sm90_halo_tile_width(t));
   t->walks = (int)falt_ceil_div(p->out[0], t->walk);
   t->column_tiles = (int)falt_ceil_div(p->results, t->channels);
   t->items = (int64_t)t->tiles[0] * t->tiles[1] * t->walks;
@@ -111,27 +112,27 @@ static void count(const falt_planes_problem *p, const falt_machine *m, falt_plan
 }
 
 /* Planes of the source that a walk multiplies, those at the ends without what lies outside. */
-static double planes_of(const falt_planes_problem *p, const falt_planes_tile *t) {
+static double planes_of(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   return fmin((double)(t->walk + p->taps[0] - 1), (double)p->in[0]);
 }
 
 /* Cycles that a plane takes besides, as its results leave: scattered ones as many as they are, and so parts of sectors,
  * which the memory's cache must put together. As measured on an H200. */
-static double sending(const falt_planes_problem *p, const falt_planes_tile *t) {
+static double sending(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   if (p->boxed && !p->sectors) return 30.0 * t->blocks * t->channels;
   return p->scattered ? 75.0 * t->blocks * (double)falt_min(p->results, t->channels) / p->scattered : 400;
 }
 
 /* Cycles of a multiprocessor for a plane: of the tensor cores, which power keeps at three quarters of their rate; of
  * shared memory, that they read and the copy engine fills. As measured on an H200. */
-static double plane_cycles(const falt_planes_problem *p, const falt_planes_tile *t) {
+static double plane_cycles(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   const int products = products_of(p, t) * t->consumers * t->pieces;
   const double multiplied = products * t->columns / 2 / 0.75;
   const double shared = products * (16 + t->columns / 4) + window_pixels(p, t) * (double)t->pixel * t->pieces / 128;
   return fmax(multiplied, shared / 0.75) + sending(p, t);
 }
 
-static void estimate(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile *t) {
+static void estimate(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, falt_igemm_sm90_halo_tile *t) {
   const double window = (double)window_pixels(p, t) * t->pixel * t->pieces,
                filter = (double)(p->taps[0] * p->taps[1] * p->taps[2]);
   const double rounds = ceil((double)t->items * t->column_tiles / (double)t->grid), planes = planes_of(p, t);
@@ -144,7 +145,7 @@ static void estimate(const falt_planes_problem *p, const falt_machine *m, falt_p
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 2e-6;
 }
 
-static void visit_tile(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile t,
+static void visit_tile(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, falt_igemm_sm90_halo_tile t,
                        falt_tile_search *search) {
   t.rejected = fit(p, m, &t);
   if (!t.rejected) {
@@ -162,7 +163,7 @@ typedef struct shape {
 
 static const shape shapes[] = {{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {3, 1, 1}, {3, 1, 3}, {2, 1, 1}, {2, 1, 2}, {1, 1, 1}};
 
-static void visit_walks(const falt_planes_problem *p, const falt_machine *m, falt_planes_tile t,
+static void visit_walks(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, falt_igemm_sm90_halo_tile t,
                         falt_tile_search *search) {
   for (int64_t walk = p->out[0] + 1; (walk = falt_piece_below(p->out[0], MOST_WALKS, walk)) > 0;) {
     t.walk = (int)walk;
@@ -171,13 +172,13 @@ static void visit_walks(const falt_planes_problem *p, const falt_machine *m, fal
 }
 
 /* More than 64 channels come in pieces, of 64 or of 32 where these are fewer in all. */
-static int pixel_of(const falt_planes_problem *p) {
+static int pixel_of(const falt_igemm_sm90_halo_problem *p) {
   const int64_t rest = p->channels % MOST_CHANNELS, last = p->channels > MOST_CHANNELS ? 32 : 0;
   return p->channels <= 16 ? 32 : p->channels <= 32 || (rest > 0 && rest <= last) ? 64 : 128;
 }
 
-void falt_planes_each(const falt_planes_problem *p, const falt_machine *m, falt_tile_search *search) {
-  falt_planes_tile t = {.pixel = pixel_of(p)};
+void falt_igemm_sm90_halo_each(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, falt_tile_search *search) {
+  falt_igemm_sm90_halo_tile t = {.pixel = pixel_of(p)};
   t.pieces = (int)falt_ceil_div(p->channels, t.pixel / 2);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (t.channels = 16; t.channels <= 64; t.channels *= 2) {
@@ -188,8 +189,9 @@ void falt_planes_each(const falt_planes_problem *p, const falt_machine *m, falt_
     }
 }
 
-bool falt_planes_choose(const falt_planes_problem *problem, const falt_machine *machine, falt_planes_tile *best) {
+bool falt_igemm_sm90_halo_choose(const falt_igemm_sm90_halo_problem *problem, const falt_machine *machine,
+                                 falt_igemm_sm90_halo_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_planes_each(problem, machine, &search);
+  falt_igemm_sm90_halo_each(problem, machine, &search);
   return search.found;
 }

@@ -11,7 +11,7 @@
 #include "solver/cuda/common/tile_search.h"
 
 /* Result i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
-typedef struct falt_planes_problem {
+typedef struct falt_igemm_sm90_halo_problem {
   int64_t images, channels, results; /* channels: that are summed */
   int64_t taps[3], in[3], out[3], corner[3];
   int y_bytes; /* of an element of the result */
@@ -19,10 +19,10 @@ typedef struct falt_planes_problem {
   int scattered; /* results that are written together, one or two; 0: whole runs of channels, or boxes of pixels */
   bool boxed;    /* planar results, of 16 bits, that the copy engine writes */
   bool sectors;  /* whether their rows begin where sectors of memory do */
-} falt_planes_problem;
+} falt_igemm_sm90_halo_problem;
 
 /* Named after cuda_igemm_sm90_halo.cu's holes. */
-typedef struct falt_planes_tile {
+typedef struct falt_igemm_sm90_halo_tile {
   int pixel, pieces, channels, columns, consumers, blocks, blocks_w, stages;
   int tiles[2], walk, walks; /* tiles along rows and columns; planes of a walk; walks along the planes */
   int column_tiles;          /* of results' channels */
@@ -32,40 +32,42 @@ typedef struct falt_planes_tile {
   /* what was estimated */
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_planes_tile;
+} falt_igemm_sm90_halo_tile;
 
 /* An axis of a gradient by the data with a stride, as an axis of a layer: `step` neighbouring pixels of the result are
  * one of the layer's, the first of which begins `shift` pixels outside. A step's pixel e meets with the layer's tap i
  * the filter's tap first + e - i * step, where it has one. */
-typedef struct falt_planes_axis {
+typedef struct falt_igemm_sm90_halo_axis {
   int64_t step, shift, taps, corner, first;
-} falt_planes_axis;
+} falt_igemm_sm90_halo_axis;
 
 /* That of the fewest taps. */
-falt_planes_axis falt_planes_axis_of(int64_t stride, int64_t taps, int64_t pad);
+falt_igemm_sm90_halo_axis falt_igemm_sm90_halo_axis_of(int64_t stride, int64_t taps, int64_t pad);
 
 /* Pixels of a tile along rows and columns, and of its window. */
-int falt_planes_tile_height(const falt_planes_tile *tile);
-int falt_planes_tile_width(const falt_planes_tile *tile);
+int falt_igemm_sm90_halo_tile_height(const falt_igemm_sm90_halo_tile *tile);
+int falt_igemm_sm90_halo_tile_width(const falt_igemm_sm90_halo_tile *tile);
 
 /* Why no tile can be legal, or NULL. */
-const char *falt_planes_refusal(const falt_planes_problem *problem);
+const char *falt_igemm_sm90_halo_refusal(const falt_igemm_sm90_halo_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_planes_each(const falt_planes_problem *problem, const falt_machine *machine, falt_tile_search *search);
+void falt_igemm_sm90_halo_each(const falt_igemm_sm90_halo_problem *problem, const falt_machine *machine,
+                               falt_tile_search *search);
 /* The best; false if no tile is legal. */
-bool falt_planes_choose(const falt_planes_problem *problem, const falt_machine *machine, falt_planes_tile *best);
+bool falt_igemm_sm90_halo_choose(const falt_igemm_sm90_halo_problem *problem, const falt_machine *machine,
+                                 falt_igemm_sm90_halo_tile *best);
 
 /* ---- gradients of the filter, by cuda_wgrad_sm90_halo.cu */
 
 /* Pixel i of an axis of dy meets with its tap j pixel i + j * dilation + corner of x. */
-typedef struct falt_planes_filter_problem {
+typedef struct falt_wgrad_sm90_halo_problem {
   int64_t images, channels, results; /* of x, of dy */
   int64_t taps[3], dilation[3], in[3], out[3], corner[3];
   int64_t workspace; /* bytes that may be used; negative: no limit */
-} falt_planes_filter_problem;
+} falt_wgrad_sm90_halo_problem;
 
-typedef struct falt_planes_filter_tile {
+typedef struct falt_wgrad_sm90_halo_tile {
   int height, width, stages;   /* pixels of a tile */
   int row_tiles, column_tiles; /* spans of dy's channels, of x's */
   int tiles[3], items, shares; /* tiles of an image, of all; blocks that share them */
@@ -75,14 +77,14 @@ typedef struct falt_planes_filter_tile {
   size_t workspace;
   double seconds;
   const char *rejected;
-} falt_planes_filter_tile;
+} falt_wgrad_sm90_halo_tile;
 
 enum { FALT_PLANES_SPAN = 64 }; /* channels that are fetched together */
 
-const char *falt_planes_filter_refusal(const falt_planes_filter_problem *problem);
-void falt_planes_filter_each(const falt_planes_filter_problem *problem, const falt_machine *machine,
-                             falt_tile_search *search);
-bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_machine *machine,
-                               falt_planes_filter_tile *best);
+const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *problem);
+void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
+                               falt_tile_search *search);
+bool falt_wgrad_sm90_halo_choose(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
+                                 falt_wgrad_sm90_halo_tile *best);
 
 #endif

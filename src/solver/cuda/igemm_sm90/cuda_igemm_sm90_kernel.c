@@ -20,8 +20,8 @@ static bool corner_fits(int64_t corner, int axes) {
 }
 
 /* The box for `count` pixels of an axis of `size`; false if it does not fit. */
-static bool make_box(falt_cuda_wgmma_axis *a, int *last, int64_t corner, int64_t stride, int64_t count, int64_t size,
-                     int axes) {
+static bool make_box(falt_cuda_igemm_sm90_axis *a, int *last, int64_t corner, int64_t stride, int64_t count,
+                     int64_t size, int axes) {
   const int64_t upper = corner + (count - 1) * stride - (size - 1);
   const int64_t reach = a->offset + (int64_t)(a->taps > 0 ? a->taps - 1 : 0) * a->offset_step;
   a->corner = (int)corner;
@@ -32,10 +32,10 @@ static bool make_box(falt_cuda_wgmma_axis *a, int *last, int64_t corner, int64_t
          a->offset < range_of(axes);
 }
 
-static bool forward_axis(const falt_wgmma_axis *a, int axes, falt_wgmma_phase *p, int i) {
-  falt_cuda_wgmma_axis *made = &p->axis[i];
+static bool forward_axis(const falt_igemm_sm90_axis *a, int axes, falt_igemm_sm90_phase *p, int i) {
+  falt_cuda_igemm_sm90_axis *made = &p->axis[i];
   if ((a->taps - 1) * a->dilation >= range_of(axes) || a->stride > MOST_STRIDE) return false;
-  *made = (falt_cuda_wgmma_axis){.taps = (int)a->taps, .step = 1, .offset_step = (int)a->dilation};
+  *made = (falt_cuda_igemm_sm90_axis){.taps = (int)a->taps, .step = 1, .offset_step = (int)a->dilation};
   p->first[i] = 0;
   p->pace[i] = 1;
   return make_box(made, &p->last[i], -a->pad, a->stride, a->out, a->in, axes);
@@ -46,8 +46,8 @@ static int64_t modulo(int64_t a, int64_t b) {
 }
 
 /* The taps that meet result `first` of an axis and those a stride apart. */
-static bool gradient_axis(const falt_wgmma_axis *a, int axes, int64_t first, falt_wgmma_phase *p, int i) {
-  falt_cuda_wgmma_axis *made = &p->axis[i];
+static bool gradient_axis(const falt_igemm_sm90_axis *a, int axes, int64_t first, falt_igemm_sm90_phase *p, int i) {
+  falt_cuda_igemm_sm90_axis *made = &p->axis[i];
   int64_t tap = 0, step = 1, taps = 0, corner = 0;
   while (tap < a->taps && tap < a->stride && modulo(first + a->pad - tap * a->dilation, a->stride)) tap++;
   while (step * a->dilation % a->stride) step++;
@@ -55,7 +55,7 @@ static bool gradient_axis(const falt_wgmma_axis *a, int axes, int64_t first, fal
     taps = (a->taps - 1 - tap) / step + 1;
   const int64_t fall = step * a->dilation / a->stride;
   if (taps * fall >= INT32_MAX) return false;
-  *made = (falt_cuda_wgmma_axis){.taps = (int)taps, .step = (int)step};
+  *made = (falt_cuda_igemm_sm90_axis){.taps = (int)taps, .step = (int)step};
   if (taps > 0) {
     made->first = (int)tap;
     made->offset = (int)((taps - 1) * fall);
@@ -67,11 +67,11 @@ static bool gradient_axis(const falt_wgmma_axis *a, int axes, int64_t first, fal
   return make_box(made, &p->last[i], corner, 1, (a->in - first + a->stride - 1) / a->stride, a->out, axes);
 }
 
-static int taps_of(const falt_wgmma_phase *p) {
+static int taps_of(const falt_igemm_sm90_phase *p) {
   return p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
 }
 
-static void insert(falt_wgmma_phase *phases, int count, const falt_wgmma_phase *made) {
+static void insert(falt_igemm_sm90_phase *phases, int count, const falt_igemm_sm90_phase *made) {
   while (count > 0 && taps_of(&phases[count - 1]) < taps_of(made)) {
     phases[count] = phases[count - 1];
     count--;
@@ -81,16 +81,16 @@ static void insert(falt_wgmma_phase *phases, int count, const falt_wgmma_phase *
 
 static const char far[] = "a tap or a pad is farther away than the copy engine reaches";
 
-static const char *gradient_phases(const falt_wgmma_problem *p, falt_wgmma_phase *phases, int *count) {
-  const falt_wgmma_axis *a = p->axis;
+static const char *gradient_phases(const falt_igemm_sm90_problem *p, falt_igemm_sm90_phase *phases, int *count) {
+  const falt_igemm_sm90_axis *a = p->axis;
   for (int i = 0; i < 3; i++)
     if (a[i].stride > MOST_STRIDE) return "the stride has more phases than one launch takes";
   for (int64_t d = 0; d < a[0].stride && d < a[0].in; d++)
     for (int64_t h = 0; h < a[1].stride && h < a[1].in; h++)
       for (int64_t w = 0; w < a[2].stride && w < a[2].in; w++) {
-        falt_wgmma_phase made;
+        falt_igemm_sm90_phase made;
         memset(&made, 0, sizeof made);
-        if (*count == FALT_WGMMA_PHASES) return "the stride has more phases than one launch takes";
+        if (*count == FALT_IGEMM_SM90_PHASES) return "the stride has more phases than one launch takes";
         if (!gradient_axis(&a[0], p->axes, d, &made, 0) || !gradient_axis(&a[1], p->axes, h, &made, 1) ||
             !gradient_axis(&a[2], p->axes, w, &made, 2))
           return far;
@@ -99,10 +99,10 @@ static const char *gradient_phases(const falt_wgmma_problem *p, falt_wgmma_phase
   return NULL;
 }
 
-static bool countable(const falt_wgmma_problem *p) {
+static bool countable(const falt_igemm_sm90_problem *p) {
   double x = (double)p->batch, y = (double)p->batch;
   for (int i = 0; i < 3; i++) {
-    const falt_wgmma_axis *a = &p->axis[i];
+    const falt_igemm_sm90_axis *a = &p->axis[i];
     if (a->in > MOST_PIXELS || a->out > MOST_PIXELS || a->dilation > MOST_PIXELS || a->taps > MOST_PIXELS ||
         a->pad > MOST_PIXELS || a->pad < -MOST_PIXELS)
       return false;
@@ -112,10 +112,11 @@ static bool countable(const falt_wgmma_problem *p) {
   return x < MOST_PIXELS && y < MOST_PIXELS && p->channels < MOST_PIXELS && p->results < MOST_PIXELS;
 }
 
-const char *falt_wgmma_phases(const falt_wgmma_problem *p, falt_wgmma_phase phases[FALT_WGMMA_PHASES], int *count) {
+const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *p,
+                                   falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES], int *count) {
   *count = 0;
   if (!countable(p)) return "it has more than 2^31 pixels or channels";
-  if (p->operation == FALT_WGMMA_DATA) return gradient_phases(p, phases, count);
+  if (p->operation == FALT_IGEMM_SM90_DATA) return gradient_phases(p, phases, count);
   memset(phases, 0, sizeof *phases);
   for (int i = 0; i < 3; i++)
     if (!forward_axis(&p->axis[i], p->axes, phases, i)) return far;

@@ -11,7 +11,7 @@ __device__ inline Pixel pixel_at(const Phase &p, unsigned index, bool out) {
   Pixel made;
 #pragma unroll
   for (int i = 0; i < AXES; i++) {
-    const falt_cuda_wgmma_axis &axis = p.axis[2 - i];
+    const falt_cuda_igemm_sm90_axis &axis = p.axis[2 - i];
     const int at = index % axis.pixels;
     index /= axis.pixels;
     made.c[1 + i] = out ? at : axis.corner + at * axis.stride;

@@ -40,7 +40,7 @@ struct Goal {
   int count;
 };
 
-__device__ inline Goal goal_of(const falt_cuda_wgmma_sum_args &a, unsigned index) {
+__device__ inline Goal goal_of(const falt_cuda_igemm_sm90_sum_args &a, unsigned index) {
   const unsigned k = index / a.row_fours, column = index % a.row_fours * 4;
   const unsigned tap = column / a.tap_columns, channel = column % a.tap_columns;
   const unsigned width = a.w.size[5], height = a.w.size[4];
@@ -51,7 +51,8 @@ __device__ inline Goal goal_of(const falt_cuda_wgmma_sum_args &a, unsigned index
 
 // Where sums are few and splits many, a block's threads share the splits, `parts` threads for each four. What takes
 // divisions is found before the stream is awaited.
-extern "C" __global__ void __launch_bounds__(256) falt_wgmma_sum(const __grid_constant__ falt_cuda_wgmma_sum_args a) {
+extern "C" __global__ void __launch_bounds__(256)
+    falt_igemm_sm90_sum(const __grid_constant__ falt_cuda_igemm_sm90_sum_args a) {
   __shared__ float4 shared[256];
   const unsigned fours = 256 / a.parts, part = threadIdx.x / fours;
   const unsigned index = blockIdx.x * fours + threadIdx.x % fours;

@@ -15,35 +15,35 @@ enum {
   MOST_SHARES = 8
 };
 
-int falt_wgmma_rows(const falt_wgmma_tile *t) {
+int falt_igemm_sm90_rows(const falt_igemm_sm90_tile *t) {
   return t->swapped || t->pingpong ? t->wg_rows : t->consumers * t->wg_rows;
 }
 
 /* ---- the work */
 
-static int64_t pixels_of(const falt_wgmma_problem *p, const falt_cuda_wgmma_axis axis[3]) {
+static int64_t pixels_of(const falt_igemm_sm90_problem *p, const falt_cuda_igemm_sm90_axis axis[3]) {
   const int64_t image = (int64_t)axis[0].pixels * axis[1].pixels * axis[2].pixels;
-  return p->batch * (p->boxes ? falt_round_up(image, FALT_WGMMA_SPAN) : image);
+  return p->batch * (p->boxes ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
 }
 
-static double elements(const falt_wgmma_problem *p, bool out) {
+static double elements(const falt_igemm_sm90_problem *p, bool out) {
   double count = (double)p->batch * (double)(out ? p->results : p->channels);
   for (int i = 0; i < 3; i++) count *= (double)(out ? p->axis[i].out : p->axis[i].in);
   return count;
 }
 
 /* Of x, where strides step over pixels that no tap reads. */
-static double share_read(const falt_wgmma_problem *p) {
+static double share_read(const falt_igemm_sm90_problem *p) {
   double share = 1;
   for (int i = 0; i < 3; i++) share *= fmin(1, (double)p->axis[i].taps / (double)p->axis[i].stride);
   return share;
 }
 
 /* Of a step's elements, those that are not zeros in all steps, by 16. */
-static int summed_of(const falt_wgmma_problem *p) {
-  const int64_t summed = p->operation == FALT_WGMMA_DATA ? p->results : p->channels;
-  return p->operation == FALT_WGMMA_FILTER || summed > FALT_WGMMA_SPAN ? FALT_WGMMA_SPAN
-                                                                       : (int)falt_round_up(summed, 16);
+static int summed_of(const falt_igemm_sm90_problem *p) {
+  const int64_t summed = p->operation == FALT_IGEMM_SM90_DATA ? p->results : p->channels;
+  return p->operation == FALT_IGEMM_SM90_FILTER || summed > FALT_IGEMM_SM90_SPAN ? FALT_IGEMM_SM90_SPAN
+                                                                                 : (int)falt_round_up(summed, 16);
 }
 
 /* Whether phases without taps are tiles as others are, so that an image's results are written at about the same time:
@@ -52,25 +52,26 @@ static bool together(double elements, int64_t steps) {
   return elements > 32e6 && steps <= 8;
 }
 
-falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma_phase *phases, int count) {
+falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_phase *phases,
+                                             int count) {
   const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
-  const bool by_filter = p->operation == FALT_WGMMA_FILTER, data = p->operation == FALT_WGMMA_DATA;
-  falt_wgmma_work w = {.phases = count, .summed = summed_of(p), .columns = data ? p->channels : p->results};
+  const bool by_filter = p->operation == FALT_IGEMM_SM90_FILTER, data = p->operation == FALT_IGEMM_SM90_DATA;
+  falt_igemm_sm90_work w = {.phases = count, .summed = summed_of(p), .columns = data ? p->channels : p->results};
   const double x = elements(p, false) * (data ? 1 : share_read(p)), y = elements(p, true),
                filter = (double)(p->channels * p->results * taps);
   w.bytes = x * (data ? p->y_bytes * (p->residual ? 2 : 1) : 2) +
             y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
   if (by_filter) {
     w.rows[0] = p->results;
-    w.steps[0] = falt_ceil_div(pixels_of(p, phases->axis), FALT_WGMMA_SPAN);
-    w.columns = taps * falt_ceil_div(p->channels, FALT_WGMMA_SPAN) * FALT_WGMMA_SPAN;
+    w.steps[0] = falt_ceil_div(pixels_of(p, phases->axis), FALT_IGEMM_SM90_SPAN);
+    w.columns = taps * falt_ceil_div(p->channels, FALT_IGEMM_SM90_SPAN) * FALT_IGEMM_SM90_SPAN;
     return w;
   }
   for (int i = 0; i < count; i++) {
-    const falt_cuda_wgmma_axis *a = phases[i].axis;
+    const falt_cuda_igemm_sm90_axis *a = phases[i].axis;
     w.rows[i] = pixels_of(p, a);
-    w.steps[i] =
-        (int64_t)a[0].taps * a[1].taps * a[2].taps * falt_ceil_div(data ? p->results : p->channels, FALT_WGMMA_SPAN);
+    w.steps[i] = (int64_t)a[0].taps * a[1].taps * a[2].taps *
+                 falt_ceil_div(data ? p->results : p->channels, FALT_IGEMM_SM90_SPAN);
   }
   while (p->words && !together(x, w.steps[0]) && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
   w.phases = count - w.zeros;
@@ -81,45 +82,47 @@ falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *p, const falt_wgmma
 /* ---- one tile */
 
 /* Whether sums go to the workspace, and whether a tile's sums are finished by the slice. */
-static bool keeps(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  return p->operation == FALT_WGMMA_FILTER && t->splits > 1;
+static bool keeps(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
+  return p->operation == FALT_IGEMM_SM90_FILTER && t->splits > 1;
 }
 
-static bool sliced(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  return t->shares > 1 || (p->operation == FALT_WGMMA_FILTER && !keeps(p, t));
+static bool sliced(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
+  return t->shares > 1 || (p->operation == FALT_IGEMM_SM90_FILTER && !keeps(p, t));
 }
 
 /* Where all its blocks' sums of a slice lie, and what goes to other slices. */
-static int slice_bytes(const falt_wgmma_tile *t) {
-  const int parts = falt_wgmma_rows(t) * t->columns * (int)sizeof(float);
+static int slice_bytes(const falt_igemm_sm90_tile *t) {
+  const int parts = falt_igemm_sm90_rows(t) * t->columns * (int)sizeof(float);
   return parts + parts / t->shares * (t->shares - 1);
 }
 
-static int stage_bytes(const falt_wgmma_tile *t) {
-  return (falt_wgmma_rows(t) + (t->resident ? 0 : t->columns)) * LINE;
+static int stage_bytes(const falt_igemm_sm90_tile *t) {
+  return (falt_igemm_sm90_rows(t) + (t->resident ? 0 : t->columns)) * LINE;
 }
 
 /* Whether each warp's results lie side by side in memory, and in its part of the buffers. */
-static bool sends_whole(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_wgmma_tile *t) {
+static bool sends_whole(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w,
+                        const falt_igemm_sm90_tile *t) {
   return p->whole && w->phases + w->zeros == 1 && w->columns <= t->columns && !t->swapped && !t->rows &&
          !sliced(p, t) && t->wg_rows * w->columns * p->y_bytes <= t->buffers * BLOCK;
 }
 
 /* Shared memory besides the ring: the filter that stays, results or sums on their way, barriers. */
-static int shared_beside(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+static int shared_beside(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
   const int barriers = 2 * MOST_STAGES + 2 + t->buffers * t->consumers;
   const int results = keeps(p, t) || t->over ? 0 : sliced(p, t) ? slice_bytes(t) : t->consumers * t->buffers * BLOCK;
   return t->resident * t->columns * LINE + results + 8 * barriers;
 }
 
-static int shared_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
+static int shared_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
   const int ring = t->stages * stage_bytes(t);
   return shared_beside(p, t) + (t->over ? larger(ring, slice_bytes(t)) : ring);
 }
 
 /* As many stages as there is room for, and as slices have steps. Sums of slices lie beside them where there is room for
  * that: over the ring they wait for all products of the cluster. */
-static void fill(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
+static void fill(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                 falt_igemm_sm90_tile *t) {
   const int64_t steps = falt_ceil_div(w->steps[0], t->shares);
   const int most = sliced(p, t) ? larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)) : MOST_STAGES;
   const int beside = shared_beside(p, t);
@@ -133,9 +136,9 @@ static void fill(const falt_wgmma_problem *p, const falt_wgmma_work *w, const fa
   t->shared_bytes = shared_of(p, t);
 }
 
-static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
-                       falt_wgmma_tile *t) {
-  const bool by_filter = p->operation == FALT_WGMMA_FILTER, slices = sliced(p, t);
+static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                       falt_igemm_sm90_tile *t) {
+  const bool by_filter = p->operation == FALT_IGEMM_SM90_FILTER, slices = sliced(p, t);
   for (t->buffers = by_filter ? 2 : 4; t->buffers >= 2; t->buffers -= 2) {
     fill(p, w, m, t);
     if (t->stages >= ENOUGH_STAGES) break;
@@ -159,8 +162,9 @@ static const char *fit(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 
 /* Whole rounds of all clusters at one place, whose source a quarter of the cache holds: until all phases have read it,
  * it must share the cache with results. */
-static void place(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
-  const int64_t rows = (int64_t)falt_wgmma_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
+static void place(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                  falt_igemm_sm90_tile *t) {
+  const int64_t rows = (int64_t)falt_igemm_sm90_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
   const double round = (double)(t->clusters * rows * p->results) * 2 / (double)columns; /* bytes */
   int64_t least = INT32_MAX;
   for (int i = 0; i < w->phases; i++) least = falt_min(least, falt_ceil_div(w->rows[i], rows) * columns);
@@ -169,11 +173,12 @@ static void place(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
 }
 
 /* Tiles of all clusters, and those of the busiest. */
-static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
+static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                  falt_igemm_sm90_tile *t) {
   const int64_t columns = falt_ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
   t->work = 0;
   for (int i = 0; i < w->phases; i++)
-    t->work += falt_ceil_div(w->rows[i], (int64_t)falt_wgmma_rows(t) * t->cluster) * columns;
+    t->work += falt_ceil_div(w->rows[i], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) * columns;
   t->work *= t->splits;
   t->clusters = t->work < most || sliced(p, t) ? t->work : most;
   /* A block whose filter stays works on the same columns always. */
@@ -185,14 +190,14 @@ static void count(const falt_wgmma_problem *p, const falt_wgmma_work *w, const f
 
 /* Whether pixels are longer than a line and half of them begin within a sector of 32 bytes: the copy engine then takes
  * longer for a line, and is what the filter's rows wait for, too. */
-static bool is_uneven(const falt_wgmma_problem *p) {
-  const int64_t bytes = 2 * (p->operation == FALT_WGMMA_DATA ? p->results : p->channels);
-  return p->operation != FALT_WGMMA_FILTER && bytes % 32 != 0 && bytes > LINE;
+static bool is_uneven(const falt_igemm_sm90_problem *p) {
+  const int64_t bytes = 2 * (p->operation == FALT_IGEMM_SM90_DATA ? p->results : p->channels);
+  return p->operation != FALT_IGEMM_SM90_FILTER && bytes % 32 != 0 && bytes > LINE;
 }
 
-static double gathering_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  const int rows = falt_wgmma_rows(t), beside = t->resident ? 0 : t->columns / t->cluster;
-  if (p->operation == FALT_WGMMA_FILTER)
+static double gathering_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
+  const int rows = falt_igemm_sm90_rows(t), beside = t->resident ? 0 : t->columns / t->cluster;
+  if (p->operation == FALT_IGEMM_SM90_FILTER)
     return keeps(p, t) ? 0 : (t->consumers == 1 && t->shares == 1 ? 3.2 : 2.4) * (rows + t->columns);
   return is_uneven(p) ? 5.3 * (rows + beside) : 4.2 * rows;
 }
@@ -200,29 +205,29 @@ static double gathering_cycles(const falt_wgmma_problem *p, const falt_wgmma_til
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
  * shared memory, that they read and the copy engine fills; of the copy engine, pixel by pixel. As measured on an H200.
  */
-static double step_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_wgmma_rows(t) * t->columns / (64 * width);
+static double step_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
+  const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_igemm_sm90_rows(t) * t->columns / (64 * width);
   const double products = blocks * 4 * width / 2 / 0.7;
   const double shared = blocks * 4 * (16 + width / 4) + (double)stage_bytes(t) / LINE;
   return fmax(fmax(products, shared / 0.75), gathering_cycles(p, t));
 }
 
-static double sending_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  return 600 + falt_wgmma_rows(t) * (double)t->columns * p->y_bytes / (t->consumers * 12.0);
+static double sending_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
+  return 600 + falt_igemm_sm90_rows(t) * (double)t->columns * p->y_bytes / (t->consumers * 12.0);
 }
 
 /* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
  * multiplies; warps that store them themselves do so at its cost. To other blocks of a cluster go 14 bytes a cycle.
  */
-static double tile_cycles(const falt_wgmma_problem *p, const falt_wgmma_tile *t) {
-  const double results = falt_wgmma_rows(t) * (double)t->columns, sums = results * sizeof(float);
+static double tile_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
+  const double results = falt_igemm_sm90_rows(t) * (double)t->columns, sums = results * sizeof(float);
   if (keeps(p, t)) return 600 + sums / 32;
   if (sliced(p, t)) return 600 + sums / 32 + sums * (t->shares - 1) / t->shares / 14;
   return (t->pingpong ? 0.2 : 1) * sending_cycles(p, t) + (t->rows ? results * p->y_bytes / 25 : 0);
 }
 
-static double tiles_of(const falt_wgmma_work *w, const falt_wgmma_tile *t, int phase) {
-  return (double)falt_ceil_div(w->rows[phase], (int64_t)falt_wgmma_rows(t) * t->cluster) *
+static double tiles_of(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t, int phase) {
+  return (double)falt_ceil_div(w->rows[phase], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) *
          (double)falt_ceil_div(w->columns, t->columns) * t->splits;
 }
 
@@ -233,16 +238,17 @@ static int room_for(const falt_machine *m, int shares) {
 }
 
 /* Tiles, or parts of them, that the busiest multiprocessor computes one after the other. */
-static double rounds(const falt_wgmma_problem *p, const falt_machine *m, const falt_wgmma_tile *t) {
+static double rounds(const falt_igemm_sm90_problem *p, const falt_machine *m, const falt_igemm_sm90_tile *t) {
   return sliced(p, t) ? ceil((double)t->work * t->shares / room_for(m, t->shares))
                       : ceil((double)t->work / (double)t->clusters);
 }
 
 /* Where each block takes one tile of few steps, and with fewer stages two blocks fit on a multiprocessor, as they do by
  * registers if one warpgroup multiplies: the next kernel's begin beside the last one's. */
-static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
+static void trim(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                 falt_igemm_sm90_tile *t) {
   const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->splits * t->shares);
-  falt_wgmma_tile less = *t;
+  falt_igemm_sm90_tile less = *t;
   less.buffers = 2;
   less.whole = sends_whole(p, w, &less);
   const int needed = smaller(t->stages, larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)));
@@ -257,7 +263,7 @@ static void trim(const falt_wgmma_problem *p, const falt_wgmma_work *w, const fa
 }
 
 /* Bytes that the copy engines fetch, mostly out of the second-level cache. */
-static double fetched(const falt_wgmma_work *w, const falt_wgmma_tile *t) {
+static double fetched(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t) {
   const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* what comes by multicast */
   const double stage = stage_bytes(t) - shared;
   double steps = 0;
@@ -266,11 +272,12 @@ static double fetched(const falt_wgmma_work *w, const falt_wgmma_tile *t) {
 }
 
 /* Where a block has one tile, the other warpgroup has nothing to multiply while results are sent. */
-static double alone_cycles(const falt_wgmma_problem *p, const falt_machine *m, const falt_wgmma_tile *t) {
+static double alone_cycles(const falt_igemm_sm90_problem *p, const falt_machine *m, const falt_igemm_sm90_tile *t) {
   return t->pingpong && rounds(p, m, t) <= 1 ? 0.8 * sending_cycles(p, t) : 0;
 }
 
-static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile *t) {
+static void estimate(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                     falt_igemm_sm90_tile *t) {
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
@@ -288,8 +295,8 @@ static void estimate(const falt_wgmma_problem *p, const falt_wgmma_work *w, cons
   if (t->workspace) t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
 }
 
-static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m, falt_wgmma_tile t,
-                       falt_tile_search *search) {
+static void visit_tile(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                       falt_igemm_sm90_tile t, falt_tile_search *search) {
   t.rejected = fit(p, w, m, &t);
   if (!t.rejected) {
     count(p, w, m, &t);
@@ -305,9 +312,9 @@ static void visit_tile(const falt_wgmma_problem *p, const falt_wgmma_work *w, co
 
 /* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
  * data not the largest, and by eight blocks only the smallest, as measured on an H200. */
-static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
-                         falt_wgmma_tile t, falt_tile_search *search) {
-  const bool shared = p->operation == FALT_WGMMA_FILTER || (t.wg_rows == 64 && t.columns <= 128);
+static void visit_shares(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                         falt_igemm_sm90_tile t, falt_tile_search *search) {
+  const bool shared = p->operation == FALT_IGEMM_SM90_FILTER || (t.wg_rows == 64 && t.columns <= 128);
   const int most = t.consumers == 1 && t.columns == 64 ? MOST_SHARES : MOST_SHARES / 2;
   double tiles = 0;
   for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
@@ -317,9 +324,9 @@ static void visit_shares(const falt_wgmma_problem *p, const falt_wgmma_work *w, 
 }
 
 /* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
-static void visit_splits(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
-                         falt_wgmma_tile t, falt_tile_search *search) {
-  const int64_t tiles = falt_ceil_div(w->rows[0], falt_wgmma_rows(&t)) * falt_ceil_div(w->columns, t.columns);
+static void visit_splits(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                         falt_igemm_sm90_tile t, falt_tile_search *search) {
+  const int64_t tiles = falt_ceil_div(w->rows[0], falt_igemm_sm90_rows(&t)) * falt_ceil_div(w->columns, t.columns);
   int64_t before = 1;
   visit_shares(p, w, m, t, search);
   for (int waves = 1; waves <= 6; waves++) {
@@ -345,33 +352,33 @@ static const shape shapes[] = {
     {2, 64, 192, false, true},
 };
 
-void falt_wgmma_each(const falt_wgmma_problem *p, const falt_wgmma_work *w, const falt_machine *m,
-                     falt_tile_search *search) {
+void falt_igemm_sm90_each(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                          falt_tile_search *search) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int cluster = 1; cluster <= 2; cluster++)
       for (int kind = 0; kind < 4; kind++) {
         const bool stays = kind & 1;
-        const falt_wgmma_tile t = {.consumers = shapes[i].consumers,
-                                   .wg_rows = shapes[i].wg_rows,
-                                   .columns = shapes[i].columns,
-                                   .swapped = shapes[i].swapped,
-                                   .pingpong = shapes[i].pingpong,
-                                   .rows = kind & 2,
-                                   .cluster = cluster,
-                                   .splits = 1,
-                                   .shares = 1,
-                                   .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};
+        const falt_igemm_sm90_tile t = {.consumers = shapes[i].consumers,
+                                        .wg_rows = shapes[i].wg_rows,
+                                        .columns = shapes[i].columns,
+                                        .swapped = shapes[i].swapped,
+                                        .pingpong = shapes[i].pingpong,
+                                        .rows = kind & 2,
+                                        .cluster = cluster,
+                                        .splits = 1,
+                                        .shares = 1,
+                                        .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};
         if (stays && !t.resident) continue;
-        if (p->operation == FALT_WGMMA_FILTER)
+        if (p->operation == FALT_IGEMM_SM90_FILTER)
           visit_splits(p, w, m, t, search);
         else
           visit_shares(p, w, m, t, search);
       }
 }
 
-bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_machine *machine,
-                       falt_wgmma_tile *best) {
+bool falt_igemm_sm90_choose(const falt_igemm_sm90_problem *problem, const falt_igemm_sm90_work *work,
+                            const falt_machine *machine, falt_igemm_sm90_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_wgmma_each(problem, work, machine, &search);
+  falt_igemm_sm90_each(problem, work, machine, &search);
   return search.found;
 }

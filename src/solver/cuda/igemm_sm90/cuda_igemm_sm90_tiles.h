@@ -12,43 +12,47 @@
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 
 /* By the numbers of cuda_igemm_sm90.cu's OPERATION. */
-typedef enum falt_wgmma_operation { FALT_WGMMA_FORWARD, FALT_WGMMA_DATA, FALT_WGMMA_FILTER } falt_wgmma_operation;
+typedef enum falt_igemm_sm90_operation {
+  FALT_IGEMM_SM90_FORWARD,
+  FALT_IGEMM_SM90_DATA,
+  FALT_IGEMM_SM90_FILTER
+} falt_igemm_sm90_operation;
 
 /* Depth, height or width of a layer: x has `in` pixels along it, y has `out`. */
-typedef struct falt_wgmma_axis {
+typedef struct falt_igemm_sm90_axis {
   int64_t taps, stride, dilation, pad, in, out;
-} falt_wgmma_axis;
+} falt_igemm_sm90_axis;
 
-typedef struct falt_wgmma_problem {
-  falt_wgmma_operation operation;
+typedef struct falt_igemm_sm90_problem {
+  falt_igemm_sm90_operation operation;
   int64_t batch, channels, results; /* of x, of y */
-  falt_wgmma_axis axis[3];
+  falt_igemm_sm90_axis axis[3];
   int axes;    /* the last ones; those before have size 1 */
   int y_bytes; /* of an element of the result */
   bool turned; /* the filter's columns, not what is summed, lie side by side */
   bool residual;
   bool words;        /* 16 bytes divide a pixel's results, which lie side by side */
   bool whole;        /* and each pixel's follow on the last one's, from image to image too; 32 bytes divide them */
-  bool boxes;        /* pixels are read side by side: each image is filled up to whole boxes of FALT_WGMMA_SPAN */
+  bool boxes;        /* pixels are read side by side: each image is filled up to whole boxes of FALT_IGEMM_SM90_SPAN */
   int64_t workspace; /* bytes that may be used; negative: no limit */
-} falt_wgmma_problem;
+} falt_igemm_sm90_problem;
 
-enum { FALT_WGMMA_PHASES = 8, FALT_WGMMA_SPAN = 64 };
+enum { FALT_IGEMM_SM90_PHASES = 8, FALT_IGEMM_SM90_SPAN = 64 };
 
 /* Results whose taps are the same. Result j of an axis is first + j * pace of its tensor; `last` is the copy engine's
  * upper corner, as axis[].corner is its lower. */
-typedef struct falt_wgmma_phase {
-  falt_cuda_wgmma_axis axis[3];
+typedef struct falt_igemm_sm90_phase {
+  falt_cuda_igemm_sm90_axis axis[3];
   int last[3];
   int64_t first[3], pace[3];
-} falt_wgmma_phase;
+} falt_igemm_sm90_phase;
 
 /* The problem's phases, those of most taps first; or why the copy engine cannot walk them. */
-const char *falt_wgmma_phases(const falt_wgmma_problem *problem, falt_wgmma_phase phases[FALT_WGMMA_PHASES],
-                              int *count);
+const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *problem,
+                                   falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES], int *count);
 
 /* Named after cuda_igemm_sm90.cu's holes. */
-typedef struct falt_wgmma_tile {
+typedef struct falt_igemm_sm90_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;
   bool whole; /* warps send 16 pixels of results in one piece, as they lie */
@@ -63,28 +67,29 @@ typedef struct falt_wgmma_tile {
   /* what was estimated */
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_wgmma_tile;
+} falt_igemm_sm90_tile;
 
-/* What the tiles are made of: products of a matrix of rows and one of columns, over steps of FALT_WGMMA_SPAN. */
-typedef struct falt_wgmma_work {
-  int64_t rows[FALT_WGMMA_PHASES], steps[FALT_WGMMA_PHASES]; /* of each phase */
+/* What the tiles are made of: products of a matrix of rows and one of columns, over steps of FALT_IGEMM_SM90_SPAN. */
+typedef struct falt_igemm_sm90_work {
+  int64_t rows[FALT_IGEMM_SM90_PHASES], steps[FALT_IGEMM_SM90_PHASES]; /* of each phase */
   int phases;
-  int summed; /* of a step's FALT_WGMMA_SPAN, those that are not zeros in all steps */
+  int summed; /* of a step's FALT_IGEMM_SM90_SPAN, those that are not zeros in all steps */
   int zeros;  /* phases that follow on them and have no taps: their results are stored without a tile */
   int64_t columns;
   double bytes, written; /* that must move; results of phases with taps */
-} falt_wgmma_work;
+} falt_igemm_sm90_work;
 
-falt_wgmma_work falt_wgmma_work_of(const falt_wgmma_problem *problem, const falt_wgmma_phase *phases, int count);
+falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *problem,
+                                             const falt_igemm_sm90_phase *phases, int count);
 
 /* Pixels of a tile, or of filter gradients output channels. */
-int falt_wgmma_rows(const falt_wgmma_tile *tile);
+int falt_igemm_sm90_rows(const falt_igemm_sm90_tile *tile);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_wgmma_each(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_machine *machine,
-                     falt_tile_search *search);
+void falt_igemm_sm90_each(const falt_igemm_sm90_problem *problem, const falt_igemm_sm90_work *work,
+                          const falt_machine *machine, falt_tile_search *search);
 /* The best; false if no tile is legal. */
-bool falt_wgmma_choose(const falt_wgmma_problem *problem, const falt_wgmma_work *work, const falt_machine *machine,
-                       falt_wgmma_tile *best);
+bool falt_igemm_sm90_choose(const falt_igemm_sm90_problem *problem, const falt_igemm_sm90_work *work,
+                            const falt_machine *machine, falt_igemm_sm90_tile *best);
 
 #endif

@@ -13,9 +13,9 @@
 
 typedef struct filter_plan {
   falt_cuda_plan cuda;
-  falt_planes_filter_problem layer;
-  falt_planes_filter_tile tile;
-  falt_cuda_planes_filter_args args;
+  falt_wgrad_sm90_halo_problem layer;
+  falt_wgrad_sm90_halo_tile tile;
+  falt_cuda_wgrad_sm90_halo_args args;
 } filter_plan;
 
 /* ---- execute */
@@ -33,10 +33,10 @@ static falt_gpu_map boxes_of(const falt_tensor *t, void *data, int64_t height, i
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const filter_plan *plan = (const filter_plan *)base;
-  const falt_planes_filter_problem *l = &plan->layer;
-  const falt_planes_filter_tile *t = &plan->tile;
+  const falt_wgrad_sm90_halo_problem *l = &plan->layer;
+  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
-  falt_cuda_planes_filter_args a = plan->args;
+  falt_cuda_wgrad_sm90_halo_args a = plan->args;
   const falt_gpu_map y = boxes_of(&p->output, o->output, t->height, t->width);
   const falt_gpu_map x = boxes_of(&p->input, o->input, t->height + (l->taps[1] - 1) * l->dilation[1],
                                   t->width + (l->taps[2] - 1) * l->dilation[2]);
@@ -53,7 +53,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
-  const falt_planes_filter_tile *t = &plan->tile;
+  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d shares=%d)", t->height, t->width, t->stages,
                 t->shares);
 }
@@ -78,11 +78,11 @@ static const char *inapplicable(const falt_ask *ask) {
 
 static void describe(filter_plan *plan, const falt_ask *ask) {
   const falt_problem *p = &plan->cuda.base.problem;
-  falt_planes_filter_problem *l = &plan->layer;
-  *l = (falt_planes_filter_problem){.images = p->input.size[FALT_N],
-                                    .channels = p->input.size[FALT_C],
-                                    .results = p->output.size[FALT_C],
-                                    .workspace = ask->budget->max_workspace};
+  falt_wgrad_sm90_halo_problem *l = &plan->layer;
+  *l = (falt_wgrad_sm90_halo_problem){.images = p->input.size[FALT_N],
+                                      .channels = p->input.size[FALT_C],
+                                      .results = p->output.size[FALT_C],
+                                      .workspace = ask->budget->max_workspace};
   for (int i = 0; i < 3; i++) {
     l->taps[i] = p->filter.size[FALT_D + i];
     l->dilation[i] = l->taps[i] > 1 ? p->axis[i].dilation : 1;
@@ -93,16 +93,16 @@ static void describe(filter_plan *plan, const falt_ask *ask) {
 }
 
 static void fill_args(filter_plan *plan) {
-  const falt_planes_filter_problem *l = &plan->layer;
-  const falt_planes_filter_tile *t = &plan->tile;
-  falt_cuda_planes_filter_args *a = &plan->args;
-  *a = (falt_cuda_planes_filter_args){.rows = (int)l->results,
-                                      .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
-                                      .row_tiles = t->row_tiles,
-                                      .column_tiles = t->column_tiles,
-                                      .items = t->items,
-                                      .shares = t->shares,
-                                      .dilation = (int)l->dilation[0]};
+  const falt_wgrad_sm90_halo_problem *l = &plan->layer;
+  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
+  falt_cuda_wgrad_sm90_halo_args *a = &plan->args;
+  *a = (falt_cuda_wgrad_sm90_halo_args){.rows = (int)l->results,
+                                        .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
+                                        .row_tiles = t->row_tiles,
+                                        .column_tiles = t->column_tiles,
+                                        .items = t->items,
+                                        .shares = t->shares,
+                                        .dilation = (int)l->dilation[0]};
   for (int i = 0; i < 3; i++) {
     a->tiles[i] = t->tiles[i];
     a->corner[i] = (int)l->corner[i];
@@ -111,18 +111,18 @@ static void fill_args(filter_plan *plan) {
 
 static falt_status ready(falt_plan *base) {
   filter_plan *plan = (filter_plan *)base;
-  const falt_planes_filter_problem *l = &plan->layer;
-  const falt_planes_filter_tile *t = &plan->tile;
+  const falt_wgrad_sm90_halo_problem *l = &plan->layer;
+  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {
-      .source = "cuda_wgrad_sm90_halo.cu", .entry = "falt_planes_filter", .shared_bytes = t->shared_bytes};
-  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
+      .source = "cuda_wgrad_sm90_halo.cu", .entry = "falt_wgrad_sm90_halo", .shared_bytes = t->shared_bytes};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
   const char *type = falt_type_name(base->problem.input.type);
-  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
-  for (int i = 0; i < 3; i++) falt_cuda_hole(&kernel, "TAPS_%c=%d", "DHW"[i], (int)l -> taps[i]);
-  for (int i = 1; i < 3; i++) falt_cuda_hole(&kernel, "DILATION_%c=%d", "DHW"[i], (int)l -> dilation[i]);
-  falt_cuda_hole(&kernel, "TILE_H=%d", t->height);
-  falt_cuda_hole(&kernel, "TILE_W=%d", t->width);
-  falt_cuda_hole(&kernel, "STAGES=%d", t->stages);
+  falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
+  for (int i = 0; i < 3; i++) falt_cuda_define(&kernel, "TAPS_%c=%d", "DHW"[i], (int)l -> taps[i]);
+  for (int i = 1; i < 3; i++) falt_cuda_define(&kernel, "DILATION_%c=%d", "DHW"[i], (int)l -> dilation[i]);
+  falt_cuda_define(&kernel, "TILE_H=%d", t->height);
+  falt_cuda_define(&kernel, "TILE_W=%d", t->width);
+  falt_cuda_define(&kernel, "STAGES=%d", t->stages);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
@@ -135,8 +135,8 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
-  why = falt_planes_filter_refusal(&plan->layer);
-  if (!why && !falt_planes_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
+  why = falt_wgrad_sm90_halo_refusal(&plan->layer);
+  if (!why && !falt_wgrad_sm90_halo_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
   if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   fill_args(plan);
   plan->cuda.base.cost.seconds = plan->tile.seconds;

@@ -22,7 +22,7 @@
 #include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"
 
-typedef falt_cuda_planes_filter_args Args;
+typedef falt_cuda_wgrad_sm90_halo_args Args;
 
 constexpr int PIXEL = 128, SPAN = 64;
 constexpr int WINDOW_W = TILE_W + (TAPS_W - 1) * DILATION_W, WINDOW_H = TILE_H + (TAPS_H - 1) * DILATION_H;
@@ -126,7 +126,7 @@ __device__ inline void consume(const Args &a, const Shared &s, const Part &part,
   keep_sums(a, sums, part, row);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planes_filter(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_wgrad_sm90_halo(const __grid_constant__ Args a) {
   extern __shared__ __align__(1024) char memory[];
   const Shared s = {shared_address(memory)};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);

@@ -6,7 +6,7 @@
 
 enum { PIXEL = 128, MOST_STAGES = 8, FEWEST_STAGES = 2, MOST_PRODUCTS = 32, MOST_WAVES = 3, MOST_SIZE = INT32_MAX / 4 };
 
-const char *falt_planes_filter_refusal(const falt_planes_filter_problem *p) {
+const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *p) {
   const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
   if (p->taps[1] > 3 || p->taps[2] > 4 || p->taps[1] * p->taps[2] > 9)
     return "registers have no room for its taps' sums";
@@ -23,15 +23,15 @@ const char *falt_planes_filter_refusal(const falt_planes_filter_problem *p) {
 
 /* ---- one tile */
 
-static int64_t window_pixels(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
+static int64_t window_pixels(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
   return (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);
 }
 
-static int64_t pixels_of(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
+static int64_t pixels_of(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
   return t->height * t->width + window_pixels(p, t);
 }
 
-static const char *fit(const falt_planes_filter_problem *p, const falt_machine *m, falt_planes_filter_tile *t) {
+static const char *fit(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
   const int barriers = 16 * MOST_STAGES;
   const int64_t stage =
       falt_round_up(t->height * t->width * PIXEL, 1024) + falt_round_up(window_pixels(p, t) * PIXEL, 1024);
@@ -42,8 +42,8 @@ static const char *fit(const falt_planes_filter_problem *p, const falt_machine *
 }
 
 /* `waves`: how often blocks fill the GPU. */
-static const char *count(const falt_planes_filter_problem *p, const falt_machine *m, int waves,
-                         falt_planes_filter_tile *t) {
+static const char *count(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, int waves,
+                         falt_wgrad_sm90_halo_tile *t) {
   const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
   t->tiles[0] = (int)p->out[0];
   t->tiles[1] = (int)falt_ceil_div(p->out[1], t->height);
@@ -67,13 +67,13 @@ static const char *count(const falt_planes_filter_problem *p, const falt_machine
 
 /* Cycles of a multiprocessor for a tile: of the tensor cores, which power keeps at three quarters of their rate; of
  * shared memory, that they read and the copy engine fills. As measured on an H200. */
-static double tile_cycles(const falt_planes_filter_problem *p, const falt_planes_filter_tile *t) {
+static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
   const double width = (double)(FALT_PLANES_SPAN * p->taps[2]);
   const double products = t->height / 2.0 * t->width / 8 * (double)p->taps[1], pixels = (double)pixels_of(p, t);
   return fmax(products * width / 2 / 0.75, (products * (16 + width / 4) + pixels) / 0.75) + 100;
 }
 
-static void estimate(const falt_planes_filter_problem *p, const falt_machine *m, falt_planes_filter_tile *t) {
+static void estimate(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->shares);
   const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
@@ -83,11 +83,11 @@ static void estimate(const falt_planes_filter_problem *p, const falt_machine *m,
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
 }
 
-void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_machine *m, falt_tile_search *search) {
+void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int height = 2; height <= 32; height += 2)
     for (int width = 8; width <= 64; width += 8)
       for (int waves = 1; waves <= MOST_WAVES; waves++) {
-        falt_planes_filter_tile t = {.height = height, .width = width};
+        falt_wgrad_sm90_halo_tile t = {.height = height, .width = width};
         if (height / 2 * width / 8 > MOST_PRODUCTS) continue;
         t.rejected = fit(p, m, &t);
         if (!t.rejected) t.rejected = count(p, m, waves, &t);
@@ -96,9 +96,9 @@ void falt_planes_filter_each(const falt_planes_filter_problem *p, const falt_mac
       }
 }
 
-bool falt_planes_filter_choose(const falt_planes_filter_problem *problem, const falt_machine *machine,
-                               falt_planes_filter_tile *best) {
+bool falt_wgrad_sm90_halo_choose(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
+                                 falt_wgrad_sm90_halo_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_planes_filter_each(problem, machine, &search);
+  falt_wgrad_sm90_halo_each(problem, machine, &search);
   return search.found;
 }

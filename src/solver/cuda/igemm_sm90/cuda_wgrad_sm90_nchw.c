@@ -6,7 +6,7 @@
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_args.h"
@@ -14,9 +14,9 @@
 
 typedef struct planar_plan {
   falt_cuda_plan cuda;
-  falt_planar_filter_problem layer;
-  falt_planar_filter_tile tile;
-  falt_cuda_planar_filter_args args;
+  falt_wgrad_sm90_nchw_problem layer;
+  falt_wgrad_sm90_nchw_tile tile;
+  falt_cuda_wgrad_sm90_nchw_args args;
 } planar_plan;
 
 enum { THREADS = 512 };
@@ -25,9 +25,9 @@ enum { THREADS = 512 };
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const planar_plan *plan = (const planar_plan *)base;
-  const falt_planar_filter_tile *t = &plan->tile;
+  const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
-  falt_cuda_planar_filter_args a = plan->args;
+  falt_cuda_wgrad_sm90_nchw_args a = plan->args;
   a.x.data = falt_map_element(o->input, &p->input);
   a.y.data = falt_map_element(o->output, &p->output);
   a.sums = o->workspace;
@@ -38,7 +38,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_planar_filter_tile *t = &((const planar_plan *)base)->tile;
+  const falt_wgrad_sm90_nchw_tile *t = &((const planar_plan *)base)->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d shares=%d)", t->rows, t->buffers, t->shares);
 }
 
@@ -48,7 +48,7 @@ static void print(const falt_plan *base, falt_text *text) {
  * side. */
 static int unit_of(const falt_tensor *t) {
   const int bytes = (int)falt_type_size(t->type);
-  const int64_t ways = t->size[FALT_W] | falt_gemm_unit(t, FALT_W, 16 / bytes);
+  const int64_t ways = t->size[FALT_W] | falt_igemm_unit(t, FALT_W, 16 / bytes);
   return t->stride[FALT_W] != 1 && t->size[FALT_W] > 1 ? 0 : (int)(ways & -ways) * bytes;
 }
 
@@ -80,17 +80,17 @@ static const char *inapplicable(const falt_ask *ask) {
 
 static void describe(planar_plan *plan, const falt_ask *ask) {
   const falt_problem *p = &plan->cuda.base.problem;
-  plan->layer = (falt_planar_filter_problem){.images = p->input.size[FALT_N],
-                                             .depth = p->input.size[FALT_D],
-                                             .height = p->input.size[FALT_H],
-                                             .width = p->input.size[FALT_W],
-                                             .channels = p->input.size[FALT_C],
-                                             .results = p->output.size[FALT_C],
-                                             .taps = p->filter.size[FALT_D],
-                                             .dilation = p->filter.size[FALT_D] > 1 ? p->axis[0].dilation : 1,
-                                             .pad = p->axis[0].pad[0],
-                                             .unit = (int)falt_min(unit_of(&p->input), unit_of(&p->output)),
-                                             .workspace = ask->budget->max_workspace};
+  plan->layer = (falt_wgrad_sm90_nchw_problem){.images = p->input.size[FALT_N],
+                                               .depth = p->input.size[FALT_D],
+                                               .height = p->input.size[FALT_H],
+                                               .width = p->input.size[FALT_W],
+                                               .channels = p->input.size[FALT_C],
+                                               .results = p->output.size[FALT_C],
+                                               .taps = p->filter.size[FALT_D],
+                                               .dilation = p->filter.size[FALT_D] > 1 ? p->axis[0].dilation : 1,
+                                               .pad = p->axis[0].pad[0],
+                                               .unit = (int)falt_min(unit_of(&p->input), unit_of(&p->output)),
+                                               .workspace = ask->budget->max_workspace};
 }
 
 static falt_cuda_planar_tensor tensor_of(const falt_tensor *t) {
@@ -100,36 +100,36 @@ static falt_cuda_planar_tensor tensor_of(const falt_tensor *t) {
 
 static void fill_args(planar_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const falt_planar_filter_problem *l = &plan->layer;
-  const falt_planar_filter_tile *t = &plan->tile;
-  plan->args = (falt_cuda_planar_filter_args){.x = tensor_of(&p->input),
-                                              .y = tensor_of(&p->output),
-                                              .rows = (int)l->results,
-                                              .columns = (int)l->channels,
-                                              .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
-                                              .row_tiles = t->row_tiles,
-                                              .column_tiles = t->column_tiles,
-                                              .images = (int)l->images,
-                                              .depth = (int)l->depth,
-                                              .height = (int)l->height,
-                                              .taps_d = (int)l->taps,
-                                              .dilation = (int)l->dilation,
-                                              .pad = (int)l->pad,
-                                              .stages = t->stages,
-                                              .shares = t->shares};
+  const falt_wgrad_sm90_nchw_problem *l = &plan->layer;
+  const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
+  plan->args = (falt_cuda_wgrad_sm90_nchw_args){.x = tensor_of(&p->input),
+                                                .y = tensor_of(&p->output),
+                                                .rows = (int)l->results,
+                                                .columns = (int)l->channels,
+                                                .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
+                                                .row_tiles = t->row_tiles,
+                                                .column_tiles = t->column_tiles,
+                                                .images = (int)l->images,
+                                                .depth = (int)l->depth,
+                                                .height = (int)l->height,
+                                                .taps_d = (int)l->taps,
+                                                .dilation = (int)l->dilation,
+                                                .pad = (int)l->pad,
+                                                .stages = t->stages,
+                                                .shares = t->shares};
 }
 
 static falt_status ready(falt_plan *base) {
   planar_plan *plan = (planar_plan *)base;
   falt_cuda_kernel kernel = {
-      .source = "cuda_wgrad_sm90_nchw.cu", .entry = "falt_planar_filter", .shared_bytes = plan->tile.shared_bytes};
-  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
+      .source = "cuda_wgrad_sm90_nchw.cu", .entry = "falt_wgrad_sm90_nchw", .shared_bytes = plan->tile.shared_bytes};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
   const char *type = falt_type_name(base->problem.input.type);
-  falt_cuda_hole(&kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_hole(&kernel, "WIDTH=%d", (int)plan->layer.width);
-  falt_cuda_hole(&kernel, "UNIT=%d", plan->layer.unit);
-  falt_cuda_hole(&kernel, "ROWS=%d", plan->tile.rows);
-  falt_cuda_hole(&kernel, "STAGES=%d", plan->tile.buffers);
+  falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
+  falt_cuda_define(&kernel, "WIDTH=%d", (int)plan->layer.width);
+  falt_cuda_define(&kernel, "UNIT=%d", plan->layer.unit);
+  falt_cuda_define(&kernel, "ROWS=%d", plan->tile.rows);
+  falt_cuda_define(&kernel, "STAGES=%d", plan->tile.buffers);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
@@ -142,8 +142,8 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
-  why = falt_planar_filter_refusal(&plan->layer);
-  if (!why && !falt_planar_filter_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
+  why = falt_wgrad_sm90_nchw_refusal(&plan->layer);
+  if (!why && !falt_wgrad_sm90_nchw_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
   if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   fill_args(plan);
   plan->cuda.base.cost.seconds = plan->tile.seconds;

@@ -29,7 +29,7 @@
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_rows.cuh"
 
-typedef falt_cuda_planar_filter_args Args;
+typedef falt_cuda_wgrad_sm90_nchw_args Args;
 typedef long long i64;
 
 constexpr int SPAN = 64, TAPS = 3;
@@ -276,7 +276,7 @@ __device__ inline void consume(const Args &a, const Shared &s, const Part &part)
 // The registers that a block starts with, dealt anew: few to the warps that copy.
 constexpr int COPYING = 56, MULTIPLYING = (128 * (TAPS + 1) - COPYING) / TAPS / 8 * 8;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_planar_filter(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_wgrad_sm90_nchw(const __grid_constant__ Args a) {
   extern __shared__ __align__(128) char memory[];
   const Shared s = {shared_address(memory)};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);

@@ -17,7 +17,7 @@ enum {
   MOST_DILATION = MOST_SIZE / 64
 };
 
-const char *falt_planar_filter_refusal(const falt_planar_filter_problem *p) {
+const char *falt_wgrad_sm90_nchw_refusal(const falt_wgrad_sm90_nchw_problem *p) {
   return p->unit < 4                                                                  ? "4 bytes do not divide its rows"
          : p->taps > 64                                                               ? "it has too many planes of taps"
          : p->dilation > MOST_DILATION || p->pad > MOST_SIZE || p->pad < -MOST_SIZE   ? "its planes of taps are too far"
@@ -31,12 +31,12 @@ const char *falt_planar_filter_refusal(const falt_planar_filter_problem *p) {
 /* ---- one tile */
 
 /* Of a stage, an even number. */
-static int64_t groups_of(const falt_planar_filter_problem *p, const falt_planar_filter_tile *t) {
+static int64_t groups_of(const falt_wgrad_sm90_nchw_problem *p, const falt_wgrad_sm90_nchw_tile *t) {
   const int64_t filled = falt_ceil_div(p->width, 8);
   return t->rows * (filled + filled % 2 * (t->rows % 2));
 }
 
-static const char *fit(const falt_planar_filter_problem *p, const falt_machine *m, falt_planar_filter_tile *t) {
+static const char *fit(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
   const int barriers = 16 * MOST_BUFFERS + 8;
   const int64_t groups = groups_of(p, t), buffers = (m->arch->block_shared - GROUP - barriers) / (2 * groups * GROUP);
   if (groups > MOST_GROUPS) return "registers have no room for its rows on their way";
@@ -47,8 +47,8 @@ static const char *fit(const falt_planar_filter_problem *p, const falt_machine *
 }
 
 /* `waves`: how often blocks fill the GPU. */
-static const char *count(const falt_planar_filter_problem *p, const falt_machine *m, int waves,
-                         falt_planar_filter_tile *t) {
+static const char *count(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, int waves,
+                         falt_wgrad_sm90_nchw_tile *t) {
   const int64_t rows = p->images * p->depth * (p->height + 1) - 1; /* none of zeros behind the last image */
   t->stages = (int)falt_ceil_div(rows, t->rows);
   t->row_tiles = (int)falt_ceil_div(p->results, FALT_PLANES_SPAN);
@@ -66,7 +66,7 @@ static const char *count(const falt_planar_filter_problem *p, const falt_machine
 }
 
 /* As measured on an H200: products for 16 pixels take 288 cycles, and wait for shared memory, which copies fill. */
-static void estimate(const falt_planar_filter_problem *p, const falt_machine *m, falt_planar_filter_tile *t) {
+static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
   const double cached = 0.3;                               /* what a byte from the cache costs of one from memory */
   const double step = p->unit < 8 ? 460 : 400, turn = 700; /* cycles for 16 pixels; from stage to stage */
   const double stage = (double)groups_of(p, t) / 2 * step + turn;
@@ -82,10 +82,10 @@ static void estimate(const falt_planar_filter_problem *p, const falt_machine *m,
 
 /* ---- all tiles */
 
-void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_machine *m, falt_tile_search *search) {
+void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int rows = 1; rows <= MOST_ROWS; rows++)
     for (int waves = 1; waves <= MOST_WAVES; waves++) {
-      falt_planar_filter_tile t = {.rows = rows};
+      falt_wgrad_sm90_nchw_tile t = {.rows = rows};
       t.rejected = fit(p, m, &t);
       if (!t.rejected) t.rejected = count(p, m, waves, &t);
       if (!t.rejected) estimate(p, m, &t);
@@ -93,9 +93,9 @@ void falt_planar_filter_each(const falt_planar_filter_problem *p, const falt_mac
     }
 }
 
-bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_machine *machine,
-                               falt_planar_filter_tile *best) {
+bool falt_wgrad_sm90_nchw_choose(const falt_wgrad_sm90_nchw_problem *problem, const falt_machine *machine,
+                                 falt_wgrad_sm90_nchw_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
-  falt_planar_filter_each(problem, machine, &search);
+  falt_wgrad_sm90_nchw_each(problem, machine, &search);
   return search.found;
 }

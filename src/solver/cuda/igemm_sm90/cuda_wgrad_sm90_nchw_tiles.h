@@ -6,16 +6,16 @@
 #include "solver/cuda/common/tile_search.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
-typedef struct falt_planar_filter_problem {
+typedef struct falt_wgrad_sm90_nchw_problem {
   int64_t images, depth, height, width;
   int64_t channels, results; /* of x, of dy */
   int64_t taps;              /* planes of them */
   int64_t dilation, pad;     /* from one to the next, before the first; in planes */
   int unit;                  /* bytes that divide all strides */
   int64_t workspace;         /* bytes that may be used; negative: no limit */
-} falt_planar_filter_problem;
+} falt_wgrad_sm90_nchw_problem;
 
-typedef struct falt_planar_filter_tile {
+typedef struct falt_wgrad_sm90_nchw_tile {
   int rows, buffers;           /* of a stage; stages in shared memory */
   int row_tiles, column_tiles; /* spans of dy's channels, of x's */
   int stages, shares;          /* of all images; blocks that share them */
@@ -25,16 +25,16 @@ typedef struct falt_planar_filter_tile {
   size_t workspace;
   double seconds;
   const char *rejected; /* NULL: legal */
-} falt_planar_filter_tile;
+} falt_wgrad_sm90_nchw_tile;
 
 /* Why no tile can be legal, or NULL. */
-const char *falt_planar_filter_refusal(const falt_planar_filter_problem *problem);
+const char *falt_wgrad_sm90_nchw_refusal(const falt_wgrad_sm90_nchw_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
-void falt_planar_filter_each(const falt_planar_filter_problem *problem, const falt_machine *machine,
-                             falt_tile_search *search);
+void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *problem, const falt_machine *machine,
+                               falt_tile_search *search);
 /* The best; false if no tile is legal. */
-bool falt_planar_filter_choose(const falt_planar_filter_problem *problem, const falt_machine *machine,
-                               falt_planar_filter_tile *best);
+bool falt_wgrad_sm90_nchw_choose(const falt_wgrad_sm90_nchw_problem *problem, const falt_machine *machine,
+                                 falt_wgrad_sm90_nchw_tile *best);
 
 #endif

@@ -184,25 +184,25 @@ static falt_status ready(falt_plan *base) {
   pooling_plan *plan = (pooling_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_kernel kernel = {.source = "cuda_pooling.cu", .entry = "falt_pooling"};
-  falt_cuda_hole(&kernel, "OPERATION=%d", (int)p->operation);
-  falt_cuda_hole(&kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
-  falt_cuda_hole(&kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
-  falt_cuda_hole(&kernel, "TYPE_X=%d", (int)p->input.type);
-  falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)p->output.type);
-  falt_cuda_hole(&kernel, "SUM=float");
-  falt_cuda_hole(&kernel, "TINY=0");
+  falt_cuda_define(&kernel, "OPERATION=%d", (int)p->operation);
+  falt_cuda_define(&kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
+  falt_cuda_define(&kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
+  falt_cuda_define(&kernel, "TYPE_X=%d", (int)p->input.type);
+  falt_cuda_define(&kernel, "TYPE_Y=%d", (int)p->output.type);
+  falt_cuda_define(&kernel, "SUM=float");
+  falt_cuda_define(&kernel, "TINY=0");
   for (int i = 0; i < 2; i++) {
     const int64_t taps = p->filter.size[FALT_H + i];
-    falt_cuda_hole(&kernel, "TAPS_%c=%d", "RS"[i], (int)taps);
-    falt_cuda_hole(&kernel, "STRIDE_%c=%d", "HW"[i], (int)p -> axis[1 + i].stride);
-    falt_cuda_hole(&kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)p->axis[1 + i].dilation : 1);
+    falt_cuda_define(&kernel, "TAPS_%c=%d", "RS"[i], (int)taps);
+    falt_cuda_define(&kernel, "STRIDE_%c=%d", "HW"[i], (int)p -> axis[1 + i].stride);
+    falt_cuda_define(&kernel, "DILATE_%c=%d", "RS"[i], taps > 1 ? (int)p->axis[1 + i].dilation : 1);
   }
-  falt_cuda_hole(&kernel, "PAD_R=%d", (int)p->axis[1].pad[0]);
-  falt_cuda_hole(&kernel, "PAD_S=%d", (int)p->axis[2].pad[0]);
-  falt_cuda_hole(&kernel, "ROWS=%d", plan->rows);
-  falt_cuda_hole(&kernel, "COLUMNS=%d", plan->columns);
-  falt_cuda_hole(&kernel, "WIDTH=%d", plan->vector);
-  falt_cuda_hole(&kernel, "LAST=%d", plan->last);
+  falt_cuda_define(&kernel, "PAD_R=%d", (int)p->axis[1].pad[0]);
+  falt_cuda_define(&kernel, "PAD_S=%d", (int)p->axis[2].pad[0]);
+  falt_cuda_define(&kernel, "ROWS=%d", plan->rows);
+  falt_cuda_define(&kernel, "COLUMNS=%d", plan->columns);
+  falt_cuda_define(&kernel, "WIDTH=%d", plan->vector);
+  falt_cuda_define(&kernel, "LAST=%d", plan->last);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
 }
 

@@ -12,7 +12,7 @@
 #include "cuda/cublas.h"
 #include "solver/common/im2col.h"
 #include "solver/cuda/common/cuda.h"
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 
 enum { THREADS = 256, MOST_BYTES = 1 << 30 };
 
@@ -38,7 +38,7 @@ static int64_t size_of(const im2col_plan *plan) {
 static void write_columns(const im2col_plan *plan, const falt_operands *o, int64_t first, int64_t images) {
   const falt_tensor *x = &plan->base.problem.input;
   falt_cuda_im2col_args a = plan->args;
-  a.x.data = falt_gemm_element(o->input, x) + first * x->stride[FALT_N] * size_of(plan);
+  a.x.data = falt_igemm_element(o->input, x) + first * x->stride[FALT_N] * size_of(plan);
   a.columns = (char *)o->workspace + FALT_CUBLAS_WORKSPACE;
   a.images = (unsigned)images;
   a.count = a.positions * a.depth * a.groups * images;
@@ -84,8 +84,8 @@ static void multiply(const im2col_plan *plan, const falt_operands *o, int64_t fi
   const falt_cuda_im2col_args *a = &plan->args;
   falt_cublas_product product = product_of(plan, images);
   const char *columns = (const char *)o->workspace + FALT_CUBLAS_WORKSPACE;
-  const char *filter = falt_gemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
-  char *y = falt_gemm_element(o->output, &p->output) + first * p->output.stride[FALT_N] * size_of(plan);
+  const char *filter = falt_igemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
+  char *y = falt_igemm_element(o->output, &p->output) + first * p->output.stride[FALT_N] * size_of(plan);
   const int64_t matrices = a->positions * a->depth * (plan->by_row ? a->groups : 1) * size_of(plan);
   const bool batched = plan->by_row && a->groups == 1;
   if (batched) {
@@ -205,10 +205,10 @@ static falt_status open_plan(im2col_plan *plan, const falt_ask *ask) {
 static falt_status ready(falt_plan *base) {
   im2col_plan *plan = (im2col_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_im2col.cu", .entry = "falt_im2col"};
-  falt_cuda_hole(&kernel, "ELEMENT=%s", falt_cuda_bits((size_t)size_of(plan)));
-  falt_cuda_hole(&kernel, "INDEX=%s", plan->wide ? "unsigned long long" : "unsigned");
-  falt_cuda_hole(&kernel, "BY_ROW=%d", plan->by_row);
-  falt_cuda_hole(&kernel, "CHANNELS_FIRST=%d", falt_im2col_taps_lie(&base->problem.filter, true));
+  falt_cuda_define(&kernel, "ELEMENT=%s", falt_cuda_bits((size_t)size_of(plan)));
+  falt_cuda_define(&kernel, "INDEX=%s", plan->wide ? "unsigned long long" : "unsigned");
+  falt_cuda_define(&kernel, "BY_ROW=%d", plan->by_row);
+  falt_cuda_define(&kernel, "CHANNELS_FIRST=%d", falt_im2col_taps_lie(&base->problem.filter, true));
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
 }
 

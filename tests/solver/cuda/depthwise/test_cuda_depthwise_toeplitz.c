@@ -17,7 +17,7 @@
 
 static const falt_machine a100 = A100, b200 = B200, consumer = RTX5090;
 
-static const falt_depthwise_bands_shape shapes[] = {
+static const falt_depthwise_toeplitz_shape shapes[] = {
     /* 7x7 on images of several sizes, in both orders; 5x5; 15x15; 31x31 on small images */
     {128, 96, {56, 56}, {56, 56}, {7, 7}, {3, 3}, false, 8, 8, false},
     {128, 96, {56, 56}, {56, 56}, {7, 7}, {3, 3}, true, 8, 8, false},
@@ -38,7 +38,7 @@ static const falt_depthwise_bands_shape shapes[] = {
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct tally {
-  const falt_depthwise_bands_shape *shape;
+  const falt_depthwise_toeplitz_shape *shape;
   const falt_machine *machine;
   int tiles;
   double least;
@@ -46,9 +46,9 @@ typedef struct tally {
 
 /* Tiles have all results, none for nothing, and fit a multiprocessor as often as they say. */
 static void check_tile(void *context, const void *candidate) {
-  const falt_depthwise_bands_tile *t = candidate;
+  const falt_depthwise_toeplitz_tile *t = candidate;
   tally *all = context;
-  const falt_depthwise_bands_shape *s = all->shape;
+  const falt_depthwise_toeplitz_shape *s = all->shape;
   const int64_t slabs = falt_ceil_div(s->out[0], t->slab), batches = falt_ceil_div(s->images, t->images);
   assert_true(s->inner ? t->span % 8 == 0 && t->span % t->warps == 0 : t->span == 1);
   assert_true(t->slab % t->segment == 0 || t->slab == s->out[0]);
@@ -68,15 +68,15 @@ static void test_tiles(UNUSED void **state) {
   for (int m = 0; m < 4; m++)
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};
-      falt_depthwise_bands_tile best;
-      falt_depthwise_bands_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
-      assert_true(falt_depthwise_bands_choose(&shapes[i], machines[m], &best));
+      falt_depthwise_toeplitz_tile best;
+      falt_depthwise_toeplitz_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
+      assert_true(falt_depthwise_toeplitz_choose(&shapes[i], machines[m], &best));
       assert_true(all.tiles > 0 && best.seconds == all.least);
     }
 }
 
 typedef struct filter_tally {
-  const falt_depthwise_bands_shape *shape;
+  const falt_depthwise_toeplitz_shape *shape;
   const falt_machine *machine;
   int64_t workspace;
   int tiles;
@@ -85,7 +85,7 @@ typedef struct filter_tally {
 
 /* Where the operands of the last product of cuda_depthwise_diagonals.cu end, and where they would if their blocks did
  * not overlap: 64 rows of x, and eight columns of dy for each row of taps, of 16 pixels each. */
-static int64_t operands_end(const falt_depthwise_bands_shape *s, const falt_depthwise_bands_filter_tile *t) {
+static int64_t operands_end(const falt_depthwise_toeplitz_shape *s, const falt_depthwise_toeplitz_wgrad_tile *t) {
   const int64_t reach = s->taps[1] - 1 - s->pad[1], width = falt_min(s->in[1], s->out[1] + reach);
   const int64_t pitch = falt_max(width + s->pad[1], s->out[1] + reach), run = falt_round_up(t->slab * pitch, 16) * 16;
   const int64_t down = s->taps[0] == 8 ? 8 : falt_max(3, s->taps[0] | 1), of_y = (s->pad[1] + 8) * 16 + run;
@@ -98,9 +98,9 @@ static int64_t operands_end(const falt_depthwise_bands_shape *s, const falt_dept
 /* Every share has images or slabs of them, their sums fit the workspace, and blocks a multiprocessor as often as they
  * say. */
 static void check_filter_tile(void *context, const void *candidate) {
-  const falt_depthwise_bands_filter_tile *t = candidate;
+  const falt_depthwise_toeplitz_wgrad_tile *t = candidate;
   filter_tally *all = context;
-  const falt_depthwise_bands_shape *s = all->shape;
+  const falt_depthwise_toeplitz_shape *s = all->shape;
   const int64_t slabs = falt_ceil_div(falt_min(s->in[0], s->out[0] + s->taps[0] - 1 - s->pad[0]), t->slab);
   assert_true(t->shares >= 1 && (t->shares - 1) * t->images < s->images * slabs);
   assert_true(s->inner ? t->span % 8 == 0 && t->warps == t->span / 2 : t->span == 1 && slabs == 1);
@@ -113,19 +113,19 @@ static void check_filter_tile(void *context, const void *candidate) {
   if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
 }
 
-static bool has_filter_tile(const falt_depthwise_bands_shape *s, const falt_machine *m, int64_t workspace) {
+static bool has_filter_tile(const falt_depthwise_toeplitz_shape *s, const falt_machine *m, int64_t workspace) {
   filter_tally all = {.shape = s, .machine = m, .workspace = workspace};
-  falt_depthwise_bands_filter_tile best;
-  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_bands_filter_each)(
+  falt_depthwise_toeplitz_wgrad_tile best;
+  (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_toeplitz_wgrad_each)(
       s, m, workspace, &(falt_tile_search){.visit = check_filter_tile, .context = &all});
-  assert_true(falt_depthwise_bands_filter_choose(s, m, workspace, &best) == (all.tiles > 0));
+  assert_true(falt_depthwise_toeplitz_wgrad_choose(s, m, workspace, &best) == (all.tiles > 0));
   assert_true(all.tiles == 0 || best.seconds == all.least);
   return all.tiles > 0;
 }
 
 static void test_filter_tiles(UNUSED void **state) {
   const falt_machine *const machines[] = {&h200, &a100, &b200, &consumer};
-  const falt_depthwise_bands_shape *s = &shapes[0];
+  const falt_depthwise_toeplitz_shape *s = &shapes[0];
   const int64_t sums = s->taps[0] * s->taps[1] * s->channels * 4;
   for (int m = 0; m < 4; m++)
     for (int i = 0; i < SHAPES; i++) {
@@ -142,47 +142,47 @@ static void test_small_images(UNUSED void **state) {
       for (int size = falt_max(1, taps - 2 * pad); size <= 24; size++)
         for (int channels = 8; channels <= 16; channels += 8) {
           const int out = size + 2 * pad - taps + 1;
-          const falt_depthwise_bands_shape s = {.images = 2,
-                                                .channels = channels,
-                                                .in = {size, size + 1},
-                                                .out = {out, out + 1},
-                                                .taps = {taps, taps},
-                                                .pad = {pad, pad},
-                                                .inner = true,
-                                                .x_align = 8,
-                                                .y_align = 8};
+          const falt_depthwise_toeplitz_shape s = {.images = 2,
+                                                   .channels = channels,
+                                                   .in = {size, size + 1},
+                                                   .out = {out, out + 1},
+                                                   .taps = {taps, taps},
+                                                   .pad = {pad, pad},
+                                                   .inner = true,
+                                                   .x_align = 8,
+                                                   .y_align = 8};
           assert_true(has_filter_tile(&s, &h200, -1));
         }
 }
 
 static void test_refusals(UNUSED void **state) {
-  falt_depthwise_bands_tile best;
-  falt_depthwise_bands_shape s = shapes[0];
+  falt_depthwise_toeplitz_tile best;
+  falt_depthwise_toeplitz_shape s = shapes[0];
   s.pad[1] = 7;
-  assert_non_null(falt_depthwise_bands_refusal(&s));
-  assert_false(falt_depthwise_bands_choose(&s, &h200, &best));
+  assert_non_null(falt_depthwise_toeplitz_refusal(&s));
+  assert_false(falt_depthwise_toeplitz_choose(&s, &h200, &best));
   s = shapes[0], s.pad[0] = -1;
-  assert_non_null(falt_depthwise_bands_refusal(&s));
+  assert_non_null(falt_depthwise_toeplitz_refusal(&s));
   s = shapes[0], s.taps[0] = s.taps[1] = 51, s.pad[0] = s.pad[1] = 25; /* too many for the registers */
-  assert_null(falt_depthwise_bands_refusal(&s));
-  assert_false(falt_depthwise_bands_choose(&s, &h200, &best));
+  assert_null(falt_depthwise_toeplitz_refusal(&s));
+  assert_false(falt_depthwise_toeplitz_choose(&s, &h200, &best));
   s = shapes[0], s.in[1] = s.out[1] = 10000;
-  assert_non_null(falt_depthwise_bands_refusal(&s));
+  assert_non_null(falt_depthwise_toeplitz_refusal(&s));
 }
 
-static void fill_holes(falt_cuda_kernel *kernel, const falt_depthwise_bands_shape *s, bool half) {
+static void fill_holes(falt_cuda_kernel *kernel, const falt_depthwise_toeplitz_shape *s, bool half) {
   const int64_t x = s->inner ? s->channels : 1;
-  falt_cuda_hole(kernel, "KIND=%s", half ? "HALVES" : "BRAINS");
-  falt_cuda_hole(kernel, "TYPE_Y=%d", half ? FALT_F16 : FALT_BF16);
-  falt_cuda_hole(kernel, "TYPE_R=%d", s->finish ? FALT_F16 : -1);
-  falt_cuda_hole(kernel, "REAL=float");
-  falt_cuda_hole(kernel, "ACTIVATION=%d", s->finish ? FALT_SILU : FALT_IDENTITY);
-  falt_cuda_hole(kernel, "FINISH=%d", s->finish);
-  falt_cuda_hole(kernel, "MULTIPLE=1");
-  falt_cuda_hole(kernel, "X_R=%d", (int)(s->in[1] * x));
-  falt_cuda_hole(kernel, "X_S=%d", (int)x);
-  falt_cuda_hole(kernel, "Y_R=%d", (int)(s->out[1] * x));
-  falt_cuda_hole(kernel, "Y_S=%d", (int)x);
+  falt_cuda_define(kernel, "KIND=%s", half ? "HALVES" : "BRAINS");
+  falt_cuda_define(kernel, "TYPE_Y=%d", half ? FALT_F16 : FALT_BF16);
+  falt_cuda_define(kernel, "TYPE_R=%d", s->finish ? FALT_F16 : -1);
+  falt_cuda_define(kernel, "REAL=float");
+  falt_cuda_define(kernel, "ACTIVATION=%d", s->finish ? FALT_SILU : FALT_IDENTITY);
+  falt_cuda_define(kernel, "FINISH=%d", s->finish);
+  falt_cuda_define(kernel, "MULTIPLE=1");
+  falt_cuda_define(kernel, "X_R=%d", (int)(s->in[1] * x));
+  falt_cuda_define(kernel, "X_S=%d", (int)x);
+  falt_cuda_define(kernel, "Y_R=%d", (int)(s->out[1] * x));
+  falt_cuda_define(kernel, "Y_S=%d", (int)x);
 }
 
 /* The best tile of each shape, for every architecture in turn: as many registers as the blocks that the host counts on
@@ -195,13 +195,13 @@ static void test_kernels(UNUSED void **state) {
   need_compiler();
   for (int a = 0; a < 4; a++)
     for (int i = 0; i < SHAPES; i++) {
-      falt_depthwise_bands_tile best;
+      falt_depthwise_toeplitz_tile best;
       falt_cuda_binary binary;
-      falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_bands"};
+      falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_toeplitz"};
       if (a != 0 && a != 1 + i % 3) continue;
-      assert_true(falt_depthwise_bands_choose(&shapes[i], architectures[a].machine, &best));
+      assert_true(falt_depthwise_toeplitz_choose(&shapes[i], architectures[a].machine, &best));
       fill_holes(&kernel, &shapes[i], i % 2 == 0);
-      falt_depthwise_bands_holes(&kernel, &shapes[i], &best);
+      falt_depthwise_toeplitz_defines(&kernel, &shapes[i], &best);
       if (falt_cuda_compile(&kernel, architectures[a].name, &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
       if (binary.use.spill_bytes != 0)
         fail_msg(
@@ -219,21 +219,22 @@ static void test_filter_kernels(UNUSED void **state) {
   need_compiler();
   for (int a = 0; a < 4; a++)
     for (int i = 0; i < SHAPES; i++) {
-      falt_depthwise_bands_filter_tile best;
+      falt_depthwise_toeplitz_wgrad_tile best;
       falt_cuda_binary binary;
-      falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz_wgrad.cu", .entry = "falt_depthwise_bands_filter"};
+      falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz_wgrad.cu",
+                                 .entry = "falt_depthwise_toeplitz_wgrad"};
       const int64_t pixel = shapes[i].inner ? shapes[i].channels : 1;
       if (a != 0 && (shapes[i].inner || a != 1 + i % 3)) continue;
       if (shapes[i].inner) kernel.source = "cuda_depthwise_diagonals.cu", kernel.entry = "falt_depthwise_diagonals";
-      if (!falt_depthwise_bands_filter_choose(&shapes[i], &h200, -1, &best)) continue;
-      falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "BRAINS" : "HALVES");
-      falt_cuda_hole(&kernel, "MULTIPLE=1");
-      falt_cuda_hole(&kernel, "PAIR=\"%s\"", i % 2 ? "bf16.bf16" : "f16.f16");
-      falt_cuda_hole(&kernel, "X_R=%d", (int)(shapes[i].in[1] * pixel));
-      falt_cuda_hole(&kernel, "X_S=%d", (int)pixel);
-      falt_cuda_hole(&kernel, "Y_R=%d", (int)(shapes[i].out[1] * pixel));
-      falt_cuda_hole(&kernel, "Y_S=%d", (int)pixel);
-      falt_depthwise_bands_filter_holes(&kernel, &shapes[i], &best);
+      if (!falt_depthwise_toeplitz_wgrad_choose(&shapes[i], &h200, -1, &best)) continue;
+      falt_cuda_define(&kernel, "KIND=%s", i % 2 ? "BRAINS" : "HALVES");
+      falt_cuda_define(&kernel, "MULTIPLE=1");
+      falt_cuda_define(&kernel, "PAIR=\"%s\"", i % 2 ? "bf16.bf16" : "f16.f16");
+      falt_cuda_define(&kernel, "X_R=%d", (int)(shapes[i].in[1] * pixel));
+      falt_cuda_define(&kernel, "X_S=%d", (int)pixel);
+      falt_cuda_define(&kernel, "Y_R=%d", (int)(shapes[i].out[1] * pixel));
+      falt_cuda_define(&kernel, "Y_S=%d", (int)pixel);
+      falt_depthwise_toeplitz_wgrad_defines(&kernel, &shapes[i], &best);
       if (falt_cuda_compile(&kernel, architectures[a], &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
       if (binary.use.spill_bytes != 0)
         fail_msg("shape %d for %s: %d bytes spilled, %d registers", i, architectures[a], binary.use.spill_bytes,
@@ -248,14 +249,14 @@ static void test_sum_kernel(UNUSED void **state) {
   for (int a = 0; a < 4; a++) {
     falt_cuda_binary binary;
     falt_cuda_kernel kernel = {.source = "cuda_depthwise_sum.cu", .entry = "falt_depthwise_sum"};
-    falt_cuda_hole(&kernel, "SUM=%s", a % 2 ? "double" : "float");
-    falt_cuda_hole(&kernel, "TYPE_W=%d", a % 2 ? FALT_F64 : FALT_F16);
-    falt_cuda_hole(&kernel, "TAPS_T=1");
-    falt_cuda_hole(&kernel, "TAPS_R=7");
-    falt_cuda_hole(&kernel, "TAPS_S=5");
-    falt_cuda_hole(&kernel, "CHANNELS=96");
-    falt_cuda_hole(&kernel, "MULTIPLE=%d", 1 + a % 2);
-    falt_cuda_hole(&kernel, "BIAS=%d", a % 2);
+    falt_cuda_define(&kernel, "SUM=%s", a % 2 ? "double" : "float");
+    falt_cuda_define(&kernel, "TYPE_W=%d", a % 2 ? FALT_F64 : FALT_F16);
+    falt_cuda_define(&kernel, "TAPS_T=1");
+    falt_cuda_define(&kernel, "TAPS_R=7");
+    falt_cuda_define(&kernel, "TAPS_S=5");
+    falt_cuda_define(&kernel, "CHANNELS=96");
+    falt_cuda_define(&kernel, "MULTIPLE=%d", 1 + a % 2);
+    falt_cuda_define(&kernel, "BIAS=%d", a % 2);
     if (falt_cuda_compile(&kernel, architectures[a], &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
     assert_true(binary.use.spill_bytes == 0 && binary.use.registers <= 64);
     falt_free(binary.data);

@@ -14,28 +14,29 @@
 
 #define UNUSED __attribute__((unused))
 
-static falt_strips_problem layer(int64_t channels, int64_t results, int64_t planes, int64_t taps, int64_t size) {
-  return (falt_strips_problem){.images = 2,
-                               .channels = channels,
-                               .results = results,
-                               .taps = {planes, taps, taps},
-                               .in = {planes > 1 ? size : 1, size, size},
-                               .out = {planes > 1 ? size : 1, size, size},
-                               .pad = taps / 2,
-                               .unit = 8};
+static falt_fewchannels_nchw_problem layer(int64_t channels, int64_t results, int64_t planes, int64_t taps,
+                                           int64_t size) {
+  return (falt_fewchannels_nchw_problem){.images = 2,
+                                         .channels = channels,
+                                         .results = results,
+                                         .taps = {planes, taps, taps},
+                                         .in = {planes > 1 ? size : 1, size, size},
+                                         .out = {planes > 1 ? size : 1, size, size},
+                                         .pad = taps / 2,
+                                         .unit = 8};
 }
 
 typedef struct tally {
-  const falt_strips_problem *problem;
+  const falt_fewchannels_nchw_problem *problem;
   int legal;
   double least;
 } tally;
 
 /* Walks and strips cover all results once; no estimate beats the memory. */
 static void check_tile(void *context, const void *candidate) {
-  const falt_strips_tile *t = candidate;
+  const falt_fewchannels_nchw_tile *t = candidate;
   tally *sum = context;
-  const falt_strips_problem *p = sum->problem;
+  const falt_fewchannels_nchw_problem *p = sum->problem;
   if (t->rejected) return;
   const double results = (double)(p->images * p->results * p->out[0] * p->out[1] * p->out[2]);
   sum->legal++;
@@ -49,11 +50,11 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->seconds > 2 * results / h200.bytes_per_s && t->seconds < 3600);
 }
 
-static falt_strips_tile choose(const falt_strips_problem *p) {
-  falt_strips_tile best;
+static falt_fewchannels_nchw_tile choose(const falt_fewchannels_nchw_problem *p) {
+  falt_fewchannels_nchw_tile best;
   tally sum = {.problem = p};
-  falt_strips_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
-  assert_true(falt_strips_choose(p, &h200, &best));
+  falt_fewchannels_nchw_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
+  assert_true(falt_fewchannels_nchw_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
@@ -62,8 +63,8 @@ static void test_tiles(UNUSED void **state) {
   static const int64_t layers[][5] = {{1, 16, 3, 3, 256}, {1, 1, 3, 3, 16},  {3, 64, 1, 3, 224}, {4, 40, 1, 5, 57},
                                       {2, 8, 3, 3, 90},   {8, 200, 1, 1, 9}, {1, 20, 1, 7, 28}};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-    falt_strips_problem p = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
-    const falt_strips_tile few = choose(&p);
+    falt_fewchannels_nchw_problem p = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
+    const falt_fewchannels_nchw_tile few = choose(&p);
     p.images = 64;
     assert_true(choose(&p).seconds > few.seconds);
     p.inner = true;
@@ -73,34 +74,34 @@ static void test_tiles(UNUSED void **state) {
 
 /* A large volume fills the multiprocessors and is limited by the memory. */
 static void test_volume(UNUSED void **state) {
-  falt_strips_problem p = layer(1, 16, 3, 3, 256);
+  falt_fewchannels_nchw_problem p = layer(1, 16, 3, 3, 256);
   p.images = 1;
-  const falt_strips_tile best = choose(&p);
+  const falt_fewchannels_nchw_tile best = choose(&p);
   assert_true(best.eights == 2 && best.blocks == 4 && best.grid >= (int64_t)h200.multiprocessors * best.blocks * 3 / 4);
   assert_true(best.seconds > 170e-6 && best.seconds < 220e-6); /* 201 were measured */
 }
 
 static void none(void *context, const void *candidate) {
-  const falt_strips_tile *t = candidate;
+  const falt_fewchannels_nchw_tile *t = candidate;
   *(int *)context += 1;
   assert_non_null(t->rejected);
 }
 
 static void test_refusals(UNUSED void **state) {
-  falt_strips_problem p = layer(16, 64, 1, 7, 64); /* a filter that registers do not hold */
-  falt_strips_tile best;
+  falt_fewchannels_nchw_problem p = layer(16, 64, 1, 7, 64); /* a filter that registers do not hold */
+  falt_fewchannels_nchw_tile best;
   int tried = 0;
-  falt_strips_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
+  falt_fewchannels_nchw_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
   assert_true(tried > 10);
-  assert_false(falt_strips_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nchw_choose(&p, &h200, &best));
   assert_non_null(best.rejected);
   p = layer(1, 16, 3, 3, 64);
   p.pad = 3; /* columns that no lane has beside its own */
-  assert_false(falt_strips_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nchw_choose(&p, &h200, &best));
   p.pad = -1;
-  assert_false(falt_strips_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nchw_choose(&p, &h200, &best));
   p = layer(1, INT64_C(1) << 30, 3, 3, 1 << 14);
-  assert_false(falt_strips_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nchw_choose(&p, &h200, &best));
 }
 
 static void test_compile(UNUSED void **state) {

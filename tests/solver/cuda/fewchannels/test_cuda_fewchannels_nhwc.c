@@ -14,27 +14,28 @@
 
 #define UNUSED __attribute__((unused))
 
-static falt_first_problem layer(int64_t channels, int64_t results, int64_t taps, int64_t stride, int64_t size) {
+static falt_fewchannels_nhwc_problem layer(int64_t channels, int64_t results, int64_t taps, int64_t stride,
+                                           int64_t size) {
   const int64_t out = (size - taps) / stride + 1;
-  return (falt_first_problem){.images = 16,
-                              .channels = channels,
-                              .results = results,
-                              .taps = {taps, taps},
-                              .stride = {stride, stride},
-                              .dilation = {1, 1},
-                              .in = {size, size},
-                              .out = {out, out}};
+  return (falt_fewchannels_nhwc_problem){.images = 16,
+                                         .channels = channels,
+                                         .results = results,
+                                         .taps = {taps, taps},
+                                         .stride = {stride, stride},
+                                         .dilation = {1, 1},
+                                         .in = {size, size},
+                                         .out = {out, out}};
 }
 
 typedef struct tally {
-  const falt_first_problem *problem;
+  const falt_fewchannels_nhwc_problem *problem;
   int legal;
   double least;
 } tally;
 
 /* Tiles and walks cover all results once; the ring holds the rows that a batch of results reads, and one batch more.
  * The bytes of the ring. */
-static int64_t check_walks(const falt_first_problem *p, const falt_first_tile *t) {
+static int64_t check_walks(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   const int64_t tile = t->width * t->paired, span = 64 / t->paired;
   assert_true(t->pixel >= p->channels && p->stride[1] * t->paired * t->pixel % 8 == 0);
   assert_true(t->column_tiles * tile >= p->out[1] && (t->column_tiles - 1) * tile < p->out[1]);
@@ -50,22 +51,22 @@ static int64_t check_walks(const falt_first_problem *p, const falt_first_tile *t
 }
 
 static void check_tile(void *context, const void *candidate) {
-  const falt_first_tile *t = candidate;
+  const falt_fewchannels_nhwc_tile *t = candidate;
   tally *sum = context;
-  const falt_first_problem *p = sum->problem;
+  const falt_fewchannels_nhwc_problem *p = sum->problem;
   if (t->rejected) return;
   sum->legal++;
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
   const int64_t staged = t->rows * t->parts * t->width * 128;
   assert_true(check_walks(p, t) + staged <= t->shared_bytes && t->shared_bytes <= h200.arch->block_shared);
-  assert_true(falt_first_threads(t) <= 640 && t->seconds > 0 && t->seconds < 3600);
+  assert_true(falt_fewchannels_nhwc_threads(t) <= 640 && t->seconds > 0 && t->seconds < 3600);
 }
 
-static falt_first_tile choose(const falt_first_problem *p) {
-  falt_first_tile best;
+static falt_fewchannels_nhwc_tile choose(const falt_fewchannels_nhwc_problem *p) {
+  falt_fewchannels_nhwc_tile best;
   tally sum = {.problem = p};
-  falt_first_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
-  assert_true(falt_first_choose(p, &h200, &best));
+  falt_fewchannels_nhwc_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
+  assert_true(falt_fewchannels_nhwc_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
@@ -76,8 +77,8 @@ static void test_tiles(UNUSED void **state) {
                                       {1, 20, 5, 1, 28},  {8, 64, 3, 1, 58},   {5, 40, 3, 2, 57},  {4, 48, 4, 4, 224},
                                       {3, 16, 5, 3, 90},  {2, 1000, 1, 1, 9}};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-    falt_first_problem p = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
-    const falt_first_tile few = choose(&p);
+    falt_fewchannels_nhwc_problem p = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
+    const falt_fewchannels_nhwc_tile few = choose(&p);
     const double results = (double)(p.images * p.out[0] * p.out[1] * p.results);
     assert_true(few.seconds > 2 * results * (double)(p.channels * p.taps[0] * p.taps[1]) / 989e12);
     assert_true(few.seconds > 2 * results / h200.bytes_per_s);
@@ -90,7 +91,7 @@ static void test_tiles(UNUSED void **state) {
 }
 
 typedef struct filter_tally {
-  const falt_first_filter_problem *problem;
+  const falt_fewchannels_wgrad_problem *problem;
   int legal;
   double least;
 } filter_tally;
@@ -98,35 +99,35 @@ typedef struct filter_tally {
 /* Parts have all rows of taps; instructions all elements of a run; registers hold the sums, shared memory two rows of
  * the output's gradient at least; shares have the workspace that they fill. */
 static void check_filter_tile(void *context, const void *candidate) {
-  const falt_first_filter_tile *t = candidate;
+  const falt_fewchannels_wgrad_tile *t = candidate;
   filter_tally *sum = context;
-  const falt_first_filter_problem *p = sum->problem;
-  const falt_first_tile *l = &t->layer;
-  falt_first_problem part = p->layer;
+  const falt_fewchannels_wgrad_problem *p = sum->problem;
+  const falt_fewchannels_nhwc_tile *l = &t->layer;
+  falt_fewchannels_nhwc_problem part = p->layer;
   if (t->rejected) return;
   sum->legal++;
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
   assert_true(t->taps * l->tap_parts >= part.taps[0] && t->taps * (l->tap_parts - 1) < part.taps[0]);
   part.taps[0] = t->taps;
-  const int64_t consumers = l->rows * l->parts, row = falt_first_row_pieces(&part, l) * 16;
+  const int64_t consumers = l->rows * l->parts, row = falt_fewchannels_nhwc_row_pieces(&part, l) * 16;
   const int64_t lines = consumers * t->stages * l->width * 128;
   assert_true(check_walks(&part, l) + l->mirrored * row + lines <= t->shared_bytes);
   assert_true(t->shared_bytes <= h200.arch->block_shared && t->stages >= 2 && l->width % 16 == 0);
   assert_true(t->blocks >= t->taps && l->mirrored >= (t->blocks - 1) * part.dilation[0]);
-  assert_true(l->pieces >= falt_first_fewest_pieces(&part, l) && l->pixel >= part.channels + p->biased);
+  assert_true(l->pieces >= falt_fewchannels_nhwc_fewest_pieces(&part, l) && l->pixel >= part.channels + p->biased);
   assert_true(128 * consumers * l->pieces * t->blocks * 4 < 65536);
-  assert_true(falt_first_filter_threads(t) == 128 * (consumers + t->producers));
+  assert_true(falt_fewchannels_wgrad_threads(t) == 128 * (consumers + t->producers));
   assert_true(t->shares == l->grid / l->result_tiles * l->rows * l->paired);
-  const int64_t bytes = t->shares * part.results * falt_first_filter_columns(p) * 4;
+  const int64_t bytes = t->shares * part.results * falt_fewchannels_wgrad_columns(p) * 4;
   assert_true(t->workspace == (size_t)bytes && (p->workspace < 0 || bytes <= p->workspace));
   assert_true(t->seconds > 0 && t->seconds < 3600);
 }
 
-static falt_first_filter_tile choose_filter(const falt_first_filter_problem *p) {
-  falt_first_filter_tile best;
+static falt_fewchannels_wgrad_tile choose_filter(const falt_fewchannels_wgrad_problem *p) {
+  falt_fewchannels_wgrad_tile best;
   filter_tally sum = {.problem = p};
-  falt_first_filter_each(p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &sum});
-  assert_true(falt_first_filter_choose(p, &h200, &best));
+  falt_fewchannels_wgrad_each(p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &sum});
+  assert_true(falt_fewchannels_wgrad_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
@@ -136,10 +137,10 @@ static void test_filter_tiles(UNUSED void **state) {
                                       {1, 24, 5, 1, 28},  {7, 64, 3, 1, 58},   {5, 40, 3, 2, 57},  {3, 48, 4, 4, 224},
                                       {3, 16, 5, 3, 90},  {2, 1000, 1, 1, 9}};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-    falt_first_filter_problem p = {.workspace = -1};
-    falt_first_problem *l = &p.layer;
+    falt_fewchannels_wgrad_problem p = {.workspace = -1};
+    falt_fewchannels_nhwc_problem *l = &p.layer;
     *l = layer(layers[i][0], layers[i][1], layers[i][2], layers[i][3], layers[i][4]);
-    const falt_first_filter_tile few = choose_filter(&p);
+    const falt_fewchannels_wgrad_tile few = choose_filter(&p);
     const double results = (double)(l->images * l->out[0] * l->out[1] * l->results);
     assert_true(few.seconds > 2 * results * (double)(l->channels * l->taps[0] * l->taps[1]) / 989e12);
     assert_true(few.seconds > 2 * results / h200.bytes_per_s);
@@ -155,37 +156,38 @@ static void test_filter_tiles(UNUSED void **state) {
 }
 
 static void test_filter_refusals(UNUSED void **state) {
-  falt_first_filter_problem p = {layer(8, 64, 3, 1, 58), .biased = true, .workspace = -1}; /* no channel for the ones */
-  falt_first_filter_tile best;
-  assert_false(falt_first_filter_choose(&p, &h200, &best));
+  falt_fewchannels_wgrad_problem p = {layer(8, 64, 3, 1, 58), .biased = true,
+                                      .workspace = -1}; /* no channel for the ones */
+  falt_fewchannels_wgrad_tile best;
+  assert_false(falt_fewchannels_wgrad_choose(&p, &h200, &best));
   assert_non_null(best.rejected);
-  p = (falt_first_filter_problem){layer(3, 64, 7, 2, 229), .workspace = 1000};
-  assert_false(falt_first_filter_choose(&p, &h200, &best));
+  p = (falt_fewchannels_wgrad_problem){layer(3, 64, 7, 2, 229), .workspace = 1000};
+  assert_false(falt_fewchannels_wgrad_choose(&p, &h200, &best));
   assert_non_null(best.rejected);
-  p = (falt_first_filter_problem){layer(3, 64, 40, 1, 229),
-                                  .workspace = -1}; /* runs of more columns than products have */
-  assert_false(falt_first_filter_choose(&p, &h200, &best));
+  p = (falt_fewchannels_wgrad_problem){layer(3, 64, 40, 1, 229),
+                                       .workspace = -1}; /* runs of more columns than products have */
+  assert_false(falt_fewchannels_wgrad_choose(&p, &h200, &best));
 }
 
 static void none(void *context, const void *candidate) {
-  const falt_first_tile *t = candidate;
+  const falt_fewchannels_nhwc_tile *t = candidate;
   *(int *)context += 1;
   assert_non_null(t->rejected);
 }
 
 static void test_refusals(UNUSED void **state) {
-  falt_first_problem p = layer(3, 64, 31, 1, 256); /* a filter that registers do not hold */
-  falt_first_tile best;
+  falt_fewchannels_nhwc_problem p = layer(3, 64, 31, 1, 256); /* a filter that registers do not hold */
+  falt_fewchannels_nhwc_tile best;
   int tried = 0;
-  falt_first_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
+  falt_fewchannels_nhwc_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
   assert_true(tried > 10);
-  assert_false(falt_first_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nhwc_choose(&p, &h200, &best));
   assert_non_null(best.rejected);
   p = layer(3, 64, 7, 8, 2048);
   p.dilation[0] = 200; /* rows that shared memory does not hold */
-  assert_false(falt_first_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nhwc_choose(&p, &h200, &best));
   p = layer(3, INT64_C(1) << 20, 3, 1, 32);
-  assert_false(falt_first_choose(&p, &h200, &best));
+  assert_false(falt_fewchannels_nhwc_choose(&p, &h200, &best));
 }
 
 static void test_compile(UNUSED void **state) {

@@ -17,13 +17,13 @@ static falt_tile_problem volume(int taps, int64_t size) {
 }
 
 /* Threads of a row that shuffle. */
-static int group_of(const falt_sweep *s) {
+static int group_of(const falt_25d *s) {
   return s->block[0] < 32 ? s->block[0] : 32;
 }
 
 /* Where the threads of a row stand: every column is some thread's, all that they load themselves lies inside, whole
  * vectors of it, and a window's rest is at most a neighbour's. */
-static void check_columns(const falt_tile_problem *p, const falt_sweep *s) {
+static void check_columns(const falt_tile_problem *p, const falt_25d *s) {
   const int64_t columns = p->out[2], all = s->count[2] * s->block[0] * s->width;
   const int right = p->taps[2] - 1 - s->left;
   int64_t next = 0;
@@ -45,7 +45,7 @@ static void check_columns(const falt_tile_problem *p, const falt_sweep *s) {
 
 /* What holds for every sweep that may be launched. */
 static void check_sweep(void *context, const void *candidate) {
-  const falt_sweep *s = candidate;
+  const falt_25d *s = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   const int threads = s->block[0] * s->block[1];
@@ -66,11 +66,11 @@ static void check_sweep(void *context, const void *candidate) {
   check_columns(p, s);
 }
 
-static falt_sweep choose(const falt_tile_problem *p) {
-  falt_sweep best;
+static falt_25d choose(const falt_tile_problem *p) {
+  falt_25d best;
   tally sum = {.problem = p};
-  falt_sweeps_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
-  assert_true(falt_sweeps_choose(p, &h200, &best));
+  falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
+  assert_true(falt_25d_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
@@ -78,7 +78,7 @@ static falt_sweep choose(const falt_tile_problem *p) {
 static void test_choice(UNUSED void **state) {
   for (int taps = 3; taps <= 7; taps += 2) {
     const falt_tile_problem p = volume(taps, 512);
-    const falt_sweep s = choose(&p);
+    const falt_25d s = choose(&p);
     const double results = 512.0 * 512 * 512, flops = 2 * results * taps * taps * taps;
     assert_true(s.seconds >= 8 * results / h200.bytes_per_s && s.seconds >= flops / h200.flops); /* the limits */
     assert_true(s.planes >= 8 * taps); /* few planes are computed twice */
@@ -90,7 +90,7 @@ static void test_choice(UNUSED void **state) {
 static void test_small(UNUSED void **state) {
   for (int64_t size = 32; size <= 256; size *= 2) {
     const falt_tile_problem p = volume(3, size);
-    const falt_sweep s = choose(&p);
+    const falt_25d s = choose(&p);
     assert_true(s.count[0] * s.count[1] * s.count[2] >= (size < 128 ? 16 : 100));
   }
 }
@@ -131,16 +131,16 @@ static void test_image(UNUSED void **state) {
   p.taps[1] = 1;
   p.pad[1] = 0;
   p.in[1] = p.out[1] = 1;
-  const falt_sweep s = choose(&p);
+  const falt_25d s = choose(&p);
   assert_true(s.rows == 1 && s.block[1] == 1 && s.width > 7);
 }
 
 static void expect_rejected(const falt_tile_problem *p, const char *word) {
-  falt_sweep best;
+  falt_25d best;
   tally sum = {.problem = p};
-  falt_sweeps_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
+  falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
   assert_int_equal(sum.legal, 0);
-  assert_false(falt_sweeps_choose(p, &h200, &best));
+  assert_false(falt_25d_choose(p, &h200, &best));
   assert_non_null(strstr(best.rejected, word));
 }
 
@@ -166,10 +166,10 @@ static void test_rejected(UNUSED void **state) {
 /* Vectors fill sectors; single elements of threads that lie apart do not. */
 static void test_scattered(UNUSED void **state) {
   falt_tile_problem p = volume(3, 256);
-  falt_sweep s = {.width = 8, .y_vector = 4};
-  assert_true(falt_sweep_scattered(&p, &h200, &s) == 0);
+  falt_25d s = {.width = 8, .y_vector = 4};
+  assert_true(falt_25d_scattered(&p, &h200, &s) == 0);
   s.y_vector = 1;
-  assert_true(falt_sweep_scattered(&p, &h200, &s) > 8.0 * 256 * 256 * 256 / h200.bytes_per_s);
+  assert_true(falt_25d_scattered(&p, &h200, &s) > 8.0 * 256 * 256 * 256 / h200.bytes_per_s);
 }
 
 int main(void) {

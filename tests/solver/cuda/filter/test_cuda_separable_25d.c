@@ -22,7 +22,7 @@ static falt_tile_problem image(int taps, int64_t height, int64_t width) {
 
 /* Warps cover all columns and rows, lanes have whole words, warps fit on a multiprocessor. */
 static void check_march(void *context, const void *candidate) {
-  const falt_march *m = candidate;
+  const falt_separable_25d *m = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   if (m->rejected) return;
@@ -37,25 +37,25 @@ static void check_march(void *context, const void *candidate) {
   assert_true(m->blocks * m->warps * 32 * m->registers <= 65536);
 }
 
-static falt_march choose(const falt_tile_problem *p) {
-  falt_march best;
+static falt_separable_25d choose(const falt_tile_problem *p) {
+  falt_separable_25d best;
   tally sum = {.problem = p};
-  falt_marches_each(p, &h200, &(falt_tile_search){.visit = check_march, .context = &sum});
-  assert_true(falt_marches_choose(p, &h200, &best));
+  falt_separable_25d_each(p, &h200, &(falt_tile_search){.visit = check_march, .context = &sum});
+  assert_true(falt_separable_25d_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
 
 static void expect_rejected(const falt_tile_problem *p, const char *word) {
-  falt_march best;
-  assert_false(falt_marches_choose(p, &h200, &best));
+  falt_separable_25d best;
+  assert_false(falt_separable_25d_choose(p, &h200, &best));
   assert_non_null(strstr(best.rejected, word));
 }
 
 /* The multiprocessors' warps are filled once, by parts of the columns that repeat few lines. */
 static void test_choice(UNUSED void **state) {
   const falt_tile_problem p = image(17, 8192, 8192);
-  const falt_march m = choose(&p);
+  const falt_separable_25d m = choose(&p);
   const double warps = (double)(m.across * m.down), resident = (double)h200.multiprocessors * m.blocks * m.warps;
   assert_int_equal(m.width, 4);
   assert_true(m.rows > 100 && warps <= resident && warps > 0.85 * resident);
@@ -112,12 +112,12 @@ static falt_cuda_kernel march(const marched *v) {
                                .x_bytes = 4,
                                .y_bytes = 4,
                                .sum_bytes = 4};
-  falt_cuda_kernel k = {.source = "cuda_separable_25d.cu", .entry = "falt_march"};
-  falt_march m;
-  assert_true(falt_marches_choose(&p, &h200, &m));
+  falt_cuda_kernel k = {.source = "cuda_separable_25d.cu", .entry = "falt_separable_25d"};
+  falt_separable_25d m;
+  assert_true(falt_separable_25d_choose(&p, &h200, &m));
   filter_holes(&k, p.taps, v->terms, v->boundary, "float", FALT_F32);
-  falt_cuda_hole(&k, "FAR=%d", v->boundary == 2);
-  falt_march_holes(&k, &p, &m);
+  falt_cuda_define(&k, "FAR=%d", v->boundary == 2);
+  falt_separable_25d_defines(&k, &p, &m);
   return k;
 }
 

@@ -13,13 +13,13 @@
 #define UNUSED __attribute__((unused))
 
 typedef struct tally {
-  const falt_block_problem *problem;
+  const falt_tiled_problem *problem;
   int legal;
   double least;
 } tally;
 
 /* The element of a line of the tile behind the last that a thread reads. */
-static int64_t reach(const falt_block_problem *p, const falt_block *b) {
+static int64_t reach(const falt_tiled_problem *p, const falt_tiled *b) {
   const int64_t last = (int64_t)b->lanes * b->groups * b->group - 1;
   const int64_t below = last / p->pixel * p->stride[2] * p->pixel + last % p->pixel;
   return b->shift + below + (int64_t)(b->band[1] - 1) * p->dilation[2] * p->pixel + 1;
@@ -27,9 +27,9 @@ static int64_t reach(const falt_block_problem *p, const falt_block *b) {
 
 /* What holds for every block that may be launched. */
 static void check_block(void *context, const void *candidate) {
-  const falt_block *b = candidate;
+  const falt_tiled *b = candidate;
   tally *sum = context;
-  const falt_block_problem *p = sum->problem;
+  const falt_tiled_problem *p = sum->problem;
   const int quad = 16 / p->sum_bytes, threads = b->lanes * b->lines;
   if (b->rejected) return;
   sum->legal++;
@@ -55,17 +55,17 @@ static void check_block(void *context, const void *candidate) {
   if (b->sweep) assert_true(b->depth == p->taps[0] && b->band[0] == p->taps[1] && p->epilogue < 2);
 }
 
-static falt_block choose(const falt_block_problem *p) {
-  falt_block best;
+static falt_tiled choose(const falt_tiled_problem *p) {
+  falt_tiled best;
   tally sum = {.problem = p};
-  falt_blocks_each(p, &h200, &(falt_tile_search){.visit = check_block, .context = &sum});
-  assert_true(falt_blocks_choose(p, &h200, &best));
+  falt_tiled_each(p, &h200, &(falt_tile_search){.visit = check_block, .context = &sum});
+  assert_true(falt_tiled_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
 
-static falt_block_problem image(int taps) {
-  return (falt_block_problem){.taps = {1, taps, taps},
+static falt_tiled_problem image(int taps) {
+  return (falt_tiled_problem){.taps = {1, taps, taps},
                               .stride = {1, 1, 1},
                               .dilation = {1, 1, 1},
                               .out = {1, 8192, 8192},
@@ -81,8 +81,8 @@ static falt_block_problem image(int taps) {
 static void test_images(UNUSED void **state) {
   double before = 0;
   for (int taps = 3; taps <= 255; taps += taps < 31 ? 2 : 32) {
-    const falt_block_problem p = image(taps);
-    const falt_block b = choose(&p);
+    const falt_tiled_problem p = image(taps);
+    const falt_tiled b = choose(&p);
     const double results = 8192.0 * 8192;
     assert_true(b.seconds >= 8 * results / h200.bytes_per_s);
     assert_true(b.seconds >= 2 * results * taps * taps / h200.flops);
@@ -95,7 +95,7 @@ static void test_images(UNUSED void **state) {
 static void test_everything(UNUSED void **state) {
   static const int strides[] = {1, 2, 3, 7, 16}, dilations[] = {1, 2, 5, 12, 40}, taps[] = {1, 2, 9, 17, 101};
   for (int i = 0; i < 5 * 5 * 5 * 4 * 3; i++) {
-    falt_block_problem p = image(taps[i % 5]);
+    falt_tiled_problem p = image(taps[i % 5]);
     p.stride[1] = p.stride[2] = strides[i / 5 % 5];
     p.dilation[1] = p.dilation[2] = dilations[i / 25 % 5];
     p.pixel = 1 + i / 125 % 4;
@@ -109,7 +109,7 @@ static void test_everything(UNUSED void **state) {
 
 /* Small images and rows that vectors do not fit are staged element by element: that is not for nothing. */
 static void test_ends(UNUSED void **state) {
-  falt_block_problem large = image(3), small = image(3), odd = image(3);
+  falt_tiled_problem large = image(3), small = image(3), odd = image(3);
   small.out[1] = small.out[2] = 64;
   small.batch = 128 * 128;
   odd.unaligned = true;
@@ -119,7 +119,7 @@ static void test_ends(UNUSED void **state) {
 
 static void test_volumes(UNUSED void **state) {
   for (int taps = 2; taps <= 15; taps++) {
-    falt_block_problem p = image(taps);
+    falt_tiled_problem p = image(taps);
     p.taps[0] = taps;
     p.out[0] = p.out[1] = p.out[2] = 512;
     choose(&p);
@@ -130,7 +130,7 @@ static void test_volumes(UNUSED void **state) {
 
 static void test_signals(UNUSED void **state) {
   for (int taps = 1; taps < 100000; taps = taps * 3 + 1) {
-    falt_block_problem p = image(taps);
+    falt_tiled_problem p = image(taps);
     p.taps[1] = 1;
     p.out[1] = 1;
     p.out[2] = 1 << 24;
@@ -139,10 +139,10 @@ static void test_signals(UNUSED void **state) {
 }
 
 static void test_refusal(UNUSED void **state) {
-  falt_block_problem p = image(3);
-  falt_block b;
+  falt_tiled_problem p = image(3);
+  falt_tiled b;
   p.stride[2] = 1 << 20;
-  assert_false(falt_blocks_choose(&p, &h200, &b));
+  assert_false(falt_tiled_choose(&p, &h200, &b));
   assert_non_null(b.rejected);
 }
 
@@ -155,7 +155,7 @@ static void test_split_sums(UNUSED void **state) {
                {{1, 13, 13}, 4, true, false},  {{1, 5, 5}, 4, false, false},  {{1, 63, 63}, 8, false, false},
                {{31, 31, 31}, 8, false, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    falt_block_problem p = {.stride = {1, 1, 1},
+    falt_tiled_problem p = {.stride = {1, 1, 1},
                             .dilation = {1, 1, 1},
                             .out = {cases[i].taps[0] > 1 ? 64 : 1, cases[i].taps[1] > 1 ? 512 : 1, 4096},
                             .batch = 1,
@@ -163,9 +163,9 @@ static void test_split_sums(UNUSED void **state) {
                             .x_bytes = cases[i].sum_bytes,
                             .y_bytes = cases[i].sum_bytes,
                             .sum_bytes = cases[i].sum_bytes};
-    falt_block block;
+    falt_tiled block;
     memcpy(p.taps, cases[i].taps, sizeof p.taps);
-    assert_true(falt_blocks_choose(&p, &h200, &block));
+    assert_true(falt_tiled_choose(&p, &h200, &block));
     assert_true(block.apart == cases[i].apart);
     assert_true((block.flush > 0) == cases[i].flush);
   }

@@ -15,7 +15,7 @@
 
 #define UNUSED __attribute__((unused))
 
-static double number_of(falt_bands_kind kind, uint32_t word, int i) {
+static double number_of(falt_toeplitz_kind kind, uint32_t word, int i) {
   float value;
   if (kind == FALT_BANDS_BYTES) return (int8_t)(word >> 8 * i);
   if (kind == FALT_BANDS_HALVES) return falt_from_f16((uint16_t)(word >> 16 * i));
@@ -25,12 +25,12 @@ static double number_of(falt_bands_kind kind, uint32_t word, int i) {
 }
 
 /* The weight of part `part` of a tap. */
-static double weight_of(const falt_bands *b, int part) {
+static double weight_of(const falt_toeplitz *b, int part) {
   return b->kind == FALT_BANDS_BYTES ? ldexp(1, 8 * (b->parts - 1 - part)) : 1;
 }
 
 /* What result m takes of the footprint's element (plane, row, column), by the layout that mma.cuh describes. */
-static double band_at(const falt_bands *b, const uint32_t *words, const int at[3], int m) {
+static double band_at(const falt_toeplitz *b, const uint32_t *words, const int at[3], int m) {
   const int slot = at[2] / b->per_word, chunk = slot / b->slots, in_chunk = slot % b->slots;
   const int lane = m % 8 * 4 + at[1] % 4, half = m / 8, odd = in_chunk % 2,
             reg = b->turned ? half * 2 + odd : odd * 2 + half;
@@ -43,21 +43,21 @@ static double band_at(const falt_bands *b, const uint32_t *words, const int at[3
   return sum * b->unit;
 }
 
-static double tap_at(const falt_bands *b, const double *taps, const int at[3], int m) {
+static double tap_at(const falt_toeplitz *b, const double *taps, const int at[3], int m) {
   const int row = at[1] - m / 2 % 4;
   const int column = at[2] - (b->turned ? m % 2 + 2 * (m / 8) : 2 * (m % 2) + m / 8);
   if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
   return taps[(at[0] * b->taps[1] + row) * b->taps[2] + column / b->pixel];
 }
 
-static void check_layout(falt_bands_kind kind, const int size[3], int pixel, bool turned, const double *taps,
+static void check_layout(falt_toeplitz_kind kind, const int size[3], int pixel, bool turned, const double *taps,
                          double tolerance) {
-  falt_bands b;
-  falt_bands_make(&b, kind, size, pixel, taps);
+  falt_toeplitz b;
+  falt_toeplitz_make(&b, kind, size, pixel, taps);
   b.turned = turned;
-  uint32_t *words = malloc(falt_bands_bytes(&b));
+  uint32_t *words = malloc(falt_toeplitz_bytes(&b));
   assert_non_null(words);
-  falt_bands_fill(&b, taps, words);
+  falt_toeplitz_fill(&b, taps, words);
   assert_true(4 * b.depth >= size[1] + 3);
   assert_true(b.chunks * b.slots * b.per_word >= (size[2] - 1) * pixel + 1 + 3);
   for (int t = 0; t < size[0]; t++)
@@ -71,7 +71,7 @@ static void check_layout(falt_bands_kind kind, const int size[3], int pixel, boo
   free(words);
 }
 
-static void check(falt_bands_kind kind, const int size[3], int pixel, const double *taps, double tolerance) {
+static void check(falt_toeplitz_kind kind, const int size[3], int pixel, const double *taps, double tolerance) {
   check_layout(kind, size, pixel, false, taps, tolerance);
   check_layout(kind, size, pixel, true, taps, tolerance);
 }
@@ -98,10 +98,10 @@ static void test_exact(UNUSED void **state) {
   static const double *const filters[] = {box, sobel, none, binomial};
   for (int kind = FALT_BANDS_BYTES; kind <= FALT_BANDS_WORDS; kind++)
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
-      falt_bands b;
-      falt_bands_make(&b, (falt_bands_kind)kind, size, 1, filters[i]);
+      falt_toeplitz b;
+      falt_toeplitz_make(&b, (falt_toeplitz_kind)kind, size, 1, filters[i]);
       assert_int_equal(b.parts, 1);
-      check((falt_bands_kind)kind, size, 1, filters[i], 0x1p-25);
+      check((falt_toeplitz_kind)kind, size, 1, filters[i], 0x1p-25);
     }
 }
 
@@ -111,8 +111,8 @@ static void test_integers(UNUSED void **state) {
   static const double taps[][3] = {{-127, 5, 127}, {-128, 77, 255}, {32767, -32768, 11}, {65535, -3, 40000}};
   static const int parts[] = {1, 2, 3, 3};
   for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) {
-    falt_bands b;
-    falt_bands_make(&b, FALT_BANDS_BYTES, size, 1, taps[i]);
+    falt_toeplitz b;
+    falt_toeplitz_make(&b, FALT_BANDS_BYTES, size, 1, taps[i]);
     assert_true(b.unit == 1 && b.error == 0);
     assert_int_equal(b.parts, parts[i]);
     check(FALT_BANDS_BYTES, size, 1, taps[i], 0);
@@ -128,8 +128,8 @@ static void test_range_of_parts(UNUSED void **state) {
   static const double units[] = {1, 2, 0x1p-98};
   for (int kind = FALT_BANDS_BRAINS; kind <= FALT_BANDS_WORDS; kind++)
     for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) {
-      falt_bands b;
-      falt_bands_make(&b, (falt_bands_kind)kind, size, 1, taps[i]);
+      falt_toeplitz b;
+      falt_toeplitz_make(&b, (falt_toeplitz_kind)kind, size, 1, taps[i]);
       assert_true(b.unit == units[i] && b.relative_error < 0x1p-21);
     }
 }
@@ -148,7 +148,7 @@ typedef struct scaling {
 } scaling;
 
 /* A result as the kernel forms it, and as it is. */
-static double biased_result(const falt_bands *b, const falt_bands_bias *bias, const double *taps, const int *x,
+static double biased_result(const falt_toeplitz *b, const falt_toeplitz_bias *bias, const double *taps, const int *x,
                             int count, double *exact) {
   float value = bias->offset;
   *exact = 0;
@@ -170,10 +170,10 @@ static double biased_result(const falt_bands *b, const falt_bands_bias *bias, co
 
 static void check_bias(const double *taps, int side, const scaling *s) {
   const int size[3] = {1, side, side};
-  falt_bands b;
-  falt_bands_bias bias;
-  falt_bands_make(&b, FALT_BANDS_BYTES, size, 1, taps);
-  assert_true(falt_bands_bias_make(&bias, &b, taps, 255, s->alpha, s->beta));
+  falt_toeplitz b;
+  falt_toeplitz_bias bias;
+  falt_toeplitz_make(&b, FALT_BANDS_BYTES, size, 1, taps);
+  assert_true(falt_toeplitz_bias_make(&bias, &b, taps, 255, s->alpha, s->beta));
   if (s->exact) assert_true(bias.error == 0);
   double reach = 0;
   for (int i = 0; i < side * side; i++) reach += 255 * fabs(taps[i] * s->alpha);
@@ -208,11 +208,11 @@ static void test_bias(UNUSED void **state) {
 static void test_bias_range(UNUSED void **state) {
   static const int size[3] = {1, 31, 31};
   static double taps[31 * 31];
-  falt_bands b;
-  falt_bands_bias bias;
+  falt_toeplitz b;
+  falt_toeplitz_bias bias;
   for (int i = 0; i < 31 * 31; i++) taps[i] = 127;
-  falt_bands_make(&b, FALT_BANDS_BYTES, size, 1, taps);
-  assert_false(falt_bands_bias_make(&bias, &b, taps, 255, 1, 0));
+  falt_toeplitz_make(&b, FALT_BANDS_BYTES, size, 1, taps);
+  assert_false(falt_toeplitz_bias_make(&bias, &b, taps, 255, 1, 0));
 }
 
 /* ---- cuts */
@@ -223,7 +223,7 @@ typedef struct tally {
 } tally;
 
 static void check_cut(void *context, const void *candidate) {
-  const falt_bands_cut *c = candidate;
+  const falt_toeplitz_cut *c = candidate;
   tally *t = context;
   t->count++;
   if (t->least == 0 || c->seconds < t->least) t->least = c->seconds;
@@ -240,13 +240,13 @@ static void test_cuts(UNUSED void **state) {
     for (int side = 1; side <= 63; side += side < 15 ? 1 : 8)
       for (int pixel = 1; pixel <= 4; pixel++) {
         const int size[3] = {1, side, side};
-        const falt_bands_image image = {{1, 4096, 4096 * pixel}, 1, 4 / (1 + (kind < 3) + 2 * (kind < 1)), 4, true};
-        falt_bands b;
-        falt_bands_cut best;
+        const falt_toeplitz_image image = {{1, 4096, 4096 * pixel}, 1, 4 / (1 + (kind < 3) + 2 * (kind < 1)), 4, true};
+        falt_toeplitz b;
+        falt_toeplitz_cut best;
         tally sum = {0};
-        falt_bands_make(&b, (falt_bands_kind)kind, size, pixel, taps);
-        falt_bands_each(&b, &image, &h200, &(falt_tile_search){.visit = check_cut, .context = &sum});
-        falt_bands_choose(&b, &image, &h200, &best);
+        falt_toeplitz_make(&b, (falt_toeplitz_kind)kind, size, pixel, taps);
+        falt_toeplitz_each(&b, &image, &h200, &(falt_tile_search){.visit = check_cut, .context = &sum});
+        falt_toeplitz_choose(&b, &image, &h200, &best);
         assert_true(sum.count > 0 && best.seconds == sum.least);
         const double bytes = 4096.0 * 4096 * pixel * (image.x_bytes + image.y_bytes);
         assert_true(best.seconds >= bytes / h200.bytes_per_s); /* no estimate beats the limit */
@@ -257,7 +257,7 @@ static void test_cuts(UNUSED void **state) {
 static void test_ring(UNUSED void **state) {
   static const double taps[49] = {.1, .2, .3};
   static const struct {
-    falt_bands_kind kind;
+    falt_toeplitz_kind kind;
     int side, channels, before;
     bool ringed;
   } cases[] = {{FALT_BANDS_BYTES, 5, 1, 2, true},    {FALT_BANDS_BYTES, 5, 3, 6, true},
@@ -266,13 +266,13 @@ static void test_ring(UNUSED void **state) {
                {FALT_BANDS_HALVES, 5, 1, 2, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const int size[3] = {1, cases[i].side, cases[i].side};
-    falt_bands_cut cut = {.place = FALT_BANDS_REGISTERS, .groups = 4, .tiles = 1};
-    falt_bands b;
-    falt_bands_make(&b, cases[i].kind, size, 1, taps);
+    falt_toeplitz_cut cut = {.place = FALT_BANDS_REGISTERS, .groups = 4, .tiles = 1};
+    falt_toeplitz b;
+    falt_toeplitz_make(&b, cases[i].kind, size, 1, taps);
     b.channels = cases[i].channels;
-    assert_int_equal(falt_bands_ringed(&b, &cut, cases[i].before), cases[i].ringed);
+    assert_int_equal(falt_toeplitz_ringed(&b, &cut, cases[i].before), cases[i].ringed);
     cut.place = FALT_BANDS_SHARED;
-    assert_false(falt_bands_ringed(&b, &cut, cases[i].before));
+    assert_false(falt_toeplitz_ringed(&b, &cut, cases[i].before));
   }
 }
 

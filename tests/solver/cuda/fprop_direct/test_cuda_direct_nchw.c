@@ -12,38 +12,38 @@
 
 #define UNUSED __attribute__((unused))
 
-static const falt_layer_problem tutorial = {.channels = 1,
-                                            .taps = {5, 5},
-                                            .stride = {1, 1},
-                                            .dilation = {1, 1},
-                                            .pool = {1, 1},
-                                            .out = {28, 28},
-                                            .filters = 16,
-                                            .batch = 64,
-                                            .x_bytes = 4,
-                                            .y_bytes = 4,
-                                            .y_align = 4};
+static const falt_direct_nchw_problem tutorial = {.channels = 1,
+                                                  .taps = {5, 5},
+                                                  .stride = {1, 1},
+                                                  .dilation = {1, 1},
+                                                  .pool = {1, 1},
+                                                  .out = {28, 28},
+                                                  .filters = 16,
+                                                  .batch = 64,
+                                                  .x_bytes = 4,
+                                                  .y_bytes = 4,
+                                                  .y_align = 4};
 
 typedef struct tally {
-  const falt_layer_problem *problem;
+  const falt_direct_nchw_problem *problem;
   int legal;
   double least;
 } tally;
 
-static int threads_of(const falt_layer_tile *t) {
+static int threads_of(const falt_direct_nchw_tile *t) {
   return t->across * t->down * t->groups;
 }
 
 /* Inputs of a block along an axis. */
-static int reach(const falt_layer_problem *p, int axis, int results) {
+static int reach(const falt_direct_nchw_problem *p, int axis, int results) {
   return (results - 1) * p->stride[axis] + (p->taps[axis] - 1) * p->dilation[axis] + 1;
 }
 
 /* What holds for every tile that may be launched. */
 static void check_tile(void *context, const void *candidate) {
-  const falt_layer_tile *t = candidate;
+  const falt_direct_nchw_tile *t = candidate;
   tally *sum = context;
-  const falt_layer_problem *p = sum->problem;
+  const falt_direct_nchw_problem *p = sum->problem;
   if (t->rejected) return;
   sum->legal++;
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
@@ -62,11 +62,11 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(floats * 4 <= t->shared_bytes && t->shared_bytes <= h200.arch->block_shared);
 }
 
-static falt_layer_tile choose(const falt_layer_problem *p) {
-  falt_layer_tile best;
+static falt_direct_nchw_tile choose(const falt_direct_nchw_problem *p) {
+  falt_direct_nchw_tile best;
   tally sum = {.problem = p};
-  falt_layers_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
-  assert_true(falt_layers_choose(p, &h200, &best));
+  falt_direct_nchw_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
+  assert_true(falt_direct_nchw_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
@@ -74,12 +74,12 @@ static falt_layer_tile choose(const falt_layer_problem *p) {
 static void test_random_layers(UNUSED void **state) {
   uint64_t random = 1;
   for (int i = 0; i < 60; i++) {
-    falt_layer_problem p = {.channels = (int)falt_random_int(&random, 1, 8),
-                            .filters = falt_random_int(&random, 1, 100),
-                            .batch = falt_random_int(&random, 1, 1000),
-                            .x_bytes = 4,
-                            .y_bytes = 2,
-                            .y_align = 1 << falt_random_int(&random, 0, 3)};
+    falt_direct_nchw_problem p = {.channels = (int)falt_random_int(&random, 1, 8),
+                                  .filters = falt_random_int(&random, 1, 100),
+                                  .batch = falt_random_int(&random, 1, 1000),
+                                  .x_bytes = 4,
+                                  .y_bytes = 2,
+                                  .y_align = 1 << falt_random_int(&random, 0, 3)};
     for (int a = 0; a < 2; a++) {
       p.taps[a] = (int)falt_random_int(&random, 1, 7);
       p.stride[a] = (int)falt_random_int(&random, 1, 3);
@@ -93,21 +93,21 @@ static void test_random_layers(UNUSED void **state) {
 
 /* A small layer is spread over the whole GPU, and pooling makes it no slower. */
 static void test_tutorial(UNUSED void **state) {
-  falt_layer_problem pooled = tutorial;
-  const falt_layer_tile tile = choose(&tutorial);
+  falt_direct_nchw_problem pooled = tutorial;
+  const falt_direct_nchw_tile tile = choose(&tutorial);
   pooled.pool[0] = pooled.pool[1] = 2;
   pooled.out[0] = pooled.out[1] = 14;
-  const falt_layer_tile fused = choose(&pooled);
+  const falt_direct_nchw_tile fused = choose(&pooled);
   assert_true(tile.tiles[0] * tile.tiles[1] * tile.filter_tiles * 64 >= 128);
   assert_true(tile.seconds < 5e-6 && fused.seconds < 5e-6 && fused.seconds < 1.2 * tile.seconds);
 }
 
 /* Threads of a warp that read different elements of a line of the tile read different banks. */
 static void test_banks(UNUSED void **state) {
-  falt_layer_problem p = tutorial;
+  falt_direct_nchw_problem p = tutorial;
   for (int stride = 1; stride <= 4; stride++) {
     p.stride[0] = p.stride[1] = stride;
-    const falt_layer_tile t = choose(&p);
+    const falt_direct_nchw_tile t = choose(&p);
     int used[32] = {0};
     for (int i = 0; i < t.across && i < 32; i++) used[i % 32]++; /* slot i of a phase, whatever the phase */
     for (int bank = 0; bank < 32; bank++) assert_true(used[bank] <= 1);
@@ -117,13 +117,13 @@ static void test_banks(UNUSED void **state) {
 }
 
 static void test_refusals(UNUSED void **state) {
-  falt_layer_problem p = tutorial;
-  falt_layer_tile best;
+  falt_direct_nchw_problem p = tutorial;
+  falt_direct_nchw_tile best;
   p.channels = 4096;
-  assert_false(falt_layers_choose(&p, &h200, &best));
+  assert_false(falt_direct_nchw_choose(&p, &h200, &best));
   assert_string_equal(best.rejected, "a filter has too many taps for tiles of all channels");
   p.channels = 64, p.dilation[0] = 500;
-  assert_false(falt_layers_choose(&p, &h200, &best));
+  assert_false(falt_direct_nchw_choose(&p, &h200, &best));
   assert_string_equal(best.rejected, "all channels of a tile do not fit in shared memory");
 }
 

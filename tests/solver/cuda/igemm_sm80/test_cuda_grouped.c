@@ -94,12 +94,12 @@ static void check_kernel(const falt_grouped_shape *s, bool old, falt_type type) 
   falt_cuda_binary binary;
   falt_cuda_kernel kernel = {.source = "cuda_grouped.cu", .entry = "falt_grouped"};
   assert_true(falt_grouped_choose(s, old ? &a100 : &h200, &best));
-  falt_cuda_hole(&kernel, "KIND=%s", type == FALT_BF16 ? "BRAINS" : "HALVES");
-  falt_cuda_hole(&kernel, "TYPE_Y=%d", (int)type);
-  falt_cuda_hole(&kernel, "TYPE_R=%d", s->finish ? FALT_F16 : -1);
-  falt_cuda_hole(&kernel, "REAL=float");
-  falt_cuda_hole(&kernel, "ACTIVATION=%d", s->finish ? FALT_SILU : FALT_IDENTITY);
-  falt_grouped_holes(&kernel, s, &best);
+  falt_cuda_define(&kernel, "KIND=%s", type == FALT_BF16 ? "BRAINS" : "HALVES");
+  falt_cuda_define(&kernel, "TYPE_Y=%d", (int)type);
+  falt_cuda_define(&kernel, "TYPE_R=%d", s->finish ? FALT_F16 : -1);
+  falt_cuda_define(&kernel, "REAL=float");
+  falt_cuda_define(&kernel, "ACTIVATION=%d", s->finish ? FALT_SILU : FALT_IDENTITY);
+  falt_grouped_defines(&kernel, s, &best);
   if (falt_cuda_compile(&kernel, old ? "sm_80" : "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
   if (binary.use.spill_bytes != 0)
     fail_msg("groups of %d to %d: %d bytes spilled: %dx%d, %d bands, %dx%d warps, %d blocks", (int)s->depth,

@@ -12,7 +12,7 @@
 #include "compile_lines.h"
 #include "core/random.h"
 #include "machines.h"
-#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/igemm.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -23,14 +23,14 @@ static int64_t between(uint64_t *state, int64_t low, int64_t high) {
 }
 
 /* A forward axis whose output is not empty. */
-static falt_gemm_axis random_axis(uint64_t *state, int64_t *output) {
-  falt_gemm_axis a;
+static falt_igemm_axis random_axis(uint64_t *state, int64_t *output) {
+  falt_igemm_axis a;
   do {
-    a = (falt_gemm_axis){.source = between(state, 1, 20),
-                         .taps = between(state, 1, 6),
-                         .stride = between(state, 1, 7),
-                         .dilation = between(state, 1, 6),
-                         .pad = between(state, -2, 9)};
+    a = (falt_igemm_axis){.source = between(state, 1, 20),
+                          .taps = between(state, 1, 6),
+                          .stride = between(state, 1, 7),
+                          .dilation = between(state, 1, 6),
+                          .pad = between(state, -2, 9)};
     *output = (a.source + a.pad + between(state, 0, 9) - (a.dilation * (a.taps - 1) + 1)) / a.stride + 1;
   } while (*output < 1 || *output > 30);
   a.results = *output;
@@ -38,12 +38,12 @@ static falt_gemm_axis random_axis(uint64_t *state, int64_t *output) {
 }
 
 /* How often output o, tap j and input i meet: once or never. */
-static int meet(const falt_gemm_axis *a, int64_t o, int64_t j, int64_t i) {
+static int meet(const falt_igemm_axis *a, int64_t o, int64_t j, int64_t i) {
   return o * a->stride + j * a->dilation - a->pad == i;
 }
 
-static void check_forward(const falt_gemm_axis *a) {
-  const falt_gemm_phase p = falt_gemm_forward(a);
+static void check_forward(const falt_igemm_axis *a) {
+  const falt_igemm_phase p = falt_igemm_forward(a);
   assert_int_equal(p.results, a->results);
   for (int64_t o = 0; o < p.results; o++)
     for (int64_t j = 0; j < p.taps; j++)
@@ -52,13 +52,13 @@ static void check_forward(const falt_gemm_axis *a) {
 }
 
 /* Every pair of an output and a tap that meets an input is in the input's phase, and nothing else is. */
-static void check_backward(const falt_gemm_axis *forward) {
-  falt_gemm_axis a = *forward;
+static void check_backward(const falt_igemm_axis *forward) {
+  falt_igemm_axis a = *forward;
   a.source = forward->results;
   a.results = forward->source;
   int64_t covered = 0, pairs = 0, met = 0;
-  for (int64_t f = 0; f < falt_gemm_phases(&a); f++) {
-    const falt_gemm_phase p = falt_gemm_backward(&a, f);
+  for (int64_t f = 0; f < falt_igemm_phases(&a); f++) {
+    const falt_igemm_phase p = falt_igemm_backward(&a, f);
     covered += p.results;
     for (int64_t q = 0; q < p.results; q++)
       for (int64_t n = 0; n < p.taps; n++) {
@@ -80,7 +80,7 @@ static void test_phases(UNUSED void **state) {
   uint64_t random = 1;
   for (int k = 0; k < 2000; k++) {
     int64_t output;
-    const falt_gemm_axis a = random_axis(&random, &output);
+    const falt_igemm_axis a = random_axis(&random, &output);
     check_forward(&a);
     check_backward(&a);
   }
@@ -93,7 +93,7 @@ static void test_divisor(UNUSED void **state) {
     const int64_t d = divisors[i];
     unsigned reciprocal;
     int shift;
-    falt_gemm_divisor(d, &reciprocal, &shift);
+    falt_igemm_divisor(d, &reciprocal, &shift);
     for (int k = 0; k < 2000; k++) {
       const int64_t base = between(&random, 0, INT32_MAX / d) * d, near = base + between(&random, -1, 1);
       const int64_t n = near < 0 ? 0 : near > INT32_MAX ? INT32_MAX : near;
@@ -106,25 +106,25 @@ static void test_divisor(UNUSED void **state) {
 
 enum { CHANNELS = 12, PIECE = 4, STEP = 8 };
 
-static void check_tables(const falt_gemm_phase phase[3], int64_t channel_bytes) {
+static void check_tables(const falt_igemm_phase phase[3], int64_t channel_bytes) {
   const int64_t taps = phase[0].taps * phase[1].taps * phase[2].taps, pieces = taps * CHANNELS / PIECE;
-  const falt_gemm_depth depth = {.channels = CHANNELS,
-                                 .piece = PIECE,
-                                 .entries = (pieces + STEP - 1) / STEP * STEP,
-                                 .axis_bytes = {100000, 1000, 24},
-                                 .channel_bytes = channel_bytes};
-  falt_cuda_gemm_entry *entry = calloc((size_t)depth.entries + 1, sizeof *entry);
-  falt_cuda_gemm_place *place = calloc((size_t)depth.entries + 1, sizeof *place);
-  assert_true(falt_gemm_entries(&depth, phase, entry) && falt_gemm_places(&depth, phase, place));
+  const falt_igemm_depth depth = {.channels = CHANNELS,
+                                  .piece = PIECE,
+                                  .entries = (pieces + STEP - 1) / STEP * STEP,
+                                  .axis_bytes = {100000, 1000, 24},
+                                  .channel_bytes = channel_bytes};
+  falt_cuda_igemm_entry *entry = calloc((size_t)depth.entries + 1, sizeof *entry);
+  falt_cuda_igemm_place *place = calloc((size_t)depth.entries + 1, sizeof *place);
+  assert_true(falt_igemm_entries(&depth, phase, entry) && falt_igemm_places(&depth, phase, place));
   for (int64_t i = 0; i < depth.entries; i++) {
     const int64_t tap = i * PIECE / CHANNELS, channel = i * PIECE % CHANNELS;
     if (i >= pieces) {
-      assert_true(entry[i].bits & FALT_CUDA_GEMM_NOWHERE && place[i].channel == FALT_CUDA_GEMM_NO_CHANNEL);
+      assert_true(entry[i].bits & FALT_CUDA_IGEMM_NOWHERE && place[i].channel == FALT_CUDA_IGEMM_NO_CHANNEL);
       continue;
     }
     int64_t at[3] = {tap / phase[2].taps / phase[1].taps, tap / phase[2].taps % phase[1].taps, tap % phase[2].taps};
     int64_t way = channel * channel_bytes;
-    unsigned bits = FALT_CUDA_GEMM_EXISTS;
+    unsigned bits = FALT_CUDA_IGEMM_EXISTS;
     for (int axis = 0, bit = 0; axis < 3; bit += (int)phase[axis++].taps) {
       way += at[axis] * phase[axis].delta * depth.axis_bytes[axis];
       bits |= 1u << (bit + at[axis]);
@@ -133,7 +133,7 @@ static void check_tables(const falt_gemm_phase phase[3], int64_t channel_bytes) 
     assert_int_equal(entry[i].delta, way);
     assert_int_equal(entry[i].bits, bits);
     assert_int_equal(place[i].channel, channel * channel_bytes);
-    assert_true(place[i].channel != FALT_CUDA_GEMM_NO_CHANNEL && place[i].channel != FALT_CUDA_GEMM_ONES);
+    assert_true(place[i].channel != FALT_CUDA_IGEMM_NO_CHANNEL && place[i].channel != FALT_CUDA_IGEMM_ONES);
   }
   free(entry);
   free(place);
@@ -143,14 +143,14 @@ static void test_tables(UNUSED void **state) {
   static const int64_t channel_bytes[] = {2, -1, -84}; /* channels may lie in any order */
   uint64_t random = 3;
   for (int k = 0; k < 300; k++) {
-    falt_gemm_phase forward[3], backward[3];
+    falt_igemm_phase forward[3], backward[3];
     for (int i = 0; i < 3; i++) {
       int64_t output;
-      falt_gemm_axis a = random_axis(&random, &output);
-      forward[i] = falt_gemm_forward(&a);
+      falt_igemm_axis a = random_axis(&random, &output);
+      forward[i] = falt_igemm_forward(&a);
       a.results = a.source;
       a.source = output;
-      backward[i] = falt_gemm_backward(&a, between(&random, 0, falt_gemm_phases(&a) - 1));
+      backward[i] = falt_igemm_backward(&a, between(&random, 0, falt_igemm_phases(&a) - 1));
     }
     for (size_t b = 0; b < sizeof channel_bytes / sizeof *channel_bytes; b++) {
       check_tables(forward, channel_bytes[b]);
@@ -160,12 +160,12 @@ static void test_tables(UNUSED void **state) {
 }
 
 static void test_far(UNUSED void **state) {
-  const falt_gemm_phase here = {.taps = 1, .pace = 1}, far = {.taps = 3, .delta = 1 << 20, .pace = 1};
-  const falt_gemm_phase phase[3] = {here, far, here};
-  const falt_gemm_depth depth = {
+  const falt_igemm_phase here = {.taps = 1, .pace = 1}, far = {.taps = 3, .delta = 1 << 20, .pace = 1};
+  const falt_igemm_phase phase[3] = {here, far, here};
+  const falt_igemm_depth depth = {
       .channels = 1, .piece = 1, .entries = 3, .axis_bytes = {0, 4096, 4}, .channel_bytes = 4};
-  falt_cuda_gemm_entry entry[3];
-  assert_false(falt_gemm_entries(&depth, phase, entry));
+  falt_cuda_igemm_entry entry[3];
+  assert_false(falt_igemm_entries(&depth, phase, entry));
 }
 
 /* ---- spans */
@@ -174,7 +174,7 @@ static void test_far(UNUSED void **state) {
  * size, or that reads every second pixel of rows of which 16 bytes divide two. */
 typedef struct layer {
   int64_t size[4], channels, pitch; /* images and axes; pitch: elements of a pixel */
-  falt_gemm_phase phase[3];
+  falt_igemm_phase phase[3];
 } layer;
 
 enum { ELEMENT = 2, SPAN = 16 };
@@ -183,24 +183,24 @@ static layer random_layer(uint64_t *random) {
   layer l = {.size = {between(random, 1, 3)}, .channels = between(random, 1, 40)};
   l.pitch = l.channels + between(random, 0, 1) * between(random, 1, 9);
   for (int i = 0; i < 3; i++) {
-    falt_gemm_axis a = {.source = between(random, 1, 9), .taps = 1 + 2 * between(random, 0, 2), .stride = 1};
+    falt_igemm_axis a = {.source = between(random, 1, 9), .taps = 1 + 2 * between(random, 0, 2), .stride = 1};
     a.dilation = between(random, 1, 2);
     a.pad = a.taps / 2 * a.dilation;
     a.results = l.size[i + 1] = a.source;
-    l.phase[i] = between(random, 0, 1) ? falt_gemm_forward(&a) : falt_gemm_backward(&a, 0);
+    l.phase[i] = between(random, 0, 1) ? falt_igemm_forward(&a) : falt_igemm_backward(&a, 0);
   }
   return l;
 }
 
-static falt_gemm_depth depth_of(const layer *l) {
-  falt_gemm_depth d = {.channels = l->channels, .channel_bytes = ELEMENT};
+static falt_igemm_depth depth_of(const layer *l) {
+  falt_igemm_depth d = {.channels = l->channels, .channel_bytes = ELEMENT};
   int64_t bytes = l->pitch * ELEMENT;
   for (int i = 2; i >= 0; bytes *= l->size[1 + i--]) d.axis_bytes[i] = bytes;
   return d;
 }
 
 /* Pixel m's first position, in bytes behind the first of all. */
-static int64_t first_position(const layer *l, const falt_gemm_depth *d, int64_t m) {
+static int64_t first_position(const layer *l, const falt_igemm_depth *d, int64_t m) {
   const int64_t rest[4] = {m / (l->size[1] * l->size[2] * l->size[3]), m / (l->size[2] * l->size[3]) % l->size[1],
                            m / l->size[3] % l->size[2], m % l->size[3]};
   int64_t at = rest[0] * l->size[1] * d->axis_bytes[0];
@@ -210,21 +210,22 @@ static int64_t first_position(const layer *l, const falt_gemm_depth *d, int64_t 
 
 /* What an entry of pixel m's depth names: aligned words, whose bytes between head and end are as far from the tap's
  * first channel as they are in the packed filter. */
-static void check_span(const layer *l, const falt_gemm_depth *d, const falt_cuda_gemm_entry *e, int64_t at, int64_t i) {
-  const int64_t words = falt_gemm_span_bytes(d) / SPAN, tap = i / words, place = i % words * SPAN;
+static void check_span(const layer *l, const falt_igemm_depth *d, const falt_cuda_igemm_entry *e, int64_t at,
+                       int64_t i) {
+  const int64_t words = falt_igemm_span_bytes(d) / SPAN, tap = i / words, place = i % words * SPAN;
   const int64_t taps[3] = {tap / l->phase[2].taps / l->phase[1].taps, tap / l->phase[2].taps % l->phase[1].taps,
                            tap % l->phase[2].taps};
   int64_t way = 0;
   for (int axis = 0; axis < 3; axis++) way += taps[axis] * l->phase[axis].delta * d->axis_bytes[axis];
   const int64_t ahead = (at + way) & (SPAN - 1), last = ahead + l->channels * ELEMENT;
   if (place >= last) {
-    assert_true(e->bits & FALT_CUDA_GEMM_NOWHERE);
+    assert_true(e->bits & FALT_CUDA_IGEMM_NOWHERE);
     return;
   }
   assert_int_equal((at + e->delta) & (SPAN - 1), 0);
   assert_int_equal(at + e->delta, at + way - ahead + place);
-  assert_int_equal(e->bits >> FALT_CUDA_GEMM_HEAD & 15, place == 0 ? ahead : 0);
-  assert_int_equal((e->bits >> FALT_CUDA_GEMM_END & 15) + 1, last - place < SPAN ? last - place : SPAN);
+  assert_int_equal(e->bits >> FALT_CUDA_IGEMM_HEAD & 15, place == 0 ? ahead : 0);
+  assert_int_equal((e->bits >> FALT_CUDA_IGEMM_END & 15) + 1, last - place < SPAN ? last - place : SPAN);
 }
 
 /* Every pixel of a phase finds all channels of all its taps with the phase's entries. */
@@ -232,20 +233,20 @@ static void test_spans(UNUSED void **state) {
   uint64_t random = 7;
   for (int k = 0; k < 300; k++) {
     const layer l = random_layer(&random);
-    falt_gemm_depth d = depth_of(&l);
-    falt_gemm_evenly evenly;
+    falt_igemm_depth d = depth_of(&l);
+    falt_igemm_evenly evenly;
     const int64_t image = l.size[1] * d.axis_bytes[0];
     const int64_t bytes[4] = {image, d.axis_bytes[0], d.axis_bytes[1], d.axis_bytes[2]};
-    assert_true(falt_gemm_lie_evenly(l.size, bytes, bytes, 0, &evenly));
+    assert_true(falt_igemm_lie_evenly(l.size, bytes, bytes, 0, &evenly));
     assert_true(evenly.phases == 1 || (evenly.phases <= 8 && l.pitch % 8 != 0));
     d.even = evenly.even;
     const int64_t taps = l.phase[0].taps * l.phase[1].taps * l.phase[2].taps;
-    d.entries = taps * falt_gemm_span_bytes(&d) / SPAN + 1;
-    falt_cuda_gemm_entry *entry = calloc((size_t)d.entries, sizeof *entry);
+    d.entries = taps * falt_igemm_span_bytes(&d) / SPAN + 1;
+    falt_cuda_igemm_entry *entry = calloc((size_t)d.entries, sizeof *entry);
     for (int phase = 0; phase < evenly.phases; phase++) {
       const int64_t lead = first_position(&l, &d, 0) + phase * evenly.apart;
-      assert_true(falt_gemm_spans(&d, l.phase, lead & (SPAN - 1), entry));
-      assert_true(entry[d.entries - 1].bits & FALT_CUDA_GEMM_NOWHERE);
+      assert_true(falt_igemm_spans(&d, l.phase, lead & (SPAN - 1), entry));
+      assert_true(entry[d.entries - 1].bits & FALT_CUDA_IGEMM_NOWHERE);
       for (int64_t m = phase; m < l.size[0] * l.size[1] * l.size[2] * l.size[3]; m += evenly.phases)
         for (int64_t i = 0; i < d.entries - 1; i++) check_span(&l, &d, &entry[i], first_position(&l, &d, m), i);
     }
@@ -257,22 +258,22 @@ static void test_spans(UNUSED void **state) {
 static void test_uneven(UNUSED void **state) {
   const int64_t results[4] = {2, 1, 7, 5}, narrower[4] = {2, 1, 7, 4};
   const int64_t bytes[4] = {490, 490, 70, 14}, back[4] = {490, 490, 70, -14}, aligned[4] = {560, 560, 80, 16};
-  falt_gemm_evenly evenly;
-  assert_true(falt_gemm_lie_evenly(results, bytes, bytes, 0, &evenly) && evenly.phases == 8 && evenly.even == 2);
-  assert_false(falt_gemm_lie_evenly(narrower, bytes, bytes, 0, &evenly));
-  assert_false(falt_gemm_lie_evenly(results, back, back, 0, &evenly));
-  assert_true(falt_gemm_lie_evenly(narrower, aligned, aligned, 0, &evenly) && evenly.phases == 1 && evenly.even == 16);
+  falt_igemm_evenly evenly;
+  assert_true(falt_igemm_lie_evenly(results, bytes, bytes, 0, &evenly) && evenly.phases == 8 && evenly.even == 2);
+  assert_false(falt_igemm_lie_evenly(narrower, bytes, bytes, 0, &evenly));
+  assert_false(falt_igemm_lie_evenly(results, back, back, 0, &evenly));
+  assert_true(falt_igemm_lie_evenly(narrower, aligned, aligned, 0, &evenly) && evenly.phases == 1 && evenly.even == 16);
 }
 
 /* Of groups that begin anywhere the pixels must begin as the first does. */
 static void test_uneven_groups(UNUSED void **state) {
   const int64_t results[4] = {2, 1, 7, 5}, bytes[4] = {490, 490, 70, 14}, aligned[4] = {560, 560, 80, 16};
-  falt_gemm_evenly evenly;
-  assert_false(falt_gemm_lie_evenly(results, bytes, bytes, 10, &evenly));
-  assert_true(falt_gemm_lie_evenly(results, bytes, bytes, 32, &evenly) && !evenly.groups);
-  assert_true(falt_gemm_lie_evenly(results, aligned, aligned, 10, &evenly) && evenly.groups);
+  falt_igemm_evenly evenly;
+  assert_false(falt_igemm_lie_evenly(results, bytes, bytes, 10, &evenly));
+  assert_true(falt_igemm_lie_evenly(results, bytes, bytes, 32, &evenly) && !evenly.groups);
+  assert_true(falt_igemm_lie_evenly(results, aligned, aligned, 10, &evenly) && evenly.groups);
   assert_true(evenly.phases == 8 && evenly.apart == 10 && evenly.even == 2);
-  assert_true(falt_gemm_lie_evenly(results, aligned, aligned, 24, &evenly) && evenly.phases == 2 && evenly.even == 8);
+  assert_true(falt_igemm_lie_evenly(results, aligned, aligned, 24, &evenly) && evenly.phases == 2 && evenly.even == 8);
 }
 
 /* ---- tiles */
@@ -282,13 +283,13 @@ enum { MACHINES = sizeof machines / sizeof *machines };
 
 typedef struct count {
   const falt_machine *machine;
-  const falt_gemm_shape *shape;
+  const falt_igemm_shape *shape;
   int tiles;
 } count;
 
 /* What cuda_igemm.cu asserts, and what the launch needs. */
 static void check_tile(void *context, const void *candidate) {
-  const falt_gemm_tile *t = candidate;
+  const falt_igemm_tile *t = candidate;
   count *c = context;
   const int threads = 32 * t->warps[0] * t->warps[1];
   c->tiles++;
@@ -302,7 +303,7 @@ static void check_tile(void *context, const void *candidate) {
 }
 
 static void check_filter_tile(void *context, const void *candidate) {
-  const falt_gemm_filter_tile *t = candidate;
+  const falt_igemm_wgrad_tile *t = candidate;
   count *c = context;
   c->tiles++;
   assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0 && t->pixels % 32 == 0);
@@ -313,23 +314,23 @@ static void check_filter_tile(void *context, const void *candidate) {
 /* Pixels that are gathered from many lines, and few results that are stored one by one, take longer, as was measured:
  * 63 channels to 64 and 64 to 63, 64 images of 28x28, 3x3. */
 static void test_scattered(UNUSED void **state) {
-  falt_gemm_shape s = {.pixels = 50176,
-                       .channels = 64,
-                       .depth = 1134,
-                       .products = 1,
-                       .bytes = 1.28e7,
-                       .x_bytes = 2,
-                       .y_bytes = 2,
-                       .unit = 2,
-                       .merged = 1,
-                       .gather = 1,
-                       .real = true};
-  falt_gemm_tile near, far, ragged;
-  falt_gemm_choose(&s, &machines[0], &near);
+  falt_igemm_shape s = {.pixels = 50176,
+                        .channels = 64,
+                        .depth = 1134,
+                        .products = 1,
+                        .bytes = 1.28e7,
+                        .x_bytes = 2,
+                        .y_bytes = 2,
+                        .unit = 2,
+                        .merged = 1,
+                        .gather = 1,
+                        .real = true};
+  falt_igemm_tile near, far, ragged;
+  falt_igemm_choose(&s, &machines[0], &near);
   s.apart = 126;
-  falt_gemm_choose(&s, &machines[0], &far);
+  falt_igemm_choose(&s, &machines[0], &far);
   s.apart = 0, s.ragged = true;
-  falt_gemm_choose(&s, &machines[0], &ragged);
+  falt_igemm_choose(&s, &machines[0], &ragged);
   assert_true(far.seconds > 1.4 * near.seconds && far.seconds < 2 * near.seconds);
   assert_true(ragged.seconds > near.seconds && ragged.seconds < 1.2 * near.seconds);
 }
@@ -341,20 +342,20 @@ static void test_tiles(UNUSED void **state) {
   for (int m = 0; m < MACHINES; m++)
     for (size_t u = 0; u < sizeof units / sizeof *units; u++)
       for (int split = 0; split <= (units[u][0] == 4); split++) {
-        const falt_gemm_shape shape = {.pixels = 200704,
-                                       .channels = 64,
-                                       .depth = 576 * units[u][0],
-                                       .products = 1,
-                                       .bytes = 5e7,
-                                       .x_bytes = units[u][0],
-                                       .y_bytes = units[u][0],
-                                       .unit = units[u][1],
-                                       .merged = 1,
-                                       .gather = units[u][2],
-                                       .split = split,
-                                       .planar = units[u][2],
-                                       .real = true};
-        const falt_gemm_filter_shape filter = {.pixels = 200704,
+        const falt_igemm_shape shape = {.pixels = 200704,
+                                        .channels = 64,
+                                        .depth = 576 * units[u][0],
+                                        .products = 1,
+                                        .bytes = 5e7,
+                                        .x_bytes = units[u][0],
+                                        .y_bytes = units[u][0],
+                                        .unit = units[u][1],
+                                        .merged = 1,
+                                        .gather = units[u][2],
+                                        .split = split,
+                                        .planar = units[u][2],
+                                        .real = true};
+        const falt_igemm_wgrad_shape filter = {.pixels = 200704,
                                                .rows = 64,
                                                .columns = 576,
                                                .groups = 1,
@@ -365,19 +366,19 @@ static void test_tiles(UNUSED void **state) {
                                                .split = split,
                                                .workspace = -1};
         count c = {&machines[m], &shape, 0}, f = {&machines[m], &shape, 0};
-        falt_gemm_tile best;
-        falt_gemm_each(&shape, &machines[m], &(falt_tile_search){.visit = check_tile, .context = &c});
-        falt_gemm_choose(&shape, &machines[m], &best);
+        falt_igemm_tile best;
+        falt_igemm_each(&shape, &machines[m], &(falt_tile_search){.visit = check_tile, .context = &c});
+        falt_igemm_choose(&shape, &machines[m], &best);
         assert_true(c.tiles > 0 && best.bm > 0 && best.bn <= 128);
         if (units[u][1] == 1) continue; /* bytes have no gradient there */
-        falt_gemm_filter_each(&filter, &machines[m], &(falt_tile_search){.visit = check_filter_tile, .context = &f});
+        falt_igemm_wgrad_each(&filter, &machines[m], &(falt_tile_search){.visit = check_filter_tile, .context = &f});
         assert_true(f.tiles > 0);
       }
 }
 
 /* The workspace bounds the shares; none is always possible. */
 static void test_workspace(UNUSED void **state) {
-  falt_gemm_filter_shape shape = {.pixels = 200704,
+  falt_igemm_wgrad_shape shape = {.pixels = 200704,
                                   .rows = 64,
                                   .columns = 576,
                                   .groups = 1,
@@ -385,12 +386,12 @@ static void test_workspace(UNUSED void **state) {
                                   .x_bytes = 2,
                                   .unit = {16, 16},
                                   .workspace = -1};
-  falt_gemm_filter_tile free_tile, none;
-  falt_gemm_filter_choose(&shape, &machines[0], &free_tile);
+  falt_igemm_wgrad_tile free_tile, none;
+  falt_igemm_wgrad_choose(&shape, &machines[0], &free_tile);
   assert_true(free_tile.shares > 8 && free_tile.workspace > 0);
   assert_true(free_tile.shares * free_tile.share_steps * free_tile.pixels >= shape.pixels);
   shape.workspace = 0;
-  falt_gemm_filter_choose(&shape, &machines[0], &none);
+  falt_igemm_wgrad_choose(&shape, &machines[0], &none);
   assert_true(none.shares == 1 && none.workspace == 0 && none.seconds > free_tile.seconds);
 }
 

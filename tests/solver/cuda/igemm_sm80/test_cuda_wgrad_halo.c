@@ -18,7 +18,7 @@
 
 static const falt_machine a100 = A100, consumer = RTX5090;
 
-static const falt_window_shape shapes[] = {
+static const falt_wgrad_halo_shape shapes[] = {
     /* 32 groups of 8, merged by two */
     {64, {1, 56, 56}, 16, 16, 16, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, false, false, 16, 2e8, -1},
     /* a first layer */
@@ -35,7 +35,7 @@ static const falt_window_shape shapes[] = {
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct tally {
-  const falt_window_shape *shape;
+  const falt_wgrad_halo_shape *shape;
   const falt_machine *machine;
   int tiles;
   double least;
@@ -47,19 +47,19 @@ static int64_t product(const int64_t *size, int count) {
 
 /* Warps have all columns of a part, parts all of the gradient, shares all tiles and none for nothing. */
 static void check_tile(void *context, const void *candidate) {
-  const falt_window_tile *t = candidate;
+  const falt_wgrad_halo_tile *t = candidate;
   tally *all = context;
-  const falt_window_shape *s = all->shape;
+  const falt_wgrad_halo_shape *s = all->shape;
   int64_t parts[5];
-  falt_window_parts(s, t, parts);
+  falt_wgrad_halo_parts(s, t, parts);
   assert_int_equal(product(parts, 5), t->parts);
   assert_true(parts[0] == s->taps[0] && parts[1] * t->taps_r >= s->taps[1] && parts[3] * 16 * t->mr >= s->rows);
   assert_true(parts[2] * t->channels >= s->channels && parts[4] * t->slabs == s->groups);
   const int64_t columns =
       s->run ? t->taps_r * ((s->taps[2] * s->channels + 7) / 8) : t->taps_r * s->taps[2] * (t->channels / 16);
   assert_true(t->warps % t->slabs == 0 && t->warps / t->slabs * t->per >= columns && t->warps <= 16);
-  assert_true(t->shares * t->share_tiles >= falt_window_tiles(s, t));
-  assert_true((t->shares - 1) * t->share_tiles < falt_window_tiles(s, t) && t->shares <= 65535);
+  assert_true(t->shares * t->share_tiles >= falt_wgrad_halo_tiles(s, t));
+  assert_true((t->shares - 1) * t->share_tiles < falt_wgrad_halo_tiles(s, t) && t->shares <= 65535);
   assert_true(t->blocks >= 1 && t->shared_bytes <= all->machine->arch->block_shared);
   assert_true(!s->run || t->height % 2 == 0);
   if (!s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1) /* rows of y stay for all rows of taps */
@@ -73,26 +73,26 @@ static void test_tiles(UNUSED void **state) {
   for (int m = 0; m < 3; m++)
     for (int i = 0; i < SHAPES; i++) {
       tally all = {.shape = &shapes[i], .machine = machines[m]};
-      falt_window_tile best;
-      falt_window_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
-      assert_true(falt_window_choose(&shapes[i], machines[m], &best));
+      falt_wgrad_halo_tile best;
+      falt_wgrad_halo_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
+      assert_true(falt_wgrad_halo_choose(&shapes[i], machines[m], &best));
       assert_true(all.tiles > 0 && best.seconds == all.least);
     }
 }
 
 /* A smaller workspace means fewer shares; more images take longer. */
 static void test_workspace(UNUSED void **state) {
-  falt_window_shape s = shapes[0];
-  falt_window_tile free_tile, bound;
-  assert_true(falt_window_choose(&s, &h200, &free_tile));
+  falt_wgrad_halo_shape s = shapes[0];
+  falt_wgrad_halo_tile free_tile, bound;
+  assert_true(falt_wgrad_halo_choose(&s, &h200, &free_tile));
   assert_true(free_tile.shares > 4);
   s.workspace = free_tile.workspace / free_tile.shares; /* of one share */
-  assert_true(falt_window_choose(&s, &h200, &bound));
+  assert_true(falt_wgrad_halo_choose(&s, &h200, &bound));
   assert_true(bound.workspace <= s.workspace && bound.seconds > free_tile.seconds);
   s = shapes[0];
   s.images = 1;
   s.bytes /= 64;
-  assert_true(falt_window_choose(&s, &h200, &bound));
+  assert_true(falt_wgrad_halo_choose(&s, &h200, &bound));
   assert_true(bound.seconds < free_tile.seconds);
 }
 
@@ -100,12 +100,12 @@ static void test_workspace(UNUSED void **state) {
 static void test_kernels(UNUSED void **state) {
   need_compiler();
   for (int i = 0; i < SHAPES; i++) {
-    falt_window_tile best;
+    falt_wgrad_halo_tile best;
     falt_cuda_binary binary;
-    falt_cuda_kernel kernel = {.source = "cuda_wgrad_halo.cu", .entry = "falt_window_filter"};
-    assert_true(falt_window_choose(&shapes[i], i == 3 ? &a100 : &h200, &best));
-    falt_cuda_hole(&kernel, "KIND=%s", i % 2 ? "HALVES" : "BRAINS");
-    falt_window_holes(&kernel, &shapes[i], &best);
+    falt_cuda_kernel kernel = {.source = "cuda_wgrad_halo.cu", .entry = "falt_wgrad_halo"};
+    assert_true(falt_wgrad_halo_choose(&shapes[i], i == 3 ? &a100 : &h200, &best));
+    falt_cuda_define(&kernel, "KIND=%s", i % 2 ? "HALVES" : "BRAINS");
+    falt_wgrad_halo_defines(&kernel, &shapes[i], &best);
     if (falt_cuda_compile(&kernel, i == 3 ? "sm_80" : "sm_90a", &binary, NULL) != FALT_OK)
       fail_msg("%s", falt_message());
     if (binary.use.spill_bytes != 0)

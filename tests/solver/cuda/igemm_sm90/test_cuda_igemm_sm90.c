@@ -17,50 +17,50 @@
 
 #define UNUSED __attribute__((unused))
 
-static falt_wgmma_problem layer(falt_wgmma_operation operation, int64_t batch, int64_t channels, int64_t results,
-                                falt_wgmma_axis axis) {
-  return (falt_wgmma_problem){.operation = operation,
-                              .batch = batch,
-                              .workspace = -1,
-                              .channels = channels,
-                              .results = results,
-                              .axis = {{1, 1, 1, 0, 1, 1}, axis, axis},
-                              .axes = 2,
-                              .y_bytes = 2};
+static falt_igemm_sm90_problem layer(falt_igemm_sm90_operation operation, int64_t batch, int64_t channels,
+                                     int64_t results, falt_igemm_sm90_axis axis) {
+  return (falt_igemm_sm90_problem){.operation = operation,
+                                   .batch = batch,
+                                   .workspace = -1,
+                                   .channels = channels,
+                                   .results = results,
+                                   .axis = {{1, 1, 1, 0, 1, 1}, axis, axis},
+                                   .axes = 2,
+                                   .y_bytes = 2};
 }
 
 /* ---- walks */
 
 /* Where tap i of a result lies, as the copy engine finds it: box position plus offset. */
-static int64_t place(const falt_cuda_wgmma_axis *a, int64_t pixel, int tap) {
+static int64_t place(const falt_cuda_igemm_sm90_axis *a, int64_t pixel, int tap) {
   return a->corner + pixel * a->stride + a->offset + (int64_t)tap * a->offset_step;
 }
 
 /* Every pair of a result and a tap that meet is walked once, and no other that lies in the tensor. */
-static void check_axis(const falt_wgmma_axis *a, falt_wgmma_operation operation) {
-  falt_wgmma_axis one = {1, 1, 1, 0, 1, 1};
-  falt_wgmma_problem p = layer(operation, 1, 64, 64, *a);
-  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
-  const int64_t results = operation == FALT_WGMMA_DATA ? a->in : a->out;
-  const int64_t source = operation == FALT_WGMMA_DATA ? a->out : a->in;
+static void check_axis(const falt_igemm_sm90_axis *a, falt_igemm_sm90_operation operation) {
+  falt_igemm_sm90_axis one = {1, 1, 1, 0, 1, 1};
+  falt_igemm_sm90_problem p = layer(operation, 1, 64, 64, *a);
+  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  const int64_t results = operation == FALT_IGEMM_SM90_DATA ? a->in : a->out;
+  const int64_t source = operation == FALT_IGEMM_SM90_DATA ? a->out : a->in;
   int64_t met = 0, walked = 0, seen = 0;
   int count;
   p.axis[1] = one;
-  if (falt_wgmma_phases(&p, phases, &count)) return; /* too far away */
+  if (falt_igemm_sm90_phases(&p, phases, &count)) return; /* too far away */
   for (int64_t o = 0; o < a->out; o++)
     for (int64_t j = 0; j < a->taps; j++) {
       const int64_t i = o * a->stride + j * a->dilation - a->pad;
       met += i >= 0 && i < a->in;
     }
   for (int f = 0; f < count; f++) {
-    const falt_cuda_wgmma_axis *made = &phases[f].axis[2];
+    const falt_cuda_igemm_sm90_axis *made = &phases[f].axis[2];
     assert_int_equal(place(made, made->pixels - 1, 0) - made->offset, phases[f].last[2] + source - 1);
     for (int64_t q = 0; q < made->pixels; q++, seen++)
       for (int i = 0; i < made->taps; i++) {
         const int64_t result = phases[f].first[2] + q * phases[f].pace[2], tap = made->first + i * made->step;
         const int64_t from = place(made, q, i);
         assert_true(result < results && tap < a->taps);
-        if (operation == FALT_WGMMA_DATA)
+        if (operation == FALT_IGEMM_SM90_DATA)
           assert_int_equal(from * a->stride + tap * a->dilation - a->pad, result);
         else
           assert_int_equal(from, result * a->stride + tap * a->dilation - a->pad);
@@ -78,17 +78,17 @@ static void test_walks(UNUSED void **state) {
         for (int64_t pad = -1; pad <= 3; pad++)
           for (int64_t in = 6; in <= 25; in += 5) {
             const int64_t room = in + pad + 2 - (taps - 1) * dilation - 1;
-            falt_wgmma_axis a = {taps, stride, dilation, pad, in, room / stride + 1};
+            falt_igemm_sm90_axis a = {taps, stride, dilation, pad, in, room / stride + 1};
             if (room < 0) continue;
-            check_axis(&a, FALT_WGMMA_FORWARD);
-            check_axis(&a, FALT_WGMMA_DATA);
+            check_axis(&a, FALT_IGEMM_SM90_FORWARD);
+            check_axis(&a, FALT_IGEMM_SM90_DATA);
           }
 }
 
 /* Beyond the copy engine's reach: corners of 8 bits and offsets of 255 in 2D, of 5 bits and 31 in 3D. */
 static void test_reach(UNUSED void **state) {
   static const struct {
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
     int axes;
     bool fits;
   } cases[] = {
@@ -96,12 +96,12 @@ static void test_reach(UNUSED void **state) {
       {{129, 1, 2, 128, 64, 64}, 2, false}, {{3, 1, 15, 15, 64, 64}, 3, true},   {{3, 1, 16, 16, 64, 64}, 3, false},
       {{3, 8, 1, 1, 64, 8}, 2, true},       {{3, 9, 1, 1, 64, 8}, 2, false},     {{9001, 1, 1, 4500, 64, 64}, 1, true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 1, 64, 64, (falt_wgmma_axis){1, 1, 1, 0, 1, 1});
-    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_FORWARD, 1, 64, 64, (falt_igemm_sm90_axis){1, 1, 1, 0, 1, 1});
+    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
     int count;
     p.axis[2] = cases[i].axis;
     p.axes = cases[i].axes;
-    const char *why = falt_wgmma_phases(&p, phases, &count);
+    const char *why = falt_igemm_sm90_phases(&p, phases, &count);
     if ((why == NULL) != cases[i].fits) fail_msg("case %zu: %s", i, why ? why : "fits");
   }
 }
@@ -109,13 +109,13 @@ static void test_reach(UNUSED void **state) {
 /* ---- tiles */
 
 typedef struct tally {
-  const falt_wgmma_problem *problem;
+  const falt_igemm_sm90_problem *problem;
   int legal;
   double least;
 } tally;
 
 static void check_tile(void *context, const void *candidate) {
-  const falt_wgmma_tile *t = candidate;
+  const falt_igemm_sm90_tile *t = candidate;
   tally *sum = context;
   if (t->rejected) return;
   sum->legal++;
@@ -125,12 +125,12 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->stages >= 3 && t->clusters >= 1);
   assert_true(t->buffers >= (t->rows ? 4 : 2));
   if (t->whole) {
-    const falt_wgmma_problem *p = sum->problem;
-    const int64_t columns = p->operation == FALT_WGMMA_DATA ? p->channels : p->results;
+    const falt_igemm_sm90_problem *p = sum->problem;
+    const int64_t columns = p->operation == FALT_IGEMM_SM90_DATA ? p->channels : p->results;
     assert_true(columns <= t->columns && t->wg_rows * columns * p->y_bytes <= t->buffers * 8192);
   }
-  if (t->shares > 1 || (sum->problem->operation == FALT_WGMMA_FILTER && t->splits == 1)) {
-    assert_int_equal(falt_wgmma_rows(t) % t->shares, 0);
+  if (t->shares > 1 || (sum->problem->operation == FALT_IGEMM_SM90_FILTER && t->splits == 1)) {
+    assert_int_equal(falt_igemm_sm90_rows(t) % t->shares, 0);
     assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1 && t->shares <= 8);
   } else {
     assert_true(t->clusters * t->cluster <= 132 * t->cluster);
@@ -138,15 +138,15 @@ static void check_tile(void *context, const void *candidate) {
   if (sum->problem->turned) assert_int_equal(t->columns % (64 * t->cluster), 0);
 }
 
-static falt_wgmma_tile choose(const falt_wgmma_problem *p) {
-  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
-  falt_wgmma_tile best;
+static falt_igemm_sm90_tile choose(const falt_igemm_sm90_problem *p) {
+  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  falt_igemm_sm90_tile best;
   tally sum = {.problem = p};
   int count;
-  assert_null(falt_wgmma_phases(p, phases, &count));
-  const falt_wgmma_work work = falt_wgmma_work_of(p, phases, count);
-  falt_wgmma_each(p, &work, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
-  assert_true(falt_wgmma_choose(p, &work, &h200, &best));
+  assert_null(falt_igemm_sm90_phases(p, phases, &count));
+  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(p, phases, count);
+  falt_igemm_sm90_each(p, &work, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
+  assert_true(falt_igemm_sm90_choose(p, &work, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
@@ -155,20 +155,21 @@ static falt_wgmma_tile choose(const falt_wgmma_problem *p) {
 static void test_tiles(UNUSED void **state) {
   static const struct {
     int64_t channels, results;
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
   } layers[] = {{64, 64, {3, 1, 1, 1, 56, 56}},   {256, 64, {1, 1, 1, 0, 56, 56}},  {64, 256, {1, 1, 1, 0, 56, 56}},
                 {128, 128, {3, 1, 1, 1, 28, 28}}, {128, 128, {3, 2, 1, 1, 56, 28}}, {512, 512, {3, 1, 1, 1, 7, 7}},
                 {24, 40, {5, 1, 1, 2, 33, 33}}};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-    for (int operation = FALT_WGMMA_FORWARD; operation <= FALT_WGMMA_FILTER; operation++) {
-      const falt_wgmma_axis *a = &layers[i].axis;
-      falt_wgmma_problem p = layer((falt_wgmma_operation)operation, 256, layers[i].channels, layers[i].results, *a);
-      p.turned = operation == FALT_WGMMA_DATA;
-      const falt_wgmma_tile many = choose(&p);
+    for (int operation = FALT_IGEMM_SM90_FORWARD; operation <= FALT_IGEMM_SM90_FILTER; operation++) {
+      const falt_igemm_sm90_axis *a = &layers[i].axis;
+      falt_igemm_sm90_problem p =
+          layer((falt_igemm_sm90_operation)operation, 256, layers[i].channels, layers[i].results, *a);
+      p.turned = operation == FALT_IGEMM_SM90_DATA;
+      const falt_igemm_sm90_tile many = choose(&p);
       const double flops = 2.0 * 256 * (double)(a->out * a->out * a->taps * a->taps * p.channels * p.results);
       assert_true(many.seconds > flops / 989e12);
       p.batch = 1;
-      const falt_wgmma_tile one = choose(&p);
+      const falt_igemm_sm90_tile one = choose(&p);
       assert_true(one.seconds < many.seconds);
     }
 }
@@ -177,7 +178,7 @@ static void test_tiles(UNUSED void **state) {
 static void test_zeros(UNUSED void **state) {
   static const struct {
     int64_t batch;
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
     bool words;
     int phases, zeros;
   } cases[] = {{16, {1, 2, 1, 0, 56, 28}, true, 1, 3},  {16, {1, 2, 1, 0, 55, 28}, true, 1, 3},
@@ -185,12 +186,12 @@ static void test_zeros(UNUSED void **state) {
                {16, {3, 2, 2, 2, 56, 28}, true, 1, 3},  {16, {1, 2, 1, 1, 1, 1}, true, 1, 0},
                {256, {1, 2, 1, 0, 56, 28}, true, 4, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    falt_wgmma_problem p = layer(FALT_WGMMA_DATA, cases[i].batch, 256, 512, cases[i].axis);
-    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_DATA, cases[i].batch, 256, 512, cases[i].axis);
+    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
     int count;
     p.words = cases[i].words;
-    assert_null(falt_wgmma_phases(&p, phases, &count));
-    const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
+    assert_null(falt_igemm_sm90_phases(&p, phases, &count));
+    const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
     assert_int_equal(work.phases, cases[i].phases);
     assert_int_equal(work.zeros, cases[i].zeros);
     assert_int_equal(work.phases + work.zeros, count);
@@ -201,11 +202,11 @@ static void test_zeros(UNUSED void **state) {
 static void test_places(UNUSED void **state) {
   static const struct { int64_t batch, size, places; } cases[] = {{1, 56, 1}, {64, 56, 1}, {256, 56, 3}, {256, 55, 3}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const falt_wgmma_axis axis = {3, 2, 1, 1, cases[i].size, 28};
-    falt_wgmma_problem p = layer(FALT_WGMMA_DATA, cases[i].batch, 128, 128, axis);
+    const falt_igemm_sm90_axis axis = {3, 2, 1, 1, cases[i].size, 28};
+    falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_DATA, cases[i].batch, 128, 128, axis);
     p.turned = true;
-    const falt_wgmma_tile t = choose(&p);
-    const int64_t rows = falt_wgmma_rows(&t) * t.cluster;
+    const falt_igemm_sm90_tile t = choose(&p);
+    const int64_t rows = falt_igemm_sm90_rows(&t) * t.cluster;
     assert_int_equal(t.places, cases[i].places);
     if (t.places > 1) assert_true(t.place % t.clusters == 0 && t.place * rows * 128 * 2 <= h200.cache_bytes / 4);
     assert_true(t.place * t.places * 4 <= t.work);
@@ -216,22 +217,22 @@ static void test_places(UNUSED void **state) {
 static void test_shares(UNUSED void **state) {
   static const struct { int64_t channels, size; } layers[] = {{256, 14}, {512, 7}};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-    for (int operation = FALT_WGMMA_FORWARD; operation <= FALT_WGMMA_FILTER; operation++) {
-      const falt_wgmma_axis axis = {3, 1, 1, 1, layers[i].size, layers[i].size};
-      const falt_wgmma_problem p =
-          layer((falt_wgmma_operation)operation, 1, layers[i].channels, layers[i].channels, axis);
-      const falt_wgmma_tile t = choose(&p);
+    for (int operation = FALT_IGEMM_SM90_FORWARD; operation <= FALT_IGEMM_SM90_FILTER; operation++) {
+      const falt_igemm_sm90_axis axis = {3, 1, 1, 1, layers[i].size, layers[i].size};
+      const falt_igemm_sm90_problem p =
+          layer((falt_igemm_sm90_operation)operation, 1, layers[i].channels, layers[i].channels, axis);
+      const falt_igemm_sm90_tile t = choose(&p);
       assert_int_equal(t.workspace, 0);
-      if (operation != FALT_WGMMA_FILTER) assert_true(t.shares > 1 && t.work * t.shares <= h200.multiprocessors);
+      if (operation != FALT_IGEMM_SM90_FILTER) assert_true(t.shares > 1 && t.work * t.shares <= h200.multiprocessors);
     }
 }
 
 /* 72 channels take longer than 80, which 32 bytes divide, and their blocks share the filter's rows, as was measured. */
 static void test_uneven(UNUSED void **state) {
-  const falt_wgmma_axis axis = {3, 1, 1, 1, 28, 28};
-  const falt_wgmma_problem uneven = layer(FALT_WGMMA_FORWARD, 64, 72, 64, axis),
-                           even = layer(FALT_WGMMA_FORWARD, 64, 80, 64, axis);
-  const falt_wgmma_tile best = choose(&uneven);
+  const falt_igemm_sm90_axis axis = {3, 1, 1, 1, 28, 28};
+  const falt_igemm_sm90_problem uneven = layer(FALT_IGEMM_SM90_FORWARD, 64, 72, 64, axis),
+                                even = layer(FALT_IGEMM_SM90_FORWARD, 64, 80, 64, axis);
+  const falt_igemm_sm90_tile best = choose(&uneven);
   assert_true(best.seconds > 1.15 * choose(&even).seconds);
   assert_int_equal(best.cluster, 2);
 }
@@ -239,22 +240,22 @@ static void test_uneven(UNUSED void **state) {
 /* Warps store whole pixels where writing takes the time, the copy engine lines of them where multiplying does. */
 static void test_rows(UNUSED void **state) {
   static const struct {
-    falt_wgmma_operation operation;
+    falt_igemm_sm90_operation operation;
     int64_t channels, results;
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
     bool residual, rows;
-  } cases[] = {{FALT_WGMMA_FORWARD, 64, 256, {1, 1, 1, 0, 56, 56}, false, true},
-               {FALT_WGMMA_DATA, 256, 64, {1, 1, 1, 0, 56, 56}, false, true},
-               {FALT_WGMMA_FORWARD, 64, 256, {1, 1, 1, 0, 56, 56}, true, false},
-               {FALT_WGMMA_FORWARD, 256, 64, {1, 1, 1, 0, 56, 56}, false, false},
-               {FALT_WGMMA_FORWARD, 128, 512, {1, 1, 1, 0, 28, 28}, false, false},
-               {FALT_WGMMA_DATA, 128, 128, {3, 2, 1, 1, 56, 28}, false, false},
-               {FALT_WGMMA_FORWARD, 256, 256, {3, 1, 1, 1, 14, 14}, false, false}};
+  } cases[] = {{FALT_IGEMM_SM90_FORWARD, 64, 256, {1, 1, 1, 0, 56, 56}, false, true},
+               {FALT_IGEMM_SM90_DATA, 256, 64, {1, 1, 1, 0, 56, 56}, false, true},
+               {FALT_IGEMM_SM90_FORWARD, 64, 256, {1, 1, 1, 0, 56, 56}, true, false},
+               {FALT_IGEMM_SM90_FORWARD, 256, 64, {1, 1, 1, 0, 56, 56}, false, false},
+               {FALT_IGEMM_SM90_FORWARD, 128, 512, {1, 1, 1, 0, 28, 28}, false, false},
+               {FALT_IGEMM_SM90_DATA, 128, 128, {3, 2, 1, 1, 56, 28}, false, false},
+               {FALT_IGEMM_SM90_FORWARD, 256, 256, {3, 1, 1, 1, 14, 14}, false, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    falt_wgmma_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
+    falt_igemm_sm90_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
     p.words = true;
     p.residual = cases[i].residual;
-    p.turned = p.operation == FALT_WGMMA_DATA;
+    p.turned = p.operation == FALT_IGEMM_SM90_DATA;
     if (choose(&p).rows != cases[i].rows) fail_msg("case %zu", i);
   }
 }
@@ -263,26 +264,26 @@ static void test_rows(UNUSED void **state) {
  * multiplied that is zero. */
 static void test_whole(UNUSED void **state) {
   static const struct {
-    falt_wgmma_operation operation;
+    falt_igemm_sm90_operation operation;
     int64_t channels, results;
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
     bool whole;
     int summed;
-  } cases[] = {{FALT_WGMMA_DATA, 144, 24, {1, 1, 1, 0, 56, 56}, true, 32},
-               {FALT_WGMMA_FORWARD, 16, 96, {1, 1, 1, 0, 112, 112}, true, 16},
-               {FALT_WGMMA_FORWARD, 40, 96, {1, 1, 1, 0, 56, 56}, true, 48},
-               {FALT_WGMMA_FORWARD, 72, 416, {1, 1, 1, 0, 28, 28}, false, 64},
-               {FALT_WGMMA_DATA, 144, 24, {3, 2, 1, 1, 56, 28}, false, 32},
-               {FALT_WGMMA_DATA, 144, 24, {1, 2, 1, 0, 56, 28}, false, 32}};
+  } cases[] = {{FALT_IGEMM_SM90_DATA, 144, 24, {1, 1, 1, 0, 56, 56}, true, 32},
+               {FALT_IGEMM_SM90_FORWARD, 16, 96, {1, 1, 1, 0, 112, 112}, true, 16},
+               {FALT_IGEMM_SM90_FORWARD, 40, 96, {1, 1, 1, 0, 56, 56}, true, 48},
+               {FALT_IGEMM_SM90_FORWARD, 72, 416, {1, 1, 1, 0, 28, 28}, false, 64},
+               {FALT_IGEMM_SM90_DATA, 144, 24, {3, 2, 1, 1, 56, 28}, false, 32},
+               {FALT_IGEMM_SM90_DATA, 144, 24, {1, 2, 1, 0, 56, 28}, false, 32}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    falt_wgmma_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
-    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    falt_igemm_sm90_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
+    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
     int count;
     p.words = p.whole = true;
-    p.turned = p.operation == FALT_WGMMA_DATA;
+    p.turned = p.operation == FALT_IGEMM_SM90_DATA;
     if (choose(&p).whole != cases[i].whole) fail_msg("case %zu", i);
-    assert_null(falt_wgmma_phases(&p, phases, &count));
-    assert_int_equal(falt_wgmma_work_of(&p, phases, count).summed, cases[i].summed);
+    assert_null(falt_igemm_sm90_phases(&p, phases, &count));
+    assert_int_equal(falt_igemm_sm90_work_of(&p, phases, count).summed, cases[i].summed);
   }
 }
 
@@ -291,15 +292,15 @@ static void test_whole(UNUSED void **state) {
 static void test_sums(UNUSED void **state) {
   static const struct {
     int64_t batch, channels, results;
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
     int shares;
   } cases[] = {{32, 384, 64, {1, 1, 1, 0, 14, 14}, 8},    {256, 512, 2048, {1, 1, 1, 0, 7, 7}, 2},
                {256, 1024, 2048, {1, 2, 1, 0, 14, 7}, 2}, {32, 256, 1024, {1, 1, 1, 0, 14, 14}, 2},
                {1, 256, 256, {3, 1, 1, 1, 56, 56}, 2},    {256, 1024, 4096, {1, 1, 1, 0, 7, 7}, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const falt_wgmma_problem p =
-        layer(FALT_WGMMA_FILTER, cases[i].batch, cases[i].channels, cases[i].results, cases[i].axis);
-    const falt_wgmma_tile t = choose(&p);
+    const falt_igemm_sm90_problem p =
+        layer(FALT_IGEMM_SM90_FILTER, cases[i].batch, cases[i].channels, cases[i].results, cases[i].axis);
+    const falt_igemm_sm90_tile t = choose(&p);
     if (t.shares != cases[i].shares || t.workspace != 0) fail_msg("case %zu: %d blocks share a tile", i, t.shares);
     if (t.shares == 1) assert_true(t.over && t.columns == 256);
   }
@@ -310,7 +311,7 @@ static void test_sums(UNUSED void **state) {
 static void test_room(UNUSED void **state) {
   static const struct {
     int64_t channels, results;
-    falt_wgmma_axis axis;
+    falt_igemm_sm90_axis axis;
     bool room;
   } cases[] = {{64, 256, {1, 1, 1, 0, 56, 56}, false},
                {256, 64, {1, 1, 1, 0, 56, 56}, true},
@@ -318,27 +319,28 @@ static void test_room(UNUSED void **state) {
                {256, 256, {3, 1, 1, 1, 14, 14}, true},
                {512, 512, {3, 1, 1, 1, 28, 28}, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 1, cases[i].channels, cases[i].results, cases[i].axis);
-    const falt_wgmma_tile t = choose(&p);
+    const falt_igemm_sm90_problem p =
+        layer(FALT_IGEMM_SM90_FORWARD, 1, cases[i].channels, cases[i].results, cases[i].axis);
+    const falt_igemm_sm90_tile t = choose(&p);
     assert_int_equal(t.shared_bytes + 1024 <= (228 << 10) / 2, cases[i].room);
   }
 }
 
 /* ---- kernels */
 
-static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_tile *t, const falt_wgmma_work *work,
-                                  int type_y, int planar) {
-  falt_cuda_kernel k = {.source = "cuda_igemm_sm90.cu", .entry = "falt_wgmma"};
-  const int lines = planar && work->phases == 1 ? 1 + (p->operation == FALT_WGMMA_FILTER) : 0;
+static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t,
+                                  const falt_igemm_sm90_work *work, int type_y, int planar) {
+  falt_cuda_kernel k = {.source = "cuda_igemm_sm90.cu", .entry = "falt_igemm_sm90"};
+  const int lines = planar && work->phases == 1 ? 1 + (p->operation == FALT_IGEMM_SM90_FILTER) : 0;
   const struct {
     const char *name;
     int value;
   } holes[] = {{"OPERATION", (int)p->operation},
                {"AXES", p->axes},
                {"TYPE_Y", t->workspace ? (int)FALT_F32 : type_y},
-               {"ACTIVATION", p->operation == FALT_WGMMA_FILTER ? 0 : FALT_GELU},
-               {"SCALED", p->operation != FALT_WGMMA_FILTER},
-               {"BIASED", p->operation != FALT_WGMMA_FILTER},
+               {"ACTIVATION", p->operation == FALT_IGEMM_SM90_FILTER ? 0 : FALT_GELU},
+               {"SCALED", p->operation != FALT_IGEMM_SM90_FILTER},
+               {"BIASED", p->operation != FALT_IGEMM_SM90_FILTER},
                {"RESIDUAL", p->residual},
                {"TURN_B", p->turned && lines < 2},
                {"CONSUMERS", t->consumers},
@@ -355,26 +357,27 @@ static falt_cuda_kernel kernel_of(const falt_wgmma_problem *p, const falt_wgmma_
                {"SHARES", t->shares},
                {"OVER", t->over},
                {"KEEPS", t->workspace > 0},
-               {"PLANAR", p->operation == FALT_WGMMA_FILTER ? planar > 0 : planar},
+               {"PLANAR", p->operation == FALT_IGEMM_SM90_FILTER ? planar > 0 : planar},
                {"BY_ROWS", t->rows},
                {"WHOLE", t->whole ? p->y_bytes * (int)work->columns : 0},
                {"SUMMED", work->summed},
                {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->shares == 1},
                {"LINES", lines}};
-  falt_cuda_hole(&k, "PAIR=\"f16.f16\"");
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) falt_cuda_hole(&k, "%s=%d", holes[i].name, holes[i].value);
+  falt_cuda_define(&k, "PAIR=\"f16.f16\"");
+  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
+    falt_cuda_define(&k, "%s=%d", holes[i].name, holes[i].value);
   return k;
 }
 
 typedef struct compiled {
-  const falt_wgmma_problem *problem;
-  const falt_wgmma_work *work;
+  const falt_igemm_sm90_problem *problem;
+  const falt_igemm_sm90_work *work;
   int type_y, tried, planar;
 } compiled;
 
 /* Every thirteenth tile: nothing may spill. */
 static void compile(void *context, const void *candidate) {
-  const falt_wgmma_tile *t = candidate;
+  const falt_igemm_sm90_tile *t = candidate;
   compiled *c = context;
   falt_cuda_binary binary;
   if (t->rejected || c->tried++ % 13) return;
@@ -387,56 +390,58 @@ static void compile(void *context, const void *candidate) {
 
 /* Fewer of them. */
 static void compile_some(void *context, const void *candidate) {
-  const falt_wgmma_tile *t = candidate;
+  const falt_igemm_sm90_tile *t = candidate;
   if (t->columns == 64 || t->consumers == 3) compile(context, t);
 }
 
 static void test_kernels(UNUSED void **state) {
   need_compiler();
-  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_wgmma_sum"};
+  const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
   falt_cuda_binary binary;
   if (falt_cuda_compile(&sum, "sm_90a", &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
   assert_int_equal(binary.use.stack_bytes, 0);
   falt_free(binary.data);
-  static const falt_wgmma_operation operations[] = {FALT_WGMMA_FORWARD, FALT_WGMMA_DATA, FALT_WGMMA_FILTER,
-                                                    FALT_WGMMA_FORWARD, FALT_WGMMA_DATA};
+  static const falt_igemm_sm90_operation operations[] = {FALT_IGEMM_SM90_FORWARD, FALT_IGEMM_SM90_DATA,
+                                                         FALT_IGEMM_SM90_FILTER, FALT_IGEMM_SM90_FORWARD,
+                                                         FALT_IGEMM_SM90_DATA};
   for (int i = 0; i < 5; i++) {
-    const falt_wgmma_axis axis = i == 4 ? (falt_wgmma_axis){1, 2, 1, 0, 28, 14} : (falt_wgmma_axis){3, 2, 1, 1, 28, 14};
-    falt_wgmma_problem p = layer(operations[i], 8, 128, 512, axis);
-    falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+    const falt_igemm_sm90_axis axis =
+        i == 4 ? (falt_igemm_sm90_axis){1, 2, 1, 0, 28, 14} : (falt_igemm_sm90_axis){3, 2, 1, 1, 28, 14};
+    falt_igemm_sm90_problem p = layer(operations[i], 8, 128, 512, axis);
+    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
     int count;
-    p.turned = p.operation != FALT_WGMMA_FORWARD;
+    p.turned = p.operation != FALT_IGEMM_SM90_FORWARD;
     p.residual = i == 0;
     p.words = true;
     if (i == 3) p.y_bytes = 4;
-    assert_null(falt_wgmma_phases(&p, phases, &count));
-    falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
+    assert_null(falt_igemm_sm90_phases(&p, phases, &count));
+    falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
     compiled c = {&p, &work, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
-    falt_wgmma_each(&p, &work, &h200, &(falt_tile_search){.visit = compile, .context = &c});
+    falt_igemm_sm90_each(&p, &work, &h200, &(falt_tile_search){.visit = compile, .context = &c});
     /* The same with pixels side by side, other tiles of it. */
     c.planar = i == 0 ? 1 : 4;
     c.tried = 6;
     p.words = false;
-    work = falt_wgmma_work_of(&p, phases, count);
-    falt_wgmma_each(&p, &work, &h200, &(falt_tile_search){.visit = compile_some, .context = &c});
+    work = falt_igemm_sm90_work_of(&p, phases, count);
+    falt_igemm_sm90_each(&p, &work, &h200, &(falt_tile_search){.visit = compile_some, .context = &c});
   }
   /* Whole pixels by warps. */
-  falt_wgmma_problem p = layer(FALT_WGMMA_FORWARD, 256, 64, 256, (falt_wgmma_axis){1, 1, 1, 0, 56, 56});
-  falt_wgmma_phase phases[FALT_WGMMA_PHASES];
+  falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_FORWARD, 256, 64, 256, (falt_igemm_sm90_axis){1, 1, 1, 0, 56, 56});
+  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
   int count;
   p.words = true;
-  assert_null(falt_wgmma_phases(&p, phases, &count));
-  const falt_wgmma_work work = falt_wgmma_work_of(&p, phases, count);
-  const falt_wgmma_tile tile = choose(&p);
+  assert_null(falt_igemm_sm90_phases(&p, phases, &count));
+  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
+  const falt_igemm_sm90_tile tile = choose(&p);
   compiled c = {&p, &work, FALT_F16, 0, 0};
   assert_true(tile.rows);
   compile(&c, &tile);
   /* Whole tiles of pixels, of few summed channels. */
   p.channels = 24, p.results = 144, p.whole = true;
-  const falt_wgmma_work few = falt_wgmma_work_of(&p, phases, count);
+  const falt_igemm_sm90_work few = falt_igemm_sm90_work_of(&p, phases, count);
   c.work = &few;
   c.tried = 0;
-  falt_wgmma_each(&p, &few, &h200, &(falt_tile_search){.visit = compile, .context = &c});
+  falt_igemm_sm90_each(&p, &few, &h200, &(falt_tile_search){.visit = compile, .context = &c});
 }
 
 int main(void) {

@@ -14,32 +14,32 @@
 
 #define UNUSED __attribute__((unused))
 
-static falt_planes_problem volume(int64_t channels, int64_t results, int64_t size) {
-  return (falt_planes_problem){.images = 2,
-                               .channels = channels,
-                               .results = results,
-                               .taps = {3, 3, 3},
-                               .in = {size, 2 * size, 2 * size},
-                               .out = {size, 2 * size, 2 * size},
-                               .corner = {-1, -1, -1},
-                               .y_bytes = 2};
+static falt_igemm_sm90_halo_problem volume(int64_t channels, int64_t results, int64_t size) {
+  return (falt_igemm_sm90_halo_problem){.images = 2,
+                                        .channels = channels,
+                                        .results = results,
+                                        .taps = {3, 3, 3},
+                                        .in = {size, 2 * size, 2 * size},
+                                        .out = {size, 2 * size, 2 * size},
+                                        .corner = {-1, -1, -1},
+                                        .y_bytes = 2};
 }
 
 typedef struct tally {
-  const falt_planes_problem *problem;
+  const falt_igemm_sm90_halo_problem *problem;
   int legal;
   double least;
 } tally;
 
 /* Tiles and walks cover all results once, and what a block has in shared memory is there. */
 static void check_tile(void *context, const void *candidate) {
-  const falt_planes_tile *t = candidate;
+  const falt_igemm_sm90_halo_tile *t = candidate;
   tally *sum = context;
-  const falt_planes_problem *p = sum->problem;
+  const falt_igemm_sm90_halo_problem *p = sum->problem;
   if (t->rejected) return;
   sum->legal++;
   if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  const int64_t height = falt_planes_tile_height(t), width = falt_planes_tile_width(t);
+  const int64_t height = falt_igemm_sm90_halo_tile_height(t), width = falt_igemm_sm90_halo_tile_width(t);
   assert_int_equal(height * width, 64 * t->consumers * t->blocks);
   assert_true(t->tiles[0] * height >= p->out[1] && (t->tiles[0] - 1) * height < p->out[1]);
   assert_true(t->tiles[1] * width >= p->out[2] && (t->tiles[1] - 1) * width < p->out[2]);
@@ -58,17 +58,17 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->seconds > 0 && t->seconds < 3600);
 }
 
-static falt_planes_tile choose(const falt_planes_problem *p) {
-  falt_planes_tile best;
+static falt_igemm_sm90_halo_tile choose(const falt_igemm_sm90_halo_problem *p) {
+  falt_igemm_sm90_halo_tile best;
   tally sum = {.problem = p};
-  assert_null(falt_planes_refusal(p));
-  falt_planes_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
-  assert_true(falt_planes_choose(p, &h200, &best));
+  assert_null(falt_igemm_sm90_halo_refusal(p));
+  falt_igemm_sm90_halo_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
+  assert_true(falt_igemm_sm90_halo_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
 }
 
-static double flops_of(const falt_planes_problem *p) {
+static double flops_of(const falt_igemm_sm90_halo_problem *p) {
   double flops = 2.0 * (double)(p->images * p->channels * p->results);
   for (int i = 0; i < 3; i++) flops *= (double)(p->out[i] * p->taps[i]);
   return flops;
@@ -79,8 +79,8 @@ static void test_tiles(UNUSED void **state) {
   static const int64_t layers[][3] = {{32, 64, 64}, {64, 32, 64}, {32, 32, 64}, {16, 16, 64}, {8, 16, 40},
                                       {24, 40, 33}, {64, 16, 17}, {1, 200, 5},  {32, 8, 1}};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-    falt_planes_problem p = volume(layers[i][0], layers[i][1], layers[i][2]);
-    const falt_planes_tile two = choose(&p);
+    falt_igemm_sm90_halo_problem p = volume(layers[i][0], layers[i][1], layers[i][2]);
+    const falt_igemm_sm90_halo_tile two = choose(&p);
     assert_true(two.seconds > flops_of(&p) / 989e12);
     p.images = 32;
     assert_true(choose(&p).seconds > two.seconds);
@@ -89,14 +89,14 @@ static void test_tiles(UNUSED void **state) {
 
 /* Rows as planes, images as rows. */
 static void test_flat(UNUSED void **state) {
-  falt_planes_problem p = {.images = 1,
-                           .channels = 64,
-                           .results = 64,
-                           .taps = {3, 1, 3},
-                           .in = {56, 256, 56},
-                           .out = {56, 256, 56},
-                           .corner = {-1, 0, -1},
-                           .y_bytes = 2};
+  falt_igemm_sm90_halo_problem p = {.images = 1,
+                                    .channels = 64,
+                                    .results = 64,
+                                    .taps = {3, 1, 3},
+                                    .in = {56, 256, 56},
+                                    .out = {56, 256, 56},
+                                    .corner = {-1, 0, -1},
+                                    .y_bytes = 2};
   choose(&p);
   for (int taps = 1; taps <= 9; taps += 2) {
     p.taps[2] = taps;
@@ -107,18 +107,18 @@ static void test_flat(UNUSED void **state) {
 
 /* Planar results leave by two blocks side by side; parts of sectors take longer. */
 static void test_planar(UNUSED void **state) {
-  falt_planes_problem p = volume(32, 64, 64);
+  falt_igemm_sm90_halo_problem p = volume(32, 64, 64);
   p.boxed = p.sectors = true;
-  const falt_planes_tile whole = choose(&p);
+  const falt_igemm_sm90_halo_tile whole = choose(&p);
   assert_true(whole.blocks == 2 && whole.blocks_w % 2 == 0);
   p.sectors = false;
-  const falt_planes_tile parts = choose(&p);
+  const falt_igemm_sm90_halo_tile parts = choose(&p);
   assert_true(parts.blocks == 2 && parts.blocks_w % 2 == 0 && parts.seconds > whole.seconds);
 }
 
 /* Every product of a tap and a pixel of dy is one of the layer's. */
 static void check_axis(int64_t stride, int64_t taps, int64_t pad) {
-  const falt_planes_axis a = falt_planes_axis_of(stride, taps, pad);
+  const falt_igemm_sm90_halo_axis a = falt_igemm_sm90_halo_axis_of(stride, taps, pad);
   assert_true(a.step == stride && a.shift >= 0 && a.shift < stride);
   assert_true(a.taps >= falt_ceil_div(taps, stride) && a.taps <= falt_ceil_div(taps, stride) + 1);
   for (int64_t pixel = 0; pixel < 3 * stride; pixel++)
@@ -137,25 +137,25 @@ static void test_axes(UNUSED void **state) {
   for (int64_t stride = 1; stride <= 5; stride++)
     for (int64_t taps = 1; taps <= 12; taps++)
       for (int64_t pad = 0; pad <= taps + 3; pad++) check_axis(stride, taps, pad);
-  assert_int_equal(falt_planes_axis_of(2, 7, 3).taps, 4);
-  assert_int_equal(falt_planes_axis_of(2, 4, 1).taps, 2); /* by steps that begin one pixel outside */
-  assert_int_equal(falt_planes_axis_of(4, 11, 0).taps, 3);
-  assert_int_equal(falt_planes_axis_of(INT64_C(1) << 40, 3, 1).taps, 1); /* at once */
+  assert_int_equal(falt_igemm_sm90_halo_axis_of(2, 7, 3).taps, 4);
+  assert_int_equal(falt_igemm_sm90_halo_axis_of(2, 4, 1).taps, 2); /* by steps that begin one pixel outside */
+  assert_int_equal(falt_igemm_sm90_halo_axis_of(4, 11, 0).taps, 3);
+  assert_int_equal(falt_igemm_sm90_halo_axis_of(INT64_C(1) << 40, 3, 1).taps, 1); /* at once */
 }
 
 /* First layers' gradients and other layers of few results: columns of a product that are not used, results one by one.
  */
 static void test_few_results(UNUSED void **state) {
-  falt_planes_problem p = {.images = 1,
-                           .channels = 64,
-                           .results = 12,
-                           .taps = {4, 1, 4},
-                           .in = {112, 256, 112},
-                           .out = {112, 256, 112},
-                           .corner = {-1, 0, -1},
-                           .y_bytes = 2,
-                           .scattered = 2};
-  const falt_planes_tile pairs = choose(&p);
+  falt_igemm_sm90_halo_problem p = {.images = 1,
+                                    .channels = 64,
+                                    .results = 12,
+                                    .taps = {4, 1, 4},
+                                    .in = {112, 256, 112},
+                                    .out = {112, 256, 112},
+                                    .corner = {-1, 0, -1},
+                                    .y_bytes = 2,
+                                    .scattered = 2};
+  const falt_igemm_sm90_halo_tile pairs = choose(&p);
   assert_true(pairs.seconds > flops_of(&p) / 989e12);
   p.scattered = 1;
   assert_true(choose(&p).seconds >= pairs.seconds);
@@ -168,36 +168,36 @@ static void test_few_results(UNUSED void **state) {
 }
 
 static void none(void *context, const void *candidate) {
-  const falt_planes_tile *t = candidate;
+  const falt_igemm_sm90_halo_tile *t = candidate;
   *(int *)context += 1;
   assert_non_null(t->rejected);
 }
 
 static void test_refusals(UNUSED void **state) {
-  falt_planes_problem p = volume(72, 64, 16);
-  falt_planes_tile best;
+  falt_igemm_sm90_halo_problem p = volume(72, 64, 16);
+  falt_igemm_sm90_halo_tile best;
   int tried = 0;
-  assert_non_null(falt_planes_refusal(&p));
+  assert_non_null(falt_igemm_sm90_halo_refusal(&p));
   p = volume(1032, 3, 16);
   p.scattered = 1;
-  assert_non_null(falt_planes_refusal(&p));
+  assert_non_null(falt_igemm_sm90_halo_refusal(&p));
   p = volume(32, 64, INT32_MAX);
-  assert_non_null(falt_planes_refusal(&p));
+  assert_non_null(falt_igemm_sm90_halo_refusal(&p));
   p = volume(64, 64, 16);
   p.taps[1] = p.taps[2] = 7; /* more taps than code should unroll */
-  falt_planes_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
+  falt_igemm_sm90_halo_each(&p, &h200, &(falt_tile_search){.visit = none, .context = &tried});
   assert_true(tried > 10);
-  assert_false(falt_planes_choose(&p, &h200, &best));
+  assert_false(falt_igemm_sm90_halo_choose(&p, &h200, &best));
   p = volume(32, 64, 16);
   p.taps[0] = 17; /* more columns than a product has */
-  assert_false(falt_planes_choose(&p, &h200, &best));
+  assert_false(falt_igemm_sm90_halo_choose(&p, &h200, &best));
 }
 
 /* ---- gradients of filters */
 
 static void check_filter_tile(void *context, const void *candidate) {
-  const falt_planes_filter_tile *t = candidate;
-  const falt_planes_filter_problem *p = context;
+  const falt_wgrad_sm90_halo_tile *t = candidate;
+  const falt_wgrad_sm90_halo_problem *p = context;
   if (t->rejected) return;
   assert_true((int64_t)t->tiles[1] * t->height >= p->out[1] && (int64_t)t->tiles[2] * t->width >= p->out[2]);
   assert_int_equal(t->items, p->images * t->tiles[0] * t->tiles[1] * t->tiles[2]);
@@ -214,39 +214,39 @@ static void check_filter_tile(void *context, const void *candidate) {
 }
 
 static void test_filter_tiles(UNUSED void **state) {
-  falt_planes_filter_problem p = {.images = 256,
-                                  .channels = 64,
-                                  .results = 64,
-                                  .taps = {1, 3, 3},
-                                  .dilation = {1, 1, 1},
-                                  .in = {1, 56, 56},
-                                  .out = {1, 56, 56},
-                                  .corner = {0, -1, -1},
-                                  .workspace = -1};
-  falt_planes_filter_tile best, less;
-  assert_null(falt_planes_filter_refusal(&p));
-  falt_planes_filter_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
-  assert_true(falt_planes_filter_choose(&p, &h200, &best));
+  falt_wgrad_sm90_halo_problem p = {.images = 256,
+                                    .channels = 64,
+                                    .results = 64,
+                                    .taps = {1, 3, 3},
+                                    .dilation = {1, 1, 1},
+                                    .in = {1, 56, 56},
+                                    .out = {1, 56, 56},
+                                    .corner = {0, -1, -1},
+                                    .workspace = -1};
+  falt_wgrad_sm90_halo_tile best, less;
+  assert_null(falt_wgrad_sm90_halo_refusal(&p));
+  falt_wgrad_sm90_halo_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
+  assert_true(falt_wgrad_sm90_halo_choose(&p, &h200, &best));
   assert_true(best.seconds > 2.0 * 256 * 56 * 56 * 9 * 64 * 64 / 989e12);
   p.workspace = (int64_t)best.workspace / 2; /* fewer blocks share the tiles */
-  falt_planes_filter_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
-  assert_true(falt_planes_filter_choose(&p, &h200, &less) && less.workspace <= best.workspace / 2);
+  falt_wgrad_sm90_halo_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
+  assert_true(falt_wgrad_sm90_halo_choose(&p, &h200, &less) && less.workspace <= best.workspace / 2);
   p.workspace = 0;
-  assert_false(falt_planes_filter_choose(&p, &h200, &less));
-  p = (falt_planes_filter_problem){.images = 3,
-                                   .channels = 72,
-                                   .results = 130,
-                                   .taps = {3, 2, 4},
-                                   .dilation = {2, 3, 1},
-                                   .in = {9, 17, 31},
-                                   .out = {5, 14, 28},
-                                   .corner = {0, 0, 0},
-                                   .workspace = -1};
-  assert_null(falt_planes_filter_refusal(&p));
-  falt_planes_filter_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
-  assert_true(falt_planes_filter_choose(&p, &h200, &best));
+  assert_false(falt_wgrad_sm90_halo_choose(&p, &h200, &less));
+  p = (falt_wgrad_sm90_halo_problem){.images = 3,
+                                     .channels = 72,
+                                     .results = 130,
+                                     .taps = {3, 2, 4},
+                                     .dilation = {2, 3, 1},
+                                     .in = {9, 17, 31},
+                                     .out = {5, 14, 28},
+                                     .corner = {0, 0, 0},
+                                     .workspace = -1};
+  assert_null(falt_wgrad_sm90_halo_refusal(&p));
+  falt_wgrad_sm90_halo_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
+  assert_true(falt_wgrad_sm90_halo_choose(&p, &h200, &best));
   p.taps[1] = 3; /* twelve taps of a plane */
-  assert_non_null(falt_planes_filter_refusal(&p));
+  assert_non_null(falt_wgrad_sm90_halo_refusal(&p));
 }
 
 static void test_compile(UNUSED void **state) {

@@ -13,22 +13,22 @@
 
 #define UNUSED __attribute__((unused))
 
-static falt_planar_filter_problem image(int64_t images, int64_t channels, int64_t size) {
-  return (falt_planar_filter_problem){.images = images,
-                                      .depth = 1,
-                                      .height = size,
-                                      .width = size,
-                                      .channels = channels,
-                                      .results = channels,
-                                      .taps = 1,
-                                      .dilation = 1,
-                                      .unit = 16,
-                                      .workspace = -1};
+static falt_wgrad_sm90_nchw_problem image(int64_t images, int64_t channels, int64_t size) {
+  return (falt_wgrad_sm90_nchw_problem){.images = images,
+                                        .depth = 1,
+                                        .height = size,
+                                        .width = size,
+                                        .channels = channels,
+                                        .results = channels,
+                                        .taps = 1,
+                                        .dilation = 1,
+                                        .unit = 16,
+                                        .workspace = -1};
 }
 
 static void check_tile(void *context, const void *candidate) {
-  const falt_planar_filter_tile *t = candidate;
-  const falt_planar_filter_problem *p = context;
+  const falt_wgrad_sm90_nchw_tile *t = candidate;
+  const falt_wgrad_sm90_nchw_problem *p = context;
   if (t->rejected) return;
   const int64_t rows = p->images * p->depth * (p->height + 1), filled = (p->width + 7) / 8;
   const int64_t groups = (filled + filled % 2 * (t->rows % 2)) * t->rows;
@@ -45,18 +45,18 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->shared_bytes <= h200.arch->block_shared);
 }
 
-static falt_planar_filter_tile choose(falt_planar_filter_problem p) {
-  falt_planar_filter_tile best;
-  assert_null(falt_planar_filter_refusal(&p));
-  falt_planar_filter_each(&p, &h200, &(falt_tile_search){.visit = check_tile, .context = &p});
-  assert_true(falt_planar_filter_choose(&p, &h200, &best));
+static falt_wgrad_sm90_nchw_tile choose(falt_wgrad_sm90_nchw_problem p) {
+  falt_wgrad_sm90_nchw_tile best;
+  assert_null(falt_wgrad_sm90_nchw_refusal(&p));
+  falt_wgrad_sm90_nchw_each(&p, &h200, &(falt_tile_search){.visit = check_tile, .context = &p});
+  assert_true(falt_wgrad_sm90_nchw_choose(&p, &h200, &best));
   return best;
 }
 
 static void test_tiles(UNUSED void **state) {
   for (int64_t width = 2; width <= 128; width += 2) {
-    falt_planar_filter_problem p = image(64, 64, width);
-    const falt_planar_filter_tile best = choose(p);
+    falt_wgrad_sm90_nchw_problem p = image(64, 64, width);
+    const falt_wgrad_sm90_nchw_tile best = choose(p);
     assert_true(best.seconds > 2.0 * 64 * (double)(width * width) * 9 * 64 * 64 / 989e12);
     p.depth = 5;
     p.taps = 3;
@@ -66,33 +66,33 @@ static void test_tiles(UNUSED void **state) {
 }
 
 static void test_workspace(UNUSED void **state) {
-  falt_planar_filter_problem p = image(256, 128, 28);
-  const falt_planar_filter_tile best = choose(p);
+  falt_wgrad_sm90_nchw_problem p = image(256, 128, 28);
+  const falt_wgrad_sm90_nchw_tile best = choose(p);
   p.workspace = (int64_t)best.workspace / 2; /* fewer blocks share the rows */
   assert_true(choose(p).workspace <= best.workspace / 2);
   p.workspace = 128 * 128 * 9 * 4 - 1;
-  falt_planar_filter_tile none;
-  assert_false(falt_planar_filter_choose(&p, &h200, &none));
+  falt_wgrad_sm90_nchw_tile none;
+  assert_false(falt_wgrad_sm90_nchw_choose(&p, &h200, &none));
 }
 
 static void test_refusals(UNUSED void **state) {
-  falt_planar_filter_problem p = image(64, 64, 28);
-  falt_planar_filter_tile none;
+  falt_wgrad_sm90_nchw_problem p = image(64, 64, 28);
+  falt_wgrad_sm90_nchw_tile none;
   p.unit = 2;
-  assert_non_null(falt_planar_filter_refusal(&p));
+  assert_non_null(falt_wgrad_sm90_nchw_refusal(&p));
   p = image(INT32_MAX, 64, 28);
-  assert_non_null(falt_planar_filter_refusal(&p));
+  assert_non_null(falt_wgrad_sm90_nchw_refusal(&p));
   p = image(64, 8192, 28);
-  assert_non_null(falt_planar_filter_refusal(&p));
+  assert_non_null(falt_wgrad_sm90_nchw_refusal(&p));
   p = image(64, 64, 28);
   p.taps = 3;
   p.dilation = p.pad = INT64_C(1) << 32; /* which 32 bits would take for none */
-  assert_non_null(falt_planar_filter_refusal(&p));
+  assert_non_null(falt_wgrad_sm90_nchw_refusal(&p));
   p.dilation = p.pad = 16;
-  assert_null(falt_planar_filter_refusal(&p));
+  assert_null(falt_wgrad_sm90_nchw_refusal(&p));
   p = image(1, 64, 130); /* registers have no room for its rows */
-  assert_null(falt_planar_filter_refusal(&p));
-  assert_false(falt_planar_filter_choose(&p, &h200, &none));
+  assert_null(falt_wgrad_sm90_nchw_refusal(&p));
+  assert_false(falt_wgrad_sm90_nchw_choose(&p, &h200, &none));
 }
 
 static void test_compile(UNUSED void **state) {

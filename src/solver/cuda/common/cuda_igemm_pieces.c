@@ -1,34 +1,34 @@
 /* What the solvers that multiply matrices on GPUs share. */
 #include <math.h>
 
-#include "solver/cuda/common/cuda_gemm.h"
+#include "solver/cuda/common/cuda_igemm.h"
 
 /* ---- what is read and written */
 
-falt_gemm_roles falt_gemm_roles_of(const falt_problem *p) {
-  return p->operation == FALT_FORWARD ? (falt_gemm_roles){&p->input, &p->output, FALT_K, FALT_C}
-                                      : (falt_gemm_roles){&p->output, &p->input, FALT_C, FALT_K};
+falt_igemm_roles falt_igemm_roles_of(const falt_problem *p) {
+  return p->operation == FALT_FORWARD ? (falt_igemm_roles){&p->input, &p->output, FALT_K, FALT_C}
+                                      : (falt_igemm_roles){&p->output, &p->input, FALT_C, FALT_K};
 }
 
-falt_gemm_axis falt_gemm_axis_of(const falt_problem *p, const falt_gemm_roles *r, int i) {
-  return (falt_gemm_axis){.source = r->source->size[FALT_D + i],
-                          .results = r->result->size[FALT_D + i],
-                          .taps = p->filter.size[FALT_D + i],
-                          .stride = p->axis[i].stride,
-                          .dilation = p->axis[i].dilation,
-                          .pad = p->axis[i].pad[0]};
+falt_igemm_axis falt_igemm_axis_of(const falt_problem *p, const falt_igemm_roles *r, int i) {
+  return (falt_igemm_axis){.source = r->source->size[FALT_D + i],
+                           .results = r->result->size[FALT_D + i],
+                           .taps = p->filter.size[FALT_D + i],
+                           .stride = p->axis[i].stride,
+                           .dilation = p->axis[i].dilation,
+                           .pad = p->axis[i].pad[0]};
 }
 
 /* ---- applicable */
 
-bool falt_gemm_folds(const falt_problem *p) {
+bool falt_igemm_folds(const falt_problem *p) {
   for (int i = 0; i < 3; i++)
     if (p->axis[i].boundary[0] != FALT_CONSTANT || p->axis[i].boundary[1] != FALT_CONSTANT) return true;
   return false;
 }
 
 /* It is staged as an element, and zeros meet it. */
-bool falt_gemm_constant_fits(const falt_problem *p) {
+bool falt_igemm_constant_fits(const falt_problem *p) {
   uint64_t bits = 0;
   falt_store(&bits, p->input.type, 0, p->boundary_value);
   return isfinite(p->boundary_value) && falt_load(&bits, p->input.type, 0) == p->boundary_value;
@@ -52,16 +52,16 @@ static bool small_axes(const falt_problem *p) {
 static bool small_channels(const falt_problem *p) {
   const double most = 0x1p28, c = (double)p->filter.size[FALT_C], k = (double)p->filter.size[FALT_K];
   const double taps = (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
-  return p->filter.size[FALT_G] <= FALT_GEMM_GRID && c * taps < most && k * taps < most;
+  return p->filter.size[FALT_G] <= FALT_IGEMM_GRID && c * taps < most && k * taps < most;
 }
 
-const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type other) {
+const char *falt_igemm_refusal(const falt_ask *ask, falt_type source, falt_type other) {
   const falt_problem *p = ask->problem;
   if (!falt_cuda_products(source, other)) return "tensor cores do not multiply these types";
   if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "tensor cores sum these types in another";
   if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
   if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
-  if (p->operation != FALT_BACKWARD_DATA && !falt_gemm_constant_fits(p))
+  if (p->operation != FALT_BACKWARD_DATA && !falt_igemm_constant_fits(p))
     return "the boundary's constant is not a finite number of the input's type";
   if (!small_axes(p) || !small_channels(p)) return "an axis, the pixels or the channels are too many";
   return NULL;
@@ -69,30 +69,30 @@ const char *falt_gemm_refusal(const falt_ask *ask, falt_type source, falt_type o
 
 /* ---- tensors */
 
-bool falt_gemm_small_planes(const falt_tensor *t) {
+bool falt_igemm_small_planes(const falt_tensor *t) {
   const int64_t most = INT64_C(1) << 22;
   for (int dim = FALT_G; dim < FALT_DIMS; dim++)
-    if (dim != FALT_C && dim != FALT_D && (falt_gemm_stride(t, dim) > most || falt_gemm_stride(t, dim) < -most))
+    if (dim != FALT_C && dim != FALT_D && (falt_igemm_stride(t, dim) > most || falt_igemm_stride(t, dim) < -most))
       return false;
   return true;
 }
 
-int64_t falt_gemm_stride(const falt_tensor *t, int dim) {
+int64_t falt_igemm_stride(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
-int falt_gemm_unit(const falt_tensor *t, int along, int most) {
+int falt_igemm_unit(const falt_tensor *t, int along, int most) {
   int64_t all = most;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (dim != along) all |= falt_gemm_stride(t, dim);
+    if (dim != along) all |= falt_igemm_stride(t, dim);
   return (int)(all & -all);
 }
 
-int64_t falt_gemm_channel_stride(const falt_tensor *t) {
-  return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_gemm_stride(t, FALT_G);
+int64_t falt_igemm_channel_stride(const falt_tensor *t) {
+  return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_igemm_stride(t, FALT_G);
 }
 
-char *falt_gemm_element(void *data, const falt_tensor *t) {
+char *falt_igemm_element(void *data, const falt_tensor *t) {
   return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
 }
 
@@ -101,70 +101,70 @@ static bool groups_join(const falt_tensor *t) {
   return t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C] * t->stride[FALT_C];
 }
 
-int falt_gemm_merge(const falt_problem *p, int64_t channels, int64_t least) {
+int falt_igemm_merge(const falt_problem *p, int64_t channels, int64_t least) {
   int merged = 1;
   if (!groups_join(&p->input) || !groups_join(&p->output) || (p->has_residual && !groups_join(&p->residual))) return 1;
   while (merged * channels < least && p->filter.size[FALT_G] % (2 * merged) == 0) merged *= 2;
   return merged;
 }
 
-bool falt_gemm_strides_divide(const falt_tensor *t, int merged, int64_t elements) {
+bool falt_igemm_strides_divide(const falt_tensor *t, int merged, int64_t elements) {
   if (t->size[FALT_G] > merged && (t->stride[FALT_G] * merged) % elements) return false;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (dim != FALT_C && dim != FALT_G && falt_gemm_stride(t, dim) % elements) return false;
+    if (dim != FALT_C && dim != FALT_G && falt_igemm_stride(t, dim) % elements) return false;
   return true;
 }
 
-falt_gemm_piece falt_gemm_piece_of(const falt_tensor *t, int merged) {
+falt_igemm_piece falt_igemm_piece_of(const falt_tensor *t, int merged) {
   const int64_t size = (int64_t)falt_type_size(t->type), channels = t->size[FALT_C] * merged;
-  const bool dense = channels == 1 || falt_gemm_channel_stride(t) == 1;
-  falt_gemm_piece piece = {.unit = FALT_GEMM_VECTOR};
+  const bool dense = channels == 1 || falt_igemm_channel_stride(t) == 1;
+  falt_igemm_piece piece = {.unit = FALT_IGEMM_VECTOR};
   for (; dense && piece.unit >= 4 && piece.unit >= size; piece.unit /= 2)
-    if (channels * size % piece.unit == 0 && falt_gemm_strides_divide(t, merged, piece.unit / size)) return piece;
-  piece = (falt_gemm_piece){(int)size, (int)(FALT_GEMM_VECTOR / size)};
+    if (channels * size % piece.unit == 0 && falt_igemm_strides_divide(t, merged, piece.unit / size)) return piece;
+  piece = (falt_igemm_piece){(int)size, (int)(FALT_IGEMM_VECTOR / size)};
   while (channels % piece.gather) piece.gather /= 2;
   return piece;
 }
 
-bool falt_gemm_find_spans(const falt_tensor *t, const falt_gemm_phase phase[3], falt_gemm_evenly *evenly) {
-  const int64_t size = (int64_t)falt_type_size(t->type), image = falt_gemm_stride(t, FALT_N) * size;
+bool falt_igemm_find_spans(const falt_tensor *t, const falt_igemm_phase phase[3], falt_igemm_evenly *evenly) {
+  const int64_t size = (int64_t)falt_type_size(t->type), image = falt_igemm_stride(t, FALT_N) * size;
   int64_t results[4] = {t->size[FALT_N]}, step_bytes[4] = {image}, bytes[4] = {image}, taps = 0;
-  if (size > 2 || falt_gemm_channel_stride(t) != 1) return false;
+  if (size > 2 || falt_igemm_channel_stride(t) != 1) return false;
   for (int i = 0; i < 3; i++) {
     taps += phase[i].taps;
     results[i + 1] = phase[i].results;
-    bytes[i + 1] = falt_gemm_stride(t, FALT_D + i) * size;
+    bytes[i + 1] = falt_igemm_stride(t, FALT_D + i) * size;
     step_bytes[i + 1] = bytes[i + 1] * phase[i].step;
   }
-  return taps <= FALT_CUDA_GEMM_SPAN_BITS &&
-         falt_gemm_lie_evenly(results, step_bytes, bytes, falt_gemm_stride(t, FALT_G) * size, evenly);
+  return taps <= FALT_CUDA_IGEMM_SPAN_BITS &&
+         falt_igemm_lie_evenly(results, step_bytes, bytes, falt_igemm_stride(t, FALT_G) * size, evenly);
 }
 
-falt_cuda_gemm_source falt_gemm_source_of(const falt_problem *p, const falt_tensor *t, int merged) {
+falt_cuda_igemm_source falt_igemm_source_of(const falt_problem *p, const falt_tensor *t, int merged) {
   const int64_t size = (int64_t)falt_type_size(t->type);
-  falt_cuda_gemm_source s = {.image = falt_gemm_stride(t, FALT_N) * size,
-                             .group = falt_gemm_stride(t, FALT_G) * merged * size,
-                             .channel = falt_gemm_channel_stride(t) * size,
-                             .step = {1, 1, 1}};
+  falt_cuda_igemm_source s = {.image = falt_igemm_stride(t, FALT_N) * size,
+                              .group = falt_igemm_stride(t, FALT_G) * merged * size,
+                              .channel = falt_igemm_channel_stride(t) * size,
+                              .step = {1, 1, 1}};
   for (int i = 0; i < 3; i++) {
-    s.axis[i] = falt_gemm_stride(t, FALT_D + i) * size;
+    s.axis[i] = falt_igemm_stride(t, FALT_D + i) * size;
     s.in[i] = (int)t->size[FALT_D + i];
     for (int side = 0; side < 2; side++) s.boundary[i][side] = (int)p->axis[i].boundary[side];
   }
   return s;
 }
 
-void falt_gemm_result_holes(const falt_problem *p, falt_type result, falt_cuda_kernel *kernel) {
+void falt_igemm_result_defines(const falt_problem *p, falt_type result, falt_cuda_kernel *kernel) {
   const bool forward = p->operation == FALT_FORWARD;
-  falt_cuda_hole(kernel, "TYPE_Y=%d", (int)result);
-  falt_cuda_hole(kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
-  falt_cuda_hole(kernel, "REAL=%s", falt_cuda_finishes_in_float(p) ? "float" : "double");
-  falt_cuda_hole(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
+  falt_cuda_define(kernel, "TYPE_Y=%d", (int)result);
+  falt_cuda_define(kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
+  falt_cuda_define(kernel, "REAL=%s", falt_cuda_finishes_in_float(p) ? "float" : "double");
+  falt_cuda_define(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }
 
-falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *p, int merged, int shares, int columns) {
+falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merged, int shares, int columns) {
   const falt_tensor *w = &p->filter;
-  falt_cuda_gemm_filter_args a = {.tile = {1, 1},
+  falt_cuda_igemm_wgrad_args a = {.tile = {1, 1},
                                   .row_tiles = (int)p->output.size[FALT_C] * merged,
                                   .column_tiles = columns,
                                   .shares = shares,
@@ -173,21 +173,21 @@ falt_cuda_gemm_filter_args falt_gemm_shares_of(const falt_problem *p, int merged
                                   .channels = (int)p->input.size[FALT_C],
                                   .merged = merged,
                                   .columns = columns - p->has_bias,
-                                  .w_group = falt_gemm_stride(w, FALT_G),
-                                  .w_row = falt_gemm_stride(w, FALT_K),
-                                  .w_channel = falt_gemm_stride(w, FALT_C),
+                                  .w_group = falt_igemm_stride(w, FALT_G),
+                                  .w_row = falt_igemm_stride(w, FALT_K),
+                                  .w_channel = falt_igemm_stride(w, FALT_C),
                                   .alpha = p->alpha};
   for (int i = 0; i < 3; i++) {
     a.taps[i] = (int)w->size[FALT_D + i];
-    a.w_axis[i] = falt_gemm_stride(w, FALT_D + i);
+    a.w_axis[i] = falt_igemm_stride(w, FALT_D + i);
   }
   return a;
 }
 
 /* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
  * loads under way, and that many shares before they are split into parts. */
-void falt_gemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_gemm_filter_args *args,
-                          void *stream) {
+void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
+                           void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };
   for (args->parts = 0; args->parts < 3 && args->shares >= 16 << args->parts;) args->parts++;
   const int64_t across = falt_ceil_div((int64_t)args->column_tiles * args->tile[1], COLUMNS);

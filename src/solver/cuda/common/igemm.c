@@ -4,23 +4,23 @@
  * j*dilation) / stride where that is whole. For i = f + q*stride the taps of which it is are j = from + n*pace with
  * pace = stride / gcd(stride, dilation), and o = q + first - n*pace*dilation/stride: again steps of fixed length, of
  * one stride, with no product that is zero. */
-#include "solver/cuda/common/gemm.h"
+#include "solver/cuda/common/igemm.h"
 
 #include <limits.h>
 
 /* ---- phases */
 
-falt_gemm_phase falt_gemm_forward(const falt_gemm_axis *a) {
-  return (falt_gemm_phase){.pitch = 1,
-                           .results = a->results,
-                           .step = a->stride,
-                           .first = -a->pad,
-                           .delta = a->dilation,
-                           .taps = a->taps,
-                           .pace = 1};
+falt_igemm_phase falt_igemm_forward(const falt_igemm_axis *a) {
+  return (falt_igemm_phase){.pitch = 1,
+                            .results = a->results,
+                            .step = a->stride,
+                            .first = -a->pad,
+                            .delta = a->dilation,
+                            .taps = a->taps,
+                            .pace = 1};
 }
 
-int64_t falt_gemm_phases(const falt_gemm_axis *a) {
+int64_t falt_igemm_phases(const falt_igemm_axis *a) {
   return a->stride < a->results ? a->stride : a->results;
 }
 
@@ -33,14 +33,14 @@ static int64_t common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-falt_gemm_phase falt_gemm_backward(const falt_gemm_axis *a, int64_t phase) {
+falt_igemm_phase falt_igemm_backward(const falt_igemm_axis *a, int64_t phase) {
   const int64_t pace = a->stride / common_divisor(a->stride, a->dilation);
-  falt_gemm_phase p = {.begin = phase,
-                       .pitch = a->stride,
-                       .results = (a->results - phase + a->stride - 1) / a->stride,
-                       .step = 1,
-                       .pace = pace,
-                       .delta = -(pace * a->dilation / a->stride)};
+  falt_igemm_phase p = {.begin = phase,
+                        .pitch = a->stride,
+                        .results = (a->results - phase + a->stride - 1) / a->stride,
+                        .step = 1,
+                        .pace = pace,
+                        .delta = -(pace * a->dilation / a->stride)};
   while (p.from < a->taps && p.from < pace && (phase + a->pad - p.from * a->dilation) % a->stride != 0) p.from++;
   if (p.from == a->taps || p.from == pace) return p;
   p.first = (phase + a->pad - p.from * a->dilation) / a->stride;
@@ -48,7 +48,7 @@ falt_gemm_phase falt_gemm_backward(const falt_gemm_axis *a, int64_t phase) {
   return p;
 }
 
-void falt_gemm_divisor(int64_t d, unsigned *reciprocal, int *shift) {
+void falt_igemm_divisor(int64_t d, unsigned *reciprocal, int *shift) {
   int bits = 0;
   while ((INT64_C(1) << bits) < d) bits++;
   *shift = 31 + bits;
@@ -63,7 +63,7 @@ typedef struct walk {
   bool ended;
 } walk;
 
-static void advance(walk *w, const falt_gemm_depth *d, const falt_gemm_phase phase[3]) {
+static void advance(walk *w, const falt_igemm_depth *d, const falt_igemm_phase phase[3]) {
   w->channel += d->piece;
   if (w->channel < d->channels) return;
   w->channel = 0;
@@ -74,7 +74,7 @@ static void advance(walk *w, const falt_gemm_depth *d, const falt_gemm_phase pha
   w->ended = true;
 }
 
-static walk first_of(const falt_gemm_phase phase[3]) {
+static walk first_of(const falt_igemm_phase phase[3]) {
   return (walk){.ended = phase[0].taps * phase[1].taps * phase[2].taps == 0};
 }
 
@@ -84,38 +84,38 @@ static bool fits_int(int64_t value) {
   return value >= INT_MIN && value <= INT_MAX;
 }
 
-static const falt_cuda_gemm_entry nowhere = {0, FALT_CUDA_GEMM_NOWHERE | FALT_CUDA_GEMM_EXISTS};
+static const falt_cuda_igemm_entry nowhere = {0, FALT_CUDA_IGEMM_NOWHERE | FALT_CUDA_IGEMM_EXISTS};
 
-static int64_t way_of(const walk *w, const falt_gemm_depth *d, const falt_gemm_phase phase[3]) {
+static int64_t way_of(const walk *w, const falt_igemm_depth *d, const falt_igemm_phase phase[3]) {
   int64_t way = 0;
   for (int axis = 0; axis < 3; axis++) way += w->tap[axis] * phase[axis].delta * d->axis_bytes[axis];
   return way;
 }
 
-static unsigned bits_of(const walk *w, const falt_gemm_phase phase[3]) {
-  unsigned bits = FALT_CUDA_GEMM_EXISTS;
+static unsigned bits_of(const walk *w, const falt_igemm_phase phase[3]) {
+  unsigned bits = FALT_CUDA_IGEMM_EXISTS;
   int64_t bit = 0;
   for (int axis = 0; axis < 3; bit += phase[axis++].taps) bits |= 1u << (bit + w->tap[axis]);
   return bits;
 }
 
-bool falt_gemm_entries(const falt_gemm_depth *d, const falt_gemm_phase phase[3], falt_cuda_gemm_entry *entry) {
+bool falt_igemm_entries(const falt_igemm_depth *d, const falt_igemm_phase phase[3], falt_cuda_igemm_entry *entry) {
   walk w = first_of(phase);
   for (int64_t i = 0; i < d->entries; i++) {
     entry[i] = nowhere;
     if (w.ended) continue;
     const int64_t way = way_of(&w, d, phase) + w.channel * d->channel_bytes;
     if (!fits_int(way)) return false;
-    entry[i] = (falt_cuda_gemm_entry){(int)way, bits_of(&w, phase)};
+    entry[i] = (falt_cuda_igemm_entry){(int)way, bits_of(&w, phase)};
     advance(&w, d, phase);
   }
   return true;
 }
 
-bool falt_gemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
-                          int64_t group_bytes, falt_gemm_evenly *e) {
+bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
+                           int64_t group_bytes, falt_igemm_evenly *e) {
   int64_t count = 1;
-  *e = (falt_gemm_evenly){.even = SPAN};
+  *e = (falt_igemm_evenly){.even = SPAN};
   for (int i = 3; i >= 0; i--) {
     if (bytes[i] < 0) return false;
     e->even = common_divisor(e->even, bytes[i]);
@@ -126,21 +126,21 @@ bool falt_gemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4],
   }
   if (group_bytes % SPAN) {
     if (e->apart || group_bytes < 0) return false;
-    *e = (falt_gemm_evenly){.apart = group_bytes % SPAN, .even = common_divisor(e->even, group_bytes), .groups = true};
+    *e = (falt_igemm_evenly){.apart = group_bytes % SPAN, .even = common_divisor(e->even, group_bytes), .groups = true};
   }
   e->phases = (int)(SPAN / common_divisor(SPAN, e->apart));
   return true;
 }
 
 /* A tap's channels begin at most as far behind a multiple of 16 as all ways leave of one. */
-int64_t falt_gemm_span_bytes(const falt_gemm_depth *d) {
+int64_t falt_igemm_span_bytes(const falt_igemm_depth *d) {
   return (d->channels * d->channel_bytes + SPAN - d->even + SPAN - 1) / SPAN * SPAN;
 }
 
-bool falt_gemm_spans(const falt_gemm_depth *d, const falt_gemm_phase phase[3], int64_t lead,
-                     falt_cuda_gemm_entry *entry) {
+bool falt_igemm_spans(const falt_igemm_depth *d, const falt_igemm_phase phase[3], int64_t lead,
+                      falt_cuda_igemm_entry *entry) {
   const int64_t bytes = d->channels * d->channel_bytes;
-  const falt_gemm_depth aligned = {.channels = falt_gemm_span_bytes(d), .piece = SPAN};
+  const falt_igemm_depth aligned = {.channels = falt_igemm_span_bytes(d), .piece = SPAN};
   walk w = first_of(phase);
   for (int64_t i = 0; i < d->entries; i++) {
     entry[i] = nowhere;
@@ -149,21 +149,21 @@ bool falt_gemm_spans(const falt_gemm_depth *d, const falt_gemm_phase phase[3], i
     const int64_t head = w.channel ? 0 : ahead, left = ahead + bytes - w.channel, end = left < SPAN ? left : SPAN;
     if (!fits_int(way - ahead + w.channel)) return false;
     if (end > head)
-      entry[i] = (falt_cuda_gemm_entry){(int)(way - ahead + w.channel), bits_of(&w, phase) |
-                                                                            (unsigned)head << FALT_CUDA_GEMM_HEAD |
-                                                                            (unsigned)(end - 1) << FALT_CUDA_GEMM_END};
+      entry[i] = (falt_cuda_igemm_entry){
+          (int)(way - ahead + w.channel),
+          bits_of(&w, phase) | (unsigned)head << FALT_CUDA_IGEMM_HEAD | (unsigned)(end - 1) << FALT_CUDA_IGEMM_END};
     advance(&w, &aligned, phase);
   }
   return true;
 }
 
-bool falt_gemm_places(const falt_gemm_depth *d, const falt_gemm_phase phase[3], falt_cuda_gemm_place *place) {
+bool falt_igemm_places(const falt_igemm_depth *d, const falt_igemm_phase phase[3], falt_cuda_igemm_place *place) {
   walk w = first_of(phase);
   for (int64_t i = 0; i < d->entries; i++) {
-    place[i] = (falt_cuda_gemm_place){.channel = FALT_CUDA_GEMM_NO_CHANNEL};
+    place[i] = (falt_cuda_igemm_place){.channel = FALT_CUDA_IGEMM_NO_CHANNEL};
     if (w.ended) continue;
     const int64_t way = w.channel * d->channel_bytes;
-    if (!fits_int(way) || way <= FALT_CUDA_GEMM_ONES) return false;
+    if (!fits_int(way) || way <= FALT_CUDA_IGEMM_ONES) return false;
     place[i].channel = (int)way;
     for (int axis = 0; axis < 3; axis++) place[i].at[axis] = (int)(phase[axis].first + w.tap[axis] * phase[axis].delta);
     advance(&w, d, phase);

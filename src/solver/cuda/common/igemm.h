@@ -2,8 +2,8 @@
  * window lie, and how results are cut into tiles. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_igemm.cu has
  * the algorithm.
  */
-#ifndef FALT_SOLVER_CUDA_COMMON_GEMM_H
-#define FALT_SOLVER_CUDA_COMMON_GEMM_H
+#ifndef FALT_SOLVER_CUDA_COMMON_IGEMM_H
+#define FALT_SOLVER_CUDA_COMMON_IGEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,66 +15,66 @@
 
 /* ---- phases: what is computed, axis by axis */
 
-typedef struct falt_gemm_axis {
+typedef struct falt_igemm_axis {
   int64_t source, results, taps; /* sizes: of what is read, of what is written */
   int64_t stride, dilation, pad; /* the problem's */
-} falt_gemm_axis;
+} falt_igemm_axis;
 
 /* Along one axis: results begin, begin + pitch, ...; result q reads with its tap i position q*step + first + i*delta of
  * the source, and tap i is tap from + i*pace of the filter. */
-typedef struct falt_gemm_phase {
+typedef struct falt_igemm_phase {
   int64_t begin, pitch, results;
   int64_t step, first, delta, taps, from, pace;
-} falt_gemm_phase;
+} falt_igemm_phase;
 
 /* All results of a forward layer. */
-falt_gemm_phase falt_gemm_forward(const falt_gemm_axis *axis);
+falt_igemm_phase falt_igemm_forward(const falt_igemm_axis *axis);
 /* A gradient by the data falls into as many phases as the stride has steps: results `phase`, phase + stride, ... use
  * the same taps. */
-int64_t falt_gemm_phases(const falt_gemm_axis *axis);
-falt_gemm_phase falt_gemm_backward(const falt_gemm_axis *axis, int64_t phase);
+int64_t falt_igemm_phases(const falt_igemm_axis *axis);
+falt_igemm_phase falt_igemm_backward(const falt_igemm_axis *axis, int64_t phase);
 
 /* n/d = n*reciprocal >> shift for all n < 2^31; d from 1 to 2^31 - 1. */
-void falt_gemm_divisor(int64_t d, unsigned *reciprocal, int *shift);
+void falt_igemm_divisor(int64_t d, unsigned *reciprocal, int *shift);
 
 /* ---- the table of a depth: an entry a piece of a window */
 
-typedef struct falt_gemm_depth {
+typedef struct falt_igemm_depth {
   int64_t channels;                     /* of a tap */
   int64_t piece;                        /* channels of an entry, which divide those of a tap */
   int64_t entries;                      /* with those beyond the depth, up to whole steps */
   int64_t axis_bytes[3], channel_bytes; /* from one position of the source, one channel, to the next */
   int64_t even;                         /* of spans: what divides their ways and leads */
-} falt_gemm_depth;
+} falt_igemm_depth;
 
 /* Fill `entries` entries of one phase. False if a way is longer than an entry can say. */
-bool falt_gemm_entries(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], falt_cuda_gemm_entry *entry);
+bool falt_igemm_entries(const falt_igemm_depth *depth, const falt_igemm_phase phase[3], falt_cuda_igemm_entry *entry);
 /* Pixels that are numbered across images and axes and lie evenly, modulo the 16 bytes of a span: a way that the number
  * times. After so many of them, the phases, their first positions lie as far behind a multiple of 16 as before. */
-typedef struct falt_gemm_evenly {
+typedef struct falt_igemm_evenly {
   int64_t apart, even; /* bytes between neighbours; what divides all ways */
   int phases;
   bool groups; /* it is groups that are numbered, and pixels lie apart by multiples of 16 bytes */
-} falt_gemm_evenly;
+} falt_igemm_evenly;
 
 /* Of images and three axes: how many results, bytes between their first positions, between positions; of groups: bytes
  * between them, 0 if there is one. False if they do not lie so. */
-bool falt_gemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
-                          int64_t group_bytes, falt_gemm_evenly *evenly);
+bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
+                           int64_t group_bytes, falt_igemm_evenly *evenly);
 
 /* The same of spans: an entry is 16 bytes from a multiple of 16 on, if the first position lies `lead` bytes behind one
- * and channels side by side. A tap has falt_gemm_span_bytes of them, whatever the lead. */
-bool falt_gemm_spans(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], int64_t lead,
-                     falt_cuda_gemm_entry *entry);
-int64_t falt_gemm_span_bytes(const falt_gemm_depth *depth);
-bool falt_gemm_places(const falt_gemm_depth *depth, const falt_gemm_phase phase[3], falt_cuda_gemm_place *place);
+ * and channels side by side. A tap has falt_igemm_span_bytes of them, whatever the lead. */
+bool falt_igemm_spans(const falt_igemm_depth *depth, const falt_igemm_phase phase[3], int64_t lead,
+                      falt_cuda_igemm_entry *entry);
+int64_t falt_igemm_span_bytes(const falt_igemm_depth *depth);
+bool falt_igemm_places(const falt_igemm_depth *depth, const falt_igemm_phase phase[3], falt_cuda_igemm_place *place);
 
 /* ---- tiles */
 
 /* Results of so many channels, in rows that 16 bytes do not divide, are stored by lanes side by side. */
-enum { FALT_GEMM_RAGGED = 8 };
+enum { FALT_IGEMM_RAGGED = 8 };
 
-typedef struct falt_gemm_shape {
+typedef struct falt_igemm_shape {
   int64_t pixels, channels, depth;        /* of the largest product: rows, columns, bytes of a row's depth */
   int64_t products;                       /* phases and groups */
   double bytes;                           /* that must pass through memory */
@@ -88,9 +88,9 @@ typedef struct falt_gemm_shape {
   bool spans;                             /* pieces are aligned words, of which some are no channel of their tap */
   bool ragged;                            /* 16 bytes do not divide the rows of results */
   int64_t workspace;                      /* that shares of the depth may use; negative: any */
-} falt_gemm_shape;
+} falt_igemm_shape;
 
-typedef struct falt_gemm_tile {
+typedef struct falt_igemm_tile {
   int bm, bn, warps[2]; /* results of a block, its warps along both */
   int row, stages;      /* bytes of a step, steps in shared memory */
   int promote;          /* steps between additions to the long sum */
@@ -100,16 +100,16 @@ typedef struct falt_gemm_tile {
   int shares, share_steps; /* of the depth; shares are added by a second kernel */
   int64_t workspace;
   double seconds;
-} falt_gemm_tile;
+} falt_igemm_tile;
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */
-void falt_gemm_each(const falt_gemm_shape *shape, const falt_machine *machine, falt_tile_search *search);
+void falt_igemm_each(const falt_igemm_shape *shape, const falt_machine *machine, falt_tile_search *search);
 /* The best of them. */
-void falt_gemm_choose(const falt_gemm_shape *shape, const falt_machine *machine, falt_gemm_tile *best);
+void falt_igemm_choose(const falt_igemm_shape *shape, const falt_machine *machine, falt_igemm_tile *best);
 
 /* ---- tiles of filters' gradients */
 
-typedef struct falt_gemm_filter_shape {
+typedef struct falt_igemm_wgrad_shape {
   int64_t pixels, rows, columns, groups;
   double bytes;
   int x_bytes;
@@ -117,17 +117,17 @@ typedef struct falt_gemm_filter_shape {
   bool gather[2]; /* the same */
   bool split, fold;
   int64_t workspace; /* that may be used; negative: any */
-} falt_gemm_filter_shape;
+} falt_igemm_wgrad_shape;
 
-typedef struct falt_gemm_filter_tile {
+typedef struct falt_igemm_wgrad_tile {
   int bm, bn, warps[2], pixels, stages, promote, blocks, shared_bytes;
   int64_t shares, share_steps; /* of the pixels */
   int64_t workspace;
   double seconds;
-} falt_gemm_filter_tile;
+} falt_igemm_wgrad_tile;
 
-void falt_gemm_filter_each(const falt_gemm_filter_shape *shape, const falt_machine *machine, falt_tile_search *search);
-void falt_gemm_filter_choose(const falt_gemm_filter_shape *shape, const falt_machine *machine,
-                             falt_gemm_filter_tile *best);
+void falt_igemm_wgrad_each(const falt_igemm_wgrad_shape *shape, const falt_machine *machine, falt_tile_search *search);
+void falt_igemm_wgrad_choose(const falt_igemm_wgrad_shape *shape, const falt_machine *machine,
+                             falt_igemm_wgrad_tile *best);
 
 #endif
