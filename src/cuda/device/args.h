@@ -178,13 +178,13 @@ typedef struct falt_cuda_igemm_args {
   falt_cuda_igemm_source source;
   const void *b;
   long long b_low;                     /* from there to the low parts of b, in bytes */
-  void *y, *partial;                   /* partial: the sums of shares */
+  void *y, *partial;                   /* partial: the sums of split-K slices */
   const falt_cuda_igemm_phase *phases; /* of several; of one, that below */
   falt_cuda_igemm_phase phase;
   long long y_image, y_group, y_axis[3], y_channel, r_image, r_group, r_axis[3], r_channel;
   int groups, group_apart;     /* of a phase */
   int channels, channel_tiles; /* of results, of a group */
-  int shares, share_steps;     /* of the depth */
+  int split_k, slice_steps;    /* of the depth */
   int y_aligned;               /* vectors are */
   int b_known;                 /* b is there before the first kernel of an execution starts */
   falt_cuda_epilogue epilogue;
@@ -212,9 +212,9 @@ typedef struct falt_cuda_igemm_pack_args {
 typedef struct falt_cuda_igemm_wgrad_args {
   falt_cuda_igemm_source y, x;
   falt_cuda_igemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
-  float *partial;                         /* sums of each share; NULL: there is one share */
-  int tile[2], row_tiles, column_tiles, shares, share_steps, groups;
-  int parts; /* of the shares, that cuda_wgrad_sum.cu sums beside each other: 2 to this power, up to 8 */
+  float *partial;                         /* sums of each split-K slice; NULL: there is one split-K slice */
+  int tile[2], row_tiles, column_tiles, split_k, slice_steps, groups;
+  int parts; /* of the split-K slices, that cuda_wgrad_sum.cu sums beside each other: 2 to this power, up to 8 */
   int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */
   int taps[3], columns;       /* columns: of merged groups, with that of the bias */
   void *w, *bias;             /* bias: of the sums' type; NULL: none */
@@ -227,12 +227,12 @@ typedef struct falt_cuda_igemm_wgrad_args {
  * channel of the source. */
 typedef struct falt_cuda_depthwise_args {
   const void *x, *w;
-  void *y, *partial;                             /* partial: sums of a gradient's shares; NULL: there is one share */
-  const void *residual;                          /* NULL: none */
+  void *y, *partial;    /* partial: sums of a gradient's split-K slices; NULL: there is one split-K slice */
+  const void *residual; /* NULL: none */
   long long x_image, x_channel, x_next, x_plane; /* next: to the next channel of one group */
   long long y_image, y_channel, y_next, y_plane, r_image, r_channel, r_next, r_axis[3];
   long long w_channel, w_next, w_axis[3];
-  unsigned tiles, shares; /* tiles of all results; of one channel where the filter has the gradient */
+  unsigned tiles, split_k; /* tiles of all results; of one channel where the filter has the gradient */
   double fill;
   falt_cuda_epilogue epilogue;
 } falt_cuda_depthwise_args;

@@ -394,7 +394,7 @@ static double conversions(const piece_kind *kind) {
   return flops;
 }
 
-/* Pieces are less than what the shares of children were measured on. */
+/* Pieces are less than what the split-K slices of children were measured on. */
 static const double smaller = 1.2;
 
 /* Of all pieces, one after the other on all threads, or side by side. */

@@ -56,11 +56,11 @@ falt_cuda_igemm_source falt_igemm_source_of(const falt_problem *problem, const f
 /* The holes of kernels that include finish.cuh. */
 void falt_igemm_result_defines(const falt_problem *problem, falt_type result, falt_cuda_kernel *kernel);
 
-/* For cuda_wgrad_sum.cu: so many shares of a filter's gradient, of all rows of merged groups and `columns` of each,
- * tap by tap. The sums, the filter and the bias are set later. */
-falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *problem, int merged, int shares, int columns);
+/* For cuda_wgrad_sum.cu: so many split-K slices of a filter's gradient, of all rows of merged groups and `columns` of
+ * each, tap by tap. The sums, the filter and the bias are set later. */
+falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *problem, int merged, int split_k, int columns);
 
-/* Starts cuda_wgrad_sum.cu, which adds the shares of a filter's gradient. */
+/* Starts cuda_wgrad_sum.cu, which adds the split-K slices of a filter's gradient. */
 void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
                            void *stream);
 

@@ -162,12 +162,12 @@ void falt_igemm_result_defines(const falt_problem *p, falt_type result, falt_cud
   falt_cuda_define(kernel, "ACTIVATION=%d", (int)(forward ? p->activation : FALT_IDENTITY));
 }
 
-falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merged, int shares, int columns) {
+falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merged, int split_k, int columns) {
   const falt_tensor *w = &p->filter;
   falt_cuda_igemm_wgrad_args a = {.tile = {1, 1},
                                   .row_tiles = (int)p->output.size[FALT_C] * merged,
                                   .column_tiles = columns,
-                                  .shares = shares,
+                                  .split_k = split_k,
                                   .groups = (int)w->size[FALT_G] / merged,
                                   .rows = (int)p->output.size[FALT_C],
                                   .channels = (int)p->input.size[FALT_C],
@@ -185,11 +185,11 @@ falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merge
 }
 
 /* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
- * loads under way, and that many shares before they are split into parts. */
+ * loads under way, and that many split-K slices before they are split into parts. */
 void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
                            void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };
-  for (args->parts = 0; args->parts < 3 && args->shares >= 16 << args->parts;) args->parts++;
+  for (args->parts = 0; args->parts < 3 && args->split_k >= 16 << args->parts;) args->parts++;
   const int64_t across = falt_ceil_div((int64_t)args->column_tiles * args->tile[1], COLUMNS);
   const int64_t down = falt_ceil_div((int64_t)args->row_tiles * args->tile[0], ROWS >> args->parts);
   const int64_t wanted =

@@ -51,12 +51,12 @@ static void start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, voi
   falt_gpu_start_early(gpu, &launch, one, &args);
 }
 
-/* So many threads for each four sums that the GPU is full, eight splits at least for each. */
-static int parts_of(const falt_gpu *gpu, int64_t fours, int splits) {
-  enum { THREADS = 1024, MOST = 16, LEAST_SPLITS = 8 };
+/* So many threads for each four sums that the GPU is full, eight split-K slices at least for each. */
+static int parts_of(const falt_gpu *gpu, int64_t fours, int split_k) {
+  enum { THREADS = 1024, MOST = 16, LEAST_SLICES = 8 };
   const int64_t full = (int64_t)falt_gpu_about(gpu)->multiprocessors * THREADS;
   int parts = 1;
-  while (parts < MOST && fours * parts < full && splits >= 2 * parts * LEAST_SPLITS) parts *= 2;
+  while (parts < MOST && fours * parts < full && split_k >= 2 * parts * LEAST_SLICES) parts *= 2;
   return parts;
 }
 
@@ -67,8 +67,8 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
                                      .w = falt_cuda_tensor_of(w),
                                      .fours = (unsigned)fours,
                                      .row_fours = (unsigned)(s.columns / 4),
-                                     .splits = s.splits,
-                                     .parts = parts_of(plan->device->gpu, fours, s.splits),
+                                     .split_k = s.split_k,
+                                     .parts = parts_of(plan->device->gpu, fours, s.split_k),
                                      .tap_columns = s.tap_columns,
                                      .alpha = (float)plan->problem.alpha};
   a.w.data = falt_map_element(o->filter, w);

@@ -22,9 +22,9 @@ falt_gpu_map falt_map_planes(const falt_tensor *tensor, void *data, int span);
 bool falt_map_takes(const falt_tensor *tensor, int unit);
 bool falt_map_aligned(const void *data, const falt_tensor *tensor);
 
-/* Sums of gradients by the filter: splits * rows * columns, a tap's `tap_columns` side by side. */
+/* Sums of gradients by the filter: split_k * rows * columns, a tap's `tap_columns` side by side. */
 typedef struct falt_map_sums {
-  int splits;
+  int split_k;
   int64_t rows, columns;
   int tap_columns;
 } falt_map_sums;

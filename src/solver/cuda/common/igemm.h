@@ -75,19 +75,19 @@ bool falt_igemm_places(const falt_igemm_depth *depth, const falt_igemm_phase pha
 enum { FALT_IGEMM_RAGGED = 8 };
 
 typedef struct falt_igemm_shape {
-  int64_t pixels, channels, depth;        /* of the largest product: rows, columns, bytes of a row's depth */
-  int64_t products;                       /* phases and groups */
-  double bytes;                           /* that must pass through memory */
-  int x_bytes, y_bytes;                   /* of an element */
-  int unit;                               /* bytes of a piece */
-  int merged, step;                       /* groups in one, whose channels are a step's bytes; 1, 0 */
-  int gather;                             /* channels of an entry of pieces that lie apart; 0: they lie side by side */
-  int64_t apart;                          /* bytes between pixels that are gathered at once, of spans modulo theirs; 0:
-                                           * they lie side by side, or all spans begin as the first */
-  bool fold, split, planar, shares, real; /* shares: the depth may be cut; real: results are finished in f32 */
-  bool spans;                             /* pieces are aligned words, of which some are no channel of their tap */
-  bool ragged;                            /* 16 bytes do not divide the rows of results */
-  int64_t workspace;                      /* that shares of the depth may use; negative: any */
+  int64_t pixels, channels, depth;         /* of the largest product: rows, columns, bytes of a row's depth */
+  int64_t products;                        /* phases and groups */
+  double bytes;                            /* that must pass through memory */
+  int x_bytes, y_bytes;                    /* of an element */
+  int unit;                                /* bytes of a piece */
+  int merged, step;                        /* groups in one, whose channels are a step's bytes; 1, 0 */
+  int gather;                              /* channels of an entry of pieces that lie apart; 0: they lie side by side */
+  int64_t apart;                           /* bytes between pixels that are gathered at once, of spans modulo theirs; 0:
+                                            * they lie side by side, or all spans begin as the first */
+  bool fold, split, planar, split_k, real; /* split-K slices: the depth may be cut; real: results are finished in f32 */
+  bool spans;                              /* pieces are aligned words, of which some are no channel of their tap */
+  bool ragged;                             /* 16 bytes do not divide the rows of results */
+  int64_t workspace;                       /* that split-K slices of the depth may use; negative: any */
 } falt_igemm_shape;
 
 typedef struct falt_igemm_tile {
@@ -97,7 +97,7 @@ typedef struct falt_igemm_tile {
   bool wgmma;           /* by warpgroups */
   int blocks;           /* on a multiprocessor */
   int shared_bytes;
-  int shares, share_steps; /* of the depth; shares are added by a second kernel */
+  int split_k, slice_steps; /* of the depth; split-K slices are added by a second kernel */
   int64_t workspace;
   double seconds;
 } falt_igemm_tile;
@@ -121,7 +121,7 @@ typedef struct falt_igemm_wgrad_shape {
 
 typedef struct falt_igemm_wgrad_tile {
   int bm, bn, warps[2], pixels, stages, promote, blocks, shared_bytes;
-  int64_t shares, share_steps; /* of the pixels */
+  int64_t split_k, slice_steps; /* of the pixels */
   int64_t workspace;
   double seconds;
 } falt_igemm_wgrad_tile;

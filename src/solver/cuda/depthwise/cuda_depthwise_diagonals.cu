@@ -10,7 +10,7 @@
 // allows time for. They stay in registers from a block's first tile to its last.
 //
 // A tile is some rows of x of an image, with all rows of dy that they meet; zeros stand between rows, so that pixels of
-// a tile are summed in one run, whatever row they are of. Blocks have shares of the tiles, whose sums
+// a tile are summed in one run, whatever row they are of. Blocks have split-K slices of the tiles, whose sums
 // cuda_depthwise_sum.cu adds: always in the same order. Zeros meet pixels of the other operand; where a sum is not
 // finite it is formed once more from its own products alone.
 //
@@ -109,11 +109,11 @@ __device__ inline float from_half(Bits bits) {
   return KIND == HALVES ? from_f16(bits) : from_bf16(bits);
 }
 
-// A share's sum of a tap once more, by one warp.
+// A split-K slice's sum of a tap once more, by one warp.
 __device__ inline float alone(const Args &p, int channel, int r, int s) {
   const Bits *x = (const Bits *)p.x + channel, *y = (const Bits *)p.y + channel;
   float sum = 0;
-  for (int number = blockIdx.y; number < TILES; number += p.shares) {
+  for (int number = blockIdx.y; number < TILES; number += p.split_k) {
     const Tile t = tile_at(number);
     for (int i = threadIdx.x % 32; i < SLAB * OUT_W; i += 32) {
       const int row = t.row + i / OUT_W, column = i % OUT_W + s - PAD_S, above = row + PAD_R - r;
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_dia
   __syncthreads();
   await_stream();
 #pragma unroll 1
-  for (int number = blockIdx.y; number < TILES; number += p.shares) {
+  for (int number = blockIdx.y; number < TILES; number += p.split_k) {
     load_tile(p, number, stage);
     end_batch();
     await_batches<0>();

@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-enum { PIXEL = 16, MOST_TAPS = 8, MOST_SHARES = 65535, BLOCK_THREADS = 128, REGISTERS = 80 };
+enum { PIXEL = 16, MOST_TAPS = 8, MOST_SPLIT_K = 65535, BLOCK_THREADS = 128, REGISTERS = 80 };
 
 typedef falt_depthwise_toeplitz_shape shape;
 typedef falt_depthwise_toeplitz_wgrad_tile tile;
@@ -45,8 +45,8 @@ static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
  * Blocks of a multiprocessor multiply in turns; one alone waits for its tiles. */
 static void estimate(const shape *s, const falt_machine *m, const sizes *z, tile *t) {
   const int64_t tiles = s->images * falt_ceil_div(z->height, t->slab), parts = falt_ceil_div(s->channels, t->span);
-  const double step = 53 + 1.9 * (double)z->down, rounds = ceil((double)tiles / (double)t->shares);
-  const double turns = ceil((double)(parts * t->shares) / m->multiprocessors) * rounds * t->span / 8;
+  const double step = 53 + 1.9 * (double)z->down, rounds = ceil((double)tiles / (double)t->split_k);
+  const double turns = ceil((double)(parts * t->split_k) / m->multiprocessors) * rounds * t->span / 8;
   const double compute = turns * (double)steps_of(z, t) * step / m->clock_hz * (t->blocks > 1 ? 1 : 1.6);
   const double again = (double)(t->slab + s->taps[0] - 1) / t->slab; /* that rows of dy are fetched */
   const double planes = (double)s->images * (double)s->channels, in = (double)(s->in[0] * s->in[1]);
@@ -70,15 +70,15 @@ static void visit_blocks(const visitor *v, tile t) {
   const int64_t shared = shared_of(s, v->sizes, &t), parts = falt_ceil_div(s->channels, t.span);
   const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
   const int64_t tiles = s->images * falt_ceil_div(v->sizes->height, t.slab);
-  if (shared > v->machine->arch->block_shared || parts > MOST_SHARES || tiles >= INT32_MAX / 2) return;
+  if (shared > v->machine->arch->block_shared || parts > MOST_SPLIT_K || tiles >= INT32_MAX / 2) return;
   t.warps = t.span / 2;
   t.shared_bytes = (int)shared;
   t.blocks = (int)falt_min(falt_blocks_by_shared(v->machine, shared),
                            falt_blocks_by_registers(BLOCK_THREADS * t.span / 8, REGISTERS));
-  t.shares = falt_max(1, falt_min(falt_min(tiles, MOST_SHARES), v->machine->multiprocessors * t.blocks / parts));
-  if (v->workspace >= 0) t.shares = falt_min(t.shares, v->workspace / sums);
-  if (t.shares < 1) return;
-  t.partial = t.shares * sums;
+  t.split_k = falt_max(1, falt_min(falt_min(tiles, MOST_SPLIT_K), v->machine->multiprocessors * t.blocks / parts));
+  if (v->workspace >= 0) t.split_k = falt_min(t.split_k, v->workspace / sums);
+  if (t.split_k < 1) return;
+  t.partial = t.split_k * sums;
   estimate(s, v->machine, v->sizes, &t);
   falt_tile_offer(v->search, &t, NULL, t.seconds);
 }

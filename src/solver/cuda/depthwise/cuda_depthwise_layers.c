@@ -222,7 +222,7 @@ void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, 
     falt_gpu_start_grid(plan->device->gpu, launch, blocks_yz, 1, parameters);
 }
 
-/* ---- shares of a filter's gradient */
+/* ---- split-K slices of a filter's gradient */
 
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function) {
   const falt_problem *p = &plan->problem;
@@ -242,7 +242,7 @@ void falt_depthwise_add_slices(falt_cu_function function, const falt_plan *plan,
   const falt_problem *p = &plan->problem;
   const int64_t sums =
       falt_tensor_count(&p->filter) + (p->has_bias ? p->filter.size[FALT_G] * p->filter.size[FALT_K] : 0);
-  const int warps = (int)falt_min(args->shares, MOST_WARPS);
+  const int warps = (int)falt_min(args->split_k, MOST_WARPS);
   const falt_gpu_launch launch = {function, falt_ceil_div(sums, SUMS), {32 * warps, 1}, 0, stream};
   void *parameters[] = {args};
   const int one[2] = {1, 1};

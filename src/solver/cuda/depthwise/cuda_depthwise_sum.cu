@@ -1,5 +1,5 @@
-// Adds what shares of the positions contribute to the gradient of a depthwise layer's filter, and of its bias:
-// neighbouring threads take neighbouring sums, each warp other shares of them, always in the same order.
+// Adds what split-K slices of the positions contribute to the gradient of a depthwise layer's filter, and of its bias:
+// neighbouring threads take neighbouring sums, each warp other split-K slices of them, always in the same order.
 //
 // Holes:
 //   SUM                   float or double
@@ -20,8 +20,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   await_stream();
   if (place < PLACES)
 #pragma unroll 8
-    for (unsigned share = warp; share < p.shares; share += warps)
-      sum += ((const SUM *)p.partial)[share * (long long)PLACES + place];
+    for (unsigned slice = warp; slice < p.split_k; slice += warps)
+      sum += ((const SUM *)p.partial)[slice * (long long)PLACES + place];
   part[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || place >= PLACES) return;

@@ -234,30 +234,30 @@ typedef struct visitor {
   falt_tile_search *search;
 } visitor;
 
-/* As many shares as fill the GPU a few times, so that few multiprocessors wait for the last. */
-static int64_t shares_of(const visitor *v, const falt_depthwise_tile *t, int64_t blocks) {
+/* As many split-K slices as fill the GPU a few times, so that few multiprocessors wait for the last. */
+static int64_t split_k_of(const visitor *v, const falt_depthwise_tile *t, int64_t blocks) {
   const int64_t slots = (int64_t)v->machine->multiprocessors * t->blocks, strips = t->threads / t->lanes;
   const int64_t most = smaller(GRID, (int)fmin(GRID, (double)falt_ceil_div(t->tiles, strips)));
   int64_t best = 1;
   double least = INFINITY;
   for (int waves = 1; waves <= 6; waves++) {
-    const int64_t shares = waves * slots / blocks;
-    const double idle = (double)(waves * slots) / (double)(larger(1, (int)shares) * blocks) + 0.03 * waves;
-    if (shares > 0 && idle < least) least = idle, best = shares;
+    const int64_t split_k = waves * slots / blocks;
+    const double idle = (double)(waves * slots) / (double)(larger(1, (int)split_k) * blocks) + 0.03 * waves;
+    if (split_k > 0 && idle < least) least = idle, best = split_k;
   }
   return best < most ? best : most;
 }
 
-/* A gradient's blocks. One share's sums are the gradient: they need no workspace. */
-static void set_shares(const visitor *v, const work *w, falt_depthwise_tile *t) {
+/* A gradient's blocks. One split-K slice's sums are the gradient: they need no workspace. */
+static void set_split_k(const visitor *v, const work *w, falt_depthwise_tile *t) {
   const falt_depthwise_shape *s = v->shape;
   const int64_t vectors = s->channels / w->channels, parts = s->axis[PLANE].taps * t->parts;
   const int64_t sums =
       (s->axis[PLANE].taps * s->axis[ROW].taps * s->axis[COLUMN].taps + 1) * s->channels * s->sum_bytes;
   t->tiles = t->tiles / vectors;
-  t->shares = shares_of(v, t, falt_ceil_div(vectors, t->lanes) * parts);
-  if (s->workspace >= 0 && t->shares * sums > s->workspace) t->shares = falt_max(1, s->workspace / sums);
-  t->partial = t->shares > 1 ? t->shares * sums : 0;
+  t->split_k = split_k_of(v, t, falt_ceil_div(vectors, t->lanes) * parts);
+  if (s->workspace >= 0 && t->split_k * sums > s->workspace) t->split_k = falt_max(1, s->workspace / sums);
+  t->partial = t->split_k > 1 ? t->split_k * sums : 0;
   t->seconds += (double)t->partial / v->machine->bytes_per_s * 4;
 }
 
@@ -325,7 +325,7 @@ static void consider(const visitor *v, falt_depthwise_tile t) {
   if (tiles >= 0x1p31) return;
   t.tiles = (int64_t)tiles;
   t.seconds = estimate(s, v->machine, &w, &t);
-  if (s->kind == FALT_DEPTHWISE_FILTER) set_shares(v, &w, &t);
+  if (s->kind == FALT_DEPTHWISE_FILTER) set_split_k(v, &w, &t);
   falt_tile_offer(v->search, &t, NULL, t.seconds);
 }
 

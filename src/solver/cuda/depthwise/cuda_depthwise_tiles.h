@@ -43,9 +43,9 @@ typedef struct falt_depthwise_tile {
   int ahead;          /* lines on their way */
   int threads, lanes; /* of a block; lanes: vectors of channels of one that sums a filter's gradient */
   int blocks;         /* that should fit on a multiprocessor */
-  int64_t shares;     /* of the positions of a filter's gradient */
+  int64_t split_k;    /* of the positions of a filter's gradient */
   int64_t tiles;      /* threads; of a filter's gradient: tiles of one channel */
-  int64_t partial;    /* bytes: sums of the shares */
+  int64_t partial;    /* bytes: sums of the split-K slices */
   /* what was estimated */
   int registers;
   double seconds;

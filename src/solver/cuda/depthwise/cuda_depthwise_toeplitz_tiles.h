@@ -45,7 +45,7 @@ bool falt_depthwise_toeplitz_choose(const falt_depthwise_toeplitz_shape *shape, 
 typedef struct falt_depthwise_toeplitz_wgrad_tile {
   int span, images, slab; /* channels, images, rows of x that a block takes at once; planar: 1, some, all */
   int warps, blocks, shared_bytes;
-  int64_t shares, partial; /* of the images or their slabs; bytes of their sums */
+  int64_t split_k, partial; /* of the images or their slabs; bytes of their sums */
   double seconds;
 } falt_depthwise_toeplitz_wgrad_tile;
 

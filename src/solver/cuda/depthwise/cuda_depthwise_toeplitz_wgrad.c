@@ -1,7 +1,7 @@
 /* Gradients of depthwise layers' filters on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros beyond the
  * ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz_wgrad.cu has the algorithm where columns lie side by side,
- * and cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into shares, whose sums are added
- * in a fixed order, so that results are the same in every run. Unaligned operands use the fallback plan. */
+ * and cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into split-K slices, whose sums
+ * are added in a fixed order, so that results are the same in every run. Unaligned operands use the fallback plan. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"
@@ -29,7 +29,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
   const falt_gpu_launch launch = {
       plan->cuda.function, parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
-  const int blocks_yz[2] = {(int)plan->tile.shares, 1};
+  const int blocks_yz[2] = {(int)plan->tile.split_k, 1};
   falt_depthwise_start(base, &launch, blocks_yz, parameters);
   falt_depthwise_add_slices(plan->cuda.sum, base, &args, o->stream);
 }
@@ -37,11 +37,11 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_depthwise_toeplitz_wgrad_tile *t = &((const filter_plan *)base)->tile;
   if (((const filter_plan *)base)->shape.inner)
-    falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad channels=%d rows=%d blocks=%d shares=%lld)", t->span, t->slab,
-                  t->blocks, (long long)t->shares);
+    falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad channels=%d rows=%d blocks=%d split-k=%lld)", t->span, t->slab,
+                  t->blocks, (long long)t->split_k);
   else
-    falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad images=%d warps=%d blocks=%d shares=%lld)", t->images, t->warps,
-                  t->blocks, (long long)t->shares);
+    falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad images=%d warps=%d blocks=%d split-k=%lld)", t->images,
+                  t->warps, t->blocks, (long long)t->split_k);
 }
 
 /* ---- applicable */
@@ -86,7 +86,7 @@ static const char *choose(filter_plan *plan, falt_ask *ask) {
   if (!falt_depthwise_toeplitz_wgrad_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))
     return "no tile fits the GPU and the workspace";
   plan->args = falt_depthwise_args_of(&plan->cuda.base.problem);
-  plan->args.shares = (unsigned)plan->tile.shares;
+  plan->args.split_k = (unsigned)plan->tile.split_k;
   plan->cuda.base.workspace = (size_t)plan->tile.partial;
   plan->cuda.base.cost.seconds = plan->tile.seconds;
   plan->cuda.base.alignment = falt_depthwise_toeplitz_alignment(&plan->cuda.base.problem, &plan->shape);

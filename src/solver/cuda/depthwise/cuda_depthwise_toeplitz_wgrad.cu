@@ -8,8 +8,8 @@
 // walks over all pairs of rows of some images of a channel. Its eight views of a row are words at neighbouring columns:
 // x lies in shared memory twice, once moved by a column. Taps beyond seven rows or eight columns take more products.
 //
-// Blocks have shares of the images, whose sums cuda_depthwise_sum.cu adds: always in the same order. Rows and columns
-// of zeros around y meet x; where a sum is not finite it is formed once more from its own products alone.
+// Blocks have split-K slices of the images, whose sums cuda_depthwise_sum.cu adds: always in the same order. Rows and
+// columns of zeros around y meet x; where a sum is not finite it is formed once more from its own products alone.
 //
 // Holes:
 //   KIND                       of the products: HALVES or BRAINS
@@ -136,11 +136,11 @@ __device__ inline float from_half(Bits bits) {
   return KIND == HALVES ? from_f16(bits) : from_bf16(bits);
 }
 
-// A share's sum of a tap once more, by one warp.
+// A split-K slice's sum of a tap once more, by one warp.
 __device__ inline float alone(const Args &p, const Channel &c, int tap) {
   const int r = tap / TAPS_S - PAD_R, s = tap % TAPS_S - PAD_S;
   float sum = 0;
-  for (int image = blockIdx.y * IMAGES; image < BATCH; image += p.shares * IMAGES)
+  for (int image = blockIdx.y * IMAGES; image < BATCH; image += p.split_k * IMAGES)
     for (int i = threadIdx.x % 32; i < min(IMAGES, BATCH - image) * OUT_H * OUT_W; i += 32) {
       const int n = image + i / (OUT_H * OUT_W), row = i / OUT_W % OUT_H, column = i % OUT_W;
       if ((unsigned)(row + r) >= IN_H || (unsigned)(column + s) >= IN_W) continue;
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __syncthreads();
   await_stream();
 #pragma unroll 1
-  for (int image = blockIdx.y * IMAGES; image < BATCH; image += p.shares * IMAGES) {
+  for (int image = blockIdx.y * IMAGES; image < BATCH; image += p.split_k * IMAGES) {
     const int images = min(IMAGES, BATCH - image);
     load_planes(p, c, image, stage);
     await_batches<0>();

@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-enum { MOST_REGISTERS = 200, MOST_SHARES = 65535 };
+enum { MOST_REGISTERS = 200, MOST_SPLIT_K = 65535 };
 
 typedef falt_depthwise_toeplitz_shape shape;
 typedef falt_depthwise_toeplitz_wgrad_tile tile;
@@ -63,8 +63,8 @@ static double instructions_of(const shape *s, const sizes *z) {
 /* Fitted to 15 timings of 6 layers on an H200. */
 static void estimate(const shape *s, const falt_machine *m, const sizes *z, tile *t) {
   const double planes = (double)s->images * (double)s->channels, sms = m->multiprocessors;
-  const double steps = ceil((double)s->images / (double)(t->images * t->shares)) * (double)(t->images * t->shares);
-  const double waves = (double)s->channels * (double)t->shares / (sms * t->blocks);
+  const double steps = ceil((double)s->images / (double)(t->images * t->split_k)) * (double)(t->images * t->split_k);
+  const double waves = (double)s->channels * (double)t->split_k / (sms * t->blocks);
   const double uneven = steps / (double)s->images * (waves > 1 ? ceil(waves) / waves * 0.5 + 0.5 : 1 / waves);
   const double idle = (double)falt_round_up(t->images * z->pairs, t->warps) / (double)(t->images * z->pairs);
   const double busy = fmin(1, 0.4 + t->warps * t->blocks / 40.0);
@@ -85,17 +85,17 @@ typedef struct visitor {
   falt_tile_search *search;
 } visitor;
 
-/* Blocks of all shares run in one or two rounds. */
-static void visit_shares(const visitor *v, tile t) {
+/* Blocks of all split-K slices run in one or two rounds. */
+static void visit_splits(const visitor *v, tile t) {
   const shape *s = v->shape;
   const int64_t slots = (int64_t)v->machine->multiprocessors * t.blocks;
   const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
-  const int64_t most = falt_min(MOST_SHARES, falt_ceil_div(s->images, t.images));
+  const int64_t most = falt_min(MOST_SPLIT_K, falt_ceil_div(s->images, t.images));
   for (int rounds = 1; rounds <= 2; rounds++) {
-    t.shares = falt_max(1, falt_min(most, rounds * slots / s->channels));
-    if (v->workspace >= 0) t.shares = falt_min(t.shares, v->workspace / sums);
-    if (t.shares < 1) return;
-    t.partial = t.shares * sums;
+    t.split_k = falt_max(1, falt_min(most, rounds * slots / s->channels));
+    if (v->workspace >= 0) t.split_k = falt_min(t.split_k, v->workspace / sums);
+    if (t.split_k < 1) return;
+    t.partial = t.split_k * sums;
     estimate(s, v->machine, v->sizes, &t);
     falt_tile_offer(v->search, &t, NULL, t.seconds);
   }
@@ -104,7 +104,7 @@ static void visit_shares(const visitor *v, tile t) {
 static void visit_blocks(const visitor *v, tile t) {
   const int64_t by_registers = falt_blocks_by_quarters(t.warps, fitted_registers(v->sizes));
   t.blocks = (int)falt_min(falt_min(by_registers, falt_blocks_by_shared(v->machine, t.shared_bytes + 1024)), 16);
-  if (t.blocks > 0) visit_shares(v, t);
+  if (t.blocks > 0) visit_splits(v, t);
 }
 
 void falt_depthwise_toeplitz_wgrad_each(const shape *s, const falt_machine *m, int64_t workspace,

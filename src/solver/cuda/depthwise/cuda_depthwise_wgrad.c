@@ -1,6 +1,7 @@
-/* Gradients of depthwise layers' filters, and of their biases, on a GPU: positions are cut into shares, whose sums are
- * added in a fixed order, so that results are the same in every run. src/solver/cuda/depthwise/cuda_depthwise_wgrad.cu
- * has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how positions are cut. */
+/* Gradients of depthwise layers' filters, and of their biases, on a GPU: positions are cut into split-K slices, whose
+ * sums are added in a fixed order, so that results are the same in every run.
+ * src/solver/cuda/depthwise/cuda_depthwise_wgrad.cu has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c
+ * how positions are cut. */
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"
@@ -9,7 +10,7 @@
 typedef struct filter_plan {
   falt_plan base;
   falt_depthwise_cut wide, narrow; /* narrow: for any address */
-  falt_cu_function sum;            /* of the shares */
+  falt_cu_function sum;            /* of the split-K slices */
   falt_cuda_depthwise_args args;
 } filter_plan;
 
@@ -30,20 +31,20 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_bias) args.epilogue.bias = o->bias;
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
   args.tiles = (unsigned)c->tile.tiles;
-  args.shares = (unsigned)c->tile.shares;
+  args.split_k = (unsigned)c->tile.split_k;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       c->function, falt_ceil_div(c->shape.channels, channels_of_block(c)), {c->tile.threads, 1}, 0, o->stream};
-  const int blocks_yz[2] = {(int)c->tile.shares, c->tile.parts * (int)c->shape.axis[0].taps};
+  const int blocks_yz[2] = {(int)c->tile.split_k, c->tile.parts * (int)c->shape.axis[0].taps};
   falt_depthwise_start(base, &launch, blocks_yz, parameters);
-  if (c->tile.shares > 1) falt_depthwise_add_slices(plan->sum, base, &args, o->stream);
+  if (c->tile.split_k > 1) falt_depthwise_add_slices(plan->sum, base, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
   falt_text_add(text, "(cuda-depthwise-wgrad ");
   falt_depthwise_print(&plan->wide, text);
-  falt_text_add(text, " lanes=%d shares=%lld)", plan->wide.tile.lanes, (long long)plan->wide.tile.shares);
+  falt_text_add(text, " lanes=%d split-k=%lld)", plan->wide.tile.lanes, (long long)plan->wide.tile.split_k);
 }
 
 static void destroy(falt_plan *base) {
@@ -66,7 +67,7 @@ static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
   falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
   falt_cuda_define(&kernel, "LANES=%d", c->tile.lanes);
   falt_cuda_define(&kernel, "BIAS=%d", p->has_bias);
-  falt_cuda_define(&kernel, "ALONE=%d", c->tile.shares == 1);
+  falt_cuda_define(&kernel, "ALONE=%d", c->tile.split_k == 1);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
 }
 
@@ -92,7 +93,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
   plan->args = falt_depthwise_args_of(&plan->base.problem);
   const int64_t wide = plan->wide.tile.partial, narrow = plan->narrow.tile.partial;
   plan->base.workspace = (size_t)(wide > narrow ? wide : narrow);
-  plan->base.cost.seconds = (plan->wide.tile.shares > 1 ? 3.8e-6 : 2.2e-6) + plan->wide.tile.seconds;
+  plan->base.cost.seconds = (plan->wide.tile.split_k > 1 ? 3.8e-6 : 2.2e-6) + plan->wide.tile.seconds;
   return &plan->base;
 }
 

@@ -2,8 +2,8 @@
 // of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
 // lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
 // sums are added by shuffles, where its lanes have the same channels evenly often, a block's in shared memory, those of
-// all shares of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes of
-// taps, and parts of their rows, are blocks of their own.
+// all split-K slices of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes
+// of taps, and parts of their rows, are blocks of their own.
 //
 // Holes, beside those of cuda_depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
 //   PARTS       of the taps along rows
@@ -12,7 +12,7 @@
 //   LANES       vectors of channels of a block
 //   BIAS        1: the first blocks add y alone, too
 //   AHEAD       lines
-//   ALONE       1: there is one share, whose sums are the gradient
+//   ALONE       1: there is one split-K slice, whose sums are the gradient
 //   THREADS BLOCKS
 #include "cuda_depthwise.cuh"
 #include "cuda_depthwise_wgrad.cuh"
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise_wgr
   Sums sum = {};
   await_stream();
 #pragma unroll 1
-  for (unsigned i = blockIdx.y * STRIPS + threadIdx.x / LANES; i < p.tiles && mine; i += p.shares * STRIPS) {
+  for (unsigned i = blockIdx.y * STRIPS + threadIdx.x / LANES; i < p.tiles && mine; i += p.split_k * STRIPS) {
     const Tile t = find_tile(i);
     const int met = Planes::met(t.plane, tap_plane),
               plane = fold<int>(Planes::before, Planes::after, Planes::size, met);

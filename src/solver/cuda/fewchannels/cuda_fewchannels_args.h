@@ -25,7 +25,7 @@ typedef struct falt_cuda_fewchannels_nhwc_args {
 /* Of the layer that of x and of walks; result_tiles: of channels and rows of taps. */
 typedef struct falt_cuda_fewchannels_wgrad_args {
   falt_cuda_fewchannels_nhwc_args layer;
-  float *sums;            /* shares * results * columns */
+  float *sums;            /* split-K slices * results * columns */
   int tap_parts, columns; /* parts of the rows of taps; sums of a result, with two for the bias */
 } falt_cuda_fewchannels_wgrad_args;
 

@@ -51,7 +51,7 @@ int falt_fewchannels_nhwc_threads(const falt_fewchannels_nhwc_tile *t) {
 
 /* ---- one tile */
 
-/* Registers of a thread that multiplies, as the kernel shares them out. */
+/* Registers of a thread that multiplies, as the kernel divides them. */
 static int64_t consumer_registers(const falt_fewchannels_nhwc_tile *t) {
   return t->rows * t->parts == 1 ? 240 : 224;
 }

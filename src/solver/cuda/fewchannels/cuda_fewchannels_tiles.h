@@ -71,7 +71,7 @@ typedef struct falt_fewchannels_wgrad_tile {
   falt_fewchannels_nhwc_tile layer; /* how x is brought */
   int taps, blocks;                 /* rows of taps of a part, of an instruction */
   int stages, producers;            /* rows of dy on their way to a warpgroup; warpgroups that bring x */
-  int64_t shares;
+  int64_t split_k;
   int shared_bytes;
   size_t workspace;
   double seconds;

@@ -42,9 +42,9 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_fewchannels_wgrad_tile *t = &((const filter_plan *)base)->tile;
   const falt_fewchannels_nhwc_tile *l = &t->layer;
   falt_text_add(text,
-                "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d shares=%lld)",
+                "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d split-k=%lld)",
                 l->rows, l->width * l->paired, l->parts * 64 / l->paired, t->taps, t->stages, l->batches, l->walk,
-                (long long)t->shares);
+                (long long)t->split_k);
 }
 
 /* ---- applicable */
@@ -100,7 +100,7 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
       (falt_cuda_fewchannels_wgrad_args){.layer = falt_fewchannels_nhwc_args_of(p, &plan->layer.layer, &t->layer),
                                          .tap_parts = t->layer.tap_parts,
                                          .columns = columns};
-  plan->sum_args = falt_igemm_slices_of(p, 1, (int)t->shares, columns);
+  plan->sum_args = falt_igemm_slices_of(p, 1, (int)t->split_k, columns);
   plan->cuda.base.cost.seconds = t->seconds;
   plan->cuda.base.workspace = t->workspace;
   plan->cuda.base.alignment.output = FALT_MAP_ALIGN;

@@ -9,8 +9,8 @@
 // in the ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a
 // result meets lie one after the other. The copy engine brings rows of dy; a warpgroup turns one on its way into
 // registers, from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers
-// from a block's first row to its last; each warpgroup's are a share of its own, and cuda_wgrad_sum.cu adds the shares
-// in a fixed order.
+// from a block's first row to its last; each warpgroup's are a split-K slice of its own, and cuda_wgrad_sum.cu adds the
+// split-K slices in a fixed order.
 //
 // PAIRED pixels are one whose run serves two results: the even ones and the odd ones are summed by different
 // warpgroups, and the taps of the latter lie a stride farther on.
@@ -157,11 +157,11 @@ __device__ inline int column_of(const FilterArgs &a, int r, int element, int par
 
 __device__ inline void keep_sums(const FilterArgs &a, const Sums &sums, const Consumer &consumer) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, tap_row = part_of(a).tap_row;
-  const int share = (blockIdx.x / a.layer.result_tiles * ROWS + consumer.row) * PAIRED + consumer.parity;
+  const int slice = (blockIdx.x / a.layer.result_tiles * ROWS + consumer.row) * PAIRED + consumer.parity;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int result = consumer.result + warp * 16 + half * 8 + lane / 4;
-    float *to = a.sums + ((i64)share * a.layer.results + result) * a.columns;
+    float *to = a.sums + ((i64)slice * a.layer.results + result) * a.columns;
     if (result >= a.layer.results) continue;
 #pragma unroll
     for (int r = 0; r < TAPS_R; r++)

@@ -22,7 +22,7 @@ int falt_fewchannels_wgrad_threads(const falt_fewchannels_wgrad_tile *t) {
 
 /* ---- one tile */
 
-/* Registers of a thread that multiplies, as the kernel shares them out. */
+/* Registers of a thread that multiplies, as the kernel divides them. */
 static int consumer_registers(const falt_fewchannels_wgrad_tile *t) {
   const int groups = consumers_of(t) + t->producers, all = FALT_REGISTERS / (128 * groups) / 8 * 8 * groups;
   return smaller((all - t->producers * FETCHING) / consumers_of(t) / 8 * 8, MOST_REGISTERS);
@@ -62,9 +62,9 @@ static const char *count(const falt_fewchannels_wgrad_problem *p, const falt_few
   const int64_t bytes = p->layer.results * falt_fewchannels_wgrad_columns(p) * (int64_t)sizeof(float);
   const char *why = falt_fewchannels_nhwc_count(part, m, &t->layer);
   if (why) return why;
-  t->shares = t->layer.grid / t->layer.result_tiles * t->layer.rows * t->layer.paired;
-  t->workspace = (size_t)(t->shares * bytes);
-  return p->workspace >= 0 && t->shares * bytes > p->workspace ? "it needs more workspace than is allowed" : NULL;
+  t->split_k = t->layer.grid / t->layer.result_tiles * t->layer.rows * t->layer.paired;
+  t->workspace = (size_t)(t->split_k * bytes);
+  return p->workspace >= 0 && t->split_k * bytes > p->workspace ? "it needs more workspace than is allowed" : NULL;
 }
 
 /* Cycles of a multiprocessor for a batch: of the tensor cores, which power keeps at three quarters of their rate; of

@@ -26,7 +26,7 @@ typedef struct gemm_plan {
   falt_igemm_phase (*phase)[3];     /* until the tables are on the GPU */
   int phases, groups, merged;       /* groups after merging; groups in one */
   int64_t blocks, pack_blocks;      /* along x */
-  int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the shares' sums */
+  int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the split-K slices' sums */
   falt_igemm_piece piece;           /* of the source */
   falt_igemm_evenly evenly;         /* with spans */
   bool fold, planar, split, y_aligned, spans;
@@ -74,7 +74,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
-  if (plan->tile.shares > 1) args.partial = (char *)o->workspace + plan->partial_at;
+  if (plan->tile.split_k > 1) args.partial = (char *)o->workspace + plan->partial_at;
   if (!plan->filter) start_pack(plan, falt_igemm_element(o->filter, &p->filter), o->workspace, o->stream);
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->function,
@@ -82,9 +82,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                                   {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
                                   plan->tile.shared_bytes,
                                   o->stream};
-  const int blocks_yz[2] = {plan->tile.shares, plan->phases};
+  const int blocks_yz[2] = {plan->tile.split_k, plan->phases};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  if (plan->tile.shares > 1) start_sum(plan, parameters, o->stream);
+  if (plan->tile.split_k > 1) start_sum(plan, parameters, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -95,7 +95,7 @@ static void print(const falt_plan *base, falt_text *text) {
                 : plan->split ? "3xtf32"
                               : "mma",
                 t->bm, t->bn, t->row, t->stages, t->warps[0], t->warps[1], t->blocks);
-  if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
+  if (t->split_k > 1) falt_text_add(text, " split-k=%d", t->split_k);
   if (plan->piece.gather) falt_text_add(text, " gather=%d", plan->piece.gather);
   if (plan->fold) falt_text_add(text, " fold");
   if (plan->spans) falt_text_add(text, " spans");
@@ -246,7 +246,7 @@ static falt_igemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t 
                         .split = plan->split,
                         .planar = plan->planar,
                         .ragged = !plan->planar && !plan->y_aligned,
-                        .shares = plan->phases == 1,
+                        .split_k = plan->phases == 1,
                         .real = falt_cuda_finishes_in_float(p),
                         .workspace = workspace};
   double depth = 0;
@@ -340,8 +340,8 @@ static void set_result(gemm_plan *plan, const falt_tensor *result) {
   a->group_apart = plan->spans && plan->evenly.groups ? plan->phases : 1;
   a->channels = (int)channels_of(plan, result);
   a->channel_tiles = (int)falt_ceil_div(a->channels, plan->tile.bn);
-  a->shares = plan->tile.shares;
-  a->share_steps = plan->tile.share_steps;
+  a->split_k = plan->tile.split_k;
+  a->slice_steps = plan->tile.slice_steps;
   a->epilogue = falt_cuda_epilogue_of(&plan->base.problem);
 }
 
@@ -520,7 +520,7 @@ static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *k
                    plan->merged > 1 ? (int)(r->source->size[FALT_C] * size_of(r->source)) : 0);
   falt_cuda_define(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
   falt_cuda_define(kernel, "PHASES=%d", plan->phases > 1);
-  falt_cuda_define(kernel, "SHARES=%d", t->shares > 1);
+  falt_cuda_define(kernel, "SPLIT_K=%d", t->split_k > 1);
   falt_cuda_define(kernel, "PROMOTE=%d", t->promote);
   falt_cuda_define(kernel, "PLANAR=%d", plan->planar);
   falt_cuda_define(kernel, "RAGGED=%d", !plan->planar && !plan->y_aligned && plan->args.channels >= FALT_IGEMM_RAGGED);
@@ -544,7 +544,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));
-  if (plan->tile.shares > 1) FALT_TRY(ready_sum(plan, &r));
+  if (plan->tile.split_k > 1) FALT_TRY(ready_sum(plan, &r));
   FALT_TRY(upload_tables(plan, &r));
   if (plan->values) FALT_TRY(pack_filter(plan));
   falt_free(plan->phase);

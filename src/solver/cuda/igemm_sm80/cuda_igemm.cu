@@ -32,7 +32,7 @@
 //   FOLD FILL ONES SPANS   cuda_igemm_source.cuh's
 //   GROUP_BYTES GROUP_ROWS 0, or a step is one tap of several groups, so many bytes and columns each
 //   PHASES                 0: all results are one phase
-//   SHARES                 1: a block sums a share of the depth; cuda_igemm_sum.cu adds them
+//   SPLIT_K                 1: a block sums a split-K slice of the depth; cuda_igemm_sum.cu adds them
 //   PROMOTE                steps between additions to the long sum; 0: none
 //   PLANAR                 1: neighbouring pixels of the results lie side by side, else neighbouring channels
 //   RAGGED                 1: and vectors do not divide rows of those
@@ -391,7 +391,7 @@ __device__ inline void store_pixels(const Args &a, Acc acc, Desk &desk, int chan
   }
 }
 
-// The sums of a share of the depth, as they are.
+// The sums of a split-K slice of the depth, as they are.
 __device__ inline void store_share(const Args &a, const Phase &p, const Acc acc, i64 row, int pixel, int channel) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -423,8 +423,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm(const _
   const int group = p.group + index * a.group_apart;
   if (first >= p.pixels) return;
   const i64 pitch = (i64)p.steps * ROW;
-  const int begin = SHARES ? blockIdx.y * a.share_steps : 0,
-            steps = SHARES ? min(p.steps - begin, a.share_steps) : p.steps;
+  const int begin = SPLIT_K ? blockIdx.y * a.slice_steps : 0,
+            steps = SPLIT_K ? min(p.steps - begin, a.slice_steps) : p.steps;
   Acc acc = {};
   if (steps > 0) {
     Loader loader;
@@ -441,7 +441,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm(const _
     await_stream();
   }
   const int pixel = first + warp / WARPS_N * WM, channel = first_channel + warp % WARPS_N * WN;
-#if SHARES
+#if SPLIT_K
   store_share(a, p, acc, ((i64)group * gridDim.y + blockIdx.y) * p.pixels, pixel, channel);
 #else
   const i64 y_at = p.y + group * a.y_group + channel * a.y_channel, r_at = group * a.r_group + channel * a.r_channel;

@@ -1,4 +1,4 @@
-// Results of layers from the sums of all shares of the depth, always in the same order: one thread a result.
+// Results of layers from the sums of all split-K slices of the depth, always in the same order: one thread a result.
 //
 // Holes:
 //   SUM                    type of the sums
@@ -10,12 +10,12 @@
 
 extern "C" __global__ void __launch_bounds__(256) falt_igemm_sum(const __grid_constant__ Args a) {
   await_stream();
-  const i64 i = blockIdx.x * 256ll + threadIdx.x, group = blockIdx.y, share = (i64)a.phase.pixels * a.channels;
-  if (i >= share) return;
-  const SUM *from = (const SUM *)a.partial + group * a.shares * share + i;
+  const i64 i = blockIdx.x * 256ll + threadIdx.x, group = blockIdx.y, slice = (i64)a.phase.pixels * a.channels;
+  if (i >= slice) return;
+  const SUM *from = (const SUM *)a.partial + group * a.split_k * slice + i;
   SUM sum = 0;
 #pragma unroll 4
-  for (int k = 0; k < a.shares; k++) sum += from[k * share];
+  for (int k = 0; k < a.split_k; k++) sum += from[k * slice];
   const int m = (int)(i / a.channels), channel = (int)(i % a.channels);
   const Result to = find_result(a, a.phase, m);
   const i64 residual = group * a.r_group + channel * a.r_channel + to.r;

@@ -5,7 +5,7 @@
 
 #include "core/memory.h"
 
-enum { MOST_SHARES = 16, LEAST_STEPS = 3 };
+enum { MOST_SPLIT_K = 16, LEAST_STEPS = 3 };
 
 /* ---- what a tile needs */
 
@@ -61,7 +61,7 @@ static double ceil_of(double a, double b) {
   return ceil(a / b);
 }
 
-/* Instructions for an element that is gathered: its load, its share of an entry, and what a load waits for that finds a
+/* Instructions for an element that is gathered: its load, its slice of an entry, and what a load waits for that finds a
  * warp's pixels in more than a quarter of 32 lines. */
 static double gathered(const falt_igemm_shape *s) {
   const double lines = fmin((double)s->apart / 4, 32);
@@ -110,18 +110,18 @@ static double wave_cycles(const falt_igemm_shape *s, const falt_machine *m, cons
   const double stored = fmax(stored_cycles(s, t) * blocks, 1.5 * t->bm * t->bn / (t->warps[0] * t->warps[1]));
   const double far = s->apart == 0 ? 1 : s->spans ? 1.3 : s->apart >= 64 ? 2.1 : 1.7;
   const double alone = s->apart == 0 ? 0.5 : fmax(0.5, (t->bm + t->bn) / 192.0);
-  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : alone) * far, steps = t->share_steps;
+  const double latency = (t->stages > 2 ? 1620 : 1890) * (blocks > 1 ? 1 : alone) * far, steps = t->slice_steps;
   return 400 + stored +
          steps * (t->wgmma ? warpgroup_cycles(s, t, blocks) : fmax(step_cycles(s, m, t) * blocks, latency));
 }
 
 static double blocks_in_all(const falt_igemm_shape *s, const falt_igemm_tile *t) {
-  return ceil_of((double)s->pixels, t->bm) * ceil_of((double)s->channels, t->bn) * (double)s->products * t->shares;
+  return ceil_of((double)s->pixels, t->bm) * ceil_of((double)s->channels, t->bn) * (double)s->products * t->split_k;
 }
 
-/* What adding the shares costs: another launch, and their way through memory or its cache. */
+/* What adding the split-K slices costs: another launch, and their way through memory or its cache. */
 static double sum_seconds(const falt_machine *m, const falt_igemm_tile *t) {
-  return t->shares > 1 ? 2.5e-6 + (double)t->workspace / m->bytes_per_s : 0;
+  return t->split_k > 1 ? 2.5e-6 + (double)t->workspace / m->bytes_per_s : 0;
 }
 
 static void estimate(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t) {
@@ -133,14 +133,14 @@ static void estimate(const falt_igemm_shape *s, const falt_machine *m, falt_igem
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sum_seconds(m, t);
 }
 
-/* The tile with its depth in so many shares. False if they do not help, or need more than the workspace. */
-static bool cut_depth(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t, int shares) {
+/* The tile with its depth in so many split-K slices. False if they do not help, or need more than the workspace. */
+static bool cut_depth(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t, int split_k) {
   const int steps = (int)ceil_of((double)s->depth, t->row);
-  t->share_steps = (steps + shares - 1) / shares;
-  t->shares = t->share_steps ? (steps + t->share_steps - 1) / t->share_steps : 1;
-  if (shares == 1) return true;
-  t->workspace = t->shares * s->products * s->pixels * s->channels * (s->x_bytes == 8 ? 8 : 4);
-  return s->shares && t->shares == shares && t->share_steps >= LEAST_STEPS &&
+  t->slice_steps = (steps + split_k - 1) / split_k;
+  t->split_k = t->slice_steps ? (steps + t->slice_steps - 1) / t->slice_steps : 1;
+  if (split_k == 1) return true;
+  t->workspace = t->split_k * s->products * s->pixels * s->channels * (s->x_bytes == 8 ? 8 : 4);
+  return s->split_k && t->split_k == split_k && t->slice_steps >= LEAST_STEPS &&
          blocks_in_all(s, t) <= 2.0 * m->multiprocessors && (s->workspace < 0 || t->workspace <= s->workspace);
 }
 
@@ -155,14 +155,14 @@ static bool suits_groups(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   return s->merged == 1 || (t->row == s->step && t->bn == s->channels && t->warps[1] == 1 && !t->wgmma);
 }
 
-/* The tile with every number of shares. */
-static void visit_shares(const visitor *v, falt_igemm_tile *t) {
+/* The tile with every number of split-K slices. */
+static void visit_splits(const visitor *v, falt_igemm_tile *t) {
   if (fitted_registers(v->shape, t) > 255 || !suits_groups(v->shape, t)) return;
   t->shared_bytes = shared_of(v->shape, t);
   t->blocks = blocks_of(v->shape, v->machine, t);
   if (!is_possible(v->shape, v->machine, t)) return;
-  for (int shares = 1; shares <= MOST_SHARES; shares++) {
-    if (!cut_depth(v->shape, v->machine, t, shares)) continue;
+  for (int split_k = 1; split_k <= MOST_SPLIT_K; split_k++) {
+    if (!cut_depth(v->shape, v->machine, t, split_k)) continue;
     estimate(v->shape, v->machine, t);
     falt_tile_offer(v->search, t, NULL, t->seconds);
   }
@@ -181,7 +181,7 @@ static void visit_warpgroups(const visitor *v) {
                          .stages = tiles[i][2],
                          .promote = 1,
                          .wgmma = true};
-    visit_shares(v, &t);
+    visit_splits(v, &t);
   }
 }
 
@@ -200,7 +200,7 @@ void falt_igemm_each(const falt_igemm_shape *s, const falt_machine *m, falt_tile
                            .row = steps[k][0],
                            .stages = steps[k][1],
                            .promote = s->split ? 128 / steps[k][0] : 0};
-      visit_shares(&v, &t);
+      visit_splits(&v, &t);
     }
   visit_warpgroups(&v);
 }

@@ -32,14 +32,14 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.x.aligned = (uintptr_t)args.x.data % (uintptr_t)plan->piece[X].unit == 0;
   args.w = falt_igemm_element(o->filter, &p->filter);
   args.bias = p->has_bias ? o->bias : NULL;
-  args.partial = plan->tile.shares > 1 ? o->workspace : NULL;
+  args.partial = plan->tile.split_k > 1 ? o->workspace : NULL;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->function,
                                   (int64_t)args.row_tiles * args.column_tiles,
                                   {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
                                   plan->tile.shared_bytes,
                                   o->stream};
-  const int blocks_yz[2] = {args.shares, args.groups};
+  const int blocks_yz[2] = {args.split_k, args.groups};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
   if (args.partial) falt_igemm_start_sums(base->device, plan->sum, &args, o->stream);
 }
@@ -47,9 +47,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_igemm_wgrad_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-wgrad %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d shares=%lld",
+  falt_text_add(text, "(cuda-wgrad %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d split-k=%lld",
                 plan->split ? "3xtf32" : "mma", t->bm, t->bn, t->pixels, t->stages, t->warps[0], t->warps[1], t->blocks,
-                (long long)t->shares);
+                (long long)t->split_k);
   if (plan->piece[Y].gather || plan->piece[X].gather)
     falt_text_add(text, " gather=%dx%d", plan->piece[Y].gather, plan->piece[X].gather);
   if (plan->fold) falt_text_add(text, " fold");
@@ -179,8 +179,8 @@ static bool set_args(filter_plan *plan, falt_ask *ask) {
                                     .tile = {t->bm, t->bn},
                                     .row_tiles = (int)falt_ceil_div(rows_of(plan), t->bm),
                                     .column_tiles = (int)falt_ceil_div(columns_of(plan), t->bn),
-                                    .shares = (int)t->shares,
-                                    .share_steps = (int)t->share_steps,
+                                    .split_k = (int)t->split_k,
+                                    .slice_steps = (int)t->slice_steps,
                                     .groups = (int)(w->size[FALT_G] / plan->merged),
                                     .rows = (int)p->output.size[FALT_C],
                                     .channels = (int)p->input.size[FALT_C],

@@ -1,8 +1,8 @@
 // Gradients of layers' filters as products of matrices on tensor cores: gradient (row, column) = sum over pixels of
 // y[pixel][row] * x[pixel][column], where rows are channels of the results, columns are taps with their channels of the
-// source, and pixels are those of the results. A block owns BM rows x BN columns of a share of the pixels, and walks
-// along them in steps of PIXELS. Shares lie in the workspace until cuda_wgrad_sum.cu adds them.
-// A column of ones beside the taps gives the bias's gradient.
+// source, and pixels are those of the results. A block owns BM rows x BN columns of a split-K slice of the pixels, and
+// walks along them in steps of PIXELS. Shares lie in the workspace until cuda_wgrad_sum.cu adds them. A column of ones
+// beside the taps gives the bias's gradient.
 //
 // In shared memory a pixel's channels lie side by side, as in channels-last memory, so tensor cores want both factors
 // transposed: halves are transposed as they are loaded, words are loaded one by one.
@@ -200,7 +200,7 @@ __device__ inline void put_sums(const Args &a, const Acc acc, int group, int fir
   Place down[MT * 2];
 #pragma unroll
   for (int i = 0; i < MT * 2; i++) down[i] = place_row(a, group, first_row + i * 8);
-  Sum *partial = a.partial ? (Sum *)a.partial + ((i64)group * a.shares + blockIdx.y) * rows * columns : nullptr;
+  Sum *partial = a.partial ? (Sum *)a.partial + ((i64)group * a.split_k + blockIdx.y) * rows * columns : nullptr;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
     const int column = first_column + j * 8;
@@ -226,8 +226,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm_wgrad(c
   const unsigned shared = shared_address(memory);
   const int group = blockIdx.z, warp = threadIdx.x / 32;
   const int first_row = blockIdx.x % a.row_tiles * BM, first_column = blockIdx.x / a.row_tiles * BN;
-  const int begin = blockIdx.y * a.share_steps, all = (a.x_phase.pixels + PIXELS - 1) / PIXELS;
-  const int steps = min(a.share_steps, all - begin);
+  const int begin = blockIdx.y * a.slice_steps, all = (a.x_phase.pixels + PIXELS - 1) / PIXELS;
+  const int steps = min(a.slice_steps, all - begin);
   const unsigned y_rows = shared + warp / WARPS_N * WM * SIZE_X;
   const unsigned x_columns = shared + PIXELS * PITCH_Y + warp % WARPS_N * WN * SIZE_X;
   Feed feed;

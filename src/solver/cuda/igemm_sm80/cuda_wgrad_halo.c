@@ -35,7 +35,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
-  const int blocks_yz[2] = {args.shares, 1};
+  const int blocks_yz[2] = {args.split_k, 1};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
   falt_igemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
 }
@@ -43,9 +43,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 static void print(const falt_plan *base, falt_text *text) {
   const window_plan *plan = (const window_plan *)base;
   const falt_wgrad_halo_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-wgrad-halo %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d shares=%lld",
+  falt_text_add(text, "(cuda-wgrad-halo %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d split-k=%lld",
                 16 * t->mr * t->slabs, plan->shape.run ? t->channels : t->channels * t->slabs, t->height, t->width,
-                t->taps_r, t->warps, t->per, t->blocks, (long long)t->shares);
+                t->taps_r, t->warps, t->per, t->blocks, (long long)t->split_k);
   if (plan->shape.run) falt_text_add(text, " run=%d", plan->shape.unit);
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
   if (t->slabs > 1) falt_text_add(text, " slabs=%d", t->slabs);
@@ -156,8 +156,8 @@ static void set_args(window_plan *plan) {
       .pad = {(int)p->axis[1].pad[0], (int)p->axis[2].pad[0]},
       .tiles = {(int)falt_ceil_div(s->out[1], t->height), (int)falt_ceil_div(s->out[2], t->width)},
       .all_tiles = (int)falt_wgrad_halo_tiles(s, t),
-      .share_tiles = (int)t->share_tiles,
-      .shares = (int)t->shares,
+      .slice_tiles = (int)t->slice_tiles,
+      .split_k = (int)t->split_k,
       .rows = (int)s->rows,
       .channels = (int)s->channels,
       .columns = (int)falt_wgrad_halo_columns(s),
@@ -202,7 +202,7 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
   why = cut(plan, ask);
   if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
   set_args(plan);
-  plan->sum_args = falt_igemm_slices_of(&plan->cuda.base.problem, plan->merged, plan->args.shares, plan->args.columns);
+  plan->sum_args = falt_igemm_slices_of(&plan->cuda.base.problem, plan->merged, plan->args.split_k, plan->args.columns);
   plan->cuda.base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_IGEMM_VECTOR};
   plan->cuda.base.workspace = (size_t)plan->tile.workspace;
   plan->cuda.base.cost.seconds = plan->tile.seconds;

@@ -350,7 +350,7 @@ __device__ inline void put_pair(float *to, int at, int width, const float *sum) 
 // The column behind the taps.
 __device__ inline void put_alone(const Args &a, const Part &p, const float (*alone)[4], int slab) {
   const int lane = threadIdx.x % 32;
-  float *to = a.partial + ((i64)(p.group + slab) * a.shares + blockIdx.y) * a.rows * a.columns + a.columns - 2;
+  float *to = a.partial + ((i64)(p.group + slab) * a.split_k + blockIdx.y) * a.rows * a.columns + a.columns - 2;
   if (lane % 4) return;
 #pragma unroll
   for (int i = 0; i < MR; i++)
@@ -363,7 +363,7 @@ __device__ inline void put_alone(const Args &a, const Part &p, const float (*alo
 
 __device__ inline void put_sums(const Args &a, const Part &p, const Acc acc, int slab, int first_block) {
   const int lane = threadIdx.x % 32;
-  float *partial = a.partial + ((i64)(p.group + slab) * a.shares + blockIdx.y) * a.rows * a.columns;
+  float *partial = a.partial + ((i64)(p.group + slab) * a.split_k + blockIdx.y) * a.rows * a.columns;
 #pragma unroll
   for (int b = 0; b < PER; b++) {
     const int block = first_block + b;
@@ -396,7 +396,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_wgrad_halo(co
   const unsigned shared = shared_address(memory), pairs = shared + STAGES * STAGE;
   const int warp = threadIdx.x / 32, slab = warp % SLABS, first_block = warp / SLABS * PER;
   const Part p = part_of(a);
-  const int begin = blockIdx.y * a.share_tiles, count = min(a.share_tiles, a.all_tiles - begin);
+  const int begin = blockIdx.y * a.slice_tiles, count = min(a.slice_tiles, a.all_tiles - begin);
   int column[PER];
   Acc acc = {};
   float alone[MR][4] = {};

@@ -7,14 +7,14 @@
  * some channels, some rows, SLABS groups, the first running fastest. */
 typedef struct falt_cuda_wgrad_halo_args {
   const void *y, *x;
-  float *partial; /* sums[group][share][row][column] */
+  float *partial; /* sums[group][slice][row][column] */
   long long y_image, y_plane, x_image, x_plane;
   int y_row, y_column, y_group, x_row, x_column, x_group;
   int in[3], out[3];
   int step, first, delta; /* tap t of results' plane d reads plane d * step + first + t * delta */
   int pad[2];
-  int tiles[2], all_tiles, share_tiles, shares; /* tiles along height and width, of all images, of a share */
-  int parts[4];                                 /* taps along depth, parts of tap rows, of channels, of rows */
+  int tiles[2], all_tiles, slice_tiles, split_k; /* tiles along height and width, of all images, of a split-K slice */
+  int parts[4];                                  /* taps along depth, parts of tap rows, of channels, of rows */
   int rows, channels;
   int columns;  /* taps by channels; where y is summed alone two more */
   int tap_rows; /* taps along height, of all parts */

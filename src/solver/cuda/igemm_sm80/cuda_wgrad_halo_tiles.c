@@ -12,7 +12,7 @@ enum {
   MOST_SUMS = 136,
   MOST_PIXELS = 256,
   FEWEST_PIXELS = 32,
-  MOST_SHARES = 65535,
+  MOST_SPLIT_K = 65535,
   STAGES = 2
 };
 
@@ -165,7 +165,7 @@ static double still_cycles(const falt_wgrad_halo_shape *s, const falt_machine *m
   return (fmax(fmax(products, loads), fmax(issued / 4, copied)) + beside + apart) * (1 + few) * (s->run ? 1.5 : 1);
 }
 
-/* So many shares that the blocks fill the machine once or a few times, as long as the workspace allows. */
+/* So many split-K slices that the blocks fill the machine once or a few times, as long as the workspace allows. */
 static void cut(const falt_wgrad_halo_shape *s, const falt_machine *m, falt_wgrad_halo_tile *t) {
   const int64_t tiles = falt_wgrad_halo_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = s->groups * s->rows * falt_wgrad_halo_columns(s) * 4;
@@ -174,15 +174,15 @@ static void cut(const falt_wgrad_halo_shape *s, const falt_machine *m, falt_wgra
   t->seconds = HUGE_VAL;
   for (int waves = 1; waves <= 4; waves++) {
     falt_wgrad_halo_tile cut = *t;
-    int64_t shares = falt_min(falt_min(slots * waves / t->parts, tiles), MOST_SHARES);
-    if (s->workspace >= 0) shares = falt_min(shares, s->workspace / bytes);
-    if (shares < 1) shares = 1;
-    cut.share_tiles = falt_ceil_div(tiles, shares);
-    cut.shares = falt_ceil_div(tiles, cut.share_tiles);
-    cut.workspace = cut.shares * bytes;
-    const double per = ceil((double)cut.shares * (double)t->parts / (double)slots) * t->blocks;
-    const double busy = fmin(per, ceil((double)cut.shares * (double)t->parts / m->multiprocessors));
-    const double compute = (busy * (double)cut.share_tiles * one + 4000 * waves) / m->clock_hz;
+    int64_t split_k = falt_min(falt_min(slots * waves / t->parts, tiles), MOST_SPLIT_K);
+    if (s->workspace >= 0) split_k = falt_min(split_k, s->workspace / bytes);
+    if (split_k < 1) split_k = 1;
+    cut.slice_tiles = falt_ceil_div(tiles, split_k);
+    cut.split_k = falt_ceil_div(tiles, cut.slice_tiles);
+    cut.workspace = cut.split_k * bytes;
+    const double per = ceil((double)cut.split_k * (double)t->parts / (double)slots) * t->blocks;
+    const double busy = fmin(per, ceil((double)cut.split_k * (double)t->parts / m->multiprocessors));
+    const double compute = (busy * (double)cut.slice_tiles * one + 4000 * waves) / m->clock_hz;
     const double memory = s->bytes / (0.85 * m->bytes_per_s), sums = 2 * (double)cut.workspace / m->bytes_per_s;
     cut.seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sums + 2e-6;
     if (cut.seconds < t->seconds) *t = cut;

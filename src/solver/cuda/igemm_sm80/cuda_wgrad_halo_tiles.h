@@ -23,7 +23,8 @@ typedef struct falt_wgrad_halo_shape {
 /* Named after the kernel's holes. */
 typedef struct falt_wgrad_halo_tile {
   int taps_r, height, width, mr, channels, slabs, warps, per, blocks, shared_bytes;
-  int64_t parts, shares, share_tiles; /* blocks of a share; shares of all tiles, tiles of a share */
+  int64_t parts, split_k,
+      slice_tiles; /* blocks of a split-K slice; split-K slices of all tiles, tiles of a split-K slice */
   int64_t workspace;
   double seconds;
 } falt_wgrad_halo_tile;

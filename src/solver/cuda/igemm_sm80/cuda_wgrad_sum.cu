@@ -1,4 +1,4 @@
-// The sums of a filter's gradient over all shares of the pixels, always in the same order.
+// The sums of a filter's gradient over all split-K slices of the pixels, always in the same order.
 //
 // Holes:
 //   SUM      type of the sums
@@ -6,23 +6,23 @@
 #include "cuda_wgrad.cuh"
 #include "ptx/early.cuh"
 
-// Shares [begin, end) of an element; `next`: from one share's to the next one's.
+// Split-K slices [begin, end) of an element; `next`: from one split-K slice's to the next one's.
 __device__ inline SUM sum_of(const SUM *from, i64 next, int begin, int end) {
   SUM sum = 0;
 #pragma unroll 8
-  for (int share = begin; share < end; share++) sum += from[share * next];
+  for (int slice = begin; slice < end; slice++) sum += from[slice * next];
   return sum;
 }
 
-// A block takes 32 neighbouring columns, whose places are found once, and 8 rows; where shares are many several of its
-// threads sum a part of them each, for fewer rows.
+// A block takes 32 neighbouring columns, whose places are found once, and 8 rows; where split-K slices are many several
+// of its threads sum a part of them each, for fewer rows.
 extern "C" __global__ void __launch_bounds__(256) falt_igemm_wgrad_sum(const __grid_constant__ Args a) {
   __shared__ SUM shared[8][32];
   const int rows = a.row_tiles * a.tile[0], columns = a.column_tiles * a.tile[1], abreast = 8 >> a.parts;
   const int group = blockIdx.z, column = blockIdx.x * 32 + threadIdx.x;
   const int part = threadIdx.y >> (3 - a.parts), line = threadIdx.y & (abreast - 1);
   const i64 all = (i64)rows * columns;
-  const SUM *sums = (const SUM *)a.partial + group * a.shares * all + column;
+  const SUM *sums = (const SUM *)a.partial + group * a.split_k * all + column;
   const Place along = place_column(a, column);
   await_stream();
 #pragma unroll 1
@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) falt_igemm_wgrad_sum(const __g
     const bool exists = row < rows && column < columns;
     SUM sum = 0;
     if (exists)
-      sum = sum_of(sums + (i64)row * columns, all, part * a.shares >> a.parts, (part + 1) * a.shares >> a.parts);
+      sum = sum_of(sums + (i64)row * columns, all, part * a.split_k >> a.parts, (part + 1) * a.split_k >> a.parts);
     if (a.parts > 0) {
       shared[threadIdx.y][threadIdx.x] = sum;
       __syncthreads();

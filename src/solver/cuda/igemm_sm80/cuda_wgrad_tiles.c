@@ -1,10 +1,11 @@
-/* How a filter's gradient is cut: tiles of it, and shares of the pixels, so that every multiprocessor has work. */
+/* How a filter's gradient is cut: tiles of it, and split-K slices of the pixels, so that every multiprocessor has work.
+ */
 #include <math.h>
 
 #include "core/memory.h"
 #include "solver/cuda/common/igemm.h"
 
-enum { LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SHARES = 1024 };
+enum { LEAST_STEPS = 2, MOST_WAVES = 3, MOST_SPLIT_K = 1024 };
 
 static int threads_of(const falt_igemm_wgrad_tile *t) {
   return FALT_WARP * t->warps[0] * t->warps[1];
@@ -59,32 +60,32 @@ static double step_latency(const falt_igemm_wgrad_shape *s, const falt_igemm_wgr
   return gathered > 0 ? 600 + 12 * gathered * t->pixels / threads_of(t) : 800;
 }
 
-/* As many shares as fill the machine so many times, while each has some steps; fewer where the workspace is short. One
- * share for no wave: results then go where they belong at once. */
+/* As many split-K slices as fill the machine so many times, while each has some steps; fewer where the workspace is
+ * short. One split-K slice for no wave: results then go where they belong at once. */
 static void cut_pixels(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *t, int64_t tiles,
                        int waves) {
   const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = tiles * t->bm * t->bn * (s->x_bytes == 8 ? 8 : 4);
-  int64_t shares = slots * waves / tiles;
-  if (shares > steps / LEAST_STEPS) shares = steps / LEAST_STEPS;
-  if (shares > MOST_SHARES) shares = MOST_SHARES;
-  if (s->workspace >= 0 && shares > s->workspace / bytes) shares = s->workspace / bytes;
-  if (shares < 2 || waves == 0) shares = 1;
-  t->share_steps = falt_ceil_div(steps, shares);
-  t->shares = falt_ceil_div(steps, t->share_steps);
-  t->workspace = t->shares > 1 ? t->shares * bytes : 0;
+  int64_t split_k = slots * waves / tiles;
+  if (split_k > steps / LEAST_STEPS) split_k = steps / LEAST_STEPS;
+  if (split_k > MOST_SPLIT_K) split_k = MOST_SPLIT_K;
+  if (s->workspace >= 0 && split_k > s->workspace / bytes) split_k = s->workspace / bytes;
+  if (split_k < 2 || waves == 0) split_k = 1;
+  t->slice_steps = falt_ceil_div(steps, split_k);
+  t->split_k = falt_ceil_div(steps, t->slice_steps);
+  t->workspace = t->split_k > 1 ? t->split_k * bytes : 0;
 }
 
 static void estimate(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *t, int waves) {
   const int64_t tiles = falt_ceil_div(s->rows, t->bm) * falt_ceil_div(s->columns, t->bn) * s->groups;
   cut_pixels(s, m, t, tiles, waves);
-  const double blocks = (double)tiles * (double)t->shares, slots = (double)m->multiprocessors * t->blocks;
+  const double blocks = (double)tiles * (double)t->split_k, slots = (double)m->multiprocessors * t->blocks;
   const double per = fmin(t->blocks, ceil(blocks / m->multiprocessors));
   const double step = fmax(step_cycles(s, m, t) * per, step_latency(s, t)), stored = 0.11 * t->bm * t->bn * per;
-  const double cycles = ceil(blocks / slots) * (2500 + stored + (double)t->share_steps * step);
+  const double cycles = ceil(blocks / slots) * (2500 + stored + (double)t->slice_steps * step);
   const double slower = s->gather[0] || s->gather[1] ? 2.7 : s->split ? 1.65 : 1.9; /* as seen on an H200 */
   const double memory = (s->bytes + 2 * (double)t->workspace) / m->bytes_per_s, compute = slower * cycles / m->clock_hz;
-  t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->shares > 1 ? 3e-6 : 0);
+  t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + (t->split_k > 1 ? 3e-6 : 0);
 }
 
 void falt_igemm_wgrad_each(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_tile_search *search) {

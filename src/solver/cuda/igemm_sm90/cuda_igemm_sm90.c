@@ -144,7 +144,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
                                    .span_blocks = (int)falt_ceil_div(summed, FALT_IGEMM_SM90_SPAN),
                                    .place_tiles = (int)t->place,
                                    .places = (int)t->places,
-                                   .splits = t->splits,
+                                   .split_k = t->split_k,
                                    .steps = (int)plan->work.steps[0],
                                    .image_pixels = (int)pixels,
                                    .image_rows = (int)falt_round_up(pixels, FALT_IGEMM_SM90_SPAN),
@@ -179,13 +179,13 @@ static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from
 static bool by_boxes(const wgmma_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   return plan->layer.operation != FALT_IGEMM_SM90_FILTER && plan->lines == 1 && plan->planar == 8 &&
-         plan->layer.y_bytes == 2 && plan->tile.shares == 1 && has_boxes(falt_problem_result(p)) &&
+         plan->layer.y_bytes == 2 && plan->tile.cluster_k == 1 && has_boxes(falt_problem_result(p)) &&
          (!p->has_residual || has_boxes(&p->residual));
 }
 
 /* Whether results are stored by their strides, not by the copy engine. */
 static bool by_lines(const wgmma_plan *plan) {
-  return (plan->planar && !by_boxes(plan)) || plan->tile.shares > 1 || plan->tile.rows || plan->tile.whole;
+  return (plan->planar && !by_boxes(plan)) || plan->tile.cluster_k > 1 || plan->tile.rows || plan->tile.whole;
 }
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
@@ -258,7 +258,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     fill_data(plan, o, &l);
   void *parameters[] = {&l.args, l.phase};
   const falt_gpu_launch launch = {plan->cuda.function,
-                                  t->clusters * t->cluster * t->shares,
+                                  t->clusters * t->cluster * t->cluster_k,
                                   {128 * (t->consumers + 1), 1},
                                   t->shared_bytes,
                                   o->stream};
@@ -267,7 +267,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   if (t->workspace)
     falt_map_add_sums(
         plan->cuda.sum, base, o,
-        (falt_map_sums){t->splits, plan->work.rows[0], plan->work.columns,
+        (falt_map_sums){t->split_k, plan->work.rows[0], plan->work.columns,
                         (int)falt_ceil_div(plan->layer.channels, FALT_IGEMM_SM90_SPAN) * FALT_IGEMM_SM90_SPAN});
 }
 
@@ -278,14 +278,14 @@ static void print(const falt_plan *base, falt_text *text) {
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
   if (t->rows) falt_text_add(text, " rows");
   if (t->whole) falt_text_add(text, " whole");
-  if (t->shares > 1) falt_text_add(text, " shares=%d", t->shares);
+  if (t->cluster_k > 1) falt_text_add(text, " cluster-k=%d", t->cluster_k);
   if (t->resident) falt_text_add(text, " resident=%d", t->resident);
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
   if (by_boxes(plan)) falt_text_add(text, " boxes");
   if (plan->planar) falt_text_add(text, " planar=%d", plan->planar);
   if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
   if (plan->work.zeros) falt_text_add(text, " zeros=%d", plan->work.zeros);
-  if (t->workspace) falt_text_add(text, " splits=%d", t->splits);
+  if (t->workspace) falt_text_add(text, " split-k=%d", t->split_k);
   falt_text_add(text, ")");
 }
 
@@ -436,7 +436,7 @@ static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
                                           {"RESIDENT", t->resident},
                                           {"PHASES", plan->work.phases},
                                           {"ZEROS", plan->work.zeros},
-                                          {"SHARES", t->shares},
+                                          {"CLUSTER_K", t->cluster_k},
                                           {"OVER", t->over},
                                           {"KEEPS", t->workspace > 0},
                                           {"PLANAR", plan->planar},

@@ -15,7 +15,7 @@
 // read is still in the cache, before they go on to another place. Results without a tap are zeros, which the warps that
 // neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a cluster share one: each sums a
 // part of its steps and finishes a slice of its rows (cuda_igemm_sm90_splitk.cuh). Gradients by the filter that have
-// more pixels than that are cut into `splits` of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
+// more pixels than that are cut into `split_k` slices of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
 //
 // Holes:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
@@ -38,10 +38,10 @@
 //   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
 //   PHASES                    of the stride, that have tiles
 //   ZEROS                     phases without taps, that have none
-//   SHARES                    blocks of a cluster that share a tile's steps, 1 to 8
+//   CLUSTER_K                 blocks of a cluster that share a tile's steps, 1 to 8
 //   OVER                      whether sums of slices take the ring's place once all products are done
-//   KEEPS                     of gradients by the filter: whether they are cut into splits, whose sums go to the
-//                             workspace
+//   KEEPS                     of gradients by the filter: whether they are cut into split-K slices, whose sums go to
+//                             the workspace
 //   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
 //                             one; 0: channels do
 //   BY_ROWS                   whether warps store results themselves, 512 bytes of a pixel at a time, not the copy
@@ -69,7 +69,7 @@ struct Phases {
   Phase phase[PHASES + ZEROS];
 };
 
-constexpr bool BY_FILTER = OPERATION == 2, SLICED = SHARES > 1 || (BY_FILTER && !KEEPS);
+constexpr bool BY_FILTER = OPERATION == 2, SLICED = CLUSTER_K > 1 || (BY_FILTER && !KEEPS);
 constexpr int SPAN = 64, LINE = 128;              // a step's summed elements, and their bytes
 constexpr int BLOCK = 64 * LINE;                  // 64 lines
 constexpr int JOINED = PINGPONG ? 1 : CONSUMERS;  // warpgroups of a tile
@@ -78,8 +78,8 @@ constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : C
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
-constexpr int SLICE = ROWS / SHARES, PITCH = COLUMNS * 4;  // rows that a sharing block finishes, bytes of each of them
-constexpr int PART_BYTES = ROWS * PITCH, STAGED_BYTES = PART_BYTES / SHARES * (SHARES - 1);
+constexpr int SLICE = ROWS / CLUSTER_K, PITCH = COLUMNS * 4;  // rows that a block of those finishes, bytes of each
+constexpr int PART_BYTES = ROWS * PITCH, STAGED_BYTES = PART_BYTES / CLUSTER_K * (CLUSTER_K - 1);
 constexpr int OUT_BYTES = KEEPS ? 0 : SLICED ? PART_BYTES + STAGED_BYTES : CONSUMERS * BUFFERS * BLOCK;
 constexpr int PARTS = OVER ? RING : OUT;  // where sums of slices begin
 constexpr int BARRIERS = OVER && OUT_BYTES < STAGES * STAGE ? OUT : PARTS + OUT_BYTES;
@@ -88,7 +88,7 @@ constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int OTHERS_HAVE = CONSUMERS == 3 ? 32 : ZEROS ? 40 : 24;
 constexpr int CONSUMERS_HAVE = CONSUMERS == 3 ? 160 : ZEROS ? 232 : 240;
 constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory are of what is summed
-constexpr int GROUP = CLUSTER * SHARES;                 // blocks that work on a tile or side by side
+constexpr int GROUP = CLUSTER * CLUSTER_K;              // blocks that work on a tile or side by side
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
@@ -112,7 +112,7 @@ struct Shared {
   __device__ unsigned stage(int i) const { return base + RING + i * STAGE; }
   __device__ unsigned resident(int step) const { return base + step * B_BYTES; }
   __device__ unsigned out(int consumer, int i) const { return base + OUT + (consumer * BUFFERS + i % BUFFERS) * BLOCK; }
-  __device__ unsigned part(int share, int row) const { return base + PARTS + (share * SLICE + row) * PITCH; }
+  __device__ unsigned part(int k_rank, int row) const { return base + PARTS + (k_rank * SLICE + row) * PITCH; }
   __device__ unsigned staged(int i, int row) const { return base + PARTS + PART_BYTES + (i * SLICE + row) * PITCH; }
   __device__ unsigned full(int i) const { return base + BARRIERS + 8 * i; }
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
@@ -146,19 +146,19 @@ __device__ inline int steps_of(const Args &a, const Phase &p) {
   return p.axis[0].taps * p.axis[1].taps * p.axis[2].taps * a.span_blocks;
 }
 
-// `rank`: of the block in its cluster, here and below; of those that share a tile the same as its share.
+// `rank`: of the block in its cluster, here and below; of those that share a tile the same as its k_rank.
 __device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
-  const int share = rank / CLUSTER;
+  const int k_rank = rank / CLUSTER;
   rank %= CLUSTER;
   if (work >= a.clusters_work) return false;
   if (BY_FILTER) {
     const int tiles = phases.phase[0].row_tiles / CLUSTER * a.column_tiles;
-    const int split = (int)(work / tiles), one = (int)(work % tiles), part = split * SHARES + share;
+    const int split = (int)(work / tiles), one = (int)(work % tiles), part = split * CLUSTER_K + k_rank;
     tile.phase = split;
     tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
     tile.column = one % a.column_tiles * COLUMNS;
-    tile.begin = (int)((long long)part * a.steps / (a.splits * SHARES));
-    tile.end = (int)((part + 1ll) * a.steps / (a.splits * SHARES));
+    tile.begin = (int)((long long)part * a.steps / (a.split_k * CLUSTER_K));
+    tile.end = (int)((part + 1ll) * a.steps / (a.split_k * CLUSTER_K));
     return true;
   }
   int one = (int)work;
@@ -178,8 +178,8 @@ __device__ inline bool tile_at(const Args &a, const Phases &phases, long long wo
   tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
   tile.column = one % a.column_tiles * COLUMNS;
   const int steps = steps_of(a, phases.phase[PHASES > 1 ? tile.phase : 0]);
-  tile.begin = share * steps / SHARES;
-  tile.end = (share + 1) * steps / SHARES;
+  tile.begin = k_rank * steps / CLUSTER_K;
+  tile.end = (k_rank + 1) * steps / CLUSTER_K;
   return true;
 }
 
@@ -238,12 +238,12 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
   for (int step = tile.begin; step < tile.end; step++) {
     const unsigned stage = s.stage(turn.stage);
     const unsigned filter = RESIDENT ? s.resident(step) : stage + A_BYTES;
-    const int share = PINGPONG ? 0 : consumer;
+    const int own = PINGPONG ? 0 : consumer;
     barrier_wait(s.full(turn.stage), turn.parity);
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
     wgmma_begin();
-    multiply_step(sums, SWAPPED ? stage : stage + share * WG_ROWS * LINE, SWAPPED ? filter + share * BLOCK : filter,
+    multiply_step(sums, SWAPPED ? stage : stage + own * WG_ROWS * LINE, SWAPPED ? filter + own * BLOCK : filter,
                   step > tile.begin);
     wgmma_commit();
 #pragma unroll
@@ -272,7 +272,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
   Tile tile;
   int sent = 0, number = 0;
   bool first = true;
-  const int thread = threadIdx.x % 128, share = PINGPONG ? 0 : consumer;
+  const int thread = threadIdx.x % 128, own = PINGPONG ? 0 : consumer;
   const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
   if (RESIDENT) barrier_wait(s.settled(), 0);
   if (consumer == 1) pass_turn(consumer);
@@ -283,7 +283,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
       continue;
     }
     const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
-    const int row = tile.row + (SWAPPED ? 0 : share * WG_ROWS), column = tile.column + (SWAPPED ? share * 64 : 0);
+    const int row = tile.row + (SWAPPED ? 0 : own * WG_ROWS), column = tile.column + (SWAPPED ? own * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
     // Where results go is found while the first copies are under way.
     const Slice slice = SLICED ? slice_of(a, p, tile, rank) : Slice{};
@@ -318,10 +318,10 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
       barrier_init(s.empty(i), JOINED * CLUSTER);
     }
     barrier_init(s.settled(), 1);
-    barrier_init(s.freed(), SHARES);
+    barrier_init(s.freed(), CLUSTER_K);
     for (int i = 0; i < CONSUMERS * BUFFERS; i++) barrier_init(s.added(0, 0) + 8 * i, 1);
     barrier_init_fence();
-    if (SHARES > 1) barrier_expect(s.settled(), STAGED_BYTES);
+    if (CLUSTER_K > 1) barrier_expect(s.settled(), STAGED_BYTES);
   }
   const int phase = (int)threadIdx.x - 128 * CONSUMERS;
   if (phase == 0) copy_prefetch_map(&a.other);
@@ -333,7 +333,7 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
     cluster_sync();
   else
     __syncthreads();
-  if (SHARES > 1) cluster_arrive();
+  if (CLUSTER_K > 1) cluster_arrive();
 }
 
 extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREADS, 1)

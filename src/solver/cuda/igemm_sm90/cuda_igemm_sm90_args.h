@@ -35,7 +35,7 @@ typedef struct falt_cuda_igemm_sm90_args {
     falt_cuda_lines residual_lines;
   };
   falt_cuda_epilogue epilogue;
-  float *sums;             /* of gradients by the filter in splits: splits * rows * columns */
+  float *sums;             /* of gradients by the filter in split-K slices: split-K slices * rows * columns */
   long long clusters_work; /* tiles of all clusters */
   int channels;            /* of gradients by the filter: a tap's, without what fills its blocks up */
   int rows, columns;       /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
@@ -43,19 +43,19 @@ typedef struct falt_cuda_igemm_sm90_args {
   int span_blocks; /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
   int place_tiles; /* of clusters: of one phase before the next one's, at so many places; then what is left of each */
   int places;
-  int splits, steps; /* where sums are cut: parts, steps of all of them */
-  int image_pixels;  /* where pixels lie side by side: of an image of results, or of gradients by the output */
-  int image_rows;    /* the same filled up to whole boxes of 64 */
-  int kept;          /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
+  int split_k, steps; /* where sums are cut: parts, steps of all of them */
+  int image_pixels;   /* where pixels lie side by side: of an image of results, or of gradients by the output */
+  int image_rows;     /* the same filled up to whole boxes of 64 */
+  int kept;           /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
 } falt_cuda_igemm_sm90_args;
 
 /* What cuda_igemm_sm90_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in
- * whole blocks of 64 columns. `parts`: threads that share the splits of a four, a power of 2. */
+ * whole blocks of 64 columns. `parts`: threads that share the split-K slices of a four, a power of 2. */
 typedef struct falt_cuda_igemm_sm90_sum_args {
   const float *sums;
   falt_cuda_tensor w;
   unsigned fours, row_fours; /* of a split, of a row */
-  int splits, parts, tap_columns;
+  int split_k, parts, tap_columns;
   float alpha;
 } falt_cuda_igemm_sm90_sum_args;
 

@@ -28,12 +28,12 @@ typedef struct falt_cuda_igemm_sm90_halo_args {
 
 /* What it passes to cuda_wgrad_sm90_halo.cu. */
 typedef struct falt_cuda_wgrad_sm90_halo_args {
-  falt_cuda_map x, y;          /* windows of x, tiles of dy */
-  float *sums;                 /* shares * rows * taps * tap_columns */
-  int rows, tap_columns;       /* channels of dy; those of x, in whole spans */
-  int row_tiles, column_tiles; /* of channels of dy, of x */
-  int tiles[3], items, shares; /* tiles of an image, of all images; blocks that share them */
-  int corner[3], dilation;     /* where tap 0 of pixel 0 reads; from plane to plane of taps */
+  falt_cuda_map x, y;           /* windows of x, tiles of dy */
+  float *sums;                  /* split-K slices * rows * taps * tap_columns */
+  int rows, tap_columns;        /* channels of dy; those of x, in whole spans */
+  int row_tiles, column_tiles;  /* of channels of dy, of x */
+  int tiles[3], items, split_k; /* tiles of an image, of all images; blocks that share them */
+  int corner[3], dilation;      /* where tap 0 of pixel 0 reads; from plane to plane of taps */
 } falt_cuda_wgrad_sm90_halo_args;
 
 #endif

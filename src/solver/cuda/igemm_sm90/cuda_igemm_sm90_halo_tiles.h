@@ -68,11 +68,11 @@ typedef struct falt_wgrad_sm90_halo_problem {
 } falt_wgrad_sm90_halo_problem;
 
 typedef struct falt_wgrad_sm90_halo_tile {
-  int height, width, stages;   /* pixels of a tile */
-  int row_tiles, column_tiles; /* spans of dy's channels, of x's */
-  int tiles[3], items, shares; /* tiles of an image, of all; blocks that share them */
-  int64_t columns;             /* of the sums, a tap's channels in whole spans */
-  int64_t grid;                /* blocks */
+  int height, width, stages;    /* pixels of a tile */
+  int row_tiles, column_tiles;  /* spans of dy's channels, of x's */
+  int tiles[3], items, split_k; /* tiles of an image, of all; blocks that share them */
+  int64_t columns;              /* of the sums, a tap's channels in whole spans */
+  int64_t grid;                 /* blocks */
   int shared_bytes;
   size_t workspace;
   double seconds;

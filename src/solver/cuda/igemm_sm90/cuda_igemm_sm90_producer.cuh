@@ -117,7 +117,7 @@ __device__ inline Start start_of(const Args &a, const Phase &p, const Tile &tile
   const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
   Start made = {pixel_at(p, tile.row, false)};
   int rest = tile.begin;
-  if (SHARES > 1)
+  if (CLUSTER_K > 1)
 #pragma unroll
     for (int k = 3; k >= 0; k--) made.step[k] = rest % count[k], rest /= count[k];
   return made;

@@ -1,8 +1,8 @@
-// How cuda_igemm_sm90.cu finishes a tile by the slice of rows, where SHARES blocks of a cluster sum a part of its steps
-// each, and gradients by the filter that are not split. Each block stages its sums in shared memory, from where the
-// copy engine sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the order of
-// the steps, and stores results by their strides, four channels at a time. Included where sums and shared memory are
-// known.
+// How cuda_igemm_sm90.cu finishes a tile by the slice of rows, where CLUSTER_K blocks of a cluster sum a part of its
+// steps each, and gradients by the filter that are not split. Each block stages its sums in shared memory, from where
+// the copy engine sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the
+// order of the steps, and stores results by their strides, four channels at a time. Included where sums and shared
+// memory are known.
 
 // Where a row's columns stand: those of four rows that a warp stores at a time lie in different banks.
 __device__ inline unsigned column_place(int row, int column) {
@@ -10,19 +10,19 @@ __device__ inline unsigned column_place(int row, int column) {
 }
 
 // Where a row of this block's sums stands: in its own slice, or until the copy engine has sent it.
-__device__ inline unsigned row_place(const Shared &s, int share, int row) {
+__device__ inline unsigned row_place(const Shared &s, int k_rank, int row) {
   const int block = row / SLICE;
-  return block == share ? s.part(share, row % SLICE) : s.staged(block - (block > share), row % SLICE);
+  return block == k_rank ? s.part(k_rank, row % SLICE) : s.staged(block - (block > k_rank), row % SLICE);
 }
 
-__device__ inline void stage_sums(const Shared &s, int share, int consumer, const Sums &sums) {
+__device__ inline void stage_sums(const Shared &s, int k_rank, int consumer, const Sums &sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int row = consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4;
-      const unsigned to = row_place(s, share, row);
+      const unsigned to = row_place(s, k_rank, row);
 #pragma unroll
       for (int j = 0; j < COLUMNS / 8; j++)
         store_pair(to + column_place(row, j % 4 * 8 + lane % 4 * 2) + j / 4 * 128,
@@ -31,14 +31,14 @@ __device__ inline void stage_sums(const Shared &s, int share, int consumer, cons
 }
 
 // What a warp staged, to the blocks that finish it, eight rows a lane.
-__device__ inline void send_staged(const Shared &s, int share, int consumer) {
+__device__ inline void send_staged(const Shared &s, int k_rank, int consumer) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const int row = consumer * WG_ROWS + lane / 2 * 64 + warp * 16 + lane % 2 * 8, block = row / SLICE;
   copy_fence();
   __syncwarp();
   if (OVER) barrier_wait(s.freed(), 0);
-  if (lane < 2 * BLOCKS && block != share)
-    copy_to_block(at_block(s.part(share, row % SLICE), block), row_place(s, share, row), 8 * PITCH,
+  if (lane < 2 * BLOCKS && block != k_rank)
+    copy_to_block(at_block(s.part(k_rank, row % SLICE), block), row_place(s, k_rank, row), 8 * PITCH,
                   at_block(s.settled(), block));
   __syncwarp();
 }
@@ -93,7 +93,7 @@ __device__ inline void store_four(const falt_cuda_lines &to, long long place, in
 __device__ inline float4 slice_sum(const Shared &s, int line, int at) {
   float4 sum = {};
 #pragma unroll
-  for (int i = 0; i < SHARES; i++) {
+  for (int i = 0; i < CLUSTER_K; i++) {
     const float4 part = load_four(s.part(i, line) + column_place(line, at));
     sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
   }
@@ -108,16 +108,16 @@ struct Slice {
   Part along, down[KNOWN + 1];
 };
 
-__device__ inline Slice slice_of(const Args &a, const Phase &p, const Tile &tile, int share) {
+__device__ inline Slice slice_of(const Args &a, const Phase &p, const Tile &tile, int k_rank) {
   Slice made = {column_part(a, p, tile.column + threadIdx.x % Slice::FOURS * 4)};
 #pragma unroll
   for (int i = 0; i < Slice::KNOWN; i++)
-    made.down[i] = row_part(a, p, tile.row + share * SLICE + threadIdx.x / Slice::FOURS + i * Slice::LINES_APART);
+    made.down[i] = row_part(a, p, tile.row + k_rank * SLICE + threadIdx.x / Slice::FOURS + i * Slice::LINES_APART);
   return made;
 }
 
 __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
-                                    const Slice &slice, int share) {
+                                    const Slice &slice, int k_rank) {
   constexpr int lines = Slice::LINES_APART;
   const int first = threadIdx.x / Slice::FOURS, at = threadIdx.x % Slice::FOURS * 4, column = tile.column + at;
   const Part &along = slice.along;
@@ -128,7 +128,7 @@ __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared 
   for (int i = 0; i < (SLICE + lines - 1) / lines; i++) {
     const int line = first + i * lines;
     if (line >= SLICE) break;
-    const Part down = Slice::KNOWN ? slice.down[i] : row_part(a, p, tile.row + share * SLICE + line);
+    const Part down = Slice::KNOWN ? slice.down[i] : row_part(a, p, tile.row + k_rank * SLICE + line);
     if (!down.count) continue;
     const float4 sum = slice_sum(s, line, at);
     const long long residual = down.residual + along.residual;
@@ -140,24 +140,24 @@ __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared 
 // Sums may lie over the ring once this block has multiplied, and come from others once those know that it has.
 __device__ inline void leave_ring(const Shared &s) {
   warps_sync(1, 128 * CONSUMERS);
-  if (SHARES > 1 && threadIdx.x < SHARES) barrier_arrive_at(s.freed(), threadIdx.x);
+  if (CLUSTER_K > 1 && threadIdx.x < CLUSTER_K) barrier_arrive_at(s.freed(), threadIdx.x);
 }
 
 // Others' shared memory may be written once all blocks have begun; none leaves before it has what they send, and they
 // what it staged.
 __device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile, const Slice &slice,
-                                  int share, int consumer, const Sums &sums) {
-  if (SHARES > 1) cluster_wait();
+                                  int k_rank, int consumer, const Sums &sums) {
+  if (CLUSTER_K > 1) cluster_wait();
   if (OVER) leave_ring(s);
-  stage_sums(s, share, consumer, sums);
-  if (SHARES > 1) send_staged(s, share, consumer);
+  stage_sums(s, k_rank, consumer, sums);
+  if (CLUSTER_K > 1) send_staged(s, k_rank, consumer);
   warps_sync(1, 128 * CONSUMERS);
-  if (SHARES > 1) {
+  if (CLUSTER_K > 1) {
     barrier_wait(s.settled(), 0);
     __syncwarp();
     cluster_arrive();
   }
-  finish_slice(a, p, s, tile, slice, share);
+  finish_slice(a, p, s, tile, slice, k_rank);
   __syncwarp();
-  if (SHARES > 1) cluster_wait();
+  if (CLUSTER_K > 1) cluster_wait();
 }

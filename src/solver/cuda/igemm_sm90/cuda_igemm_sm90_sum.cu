@@ -1,5 +1,5 @@
-// The last step where cuda_igemm_sm90.cu and cuda_wgrad_sm90_halo.cu cut their sums: the splits, added in a fixed
-// order, four neighbouring columns a thread.
+// The last step where cuda_igemm_sm90.cu and cuda_wgrad_sm90_halo.cu cut their sums: the split-K slices, added in a
+// fixed order, four neighbouring columns a thread.
 #include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
 #include "ptx/early.cuh"
@@ -49,14 +49,14 @@ __device__ inline Goal goal_of(const falt_cuda_igemm_sm90_sum_args &a, unsigned 
           (int)a.w.size[2] - (int)channel};
 }
 
-// Where sums are few and splits many, a block's threads share the splits, `parts` threads for each four. What takes
-// divisions is found before the stream is awaited.
+// Where sums are few and split-K slices many, a block's threads share the split-K slices, `parts` threads for each
+// four. What takes divisions is found before the stream is awaited.
 extern "C" __global__ void __launch_bounds__(256)
     falt_igemm_sm90_sum(const __grid_constant__ falt_cuda_igemm_sm90_sum_args a) {
   __shared__ float4 shared[256];
   const unsigned fours = 256 / a.parts, part = threadIdx.x / fours;
   const unsigned index = blockIdx.x * fours + threadIdx.x % fours;
-  const int begin = part * a.splits / a.parts, end = (part + 1) * a.splits / a.parts;
+  const int begin = part * a.split_k / a.parts, end = (part + 1) * a.split_k / a.parts;
   const Goal goal = goal_of(a, index);
   await_stream_knowing(goal.place + begin + end);
   float4 sum = {};

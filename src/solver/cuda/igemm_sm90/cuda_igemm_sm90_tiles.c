@@ -12,7 +12,7 @@ enum {
   FEWEST_STAGES = 3,
   ENOUGH_STAGES = 4,
   FEW_STEPS = 16,
-  MOST_SHARES = 8
+  MOST_CLUSTER_K = 8
 };
 
 int falt_igemm_sm90_rows(const falt_igemm_sm90_tile *t) {
@@ -34,9 +34,9 @@ static double elements(const falt_igemm_sm90_problem *p, bool out) {
 
 /* Of x, where strides step over pixels that no tap reads. */
 static double share_read(const falt_igemm_sm90_problem *p) {
-  double share = 1;
-  for (int i = 0; i < 3; i++) share *= fmin(1, (double)p->axis[i].taps / (double)p->axis[i].stride);
-  return share;
+  double slice = 1;
+  for (int i = 0; i < 3; i++) slice *= fmin(1, (double)p->axis[i].taps / (double)p->axis[i].stride);
+  return slice;
 }
 
 /* Of a step's elements, those that are not zeros in all steps, by 16. */
@@ -83,17 +83,17 @@ falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *p, c
 
 /* Whether sums go to the workspace, and whether a tile's sums are finished by the slice. */
 static bool keeps(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
-  return p->operation == FALT_IGEMM_SM90_FILTER && t->splits > 1;
+  return p->operation == FALT_IGEMM_SM90_FILTER && t->split_k > 1;
 }
 
 static bool sliced(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
-  return t->shares > 1 || (p->operation == FALT_IGEMM_SM90_FILTER && !keeps(p, t));
+  return t->cluster_k > 1 || (p->operation == FALT_IGEMM_SM90_FILTER && !keeps(p, t));
 }
 
 /* Where all its blocks' sums of a slice lie, and what goes to other slices. */
 static int slice_bytes(const falt_igemm_sm90_tile *t) {
   const int parts = falt_igemm_sm90_rows(t) * t->columns * (int)sizeof(float);
-  return parts + parts / t->shares * (t->shares - 1);
+  return parts + parts / t->cluster_k * (t->cluster_k - 1);
 }
 
 static int stage_bytes(const falt_igemm_sm90_tile *t) {
@@ -123,12 +123,12 @@ static int shared_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_til
  * that: over the ring they wait for all products of the cluster. */
 static void fill(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                  falt_igemm_sm90_tile *t) {
-  const int64_t steps = falt_ceil_div(w->steps[0], t->shares);
+  const int64_t steps = falt_ceil_div(w->steps[0], t->cluster_k);
   const int most = sliced(p, t) ? larger(FEWEST_STAGES, (int)falt_min(steps, MOST_STAGES)) : MOST_STAGES;
   const int beside = shared_beside(p, t);
   const int stages = beside < m->arch->block_shared ? (m->arch->block_shared - beside) / stage_bytes(t) : 0;
   t->stages = smaller(stages, most);
-  const int enough = t->shares == 1 ? FEWEST_STAGES : smaller(most, steps > FEW_STEPS ? MOST_STAGES : ENOUGH_STAGES);
+  const int enough = t->cluster_k == 1 ? FEWEST_STAGES : smaller(most, steps > FEW_STEPS ? MOST_STAGES : ENOUGH_STAGES);
   if (sliced(p, t) && !t->over && t->stages < enough) {
     t->over = true;
     fill(p, w, m, t);
@@ -179,13 +179,13 @@ static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
   t->work = 0;
   for (int i = 0; i < w->phases; i++)
     t->work += falt_ceil_div(w->rows[i], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) * columns;
-  t->work *= t->splits;
+  t->work *= t->split_k;
   t->clusters = t->work < most || sliced(p, t) ? t->work : most;
   /* A block whose filter stays works on the same columns always. */
   if (t->resident) t->clusters = t->clusters < columns ? columns : t->clusters / columns * columns;
   place(p, w, m, t);
   t->workspace = 0;
-  if (keeps(p, t)) t->workspace = (size_t)t->splits * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
+  if (keeps(p, t)) t->workspace = (size_t)t->split_k * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
 /* Whether pixels are longer than a line and half of them begin within a sector of 32 bytes: the copy engine then takes
@@ -198,7 +198,7 @@ static bool is_uneven(const falt_igemm_sm90_problem *p) {
 static double gathering_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
   const int rows = falt_igemm_sm90_rows(t), beside = t->resident ? 0 : t->columns / t->cluster;
   if (p->operation == FALT_IGEMM_SM90_FILTER)
-    return keeps(p, t) ? 0 : (t->consumers == 1 && t->shares == 1 ? 3.2 : 2.4) * (rows + t->columns);
+    return keeps(p, t) ? 0 : (t->consumers == 1 && t->cluster_k == 1 ? 3.2 : 2.4) * (rows + t->columns);
   return is_uneven(p) ? 5.3 * (rows + beside) : 4.2 * rows;
 }
 
@@ -222,24 +222,24 @@ static double sending_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_
 static double tile_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
   const double results = falt_igemm_sm90_rows(t) * (double)t->columns, sums = results * sizeof(float);
   if (keeps(p, t)) return 600 + sums / 32;
-  if (sliced(p, t)) return 600 + sums / 32 + sums * (t->shares - 1) / t->shares / 14;
+  if (sliced(p, t)) return 600 + sums / 32 + sums * (t->cluster_k - 1) / t->cluster_k / 14;
   return (t->pingpong ? 0.2 : 1) * sending_cycles(p, t) + (t->rows ? results * p->y_bytes / 25 : 0);
 }
 
 static double tiles_of(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t, int phase) {
   return (double)falt_ceil_div(w->rows[phase], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) *
-         (double)falt_ceil_div(w->columns, t->columns) * t->splits;
+         (double)falt_ceil_div(w->columns, t->columns) * t->split_k;
 }
 
 /* Blocks that run at once. Those of a cluster are in one group of multiprocessors, 16 or 18 of them, some fewer: of an
  * H200's 132 multiprocessors 120 have clusters of four or eight at once. */
-static int room_for(const falt_machine *m, int shares) {
-  return shares > 2 ? m->multiprocessors / 8 * 7 : m->multiprocessors / shares * shares;
+static int room_for(const falt_machine *m, int cluster_k) {
+  return cluster_k > 2 ? m->multiprocessors / 8 * 7 : m->multiprocessors / cluster_k * cluster_k;
 }
 
 /* Tiles, or parts of them, that the busiest multiprocessor computes one after the other. */
 static double rounds(const falt_igemm_sm90_problem *p, const falt_machine *m, const falt_igemm_sm90_tile *t) {
-  return sliced(p, t) ? ceil((double)t->work * t->shares / room_for(m, t->shares))
+  return sliced(p, t) ? ceil((double)t->work * t->cluster_k / room_for(m, t->cluster_k))
                       : ceil((double)t->work / (double)t->clusters);
 }
 
@@ -247,7 +247,7 @@ static double rounds(const falt_igemm_sm90_problem *p, const falt_machine *m, co
  * registers if one warpgroup multiplies: the next kernel's begin beside the last one's. */
 static void trim(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                  falt_igemm_sm90_tile *t) {
-  const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->splits * t->shares);
+  const int64_t steps = falt_ceil_div(w->steps[0], (int64_t)t->split_k * t->cluster_k);
   falt_igemm_sm90_tile less = *t;
   less.buffers = 2;
   less.whole = sends_whole(p, w, &less);
@@ -267,7 +267,7 @@ static double fetched(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile 
   const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* what comes by multicast */
   const double stage = stage_bytes(t) - shared;
   double steps = 0;
-  for (int i = 0; i < w->phases; i++) steps += tiles_of(w, t, i) * t->cluster * (double)w->steps[i] / t->splits;
+  for (int i = 0; i < w->phases; i++) steps += tiles_of(w, t, i) * t->cluster * (double)w->steps[i] / t->split_k;
   return steps * stage;
 }
 
@@ -282,7 +282,7 @@ static void estimate(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_wor
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
     cycles += tiles_of(w, t, i) *
-              (ceil((double)w->steps[i] / (t->splits * t->shares)) * step_cycles(p, t) + tile_cycles(p, t));
+              (ceil((double)w->steps[i] / (t->split_k * t->cluster_k)) * step_cycles(p, t) + tile_cycles(p, t));
   const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
   const double compute =
       (cycles / (double)t->work * rounds(p, m, t) * pace + alone_cycles(p, m, t) + 2500) / m->clock_hz;
@@ -292,7 +292,8 @@ static void estimate(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_wor
   const double memory =
       (w->bytes + (apart ? 0.12 * w->written : 0) + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 0.8e-6;
-  if (t->workspace) t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the splits' sums */
+  if (t->workspace)
+    t->seconds += 2.6e-6 + 2 * (double)t->workspace / m->bytes_per_s; /* adding the split-K slices' sums */
 }
 
 static void visit_tile(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
@@ -312,14 +313,15 @@ static void visit_tile(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
 
 /* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
  * data not the largest, and by eight blocks only the smallest, as measured on an H200. */
-static void visit_shares(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
-                         falt_igemm_sm90_tile t, falt_tile_search *search) {
+static void visit_clusters(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
+                           falt_igemm_sm90_tile t, falt_tile_search *search) {
   const bool shared = p->operation == FALT_IGEMM_SM90_FILTER || (t.wg_rows == 64 && t.columns <= 128);
-  const int most = t.consumers == 1 && t.columns == 64 ? MOST_SHARES : MOST_SHARES / 2;
+  const int most = t.consumers == 1 && t.columns == 64 ? MOST_CLUSTER_K : MOST_CLUSTER_K / 2;
   double tiles = 0;
   for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
   visit_tile(p, w, m, t, search);
-  while (shared && (t.shares *= 2) <= most && t.shares <= w->steps[0] && tiles * t.shares <= room_for(m, t.shares))
+  while (shared && (t.cluster_k *= 2) <= most && t.cluster_k <= w->steps[0] &&
+         tiles * t.cluster_k <= room_for(m, t.cluster_k))
     visit_tile(p, w, m, t, search);
 }
 
@@ -328,13 +330,13 @@ static void visit_splits(const falt_igemm_sm90_problem *p, const falt_igemm_sm90
                          falt_igemm_sm90_tile t, falt_tile_search *search) {
   const int64_t tiles = falt_ceil_div(w->rows[0], falt_igemm_sm90_rows(&t)) * falt_ceil_div(w->columns, t.columns);
   int64_t before = 1;
-  visit_shares(p, w, m, t, search);
+  visit_clusters(p, w, m, t, search);
   for (int waves = 1; waves <= 6; waves++) {
-    int64_t splits = (int64_t)m->multiprocessors * waves / tiles;
-    if (splits > w->steps[0]) splits = w->steps[0];
-    if (splits <= before) continue;
-    t.splits = (int)splits;
-    before = splits;
+    int64_t split_k = (int64_t)m->multiprocessors * waves / tiles;
+    if (split_k > w->steps[0]) split_k = w->steps[0];
+    if (split_k <= before) continue;
+    t.split_k = (int)split_k;
+    before = split_k;
     visit_tile(p, w, m, t, search);
   }
 }
@@ -365,14 +367,14 @@ void falt_igemm_sm90_each(const falt_igemm_sm90_problem *p, const falt_igemm_sm9
                                         .pingpong = shapes[i].pingpong,
                                         .rows = kind & 2,
                                         .cluster = cluster,
-                                        .splits = 1,
-                                        .shares = 1,
+                                        .split_k = 1,
+                                        .cluster_k = 1,
                                         .resident = stays && w->steps[0] < 16 ? (int)w->steps[0] : 0};
         if (stays && !t.resident) continue;
         if (p->operation == FALT_IGEMM_SM90_FILTER)
           visit_splits(p, w, m, t, search);
         else
-          visit_shares(p, w, m, t, search);
+          visit_clusters(p, w, m, t, search);
       }
 }
 

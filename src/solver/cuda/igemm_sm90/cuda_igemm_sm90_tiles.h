@@ -55,11 +55,11 @@ const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *problem,
 typedef struct falt_igemm_sm90_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;
-  bool whole; /* warps send 16 pixels of results in one piece, as they lie */
-  bool rows;  /* warps store 512 bytes of a pixel, not the copy engine a line of 64 */
-  int splits; /* of filter gradients */
-  int shares; /* blocks of a cluster that sum a part of a tile's steps each */
-  bool over;  /* sums of slices take the ring's place */
+  bool whole;    /* warps send 16 pixels of results in one piece, as they lie */
+  bool rows;     /* warps store 512 bytes of a pixel, not the copy engine a line of 64 */
+  int split_k;   /* of filter gradients */
+  int cluster_k; /* blocks of a cluster that sum a part of a tile's steps each */
+  bool over;     /* sums of slices take the ring's place */
   int shared_bytes;
   int64_t clusters, work; /* that run at once; tiles of a cluster */
   int64_t place, places;  /* tiles of a phase that clusters take before the next phase's; how often */

@@ -48,14 +48,14 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       plan->cuda.function, t->grid, {128 * ((int)l->taps[1] + 1), 1}, t->shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
-  falt_map_add_sums(plan->cuda.sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
+  falt_map_add_sums(plan->cuda.sum, base, o, (falt_map_sums){t->split_k, a.rows, t->columns, a.tap_columns});
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const filter_plan *plan = (const filter_plan *)base;
   const falt_wgrad_sm90_halo_tile *t = &plan->tile;
-  falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d shares=%d)", t->height, t->width, t->stages,
-                t->shares);
+  falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d split-k=%d)", t->height, t->width, t->stages,
+                t->split_k);
 }
 
 /* ---- applicable */
@@ -101,7 +101,7 @@ static void fill_args(filter_plan *plan) {
                                         .row_tiles = t->row_tiles,
                                         .column_tiles = t->column_tiles,
                                         .items = t->items,
-                                        .shares = t->shares,
+                                        .split_k = t->split_k,
                                         .dilation = (int)l->dilation[0]};
   for (int i = 0; i < 3; i++) {
     a->tiles[i] = t->tiles[i];

@@ -49,7 +49,7 @@ struct Turn {
 
 // What a block sums: of which channels and planes of taps, and which share of the tiles.
 struct Part {
-  int row, column, plane, share;
+  int row, column, plane, slice;
 };
 
 __device__ inline Part part_of(const Args &a) {
@@ -60,7 +60,7 @@ __device__ inline Part part_of(const Args &a) {
 
 __device__ inline void produce(const Args &a, const Shared &s, const Part &part) {
   Turn turn;
-  for (int item = part.share; item < a.items; item += a.shares) {
+  for (int item = part.slice; item < a.items; item += a.split_k) {
     const int w = item % a.tiles[2] * TILE_W, h = item / a.tiles[2] % a.tiles[1] * TILE_H;
     const int rest = item / a.tiles[2] / a.tiles[1], d = rest % a.tiles[0], image = rest / a.tiles[0];
     const int y[5] = {part.row, w, h, d, image};
@@ -97,7 +97,7 @@ __device__ inline void keep_sums(const Args &a, const Sums &sums, const Part &pa
   for (int half = 0; half < 2; half++) {
     const int row = part.row + warp * 16 + half * 8 + lane / 4, tap = (part.plane * TAPS_H + tap_row) * TAPS_W;
     if (row >= a.rows) continue;
-    float *to = a.sums + (((long long)part.share * a.rows + row) * taps + tap) * a.tap_columns + part.column;
+    float *to = a.sums + (((long long)part.slice * a.rows + row) * taps + tap) * a.tap_columns + part.column;
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; j++)
       *(float2 *)(to + j / 8 * a.tap_columns + j % 8 * 8 + lane % 4 * 2) =
@@ -111,7 +111,7 @@ __device__ inline void consume(const Args &a, const Shared &s, const Part &part,
   int before = -1;
 #pragma unroll
   for (int j = 0; j < COLUMNS / 2; j++) sums[j] = 0;
-  for (int item = part.share; item < a.items; item += a.shares) {
+  for (int item = part.slice; item < a.items; item += a.split_k) {
     barrier_wait(s.full(turn.stage), turn.parity);
     multiply_tile(sums, s.tile(turn.stage), s.window(turn.stage), row);
     if (before >= 0) {

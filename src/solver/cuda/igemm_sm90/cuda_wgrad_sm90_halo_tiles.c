@@ -55,13 +55,13 @@ static const char *count(const falt_wgrad_sm90_halo_problem *p, const falt_machi
   if (items > MOST_SIZE) return "it has more tiles than one launch can number";
   t->items = (int)items;
   const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps[0];
-  const int64_t share_bytes = p->results * t->columns * (int64_t)sizeof(float);
-  int64_t shares = (int64_t)m->multiprocessors * waves / parts;
-  if (p->workspace >= 0 && shares > p->workspace / share_bytes) shares = p->workspace / share_bytes;
-  if (shares == 0 && p->workspace >= 0 && p->workspace < share_bytes) return "it needs more workspace than is allowed";
-  t->shares = shares < 1 ? 1 : shares < t->items ? (int)shares : t->items;
-  t->grid = parts * t->shares;
-  t->workspace = (size_t)(t->shares * share_bytes);
+  const int64_t slice_bytes = p->results * t->columns * (int64_t)sizeof(float);
+  int64_t split_k = (int64_t)m->multiprocessors * waves / parts;
+  if (p->workspace >= 0 && split_k > p->workspace / slice_bytes) split_k = p->workspace / slice_bytes;
+  if (split_k == 0 && p->workspace >= 0 && p->workspace < slice_bytes) return "it needs more workspace than is allowed";
+  t->split_k = split_k < 1 ? 1 : split_k < t->items ? (int)split_k : t->items;
+  t->grid = parts * t->split_k;
+  t->workspace = (size_t)(t->split_k * slice_bytes);
   return NULL;
 }
 
@@ -75,10 +75,10 @@ static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgra
 
 static void estimate(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
   const double cached = 0.3; /* what a byte from the cache costs of one from memory */
-  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->shares);
+  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->split_k);
   const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
   const double once = (double)t->items * (double)pixels_of(p, t) * PIXEL;
-  const double again = once * ((double)t->grid / t->shares - 1);
+  const double again = once * ((double)t->grid / t->split_k - 1);
   const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
   t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
 }

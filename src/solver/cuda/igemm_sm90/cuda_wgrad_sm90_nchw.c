@@ -34,12 +34,12 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->cuda.function, t->grid, {THREADS, 1}, t->shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
-  falt_map_add_sums(plan->cuda.sum, base, o, (falt_map_sums){t->shares, a.rows, t->columns, a.tap_columns});
+  falt_map_add_sums(plan->cuda.sum, base, o, (falt_map_sums){t->split_k, a.rows, t->columns, a.tap_columns});
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_wgrad_sm90_nchw_tile *t = &((const planar_plan *)base)->tile;
-  falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d shares=%d)", t->rows, t->buffers, t->shares);
+  falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d split-k=%d)", t->rows, t->buffers, t->split_k);
 }
 
 /* ---- applicable */
@@ -116,7 +116,7 @@ static void fill_args(planar_plan *plan) {
                                                 .dilation = (int)l->dilation,
                                                 .pad = (int)l->pad,
                                                 .stages = t->stages,
-                                                .shares = t->shares};
+                                                .split_k = t->split_k};
 }
 
 static falt_status ready(falt_plan *base) {

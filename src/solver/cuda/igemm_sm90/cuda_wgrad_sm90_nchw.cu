@@ -58,19 +58,19 @@ struct Turn {
 
 // What a block sums: of which channels and planes of taps, and the stages of which rows, `begin` to `end`.
 struct Part {
-  int row, column, plane, share, begin, end;
+  int row, column, plane, slice, begin, end;
 };
 
 __device__ inline Part part_of(const Args &a) {
   const int plane = blockIdx.x % a.taps_d, rest = blockIdx.x / a.taps_d;
   const int column = rest % a.column_tiles, row = rest / a.column_tiles % a.row_tiles;
-  const int share = rest / a.column_tiles / a.row_tiles;
+  const int slice = rest / a.column_tiles / a.row_tiles;
   return {row * SPAN,
           column * SPAN,
           plane,
-          share,
-          (int)((i64)a.stages * share / a.shares),
-          (int)((i64)a.stages * (share + 1) / a.shares)};
+          slice,
+          (int)((i64)a.stages * slice / a.split_k),
+          (int)((i64)a.stages * (slice + 1) / a.split_k)};
 }
 
 // ---- copying
@@ -236,7 +236,7 @@ __device__ inline void keep_sums(const Args &a, const Sums &sums, const Part &pa
 #pragma unroll
     for (int r = 0; r < TAPS; r++) {
       const int tap = (part.plane * TAPS + r) * TAPS + tap_column;
-      float *to = a.sums + (((i64)part.share * a.rows + row) * taps + tap) * a.tap_columns + part.column;
+      float *to = a.sums + (((i64)part.slice * a.rows + row) * taps + tap) * a.tap_columns + part.column;
 #pragma unroll
       for (int j = 0; j < SPAN / 8; j++)
         *(float2 *)(to + j * 8 + lane % 4 * 2) = make_float2(sums[r][4 * j + 2 * half], sums[r][4 * j + 2 * half + 1]);

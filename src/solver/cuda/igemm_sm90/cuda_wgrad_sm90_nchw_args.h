@@ -9,12 +9,12 @@ typedef struct falt_cuda_planar_tensor {
 
 typedef struct falt_cuda_wgrad_sm90_nchw_args {
   falt_cuda_planar_tensor x, y;   /* y: the gradients by the output */
-  float *sums;                    /* shares * rows * taps * tap_columns */
+  float *sums;                    /* split-K slices * rows * taps * tap_columns */
   int rows, columns, tap_columns; /* channels of y; of x, and in whole spans */
   int row_tiles, column_tiles;    /* spans of channels of y, of x */
   int images, depth, height;      /* planes and rows of an image */
   int taps_d, dilation, pad;      /* planes of taps, from one to the next, where the first one reads */
-  int stages, shares;             /* of the rows of all images; blocks that share them */
+  int stages, split_k;            /* of the rows of all images; blocks that share them */
 } falt_cuda_wgrad_sm90_nchw_args;
 
 #endif

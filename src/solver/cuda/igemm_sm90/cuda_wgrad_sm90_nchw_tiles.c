@@ -55,13 +55,13 @@ static const char *count(const falt_wgrad_sm90_nchw_problem *p, const falt_machi
   t->column_tiles = (int)falt_ceil_div(p->channels, FALT_PLANES_SPAN);
   t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * p->taps * PRODUCTS;
   const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps;
-  const int64_t share_bytes = p->results * t->columns * (int64_t)sizeof(float);
-  int64_t shares = m->multiprocessors * waves / parts;
-  if (p->workspace >= 0) shares = falt_min(shares, p->workspace / share_bytes);
-  if (p->workspace >= 0 && p->workspace < share_bytes) return "it needs more workspace than is allowed";
-  t->shares = (int)falt_max(1, falt_min(shares, t->stages));
-  t->grid = parts * t->shares;
-  t->workspace = (size_t)(t->shares * share_bytes);
+  const int64_t slice_bytes = p->results * t->columns * (int64_t)sizeof(float);
+  int64_t split_k = m->multiprocessors * waves / parts;
+  if (p->workspace >= 0) split_k = falt_min(split_k, p->workspace / slice_bytes);
+  if (p->workspace >= 0 && p->workspace < slice_bytes) return "it needs more workspace than is allowed";
+  t->split_k = (int)falt_max(1, falt_min(split_k, t->stages));
+  t->grid = parts * t->split_k;
+  t->workspace = (size_t)(t->split_k * slice_bytes);
   return NULL;
 }
 
@@ -70,7 +70,7 @@ static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *
   const double cached = 0.3;                               /* what a byte from the cache costs of one from memory */
   const double step = p->unit < 8 ? 460 : 400, turn = 700; /* cycles for 16 pixels; from stage to stage */
   const double stage = (double)groups_of(p, t) / 2 * step + turn;
-  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->stages / t->shares);
+  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->stages / t->split_k);
   const double compute = waves * (each * stage + 6000) / m->clock_hz;
   const double tiles = (double)t->row_tiles * t->column_tiles * (double)p->taps;
   const double bytes = 2.0 * (double)(p->images * p->depth * p->height * p->width);

@@ -18,7 +18,7 @@ typedef struct falt_wgrad_sm90_nchw_problem {
 typedef struct falt_wgrad_sm90_nchw_tile {
   int rows, buffers;           /* of a stage; stages in shared memory */
   int row_tiles, column_tiles; /* spans of dy's channels, of x's */
-  int stages, shares;          /* of all images; blocks that share them */
+  int stages, split_k;         /* of all images; blocks that share them */
   int64_t columns;             /* of the sums, a tap's channels in whole spans */
   int64_t grid;                /* blocks */
   int shared_bytes;

@@ -78,9 +78,9 @@ static void check_tile(void *context, const void *candidate) {
     const int strips = t->threads / t->lanes, vector = s->inner ? t->unit : 1;
     assert_true(t->lanes >= 1 && (32 % t->lanes == 0 || (s->inner && t->lanes * vector == s->channels)));
     assert_true(strips >= 1 && (32 % t->lanes ? strips : t->threads / 32) * t->lanes * vector * s->sum_bytes <= 32768);
-    assert_true(t->shares >= 1 && (t->shares == 1 || t->shares <= (t->tiles + strips - 1) / strips));
+    assert_true(t->split_k >= 1 && (t->split_k == 1 || t->split_k <= (t->tiles + strips - 1) / strips));
     if (s->workspace >= 0) assert_true(t->partial <= s->workspace);
-    assert_true((t->partial > 0) == (t->shares > 1));
+    assert_true((t->partial > 0) == (t->split_k > 1));
   }
   assert_true(t->threads % 32 == 0 && t->blocks * t->threads * t->registers <= 65536);
   assert_true(t->seconds > 0);

@@ -102,9 +102,9 @@ static void check_filter_tile(void *context, const void *candidate) {
   filter_tally *all = context;
   const falt_depthwise_toeplitz_shape *s = all->shape;
   const int64_t slabs = falt_ceil_div(falt_min(s->in[0], s->out[0] + s->taps[0] - 1 - s->pad[0]), t->slab);
-  assert_true(t->shares >= 1 && (t->shares - 1) * t->images < s->images * slabs);
+  assert_true(t->split_k >= 1 && (t->split_k - 1) * t->images < s->images * slabs);
   assert_true(s->inner ? t->span % 8 == 0 && t->warps == t->span / 2 : t->span == 1 && slabs == 1);
-  assert_int_equal(t->partial, t->shares * s->taps[0] * s->taps[1] * s->channels * 4);
+  assert_int_equal(t->partial, t->split_k * s->taps[0] * s->taps[1] * s->channels * 4);
   assert_true(all->workspace < 0 || t->partial <= all->workspace);
   assert_true(t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
   assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);

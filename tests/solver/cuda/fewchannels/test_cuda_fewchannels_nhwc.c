@@ -97,7 +97,7 @@ typedef struct filter_tally {
 } filter_tally;
 
 /* Parts have all rows of taps; instructions all elements of a run; registers hold the sums, shared memory two rows of
- * the output's gradient at least; shares have the workspace that they fill. */
+ * the output's gradient at least; split-K slices have the workspace that they fill. */
 static void check_filter_tile(void *context, const void *candidate) {
   const falt_fewchannels_wgrad_tile *t = candidate;
   filter_tally *sum = context;
@@ -117,8 +117,8 @@ static void check_filter_tile(void *context, const void *candidate) {
   assert_true(l->pieces >= falt_fewchannels_nhwc_fewest_pieces(&part, l) && l->pixel >= part.channels + p->biased);
   assert_true(128 * consumers * l->pieces * t->blocks * 4 < 65536);
   assert_true(falt_fewchannels_wgrad_threads(t) == 128 * (consumers + t->producers));
-  assert_true(t->shares == l->grid / l->result_tiles * l->rows * l->paired);
-  const int64_t bytes = t->shares * part.results * falt_fewchannels_wgrad_columns(p) * 4;
+  assert_true(t->split_k == l->grid / l->result_tiles * l->rows * l->paired);
+  const int64_t bytes = t->split_k * part.results * falt_fewchannels_wgrad_columns(p) * 4;
   assert_true(t->workspace == (size_t)bytes && (p->workspace < 0 || bytes <= p->workspace));
   assert_true(t->seconds > 0 && t->seconds < 3600);
 }

@@ -308,7 +308,7 @@ static void check_filter_tile(void *context, const void *candidate) {
   c->tiles++;
   assert_true(t->bm / t->warps[0] % 16 == 0 && t->bn / t->warps[1] % 16 == 0 && t->pixels % 32 == 0);
   assert_true(t->blocks >= 1 && t->shared_bytes <= c->machine->arch->block_shared && t->seconds > 0);
-  assert_true(t->shares >= 1 && t->share_steps >= 1);
+  assert_true(t->split_k >= 1 && t->slice_steps >= 1);
 }
 
 /* Pixels that are gathered from many lines, and few results that are stored one by one, take longer, as was measured:
@@ -376,7 +376,7 @@ static void test_tiles(UNUSED void **state) {
       }
 }
 
-/* The workspace bounds the shares; none is always possible. */
+/* The workspace bounds the split-K slices; none is always possible. */
 static void test_workspace(UNUSED void **state) {
   falt_igemm_wgrad_shape shape = {.pixels = 200704,
                                   .rows = 64,
@@ -388,11 +388,11 @@ static void test_workspace(UNUSED void **state) {
                                   .workspace = -1};
   falt_igemm_wgrad_tile free_tile, none;
   falt_igemm_wgrad_choose(&shape, &machines[0], &free_tile);
-  assert_true(free_tile.shares > 8 && free_tile.workspace > 0);
-  assert_true(free_tile.shares * free_tile.share_steps * free_tile.pixels >= shape.pixels);
+  assert_true(free_tile.split_k > 8 && free_tile.workspace > 0);
+  assert_true(free_tile.split_k * free_tile.slice_steps * free_tile.pixels >= shape.pixels);
   shape.workspace = 0;
   falt_igemm_wgrad_choose(&shape, &machines[0], &none);
-  assert_true(none.shares == 1 && none.workspace == 0 && none.seconds > free_tile.seconds);
+  assert_true(none.split_k == 1 && none.workspace == 0 && none.seconds > free_tile.seconds);
 }
 
 /* ---- plans */

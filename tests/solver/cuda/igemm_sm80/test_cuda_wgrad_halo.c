@@ -45,7 +45,7 @@ static int64_t product(const int64_t *size, int count) {
   return count == 0 ? 1 : *size * product(size + 1, count - 1);
 }
 
-/* Warps have all columns of a part, parts all of the gradient, shares all tiles and none for nothing. */
+/* Warps have all columns of a part, parts all of the gradient, split-K slices all tiles and none for nothing. */
 static void check_tile(void *context, const void *candidate) {
   const falt_wgrad_halo_tile *t = candidate;
   tally *all = context;
@@ -58,8 +58,8 @@ static void check_tile(void *context, const void *candidate) {
   const int64_t columns =
       s->run ? t->taps_r * ((s->taps[2] * s->channels + 7) / 8) : t->taps_r * s->taps[2] * (t->channels / 16);
   assert_true(t->warps % t->slabs == 0 && t->warps / t->slabs * t->per >= columns && t->warps <= 16);
-  assert_true(t->shares * t->share_tiles >= falt_wgrad_halo_tiles(s, t));
-  assert_true((t->shares - 1) * t->share_tiles < falt_wgrad_halo_tiles(s, t) && t->shares <= 65535);
+  assert_true(t->split_k * t->slice_tiles >= falt_wgrad_halo_tiles(s, t));
+  assert_true((t->split_k - 1) * t->slice_tiles < falt_wgrad_halo_tiles(s, t) && t->split_k <= 65535);
   assert_true(t->blocks >= 1 && t->shared_bytes <= all->machine->arch->block_shared);
   assert_true(!s->run || t->height % 2 == 0);
   if (!s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1) /* rows of y stay for all rows of taps */
@@ -80,13 +80,13 @@ static void test_tiles(UNUSED void **state) {
     }
 }
 
-/* A smaller workspace means fewer shares; more images take longer. */
+/* A smaller workspace means fewer split-K slices; more images take longer. */
 static void test_workspace(UNUSED void **state) {
   falt_wgrad_halo_shape s = shapes[0];
   falt_wgrad_halo_tile free_tile, bound;
   assert_true(falt_wgrad_halo_choose(&s, &h200, &free_tile));
-  assert_true(free_tile.shares > 4);
-  s.workspace = free_tile.workspace / free_tile.shares; /* of one share */
+  assert_true(free_tile.split_k > 4);
+  s.workspace = free_tile.workspace / free_tile.split_k; /* of one share */
   assert_true(falt_wgrad_halo_choose(&s, &h200, &bound));
   assert_true(bound.workspace <= s.workspace && bound.seconds > free_tile.seconds);
   s = shapes[0];

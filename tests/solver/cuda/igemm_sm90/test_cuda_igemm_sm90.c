@@ -129,9 +129,9 @@ static void check_tile(void *context, const void *candidate) {
     const int64_t columns = p->operation == FALT_IGEMM_SM90_DATA ? p->channels : p->results;
     assert_true(columns <= t->columns && t->wg_rows * columns * p->y_bytes <= t->buffers * 8192);
   }
-  if (t->shares > 1 || (sum->problem->operation == FALT_IGEMM_SM90_FILTER && t->splits == 1)) {
-    assert_int_equal(falt_igemm_sm90_rows(t) % t->shares, 0);
-    assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1 && t->shares <= 8);
+  if (t->cluster_k > 1 || (sum->problem->operation == FALT_IGEMM_SM90_FILTER && t->split_k == 1)) {
+    assert_int_equal(falt_igemm_sm90_rows(t) % t->cluster_k, 0);
+    assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1 && t->cluster_k <= 8);
   } else {
     assert_true(t->clusters * t->cluster <= 132 * t->cluster);
   }
@@ -223,7 +223,8 @@ static void test_shares(UNUSED void **state) {
           layer((falt_igemm_sm90_operation)operation, 1, layers[i].channels, layers[i].channels, axis);
       const falt_igemm_sm90_tile t = choose(&p);
       assert_int_equal(t.workspace, 0);
-      if (operation != FALT_IGEMM_SM90_FILTER) assert_true(t.shares > 1 && t.work * t.shares <= h200.multiprocessors);
+      if (operation != FALT_IGEMM_SM90_FILTER)
+        assert_true(t.cluster_k > 1 && t.work * t.cluster_k <= h200.multiprocessors);
     }
 }
 
@@ -293,7 +294,7 @@ static void test_sums(UNUSED void **state) {
   static const struct {
     int64_t batch, channels, results;
     falt_igemm_sm90_axis axis;
-    int shares;
+    int cluster_k;
   } cases[] = {{32, 384, 64, {1, 1, 1, 0, 14, 14}, 8},    {256, 512, 2048, {1, 1, 1, 0, 7, 7}, 2},
                {256, 1024, 2048, {1, 2, 1, 0, 14, 7}, 2}, {32, 256, 1024, {1, 1, 1, 0, 14, 14}, 2},
                {1, 256, 256, {3, 1, 1, 1, 56, 56}, 2},    {256, 1024, 4096, {1, 1, 1, 0, 7, 7}, 1}};
@@ -301,8 +302,9 @@ static void test_sums(UNUSED void **state) {
     const falt_igemm_sm90_problem p =
         layer(FALT_IGEMM_SM90_FILTER, cases[i].batch, cases[i].channels, cases[i].results, cases[i].axis);
     const falt_igemm_sm90_tile t = choose(&p);
-    if (t.shares != cases[i].shares || t.workspace != 0) fail_msg("case %zu: %d blocks share a tile", i, t.shares);
-    if (t.shares == 1) assert_true(t.over && t.columns == 256);
+    if (t.cluster_k != cases[i].cluster_k || t.workspace != 0)
+      fail_msg("case %zu: %d blocks share a tile", i, t.cluster_k);
+    if (t.cluster_k == 1) assert_true(t.over && t.columns == 256);
   }
 }
 
@@ -354,14 +356,14 @@ static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_i
                {"ZEROS", work->zeros},
                {"SWAPPED", t->swapped},
                {"PINGPONG", t->pingpong},
-               {"SHARES", t->shares},
+               {"CLUSTER_K", t->cluster_k},
                {"OVER", t->over},
                {"KEEPS", t->workspace > 0},
                {"PLANAR", p->operation == FALT_IGEMM_SM90_FILTER ? planar > 0 : planar},
                {"BY_ROWS", t->rows},
                {"WHOLE", t->whole ? p->y_bytes * (int)work->columns : 0},
                {"SUMMED", work->summed},
-               {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->shares == 1},
+               {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->cluster_k == 1},
                {"LINES", lines}};
   falt_cuda_define(&k, "PAIR=\"f16.f16\"");
   for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)

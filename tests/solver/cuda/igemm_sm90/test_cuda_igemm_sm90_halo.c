@@ -201,11 +201,11 @@ static void check_filter_tile(void *context, const void *candidate) {
   if (t->rejected) return;
   assert_true((int64_t)t->tiles[1] * t->height >= p->out[1] && (int64_t)t->tiles[2] * t->width >= p->out[2]);
   assert_int_equal(t->items, p->images * t->tiles[0] * t->tiles[1] * t->tiles[2]);
-  assert_true(t->shares >= 1 && t->shares <= t->items); /* every block has a tile: it writes its sums */
-  assert_int_equal(t->grid, t->shares * t->row_tiles * t->column_tiles * p->taps[0]);
+  assert_true(t->split_k >= 1 && t->split_k <= t->items); /* every block has a tile: it writes its sums */
+  assert_int_equal(t->grid, t->split_k * t->row_tiles * t->column_tiles * p->taps[0]);
   const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
   assert_int_equal(t->columns, taps * t->column_tiles * FALT_PLANES_SPAN);
-  assert_int_equal(t->workspace, t->shares * p->results * t->columns * 4);
+  assert_int_equal(t->workspace, t->split_k * p->results * t->columns * 4);
   assert_true(p->workspace < 0 || t->workspace <= (size_t)p->workspace);
   const int64_t window =
       (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);

@@ -34,11 +34,11 @@ static void check_tile(void *context, const void *candidate) {
   const int64_t groups = (filled + filled % 2 * (t->rows % 2)) * t->rows;
   assert_true((int64_t)t->stages * t->rows >= rows - 1); /* the last row is of zeros */
   assert_true(((int64_t)t->stages - 1) * t->rows < rows);
-  assert_true(t->shares >= 1 && t->shares <= t->stages); /* every block has a stage: it writes its sums */
-  assert_int_equal(t->grid, (int64_t)t->shares * t->row_tiles * t->column_tiles * p->taps);
+  assert_true(t->split_k >= 1 && t->split_k <= t->stages); /* every block has a stage: it writes its sums */
+  assert_int_equal(t->grid, (int64_t)t->split_k * t->row_tiles * t->column_tiles * p->taps);
   assert_true(t->row_tiles * 64 >= p->results && t->column_tiles * 64 >= p->channels);
   assert_int_equal(t->columns, p->taps * 9 * t->column_tiles * 64);
-  assert_int_equal(t->workspace, t->shares * p->results * t->columns * 4);
+  assert_int_equal(t->workspace, t->split_k * p->results * t->columns * 4);
   assert_true(p->workspace < 0 || t->workspace <= (size_t)p->workspace);
   assert_true(t->buffers >= 5); /* three stages are multiplied, one is freed, one filled */
   assert_true((2 * t->buffers * groups + 1) * 1040 + 16 * t->buffers <= t->shared_bytes);
