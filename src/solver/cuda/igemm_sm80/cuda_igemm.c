@@ -1,7 +1,7 @@
 /* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
  * stride, dilation, padding, boundary, layout and alignment. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the
- * algorithm, src/solver/cuda/common/igemm.c where windows lie, src/solver/cuda/igemm_sm80/cuda_igemm_tiles.c how
- * results are cut.
+ * algorithm, src/solver/cuda/common/igemm.c where windows lie, cuda_igemm_tiles.c how results are cut, cuda_igemm_run.c
+ * what a plan does.
  *
  * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
  * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
@@ -13,82 +13,12 @@
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_igemm.h"
+#include "solver/cuda/igemm_sm80/cuda_igemm.h"
 
 enum { VECTOR = FALT_IGEMM_VECTOR };
 
-typedef struct gemm_plan {
-  falt_plan base;
-  falt_cu_function function, pack, sum;
-  falt_cuda_igemm_args args;
-  falt_cuda_igemm_pack_args pack_args;
-  falt_igemm_tile tile;
-  falt_igemm_phase (*phase)[3];     /* until the tables are on the GPU */
-  int phases, groups, merged;       /* groups after merging; groups in one */
-  int64_t blocks, pack_blocks;      /* along x */
-  int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the split-K slices' sums */
-  falt_igemm_piece piece;           /* of the source */
-  falt_igemm_evenly evenly;         /* with spans */
-  bool fold, planar, split, y_aligned, spans;
-  const void *values; /* until the plan is ready */
-  void *memory;       /* on the GPU: the constant, phases, table */
-  void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
-} gemm_plan;
-
-typedef falt_igemm_roles roles;
-
-static int64_t size_of(const falt_tensor *t) {
-  return (int64_t)falt_type_size(t->type);
-}
-
-/* ---- execute */
-
-static void start_pack(const gemm_plan *plan, const void *from, void *to, void *stream) {
-  falt_cuda_igemm_pack_args args = plan->pack_args;
-  args.w = from;
-  args.b = to;
-  void *parameters[] = {&args};
-  const falt_gpu_launch launch = {plan->pack, plan->pack_blocks, {256, 1}, 0, stream};
-  const int blocks_yz[2] = {plan->groups, plan->phases};
-  falt_gpu_start_grid(plan->base.device->gpu, &launch, blocks_yz, 1, parameters);
-}
-
-static void start_sum(const gemm_plan *plan, void **parameters, void *stream) {
-  const int64_t results = (int64_t)plan->args.phase.pixels * plan->args.channels;
-  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(results, 256), {256, 1}, 0, stream};
-  const int blocks_yz[2] = {plan->groups, 1};
-  falt_gpu_start_early(plan->base.device->gpu, &launch, blocks_yz, parameters);
-}
-
-static void execute(const falt_plan *base, const falt_operands *o) {
-  const gemm_plan *plan = (const gemm_plan *)base;
-  const falt_problem *p = &base->problem;
-  const roles r = falt_igemm_roles_of(p);
-  falt_cuda_igemm_args args = plan->args;
-  args.source.data = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_igemm_element(falt_result_data(p->operation, o), r.result);
-  args.b = plan->filter ? plan->filter : o->workspace;
-  args.b_known = plan->filter != NULL;
-  args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;
-  args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
-  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
-  if (plan->tile.split_k > 1) args.partial = (char *)o->workspace + plan->partial_at;
-  if (!plan->filter) start_pack(plan, falt_igemm_element(o->filter, &p->filter), o->workspace, o->stream);
-  void *parameters[] = {&args};
-  const falt_gpu_launch launch = {plan->function,
-                                  plan->blocks,
-                                  {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
-                                  plan->tile.shared_bytes,
-                                  o->stream};
-  const int blocks_yz[2] = {plan->tile.split_k, plan->phases};
-  falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  if (plan->tile.split_k > 1) start_sum(plan, parameters, o->stream);
-}
-
 static void print(const falt_plan *base, falt_text *text) {
-  const gemm_plan *plan = (const gemm_plan *)base;
+  const falt_igemm_plan *plan = (const falt_igemm_plan *)base;
   const falt_igemm_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-igemm %s %dx%dx%d stages=%d warps=%dx%d blocks=%d",
                 t->wgmma      ? "3xtf32 wgmma"
@@ -105,7 +35,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  gemm_plan *plan = (gemm_plan *)base;
+  falt_igemm_plan *plan = (falt_igemm_plan *)base;
   falt_gpu_release(base->device->gpu, plan->memory);
   falt_gpu_release(base->device->gpu, plan->filter);
   falt_free(plan->phase);
@@ -113,10 +43,6 @@ static void destroy(falt_plan *base) {
 }
 
 /* ---- applicable */
-
-static bool fills(const falt_problem *p) {
-  return p->operation == FALT_FORWARD && p->boundary_value != 0;
-}
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
@@ -128,15 +54,15 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan: groups */
 
-static int64_t channels_of(const gemm_plan *plan, const falt_tensor *t) {
+static int64_t channels_of(const falt_igemm_plan *plan, const falt_tensor *t) {
   return t->size[FALT_C] * plan->merged;
 }
 
 /* As many groups in one as make a tap's channels a step and their results a tile, where columns come by eights and
  * channels by chunks: then no product joins two groups. */
-static int merge(const falt_problem *p, const roles *r) {
-  const int64_t bytes = r->source->size[FALT_C] * size_of(r->source), rows = r->result->size[FALT_C];
-  if (p->filter.size[FALT_G] == 1 || bytes % VECTOR || rows % 8 || size_of(r->source) == 8) return 1;
+static int merge(const falt_problem *p, const falt_igemm_roles *r) {
+  const int64_t bytes = r->source->size[FALT_C] * falt_igemm_size_of(r->source), rows = r->result->size[FALT_C];
+  if (p->filter.size[FALT_G] == 1 || bytes % VECTOR || rows % 8 || falt_igemm_size_of(r->source) == 8) return 1;
   for (int step = 128; step >= 64; step /= 2) {
     const int merged = (int)(step / bytes);
     const int64_t columns = merged * rows;
@@ -146,7 +72,7 @@ static int merge(const falt_problem *p, const roles *r) {
   return 1;
 }
 
-static void choose_groups(gemm_plan *plan, const roles *r) {
+static void choose_groups(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   plan->merged = merge(&plan->base.problem, r);
   plan->piece = falt_igemm_piece_of(r->source, plan->merged);
   if (plan->merged == 1 || plan->piece.unit == VECTOR) return;
@@ -156,7 +82,7 @@ static void choose_groups(gemm_plan *plan, const roles *r) {
 
 /* ---- plan: phases */
 
-static bool find_phases(gemm_plan *plan, falt_ask *ask, const roles *r) {
+static bool find_phases(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
   const falt_problem *p = &plan->base.problem;
   const bool forward = p->operation == FALT_FORWARD;
   falt_igemm_axis axis[3];
@@ -190,14 +116,14 @@ static int64_t taps_of(const falt_igemm_phase phase[3]) {
 }
 
 /* Of all phases, those of spans or of a gradient's strides. */
-static int64_t pixels_of(const gemm_plan *plan, int i) {
+static int64_t pixels_of(const falt_igemm_plan *plan, int i) {
   const falt_igemm_phase *phase = plan->phase[i];
   const int64_t all = plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
   return plan->spans && !plan->evenly.groups ? falt_ceil_div(all - i, plan->phases) : all;
 }
 
 /* A pixel's bits are one for each tap of each axis. */
-static bool needs_places(const gemm_plan *plan) {
+static bool needs_places(const falt_igemm_plan *plan) {
   if (falt_igemm_folds(&plan->base.problem)) return true;
   for (int i = 0; i < plan->phases; i++)
     if (plan->phase[i][0].taps + plan->phase[i][1].taps + plan->phase[i][2].taps > FALT_CUDA_IGEMM_BITS) return true;
@@ -206,8 +132,8 @@ static bool needs_places(const gemm_plan *plan) {
 
 /* ---- plan: the tile */
 
-static falt_igemm_depth depth_of(const gemm_plan *plan, const roles *r) {
-  const int64_t size = size_of(r->source);
+falt_igemm_depth falt_igemm_depth_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
+  const int64_t size = falt_igemm_size_of(r->source);
   falt_igemm_depth depth = {.channels = channels_of(plan, r->source),
                             .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size,
                             .channel_bytes = falt_igemm_channel_stride(r->source) * size,
@@ -217,38 +143,39 @@ static falt_igemm_depth depth_of(const gemm_plan *plan, const roles *r) {
 }
 
 /* Of the depth. */
-static int64_t tap_bytes(const gemm_plan *plan, const roles *r) {
-  const falt_igemm_depth depth = depth_of(plan, r);
-  return plan->spans ? falt_igemm_span_bytes(&depth) : depth.channels * size_of(r->source);
+static int64_t tap_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
+  const falt_igemm_depth depth = falt_igemm_depth_of(plan, r);
+  return plan->spans ? falt_igemm_span_bytes(&depth) : depth.channels * falt_igemm_size_of(r->source);
 }
 
 /* Bytes between neighbouring pixels whose channels lie side by side and are gathered, or 0; of spans modulo theirs. */
-static int64_t apart_of(const gemm_plan *plan, const roles *r) {
+static int64_t apart_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   if (plan->spans) return plan->evenly.apart;
   if (!plan->piece.gather || falt_igemm_channel_stride(r->source) != 1) return 0;
-  return falt_igemm_stride(r->source, FALT_W) * plan->phase[0][2].step * size_of(r->source);
+  return falt_igemm_stride(r->source, FALT_W) * plan->phase[0][2].step * falt_igemm_size_of(r->source);
 }
 
-static falt_igemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t workspace) {
+static falt_igemm_shape shape_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int64_t workspace) {
   const falt_problem *p = &plan->base.problem;
-  falt_igemm_shape s = {.channels = channels_of(plan, r->result),
-                        .products = (int64_t)plan->groups * plan->phases,
-                        .bytes = falt_problem_bytes(p),
-                        .x_bytes = (int)size_of(r->source),
-                        .y_bytes = (int)size_of(r->result),
-                        .unit = plan->piece.unit,
-                        .merged = plan->merged,
-                        .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * size_of(r->source)) : 0,
-                        .gather = plan->piece.gather,
-                        .apart = apart_of(plan, r),
-                        .fold = plan->fold,
-                        .spans = plan->spans,
-                        .split = plan->split,
-                        .planar = plan->planar,
-                        .ragged = !plan->planar && !plan->y_aligned,
-                        .split_k = plan->phases == 1,
-                        .real = falt_cuda_finishes_in_float(p),
-                        .workspace = workspace};
+  falt_igemm_shape s = {
+      .channels = channels_of(plan, r->result),
+      .products = (int64_t)plan->groups * plan->phases,
+      .bytes = falt_problem_bytes(p),
+      .x_bytes = (int)falt_igemm_size_of(r->source),
+      .y_bytes = (int)falt_igemm_size_of(r->result),
+      .unit = plan->piece.unit,
+      .merged = plan->merged,
+      .step = plan->merged > 1 ? (int)(channels_of(plan, r->source) * falt_igemm_size_of(r->source)) : 0,
+      .gather = plan->piece.gather,
+      .apart = apart_of(plan, r),
+      .fold = plan->fold,
+      .spans = plan->spans,
+      .split = plan->split,
+      .planar = plan->planar,
+      .ragged = !plan->planar && !plan->y_aligned,
+      .split_k = plan->phases == 1,
+      .real = falt_cuda_finishes_in_float(p),
+      .workspace = workspace};
   double depth = 0;
   for (int i = 0; i < plan->phases; i++) {
     s.pixels = falt_max(s.pixels, pixels_of(plan, i));
@@ -259,7 +186,7 @@ static falt_igemm_shape shape_of(const gemm_plan *plan, const roles *r, int64_t 
   return s;
 }
 
-static void choose_tile(gemm_plan *plan, const falt_ask *ask, const roles *r) {
+static void choose_tile(falt_igemm_plan *plan, const falt_ask *ask, const falt_igemm_roles *r) {
   const falt_machine machine = falt_cuda_machine(plan->base.device);
   const falt_igemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
   falt_igemm_choose(&shape, &machine, &plan->tile);
@@ -267,24 +194,24 @@ static void choose_tile(gemm_plan *plan, const falt_ask *ask, const roles *r) {
 
 /* ---- plan: arguments */
 
-static int64_t steps_of(const gemm_plan *plan, const roles *r, const falt_igemm_phase phase[3]) {
+static int64_t steps_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, const falt_igemm_phase phase[3]) {
   return falt_ceil_div(taps_of(phase) * tap_bytes(plan, r), plan->tile.row);
 }
 
-static int pieces_of_step(const gemm_plan *plan) {
+int falt_igemm_step_pieces(const falt_igemm_plan *plan) {
   return plan->piece.gather ? plan->tile.row / (plan->piece.gather * plan->piece.unit)
                             : plan->tile.row / plan->piece.unit;
 }
 
 /* Bytes between a multiple of 16 and the first positions of a phase's pixels. */
-static int64_t lead_of(const gemm_plan *plan, const roles *r, int i) {
+static int64_t lead_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int i) {
   int64_t lead = i * plan->evenly.apart;
   for (int axis = 0; axis < 3; axis++)
-    lead += plan->phase[i][axis].first * falt_igemm_stride(r->source, FALT_D + axis) * size_of(r->source);
+    lead += plan->phase[i][axis].first * falt_igemm_stride(r->source, FALT_D + axis) * falt_igemm_size_of(r->source);
   return lead & (VECTOR - 1);
 }
 
-static falt_cuda_igemm_phase device_phase(const gemm_plan *plan, const roles *r, int index) {
+static falt_cuda_igemm_phase device_phase(const falt_igemm_plan *plan, const falt_igemm_roles *r, int index) {
   const falt_igemm_phase *phase = plan->phase[index];
   falt_cuda_igemm_phase d = {.pixels = (int)pixels_of(plan, index), .steps = (int)steps_of(plan, r, phase), .apart = 1};
   if (plan->spans) d.lead = (int)lead_of(plan, r, index);
@@ -303,27 +230,26 @@ static falt_cuda_igemm_phase device_phase(const gemm_plan *plan, const roles *r,
   return d;
 }
 
-/* All phases, with their places in the table and in the packed filter; sizes in all. */
-static void place_phases(const gemm_plan *plan, const roles *r, falt_cuda_igemm_phase *to, int64_t *entries,
-                         int64_t *bytes) {
+void falt_igemm_place_phases(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_igemm_phase *to,
+                             int64_t *entries, int64_t *bytes) {
   *entries = *bytes = 0;
   for (int i = 0; i < plan->phases; i++) {
     falt_cuda_igemm_phase d = device_phase(plan, r, i);
     d.table = (int)*entries;
     d.b = *bytes;
-    *entries += (int64_t)d.steps * pieces_of_step(plan);
+    *entries += (int64_t)d.steps * falt_igemm_step_pieces(plan);
     *bytes += (int64_t)d.steps * plan->tile.row * channels_of(plan, r->result) * plan->groups;
     if (to) to[i] = d;
   }
   if (plan->tile.wgmma) *bytes *= 2; /* the low parts behind the high ones */
 }
 
-static void set_source(gemm_plan *plan, const falt_tensor *source) {
+static void set_source(falt_igemm_plan *plan, const falt_tensor *source) {
   plan->args.source = falt_igemm_source_of(&plan->base.problem, source, plan->merged);
   for (int i = 0; i < 3; i++) plan->args.source.step[i] = (int)plan->phase[0][i].step;
 }
 
-static void set_result(gemm_plan *plan, const falt_tensor *result) {
+static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
   falt_cuda_igemm_args *a = &plan->args;
   const falt_tensor *residual = &plan->base.problem.residual;
   a->y_image = falt_igemm_stride(result, FALT_N);
@@ -345,7 +271,7 @@ static void set_result(gemm_plan *plan, const falt_tensor *result) {
   a->epilogue = falt_cuda_epilogue_of(&plan->base.problem);
 }
 
-static void set_pack(gemm_plan *plan, const roles *r) {
+static void set_pack(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   const falt_tensor *w = &plan->base.problem.filter;
   plan->pack_args = (falt_cuda_igemm_pack_args){
       .w_group = falt_igemm_stride(w, FALT_G),
@@ -356,24 +282,24 @@ static void set_pack(gemm_plan *plan, const roles *r) {
       .channels = (int)r->source->size[FALT_C],
       .merged = plan->merged,
       .group_apart = plan->args.group_apart,
-      .span = (int)(tap_bytes(plan, r) / size_of(r->source)),
+      .span = (int)(tap_bytes(plan, r) / falt_igemm_size_of(r->source)),
       .step_bytes = plan->tile.row};
   if (!plan->spans) return;
   for (int i = 0; i < 3; i++)
     plan->pack_args.turn[i] = (int)(plan->phase[0][i].delta * plan->args.source.axis[i] & (VECTOR - 1));
 }
 
-static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
+static bool set_args(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
   int64_t entries, pixels = 0;
-  place_phases(plan, r, NULL, &entries, &plan->filter_bytes);
+  falt_igemm_place_phases(plan, r, NULL, &entries, &plan->filter_bytes);
   for (int i = 0; i < plan->phases; i++) pixels = falt_max(pixels, pixels_of(plan, i));
   set_source(plan, r->source);
   set_result(plan, r->result);
   set_pack(plan, r);
   if (plan->tile.wgmma) plan->args.b_low = plan->pack_args.low = plan->filter_bytes / 2;
   plan->blocks = falt_ceil_div(pixels, plan->tile.bm) * plan->args.channel_tiles * plan->groups;
-  plan->pack_blocks =
-      falt_min(falt_ceil_div(plan->filter_bytes / size_of(r->source) / plan->phases, 256 * plan->groups), 1024);
+  plan->pack_blocks = falt_min(
+      falt_ceil_div(plan->filter_bytes / falt_igemm_size_of(r->source) / plan->phases, 256 * plan->groups), 1024);
   plan->pack_blocks = falt_max(plan->pack_blocks, 1);
   if (entries < INT32_MAX / 16 && plan->blocks <= INT32_MAX) return true;
   falt_refuse(ask, "the filter or the result is larger than one launch can number");
@@ -382,13 +308,13 @@ static bool set_args(gemm_plan *plan, falt_ask *ask, const roles *r) {
 
 /* ---- plan: spans */
 
-static bool find_spans(gemm_plan *plan, const roles *r) {
+static bool find_spans(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   if (plan->piece.unit == VECTOR || plan->merged > 1 || plan->phases > 1 || plan->fold) return false;
   return falt_igemm_find_spans(r->source, plan->phase[0], &plan->evenly) &&
          (!plan->evenly.groups || plan->groups % plan->evenly.phases == 0);
 }
 
-static bool take_spans(gemm_plan *plan) {
+static bool take_spans(falt_igemm_plan *plan) {
   const int phases = plan->evenly.phases;
   falt_igemm_phase(*phase)[3] = falt_alloc((size_t)phases * sizeof *phase);
   if (!phase) return false;
@@ -401,30 +327,31 @@ static bool take_spans(gemm_plan *plan) {
   return true;
 }
 
-static int64_t packed_bytes(const gemm_plan *plan, const roles *r) {
+static int64_t packed_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   int64_t entries, bytes;
-  place_phases(plan, r, NULL, &entries, &bytes);
+  falt_igemm_place_phases(plan, r, NULL, &entries, &bytes);
   return bytes;
 }
 
 /* What a plan costs. Where the filter's values are not known, it is packed before each execution; else it is fetched
  * while what is ahead in the stream ends, and tables are read. */
-static double seconds_of(const gemm_plan *plan, const falt_ask *ask, const roles *r) {
+static double seconds_of(const falt_igemm_plan *plan, const falt_ask *ask, const falt_igemm_roles *r) {
   const double bytes = (double)packed_bytes(plan, r);
   const double packing = 2e-6 + 3 * bytes / plan->base.device->limits.copy_bytes_per_s;
   return plan->tile.seconds + (ask->filter_values ? 2.2e-6 : 3e-6 + packing);
 }
 
 /* Where they cost no more, and the workspace has room for the filter if it is packed there. */
-static bool are_better(const gemm_plan *spans, const gemm_plan *plan, const falt_ask *ask, const roles *r) {
+static bool are_better(const falt_igemm_plan *spans, const falt_igemm_plan *plan, const falt_ask *ask,
+                       const falt_igemm_roles *r) {
   const int64_t most = ask->budget->max_workspace;
   if (spans->tile.bm == 0) return false;
   if (!ask->filter_values && most >= 0 && packed_bytes(spans, r) > most) return false;
   return plan->tile.bm == 0 || seconds_of(spans, ask, r) <= seconds_of(plan, ask, r);
 }
 
-static bool choose_spans(gemm_plan *plan, falt_ask *ask, const roles *r) {
-  gemm_plan spans = *plan;
+static bool choose_spans(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
+  falt_igemm_plan spans = *plan;
   if (!take_spans(&spans)) {
     falt_refuse_memory(ask);
     return false;
@@ -436,132 +363,16 @@ static bool choose_spans(gemm_plan *plan, falt_ask *ask, const roles *r) {
   return true;
 }
 
-/* ---- ready */
-
-static bool fill_table(const gemm_plan *plan, const roles *r, const falt_cuda_igemm_phase *device, char *table) {
-  falt_igemm_depth depth = depth_of(plan, r);
-  for (int i = 0; i < plan->phases; i++) {
-    depth.entries = (int64_t)device[i].steps * pieces_of_step(plan);
-    falt_cuda_igemm_place *places = (falt_cuda_igemm_place *)(void *)table + device[i].table;
-    falt_cuda_igemm_entry *entries = (falt_cuda_igemm_entry *)(void *)table + device[i].table;
-    if (!(plan->fold    ? falt_igemm_places(&depth, plan->phase[i], places)
-          : plan->spans ? falt_igemm_spans(&depth, plan->phase[i], device[i].lead, entries)
-                        : falt_igemm_entries(&depth, plan->phase[i], entries)))
-      return false;
-  }
-  return true;
-}
-
-/* The constant, phases and table, in one piece of the GPU's memory. */
-static falt_status upload_tables(gemm_plan *plan, const roles *r) {
-  const double constant = plan->base.problem.boundary_value;
-  int64_t entries, bytes;
-  place_phases(plan, r, NULL, &entries, &bytes);
-  const size_t phases_at = VECTOR, phase_bytes = (size_t)plan->phases * sizeof(falt_cuda_igemm_phase);
-  const size_t table_at = (size_t)falt_round_up((int64_t)(phases_at + phase_bytes), VECTOR);
-  const size_t all = table_at + (size_t)(entries + pieces_of_step(plan)) *
-                                    /* a step more is read than used */ (plan->fold ? sizeof(falt_cuda_igemm_place)
-                                                                                    : sizeof(falt_cuda_igemm_entry));
-  char *host = falt_alloc_zero(all);
-  if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-igemm: memory ran out");
-  falt_cuda_igemm_phase *device = (falt_cuda_igemm_phase *)(void *)(host + phases_at);
-  place_phases(plan, r, device, &entries, &bytes);
-  for (int64_t i = 0; i < VECTOR / size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
-  const falt_status status = fill_table(plan, r, device, host + table_at)
-                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
-                                 : falt_fail(FALT_NO_SOLVER, "cuda-igemm: a window is larger than 2 GB");
-  plan->args.phase = plan->pack_args.phase = device[0];
-  falt_free(host);
-  if (status != FALT_OK) return status;
-  char *memory = plan->memory;
-  plan->args.source.fill = memory;
-  plan->args.source.table = memory + table_at;
-  if (plan->phases > 1)
-    plan->args.phases = plan->pack_args.phases = (const falt_cuda_igemm_phase *)(void *)(memory + phases_at);
-  return FALT_OK;
-}
-
-static falt_status pack_filter(gemm_plan *plan) {
-  falt_gpu *gpu = plan->base.device->gpu;
-  const falt_tensor *w = &plan->base.problem.filter;
-  void *raw = NULL;
-  FALT_TRY(falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->filter_bytes));
-  falt_status status = falt_cuda_upload(gpu, &raw, plan->values, (size_t)(falt_tensor_span(w) * size_of(w)));
-  if (status == FALT_OK && !plan->base.device->described) {
-    start_pack(plan, falt_igemm_element(raw, w), plan->filter, NULL);
-    status = falt_gpu_trouble();
-    if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
-  }
-  falt_gpu_release(gpu, raw);
-  plan->values = NULL;
-  return status;
-}
-
-static void add_holes(const gemm_plan *plan, const roles *r, falt_cuda_kernel *kernel) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_igemm_tile *t = &plan->tile;
-  falt_cuda_define(kernel, "KIND=%s", falt_cuda_products(r->source->type, p->filter.type));
-  falt_cuda_define(kernel, "SPLIT=%d", plan->split);
-  falt_cuda_define(kernel, "WGMMA=%d", t->wgmma);
-  falt_cuda_define(kernel, "TYPE_X=%d", (int)r->source->type);
-  falt_cuda_define(kernel, "BM=%d", t->bm);
-  falt_cuda_define(kernel, "BN=%d", t->bn);
-  falt_cuda_define(kernel, "WARPS_M=%d", t->warps[0]);
-  falt_cuda_define(kernel, "WARPS_N=%d", t->warps[1]);
-  falt_cuda_define(kernel, "ROW=%d", t->row);
-  falt_cuda_define(kernel, "STAGES=%d", t->stages);
-  falt_cuda_define(kernel, "UNIT=%d", plan->piece.unit);
-  falt_cuda_define(kernel, "GATHER=%d", plan->piece.gather);
-  falt_cuda_define(kernel, "FOLD=%d", plan->fold);
-  falt_cuda_define(kernel, "FILL=%d", fills(p));
-  falt_cuda_define(kernel, "ONES=0");
-  falt_cuda_define(kernel, "SPANS=%d", plan->spans);
-  falt_cuda_define(kernel, "GROUP_BYTES=%d",
-                   plan->merged > 1 ? (int)(r->source->size[FALT_C] * size_of(r->source)) : 0);
-  falt_cuda_define(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
-  falt_cuda_define(kernel, "PHASES=%d", plan->phases > 1);
-  falt_cuda_define(kernel, "SPLIT_K=%d", t->split_k > 1);
-  falt_cuda_define(kernel, "PROMOTE=%d", t->promote);
-  falt_cuda_define(kernel, "PLANAR=%d", plan->planar);
-  falt_cuda_define(kernel, "RAGGED=%d", !plan->planar && !plan->y_aligned && plan->args.channels >= FALT_IGEMM_RAGGED);
-  falt_cuda_define(kernel, "BLOCKS=%d", t->blocks);
-  falt_igemm_result_defines(p, r->result->type, kernel);
-}
-
-static falt_status ready_sum(gemm_plan *plan, const roles *r) {
-  falt_cuda_kernel kernel = {.source = "cuda_igemm_sum.cu", .entry = "falt_igemm_sum"};
-  falt_cuda_define(&kernel, "SUM=%s", falt_cuda_types[falt_type_accumulator(r->source->type)].element);
-  falt_igemm_result_defines(&plan->base.problem, r->result->type, &kernel);
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
-}
-
-static falt_status ready(falt_plan *base) {
-  gemm_plan *plan = (gemm_plan *)base;
-  const roles r = falt_igemm_roles_of(&base->problem);
-  falt_cuda_kernel kernel = {.source = "cuda_igemm.cu", .entry = "falt_igemm", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_igemm_pack"};
-  add_holes(plan, &r, &kernel);
-  falt_cuda_define(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));
-  if (plan->tile.split_k > 1) FALT_TRY(ready_sum(plan, &r));
-  FALT_TRY(upload_tables(plan, &r));
-  if (plan->values) FALT_TRY(pack_filter(plan));
-  falt_free(plan->phase);
-  plan->phase = NULL;
-  return FALT_OK;
-}
-
 /* ---- plan */
 
-static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
+static bool make(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
   choose_groups(plan, r);
   plan->split = plan->base.splits = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
   plan->planar = channels_of(plan, r->result) > 1 && falt_igemm_channel_stride(r->result) != 1 &&
                  falt_tensor_unit(r->result, FALT_W);
   plan->y_aligned = falt_igemm_channel_stride(r->result) == 1 &&
-                    channels_of(plan, r->result) * size_of(r->result) % VECTOR == 0 &&
-                    falt_igemm_strides_divide(r->result, plan->merged, VECTOR / size_of(r->result));
+                    channels_of(plan, r->result) * falt_igemm_size_of(r->result) % VECTOR == 0 &&
+                    falt_igemm_strides_divide(r->result, plan->merged, VECTOR / falt_igemm_size_of(r->result));
   if (!find_phases(plan, ask, r)) return false;
   plan->fold = needs_places(plan);
   choose_tile(plan, ask, r);
@@ -572,12 +383,12 @@ static bool make(gemm_plan *plan, falt_ask *ask, const roles *r) {
 }
 
 static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {falt_igemm_execute, print, destroy, falt_igemm_ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  gemm_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  falt_igemm_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  const roles r = falt_igemm_roles_of(&plan->base.problem);
+  const falt_igemm_roles r = falt_igemm_roles_of(&plan->base.problem);
   if (!make(plan, ask, &r)) {
     destroy(&plan->base);
     return NULL;

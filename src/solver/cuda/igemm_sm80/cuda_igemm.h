@@ -1,0 +1,42 @@
+/* Plans of cuda-igemm: cuda_igemm.c makes them, cuda_igemm_run.c prepares and executes them. */
+#ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_IGEMM_H
+#define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_IGEMM_H
+
+#include "solver/cuda/common/cuda_igemm.h"
+
+typedef struct falt_igemm_plan {
+  falt_plan base;
+  falt_cu_function function, pack, sum;
+  falt_cuda_igemm_args args;
+  falt_cuda_igemm_pack_args pack_args;
+  falt_igemm_tile tile;
+  falt_igemm_phase (*phase)[3];     /* until the tables are on the GPU */
+  int phases, groups, merged;       /* groups after merging; groups in one */
+  int64_t blocks, pack_blocks;      /* along x */
+  int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the split-K slices' sums */
+  falt_igemm_piece piece;           /* of the source */
+  falt_igemm_evenly evenly;         /* with spans */
+  bool fold, planar, split, y_aligned, spans;
+  const void *values; /* until the plan is ready */
+  void *memory;       /* on the GPU: the constant, phases, table */
+  void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
+} falt_igemm_plan;
+
+static inline int64_t falt_igemm_size_of(const falt_tensor *t) {
+  return (int64_t)falt_type_size(t->type);
+}
+
+/* How the depth of a product is cut into pieces. */
+falt_igemm_depth falt_igemm_depth_of(const falt_igemm_plan *plan, const falt_igemm_roles *r);
+/* Pieces of a step of the depth: entries of the table. */
+int falt_igemm_step_pieces(const falt_igemm_plan *plan);
+/* All phases, with their places in the table and in the packed filter; and how many entries and bytes these have. `to`
+ * may be NULL. */
+void falt_igemm_place_phases(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_igemm_phase *to,
+                             int64_t *entries, int64_t *bytes);
+
+/* Compiles the kernels, uploads the tables, and packs a filter that is known. */
+falt_status falt_igemm_ready(falt_plan *base);
+void falt_igemm_execute(const falt_plan *base, const falt_operands *o);
+
+#endif
