@@ -18,7 +18,7 @@ typedef struct ladder_launch {
 typedef struct ladder_kernel {
   const char *source, *entry;
   int step; /* its number in the source: each is compiled alone */
-  /* Fills blocks, threads, tile and the kernel's holes; or says why the kernel does not serve. */
+  /* Fills blocks, threads, tile and the kernel's parameters; or says why the kernel does not serve. */
   const char *(*shape)(const ladder_task *task, ladder_launch *launch);
   bool taps_as_argument; /* else w is a pointer */
   bool is_layer;         /* takes a ladder_layer_size, else a ladder_size */

@@ -25,7 +25,7 @@ static int64_t shared_bytes(const ladder_task *k, const sharing *s, const int si
   return 4 * ((s->tile ? tile : 0) + (s->taps ? k->taps[H] * k->taps[W] * s->filters : 0));
 }
 
-static void fill_holes(const ladder_task *k, ladder_launch *l, const int side[2], int filters) {
+static void fill_defines(const ladder_task *k, ladder_launch *l, const int side[2], int filters) {
   for (int a = 0; a < 2; a++) {
     falt_cuda_define(&l->kernel, "TAPS_%c=%d", "RS"[a], (int)k -> taps[H + a]);
     falt_cuda_define(&l->kernel, "STRIDE_%c=%d", "HW"[a], (int)k -> stride[a]);
@@ -57,7 +57,7 @@ static const char *shape_layer(const ladder_task *k, ladder_launch *l, const sha
     l->tile_inputs = (double)(reach(k, 0, side[0] * s->each) * reach(k, 1, side[1] * s->each));
     l->tile_outputs = (double)(side[0] * side[1] * s->each * s->each * s->filters);
   }
-  fill_holes(k, l, side, s->taps ? s->filters : LAYER_FILTERS);
+  fill_defines(k, l, side, s->taps ? s->filters : LAYER_FILTERS);
   return NULL;
 }
 
@@ -82,7 +82,7 @@ static const char *shape_implicit(const ladder_task *k, ladder_launch *l) {
   l->shared_bytes = 4 * 16 * (2 * all + 1);
   l->tile_inputs = (double)(k->taps[H] * k->taps[W] * 2 * all);
   l->tile_outputs = (double)(all * all);
-  fill_holes(k, l, side, LAYER_FILTERS);
+  fill_defines(k, l, side, LAYER_FILTERS);
   return NULL;
 }
 
@@ -99,7 +99,7 @@ static const char *shape_relu(const ladder_task *k, ladder_launch *l) {
   static const int side[2] = {1, THREADS};
   l->threads[0] = THREADS;
   l->blocks[0] = ceil_of(k->images * k->filters * k->out[0] * k->out[1], THREADS);
-  fill_holes(k, l, side, LAYER_FILTERS);
+  fill_defines(k, l, side, LAYER_FILTERS);
   return NULL;
 }
 

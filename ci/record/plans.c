@@ -38,7 +38,7 @@ falt_status __wrap_falt_cuda_compile(const falt_cuda_kernel *kernel, const char 
   if ((!ptx || strcmp(ptx, "0") != 0) && !record_ptx(kernel, arch, &hash))
     return falt_fail(FALT_INTERNAL, "%s", kernel->source);
   printf("kernel | %s | %016" PRIx64 " | %s |", arch, hash, kernel->source);
-  for (int i = 0; i < kernel->holes; i++) printf(" %s", kernel->hole[i]);
+  for (int i = 0; i < kernel->defines; i++) printf(" %s", kernel->define[i]);
   printf("\n");
   return FALT_OK;
 }

@@ -10,7 +10,7 @@
 #include "core/hash.h"
 #include "cuda/driver.h"
 
-enum { MOST_SOURCES = 256, MOST_OPTIONS = FALT_CUDA_HOLES + 8, MOST_NAMES = 1024 };
+enum { MOST_SOURCES = 256, MOST_OPTIONS = FALT_CUDA_DEFINES + 8, MOST_NAMES = 1024 };
 
 /* ---- names */
 
@@ -142,14 +142,14 @@ static nvrtc_program make_program(const falt_cuda_kernel *kernel) {
 }
 
 static char *compile(nvrtc_program program, const falt_cuda_kernel *kernel, const char *arch) {
-  char architecture[48], holes[FALT_CUDA_HOLES][FALT_CUDA_HOLE + 2];
+  char architecture[48], defines[FALT_CUDA_DEFINES][FALT_CUDA_DEFINE + 2];
   const char *options[MOST_OPTIONS] = {"--std=c++17", "-default-device", "--device-int128", architecture};
   int count = 4;
   size_t size = 0;
   snprintf(architecture, sizeof architecture, "--gpu-architecture=compute_%s", arch + strlen("sm_"));
-  for (int i = 0; i < kernel->holes; i++) {
-    snprintf(holes[i], sizeof holes[i], "-D%s", kernel->hole[i]);
-    options[count++] = holes[i];
+  for (int i = 0; i < kernel->defines; i++) {
+    snprintf(defines[i], sizeof defines[i], "-D%s", kernel->define[i]);
+    options[count++] = defines[i];
   }
   if (nvrtc.compile(program, count, options) != 0 || nvrtc.size(program, &size) != 0 || !size) return NULL;
   char *text = calloc(size + 1, 1);

@@ -2,9 +2,9 @@
 //
 //     y[u,v] = sum over r, s of w[r,s] * x[u + r - TAPS_R/2, v + s - TAPS_S/2]   for each channel, zero outside
 //
-// One thread makes one pixel, until the last step. Holes: STEP (each is compiled alone), TAPS_R, TAPS_S, CHANNELS,
-// TILE_H and TILE_W (outputs of a block), EACH_H (rows of a thread in the last step). After Hwu, Kirk, El Hajj:
-// Programming Massively Parallel Processors, the chapter on convolution.
+// One thread makes one pixel, until the last step. Compile-time parameters: STEP (each is compiled alone), TAPS_R,
+// TAPS_S, CHANNELS, TILE_H and TILE_W (outputs of a block), EACH_H (rows of a thread in the last step). After Hwu,
+// Kirk, El Hajj: Programming Massively Parallel Processors, the chapter on convolution.
 #include "shape.h"
 
 typedef ladder_size Size;

@@ -3,9 +3,9 @@
 //     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W],  zero
 //     outside
 //
-// A block has the outputs of a tile of one image; blockIdx.x counts images and filters, y and z the tiles. Holes: STEP
-// (each is compiled alone), TAPS_R, TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W, TILE_H, TILE_W (threads of a block),
-// FILTERS (of a thread, in the later steps).
+// A block has the outputs of a tile of one image; blockIdx.x counts images and filters, y and z the tiles. Compile-time
+// parameters: STEP (each is compiled alone), TAPS_R, TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W, TILE_H, TILE_W (threads
+// of a block), FILTERS (of a thread, in the later steps).
 #include "shape.h"
 
 typedef ladder_layer_size Layer;

@@ -2,9 +2,9 @@
 //
 //     y[i] = sum over j < TAPS of w[j] * x[i + j - TAPS/2],   zero outside
 //
-// One thread makes one output, until the last step. Holes: STEP (each is compiled alone), TAPS, TILE (threads of a
-// block), EACH (outputs of a thread in the last step). After Hwu, Kirk, El Hajj: Programming Massively Parallel
-// Processors, the chapter on convolution.
+// One thread makes one output, until the last step. Compile-time parameters: STEP (each is compiled alone), TAPS, TILE
+// (threads of a block), EACH (outputs of a thread in the last step). After Hwu, Kirk, El Hajj: Programming Massively
+// Parallel Processors, the chapter on convolution.
 #include "shape.h"
 
 typedef ladder_size Size;

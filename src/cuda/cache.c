@@ -30,7 +30,7 @@ static uint64_t hash_kernel(uint64_t start, const falt_cuda_kernel *kernel, cons
   uint64_t hash = hash_text(hash_text(start, kernel->source), arch);
   for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name; s++)
     hash = hash_text(hash_text(hash, s->name), s->text);
-  for (int i = 0; i < kernel->holes; i++) hash = hash_text(hash, kernel->hole[i]);
+  for (int i = 0; i < kernel->defines; i++) hash = hash_text(hash, kernel->define[i]);
   return hash;
 }
 
@@ -182,7 +182,7 @@ static void report_file(const char *path, const cached_file *file,
                                      .source = label->source,
                                      .entry = label->entry,
                                      .arch = label->arch,
-                                     .holes = label->holes,
+                                     .holes = label->defines,
                                      .nvrtc = damage ? 0 : binary.compiler,
                                      .registers = use.registers,
                                      .spill_bytes = use.spill_bytes,

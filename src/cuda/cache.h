@@ -7,9 +7,9 @@
 
 enum { FALT_CUDA_KEY = 33 };
 
-/* 128 bits in hexadecimal: the sources, the kernel's name and holes, the architecture. Which NVRTC compiled is written
- * in the file and is no part of the key: a cubin is right whoever made it, so one from another version is used, and
- * reading never loads NVRTC. */
+/* 128 bits in hexadecimal: the sources, the kernel's name and parameters, the architecture. Which NVRTC compiled is
+ * written in the file and is no part of the key: a cubin is right whoever made it, so one from another version is used,
+ * and reading never loads NVRTC. */
 void falt_cuda_key(const falt_cuda_kernel *kernel, const char *arch, char key[FALT_CUDA_KEY]);
 
 /* False if the file is absent, cut or altered. */

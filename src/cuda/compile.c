@@ -1,4 +1,4 @@
-/* NVRTC's few entry points, and from a kernel's holes to a cubin. */
+/* NVRTC's few entry points, and from a kernel's parameters to a cubin. */
 #include "cuda/compile.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include "core/status.h"
 #include "cuda/driver.h"
 
-enum { MAX_SOURCES = 128, MAX_OPTIONS = FALT_CUDA_HOLES + 8 };
+enum { MAX_SOURCES = 128, MAX_OPTIONS = FALT_CUDA_DEFINES + 8 };
 
 typedef struct program *nvrtc_program;
 static struct {
@@ -71,15 +71,16 @@ int falt_cuda_compiler(void) {
 void falt_cuda_define(falt_cuda_kernel *kernel, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  if (kernel->holes == FALT_CUDA_HOLES)
+  if (kernel->defines == FALT_CUDA_DEFINES)
     kernel->cut = true;
   else
-    kernel->cut |= vsnprintf(kernel->hole[kernel->holes++], FALT_CUDA_HOLE, format, arguments) >= FALT_CUDA_HOLE;
+    kernel->cut |=
+        vsnprintf(kernel->define[kernel->defines++], FALT_CUDA_DEFINE, format, arguments) >= FALT_CUDA_DEFINE;
   va_end(arguments);
 }
 
-void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *holes, size_t count) {
-  for (size_t i = 0; i < count; i++) falt_cuda_define(kernel, "%s=%d", holes[i].name, (int)holes[i].value);
+void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *defines, size_t count) {
+  for (size_t i = 0; i < count; i++) falt_cuda_define(kernel, "%s=%d", defines[i].name, (int)defines[i].value);
 }
 
 const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel) {
@@ -89,7 +90,7 @@ const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel)
 falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel) {
   if (kernel->cut)
     return falt_fail(FALT_INTERNAL,
-                     "cuda: %s has more or longer holes than fit; raise FALT_CUDA_HOLES or FALT_CUDA_HOLE",
+                     "cuda: %s has more or longer defines than fit; raise FALT_CUDA_DEFINES or FALT_CUDA_DEFINE",
                      kernel->source);
   for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name; s++)
     if (strcmp(s->name, kernel->source) == 0) return FALT_OK;
@@ -131,14 +132,14 @@ static nvrtc_program make_program(const falt_cuda_kernel *kernel) {
 }
 
 static int run(nvrtc_program program, const falt_cuda_kernel *kernel, const char *arch) {
-  char architecture[48], holes[FALT_CUDA_HOLES][FALT_CUDA_HOLE + 2];
+  char architecture[48], defines[FALT_CUDA_DEFINES][FALT_CUDA_DEFINE + 2];
   const char *options[MAX_OPTIONS] = {"--std=c++17", "-default-device", "--device-int128", "--ptxas-options=-v"};
   int count = 4;
   snprintf(architecture, sizeof architecture, "--gpu-architecture=%s", arch);
   options[count++] = architecture;
-  for (int i = 0; i < kernel->holes; i++) {
-    snprintf(holes[i], sizeof holes[i], "-D%s", kernel->hole[i]);
-    options[count++] = holes[i];
+  for (int i = 0; i < kernel->defines; i++) {
+    snprintf(defines[i], sizeof defines[i], "-D%s", kernel->define[i]);
+    options[count++] = defines[i];
   }
   return nvrtc.compile(program, count, options);
 }

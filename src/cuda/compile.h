@@ -1,21 +1,21 @@
-/* Kernels from text: NVRTC, loaded when first needed, compiles one embedded source with its holes filled. */
+/* Kernels from text: NVRTC, loaded when first needed, compiles one embedded source with its parameters set. */
 #ifndef FALT_CUDA_COMPILE_H
 #define FALT_CUDA_COMPILE_H
 
 #include "cuda/sources.h"
 #include "faltung/faltung.h"
 
-enum { FALT_CUDA_HOLES = 40, FALT_CUDA_HOLE = 48 };
+enum { FALT_CUDA_DEFINES = 40, FALT_CUDA_DEFINE = 48 };
 
-/* What to compile: a source and its holes, each "NAME=VALUE". Filled by falt_cuda_define. */
+/* What to compile: a source and its parameters, each "NAME=VALUE". Filled by falt_cuda_define. */
 typedef struct falt_cuda_kernel {
   const char *source; /* "cuda_direct.cu" */
   const char *entry;  /* the function in it */
-  char hole[FALT_CUDA_HOLES][FALT_CUDA_HOLE];
-  int holes;
+  char define[FALT_CUDA_DEFINES][FALT_CUDA_DEFINE];
+  int defines;
   const falt_cuda_source *sources; /* where the source and its headers are; NULL: among the library's */
-  bool cut;                        /* a hole was longer than FALT_CUDA_HOLE or one too many: it cannot be compiled */
-  int shared_bytes;                /* of dynamic shared memory that its launches ask for at most */
+  bool cut;         /* a parameter was longer than FALT_CUDA_DEFINE or one too many: it cannot be compiled */
+  int shared_bytes; /* of dynamic shared memory that its launches ask for at most */
 } falt_cuda_kernel;
 
 /* The texts that a kernel is compiled from. */
@@ -23,14 +23,14 @@ const falt_cuda_source *falt_cuda_kernel_sources(const falt_cuda_kernel *kernel)
 
 void falt_cuda_define(falt_cuda_kernel *kernel, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Holes of whole numbers, in this order. */
+/* Compile-time parameters of whole numbers, in this order. */
 typedef struct falt_cuda_named_define {
   const char *name;
   int64_t value; /* an int's */
 } falt_cuda_named_define;
-void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *holes, size_t count);
+void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *defines, size_t count);
 
-/* Whether a kernel names an embedded source and all its holes fit; FALT_INTERNAL otherwise. */
+/* Whether a kernel names an embedded source and all its parameters fit; FALT_INTERNAL otherwise. */
 falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel);
 
 /* What the assembler says of a kernel; of a source with several, the most of each. -1: not said. */

@@ -16,7 +16,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 
-enum { HEAD = 64, LABEL = FALT_CUBIN_HOLES + 256 };
+enum { HEAD = 64, LABEL = FALT_CUBIN_DEFINES + 256 };
 
 static int print_head(char head[HEAD], const char *body, size_t size) {
   return snprintf(head, HEAD, "faltung-cubin 2 %016" PRIx64 " %zu\n", falt_hash(FALT_HASH_START, body, size), size);
@@ -27,18 +27,18 @@ static size_t print_label(char line[LABEL], const falt_cubin_label *label, const
   falt_text text = falt_text_over(line, LABEL);
   falt_text_add(&text, "%s %s %s nvrtc=%d registers=%d spills=%d stack=%d shared=%d %s\n", label->source, label->entry,
                 label->arch, facts->compiler, use->registers, use->spill_bytes, use->stack_bytes, use->shared_bytes,
-                label->holes);
+                label->defines);
   return text.length;
 }
 
 static falt_cubin_label label_of(const falt_cuda_kernel *kernel, const char *arch) {
   falt_cubin_label label;
-  falt_text holes = falt_text_over(label.holes, sizeof label.holes);
+  falt_text defines = falt_text_over(label.defines, sizeof label.defines);
   snprintf(label.source, sizeof label.source, "%s", kernel->source);
   snprintf(label.entry, sizeof label.entry, "%s", kernel->entry);
   snprintf(label.arch, sizeof label.arch, "%s", arch);
-  falt_text_add(&holes, "%s", "");
-  for (int i = 0; i < kernel->holes; i++) falt_text_add(&holes, "%s%s", i ? "; " : "", kernel->hole[i]);
+  falt_text_add(&defines, "%s", "");
+  for (int i = 0; i < kernel->defines; i++) falt_text_add(&defines, "%s%s", i ? "; " : "", kernel->define[i]);
   return label;
 }
 
@@ -83,8 +83,8 @@ static const char *check_label(const char *line, size_t length, falt_cubin_label
   sscanf(text, "%47s %47s %15s nvrtc=%9d registers=%9d spills=%9d stack=%9d shared=%9d%n", label->source, label->entry,
          label->arch, &facts->compiler, &use->registers, &use->spill_bytes, &use->stack_bytes, &use->shared_bytes,
          &read);
-  if (read < 0 || text[read] != ' ' || used - (size_t)read > sizeof label->holes) return NULL;
-  snprintf(label->holes, sizeof label->holes, "%s", text + read + 1);
+  if (read < 0 || text[read] != ' ' || used - (size_t)read > sizeof label->defines) return NULL;
+  snprintf(label->defines, sizeof label->defines, "%s", text + read + 1);
   return print_label(again, label, facts) == used && memcmp(again, line, used) == 0 ? end + 1 : NULL;
 }
 

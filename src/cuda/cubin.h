@@ -4,12 +4,12 @@
 
 #include "cuda/compile.h"
 
-enum { FALT_CUBIN_HOLES = 2400 };
+enum { FALT_CUBIN_DEFINES = 2400 };
 
 /* What a file says of itself. */
 typedef struct falt_cubin_label {
   char source[48], entry[48], arch[16];
-  char holes[FALT_CUBIN_HOLES]; /* "TAPS_T=5; PIXEL=3" */
+  char defines[FALT_CUBIN_DEFINES]; /* "TAPS_T=5; PIXEL=3" */
 } falt_cubin_label;
 
 /* The file's text, allocated by falt_alloc, or NULL if memory ran out. */

@@ -104,7 +104,7 @@ typedef struct falt_cuda_driver {
   int (*launch_host)(falt_cu_stream stream, void (*function)(void *context), void *context);
   /* NULL in drivers before CUDA 12. */
   int (*launch_by)(const falt_cu_launch_config *config, falt_cu_function function, void **parameters, void **extra);
-  /* Tensors as the copy engine sees them; NULL in drivers before CUDA 12. */
+  /* Tensors as TMA sees them; NULL in drivers before CUDA 12. */
   int (*map_box)(void *map, int type, unsigned rank, void *data, const uint64_t *size, const uint64_t *stride,
                  const uint32_t *box, const uint32_t *pace, int interleave, int swizzle, int promotion, int fill);
   int (*map_pixels)(void *map, int type, unsigned rank, void *data, const uint64_t *size, const uint64_t *stride,

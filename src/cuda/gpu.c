@@ -232,7 +232,7 @@ bool falt_gpu_has_maps(const falt_gpu *gpu) {
   return gpu->described || (gpu->driver->map_box && gpu->driver->map_pixels);
 }
 
-/* Drivers up to 13.1 mark small tensors in a way that the copy engine then reads wrongly: CUTLASS clears the mark. */
+/* Drivers up to 13.1 mark small tensors in a way that TMA then reads wrongly: CUTLASS clears the mark. */
 static void mend_small(const falt_gpu *gpu, const falt_gpu_map *map, void *to) {
   enum { MENDED_DRIVER = 13010, SMALL = 131072 };
   const uint64_t mark = UINT64_C(1) << 21;

@@ -37,7 +37,7 @@ typedef struct falt_gpu_launch {
   void *stream;     /* a CUstream of the context, or NULL */
 } falt_gpu_launch;
 
-/* A tensor as the copy engine sees it, dimensions from the innermost on; strides count bytes, that of dimension 0 is
+/* A tensor as TMA sees it, dimensions from the innermost on; strides count bytes, that of dimension 0 is
  * its element's. It reads and writes lines of 32, 64 or 128 bytes, swizzled in shared memory. */
 typedef struct falt_gpu_map {
   falt_type type; /* f16, bf16 or f32 */

@@ -1,7 +1,7 @@
 // How many multiply-adds a second the multiprocessors do: chains of them in registers and nothing else. A thread has as
 // many chains as hide the latency of one, a block as many threads as fill the schedulers.
 //
-// Holes:
+// Compile-time parameters:
 //   REAL      float or double
 //   ROUNDS    multiply-adds of a chain
 //   CHAINS    chains of a thread

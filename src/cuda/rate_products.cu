@@ -1,7 +1,7 @@
 // How many multiply-adds a second the tensor cores do with halves, sums in float: chains of 16x8x16 products in
 // registers and nothing else.
 //
-// Holes:
+// Compile-time parameters:
 //   ROUNDS    products of a chain
 //   CHAINS    chains of a warp
 static __device__ void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {

@@ -8,7 +8,7 @@
 #include "core/types.h"
 #include "problem/operation.h"
 
-/* Filter extent with its holes: dilation*(taps - 1) + 1. */
+/* Filter extent with its gaps: dilation*(taps - 1) + 1. */
 static inline int64_t falt_extent(const falt_axis *axis, int64_t taps) {
   return axis->dilation * (taps - 1) + 1;
 }

@@ -97,7 +97,7 @@ static void test_format(UNUSED void **state) {
   assert_string_equal(label.source, "direct.cu");
   assert_string_equal(label.entry, "falt_direct");
   assert_string_equal(label.arch, "sm_90a");
-  assert_string_equal(label.holes, "TAPS_S=5; ELEMENT_X=unsigned char");
+  assert_string_equal(label.defines, "TAPS_S=5; ELEMENT_X=unsigned char");
   falt_free(packed);
   free(copy);
 }

@@ -71,7 +71,7 @@ static falt_cuda_kernel tile(const shape *s) {
     p.stride[i] = s->stride;
     p.dilation[i] = s->taps[i] > 1 ? s->dilation : 1;
   }
-  filter_holes(&k, s->taps, s->terms, s->boundary, s->element, s->type);
+  filter_defines(&k, s->taps, s->terms, s->boundary, s->element, s->type);
   falt_cuda_define(&k, "FAR=%d", s->boundary == 2);
   falt_tile_defines(&k, &p, &t);
   return k;
@@ -114,7 +114,7 @@ typedef struct swept {
   int boundary;
 } swept;
 
-/* As the solver fills the holes, with the cut that it would choose. */
+/* As the solver fills the parameters, with the cut that it would choose. */
 static falt_cuda_kernel sweep(const swept *v, bool other) {
   falt_machine machine = h200; /* or one of its size whose compiler needs more registers */
   if (other) machine.arch = &falt_architectures[FALT_SM_80];
@@ -139,7 +139,7 @@ static falt_cuda_kernel sweep(const swept *v, bool other) {
   }
   assert_true(falt_25d_choose(&p, &machine, &s));
   falt_cuda_define(&k, "FAR=0");
-  filter_holes(&k, p.taps, v->terms, v->boundary, v->element, v->type);
+  filter_defines(&k, p.taps, v->terms, v->boundary, v->element, v->type);
   falt_25d_defines(&k, &s);
   return k;
 }
@@ -208,7 +208,7 @@ typedef struct band {
   int type, taps[3], pixel, channels;
 } band;
 
-/* As the solver fills the holes, with the cut that it would choose for a large image. */
+/* As the solver fills the parameters, with the cut that it would choose for a large image. */
 static falt_cuda_kernel banded(const band *s, const falt_toeplitz *bands, const falt_toeplitz_cut *cut) {
   falt_cuda_kernel k = {.source = "cuda_toeplitz.cu", .entry = "falt_toeplitz"};
   for (int i = 0; i < 3; i++) {
@@ -297,43 +297,43 @@ static falt_cuda_kernel blocked(const many_taps *m, const falt_tiled *b) {
   const struct {
     const char *name;
     int value;
-  } holes[] = {{"TYPE_X", m->type},
-               {"TYPE_Y", m->type},
-               {"TYPE_W", FALT_F32},
-               {"PIXEL", p->pixel},
-               {"EPILOGUE", p->epilogue},
-               {"STRIDE_T", p->stride[0]},
-               {"STRIDE_R", p->stride[1]},
-               {"STRIDE_S", p->stride[2]},
-               {"DILATE_T", p->dilation[0]},
-               {"DILATE_R", p->dilation[1]},
-               {"DEPTH", b->depth},
-               {"ROWS", b->rows},
-               {"GROUPS", b->groups},
-               {"GROUP", b->group},
-               {"SPREAD", b->spread},
-               {"LANES", b->lanes},
-               {"LINES", b->lines},
-               {"CHUNK", b->chunk},
-               {"REST", b->rest},
-               {"SPACE", b->space},
-               {"NEXT_TAP", b->next_tap},
-               {"NEXT_RESULT", b->next_result},
-               {"SHIFT", b->shift},
-               {"PITCH", b->pitch},
-               {"DENSE", b->dense},
-               {"BAND_R", b->band[0]},
-               {"BAND_S", b->band[1]},
-               {"BUFFERS", b->buffers},
-               {"SWEEP", b->sweep > 0},
-               {"APART", b->apart},
-               {"FLUSH", b->flush},
-               {"BLOCKS", b->blocks}};
+  } defines[] = {{"TYPE_X", m->type},
+                 {"TYPE_Y", m->type},
+                 {"TYPE_W", FALT_F32},
+                 {"PIXEL", p->pixel},
+                 {"EPILOGUE", p->epilogue},
+                 {"STRIDE_T", p->stride[0]},
+                 {"STRIDE_R", p->stride[1]},
+                 {"STRIDE_S", p->stride[2]},
+                 {"DILATE_T", p->dilation[0]},
+                 {"DILATE_R", p->dilation[1]},
+                 {"DEPTH", b->depth},
+                 {"ROWS", b->rows},
+                 {"GROUPS", b->groups},
+                 {"GROUP", b->group},
+                 {"SPREAD", b->spread},
+                 {"LANES", b->lanes},
+                 {"LINES", b->lines},
+                 {"CHUNK", b->chunk},
+                 {"REST", b->rest},
+                 {"SPACE", b->space},
+                 {"NEXT_TAP", b->next_tap},
+                 {"NEXT_RESULT", b->next_result},
+                 {"SHIFT", b->shift},
+                 {"PITCH", b->pitch},
+                 {"DENSE", b->dense},
+                 {"BAND_R", b->band[0]},
+                 {"BAND_S", b->band[1]},
+                 {"BUFFERS", b->buffers},
+                 {"SWEEP", b->sweep > 0},
+                 {"APART", b->apart},
+                 {"FLUSH", b->flush},
+                 {"BLOCKS", b->blocks}};
   falt_cuda_define(&k, "ELEMENT_X=%s", m->element);
   falt_cuda_define(&k, "ELEMENT_Y=%s", m->element);
   falt_cuda_define(&k, "SUM=%s", p->sum_bytes == 8 ? "double" : "float");
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_define(&k, "%s=%d", holes[i].name, holes[i].value);
+  for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
+    falt_cuda_define(&k, "%s=%d", defines[i].name, defines[i].value);
   return k;
 }
 
@@ -452,17 +452,17 @@ static void test_bad_source(UNUSED void **state) {
   assert_int_equal(falt_cuda_compile(&kernel, "sm_90a", &binary, NULL), FALT_INTERNAL);
 }
 
-/* Holes that do not fit are never cut silently: one digit less is another kernel. */
+/* Compile-time parameters that do not fit are never cut silently: one digit less is another kernel. */
 static void test_bad_kernel(UNUSED void **state) {
   falt_cuda_kernel kernel = {.source = "cuda_generic.cu"};
-  for (int i = 0; i < FALT_CUDA_HOLES; i++) falt_cuda_define(&kernel, "HOLE_%d=%d", i, i);
+  for (int i = 0; i < FALT_CUDA_DEFINES; i++) falt_cuda_define(&kernel, "HOLE_%d=%d", i, i);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
   falt_cuda_define(&kernel, "ONE_MORE=1");
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
   kernel = (falt_cuda_kernel){.source = "cuda_generic.cu"};
-  falt_cuda_define(&kernel, "%0*d", FALT_CUDA_HOLE - 1, 1);
+  falt_cuda_define(&kernel, "%0*d", FALT_CUDA_DEFINE - 1, 1);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_OK);
-  falt_cuda_define(&kernel, "%0*d", FALT_CUDA_HOLE, 1);
+  falt_cuda_define(&kernel, "%0*d", FALT_CUDA_DEFINE, 1);
   assert_int_equal(falt_cuda_kernel_check(&kernel), FALT_INTERNAL);
 }
 

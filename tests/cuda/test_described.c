@@ -178,7 +178,7 @@ static void test_plans(UNUSED void **state) {
   falt_device_destroy(&small);
 }
 
-/* The copy engine writes 16 bytes at least: where so many do not divide a line of results, other stores keep what lies
+/* TMA writes 16 bytes at least: where so many do not divide a line of results, other stores keep what lies
  * behind it. */
 static void test_gaps(UNUSED void **state) {
   static const struct {
@@ -284,10 +284,11 @@ static void examine(void *context, const falt_cached_kernel *k) {
   s->kernels++;
   if (strcmp(k->source, "cuda_generic.cu") == 0 || k->spill_bytes == 0) return;
   s->spilling++;
-  snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->holes);
+  snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->defines);
 }
 
-/* Each problem with one kind of taps: the others differ in holes, and a kernel takes the compiler a second or two. */
+/* Each problem with one kind of taps: the others differ in parameters, and a kernel takes the compiler a second or two.
+ */
 static void compile_all(const char *name) {
   falt_device *device = describe(name, true);
   int planned[128] = {0};
@@ -382,13 +383,13 @@ static void test_constants(UNUSED void **state) {
     falt_problem p;
     falt_budget budget;
     falt_plan *plan = NULL;
-    falt_cuda_kernel kernel = {.holes = 0};
+    falt_cuda_kernel kernel = {.defines = 0};
     assert_int_equal(falt_problem_parse(&p, &budget, cases[i].line), FALT_OK);
     void *values = values_of(&p, true);
     if (falt_plan_create(&plan, device, &p, &budget, values) != FALT_OK) fail_msg("%s", falt_message());
     falt_taps_defines(&kernel, (const falt_taps_plan *)plan);
     bool tiny = false;
-    for (int h = 0; h < kernel.holes; h++) tiny |= strcmp(kernel.hole[h], "TINY=1") == 0;
+    for (int h = 0; h < kernel.defines; h++) tiny |= strcmp(kernel.define[h], "TINY=1") == 0;
     if (tiny != cases[i].tiny) fail_msg("%s: tiny %d", cases[i].line, tiny);
     assert_true(((const falt_taps_plan *)plan)->args.fill == p.boundary_value);
     falt_plan_destroy(&plan);

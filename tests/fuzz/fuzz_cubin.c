@@ -9,14 +9,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The label's holes as a kernel's, one that may be longer than a kernel's own are. */
+/* The label's parameters as a kernel's, one that may be longer than a kernel's own are. */
 static void check_round_trip(const falt_cubin_label *label, const falt_cuda_binary *binary, const uint8_t *data,
                              size_t size) {
   falt_cuda_kernel kernel = {.source = label->source, .entry = label->entry};
   size_t length;
-  char holes[FALT_CUBIN_HOLES];
-  strcpy(holes, label->holes);
-  for (char *at = holes, *end; at; at = end ? end + 2 : NULL) {
+  char defines[FALT_CUBIN_DEFINES];
+  strcpy(defines, label->defines);
+  for (char *at = defines, *end; at; at = end ? end + 2 : NULL) {
     end = strstr(at, "; ");
     if (end) *end = '\0';
     falt_cuda_define(&kernel, "%s", at);

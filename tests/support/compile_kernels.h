@@ -30,8 +30,8 @@ static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_r
 }
 
 /* What the kernels of filters with taps in parameters ask for alike. */
-static void filter_holes(falt_cuda_kernel *k, const int taps[3], int terms, int boundary, const char *element,
-                         falt_type type) {
+static void filter_defines(falt_cuda_kernel *k, const int taps[3], int terms, int boundary, const char *element,
+                           falt_type type) {
   for (int i = 0; i < 3; i++) {
     falt_cuda_define(k, "TAPS_%c=%d", "TRS"[i], taps[i]);
     falt_cuda_define(k, "PAD_%c=%d", "TRS"[i], taps[i] / 2);

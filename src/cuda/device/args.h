@@ -9,7 +9,7 @@ typedef struct falt_cuda_tensor {
   int type;
 } falt_cuda_tensor;
 
-/* A tensor as the copy engine sees it: CUtensorMap. */
+/* A tensor as TMA sees it: CUtensorMap. */
 typedef struct falt_cuda_map {
   unsigned long long word[16];
 } __attribute__((aligned(64))) falt_cuda_map;

@@ -1,4 +1,4 @@
-// How kernels whose holes name the results' types finish a sum: TYPE_Y, TYPE_R, REAL and ACTIVATION are theirs.
+// How kernels whose parameters name the results' types finish a sum: TYPE_Y, TYPE_R, REAL and ACTIVATION are theirs.
 #pragma once
 #include "epilogue.cuh"
 

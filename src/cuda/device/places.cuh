@@ -1,5 +1,5 @@
-// Where elements of an image stand that its boundaries continue. Holes: PIXEL, FAR, AXIS_T AXIS_R AXIS_S, as
-// cuda_direct.cu has them.
+// Where elements of an image stand that its boundaries continue. Compile-time parameters: PIXEL, FAR, AXIS_T AXIS_R
+// AXIS_S, as cuda_direct.cu has them.
 #pragma once
 #include "args.h"
 #include "boundary.cuh"

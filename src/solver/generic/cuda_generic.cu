@@ -2,7 +2,7 @@
 // between outputs o, taps j and input elements i is that of src/solver/reference/reference.c: u = o*stride + j*dilation
 // - pad, and i is the element that stands at u, or none.
 //
-// Holes:
+// Compile-time parameters:
 //   OPERATION          number of falt_operation
 //   SUM                type of sums of products: float, double, long long (exact integers) or __int128
 //   REAL               type of averages and maxima

@@ -8,7 +8,7 @@
 // exchanges rows and columns in registers, and stores 16 bytes of each pixel. Squares that lie side by side are a
 // warp's, so that it loads and stores whole sectors; nothing passes through shared memory.
 //
-// Holes:
+// Compile-time parameters:
 //   SIZE    bytes of an element
 #include "convert_layout_args.h"
 #include "ptx/early.cuh"

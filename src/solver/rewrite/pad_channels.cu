@@ -5,7 +5,7 @@
 // Neighbouring threads store neighbouring words. Wherever rows begin, a warp's elements follow on each other, so that
 // it loads whole sectors although it loads them one element at a time.
 //
-// Holes:
+// Compile-time parameters:
 //   SIZE    bytes of an element
 #include "convert_layout_args.h"
 #include "ptx/early.cuh"

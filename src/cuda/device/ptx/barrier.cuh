@@ -6,7 +6,7 @@ __device__ inline void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
-// Makes initialised barriers visible to the copy engine and to other blocks of the cluster.
+// Makes initialised barriers visible to TMA and to other blocks of the cluster.
 __device__ inline void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

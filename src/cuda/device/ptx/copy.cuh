@@ -1,4 +1,4 @@
-// The copy engine (TMA): boxes of tensors to and from shared memory, one instruction each. Coordinates begin at the
+// TMA: boxes of tensors to and from shared memory, one instruction each. Coordinates begin at the
 // innermost dimension; a mask of blocks in the cluster receives what `..._to_all` reads.
 #pragma once
 
@@ -138,7 +138,7 @@ __device__ inline void copy_out_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// Orders this thread's stores to shared memory before reads of the copy engine and of tensor cores.
+// Orders this thread's stores to shared memory before reads of TMA and of tensor cores.
 __device__ inline void copy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -88,7 +88,7 @@ void falt_rows_store(const falt_rows *rows, void *target, const void *sums, int6
  * in place there; empty (*begin == *end) if there are none. Outside it rows come from falt_rows_load or a window. */
 void falt_rows_interior(const falt_rows *rows, int64_t low, int64_t high, int64_t *begin, int64_t *end);
 
-/* Input positions that outputs [low, high) of an axis read: first and count, holes included. */
+/* Input positions that outputs [low, high) of an axis read: first and count, gaps included. */
 void falt_rows_reach(const falt_rows *rows, int axis, int64_t low, int64_t high, int64_t *first, int64_t *count);
 
 /* ------------------------------------------------------------------------------------------------------ row windows */

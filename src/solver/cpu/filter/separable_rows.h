@@ -40,7 +40,7 @@ typedef struct falt_separable {
 bool falt_separable_init(falt_separable *how);
 void falt_separable_free(falt_separable *how);
 
-/* Input positions along an axis that `made` neighbouring outputs read, holes included. */
+/* Input positions along an axis that `made` neighbouring outputs read, gaps included. */
 int64_t falt_separable_span(const falt_rows *rows, int axis, int64_t made);
 /* Scratch bytes of the strip that needs most, with the block as it stands. */
 size_t falt_separable_scratch(const falt_separable *how);

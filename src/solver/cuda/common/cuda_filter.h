@@ -21,7 +21,7 @@ int64_t falt_cuda_batch_stride(const falt_tensor *tensor, int dim);
 /* The largest power of two, up to 16, that divides all strides between rows. */
 int falt_cuda_alignment(int64_t row, int64_t plane, const int64_t batch[2]);
 
-/* The holes TAPS_X, PAD_X and AXIS_X of an axis, for the letter X. */
+/* The parameters TAPS_X, PAD_X and AXIS_X of an axis, for the letter X. */
 void falt_cuda_axis_defines(falt_cuda_kernel *kernel, const falt_problem *problem, char letter, int axis);
 
 #endif

@@ -53,7 +53,7 @@ bool falt_igemm_find_spans(const falt_tensor *source, const falt_igemm_phase pha
 /* What kernels read of a source; its steps are 1, its pointers are set later. */
 falt_cuda_igemm_source falt_igemm_source_of(const falt_problem *problem, const falt_tensor *tensor, int merged);
 
-/* The holes of kernels that include finish.cuh. */
+/* The parameters of kernels that include finish.cuh. */
 void falt_igemm_result_defines(const falt_problem *problem, falt_type result, falt_cuda_kernel *kernel);
 
 /* For cuda_wgrad_sum.cu: so many split-K slices of a filter's gradient, of all rows of merged groups and `columns` of

@@ -1,4 +1,4 @@
-/* Maps of tensors for the copy engine, and what it cannot take. */
+/* Maps of tensors for TMA, and what it cannot take. */
 #include "solver/cuda/common/cuda_maps.h"
 
 #include "core/memory.h"

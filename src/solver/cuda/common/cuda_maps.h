@@ -1,4 +1,4 @@
-/* What the solvers share whose operands the copy engine walks. */
+/* What the solvers share whose operands TMA walks. */
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 
@@ -32,7 +32,7 @@ typedef struct falt_map_sums {
 /* Starts cuda_igemm_sm90_sum.cu's kernel on the sums in the workspace. */
 void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_operands *operands, falt_map_sums sums);
 
-/* Why a layer, or a gradient, of these two types of factors is not for wgmma fed by the copy engine; or NULL. The first
+/* Why a layer, or a gradient, of these two types of factors is not for wgmma fed by TMA; or NULL. The first
  * asks nothing of the order in memory, the second for channels side by side. */
 const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_type other);
 const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type other);

@@ -5,7 +5,7 @@
 // multiply, in gradients neither. Sums wait for planes and for more taps than registers hold: PARTS loads of so many
 // rows of taps.
 //
-// Holes, beside those of cuda_depthwise.cuh, whose AXIS_R has the taps of one part:
+// Compile-time parameters, beside those of cuda_depthwise.cuh, whose AXIS_R has the taps of one part:
 //   PARTS        of the taps along rows
 //   ALL_TAPS_R   in all parts
 //   Y_R Y_S      elements of the result from row to row, from column to column

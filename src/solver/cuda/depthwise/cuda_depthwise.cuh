@@ -1,7 +1,7 @@
 // What the kernels of depthwise layers share: which positions of a source a tile of results meets, and lines of the
 // source in registers.
 //
-// Holes:
+// Compile-time parameters:
 //   TYPE_X TYPE_Y TYPE_W  numbers of falt_type: source, result, filter
 //   SUM                   float or double
 //   INNER                 1: channels lie side by side, a thread has UNIT of them; 0: one, and columns lie side by side

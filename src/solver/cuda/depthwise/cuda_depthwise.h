@@ -18,7 +18,7 @@ typedef struct falt_depthwise_cut {
 /* The best tile; false if there is none. `narrow`: for operands whose addresses are aligned to an element only. */
 bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool narrow);
 
-/* The kernels' strides, and the holes that both have. */
+/* The kernels' strides, and the parameters that both have. */
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *problem);
 void falt_depthwise_defines(const falt_problem *problem, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel);
 /* "float" or "double", and its type. */

@@ -14,7 +14,7 @@
 // cuda_depthwise_sum.cu adds: always in the same order. Zeros meet pixels of the other operand; where a sum is not
 // finite it is formed once more from its own products alone.
 //
-// Holes:
+// Compile-time parameters:
 //   PAIR                       types of the factors, "f16.f16" or "bf16.bf16"
 //   KIND                       the same, HALVES or BRAINS
 //   TAPS_R TAPS_S PAD_R PAD_S  along rows and columns, up to eight

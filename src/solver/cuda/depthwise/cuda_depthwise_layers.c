@@ -130,7 +130,7 @@ bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool na
   return falt_depthwise_choose(&cut->shape, &machine, &cut->tile);
 }
 
-/* ---- arguments and holes */
+/* ---- arguments and parameters */
 
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *p) {
   const roles r = roles_of(p);

@@ -1,6 +1,6 @@
 // A depthwise filter laid out anew for layers whose channels lie side by side: its taps, each with all channels.
 //
-// Holes: TYPE_W, a number of falt_type; SUM, what it becomes; TAPS_R TAPS_S CHANNELS MULTIPLE
+// Compile-time parameters: TYPE_W, a number of falt_type; SUM, what it becomes; TAPS_R TAPS_S CHANNELS MULTIPLE
 #include "args.h"
 #include "convert.cuh"
 #include "ptx/early.cuh"

@@ -1,7 +1,7 @@
 // Adds what split-K slices of the positions contribute to the gradient of a depthwise layer's filter, and of its bias:
 // neighbouring threads take neighbouring sums, each warp other split-K slices of them, always in the same order.
 //
-// Holes:
+// Compile-time parameters:
 //   SUM                   float or double
 //   TYPE_W                number of falt_type: the gradient's
 //   TAPS_T TAPS_R TAPS_S  along planes, rows, columns

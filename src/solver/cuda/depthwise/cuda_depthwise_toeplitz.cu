@@ -16,7 +16,7 @@
 // A zero of the band meets columns outside of what a result reads; where one of these is not finite the result is
 // formed once more from its own alone. (Bands: Chen et al., "ConvStencil", 2024.)
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                 of the products: HALVES or BRAINS
 //   TYPE_Y TYPE_R        numbers of falt_type: the results', the residual's, -1: there is none
 //   REAL                 float: type of the epilogue

@@ -118,13 +118,13 @@ const char *falt_depthwise_toeplitz_refusal(const shape *s) {
 }
 
 void falt_depthwise_toeplitz_defines(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
-  const falt_cuda_named_define holes[] = {
+  const falt_cuda_named_define defines[] = {
       {"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]}, {"PAD_R", s->pad[0]},      {"PAD_S", s->pad[1]},
       {"IN_H", s->in[0]},     {"IN_W", s->in[1]},     {"OUT_H", s->out[0]},      {"OUT_W", s->out[1]},
       {"INNER", s->inner},    {"BATCH", s->images},   {"CHANNELS", s->channels}, {"UNIT_Y", s->y_align},
       {"SPAN", t->span},      {"IMAGES", t->images},  {"SLAB", t->slab},         {"SEGMENT", t->segment},
       {"WARPS", t->warps},    {"STAGES", t->stages},  {"BLOCKS", t->blocks}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
   falt_cuda_define(kernel, "UNIT_X=%d", (int)(columns_of(s).leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
 }
 

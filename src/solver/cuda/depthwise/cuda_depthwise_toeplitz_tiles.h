@@ -17,7 +17,7 @@ typedef struct falt_depthwise_toeplitz_shape {
   bool finish;          /* scale, bias, residual or activation */
 } falt_depthwise_toeplitz_shape;
 
-/* Named after the kernel's holes. */
+/* Named after the kernel's parameters. */
 typedef struct falt_depthwise_toeplitz_tile {
   int span, images, slab, segment, warps, stages, blocks, shared_bytes;
   int64_t tiles, parts; /* of the whole layer; of its channels */
@@ -28,7 +28,7 @@ typedef struct falt_depthwise_toeplitz_tile {
 /* Why the kernel does not take the shape, or NULL. */
 const char *falt_depthwise_toeplitz_refusal(const falt_depthwise_toeplitz_shape *shape);
 
-/* Fills the kernel's holes that say how a layer is cut, and its sizes. */
+/* Fills the kernel's parameters that say how a layer is cut, and its sizes. */
 void falt_depthwise_toeplitz_defines(falt_cuda_kernel *kernel, const falt_depthwise_toeplitz_shape *shape,
                                      const falt_depthwise_toeplitz_tile *tile);
 

@@ -11,7 +11,7 @@
 // Blocks have split-K slices of the images, whose sums cuda_depthwise_sum.cu adds: always in the same order. Rows and
 // columns of zeros around y meet x; where a sum is not finite it is formed once more from its own products alone.
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                       of the products: HALVES or BRAINS
 //   TAPS_R TAPS_S PAD_R PAD_S  along rows and columns
 //   IN_H IN_W OUT_H OUT_W

@@ -129,12 +129,12 @@ bool falt_depthwise_toeplitz_wgrad_choose(const shape *s, const falt_machine *m,
 }
 
 void falt_depthwise_toeplitz_wgrad_defines(falt_cuda_kernel *kernel, const shape *s, const tile *t) {
-  const falt_cuda_named_define holes[] = {
+  const falt_cuda_named_define defines[] = {
       {"TAPS_R", s->taps[0]}, {"TAPS_S", s->taps[1]},    {"PAD_R", s->pad[0]}, {"PAD_S", s->pad[1]},
       {"IN_H", s->in[0]},     {"IN_W", s->in[1]},        {"OUT_H", s->out[0]}, {"OUT_W", s->out[1]},
       {"BATCH", s->images},   {"CHANNELS", s->channels}, {"SPAN", t->span},    {"IMAGES", t->images},
       {"SLAB", t->slab},      {"UNIT_Y", s->y_align},    {"WARPS", t->warps},  {"BLOCKS", t->blocks}};
   const int64_t leading = falt_round_up(s->pad[1], 4);
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
   falt_cuda_define(kernel, "UNIT_X=%d", (int)(leading % 8 ? falt_min(s->x_align, 4) : s->x_align));
 }

@@ -5,7 +5,8 @@
 // all split-K slices of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes
 // of taps, and parts of their rows, are blocks of their own.
 //
-// Holes, beside those of cuda_depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of the gradient:
+// Compile-time parameters, beside those of cuda_depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of
+// the gradient:
 //   PARTS       of the taps along rows
 //   ALL_TAPS_R  in all parts
 //   Y_R Y_S     elements of y from row to row, from column to column

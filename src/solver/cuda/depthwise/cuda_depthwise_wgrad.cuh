@@ -1,6 +1,7 @@
 // Where a sum of the gradient of a depthwise layer's filter goes, or of its bias.
 //
-// Holes: SUM, float or double; TYPE_W, number of falt_type of the gradient; MULTIPLE, channels of a group
+// Compile-time parameters: SUM, float or double; TYPE_W, number of falt_type of the gradient; MULTIPLE, channels of a
+// group
 #pragma once
 #include "args.h"
 #include "convert.cuh"

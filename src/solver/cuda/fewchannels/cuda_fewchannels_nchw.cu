@@ -20,7 +20,7 @@
 // Taps that only fill products up have zeros in the filter, and what is not finite would spread through them: results
 // that are not a number are summed again, from their own taps.
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                  HALVES or BRAINS, the factors
 //   TYPE_X TYPE_Y TYPE_R REAL ACTIVATION    numbers of falt_type; as finish.cuh has them
 //   CHANNELS PLANES TAPS_R TAPS_S           of x; taps along planes, rows, columns

@@ -113,8 +113,8 @@ bool falt_fewchannels_nchw_choose(const falt_fewchannels_nchw_problem *problem, 
 
 void falt_fewchannels_nchw_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nchw_problem *p,
                                    const falt_fewchannels_nchw_tile *t) {
-  const falt_cuda_named_define holes[] = {{"CHANNELS", p->channels}, {"PLANES", p->taps[0]}, {"TAPS_R", p->taps[1]},
-                                          {"TAPS_S", p->taps[2]},    {"PAD", p->pad},        {"INNER", p->inner},
-                                          {"EIGHTS", t->eights},     {"BLOCKS", t->blocks}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  const falt_cuda_named_define defines[] = {{"CHANNELS", p->channels}, {"PLANES", p->taps[0]}, {"TAPS_R", p->taps[1]},
+                                            {"TAPS_S", p->taps[2]},    {"PAD", p->pad},        {"INNER", p->inner},
+                                            {"EIGHTS", t->eights},     {"BLOCKS", t->blocks}};
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }

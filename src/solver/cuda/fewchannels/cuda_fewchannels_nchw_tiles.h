@@ -20,7 +20,7 @@ typedef struct falt_fewchannels_nchw_problem {
   int extras;  /* of a residual, an activation, boundaries that go on: kernels with them need more registers */
 } falt_fewchannels_nchw_problem;
 
-/* Named after cuda_fewchannels_nchw.cu's holes. */
+/* Named after cuda_fewchannels_nchw.cu's parameters. */
 typedef struct falt_fewchannels_nchw_tile {
   int eights, blocks;
   int walk, walks, strips, result_tiles; /* rows of a walk; walks down a plane; of columns; of channels */
@@ -38,7 +38,7 @@ void falt_fewchannels_nchw_each(const falt_fewchannels_nchw_problem *problem, co
 bool falt_fewchannels_nchw_choose(const falt_fewchannels_nchw_problem *problem, const falt_machine *machine,
                                   falt_fewchannels_nchw_tile *best);
 
-/* The holes of a problem and its tile. */
+/* The parameters of a problem and its tile. */
 void falt_fewchannels_nchw_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nchw_problem *problem,
                                    const falt_fewchannels_nchw_tile *tile);
 

@@ -16,7 +16,7 @@ typedef struct first_plan {
   falt_fewchannels_nhwc_tile tile;
   falt_cuda_fewchannels_nhwc_args args;
   int unit;   /* elements of y that lie side by side and are stored at once, where it is aligned */
-  bool boxed; /* the copy engine stores them */
+  bool boxed; /* TMA stores them */
 } first_plan;
 
 /* ---- execute */

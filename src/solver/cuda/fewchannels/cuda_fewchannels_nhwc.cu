@@ -17,7 +17,7 @@
 // Taps that only fill a run up have zeros in the filter, and what is not finite would spread through them: results that
 // are not a number are summed again, from their own taps.
 //
-// Holes:
+// Compile-time parameters:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
 //   TYPE_X TYPE_Y             numbers of falt_type: of the factors, of the results
 //   ACTIVATION                by its number
@@ -31,7 +31,7 @@
 //   BATCHES MIRRORED          of rows of x, that ROWS rows of results step over, in the ring; rows that it has twice: 0
 //   PLANAR                    results' pixels lie side by side, not their channels
 //   UNIT                      results that are stored at once, if they are aligned: 1, 2, 4 or 8
-//   BOXED                     whether the copy engine stores aligned ones, their channels side by side
+//   BOXED                     whether TMA stores aligned ones, their channels side by side
 #include "cuda_fewchannels_rows.cuh"
 #include "epilogue.cuh"
 #include "pairs.cuh"
@@ -43,7 +43,7 @@ constexpr int CONSUMERS = ROWS * PARTS, THREADS = 128 * (CONSUMERS + 1);
 constexpr int PRODUCTS = PIECES / 2, SPAN = 64 / PAIRED;  // of a row of taps; a warpgroup's channels
 constexpr int LINES = PLANAR ? SPAN : TILE, LINE = PLANAR ? TILE : SPAN, PITCH = LINE * 2 + (BOXED ? 0 : 16);
 constexpr int STAGE = LINES * PITCH, RING = CONSUMERS * STAGE, BARRIERS = RING + RING_ROWS * ROW;
-static_assert(!BOXED || (!PLANAR && STAGE % 1024 == 0), "the copy engine swizzles by addresses");
+static_assert(!BOXED || (!PLANAR && STAGE % 1024 == 0), "TMA swizzles by addresses");
 
 struct Shared : Ring {
   unsigned stages;
@@ -151,7 +151,7 @@ __device__ inline float finished(const Args &a, const Finish &f, float sum) {
   return activate<float>(e, sum * f.scale + f.offset);
 }
 
-// Where a line's piece of 16 bytes is staged; the copy engine wants lines of 64 or 128 bytes swizzled.
+// Where a line's piece of 16 bytes is staged; TMA wants lines of 64 or 128 bytes swizzled.
 __device__ inline unsigned staged(unsigned stage, int line, int piece) {
   return stage + line * PITCH + (BOXED ? piece ^ (PAIRED == 1 ? line % 8 : line / 2 % 4) : piece) * 16;
 }

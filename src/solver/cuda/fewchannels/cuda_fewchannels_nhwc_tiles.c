@@ -154,12 +154,12 @@ bool falt_fewchannels_nhwc_choose(const falt_fewchannels_nhwc_problem *problem, 
 
 void falt_fewchannels_nhwc_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nhwc_problem *p,
                                    const falt_fewchannels_nhwc_tile *t) {
-  const falt_cuda_named_define holes[] = {
+  const falt_cuda_named_define defines[] = {
       {"CHANNELS", p->channels},    {"PIXEL", t->pixel},          {"TAPS_R", p->taps[0]},
       {"TAPS_S", p->taps[1]},       {"STRIDE_R", p->stride[0]},   {"STRIDE_S", p->stride[1]},
       {"DILATE_R", p->dilation[0]}, {"DILATE_S", p->dilation[1]}, {"PAIRED", t->paired},
       {"PIECES", t->pieces},        {"WIDTH", t->width},          {"ROWS", t->rows},
       {"PARTS", t->parts},          {"BATCHES", t->batches},      {"MIRRORED", t->mirrored},
       {"PLANAR", p->planar}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }

@@ -4,7 +4,7 @@
 //
 // What a result meets of one row is then a run of neighbouring elements, of PIECES pieces of 16 bytes. Runs begin
 // SPREAD pieces apart, and pieces are dealt to as many planes, so that the same piece of neighbouring runs lies 16
-// bytes apart. Holes are described in cuda_fewchannels_nhwc.cu.
+// bytes apart. Compile-time parameters are described in cuda_fewchannels_nhwc.cu.
 #pragma once
 #include "boundary.cuh"
 #include "cuda_fewchannels_args.h"

@@ -18,7 +18,7 @@ typedef struct falt_fewchannels_nhwc_problem {
   bool planar; /* results' pixels lie side by side */
 } falt_fewchannels_nhwc_problem;
 
-/* Named after cuda_fewchannels_nhwc.cu's holes. */
+/* Named after cuda_fewchannels_nhwc.cu's parameters. */
 typedef struct falt_fewchannels_nhwc_tile {
   int pixel, paired, pieces, width, rows, parts, batches, mirrored;
   int walk, walks;                /* rows of a walk; walks down an image */
@@ -55,7 +55,7 @@ bool falt_fewchannels_nhwc_next_walk(const falt_fewchannels_nhwc_problem *proble
 
 /* Threads of a block. */
 int falt_fewchannels_nhwc_threads(const falt_fewchannels_nhwc_tile *tile);
-/* The holes of a problem and its tile. */
+/* The parameters of a problem and its tile. */
 void falt_fewchannels_nhwc_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nhwc_problem *problem,
                                    const falt_fewchannels_nhwc_tile *tile);
 

@@ -7,7 +7,7 @@
 // piece of the runs of all rows of taps its columns: 16 bytes of shared memory hold eight columns for one result, those
 // of the next result begin 16 bytes later, those of the next row of taps some rows later. So x is multiplied as it lies
 // in the ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a
-// result meets lie one after the other. The copy engine brings rows of dy; a warpgroup turns one on its way into
+// result meets lie one after the other. TMA brings rows of dy; a warpgroup turns one on its way into
 // registers, from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers
 // from a block's first row to its last; each warpgroup's are a split-K slice of its own, and cuda_wgrad_sum.cu adds the
 // split-K slices in a fixed order.
@@ -18,7 +18,7 @@
 // Results beyond the end of a row are zeros, which meet elements that exist: what is not finite there may reach taps
 // that do not read it.
 //
-// Holes are those of cuda_fewchannels_nhwc.cu that cuda_fewchannels_rows.cuh has, and
+// Compile-time parameters are those of cuda_fewchannels_nhwc.cu that cuda_fewchannels_rows.cuh has, and
 //   PAIR            types of the factors, "f16.f16" or "bf16.bf16"
 //   BEYOND          where dy is summed alone, the bits of 1: a channel that x does not have
 //   BIASED          whether it is

@@ -12,7 +12,7 @@
 //
 // An image is swept along its rows: these are then the planes.
 //
-// Holes, beside those of cuda_direct.cu with the same name:
+// Compile-time parameters, beside those of cuda_direct.cu with the same name:
 //   LEFT                      elements of a window before a thread's own: the pad less SHIFT
 //   SHIFT                     from a result's column to the thread's own elements; a multiple of V
 //   BOTH                      1: there are threads with two ends, one that was moved inwards or is alone in its group

@@ -33,7 +33,7 @@ bool falt_25d_choose(const falt_tile_problem *problem, const falt_machine *machi
  * takes each part as long as half a sector. */
 double falt_25d_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_25d *sweep);
 
-/* The kernel's holes that say how it is cut. */
+/* The kernel's parameters that say how it is cut. */
 void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *sweep);
 
 #endif

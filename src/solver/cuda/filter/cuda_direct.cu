@@ -14,7 +14,7 @@
 // Tiles compute the inner box, whose windows lie inside the image. Results around it come from threads of their own, V
 // at a time, which ask the boundaries for every element.
 //
-// Holes:
+// Compile-time parameters:
 //   TAPS_T TAPS_R TAPS_S      taps along the planes, the rows, the columns
 //   STRIDE_T STRIDE_R STRIDE_S, DILATE_T DILATE_R DILATE_S
 //   PAD_T PAD_R PAD_S         the axes' pads before

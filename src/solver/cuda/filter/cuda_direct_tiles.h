@@ -64,7 +64,7 @@ void falt_tiles_each(const falt_tile_problem *problem, const falt_machine *machi
 /* The best; false with the reason of the least bad one if no tile is legal. */
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_tile *best);
 
-/* The holes of the tile kernel that the steps between taps and results and the cut fill. */
+/* The parameters of the tile kernel that the steps between taps and results and the cut fill. */
 void falt_tile_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_tile *tile);
 
 #endif

@@ -6,7 +6,8 @@
 // A lane's words in shared memory begin an odd number of words behind its neighbour's, so that eight lanes read from
 // all banks.
 //
-// Holes, beside those of cuda_direct.cu with the same name (TAPS_T, TAPS_R, PIXEL, strides and dilations are 1):
+// Compile-time parameters, beside those of cuda_direct.cu with the same name (TAPS_T, TAPS_R, PIXEL, strides and
+// dilations are 1):
 //   THREAD                    results of a lane
 //   WARPS                     of a block
 #include "async.cuh"

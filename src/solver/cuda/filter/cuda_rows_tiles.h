@@ -22,7 +22,7 @@ void falt_rows_each(const falt_tile_problem *problem, const falt_machine *machin
 /* The best; false with a reason if none is legal. */
 bool falt_rows_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_row *best);
 
-/* The kernel's holes that the cut fills. */
+/* The kernel's parameters that the cut fills. */
 void falt_row_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_row *row);
 
 #endif

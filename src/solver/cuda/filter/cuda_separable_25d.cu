@@ -5,7 +5,7 @@
 // line is read once by a warp, where tiles read it several times, and the results along it leave no register. The
 // partial sums move on by the multiply-adds' own destinations.
 //
-// Holes, beside those of cuda_direct.cu with the same name (TAPS_T is 1, strides and dilations too):
+// Compile-time parameters, beside those of cuda_direct.cu with the same name (TAPS_T is 1, strides and dilations too):
 //   THREAD                    columns of a lane: a word of 16 bytes, or several
 //   WARPS                     of a block
 //   AHEAD                     lines that are on their way

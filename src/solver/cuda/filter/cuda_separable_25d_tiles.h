@@ -24,7 +24,7 @@ void falt_separable_25d_each(const falt_tile_problem *problem, const falt_machin
 /* The best; false with a reason if none is legal. */
 bool falt_separable_25d_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_separable_25d *best);
 
-/* The kernel's holes that the cut fills. */
+/* The kernel's parameters that the cut fills. */
 void falt_separable_25d_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem,
                                 const falt_separable_25d *march);
 

@@ -1,5 +1,5 @@
 /* What the GPU solvers for filters share whose taps travel as a kernel's parameter: problems as
- * src/solver/cuda/filter/cuda_direct.cu and cuda_25d.cu see them, the holes and the taps that both take. */
+ * src/solver/cuda/filter/cuda_direct.cu and cuda_25d.cu see them, the parameters and the taps that both take. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
 
@@ -40,7 +40,7 @@ void *falt_taps_plan_drop(falt_taps_plan *plan, falt_ask *ask, const char *why);
 falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operands *operands, int x_vector,
                                    int y_vector);
 
-/* The holes that both kernels have: of the axes, the types, the terms. */
+/* The parameters that both kernels have: of the axes, the types, the terms. */
 void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
 
 /* Plans that lack their taps only, by tiles and by sweeps. NULL with the reason set. */

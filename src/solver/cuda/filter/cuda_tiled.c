@@ -214,14 +214,14 @@ static void add_types(falt_cuda_kernel *kernel, const blocked_plan *plan) {
 }
 
 static void add_block(falt_cuda_kernel *kernel, const falt_tiled *b) {
-  const falt_cuda_named_define holes[] = {
+  const falt_cuda_named_define defines[] = {
       {"DEPTH", b->depth},    {"ROWS", b->rows},       {"GROUPS", b->groups},     {"GROUP", b->group},
       {"SPREAD", b->spread},  {"LANES", b->lanes},     {"LINES", b->lines},       {"CHUNK", b->chunk},
       {"REST", b->rest},      {"SPACE", b->space},     {"NEXT_TAP", b->next_tap}, {"NEXT_RESULT", b->next_result},
       {"SHIFT", b->shift},    {"PITCH", b->pitch},     {"DENSE", b->dense},       {"BAND_R", b->band[0]},
       {"BAND_S", b->band[1]}, {"BUFFERS", b->buffers}, {"SWEEP", b->sweep > 0},   {"BLOCKS", b->blocks},
       {"APART", b->apart},    {"FLUSH", b->flush}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
   kernel->shared_bytes = b->shared_bytes;
 }
 

@@ -12,7 +12,7 @@
 // are loaded by whole vectors; spread ones put neighbouring threads on neighbouring elements, so that far
 // dilations cost no more than near ones.
 //
-// Holes:
+// Compile-time parameters:
 //   ELEMENT_X ELEMENT_Y       C types of elements in and out
 //   TYPE_X TYPE_Y TYPE_W      numbers of falt_type: in, out, taps
 //   SUM                       float or double

@@ -23,7 +23,7 @@ typedef struct falt_tiled_problem {
   bool unaligned;                  /* rows do not begin at vectors */
 } falt_tiled_problem;
 
-/* Named after cuda_tiled.cu's holes. */
+/* Named after cuda_tiled.cu's parameters. */
 typedef struct falt_tiled {
   int depth, rows, groups, group, spread;
   int lanes, lines;

@@ -271,7 +271,7 @@ static bool reaches_far(const falt_problem *p) {
   return false;
 }
 
-static void add_holes(const banded_plan *plan, falt_cuda_kernel *kernel) {
+static void add_defines(const banded_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type, taps = falt_type_is_byte(x) ? FALT_S8 : x;
   int axis[3];
@@ -303,7 +303,7 @@ static falt_status ready(falt_plan *base) {
   banded_plan *plan = (banded_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_toeplitz.cu", .entry = "falt_toeplitz", .shared_bytes = plan->cut.shared_bytes};
-  add_holes(plan, &kernel);
+  add_defines(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(upload(plan));
   falt_free(plan->taps);

@@ -18,7 +18,7 @@
 // windows alone. (Bands: Chen et al., "ConvStencil", 2024; splits: Ootomo and Yokota, "Recovering single precision
 // accuracy from Tensor Cores", 2022.)
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                      of the products: mma.cuh's
 //   TAPS_T TAPS_R TAPS_S      taps along planes, rows, columns
 //   PAD_T PAD_R PAD_S         the axes' pads before

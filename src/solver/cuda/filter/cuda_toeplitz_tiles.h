@@ -71,7 +71,7 @@ typedef struct falt_toeplitz_image {
   bool aligned;         /* rows allow vector access */
 } falt_toeplitz_image;
 
-/* Where the kernel reads bands from: its hole BANDS. */
+/* Where the kernel reads bands from: its parameter BANDS. */
 typedef enum falt_toeplitz_place { FALT_BANDS_REGISTERS, FALT_BANDS_SHARED, FALT_BANDS_GLOBAL } falt_toeplitz_place;
 
 enum { FALT_BANDS_WARPS = 4 }; /* of a block */

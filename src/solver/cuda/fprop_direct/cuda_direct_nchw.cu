@@ -12,7 +12,7 @@
 // A line of the tile is stored by phases: columns that neighbouring threads read at once, COLUMNS*STRIDE_W apart, lie
 // side by side, so that no two of them share a bank.
 //
-// Holes:
+// Compile-time parameters:
 //   ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y TYPE_W    C types in and out, numbers of falt_type
 //   CHANNELS TAPS_R TAPS_S STRIDE_H STRIDE_W DILATE_R DILATE_S POOL_H POOL_W
 //   ROWS COLUMNS FILTERS     of a thread; whole windows, fours of filters

@@ -184,17 +184,17 @@ bool falt_direct_nchw_choose(const falt_direct_nchw_problem *p, const falt_machi
 }
 
 void falt_direct_nchw_defines(falt_cuda_kernel *kernel, const falt_direct_nchw_tile *t) {
-  const falt_cuda_named_define holes[] = {{"ROWS", t->rows},
-                                          {"COLUMNS", t->columns},
-                                          {"FILTERS", t->filters},
-                                          {"ACROSS", t->across},
-                                          {"DOWN", t->down},
-                                          {"GROUPS", t->groups},
-                                          {"SLOTS", t->slots},
-                                          {"PITCH", t->pitch},
-                                          {"TILES_H", (int)t->tiles[0]},
-                                          {"TILES_W", (int)t->tiles[1]},
-                                          {"FILTER_TILES", (int)t->filter_tiles}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  const falt_cuda_named_define defines[] = {{"ROWS", t->rows},
+                                            {"COLUMNS", t->columns},
+                                            {"FILTERS", t->filters},
+                                            {"ACROSS", t->across},
+                                            {"DOWN", t->down},
+                                            {"GROUPS", t->groups},
+                                            {"SLOTS", t->slots},
+                                            {"PITCH", t->pitch},
+                                            {"TILES_H", (int)t->tiles[0]},
+                                            {"TILES_W", (int)t->tiles[1]},
+                                            {"FILTER_TILES", (int)t->filter_tiles}};
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
   kernel->shared_bytes = t->shared_bytes;
 }

@@ -17,7 +17,7 @@ typedef struct falt_direct_nchw_problem {
   bool y_last;             /* results' channels are the innermost dimension */
 } falt_direct_nchw_problem;
 
-/* Named after cuda_direct_nchw.cu's holes. */
+/* Named after cuda_direct_nchw.cu's parameters. */
 typedef struct falt_direct_nchw_tile {
   int rows, columns, filters;
   int across, down, groups;
@@ -37,7 +37,7 @@ void falt_direct_nchw_each(const falt_direct_nchw_problem *problem, const falt_m
 bool falt_direct_nchw_choose(const falt_direct_nchw_problem *problem, const falt_machine *machine,
                              falt_direct_nchw_tile *best);
 
-/* The holes of a tile, and the shared memory that it asks for. */
+/* The parameters of a tile, and the shared memory that it asks for. */
 void falt_direct_nchw_defines(falt_cuda_kernel *kernel, const falt_direct_nchw_tile *tile);
 
 #endif

@@ -16,7 +16,7 @@
 // Groups whose channels do not come by 8 are merged until they do. Zeros stand for the taps between them, and a sum
 // that is not finite is formed again from its own channels: what is not finite stays in its group.
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                   of the products: HALVES or BRAINS
 //   TYPE_Y TYPE_R          numbers of falt_type: the results', the residual's, -1: there is none
 //   REAL                   float: type of the epilogue

@@ -67,12 +67,12 @@ const char *falt_grouped_refusal(const falt_grouped_shape *s) {
 }
 
 void falt_grouped_defines(falt_cuda_kernel *kernel, const falt_grouped_shape *s, const falt_grouped_tile *t) {
-  const falt_cuda_named_define holes[] = {
+  const falt_cuda_named_define defines[] = {
       {"TAPS_R", s->taps[0]},    {"TAPS_S", s->taps[1]},  {"STRIDE_R", s->stride[0]}, {"STRIDE_S", s->stride[1]},
       {"DILATE_S", s->dilation}, {"DEPTH", s->depth / 8}, {"ROWS", s->rows},          {"OWN_DEPTH", s->own_depth},
       {"OWN_ROWS", s->own_rows}, {"TILE_H", t->height},   {"TILE_W", t->width},       {"BANDS", t->bands},
       {"WARPS_C", t->warps_c},   {"WARPS_P", t->warps_p}, {"STAGES", t->stages},      {"BLOCKS", t->blocks}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }
 
 /* ---- estimate */

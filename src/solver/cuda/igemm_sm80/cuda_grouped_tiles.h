@@ -17,7 +17,7 @@ typedef struct falt_grouped_shape {
   double bytes;
 } falt_grouped_shape;
 
-/* Named after the kernel's holes. */
+/* Named after the kernel's parameters. */
 typedef struct falt_grouped_tile {
   int height, width, bands, warps_c, warps_p, stages, blocks, shared_bytes;
   int64_t parts, tiles; /* of channels; of all images */
@@ -28,7 +28,7 @@ typedef struct falt_grouped_tile {
 /* Why the kernel does not take the shape, or NULL. */
 const char *falt_grouped_refusal(const falt_grouped_shape *shape);
 
-/* Fills the kernel's holes but KIND and those of results. */
+/* Fills the kernel's parameters but KIND and those of results. */
 void falt_grouped_defines(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */

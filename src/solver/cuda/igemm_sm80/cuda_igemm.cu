@@ -19,7 +19,7 @@
 // Tensor cores round sums towards zero, so that a long sum would drift: after every PROMOTE steps it is added to one in
 // f32.
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                   of the products: mma.cuh's
 //   SPLIT                  1: three products of tf32 halves
 //   WGMMA                  1: those, by warpgroups; the filter is packed in two parts

@@ -1,4 +1,5 @@
-// How the kernels that multiply layers finish their results. TYPE_Y, TYPE_R, REAL and ACTIVATION are holes of theirs.
+// How the kernels that multiply layers finish their results. TYPE_Y, TYPE_R, REAL and ACTIVATION are parameters of
+// theirs.
 #pragma once
 #include "cuda_igemm.cuh"
 #include "finish.cuh"

@@ -1,6 +1,6 @@
 // A filter in the order in which the gemm kernel reads it: see falt_cuda_igemm_pack_args. One thread an element.
 //
-// Holes:
+// Compile-time parameters:
 //   ELEMENT   C type of the filter's elements
 #include "args.h"
 

@@ -118,7 +118,7 @@ static falt_status pack_filter(falt_igemm_plan *plan) {
   return status;
 }
 
-static void add_holes(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_kernel *kernel) {
+static void add_defines(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_igemm_tile *t = &plan->tile;
   falt_cuda_define(kernel, "KIND=%s", falt_cuda_products(r->source->type, p->filter.type));
@@ -161,7 +161,7 @@ falt_status falt_igemm_ready(falt_plan *base) {
   const falt_igemm_roles r = falt_igemm_roles_of(&base->problem);
   falt_cuda_kernel kernel = {.source = "cuda_igemm.cu", .entry = "falt_igemm", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_igemm_pack"};
-  add_holes(plan, &r, &kernel);
+  add_defines(plan, &r, &kernel);
   falt_cuda_define(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));

@@ -1,4 +1,4 @@
-// Where pieces of windows lie. Holes of the kernels:
+// Where pieces of windows lie. Compile-time parameters of the kernels:
 //   FOLD   1: entries are places; the source goes on beyond its ends
 //   FILL   1: what does not exist is a constant other than 0
 //   ONES   1: there are entries that are no element but a one

@@ -1,6 +1,6 @@
 // Results of layers from the sums of all split-K slices of the depth, always in the same order: one thread a result.
 //
-// Holes:
+// Compile-time parameters:
 //   SUM                    type of the sums
 //   TYPE_Y TYPE_R REAL ACTIVATION   as in cuda_igemm.cu
 #include "args.h"

@@ -7,7 +7,8 @@
 // In shared memory a pixel's channels lie side by side, as in channels-last memory, so tensor cores want both factors
 // transposed: halves are transposed as they are loaded, words are loaded one by one.
 //
-// Holes: KIND SPLIT TYPE_X BM BN WARPS_M WARPS_N STAGES FOLD FILL ONES PROMOTE BLOCKS as in cuda_igemm.cu, and
+// Compile-time parameters: KIND SPLIT TYPE_X BM BN WARPS_M WARPS_N STAGES FOLD FILL ONES PROMOTE BLOCKS as in
+// cuda_igemm.cu, and
 //   TYPE_W               number of falt_type: the filter's
 //   PIXELS               of a step
 //   UNIT_Y GATHER_Y UNIT_X GATHER_X   UNIT and GATHER of both factors

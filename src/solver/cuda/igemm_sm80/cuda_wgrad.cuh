@@ -1,4 +1,4 @@
-// What the kernels of filters' gradients share: where a gradient goes. TYPE_W is a hole of theirs.
+// What the kernels of filters' gradients share: where a gradient goes. TYPE_W is a parameter of theirs.
 #pragma once
 #include "args.h"
 #include "convert.cuh"

@@ -18,7 +18,7 @@
 // elements, wherever it begins, and columns are its elements. Two neighbouring rows of results make the pairs that an
 // instruction sums: x is laid out as words of an element and the one STRIDE_R rows below.
 //
-// Holes:
+// Compile-time parameters:
 //   KIND                                 of the products: HALVES or BRAINS
 //   BIASED                               whether a last column sums y alone
 //   RUN UNIT                             see above; bytes of x that are copied at once

@@ -95,24 +95,24 @@ void falt_wgrad_halo_parts(const falt_wgrad_halo_shape *s, const falt_wgrad_halo
 }
 
 void falt_wgrad_halo_defines(falt_cuda_kernel *kernel, const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
-  const falt_cuda_named_define holes[] = {{"BIASED", s->biased},
-                                          {"RUN", s->run},
-                                          {"UNIT", s->unit},
-                                          {"TAPS_R", t->taps_r},
-                                          {"TAPS_S", s->taps[2]},
-                                          {"STRIDE_R", s->stride[1]},
-                                          {"STRIDE_S", s->stride[2]},
-                                          {"DILATE_R", s->dilation[1]},
-                                          {"DILATE_S", s->dilation[2]},
-                                          {"TILE_H", t->height},
-                                          {"TILE_W", t->width},
-                                          {"MR", t->mr},
-                                          {"CHANNELS", t->channels},
-                                          {"SLABS", t->slabs},
-                                          {"WARPS", t->warps},
-                                          {"PER", t->per},
-                                          {"BLOCKS", t->blocks}};
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  const falt_cuda_named_define defines[] = {{"BIASED", s->biased},
+                                            {"RUN", s->run},
+                                            {"UNIT", s->unit},
+                                            {"TAPS_R", t->taps_r},
+                                            {"TAPS_S", s->taps[2]},
+                                            {"STRIDE_R", s->stride[1]},
+                                            {"STRIDE_S", s->stride[2]},
+                                            {"DILATE_R", s->dilation[1]},
+                                            {"DILATE_S", s->dilation[2]},
+                                            {"TILE_H", t->height},
+                                            {"TILE_W", t->width},
+                                            {"MR", t->mr},
+                                            {"CHANNELS", t->channels},
+                                            {"SLABS", t->slabs},
+                                            {"WARPS", t->warps},
+                                            {"PER", t->per},
+                                            {"BLOCKS", t->blocks}};
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }
 
 /* ---- estimate */

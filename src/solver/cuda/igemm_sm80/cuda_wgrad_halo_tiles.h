@@ -20,7 +20,7 @@ typedef struct falt_wgrad_halo_shape {
   int64_t workspace; /* that may be used; negative: any */
 } falt_wgrad_halo_shape;
 
-/* Named after the kernel's holes. */
+/* Named after the kernel's parameters. */
 typedef struct falt_wgrad_halo_tile {
   int taps_r, height, width, mr, channels, slabs, warps, per, blocks, shared_bytes;
   int64_t parts, split_k,
@@ -36,7 +36,7 @@ int64_t falt_wgrad_halo_columns(const falt_wgrad_halo_shape *shape);
 /* The kernel's parts, in the order of its argument; the last are groups of slabs. */
 void falt_wgrad_halo_parts(const falt_wgrad_halo_shape *shape, const falt_wgrad_halo_tile *tile, int64_t parts[5]);
 
-/* Fills the kernel's holes but KIND. */
+/* Fills the kernel's parameters but KIND. */
 void falt_wgrad_halo_defines(falt_cuda_kernel *kernel, const falt_wgrad_halo_shape *shape,
                              const falt_wgrad_halo_tile *tile);
 

@@ -1,6 +1,6 @@
 // The sums of a filter's gradient over all split-K slices of the pixels, always in the same order.
 //
-// Holes:
+// Compile-time parameters:
 //   SUM      type of the sums
 //   TYPE_W   number of falt_type: the filter's
 #include "cuda_wgrad.cuh"

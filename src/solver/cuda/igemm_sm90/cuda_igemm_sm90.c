@@ -1,6 +1,6 @@
 /* Dense layers of 16-bit floats whose channels lie side by side, on GPUs with wgmma (sm_90a): forward and both
  * gradients, 1D to 3D. src/solver/cuda/igemm_sm90/cuda_igemm_sm90.cu has the algorithm,
- * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_kernel.c what the copy engine walks,
+ * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_kernel.c what TMA walks,
  * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it
  * lies, be its channels outermost or innermost. Results may have their pixels side by side instead, and so may what
  * only one tap reads: the source of 1x1 layers, the gradients by the output for those of a filter. Unaligned operands
@@ -49,7 +49,7 @@ static bool has_dense_planes(const falt_tensor *t) {
   return true;
 }
 
-/* Whether the copy engine may walk it by boxes of pixels of channels. */
+/* Whether TMA may walk it by boxes of pixels of channels. */
 static bool has_boxes(const falt_tensor *t) {
   falt_tensor planes = *t;
   for (int dim = FALT_D; dim < FALT_W; dim++) planes.size[dim] = 1;
@@ -175,7 +175,7 @@ static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from
 }
 
 /* Whether results whose pixels lie side by side go as boxes, as their source comes: 16 bytes divide an image's, for the
- * copy engine writes no less, beyond the last pixel too. */
+ * TMA writes no less, beyond the last pixel too. */
 static bool by_boxes(const wgmma_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   return plan->layer.operation != FALT_IGEMM_SM90_FILTER && plan->lines == 1 && plan->planar == 8 &&
@@ -183,7 +183,7 @@ static bool by_boxes(const wgmma_plan *plan) {
          (!p->has_residual || has_boxes(&p->residual));
 }
 
-/* Whether results are stored by their strides, not by the copy engine. */
+/* Whether results are stored by their strides, not by TMA. */
 static bool by_lines(const wgmma_plan *plan) {
   return (plan->planar && !by_boxes(plan)) || plan->tile.cluster_k > 1 || plan->tile.rows || plan->tile.whole;
 }
@@ -348,7 +348,7 @@ static bool has_walkable_filter(const falt_problem *p) {
          falt_map_takes(&p->filter, FALT_K);
 }
 
-/* Whether 16 bytes divide a pixel's results: the copy engine writes no less, beyond the last channel too. */
+/* Whether 16 bytes divide a pixel's results: TMA writes no less, beyond the last channel too. */
 static bool has_words(const falt_tensor *t) {
   return t->size[FALT_C] * (int64_t)falt_type_size(t->type) % 16 == 0;
 }
@@ -413,41 +413,42 @@ static void describe(const falt_problem *p, falt_igemm_sm90_problem *layer) {
   layer->turned = p->operation != FALT_BACKWARD_FILTER && !falt_map_takes(&p->filter, summed);
 }
 
-static void add_holes(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
+static void add_defines(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_sm90_tile *t = &plan->tile;
   const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
-  const falt_cuda_named_define holes[] = {{"OPERATION", (int)plan->layer.operation},
-                                          {"AXES", plan->layer.axes},
-                                          {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
-                                          {"ACTIVATION", forward ? (int)p->activation : 0},
-                                          {"SCALED", p->has_scale},
-                                          {"BIASED", p->has_bias},
-                                          {"RESIDUAL", p->has_residual},
-                                          {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
-                                          {"CONSUMERS", t->consumers},
-                                          {"WG_ROWS", t->wg_rows},
-                                          {"COLUMNS", t->columns},
-                                          {"SWAPPED", t->swapped},
-                                          {"PINGPONG", t->pingpong},
-                                          {"STAGES", t->stages},
-                                          {"BUFFERS", t->buffers},
-                                          {"CLUSTER", t->cluster},
-                                          {"RESIDENT", t->resident},
-                                          {"PHASES", plan->work.phases},
-                                          {"ZEROS", plan->work.zeros},
-                                          {"CLUSTER_K", t->cluster_k},
-                                          {"OVER", t->over},
-                                          {"KEEPS", t->workspace > 0},
-                                          {"PLANAR", plan->planar},
-                                          {"BY_ROWS", t->rows},
-                                          {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
-                                          {"SUMMED", plan->work.summed},
-                                          {"BOXED", by_boxes(plan)},
-                                          {"LINES", plan->lines}};
+  const falt_cuda_named_define defines[] = {
+      {"OPERATION", (int)plan->layer.operation},
+      {"AXES", plan->layer.axes},
+      {"TYPE_Y", t->workspace ? (int)FALT_F32 : (int)falt_problem_result(p)->type},
+      {"ACTIVATION", forward ? (int)p->activation : 0},
+      {"SCALED", p->has_scale},
+      {"BIASED", p->has_bias},
+      {"RESIDUAL", p->has_residual},
+      {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
+      {"CONSUMERS", t->consumers},
+      {"WG_ROWS", t->wg_rows},
+      {"COLUMNS", t->columns},
+      {"SWAPPED", t->swapped},
+      {"PINGPONG", t->pingpong},
+      {"STAGES", t->stages},
+      {"BUFFERS", t->buffers},
+      {"CLUSTER", t->cluster},
+      {"RESIDENT", t->resident},
+      {"PHASES", plan->work.phases},
+      {"ZEROS", plan->work.zeros},
+      {"CLUSTER_K", t->cluster_k},
+      {"OVER", t->over},
+      {"KEEPS", t->workspace > 0},
+      {"PLANAR", plan->planar},
+      {"BY_ROWS", t->rows},
+      {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
+      {"SUMMED", plan->work.summed},
+      {"BOXED", by_boxes(plan)},
+      {"LINES", plan->lines}};
   const char *type = falt_type_name(falt_problem_factor(p, 0)->type);
   falt_cuda_define(kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }
 
 static falt_status ready(falt_plan *base) {
@@ -455,7 +456,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90.cu", .entry = "falt_igemm_sm90", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
-  add_holes(plan, &kernel);
+  add_defines(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum));
   return falt_cuda_plan_keep_filter(&plan->cuda);

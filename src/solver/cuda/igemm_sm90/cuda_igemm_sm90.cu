@@ -4,9 +4,9 @@
 //   backward data:    dx[pixel][c]    = sum over taps, k of dy[pixel - tap][k] * w[k][tap][c]
 //   backward filter:  dw[k][tap][c]   = sum over pixels of  dy[pixel][k]       * x[pixel + tap][c]
 //
-// One warp fetches: the copy engine gathers the pixels of a tap, 64 channels at a time, with zeros beyond the ends
+// One warp fetches: TMA gathers the pixels of a tap, 64 channels at a time, with zeros beyond the ends
 // ("im2col" mode), into a ring of stages in shared memory. CONSUMERS warpgroups multiply what has arrived (wgmma) and
-// keep the sums in registers; results leave through shared memory, by the copy engine, while the next tile's first
+// keep the sums in registers; results leave through shared memory, by TMA, while the next tile's first
 // stages fill. Where the pixels of what one tap reads lie side by side, not channels, it brings boxes of 64 pixels of
 // 64 channels; rows of the product are then an image's pixels, filled up to whole boxes. Blocks stay and take tile
 // after tile. Blocks of a cluster work on neighbouring rows of the same columns and fetch a part each of what both
@@ -17,7 +17,7 @@
 // part of its steps and finishes a slice of its rows (cuda_igemm_sm90_splitk.cuh). Gradients by the filter that have
 // more pixels than that are cut into `split_k` slices of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
 //
-// Holes:
+// Compile-time parameters:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
 //   AXES                      of space, 1 to 3

@@ -20,7 +20,7 @@ typedef struct planes_plan {
   falt_igemm_sm90_halo_tile tile;
   int dims[4]; /* of tensors: those that are planes, rows, columns and images */
   falt_igemm_sm90_halo_axis axis[3];
-  bool planar, whole; /* as cuda_igemm_sm90_halo.cu's holes */
+  bool planar, whole; /* as cuda_igemm_sm90_halo.cu's parameters */
   falt_cuda_igemm_sm90_halo_args args;
 } planes_plan;
 
@@ -126,7 +126,7 @@ static bool has_sectors(const falt_tensor *t) {
   return all * (int64_t)falt_type_size(t->type) % 32 == 0;
 }
 
-/* Whether results leave by whole runs of channels, or by boxes of pixels, of which the copy engine writes 16 bytes at
+/* Whether results leave by whole runs of channels, or by boxes of pixels, of which TMA writes 16 bytes at
  * least, beyond a row's last pixel too. */
 static const char *result_refusal(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
@@ -277,37 +277,37 @@ static void fill_args(planes_plan *plan) {
   }
 }
 
-static void add_holes(const planes_plan *plan, falt_cuda_kernel *kernel) {
+static void add_defines(const planes_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_sm90_halo_tile *t = &plan->tile;
-  const falt_cuda_named_define holes[] = {{"TYPE_X", (int)p->filter.type},
-                                          {"TYPE_Y", (int)falt_problem_result(p)->type},
-                                          {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
-                                          {"SCALED", p->has_scale},
-                                          {"BIASED", p->has_bias},
-                                          {"RESIDUAL", p->has_residual},
-                                          {"TAPS_D", (int)plan->layer.taps[0]},
-                                          {"TAPS_H", (int)plan->layer.taps[1]},
-                                          {"TAPS_W", (int)plan->layer.taps[2]},
-                                          {"STEP_D", (int)plan->axis[0].step},
-                                          {"STEP_H", (int)plan->axis[1].step},
-                                          {"STEP_W", (int)plan->axis[2].step},
-                                          {"SCATTERED", plan->layer.scattered > 0},
-                                          {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
-                                          {"PLANAR", plan->planar},
-                                          {"PAIRED", plan->layer.scattered == 2},
-                                          {"WHOLE", plan->whole},
-                                          {"PIXEL", t->pixel},
-                                          {"PIECES", t->pieces},
-                                          {"CHANNELS", t->channels},
-                                          {"COLUMNS", t->columns},
-                                          {"CONSUMERS", t->consumers},
-                                          {"BLOCKS", t->blocks},
-                                          {"BLOCKS_W", t->blocks_w},
-                                          {"STAGES", t->stages}};
+  const falt_cuda_named_define defines[] = {{"TYPE_X", (int)p->filter.type},
+                                            {"TYPE_Y", (int)falt_problem_result(p)->type},
+                                            {"ACTIVATION", p->operation == FALT_FORWARD ? (int)p->activation : 0},
+                                            {"SCALED", p->has_scale},
+                                            {"BIASED", p->has_bias},
+                                            {"RESIDUAL", p->has_residual},
+                                            {"TAPS_D", (int)plan->layer.taps[0]},
+                                            {"TAPS_H", (int)plan->layer.taps[1]},
+                                            {"TAPS_W", (int)plan->layer.taps[2]},
+                                            {"STEP_D", (int)plan->axis[0].step},
+                                            {"STEP_H", (int)plan->axis[1].step},
+                                            {"STEP_W", (int)plan->axis[2].step},
+                                            {"SCATTERED", plan->layer.scattered > 0},
+                                            {"OUTPUTS", (int)falt_problem_result(p)->size[FALT_C]},
+                                            {"PLANAR", plan->planar},
+                                            {"PAIRED", plan->layer.scattered == 2},
+                                            {"WHOLE", plan->whole},
+                                            {"PIXEL", t->pixel},
+                                            {"PIECES", t->pieces},
+                                            {"CHANNELS", t->channels},
+                                            {"COLUMNS", t->columns},
+                                            {"CONSUMERS", t->consumers},
+                                            {"BLOCKS", t->blocks},
+                                            {"BLOCKS_W", t->blocks_w},
+                                            {"STAGES", t->stages}};
   const char *type = falt_type_name(p->filter.type);
   falt_cuda_define(kernel, "PAIR=\"%s.%s\"", type, type);
-  falt_cuda_defines(kernel, holes, sizeof holes / sizeof *holes);
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }
 
 /* Scattered results are words, or anywhere. */
@@ -324,7 +324,7 @@ static falt_status ready(falt_plan *base) {
   planes_plan *plan = (planes_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_igemm_sm90_halo", .shared_bytes = plan->tile.shared_bytes};
-  add_holes(plan, &kernel);
+  add_defines(plan, &kernel);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }

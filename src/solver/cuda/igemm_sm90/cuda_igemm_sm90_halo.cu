@@ -3,7 +3,7 @@
 //   y[d][h][w][k] = sum over t, r, s, c of x[d + t][h + r][w + s][c] * w[k][t][r][s][c]
 //
 // A block keeps the filter in shared memory and takes a tile of rows and columns along the planes. Of each plane of x
-// the copy engine brings one window, the tile with what its taps reach beyond it, zeros outside the image; and each
+// TMA brings one window, the tile with what its taps reach beyond it, zeros outside the image; and each
 // pixel once, not once for each tap: tap (r, s) multiplies the same window seen from another pixel. A descriptor of 64
 // pixels, eight rows of eight, takes any pixel as its first, since the swizzle goes by addresses.
 //
@@ -18,7 +18,7 @@
 // result that is not finite is formed again without these zeros. Such results, and those of few channels, are scattered
 // (cuda_igemm_sm90_halo_output.cuh).
 //
-// Holes:
+// Compile-time parameters:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
 //   TYPE_X TYPE_Y             numbers of falt_type of the factors and of the results
 //   ACTIVATION                by its number

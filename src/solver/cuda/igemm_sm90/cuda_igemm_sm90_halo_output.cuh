@@ -109,7 +109,7 @@ __device__ inline void send_runs(const Args &a, const Sums &sums, const Walk &wa
 
 // ---- boxes of pixels
 
-// Two rows of two blocks side by side, by each warp: [row][channel][16 pixels], swizzled as the copy engine expects it.
+// Two rows of two blocks side by side, by each warp: [row][channel][16 pixels], swizzled as TMA expects it.
 __device__ inline void send_box(const Args &a, const Shared &s, const Sums &sums, const Walk &walk, int plane,
                                 int first, int consumer) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;

@@ -124,7 +124,7 @@ static double sending(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm
 }
 
 /* Cycles of a multiprocessor for a plane: of the tensor cores, which power keeps at three quarters of their rate; of
- * shared memory, that they read and the copy engine fills. As measured on an H200. */
+ * shared memory, that they read and TMA fills. As measured on an H200. */
 static double plane_cycles(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   const int products = products_of(p, t) * t->consumers * t->pieces;
   const double multiplied = products * t->columns / 2 / 0.75;

@@ -17,11 +17,11 @@ typedef struct falt_igemm_sm90_halo_problem {
   int y_bytes; /* of an element of the result */
   bool residual;
   int scattered; /* results that are written together, one or two; 0: whole runs of channels, or boxes of pixels */
-  bool boxed;    /* planar results, of 16 bits, that the copy engine writes */
+  bool boxed;    /* planar results, of 16 bits, that TMA writes */
   bool sectors;  /* whether their rows begin where sectors of memory do */
 } falt_igemm_sm90_halo_problem;
 
-/* Named after cuda_igemm_sm90_halo.cu's holes. */
+/* Named after cuda_igemm_sm90_halo.cu's parameters. */
 typedef struct falt_igemm_sm90_halo_tile {
   int pixel, pieces, channels, columns, consumers, blocks, blocks_w, stages;
   int tiles[2], walk, walks; /* tiles along rows and columns; planes of a walk; walks along the planes */

@@ -1,4 +1,4 @@
-/* Walks of the copy engine. It visits pixels of a box in its tensor, from a lower to an upper corner by a stride, and
+/* Walks of TMA. It visits pixels of a box in its tensor, from a lower to an upper corner by a stride, and
  * at each reads at an offset that is not negative; where that lies beyond the tensor it finds zeros. So a forward
  * layer's box starts at -pad and the offsets are those of the taps. A gradient's results i with the same i mod stride
  * meet the same taps, every (stride/g)-th, g = gcd(stride, dilation): tap j of them reads dy at (i + pad -
@@ -79,7 +79,7 @@ static void insert(falt_igemm_sm90_phase *phases, int count, const falt_igemm_sm
   phases[count] = *made;
 }
 
-static const char far[] = "a tap or a pad is farther away than the copy engine reaches";
+static const char far[] = "a tap or a pad is farther away than TMA reaches";
 
 static const char *gradient_phases(const falt_igemm_sm90_problem *p, falt_igemm_sm90_phase *phases, int *count) {
   const falt_igemm_sm90_axis *a = p->axis;

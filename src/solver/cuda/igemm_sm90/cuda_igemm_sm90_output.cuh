@@ -30,7 +30,7 @@ struct Finish {
   float alpha, beta;
 };
 
-// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as the copy engine expects it: lines are
+// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as TMA expects it: lines are
 // the sums' rows, or where rows and columns are exchanged on the way their columns. `j`: the piece's 16 columns.
 constexpr bool TURN_OUT = SWAPPED != (PLANAR > 0);
 

@@ -1,6 +1,6 @@
 // How cuda_igemm_sm90.cu finishes a tile by the slice of rows, where CLUSTER_K blocks of a cluster sum a part of its
 // steps each, and gradients by the filter that are not split. Each block stages its sums in shared memory, from where
-// the copy engine sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the
+// TMA sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the
 // order of the steps, and stores results by their strides, four channels at a time. Included where sums and shared
 // memory are known.
 
@@ -9,7 +9,7 @@ __device__ inline unsigned column_place(int row, int column) {
   return column * 4 ^ row % 4 * 32;
 }
 
-// Where a row of this block's sums stands: in its own slice, or until the copy engine has sent it.
+// Where a row of this block's sums stands: in its own slice, or until TMA has sent it.
 __device__ inline unsigned row_place(const Shared &s, int k_rank, int row) {
   const int block = row / SLICE;
   return block == k_rank ? s.part(k_rank, row % SLICE) : s.staged(block - (block > k_rank), row % SLICE);

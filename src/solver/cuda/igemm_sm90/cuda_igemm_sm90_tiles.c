@@ -188,7 +188,7 @@ static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
   if (keeps(p, t)) t->workspace = (size_t)t->split_k * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
-/* Whether pixels are longer than a line and half of them begin within a sector of 32 bytes: the copy engine then takes
+/* Whether pixels are longer than a line and half of them begin within a sector of 32 bytes: TMA then takes
  * longer for a line, and is what the filter's rows wait for, too. */
 static bool is_uneven(const falt_igemm_sm90_problem *p) {
   const int64_t bytes = 2 * (p->operation == FALT_IGEMM_SM90_DATA ? p->results : p->channels);
@@ -203,7 +203,7 @@ static double gathering_cycles(const falt_igemm_sm90_problem *p, const falt_igem
 }
 
 /* Cycles of a multiprocessor for a tile's step: of the tensor cores, which power keeps at two thirds of their rate; of
- * shared memory, that they read and the copy engine fills; of the copy engine, pixel by pixel. As measured on an H200.
+ * shared memory, that they read and TMA fills; of TMA, pixel by pixel. As measured on an H200.
  */
 static double step_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
   const int width = t->swapped ? t->wg_rows : t->columns, blocks = falt_igemm_sm90_rows(t) * t->columns / (64 * width);

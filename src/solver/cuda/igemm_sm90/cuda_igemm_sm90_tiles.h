@@ -39,7 +39,7 @@ typedef struct falt_igemm_sm90_problem {
 
 enum { FALT_IGEMM_SM90_PHASES = 8, FALT_IGEMM_SM90_SPAN = 64 };
 
-/* Results whose taps are the same. Result j of an axis is first + j * pace of its tensor; `last` is the copy engine's
+/* Results whose taps are the same. Result j of an axis is first + j * pace of its tensor; `last` is TMA's
  * upper corner, as axis[].corner is its lower. */
 typedef struct falt_igemm_sm90_phase {
   falt_cuda_igemm_sm90_axis axis[3];
@@ -47,16 +47,16 @@ typedef struct falt_igemm_sm90_phase {
   int64_t first[3], pace[3];
 } falt_igemm_sm90_phase;
 
-/* The problem's phases, those of most taps first; or why the copy engine cannot walk them. */
+/* The problem's phases, those of most taps first; or why TMA cannot walk them. */
 const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *problem,
                                    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES], int *count);
 
-/* Named after cuda_igemm_sm90.cu's holes. */
+/* Named after cuda_igemm_sm90.cu's parameters. */
 typedef struct falt_igemm_sm90_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;
   bool whole;    /* warps send 16 pixels of results in one piece, as they lie */
-  bool rows;     /* warps store 512 bytes of a pixel, not the copy engine a line of 64 */
+  bool rows;     /* warps store 512 bytes of a pixel, not TMA a line of 64 */
   int split_k;   /* of filter gradients */
   int cluster_k; /* blocks of a cluster that sum a part of a tile's steps each */
   bool over;     /* sums of slices take the ring's place */

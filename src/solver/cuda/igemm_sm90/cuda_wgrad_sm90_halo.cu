@@ -3,14 +3,14 @@
 //
 //   dw[k][t][r][s][c] = sum over pixels of dy[pixel][k] * x[pixel + (t, r, s)][c]
 //
-// The copy engine brings a tile of dy and the window of x that its taps reach, 64 channels of each, zeros outside the
+// TMA brings a tile of dy and the window of x that its taps reach, 64 channels of each, zeros outside the
 // image. A product sums 16 pixels, two rows of eight: its 64 rows are channels of dy, its columns the channels of x for
 // all taps of a row side by side, which is the same window seen from one pixel, its neighbour and the next: a
 // descriptor's blocks of 64 columns may lie as near as a pixel. Each warpgroup has a row of taps and keeps its sums in
 // registers, from the first of the block's tiles to the last. Blocks share the tiles; cuda_igemm_sm90_sum.cu adds their
 // sums in a fixed order.
 //
-// Holes:
+// Compile-time parameters:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
 //   TAPS_D TAPS_H TAPS_W      of the filter, along planes, rows, columns; TAPS_H warpgroups multiply
 //   DILATION_H DILATION_W     from tap to tap

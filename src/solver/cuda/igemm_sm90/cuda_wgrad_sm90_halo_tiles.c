@@ -66,7 +66,7 @@ static const char *count(const falt_wgrad_sm90_halo_problem *p, const falt_machi
 }
 
 /* Cycles of a multiprocessor for a tile: of the tensor cores, which power keeps at three quarters of their rate; of
- * shared memory, that they read and the copy engine fills. As measured on an H200. */
+ * shared memory, that they read and TMA fills. As measured on an H200. */
 static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
   const double width = (double)(FALT_PLANES_SPAN * p->taps[2]);
   const double products = t->height / 2.0 * t->width / 8 * (double)p->taps[1], pixels = (double)pixels_of(p, t);

@@ -12,11 +12,11 @@
 // In shared memory eight pixels of 64 channels are a group: 16 bytes of each channel side by side, one product's half.
 // A row of pixels is GROUPS of them, filled up with zeros. Rows of all images follow on each other, a row of zeros
 // behind each image, which is the row below it and the row above the next. A ring of them holds x; the first group is
-// there twice, so that the last one has its neighbour. Threads copy: the copy engine would bring each 16 bytes alone.
+// there twice, so that the last one has its neighbour. Threads copy: TMA would bring each 16 bytes alone.
 //
 // Blocks share the rows; cuda_igemm_sm90_sum.cu adds their sums in a fixed order.
 //
-// Holes:
+// Compile-time parameters:
 //   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
 //   WIDTH                     pixels of a row
 //   UNIT                      bytes that a thread copies at once: 16, 8 or 4; they divide rows and all strides

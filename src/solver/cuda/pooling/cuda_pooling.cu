@@ -12,7 +12,7 @@
 // and the same along columns. For maxima the cell's windows are searched anew, each for its first maximum; what they
 // read lies within a few elements and is loaded once.
 //
-// Holes:
+// Compile-time parameters:
 //   OPERATION                     number of falt_operation
 //   ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y   C types and numbers of falt_type: of the input, of the output
 //   TAPS_R TAPS_S STRIDE_H STRIDE_W DILATE_R DILATE_S

@@ -2,7 +2,7 @@
 //
 //   BY_ROW   [image][group][c, tap][position], else [group][image][position][c, tap]
 //
-// Holes:
+// Compile-time parameters:
 //   ELEMENT          C type with an element's bits
 //   INDEX            unsigned or unsigned long long: numbers elements of the matrices
 //   BY_ROW           as above

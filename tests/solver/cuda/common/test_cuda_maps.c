@@ -1,4 +1,4 @@
-/* Tests of the maps that the copy engine gets: what the driver takes, for every number of pixels and channels. */
+/* Tests of the maps that TMA gets: what the driver takes, for every number of pixels and channels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -170,7 +170,7 @@ static void test_refusals(UNUSED void **state) {
   assert_non_null(falt_depthwise_toeplitz_refusal(&s));
 }
 
-static void fill_holes(falt_cuda_kernel *kernel, const falt_depthwise_toeplitz_shape *s, bool half) {
+static void fill_defines(falt_cuda_kernel *kernel, const falt_depthwise_toeplitz_shape *s, bool half) {
   const int64_t x = s->inner ? s->channels : 1;
   falt_cuda_define(kernel, "KIND=%s", half ? "HALVES" : "BRAINS");
   falt_cuda_define(kernel, "TYPE_Y=%d", half ? FALT_F16 : FALT_BF16);
@@ -200,7 +200,7 @@ static void test_kernels(UNUSED void **state) {
       falt_cuda_kernel kernel = {.source = "cuda_depthwise_toeplitz.cu", .entry = "falt_depthwise_toeplitz"};
       if (a != 0 && a != 1 + i % 3) continue;
       assert_true(falt_depthwise_toeplitz_choose(&shapes[i], architectures[a].machine, &best));
-      fill_holes(&kernel, &shapes[i], i % 2 == 0);
+      fill_defines(&kernel, &shapes[i], i % 2 == 0);
       falt_depthwise_toeplitz_defines(&kernel, &shapes[i], &best);
       if (falt_cuda_compile(&kernel, architectures[a].name, &binary, NULL) != FALT_OK) fail_msg("%s", falt_message());
       if (binary.use.spill_bytes != 0)

@@ -112,7 +112,7 @@ static falt_cuda_kernel row(const along *v) {
   falt_cuda_kernel k = {.source = "cuda_rows.cu", .entry = "falt_row"};
   const falt_tile_problem p = {.taps = {1, 1, v->taps}, .dilation = {1, 1, 1}, .pixel = 1};
   const falt_row r = {.width = v->width, .warps = 2, .blocks = v->type == FALT_F64 ? 12 : 16};
-  filter_holes(&k, p.taps, 0, v->boundary, v->element, v->type);
+  filter_defines(&k, p.taps, 0, v->boundary, v->element, v->type);
   falt_cuda_define(&k, "FAR=%d", v->boundary == 2);
   falt_row_defines(&k, &p, &r);
   return k;

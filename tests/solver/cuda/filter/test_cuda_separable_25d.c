@@ -115,7 +115,7 @@ static falt_cuda_kernel march(const marched *v) {
   falt_cuda_kernel k = {.source = "cuda_separable_25d.cu", .entry = "falt_separable_25d"};
   falt_separable_25d m;
   assert_true(falt_separable_25d_choose(&p, &h200, &m));
-  filter_holes(&k, p.taps, v->terms, v->boundary, "float", FALT_F32);
+  filter_defines(&k, p.taps, v->terms, v->boundary, "float", FALT_F32);
   falt_cuda_define(&k, "FAR=%d", v->boundary == 2);
   falt_separable_25d_defines(&k, &p, &m);
   return k;

@@ -31,7 +31,7 @@ static falt_igemm_sm90_problem layer(falt_igemm_sm90_operation operation, int64_
 
 /* ---- walks */
 
-/* Where tap i of a result lies, as the copy engine finds it: box position plus offset. */
+/* Where tap i of a result lies, as TMA finds it: box position plus offset. */
 static int64_t place(const falt_cuda_igemm_sm90_axis *a, int64_t pixel, int tap) {
   return a->corner + pixel * a->stride + a->offset + (int64_t)tap * a->offset_step;
 }
@@ -85,7 +85,7 @@ static void test_walks(UNUSED void **state) {
           }
 }
 
-/* Beyond the copy engine's reach: corners of 8 bits and offsets of 255 in 2D, of 5 bits and 31 in 3D. */
+/* Beyond TMA's reach: corners of 8 bits and offsets of 255 in 2D, of 5 bits and 31 in 3D. */
 static void test_reach(UNUSED void **state) {
   static const struct {
     falt_igemm_sm90_axis axis;
@@ -238,7 +238,7 @@ static void test_uneven(UNUSED void **state) {
   assert_int_equal(best.cluster, 2);
 }
 
-/* Warps store whole pixels where writing takes the time, the copy engine lines of them where multiplying does. */
+/* Warps store whole pixels where writing takes the time, TMA lines of them where multiplying does. */
 static void test_rows(UNUSED void **state) {
   static const struct {
     falt_igemm_sm90_operation operation;
@@ -337,37 +337,37 @@ static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_i
   const struct {
     const char *name;
     int value;
-  } holes[] = {{"OPERATION", (int)p->operation},
-               {"AXES", p->axes},
-               {"TYPE_Y", t->workspace ? (int)FALT_F32 : type_y},
-               {"ACTIVATION", p->operation == FALT_IGEMM_SM90_FILTER ? 0 : FALT_GELU},
-               {"SCALED", p->operation != FALT_IGEMM_SM90_FILTER},
-               {"BIASED", p->operation != FALT_IGEMM_SM90_FILTER},
-               {"RESIDUAL", p->residual},
-               {"TURN_B", p->turned && lines < 2},
-               {"CONSUMERS", t->consumers},
-               {"WG_ROWS", t->wg_rows},
-               {"COLUMNS", t->columns},
-               {"STAGES", t->stages},
-               {"BUFFERS", t->buffers},
-               {"CLUSTER", t->cluster},
-               {"RESIDENT", t->resident},
-               {"PHASES", work->phases},
-               {"ZEROS", work->zeros},
-               {"SWAPPED", t->swapped},
-               {"PINGPONG", t->pingpong},
-               {"CLUSTER_K", t->cluster_k},
-               {"OVER", t->over},
-               {"KEEPS", t->workspace > 0},
-               {"PLANAR", p->operation == FALT_IGEMM_SM90_FILTER ? planar > 0 : planar},
-               {"BY_ROWS", t->rows},
-               {"WHOLE", t->whole ? p->y_bytes * (int)work->columns : 0},
-               {"SUMMED", work->summed},
-               {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->cluster_k == 1},
-               {"LINES", lines}};
+  } defines[] = {{"OPERATION", (int)p->operation},
+                 {"AXES", p->axes},
+                 {"TYPE_Y", t->workspace ? (int)FALT_F32 : type_y},
+                 {"ACTIVATION", p->operation == FALT_IGEMM_SM90_FILTER ? 0 : FALT_GELU},
+                 {"SCALED", p->operation != FALT_IGEMM_SM90_FILTER},
+                 {"BIASED", p->operation != FALT_IGEMM_SM90_FILTER},
+                 {"RESIDUAL", p->residual},
+                 {"TURN_B", p->turned && lines < 2},
+                 {"CONSUMERS", t->consumers},
+                 {"WG_ROWS", t->wg_rows},
+                 {"COLUMNS", t->columns},
+                 {"STAGES", t->stages},
+                 {"BUFFERS", t->buffers},
+                 {"CLUSTER", t->cluster},
+                 {"RESIDENT", t->resident},
+                 {"PHASES", work->phases},
+                 {"ZEROS", work->zeros},
+                 {"SWAPPED", t->swapped},
+                 {"PINGPONG", t->pingpong},
+                 {"CLUSTER_K", t->cluster_k},
+                 {"OVER", t->over},
+                 {"KEEPS", t->workspace > 0},
+                 {"PLANAR", p->operation == FALT_IGEMM_SM90_FILTER ? planar > 0 : planar},
+                 {"BY_ROWS", t->rows},
+                 {"WHOLE", t->whole ? p->y_bytes * (int)work->columns : 0},
+                 {"SUMMED", work->summed},
+                 {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->cluster_k == 1},
+                 {"LINES", lines}};
   falt_cuda_define(&k, "PAIR=\"f16.f16\"");
-  for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
-    falt_cuda_define(&k, "%s=%d", holes[i].name, holes[i].value);
+  for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
+    falt_cuda_define(&k, "%s=%d", defines[i].name, defines[i].value);
   return k;
 }
 
