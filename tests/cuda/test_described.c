@@ -284,7 +284,7 @@ static void examine(void *context, const falt_cached_kernel *k) {
   s->kernels++;
   if (strcmp(k->source, "cuda_generic.cu") == 0 || k->spill_bytes == 0) return;
   s->spilling++;
-  snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->defines);
+  snprintf(s->worst, sizeof s->worst, "%s %s: %d bytes spilled, %s", k->source, k->arch, k->spill_bytes, k->holes);
 }
 
 /* Each problem with one kind of taps: the others differ in parameters, and a kernel takes the compiler a second or two.
