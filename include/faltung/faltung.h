@@ -139,6 +139,13 @@ typedef enum falt_operation {
   FALT_OPERATION_COUNT
 } falt_operation;
 
+/* When the filter of an operation that reads one is there. A plan may be another one if it is known. */
+typedef enum falt_filter_when {
+  FALT_FILTER_AUTO,  /* as falt_plan_create's filter_values say */
+  FALT_FILTER_GIVEN, /* with each execution, as weights in training */
+  FALT_FILTER_KNOWN  /* at planning: falt_execute reads no filter, as in inference */
+} falt_filter_when;
+
 /* ----------------------------------------------------------------------------------------------- problem */
 
 /* Index of each logical dimension in size[] and stride[]. A filter uses K where data uses N. */
@@ -195,8 +202,9 @@ typedef struct falt_problem {
   /* Forward layers without a residual: each result is the largest of pool[0] x pool[1] x pool[2] neighbouring values of
    * y, rounded to the output's type, and the output is that much smaller; y at the end that fills no window is left
    * out. NaN is the largest of floats and 0 among integers. 1 everywhere: no pooling */
-  int64_t pool[3]; /* depth, height, width */
-  uint64_t reserved[5];
+  int64_t pool[3];              /* depth, height, width */
+  falt_filter_when filter_when; /* other than FALT_FILTER_AUTO only where the operation reads a filter */
+  uint64_t reserved[4];
 } falt_problem;
 
 /* Limits that a plan must obey. */
@@ -235,6 +243,11 @@ FALT_API falt_status falt_problem_check(const falt_problem *problem);
 
 /* 64-bit hash of the canonical problem; equal problems have equal hashes on every machine. Since 0.1. */
 FALT_API uint64_t falt_problem_hash(const falt_problem *problem);
+
+/* When the filter is there, for callers without a pointer that decides: as the problem says, otherwise given for layers
+ * and known for filters (correlate, convolve). FALT_FILTER_AUTO for operations that read no filter, and for NULL. Never
+ * fails. Since 0.1. */
+FALT_API falt_filter_when falt_problem_filter_when(const falt_problem *problem);
 
 /* Gives a tensor dense strides for a layout: "nchw" "nhwc" "ncdhw" "ndhwc" "ncw" "nwc" for data (the channel is G*C
  * with G outermost), "oihw" "ohwi" "hwio" and their 1D and 3D forms for filters. The letters name the order in memory,
@@ -395,10 +408,11 @@ typedef struct falt_plan falt_plan;
 
 /* Plans for *problem on *device within *budget (NULL: no limits). filter_values may be NULL. If it is not, it points to
  * the filter in host memory as problem->filter describes it. The plan copies and packs the values and may use their
- * properties (separable, low rank, integer); falt_execute then ignores operands.filter. On failure *plan is NULL.
- * Returns the statuses of falt_problem_check; FALT_INVALID_METHOD for a name that no solver has, FALT_NO_SOLVER where
- * the named solver does not apply, FALT_OVER_BUDGET where none fits (falt_message names the nearest); FALT_NO_DEVICE
- * where a kernel cannot be compiled. Since 0.1. */
+ * properties (separable, low rank, integer); falt_execute then ignores operands.filter. Values where
+ * problem->filter_when is FALT_FILTER_GIVEN, and none where it is FALT_FILTER_KNOWN, are FALT_INVALID_ARGUMENT. On
+ * failure *plan is NULL. Returns the statuses of falt_problem_check; FALT_INVALID_METHOD for a name that no solver has,
+ * FALT_NO_SOLVER where the named solver does not apply, FALT_OVER_BUDGET where none fits (falt_message names the
+ * nearest); FALT_NO_DEVICE where a kernel cannot be compiled. Since 0.1. */
 FALT_API falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                                       const falt_budget *budget, const void *filter_values);
 /* The same for a problem line, its budget's words included: for languages that call C without its structs. Returns what
@@ -564,7 +578,8 @@ typedef struct falt_verdict {
 } falt_verdict;
 
 /* Runs every solver that applies on data by the seed, in poisoned and guarded memory, and compares it with the
- * reference. Returns FALT_OK also if a verdict is not ok, and what falt_plan_create returns. Since 0.1. */
+ * reference: with the filter given, known, or, where problem->filter_when is FALT_FILTER_AUTO, both. Returns FALT_OK
+ * also if a verdict is not ok, and what falt_plan_create returns. Since 0.1. */
 FALT_API falt_status falt_verify(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                                  uint64_t seed, void (*report)(void *context, const falt_verdict *verdict),
                                  void *context);

@@ -8,7 +8,8 @@
 falt_status falt_explain(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                          const void *filter_values, double measure_seconds,
                          void (*report)(void *context, const falt_candidate *candidate), void *context) {
-  if (!device) return falt_question_check(device, problem, budget);
+  if (!device || !problem) return falt_question_check(device, problem, budget);
+  FALT_TRY(falt_problem_check_values(problem, filter_values));
   if (device->described) measure_seconds = 0;
   falt_call call;
   falt_call_begin(&call, &device->control, NULL);

@@ -7,6 +7,8 @@
 
 static falt_status create(falt_plan **plan, falt_device *device, const falt_problem *problem, const falt_budget *budget,
                           const void *filter_values) {
+  if (plan) *plan = NULL;
+  if (problem) FALT_TRY(falt_problem_check_values(problem, filter_values));
   FALT_TRY(falt_plan_search(plan, falt_solvers, device, problem, budget, filter_values));
   if (device->queues) {
     const falt_status status = falt_parts_keep(*plan, budget, filter_values);

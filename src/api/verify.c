@@ -208,20 +208,21 @@ static falt_status verify_plans(verification *v, const void *filter_values, uint
   return status;
 }
 
-/* Once with the filter at execution, once with its values at planning. */
+/* Once with the filter at execution, once with its values at planning, unless the problem says which. */
 static falt_status verify_all(verification *v, uint64_t *state) {
-  const falt_guarded *filter = &v->data.operand[FALT_FILTER];
+  const falt_filter_when when = v->problem->filter_when;
+  const bool known = falt_reads_filter(v->problem->operation) && when != FALT_FILTER_GIVEN;
+  const bool given = when != FALT_FILTER_KNOWN;
   falt_progress_range all = falt_progress_enter(0, 0);
   FALT_TRY(prepare(v));
-  const bool twice = filter->used && !filter->written; /* known once operands are prepared */
   falt_progress_leave(all);
-  all = falt_progress_enter(0, twice ? 0.5 : 1);
-  FALT_TRY(verify_plans(v, NULL, state));
+  all = falt_progress_enter(0, known ? 0.5 : 1);
+  if (given) FALT_TRY(verify_plans(v, NULL, state));
   falt_progress_leave(all);
-  if (!twice) return FALT_OK;
+  if (!known) return FALT_OK;
   falt_bench_poison(&v->data, FALT_POISON);
-  falt_progress_enter(0.5, 1);
-  return verify_plans(v, falt_guarded_data(filter), state);
+  falt_progress_enter(given ? 0.5 : 0, 1);
+  return verify_plans(v, falt_guarded_data(&v->data.operand[FALT_FILTER]), state);
 }
 
 /* ---- devices */

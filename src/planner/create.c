@@ -58,13 +58,14 @@ static falt_plan *refuse_child(falt_ask *ask, const falt_search *search) {
 falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, const void *filter_values,
                                 const falt_child_terms *terms) {
   if (ask->depth >= MAX_DEPTH) return falt_refuse(ask, "solvers are nested more than %d deep", MAX_DEPTH);
-  if (falt_problem_check(problem) != FALT_OK) return falt_refuse(ask, "its inner problem is not legal");
+  const falt_problem inner = falt_problem_planned(problem, filter_values);
+  if (falt_problem_check(&inner) != FALT_OK) return falt_refuse(ask, "its inner problem is not legal");
   falt_budget budget = *ask->budget;
   budget.method[0] = '\0';
   budget.tune_seconds = 0; /* the whole is measured, not its parts */
   budget.max_workspace = terms->max_workspace;
   falt_search search;
-  falt_search_init(&search, terms->solvers ? terms->solvers : falt_solvers, ask->device, problem, &budget,
+  falt_search_init(&search, terms->solvers ? terms->solvers : falt_solvers, ask->device, &inner, &budget,
                    filter_values);
   search.depth = ask->depth + 1;
   search.own_gaps = terms->own_gaps;

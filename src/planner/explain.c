@@ -40,7 +40,7 @@ static void fill_entry(falt_candidate *candidate, const falt_search *search, con
   if (entry->plan)
     falt_candidate_fill(candidate, entry->plan, &(falt_timing){entry->median, entry->min});
   else
-    fill_rates(candidate, search->device, search->problem);
+    fill_rates(candidate, search->device, &search->problem);
   candidate->plan = text;
   text[0] = '\0';
   if (entry->outcome <= FALT_LAST_RESORT)
@@ -48,7 +48,7 @@ static void fill_entry(falt_candidate *candidate, const falt_search *search, con
   else
     candidate->rejected = entry->reason;
   candidate->chosen = entry->plan && entry->plan == search->chosen;
-  candidate->out_of_scope = !falt_solver_covers(entry->solver, search->problem);
+  candidate->out_of_scope = !falt_solver_covers(entry->solver, &search->problem);
 }
 
 static void report_all(const falt_search *search, void (*report)(void *context, const falt_candidate *candidate),

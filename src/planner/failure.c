@@ -52,7 +52,7 @@ static const char *what_fits(const falt_search *search) {
   falt_search any;
   falt_budget budget = search->budget;
   budget.method[0] = '\0';
-  falt_search_init(&any, search->solvers, search->device, search->problem, &budget, search->filter_values);
+  falt_search_init(&any, search->solvers, search->device, &search->problem, &budget, search->filter_values);
   any.depth = search->depth;
   const char *name = NULL;
   if (falt_search_run(&any, false) == FALT_OK && any.chosen) name = any.chosen->solver->name;
@@ -103,7 +103,7 @@ falt_status falt_search_failure(const falt_search *search) {
   if (memory_ran_out(search)) return falt_fail(FALT_NO_MEMORY, "planning: memory ran out");
   falt_search wide;
   falt_budget budget = without_limits(&search->budget);
-  falt_search_init(&wide, search->solvers, search->device, search->problem, &budget, search->filter_values);
+  falt_search_init(&wide, search->solvers, search->device, &search->problem, &budget, search->filter_values);
   wide.depth = search->depth;
   falt_status status = falt_search_run(&wide, true);
   const falt_plan *plan = status == FALT_OK ? nearest(&wide, &search->budget) : NULL;

@@ -13,7 +13,8 @@
 
 void falt_search_init(falt_search *search, const falt_solver *const *solvers, falt_device *device,
                       const falt_problem *problem, const falt_budget *budget, const void *filter_values) {
-  *search = (falt_search){.solvers = solvers, .device = device, .problem = problem, .filter_values = filter_values};
+  *search = (falt_search){.solvers = solvers, .device = device, .filter_values = filter_values};
+  search->problem = falt_problem_planned(problem, filter_values);
   if (budget)
     search->budget = *budget;
   else
@@ -69,7 +70,7 @@ static void judge(const falt_search *search, falt_entry *entry) {
 }
 
 static falt_ask question(const falt_search *search, falt_device *device) {
-  return (falt_ask){.problem = search->problem,
+  return (falt_ask){.problem = &search->problem,
                     .budget = &search->budget,
                     .device = device,
                     .filter_values = search->filter_values,
@@ -183,7 +184,7 @@ bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_
   budget.tune_seconds = 0;
   budget.method[0] = '\0';
   *among = competitors(search);
-  return falt_problem_print(search->problem, &budget, line, size) < size;
+  return falt_problem_print(&search->problem, &budget, line, size) < size;
 }
 
 /* A remembered winner counts only if the same solvers competed: another filter may be separable, this one not. */

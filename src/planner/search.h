@@ -32,7 +32,7 @@ typedef struct falt_entry {
 typedef struct falt_search {
   const falt_solver *const *solvers;
   falt_device *device;
-  const falt_problem *problem;
+  falt_problem problem; /* filter_when is what filter_values decide */
   falt_budget budget;
   const void *filter_values;
   int depth;

@@ -51,7 +51,7 @@ void falt_search_tune(falt_search *search) {
   falt_trial trial;
   if (!(search->budget.tune_seconds > 0) || count < 2 || search->budget.method[0] || search->from_wisdom) return;
   if (search->budget.deterministic) return; /* another run would measure something else */
-  if (falt_trial_open(&trial, search->device, search->problem, largest_workspace(search, count)) != FALT_OK) return;
+  if (falt_trial_open(&trial, search->device, &search->problem, largest_workspace(search, count)) != FALT_OK) return;
   measure_within(search, count, &trial.operands, search->budget.tune_seconds);
   falt_trial_close(&trial);
   if (falt_cancelled()) return;
@@ -72,7 +72,7 @@ falt_status falt_search_measure(falt_search *search, double seconds) {
   int count = worth_measuring(search, seconds);
   if (count == 0) return FALT_OK;
   falt_trial trial;
-  FALT_TRY(falt_trial_open(&trial, search->device, search->problem, largest_workspace(search, count)));
+  FALT_TRY(falt_trial_open(&trial, search->device, &search->problem, largest_workspace(search, count)));
   falt_progress_phase("measure");
   for (int i = 0; i < count && !falt_cancelled(); i++) measure(search, i, count, &trial.operands, seconds);
   falt_trial_close(&trial);

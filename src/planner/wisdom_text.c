@@ -76,6 +76,7 @@ static bool canonical(const char *line, size_t length, char out[FALT_WISDOM_LINE
   memcpy(copy, line, length);
   copy[length] = '\0';
   if (falt_problem_parse(&problem, &budget, copy) != FALT_OK) return false;
+  problem.filter_when = falt_problem_filter_when(&problem);
   return falt_problem_print(&problem, &budget, out, FALT_WISDOM_LINE) < FALT_WISDOM_LINE;
 }
 

@@ -128,6 +128,7 @@ static falt_status build_epilogue(const falt_line *line, falt_problem *problem) 
   problem->count_pad = line->count_pad;
   if (line->rank > INT32_MAX) return falt_fail(FALT_INVALID_SIZE, "problem: rank is too large");
   problem->rank = (int)line->rank;
+  problem->filter_when = (falt_filter_when)line->filter_when;
   return FALT_OK;
 }
 

@@ -124,6 +124,14 @@ static falt_status check_enumerations(const falt_problem *problem) {
   return FALT_OK;
 }
 
+static falt_status check_filter_when(const falt_problem *p) {
+  if ((unsigned)p->filter_when > FALT_FILTER_KNOWN)
+    return falt_fail(FALT_INVALID_ARGUMENT, "problem: filter_when has no enumerator %d", (int)p->filter_when);
+  if (p->filter_when == FALT_FILTER_AUTO || falt_reads_filter(p->operation)) return FALT_OK;
+  return falt_fail(FALT_INVALID_ARGUMENT, "problem: filter=%s: %s reads no filter; leave the word out",
+                   falt_filter_when_names[p->filter_when - FALT_FILTER_GIVEN], falt_operations[p->operation].name);
+}
+
 static falt_status disagree(const char *what, int64_t a, const char *one, int64_t b, const char *other) {
   return falt_fail(FALT_INVALID_SHAPE, "problem: %s disagree: %lld in the %s, %lld in the %s", what, (long long)a, one,
                    (long long)b, other);
@@ -249,9 +257,20 @@ static falt_status check_epilogue(const falt_problem *p) {
   return FALT_OK;
 }
 
+falt_status falt_problem_check_values(const falt_problem *p, const void *filter_values) {
+  if (p->filter_when == FALT_FILTER_GIVEN && filter_values)
+    return falt_fail(FALT_INVALID_ARGUMENT,
+                     "filter_values: not NULL, and the problem says filter=given; pass NULL, or leave the word out");
+  if (p->filter_when == FALT_FILTER_KNOWN && !filter_values)
+    return falt_fail(FALT_INVALID_ARGUMENT,
+                     "filter_values: NULL, and the problem says filter=known; pass the values, or leave the word out");
+  return FALT_OK;
+}
+
 falt_status falt_problem_check(const falt_problem *p) {
   if (!p) return falt_fail(FALT_INVALID_ARGUMENT, "problem: NULL");
   FALT_TRY(check_enumerations(p));
+  FALT_TRY(check_filter_when(p));
   FALT_TRY(check_tensor(&p->input, "input"));
   if (!falt_is_pooling(p->operation)) FALT_TRY(check_tensor(&p->filter, "filter"));
   FALT_TRY(check_tensor(&p->output, "output"));

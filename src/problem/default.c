@@ -64,6 +64,19 @@ falt_type falt_default_accumulator(const falt_problem *problem) {
   return pooling || problem->is_filter ? FALT_F32 : FALT_S32;
 }
 
+falt_filter_when falt_problem_filter_when(const falt_problem *problem) {
+  if (!problem || !falt_reads_filter(problem->operation)) return FALT_FILTER_AUTO;
+  if (problem->filter_when != FALT_FILTER_AUTO) return problem->filter_when;
+  return problem->is_filter ? FALT_FILTER_KNOWN : FALT_FILTER_GIVEN;
+}
+
+falt_problem falt_problem_planned(const falt_problem *problem, const void *filter_values) {
+  falt_problem planned = *problem;
+  planned.filter_when = filter_values ? FALT_FILTER_KNOWN : FALT_FILTER_GIVEN;
+  if (!falt_reads_filter(problem->operation)) planned.filter_when = FALT_FILTER_AUTO;
+  return planned;
+}
+
 /* Strides along dimensions of size 1 have no meaning: the dense ones where a layout fits, 0 otherwise. */
 static void canonical_tensor(falt_tensor *tensor, falt_layout first, falt_layout last) {
   for (falt_layout layout = first; layout <= last; layout++) {

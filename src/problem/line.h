@@ -86,7 +86,7 @@ typedef struct falt_line {
   falt_boundary boundary[3][2];
   unsigned boundary_axes; /* bit i: axis i was named */
   double value;
-  int mode, type, weight_type, out_type, residual_type, accumulator;
+  int mode, filter_when, type, weight_type, out_type, residual_type, accumulator;
   int layout, layout_space, weight_layout, weight_layout_space;
   bool scale, bias, residual, count_pad;
   double alpha, beta;
@@ -108,7 +108,7 @@ struct falt_word {
 };
 
 enum { FALT_OF_FILTERS = 1, FALT_OF_LAYERS = 2, FALT_OF_POOLS = 4, FALT_OF_BUDGETS = 8 };
-enum { FALT_WORD_COUNT = 50 };
+enum { FALT_WORD_COUNT = 51 };
 extern const falt_word falt_words[FALT_WORD_COUNT];
 const char *falt_verb_name(int verb);
 

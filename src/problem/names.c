@@ -5,3 +5,4 @@ const char *const falt_boundary_names[FALT_BOUNDARY_COUNT] = {"constant", "edge"
 
 const char *const falt_activation_names[FALT_ACTIVATION_COUNT] = {"identity", "relu",    "relu6", "leaky", "silu",
                                                                   "gelu",     "sigmoid", "tanh",  "clip"};
+const char *const falt_filter_when_names[] = {"given", "known"};

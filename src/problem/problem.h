@@ -49,6 +49,11 @@ static inline int64_t falt_tensor_at(const falt_tensor *t, int64_t n, int64_t g,
          w * t->stride[5];
 }
 
+/* *problem with filter_when as a pointer to the filter's values at planning decides: known if there is one. */
+falt_problem falt_problem_planned(const falt_problem *problem, const void *filter_values);
+/* Whether the pointer and the problem's word agree; the message says what to do where they do not. */
+falt_status falt_problem_check_values(const falt_problem *problem, const void *filter_values);
+
 /* Sets every field that changes no value to its default: strides along dimensions of size 1, the residual where there
  * is none, a filter's pad[1], the constant that no boundary uses. Of a legal problem only. A parsed problem is
  * canonical. */
@@ -77,5 +82,6 @@ double falt_problem_sum_bound(const falt_problem *problem);
 /* Names in the order of their enumerations. */
 extern const char *const falt_boundary_names[FALT_BOUNDARY_COUNT];
 extern const char *const falt_activation_names[FALT_ACTIVATION_COUNT];
+extern const char *const falt_filter_when_names[FALT_FILTER_KNOWN]; /* from FALT_FILTER_GIVEN on */
 
 #endif

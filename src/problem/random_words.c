@@ -233,6 +233,11 @@ static void draw_rank(falt_draft *d) {
   if (flat ? !falt_once_in(d, 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
 }
 
+static void draw_filter_when(falt_draft *d, int operation) {
+  static const falt_odds whens[] = {{1, FALT_FILTER_AUTO}, {1, FALT_FILTER_GIVEN}, {1, FALT_FILTER_KNOWN}};
+  if (falt_reads_filter((falt_operation)operation)) d->line.filter_when = (int)FALT_DRAW(d, whens);
+}
+
 static void draw_budget(falt_draft *d) {
   static const falt_odds workspaces[] = {{30, 0}, {10, 64}, {10, 1 << 10}, {10, 1 << 14}, {10, 1 << 17}, {5, 1 << 20}};
   falt_budget *b = &d->line.budget;
@@ -260,4 +265,5 @@ void falt_random_words(falt_draft *d) {
   if (operation == FALT_FORWARD && !falt_once_in(d, family == FALT_OF_FILTERS ? 2 : 3)) draw_epilogue(d);
   if (operation == FALT_BACKWARD_FILTER) d->line.bias = falt_once_in(d, 3);
   draw_budget(d);
+  draw_filter_when(d, operation);
 }

@@ -166,6 +166,18 @@ static void write_mode(const falt_word *word, const falt_line *line, falt_text *
   falt_text_add(text, "%s", mode_names[line->mode]);
 }
 
+static falt_status read_when(const falt_word *word, falt_line *line, const char *text, size_t length) {
+  const int found = falt_find_name(text, length, falt_filter_when_names, FALT_FILTER_KNOWN);
+  line->filter_when = found + FALT_FILTER_GIVEN;
+  return found >= 0 ? FALT_OK : falt_word_unknown(word, text, length, falt_filter_when_names, FALT_FILTER_KNOWN);
+}
+
+static void write_when(const falt_word *word, const falt_line *line, falt_text *text) {
+  if (line->filter_when == FALT_FILTER_AUTO) return;
+  falt_word_begin(word, text);
+  falt_text_add(text, "%s", falt_filter_when_names[line->filter_when - FALT_FILTER_GIVEN]);
+}
+
 static falt_status read_type(const falt_word *word, falt_line *line, const char *text, size_t length) {
   const char *names[FALT_TYPE_COUNT];
   int *type = field(word, line);
@@ -402,6 +414,7 @@ const falt_word falt_words[FALT_WORD_COUNT] = {
     {"layout", LP, AT(layout), read_layout, write_layout},
     {"weight-layout", L, AT(weight_layout), read_weight_layout, write_layout},
     {"rank", FL, AT(rank), read_size, write_size},
+    {"filter", FL, AT(filter_when), read_when, write_when},
     {"alpha", FL, AT(alpha), read_real, write_real},
     {"beta", FL, AT(beta), read_real, write_real},
     {"scale", FL, AT(scale), read_flag, write_flag},

@@ -91,8 +91,44 @@ static void test_no_workspace(void **state) {
     falt_budget_default(&budget);
     budget.max_workspace = 0;
     budget.deterministic = true;
+    problem.filter_when = FALT_FILTER_AUTO;
     if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
     assert_int_equal(falt_plan_workspace(plan), 0);
+    falt_plan_destroy(&plan);
+  }
+}
+
+static void ignore(void *context, const falt_candidate *candidate) {
+  (void)context;
+  (void)candidate;
+}
+
+/* The pointer decides; a word that says otherwise is refused, by every function that takes both. */
+static void test_filter_word(void **state) {
+  (void)state;
+  static const float taps[9] = {1};
+  static const struct {
+    const char *line;
+    const void *values;
+    const char *says; /* NULL: accepted */
+  } cases[] = {{"correlate h=9 w=9 r=3 s=3", NULL, NULL},
+               {"correlate h=9 w=9 r=3 s=3", taps, NULL},
+               {"correlate h=9 w=9 r=3 s=3 filter=given", NULL, NULL},
+               {"correlate h=9 w=9 r=3 s=3 filter=known", taps, NULL},
+               {"correlate h=9 w=9 r=3 s=3 filter=given", taps, "filter=given; pass NULL"},
+               {"forward c=1 k=1 h=9 w=9 r=3 s=3 filter=known", NULL, "filter=known; pass the values"},
+               {"backward-data c=1 k=1 h=9 w=9 r=3 s=3 filter=given", taps, "filter=given; pass NULL"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const falt_status expected = cases[i].says ? FALT_INVALID_ARGUMENT : FALT_OK;
+    falt_plan *plan = (falt_plan *)1;
+    falt_problem problem;
+    assert_int_equal(falt_problem_parse(&problem, NULL, cases[i].line), FALT_OK);
+    assert_int_equal(falt_explain(device, &problem, NULL, cases[i].values, 0, ignore, NULL), expected);
+    assert_int_equal(falt_plan_create_line(&plan, device, cases[i].line, cases[i].values), expected);
+    if (cases[i].says) {
+      assert_null(plan);
+      assert_non_null(strstr(falt_message(), cases[i].says));
+    }
     falt_plan_destroy(&plan);
   }
 }
@@ -223,8 +259,9 @@ static void test_reserved(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_questions), cmocka_unit_test(test_no_workspace),
-                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_reserved)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_questions), cmocka_unit_test(test_filter_word),
+                                     cmocka_unit_test(test_no_workspace), cmocka_unit_test(test_nothing),
+                                     cmocka_unit_test(test_reserved)};
   if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   falt_device_destroy(&device);

@@ -133,12 +133,14 @@ static void destroy(falt_plan *base) {
   falt_free(plan);
 }
 
+static int asked[2]; /* with the filter given, and known */
 extern const falt_solver falt_solver_generic, falt_solver_reference;
 
 static falt_plan *plan_culprit(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   static const falt_solver *const honest[] = {&falt_solver_generic, NULL};
   falt_ask inner = *ask;
+  asked[ask->filter_values != NULL]++;
   culprit *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   falt_place_part(&plan->scratch, 64);
@@ -177,7 +179,7 @@ static void note(void *context, const falt_verdict *verdict) {
 /* Rows of five elements, one apart from the next. */
 static const char gaps[] = "correlate h=4 w=5 r=1 s=3 type=f32 input-strides=0,0,0,0,6,1 output-strides=0,0,0,0,6,1";
 
-static outcome verify(const falt_solver *const *solvers, crime wrong, uint64_t seed) {
+static outcome verify_line(const falt_solver *const *solvers, crime wrong, uint64_t seed, const char *line) {
   falt_device *device;
   falt_problem problem;
   outcome o = {0};
@@ -186,11 +188,15 @@ static outcome verify(const falt_solver *const *solvers, crime wrong, uint64_t s
   runs = inside = 0;
   hidden = false;
   assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
-  assert_int_equal(falt_problem_parse(&problem, NULL, gaps), FALT_OK);
+  assert_int_equal(falt_problem_parse(&problem, NULL, line), FALT_OK);
   assert_int_equal(falt_verify_solvers(solvers, device, &problem, NULL, seed, note, &o), FALT_OK);
   falt_device_destroy(&device);
   assert_int_equal(o.verdicts, 1);
   return o;
+}
+
+static outcome verify(const falt_solver *const *solvers, crime wrong, uint64_t seed) {
+  return verify_line(solvers, wrong, seed, gaps);
 }
 
 static const falt_solver *const culprits[] = {&solver, NULL};
@@ -201,6 +207,18 @@ static void test_innocent(UNUSED void **state) {
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
     const outcome o = verify(culprits, NONE, seed);
     if (o.failures) fail_msg("seed %llu: %s", (unsigned long long)seed, o.message);
+  }
+}
+
+/* With the filter given, known, or both where the line does not say. */
+static void test_filter_when(UNUSED void **state) {
+  static const char *const lines[] = {"correlate w=9 s=3", "correlate w=9 s=3 filter=given",
+                                      "correlate w=9 s=3 filter=known"};
+  for (int i = 0; i < 3; i++) {
+    asked[0] = asked[1] = 0;
+    assert_int_equal(verify_line(culprits, NONE, 0, lines[i]).failures, 0);
+    assert_int_equal(asked[0] > 0, i != 2);
+    assert_int_equal(asked[1] > 0, i != 1);
   }
 }
 
@@ -382,10 +400,10 @@ static void test_red_zones(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gaps),       cmocka_unit_test(test_many_parts), cmocka_unit_test(test_innocent),
-      cmocka_unit_test(test_writes),     cmocka_unit_test(test_reads),      cmocka_unit_test(test_operands),
-      cmocka_unit_test(test_conditions), cmocka_unit_test(test_at_once),    cmocka_unit_test(test_children),
-      cmocka_unit_test(test_red_zones),  cmocka_unit_test(test_splits),
+      cmocka_unit_test(test_gaps),        cmocka_unit_test(test_many_parts), cmocka_unit_test(test_innocent),
+      cmocka_unit_test(test_filter_when), cmocka_unit_test(test_writes),     cmocka_unit_test(test_reads),
+      cmocka_unit_test(test_operands),    cmocka_unit_test(test_conditions), cmocka_unit_test(test_at_once),
+      cmocka_unit_test(test_children),    cmocka_unit_test(test_red_zones),  cmocka_unit_test(test_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,7 @@ static void plan_all(falt_device *device, const char *line, bool equal, bool unk
   falt_problem p;
   falt_budget budget;
   if (falt_problem_parse(&p, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  p.filter_when = FALT_FILTER_AUTO;
   void *values = values_of(&p, equal);
   if (!plans(device, &p, "", values)) fail_msg("%s: %s", line, falt_message());
   for (int i = 0; falt_solvers[i]; i++) {

@@ -36,11 +36,12 @@ static void judge(void *context, const falt_candidate *candidate) {
     fail_msg("%s computes what its scope has not: %s", candidate->solver, c->line);
 }
 
-/* falt_explain with weights of 1, whose low rank lets more solvers in, and without any. */
+/* falt_explain with weights of 1, whose low rank lets more solvers in, and without any, whatever the line's word. */
 static void explain(falt_device *device, census *c) {
   falt_problem problem;
   falt_budget budget;
   assert_int_equal(falt_problem_parse(&problem, &budget, c->line), FALT_OK);
+  problem.filter_when = FALT_FILTER_AUTO;
   falt_explain(device, &problem, &budget, NULL, 0, judge, c);
   if (problem.operation >= FALT_MAXPOOL || problem.filter.type != FALT_F32) return;
   const int64_t count = falt_tensor_span(&problem.filter);

@@ -269,6 +269,7 @@ static void test_random_sums_in_place(UNUSED void **state) {
     if (problem.operation != FALT_FORWARD || falt_problem_pools(&problem)) continue;
     problem.has_residual = true;
     problem.residual = problem.output;
+    problem.filter_when = FALT_FILTER_AUTO;
     if (falt_problem_check(&problem) != FALT_OK) continue;
     for (int s = 0; falt_solvers[s]; s++)
       if (strcmp(falt_solvers[s]->device_kind, "cpu") == 0)

@@ -157,6 +157,8 @@ static void test_hash_sees_every_word(void **state) {
                                        "layout=nhwc",
                                        "weight-layout=hwio",
                                        "rank=1",
+                                       "filter=given",
+                                       "filter=known",
                                        "alpha=2",
                                        "beta=2",
                                        "scale=1",
@@ -191,6 +193,31 @@ static void test_hash_sees_every_word(void **state) {
   }
   qsort(hashes, (size_t)count, sizeof *hashes, by_hash);
   for (int i = 1; i < count; i++) assert_true(hashes[i] != hashes[i - 1]);
+}
+
+/* The word comes back as it was said, and who has no pointer learns the default. */
+static void test_filter_when(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    falt_filter_when said, when;
+  } cases[] = {{"correlate w=9 s=3", FALT_FILTER_AUTO, FALT_FILTER_KNOWN},
+               {"convolve w=9 s=3 filter=given", FALT_FILTER_GIVEN, FALT_FILTER_GIVEN},
+               {"correlate w=9 s=3 filter=known", FALT_FILTER_KNOWN, FALT_FILTER_KNOWN},
+               {"forward c=1 w=9 k=1 s=3", FALT_FILTER_AUTO, FALT_FILTER_GIVEN},
+               {"backward-data c=1 w=9 k=1 s=3", FALT_FILTER_AUTO, FALT_FILTER_GIVEN},
+               {"backward-data c=1 w=9 k=1 s=3 filter=known", FALT_FILTER_KNOWN, FALT_FILTER_KNOWN},
+               {"forward c=1 w=9 k=1 s=3 filter=given", FALT_FILTER_GIVEN, FALT_FILTER_GIVEN},
+               {"backward-filter c=1 w=9 k=1 s=3", FALT_FILTER_AUTO, FALT_FILTER_AUTO},
+               {"maxpool w=9 s=3", FALT_FILTER_AUTO, FALT_FILTER_AUTO}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_problem p;
+    parse(&p, cases[i].line);
+    assert_int_equal(p.filter_when, cases[i].said);
+    assert_int_equal(falt_problem_filter_when(&p), cases[i].when);
+    assert_prints(cases[i].line, cases[i].line);
+  }
+  assert_int_equal(falt_problem_filter_when(NULL), FALT_FILTER_AUTO);
 }
 
 static void test_default_types(void **state) {
@@ -452,6 +479,9 @@ static void test_bad_lines(void **state) {
       {"forward c=4 k=4 w=9 s=3 act=clip:3:1", FALT_INVALID_ARGUMENT, "empty"},
       {"forward c=4 k=4 w=9 s=3 bias=yes", FALT_INVALID_TEXT, "0 or 1"},
       {"forward c=4 k=4 w=9 s=3 rank=0", FALT_INVALID_SIZE, "rank=0"},
+      {"forward c=4 k=4 w=9 s=3 filter=knwon", FALT_INVALID_TEXT, "did you mean 'known'?"},
+      {"backward-filter c=4 k=4 w=9 s=3 filter=given", FALT_INVALID_ARGUMENT, "backward-filter reads no filter"},
+      {"maxpool w=9 s=3 filter=known", FALT_INVALID_TEXT, "'filter' is no word of maxpool"},
       {"forward c=4 k=4 w=9 s=3 residual-type=f16", FALT_INVALID_TEXT, "residual=1"},
       {"correlate w=9 s=3 input-strides=1,2,3", FALT_INVALID_TEXT, "six numbers"},
       {"correlate w=9 s=3 input-strides=1,2,3,4,5,6,7", FALT_INVALID_TEXT, "six numbers"},
@@ -518,7 +548,9 @@ static void test_check_refuses(void **state) {
                {FIELD(space), 4, FALT_INVALID_ARGUMENT, ""},
                {FIELD(space), 1, FALT_INVALID_SHAPE, ""},
                {FIELD(rank), -1, FALT_INVALID_ARGUMENT, ""},
-               {FIELD(reserved[4]), 1, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(filter_when), FALT_FILTER_KNOWN + 1, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(filter_when), -1, FALT_INVALID_ARGUMENT, ""},
+               {FIELD(reserved[3]), 1, FALT_INVALID_ARGUMENT, ""},
                {FIELD(pool[1]), 0, FALT_INVALID_SIZE, ""},
                {FIELD(pool[2]), INT64_MAX, FALT_INVALID_SIZE, ""},
                {FIELD(pool[0]), 2, FALT_INVALID_SHAPE, ""},
@@ -560,6 +592,7 @@ int main(void) {
       cmocka_unit_test(test_random_strides_round_trip),
       cmocka_unit_test(test_hashes_tell_lines_apart),
       cmocka_unit_test(test_hash_sees_every_word),
+      cmocka_unit_test(test_filter_when),
       cmocka_unit_test(test_default_types),
       cmocka_unit_test(test_hash_is_the_same_everywhere),
       cmocka_unit_test(test_canonical_lines),

@@ -322,6 +322,7 @@ static void check_threads(const char *line, uint64_t seed) {
   falt_budget budget;
   falt_bench one, three;
   if (falt_problem_parse(&problem, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  problem.filter_when = FALT_FILTER_AUTO;
   assert_int_equal(falt_bench_open(&one, &problem, 0), FALT_OK);
   assert_int_equal(falt_bench_open(&three, &problem, 0), FALT_OK);
   falt_bench_fill(&one, &problem, FALT_FILL_PLAIN, seed);
