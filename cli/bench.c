@@ -57,7 +57,9 @@ static int prepare(turn *t, const cli_case *one) {
   int status = cli_operands_random(&t->operands, &t->problem, 1);
   if (status == CLI_DONE && t->operands.set.filter) status = cli_case_taps(one, &t->problem, t->operands.set.filter);
   if (status != CLI_DONE) return status;
-  falt_status done = falt_plan_create(&t->plan, t->bench->device, &t->problem, &t->budget, t->operands.set.filter);
+  t->row->filter = cli_filter_when(&t->problem);
+  falt_status done = falt_plan_create(&t->plan, t->bench->device, &t->problem, &t->budget,
+                                      cli_filter_known(&t->problem, t->operands.set.filter));
   if (done == FALT_OK) status = cli_operands_place(&t->operands, &t->problem, t->bench->device, t->plan, &t->placed);
   if (done == FALT_OK && status == CLI_DONE) done = execute_once(t);
   if (done != FALT_OK) return cli_fail_library(done);
@@ -166,7 +168,9 @@ static void load_vendor(turn *t) {
   if (!t->bench->vendor) return;
   snprintf(budget.method, sizeof budget.method, "%s", vendor_library);
   budget.tune_seconds = fmax(t->bench->seconds, vendor_seconds);
-  if (falt_plan_create(&t->vendor, t->bench->device, &t->problem, &budget, t->operands.set.filter) != FALT_OK) return;
+  if (falt_plan_create(&t->vendor, t->bench->device, &t->problem, &budget,
+                       cli_filter_known(&t->problem, t->operands.set.filter)) != FALT_OK)
+    return;
   const size_t bytes = falt_plan_workspace(t->vendor);
   falt_plan_print(t->vendor, printed, sizeof printed);
   const char *by = strstr(printed, " by ");

@@ -26,6 +26,7 @@ typedef struct cli_entry {
 /* One problem: entry 0 is Faltung, 1 a copy, at the measured limit or run where peers run one, then the peers. */
 typedef struct cli_row {
   const char *suite, *name, *solver, *bound;
+  const char *filter; /* when it is there, "given" or "known"; NULL where there is none */
   char line[CLI_LINE], plan[512];
   double bytes, flops, limit_seconds;
   double target; /* seconds that the suite asks for, or 0 */

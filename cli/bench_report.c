@@ -241,6 +241,7 @@ static void print_measured(cli_json *json, const cli_bench *bench, const cli_row
   const cli_entry *e = &row->entry[entry];
   const bool is_ours = entry == CLI_FALTUNG;
   cli_json_text(json, "problem", row->line);
+  if (row->filter) cli_json_text(json, "filter", row->filter);
   cli_json_text(json, "device", falt_device_name(bench->device));
   cli_json_text(json, "plan", is_ours ? row->plan : NULL);
   cli_json_number(json, "seconds_median", e->seconds);

@@ -10,6 +10,7 @@ typedef struct cli_candidates {
   FILE *file;
   bool json;
   const char *problem, *device; /* the problem's line and the device's name, for JSON */
+  const char *filter;           /* when it is there, for JSON; NULL: not said */
   bool all;                     /* those, too, that could compute no problem of this kind */
   int count;                    /* printed */
   int left_out;                 /* not printed */

@@ -24,10 +24,11 @@ static int explain(const cli_options *options, cli_question *question) {
                          .json = options->json,
                          .all = options->all,
                          .problem = question->line,
+                         .filter = cli_filter_when(&question->problem),
                          .device = falt_device_name(question->device)};
   const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
-  const falt_status done =
-      falt_explain(question->device, &question->problem, &question->budget, filter, seconds, print_candidate, &list);
+  const falt_status done = falt_explain(question->device, &question->problem, &question->budget,
+                                        cli_filter_known(&question->problem, filter), seconds, print_candidate, &list);
   free(filter);
   if (done != FALT_OK) return cli_fail_library(done);
   cli_candidates_end(&list);

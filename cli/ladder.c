@@ -84,7 +84,8 @@ static falt_status make_plan(planned *p, const cli_task *task, const char *solve
   p->operands = (falt_operands){.input = (void *)(uintptr_t)task->ladder.x,
                                 .filter = (void *)(uintptr_t)task->ladder.w,
                                 .output = task->ladder.y};
-  const falt_status made = falt_plan_create(&p->plan, p->device, &problem, &budget, task->ladder.host_taps);
+  const falt_status made =
+      falt_plan_create(&p->plan, p->device, &problem, &budget, cli_filter_known(&problem, task->ladder.host_taps));
   if (made != FALT_OK) return made;
   return falt_device_alloc(p->device, &p->operands.workspace, falt_plan_workspace(p->plan));
 }

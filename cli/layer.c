@@ -44,7 +44,9 @@ static int create_results(layer_job *job) {
 
 /* What the plan may use of the filter's values. */
 static const void *filter_values(const layer_job *job) {
-  return job->question->problem.operation == FALT_BACKWARD_FILTER ? NULL : job->operands.set.filter;
+  const falt_problem *p = &job->question->problem;
+  const bool given = p->operation == FALT_BACKWARD_FILTER || p->filter_when == FALT_FILTER_GIVEN;
+  return given ? NULL : job->operands.set.filter;
 }
 
 /* ---- the candidates: printed if asked for; the chosen one says what the limit is */

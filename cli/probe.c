@@ -41,6 +41,7 @@ static void answer_for(const cli_run *run, const char *line, const char *method,
   if (cli_question_parse(run->options, line, &question) != CLI_DONE ||
       cli_device_make(run->options, &question.device) != CLI_DONE)
     _exit(CLI_WRONG);
+  question.problem.filter_when = falt_problem_filter_when(&question.problem);
   if (*method) snprintf(question.budget.method, sizeof question.budget.method, "%s", method);
   const falt_status done = falt_verify(question.device, &question.problem, &question.budget, seed, note, &a);
   if (done != FALT_OK) {

@@ -33,7 +33,9 @@ int cli_question_read(const cli_options *options, const char *line, cli_question
   const int status = cli_question_parse(options, line, question);
   if (status != CLI_DONE) return status;
   if (options->verb != CLI_LAYER) return cli_device_make(options, &question->device);
-  return cli_device_choose(options, &question->problem, &question->budget, NULL, &question->device);
+  falt_problem asked = question->problem;
+  asked.filter_when = FALT_FILTER_AUTO; /* the values are read later */
+  return cli_device_choose(options, &asked, &question->budget, NULL, &question->device);
 }
 
 int cli_line_join(const cli_options *options, int first, char line[CLI_LINE]) {
@@ -126,6 +128,16 @@ int cli_filter_random(void **filter, const falt_problem *p, uint64_t seed) {
   const bool one_filter = falt_tensor_span(&p->filter) == taps[0] * taps[1] * taps[2];
   if (p->rank > 0 && p->filter.type == FALT_F32 && one_filter) lower_rank(*filter, taps, p->rank, seed + 4);
   return CLI_DONE;
+}
+
+const void *cli_filter_known(const falt_problem *problem, const void *values) {
+  return falt_problem_filter_when(problem) == FALT_FILTER_KNOWN ? values : NULL;
+}
+
+const char *cli_filter_when(const falt_problem *problem) {
+  static const char *const names[] = {
+      [FALT_FILTER_AUTO] = NULL, [FALT_FILTER_GIVEN] = "given", [FALT_FILTER_KNOWN] = "known"};
+  return names[falt_problem_filter_when(problem)];
 }
 
 int cli_operands_random(cli_operands *operands, const falt_problem *p, uint64_t seed) {

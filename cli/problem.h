@@ -34,6 +34,11 @@ typedef struct cli_operands {
 int cli_operands_random(cli_operands *operands, const falt_problem *problem, uint64_t seed);
 /* The filter alone, to be released by free; NULL for poolings. */
 int cli_filter_random(void **filter, const falt_problem *problem, uint64_t seed);
+/* The values if a plan is to know them: as the problem's word filter= says or, without it, for filters alone; or NULL.
+ */
+const void *cli_filter_known(const falt_problem *problem, const void *values);
+/* "given" or "known", or NULL where the operation reads no filter. */
+const char *cli_filter_when(const falt_problem *problem);
 /* Adds the workspace that a plan needs. */
 int cli_operands_workspace(cli_operands *operands, const falt_plan *plan);
 void cli_operands_free(cli_operands *operands);

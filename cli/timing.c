@@ -12,6 +12,7 @@ void cli_time_fields(cli_json *json, const cli_question *question, const falt_pl
   char text[512];
   falt_plan_print(plan, text, sizeof text);
   cli_json_text(json, "problem", question->line);
+  if (cli_filter_when(&question->problem)) cli_json_text(json, "filter", cli_filter_when(&question->problem));
   cli_json_text(json, "device", falt_device_name(question->device));
   cli_json_text(json, "plan", text);
   cli_json_number(json, "seconds_median", measured->seconds_median);
@@ -48,8 +49,8 @@ int cli_time_problem(const cli_options *options, cli_question *question, const c
   int status = cli_operands_random(&operands, &question->problem, 1);
   if (status == CLI_DONE && one) status = cli_case_taps(one, &question->problem, operands.set.filter);
   if (status != CLI_DONE) return status;
-  falt_status done =
-      falt_plan_create(&plan, question->device, &question->problem, &question->budget, operands.set.filter);
+  falt_status done = falt_plan_create(&plan, question->device, &question->problem, &question->budget,
+                                      cli_filter_known(&question->problem, operands.set.filter));
   if (done == FALT_OK) status = cli_operands_place(&operands, &question->problem, question->device, plan, &placed);
   if (done == FALT_OK && status == CLI_DONE) {
     done = falt_plan_time(plan, &placed, options->seconds >= 0 ? options->seconds : default_seconds, &measured);

@@ -85,7 +85,7 @@ static int compile_problem(const cli_options *options, const cli_question *quest
   void *filter = NULL;
   int status = cli_filter_random(&filter, &question->problem, 1);
   if (status == CLI_DONE && one && filter) status = cli_case_taps(one, &question->problem, filter);
-  compilation c = {.options = options, .question = question, .filter = filter};
+  compilation c = {.options = options, .question = question, .filter = cli_filter_known(&question->problem, filter)};
   for (const char *at = options->arch; status == CLI_DONE && *at;) {
     const size_t length = strcspn(at, ",");
     status = compile_for(&c, at, length);

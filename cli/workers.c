@@ -115,6 +115,7 @@ static int run_share(work *w, int64_t first) {
   for (w->index = first; status == CLI_DONE && w->index < w->run->count; w->index += w->run->processes) {
     status = cli_question_parse(w->run->options, cli_run_line(w->run, w->index, line), &w->question);
     if (status != CLI_DONE) break;
+    w->question.problem.filter_when = falt_problem_filter_when(&w->question.problem);
     w->question.device = device;
     w->share->began = (int64_t)(1e6 * cli_seconds());
     w->share->index = w->index;

@@ -20,7 +20,7 @@
 #include "report.h"
 #include "suite.h"
 
-enum { THREADS = 8, PLAN = 4096, MOST_TAPS = 1 << 20 };
+enum { THREADS = 8, PLAN = 4096, MOST_TAPS = 1 << 24 };
 
 /* ---- kernels */
 
@@ -87,14 +87,13 @@ static falt_device *make_gpu(const char *name) {
 
 /* ---- plans */
 
-/* Taps of filters, as a caller knows them; those of layers come with each execution. What this processor does not run
- * must not pack them. */
+/* The filter's values where they are known at planning. What this processor does not run must not pack them. */
 static void *values_of(const cli_case *one, const falt_problem *problem, const falt_device *device) {
   void *filter = NULL;
   const bool packs = strcmp(device->kind, "cpu") != 0 || falt_isa_runs(device->isa);
-  const bool is_filter = problem->operation == FALT_FORWARD && problem->filter.size[FALT_K] == 1 &&
-                         problem->filter.size[FALT_C] == 1 && falt_tensor_count(&problem->filter) <= MOST_TAPS;
-  if (!packs || !is_filter || cli_filter_random(&filter, problem, 1) != CLI_DONE) return NULL;
+  const bool known = falt_problem_filter_when(problem) == FALT_FILTER_KNOWN;
+  if (!packs || !known || falt_tensor_count(&problem->filter) > MOST_TAPS) return NULL;
+  if (cli_filter_random(&filter, problem, 1) != CLI_DONE) return NULL;
   if (cli_case_taps(one, problem, filter) == CLI_DONE) return filter;
   free(filter);
   return NULL;
@@ -109,6 +108,7 @@ static void record(falt_device *device, const char *name, const cli_case *one) {
   falt_status status = falt_problem_parse(&problem, &budget, one->line);
   if (status == FALT_OK) {
     values = values_of(one, &problem, device);
+    if (!values) problem.filter_when = FALT_FILTER_AUTO;
     status = falt_plan_create(&plan, device, &problem, &budget, values);
   }
   if (status == FALT_OK) {
