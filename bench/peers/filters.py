@@ -1,7 +1,7 @@
 """Peers for filters. Each function yields what its library would use for the problem, or nothing where it cannot."""
 import numpy as np
 
-PLAIN = set("d h w t r s pixel boundary value type rank max-workspace method deterministic".split())
+PLAIN = set("d h w t r s pixel boundary value type rank filter max-workspace method deterministic".split())
 
 
 def is_plain(p):

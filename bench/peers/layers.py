@@ -1,4 +1,6 @@
-"""torch as the peer of layers: forward, gradients and pooling, in the memory order of the problem's own arrays."""
+"""torch as the peer of layers: forward, gradients and pooling, in the memory order of the problem's own arrays.
+
+torch's functions take their weights with each call: they do what filter=given asks for, whatever the problem says."""
 import numpy as np
 
 

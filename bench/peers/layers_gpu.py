@@ -1,5 +1,6 @@
 """torch as the peer of layers on a GPU: cuDNN for what it computes, torch's own kernels for the rest. Both memory orders,
-whatever the problem's: where one is faster, its users would have chosen it."""
+whatever the problem's: where one is faster, its users would have chosen it. The weights come with each call, as
+filter=given has them."""
 from layers import tensor_of, torch_made
 from libraries_gpu import cudnn_version
 

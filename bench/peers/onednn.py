@@ -1,7 +1,8 @@
 """oneDNN through its C API as the peer of layers on the CPU: forward, gradients and pooling.
 
-Weights are in the format that oneDNN asks for, reordered before the time as a plan does with its filter. Data is in the
-problem's layout and, as an implementation of its own, in the formats that oneDNN likes best, reordered outside the time
+Where the problem knows its filter, weights are in the format that oneDNN asks for, reordered before the time as a plan
+does with its filter. Where it is given, they stay in the problem's layout, and the reorder that oneDNN wants is part of
+the time, as in torch. Data is in the problem's layout and, as an implementation of its own, in the formats that oneDNN likes best, reordered outside the time
 too: what a network would see that keeps them from layer to layer.
 
 https://uxlfoundation.github.io/oneDNN/"""
@@ -93,9 +94,6 @@ class Library:
         self.call(name, ctypes.byref(made), *arguments)
         return made
 
-    def execute(self, primitive, memories):
-        self.bind(primitive, memories)()
-
     def bind(self, primitive, memories):
         """A function that runs a primitive on memories by argument's number."""
         arguments = (Argument * len(memories))(*[(number, memory.value) for number, memory in memories.items()])
@@ -154,11 +152,15 @@ class Work:
     def memory(self, layout):
         return self.make("memory", "dnnl_memory_create", layout, self.library.engine, ALLOCATE)
 
-    def reorder(self, source, source_layout, target, target_layout):
+    def reordering(self, source, source_layout, target, target_layout):
+        """A function that brings one memory's values into another."""
         engine = self.library.engine
         pd = self.make("primitive_desc", "dnnl_reorder_primitive_desc_create", source_layout, engine, target_layout,
                        engine, None)
-        self.library.execute(self.make("primitive", "dnnl_primitive_create", pd), {SRC: source, DST: target})
+        return self.library.bind(self.make("primitive", "dnnl_primitive_create", pd), {SRC: source, DST: target})
+
+    def reorder(self, source, source_layout, target, target_layout):
+        self.reordering(source, source_layout, target, target_layout)()
 
     def mapped(self, memory, nbytes):
         """The bytes of a memory, until unmapped."""
@@ -218,6 +220,33 @@ def geometry(p, window=None):
     pad = [tuple(map(int, one.split(":"))) for one in p.words.get("pad", "0").split("x")] * p.space
     before, after = ([one[side] for one in pad[:p.space]] for side in (0, -1))
     return (axes(stride), *([axes(window)] if window else []), axes(dilation), axes(before), axes(after))
+
+
+def weight_order(p, ndim):
+    """The axes of the problem's weights, (groups, k, c, taps) or without groups, from the outermost in."""
+    named = p.words.get("weight-layout", "ohwi" if p.words.get("layout", "").endswith("c") else "oihw")
+    first = list(range(ndim - p.space - 1))  # groups and k, which together are o
+    c, taps = ndim - p.space - 1, list(range(ndim - p.space, ndim))
+    if named.endswith("o"):
+        return [*taps, c, *first]
+    return [*first, *taps, c] if named.endswith("i") else [*first, c, *taps]
+
+
+def reorder_weights(work, p, one, wanted, memory):
+    """A function that brings given weights into the wanted layout, in the memory that the primitive reads; None where
+    they are in it."""
+    plain = work.layout(one.array, one.kind, weight_order(p, one.array.ndim))
+    if work.library.dll.dnnl_memory_desc_equal(plain, wanted):
+        return None
+    return work.reordering(work.given(one.array, one.kind, plain), plain, memory, wanted)
+
+
+def in_turn(first, second):
+    def both():
+        first()
+        second()
+
+    return both
 
 
 def attributes(work, p):
@@ -289,6 +318,10 @@ def prepare(library, p, blocked):
                                                residual)
     run = library.bind(work.make("primitive", "dnnl_primitive_create", pd), memories)
     one = data[result]
+    if "filter" in data and result != "filter" and not p.filter_known:
+        weights = data["filter"]
+        reorder = reorder_weights(work, p, weights, chosen["filter"], memories[argument_of(p, "filter", weights)])
+        run = run if not reorder else in_turn(reorder, run)
 
     def finish(_):
         values = work.taken(memories[argument_of(p, result, one)], chosen[result], one.array, one.kind)

@@ -104,6 +104,11 @@ class Problem:
         dtype = self.operands[name].dtype
         return "bf16" if dtype.kind == "V" else dtype.name
 
+    @property
+    def filter_known(self):
+        """Whether the filter is known before the time: without the word, a filter's is and a layer's is given."""
+        return self.words.get("filter", "known" if self.is_filter else "given") == "known"
+
     def has(self, *words):
         return bool(set(words) & set(self.words))
 
