@@ -20,10 +20,10 @@ const falt_architecture falt_architectures[FALT_ARCHITECTURES] = {
     [FALT_SM_87] = {8, 7, KB(163), true, false, 1900, 16, 0.4, 12, 36},
     [FALT_SM_89] = {8, 9, KB(99), true, false, 950, 16, 0.4, 12, 36},
     [FALT_SM_90] = {9, 0, KB(227), true, true, 2400, 700, 0.6, 0, 0},
-    [FALT_SM_100] = {10, 0, KB(227), true, false, 1900, 700, 0.25, 12, 36},
-    [FALT_SM_103] = {10, 3, KB(227), true, false, 1900, 16, 0.25, 12, 36},
-    [FALT_SM_110] = {11, 0, KB(227), true, false, 950, 16, 0.25, 12, 36},
-    [FALT_SM_120] = {12, 0, KB(99), true, false, 950, 16, 0.25, 12, 36},
+    [FALT_SM_100] = {10, 0, KB(227), true, false, 1900, 700, 0.25, 12, 40},
+    [FALT_SM_103] = {10, 3, KB(227), true, false, 1900, 16, 0.25, 12, 40},
+    [FALT_SM_110] = {11, 0, KB(227), true, false, 950, 16, 0.25, 12, 40},
+    [FALT_SM_120] = {12, 0, KB(99), true, false, 950, 16, 0.25, 12, 40},
 };
 
 const falt_architecture *falt_architecture_of(int major, int minor) {

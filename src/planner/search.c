@@ -19,6 +19,7 @@ void falt_search_init(falt_search *search, const falt_solver *const *solvers, fa
     search->budget = *budget;
   else
     falt_budget_default(&search->budget);
+  if (!search->budget.method[0]) return;
   for (const falt_solver_alias *a = falt_solver_aliases; a->old; a++)
     if (strcmp(search->budget.method, a->old) == 0)
       snprintf(search->budget.method, sizeof search->budget.method, "%s", a->name);

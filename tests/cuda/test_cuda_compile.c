@@ -114,10 +114,12 @@ typedef struct swept {
   int boundary;
 } swept;
 
-/* As the solver fills the parameters, with the cut that it would choose. */
-static falt_cuda_kernel sweep(const swept *v, bool other) {
-  falt_machine machine = h200; /* or one of its size whose compiler needs more registers */
-  if (other) machine.arch = &falt_architectures[FALT_SM_80];
+/* As the solver fills the parameters, with the cut that it would choose for a GPU of an H200's or an A100's size. */
+static falt_cuda_kernel sweep(const swept *v, const char *architecture, bool small) {
+  static const falt_machine sizes[] = {H200, A100};
+  falt_machine machine = sizes[small];
+  const int number = atoi(architecture + strlen("sm_"));
+  machine.arch = falt_architecture_of(number / 10, number % 10);
   const int bytes = (int)falt_type_size(v->type), wide = v->type == FALT_F64;
   falt_tile_problem p = {.terms = v->terms,
                          .in = {256, 256, v->columns},
@@ -158,8 +160,10 @@ static void test_sweep(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof volumes / sizeof *volumes; i++) {
       if (!is_turn(a, i)) continue;
-      const falt_cuda_kernel kernel = sweep(&volumes[i], atoi(architectures[a] + 3) != 90);
-      compile(&kernel, architectures[a], 255, 0);
+      for (int small = 0; small < 2; small++) {
+        const falt_cuda_kernel kernel = sweep(&volumes[i], architectures[a], small);
+        compile(&kernel, architectures[a], 255, 0);
+      }
     }
 }
 

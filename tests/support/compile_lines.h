@@ -34,7 +34,7 @@ static void check_compiled(void *context, const falt_cached_kernel *kernel) {
   c->kernels++;
   if (kernel->spill_bytes || kernel->registers > 255)
     fail_msg("%s for %s: %d registers, %d bytes spilled: %s", kernel->source, kernel->arch, kernel->registers,
-             kernel->spill_bytes, kernel->defines);
+             kernel->spill_bytes, kernel->holes);
 }
 
 static void compile_line(falt_device *device, const char *line, const compile_lines *c) {

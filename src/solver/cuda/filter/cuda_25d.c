@@ -116,16 +116,9 @@ falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int 
   return &plan->taps;
 }
 
-static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
-  const char *why = falt_cuda_filter_refusal(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  falt_taps_plan *plan = falt_25d_plan_new(solver, ask, 0);
-  if (!plan) return NULL;
-  double taps[FALT_TAPS_MOST];
-  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
-  falt_taps_pack(plan, taps);
-  return &plan->base;
+static falt_plan *plan_25d(const falt_solver *solver, falt_ask *ask) {
+  return falt_taps_plan_whole(solver, ask, falt_25d_plan_new);
 }
 
 extern const falt_solver falt_solver_cuda_25d;
-const falt_solver falt_solver_cuda_25d = {.name = "cuda-25d", .device_kind = "cuda", .plan = plan_sweep};
+const falt_solver falt_solver_cuda_25d = {.name = "cuda-25d", .device_kind = "cuda", .plan = plan_25d};

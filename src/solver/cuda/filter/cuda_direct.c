@@ -4,14 +4,7 @@
 #include "solver/cuda/filter/cuda_taps.h"
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
-  const char *why = falt_cuda_filter_refusal(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  falt_taps_plan *plan = falt_tile_plan_new(solver, ask, 0);
-  if (!plan) return NULL;
-  double taps[FALT_TAPS_MOST];
-  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
-  falt_taps_pack(plan, taps);
-  return &plan->base;
+  return falt_taps_plan_whole(solver, ask, falt_tile_plan_new);
 }
 
 extern const falt_solver falt_solver_cuda_direct;

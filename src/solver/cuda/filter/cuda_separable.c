@@ -87,9 +87,7 @@ static void fold_planes(falt_factors *factors) {
 
 /* ---- plan */
 
-typedef falt_taps_plan *(*cut_terms)(const falt_solver *solver, falt_ask *ask, int terms);
-
-static falt_plan *plan_terms(const falt_solver *solver, falt_ask *ask, cut_terms cut) {
+static falt_plan *plan_terms(const falt_solver *solver, falt_ask *ask, falt_taps_cut *cut) {
   falt_factors factors;
   const char *why = refusal(ask);
   if (why) return falt_refuse(ask, "%s", why);

@@ -191,3 +191,14 @@ void falt_taps_pack(falt_taps_plan *plan, const double *values) {
   }
   plan->scaled = plan->args.alpha != 1 || plan->args.beta != 0;
 }
+
+falt_plan *falt_taps_plan_whole(const falt_solver *solver, falt_ask *ask, falt_taps_cut *cut) {
+  const char *why = falt_cuda_filter_refusal(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  falt_taps_plan *plan = cut(solver, ask, 0);
+  if (!plan) return NULL;
+  double taps[FALT_TAPS_MOST];
+  falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
+  falt_taps_pack(plan, taps);
+  return &plan->base;
+}

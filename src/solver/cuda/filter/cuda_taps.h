@@ -47,5 +47,9 @@ void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
 falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
+typedef falt_taps_plan *falt_taps_cut(const falt_solver *solver, falt_ask *ask, int terms);
+
+/* The plan of a filter that is not separated, by one of these. */
+falt_plan *falt_taps_plan_whole(const falt_solver *solver, falt_ask *ask, falt_taps_cut *cut);
 
 #endif
