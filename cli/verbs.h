@@ -1,4 +1,4 @@
-/* The verbs: one line of the table in main.c each. A verb that does not exist yet is in no table and in no help. */
+/* The verbs: one line of the table in verbs.c each. A verb that does not exist yet is in no table and in no help. */
 #ifndef FALT_CLI_VERBS_H
 #define FALT_CLI_VERBS_H
 

@@ -15,18 +15,6 @@ typedef struct report {
   int shrunk[CLI_MOST_SOLVERS + 1]; /* by solver; the last: crashes and refusals */
 } report;
 
-cli_json cli_verdict_open(const char *line, const falt_verdict *v) {
-  cli_json json = cli_json_open(stdout);
-  cli_json_text(&json, "problem", line);
-  cli_json_text(&json, "solver", v->solver);
-  cli_json_number(&json, "max_abs_error", v->max_abs_error);
-  cli_json_number(&json, "max_rel_error", v->max_rel_error);
-  cli_json_number(&json, "tolerance", v->tolerance);
-  cli_json_flag(&json, "ok", v->ok);
-  cli_json_integer(&json, "seed", (int64_t)v->seed);
-  return json;
-}
-
 /* ---- failures */
 
 static void print_json(const cli_failure *f, const char *line, const char *shrunk) {

@@ -51,13 +51,12 @@ const char *cli_run_line(const cli_run *run, int64_t index, char text[CLI_LINE])
 /* Index of a solver's name, or -1. */
 int cli_solver_find(const char *name);
 
-/* One verdict as a line of JSON; more fields may follow before cli_json_close. */
-cli_json cli_verdict_open(const char *line, const falt_verdict *verdict);
-
 /* ---- workers.c: runs everything and gives each failure to `fail` as it comes. Adds up in *total. Returns CLI_DONE,
  * also with failures and when interrupted, or the exit status of an error that was printed. */
 int cli_workers_run(const cli_run *run, void (*fail)(void *context, const cli_failure *failure), void *context,
                     cli_share *total);
+/* One verdict as a line of JSON; more fields may follow before cli_json_close. */
+cli_json cli_verdict_open(const char *line, const falt_verdict *verdict);
 
 /* ---- probe.c: one problem in a process of its own. */
 typedef enum cli_outcome { CLI_PASSES, CLI_FAILS, CLI_CRASHES, CLI_REFUSED } cli_outcome;
