@@ -39,7 +39,8 @@ typedef struct falt_layer_product {
   bool accumulate;
 } falt_layer_product;
 
-/* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n. */
+/* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n; steps and pitches of either sign. Fast where
+ * elements of one of the two are adjacent: a copy of rows, or a transpose. */
 typedef struct falt_layer_copy {
   const float *from;
   float *to;

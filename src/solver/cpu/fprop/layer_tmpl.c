@@ -9,6 +9,7 @@
 #include "cpu/activate.h"
 #include "cpu/vector.h"
 #include "solver/cpu/fprop/layer_kernels.h"
+#include "solver/cpu/fprop/layer_transpose.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -208,6 +209,7 @@ static void groups(const falt_layer_product *call) {
 
 /* Rows are a channel apart, too far for the processor to foresee: it is told some rows ahead. */
 enum { AHEAD = 8, LINE = 16 };
+enum { LEAST_TRANSPOSED = 3 }; /* rows for which shuffles are faster than moving single elements */
 
 FALT_INLINE void copy_near(const falt_layer_copy *call) {
   const int last = (int)((call->n - 1) % VEC) + 1;
@@ -233,6 +235,8 @@ FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
 static void copy(const falt_layer_copy *call) {
   if (call->step == 1)
     copy_near(call);
+  else if ((call->from_pitch == 1 || call->from_pitch == -1) && call->count >= LEAST_TRANSPOSED)
+    copy_transposed(call);
   else if (call->step == 2)
     copy_apart(call, 2);
   else if (call->step == 4)

@@ -256,24 +256,45 @@ static void check_groups(const falt_layer_kernels *kernels) {
 
 /* ---- copies */
 
+/* Elements that count items `pitch` apart of n elements `step` apart span. */
+static int64_t span_of(int64_t count, int64_t pitch, int64_t n, int64_t step) {
+  return (count - 1) * labs(pitch) + (n - 1) * labs(step) + 1;
+}
+
+/* The first of them, where steps may go backwards. */
+static int64_t first_of(int64_t count, int64_t pitch, int64_t n, int64_t step) {
+  return (pitch < 0 ? (count - 1) * -pitch : 0) + (step < 0 ? (n - 1) * -step : 0);
+}
+
+/* Copies of rows, transposes whose columns go forwards or backwards, and others. */
+static falt_layer_copy random_copy(void) {
+  const bool transposes = pick(0, 1);
+  falt_layer_copy c = {.n = pick(1, 70), .count = pick(1, transposes ? 140 : 5)};
+  c.step = transposes ? pick(-150, 150) : pick(-4, 4);
+  c.from_pitch = transposes ? 2 * pick(0, 1) - 1 : pick(-80, 80);
+  c.to_pitch = (c.n + pick(0, 9)) * (2 * pick(0, 1) - 1);
+  return c;
+}
+
 static void check_copy(const falt_layer_kernels *kernels, const guarded *in, const guarded *out) {
-  const int64_t n = pick(1, 70), step = pick(0, 4), count = pick(1, 5), from_pitch = pick(0, 80),
-                to_pitch = n + pick(0, 9);
-  const int64_t read = (count - 1) * from_pitch + (n - 1) * step + 1, written = (count - 1) * to_pitch + n;
+  falt_layer_copy c = random_copy();
+  const int64_t read = span_of(c.count, c.from_pitch, c.n, c.step), apart = labs(c.to_pitch);
+  const int64_t written = (c.count - 1) * apart + c.n;
   float *from = before_guard(in, read), *to = before_guard(out, written);
   fill(from, read);
-  for (int64_t i = 0; i < written; i++) to[i] = 9;
-  to[-1] = 9;
-  kernels->copy(&(falt_layer_copy){from, to, step, from_pitch, to_pitch, n, count});
-  for (int64_t j = 0; j < count; j++)
-    for (int64_t i = 0; i < to_pitch && j * to_pitch + i < written; i++)
-      assert_true(to[j * to_pitch + i] == (i < n ? from[j * from_pitch + i * step] : 9));
+  for (int64_t i = -1; i < written; i++) to[i] = 9;
+  c.from = from + first_of(c.count, c.from_pitch, c.n, c.step);
+  c.to = to + (c.to_pitch < 0 ? (c.count - 1) * apart : 0);
+  kernels->copy(&c);
+  for (int64_t j = 0; j < c.count; j++)
+    for (int64_t i = 0; i < c.n; i++) assert_true(c.to[j * c.to_pitch + i] == c.from[j * c.from_pitch + i * c.step]);
+  for (int64_t i = 0; i < written; i++) assert_true(i % apart < c.n || to[i] == 9);
   assert_true(to[-1] == 9);
 }
 
 static void check_copies(const falt_layer_kernels *kernels) {
-  guarded in = guard(4096), out = guard(4096);
-  for (int round = 0; round < ROUNDS; round++) check_copy(kernels, &in, &out);
+  guarded in = guard(1 << 16), out = guard(1 << 16);
+  for (int round = 0; round < 4 * ROUNDS; round++) check_copy(kernels, &in, &out);
   unguard(&in);
   unguard(&out);
 }
@@ -396,10 +417,27 @@ static void time_product(const falt_layer_kernels *kernels, int vectors, int64_t
   printf("  %2dx%-2d %6.1f", call.rows, (int)call.n, 2.0 * call.rows * (double)(call.n * depth) / best * 1e-9);
 }
 
+/* A panel of `WIDEST` columns from as many rows of `depth`. */
+static void time_transpose(const falt_layer_kernels *kernels, int64_t depth) {
+  static float rows[256 * WIDEST], panel[256 * WIDEST];
+  const falt_layer_copy call = {
+      .from = rows, .to = panel, .step = depth, .from_pitch = 1, .to_pitch = WIDEST, .n = WIDEST, .count = depth};
+  double best = INFINITY;
+  fill(rows, depth * WIDEST);
+  for (int repeat = 0; repeat < 50; repeat++) {
+    const double start = falt_seconds();
+    for (int i = 0; i < 10; i++) kernels->copy(&call);
+    best = fmin(best, (falt_seconds() - start) / 10);
+  }
+  printf("  transpose %5.1f GB/s", (double)(depth * WIDEST) * sizeof(float) / best * 1e-9);
+}
+
 static void bench(const falt_layer_kernels *kernels, falt_isa isa) {
   printf("%-9s", falt_isa_name(isa));
   for (int vectors = 1; vectors <= kernels->vectors; vectors++) time_product(kernels, vectors, 256);
-  printf(" GFLOP/s\n");
+  printf(" GFLOP/s");
+  time_transpose(kernels, 240);
+  printf("\n");
 }
 
 /* ---- tests */
