@@ -164,6 +164,13 @@ void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64
   }
 }
 
+int64_t falt_layer_tap_step(const falt_layer *layer) {
+  const int64_t step = layer->taps > 1 ? falt_layer_tap_at(layer, 1) : 1;
+  for (int64_t tap = 1; tap < layer->taps; tap++)
+    if (falt_layer_tap_at(layer, tap) != tap * step) return 0;
+  return step;
+}
+
 falt_status falt_layer_room(float **packed, size_t floats) {
   *packed = falt_alloc(floats * sizeof **packed);
   return *packed ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");

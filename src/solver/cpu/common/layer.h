@@ -90,6 +90,16 @@ void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, 
 void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
                      void *to);
 
+/* Where a tap, by its number over (t, r, s), is in the filter as seen from its first tap, in elements. */
+static inline int64_t falt_layer_tap_at(const falt_layer *layer, int64_t tap) {
+  const falt_tensor *w = &layer->p.filter;
+  const int64_t row = tap / w->size[FALT_W];
+  return row / w->size[FALT_H] * w->stride[FALT_D] + row % w->size[FALT_H] * w->stride[FALT_H] +
+         tap % w->size[FALT_W] * w->stride[FALT_W];
+}
+/* Elements between each tap and the next, or 0 where they are not evenly apart. */
+int64_t falt_layer_tap_step(const falt_layer *layer);
+
 /* Memory for a filter that is packed when planning. */
 falt_status falt_layer_room(float **packed, size_t floats);
 

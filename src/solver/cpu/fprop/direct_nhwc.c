@@ -23,14 +23,14 @@ enum { SHORT_ROW = 64, MOST_SLOTS = 1 << 17 }; /* positions; elements */
 static void print(const falt_plan *base, falt_text *text) {
   const falt_direct_nhwc_plan *plan = (const falt_direct_nhwc_plan *)base;
   const falt_layer *layer = &plan->layer;
-  falt_text_add(text, "(direct-nhwc %s %lldx%lld%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(direct-nhwc %s %lldx%lld%s%s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->rows, (long long)(falt_layer_most(&plan->panels) * layer->kernels->width),
                 plan->folds        ? " folded"
                 : plan->joined > 1 ? " joined"
                 : plan->skips      ? " inside"
                                    : "",
-                plan->in_place ? "" : " gathered", (long long)(falt_layer_most(&plan->blocks) * plan->unit),
-                falt_threads_count(base->device->threads));
+                plan->in_place ? "" : " gathered", plan->just_in_time ? " just-in-time" : "",
+                (long long)(falt_layer_most(&plan->blocks) * plan->unit), falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *plan) {
@@ -70,8 +70,7 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
   const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
   const double work = plan->joined > 1 ? 1.5 : plan->skips ? plan->inside_share : 1;
   const double stretch = work * lanes * switches + gathers + results;
-  const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + filter,
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan),
                        falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p));
 }
 
@@ -183,6 +182,7 @@ static void set_tasks(falt_direct_nhwc_plan *plan) {
 
 static void lay_memory(falt_direct_nhwc_plan *plan) {
   const size_t block = (size_t)(falt_layer_most(&plan->blocks) * plan->unit), segments = (size_t)plan->segments;
+  const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const size_t length = (size_t)plan->length, slots = plan->folds ? (size_t)plan->slots.count : 0;
   const size_t channels = (size_t)plan->layer.p.output.size[FALT_G] * (size_t)plan->layer.results; /* of all groups */
   falt_direct_nhwc_scratch *at = &plan->at;
@@ -193,7 +193,9 @@ static void lay_memory(falt_direct_nhwc_plan *plan) {
   at->gathered = falt_place_part(&at->parts, plan->in_place ? 0 : block * segments * length * sizeof(float));
   at->slots = falt_place_part(&at->parts, slots * (size_t)plan->slots.size * sizeof(float));
   at->tags = falt_place_part(&at->parts, slots * sizeof(falt_slot_tag));
-  at->sums = falt_place_part(&at->parts, FALT_LAYER_ROWS * FALT_LAYER_WIDEST * sizeof(float));
+  at->sums =
+      falt_place_part(&at->parts, (plan->parts > 1 ? block : FALT_LAYER_ROWS) * FALT_LAYER_WIDEST * sizeof(float));
+  at->panel = falt_place_part(&at->parts, plan->just_in_time ? (size_t)plan->part_most * width * sizeof(float) : 0);
   at->taps = falt_place_part(&at->parts, plan->skips ? block * sizeof(falt_box) : 0);
   at->calls = falt_place_part(&at->parts, plan->skips ? (block + 1) * sizeof(falt_inside_call) : 0);
   at->which = falt_place_part(&at->parts, plan->skips ? segments * sizeof(int32_t) : 0);
@@ -201,8 +203,9 @@ static void lay_memory(falt_direct_nhwc_plan *plan) {
   falt_memory_layout *all = &plan->base.layout;
   falt_rows_place(all, plan->base.device, &at->parts);
   plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
-  plan->filter = falt_place_part(
-      all, plan->base.packed ? 0 : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+  plan->filter = falt_place_part(all, plan->base.packed || plan->just_in_time
+                                          ? 0
+                                          : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
   plan->base.workspace = all->total;
 }
 
@@ -232,9 +235,11 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
     return falt_refuse(ask, "%s", reason);
   }
   set_inside(plan);
-  set_tasks(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
+  plan->tap_step = falt_layer_tap_step(&plan->layer);
+  set_tasks(plan);
+  falt_direct_nhwc_set_parts(plan);
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;

@@ -7,7 +7,7 @@
 
 /* Offsets into a worker's scratch. */
 typedef struct falt_direct_nhwc_scratch {
-  size_t list, out, residual, constant, gathered, slots, tags, sums, taps, calls, which, jumps;
+  size_t list, out, residual, constant, gathered, slots, tags, sums, panel, taps, calls, which, jumps;
   falt_memory_layout parts;
 } falt_direct_nhwc_scratch;
 
@@ -28,20 +28,51 @@ typedef struct falt_direct_nhwc_plan {
   falt_layer_pieces blocks, chunks; /* tasks: blocks of each span times chunks of the panels of all groups */
   falt_slots slots;                 /* of input rows, where rows of taps are segments */
   falt_inside inside;               /* where taps outside are left out */
+  int64_t tap_step;                 /* elements between taps of the filter, or 0 where they are not evenly apart */
+  bool just_in_time;                /* tasks pack the part of a panel that they multiply next */
+  int64_t parts;                    /* of the depth of a panel, each of which is multiplied at once */
+  int64_t part_rows, part_most;     /* of a part: wanted, and of the largest */
   size_t group;                     /* floats of a group's packed filter */
   const float *values;              /* the filter, from planning until it is packed */
   float *packed;                    /* or NULL if the filter comes with each execution */
   size_t factors, filter;           /* offsets into the workspace */
   falt_direct_nhwc_scratch at;      /* in each worker's scratch */
 } falt_direct_nhwc_plan;
+
+/* Part of a panel's depth: so many taps, and of each so many channels. One of the two is whole, or there is one tap. */
+typedef struct falt_direct_nhwc_part {
+  int64_t index, tap, taps, channel, channels;
+} falt_direct_nhwc_part;
+
 /* A pixel outside: shared lists are read from any group's first channel on. */
 static inline int64_t falt_direct_nhwc_constant_length(const falt_direct_nhwc_plan *plan) {
   const int64_t groups = plan->layer.p.output.size[FALT_G] * plan->joined;
   return plan->shares ? groups * plan->length : plan->length;
 }
 
+/* Columns of a group before a panel. */
+static inline int64_t falt_direct_nhwc_columns(const falt_direct_nhwc_plan *plan, int64_t panel) {
+  return falt_layer_piece(&plan->panels, panel) * plan->layer.kernels->width;
+}
+
+/* Chooses between packing all of a filter first and just in time; sets the parts. */
+void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan);
+falt_direct_nhwc_part falt_direct_nhwc_part_of(const falt_direct_nhwc_plan *plan, int64_t index);
+/* Packs one part of a panel of a group. */
+void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
+                                const falt_direct_nhwc_part *part, float *to);
+/* Where the filter has what a part is packed from: `count` rows of `lines` cache lines, `step` elements apart. No rows
+ * where it is not that simple. */
+typedef struct falt_direct_nhwc_source {
+  const float *from;
+  int64_t count, lines, step;
+} falt_direct_nhwc_source;
+falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *plan, const float *filter,
+                                                   int64_t group, int64_t panel, const falt_direct_nhwc_part *part);
 /* Packs a filter by panels, a row of columns for each tap and channel; runs on the device's threads. */
 void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filter, float *packed);
+/* Operations that take as long as packing a filter that comes with each execution; 0 if it is known. */
+double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan);
 
 void falt_direct_nhwc_execute(const falt_plan *plan, const falt_operands *operands);
 

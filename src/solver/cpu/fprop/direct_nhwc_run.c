@@ -1,65 +1,18 @@
-/* Runs direct-nhwc: packs the filter, lists for each position and tap the address of its input pixel, and calls the
- * kernels on these lists. A pixel outside is the address of another pixel or of a row of the constant. Positions are
- * numbered over all rows and images, which keeps blocks full where rows are short. Rows of taps at the ends of an input
- * row are copied (layer_slots.h). Where many pixels outside are zeros, a call leaves out the taps that all its
- * positions read outside (layer_inside.h). Channels that are apart are gathered into the scratch. */
-#include <string.h>
-
+/* Runs direct-nhwc: lists for each position and tap the address of its input pixel, and calls the kernels on these
+ * lists. A pixel outside is the address of another pixel or of a row of the constant. Positions are numbered over all
+ * rows and images, which keeps blocks full where rows are short. Rows of taps at the ends of an input row are copied
+ * (layer_slots.h). Where many pixels outside are zeros, a call leaves out the taps that all its positions read outside
+ * (layer_inside.h). Channels that are apart are gathered into the scratch. */
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/fprop/direct_nhwc.h"
-
-/* ---- packing */
-
-static int64_t columns_before(const falt_direct_nhwc_plan *plan, int64_t panel) {
-  return falt_layer_piece(&plan->panels, panel) * plan->layer.kernels->width;
-}
-
-typedef struct packing {
-  const falt_direct_nhwc_plan *plan;
-  const float *filter;
-  float *packed;
-} packing;
-
-/* Rows of columns [k, k + n) of a group of the problem. */
-static void pack_columns(const packing *pack, int64_t g, int64_t k, int64_t n, int64_t width, float *to) {
-  const falt_layer *layer = &pack->plan->layer;
-  const falt_tensor *w = &layer->p.filter;
-  for (int64_t t = 0; t < w->size[FALT_D]; t++)
-    for (int64_t r = 0; r < w->size[FALT_H]; r++)
-      for (int64_t s = 0; s < w->size[FALT_W]; s++, to += layer->channels * width)
-        layer->kernels->copy(&(falt_layer_copy){.from = pack->filter + falt_tensor_at(w, k, g, 0, t, r, s),
-                                                .step = w->stride[FALT_K],
-                                                .from_pitch = w->stride[FALT_C],
-                                                .to = to,
-                                                .to_pitch = width,
-                                                .n = n,
-                                                .count = layer->channels});
-}
-
-static void pack_panel(void *context, int64_t index) {
-  const packing *pack = context;
-  const falt_direct_nhwc_plan *plan = pack->plan;
-  const falt_layer *layer = &plan->layer;
-  const int64_t g = index / plan->panels.count, panel = index % plan->panels.count;
-  const int64_t k = columns_before(plan, panel), width = columns_before(plan, panel + 1) - k;
-  const int64_t n = falt_min(width, layer->results - k), depth = layer->taps * layer->channels;
-  const int64_t each = n / plan->joined;
-  float *to = pack->packed + (size_t)g * plan->group + (size_t)(k * depth);
-  if (n < width) memset(to, 0, (size_t)(width * depth) * sizeof *to);
-  for (int64_t i = 0; i < plan->joined; i++) pack_columns(pack, g * plan->joined + i, k, each, width, to + i * each);
-}
-
-void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filter, float *packed) {
-  packing p = {plan, filter, packed};
-  falt_parallel_for(plan->base.device->threads, plan->layer.p.output.size[FALT_G] * plan->panels.count, pack_panel, &p);
-}
 
 /* ---- execute */
 
 typedef struct execution {
   const falt_direct_nhwc_plan *plan;
   const falt_operands *operands;
-  const float *packed, *factors;
+  const float *packed;
+  const float *factors;
 } execution;
 
 /* A block of positions and its list: for each segment the addresses of all positions. */
@@ -78,6 +31,7 @@ typedef struct task {
   const float **list;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
   float *constant, *gathered, *sums;
+  float *panel; /* the part of one that is packed by this task */
   falt_slot_memory slots;
 } task;
 
@@ -190,10 +144,10 @@ static void list_block(task *t, int64_t first) {
 }
 
 /* Sums of rows [begin, end) of the positions, columns [k, k + n), through the epilogue. */
-static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int64_t n) {
+static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int64_t n, float *sums) {
   const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
   falt_layer_store(t->layer, t->run->operands,
-                   &(falt_layer_block){.sums = t->sums,
+                   &(falt_layer_block){.sums = sums,
                                        .pitch = FALT_LAYER_WIDEST,
                                        .n = n,
                                        .rows = (int)(end - begin),
@@ -207,42 +161,94 @@ static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int
                                        .factors = t->run->factors});
 }
 
-/* Lists the taps that a call sums by a panel of so many columns; returns how many. */
-static int64_t list_jumps(const task *t, const falt_box *taps, int64_t columns) {
-  const int64_t count = falt_inside_list(t->layer, taps, t->which);
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t out = t->which[i] - (i > 0 ? t->which[i - 1] + 1 : 0);
-    t->jumps[i] = (falt_layer_jump){out * t->positions, out * t->plan->length * columns};
+/* Lists the taps of a part that a call sums by a panel of so many columns; returns how many. */
+static int64_t list_jumps(const task *t, const falt_box *taps, const falt_direct_nhwc_part *part, int64_t columns) {
+  const int64_t listed = falt_inside_list(t->layer, taps, t->which);
+  int64_t count = 0, next = part->tap;
+  for (int64_t i = 0; i < listed; i++) {
+    const int64_t tap = t->which[i];
+    if (tap < part->tap || tap >= part->tap + part->taps) continue;
+    t->jumps[count++] = (falt_layer_jump){(tap - next) * t->positions, (tap - next) * part->channels * columns};
+    next = tap + 1;
   }
   return count;
 }
 
-static void run_call(const task *t, int64_t call, int64_t panel) {
+/* One call of a kernel: positions [begin, end), columns [k, k + n) of a panel of `columns`, part of the depth. */
+typedef struct kernel_call {
+  int64_t index, begin, end, k, n, columns;
+  const falt_direct_nhwc_part *part;
+  const float *panel;           /* where the part begins */
+  falt_direct_nhwc_source next; /* of the part that is packed after this one */
+} kernel_call;
+
+/* Where the sums of a row of the call are: in the output, or in the scratch until the epilogue. */
+static void place_sums(const task *t, const kernel_call *c, bool straight, float **rows) {
+  const falt_tensor *y = &t->layer->p.output;
+  float *output = (float *)t->run->operands->output + t->group * y->stride[FALT_G] + c->k * y->stride[FALT_C];
+  float *sums = t->sums + (t->plan->parts > 1 ? c->begin * FALT_LAYER_WIDEST : 0);
+  for (int64_t m = 0; m < c->end - c->begin; m++)
+    rows[m] = straight ? output + t->out[c->begin + m] : sums + m * FALT_LAYER_WIDEST;
+}
+
+static void run_call(const task *t, const kernel_call *c) {
   const falt_direct_nhwc_plan *plan = t->plan;
+  const falt_direct_nhwc_source *next = &c->next;
   const falt_layer *layer = t->layer;
-  const bool skips = plan->skips;
-  const int64_t begin = skips ? t->calls[call].begin : falt_layer_piece(&t->pieces, call);
-  const int64_t end = skips ? begin + t->calls[call].count : falt_layer_piece(&t->pieces, call + 1);
-  const int64_t k = columns_before(plan, panel), n = falt_min(columns_before(plan, panel + 1), layer->results) - k;
-  const falt_tensor *y = &layer->p.output;
-  const bool straight = layer->plain && falt_tensor_unit(y, FALT_C);
-  float *output = (float *)t->run->operands->output + t->group * y->stride[FALT_G] + k * y->stride[FALT_C];
+  const falt_direct_nhwc_part *part = c->part;
+  const bool straight = layer->plain && falt_tensor_unit(&layer->p.output, FALT_C);
   float *rows[FALT_LAYER_ROWS];
-  for (int64_t m = 0; m < end - begin; m++)
-    rows[m] = straight ? output + t->out[begin + m] : t->sums + m * FALT_LAYER_WIDEST;
+  place_sums(t, c, straight, rows);
   (plan->joined > 1 ? layer->kernels->groups : layer->kernels->product)(&(falt_layer_product){
-      .a = t->list + begin,
+      .a = t->list + part->tap * t->positions + c->begin,
       .a_pitch = t->positions,
-      .b = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->segments * plan->length),
+      .b = c->panel,
       .out = rows,
-      .offset = plan->shares ? t->group * layer->p.input.stride[FALT_G] : 0,
-      .segments = skips ? list_jumps(t, &t->calls[call].taps, columns_before(plan, panel + 1) - k) : plan->segments,
-      .jumps = skips ? t->jumps : NULL,
-      .depth = plan->length,
-      .n = n,
+      .offset = (plan->shares ? t->group * layer->p.input.stride[FALT_G] : 0) + part->channel,
+      .segments = plan->skips ? list_jumps(t, &t->calls[c->index].taps, part, c->columns) : part->taps,
+      .jumps = plan->skips ? t->jumps : NULL,
+      .depth = part->channels,
+      .n = c->n,
+      .ahead = next->count > 0 ? next->from + next->count * c->index / t->count * next->step : NULL,
+      .ahead_run = next->lines,
+      .ahead_jump = next->step - next->lines * (int64_t)(64 / sizeof(float)),
       .results = (int)(layer->results / plan->joined),
-      .rows = (int)(end - begin)});
-  if (!straight) store_call(t, begin, end, k, n);
+      .rows = (int)(c->end - c->begin),
+      .accumulate = part->index > 0});
+  if (!straight && part->index + 1 == plan->parts) store_call(t, c->begin, c->end, c->k, c->n, rows[0]);
+}
+
+/* The source of the part behind part i: of this panel or the next one, unless this is the task's last of the group. */
+static falt_direct_nhwc_source next_source(const task *t, int64_t panel, int64_t i, bool last) {
+  const bool ends = i + 1 == t->plan->parts;
+  if (ends && last) return (falt_direct_nhwc_source){.count = 0};
+  const falt_direct_nhwc_part next = falt_direct_nhwc_part_of(t->plan, ends ? 0 : i + 1);
+  return falt_direct_nhwc_source_of(t->plan, t->run->operands->filter, t->group, ends ? panel + 1 : panel, &next);
+}
+
+/* All positions of the task by one panel, part by part: each part is packed into the cache before it is multiplied,
+ * unless the whole filter is packed. */
+static void run_panel(const task *t, int64_t panel, bool last) {
+  const falt_direct_nhwc_plan *plan = t->plan;
+  kernel_call c = {.k = falt_direct_nhwc_columns(plan, panel)};
+  c.columns = falt_direct_nhwc_columns(plan, panel + 1) - c.k;
+  c.n = falt_min(c.columns, t->layer->results - c.k);
+  for (int64_t i = 0; i < plan->parts; i++) {
+    const falt_direct_nhwc_part part = falt_direct_nhwc_part_of(plan, i);
+    c.part = &part;
+    if (plan->just_in_time) {
+      falt_direct_nhwc_pack_part(plan, t->run->operands->filter, t->group, panel, &part, t->panel);
+      c.panel = t->panel;
+      c.next = next_source(t, panel, i, last);
+    } else {
+      c.panel = t->run->packed + (size_t)t->group * plan->group + (size_t)(c.k * plan->segments * plan->length);
+    }
+    for (c.index = 0; c.index < t->count && !falt_cancelled(); c.index++) {
+      c.begin = plan->skips ? t->calls[c.index].begin : falt_layer_piece(&t->pieces, c.index);
+      c.end = plan->skips ? c.begin + t->calls[c.index].count : falt_layer_piece(&t->pieces, c.index + 1);
+      run_call(t, &c);
+    }
+  }
 }
 
 static void open_task(task *t, char *memory) {
@@ -254,6 +260,7 @@ static void open_task(task *t, char *memory) {
   t->constant = (float *)(void *)(memory + at->constant);
   t->gathered = (float *)(void *)(memory + at->gathered);
   t->sums = (float *)(void *)(memory + at->sums);
+  t->panel = (float *)(void *)(memory + at->panel);
   t->taps = (falt_box *)(void *)(memory + at->taps);
   t->calls = (falt_inside_call *)(void *)(memory + at->calls);
   t->which = (int32_t *)(void *)(memory + at->which);
@@ -285,10 +292,10 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.pieces = falt_layer_cut(t.positions, falt_ceil_div(t.positions, plan->rows));
   t.count = t.pieces.count;
   open_task(&t, scratch);
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !falt_cancelled(); i++) {
     const int64_t group = i / plan->panels.count;
     if (group != t.group) turn_to_group(&t, group, first, i > begin);
-    for (int64_t call = 0; call < t.count && !falt_cancelled(); call++) run_call(&t, call, i % plan->panels.count);
+    run_panel(&t, i % plan->panels.count, i + 1 == end || (i + 1) % plan->panels.count == 0);
   }
 }
 
@@ -297,7 +304,7 @@ void falt_direct_nhwc_execute(const falt_plan *base, const falt_operands *operan
   char *workspace = operands->workspace;
   float *factors = (float *)(void *)(workspace + plan->factors), *filter = (float *)(void *)(workspace + plan->filter);
   execution run = {plan, operands, plan->packed ? plan->packed : filter, factors};
-  if (!plan->packed) falt_direct_nhwc_pack(plan, operands->filter, filter);
+  if (!plan->packed && !plan->just_in_time) falt_direct_nhwc_pack(plan, operands->filter, filter);
   falt_layer_factors(&plan->layer, operands, factors);
   falt_rows_run(base->device,
                 &(falt_row_job){.run = run_task,

@@ -34,6 +34,10 @@ typedef struct falt_layer_product {
   int64_t a_pitch, offset, segments, depth, n;
   int64_t skip, b_skip;         /* elements left out between those of a row, never negative, and of the panel */
   const falt_layer_jump *jumps; /* one for each segment; NULL: none */
+  /* Memory that is used next, brought into the cache meanwhile where panels are the widest: a line of 64 bytes at each
+   * step of the depth, in runs of ahead_run lines with ahead_jump elements between them. NULL: none. */
+  const float *ahead;
+  int64_t ahead_run, ahead_jump;
   int rows;
   int results; /* of `groups`: columns that one group has, n a multiple of it */
   bool accumulate;

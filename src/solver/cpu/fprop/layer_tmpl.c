@@ -31,6 +31,28 @@ FALT_INLINE void store_columns(lane *to, int q, int vectors, int last, vec sum) 
     vec_store_part(to + q * VEC, sum, last);
 }
 
+enum { LINE = 16 }; /* elements of a cache line */
+
+typedef struct ahead {
+  const lane *at;
+  int64_t step, left;
+} ahead;
+
+/* Without anything to fetch, the panel, which is in the cache. */
+FALT_INLINE ahead begin_ahead(const falt_layer_product *call) {
+  const bool fetches = call->ahead != NULL;
+  return (ahead){fetches ? call->ahead : call->b, fetches ? LINE : 0, call->ahead_run};
+}
+
+FALT_INLINE void fetch_ahead(ahead *a, const falt_layer_product *call) {
+  __builtin_prefetch(a->at);
+  a->at += a->step;
+  if (--a->left == 0) {
+    a->at += call->ahead_jump;
+    a->left = call->ahead_run;
+  }
+}
+
 /* Always inlined with constant rows and vectors, so that the loops over the block unroll: compilers unroll short loops
  * only, so rows and vectors are loops of their own everywhere, or else sums would not be kept in registers. */
 FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
@@ -47,6 +69,8 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;
   const lane *const *a = call->a, *b = call->b;
   const falt_layer_jump *jump = call->jumps;
+  const bool widest = vectors == VECTORS; /* others have no registers left */
+  ahead next = begin_ahead(call);
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     if (jump) {
       a += jump->a;
@@ -60,6 +84,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
       vec column[FALT_LAYER_VECTORS];
       FALT_UNROLL
       for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
+      if (widest) fetch_ahead(&next, call);
       FALT_UNROLL
       for (int m = 0; m < rows; m++) {
         vec x = vec_all(row[m][j]);
@@ -208,7 +233,7 @@ static void groups(const falt_layer_product *call) {
 /* ---- rows in */
 
 /* Rows are a channel apart, too far for the processor to foresee: it is told some rows ahead. */
-enum { AHEAD = 8, LINE = 16 };
+enum { AHEAD = 8 };
 enum { LEAST_TRANSPOSED = 3 }; /* rows for which shuffles are faster than moving single elements */
 
 FALT_INLINE void copy_near(const falt_layer_copy *call) {

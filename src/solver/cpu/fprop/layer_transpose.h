@@ -66,11 +66,11 @@ FALT_INLINE void transpose_lanes(vec row[VEC]) {
 #endif
 }
 
-/* VEC rows of VEC. */
+/* VEC rows of VEC. Rows are loaded once each. */
 FALT_INLINE void transpose_whole(const lane *from, int64_t step, lane *to, int64_t to_pitch) {
   vec row[VEC];
   FALT_UNROLL
-  for (int i = 0; i < VEC; i++) row[i] = vec_load(from + i * step);
+  for (int i = 0; i < VEC; i++) row[i] = vec_keep(vec_load(from + i * step));
   transpose_quads(row);
   transpose_lanes(row);
   FALT_UNROLL

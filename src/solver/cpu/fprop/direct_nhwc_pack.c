@@ -1,0 +1,196 @@
+/* Packs the filter of direct-nhwc: panel by panel a row of columns for each tap and channel.
+ *
+ * Where one task alone multiplies a panel, it packs the panel itself (just in time): part by part of the depth, into a
+ * buffer that stays in its second-level cache. Otherwise all threads pack the filter into the workspace first. Rows
+ * are copied where output channels are adjacent (OHWI for backward-data), else transposed. */
+#include <string.h>
+
+#include "solver/cpu/fprop/direct_nhwc.h"
+
+enum { TASK = 1 << 14 }; /* elements that a task packs at most, so that it ends soon and threads have equal shares */
+
+/* ---- parts of the depth */
+
+/* Whether a row of the filter that lies together goes over the taps of a channel first (OIHW). */
+static bool taps_first(const falt_direct_nhwc_plan *plan) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  return plan->layer.taps > 1 && (plan->tap_step == 1 || plan->tap_step == -1) && w->stride[FALT_K] != 1 &&
+         !falt_tensor_unit(w, FALT_C);
+}
+
+typedef struct cut {
+  falt_layer_pieces taps, channels;
+} cut;
+
+/* Parts of about so many rows: all taps of some channels, taps with all channels, or some channels of one tap. */
+static cut cut_depth(const falt_direct_nhwc_plan *plan, int64_t rows) {
+  const int64_t taps = plan->layer.taps, channels = plan->layer.channels;
+  int64_t tap_parts = 1, channel_parts = 1;
+  if (taps_first(plan))
+    channel_parts = falt_min(channels, falt_ceil_div(channels, falt_max(1, rows / taps)));
+  else if (channels < rows)
+    tap_parts = falt_ceil_div(taps, rows / channels);
+  else {
+    tap_parts = taps;
+    channel_parts = falt_ceil_div(channels, rows);
+  }
+  return (cut){falt_layer_cut(taps, tap_parts), falt_layer_cut(channels, channel_parts)};
+}
+
+static int64_t cut_count(const cut *c) {
+  return c->taps.count * c->channels.count;
+}
+
+static falt_direct_nhwc_part part_at(const cut *c, int64_t index) {
+  const int64_t t = index / c->channels.count, i = index % c->channels.count;
+  falt_direct_nhwc_part part = {index, .tap = falt_layer_piece(&c->taps, t),
+                                .channel = falt_layer_piece(&c->channels, i)};
+  part.taps = falt_layer_piece(&c->taps, t + 1) - part.tap;
+  part.channels = falt_layer_piece(&c->channels, i + 1) - part.channel;
+  return part;
+}
+
+/* Sums go over all channels of a tap before the next: a filter whose taps come first is packed just in time only where
+ * a whole panel stays in the cache. */
+void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan) {
+  const falt_layer *layer = &plan->layer;
+  const int64_t width = falt_layer_most(&plan->panels) * layer->kernels->width;
+  const int64_t cached = (int64_t)(plan->base.device->caches.l2 / sizeof(float)) / width; /* rows */
+  const int64_t depth = plan->segments * plan->length;
+  const bool alone = plan->spans * plan->blocks.count == 1 && !plan->folds && plan->joined == 1;
+  plan->just_in_time = !plan->base.packed && alone && (!taps_first(plan) || depth <= cached / 2);
+  plan->part_rows = plan->just_in_time ? falt_max(1, taps_first(plan) ? cached / 2 : cached / 8) : depth;
+  const cut parts = cut_depth(plan, plan->part_rows);
+  plan->parts = cut_count(&parts);
+  plan->part_most = falt_layer_most(&parts.taps) * falt_layer_most(&parts.channels);
+}
+
+falt_direct_nhwc_part falt_direct_nhwc_part_of(const falt_direct_nhwc_plan *plan, int64_t index) {
+  if (plan->parts == 1) return (falt_direct_nhwc_part){.taps = plan->segments, .channels = plan->length};
+  const cut parts = cut_depth(plan, plan->part_rows);
+  return part_at(&parts, index);
+}
+
+/* ---- packing */
+
+typedef struct packing {
+  const falt_direct_nhwc_plan *plan;
+  const float *filter;
+  float *packed;
+  cut parts;
+} packing;
+
+/* A part of columns of one of the problem's groups on its way: rows of a tap lie `width` apart, taps tap_pitch. */
+typedef struct columns {
+  const float *from; /* the first column at the part's first tap and channel */
+  float *to;
+  int64_t n, width, tap_pitch;
+} columns;
+
+/* Transposes all taps of each channel, or copies or transposes all channels of each tap. */
+static void pack_columns(const falt_direct_nhwc_plan *plan, const falt_direct_nhwc_part *part, const columns *c) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  falt_layer_copy copy = {.step = w->stride[FALT_K], .n = c->n};
+  if (taps_first(plan)) {
+    copy.from_pitch = plan->tap_step;
+    copy.to_pitch = c->tap_pitch;
+    copy.count = part->taps;
+    for (int64_t i = 0; i < part->channels; i++) {
+      copy.from = c->from + i * w->stride[FALT_C];
+      copy.to = c->to + i * c->width;
+      layer->kernels->copy(&copy);
+    }
+    return;
+  }
+  copy.from_pitch = w->stride[FALT_C];
+  copy.to_pitch = c->width;
+  copy.count = part->channels;
+  const int64_t first = falt_layer_tap_at(layer, part->tap);
+  for (int64_t i = 0; i < part->taps; i++) {
+    copy.from = c->from + falt_layer_tap_at(layer, part->tap + i) - first;
+    copy.to = c->to + i * c->tap_pitch;
+    layer->kernels->copy(&copy);
+  }
+}
+
+/* A part of a panel whose rows of the first tap begin at `to`. */
+static void pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
+                      const falt_direct_nhwc_part *part, float *to, int64_t tap_channels) {
+  const falt_layer *layer = &plan->layer;
+  const int64_t k = falt_direct_nhwc_columns(plan, panel), width = falt_direct_nhwc_columns(plan, panel + 1) - k;
+  const int64_t n = falt_min(width, layer->results - k), each = n / plan->joined;
+  const int64_t first = falt_layer_tap_at(layer, part->tap);
+  columns c = {.n = each, .width = width, .tap_pitch = tap_channels * width};
+  for (int64_t i = 0; n < width && i < part->taps; i++)
+    memset(to + i * c.tap_pitch, 0, (size_t)(part->channels * width) * sizeof *to);
+  for (int64_t i = 0; i < plan->joined; i++) {
+    c.from = filter + first + falt_tensor_at(&layer->p.filter, k, group * plan->joined + i, part->channel, 0, 0, 0);
+    c.to = to + i * each;
+    pack_columns(plan, part, &c);
+  }
+}
+
+void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
+                                const falt_direct_nhwc_part *part, float *to) {
+  pack_part(plan, filter, group, panel, part, to, part->channels);
+}
+
+enum { LINE = 16 }; /* elements of a cache line */
+
+falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *plan, const float *filter,
+                                                   int64_t group, int64_t panel, const falt_direct_nhwc_part *part) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  const int64_t k = falt_direct_nhwc_columns(plan, panel), end = falt_direct_nhwc_columns(plan, panel + 1);
+  const int64_t n = falt_min(end, layer->results) - k, first = falt_layer_tap_at(layer, part->tap);
+  const int64_t last = falt_layer_tap_at(layer, part->tap + part->taps - 1);
+  const bool together = part->taps == 1 || taps_first(plan) || plan->tap_step == layer->channels;
+  const int64_t at = falt_tensor_at(w, k, group, part->channel, 0, 0, 0) + falt_min(first, last);
+  falt_direct_nhwc_source s = {.from = filter + at};
+  if (w->stride[FALT_K] == 1 && part->taps == 1) {
+    s.count = part->channels;
+    s.lines = falt_ceil_div(n, LINE);
+    s.step = w->stride[FALT_C];
+  } else if (together && (falt_tensor_unit(w, FALT_C) || taps_first(plan))) {
+    s.count = n;
+    s.lines = falt_ceil_div(part->taps * part->channels, LINE);
+    s.step = w->stride[FALT_K];
+  }
+  return s;
+}
+
+static void pack_task(void *context, int64_t index) {
+  const packing *pack = context;
+  const falt_direct_nhwc_plan *plan = pack->plan;
+  const falt_layer *layer = &plan->layer;
+  const int64_t parts = cut_count(&pack->parts), panel = index / parts % plan->panels.count;
+  const int64_t group = index / parts / plan->panels.count, k = falt_direct_nhwc_columns(plan, panel);
+  const int64_t width = falt_direct_nhwc_columns(plan, panel + 1) - k;
+  const falt_direct_nhwc_part part = part_at(&pack->parts, index % parts);
+  if (falt_cancelled()) return;
+  pack_part(plan, pack->filter, group, panel, &part,
+            pack->packed + (size_t)group * plan->group + (size_t)(k * layer->taps * layer->channels) +
+                (size_t)((part.tap * layer->channels + part.channel) * width),
+            layer->channels);
+}
+
+void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filter, float *packed) {
+  const int64_t width = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
+  packing p = {plan, filter, packed, cut_depth(plan, falt_max(1, TASK / width))};
+  falt_parallel_for(plan->base.device->threads,
+                    plan->layer.p.output.size[FALT_G] * plan->panels.count * cut_count(&p.parts), pack_task, &p);
+}
+
+/* ---- estimate */
+
+/* Operations in the time of moving one element, as measured with AVX-512: in rows, in a transpose, and one by one. */
+static const double in_rows = 16, transposed = 32, alone = 110;
+
+double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  const double each = w->stride[FALT_K] == 1                            ? in_rows
+                      : falt_tensor_unit(w, FALT_C) || taps_first(plan) ? transposed
+                                                                        : alone;
+  return plan->base.packed ? 0 : each * (double)falt_tensor_count(w);
+}
