@@ -146,6 +146,17 @@ static double gathering(const falt_generic_plan *plan, double flops) {
   return flops / (2 * k * c) * (1000 + 40 * (k + c));
 }
 
+/* What loading the weights costs beyond what shares have, in operations at the peak: each tile of positions loads all,
+ * and fewer positions than shares were measured on share them. */
+static double loading(const falt_generic_plan *plan) {
+  enum { TILE = 64, ADJACENT = 64, APART = 700 };
+  const falt_tensor *result = &plan->result;
+  if (plan->way != FALT_GENERIC_CHANNELS || plan->p.operation > FALT_BACKWARD_DATA) return 0;
+  const int64_t positions = result->size[FALT_N] * result->size[FALT_D] * result->size[FALT_H] * result->size[FALT_W];
+  const double empty = 1 - (double)falt_min(positions, TILE) / TILE;
+  return empty * (plan->filter_out == 1 ? ADJACENT : APART) * (double)falt_tensor_count(&plan->p.filter);
+}
+
 /* Multiply-adds at the peak that take as long as the epilogue of all values, in doubles, curves one by one; as a
  * filter's gradient on its way out of sums of columns. */
 static double finishing(const falt_generic_plan *plan) {
@@ -172,7 +183,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one result */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
-  return falt_roofline(device, type, flops + gathering(plan, flops) + share * finishing(plan), share,
+  return falt_roofline(device, type, flops + gathering(plan, flops) + share * (finishing(plan) + loading(plan)), share,
                        falt_problem_bytes(p));
 }
 
