@@ -2,72 +2,20 @@
  *
  *     y[k, p] = sum over channels c and taps j of  w[k, c, j] * x[c, p*stride + j*dilation - pad]
  *
- * The transpose of layer_channels.c on the same kernel: rows are the filter's output channels, read where they lie if
+ * The transpose of direct-nhwc on the same kernel: rows are the filter's output channels, read where they lie if
  * the filter is dense, and the panel is the input. A panel holds, for up to 4 vectors of positions, one row of columns
  * for each (c, j): the product's operand as im2col would write it, but only as much as a cache holds, never the whole.
  * Positions are numbered over all rows and images, so that panels are full also where rows are short, and boundaries
  * cost nothing afterwards. Writing the panel takes a copy for each of its elements, which all output channels share.
  * Where the depth is too long for the cache it is cut into spans of channels, and sums wait in the scratch. */
-#include <string.h>
+#include "solver/cpu/fprop/igemm_nchw.h"
 
 #include "core/memory.h"
-#include "solver/cpu/common/layer.h"
 #include "solver/cpu/common/rows.h"
 
 static const int64_t MOST_TAPS = 1 << 16;
 
-typedef struct scratch_map {
-  size_t panel, sums;
-  falt_memory_layout parts;
-} scratch_map;
-
-typedef struct pixels_plan {
-  falt_plan base;
-  falt_layer layer;
-  bool in_place;            /* the filter is read where it lies */
-  int64_t depth;            /* elements of a filter row */
-  int64_t span;             /* channels of a panel */
-  int64_t vectors;          /* of all positions */
-  falt_layer_pieces panels; /* of vectors */
-  falt_layer_pieces chunks; /* of output channels */
-  int64_t rows;             /* output channels of a kernel call */
-  const float *values;      /* the filter, from planning until it is packed */
-  float *packed;            /* or NULL if the filter comes with each execution */
-  size_t factors, filter;   /* offsets into the workspace */
-  scratch_map at;           /* in each worker's scratch */
-} pixels_plan;
-
-/* ---- packing: rows of (channel, tap) */
-
-typedef struct packing {
-  const pixels_plan *plan;
-  const float *filter;
-  float *packed;
-} packing;
-
-static void pack_row(void *context, int64_t index) {
-  const packing *pack = context;
-  const falt_layer *layer = &pack->plan->layer;
-  const falt_tensor *w = &layer->p.filter;
-  const int64_t g = index / layer->results, k = index % layer->results;
-  float *to = pack->packed + index * pack->plan->depth;
-  for (int64_t t = 0; t < w->size[FALT_D]; t++)
-    for (int64_t r = 0; r < w->size[FALT_H]; r++, to += w->size[FALT_W])
-      layer->kernels->copy(&(falt_layer_copy){.from = pack->filter + falt_tensor_at(w, k, g, 0, t, r, 0),
-                                              .step = w->stride[FALT_W],
-                                              .from_pitch = w->stride[FALT_C],
-                                              .to = to,
-                                              .to_pitch = layer->taps,
-                                              .n = w->size[FALT_W],
-                                              .count = layer->channels});
-}
-
-static void pack(const pixels_plan *plan, const float *filter, float *packed) {
-  packing p = {plan, filter, packed};
-  falt_parallel_for(plan->base.device->threads, plan->layer.p.output.size[FALT_G] * plan->layer.results, pack_row, &p);
-}
-
-/* Rows as pack_row would write them. */
+/* Whether rows lie in memory as packing would write them. */
 static bool is_dense(const falt_tensor *w) {
   static const int outwards[] = {FALT_W, FALT_H, FALT_D, FALT_C};
   int64_t stride = 1;
@@ -81,7 +29,7 @@ static bool is_dense(const falt_tensor *w) {
 /* ---- execute */
 
 typedef struct execution {
-  const pixels_plan *plan;
+  const falt_igemm_nchw_plan *plan;
   const falt_operands *operands;
   const float *filter; /* element (g, k) begins a row */
   int64_t filter_row, filter_group;
@@ -91,7 +39,7 @@ typedef struct execution {
 /* Output channels [row, row + rows) of a panel's positions. */
 typedef struct task {
   const execution *run;
-  const pixels_plan *plan;
+  const falt_igemm_nchw_plan *plan;
   const falt_layer *layer;
   int64_t group, first, positions; /* of the panel */
   int64_t pitch;                   /* its columns: whole vectors */
@@ -157,14 +105,16 @@ static void bring_row(const task *t, const falt_layer_point *at, int64_t column,
   const falt_tensor *x = &t->layer->p.input, *w = &t->layer->p.filter;
   const falt_axis *axis = &t->layer->p.axis[2];
   const float *input = (const float *)t->run->operands->input + falt_tensor_at(x, at->n, t->group, t->channel, 0, 0, 0);
+  const int64_t next = t->plan->backwards ? -t->pitch : t->pitch; /* to the panel's row of the next tap */
   piece p = {.to = t->panel + column, .step = axis->stride, .count = count};
+  if (t->plan->backwards) p.to += (t->layer->taps - 1) * t->pitch;
   for (int64_t j = 0; j < w->size[FALT_D]; j++) {
     const int64_t d = falt_layer_source(t->layer, 0, at->at[0], j);
     for (int64_t r = 0; r < w->size[FALT_H]; r++) {
       const int64_t h = falt_layer_source(t->layer, 1, at->at[1], r);
       p.from = d < 0 || h < 0 ? NULL : input + d * x->stride[FALT_D] + h * x->stride[FALT_H];
       p.first = at->at[2] * axis->stride - axis->pad[0];
-      for (int64_t s = 0; s < w->size[FALT_W]; s++, p.first += axis->dilation, p.to += t->pitch) bring_piece(t, &p);
+      for (int64_t s = 0; s < w->size[FALT_W]; s++, p.first += axis->dilation, p.to += next) bring_piece(t, &p);
     }
   }
 }
@@ -247,7 +197,7 @@ static void run_rows(const task *t, int64_t row, int rows, bool straight) {
 
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
-  const pixels_plan *plan = run->plan;
+  const falt_igemm_nchw_plan *plan = run->plan;
   const falt_layer *layer = &plan->layer;
   const int64_t chunk = index % plan->chunks.count, rest = index / plan->chunks.count, width = layer->kernels->width;
   const int64_t panel = rest % plan->panels.count;
@@ -273,14 +223,14 @@ static void run_task(void *context, int64_t index, void *scratch) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const pixels_plan *plan = (const pixels_plan *)base;
+  const falt_igemm_nchw_plan *plan = (const falt_igemm_nchw_plan *)base;
   const falt_layer *layer = &plan->layer;
   const falt_tensor *w = &layer->p.filter;
   char *workspace = operands->workspace;
   float *factors = (float *)(void *)(workspace + plan->factors), *room = (float *)(void *)(workspace + plan->filter);
   const bool given = plan->in_place && !plan->packed;
   execution run = {.plan = plan, .operands = operands, .factors = factors};
-  if (!given && !plan->packed) pack(plan, operands->filter, room);
+  if (!given && !plan->packed) falt_igemm_nchw_pack(plan, operands->filter, room);
   run.filter = given ? (const float *)operands->filter + w->offset : plan->packed ? plan->packed : room;
   run.filter_row = given ? w->stride[FALT_K] : plan->depth;
   run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
@@ -294,7 +244,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const pixels_plan *plan = (const pixels_plan *)base;
+  const falt_igemm_nchw_plan *plan = (const falt_igemm_nchw_plan *)base;
   const int64_t columns = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
   falt_text_add(text, "(igemm-nchw %s %lldx%lld span=%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->rows, (long long)columns, (long long)plan->span,
@@ -302,7 +252,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *plan) {
-  falt_free(((pixels_plan *)plan)->packed);
+  falt_free(((falt_igemm_nchw_plan *)plan)->packed);
   falt_free(plan);
 }
 
@@ -322,21 +272,21 @@ static double element_cost(const falt_layer *layer) {
   return step == 1 ? 4 + (64 + 2400 / (double)layer->channels) / row : apart;
 }
 
-static double estimate(const pixels_plan *plan, const falt_device *device) {
+static double estimate(const falt_igemm_nchw_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
   const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
   const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
-  const double filter = plan->base.packed || plan->in_place ? 0 : 100 * (double)falt_tensor_count(&layer->p.filter);
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * (lanes + copies + results) + filter, share,
-                       falt_problem_bytes(&layer->p));
+  return falt_roofline(device, FALT_F32,
+                       falt_problem_flops(&layer->p) * (lanes + copies + results) + falt_igemm_nchw_pack_work(plan),
+                       share, falt_problem_bytes(&layer->p));
 }
 
 /* ---- plan */
 
 /* Panels of the widest kernel, or of half its width where positions are few; then output channels are shared out too.
  */
-static void set_panels(pixels_plan *plan) {
+static void set_panels(falt_igemm_nchw_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_layer_kernels *kernels = layer->kernels;
   const int64_t groups = layer->p.output.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
@@ -350,7 +300,7 @@ static void set_panels(pixels_plan *plan) {
   plan->chunks = falt_layer_cut(layer->results, falt_min(calls, falt_ceil_div(wanted, plan->panels.count * groups)));
 }
 
-static void lay_memory(pixels_plan *plan) {
+static void lay_memory(falt_igemm_nchw_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const size_t columns = (size_t)(falt_layer_most(&plan->panels) * layer->kernels->width);
   const size_t channels = (size_t)layer->p.output.size[FALT_G] * (size_t)layer->results; /* of all groups */
@@ -370,26 +320,28 @@ static void lay_memory(pixels_plan *plan) {
 
 /* Packs a filter that is known: only for the plan that was chosen. */
 static falt_status ready(falt_plan *base) {
-  pixels_plan *plan = (pixels_plan *)base;
+  falt_igemm_nchw_plan *plan = (falt_igemm_nchw_plan *)base;
   if (!plan->values) return FALT_OK;
   FALT_TRY(
       falt_layer_room(&plan->packed, (size_t)(plan->layer.p.output.size[FALT_G] * plan->layer.results * plan->depth)));
-  pack(plan, plan->values, plan->packed);
+  falt_igemm_nchw_pack(plan, plan->values, plan->packed);
   plan->values = NULL;
   return FALT_OK;
 }
 
-static falt_plan *plan_pixels(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   falt_layer layer;
   const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
   if (layer.taps > MOST_TAPS) return falt_refuse(ask, "a panel of all its taps does not stay in a cache");
-  pixels_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  falt_igemm_nchw_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->layer = layer;
   plan->depth = layer.channels * layer.taps;
   plan->in_place = is_dense(&layer.p.filter);
+  plan->tap_step = falt_layer_tap_step(&layer);
+  plan->backwards = layer.taps > 1 && plan->tap_step == -1;
   set_panels(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
@@ -399,4 +351,4 @@ static falt_plan *plan_pixels(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_igemm_nchw;
-const falt_solver falt_solver_igemm_nchw = {.name = "igemm-nchw", .device_kind = "cpu", .plan = plan_pixels};
+const falt_solver falt_solver_igemm_nchw = {.name = "igemm-nchw", .device_kind = "cpu", .plan = plan_igemm};

@@ -1,0 +1,36 @@
+/* The plan of igemm-nchw: shared by its planning and running half (igemm_nchw.c) and its packing (igemm_nchw_pack.c).
+ */
+#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_NCHW_H
+#define FALT_SOLVER_CPU_FPROP_IGEMM_NCHW_H
+
+#include "solver/cpu/common/layer.h"
+
+typedef struct falt_igemm_nchw_scratch {
+  size_t panel, sums;
+  falt_memory_layout parts;
+} falt_igemm_nchw_scratch;
+
+typedef struct falt_igemm_nchw_plan {
+  falt_plan base;
+  falt_layer layer;
+  bool in_place;            /* the filter is read where it lies */
+  bool backwards;           /* taps are summed last to first, as they lie in memory */
+  int64_t tap_step;         /* elements between taps of the filter, or 0 where they are not evenly apart */
+  int64_t depth;            /* elements of a filter row */
+  int64_t span;             /* channels of a panel */
+  int64_t vectors;          /* of all positions */
+  falt_layer_pieces panels; /* of vectors */
+  falt_layer_pieces chunks; /* of output channels */
+  int64_t rows;             /* output channels of a kernel call */
+  const float *values;      /* the filter, from planning until it is packed */
+  float *packed;            /* or NULL if the filter comes with each execution */
+  size_t factors, filter;   /* offsets into the workspace */
+  falt_igemm_nchw_scratch at;
+} falt_igemm_nchw_plan;
+
+/* Packs a filter: for each group and output channel a row of (channel, tap). Runs on the device's threads. */
+void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed);
+/* Operations that take as long as packing a filter that comes with each execution; 0 if nothing is packed then. */
+double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan);
+
+#endif

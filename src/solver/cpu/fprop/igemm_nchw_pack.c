@@ -1,0 +1,135 @@
+/* Packs the filter of igemm-nchw: for each group and output channel a row of (channel, tap).
+ *
+ * Backward-data gives it a filter whose output channels are adjacent, or their taps. Rows of one tap are transposed;
+ * adjacent taps are copied as one run, in the order in which they lie. Tasks are blocks of rows and channels, so that
+ * what is near in memory is used by one task, and threads have equal shares. */
+#include "solver/cpu/fprop/igemm_nchw.h"
+
+enum { ROWS = 64, TASK = 1 << 14 /* elements that a task packs at most */ };
+
+typedef struct packing {
+  const falt_igemm_nchw_plan *plan;
+  const float *filter;
+  float *packed;
+  falt_layer_pieces rows, channels;
+} packing;
+
+/* A task: rows [k, k + rows) of a group, and of each so many channels. */
+typedef struct block {
+  const float *from; /* the first row's first channel, at the tap that is summed first */
+  float *to;
+  int64_t rows, channels;
+} block;
+
+/* Whether taps of a channel are adjacent, in either direction. */
+static bool has_runs(const falt_igemm_nchw_plan *plan) {
+  return plan->tap_step == 1 || plan->tap_step == -1;
+}
+
+/* Rows whose taps are adjacent, or that have one tap. */
+static void copy_runs(const falt_igemm_nchw_plan *plan, const block *b) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  for (int64_t k = 0; k < b->rows; k++)
+    layer->kernels->copy(&(falt_layer_copy){.from = b->from + k * w->stride[FALT_K],
+                                            .step = 1,
+                                            .from_pitch = w->stride[FALT_C],
+                                            .to = b->to + k * plan->depth,
+                                            .to_pitch = layer->taps,
+                                            .n = layer->taps,
+                                            .count = b->channels});
+}
+
+/* The one tap of all rows. */
+static void transpose_rows(const falt_igemm_nchw_plan *plan, const block *b) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  plan->layer.kernels->copy(&(falt_layer_copy){.from = b->from,
+                                               .step = w->stride[FALT_C],
+                                               .from_pitch = w->stride[FALT_K],
+                                               .to = b->to,
+                                               .to_pitch = plan->depth,
+                                               .n = b->channels,
+                                               .count = b->rows});
+}
+
+/* Rows of taps of one channel, row by row of the block: output channels are nearer than channels. */
+static void copy_taps_of_channels(const falt_igemm_nchw_plan *plan, const block *b) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  falt_layer_copy copy = {.step = w->stride[FALT_W],
+                          .from_pitch = w->stride[FALT_K],
+                          .to_pitch = plan->depth,
+                          .n = w->size[FALT_W],
+                          .count = b->rows};
+  for (int64_t c = 0; c < b->channels; c++)
+    for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
+      copy.from = b->from + c * w->stride[FALT_C] + falt_layer_tap_at(layer, tap);
+      copy.to = b->to + c * layer->taps + tap;
+      layer->kernels->copy(&copy);
+    }
+}
+
+/* Rows of taps of one row of the block, channel by channel. */
+static void copy_taps_of_rows(const falt_igemm_nchw_plan *plan, const block *b) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  falt_layer_copy copy = {.step = w->stride[FALT_W],
+                          .from_pitch = w->stride[FALT_C],
+                          .to_pitch = layer->taps,
+                          .n = w->size[FALT_W],
+                          .count = b->channels};
+  for (int64_t k = 0; k < b->rows; k++)
+    for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
+      copy.from = b->from + k * w->stride[FALT_K] + falt_layer_tap_at(layer, tap);
+      copy.to = b->to + k * plan->depth + tap;
+      layer->kernels->copy(&copy);
+    }
+}
+
+static int64_t magnitude(int64_t stride) {
+  return stride < 0 ? -stride : stride;
+}
+
+static void pack_task(void *context, int64_t index) {
+  const packing *pack = context;
+  const falt_igemm_nchw_plan *plan = pack->plan;
+  const falt_layer *layer = &plan->layer;
+  const int64_t c = index % pack->channels.count, rest = index / pack->channels.count;
+  const int64_t i = rest % pack->rows.count, g = rest / pack->rows.count;
+  const int64_t k = falt_layer_piece(&pack->rows, i), channel = falt_layer_piece(&pack->channels, c);
+  const int64_t first = plan->backwards ? falt_layer_tap_at(layer, layer->taps - 1) : 0;
+  const block b = {.from = pack->filter + falt_tensor_at(&layer->p.filter, k, g, channel, 0, 0, 0) + first,
+                   .to = pack->packed + (g * layer->results + k) * plan->depth + channel * layer->taps,
+                   .rows = falt_layer_piece(&pack->rows, i + 1) - k,
+                   .channels = falt_layer_piece(&pack->channels, c + 1) - channel};
+  if (falt_cancelled()) return;
+  if (layer->taps == 1)
+    transpose_rows(plan, &b);
+  else if (has_runs(plan))
+    copy_runs(plan, &b);
+  else if (magnitude(layer->p.filter.stride[FALT_K]) < magnitude(layer->p.filter.stride[FALT_C]))
+    copy_taps_of_channels(plan, &b);
+  else
+    copy_taps_of_rows(plan, &b);
+}
+
+void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed) {
+  const falt_layer *layer = &plan->layer;
+  packing p = {.plan = plan, .filter = filter, .packed = packed};
+  const int64_t rows = falt_min(ROWS, layer->results);
+  p.rows = falt_layer_cut(layer->results, falt_ceil_div(layer->results, rows));
+  p.channels = falt_layer_cut(layer->channels, falt_min(layer->channels, falt_ceil_div(rows * plan->depth, TASK)));
+  falt_parallel_for(plan->base.device->threads, layer->p.filter.size[FALT_G] * p.rows.count * p.channels.count,
+                    pack_task, &p);
+}
+
+/* Operations in the time of moving one element, as measured with AVX-512: in a run, in a transpose, and one by one. */
+double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan) {
+  static const double in_runs = 20, transposed = 32, alone = 110;
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  const double each = layer->taps > 1                                    ? (has_runs(plan) ? in_runs : alone)
+                      : w->stride[FALT_K] == 1 || w->stride[FALT_C] == 1 ? transposed
+                                                                         : alone;
+  return plan->base.packed || plan->in_place ? 0 : each * (double)falt_tensor_count(w);
+}
