@@ -164,11 +164,25 @@ void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64
   }
 }
 
-int64_t falt_layer_tap_step(const falt_layer *layer) {
-  const int64_t step = layer->taps > 1 ? falt_layer_tap_at(layer, 1) : 1;
-  for (int64_t tap = 1; tap < layer->taps; tap++)
-    if (falt_layer_tap_at(layer, tap) != tap * step) return 0;
+int64_t falt_layer_tap_step(const falt_tensor *w) {
+  const int64_t taps = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W];
+  const int64_t step = taps > 1 ? falt_layer_tap_at(w, 1) : 1;
+  for (int64_t tap = 1; tap < taps; tap++)
+    if (falt_layer_tap_at(w, tap) != tap * step) return 0;
   return step;
+}
+
+void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,
+                          int64_t n, float *to, int64_t to_pitch) {
+  const int64_t taps = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W], even = falt_layer_tap_step(w);
+  falt_layer_copy copy = {.step = step, .to_pitch = to_pitch, .n = n};
+  copy.from_pitch = even ? even : w->stride[FALT_W];
+  copy.count = even ? taps : w->size[FALT_W];
+  for (int64_t tap = 0; tap < taps; tap += copy.count) {
+    copy.from = from + falt_layer_tap_at(w, tap);
+    copy.to = to + tap * to_pitch;
+    kernels->copy(&copy);
+  }
 }
 
 falt_status falt_layer_room(float **packed, size_t floats) {

@@ -90,15 +90,18 @@ void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, 
 void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
                      void *to);
 
-/* Where a tap, by its number over (t, r, s), is in the filter as seen from its first tap, in elements. */
-static inline int64_t falt_layer_tap_at(const falt_layer *layer, int64_t tap) {
-  const falt_tensor *w = &layer->p.filter;
+/* Where a tap, by its number over (t, r, s), is in a filter as seen from its first tap, in elements. */
+static inline int64_t falt_layer_tap_at(const falt_tensor *w, int64_t tap) {
   const int64_t row = tap / w->size[FALT_W];
   return row / w->size[FALT_H] * w->stride[FALT_D] + row % w->size[FALT_H] * w->stride[FALT_H] +
          tap % w->size[FALT_W] * w->stride[FALT_W];
 }
 /* Elements between each tap and the next, or 0 where they are not evenly apart. */
-int64_t falt_layer_tap_step(const falt_layer *layer);
+int64_t falt_layer_tap_step(const falt_tensor *w);
+/* to[tap*to_pitch + i] = what a filter has for a tap and the i-th of n elements `step` apart, for all taps; `from` is
+ * the first element at the first tap. */
+void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,
+                          int64_t n, float *to, int64_t to_pitch);
 
 /* Memory for a filter that is packed when planning. */
 falt_status falt_layer_room(float **packed, size_t floats);

@@ -37,9 +37,13 @@ typedef struct depthwise_plan {
 
 typedef struct packing {
   const falt_depthwise *d;
+  const falt_layer_kernels *copies;
   const char *filter;
   float *packed;
+  falt_layer_pieces tasks; /* of vectors */
 } packing;
+
+enum { PACKED_BY_TASK = 1 << 14 }; /* elements: less is not worth waking a thread for */
 
 /* Weights of neighbouring lanes, one element of a word of each. */
 static void pack_lanes(const char *from, int64_t step, int64_t n, int64_t size, char *to) {
@@ -50,8 +54,19 @@ static void pack_lanes(const char *from, int64_t step, int64_t n, int64_t size, 
       memcpy(to, from, (size_t)size);
 }
 
-/* All taps of a patch; `to` is of its first lane. */
-static void pack_patch(const packing *pack, const falt_depthwise_patch *patch, float *to) {
+/* All taps of a patch of floats; `to` is of its first lane. */
+static void pack_floats(const packing *pack, const falt_depthwise_patch *patch, float *to) {
+  const falt_depthwise *d = pack->d;
+  const falt_tensor *w = &d->layer.p.filter;
+  const float *from =
+      (const float *)(const void *)pack->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, 0, 0, 0);
+  for (int64_t j = 0; j < d->depth; j++)
+    falt_layer_copy_taps(pack->copies, w, from + j * patch->source_step, patch->lane_step, patch->lanes,
+                         to + j * d->kernels->width, d->depth * d->kernels->width);
+}
+
+/* The same of words of narrow elements. */
+static void pack_words(const packing *pack, const falt_depthwise_patch *patch, float *to) {
   const falt_depthwise *d = pack->d;
   const falt_tensor *w = &d->layer.p.filter;
   const int64_t width = d->kernels->width, size = (int64_t)falt_type_size(w->type);
@@ -65,12 +80,22 @@ static void pack_patch(const packing *pack, const falt_depthwise_patch *patch, f
       }
 }
 
-static void pack_vector(void *context, int64_t v) {
-  const packing *pack = context;
+static bool packs_words(const falt_depthwise *d) {
+  return d->word > 1 || d->layer.p.filter.type != FALT_F32;
+}
+
+static void pack_vector(const packing *pack, int64_t v) {
   float *to = pack->packed + v * pack->d->pitch;
   memset(to, 0, (size_t)pack->d->pitch * sizeof *to);
   falt_depthwise_patch patch = {0};
-  while (falt_depthwise_next_patch(pack->d, v, &patch)) pack_patch(pack, &patch, to + patch.lane);
+  while (falt_depthwise_next_patch(pack->d, v, &patch))
+    (packs_words(pack->d) ? pack_words : pack_floats)(pack, &patch, to + patch.lane);
+}
+
+static void pack_task(void *context, int64_t index) {
+  const packing *pack = context;
+  const int64_t end = falt_layer_piece(&pack->tasks, index + 1);
+  for (int64_t v = falt_layer_piece(&pack->tasks, index); v < end && !falt_cancelled(); v++) pack_vector(pack, v);
 }
 
 /* `wide` has room for a narrow filter in f32. */
@@ -79,8 +104,13 @@ static void pack(const depthwise_plan *plan, const void *filter, float *wide, fl
   const falt_tensor *taken = &plan->d.layer.p.filter;
   const bool widens = given->type != taken->type;
   if (widens) falt_widen(plan->base.device, given, filter, taken, wide);
-  packing p = {&plan->d, widens ? (const char *)wide : filter, packed};
-  falt_parallel_for(plan->base.device->threads, plan->d.vectors, pack_vector, &p);
+  const int64_t vectors = plan->d.vectors, tasks = falt_ceil_div(vectors * plan->d.pitch, PACKED_BY_TASK);
+  packing p = {.d = &plan->d,
+               .copies = falt_layer_kernels_for(plan->base.device->isa),
+               .filter = widens ? (const char *)wide : filter,
+               .packed = packed,
+               .tasks = falt_layer_cut(vectors, falt_min(vectors, tasks))};
+  falt_parallel_for(plan->base.device->threads, p.tasks.count, pack_task, &p);
 }
 
 /* ---- execute */
@@ -221,6 +251,8 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 
 /* Share of the multiply-add peak of spans inside the input. */
 static const double shares[] = {[FALT_READS_EACH] = 0.7, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8};
+/* Operations in the time of packing an element: a word's one by one, floats in a transpose. */
+static const double word_packed = 100, float_packed = 32;
 static const double share_of_words = 0.93; /* the same where words have several elements, of large groups */
 
 /* What tiles of large groups cost beside their sums, in operations: to begin and end one, and each of its segments. */
@@ -234,10 +266,11 @@ static double beside(const falt_depthwise *d) {
 static double estimate(const depthwise_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
   const bool words = d->word > 1 && d->unit.reads == FALT_READS_ALL;
-  const double filter = plan->base.packed ? 0 : 50 * (double)falt_tensor_count(&d->layer.p.filter);
+  const double each = packs_words(d) ? word_packed : float_packed;
+  const double filter = plan->base.packed ? 0 : each * (double)falt_tensor_count(&d->layer.p.filter);
   return falt_roofline(
       device, FALT_F32,
-      falt_depthwise_flops(d) + beside(d) + 2 * filter + falt_depthwise_conversions(d, &plan->base.problem),
+      falt_depthwise_flops(d) + beside(d) + filter + falt_depthwise_conversions(d, &plan->base.problem),
       words ? share_of_words : shares[d->unit.reads],
       falt_problem_bytes(&plan->base.problem) + falt_depthwise_reread(d, device));
 }

@@ -31,27 +31,41 @@ typedef struct block_plan {
 
 typedef struct packing {
   const block_plan *plan;
+  const falt_layer_kernels *copies;
   const float *filter;
   float *packed;
+  falt_layer_pieces tasks; /* of vectors */
 } packing;
 
-static void pack_vector(void *context, int64_t v) {
+enum { PACKED_BY_TASK = 1 << 14 }; /* elements: less is not worth waking a thread for */
+
+static int64_t vector_elements(const block_plan *plan) {
+  return plan->wide.size[FALT_H] * plan->wide.size[FALT_W] * plan->kernels->width;
+}
+
+static void pack_task(void *context, int64_t index) {
   const packing *pack = context;
-  const falt_tensor *w = &pack->plan->wide;
-  const int64_t width = pack->plan->kernels->width, first = falt_block_channel(v, width, pack->plan->channels);
-  const int64_t taps = w->size[FALT_W];
-  float *to = pack->packed + v * taps * taps * width;
-  for (int64_t r = 0; r < taps; r++)
-    for (int64_t s = 0; s < taps; s++)
-      for (int64_t i = 0; i < width; i++) *to++ = pack->filter[falt_tensor_at(w, 0, first + i, 0, 0, r, s)];
+  const block_plan *plan = pack->plan;
+  const falt_tensor *w = &plan->wide;
+  const int64_t width = plan->kernels->width, end = falt_layer_piece(&pack->tasks, index + 1);
+  for (int64_t v = falt_layer_piece(&pack->tasks, index); v < end && !falt_cancelled(); v++) {
+    const int64_t first = falt_block_channel(v, width, plan->channels);
+    falt_layer_copy_taps(pack->copies, w, pack->filter + falt_tensor_at(w, 0, first, 0, 0, 0, 0), w->stride[FALT_G],
+                         width, pack->packed + v * vector_elements(plan), width);
+  }
 }
 
 /* `room` takes a narrow filter in f32. */
 static void pack(const block_plan *plan, const void *filter, float *room, float *packed) {
   const falt_tensor *given = &plan->base.problem.filter;
   if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->wide, room);
-  packing p = {plan, given->type != FALT_F32 ? room : filter, packed};
-  falt_parallel_for(plan->base.device->threads, plan->vectors, pack_vector, &p);
+  const int64_t tasks = falt_ceil_div(plan->vectors * vector_elements(plan), PACKED_BY_TASK);
+  packing p = {.plan = plan,
+               .copies = falt_layer_kernels_for(plan->base.device->isa),
+               .filter = given->type != FALT_F32 ? room : filter,
+               .packed = packed,
+               .tasks = falt_layer_cut(plan->vectors, falt_min(plan->vectors, tasks))};
+  falt_parallel_for(plan->base.device->threads, p.tasks.count, pack_task, &p);
 }
 
 /* ---- execute */
@@ -149,10 +163,11 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
 
 /* Share of the multiply-add peak in the first-level cache: of 3x3 taps, and of more. */
 static const double share = 0.7, larger_share = 0.85;
+static const double float_packed = 32; /* operations in the time of packing an element in a transpose */
 
 static double estimate(const block_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
-  const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
+  const double filter = plan->base.packed ? 0 : float_packed * (double)falt_tensor_count(&p->filter);
   return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter,
                        p->filter.size[FALT_W] > 3 ? larger_share : share, falt_problem_bytes(p));
 }
@@ -178,8 +193,7 @@ static bool whole_lines(const block_plan *plan) {
 }
 
 static size_t packed_bytes(const block_plan *plan) {
-  const falt_tensor *w = &plan->wide;
-  return (size_t)(plan->vectors * w->size[FALT_H] * w->size[FALT_W] * plan->kernels->width) * sizeof(float);
+  return (size_t)(plan->vectors * vector_elements(plan)) * sizeof(float);
 }
 
 static void lay_memory(block_plan *plan) {

@@ -237,7 +237,7 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
   set_inside(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
-  plan->tap_step = falt_layer_tap_step(&plan->layer);
+  plan->tap_step = falt_layer_tap_step(&plan->layer.p.filter);
   set_tasks(plan);
   falt_direct_nhwc_set_parts(plan);
   lay_memory(plan);

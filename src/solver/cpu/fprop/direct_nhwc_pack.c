@@ -106,9 +106,9 @@ static void pack_columns(const falt_direct_nhwc_plan *plan, const falt_direct_nh
   copy.from_pitch = w->stride[FALT_C];
   copy.to_pitch = c->width;
   copy.count = part->channels;
-  const int64_t first = falt_layer_tap_at(layer, part->tap);
+  const int64_t first = falt_layer_tap_at(&layer->p.filter, part->tap);
   for (int64_t i = 0; i < part->taps; i++) {
-    copy.from = c->from + falt_layer_tap_at(layer, part->tap + i) - first;
+    copy.from = c->from + falt_layer_tap_at(&layer->p.filter, part->tap + i) - first;
     copy.to = c->to + i * c->tap_pitch;
     layer->kernels->copy(&copy);
   }
@@ -120,7 +120,7 @@ static void pack_part(const falt_direct_nhwc_plan *plan, const float *filter, in
   const falt_layer *layer = &plan->layer;
   const int64_t k = falt_direct_nhwc_columns(plan, panel), width = falt_direct_nhwc_columns(plan, panel + 1) - k;
   const int64_t n = falt_min(width, layer->results - k), each = n / plan->joined;
-  const int64_t first = falt_layer_tap_at(layer, part->tap);
+  const int64_t first = falt_layer_tap_at(&layer->p.filter, part->tap);
   columns c = {.n = each, .width = width, .tap_pitch = tap_channels * width};
   for (int64_t i = 0; n < width && i < part->taps; i++)
     memset(to + i * c.tap_pitch, 0, (size_t)(part->channels * width) * sizeof *to);
@@ -143,8 +143,8 @@ falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *
   const falt_layer *layer = &plan->layer;
   const falt_tensor *w = &layer->p.filter;
   const int64_t k = falt_direct_nhwc_columns(plan, panel), end = falt_direct_nhwc_columns(plan, panel + 1);
-  const int64_t n = falt_min(end, layer->results) - k, first = falt_layer_tap_at(layer, part->tap);
-  const int64_t last = falt_layer_tap_at(layer, part->tap + part->taps - 1);
+  const int64_t n = falt_min(end, layer->results) - k, first = falt_layer_tap_at(&layer->p.filter, part->tap);
+  const int64_t last = falt_layer_tap_at(&layer->p.filter, part->tap + part->taps - 1);
   const bool together = part->taps == 1 || taps_first(plan) || plan->tap_step == layer->channels;
   const int64_t at = falt_tensor_at(w, k, group, part->channel, 0, 0, 0) + falt_min(first, last);
   falt_direct_nhwc_source s = {.from = filter + at};

@@ -63,7 +63,7 @@ static void copy_taps_of_channels(const falt_igemm_nchw_plan *plan, const block 
                           .count = b->rows};
   for (int64_t c = 0; c < b->channels; c++)
     for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
-      copy.from = b->from + c * w->stride[FALT_C] + falt_layer_tap_at(layer, tap);
+      copy.from = b->from + c * w->stride[FALT_C] + falt_layer_tap_at(&layer->p.filter, tap);
       copy.to = b->to + c * layer->taps + tap;
       layer->kernels->copy(&copy);
     }
@@ -80,7 +80,7 @@ static void copy_taps_of_rows(const falt_igemm_nchw_plan *plan, const block *b) 
                           .count = b->channels};
   for (int64_t k = 0; k < b->rows; k++)
     for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
-      copy.from = b->from + k * w->stride[FALT_K] + falt_layer_tap_at(layer, tap);
+      copy.from = b->from + k * w->stride[FALT_K] + falt_layer_tap_at(&layer->p.filter, tap);
       copy.to = b->to + k * plan->depth + tap;
       layer->kernels->copy(&copy);
     }
@@ -97,7 +97,7 @@ static void pack_task(void *context, int64_t index) {
   const int64_t c = index % pack->channels.count, rest = index / pack->channels.count;
   const int64_t i = rest % pack->rows.count, g = rest / pack->rows.count;
   const int64_t k = falt_layer_piece(&pack->rows, i), channel = falt_layer_piece(&pack->channels, c);
-  const int64_t first = plan->backwards ? falt_layer_tap_at(layer, layer->taps - 1) : 0;
+  const int64_t first = plan->backwards ? falt_layer_tap_at(&layer->p.filter, layer->taps - 1) : 0;
   const block b = {.from = pack->filter + falt_tensor_at(&layer->p.filter, k, g, channel, 0, 0, 0) + first,
                    .to = pack->packed + (g * layer->results + k) * plan->depth + channel * layer->taps,
                    .rows = falt_layer_piece(&pack->rows, i + 1) - k,
