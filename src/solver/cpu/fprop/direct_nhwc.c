@@ -166,6 +166,12 @@ static void set_panels(falt_direct_nhwc_plan *plan) {
   plan->group = (size_t)(plan->vectors * kernels->width) * (size_t)(plan->segments * plan->length);
 }
 
+/* Whether threads share a filter that comes with each execution by its panels, so that each is packed just in time. */
+static bool packs_by_panel(const falt_direct_nhwc_plan *plan, int64_t panels, int64_t threads) {
+  return !plan->base.packed && plan->in_place && !plan->folds && plan->joined == 1 &&
+         plan->layer.positions <= LARGE_BLOCK && (panels % threads == 0 || panels >= 4 * threads);
+}
+
 /* Blocks so large that a filter which does not stay in the cache is read seldom, and so small that threads have enough
  * of them; chunks of panels where positions are too few. */
 static void set_tasks(falt_direct_nhwc_plan *plan) {
@@ -175,8 +181,11 @@ static void set_tasks(falt_direct_nhwc_plan *plan) {
   const bool stays = plan->group * sizeof(float) <= plan->base.device->caches.l2 / 2;
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
   while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
+  const bool alone = packs_by_panel(plan, panels, threads);
+  if (alone) block = positions;
   if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
-  if (!plan->folds) plan->blocks = falt_layer_cut(positions, even(falt_ceil_div(positions, block), positions, threads));
+  if (!plan->folds)
+    plan->blocks = falt_layer_cut(positions, alone ? 1 : even(falt_ceil_div(positions, block), positions, threads));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->spans * plan->blocks.count)));
 }
 

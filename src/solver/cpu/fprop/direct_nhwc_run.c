@@ -179,6 +179,7 @@ typedef struct kernel_call {
   int64_t index, begin, end, k, n, columns;
   const falt_direct_nhwc_part *part;
   const float *panel;           /* where the part begins */
+  int64_t skip;                 /* elements between its rows */
   falt_direct_nhwc_source next; /* of the part that is packed after this one */
 } kernel_call;
 
@@ -208,6 +209,7 @@ static void run_call(const task *t, const kernel_call *c) {
       .segments = plan->skips ? list_jumps(t, &t->calls[c->index].taps, part, c->columns) : part->taps,
       .jumps = plan->skips ? t->jumps : NULL,
       .depth = part->channels,
+      .b_skip = c->skip,
       .n = c->n,
       .ahead = next->count > 0 ? next->from + next->count * c->index / t->count * next->step : NULL,
       .ahead_run = next->lines,
@@ -226,6 +228,19 @@ static falt_direct_nhwc_source next_source(const task *t, int64_t panel, int64_t
   return falt_direct_nhwc_source_of(t->plan, t->run->operands->filter, t->group, ends ? panel + 1 : panel, &next);
 }
 
+enum { FEW_CALLS = 2 }; /* that read a panel from the filter itself as fast as it could be copied */
+
+/* Where the filter has a part of a panel as kernels read it, and what lies between its rows; NULL if it does not. */
+static const float *part_in_place(const task *t, int64_t panel, const falt_direct_nhwc_part *part, int64_t *skip) {
+  const falt_direct_nhwc_plan *plan = t->plan;
+  const falt_tensor *w = &t->layer->p.filter;
+  const int64_t k = falt_direct_nhwc_columns(plan, panel), end = falt_direct_nhwc_columns(plan, panel + 1);
+  *skip = w->stride[FALT_C] - (end - k);
+  if (w->stride[FALT_K] != 1 || part->taps != 1 || end > t->layer->results || *skip < 0) return NULL;
+  return (const float *)t->run->operands->filter + falt_layer_tap_at(w, part->tap) +
+         falt_tensor_at(w, k, t->group, part->channel, 0, 0, 0);
+}
+
 /* All positions of the task by one panel, part by part: each part is packed into the cache before it is multiplied,
  * unless the whole filter is packed. */
 static void run_panel(const task *t, int64_t panel, bool last) {
@@ -236,9 +251,12 @@ static void run_panel(const task *t, int64_t panel, bool last) {
   for (int64_t i = 0; i < plan->parts; i++) {
     const falt_direct_nhwc_part part = falt_direct_nhwc_part_of(plan, i);
     c.part = &part;
-    if (plan->just_in_time) {
+    if (plan->just_in_time && t->count <= FEW_CALLS && (c.panel = part_in_place(t, panel, &part, &c.skip))) {
+      c.next = (falt_direct_nhwc_source){.count = 0};
+    } else if (plan->just_in_time) {
       falt_direct_nhwc_pack_part(plan, t->run->operands->filter, t->group, panel, &part, t->panel);
       c.panel = t->panel;
+      c.skip = 0;
       c.next = next_source(t, panel, i, last);
     } else {
       c.panel = t->run->packed + (size_t)t->group * plan->group + (size_t)(c.k * plan->segments * plan->length);

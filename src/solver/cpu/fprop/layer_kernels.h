@@ -29,7 +29,7 @@ typedef struct falt_layer_jump {
  * into calls. */
 typedef struct falt_layer_product {
   const float *const *a;
-  const float *b; /* aligned to a vector; all of the pitch is readable */
+  const float *b; /* all of the pitch is readable; faster where it is aligned to a vector */
   float *const *out;
   int64_t a_pitch, offset, segments, depth, n;
   int64_t skip, b_skip;         /* elements left out between those of a row, never negative, and of the panel */

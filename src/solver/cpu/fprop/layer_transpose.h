@@ -77,7 +77,19 @@ FALT_INLINE void transpose_whole(const lane *from, int64_t step, lane *to, int64
   for (int j = 0; j < VEC; j++) vec_store(to + j * to_pitch, row[j]);
 }
 
-/* n rows of count, both at most VEC. */
+/* VEC rows of count < VEC. */
+FALT_INLINE void transpose_narrow(const lane *from, int64_t step, lane *to, int64_t to_pitch, int count) {
+  vec row[VEC];
+  FALT_UNROLL
+  for (int i = 0; i < VEC; i++) row[i] = vec_keep(vec_load_part(from + i * step, count));
+  transpose_quads(row);
+  transpose_lanes(row);
+  FALT_UNROLL
+  for (int j = 0; j < VEC; j++)
+    if (j < count) vec_store(to + j * to_pitch, row[j]);
+}
+
+/* n < VEC rows of count, which is at most VEC. */
 static void transpose_part(const lane *from, int64_t step, lane *to, int64_t to_pitch, int n, int count) {
   vec row[VEC];
   for (int i = 0; i < VEC; i++) row[i] = i < n ? vec_load_part(from + i * step, count) : (vec){0};
@@ -89,12 +101,22 @@ static void transpose_part(const lane *from, int64_t step, lane *to, int64_t to_
 /* Columns of a strip: so many cache lines of a row are read one after the other, and rows of few pages at a time. */
 enum { TRANSPOSED_COLUMNS = 8 * VEC };
 
-/* to[j*to_pitch + i] = from[i*step + j], for j < count and at most VEC rows i < n. */
+/* to[j*to_pitch + i] = from[i*step + j], for j < count and at most VEC rows i < n. The last columns of whole rows are
+ * those of a whole block, some of them once more. */
 FALT_INLINE void transpose_rows(const lane *from, int64_t step, lane *to, int64_t to_pitch, int n, int64_t count) {
   int64_t j = 0;
-  for (; j + VEC <= count && n == VEC; j += VEC) transpose_whole(from + j, step, to + j * to_pitch, to_pitch);
-  for (; j < count; j += VEC)
-    transpose_part(from + j, step, to + j * to_pitch, to_pitch, n, count - j < VEC ? (int)(count - j) : VEC);
+  if (n < VEC) {
+    for (; j < count; j += VEC)
+      transpose_part(from + j, step, to + j * to_pitch, to_pitch, n, count - j < VEC ? (int)(count - j) : VEC);
+    return;
+  }
+  if (count < VEC) {
+    transpose_narrow(from, step, to, to_pitch, (int)count);
+    return;
+  }
+  for (; j + VEC <= count; j += VEC) transpose_whole(from + j, step, to + j * to_pitch, to_pitch);
+  j = count - VEC;
+  if (count % VEC > 0) transpose_whole(from + j, step, to + j * to_pitch, to_pitch);
 }
 
 /* A copy whose from_pitch is 1 or -1. */
