@@ -187,11 +187,13 @@ void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filte
 /* Operations in the time of moving one element, as measured with AVX-512: in rows, in a transpose, and one by one; less
  * where the kernel fetches ahead what is packed next, and nothing waits in memory. */
 static const double in_rows = 16, transposed = 32, alone = 110, just_in_time = 0.45;
+static const double taps_apart = 120; /* in a transpose whose rows are as far apart as taps of the workspace */
 
 double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan) {
   const falt_tensor *w = &plan->layer.p.filter;
   const bool rows = w->stride[FALT_K] == 1, transposes = falt_tensor_unit(w, FALT_C) || taps_first(plan);
-  const double each = rows ? in_rows : transposes ? transposed : alone;
+  const double first = plan->just_in_time ? transposed : taps_apart;
+  const double each = rows ? in_rows : taps_first(plan) ? first : transposes ? transposed : alone;
   const double share = plan->just_in_time && (rows || transposes) ? just_in_time : 1;
   return plan->base.packed ? 0 : share * each * (double)falt_tensor_count(w);
 }

@@ -5,7 +5,8 @@
  * what is near in memory is used by one task, and threads have equal shares. */
 #include "solver/cpu/fprop/igemm_nchw.h"
 
-enum { ROWS = 64, TASK = 1 << 14 /* elements that a task packs at most */ };
+/* Of a task: channels, whose pages of the filter stay in the first-level TLB, and about so many elements. */
+enum { CHANNELS = 32, TASK = 1 << 14 };
 
 typedef struct packing {
   const falt_igemm_nchw_plan *plan;
@@ -116,9 +117,9 @@ static void pack_task(void *context, int64_t index) {
 void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed) {
   const falt_layer *layer = &plan->layer;
   packing p = {.plan = plan, .filter = filter, .packed = packed};
-  const int64_t rows = falt_min(ROWS, layer->results);
+  const int64_t rows = falt_min(layer->results, falt_ceil_div(TASK, CHANNELS * layer->taps));
   p.rows = falt_layer_cut(layer->results, falt_ceil_div(layer->results, rows));
-  p.channels = falt_layer_cut(layer->channels, falt_min(layer->channels, falt_ceil_div(rows * plan->depth, TASK)));
+  p.channels = falt_layer_cut(layer->channels, falt_ceil_div(layer->channels, CHANNELS));
   falt_parallel_for(plan->base.device->threads, layer->p.filter.size[FALT_G] * p.rows.count * p.channels.count,
                     pack_task, &p);
 }

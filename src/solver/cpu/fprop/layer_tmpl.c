@@ -6,6 +6,7 @@
  * multiply-adds. Rows are chosen so that sums, the panel's vectors and one broadcast fill the register file, and with
  * the addresses of the rows in general registers. */
 #define FALT_LANE_BITS 32
+#include "core/memory.h"
 #include "cpu/activate.h"
 #include "cpu/vector.h"
 #include "solver/cpu/fprop/layer_kernels.h"
@@ -248,6 +249,29 @@ FALT_INLINE void copy_near(const falt_layer_copy *call) {
   }
 }
 
+/* Short rows side by side: whole vectors, the end of each overwritten by the next row. The last rows, after which
+ * nothing may be read or written, are left to copy_near. */
+FALT_INLINE int64_t copy_dense(const falt_layer_copy *call) {
+  const int64_t unread = call->from_pitch > 0 ? falt_ceil_div(VEC - call->n, call->from_pitch) : call->count;
+  const int64_t unwritten = falt_ceil_div(VEC - call->n, call->n), count = call->count - falt_max(unread, unwritten);
+  const lane *from = call->from;
+  lane *to = call->to;
+  for (int64_t j = 0; j < count; j++, from += call->from_pitch, to += call->n) {
+    __builtin_prefetch(from + AHEAD * call->from_pitch);
+    vec_store(to, vec_load(from));
+  }
+  return count > 0 ? count : 0;
+}
+
+static void copy_rows(const falt_layer_copy *call) {
+  falt_layer_copy rest = *call;
+  const int64_t done = call->n < VEC && call->to_pitch == call->n ? copy_dense(call) : 0;
+  rest.from += done * call->from_pitch;
+  rest.to += done * call->to_pitch;
+  rest.count -= done;
+  copy_near(&rest);
+}
+
 /* A step that the compiler knows becomes shuffles. */
 FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
   for (int64_t j = 0; j < call->count; j++) {
@@ -259,7 +283,7 @@ FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
 
 static void copy(const falt_layer_copy *call) {
   if (call->step == 1)
-    copy_near(call);
+    copy_rows(call);
   else if ((call->from_pitch == 1 || call->from_pitch == -1) && call->count >= LEAST_TRANSPOSED)
     copy_transposed(call);
   else if (call->step == 2)
