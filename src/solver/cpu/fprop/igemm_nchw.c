@@ -14,6 +14,7 @@
 #include "solver/cpu/common/rows.h"
 
 static const int64_t MOST_TAPS = 1 << 16;
+enum { PACKED_ROWS = 24 /* at once; a multiple of most kernels' rows */, LINE = 16 /* floats of a cache line */ };
 
 /* Whether rows lie in memory as packing would write them. */
 static bool is_dense(const falt_tensor *w) {
@@ -46,6 +47,8 @@ typedef struct task {
   int64_t row, rows;
   int64_t channel, channels; /* the span that the panel holds */
   float *panel, *sums;
+  float *packed; /* rows that are packed just in time: [packed_row, packed_end) */
+  int64_t packed_row, packed_end;
 } task;
 
 /* A row of positions and one tap of it: columns [0, count) at `to` in the panel's first row for that tap. */
@@ -133,19 +136,47 @@ static void bring_panel(const task *t) {
 
 /* ---- sums */
 
-static void multiply(const task *t, int64_t row, int rows, float *const *out) {
+/* Lines of the filter that are packed after the rows that are there now: the kernel fetches them meanwhile, an equal
+ * share at each of its calls. */
+static void fetch_ahead(const task *t, int64_t row, falt_layer_product *call) {
+  const falt_tensor *w = &t->layer->p.filter;
+  const int64_t rows = falt_min(PACKED_ROWS, t->rows - t->packed_end), calls = PACKED_ROWS / t->plan->rows;
+  if (rows <= 0 || w->stride[FALT_K] != t->layer->taps) return;
+  const falt_igemm_nchw_part next = {t->group, t->row + t->packed_end, rows, t->channel, t->channels};
+  const int64_t first = t->channels * falt_min((row - t->packed_row) / t->plan->rows, calls) / calls;
+  call->ahead = falt_igemm_nchw_source(t->plan, t->run->operands->filter, &next) + first * w->stride[FALT_C];
+  call->ahead_run = falt_ceil_div(rows * t->layer->taps, LINE);
+  call->ahead_jump = w->stride[FALT_C] - call->ahead_run * LINE;
+}
+
+/* Sees to it that rows [row, row + rows) of the task are packed. */
+static void pack_rows(task *t, int64_t row, int64_t rows) {
+  if (row + rows <= t->packed_end) return;
+  t->packed_row = row;
+  t->packed_end = falt_min(t->rows, row + PACKED_ROWS / rows * rows);
+  const falt_igemm_nchw_part part = {t->group, t->row + row, t->packed_end - row, t->channel, t->channels};
+  falt_igemm_nchw_pack_part(t->plan, t->run->operands->filter, &part, t->packed, t->channels * t->layer->taps);
+}
+
+static void multiply(task *t, int64_t row, int rows, float *const *out) {
   const execution *run = t->run;
-  const float *a[FALT_LAYER_ROWS];
-  const float *filter = run->filter + t->group * run->filter_group + (t->row + row) * run->filter_row;
-  for (int m = 0; m < rows; m++) a[m] = filter + m * run->filter_row + t->channel * t->layer->taps;
-  t->layer->kernels->product(&(falt_layer_product){.a = a,
-                                                   .b = t->panel,
-                                                   .out = out,
-                                                   .segments = 1,
-                                                   .depth = t->channels * t->layer->taps,
-                                                   .n = t->positions,
-                                                   .rows = rows,
-                                                   .accumulate = t->channel > 0});
+  const bool packs = t->plan->just_in_time;
+  const int64_t depth = t->channels * t->layer->taps, pitch = packs ? depth : run->filter_row;
+  const float *a[FALT_LAYER_ROWS], *first;
+  if (packs) pack_rows(t, row, rows);
+  first = packs ? t->packed + (row - t->packed_row) * pitch
+                : run->filter + t->group * run->filter_group + (t->row + row) * pitch + t->channel * t->layer->taps;
+  for (int m = 0; m < rows; m++) a[m] = first + m * pitch;
+  falt_layer_product call = {.a = a,
+                             .b = t->panel,
+                             .out = out,
+                             .segments = 1,
+                             .depth = depth,
+                             .n = t->positions,
+                             .rows = rows,
+                             .accumulate = t->channel > 0};
+  if (packs) fetch_ahead(t, row, &call);
+  t->layer->kernels->product(&call);
 }
 
 /* Finished sums of `rows` output channels, to the output. */
@@ -182,7 +213,7 @@ static bool writes_results(const task *t) {
          falt_layer_together(t->layer, t->first, t->positions) == t->positions;
 }
 
-static void run_rows(const task *t, int64_t row, int rows, bool straight) {
+static void run_rows(task *t, int64_t row, int rows, bool straight) {
   const bool first = t->channel == 0, last = t->channel + t->channels == t->layer->channels;
   const falt_layer_point at = falt_layer_point_at(t->layer, t->first);
   float *sums = t->sums + (first && last ? 0 : row * t->pitch), *out[FALT_LAYER_ROWS];
@@ -209,11 +240,13 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.rows = falt_layer_piece(&plan->chunks, chunk + 1) - t.row;
   t.panel = (float *)(void *)((char *)scratch + plan->at.panel);
   t.sums = (float *)(void *)((char *)scratch + plan->at.sums);
+  t.packed = (float *)(void *)((char *)scratch + plan->at.rows);
   const bool straight = writes_results(&t);
   const int64_t most = layer->kernels->rows[t.pitch / width];
   const falt_layer_pieces calls = falt_layer_cut(t.rows, falt_ceil_div(t.rows, most));
   for (; t.channel < layer->channels; t.channel += t.channels) {
     t.channels = falt_min(plan->span, layer->channels - t.channel);
+    t.packed_end = 0;
     bring_panel(&t);
     for (int64_t call = 0; call < calls.count && !falt_cancelled(); call++) {
       const int64_t row = falt_layer_piece(&calls, call);
@@ -230,7 +263,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   float *factors = (float *)(void *)(workspace + plan->factors), *room = (float *)(void *)(workspace + plan->filter);
   const bool given = plan->in_place && !plan->packed;
   execution run = {.plan = plan, .operands = operands, .factors = factors};
-  if (!given && !plan->packed) falt_igemm_nchw_pack(plan, operands->filter, room);
+  if (!given && !plan->packed && !plan->just_in_time) falt_igemm_nchw_pack(plan, operands->filter, room);
   run.filter = given ? (const float *)operands->filter + w->offset : plan->packed ? plan->packed : room;
   run.filter_row = given ? w->stride[FALT_K] : plan->depth;
   run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
@@ -246,9 +279,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_igemm_nchw_plan *plan = (const falt_igemm_nchw_plan *)base;
   const int64_t columns = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
-  falt_text_add(text, "(igemm-nchw %s %lldx%lld span=%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)plan->rows, (long long)columns, (long long)plan->span,
-                falt_threads_count(base->device->threads));
+  falt_text_add(text, "(igemm-nchw %s %lldx%lld%s span=%lld threads=%d)", falt_isa_name(base->device->isa),
+                (long long)plan->rows, (long long)columns, plan->just_in_time ? " just-in-time" : "",
+                (long long)plan->span, falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *plan) {
@@ -293,10 +326,12 @@ static void set_panels(falt_igemm_nchw_plan *plan) {
   const int64_t wanted = threads == 1 ? 1 : 2 * threads;
   int64_t most = kernels->vectors;
   plan->vectors = falt_ceil_div(layer->positions, kernels->width);
-  while (most > 2 && falt_ceil_div(plan->vectors, most) * groups < wanted) most--;
+  const bool packs = !plan->base.packed && !plan->in_place && plan->vectors <= most; /* by rows: once, in one panel */
+  while (!packs && most > 2 && falt_ceil_div(plan->vectors, most) * groups < wanted) most--;
   plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, most));
   plan->rows = falt_min(layer->results, kernels->rows[falt_layer_most(&plan->panels)]);
   const int64_t calls = falt_ceil_div(layer->results, plan->rows);
+  plan->just_in_time = packs;
   plan->chunks = falt_layer_cut(layer->results, falt_min(calls, falt_ceil_div(wanted, plan->panels.count * groups)));
 }
 
@@ -310,11 +345,14 @@ static void lay_memory(falt_igemm_nchw_plan *plan) {
   plan->at.panel = falt_place_part(&plan->at.parts, (size_t)plan->span * row);
   plan->at.sums = falt_place_part(
       &plan->at.parts, (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
+  plan->at.rows = falt_place_part(
+      &plan->at.parts, plan->just_in_time ? (size_t)(PACKED_ROWS * plan->span * layer->taps) * sizeof(float) : 0);
   falt_memory_layout *all = &plan->base.layout;
   falt_rows_place(all, plan->base.device, &plan->at.parts);
   plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
-  plan->filter =
-      falt_place_part(all, plan->base.packed || plan->in_place ? 0 : channels * (size_t)plan->depth * sizeof(float));
+  plan->filter = falt_place_part(all, plan->base.packed || plan->in_place || plan->just_in_time
+                                          ? 0
+                                          : channels * (size_t)plan->depth * sizeof(float));
   plan->base.workspace = all->total;
 }
 
@@ -342,9 +380,9 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   plan->in_place = is_dense(&layer.p.filter);
   plan->tap_step = falt_layer_tap_step(&layer.p.filter);
   plan->backwards = layer.taps > 1 && plan->tap_step == -1;
-  set_panels(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
+  set_panels(plan);
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;

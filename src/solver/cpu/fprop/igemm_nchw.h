@@ -6,7 +6,7 @@
 #include "solver/cpu/common/layer.h"
 
 typedef struct falt_igemm_nchw_scratch {
-  size_t panel, sums;
+  size_t panel, sums, rows;
   falt_memory_layout parts;
 } falt_igemm_nchw_scratch;
 
@@ -14,6 +14,7 @@ typedef struct falt_igemm_nchw_plan {
   falt_plan base;
   falt_layer layer;
   bool in_place;            /* the filter is read where it lies */
+  bool just_in_time;        /* tasks pack the rows that they multiply next */
   bool backwards;           /* taps are summed last to first, as they lie in memory */
   int64_t tap_step;         /* elements between taps of the filter, or 0 where they are not evenly apart */
   int64_t depth;            /* elements of a filter row */
@@ -30,6 +31,18 @@ typedef struct falt_igemm_nchw_plan {
 
 /* Packs a filter: for each group and output channel a row of (channel, tap). Runs on the device's threads. */
 void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed);
+
+/* Rows of the filter [row, row + rows) of a group, and of each so many channels. */
+typedef struct falt_igemm_nchw_part {
+  int64_t group, row, rows, channel, channels;
+} falt_igemm_nchw_part;
+
+/* Where the filter has the first element of a part. */
+const float *falt_igemm_nchw_source(const falt_igemm_nchw_plan *plan, const float *filter,
+                                    const falt_igemm_nchw_part *part);
+/* Packs a part into rows `pitch` elements apart. */
+void falt_igemm_nchw_pack_part(const falt_igemm_nchw_plan *plan, const float *filter, const falt_igemm_nchw_part *part,
+                               float *to, int64_t pitch);
 /* Operations that take as long as packing a filter that comes with each execution; 0 if nothing is packed then. */
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan);
 

@@ -2,7 +2,8 @@
  *
  * Backward-data gives it a filter whose output channels are adjacent, or their taps. Rows of one tap are transposed;
  * adjacent taps are copied as one run, in the order in which they lie. Tasks are blocks of rows and channels, so that
- * what is near in memory is used by one task, and threads have equal shares. */
+ * what is near in memory is used by one task, and threads have equal shares. With one panel of positions rows are
+ * packed just in time, by the task that multiplies them. */
 #include "solver/cpu/fprop/igemm_nchw.h"
 
 /* Of a task: channels, whose pages of the filter stay in the first-level TLB, and about so many elements. */
@@ -15,11 +16,10 @@ typedef struct packing {
   falt_layer_pieces rows, channels;
 } packing;
 
-/* A task: rows [k, k + rows) of a group, and of each so many channels. */
 typedef struct block {
   const float *from; /* the first row's first channel, at the tap that is summed first */
   float *to;
-  int64_t rows, channels;
+  int64_t pitch, rows, channels;
 } block;
 
 /* Whether taps of a channel are adjacent, in either direction. */
@@ -35,7 +35,7 @@ static void copy_runs(const falt_igemm_nchw_plan *plan, const block *b) {
     layer->kernels->copy(&(falt_layer_copy){.from = b->from + k * w->stride[FALT_K],
                                             .step = 1,
                                             .from_pitch = w->stride[FALT_C],
-                                            .to = b->to + k * plan->depth,
+                                            .to = b->to + k * b->pitch,
                                             .to_pitch = layer->taps,
                                             .n = layer->taps,
                                             .count = b->channels});
@@ -48,7 +48,7 @@ static void transpose_rows(const falt_igemm_nchw_plan *plan, const block *b) {
                                                .step = w->stride[FALT_C],
                                                .from_pitch = w->stride[FALT_K],
                                                .to = b->to,
-                                               .to_pitch = plan->depth,
+                                               .to_pitch = b->pitch,
                                                .n = b->channels,
                                                .count = b->rows});
 }
@@ -59,7 +59,7 @@ static void copy_taps_of_channels(const falt_igemm_nchw_plan *plan, const block 
   const falt_tensor *w = &layer->p.filter;
   falt_layer_copy copy = {.step = w->stride[FALT_W],
                           .from_pitch = w->stride[FALT_K],
-                          .to_pitch = plan->depth,
+                          .to_pitch = b->pitch,
                           .n = w->size[FALT_W],
                           .count = b->rows};
   for (int64_t c = 0; c < b->channels; c++)
@@ -82,7 +82,7 @@ static void copy_taps_of_rows(const falt_igemm_nchw_plan *plan, const block *b) 
   for (int64_t k = 0; k < b->rows; k++)
     for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
       copy.from = b->from + k * w->stride[FALT_K] + falt_layer_tap_at(&layer->p.filter, tap);
-      copy.to = b->to + k * plan->depth + tap;
+      copy.to = b->to + k * b->pitch + tap;
       layer->kernels->copy(&copy);
     }
 }
@@ -91,27 +91,47 @@ static int64_t magnitude(int64_t stride) {
   return stride < 0 ? -stride : stride;
 }
 
+void falt_igemm_nchw_pack_part(const falt_igemm_nchw_plan *plan, const float *filter, const falt_igemm_nchw_part *part,
+                               float *to, int64_t pitch) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  const block b = {.from = falt_igemm_nchw_source(plan, filter, part),
+                   .to = to,
+                   .pitch = pitch,
+                   .rows = part->rows,
+                   .channels = part->channels};
+  if (layer->taps == 1)
+    transpose_rows(plan, &b);
+  else if (has_runs(plan))
+    copy_runs(plan, &b);
+  else if (magnitude(w->stride[FALT_K]) < magnitude(w->stride[FALT_C]))
+    copy_taps_of_channels(plan, &b);
+  else
+    copy_taps_of_rows(plan, &b);
+}
+
+const float *falt_igemm_nchw_source(const falt_igemm_nchw_plan *plan, const float *filter,
+                                    const falt_igemm_nchw_part *part) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  const int64_t first = plan->backwards ? falt_layer_tap_at(w, plan->layer.taps - 1) : 0;
+  return filter + falt_tensor_at(w, part->row, part->group, part->channel, 0, 0, 0) + first;
+}
+
 static void pack_task(void *context, int64_t index) {
   const packing *pack = context;
   const falt_igemm_nchw_plan *plan = pack->plan;
   const falt_layer *layer = &plan->layer;
   const int64_t c = index % pack->channels.count, rest = index / pack->channels.count;
-  const int64_t i = rest % pack->rows.count, g = rest / pack->rows.count;
-  const int64_t k = falt_layer_piece(&pack->rows, i), channel = falt_layer_piece(&pack->channels, c);
-  const int64_t first = plan->backwards ? falt_layer_tap_at(&layer->p.filter, layer->taps - 1) : 0;
-  const block b = {.from = pack->filter + falt_tensor_at(&layer->p.filter, k, g, channel, 0, 0, 0) + first,
-                   .to = pack->packed + (g * layer->results + k) * plan->depth + channel * layer->taps,
-                   .rows = falt_layer_piece(&pack->rows, i + 1) - k,
-                   .channels = falt_layer_piece(&pack->channels, c + 1) - channel};
+  const int64_t i = rest % pack->rows.count;
+  falt_igemm_nchw_part part = {.group = rest / pack->rows.count,
+                               .row = falt_layer_piece(&pack->rows, i),
+                               .channel = falt_layer_piece(&pack->channels, c)};
+  part.rows = falt_layer_piece(&pack->rows, i + 1) - part.row;
+  part.channels = falt_layer_piece(&pack->channels, c + 1) - part.channel;
   if (falt_cancelled()) return;
-  if (layer->taps == 1)
-    transpose_rows(plan, &b);
-  else if (has_runs(plan))
-    copy_runs(plan, &b);
-  else if (magnitude(layer->p.filter.stride[FALT_K]) < magnitude(layer->p.filter.stride[FALT_C]))
-    copy_taps_of_channels(plan, &b);
-  else
-    copy_taps_of_rows(plan, &b);
+  falt_igemm_nchw_pack_part(
+      plan, pack->filter, &part,
+      pack->packed + (part.group * layer->results + part.row) * plan->depth + part.channel * layer->taps, plan->depth);
 }
 
 void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed) {
@@ -124,13 +144,15 @@ void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter,
                     pack_task, &p);
 }
 
-/* Operations in the time of moving one element, as measured with AVX-512: in a run, in a transpose, and one by one. */
+/* Operations in the time of moving one element, as measured with AVX-512: in a run, in a transpose, and one by one;
+ * less where the kernel fetches ahead what is packed next, and nothing waits in memory. */
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan) {
-  static const double in_runs = 20, transposed = 32, alone = 110;
+  static const double in_runs = 28, transposed = 32, alone = 110, just_in_time = 0.5;
   const falt_layer *layer = &plan->layer;
   const falt_tensor *w = &layer->p.filter;
   const double each = layer->taps > 1                                    ? (has_runs(plan) ? in_runs : alone)
                       : w->stride[FALT_K] == 1 || w->stride[FALT_C] == 1 ? transposed
                                                                          : alone;
-  return plan->base.packed || plan->in_place ? 0 : each * (double)falt_tensor_count(w);
+  const double share = plan->just_in_time ? just_in_time : 1;
+  return plan->base.packed || plan->in_place ? 0 : share * each * (double)falt_tensor_count(w);
 }
