@@ -248,7 +248,7 @@ static void run_panel(const task *t, int64_t panel, bool last) {
   kernel_call c = {.k = falt_direct_nhwc_columns(plan, panel)};
   c.columns = falt_direct_nhwc_columns(plan, panel + 1) - c.k;
   c.n = falt_min(c.columns, t->layer->results - c.k);
-  for (int64_t i = 0; i < plan->parts; i++) {
+  for (int64_t i = 0; i < plan->parts && !falt_cancelled(); i++) {
     const falt_direct_nhwc_part part = falt_direct_nhwc_part_of(plan, i);
     c.part = &part;
     if (plan->just_in_time && t->count <= FEW_CALLS && (c.panel = part_in_place(t, panel, &part, &c.skip))) {
