@@ -31,6 +31,8 @@ enum {
   ROW(depthwise_rowtile_wgrad, DEPTHWISE | WEIGHTS, "backward-filter of depthwise 3x3 layers, block by block")                \
   ROW(depthwise, FILTERS | DEPTHWISE | FORWARD | DATA,                                                             \
       "depthwise layers of adjacent channels, forward and backward-data")                                          \
+  ROW(depthwise_nchw, DEPTHWISE | FORWARD | DATA,                                                                  \
+      "depthwise layers of adjacent pixels, transposed and run along channels")                                    \
   ROW(depthwise_wgrad, DEPTHWISE | WEIGHTS, "backward-filter of depthwise layers")                                \
   ROW(grouped, LAYERS | FORWARD | DATA, "layers of small groups of adjacent channels, forward and backward-data")  \
   ROW(grouped_wgrad, LAYERS | WEIGHTS, "backward-filter of layers of small groups")                               \

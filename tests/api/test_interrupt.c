@@ -114,6 +114,7 @@ static const struct {
     {"depthwise-rowtile-wgrad", "backward-filter n=64 c=512 h=64 w=64 r=3 s=3 pad=1 groups=512 k=512 layout=nhwc"},
     {"depthwise", "forward n=1 c=32 w=40000 s=40001 pad=20000 groups=32 k=32 layout=nwc"},
     {"depthwise", "forward n=16 c=256 h=64 w=64 r=31 s=31 pad=15 groups=256 k=256 layout=nhwc"},
+    {"depthwise-nchw", "forward n=64 c=256 h=64 w=64 r=31 s=31 pad=15 groups=256 k=256"},
     {"depthwise-wgrad", "backward-filter n=16 c=256 h=64 w=64 r=31 s=31 pad=15 groups=256 k=256 layout=nhwc"},
     {"grouped", "forward n=16 c=256 h=128 w=128 r=7 s=7 pad=3 groups=64 k=256 layout=nhwc"},
     {"grouped-wgrad", "backward-filter n=16 c=256 h=128 w=128 r=7 s=7 pad=3 groups=64 k=256 layout=nhwc"},

@@ -15,11 +15,11 @@
 #include "core/random.h"
 #include "faltung/faltung.h"
 
-enum { PROBLEMS = 220, NAMES = 10, TEXT = 2048 };
+enum { PROBLEMS = 220, NAMES = 11, TEXT = 2048 };
 
-static const char *const solvers[NAMES] = {"direct-nhwc", "igemm-nchw",       "dgrad-strided", "dgrad-pixelfold",
-                                           "grouped",     "fprop-pixelfold",  "dgrad-col2im",  "depthwise",
-                                           "generic",     "depthwise-rowtile"};
+static const char *const solvers[NAMES] = {"direct-nhwc", "igemm-nchw",        "dgrad-strided", "dgrad-pixelfold",
+                                           "grouped",     "fprop-pixelfold",   "dgrad-col2im",  "depthwise",
+                                           "generic",     "depthwise-rowtile", "depthwise-nchw"};
 
 static uint64_t seed;
 
@@ -182,6 +182,8 @@ static const char *const large[] = {
     "forward n=1 c=300 h=9 w=9 k=600 r=1 s=7 pad=0x3 groups=2 layout=nhwc",
     "backward-data n=1 c=768 h=7 w=7 k=768 r=7 s=7 pad=3 groups=768 layout=nhwc",
     "forward n=2 c=101 h=9 w=8 k=101 r=3 s=3 pad=1 groups=101 layout=nhwc",
+    "forward n=3 c=101 h=9 w=8 k=101 r=3 s=3 pad=1 stride=2 groups=101",
+    "backward-data n=2 c=70 d=3 h=20 w=18 k=70 t=3 r=3 s=3 pad=1 groups=70",
     "forward n=1 c=64 h=20 w=24 k=3 r=3 s=3 pad=1 layout=nhwc",
 };
 
