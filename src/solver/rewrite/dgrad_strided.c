@@ -16,6 +16,7 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
+#include "solver/cpu/common/layer.h"
 
 enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
 
@@ -28,7 +29,10 @@ typedef struct phase {
 
 typedef struct phases_plan {
   falt_plan base;
-  bool gaps; /* some inputs meet no tap */
+  bool gaps;          /* some inputs meet no tap */
+  bool converts;      /* a filter that comes with each execution, to the order below */
+  falt_tensor filter; /* of the children: the problem's, or OHWI in the workspace */
+  size_t at;          /* where it is then */
   int count;
   falt_plan *child[MOST_PHASES];
 } phases_plan;
@@ -116,16 +120,61 @@ static void clear(void *context, int64_t index) {
   }
 }
 
+/* ---- the filter: where taps are adjacent, each phase would gather single elements from all of its cache lines */
+
+enum { CHANNELS = 64 /* that a call transposes */ };
+
+/* Whether there are phases that take some of adjacent taps, of a filter that is not known. */
+static bool should_convert(const falt_ask *ask, int64_t phases) {
+  const falt_tensor *w = &ask->problem->filter;
+  return !ask->filter_values && ask->budget->max_workspace < 0 && phases > 1 && w->type == FALT_F32 &&
+         falt_layer_tap_step(w) == 1 && w->size[FALT_C] > 1 && w->size[FALT_K] > 1;
+}
+
+static falt_tensor converted(const falt_tensor *from) {
+  static const int outwards[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_K, FALT_G};
+  falt_tensor w = *from;
+  int64_t stride = 1;
+  w.offset = 0;
+  for (int i = 0; i < FALT_DIMS; i++) {
+    w.stride[outwards[i]] = stride;
+    stride *= w.size[outwards[i]];
+  }
+  return w;
+}
+
+typedef struct converting {
+  const phases_plan *plan;
+  const falt_layer_kernels *kernels;
+  const float *from;
+  float *to;
+} converting;
+
+/* All channels of one output channel. */
+static void convert(void *context, int64_t index) {
+  const converting *job = context;
+  const falt_tensor *w = &job->plan->base.problem.filter, *to = &job->plan->filter;
+  const int64_t k = index % w->size[FALT_K], g = index / w->size[FALT_K], channels = w->size[FALT_C];
+  for (int64_t c = 0; c < channels && !falt_cancelled(); c += CHANNELS)
+    falt_layer_copy_taps(job->kernels, w, job->from + falt_tensor_at(w, k, g, c, 0, 0, 0), w->stride[FALT_C],
+                         falt_min(CHANNELS, channels - c), job->to + falt_tensor_at(to, k, g, c, 0, 0, 0), channels);
+}
+
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const phases_plan *plan = (const phases_plan *)base;
   const falt_tensor *x = &base->problem.input;
-  const falt_operands inner = {.input = operands->output,
-                               .filter = operands->filter,
-                               .output = operands->input,
-                               .workspace = operands->workspace,
-                               .stream = operands->stream};
+  falt_operands inner = {.input = operands->output,
+                         .filter = operands->filter,
+                         .output = operands->input,
+                         .workspace = operands->workspace,
+                         .stream = operands->stream};
+  if (plan->converts) {
+    inner.filter = (char *)operands->workspace + plan->at;
+    converting all = {plan, falt_layer_kernels_for(base->device->isa), operands->filter, inner.filter};
+    falt_parallel_for(base->device->threads, plan->filter.size[FALT_K] * plan->filter.size[FALT_G], convert, &all);
+  }
   clearing job = {x, operands->input, (int64_t)falt_type_size(x->type)};
   if (plan->gaps)
     falt_parallel_for(base->device->threads, x->size[FALT_N] * x->size[FALT_D] * x->size[FALT_H], clear, &job);
@@ -138,7 +187,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const phases_plan *plan = (const phases_plan *)base;
-  falt_text_add(text, "(dgrad-strided %d", plan->count);
+  falt_text_add(text, "(dgrad-strided %d%s", plan->count, plan->converts ? " ohwi" : "");
   for (int i = 0; i < plan->count && i < PRINTED_PHASES; i++) {
     falt_text_add(text, " ");
     plan->child[i]->table->print(plan->child[i], text);
@@ -172,7 +221,9 @@ static const char *refusal(const falt_problem *p) {
 /* ---- plan */
 
 static bool add_child(phases_plan *plan, falt_ask *ask, const phase at[3]) {
-  const falt_problem inner = inner_problem(ask->problem, at);
+  falt_problem outer = *ask->problem;
+  outer.filter = plan->filter;
+  const falt_problem inner = inner_problem(&outer, at);
   falt_plan *child = falt_plan_child(ask, &inner, ask->filter_values);
   if (!child) return false;
   plan->child[plan->count++] = child;
@@ -183,12 +234,21 @@ static bool add_child(phases_plan *plan, falt_ask *ask, const phase at[3]) {
   return true;
 }
 
+static void add_conversion(phases_plan *plan) {
+  const double each = 40, elements = (double)falt_tensor_count(&plan->filter); /* operations in its time */
+  plan->at = (size_t)falt_round_up((int64_t)plan->base.workspace, FALT_ALIGN);
+  plan->base.workspace = plan->at + (size_t)falt_tensor_count(&plan->filter) * sizeof(float);
+  plan->base.cost.seconds += falt_roofline(plan->base.device, FALT_F32, each * elements, 1, 8 * elements);
+}
+
 /* All phases; the work of each is its own in the roofline, the bytes of clearing come on top. */
 static bool add_children(phases_plan *plan, falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const int64_t counts[3] = {phase_count(p, 0), phase_count(p, 1), phase_count(p, 2)};
   double inputs = 0;
   plan->base.packed = ask->filter_values != NULL;
+  plan->converts = should_convert(ask, counts[0] * counts[1] * counts[2]);
+  plan->filter = plan->converts ? converted(&p->filter) : p->filter;
   for (int64_t i = 0; i < counts[0] * counts[1] * counts[2]; i++) {
     const phase at[3] = {phase_of(p, 0, i / counts[2] / counts[1]), phase_of(p, 1, i / counts[2] % counts[1]),
                          phase_of(p, 2, i % counts[2])};
@@ -196,6 +256,7 @@ static bool add_children(phases_plan *plan, falt_ask *ask) {
     if (!add_child(plan, ask, at)) return false;
     inputs += (double)at[0].count * (double)at[1].count * (double)at[2].count;
   }
+  if (plan->converts) add_conversion(plan);
   const int64_t *size = p->input.size;
   plan->gaps = inputs < (double)size[FALT_D] * (double)size[FALT_H] * (double)size[FALT_W];
   if (plan->gaps)
