@@ -15,7 +15,8 @@ enum {
   LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */,
   LEAST_BLOCK = 6 /* the same by vectors, whose blocks are smaller */,
   LEAST_SPAN = 64,
-  LEAST_PART = FALT_TILES_ROWS /* positions */
+  LEAST_PART = FALT_TILES_ROWS /* positions */,
+  AGAIN = 1 << 16 /* bytes that a thread packs while threads meet */
 };
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -33,8 +34,10 @@ static void print(const falt_plan *base, falt_text *text) {
                 falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(((falt_tiles_plan *)plan)->packed);
+static void destroy(falt_plan *base) {
+  falt_tiles_plan *plan = (falt_tiles_plan *)base;
+  falt_free(plan->packed);
+  falt_free(plan->order.tile);
   falt_free(plan);
 }
 
@@ -109,9 +112,9 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
   const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
   const double element = plan->zipped && !plan->slides ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
-                         : !falt_tensor_unit(&p->input, FALT_C)        ? apart
-                         : plan->split || plan->kind == FALT_TILES_F32 ? converted
-                                                                       : per_byte * (double)plan->element;
+                         : !falt_tensor_unit(&p->input, FALT_C) ? apart
+                         : falt_tiles_converts(plan)            ? converted
+                                                                : per_byte * (double)plan->element;
   const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
   const double copies =
       parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
@@ -137,8 +140,7 @@ static void set_direction(falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const bool channels = falt_tensor_unit(&p->output, FALT_C);
   const bool positions = !channels || (plan->layer.results == 1 && !falt_tensor_unit(&p->input, FALT_C));
-  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
-  plan->turned = positions && !converts && goes_by_vectors(plan, FALT_W);
+  plan->turned = positions && !falt_tiles_converts(plan) && goes_by_vectors(plan, FALT_W);
   plan->vectors = plan->turned || goes_by_vectors(plan, FALT_C);
   if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
 }
@@ -148,8 +150,8 @@ static void set_segments(falt_tiles_plan *plan) {
   const int64_t *taps = layer->p.filter.size;
   const bool whole = layer->channels * plan->element % FALT_TILE_BYTES == 0;
   const bool narrow = layer->p.output.size[FALT_W] < (plan->kernels->together > 1 ? LEAST_ROW : LEAST_BLOCK);
-  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
-  plan->in_place = whole && layer->taps == 1 && !converts && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
+  plan->in_place =
+      whole && layer->taps == 1 && !falt_tiles_converts(plan) && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
   plan->windows = !whole || narrow;
   plan->flat = narrow;
   falt_tiles_set_groups(plan);
@@ -265,7 +267,15 @@ static void set_tasks(falt_tiles_plan *plan) {
   if (plan->turned && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
 }
 
-static void lay_memory(falt_tiles_plan *plan) {
+/* Whether tasks pack what they multiply: each panel is met once, or packing it again takes less than all threads take
+ * to meet between packing and products. */
+static bool packs_in_time(const falt_tiles_plan *plan) {
+  const int64_t bytes = falt_tiles_groups(plan) * plan->panels * (int64_t)plan->panel;
+  return (plan->blocks.count - 1) * bytes <= AGAIN * falt_threads_count(plan->base.device->threads);
+}
+
+static void lay_memory(falt_tiles_plan *plan, bool given) {
+  const int64_t together = falt_min(falt_min(plan->near, plan->panels), falt_layer_most(&plan->chunks));
   const size_t parts = (size_t)falt_layer_most(&plan->blocks), tiles = parts * (size_t)plan->tiles + 1;
   const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
   const size_t groups = (size_t)falt_tiles_groups(plan);
@@ -279,19 +289,29 @@ static void lay_memory(falt_tiles_plan *plan) {
   at->copies = falt_place_part(&at->parts, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
   at->filled = falt_place_part(&at->parts, copies);
   at->sums = falt_place_part(&at->parts, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
+  at->packing = falt_place_part(&at->parts, given ? falt_tiles_packing(plan) : 0);
+  at->panels = falt_place_part(&at->parts, plan->in_time ? (size_t)together * plan->panel : 0);
   falt_memory_layout *all = &plan->base.layout;
   falt_rows_place(all, plan->base.device, &at->parts);
   plan->factors = falt_place_part(all, 2 * groups * (size_t)plan->layer.results * sizeof(float));
-  plan->filter = falt_place_part(all, plan->packed ? 0 : groups * (size_t)plan->panels * plan->panel);
+  plan->filter = falt_place_part(all, given && !plan->in_time ? groups * (size_t)plan->panels * plan->panel : 0);
   plan->base.workspace = all->total;
 }
 
+/* The filter's values as panels; false if memory ran out. */
 static bool take_filter(falt_tiles_plan *plan, const void *values) {
-  if (!values) return true;
+  falt_memory_layout scratch = {0}, workspace = {0};
+  falt_place_part(&scratch, falt_tiles_packing(plan));
+  falt_rows_place(&workspace, plan->base.device, &scratch);
+  void *memory = falt_alloc(workspace.total);
   plan->packed = falt_alloc((size_t)falt_tiles_groups(plan) * (size_t)plan->panels * plan->panel);
-  if (plan->packed) falt_tiles_pack(plan, values, plan->packed);
   plan->base.packed = plan->packed != NULL;
-  return plan->base.packed;
+  const bool done = memory && plan->packed;
+  if (done) falt_tiles_pack_all(plan, values, plan->packed, memory, scratch.total, 0);
+  falt_free(memory);
+  falt_free(plan->order.tile);
+  plan->order = (falt_panel_order){0};
+  return done;
 }
 
 static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
@@ -318,11 +338,12 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
   set_tiles(plan);
   set_copies(plan);
   set_tasks(plan);
-  if (!take_filter(plan, ask->filter_values)) {
+  plan->in_time = !ask->filter_values && packs_in_time(plan);
+  if (!falt_tiles_order(plan) || (ask->filter_values && !take_filter(plan, ask->filter_values))) {
     destroy(&plan->base);
     return falt_refuse_memory(ask);
   }
-  lay_memory(plan);
+  lay_memory(plan, !ask->filter_values);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }

@@ -16,9 +16,40 @@ enum {
   NEAR = 16384 /* bytes of panels */
 };
 
+/* Groups [group, group + groups) of a tile of 16 columns: slot j of the first one is element at[j] of each column, that
+ * of the next one `step` elements further. Slots that are not `present` (bit j) are zeros. */
+typedef struct falt_panel_run {
+  int64_t at[GROUP], step;
+  int group, groups;
+  unsigned present;
+} falt_panel_run;
+
+typedef struct falt_panel_tile {
+  int64_t index;       /* in a panel of 16 columns */
+  int64_t first, runs; /* of the order's; none: it is of zeros */
+  int64_t low, high;   /* the first and the last element of a column that it has */
+  int64_t straight;    /* its elements are so many from `low` on in their order; 0: they are not */
+  bool whole;          /* no group is left out */
+} falt_panel_tile;
+
+/* Tiles [begin, end), which have elements [low, high] of a column. */
+typedef struct falt_panel_block {
+  int64_t begin, end, low, high;
+} falt_panel_block;
+
+typedef struct falt_panel_order {
+  bool columns;    /* a column's elements lie near each other: stretches of columns are transposed; else rows joined */
+  bool direct;     /* columns whose stretches are tiles as they lie */
+  int64_t longest; /* elements of a block's stretch */
+  int64_t tiles, blocks;
+  falt_panel_tile *tile; /* owns all three, ordered by `low` */
+  falt_panel_run *run;
+  falt_panel_block *block;
+} falt_panel_order;
+
 /* Offsets into a worker's scratch. */
 typedef struct falt_tiles_map {
-  size_t list, tiles, out, residual, constant, lines, copies, filled, sums;
+  size_t list, tiles, out, residual, constant, lines, copies, filled, sums, panels, packing;
   falt_memory_layout parts;
 } falt_tiles_map;
 
@@ -59,11 +90,17 @@ typedef struct falt_tiles_plan {
   int64_t near;                     /* panels that stay in the second-level cache */
   falt_layer_pieces blocks, chunks; /* tasks: blocks of parts times chunks of the panels of all groups */
   size_t panel;                     /* bytes */
+  falt_panel_order order;           /* in which panels take the filter's elements */
   char *packed;                     /* or NULL if the filter comes with each falt_tiles_run */
+  bool in_time;                     /* then each task packs the panels that it multiplies, a few at a time */
   size_t factors, filter;           /* offsets into the workspace */
   falt_tiles_map at;                /* in each worker's scratch */
 } falt_tiles_plan;
 
+/* Whether tiles have elements of 4 bytes that are made from the operands' elements. */
+static inline bool falt_tiles_converts(const falt_tiles_plan *plan) {
+  return plan->split || plan->kind == FALT_TILES_F32;
+}
 static inline int64_t falt_tiles_groups(const falt_tiles_plan *plan) {
   return plan->layer.p.output.size[FALT_G];
 }
@@ -89,7 +126,7 @@ static inline int64_t falt_tiles_copies(const falt_tiles_plan *plan) {
 typedef struct falt_tiles_run {
   const falt_tiles_plan *plan;
   const falt_operands *operands;
-  const char *packed;
+  const char *packed; /* NULL: tasks pack */
   const float *factors;
 } falt_tiles_run;
 
@@ -111,7 +148,9 @@ typedef struct falt_tiles_task {
   falt_tiles_tile *tiles;
   int64_t *out, *residual;                                         /* elements of channel 0 of group 0, by position */
   int64_t row_out[FALT_TILES_ROWS], row_residual[FALT_TILES_ROWS]; /* turned: of the channels of a panel */
-  char *constant, *lines, *copies, *filled, *sums;
+  char *constant, *lines, *copies, *filled, *sums, *panels, *packing;
+  const char *packed; /* panel `from` of all groups, and those behind it */
+  int64_t from;
 } falt_tiles_task;
 
 static inline int64_t falt_tiles_piece_count(int64_t length, int64_t element) {
@@ -131,8 +170,18 @@ bool falt_tiles_copies_lines(const falt_tiles_plan *plan);
  * filter's, whose weights are zeros; floats, which may be infinite, may not. */
 int64_t falt_tiles_joined(const falt_tiles_plan *plan);
 
-/* The filter as panels; runs on the device's threads. */
-void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *packed);
+/* Finds plan->order; false if memory ran out. */
+bool falt_tiles_order(falt_tiles_plan *plan);
+
+/* Bytes of scratch that packing needs. */
+size_t falt_tiles_packing(const falt_tiles_plan *plan);
+/* Panels [begin, end) of all groups to `packed`, one after the other; ends early if the call is cancelled. */
+void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, int64_t begin, int64_t end, char *packed,
+                     void *scratch);
+/* All panels, on the device's threads. The workspace is that of falt_rows_run with `scratch` bytes for each worker,
+ * where packing finds its own at offset `at`. */
+void falt_tiles_pack_all(const falt_tiles_plan *plan, const void *filter, char *packed, void *workspace, size_t scratch,
+                         size_t at);
 
 /* A weight of the task's group, of kinds that are split. */
 float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_t c);

@@ -24,6 +24,7 @@ enum {
   FALT_TILE = 1024,        /* bytes */
   FALT_TILES_ROWS = 32,    /* of a call: two tiles */
   FALT_TILES_COLUMNS = 32, /* the same, and the pitch of sums */
+  FALT_TILES_MOST_STEP = 64,
 };
 
 /* What is multiplied: columns of U8 and S8 are s8, those of S8_U8 are u8. */
@@ -142,6 +143,30 @@ typedef struct falt_tiles_turn {
   int n;
 } falt_tiles_turn;
 
+/* to[i*64 + 4*k + b] = rows[k][4*i + b] for n <= 16 rows of `bytes` bytes: the groups of 16 columns side by side. Zeros
+ * follow a row's end, up to a multiple of 64 bytes, and stand for rows beyond n. */
+typedef struct falt_tiles_transpose {
+  const char *const *rows;
+  char *to;
+  int64_t bytes;
+  int n;
+} falt_tiles_transpose;
+
+/* Groups of columns from slots of `width` bytes: 4/width of them are a group. Slot j of group g of column k is
+ *
+ * `collect`: at byte (at[j] + g*step) of column k < 16 of transposed rows, step being a multiple of 4;
+ * `join`:    at from + at[j] + g*step + k*width for k < n <= 32, zero beyond n.
+ *
+ * It goes to to + 64*g + 4*k + j*width, columns from 16 on one tile further. Slots that are not `present` (bit j) are
+ * zeros. */
+typedef struct falt_tiles_slots {
+  const char *from;
+  char *to;
+  int64_t at[4], step;
+  int width, groups, n;
+  unsigned present;
+} falt_tiles_slots;
+
 typedef struct falt_tiles_kernels {
   double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
   int together;                        /* groups that are multiplied at once, whether or not all are wanted */
@@ -156,6 +181,12 @@ typedef struct falt_tiles_kernels {
   void (*pair)(const falt_tiles_turn *call);
   void (*turn)(const falt_tiles_turn *call);
   void (*cross)(const falt_tiles_turn *call);
+  void (*transpose)(const falt_tiles_transpose *call);
+  void (*collect)(const falt_tiles_slots *call);
+  void (*join)(const falt_tiles_slots *call);
+  void (*flip)(char *tile); /* group g of column k and group k of column g change places */
+  /* to[i] = from[i*step], of 16 bits at any address, for i < n <= 32 and 1 <= step <= FALT_TILES_MOST_STEP. */
+  void (*gather)(const char *from, int64_t step, int n, char *to);
   void (*finish)(const falt_tiles_finish *call);
   /* Whether none of n sums in the first rows[0] and rows[1] of 16 rows each is NaN. */
   bool (*numbers)(const float *sums, const int rows[2], int n);

@@ -56,10 +56,9 @@ static int64_t window_cycles(const falt_tiles_plan *plan, int64_t joined) {
 
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
-  const bool converts = plan->split || plan->kind == FALT_TILES_F32;
-  return plan->windows && !plan->zipped && !converts && plan->layer.channels * plan->element < FALT_TILE_BYTES &&
-         falt_tensor_unit(&p->input, FALT_C) && p->input.stride[FALT_W] == plan->layer.channels &&
-         p->axis[2].dilation == 1;
+  return plan->windows && !plan->zipped && !falt_tiles_converts(plan) &&
+         plan->layer.channels * plan->element < FALT_TILE_BYTES && falt_tensor_unit(&p->input, FALT_C) &&
+         p->input.stride[FALT_W] == plan->layer.channels && p->axis[2].dilation == 1;
 }
 
 int64_t falt_tiles_joined(const falt_tiles_plan *plan) {
@@ -78,13 +77,9 @@ static int64_t input_size(const falt_tiles_task *t) {
   return (int64_t)falt_type_size(t->layer->p.input.type);
 }
 
-static bool converts(const falt_tiles_plan *plan) {
-  return plan->split || plan->kind == FALT_TILES_F32;
-}
-
 /* n elements of the input, `step` elements apart, as elements of a tile. */
 static void bring(const falt_tiles_task *t, const char *from, int64_t step, int64_t n, char *to) {
-  if (converts(t->plan))
+  if (falt_tiles_converts(t->plan))
     t->plan->kernels->widen(&(falt_tiles_widen){from, t->layer->p.input.type, t->plan->split, to, step, n});
   else
     falt_layer_gather(from, step, n, t->plan->element, to);
@@ -98,7 +93,7 @@ static void bring_inside(const falt_tiles_task *t, const char *from, int64_t cou
   const int64_t step = falt_tensor_unit(x, FALT_C) ? 1 : x->stride[FALT_C];
   if (step == 1 && x->stride[FALT_W] == channels)
     bring(t, from, 1, count * channels, to);
-  else if (step == 1 && !converts(t->plan) && size % FALT_TILE_BYTES == 0)
+  else if (step == 1 && !falt_tiles_converts(t->plan) && size % FALT_TILE_BYTES == 0)
     t->plan->kernels->spread(&(falt_tiles_spread){from, to, pixel, size, size, count, 1, 0});
   else
     for (int64_t i = 0; i < count; i++) bring(t, from + i * pixel, step, channels, to + i * size);
@@ -142,7 +137,7 @@ static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow,
   const falt_axis *axis = &t->layer->p.axis[2];
   const int64_t channels = t->layer->channels, taps = t->layer->p.filter.size[FALT_W],
                 pitch = falt_tiles_pixel(t->plan);
-  const bool even = row && falt_tensor_unit(x, FALT_C) && !converts(t->plan);
+  const bool even = row && falt_tensor_unit(x, FALT_C) && !falt_tiles_converts(t->plan);
   const bool together = taps == 1 || (x->stride[FALT_W] == channels && axis->dilation == 1);
   int64_t w = ow * axis->stride - axis->pad[0], i = 0;
   const int64_t last = x->size[FALT_W] - falt_extent(axis, taps); /* window's first pixel */
@@ -324,7 +319,7 @@ static bool lies_inside(const falt_tiles_task *t, const part *p) {
 /* Whether products by rows of zeros are left out: by vectors, where a tile's positions lie in one line; those of f16,
  * whose weights may be infinite, are formed. */
 static bool leaves_out(const falt_tiles_plan *plan) {
-  return plan->kernels->together == 1 && !converts(plan) && !plan->flat && plan->joined == 1 &&
+  return plan->kernels->together == 1 && !falt_tiles_converts(plan) && !plan->flat && plan->joined == 1 &&
          plan->layer.p.boundary_value == 0;
 }
 

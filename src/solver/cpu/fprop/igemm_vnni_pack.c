@@ -1,89 +1,256 @@
-/* Packs the filter of igemm-vnni: panels of columns in tiles, by segments and pieces of 64 bytes. */
+/* Packs the filter of igemm-vnni as panels: tiles of groups of 16 columns. Where a column's elements lie near each
+ * other stretches of 16 columns are transposed, and groups collected from them. Elsewhere rows of adjacent columns are
+ * joined to groups, or first gathered. */
 #include <string.h>
 
+#include "solver/cpu/common/rows.h"
 #include "solver/cpu/fprop/igemm_vnni.h"
+
+enum { LINE = COLUMNS * 2 /* bytes of a row of columns, at most */ };
+
+/* A panel that is packed. */
+typedef struct target {
+  const falt_tiles_plan *plan;
+  const char *from;    /* the first element of column 0 */
+  int64_t size, apart; /* bytes of an element, and elements from column to column */
+  int columns;
+  char *to, *scratch;
+} target;
+
+static int64_t tile_count(const target *t) {
+  return falt_ceil_div(t->columns, ROWS);
+}
+
+static char *tile_of(const target *t, const falt_panel_tile *tile, int64_t half, int64_t time) {
+  return t->to + ((time * t->plan->order.tiles + tile->index) * tile_count(t) + half) * TILE;
+}
+
+static void clear_tile(const target *t, const falt_panel_tile *tile) {
+  for (int64_t time = 0; time < t->plan->times && !tile->whole; time++)
+    memset(tile_of(t, tile, 0, time), 0, (size_t)(tile_count(t) * TILE));
+}
+
+/* Groups of a run from transposed columns, where element `low` is the first. f16 that are split have their halves side
+ * by side, one of which goes to both slots. */
+static void collect_run(const target *t, const falt_panel_run *run, int64_t low, const char *columns, char *to,
+                        int64_t time) {
+  const falt_tiles_plan *plan = t->plan;
+  falt_tiles_slots call = {.from = columns,
+                           .to = to + run->group * FALT_TILE_BYTES,
+                           .step = run->step * plan->element,
+                           .width = (int)(plan->split ? 2 : plan->element),
+                           .groups = run->groups,
+                           .n = ROWS,
+                           .present = plan->split ? 3 : run->present};
+  for (int j = 0; j < GROUP / call.width; j++)
+    call.at[j] = plan->split ? (run->at[0] - low) * GROUP + 2 * time : (run->at[j] - low) * plan->element;
+  plan->kernels->collect(&call);
+}
+
+/* ---- columns */
+
+/* A tile that 16 columns are as they lie. */
+static void pack_straight(const target *t, const falt_panel_tile *tile, const char *const *columns, int n, char *to) {
+  const char *rows[ROWS];
+  const int64_t bytes = tile->straight * t->size;
+  for (int k = 0; k < n; k++) rows[k] = columns[k] + tile->low * t->size;
+  if (!t->plan->turned) {
+    t->plan->kernels->transpose(&(falt_tiles_transpose){rows, to, bytes, n});
+    return;
+  }
+  if (n < ROWS || bytes < FALT_TILE_BYTES) memset(to, 0, TILE);
+  for (int k = 0; k < n; k++) memcpy(to + k * FALT_TILE_BYTES, rows[k], (size_t)bytes);
+}
+
+static char *transpose_stretch(const target *t, const falt_panel_block *block, const char *const *columns, int n) {
+  const falt_tiles_plan *plan = t->plan;
+  const int64_t length = block->high - block->low + 1, bytes = length * plan->element;
+  char *to = t->scratch, *wide = to + falt_round_up(bytes, FALT_TILE_BYTES) * ROWS;
+  const char *rows[ROWS];
+  for (int k = 0; k < n; k++, wide += bytes) {
+    rows[k] = columns[k] + block->low * t->size;
+    if (!falt_tiles_converts(plan)) continue;
+    plan->kernels->widen(&(falt_tiles_widen){rows[k], plan->layer.p.filter.type, plan->split, wide, 1, length});
+    rows[k] = wide;
+  }
+  plan->kernels->transpose(&(falt_tiles_transpose){rows, to, bytes, n});
+  return to;
+}
+
+static void collect_tile(const target *t, const falt_panel_tile *tile, int64_t low, const char *columns, char *to,
+                         int64_t time) {
+  const falt_panel_run *run = t->plan->order.run + tile->first;
+  for (int64_t i = 0; i < tile->runs; i++) collect_run(t, &run[i], low, columns, to, time);
+  if (t->plan->turned) t->plan->kernels->flip(to);
+}
+
+static void pack_columns(const target *t, const falt_panel_block *block, int64_t half) {
+  const falt_panel_order *order = &t->plan->order;
+  const int n = (int)falt_min(ROWS, t->columns - half * ROWS);
+  const char *columns[ROWS];
+  for (int k = 0; k < n; k++) columns[k] = t->from + (half * ROWS + k) * t->apart * t->size;
+  const char *transposed = order->direct ? NULL : transpose_stretch(t, block, columns, n);
+  for (int64_t i = block->begin; i < block->end; i++) {
+    const falt_panel_tile *tile = &order->tile[i];
+    if (tile->runs == 0) continue;
+    if (order->direct)
+      pack_straight(t, tile, columns, n, tile_of(t, tile, half, 0));
+    else
+      for (int64_t time = 0; time < t->plan->times; time++)
+        collect_tile(t, tile, block->low, transposed, tile_of(t, tile, half, time), time);
+  }
+}
+
+/* ---- rows */
+
+/* Rows of columns as elements of a tile, 64 bytes from group to group, as transposed columns are. */
+static void widen_run(const target *t, const falt_panel_run *run, int64_t half) {
+  const falt_tiles_plan *plan = t->plan;
+  const int64_t n = falt_min(ROWS, t->columns - half * ROWS);
+  if (n < ROWS) memset(t->scratch, 0, TILE);
+  for (int64_t g = 0; g < run->groups; g++) {
+    const char *from = t->from + (run->at[0] + g * run->step + half * ROWS * t->apart) * t->size;
+    plan->kernels->widen(&(falt_tiles_widen){from, plan->layer.p.filter.type, plan->split,
+                                             t->scratch + g * FALT_TILE_BYTES, t->apart, n});
+  }
+}
+
+static void convert_run(const target *t, const falt_panel_tile *tile, const falt_panel_run *run) {
+  falt_panel_run widened = *run;
+  widened.at[0] = 0;
+  widened.step = 1;
+  for (int64_t half = 0; half < tile_count(t); half++) {
+    widen_run(t, run, half);
+    for (int64_t time = 0; time < t->plan->times; time++)
+      collect_run(t, &widened, 0, t->scratch, tile_of(t, tile, half, time), time);
+  }
+}
+
+/* Columns that are not adjacent, side by side. */
+static void gather_row(const target *t, const char *from, char *to) {
+  if (t->size == 2 && t->apart > 0 && t->apart <= FALT_TILES_MOST_STEP)
+    t->plan->kernels->gather(from, t->apart, t->columns, to);
+  else
+    falt_layer_gather(from, t->apart, t->columns, t->size, to);
+}
+
+static void join_run(const target *t, const falt_panel_tile *tile, const falt_panel_run *run) {
+  const int64_t each = GROUP / t->size;
+  const bool adjacent = t->apart == 1;
+  falt_tiles_slots call = {.from = adjacent ? t->from : t->scratch,
+                           .to = tile_of(t, tile, 0, 0) + run->group * FALT_TILE_BYTES,
+                           .step = adjacent ? run->step * t->size : each * LINE,
+                           .width = (int)t->size,
+                           .groups = run->groups,
+                           .n = t->columns,
+                           .present = run->present};
+  for (int64_t j = 0; j < each; j++) {
+    call.at[j] = adjacent ? run->at[j] * t->size : j * LINE;
+    for (int64_t g = 0; g < run->groups && !adjacent && (run->present >> j & 1); g++)
+      gather_row(t, t->from + (run->at[j] + g * run->step) * t->size, t->scratch + (g * each + j) * LINE);
+  }
+  t->plan->kernels->join(&call);
+}
+
+static void pack_rows(const target *t, const falt_panel_tile *tile) {
+  const falt_panel_run *run = t->plan->order.run + tile->first;
+  for (int64_t i = 0; i < tile->runs; i++) (falt_tiles_converts(t->plan) ? convert_run : join_run)(t, tile, &run[i]);
+  for (int64_t half = 0; half < tile_count(t) && t->plan->turned; half++)
+    t->plan->kernels->flip(tile_of(t, tile, half, 0));
+}
+
+/* ---- panels */
+
+static void pack_block(const target *t, const falt_panel_block *block) {
+  const falt_panel_order *order = &t->plan->order;
+  for (int64_t i = block->begin; i < block->end; i++) {
+    clear_tile(t, &order->tile[i]);
+    if (!order->columns) pack_rows(t, &order->tile[i]);
+  }
+  for (int64_t half = 0; half < tile_count(t) && order->columns; half++) pack_columns(t, block, half);
+}
+
+/* Panel `index` of all groups. */
+static target target_of(const falt_tiles_plan *plan, const void *filter, int64_t index, char *to, void *scratch) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  const int64_t panel = index % plan->panels, size = (int64_t)falt_type_size(w->type);
+  const int64_t first = falt_tensor_at(w, panel * COLUMNS, index / plan->panels, 0, 0, 0, 0);
+  return (target){.plan = plan,
+                  .from = (const char *)filter + first * size,
+                  .size = size,
+                  .apart = w->stride[FALT_N],
+                  .columns = (int)falt_tiles_columns(plan, panel),
+                  .to = to,
+                  .scratch = scratch};
+}
+
+void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, int64_t begin, int64_t end, char *packed,
+                     void *scratch) {
+  for (int64_t i = begin; i < end; i++, packed += plan->panel) {
+    const target t = target_of(plan, filter, i, packed, scratch);
+    for (int64_t b = 0; b < plan->order.blocks && !falt_cancelled(); b++) pack_block(&t, &plan->order.block[b]);
+  }
+}
 
 typedef struct packing {
   const falt_tiles_plan *plan;
   const void *filter;
   char *packed;
+  size_t at;
 } packing;
 
+static void pack_task(void *context, int64_t index, void *scratch) {
+  const packing *pack = context;
+  const falt_panel_order *order = &pack->plan->order;
+  const int64_t panel = index / order->blocks;
+  char *to = pack->packed + (size_t)panel * pack->plan->panel;
+  const target t = target_of(pack->plan, pack->filter, panel, to, (char *)scratch + pack->at);
+  pack_block(&t, &order->block[index % order->blocks]);
+}
+
+void falt_tiles_pack_all(const falt_tiles_plan *plan, const void *filter, char *packed, void *workspace, size_t scratch,
+                         size_t at) {
+  packing pack = {plan, filter, packed, at};
+  const int64_t panels = falt_tiles_groups(plan) * plan->panels;
+  falt_rows_run(
+      plan->base.device,
+      &(falt_row_job){.run = pack_task, .context = &pack, .tasks = panels * plan->order.blocks, .scratch = scratch},
+      workspace);
+}
+
+size_t falt_tiles_packing(const falt_tiles_plan *plan) {
+  const falt_panel_order *order = &plan->order;
+  const int64_t bytes = order->longest * plan->element;
+  if (!order->columns) return (size_t)(ROWS * GROUP * LINE);
+  if (order->direct) return 0;
+  return (size_t)((falt_round_up(bytes, FALT_TILE_BYTES) + (falt_tiles_converts(plan) ? bytes : 0)) * ROWS);
+}
+
+/* ---- weights of packed panels */
+
 /* Where element e of a segment's column k lies within a panel of so many tiles. */
-static int64_t element_at(const falt_tiles_plan *plan, int64_t segment, int64_t e, int64_t k, int64_t tiles) {
+static int64_t place_of(const falt_tiles_plan *plan, int64_t segment, int64_t e, int64_t k, int64_t tiles) {
   const int64_t byte = e * plan->element, piece = byte / FALT_TILE_BYTES, group = byte % FALT_TILE_BYTES / GROUP;
   const int64_t before = plan->turned ? piece * plan->segments + segment : segment * plan->pieces + piece;
   const int64_t row = plan->turned ? k % ROWS : group, column = plan->turned ? group : k % ROWS;
   return (before * tiles + k / ROWS) * TILE + row * FALT_TILE_BYTES + column * GROUP + byte % GROUP;
 }
 
-/* A bf16 twice, for both halves of what it meets. */
-static void pack_split(uint16_t half, char *to) {
-  memcpy(to, &half, sizeof half);
-  memcpy(to + sizeof half, &half, sizeof half);
-}
-
-static void pack_element(const packing *pack, int64_t from, char *to, int64_t time) {
-  const falt_type type = pack->plan->layer.p.filter.type;
-  const char *w = (const char *)pack->filter + from * (int64_t)falt_type_size(type);
-  if (pack->plan->split) {
-    uint16_t halves[2];
-    pack->plan->kernels->widen(&(falt_tiles_widen){w, type, true, halves, 1, 1});
-    pack_split(halves[time], to);
-  } else if (pack->plan->kind == FALT_TILES_F32) {
-    const float value = (float)falt_load(pack->filter, type, from);
-    memcpy(to, &value, sizeof value);
-  } else {
-    memcpy(to, w, (size_t)pack->plan->element);
-  }
-}
-
 /* Element c of a tap, within the tiles of a panel of so many. */
 static int64_t weight_at(const falt_tiles_plan *plan, int64_t tap, int64_t c, int64_t k, int64_t tiles) {
   const int64_t width = plan->layer.p.filter.size[FALT_W], height = plan->layer.p.filter.size[FALT_H];
   const int64_t row = tap / width % height, plane = tap / width / height;
-  if (!plan->windows) return element_at(plan, tap, c, k, tiles);
+  if (!plan->windows) return place_of(plan, tap, c, k, tiles);
   const int64_t e = (row % plan->joined * width + tap % width) * plan->layer.channels + c;
-  if (!plan->stacked) return element_at(plan, plane * plan->steps + row / plan->joined, e, k, tiles);
+  if (!plan->stacked) return place_of(plan, plane * plan->steps + row / plan->joined, e, k, tiles);
   const int64_t before = (row * plan->layer.p.filter.size[FALT_D] + plane) * plan->deep * (GROUP / plan->element);
-  return element_at(plan, 0, before + e, k, tiles);
-}
-
-/* Column `k` of a group's panel that begins at channel `first`. */
-static void pack_column(const packing *pack, int64_t g, int64_t first, int64_t k, int64_t tiles, char *to,
-                        int64_t time) {
-  const falt_tiles_plan *plan = pack->plan;
-  const falt_tensor *w = &plan->layer.p.filter;
-  int64_t tap = 0;
-  for (int64_t t = 0; t < w->size[FALT_D]; t++)
-    for (int64_t r = 0; r < w->size[FALT_H]; r++)
-      for (int64_t s = 0; s < w->size[FALT_W]; s++, tap++) {
-        const int64_t from = falt_tensor_at(w, first + k, g, 0, t, r, s);
-        for (int64_t c = 0; c < plan->layer.channels; c++)
-          pack_element(pack, from + c * w->stride[FALT_C], to + weight_at(plan, tap, c, k, tiles), time);
-      }
-}
-
-static void pack_panel(void *context, int64_t index) {
-  const packing *pack = context;
-  const falt_tiles_plan *plan = pack->plan;
-  const int64_t g = index / plan->panels, panel = index % plan->panels, columns = falt_tiles_columns(plan, panel);
-  const int64_t tiles = falt_ceil_div(columns, ROWS), each = plan->segments * plan->pieces * tiles * TILE;
-  char *to = pack->packed + (size_t)index * plan->panel;
-  memset(to, 0, plan->panel);
-  for (int64_t time = 0; time < plan->times; time++)
-    for (int64_t k = 0; k < columns; k++) pack_column(pack, g, panel * COLUMNS, k, tiles, to + time * each, time);
-}
-
-void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, char *packed) {
-  packing p = {plan, filter, packed};
-  falt_parallel_for(plan->base.device->threads, falt_tiles_groups(plan) * plan->panels, pack_panel, &p);
+  return place_of(plan, 0, before + e, k, tiles);
 }
 
 float falt_tiles_weight(const falt_tiles_task *t, int64_t k, int64_t tap, int64_t c) {
   const falt_tiles_plan *plan = t->plan;
   const int64_t panel = k / COLUMNS, tiles = falt_ceil_div(falt_tiles_columns(plan, panel), ROWS);
-  const char *from = t->run->packed + (size_t)(t->group * plan->panels + panel) * plan->panel +
+  const char *from = t->packed + (size_t)(t->group * plan->panels + panel - t->from) * plan->panel +
                      weight_at(plan, tap, c, k % COLUMNS, tiles);
   return (float)(falt_load(from, FALT_BF16, 0) +
                  falt_load(from + plan->segments * plan->pieces * tiles * TILE, FALT_BF16, 0));

@@ -125,7 +125,7 @@ static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int
   return (falt_tiles_product){.kind = plan->kind,
                               .turned = plan->turned,
                               .a = t->list + tile * falt_tiles_listed(plan),
-                              .b = t->run->packed + (size_t)(t->group * plan->panels + begin) * plan->panel,
+                              .b = t->packed + (size_t)(t->group * plan->panels + begin - t->from) * plan->panel,
                               .panels = end - begin,
                               .pitch = (int64_t)plan->panel,
                               .segments = falt_tiles_listed(plan),
@@ -162,13 +162,28 @@ static void run_singly(const falt_tiles_task *t, int64_t tile, int64_t begin, in
   }
 }
 
+/* Panels of the task's group, packed where they are not. */
+static void bring_panels(falt_tiles_task *t, int64_t begin, int64_t end) {
+  const falt_tiles_plan *plan = t->plan;
+  const int64_t first = t->group * plan->panels;
+  t->packed = t->run->packed;
+  t->from = 0;
+  if (t->packed) return;
+  falt_tiles_pack(plan, t->run->operands->filter, first + begin, first + end, t->panels, t->packing);
+  t->packed = t->panels;
+  t->from = first + begin;
+}
+
 /* Panels [begin, end) of the task's group. */
-static void run_panels(const falt_tiles_task *t, int64_t begin, int64_t end) {
+static void run_panels(falt_tiles_task *t, int64_t begin, int64_t end) {
   falt_tiles_flow flow = {.sums = t->sums};
   const bool flows = t->plan->vectors && !t->plan->split;
-  for (int64_t first = begin; first < end; first += t->plan->near)
+  for (int64_t first = begin, last; first < end; first = last) {
+    last = falt_min(first + t->plan->near, end);
+    bring_panels(t, first, last);
     for (int64_t tile = 0; tile < t->count && !falt_cancelled(); tile += PAIR)
-      (flows ? run_pair : run_singly)(t, tile, first, falt_min(first + t->plan->near, end), &flow);
+      (flows ? run_pair : run_singly)(t, tile, first, last, &flow);
+  }
   t->plan->kernels->flush(&flow);
 }
 
@@ -200,6 +215,8 @@ static void open_task(falt_tiles_task *t, char *memory) {
   t->copies = memory + at->copies;
   t->filled = memory + at->filled;
   t->sums = memory + at->sums;
+  t->panels = memory + at->panels;
+  t->packing = memory + at->packing;
   for (int64_t m = 0; m < FALT_TILES_ROWS; m++) {
     t->row_out[m] = m * t->layer->p.output.stride[FALT_C];
     t->row_residual[m] = m * t->layer->p.residual.stride[FALT_C];
@@ -230,8 +247,9 @@ void falt_tiles_execute(const falt_plan *base, const falt_operands *operands) {
   const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
   char *workspace = operands->workspace, *filter = workspace + plan->filter;
   float *factors = (float *)(void *)(workspace + plan->factors);
-  falt_tiles_run run = {plan, operands, plan->packed ? plan->packed : filter, factors};
-  if (!plan->packed) falt_tiles_pack(plan, operands->filter, filter);
+  falt_tiles_run run = {plan, operands, plan->packed ? plan->packed : plan->in_time ? NULL : filter, factors};
+  if (!plan->packed && !plan->in_time)
+    falt_tiles_pack_all(plan, operands->filter, filter, workspace, plan->at.parts.total, plan->at.packing);
   falt_layer_factors(&plan->layer, operands, factors);
   falt_rows_run(base->device,
                 &(falt_row_job){.run = run_task,

@@ -7,6 +7,7 @@
 #include "solver/cpu/fprop/igemm_vnni_kernels.h"
 
 #include "cpu/vector.h"
+#include "solver/cpu/fprop/igemm_vnni_columns.h"
 #include "solver/cpu/fprop/igemm_vnni_panel.h"
 
 #define JOIN_(a, b) a##b
@@ -343,6 +344,11 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .pair = pair,
     .turn = turn,
     .cross = cross,
+    .transpose = transpose,
+    .collect = collect,
+    .join = join,
+    .flip = flip,
+    .gather = gather,
     .finish = finish,
     .numbers = numbers,
 };

@@ -229,6 +229,70 @@ static void check_zip(const falt_tiles_kernels *kernels) {
   for (int64_t i = 4 * call.n; i < (int64_t)sizeof to; i++) assert_int_equal(to[i], 1);
 }
 
+/* ---- the filter's columns: against the portable kernels, and these against what their head says */
+
+static void check_transpose(const falt_tiles_kernels *kernels) {
+  enum { LONG = 300 };
+  static char from[ROWS][LONG], to[5 * TILE], portable[5 * TILE];
+  const char *list[ROWS];
+  for (int k = 0; k < ROWS; k++) {
+    fill(from[k], sizeof from[k], FALT_U8);
+    list[k] = from[k] + pick(0, 3);
+  }
+  falt_tiles_transpose call = {list, to, pick(1, LONG - 4), pick(1, ROWS)};
+  memset(to, 1, sizeof to);
+  memset(portable, 1, sizeof portable);
+  kernels->transpose(&call);
+  call.to = portable;
+  falt_tiles_kernels_for(FALT_ISA_PORTABLE)->transpose(&call);
+  assert_memory_equal(to, portable, sizeof to);
+  for (int64_t i = 0; i < (call.bytes + 63) / 64 * 64; i++)
+    for (int k = 0; k < ROWS; k++)
+      assert_int_equal(to[i / 4 * 64 + 4 * k + i % 4], k < call.n && i < call.bytes ? list[k][i] : 0);
+}
+
+static void check_slots(const falt_tiles_kernels *kernels, bool joined) {
+  static char from[8 * TILE], to[2 * TILE], portable[2 * TILE];
+  const int width = 1 << pick(0, 2), each = 4 / width;
+  falt_tiles_slots call = {.from = from,
+                           .to = to,
+                           .step = joined ? pick(0, 90) : 4 * pick(0, 5),
+                           .width = width,
+                           .groups = pick(1, 16),
+                           .n = joined ? pick(1, COLUMNS) : ROWS,
+                           .present = (unsigned)pick(1, (1 << each) - 1)};
+  for (int j = 0; j < each; j++) call.at[j] = joined ? pick(0, 2 * TILE) : pick(0, 30) * width;
+  fill(from, sizeof from, FALT_U8);
+  memset(to, 1, sizeof to);
+  memset(portable, 1, sizeof portable);
+  const falt_tiles_kernels *plain = falt_tiles_kernels_for(FALT_ISA_PORTABLE);
+  (joined ? kernels->join : kernels->collect)(&call);
+  call.to = portable;
+  (joined ? plain->join : plain->collect)(&call);
+  assert_memory_equal(to, portable, sizeof to);
+  for (int g = 0; g < call.groups; g++)
+    for (int k = 0; k < (call.n + 15) / 16 * 16; k++)
+      for (int b = 0; b < 4; b++) {
+        const int64_t at = call.at[b / width] + g * call.step;
+        const char *x = from + (joined ? at + k * width : at / 4 * 64 + 4 * k + at % 4) + b % width;
+        const bool is_there = (call.present >> b / width & 1) && k < call.n;
+        assert_int_equal(to[k / 16 * TILE + g * 64 + k % 16 * 4 + b], is_there ? *x : 0);
+      }
+}
+
+static void check_flip_and_gather(const falt_tiles_kernels *kernels) {
+  static uint32_t tile[16][16];
+  static uint16_t from[32 * FALT_TILES_MOST_STEP], to[COLUMNS + 1];
+  for (int i = 0; i < TILE / 4; i++) tile[i / 16][i % 16] = (uint32_t)i;
+  kernels->flip((char *)tile);
+  for (int i = 0; i < TILE / 4; i++) assert_int_equal(tile[i % 16][i / 16], i);
+  for (int i = 0; i < 32 * FALT_TILES_MOST_STEP; i++) from[i] = (uint16_t)i;
+  const int n = pick(1, COLUMNS), step = pick(1, FALT_TILES_MOST_STEP);
+  memset(to, 1, sizeof to);
+  kernels->gather((const char *)from, step, n, (char *)to);
+  for (int i = 0; i <= COLUMNS; i++) assert_int_equal(to[i], i < n ? i * step : 0x101);
+}
+
 /* ---- sums out */
 
 static void check_finish(const falt_tiles_kernels *kernels) {
@@ -276,6 +340,9 @@ static void check_moves(const falt_tiles_kernels *kernels) {
     check_spread(kernels);
     check_turns(kernels);
     check_zip(kernels);
+    check_transpose(kernels);
+    check_slots(kernels, round % 2);
+    check_flip_and_gather(kernels);
     check_finish(kernels);
   }
   check_split(kernels);

@@ -1,0 +1,199 @@
+/* Columns of a panel from the filter: transposed rows, groups from slots. Included by igemm_vnni_tmpl.c after
+ * cpu/vector.h. */
+#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_COLUMNS_H
+#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_COLUMNS_H
+
+#include <string.h>
+
+#include "solver/cpu/fprop/igemm_vnni_rows.h"
+
+#if FALT_VECTOR_BYTES == 64
+/* Where slot j of a group is, or another slot, which can be read, if there is none. */
+FALT_INLINE int64_t slot_at(const falt_tiles_slots *call, int j) {
+  return call->at[call->present >> j & 1 ? j : __builtin_ctz(call->present)];
+}
+
+static void transpose(const falt_tiles_transpose *call) {
+  char *to = call->to;
+  for (int64_t i = 0; i < call->bytes; i += FALT_TILE_BYTES, to += FALT_TILE) {
+    const __mmask64 mask = first_bytes(call->bytes - i);
+    __m512i v[16];
+    if (call->n == FALT_TILE_ROWS) {
+      FALT_UNROLL
+      for (int k = 0; k < 16; k++) v[k] = _mm512_maskz_loadu_epi8(mask, call->rows[k] + i);
+    } else {
+      for (int k = 0; k < 16; k++)
+        v[k] = k < call->n ? _mm512_maskz_loadu_epi8(mask, call->rows[k] + i) : _mm512_setzero_si512();
+    }
+    turn_square(v);
+    FALT_UNROLL
+    for (int g = 0; g < 16; g++) _mm512_storeu_si512(to + g * FALT_TILE_BYTES, v[g]);
+  }
+}
+
+static void flip(char *tile) {
+  __m512i v[16];
+  FALT_UNROLL
+  for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(tile + i * FALT_TILE_BYTES);
+  turn_square(v);
+  FALT_UNROLL
+  for (int i = 0; i < 16; i++) _mm512_storeu_si512(tile + i * FALT_TILE_BYTES, v[i]);
+}
+
+/* For _mm512_shuffle_epi8: bytes [from, from + width) of each group to slot j, zeros elsewhere. */
+FALT_INLINE __m512i slot_order(int64_t from, int j, int width) {
+  const __m512i index = _mm512_set_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9,
+                                        8, 7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
+                                        15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const uint32_t slot = (uint32_t)(((uint64_t)1 << 8 * width) - 1) << 8 * j * width;
+  const __mmask64 mask = _mm512_test_epi8_mask(_mm512_set1_epi32((int)slot), _mm512_set1_epi8(-1));
+  return _mm512_mask_add_epi8(_mm512_set1_epi8(-128), mask, index, _mm512_set1_epi8((char)(from - j * width)));
+}
+
+/* Always inlined with a constant number of slots. */
+FALT_INLINE void collect_slots(const falt_tiles_slots *call, const int slots) {
+  const int64_t step = call->step / GROUP * FALT_TILE_BYTES;
+  const char *from[4];
+  __m512i order[4];
+  for (int j = 0; j < slots; j++) {
+    const int64_t at = slot_at(call, j);
+    from[j] = call->from + at / GROUP * FALT_TILE_BYTES;
+    order[j] = call->present >> j & 1 ? slot_order(at % GROUP, j, call->width) : _mm512_set1_epi8(-128);
+  }
+  for (int g = 0; g < call->groups; g++) {
+    __m512i v = _mm512_shuffle_epi8(_mm512_loadu_si512(from[0] + g * step), order[0]);
+    FALT_UNROLL
+    for (int j = 1; j < slots; j++)
+      v = _mm512_or_si512(v, _mm512_shuffle_epi8(_mm512_loadu_si512(from[j] + g * step), order[j]));
+    _mm512_storeu_si512(call->to + g * FALT_TILE_BYTES, v);
+  }
+}
+
+static void collect(const falt_tiles_slots *call) {
+  if (call->width == 1)
+    collect_slots(call, 4);
+  else if (call->width == 2)
+    collect_slots(call, 2);
+  else
+    collect_slots(call, 1);
+}
+
+/* Up to 16 slots, each at the low end of a group. */
+FALT_INLINE __m512i load_slots(const char *from, __mmask16 mask, const int width) {
+  return width == 1   ? _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from))
+         : width == 2 ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from))
+                      : _mm512_maskz_loadu_epi32(mask, from);
+}
+
+/* Always inlined with a constant width. */
+FALT_INLINE void join_slots(const falt_tiles_slots *call, const int width) {
+  const uint32_t columns = call->n < 32 ? ((uint32_t)1 << call->n) - 1 : ~(uint32_t)0;
+  for (int half = 0; half * FALT_TILE_ROWS < call->n; half++) {
+    __mmask16 mask[4];
+    for (int j = 0; j < GROUP / width; j++)
+      mask[j] = (__mmask16)(call->present >> j & 1 ? columns >> half * FALT_TILE_ROWS : 0);
+    const char *from = call->from + half * FALT_TILE_ROWS * width;
+    char *to = call->to + half * FALT_TILE;
+    for (int g = 0; g < call->groups; g++, from += call->step, to += FALT_TILE_BYTES) {
+      __m512i v = load_slots(from + slot_at(call, 0), mask[0], width);
+      FALT_UNROLL
+      for (int j = 1; j < GROUP / width; j++) {
+        const __m512i next = load_slots(from + slot_at(call, j), mask[j], width);
+        v = _mm512_or_si512(v, _mm512_slli_epi32(next, (unsigned)(8 * width * j)));
+      }
+      _mm512_storeu_si512(to, v);
+    }
+  }
+}
+
+static void join(const falt_tiles_slots *call) {
+  if (call->width == 1)
+    join_slots(call, 1);
+  else if (call->width == 2)
+    join_slots(call, 2);
+  else
+    join_slots(call, 4);
+}
+
+/* Vector q of the source has the elements i for which i*step / 32 is q; the lane in it is i*step % 32. */
+static void gather(const char *from, int64_t step, int n, char *to) {
+  const __m512i index = _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12,
+                                         11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512i at = _mm512_mullo_epi16(index, _mm512_set1_epi16((short)step)), vector = _mm512_srli_epi16(at, 5);
+  const __mmask32 columns = n < 32 ? ((__mmask32)1 << n) - 1 : ~(__mmask32)0;
+  const int64_t count = (n - 1) * step + 1;
+  __m512i v = _mm512_setzero_si512();
+  for (int64_t q = 0; 32 * q < count; q++) {
+    const __mmask32 here = _mm512_mask_cmpeq_epi16_mask(columns, vector, _mm512_set1_epi16((short)q));
+    const __m512i source = _mm512_maskz_loadu_epi8(first_bytes(2 * (count - 32 * q)), from + FALT_TILE_BYTES * q);
+    v = _mm512_mask_permutexvar_epi16(v, here, at, source);
+  }
+  _mm512_mask_storeu_epi16(to, columns, v);
+}
+#else
+static void transpose(const falt_tiles_transpose *call) {
+  const int64_t groups = (call->bytes + GROUP - 1) / GROUP;
+  const int64_t all = (call->bytes + FALT_TILE_BYTES - 1) / FALT_TILE_BYTES * GROUPS;
+  const int64_t whole = call->bytes / GROUP;
+  for (int64_t i = 0; i < all; i++)
+    for (int k = 0; k < FALT_TILE_ROWS; k++) {
+      uint32_t group = 0;
+      if (k < call->n && i < whole)
+        memcpy(&group, call->rows[k] + i * GROUP, GROUP);
+      else if (k < call->n && i < groups)
+        memcpy(&group, call->rows[k] + i * GROUP, (size_t)(call->bytes - i * GROUP));
+      memcpy(call->to + i * FALT_TILE_BYTES + k * GROUP, &group, GROUP);
+    }
+}
+
+static void flip(char *tile) {
+  uint32_t square[FALT_TILE_ROWS][GROUPS];
+  memcpy(square, tile, sizeof square);
+  for (int i = 0; i < FALT_TILE_ROWS; i++)
+    for (int g = 0; g < GROUPS; g++) memcpy(tile + g * FALT_TILE_BYTES + i * GROUP, &square[i][g], GROUP);
+}
+
+/* One slot of n <= 16 columns that are `apart` bytes from each other. Always inlined with a constant width. */
+FALT_INLINE void move_slot(const char *from, int64_t apart, char *restrict to, int n, const int width) {
+  for (int k = 0; k < n; k++) memcpy(to + k * GROUP, from + k * apart, (size_t)width);
+}
+
+FALT_INLINE void move_slots(const char *from, int64_t apart, char *restrict to, int n, int width) {
+  if (width == 1)
+    move_slot(from, apart, to, n, 1);
+  else if (width == 2)
+    move_slot(from, apart, to, n, 2);
+  else
+    move_slot(from, apart, to, n, 4);
+}
+
+static void collect(const falt_tiles_slots *call) {
+  memset(call->to, 0, (size_t)(call->groups * FALT_TILE_BYTES));
+  for (int g = 0; g < call->groups; g++)
+    for (int j = 0; j < GROUP / call->width; j++) {
+      if (!(call->present >> j & 1)) continue;
+      const int64_t at = call->at[j] + g * call->step;
+      move_slots(call->from + at / GROUP * FALT_TILE_BYTES + at % GROUP, GROUP,
+                 call->to + g * FALT_TILE_BYTES + j * call->width, FALT_TILE_ROWS, call->width);
+    }
+}
+
+static void join(const falt_tiles_slots *call) {
+  for (int first = 0; first < call->n; first += FALT_TILE_ROWS) {
+    const int n = call->n - first < FALT_TILE_ROWS ? call->n - first : FALT_TILE_ROWS;
+    char *to = call->to + first / FALT_TILE_ROWS * FALT_TILE;
+    memset(to, 0, (size_t)(call->groups * FALT_TILE_BYTES));
+    for (int g = 0; g < call->groups; g++)
+      for (int j = 0; j < GROUP / call->width; j++)
+        if (call->present >> j & 1)
+          move_slots(call->from + call->at[j] + g * call->step + first * call->width, call->width,
+                     to + g * FALT_TILE_BYTES + j * call->width, n, call->width);
+  }
+}
+
+static void gather(const char *from, int64_t step, int n, char *to) {
+  for (int i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
+}
+#endif
+
+#endif

@@ -1,0 +1,196 @@
+/* igemm-vnni on random layers of every kind of numbers, with filters in every order in memory: known to the plan and
+ * given with the execution it must have the reference's bits. Numbers are so small that all sums are exact.
+ *
+ * FALT_SEED chooses another seed, FALT_COUNT another number of layers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/cpu.h"
+#include "core/random.h"
+#include "core/types.h"
+#include "faltung/faltung.h"
+
+enum { DIMS = 6, LINE = 600 };
+
+static uint64_t seed;
+
+static int pick(int low, int high) {
+  return (int)falt_random_int(&seed, low, high);
+}
+
+/* ---- layers */
+
+static const char *const kinds[] = {
+    "type=u8 out-type=s32",
+    "type=s8 out-type=s32",
+    "type=bf16",
+    "type=f16",
+    "type=bf16 out-type=f32",
+    "type=f16 weight-type=bf16 out-type=f32",
+    "type=u8 weight-type=f16 acc=f32 out-type=f32",
+    "type=s8 weight-type=s8 out-type=f32",
+};
+
+/* Strides of the filter's six dimensions in a random order: with gaps, backwards, or the same element again. */
+static void add_strides(char *line, const int64_t size[DIMS]) {
+  int order[DIMS] = {0, 1, 2, 3, 4, 5};
+  int64_t stride[DIMS], step = 1;
+  for (int i = DIMS - 1; i > 0; i--) {
+    const int j = pick(0, i), kept = order[i];
+    order[i] = order[j];
+    order[j] = kept;
+  }
+  for (int i = 0; i < DIMS; i++) {
+    const int dim = order[i];
+    if (pick(0, 5) == 0) step += pick(1, 3);
+    stride[dim] = pick(0, 15) == 0 ? 0 : pick(0, 7) == 0 ? -step : step;
+    step *= size[dim];
+  }
+  char *end = line + strlen(line);
+  snprintf(end, (size_t)(line + LINE - end), " filter-strides=%lld,%lld,%lld,%lld,%lld,%lld", (long long)stride[0],
+           (long long)stride[1], (long long)stride[2], (long long)stride[3], (long long)stride[4],
+           (long long)stride[5]);
+}
+
+static int few(int most) {
+  return pick(0, 3) == 0 ? most : pick(1, most);
+}
+
+static void describe(char *line) {
+  const int space = pick(0, 9) == 0 ? 3 : pick(1, 2), groups = pick(0, 3) ? 1 : pick(2, 3);
+  const bool last = pick(0, 1);
+  static const char *const layouts[2][3] = {{"ncw", "nchw", "ncdhw"}, {"nwc", "nhwc", "ndhwc"}};
+  static const int channels[] = {1, 2, 3, 8, 16, 31, 32, 33, 48, 64, 70};
+  const int c = channels[pick(0, 10)], k = channels[pick(c == 1 ? 1 : 0, 10)];
+  const int t = space > 2 ? pick(1, 2) : 1, r = space > 1 ? few(3) : 1, s = few(5);
+  char axes[120] = "";
+  if (space > 2) snprintf(axes, sizeof axes, "d=4 t=%d", t);
+  if (space > 1) snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " h=%d r=%d", pick(5, 9), r);
+  snprintf(line, LINE, "forward n=%d c=%d k=%d groups=%d %s w=%d s=%d stride=%d dilation=%d pad=%d layout=%s %s",
+           pick(1, 2), c * groups, k * groups, groups, axes, pick(9, 40), s, pick(1, 2), pick(0, 3) ? 1 : 2, pick(0, 1),
+           layouts[last][space - 1], kinds[pick(0, (int)(sizeof kinds / sizeof kinds[0]) - 1)]);
+  if (pick(0, 2)) add_strides(line, (const int64_t[DIMS]){k, groups, c, t, r, s});
+}
+
+/* ---- memory whose ends are those of the operand */
+
+typedef struct memory {
+  char *whole, *at;
+  size_t bytes;
+} memory;
+
+static memory room(size_t bytes, size_t before) {
+  char *whole = malloc(bytes + before + 1);
+  assert_non_null(whole);
+  return (memory){whole, whole + before, bytes};
+}
+
+static void fill(const memory *m, falt_type type) {
+  const int64_t count = (int64_t)(m->bytes / falt_type_size(type));
+  const int low = type == FALT_U8 ? 0 : -3;
+  for (int64_t i = 0; i < count; i++) falt_store(m->at, type, i, pick(low, 3));
+}
+
+/* ---- runs */
+
+static bool run(falt_device *device, const char *line, const char *method, bool known, const memory *input,
+                const memory *filter, const memory *output) {
+  char whole[LINE + 40];
+  falt_plan *plan = NULL;
+  snprintf(whole, sizeof whole, "%s method=%s", line, method);
+  const falt_status status = falt_plan_create_line(&plan, device, whole, known ? filter->at : NULL);
+  if (status == FALT_NO_SOLVER) return false;
+  if (status != FALT_OK) fail_msg("%s: %s", whole, falt_message());
+  const size_t bytes = falt_plan_workspace(plan);
+  char *workspace = aligned_alloc(64, (bytes + 127) / 64 * 64);
+  assert_non_null(workspace);
+  memset(workspace, -1, bytes);
+  memset(output->at, 0, output->bytes);
+  const falt_operands operands = {
+      .input = input->at, .filter = known ? NULL : filter->at, .output = output->at, .workspace = workspace};
+  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
+  free(workspace);
+  falt_plan_destroy(&plan);
+  return true;
+}
+
+/* Whether the solver takes it. `method` says what is right. */
+static bool check(falt_device *device, const char *line, const char *method) {
+  falt_problem p;
+  falt_plan *plan = NULL;
+  if (falt_problem_parse(&p, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  if (falt_plan_create(&plan, device, &p, NULL, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  const memory input = room(falt_plan_bytes(plan, "input"), falt_type_size(p.input.type));
+  const memory filter = room(falt_plan_bytes(plan, "filter"), falt_type_size(p.filter.type));
+  const memory wanted = room(falt_plan_bytes(plan, "output"), 0), found = room(wanted.bytes, 0);
+  falt_plan_destroy(&plan);
+  fill(&input, p.input.type);
+  fill(&filter, p.filter.type);
+  const bool taken = run(device, line, "igemm-vnni", false, &input, &filter, &found);
+  if (taken) {
+    assert_true(run(device, line, method, false, &input, &filter, &wanted));
+    if (memcmp(found.at, wanted.at, wanted.bytes)) fail_msg("given: %s on %s", line, falt_device_name(device));
+    assert_true(run(device, line, "igemm-vnni", true, &input, &filter, &found));
+    if (memcmp(found.at, wanted.at, wanted.bytes)) fail_msg("known: %s on %s", line, falt_device_name(device));
+  }
+  free(input.whole);
+  free(filter.whole);
+  free(wanted.whole);
+  free(found.whole);
+  return taken;
+}
+
+static void test_filters(void **state) {
+  (void)state;
+  const char *wanted = getenv("FALT_COUNT");
+  const int count = wanted ? atoi(wanted) : 80;
+  int taken = 0;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
+    if (!falt_isa_runs((falt_isa)isa)) continue;
+    falt_cpu_options options;
+    falt_device *device = NULL;
+    falt_cpu_options_default(&options);
+    options.threads = 2;
+    snprintf(options.isa, sizeof options.isa, "%s", falt_isa_name((falt_isa)isa));
+    assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
+    for (int i = 0; i < count; i++) {
+      char line[LINE];
+      describe(line);
+      taken += check(device, line, "reference");
+    }
+    falt_device_destroy(&device);
+  }
+  assert_true(taken > count / 2);
+}
+
+/* Layers large enough for tasks that pack a part of the panels, and for several tasks that share panels. */
+static void test_large(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "forward n=1 c=512 h=7 w=7 k=256 r=3 s=3 pad=1 layout=nhwc type=bf16 out-type=f32",
+      "forward n=1 c=256 h=14 w=14 k=256 r=3 s=3 pad=1 layout=nchw type=bf16 out-type=f32",
+      "forward n=2 c=256 h=28 w=28 k=128 r=3 s=3 pad=1 layout=nchw weight-layout=ohwi type=u8 out-type=s32",
+      "forward n=4 c=256 h=28 w=28 k=512 r=1 s=1 layout=nhwc weight-layout=hwio type=bf16 out-type=f32",
+      "forward n=4 c=64 h=56 w=56 k=128 r=3 s=3 pad=1 layout=nhwc weight-layout=oihw type=f16",
+      "forward n=1 c=64 h=30 w=30 k=64 r=11 s=11 pad=5 layout=nhwc weight-layout=oihw type=s8 out-type=s32",
+  };
+  falt_device *device = NULL;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) assert_true(check(device, lines[i], "generic"));
+  falt_device_destroy(&device);
+}
+
+int main(void) {
+  const char *chosen = getenv("FALT_SEED");
+  seed = chosen ? strtoull(chosen, NULL, 0) : 20261123;
+  printf("seed %llu\n", (unsigned long long)seed);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_filters), cmocka_unit_test(test_large)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
