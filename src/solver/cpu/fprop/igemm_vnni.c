@@ -115,11 +115,13 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
                          : !falt_tensor_unit(&p->input, FALT_C) ? apart
                          : falt_tiles_converts(plan)            ? converted
                                                                 : per_byte * (double)plan->element;
-  const double filter = plan->packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
+  const double packing = plan->packed ? 0 : falt_tiles_packing_work(plan);
   const double copies =
       parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
-  return falt_roofline(device, FALT_F32, tiles * (products + sums + results + per_tile) + copies + filter, share,
-                       falt_problem_bytes(p));
+  const double work = tiles * (products + sums + results + per_tile) + copies;
+  const double seconds =
+      falt_roofline(device, FALT_F32, work + (plan->in_time ? packing : 0), share, falt_problem_bytes(p));
+  return plan->packed || plan->in_time ? seconds : seconds + falt_roofline(device, FALT_F32, packing, share, 0);
 }
 
 /* ---- plan */

@@ -173,6 +173,8 @@ int64_t falt_tiles_joined(const falt_tiles_plan *plan);
 /* Finds plan->order; false if memory ran out. */
 bool falt_tiles_order(falt_tiles_plan *plan);
 
+/* What an execution packs, in f32 operations of vectors that take as long. */
+double falt_tiles_packing_work(const falt_tiles_plan *plan);
 /* Bytes of scratch that packing needs. */
 size_t falt_tiles_packing(const falt_tiles_plan *plan);
 /* Panels [begin, end) of all groups to `packed`, one after the other; ends early if the call is cancelled. */

@@ -85,24 +85,37 @@ FALT_INLINE __m512i load_slots(const char *from, __mmask16 mask, const int width
                       : _mm512_maskz_loadu_epi32(mask, from);
 }
 
-/* Always inlined with a constant width. */
+/* Sixteen columns of a group. */
+FALT_INLINE __m512i join_group(const char *const *from, const __mmask16 *mask, const int width) {
+  __m512i v = load_slots(from[0], mask[0], width);
+  FALT_UNROLL
+  for (int j = 1; j < GROUP / width; j++)
+    v = _mm512_or_si512(v, _mm512_slli_epi32(load_slots(from[j], mask[j], width), (unsigned)(8 * width * j)));
+  return v;
+}
+
+/* All columns of a group at once: rows that are far apart may meet in one set of the cache. Always inlined with a
+ * constant width. */
 FALT_INLINE void join_slots(const falt_tiles_slots *call, const int width) {
-  const uint32_t columns = call->n < 32 ? ((uint32_t)1 << call->n) - 1 : ~(uint32_t)0;
-  for (int half = 0; half * FALT_TILE_ROWS < call->n; half++) {
-    __mmask16 mask[4];
-    for (int j = 0; j < GROUP / width; j++)
-      mask[j] = (__mmask16)(call->present >> j & 1 ? columns >> half * FALT_TILE_ROWS : 0);
-    const char *from = call->from + half * FALT_TILE_ROWS * width;
-    char *to = call->to + half * FALT_TILE;
-    for (int g = 0; g < call->groups; g++, from += call->step, to += FALT_TILE_BYTES) {
-      __m512i v = load_slots(from + slot_at(call, 0), mask[0], width);
+  const char *from[4];
+  __mmask16 whole[4], part[4];
+  for (int j = 0; j < GROUP / width; j++) {
+    const bool present = call->present >> j & 1;
+    from[j] = call->from + slot_at(call, j);
+    whole[j] = present ? 0xffff : 0;
+    part[j] = present ? (__mmask16)((1u << call->n % FALT_TILE_ROWS) - 1) : 0;
+  }
+  for (int g = 0; g < call->groups; g++) {
+    char *to = call->to + g * FALT_TILE_BYTES;
+    int left = call->n;
+    for (; left >= FALT_TILE_ROWS; left -= FALT_TILE_ROWS, to += FALT_TILE) {
+      _mm512_storeu_si512(to, join_group(from, whole, width));
       FALT_UNROLL
-      for (int j = 1; j < GROUP / width; j++) {
-        const __m512i next = load_slots(from + slot_at(call, j), mask[j], width);
-        v = _mm512_or_si512(v, _mm512_slli_epi32(next, (unsigned)(8 * width * j)));
-      }
-      _mm512_storeu_si512(to, v);
+      for (int j = 0; j < GROUP / width; j++) from[j] += FALT_TILE_ROWS * width;
     }
+    if (left > 0) _mm512_storeu_si512(to, join_group(from, part, width));
+    FALT_UNROLL
+    for (int j = 0; j < GROUP / width; j++) from[j] += call->step - (call->n - left) * width;
   }
 }
 
@@ -121,12 +134,12 @@ static void gather(const char *from, int64_t step, int n, char *to) {
                                          11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __m512i at = _mm512_mullo_epi16(index, _mm512_set1_epi16((short)step)), vector = _mm512_srli_epi16(at, 5);
   const __mmask32 columns = n < 32 ? ((__mmask32)1 << n) - 1 : ~(__mmask32)0;
-  const int64_t count = (n - 1) * step + 1;
-  __m512i v = _mm512_setzero_si512();
-  for (int64_t q = 0; 32 * q < count; q++) {
-    const __mmask32 here = _mm512_mask_cmpeq_epi16_mask(columns, vector, _mm512_set1_epi16((short)q));
-    const __m512i source = _mm512_maskz_loadu_epi8(first_bytes(2 * (count - 32 * q)), from + FALT_TILE_BYTES * q);
-    v = _mm512_mask_permutexvar_epi16(v, here, at, source);
+  const int64_t bytes = 2 * (n - 1) * step + 2;
+  __m512i v = _mm512_setzero_si512(), q = v;
+  for (int64_t i = 0; i < bytes; i += FALT_TILE_BYTES, q = _mm512_add_epi16(q, _mm512_set1_epi16(1))) {
+    const __m512i source = i + FALT_TILE_BYTES <= bytes ? _mm512_loadu_si512(from + i)
+                                                        : _mm512_maskz_loadu_epi8(first_bytes(bytes - i), from + i);
+    v = _mm512_mask_permutexvar_epi16(v, _mm512_cmpeq_epi16_mask(vector, q), at, source);
   }
   _mm512_mask_storeu_epi16(to, columns, v);
 }

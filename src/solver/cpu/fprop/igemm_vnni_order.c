@@ -114,8 +114,8 @@ static void cut_blocks(falt_panel_order *order, int64_t most) {
     const falt_panel_tile *tile = &order->tile[i];
     falt_panel_block *block = order->blocks > 0 ? &order->block[order->blocks - 1] : NULL;
     const bool empty = tile->runs == 0;
-    const bool goes_on =
-        block && block->end - block->begin < MOST_TILES && (!order->columns || empty || tile->high - block->low < most);
+    const bool goes_on = block && block->end - block->begin < (order->columns ? MOST_TILES : 1) &&
+                         (!order->columns || empty || tile->high - block->low < most);
     if (!goes_on) {
       block = &order->block[order->blocks++];
       *block = (falt_panel_block){.begin = i, .low = empty ? 0 : tile->low, .high = empty ? 0 : tile->high};
