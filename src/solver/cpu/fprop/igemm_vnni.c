@@ -88,7 +88,8 @@ static const double per_run = 700;
 static double copied(const falt_tiles_plan *plan) {
   const int64_t rows = falt_min(falt_tiles_copies(plan),
                                 falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
-  return plan->in_place ? 0 : (double)(rows * plan->wide * plan->row);
+  const int64_t wide = plan->flat ? plan->layer.p.output.size[FALT_W] : plan->wide;
+  return plan->in_place ? 0 : (double)(rows * wide * plan->row);
 }
 
 /* The same in copies of neighbours, where other groups lie between the channels of neighbouring pixels. */
@@ -173,7 +174,8 @@ static void set_segments(falt_tiles_plan *plan) {
 /* Bytes that `lines` lines of a plane bring with them, what neighbours share left out. */
 static int64_t line_bytes(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
-  const int64_t rows = falt_min(p->axis[1].stride, plan->steps) * p->filter.size[FALT_D];
+  const bool own = plan->flat && plan->zipped;
+  const int64_t rows = (own ? plan->steps : falt_min(p->axis[1].stride, plan->steps)) * p->filter.size[FALT_D];
   const int64_t pixels = p->output.size[FALT_W] * (plan->windows ? 1 : p->axis[2].stride);
   return rows * pixels * falt_tiles_pixel(plan);
 }
@@ -241,14 +243,14 @@ static void set_copies(falt_tiles_plan *plan) {
   const int64_t taps = plan->steps, lines = falt_layer_most(&plan->lines);
   const int64_t residues = taps == 1 ? 1 : axis->stride;
   const int64_t together = lines + (taps - 1) * falt_tiles_down(plan) / axis->stride;
-  plan->own = taps * lines <= residues * together;
+  plan->own = (plan->flat && plan->zipped) || taps * lines <= residues * together;
   plan->class = plan->own ? lines : together;
   plan->slots = plan->own ? taps * lines : residues * together;
   const int64_t positions = plan->along * plan->rows, reach = falt_extent(&p->axis[2], p->filter.size[FALT_W]) - 1;
-  plan->wide = plan->flat      ? p->output.size[FALT_W]
-               : plan->windows ? positions
-               : plan->zipped  ? positions + reach / p->axis[2].stride
-                               : (positions - 1) * p->axis[2].stride + reach + 1;
+  plan->wide = plan->flat && !plan->zipped ? p->output.size[FALT_W]
+               : plan->windows             ? positions
+               : plan->zipped              ? positions + reach / p->axis[2].stride
+                                           : (positions - 1) * p->axis[2].stride + reach + 1;
   const int64_t pixels = (plan->wide - 1) * p->axis[2].stride + reach + 1;
   plan->line = falt_tiles_copies_lines(plan) ? pixels * plan->layer.channels * plan->element : 0;
   plan->residues = plan->windows || p->filter.size[FALT_W] == 1 ? 1 : p->axis[2].stride;
@@ -280,6 +282,7 @@ static void lay_memory(falt_tiles_plan *plan, bool given) {
   const int64_t together = falt_min(falt_min(plan->near, plan->panels), falt_layer_most(&plan->chunks));
   const size_t parts = (size_t)falt_layer_most(&plan->blocks), tiles = parts * (size_t)plan->tiles + 1;
   const size_t pixel = (size_t)falt_tiles_pixel(plan), copies = parts * (size_t)falt_tiles_copies(plan);
+  const size_t slots = parts * (size_t)falt_tiles_slots_of(plan);
   const size_t groups = (size_t)falt_tiles_groups(plan);
   falt_tiles_map *at = &plan->at;
   at->list = falt_place_part(&at->parts, tiles * (size_t)falt_tiles_listed(plan) * sizeof(falt_tile_rows));
@@ -288,7 +291,7 @@ static void lay_memory(falt_tiles_plan *plan, bool given) {
   at->residual = falt_place_part(&at->parts, tiles * ROWS * sizeof(int64_t));
   at->constant = falt_place_part(&at->parts, pixel);
   at->lines = falt_place_part(&at->parts, (size_t)(plan->zipped ? plan->wide * GROUP : plan->joined * plan->line));
-  at->copies = falt_place_part(&at->parts, copies * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
+  at->copies = falt_place_part(&at->parts, slots * (size_t)plan->slot + ROWS * pixel); /* tiles may reach beyond */
   at->filled = falt_place_part(&at->parts, copies);
   at->sums = falt_place_part(&at->parts, 2 * PAIR * ROWS * COLUMNS * sizeof(float));
   at->packing = falt_place_part(&at->parts, given ? falt_tiles_packing(plan) : 0);

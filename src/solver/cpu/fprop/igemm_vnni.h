@@ -83,7 +83,7 @@ typedef struct falt_tiles_plan {
   int64_t class, slots;           /* copied rows: of one residue of the stride, for one tap of the depth */
   int64_t wide;                   /* pixels or windows of a copied row; zipped: groups, of each residue */
   int64_t residues, pitch;        /* zipped: of the stride along the width, and bytes from groups to groups */
-  int64_t slot;                   /* bytes of a copied row */
+  int64_t slot;                   /* bytes of a copied row; flat and zipped: of all lines of a tap */
 
   bool vectors;                     /* results go out by kernels; else one by one */
   int64_t panels;                   /* of a group */
@@ -121,6 +121,11 @@ static inline int64_t falt_tiles_listed(const falt_tiles_plan *plan) {
 }
 static inline int64_t falt_tiles_copies(const falt_tiles_plan *plan) {
   return plan->layer.p.filter.size[FALT_D] * plan->slots; /* rows that a part may copy */
+}
+
+/* Slots that a part's copies are in. */
+static inline int64_t falt_tiles_slots_of(const falt_tiles_plan *plan) {
+  return plan->flat && plan->zipped ? plan->layer.p.filter.size[FALT_D] * plan->steps : falt_tiles_copies(plan);
 }
 
 typedef struct falt_tiles_run {

@@ -25,6 +25,16 @@ static bool slides(const falt_tiles_plan *plan) {
          (plan->kind <= FALT_TILES_S8 || taps * plan->element % GROUP == 0);
 }
 
+/* Whether tiles of positions go over the ends of lines, each tap having copies of its own: lines end in mid-tile, and
+ * results of one follow those of the one before. */
+static bool flattens(const falt_tiles_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const int64_t height = p->output.size[FALT_H], width = p->output.size[FALT_W];
+  const bool follow = p->output.stride[FALT_H] == width && (!p->has_residual || p->residual.stride[FALT_H] == width);
+  return plan->turned && height > 1 && follow &&
+         4 * height * falt_ceil_div(width, ROWS) >= 5 * falt_ceil_div(height * width, ROWS);
+}
+
 /* For products that are turned, and of lines. Taps share groups of pixels, which may leave more of them empty. By
  * vectors the groups of rows that follow each other are as far apart as those of one: one segment has all taps. */
 void falt_tiles_set_groups(falt_tiles_plan *plan) {
@@ -34,10 +44,12 @@ void falt_tiles_set_groups(falt_tiles_plan *plan) {
   plan->zipped = plan->turned || plan->slides || (reads_lines(plan) && axis[2].stride == 1);
   if (!plan->zipped) return;
   plan->step = plan->slides ? axis[2].stride * plan->element : GROUP;
-  plan->in_place = plan->flat = false;
-  plan->windows = falt_tiles_depth(plan, taps[FALT_W] * channels) < taps[FALT_W] * falt_tiles_depth(plan, channels);
+  plan->in_place = false;
+  plan->flat = flattens(plan);
+  plan->windows =
+      plan->flat || falt_tiles_depth(plan, taps[FALT_W] * channels) < taps[FALT_W] * falt_tiles_depth(plan, channels);
   const bool follow = taps[FALT_H] == 1 || (axis[1].stride == 1 && axis[1].dilation == 1);
-  plan->stacked = plan->windows && follow && plan->kernels->together == 1;
+  plan->stacked = plan->windows && !plan->flat && follow && plan->kernels->together == 1;
 }
 
 /* ---- windows of several rows */
@@ -243,7 +255,7 @@ static part part_at(const falt_tiles_task *t, int64_t i) {
   const int64_t depth = t->layer->p.output.size[FALT_D], copies = falt_tiles_copies(plan);
   part p = {.at = {index / depth,
                    {index % depth, falt_layer_piece(&plan->lines, lines), falt_layer_piece(&plan->spans, span)}},
-            .copies = t->copies + i * copies * plan->slot,
+            .copies = t->copies + i * falt_tiles_slots_of(plan) * plan->slot,
             .filled = t->filled + i * copies};
   p.lines = falt_layer_piece(&plan->lines, lines + 1) - p.at.at[1];
   p.width = falt_layer_piece(&plan->spans, span + 1) - p.at.at[2];
@@ -257,6 +269,12 @@ static int64_t slot_of(const falt_tiles_plan *plan, int64_t j, int64_t r, int64_
   const int64_t reach = r * falt_tiles_down(plan);
   const int64_t first = plan->own ? r * plan->class : reach % axis->stride * plan->class + reach / axis->stride;
   return plan->stacked ? (first + line) * plan->layer.p.filter.size[FALT_D] + j : j * plan->slots + first + line;
+}
+
+/* Where that copy lies. Groups of all lines of a tap lie in one slot where tiles go over their ends. */
+static char *copy_of(const falt_tiles_plan *plan, const part *p, int64_t j, int64_t r, int64_t line) {
+  if (plan->flat && plan->zipped) return p->copies + (j * plan->steps + r) * plan->slot + line * p->width * GROUP;
+  return p->copies + slot_of(plan, j, r, line) * plan->slot;
 }
 
 /* The input row that taps (j, r) of a line meet; NULL: the constant. */
@@ -277,7 +295,7 @@ static void copy_row(const falt_tiles_task *t, const part *p, int64_t j, int64_t
   const char *rows[MOST_JOINED];
   for (int64_t i = 0; i < plan->joined; i++) rows[i] = row_of(t, p, j, r * plan->joined + i, line);
   const int64_t reach = falt_extent(axis, t->layer->p.filter.size[FALT_W]) - 1;
-  char *to = p->copies + slot * plan->slot;
+  char *to = copy_of(plan, p, j, r, line);
   if (plan->zipped) {
     const int64_t positions = p->width + (plan->windows ? 0 : reach / axis->stride);
     (plan->slides ? bring_lines : bring_groups)(t, rows[0], p->at.at[2], positions, to);
@@ -348,7 +366,7 @@ static void list_groups(const falt_tiles_task *t, const part *p, int64_t line, i
   const int64_t piece = ROWS * plan->pitch, step = plan->turned ? plan->pitch : plan->step;
   for (int64_t q = 0; q < pieces; q++)
     for (int64_t r = 0; r < rows; r++) {
-      const char *row = p->copies + slot_of(plan, r / taps[FALT_H], r % taps[FALT_H], line) * plan->slot + q * piece;
+      const char *row = copy_of(plan, p, r / taps[FALT_H], r % taps[FALT_H], line) + q * piece;
       for (int64_t s = 0; s < others; s++, list += PAIR) {
         const int64_t reach = s * axis->dilation, residue = reach % axis->stride;
         const char *at = row + residue * plan->deep * plan->pitch + (reach / axis->stride + first) * plan->step;
