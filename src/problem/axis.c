@@ -43,6 +43,27 @@ int64_t falt_axis_map(const falt_axis *axis, int64_t size, int64_t u) {
   return maps[axis->boundary[u >= size]](size, u);
 }
 
+int64_t falt_axis_piece(const falt_axis *axis, int64_t size, int64_t u, int *slope) {
+  const int64_t last = size - 1, beyond = u < 0 ? -u : INT64_MAX - u; /* to the end of this side */
+  const falt_boundary boundary = axis->boundary[u >= size];
+  int64_t at;
+  *slope = 1;
+  if (u >= 0 && u < size) return size - u;
+  if (boundary == FALT_WRAP) return falt_min(beyond, size - wrap(u, size));
+  if (boundary == FALT_SYMMETRIC) {
+    at = wrap(u, 2 * size);
+    *slope = at < size ? 1 : -1;
+    return falt_min(beyond, (at < size ? size : 2 * size) - at);
+  }
+  if (boundary == FALT_REFLECT101 && size > 1) {
+    at = wrap(u, 2 * last);
+    *slope = at < last ? 1 : -1;
+    return falt_min(beyond, (at < last ? last : 2 * last) - at + 1);
+  }
+  *slope = 0;
+  return beyond;
+}
+
 /* The smallest position at or after `from` that is congruent to i. */
 static int64_t next_congruent(int64_t from, int64_t i, int64_t period) {
   return from + wrap(i - from, period);
@@ -97,6 +118,39 @@ void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t
   int64_t last = floor_div(in - falt_extent(axis, taps) + axis->pad[0], axis->stride);
   *begin = falt_min(falt_max(first, 0), out);
   *end = falt_max(*begin, falt_min(last + 1, out));
+}
+
+/* Sum over i < n of floor((a*i + b) / m), a, b >= 0 and m > 0, by Euclid's algorithm on a and m. */
+static double floor_sum(int64_t n, int64_t m, int64_t a, int64_t b) {
+  double sum = 0;
+  for (;;) {
+    sum += (double)(a / m) * ((double)n * (double)(n - 1) / 2) + (double)(b / m) * (double)n;
+    a %= m;
+    b %= m;
+    const int64_t most = a * n + b, swap = a;
+    if (most < m) return sum;
+    n = most / m;
+    b = most % m;
+    a = m;
+    m = swap;
+  }
+}
+
+/* Pairs of a tap and an output that stand before position `end` of the input. */
+static double pairs_before(const falt_axis *axis, int64_t end, int64_t taps, int64_t out) {
+  const int64_t s = axis->stride, d = axis->dilation, reach = end + axis->pad[0]; /* o*s + j*d < reach */
+  const int64_t some = falt_max(0, falt_min(taps, -floor_div(-reach, d)));
+  const int64_t all = falt_max(0, falt_min(some, floor_div(reach - 1 - (out - 1) * s, d) + 1));
+  /* tap j of [all, some) stands before it for floor((reach - 1 - j*d) / s) + 1 outputs; the last tap is the first term
+   */
+  const double between = (double)(some - all);
+  return (double)all * (double)out +
+         (some > all ? between + floor_sum(some - all, s, d, reach - 1 - (some - 1) * d) : 0);
+}
+
+double falt_axis_inside(const falt_axis *axis, int64_t in, int64_t taps, int64_t out) {
+  const double pairs = pairs_before(axis, in, taps, out) - pairs_before(axis, 0, taps, out);
+  return pairs / ((double)taps * (double)out);
 }
 
 static int64_t greatest_divisor(int64_t a, int64_t b) {

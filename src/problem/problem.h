@@ -17,12 +17,19 @@ static inline int64_t falt_extent(const falt_axis *axis, int64_t taps) {
  * that stands there, or -1 for the constant. Works for any u; on an axis of one element reflect101 behaves as edge. */
 int64_t falt_axis_map(const falt_axis *axis, int64_t size, int64_t u);
 
+/* The longest affine piece of that map: positions [u, u + n) map to falt_axis_map(u) + slope*k, k < n. Returns n and
+ * sets *slope to 1, 0 or -1: 0 where all of them map to one element, or to the constant. O(1). */
+int64_t falt_axis_piece(const falt_axis *axis, int64_t size, int64_t u, int *slope);
+
 /* The inverse: positions u in [low, high] with falt_axis_map(u) == i, in rising order. Start with *u = low - 1 and call
  * until it returns false. Used where gradients gather. */
 bool falt_axis_preimage(const falt_axis *axis, int64_t size, int64_t i, int64_t low, int64_t high, int64_t *u);
 
 /* Outputs [*begin, *end) along one axis whose window lies wholly inside the input. */
 void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t out, int64_t *begin, int64_t *end);
+
+/* The share of all pairs of a tap and an output that stand inside the input. O(log) of the sizes. */
+double falt_axis_inside(const falt_axis *axis, int64_t in, int64_t taps, int64_t out);
 
 /* Distance between taps of an axis that meet the same inputs: stride / gcd(stride, dilation). */
 int64_t falt_axis_tap_step(const falt_axis *axis);

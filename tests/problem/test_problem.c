@@ -87,6 +87,28 @@ static void check_preimage(const falt_axis *axis, int64_t n, int64_t i, int64_t 
   assert_false(falt_axis_preimage(axis, n, i, low, high, &u));
 }
 
+/* Every position of a piece maps where the slope says, and the position behind a piece does not. */
+static void check_piece(const falt_axis *axis, int64_t n, int64_t u) {
+  int slope;
+  const int64_t first = falt_axis_map(axis, n, u), count = falt_min(falt_axis_piece(axis, n, u, &slope), 40);
+  assert_true(count >= 1);
+  for (int64_t k = 0; k < count; k++) assert_int_equal(falt_axis_map(axis, n, u + k), first + slope * k);
+}
+
+static void test_pieces_are_affine(void **state) {
+  (void)state;
+  for (int before = 0; before < FALT_BOUNDARY_COUNT; before++)
+    for (int after = 0; after < FALT_BOUNDARY_COUNT; after++)
+      for (int64_t n = 1; n < 6; n++)
+        for (int64_t u = -20; u < 20 + n; u++)
+          check_piece(&(falt_axis){.boundary = {(falt_boundary)before, (falt_boundary)after}}, n, u);
+  int slope;
+  const falt_axis axis = {.boundary = {FALT_REFLECT101, FALT_WRAP}};
+  assert_int_equal(falt_axis_piece(&axis, 1000, -1997, &slope), 999); /* 1 to 999 */
+  assert_int_equal(falt_axis_piece(&axis, 1000, 0, &slope), 1000);
+  assert_int_equal(falt_axis_piece(&axis, 1000, 5000, &slope), 1000);
+}
+
 static void test_preimage_inverts_map(void **state) {
   (void)state;
   const int64_t ranges[][2] = {{-30, 30}, {-7, -2}, {0, 4}, {3, 17}, {8, 30}, {-30, -30}, {2, 1}, {-1, 0}};
@@ -104,6 +126,25 @@ static void test_preimage_inverts_map(void **state) {
 static bool inside(const falt_axis *axis, int64_t in, int64_t taps, int64_t o) {
   int64_t first = o * axis->stride - axis->pad[0];
   return first >= 0 && first + falt_extent(axis, taps) <= in;
+}
+
+static void test_inside_counts_pairs(void **state) {
+  (void)state;
+  uint64_t random = 7;
+  for (int i = 0; i < 5000; i++) {
+    const falt_axis axis = {.stride = falt_random_int(&random, 1, 4),
+                            .dilation = falt_random_int(&random, 1, 4),
+                            .pad = {falt_random_int(&random, -9, 30), 0}};
+    const int64_t in = falt_random_int(&random, 1, 20), taps = falt_random_int(&random, 1, 12);
+    const int64_t out = falt_random_int(&random, 1, 20);
+    int64_t inside = 0;
+    for (int64_t o = 0; o < out; o++)
+      for (int64_t j = 0; j < taps; j++) {
+        const int64_t u = o * axis.stride + j * axis.dilation - axis.pad[0];
+        inside += u >= 0 && u < in;
+      }
+    assert_true(falt_axis_inside(&axis, in, taps, out) == (double)inside / (double)(taps * out));
+  }
 }
 
 static void test_interior_is_exact(void **state) {
@@ -522,7 +563,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_map_folds),
       cmocka_unit_test(test_map_reaches_far),
+      cmocka_unit_test(test_pieces_are_affine),
       cmocka_unit_test(test_preimage_inverts_map),
+      cmocka_unit_test(test_inside_counts_pairs),
       cmocka_unit_test(test_interior_is_exact),
       cmocka_unit_test(test_textbook_rows),
       cmocka_unit_test(test_textbook_image),

@@ -87,17 +87,12 @@ static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phas
   return cut_taps(link);
 }
 
-/* Length of the longest piece of [u, end) on which the fold is affine, and its slope. */
+/* Length of the longest piece of [u, end) on which the fold is affine, and its slope; where that is 0, one position. */
 static int64_t piece_length(const falt_axis *a, int64_t size, int64_t u, int64_t end, int64_t *slope) {
-  const int64_t i = falt_axis_map(a, size, u);
-  *slope = u + 1 < end ? falt_axis_map(a, size, u + 1) - i : 0;
-  if (*slope != 1 && *slope != -1) {
-    *slope = 1; /* one position */
-    return 1;
-  }
-  int64_t length = 2;
-  while (u + length < end && falt_axis_map(a, size, u + length) == i + *slope * length) length++;
-  return length;
+  int bend;
+  const int64_t length = falt_min(falt_axis_piece(a, size, u, &bend), end - u);
+  *slope = length > 1 && bend < 0 ? -1 : 1;
+  return bend == 0 ? 1 : length;
 }
 
 /* First position at or after u that lies outside and folds, with the end of its side; false if there is none. */
