@@ -24,6 +24,7 @@ if(TARGET PkgConfig::CMOCKA)
       set_tests_properties(${name} PROPERTIES LABELS threads)
     endif()
   endforeach()
+  target_link_options(test_planning_work PRIVATE -Wl,--wrap=posix_memalign) # whose bytes it counts
   target_sources(test_ladder PRIVATE ${PROJECT_SOURCE_DIR}/cli/counts.c ${PROJECT_SOURCE_DIR}/cli/report.c)
   target_link_libraries(test_ladder PRIVATE faltung_ladder faltung_io)
   target_sources(test_walk PRIVATE ${PROJECT_SOURCE_DIR}/cli/walk.c)

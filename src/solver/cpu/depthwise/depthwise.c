@@ -258,7 +258,7 @@ static const double share_of_words = 0.93; /* the same where words have several 
 /* What tiles of large groups cost beside their sums, in operations: to begin and end one, and each of its segments. */
 static double beside(const falt_depthwise *d) {
   const double per_tile = 3000, per_segment = 1000;
-  const double tiles = (double)falt_depthwise_rows(d) * (double)falt_depthwise_tiles(d) * (double)d->vectors;
+  const double tiles = (double)falt_depthwise_rows(d) * (double)d->tile_count * (double)d->vectors;
   const double segments = (double)(d->rows_most * d->pieces_most);
   return d->unit.reads == FALT_READS_ALL ? tiles * (per_tile + segments * per_segment) : 0;
 }
@@ -324,9 +324,10 @@ static void lay_memory(depthwise_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-/* Packs a filter that is known: only for the plan that was chosen. */
+/* Makes the spans and packs a filter that is known: only for the plan that was chosen. */
 static falt_status ready(falt_plan *base) {
   depthwise_plan *plan = (depthwise_plan *)base;
+  FALT_TRY(falt_depthwise_ready(&plan->d));
   if (!plan->values) return FALT_OK;
   float *wide = falt_alloc(falt_depthwise_wide_bytes(&plan->d, &base->problem));
   plan->packed = falt_alloc((size_t)(plan->d.vectors * plan->d.pitch) * sizeof(float));

@@ -24,6 +24,7 @@ typedef struct falt_depthwise_piece {
   int64_t table, table_length;  /* in falt_depthwise.tables; no length: none */
   int64_t tap, tap_next;        /* of the filter, along the width */
   int64_t tap_every;            /* the same in taps of the link */
+  int64_t repeats;              /* segments that follow, each `taps` taps on; none with a table */
   int taps;
   bool near, constant; /* constant: of the row of the constant instead */
 } falt_depthwise_piece;
@@ -49,12 +50,16 @@ typedef struct falt_depthwise {
   int64_t block;                        /* units of a task, at most */
   int64_t pixel;                        /* words between columns of a source row, as kernels read it */
   int64_t slots;                        /* widened rows that a task keeps */
-  falt_depthwise_span *spans;
+  falt_depthwise_span *spans;           /* these three from falt_depthwise_ready on */
   falt_depthwise_piece *pieces;
   int64_t *tables;
   int64_t span_count, piece_count, table_length;
-  int64_t rows_most, pieces_most, longest; /* source rows of a result row, pieces and positions of a span */
-  double useful;                           /* the share of multiply-adds that are not with zeros outside */
+  int64_t tile_count;                       /* of a row of results */
+  int64_t segments, segments_most;          /* of one source row: of the last span, and of any at most */
+  int64_t rows_most, pieces_most, longest;  /* source rows of a result row, segments and positions of a span */
+  double products[FALT_DEPTHWISE_TAPS + 1]; /* positions by taps, over a row of results, by a segment's taps */
+  double columns;                           /* that are read for them */
+  double useful;                            /* the share of multiply-adds that are not with zeros outside */
 } falt_depthwise;
 
 /* Fills *d, or returns why not (a clause for falt_refuse). falt_depthwise_free afterwards in either case. `extra` taps
@@ -63,6 +68,13 @@ typedef struct falt_depthwise {
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
                                 int64_t extra, bool *no_memory);
 void falt_depthwise_free(falt_depthwise *d);
+
+/* Counts the spans and segments of a row of results, and samples what estimates need of them: part of
+ * falt_depthwise_init, whose answers it gives. */
+const char *falt_depthwise_count(falt_depthwise *d, bool *no_memory);
+/* Makes the spans, their pieces and tables: for a plan's `ready`. */
+falt_status falt_depthwise_ready(falt_depthwise *d);
+
 /* Bytes of the problem's filter in f32, if it is narrow and kernels want it so. */
 size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *problem);
 
@@ -174,7 +186,6 @@ double falt_depthwise_inside(const falt_problem *problem, int axis);
 /* The operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
 double falt_depthwise_flops(const falt_depthwise *d);
 double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *problem); /* operations */
-int64_t falt_depthwise_tiles(const falt_depthwise *d);                                   /* of a row of results */
 double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device);
 
 #endif

@@ -1,9 +1,6 @@
-/* Plans layers of small groups: which problems they take, their vectors, their packed weights, the spans of a row, and
- * the terms of the estimates. depthwise_task.c runs them. */
+/* Plans layers of small groups: which problems they take, their vectors, their packed weights, and the terms of the
+ * estimates. depthwise_spans.c cuts rows into spans, depthwise_task.c runs them. */
 #include "solver/cpu/depthwise/depthwise.h"
-
-enum { LONGEST = 64 /* tiles of a span: rows of 1D layers are shared out by spans */ };
-static const int64_t MOST_TABLE = 1 << 24;
 
 /* ---- which problems */
 
@@ -84,212 +81,47 @@ bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_dep
   return true;
 }
 
-/* ---- spans */
-
-/* Lists are made twice: counted, then filled. */
-typedef struct builder {
-  falt_depthwise *d;
-  bool counts;
-  falt_phase phase;
-  int64_t table_most; /* with tables that are taken back */
-} builder;
-
-static void add_table(builder *b, int64_t at) {
-  if (!b->counts) b->d->tables[b->d->table_length] = at;
-  b->d->table_length++;
-  b->table_most = falt_max(b->table_most, b->d->table_length);
-}
-
-static void add_piece(builder *b, const falt_depthwise_piece *piece) {
-  if (!b->counts) b->d->pieces[b->d->piece_count] = *piece;
-  b->d->piece_count++;
-}
-
-/* The column that result q of the phase reads by tap s of the link: an element, or NONE; of the constants' row if that
- * is asked for. */
-static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_t s, bool constant) {
-  if (!falt_link_covers(link, q)) return FALT_DEPTHWISE_NONE;
-  const int64_t u = falt_link_source(link, q, s);
-  if (constant) return u < 0 ? 0 : FALT_DEPTHWISE_NONE;
-  return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->pixel;
-}
-
-/* Columns of a near piece from result q on that are read, if they follow each other: a boundary that leaves out what
- * is outside needs no table. */
-static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
-                      int64_t s) {
-  const int64_t every = piece.tap_every;
-  if (!piece.near || !falt_link_covers(link, q) || !falt_link_covers(link, q + count - 1)) return false;
-  piece.begin = piece.end = 0;
-  for (int64_t i = 0; i < count + piece.taps - 1; i++) {
-    const int64_t beyond = falt_max(0, i - (count - 1)); /* columns that only later taps of the last result read */
-    const int64_t at = column(b, link, q + i - beyond, s + beyond * every, false);
-    if (at == FALT_DEPTHWISE_NONE) continue;
-    if (at != piece.from + i * piece.step || (piece.end > 0 && piece.end < i)) return false;
-    if (piece.end == 0) piece.begin = i;
-    piece.end = i + 1;
-  }
-  if (piece.end > 0) add_piece(b, &piece);
-  return true;
-}
-
-/* Taps s, s + tap_every, ... of results [q, q + count), by a table; left out if nothing is read. */
-static void add_listed(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
-                       int64_t s) {
-  const int64_t start = b->d->table_length;
-  bool any = false;
-  for (int64_t j = 0; j < piece.taps; j++)
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t at = column(b, link, q + i, s + j * piece.tap_every, piece.constant);
-      any |= at != FALT_DEPTHWISE_NONE;
-      add_table(b, at);
-    }
-  piece.near = false;
-  piece.table = start;
-  piece.table_length = piece.taps * count;
-  if (any)
-    add_piece(b, &piece);
-  else
-    b->d->table_length = start;
-}
-
-/* Every `every`-th tap of a link from `first` on, cut as kernels want them. */
-static void add_taps(builder *b, const falt_link *link, int64_t q, int64_t count, bool edge, int64_t first,
-                     int64_t every) {
-  const int64_t pixel = b->d->pixel;
-  falt_depthwise_piece piece = {.step = link->step * pixel,
-                                .tap_step = link->tap_step * every * pixel,
-                                .tap_next = link->tap_next * every,
-                                .tap_every = every,
-                                .near = link->step == link->tap_step * every};
-  for (int64_t s = first; s < link->taps; s += piece.taps * every) {
-    piece.from = (link->base + link->step * q + link->tap_step * s) * pixel;
-    piece.tap = link->tap_first + link->tap_next * s;
-    piece.taps = falt_depthwise_taps(b->d->unit.reads, falt_ceil_div(link->taps - s, every));
-    piece.begin = 0;
-    piece.end = count + piece.taps - 1;
-    if (!edge)
-      add_piece(b, &piece);
-    else if (!add_range(b, link, piece, q, count, s))
-      add_listed(b, link, piece, q, count, s);
-    falt_depthwise_piece constant = piece;
-    constant.constant = true;
-    if (edge && b->d->relation.fill != 0) add_listed(b, link, constant, q, count, s);
-  }
-}
-
-/* Where a stride is a few taps, taps that far apart are neighbours: a position reads by the one what the next position
- * reads by the other. Groups of one channel have nothing to spare but loads. */
-static void add_link(builder *b, const falt_link *link, int64_t q, int64_t count, bool edge) {
-  const int64_t ratio = link->tap_step != 0 ? link->step / link->tap_step : 0;
-  const bool spares = b->d->unit.reads != FALT_READS_EACH;
-  const int64_t every = spares && ratio > 0 && ratio * link->tap_step == link->step ? falt_min(ratio, link->taps) : 1;
-  for (int64_t first = 0; first < every; first++) add_taps(b, link, q, count, edge, first, every);
-}
-
-static bool meets(const falt_link *link, int64_t q, int64_t end) {
-  return link->first < end && link->first + link->count > q;
-}
-
-/* Whether results [q, end) read by the main link alone, and all of its taps inside the source. */
-static bool is_inside(const builder *b, int64_t q, int64_t end) {
-  falt_link link;
-  bool main = false;
-  for (bool any = falt_link_first(&b->d->relation, 2, b->phase, &link); any;
-       any = falt_link_next(&b->d->relation, 2, b->phase, &link)) {
-    const int64_t first = link.base + link.step * q;
-    const int64_t last = link.base + link.step * (end - 1) + link.tap_step * (link.taps - 1);
-    if (!meets(&link, q, end)) continue;
-    if (!falt_link_is_main(&link) || first < 0 || last >= link.size) return false;
-    main = true;
-  }
-  return main;
-}
-
-static void add_span(builder *b, int64_t q, int64_t end, bool edge) {
-  falt_depthwise *d = b->d;
-  falt_link link;
-  if (q >= end) return;
-  const int64_t first = d->piece_count;
-  for (bool any = falt_link_first(&d->relation, 2, b->phase, &link); any;
-       any = falt_link_next(&d->relation, 2, b->phase, &link))
-    if (meets(&link, q, end)) add_link(b, &link, q, end - q, edge);
-  if (!b->counts)
-    d->spans[d->span_count] = (falt_depthwise_span){b->phase.origin + b->phase.step * q, b->phase.step, end - q, first,
-                                                    d->piece_count - first};
-  d->pieces_most = falt_max(d->pieces_most, d->piece_count - first);
-  d->longest = falt_max(d->longest, end - q);
-  d->span_count++;
-}
-
-/* Tiles of a phase; those inside that follow each other are one span. */
-static void add_phase(builder *b) {
-  const int64_t tile = b->d->kernels->tile;
-  int64_t begin = 0; /* of the span inside that is being made */
-  for (int64_t q = 0, end; q < b->phase.count && b->d->table_length <= MOST_TABLE && !falt_cancelled(); q = end) {
-    end = falt_min(q + tile, b->phase.count);
-    const bool inside = is_inside(b, q, end);
-    if (!inside || end - begin > LONGEST * tile) {
-      add_span(b, begin, q, false);
-      begin = q;
-    }
-    if (inside) continue;
-    add_span(b, q, end, true);
-    begin = end;
-  }
-  add_span(b, begin, b->phase.count, false);
-}
-
-static void add_phases(builder *b, bool counts) {
-  falt_depthwise *d = b->d;
-  b->counts = counts;
-  d->span_count = d->piece_count = d->table_length = 0;
-  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2); i++) {
-    b->phase = falt_phase_at(&d->relation, 2, i);
-    add_phase(b);
-  }
-}
-
-static bool build_spans(falt_depthwise *d) {
-  builder b = {.d = d};
-  add_phases(&b, true);
-  if (d->table_length > MOST_TABLE || falt_cancelled()) return false;
-  d->spans = falt_alloc((size_t)d->span_count * sizeof *d->spans);
-  d->pieces = falt_alloc((size_t)d->piece_count * sizeof *d->pieces);
-  d->tables = falt_alloc((size_t)b.table_most * sizeof *d->tables);
-  if (!d->spans || !d->pieces || !d->tables) return false;
-  add_phases(&b, false);
-  return !falt_cancelled();
-}
-
 /* ---- the whole */
 
+/* Taps by which result q of the link meets a source. */
+static int64_t taps_inside(const falt_link *link, int64_t q) {
+  const int64_t at = link->base + link->step * q;
+  const int64_t first = at < 0 ? falt_ceil_div(-at, link->tap_step) : 0;
+  const int64_t end = at < link->size ? falt_min(link->taps, (link->size - 1 - at) / link->tap_step + 1) : 0;
+  return falt_max(0, end - first);
+}
+
+/* counts[i] = the meets of result i along the axis. */
+static void count_meets(const falt_depthwise *d, int axis, int64_t *counts) {
+  falt_link link;
+  for (int64_t index = 0; index < falt_phase_count(&d->relation, axis) && !falt_cancelled(); index++) {
+    const falt_phase phase = falt_phase_at(&d->relation, axis, index);
+    for (bool any = falt_link_first(&d->relation, axis, phase, &link); any && !falt_cancelled();
+         any = falt_link_next(&d->relation, axis, phase, &link))
+      for (int64_t q = link.first; q < link.first + link.count; q++)
+        counts[phase.origin + phase.step * q] += taps_inside(&link, q);
+  }
+}
+
+/* The most sources of one result along the axis; 0 if memory ran out. */
 static int64_t meets_most(const falt_depthwise *d, int axis) {
   const falt_axis *a = &d->relation.p.axis[axis];
-  const int64_t taps = d->relation.p.filter.size[FALT_D + axis];
-  int64_t most = taps;
-  if (!d->relation.gathers || (a->boundary[0] == FALT_CONSTANT && a->boundary[1] == FALT_CONSTANT)) return taps;
-  for (int64_t i = 0; i < d->relation.result.size[FALT_D + axis] && !falt_cancelled(); i++) {
-    int64_t count = 0;
-    for (falt_meet m = falt_meet_start(&d->relation, axis, i); falt_meet_next(&m);) count++;
-    most = falt_max(most, count);
-  }
+  const int64_t size = d->relation.result.size[FALT_D + axis];
+  int64_t most = d->relation.p.filter.size[FALT_D + axis];
+  if (!d->relation.gathers || (a->boundary[0] == FALT_CONSTANT && a->boundary[1] == FALT_CONSTANT)) return most;
+  int64_t *counts = falt_alloc_zero((size_t)size * sizeof *counts);
+  if (!counts) return 0;
+  count_meets(d, axis, counts);
+  for (int64_t i = 0; i < size; i++) most = falt_max(most, counts[i]);
+  falt_free(counts);
   return most;
 }
 
 double falt_depthwise_inside(const falt_problem *p, int axis) {
   const falt_axis *a = &p->axis[axis];
-  const int64_t in = p->input.size[FALT_D + axis], taps = p->filter.size[FALT_D + axis],
-                out = p->output.size[FALT_D + axis];
-  double inside = 0;
+  const int dim = FALT_D + axis;
   if (a->boundary[0] != FALT_CONSTANT || a->boundary[1] != FALT_CONSTANT || p->boundary_value != 0) return 1;
-  for (int64_t j = 0; j < taps; j++) {
-    const falt_axis tap = {.stride = a->stride, .dilation = 1, .pad = {a->pad[0] - j * a->dilation, 0}};
-    int64_t begin, end;
-    falt_axis_interior(&tap, in, 1, out, &begin, &end);
-    inside += (double)(end - begin);
-  }
-  return inside / ((double)taps * (double)out);
+  return falt_axis_inside(a, p->input.size[dim], p->filter.size[dim], p->output.size[dim]);
 }
 
 /* How many units' windows and weights stay in half of the second-level cache, at least a line of channels. */
@@ -305,19 +137,9 @@ static int64_t block_of(const falt_depthwise *d, const falt_device *device) {
 
 /* Columns of the source that are shuffled for a multiply-add: one, or fewer where taps share them. */
 static double shuffles(const falt_depthwise *d) {
-  double columns = 0, products = 0;
-  for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++)
-    for (const falt_depthwise_piece *p = d->pieces + span->first; p < d->pieces + span->first + span->pieces; p++) {
-      columns += (double)(p->near ? span->count + p->taps - 1 : span->count * p->taps);
-      products += (double)span->count * (double)p->taps;
-    }
-  return d->unit.reads == FALT_READS_PICK && products > 0 ? columns / products : 0;
-}
-
-int64_t falt_depthwise_tiles(const falt_depthwise *d) {
-  int64_t tiles = 0;
-  for (int64_t i = 0; i < d->span_count; i++) tiles += falt_ceil_div(d->spans[i].count, d->kernels->tile);
-  return tiles;
+  double products = 0;
+  for (int taps = 1; taps <= FALT_DEPTHWISE_TAPS; taps++) products += d->products[taps];
+  return d->unit.reads == FALT_READS_PICK && products > 0 ? d->columns / products : 0;
 }
 
 double falt_depthwise_flops(const falt_depthwise *d) {
@@ -329,7 +151,7 @@ double falt_depthwise_flops(const falt_depthwise *d) {
 
 double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device) {
   const double unit = (double)(d->unit_vectors * d->pitch) * sizeof(float);
-  const double tiles = (double)falt_depthwise_rows(d) * (double)falt_depthwise_tiles(d);
+  const double tiles = (double)falt_depthwise_rows(d) * (double)d->tile_count;
   return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * tiles : 0;
 }
 
@@ -401,17 +223,9 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
   if (!is_small(d)) return "its groups have more channels than a vector has lanes";
   if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
+  *no_memory = d->rows_most == 0;
+  if (*no_memory) return "memory ran out";
   if (!set_window(d, device)) return "its rows in f32 are larger than a cache";
   d->useful = falt_depthwise_inside(problem, 0) * falt_depthwise_inside(problem, 1) * falt_depthwise_inside(problem, 2);
-  if (!build_spans(d)) {
-    *no_memory = d->table_length <= MOST_TABLE;
-    return "its table of columns is too large";
-  }
-  return NULL;
-}
-
-void falt_depthwise_free(falt_depthwise *d) {
-  falt_free(d->spans);
-  falt_free(d->pieces);
-  falt_free(d->tables);
+  return falt_depthwise_count(d, no_memory);
 }

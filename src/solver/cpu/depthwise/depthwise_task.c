@@ -62,18 +62,22 @@ static int64_t list_segments(const falt_depthwise_task *t, const falt_depthwise_
     for (int64_t i = span->first; i < span->first + span->pieces; i++) {
       const falt_depthwise_piece *p = &d->pieces[i];
       const bool listed = p->table_length > 0;
-      t->segments[n++] =
-          (falt_depthwise_segment){.row = p->constant ? t->constant : t->rows[r].at + (listed ? 0 : p->from),
-                                   .at = listed ? d->tables + p->table : NULL,
-                                   .step = p->step,
-                                   .tap_step = p->tap_step,
-                                   .begin = p->begin,
-                                   .end = p->end,
-                                   .weight = (t->rows[r].tap + p->tap) * weights,
-                                   .weight_step = p->tap_next * weights,
-                                   .taps = p->taps,
-                                   .depth = d->depth,
-                                   .near = p->near};
+      falt_depthwise_segment segment = {.row = p->constant ? t->constant : t->rows[r].at + (listed ? 0 : p->from),
+                                        .at = listed ? d->tables + p->table : NULL,
+                                        .step = p->step,
+                                        .tap_step = p->tap_step,
+                                        .begin = p->begin,
+                                        .end = p->end,
+                                        .weight = (t->rows[r].tap + p->tap) * weights,
+                                        .weight_step = p->tap_next * weights,
+                                        .taps = p->taps,
+                                        .depth = d->depth,
+                                        .near = p->near};
+      for (int64_t k = 0; k <= p->repeats; k++) {
+        t->segments[n++] = segment;
+        segment.row += p->taps * p->tap_step;
+        segment.weight += p->taps * segment.weight_step;
+      }
     }
   }
   return n;
@@ -82,7 +86,7 @@ static int64_t list_segments(const falt_depthwise_task *t, const falt_depthwise_
 /* ---- a task */
 
 static int64_t segments_most(const falt_depthwise *d) {
-  return d->rows_most * falt_max(d->pieces_most, d->layer.p.filter.size[FALT_W]);
+  return d->rows_most * falt_max(d->segments_most, d->layer.p.filter.size[FALT_W]);
 }
 
 falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra) {

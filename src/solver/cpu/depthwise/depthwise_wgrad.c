@@ -187,12 +187,11 @@ static const double shares[] = {[FALT_READS_EACH] = 0.55, [FALT_READS_PICK] = 0.
 static double waits(const falt_depthwise *d) {
   const double depth = (double)d->depth, fours = (double)(d->depth / 4 * 4);
   double time = 0, products = 0;
-  for (const falt_depthwise_span *span = d->spans; span < d->spans + d->span_count; span++)
-    for (const falt_depthwise_piece *p = d->pieces + span->first; p < d->pieces + span->first + span->pieces; p++) {
-      const double count = (double)span->count * p->taps;
-      time += count * (fours * fmax(1, 2.0 / p->taps) + (depth - fours) * fmax(1, 8.0 / p->taps));
-      products += count * depth;
-    }
+  for (int taps = 1; taps <= FALT_DEPTHWISE_TAPS; taps++) {
+    const double count = d->products[taps];
+    time += count * (fours * fmax(1, 2.0 / taps) + (depth - fours) * fmax(1, 8.0 / taps));
+    products += count * depth;
+  }
   return products > 0 ? time / products : 1;
 }
 
@@ -236,8 +235,12 @@ static void lay_memory(gradient_plan *plan) {
   plan->base.workspace = all->total;
 }
 
+static falt_status ready(falt_plan *base) {
+  return falt_depthwise_ready(&((gradient_plan *)base)->d);
+}
+
 static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   const char *reason = refusal(solver, ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
   gradient_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);

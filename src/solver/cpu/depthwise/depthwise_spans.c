@@ -1,0 +1,344 @@
+/* Spans of layers of small groups: how a row of results is cut into positions that read the source alike, and the
+ * pieces of taps that each span reads.
+ *
+ * Tiles whose windows lie inside the source are joined; the others are spans of their own. Segments whose taps all read
+ * one affine piece of the boundary follow each other as one piece, so that a span has few pieces whatever its taps, and
+ * the spans are made for the chosen plan alone. Estimates look at a sample of them. */
+#include <string.h>
+
+#include "solver/cpu/depthwise/depthwise.h"
+
+enum {
+  LONGEST = 64, /* tiles of a span: rows of 1D layers are shared out by spans */
+  SAMPLE = 256  /* spans of a row that an estimate looks at */
+};
+static const int64_t MOST_TABLE = 1 << 24, MOST_LOOKED = 1 << 20; /* elements */
+
+typedef struct builder {
+  falt_depthwise *d;
+  falt_phase phase;
+  falt_link *links; /* of the phase */
+  int64_t link_count, link_room;
+  int64_t tiles, first, last; /* of the phase; those inside are [first, last) */
+  bool stores;                /* or only counts */
+  double weight;              /* spans that the counted one stands for */
+  double tables;              /* elements, as counted */
+} builder;
+
+/* ---- pieces */
+
+/* Whether the tables outgrow what an estimate may look at, or a plan may hold. */
+static bool is_too_large(const builder *b) {
+  return b->d->table_length > (b->stores ? MOST_TABLE : MOST_LOOKED) || b->tables > (double)MOST_TABLE;
+}
+
+static void add_piece(builder *b, int64_t count, const falt_depthwise_piece *piece) {
+  falt_depthwise *d = b->d;
+  const double segments = b->weight * (double)(1 + piece->repeats);
+  if (b->stores) d->pieces[d->piece_count] = *piece;
+  d->piece_count++;
+  d->segments += 1 + piece->repeats;
+  d->products[piece->taps] += segments * (double)count * piece->taps;
+  d->columns += segments * (double)(piece->near ? count + piece->taps - 1 : count * piece->taps);
+}
+
+/* The column that result q of the phase reads by tap s of the link: an element, or NONE; of the constants' row if that
+ * is asked for. */
+static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_t s, bool constant) {
+  if (!falt_link_covers(link, q)) return FALT_DEPTHWISE_NONE;
+  const int64_t u = falt_link_source(link, q, s);
+  if (constant) return u < 0 ? 0 : FALT_DEPTHWISE_NONE;
+  return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->pixel;
+}
+
+/* Columns of a near piece from result q on that are read, if they follow each other: a boundary that leaves out what
+ * is outside needs no table. */
+static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
+                      int64_t s) {
+  const int64_t every = piece.tap_every;
+  if (!piece.near || !falt_link_covers(link, q) || !falt_link_covers(link, q + count - 1)) return false;
+  piece.begin = piece.end = 0;
+  for (int64_t i = 0; i < count + piece.taps - 1; i++) {
+    const int64_t beyond = falt_max(0, i - (count - 1)); /* columns that only later taps of the last result read */
+    const int64_t at = column(b, link, q + i - beyond, s + beyond * every, false);
+    if (at == FALT_DEPTHWISE_NONE) continue;
+    if (at != piece.from + i * piece.step || (piece.end > 0 && piece.end < i)) return false;
+    if (piece.end == 0) piece.begin = i;
+    piece.end = i + 1;
+  }
+  if (piece.end > 0) add_piece(b, count, &piece);
+  return true;
+}
+
+/* Taps s, s + tap_every, ... of results [q, q + count), by a table; left out if nothing is read. */
+static void add_listed(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
+                       int64_t s) {
+  falt_depthwise *d = b->d;
+  bool any = false;
+  piece.near = false;
+  piece.table = d->table_length;
+  piece.table_length = piece.taps * count;
+  for (int64_t i = 0; i < piece.table_length && !any; i++)
+    any = column(b, link, q + i % count, s + i / count * piece.tap_every, piece.constant) != FALT_DEPTHWISE_NONE;
+  if (!any) return;
+  for (int64_t i = 0; i < piece.table_length && b->stores; i++)
+    d->tables[piece.table + i] = column(b, link, q + i % count, s + i / count * piece.tap_every, piece.constant);
+  d->table_length += piece.table_length;
+  b->tables += b->weight * (double)piece.table_length;
+  add_piece(b, count, &piece);
+}
+
+/* How many segments from tap s on read, with all their taps and from all `count` results, one affine piece of the
+ * boundary; 0: this one reads several. */
+static int64_t alike(const falt_link *link, const falt_depthwise_piece *piece, int64_t q, int64_t count, int64_t s,
+                     int64_t segments, int *slope) {
+  const int64_t span = link->step * (count - 1), taps = (piece->taps - 1) * piece->tap_every * link->tap_step;
+  const int64_t low = link->base + link->step * q + link->tap_step * s + falt_min(0, span);
+  const int64_t reach = taps + (span < 0 ? -span : span); /* from the least position to the greatest */
+  int64_t length = low < 0 ? -low : low < link->size ? link->size - low : INT64_MAX - low;
+  if (!falt_link_covers(link, q) || !falt_link_covers(link, q + count - 1)) return 0;
+  *slope = low >= 0 && low < link->size ? 1 : 0;
+  if (link->axis) length = falt_axis_piece(link->axis, link->size, low, slope);
+  if (reach >= length) return 0;
+  return falt_min(segments, (length - 1 - reach) / (piece->taps * piece->tap_every * link->tap_step) + 1);
+}
+
+/* Segments of one affine piece of the boundary, as one piece. What lies outside is the constant, or left out. */
+static void add_alike(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
+                      int64_t s, int slope) {
+  const int64_t u = link->base + link->step * q + link->tap_step * s, at = falt_link_fold(link, u);
+  const bool constant = at < 0, folded = constant || at != u;
+  if (constant && b->d->relation.fill == 0) return;
+  piece.constant = constant;
+  piece.near &= !folded;
+  if (folded) {
+    piece.from = constant ? 0 : at * b->d->pixel;
+    piece.step *= slope;
+    piece.tap_step *= slope;
+  }
+  if (constant) piece.end = 0;
+  add_piece(b, count, &piece);
+}
+
+/* One segment that reads several pieces of the boundary. */
+static void add_mixed(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
+                      int64_t s) {
+  if (!add_range(b, link, piece, q, count, s)) add_listed(b, link, piece, q, count, s);
+  piece.constant = true;
+  if (b->d->relation.fill != 0) add_listed(b, link, piece, q, count, s);
+}
+
+/* Every `every`-th tap of a link from `first` on, cut as kernels want them. */
+static void add_taps(builder *b, const falt_link *link, int64_t q, int64_t count, int64_t first, int64_t every) {
+  const falt_depthwise_reads reads = b->d->unit.reads;
+  const int64_t pixel = b->d->pixel, whole = falt_depthwise_taps(reads, INT64_MAX);
+  falt_depthwise_piece piece = {.step = link->step * pixel,
+                                .tap_step = link->tap_step * every * pixel,
+                                .tap_next = link->tap_next * every,
+                                .tap_every = every,
+                                .near = link->step == link->tap_step * every};
+  for (int64_t s = first; s < link->taps && !is_too_large(b) && !falt_cancelled();) {
+    const int64_t left = falt_ceil_div(link->taps - s, every);
+    int slope;
+    piece.from = (link->base + link->step * q + link->tap_step * s) * pixel;
+    piece.tap = link->tap_first + link->tap_next * s;
+    piece.taps = falt_depthwise_taps(reads, left);
+    piece.begin = 0;
+    piece.end = count + piece.taps - 1;
+    const int64_t n = alike(link, &piece, q, count, s, piece.taps == whole ? left / whole : 1, &slope);
+    piece.repeats = falt_max(0, n - 1);
+    if (n > 0)
+      add_alike(b, link, piece, q, count, s, slope);
+    else
+      add_mixed(b, link, piece, q, count, s);
+    s += (1 + piece.repeats) * piece.taps * every;
+  }
+}
+
+/* Where a stride is a few taps, taps that far apart are neighbours: a position reads by the one what the next position
+ * reads by the other. Groups of one channel have nothing to spare but loads. */
+static int64_t every_of(const falt_depthwise *d, const falt_link *link) {
+  const int64_t ratio = link->tap_step != 0 ? link->step / link->tap_step : 0;
+  const bool spares = d->unit.reads != FALT_READS_EACH;
+  return spares && ratio > 0 && ratio * link->tap_step == link->step ? falt_min(ratio, link->taps) : 1;
+}
+
+/* ---- spans */
+
+static bool meets(const falt_link *link, int64_t q, int64_t end) {
+  return link->first < end && link->first + link->count > q;
+}
+
+static void add_span(builder *b, int64_t q, int64_t end) {
+  falt_depthwise *d = b->d;
+  const int64_t first = d->piece_count;
+  d->segments = 0;
+  for (const falt_link *link = b->links; link < b->links + b->link_count; link++) {
+    if (!meets(link, q, end)) continue;
+    const int64_t every = every_of(d, link);
+    for (int64_t i = 0; i < every; i++) add_taps(b, link, q, end - q, i, every);
+  }
+  if (b->stores)
+    d->spans[d->span_count] = (falt_depthwise_span){b->phase.origin + b->phase.step * q, b->phase.step, end - q, first,
+                                                    d->piece_count - first};
+  d->pieces_most = falt_max(d->pieces_most, d->segments);
+  d->longest = falt_max(d->longest, end - q);
+  d->span_count++;
+}
+
+/* ---- phases */
+
+/* The links of the phase. False if memory ran out. */
+static bool list_links(builder *b) {
+  const falt_generic_plan *relation = &b->d->relation;
+  falt_link link;
+  b->link_count = 0;
+  for (bool any = falt_link_first(relation, 2, b->phase, &link); any && !falt_cancelled();
+       any = falt_link_next(relation, 2, b->phase, &link)) {
+    if (b->link_count == b->link_room) {
+      falt_link *more = falt_alloc((size_t)(2 * b->link_room + 4) * sizeof *more);
+      if (!more) return false;
+      if (b->link_count > 0) memcpy(more, b->links, (size_t)b->link_count * sizeof *more);
+      falt_free(b->links);
+      b->links = more;
+      b->link_room = 2 * b->link_room + 4;
+    }
+    b->links[b->link_count++] = link;
+  }
+  return true;
+}
+
+/* Cuts [*begin, *end) so that it does not meet the link: the longer part stays. */
+static void keep_away(const falt_link *link, int64_t *begin, int64_t *end) {
+  const int64_t before = link->first - *begin, behind = *end - (link->first + link->count);
+  if (!meets(link, *begin, *end)) return;
+  if (before > behind)
+    *end = link->first;
+  else
+    *begin = link->first + link->count;
+}
+
+/* Results [*begin, *end) read by the main link alone, and all of its taps inside the source. */
+static void find_inside(const builder *b, int64_t *begin, int64_t *end) {
+  const falt_link *main = b->links;
+  *begin = *end = 0;
+  if (b->link_count == 0 || !falt_link_is_main(main)) return;
+  const int64_t last = main->size - 1 - main->base - main->tap_step * (main->taps - 1);
+  *begin = falt_max(main->first, main->base < 0 ? falt_ceil_div(-main->base, main->step) : 0);
+  *end = last < 0 ? 0 : falt_min(main->first + main->count, last / main->step + 1);
+  for (int64_t i = 1; i < b->link_count; i++) keep_away(&b->links[i], begin, end);
+}
+
+static bool open_phase(builder *b, int64_t index) {
+  const int64_t tile = b->d->kernels->tile;
+  int64_t begin, end;
+  b->phase = falt_phase_at(&b->d->relation, 2, index);
+  if (!list_links(b)) return false;
+  find_inside(b, &begin, &end);
+  b->tiles = falt_ceil_div(b->phase.count, tile);
+  b->first = falt_ceil_div(begin, tile);
+  b->last = end >= b->phase.count ? b->tiles : end / tile;
+  if (begin >= end || b->first >= b->last) b->first = b->last = 0;
+  return true;
+}
+
+static void add_tiles(builder *b, int64_t first, int64_t last) {
+  const int64_t tile = b->d->kernels->tile;
+  add_span(b, first * tile, falt_min(last * tile, b->phase.count));
+}
+
+/* ---- what the estimate and the memory of a plan need */
+
+/* Some of the tiles [first, first + count), each to stand for several. */
+static void sample_tiles(builder *b, int64_t first, int64_t count, int64_t most) {
+  const int64_t n = falt_min(count, falt_max(2, most));
+  b->weight = n > 0 ? (double)count / (double)n : 0;
+  for (int64_t i = 0; i < n && !falt_cancelled(); i++) {
+    const int64_t at = n > 1 ? first + i * (count - 1) / (n - 1) : first;
+    add_tiles(b, at, at + 1);
+  }
+}
+
+/* Spans inside differ by their positions alone. */
+static void sample_inside(builder *b, int64_t spans) {
+  const int64_t last = b->first + (spans - 1) * LONGEST;
+  b->weight = (double)(spans - 1);
+  if (spans > 1) add_tiles(b, b->first, b->first + LONGEST);
+  b->weight = 1;
+  if (spans > 0) add_tiles(b, last, b->last);
+}
+
+/* At most as many segments as a span of the phase may have. */
+static int64_t segments_bound(const builder *b) {
+  int64_t bound = 0;
+  for (int64_t i = 0; i < b->link_count; i++) bound += b->links[i].taps;
+  return b->d->relation.fill != 0 ? 2 * bound : bound;
+}
+
+static bool sample_phase(builder *b, int64_t index, int64_t most) {
+  falt_depthwise *d = b->d;
+  if (!open_phase(b, index)) return false;
+  const int64_t inside = falt_ceil_div(b->last - b->first, LONGEST), behind = b->tiles - b->last;
+  const int64_t spans = d->span_count + b->first + inside + behind;
+  sample_tiles(b, 0, b->first, most);
+  sample_inside(b, inside);
+  sample_tiles(b, b->last, behind, most);
+  d->tile_count += b->tiles;
+  d->span_count = spans;
+  d->segments_most = falt_max(d->segments_most, segments_bound(b));
+  return true;
+}
+
+const char *falt_depthwise_count(falt_depthwise *d, bool *no_memory) {
+  builder b = {.d = d};
+  const int64_t phases = falt_phase_count(&d->relation, 2);
+  for (int64_t i = 0; i < phases && !*no_memory && !is_too_large(&b) && !falt_cancelled(); i++)
+    *no_memory = !sample_phase(&b, i, SAMPLE / phases);
+  falt_free(b.links);
+  return *no_memory ? "memory ran out" : is_too_large(&b) ? "its table of columns is too large" : NULL;
+}
+
+/* ---- the spans of a plan that will run */
+
+static bool add_phase(builder *b, int64_t index) {
+  if (!open_phase(b, index)) return false;
+  for (int64_t tile = 0, end; tile < b->tiles && !falt_cancelled(); tile = end) {
+    const bool inside = tile >= b->first && tile < b->last;
+    end = inside ? falt_min(tile + LONGEST, b->last) : tile + 1;
+    add_tiles(b, tile, end);
+  }
+  return true;
+}
+
+static bool add_phases(builder *b, bool stores) {
+  falt_depthwise *d = b->d;
+  b->stores = stores;
+  b->weight = b->tables = 0;
+  d->span_count = d->piece_count = d->table_length = 0;
+  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2); i++)
+    if (!add_phase(b, i)) return false;
+  return !falt_cancelled();
+}
+
+/* Spans are counted, then made. */
+static bool make_spans(falt_depthwise *d, builder *b) {
+  if (!add_phases(b, false)) return false;
+  d->spans = falt_alloc((size_t)d->span_count * sizeof *d->spans);
+  d->pieces = falt_alloc((size_t)d->piece_count * sizeof *d->pieces);
+  d->tables = falt_alloc((size_t)d->table_length * sizeof *d->tables);
+  return d->spans && d->pieces && d->tables && add_phases(b, true);
+}
+
+falt_status falt_depthwise_ready(falt_depthwise *d) {
+  builder b = {.d = d};
+  const bool made = d->spans || make_spans(d, &b);
+  falt_free(b.links);
+  if (falt_cancelled()) return FALT_CANCELLED;
+  return made ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the spans of a row ran out");
+}
+
+void falt_depthwise_free(falt_depthwise *d) {
+  falt_free(d->spans);
+  falt_free(d->pieces);
+  falt_free(d->tables);
+}
