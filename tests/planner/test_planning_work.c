@@ -83,6 +83,7 @@ static const planned lines[] = {
     {"correlate w=88200 s=44100", UNKNOWN},
     {"correlate w=88200 s=44100", FULL_RANK},
     {"correlate w=4000 s=3000001 boundary=wrap", UNKNOWN},
+    {"correlate w=4000 s=3000001 boundary=wrap", FULL_RANK},
 };
 
 static falt_device *make_device(const char *isa) {
@@ -97,8 +98,14 @@ static falt_device *make_device(const char *isa) {
 
 /* ---- tests */
 
+/* Only solvers that factor a filter look at its taps. */
+static size_t bytes_per_tap(const falt_problem *p) {
+  return p->space > 1 && p->is_filter ? 32 : 0;
+}
+
 static void check_estimate(const falt_solver *solver, falt_ask *ask, const char *line) {
-  const work most = {0.25, (1 << 20) + 32 * (size_t)falt_tensor_count(&ask->problem->filter)};
+  const size_t taps = (size_t)falt_tensor_count(&ask->problem->filter);
+  const work most = {0.25, (1 << 20) + bytes_per_tap(ask->problem) * taps};
   const work before = work_now();
   falt_plan *plan = solver->plan(solver, ask);
   const work took = work_since(before);

@@ -187,11 +187,16 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
                        falt_problem_bytes(p));
 }
 
-static bool copy_filter(falt_generic_plan *plan, const void *values) {
+/* Copies a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  falt_generic_plan *plan = (falt_generic_plan *)base;
   const size_t bytes = (size_t)falt_tensor_span(&plan->p.filter) * falt_type_size(plan->p.filter.type);
+  if (!plan->values) return FALT_OK;
   plan->filter = falt_alloc(bytes);
-  if (plan->filter) falt_copy_large(plan->filter, values, bytes);
-  return plan->filter != NULL;
+  if (!plan->filter) return falt_fail(FALT_NO_MEMORY, "planning: memory for a copy of the filter ran out");
+  falt_copy_large(plan->filter, plan->values, bytes);
+  plan->values = NULL;
+  return FALT_OK;
 }
 
 static void set_roles(falt_generic_plan *plan) {
@@ -209,7 +214,7 @@ static void set_roles(falt_generic_plan *plan) {
 }
 
 static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   falt_generic_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->p = *ask->problem;
@@ -221,10 +226,7 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   for (int type = 0; type < FALT_TYPE_COUNT; type++) plan->type_size[type] = falt_type_size((falt_type)type);
   set_roles(plan);
   plan->base.packed = ask->filter_values && falt_reads_filter(plan->p.operation);
-  if (plan->base.packed && !copy_filter(plan, ask->filter_values)) {
-    falt_free(plan);
-    return falt_refuse_memory(ask);
-  }
+  plan->values = plan->base.packed ? ask->filter_values : NULL;
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }

@@ -32,7 +32,8 @@ typedef struct falt_generic_plan {
   const falt_generic_lane *lane;
   const falt_filter_kernels *convert;
   size_t type_size[FALT_TYPE_COUNT];
-  void *filter; /* a copy of the values, or NULL */
+  const void *values; /* the filter, from planning until it is copied */
+  void *filter;       /* a copy of the values, or NULL */
   /* the map */
   bool gathers; /* against the direction of the relation: backward-data, gradients of pooling */
   falt_tensor result, source;

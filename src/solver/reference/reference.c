@@ -32,7 +32,8 @@
 
 typedef struct reference_plan {
   falt_plan base;
-  void *filter; /* a copy of the values, or NULL */
+  const void *values; /* the filter, from planning until it is copied */
+  void *filter;       /* a copy of the values, or NULL */
 } reference_plan;
 
 typedef struct work {
@@ -387,14 +388,19 @@ static double estimate(const falt_problem *p, const falt_device *device) {
   return falt_roofline(device, FALT_F64, falt_problem_flops(p), 1e-3, falt_problem_bytes(p));
 }
 
-/* A copy of the filter as it lies in memory, or NULL. */
-static void *copy_filter(const falt_tensor *filter, const void *values) {
+/* Copies a filter that is known, as it lies in memory: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  reference_plan *plan = (reference_plan *)base;
+  const falt_tensor *filter = &base->problem.filter;
   int64_t last = filter->offset;
   for (int dim = 0; dim < FALT_DIMS; dim++) last += falt_max(filter->stride[dim], 0) * (filter->size[dim] - 1);
   const size_t bytes = (size_t)(last + 1) * falt_type_size(filter->type);
-  void *copy = falt_alloc(bytes);
-  if (copy) falt_copy_large(copy, values, bytes);
-  return copy;
+  if (!plan->values) return FALT_OK;
+  plan->filter = falt_alloc(bytes);
+  if (!plan->filter) return falt_fail(FALT_NO_MEMORY, "planning: memory for a copy of the filter ran out");
+  falt_copy_large(plan->filter, plan->values, bytes);
+  plan->values = NULL;
+  return FALT_OK;
 }
 
 static bool reads_filter(falt_operation operation) {
@@ -402,14 +408,11 @@ static bool reads_filter(falt_operation operation) {
 }
 
 static falt_plan *plan_reference(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   reference_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->base.packed = ask->filter_values && reads_filter(ask->problem->operation);
-  if (plan->base.packed && !(plan->filter = copy_filter(&ask->problem->filter, ask->filter_values))) {
-    falt_free(plan);
-    return falt_refuse_memory(ask);
-  }
+  plan->values = plan->base.packed ? ask->filter_values : NULL;
   plan->base.cost.seconds = estimate(ask->problem, ask->device);
   return &plan->base;
 }

@@ -228,28 +228,32 @@ static bool set_blocks(falt_direct_plan *plan) {
 
 /* ---------------------------------------------------------------------------------------------------------- taps */
 
-static bool set_taps(falt_direct_plan *plan, const void *values) {
+static void set_taps(falt_direct_plan *plan, const void *values) {
   const falt_rows *rows = &plan->rows;
   const falt_tensor *filter = &plan->problem.filter;
   plan->tap_count = rows->taps[0] * rows->taps[1] * rows->taps[2];
   plan->tap_groups = rows->groups == 1 || filter->stride[FALT_G] == 0 ? 1 : rows->groups;
-  size_t one = (size_t)plan->tap_count * rows->lane_size, all = one * (size_t)plan->tap_groups;
-  if (!values) {
-    plan->dense = falt_place_part(&plan->base.layout, one);
-    plan->packed = falt_place_part(&plan->base.layout, all);
-    plan->base.workspace = plan->base.layout.total;
-    return true;
-  }
-  plan->taps = falt_alloc(all);
+  plan->values = values;
+  plan->base.packed = values != NULL;
+  if (values) return;
+  const size_t one = (size_t)plan->tap_count * rows->lane_size;
+  plan->dense = falt_place_part(&plan->base.layout, one);
+  plan->packed = falt_place_part(&plan->base.layout, one * (size_t)plan->tap_groups);
+  plan->base.workspace = plan->base.layout.total;
+}
+
+/* Packs a filter that is known: only for the plan that was chosen. */
+static falt_status ready(falt_plan *base) {
+  falt_direct_plan *plan = (falt_direct_plan *)base;
+  const size_t one = (size_t)plan->tap_count * plan->rows.lane_size;
+  if (!plan->values) return FALT_OK;
+  plan->taps = falt_alloc(one * (size_t)plan->tap_groups);
   char *dense = falt_alloc(one);
-  for (int64_t g = 0; plan->taps && dense && g < plan->tap_groups; g++) {
-    falt_problem_taps(&plan->problem, values, g, rows->lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, dense);
-    falt_direct_pack(plan, dense, plan->taps + (size_t)g * one);
-  }
-  bool ok = plan->taps && dense;
+  const bool fits = plan->taps && dense;
+  if (fits) falt_direct_pack(plan, plan->values, dense, plan->taps);
   falt_free(dense);
-  plan->base.packed = ok;
-  return ok;
+  plan->values = NULL;
+  return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
 }
 
 /* ------------------------------------------------------------------------------------------------------ estimate */
@@ -307,7 +311,7 @@ static void destroy(falt_plan *base) {
   falt_free(base);
 }
 
-static const falt_plan_table table = {.execute = falt_direct_execute, .print = print, .destroy = destroy};
+static const falt_plan_table table = {falt_direct_execute, print, destroy, ready};
 
 /* Whether the epilogue is a layer's: more than the kernels of rows do on the way out. */
 static bool has_layer_epilogue(const falt_problem *p) {
@@ -366,10 +370,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return falt_refuse(ask, "the rows under the filter need more than %d MiB", (int)(MOST_WORKSPACE >> 20));
   }
-  if (!set_taps(plan, ask->filter_values)) {
-    destroy(&plan->base);
-    return falt_refuse_memory(ask);
-  }
+  set_taps(plan, ask->filter_values);
   if (finishes) set_epilogue(plan, ask->device);
   double bytes = falt_problem_bytes(&turned);
   plan->stream = !finishes && bytes > (double)ask->device->caches.l2 * 4;

@@ -45,6 +45,7 @@ typedef struct falt_direct_plan {
   int64_t chunk;             /* positions whose sums wait in the scratch */
   bool stream, prefetch;
   int64_t tap_groups, tap_count; /* filters, and taps of each */
+  const void *values;            /* the filter, from planning until it is packed */
   char *taps;                    /* packed, or NULL if they come with each execution */
   bool finishes;                 /* a task's sums are its results only after a layer's epilogue, where they lie */
   falt_layer layer;              /* that epilogue */
@@ -53,8 +54,8 @@ typedef struct falt_direct_plan {
   falt_direct_scratch scratch;
 } falt_direct_plan;
 
-/* Brings dense taps (T, R, S) into the order of the parts. */
-void falt_direct_pack(const falt_direct_plan *plan, const char *dense, char *packed);
+/* Packs the taps of all filters in the order of the parts. `dense` has room for one filter in the lane's type. */
+void falt_direct_pack(const falt_direct_plan *plan, const void *filter, char *dense, char *packed);
 
 void falt_direct_execute(const falt_plan *plan, const falt_operands *operands);
 

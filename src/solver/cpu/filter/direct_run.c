@@ -55,7 +55,8 @@ typedef struct band {
   int count;
 } band;
 
-void falt_direct_pack(const falt_direct_plan *plan, const char *dense, char *packed) {
+/* Brings dense taps (T, R, S) into the order of the parts. */
+static void pack_taps(const falt_direct_plan *plan, const char *dense, char *packed) {
   const falt_rows *rows = &plan->rows;
   size_t size = rows->lane_size;
   for (int i = 0; i < plan->part_count; i++) {
@@ -339,15 +340,18 @@ static void run_task(void *context, int64_t index, void *scratch) {
   }
 }
 
+void falt_direct_pack(const falt_direct_plan *plan, const void *filter, char *dense, char *packed) {
+  const size_t bytes = (size_t)plan->tap_count * plan->rows.lane_size;
+  for (int64_t g = 0; g < plan->tap_groups; g++) {
+    falt_problem_taps(&plan->problem, filter, g, falt_lane_type(plan->rows.lane), dense);
+    pack_taps(plan, dense, packed + (size_t)g * bytes);
+  }
+}
+
 /* Taps that come with the execution. */
 static const char *pack_now(const falt_direct_plan *plan, const void *filter, char *workspace) {
-  char *dense = workspace + plan->dense, *packed = workspace + plan->packed;
-  size_t bytes = (size_t)plan->tap_count * plan->rows.lane_size;
-  for (int64_t g = 0; g < plan->tap_groups; g++) {
-    falt_problem_taps(&plan->problem, filter, g, plan->rows.lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64, dense);
-    falt_direct_pack(plan, dense, packed + (size_t)g * bytes);
-  }
-  return packed;
+  falt_direct_pack(plan, filter, workspace + plan->dense, workspace + plan->packed);
+  return workspace + plan->packed;
 }
 
 void falt_direct_execute(const falt_plan *base, const falt_operands *operands) {
