@@ -98,11 +98,20 @@ falt_status falt_problem_filter(falt_problem *problem, const falt_tensor *src, c
   return FALT_OK;
 }
 
+/* to[at, at + n) = values[from + i*step]. */
+static void load_row(void *to, falt_type type, int64_t at, const void *values, falt_type from_type, int64_t from,
+                     int64_t step, int64_t n) {
+  if (type == FALT_F64 && from_type == FALT_F32)
+    for (int64_t i = 0; i < n; i++) ((double *)to)[at + i] = ((const float *)values)[from + i * step];
+  else
+    for (int64_t i = 0; i < n; i++) falt_store(to, type, at + i, falt_load(values, from_type, from + i * step));
+}
+
 void falt_problem_taps(const falt_problem *problem, const void *values, int64_t group, falt_type type, void *taps) {
   const falt_tensor *w = &problem->filter;
+  const int64_t n = w->size[FALT_W];
   int64_t at = 0;
   for (int64_t t = 0; t < w->size[FALT_D]; t++)
-    for (int64_t r = 0; r < w->size[FALT_H]; r++)
-      for (int64_t s = 0; s < w->size[FALT_W]; s++)
-        falt_store(taps, type, at++, falt_load(values, w->type, falt_tensor_at(w, 0, group, 0, t, r, s)));
+    for (int64_t r = 0; r < w->size[FALT_H]; r++, at += n)
+      load_row(taps, type, at, values, w->type, falt_tensor_at(w, 0, group, 0, t, r, 0), w->stride[FALT_W], n);
 }

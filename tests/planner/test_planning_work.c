@@ -84,6 +84,12 @@ static const planned lines[] = {
     {"correlate w=88200 s=44100", FULL_RANK},
     {"correlate w=4000 s=3000001 boundary=wrap", UNKNOWN},
     {"correlate w=4000 s=3000001 boundary=wrap", FULL_RANK},
+    {"correlate h=4000 w=4000 r=1001 s=1001", FULL_RANK},
+    {"correlate h=4000 w=4000 r=1001 s=1001", RANK_ONE},
+    {"correlate h=20 w=20 r=1001 s=1001", RANK_ONE},
+    {"correlate d=100 h=100 w=100 t=61 r=61 s=61", FULL_RANK},
+    {"correlate d=100 h=100 w=100 t=61 r=61 s=61", RANK_ONE},
+    {"correlate h=4000 w=4000 r=1001 s=1001 rank=1", UNKNOWN},
 };
 
 static falt_device *make_device(const char *isa) {
@@ -105,7 +111,7 @@ static size_t bytes_per_tap(const falt_problem *p) {
 
 static void check_estimate(const falt_solver *solver, falt_ask *ask, const char *line) {
   const size_t taps = (size_t)falt_tensor_count(&ask->problem->filter);
-  const work most = {0.25, (1 << 20) + bytes_per_tap(ask->problem) * taps};
+  const work most = {0.2, (1 << 20) + bytes_per_tap(ask->problem) * taps};
   const work before = work_now();
   falt_plan *plan = solver->plan(solver, ask);
   const work took = work_since(before);

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/common/factor.h"
+#include "solver/common/factor_cost.h"
 
 enum { MAX_PASSES = 3, MAX_TAPS = 1 << 16 };
 
@@ -80,7 +81,8 @@ static const char *refusal(const falt_ask *ask) {
          : falt_type_is_integer(p->filter.type) ? "passes would round where sums of integers are exact"
          : (double)taps[FALT_D] * (double)taps[FALT_H] * (double)taps[FALT_W] > MAX_TAPS
              ? "the filter has more than 2^16 taps, too many to factor"
-             : NULL;
+         : !falt_factor_pays(ask) ? falt_factor_too_long
+                                  : NULL;
 }
 
 /* ---- the passes' problems */

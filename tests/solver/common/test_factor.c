@@ -217,6 +217,60 @@ static void takes_odd_values(void **state) {
   falt_factors_free(&factors);
 }
 
+/* Filters so large that a sketch of them is looked at first: `terms` products, and noise. */
+static double *large_filter(const int64_t size[3], int terms, double noise) {
+  const int64_t count = size[0] * size[1] * size[2];
+  double *a = malloc((size_t)count * sizeof *a);
+  uint64_t random = 11;
+  for (int64_t i = 0; i < count; i++) {
+    const double z = (double)(i / (size[1] * size[2])), y = (double)(i / size[2] % size[1]), x = (double)(i % size[2]);
+    a[i] = noise * symmetric_unit(&random);
+    for (int k = 1; k <= terms; k++) a[i] += cos(0.7 * k * z + k) * sin(0.11 * k * y + 1) * cos(0.05 * k * x + k) / k;
+  }
+  return a;
+}
+
+static void check_large(const int64_t size[3], int terms, double noise, int max, double tolerance,
+                        falt_factoring expected) {
+  double *a = large_filter(size, terms, noise);
+  falt_factors factors;
+  assert_int_equal(falt_factor(&factors, a, size, max, tolerance), expected);
+  if (expected == FALT_FACTORED) {
+    assert_true(factors.terms == terms);
+    assert_true(factors.residual <= tolerance);
+    assert_true(distance(&factors, a) <= 1.001 * tolerance);
+    falt_factors_free(&factors);
+  }
+  free(a);
+}
+
+static void sketches_large_filters(void **state) {
+  (void)state;
+  const int64_t large[3][3] = {{1, 150, 170}, {1, 2000, 33}, {5, 90, 70}};
+  for (int i = 0; i < 3; i++)
+    for (int terms = 1; terms < (large[i][0] > 1 ? 2 : 5); terms++) { /* volumes may take more than there are */
+      check_large(large[i], terms, 0, terms, 1e-12, FALT_FACTORED);
+      check_large(large[i], terms, 1e-6, terms + 3, 1e-4, FALT_FACTORED);
+      if (terms > 1) check_large(large[i], terms, 0, terms - 1, 1e-12, FALT_FACTOR_RANK);
+      check_large(large[i], terms, 1e-3, 16, 1e-7, FALT_FACTOR_RANK);
+    }
+}
+
+/* Few taps that no sample of rows and columns need meet, and integers that have to stay exact without a tolerance. */
+static void sketches_all_taps(void **state) {
+  (void)state;
+  const int64_t size[3] = {1, 300, 200};
+  double *a = calloc(300 * 200, sizeof *a);
+  falt_factors factors;
+  for (int i = 0; i < 20; i++) a[(7 + 14 * i) * 200 + 3 + 9 * i] = 1 + i;
+  assert_int_equal(falt_factor(&factors, a, size, 16, 1e-7), FALT_FACTOR_RANK);
+  for (int i = 0; i < 300 * 200; i++) a[i] = (1 + i / 200 % 7) * (1 + i % 200 % 5);
+  assert_int_equal(falt_factor(&factors, a, size, 1, 0), FALT_FACTORED);
+  assert_true(factors.exact);
+  falt_factors_free(&factors);
+  free(a);
+}
+
 static void survives_lack_of_memory(void **state) {
   (void)state;
   const double a[4] = {0.1, 0.2, 0.2, 0.4};
@@ -245,6 +299,7 @@ int main(void) {
       cmocka_unit_test(keeps_integers_exact),   cmocka_unit_test(knows_binomials),
       cmocka_unit_test(trades_terms_for_error), cmocka_unit_test(says_that_the_rank_is_too_high),
       cmocka_unit_test(shares_planes),          cmocka_unit_test(takes_odd_values),
+      cmocka_unit_test(sketches_large_filters), cmocka_unit_test(sketches_all_taps),
       cmocka_unit_test(scales_to_integers),     cmocka_unit_test(survives_lack_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  * they are applied, in one pass over the image: separable_rows.h. Treitel and Shanks (1971). */
 #include <math.h>
 
+#include "solver/common/factor_cost.h"
 #include "solver/cpu/filter/separable_rows.h"
 
 enum { MAX_TERMS = 16, MIN_STRIP = 64 };
@@ -177,6 +178,7 @@ static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
   const char *why = falt_rows_init(&rows, ask->problem, ask->device->isa, ask->filter_values);
   if (!why) why = why_not(ask->problem, &rows);
+  if (!why && !falt_factor_pays(ask)) why = falt_factor_too_long;
   if (why) return falt_refuse(ask, "%s", why);
   separable_plan *plan = falt_plan_new(sizeof *plan, &separable_table, solver, ask);
   if (!plan) return NULL;

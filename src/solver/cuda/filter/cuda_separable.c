@@ -6,6 +6,7 @@
 
 #include "core/memory.h"
 #include "solver/common/factor.h"
+#include "solver/common/factor_cost.h"
 #include "solver/cuda/filter/cuda_taps.h"
 
 enum { MAX_TERMS = 4, MAX_TAPS = 1 << 16 };
@@ -26,8 +27,9 @@ static const char *refusal(const falt_ask *ask) {
   falt_taps_along(ask->problem, taps);
   return (taps[0] > 1) + (taps[1] > 1) + (taps[2] > 1) < 2 ? "the filter has one axis only: nothing to separate"
          : (double)taps[0] * taps[1] * taps[2] > MAX_TAPS  ? "the filter has more than 2^16 taps, too many to factor"
-         : most_terms(taps) < 1 ? "the filter is so small that separable terms would not need fewer multiply-adds"
-                                : NULL;
+         : most_terms(taps) < 1   ? "the filter is so small that separable terms would not need fewer multiply-adds"
+         : !falt_factor_pays(ask) ? falt_factor_too_long
+                                  : NULL;
 }
 
 /* ---- factoring */
