@@ -25,7 +25,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       list(APPEND FALT_LEVELS ${level})
     endif()
   endforeach()
-  set(FALT_TEMPLATES_vnni "(depthwise_u8|igemm_vnni|limits)") # which has instructions for bytes
+  set(FALT_TEMPLATES_vnni "(depthwise_u8|direct_u8|igemm_vnni|limits)") # which has instructions for bytes
   set(FALT_TEMPLATES_bf16 "(depthwise_bf16|depthwise_rowtile|igemm_vnni|limits)") # and these for bf16
   set(FALT_TEMPLATES_amx "(depthwise_rowtile|igemm_vnni|limits)")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")

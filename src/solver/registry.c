@@ -18,6 +18,7 @@ enum {
 /* clang-format off */
 #define SOLVERS(ROW)                                                                                               \
   ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, register tiles over rows")                                              \
+  ROW(direct_u8, FILTERS | FORWARD, "filters of bytes by integer taps of 8 bits")                                  \
   ROW(separable, FILTERS | FORWARD, "filters of low rank, two passes in one walk")                                 \
   ROW(direct_nhwc, LAYERS | FORWARD, "dense layers, vectors along output channels")                                   \
   ROW(igemm_nchw, LAYERS | FORWARD, "dense layers, vectors along positions")                                           \

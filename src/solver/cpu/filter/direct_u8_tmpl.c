@@ -1,0 +1,160 @@
+/* Kernels for filters of bytes, compiled once per instruction set: solver/cpu/filter/direct_u8_kernels.h says what they
+ * compute.
+ *
+ * A lane is a column. Its word holds the four bytes that four taps along the row read, which two shuffles make of a
+ * load for all columns of a vector; every word serves all output rows that read its row. */
+#define FALT_LANE_BITS 32
+#include "solver/cpu/filter/direct_u8_kernels.h"
+
+#include "cpu/convert.h"
+#include "cpu/vector.h"
+#include "solver/cpu/common/vector_dots.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+/* Register tile: sums of ROWS by VECTORS. */
+enum { ROWS = FALT_VECTOR_BYTES == 64 ? 4 : 2, VECTORS = 4, COLUMNS = VECTORS * VEC };
+
+/* How bytes become words: lane 4*q + i reads bytes 4*q + i + k*step, k < 4, and 4 lanes shuffle together. */
+typedef struct windows {
+  vec_bits dwords, bytes;
+  int step;
+} windows;
+
+static windows windows_of(int step) {
+  windows w = {.step = step};
+  for (int i = 0; i < VEC; i++) w.dwords[i] = i / 4 + i % 4;
+  for (int i = 0; i < VEC; i++)
+    for (int k = 0; k < 4; k++) w.bytes[i] |= (i % 4 + k * step) << 8 * k;
+  return w;
+}
+
+FALT_INLINE vec_bits window(const uint8_t *from, const windows *w) {
+#if FALT_VECTOR_BYTES == 64 && defined(__AVX512BW__)
+  const __m512i near = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)from));
+  return (vec_bits)_mm512_shuffle_epi8(_mm512_permutexvar_epi32((__m512i)w->dwords, near), (__m512i)w->bytes);
+#elif FALT_VECTOR_BYTES == 32 && defined(__AVX2__)
+  const __m256i near = _mm256_loadu_si256((const __m256i *)(const void *)from);
+  return (vec_bits)_mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(near, (__m256i)w->dwords), (__m256i)w->bytes);
+#else
+  vec_bits words = {0};
+  for (int i = 0; i < VEC; i++)
+    for (int k = 0; k < 4; k++) words[i] |= from[i + k * w->step] << 8 * k;
+  return words;
+#endif
+}
+
+/* ---- results */
+
+/* One row of a tile as bytes, where whole vectors are to be written. */
+FALT_INLINE void store_bytes(uint8_t *to, const vec_bits *sum) {
+#if FALT_VECTOR_BYTES == 64 && defined(__AVX512BW__)
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i low = _mm512_packs_epi32((__m512i)sum[0], (__m512i)sum[1]);
+  const __m512i high = _mm512_packs_epi32((__m512i)sum[2], (__m512i)sum[3]);
+  _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+#elif FALT_VECTOR_BYTES == 32 && defined(__AVX2__)
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i low = _mm256_packs_epi32((__m256i)sum[0], (__m256i)sum[1]);
+  const __m256i high = _mm256_packs_epi32((__m256i)sum[2], (__m256i)sum[3]);
+  _mm256_storeu_si256((__m256i *)(void *)to, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+#else
+  for (int i = 0; i < COLUMNS; i++) {
+    const int32_t y = sum[i / VEC][i % VEC];
+    to[i] = (uint8_t)(y < 0 ? 0 : y > UINT8_MAX ? UINT8_MAX : y);
+  }
+#endif
+}
+
+/* Sums as numbers: converted before they are scaled, both exactly. */
+FALT_INLINE vec scaled(vec_bits sum, float scale) {
+  return __builtin_convertvector(sum, vec) * vec_all(scale);
+}
+
+FALT_INLINE void store_row_as(const falt_direct_u8_call *call, char *to, const vec_bits *sum, int n,
+                              const falt_type type) {
+  for (int q = 0; q < VECTORS && q * VEC < n; q++)
+    store_some(to + q * VEC * (int)size_of(type), scaled(sum[q], call->scale), n - q * VEC < VEC ? n - q * VEC : VEC,
+               type);
+}
+
+/* Kept out of the tiles: other types than bytes. */
+static __attribute__((noinline)) void store_row(const falt_direct_u8_call *call, char *to, const vec_bits *sum, int n) {
+  switch (call->type) {
+    case FALT_U8:
+      store_row_as(call, to, sum, n, FALT_U8);
+      break;
+    case FALT_S8:
+      store_row_as(call, to, sum, n, FALT_S8);
+      break;
+    case FALT_U16:
+      store_row_as(call, to, sum, n, FALT_U16);
+      break;
+    case FALT_S16:
+      store_row_as(call, to, sum, n, FALT_S16);
+      break;
+    case FALT_S32:
+      store_row_as(call, to, sum, n, FALT_S32);
+      break;
+    default:
+      store_row_as(call, to, sum, n, FALT_F32);
+  }
+}
+
+FALT_INLINE void finish(const falt_direct_u8_call *call, int p, const vec_bits *sum, int64_t x, int n) {
+  vec_bits whole[VECTORS];
+  FALT_UNROLL
+  for (int q = 0; q < VECTORS; q++) whole[q] = sum[q];
+  char *to = (char *)call->out[p] + x * (int64_t)size_of(call->type);
+  if (call->type != FALT_U8 || n < COLUMNS) {
+    store_row(call, to, whole, n);
+    return;
+  }
+  if (call->scale != 1) {
+    FALT_UNROLL
+    for (int q = 0; q < VECTORS; q++)
+      whole[q] = __builtin_convertvector(vec_round(scaled(sum[q], call->scale)), vec_bits);
+  }
+  store_bytes((uint8_t *)to, whole);
+}
+
+/* ---- sums */
+
+/* Input row i meets output row p by the taps of row i - p. */
+FALT_INLINE void tile(const falt_direct_u8_call *call, const windows *w, int64_t x, int n) {
+  vec_bits sum[ROWS][VECTORS] = {0};
+  for (int i = 0; i < ROWS + call->r - 1; i++)
+    for (int g = 0; g < call->words; g++) {
+      const uint8_t *from = call->rows[i] + x + 4 * g * call->step;
+      split word[VECTORS];
+      FALT_UNROLL
+      for (int q = 0; q < VECTORS; q++) word[q] = split_row(window(from + q * VEC, w), FALT_TILES_U8);
+      FALT_UNROLL
+      for (int p = 0; p < ROWS; p++) {
+        if (i < p || i - p >= call->r) continue;
+        const split tap = split_column(all_bits(call->taps[(i - p) * call->words + g]), FALT_TILES_U8);
+        FALT_UNROLL
+        for (int q = 0; q < VECTORS; q++) sum[p][q] = multiply(sum[p][q], word[q], tap, FALT_TILES_U8);
+      }
+    }
+  FALT_UNROLL
+  for (int p = 0; p < ROWS; p++) finish(call, p, sum[p], x, n);
+}
+
+static void sums(const falt_direct_u8_call *call) {
+  const windows w = windows_of(call->step);
+  int64_t x = 0;
+  for (; x + COLUMNS <= call->n; x += COLUMNS) tile(call, &w, x, COLUMNS);
+  if (x < call->n) tile(call, &w, x, (int)(call->n - x));
+}
+
+extern const falt_direct_u8_kernels JOIN(falt_direct_u8_kernels_, FALT_ISA_SUFFIX);
+const falt_direct_u8_kernels JOIN(falt_direct_u8_kernels_, FALT_ISA_SUFFIX) = {
+    .rows = ROWS,
+    .columns = COLUMNS,
+    .speed = FALT_VECTOR_BYTES < 32 ? 0
+             : HAS_BYTES            ? 4
+                                    : 1,
+    .sums = sums,
+};
