@@ -1,11 +1,10 @@
 /* Direct filters of bytes whose taps are integers of 8 bits, times a power of two: 2D, stride 1, known taps.
  *
- * Products and sums are integers, four taps at a time by instructions for dot products of bytes (VNNI). The f32 sums of
- * `direct` are exact for such taps, so the results are the same bits: docs/performance.md has the proof.
- *
- * A task goes down a strip. Rows under the filter wait in a ring of lines that have what the boundary puts beside the
- * image, so kernels know nothing of edges. Chosen wherever it applies and costs less. */
+ * Products and sums are integers, four taps at a time by dot products of bytes (VNNI); docs/internals/filters.md proves
+ * that the results have the bits of `direct`. A task goes down a strip: rows wait in a ring of lines that have what the
+ * boundary puts beside the image, so kernels know nothing of edges. Chosen where it applies and costs less. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "solver/common/factor.h"
@@ -22,6 +21,7 @@ typedef struct direct_u8_plan {
   int32_t taps[MOST_TAPS]; /* (r, words) */
   int words, step;
   float scale;
+  bool stream;       /* results bypass the caches */
   int64_t slots;     /* lines of the ring */
   size_t pitch;      /* of a line */
   size_t ring, idle; /* in a worker's scratch; idle: results of rows beyond the task */
@@ -102,7 +102,8 @@ static void run_rows(walk *w, int64_t y, int64_t count) {
                                              .r = (int)rows->taps[1],
                                              .words = plan->words,
                                              .step = plan->step,
-                                             .scale = plan->scale});
+                                             .scale = plan->scale,
+                                             .stream = plan->stream});
 }
 
 static void run_task(void *context, int64_t index, void *scratch) {
@@ -170,17 +171,19 @@ static const char *refusal(const falt_rows *rows, const falt_problem *p, const f
 
 /* ---- taps */
 
-/* Four taps along a row to a word. False if they are not integers of 8 bits, times a power of two. */
+/* Four taps along a row to a word. False if they are not integers of 8 bits, times a power of two, or if f32 might
+ * round a sum of them. */
 static bool pack_taps(direct_u8_plan *plan, const void *values) {
-  const double most_scale = 65536;
+  const double most_scale = 65536; /* far from what underflows in f32 */
   const int64_t r = plan->rows.taps[1], s = plan->rows.taps[2];
-  double dense[MOST_TAPS];
+  double dense[MOST_TAPS], most = 0;
   falt_problem_taps(&plan->base.problem, values, 0, FALT_F64, dense);
   const double scale = falt_integer_scale(dense, r * s, 7);
   if (scale == 0 || scale > most_scale) return false;
   for (int64_t i = 0; i < r * s; i++) {
     const int32_t tap = (int32_t)(dense[i] * scale);
-    if (tap > INT8_MAX) return false;
+    most += abs(tap) * (double)UINT8_MAX;
+    if (tap > INT8_MAX || most >= 0x1p24) return false;
     plan->taps[i / s * plan->words + i % s / 4] |= (int32_t)((uint32_t)(tap & 0xff) << 8 * (i % s % 4));
   }
   plan->scale = (float)(1 / scale);
@@ -189,12 +192,12 @@ static bool pack_taps(direct_u8_plan *plan, const void *values) {
 
 /* ---- estimate */
 
-/* In multiply-adds of f32 an output: words of taps, the words of bytes that the rows of a tile share, and results. */
+/* In multiply-adds of f32 an output: words of taps, words of bytes, which the rows of a tile share, and results. */
 static double seconds(const direct_u8_plan *plan) {
   const falt_rows *rows = &plan->rows;
-  const double efficiency = 0.6, r = (double)rows->taps[1], tile = plan->kernels->rows;
-  const double dots = r * plan->words * (4 / plan->kernels->speed), windows = 2 * plan->words * (tile + r - 1) / tile;
-  const double results = (rows->out_type == FALT_U8 ? 2 : 8) + (plan->scale != 1 ? 4 : 0);
+  const double efficiency = 0.9, r = (double)rows->taps[1], tile = plan->kernels->rows;
+  const double dots = r * plan->words * (4 / plan->kernels->speed), windows = plan->words * (tile + r - 1) / tile;
+  const double results = (rows->out_type == FALT_U8 ? 5 : 12) + (plan->scale != 1 ? 2 : 0);
   const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
   return falt_roofline(plan->base.device, FALT_F32, 2 * outputs * (dots + windows + results), efficiency,
                        falt_problem_bytes(&plan->base.problem));
@@ -239,10 +242,12 @@ static falt_plan *plan_direct_u8(const falt_solver *solver, falt_ask *ask) {
   plan->step = (int)(rows.pixel * rows.axis[2].dilation);
   if (!pack_taps(plan, ask->filter_values)) {
     destroy(&plan->base);
-    return falt_refuse(ask, "the taps are not integers of 8 bits, times a power of two");
+    return falt_refuse(
+        ask, "the taps are not integers of 8 bits, times a power of two, or their sums may need more than 24 bits");
   }
   set_blocks(plan);
   lay_memory(plan);
+  plan->stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
   plan->base.packed = true;
   plan->base.cost.seconds = seconds(plan);
   return &plan->base;

@@ -3,6 +3,8 @@
 #ifndef FALT_SOLVER_CPU_FILTER_DIRECT_U8_KERNELS_H
 #define FALT_SOLVER_CPU_FILTER_DIRECT_U8_KERNELS_H
 
+#include <stdbool.h>
+
 #include "core/cpu.h"
 #include "core/types.h"
 
@@ -23,6 +25,7 @@ typedef struct falt_direct_u8_call {
   int r, words;
   int step;    /* 1 to FALT_DIRECT_U8_STEP */
   float scale; /* a power of two, at most 1; sums are less than 2^24 */
+  bool stream; /* out is not read again soon: whole lines of bytes bypass the cache */
 } falt_direct_u8_call;
 
 typedef struct falt_direct_u8_kernels {

@@ -1,8 +1,9 @@
 /* Kernels for filters of bytes, compiled once per instruction set: solver/cpu/filter/direct_u8_kernels.h says what they
  * compute.
  *
- * A lane is a column. Its word holds the four bytes that four taps along the row read, which two shuffles make of a
- * load for all columns of a vector; every word serves all output rows that read its row. */
+ * A lane is a column. Its word holds the four bytes that four taps along the row read; every word serves all output
+ * rows that read its row. A shuffle within 16 bytes makes four words of them, so lane 4*q + i of vector k is column
+ * 16*q + 4*k + i of a tile: packed into bytes, the four vectors have the columns in order. */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/filter/direct_u8_kernels.h"
 
@@ -16,31 +17,23 @@
 /* Register tile: sums of ROWS by VECTORS. */
 enum { ROWS = FALT_VECTOR_BYTES == 64 ? 4 : 2, VECTORS = 4, COLUMNS = VECTORS * VEC };
 
-/* How bytes become words: lane 4*q + i reads bytes 4*q + i + k*step, k < 4, and 4 lanes shuffle together. */
-typedef struct windows {
-  vec_bits dwords, bytes;
-  int step;
-} windows;
-
-static windows windows_of(int step) {
-  windows w = {.step = step};
-  for (int i = 0; i < VEC; i++) w.dwords[i] = i / 4 + i % 4;
+/* Which of 16 bytes go into the words of four lanes: byte i + j*step into byte j of lane i. */
+static vec_bits windows_of(int step) {
+  vec_bits bytes = {0};
   for (int i = 0; i < VEC; i++)
-    for (int k = 0; k < 4; k++) w.bytes[i] |= (i % 4 + k * step) << 8 * k;
-  return w;
+    for (int j = 0; j < 4; j++) bytes[i] |= (i % 4 + j * step) << 8 * j;
+  return bytes;
 }
 
-FALT_INLINE vec_bits window(const uint8_t *from, const windows *w) {
+FALT_INLINE vec_bits window(const uint8_t *from, vec_bits bytes) {
 #if FALT_VECTOR_BYTES == 64 && defined(__AVX512BW__)
-  const __m512i near = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)from));
-  return (vec_bits)_mm512_shuffle_epi8(_mm512_permutexvar_epi32((__m512i)w->dwords, near), (__m512i)w->bytes);
+  return (vec_bits)_mm512_shuffle_epi8((__m512i)load_bits(from), (__m512i)bytes);
 #elif FALT_VECTOR_BYTES == 32 && defined(__AVX2__)
-  const __m256i near = _mm256_loadu_si256((const __m256i *)(const void *)from);
-  return (vec_bits)_mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(near, (__m256i)w->dwords), (__m256i)w->bytes);
+  return (vec_bits)_mm256_shuffle_epi8((__m256i)load_bits(from), (__m256i)bytes);
 #else
   vec_bits words = {0};
   for (int i = 0; i < VEC; i++)
-    for (int k = 0; k < 4; k++) words[i] |= from[i + k * w->step] << 8 * k;
+    for (int j = 0; j < 4; j++) words[i] |= (int32_t)((uint32_t)from[bytes[i] >> 8 * j & 0xff] << 8 * j);
   return words;
 #endif
 }
@@ -48,23 +41,33 @@ FALT_INLINE vec_bits window(const uint8_t *from, const windows *w) {
 /* ---- results */
 
 /* One row of a tile as bytes, where whole vectors are to be written. */
-FALT_INLINE void store_bytes(uint8_t *to, const vec_bits *sum) {
+FALT_INLINE void store_bytes(uint8_t *to, const vec_bits *sum, bool stream) {
 #if FALT_VECTOR_BYTES == 64 && defined(__AVX512BW__)
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i low = _mm512_packs_epi32((__m512i)sum[0], (__m512i)sum[1]);
   const __m512i high = _mm512_packs_epi32((__m512i)sum[2], (__m512i)sum[3]);
-  _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+  const vec bytes = (vec)_mm512_packus_epi16(low, high);
+  if (stream)
+    vec_stream((lane *)(void *)to, bytes);
+  else
+    vec_store((lane *)(void *)to, bytes);
 #elif FALT_VECTOR_BYTES == 32 && defined(__AVX2__)
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i low = _mm256_packs_epi32((__m256i)sum[0], (__m256i)sum[1]);
   const __m256i high = _mm256_packs_epi32((__m256i)sum[2], (__m256i)sum[3]);
-  _mm256_storeu_si256((__m256i *)(void *)to, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+  (void)stream; /* half lines */
+  vec_store((lane *)(void *)to, (vec)_mm256_packus_epi16(low, high));
 #else
+  (void)stream;
   for (int i = 0; i < COLUMNS; i++) {
     const int32_t y = sum[i / VEC][i % VEC];
     to[i] = (uint8_t)(y < 0 ? 0 : y > UINT8_MAX ? UINT8_MAX : y);
   }
 #endif
+}
+
+/* The columns of a tile in their order. */
+FALT_INLINE void in_order(int32_t *to, const vec_bits *sum) {
+  for (int l = 0; l < VEC; l += 4)
+    for (int k = 0; k < VECTORS; k++) memcpy(to + 4 * l + 4 * k, (const int32_t *)&sum[k] + l, 4 * sizeof *to);
 }
 
 /* Sums as numbers: converted before they are scaled, both exactly. */
@@ -74,8 +77,10 @@ FALT_INLINE vec scaled(vec_bits sum, float scale) {
 
 FALT_INLINE void store_row_as(const falt_direct_u8_call *call, char *to, const vec_bits *sum, int n,
                               const falt_type type) {
-  for (int q = 0; q < VECTORS && q * VEC < n; q++)
-    store_some(to + q * VEC * (int)size_of(type), scaled(sum[q], call->scale), n - q * VEC < VEC ? n - q * VEC : VEC,
+  _Alignas(FALT_VECTOR_BYTES) int32_t ordered[COLUMNS];
+  in_order(ordered, sum);
+  for (int x = 0; x < n; x += VEC)
+    store_some(to + x * (int)size_of(type), scaled(load_bits(ordered + x), call->scale), n - x < VEC ? n - x : VEC,
                type);
 }
 
@@ -116,20 +121,20 @@ FALT_INLINE void finish(const falt_direct_u8_call *call, int p, const vec_bits *
     for (int q = 0; q < VECTORS; q++)
       whole[q] = __builtin_convertvector(vec_round(scaled(sum[q], call->scale)), vec_bits);
   }
-  store_bytes((uint8_t *)to, whole);
+  store_bytes((uint8_t *)to, whole, call->stream && (uintptr_t)to % FALT_VECTOR_BYTES == 0);
 }
 
 /* ---- sums */
 
 /* Input row i meets output row p by the taps of row i - p. */
-FALT_INLINE void tile(const falt_direct_u8_call *call, const windows *w, int64_t x, int n) {
+FALT_INLINE void tile(const falt_direct_u8_call *call, vec_bits bytes, int64_t x, int n) {
   vec_bits sum[ROWS][VECTORS] = {0};
   for (int i = 0; i < ROWS + call->r - 1; i++)
     for (int g = 0; g < call->words; g++) {
       const uint8_t *from = call->rows[i] + x + 4 * g * call->step;
       split word[VECTORS];
       FALT_UNROLL
-      for (int q = 0; q < VECTORS; q++) word[q] = split_row(window(from + q * VEC, w), FALT_TILES_U8);
+      for (int q = 0; q < VECTORS; q++) word[q] = split_row(window(from + 4 * q, bytes), FALT_TILES_U8);
       FALT_UNROLL
       for (int p = 0; p < ROWS; p++) {
         if (i < p || i - p >= call->r) continue;
@@ -143,10 +148,11 @@ FALT_INLINE void tile(const falt_direct_u8_call *call, const windows *w, int64_t
 }
 
 static void sums(const falt_direct_u8_call *call) {
-  const windows w = windows_of(call->step);
+  const vec_bits bytes = windows_of(call->step);
   int64_t x = 0;
-  for (; x + COLUMNS <= call->n; x += COLUMNS) tile(call, &w, x, COLUMNS);
-  if (x < call->n) tile(call, &w, x, (int)(call->n - x));
+  for (; x + COLUMNS <= call->n; x += COLUMNS) tile(call, bytes, x, COLUMNS);
+  if (x < call->n) tile(call, bytes, x, (int)(call->n - x));
+  if (call->stream) vec_stream_end();
 }
 
 extern const falt_direct_u8_kernels JOIN(falt_direct_u8_kernels_, FALT_ISA_SUFFIX);
