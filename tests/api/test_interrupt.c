@@ -106,6 +106,7 @@ static const struct {
     {"dgrad-strided", "backward-data c=4096 h=9 w=9 k=2048 r=3 s=3 pad=1"},
     {"igemm-nchw", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
     {"igemm-vnni", "forward n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 layout=nhwc type=bf16"},
+    {"igemm-vnni", "forward n=1 c=8192 h=3 w=3 k=4096 r=3 s=3 layout=nhwc weight-layout=hwio type=bf16"},
     {"dgrad-strided", "backward-data n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
     {"wgrad", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
     {"wgrad-rows", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
