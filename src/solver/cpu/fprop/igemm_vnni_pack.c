@@ -103,24 +103,23 @@ static void pack_columns(const target *t, const falt_panel_block *block, int64_t
 
 /* ---- rows */
 
-/* Rows of columns as elements of a tile, 64 bytes from group to group, as transposed columns are. */
-static void widen_run(const target *t, const falt_panel_run *run, int64_t half) {
+/* Rows of all columns as elements of a tile: those of each half are groups, as of transposed columns. */
+static void widen_run(const target *t, const falt_panel_run *run) {
   const falt_tiles_plan *plan = t->plan;
-  const int64_t n = falt_min(ROWS, t->columns - half * ROWS);
-  if (n < ROWS) memset(t->scratch, 0, TILE);
-  for (int64_t g = 0; g < run->groups; g++) {
-    const char *from = t->from + (run->at[0] + g * run->step + half * ROWS * t->apart) * t->size;
-    plan->kernels->widen(&(falt_tiles_widen){from, plan->layer.p.filter.type, plan->split,
-                                             t->scratch + g * FALT_TILE_BYTES, t->apart, n});
+  char *to = t->scratch;
+  if (t->columns < COLUMNS) memset(to, 0, (size_t)(2 * TILE));
+  for (int64_t g = 0; g < run->groups; g++, to += 2 * FALT_TILE_BYTES) {
+    const char *from = t->from + (run->at[0] + g * run->step) * t->size;
+    plan->kernels->widen(&(falt_tiles_widen){from, plan->layer.p.filter.type, plan->split, to, t->apart, t->columns});
   }
 }
 
 static void convert_run(const target *t, const falt_panel_tile *tile, const falt_panel_run *run) {
   falt_panel_run widened = *run;
-  widened.at[0] = 0;
-  widened.step = 1;
+  widen_run(t, run);
+  widened.step = 2;
   for (int64_t half = 0; half < tile_count(t); half++) {
-    widen_run(t, run, half);
+    widened.at[0] = half;
     for (int64_t time = 0; time < t->plan->times; time++)
       collect_run(t, &widened, 0, t->scratch, tile_of(t, tile, half, time), time);
   }
@@ -245,7 +244,7 @@ void falt_tiles_pack_all(const falt_tiles_plan *plan, const void *filter, char *
 /* f32 operations of vectors in whose time a byte of a panel is packed, the filter coming from the last-level cache.
  * Measured on Zen 4. Vectors of less than 64 bytes move groups one by one. */
 static const double straight = 3, collected = 4.5, collected_bytes = 5.5, joined = 4.5, flipped = 2;
-static const double per_step = 1.5, by_element = 80, splits = 9, widens = 3, widens_rows = 12, widens_apart = 30;
+static const double per_step = 1.5, by_element = 80, splits = 9, widens = 3, widens_apart = 25;
 static const double by_group = 20;
 
 static double byte_work(const falt_tiles_plan *plan) {
@@ -256,7 +255,7 @@ static double byte_work(const falt_tiles_plan *plan) {
   const double flips = plan->turned && !order->direct ? flipped : 0;
   if (order->columns)
     return vectors + flips + converts + (order->direct ? straight : plan->element == 1 ? collected_bytes : collected);
-  if (converts > 0) return vectors + (apart == 1 ? widens_rows : widens_apart);
+  if (converts > 0) return vectors + (apart == 1 ? collected + converts : widens_apart);
   const bool gathers = size == 2 && apart > 0 && apart <= FALT_TILES_MOST_STEP;
   return vectors + flips + joined + (apart == 1 ? 0 : gathers ? per_step * apart : by_element / size);
 }

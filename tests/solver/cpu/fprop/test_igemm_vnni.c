@@ -15,7 +15,7 @@
 #include "core/cpu.h"
 #include "core/random.h"
 #include "core/types.h"
-#include "faltung/faltung.h"
+#include "solver/cpu/fprop/igemm_vnni.h"
 
 enum { DIMS = 6, LINE = 600 };
 
@@ -187,10 +187,66 @@ static void test_large(void **state) {
   falt_device_destroy(&device);
 }
 
+static void expect_weights(const falt_tiles_task *task, const memory *filter) {
+  const falt_tensor *w = &task->layer->p.filter;
+  for (int64_t k = 0; k < w->size[FALT_N]; k++)
+    for (int64_t tap = 0; tap < task->layer->taps; tap++)
+      for (int64_t c = 0; c < w->size[FALT_C]; c++) {
+        const int64_t s = tap % w->size[FALT_W], r = tap / w->size[FALT_W];
+        const double wanted = falt_load(filter->at, FALT_F16, falt_tensor_at(w, k, task->group, c, 0, r, s));
+        assert_true((double)falt_tiles_weight(task, k, tap, c) == wanted);
+      }
+}
+
+static void check_split(falt_device *device, const char *line) {
+  falt_plan *base = NULL;
+  if (falt_plan_create_line(&base, device, line, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
+  const int64_t groups = falt_tiles_groups(plan), panels = groups * plan->panels;
+  const memory filter = room(falt_plan_bytes(base, "filter"), 2);
+  for (size_t i = 0; i < filter.bytes / 2; i++)
+    falt_store(filter.at, FALT_F16, (int64_t)i, falt_random_unit(&seed) - 0.5);
+  char *packed = aligned_alloc(64, (size_t)panels * plan->panel), *scratch = aligned_alloc(64, 1 << 20);
+  assert_true(plan->split && packed && scratch && falt_tiles_packing(plan) <= 1 << 20);
+  memset(packed, -1, (size_t)panels * plan->panel);
+  falt_tiles_pack(plan, filter.at, 0, panels, packed, scratch);
+  falt_tiles_task task = {.plan = plan, .layer = &plan->layer, .packed = packed};
+  for (; task.group < groups; task.group++) expect_weights(&task, &filter);
+  free(packed);
+  free(scratch);
+  free(filter.whole);
+  falt_plan_destroy(&base);
+}
+
+/* Panels of f16 that are split in two, as matrix units take them: both halves of each weight are where products look
+ * for them. Packing needs no matrix unit. */
+static void test_split(void **state) {
+  (void)state;
+  if (!falt_isa_runs(FALT_ISA_BF16) || falt_tiles_kernels_for(FALT_ISA_AMX) == falt_tiles_kernels_for(FALT_ISA_BF16))
+    skip();
+  falt_device *device = NULL;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  const falt_isa isa = device->isa;
+  device->isa = FALT_ISA_AMX;
+  for (int i = 0; i < 40; i++) {
+    char line[LINE + 40];
+    static const char *const orders[] = {"oihw", "ohwi", "hwio"};
+    const int groups = pick(1, 2), c = pick(1, 70), k = pick(2, 70), r = pick(1, 3), s = pick(1, 5);
+    snprintf(line, sizeof line,
+             "forward c=%d k=%d h=9 w=20 r=%d s=%d groups=%d type=f16 layout=nhwc weight-layout=%s method=igemm-vnni",
+             c * groups, k * groups, r, s, groups, orders[i % 3]);
+    if (i % 4 == 3) add_strides(line, (const int64_t[DIMS]){k, groups, c, 1, r, s});
+    check_split(device, line);
+  }
+  device->isa = isa;
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const char *chosen = getenv("FALT_SEED");
   seed = chosen ? strtoull(chosen, NULL, 0) : 20261123;
   printf("seed %llu\n", (unsigned long long)seed);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_filters), cmocka_unit_test(test_large)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_filters), cmocka_unit_test(test_large),
+                                     cmocka_unit_test(test_split)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
