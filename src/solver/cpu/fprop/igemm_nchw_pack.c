@@ -144,15 +144,21 @@ void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter,
                     pack_task, &p);
 }
 
-/* Operations in the time of moving one element, as measured with AVX-512: in a run, in a transpose, and one by one;
- * less where the kernel fetches ahead what is packed next, and nothing waits in memory. */
+/* Operations in the time of moving one element, as measured with AVX-512: in a run, in a transpose, one by one, and to
+ * rows so far apart that each element meets another line; less where the kernel fetches ahead what is packed next, and
+ * nothing waits in memory. */
+static const double in_runs = 28, transposed = 32, alone = 110, scattered = 800, just_in_time = 0.5;
+
+static double cost_of_element(const falt_igemm_nchw_plan *plan) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  const bool unit = w->stride[FALT_K] == 1 || w->stride[FALT_C] == 1;
+  if (plan->layer.taps == 1) return unit ? transposed : alone;
+  return has_runs(plan) ? in_runs : w->stride[FALT_K] == 1 ? scattered : alone;
+}
+
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan) {
-  static const double in_runs = 28, transposed = 32, alone = 110, just_in_time = 0.5;
-  const falt_layer *layer = &plan->layer;
-  const falt_tensor *w = &layer->p.filter;
-  const double each = layer->taps > 1                                    ? (has_runs(plan) ? in_runs : alone)
-                      : w->stride[FALT_K] == 1 || w->stride[FALT_C] == 1 ? transposed
-                                                                         : alone;
   const double share = plan->just_in_time ? just_in_time : 1;
-  return plan->base.packed || plan->in_place ? 0 : share * each * (double)falt_tensor_count(w);
+  return plan->base.packed || plan->in_place
+             ? 0
+             : share * cost_of_element(plan) * (double)falt_tensor_count(&plan->layer.p.filter);
 }

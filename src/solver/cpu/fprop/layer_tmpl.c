@@ -235,7 +235,7 @@ static void groups(const falt_layer_product *call) {
 
 /* Rows are a channel apart, too far for the processor to foresee: it is told some rows ahead. */
 enum { AHEAD = 8 };
-enum { LEAST_TRANSPOSED = 3 }; /* rows for which shuffles are faster than moving single elements */
+enum { LEAST_TRANSPOSED = 3 }; /* rows and columns for which shuffles are faster than moving single elements */
 
 FALT_INLINE void copy_near(const falt_layer_copy *call) {
   const int last = (int)((call->n - 1) % VEC) + 1;
@@ -284,7 +284,8 @@ FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
 static void copy(const falt_layer_copy *call) {
   if (call->step == 1)
     copy_rows(call);
-  else if ((call->from_pitch == 1 || call->from_pitch == -1) && call->count >= LEAST_TRANSPOSED)
+  else if ((call->from_pitch == 1 || call->from_pitch == -1) && call->count >= LEAST_TRANSPOSED &&
+           call->n >= LEAST_TRANSPOSED)
     copy_transposed(call);
   else if (call->step == 2)
     copy_apart(call, 2);
