@@ -99,6 +99,7 @@ static const struct {
     {"direct", "correlate h=4000 w=4000 r=63 s=63"},
     {"direct", "correlate w=400000 s=40001"},
     {"direct", "correlate d=200 h=200 w=200 t=15 r=15 s=15"},
+    {"direct-u8", "correlate h=8000 w=8000 r=31 s=31 type=u8"},
     {"separable", "correlate h=6000 w=6000 r=255 s=255 rank=1"},
     {"separable", "correlate d=300 h=300 w=300 t=101 r=101 s=101 rank=1"},
     {"direct-nhwc", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
