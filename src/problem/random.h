@@ -18,8 +18,9 @@ typedef enum falt_channel_kind {
   FALT_FEW_IN,        /* first layers and their gradients */
   FALT_FEW_OUT,
   FALT_SMALL_GROUPS,
-  FALT_DEPTHWISE,     /* one input channel a group, a multiplier now and then */
-  FALT_WIDE_DEPTHWISE /* one channel in and out, vectors of groups */
+  FALT_DEPTHWISE,      /* one input channel a group, a multiplier now and then */
+  FALT_WIDE_DEPTHWISE, /* one channel in and out, vectors of groups */
+  FALT_BYTES /* few, of u8, taps of 8 bits, steps of 1, no epilogue, the filter known: dot products of bytes */
 } falt_channel_kind;
 
 typedef enum falt_window_kind {

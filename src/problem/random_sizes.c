@@ -172,7 +172,7 @@ static void draw_steps(falt_draft *d) {
   if (d->recipe.window == FALT_PATCHES) {
     d->line.stride.count = d->space;
     for (int i = 0; i < d->space; i++) d->line.stride.value[i] = d->line.taps[3 - d->space + i];
-  } else if (falt_once_in(d, d->recipe.channels == FALT_FEW_IN ? 2 : 3)) {
+  } else if (d->recipe.channels != FALT_BYTES && falt_once_in(d, d->recipe.channels == FALT_FEW_IN ? 2 : 3)) {
     DRAW_LIST(d, &d->line.stride, strides);
     if (d->plain) d->line.stride.value[0] = 2;
   }

@@ -180,6 +180,14 @@ static void draw_types(falt_draft *d, bool floats) {
     l->accumulator = FALT_S32;
 }
 
+/* Bytes and taps that their dot products take. */
+static void draw_byte_types(falt_draft *d) {
+  static const falt_odds outputs[] = {{60, -1}, {20, FALT_S16}, {10, FALT_S32}, {10, FALT_F32}};
+  d->line.type = FALT_U8;
+  d->line.weight_type = FALT_S8;
+  d->line.out_type = (int)FALT_DRAW(d, outputs);
+}
+
 static void draw_pool_types(falt_draft *d, bool forward) {
   falt_line *l = &d->line;
   l->type = (int)(forward ? FALT_DRAW(d, types) : FALT_DRAW(d, float_types));
@@ -236,6 +244,7 @@ static void draw_rank(falt_draft *d) {
 static void draw_filter_when(falt_draft *d, int operation) {
   static const falt_odds whens[] = {{1, FALT_FILTER_AUTO}, {1, FALT_FILTER_GIVEN}, {1, FALT_FILTER_KNOWN}};
   if (falt_reads_filter((falt_operation)operation)) d->line.filter_when = (int)FALT_DRAW(d, whens);
+  if (d->recipe.channels == FALT_BYTES) d->line.filter_when = FALT_FILTER_KNOWN;
 }
 
 static void draw_budget(falt_draft *d) {
@@ -254,7 +263,9 @@ void falt_random_words(falt_draft *d) {
     draw_pool_types(d, forward);
   } else {
     draw_boundary(d);
-    if (d->plain) {
+    if (d->recipe.channels == FALT_BYTES) {
+      draw_byte_types(d);
+    } else if (d->plain) {
       draw_usual_types(d, !forward);
     } else {
       draw_types(d, !forward);
@@ -262,7 +273,8 @@ void falt_random_words(falt_draft *d) {
     draw_rank(d);
   }
   if (family != FALT_OF_FILTERS) draw_layout(d, family == FALT_OF_LAYERS);
-  if (operation == FALT_FORWARD && !falt_once_in(d, family == FALT_OF_FILTERS ? 2 : 3)) draw_epilogue(d);
+  const bool finishes = operation == FALT_FORWARD && d->recipe.channels != FALT_BYTES;
+  if (finishes && !falt_once_in(d, family == FALT_OF_FILTERS ? 2 : 3)) draw_epilogue(d);
   if (operation == FALT_BACKWARD_FILTER) d->line.bias = falt_once_in(d, 3);
   draw_budget(d);
   draw_filter_when(d, operation);

@@ -45,7 +45,7 @@ static void test_lines_are_the_same_everywhere(void **state) {
     falt_problem_random(seed, line, sizeof line);
     for (const char *at = line; *at; at++) hash = hash * 31 + (unsigned char)*at;
   }
-  assert_int_equal(hash, UINT64_C(0x5bc09611be1b6f6));
+  assert_int_equal(hash, UINT64_C(0x8a8781aec9a1286b));
 }
 
 /* ---- what comes */
@@ -183,8 +183,8 @@ static void test_work_is_bounded(void **state) {
 
 static void count_plans(falt_device *device, const falt_problem *p, const falt_budget *budget, int *planned) {
   static const double zeros[1 << 16]; /* taps of any rank */
-  const bool known = p->rank > 0 && p->operation == FALT_FORWARD &&
-                     falt_tensor_span(&p->filter) <= (int64_t)(sizeof zeros / sizeof *zeros);
+  const bool wanted = (p->rank > 0 && p->operation == FALT_FORWARD) || p->filter_when == FALT_FILTER_KNOWN;
+  const bool known = wanted && falt_tensor_span(&p->filter) <= (int64_t)(sizeof zeros / sizeof *zeros);
   falt_search search;
   falt_search_init(&search, falt_solvers, device, p, budget, known ? zeros : NULL);
   assert_int_equal(falt_search_run(&search, true), FALT_OK);
@@ -194,6 +194,11 @@ static void count_plans(falt_device *device, const falt_problem *p, const falt_b
     planned[at] += search.entries[i].outcome <= FALT_BY_NAME_ONLY && falt_entry_ready(&search.entries[i]);
   }
   falt_search_close(&search, NULL);
+}
+
+/* Solvers that need instructions. */
+static bool has_instructions(const falt_solver *solver, falt_isa isa) {
+  return isa >= FALT_ISA_AVX2 || strcmp(solver->name, "direct-u8") != 0;
 }
 
 /* One problem in a hundred for every solver, whatever the instructions: ten thousand checks in a million problems. */
@@ -215,7 +220,7 @@ static void check_solvers(falt_isa isa) {
   for (int i = 0; falt_solvers[i]; i++) {
     if (strcmp(falt_solvers[i]->device_kind, "cpu") != 0 || falt_solvers[i]->only_by_name) continue;
     print_message("%s %s: %.2f%%\n", falt_isa_name(isa), falt_solvers[i]->name, 100.0 * planned[i] / PLANNED);
-    if (planned[i] < PLANNED / 100)
+    if (planned[i] < PLANNED / 100 && has_instructions(falt_solvers[i], isa))
       fail_msg("%s on %s: plans %d of %d problems", falt_solvers[i]->name, falt_isa_name(isa), planned[i], PLANNED);
   }
   falt_device_destroy(&device);
