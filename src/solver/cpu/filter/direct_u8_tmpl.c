@@ -49,12 +49,12 @@ FALT_INLINE void store_bytes(uint8_t *to, const vec_bits *sum, bool stream) {
   if (stream)
     vec_stream((lane *)(void *)to, bytes);
   else
-    vec_store((lane *)(void *)to, bytes);
+    memcpy(to, &bytes, sizeof bytes);
 #elif FALT_VECTOR_BYTES == 32 && defined(__AVX2__)
   const __m256i low = _mm256_packs_epi32((__m256i)sum[0], (__m256i)sum[1]);
   const __m256i high = _mm256_packs_epi32((__m256i)sum[2], (__m256i)sum[3]);
   (void)stream; /* half lines */
-  vec_store((lane *)(void *)to, (vec)_mm256_packus_epi16(low, high));
+  _mm256_storeu_si256((__m256i *)(void *)to, _mm256_packus_epi16(low, high));
 #else
   (void)stream;
   for (int i = 0; i < COLUMNS; i++) {
