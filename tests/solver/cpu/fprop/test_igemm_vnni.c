@@ -207,7 +207,10 @@ static void check_split(falt_device *device, const char *line) {
   for (size_t i = 0; i < filter.bytes / 2; i++)
     falt_store(filter.at, FALT_F16, (int64_t)i, falt_random_unit(&seed) - 0.5);
   char *packed = aligned_alloc(64, (size_t)panels * plan->panel), *scratch = aligned_alloc(64, 1 << 20);
-  assert_true(plan->split && packed && scratch && falt_tiles_packing(plan) <= 1 << 20);
+  assert_non_null(packed);
+  assert_non_null(scratch);
+  assert_true(plan->split);
+  assert_in_range(falt_tiles_packing(plan), 0, 1 << 20);
   memset(packed, -1, (size_t)panels * plan->panel);
   falt_tiles_pack(plan, filter.at, 0, panels, packed, scratch);
   falt_tiles_task task = {.plan = plan, .layer = &plan->layer, .packed = packed};
@@ -222,8 +225,8 @@ static void check_split(falt_device *device, const char *line) {
  * for them. Packing needs no matrix unit. */
 static void test_split(void **state) {
   (void)state;
-  if (!falt_isa_runs(FALT_ISA_BF16) || falt_tiles_kernels_for(FALT_ISA_AMX) == falt_tiles_kernels_for(FALT_ISA_BF16))
-    skip();
+  const falt_tiles_kernels *kernels = falt_tiles_kernels_for(FALT_ISA_AMX); /* vectors, with some compilers */
+  if (!falt_isa_runs(FALT_ISA_BF16) || kernels->speed[FALT_TILES_BF16] <= 4 * kernels->speed[FALT_TILES_F32]) skip();
   falt_device *device = NULL;
   assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
   const falt_isa isa = device->isa;
