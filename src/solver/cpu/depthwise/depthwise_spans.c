@@ -173,7 +173,8 @@ static void add_span(builder *b, int64_t q, int64_t end) {
   falt_depthwise *d = b->d;
   const int64_t first = d->piece_count;
   d->segments = 0;
-  for (const falt_link *link = b->links; link < b->links + b->link_count; link++) {
+  for (int64_t l = 0; l < b->link_count; l++) {
+    const falt_link *link = &b->links[l];
     if (!meets(link, q, end)) continue;
     const int64_t every = every_of(d, link);
     for (int64_t i = 0; i < every; i++) add_taps(b, link, q, end - q, i, every);
