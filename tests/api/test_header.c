@@ -96,7 +96,7 @@ static void test_alignment(UNUSED void **state) {
     falt_plan *plan;
     const falt_problem p = parse(lines[i]);
     static char memory[2][3][1 << 14] __attribute__((aligned(64)));
-    char workspace[1 << 14] __attribute__((aligned(64)));
+    static char workspace[1 << 18] __attribute__((aligned(64)));
     assert_int_equal(falt_plan_create(&plan, device, &p, NULL, NULL), FALT_OK);
     assert_true(falt_plan_workspace(plan) <= sizeof workspace);
     for (size_t shift = 0; shift < 2; shift++) {

@@ -9,6 +9,7 @@
 static const char *const solver_lines[] = {
     "correlate h=37 w=60 r=5 s=5 boundary=edge type=f32",
     "correlate h=24 w=50 pixel=3 r=5 s=5 boundary=reflect101 type=u8",
+    "correlate h=24 w=50 r=3 s=3 boundary=wrap type=u8 weight-type=s8",
     "correlate w=900 s=7 boundary=wrap type=f64",
     "forward n=2 c=9 h=6 w=15 k=70 r=3 s=3 pad=1 type=f64 scale=1 residual=1 act=gelu",
     "forward n=3 c=21 h=13 w=11 k=133 r=3 s=3 pad=1 type=f32 layout=nhwc residual=1 scale=1",
@@ -21,6 +22,7 @@ static const char *const solver_lines[] = {
     "forward n=2 c=96 h=9 w=8 k=48 r=3 s=3 pad=1 groups=12 type=f32 value=2 layout=nhwc bias=1 residual=1",
     "forward n=1 c=150 h=6 w=7 k=150 r=3 s=3 pad=1 groups=150 type=f32 layout=nhwc residual=1",
     "forward n=1 c=20 h=7 w=9 k=40 r=9 s=9 pad=4 groups=20 type=f32 layout=nhwc residual=1",
+    "forward n=2 c=40 h=7 w=7 k=40 r=3 s=3 pad=1 groups=40 type=f32",
     "forward n=2 c=33 h=9 w=8 k=33 r=3 s=3 pad=1 groups=33 type=bf16 layout=nhwc residual=1",
     "forward n=2 c=33 h=9 w=8 k=33 r=3 s=3 pad=1 groups=33 type=u8 out-type=u8 layout=nhwc residual=1",
     "forward n=4 c=150 h=7 w=7 k=90 r=1 s=1 type=f32 residual=1 act=relu",
