@@ -59,8 +59,8 @@ enum {
 /* Bytes of depth times results that a multiprocessor multiplies in a cycle, for elements of so many bytes. */
 double falt_mma_bytes(const falt_machine *machine, int element_bytes);
 
-/* Blocks whose registers a multiprocessor holds: as if all blocks shared one register file, or with a register file for
- * each quarter of the warps. `registers` are those of a thread. */
+/* Blocks that fit on a multiprocessor by their registers: with one register file for all blocks, or with one for each
+ * of its four parts. `registers` is the number per thread. */
 int64_t falt_blocks_by_registers(int64_t threads, int64_t registers);
 int64_t falt_blocks_by_quarters(int64_t warps, int64_t registers);
 /* Blocks whose shared memory a multiprocessor holds. */
