@@ -150,9 +150,11 @@ static int run_planner(const ladder_run *run, cli_task *task, cli_climb *climb) 
 static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, const ladder_step *step) {
   cli_rung *rung = add_rung(climb, step->name, step->idea);
   if (!rung) return CLI_DONE;
+  if (step->solver && task->on_paper) rung->skipped = "a solver of the library: `faltung explain` predicts its time";
+  if (rung->skipped) return CLI_DONE;
   if (step->solver) return run_solver(run, task, climb, step, rung);
   rung->skipped = ladder_refusal(step, &task->ladder, &rung->counts);
-  if (rung->skipped) return CLI_DONE;
+  if (rung->skipped || task->on_paper) return CLI_DONE;
   int status = cli_task_poison(task);
   if (status != CLI_DONE) return status;
   const falt_status timed = ladder_time(step, &task->ladder, run->seconds, &rung->seconds);
@@ -164,7 +166,7 @@ static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, con
 
 static const ladder_step *steps_of(const cli_task *task) {
   static const ladder_step *const filters[3] = {ladder_cuda_signal, ladder_cuda_image, ladder_cuda_volume};
-  const bool on_gpu = task->ladder.gpu != NULL;
+  const bool on_gpu = task->on_gpu;
   if (task->stage == CLI_FILTER) return on_gpu ? filters[task->question.problem.space - 1] : ladder_cpu;
   if (task->stage == CLI_POOLED) return on_gpu ? ladder_cuda_pooled : ladder_cpu_pooled;
   return on_gpu ? ladder_cuda_layer : ladder_cpu_layer;
@@ -186,6 +188,7 @@ static cli_climb *begin(ladder_run *run, cli_task *task, cli_stage stage) {
   cli_climb *climb = &run->climbs.climb[run->climbs.count++];
   cli_task_begin(task, stage);
   climb->stage = stages[stage];
+  climb->on_paper = task->on_paper;
   climb->problem = task->question.problem;
   climb->operations = ladder_operations(&task->ladder, stage != CLI_FILTER);
   climb->bytes = 4 * cli_task_elements(task);
@@ -206,11 +209,11 @@ static int run_stage(ladder_run *run, cli_task *task, cli_stage stage) {
     status = run_step(run, task, climb, &steps[i]);
     cli_progress_step(&progress, i + 1, count + 1);
   }
-  if (status == CLI_DONE) status = run_planner(run, task, climb);
+  if (status == CLI_DONE && !task->on_paper) status = run_planner(run, task, climb);
   cli_progress_end();
   if (status != CLI_DONE) return status;
   (run->options->json ? cli_climb_json : cli_climb_text)(climb);
-  return check(climb);
+  return task->on_paper ? CLI_DONE : check(climb);
 }
 
 static int run_line(ladder_run *run, const char *line) {
@@ -243,10 +246,16 @@ static int run_operands(ladder_run *run) {
   return status;
 }
 
+static bool is_described(const ladder_run *run) {
+  return strstr(falt_device_name(run->device), ", described") != NULL;
+}
+
 /* Opens the picture before the work: a path that cannot be written should not cost minutes. */
 static int run_with_plot(ladder_run *run) {
   io_output output;
   io_error error;
+  if (is_described(run))
+    return cli_fail(CLI_WRONG, "--plot: a described GPU has no times to draw; leave it out, or use a GPU that is here");
   if (!io_output_open(&output, run->options->plot, NULL, false, &error))
     return cli_fail(CLI_WRONG, "--plot %s", error.text);
   const int status = run_operands(run);
@@ -255,9 +264,25 @@ static int run_with_plot(ladder_run *run) {
   return status;
 }
 
+/* Of the options that only read: an exit status, or NOTHING_READ. */
+enum { NOTHING_READ = -1 };
+
+static int read_only(const cli_options *options) {
+  if (!isnan(options->answer) && !options->exercise)
+    return cli_fail(CLI_WRONG, "--answer: of which exercise? write --exercise N too");
+  if (options->exercise) return cli_exercise(options->exercise, options->answer);
+  if (options->show) return cli_ladder_show(options);
+  if (!options->list) return NOTHING_READ;
+  cli_ladder_list(options);
+  return CLI_DONE;
+}
+
 int falt_verb_ladder(const cli_options *options) {
+  const int done = read_only(options);
+  if (done != NOTHING_READ) return done;
   if (options->operands == 0)
-    return cli_fail(CLI_WRONG, "ladder: which one? write 1d, 2d, 3d or layer, or a problem line");
+    return cli_fail(CLI_WRONG,
+                    "ladder: which one? write 1d, 2d, 3d or layer, or a problem line; --list names the steps");
   ladder_run *run = calloc(1, sizeof *run);
   if (!run) return cli_fail(CLI_IMPOSSIBLE, "ladder: memory ran out; close other programs");
   run->options = options;

@@ -29,6 +29,7 @@ typedef struct cli_climb {
   const char *bound; /* "memory" or "compute" */
   cli_rung rung[CLI_RUNGS];
   int rungs;
+  bool on_paper; /* no times: the GPU is only described */
 } cli_climb;
 
 typedef struct cli_climbs {
@@ -40,6 +41,15 @@ typedef struct cli_climbs {
 double cli_climb_first(const cli_climb *climb);
 void cli_climb_text(const cli_climb *climb);
 void cli_climb_json(const cli_climb *climb);
+
+/* The steps of all ladders, or of those that the operand and --device name. */
+void cli_ladder_list(const cli_options *options);
+/* Prints the source of the steps of the name --show. Prints an error and returns its exit status, or CLI_DONE. */
+int cli_ladder_show(const cli_options *options);
+
+void cli_exercises_list(void);
+/* Prints the question where the answer is NaN, else whether it is right: CLI_DONE or CLI_CHECK_FAILED. */
+int cli_exercise(int64_t number, double answer);
 
 /* Bars of all steps on one logarithmic axis of time, with the limit of each table: an SVG image into the open output,
  * which is committed or discarded. Prints an error and returns its exit status, or CLI_DONE. */

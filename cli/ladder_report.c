@@ -33,13 +33,28 @@ static bool has_blocks(const cli_climb *climb) {
 
 /* What the kernels ask of the GPU. */
 static void print_blocks(const cli_climb *climb) {
-  printf("\n  %-12s %12s %8s %8s %12s\n", "on paper", "blocks", "threads", "shared", "reads saved");
+  printf("\n  %-12s %12s %8s %8s %12s %8s\n", "on paper", "blocks", "threads", "shared", "reads saved", "op/byte");
   for (int i = 0; i < climb->rungs; i++) {
     const cli_rung *r = &climb->rung[i];
     if (r->skipped || !r->counts.blocks) continue;
-    printf("  %-12s %12lld %8d %8d %11.1fx\n", r->name, (long long)r->counts.blocks, r->counts.block_threads,
-           r->counts.shared_bytes, r->counts.reads_saved);
+    printf("  %-12s %12lld %8d %8d %11.1fx %8.2f", r->name, (long long)r->counts.blocks, r->counts.block_threads,
+           r->counts.shared_bytes, r->counts.reads_saved, r->counts.operations_per_byte);
+    printf(climb->on_paper ? "  %s\n" : "\n", r->idea);
   }
+}
+
+static void print_times(const cli_climb *climb) {
+  printf("  %-12s %10s %8s %9s %8s %9s %7s %11s  %s\n", "step", "time", "GB/s", "GFLOP/s", "op/byte", "speed-up",
+         "limit", "difference", "what is new");
+  for (int i = 0; i < climb->rungs; i++) print_rung(climb, &climb->rung[i]);
+}
+
+static void print_head(const cli_climb *climb) {
+  char limit[32];
+  printf("%s%s\non %s", climb->line, strcmp(climb->stage, "pooled") == 0 ? ", then ReLU and 2 x 2 max pooling" : "",
+         climb->device);
+  if (!climb->on_paper) printf(", %s limit %s\n", climb->bound, cli_duration(climb->limit_seconds, limit));
+  putchar('\n');
 }
 
 static void print_ghosts(const falt_problem *p) {
@@ -72,36 +87,43 @@ static void print_gain(const cli_climb *climb) {
 }
 
 void cli_climb_text(const cli_climb *climb) {
-  const bool pooled = strcmp(climb->stage, "pooled") == 0;
-  char limit[32];
-  printf("%s%s\non %s, %s limit %s\n\n", climb->line, pooled ? ", then ReLU and 2 x 2 max pooling" : "", climb->device,
-         climb->bound, cli_duration(climb->limit_seconds, limit));
-  printf("  %-12s %10s %8s %9s %8s %9s %7s %11s  %s\n", "step", "time", "GB/s", "GFLOP/s", "op/byte", "speed-up",
-         "limit", "difference", "what is new");
-  for (int i = 0; i < climb->rungs; i++) print_rung(climb, &climb->rung[i]);
+  print_head(climb);
+  if (!climb->on_paper) print_times(climb);
   if (has_blocks(climb)) print_blocks(climb);
   if (cli_counts_apply(&climb->problem))
     print_ghosts(&climb->problem);
-  else
+  else if (!climb->on_paper)
     print_gain(climb);
   putchar('\n');
 }
 
 /* ---- JSON */
 
-static void print_numbers(cli_json *json, const cli_climb *climb, const cli_rung *r) {
+static void print_rates(cli_json *json, const cli_climb *climb, const cli_rung *r) {
   cli_json_number(json, "seconds_min", r->seconds);
   cli_json_number(json, "gbytes_per_s", climb->bytes / r->seconds * 1e-9);
   cli_json_number(json, "gflops", climb->operations / r->seconds * 1e-9);
+}
+
+static void print_counts(cli_json *json, const cli_rung *r) {
   cli_json_number(json, "operations_per_byte", r->counts.operations_per_byte);
   cli_json_number(json, "reads_saved", r->counts.reads_saved);
   cli_json_integer(json, "blocks", r->counts.blocks);
   cli_json_integer(json, "block_threads", r->counts.block_threads);
   cli_json_integer(json, "shared_bytes", r->counts.shared_bytes);
+}
+
+static void print_shares(cli_json *json, const cli_climb *climb, const cli_rung *r) {
   cli_json_number(json, "speedup", cli_climb_first(climb) / r->seconds);
   cli_json_number(json, "limit_share", climb->limit_seconds / r->seconds);
   cli_json_text(json, "bound", climb->bound);
   cli_json_number(json, "difference", r->difference);
+}
+
+static void print_numbers(cli_json *json, const cli_climb *climb, const cli_rung *r) {
+  if (!climb->on_paper) print_rates(json, climb, r);
+  print_counts(json, r);
+  if (!climb->on_paper) print_shares(json, climb, r);
 }
 
 void cli_climb_json(const cli_climb *climb) {

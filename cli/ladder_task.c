@@ -160,7 +160,10 @@ int cli_task_open(cli_task *task, const cli_options *options, falt_device *devic
   falt_problem *p = &task->question.problem;
   ladder_task *k = &task->ladder;
   int ordinal = -1;
-  const bool on_gpu = sscanf(falt_device_name(device), "cuda:%d", &ordinal) == 1;
+  const char *name = falt_device_name(device);
+  const bool on_gpu = strncmp(name, "cuda:", 5) == 0;
+  task->on_gpu = on_gpu;
+  task->on_paper = on_gpu && sscanf(name, "cuda:%d", &ordinal) != 1;
   const bool is_layer = is_ladders_layer(p);
   if (!is_layer && !is_ladders_filter(p, on_gpu)) return fail_problem(task->question.line, on_gpu);
   k->threads = falt_device_threads(device);
@@ -171,6 +174,7 @@ int cli_task_open(cli_task *task, const cli_options *options, falt_device *devic
   } else {
     describe_filter(k, p, on_gpu);
   }
+  if (task->on_paper) return CLI_DONE;
   status = fill(task);
   falt_status placed = status == CLI_DONE && on_gpu ? ladder_gpu_open(&k->gpu, ordinal) : FALT_OK;
   if (status == CLI_DONE && placed == FALT_OK) placed = place_all(task);

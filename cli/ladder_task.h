@@ -12,7 +12,8 @@ typedef struct cli_task {
   cli_operands operands; /* on the host; output is where results arrive */
   ladder_task ladder;
   cli_stage stage;
-  float *expected; /* the first step's results */
+  bool on_gpu, on_paper; /* on paper: the GPU is only described, so no operands and no runs */
+  float *expected;       /* the first step's results */
   bool has_expected;
   void *memory[4]; /* x, w, y, between on a GPU; between on the CPU */
 } cli_task;

@@ -201,6 +201,10 @@ static const option options_table[] = {
      "the type of problems that name none; problems without a meaning in it (gradients of integers) are left out"},
     {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report as a page"},
     {"plot", "FILE.svg", CLI_LADDER, read_text, FIELD(plot), "draw the steps' times as bars"},
+    {"list", NULL, CLI_LADDER, read_flag, FIELD(list), "name the steps, their sections of the textbook and exercises"},
+    {"show", "STEP", CLI_LADDER, read_text, FIELD(show), "print the source of a step"},
+    {"exercise", "N", CLI_LADDER, read_count, FIELD(exercise), "print the question of an exercise"},
+    {"answer", "X", CLI_LADDER, read_real, FIELD(answer), "check the answer to --exercise N"},
     {"seconds", "S", CLI_PROBLEMS | CLI_LADDER | CLI_BENCH, read_bound, FIELD(seconds), "time to measure for"},
     {"count", "N", CLI_VERIFY, read_total, FIELD(count), "random problems to check (default 100; 0: without an end)"},
     {"forever", NULL, CLI_VERIFY, read_flag, FIELD(forever), "the same as --count 0"},
@@ -416,6 +420,7 @@ static int parse_words(parser *p) {
 int cli_options_parse(int count, char **words, const cli_verb *verb, cli_options *options) {
   *options = (cli_options){.verb = verb->bit,
                            .alpha = 1,
+                           .answer = NAN,
                            .cval = NAN,
                            .out_type = -1,
                            .retype = -1,

@@ -69,6 +69,10 @@ typedef struct cli_options {
   bool peers; /* bench */
   int64_t rounds;
   const char *filter, *html, *plot;
+  const char *show;                                            /* ladder: the name of a step */
+  bool list;                                                   /* ladder */
+  int64_t exercise;                                            /* ladder; 0: none */
+  double answer;                                               /* to the exercise; NaN: none */
   int retype;                                                  /* a falt_type, or -1 */
   const char *input, *weight, *bias, *scale, *residual, *grad; /* .npy files of a layer */
   const char *output; /* of a layer; of a filter it was appended to the operands */

@@ -61,12 +61,12 @@ falt_io_module(vips "Images (libvips)" libvips-dev PkgConfig::VIPS "${VIPS_vips_
 falt_io_module(sndfile "Audio (libsndfile)" libsndfile1-dev PkgConfig::SNDFILE "${SNDFILE_VERSION}")
 falt_io_module(nifti "Volumes (libnifti)" libnifti-dev faltung_nifti "${NIFTI_VERSION}")
 
-# The ladder: the textbook's steps; its kernels travel as text, as the library's do.
+# The ladder: the textbook's steps; the command prints their source, and kernels are compiled from it.
 set(ladder_sources ${PROJECT_BINARY_DIR}/ladder_sources.c)
-file(GLOB ladder_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ladder/kernels/*)
+file(GLOB ladder_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ladder/kernels/* ${PROJECT_SOURCE_DIR}/ladder/cpu*.c)
 add_custom_command(OUTPUT ${ladder_sources} DEPENDS ${ladder_kernels} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
                    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${ladder_sources} -DDIRECTORY=${PROJECT_SOURCE_DIR}/ladder/kernels
-                           -DTABLE=ladder_sources -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+                           -DTABLE=ladder_sources -DALSO=${PROJECT_SOURCE_DIR}/ladder/cpu*.c -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 file(GLOB FALT_LADDER_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ladder/*.c)
 add_library(faltung_ladder STATIC ${FALT_LADDER_SOURCES} ${ladder_sources})
 target_include_directories(faltung_ladder PUBLIC ${PROJECT_SOURCE_DIR} PRIVATE ${PROJECT_SOURCE_DIR}/src)

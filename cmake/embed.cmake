@@ -1,7 +1,7 @@
-# Writes kernels as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src -DTABLE=falt_cuda_sources -P embed.cmake.
+# Writes sources as C arrays: cmake -DOUTPUT=sources.c -DDIRECTORY=src -DTABLE=falt_cuda_sources [-DALSO=glob] -P embed.cmake.
 # Every kernel below the directory, and every header that kernels include, becomes an entry of the table under its file
 # name, with ptx/ before it where that is its folder. File names must differ.
-file(GLOB_RECURSE files ${DIRECTORY}/*.cu ${DIRECTORY}/*.cuh ${DIRECTORY}/*args.h ${DIRECTORY}/shape.h)
+file(GLOB_RECURSE files ${DIRECTORY}/*.cu ${DIRECTORY}/*.cuh ${DIRECTORY}/*args.h ${DIRECTORY}/shape.h ${ALSO})
 set(code "/* Made by cmake/embed.cmake. */\n#include \"cuda/sources.h\"\n\nextern const falt_cuda_source ${TABLE}[];\n")
 set(table "")
 foreach(file ${files})

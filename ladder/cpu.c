@@ -210,10 +210,21 @@ static double taps_reused(const ladder_task *k) {
 }
 
 const ladder_step ladder_cpu[] = {
-    {"naive", "the definition", every_access, naive, {NULL}, NULL, NULL},
-    {"hoisted", "boundary tests leave the inner loop", every_access, hoisted, {NULL}, NULL, NULL},
-    {"tiled", "a tap is loaded once for 512 outputs", taps_reused, tiled, {NULL}, NULL, NULL},
-    {"vectorised", "sums of a block stay in vector registers", taps_reused, vectorised, {NULL}, NULL, NULL},
-    {"threaded", "bands of rows on every core", taps_reused, threaded, {NULL}, NULL, NULL},
+    {.name = "naive", .idea = "the definition", .book = "7.1", .bytes_per_output = every_access, .run = naive},
+    {.name = "hoisted",
+     .idea = "boundary tests leave the inner loop",
+     .bytes_per_output = every_access,
+     .run = hoisted},
+    {.name = "tiled",
+     .idea = "a tap is loaded once for 512 outputs",
+     .book = "7.4",
+     .bytes_per_output = taps_reused,
+     .run = tiled},
+    {.name = "vectorised",
+     .idea = "sums of a block stay in vector registers",
+     .book = "8.5",
+     .bytes_per_output = taps_reused,
+     .run = vectorised},
+    {.name = "threaded", .idea = "bands of rows on every core", .bytes_per_output = taps_reused, .run = threaded},
     {.name = NULL},
 };

@@ -198,7 +198,7 @@ static void threaded(const ladder_task *k) {
   ladder_share(k, k->images * blocks_of(k), run_items);
 }
 
-/* ---- ReLU and pooling apart: each a pass over all of the convolution's results */
+/* ---- step 6, apart: ReLU and pooling, each a pass over all of the convolution's results */
 
 static float larger(float a, float b) {
   return a > b ? a : b;
@@ -233,8 +233,8 @@ static void apart(const ladder_task *k) {
   ladder_share(k, planes, run_pooling);
 }
 
-/* ---- fused: two rows of results are pooled while they are in the first-level cache, and never reach memory. The
- * largest of four is clipped instead of all four: ReLU keeps the order. */
+/* ---- step 7, fused: two rows of results are pooled while they are in the first-level cache, and never reach memory.
+ * The largest of four is clipped instead of all four: ReLU keeps the order. */
 
 static void fuse_rows(const ladder_task *k, const float *rows, int64_t count, float *y) {
   for (int64_t f = 0; f < count; f++) {
@@ -279,16 +279,38 @@ static double inputs_shared(const ladder_task *k) { /* among 8 filters, a tap am
 }
 
 const ladder_step ladder_cpu_layer[] = {
-    {"naive", "the definition", every_access, naive, {NULL}, NULL, NULL},
-    {"reordered", "columns innermost: no tests, vector instructions", taps_reused, reordered, {NULL}, NULL, NULL},
-    {"im2col", "patches as a matrix, multiplied by BLAS", taps_reused, im2col, {NULL}, no_blas, NULL},
-    {"vectorised", "sums of 8 filters x 16 columns stay in registers", inputs_shared, vectorised, {NULL}, NULL, NULL},
-    {"threaded", "8 filters of an image at a time on every core", inputs_shared, threaded, {NULL}, NULL, NULL},
+    {.name = "naive", .idea = "the definition", .book = "16.2", .bytes_per_output = every_access, .run = naive},
+    {.name = "reordered",
+     .idea = "columns innermost: no tests, vector instructions",
+     .bytes_per_output = taps_reused,
+     .run = reordered},
+    {.name = "im2col",
+     .idea = "patches as a matrix, multiplied by BLAS",
+     .book = "16.4",
+     .bytes_per_output = taps_reused,
+     .run = im2col,
+     .missing = no_blas},
+    {.name = "vectorised",
+     .idea = "sums of 8 filters x 16 columns stay in registers",
+     .book = "8.5",
+     .bytes_per_output = inputs_shared,
+     .run = vectorised},
+    {.name = "threaded",
+     .idea = "8 filters of an image at a time on every core",
+     .bytes_per_output = inputs_shared,
+     .run = threaded},
     {.name = NULL},
 };
 
 const ladder_step ladder_cpu_pooled[] = {
-    {"apart", "threaded, then ReLU, then pooling: 3 passes", inputs_shared, apart, {NULL}, NULL, NULL},
-    {"fused", "two rows are pooled while in the cache", inputs_shared, fused, {NULL}, NULL, NULL},
+    {.name = "apart",
+     .idea = "threaded, then ReLU, then pooling: 3 passes",
+     .book = "16.2",
+     .bytes_per_output = inputs_shared,
+     .run = apart},
+    {.name = "fused",
+     .idea = "two rows are pooled while in the cache",
+     .bytes_per_output = inputs_shared,
+     .run = fused},
     {.name = NULL},
 };

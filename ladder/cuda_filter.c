@@ -93,11 +93,23 @@ static const ladder_kernel signal_kernel[] = {
 };
 
 const ladder_step ladder_cuda_signal[] = {
-    {.name = "global", .idea = "the definition, taps in global memory", .kernel = {&signal_kernel[0]}},
-    {.name = "constant", .idea = "taps in constant memory", .kernel = {&signal_kernel[1]}},
-    {.name = "tiled", .idea = "samples and both halos in shared memory", .kernel = {&signal_kernel[2]}},
-    {.name = "cached-halo", .idea = "the halo is left to the caches", .kernel = {&signal_kernel[3]}},
-    {.name = "registers", .idea = "a thread makes 4 outputs from a window in registers", .kernel = {&signal_kernel[4]}},
+    {.name = "global",
+     .idea = "the definition, taps in global memory",
+     .book = "7.2, figure 7.7",
+     .kernel = {&signal_kernel[0]}},
+    {.name = "constant", .idea = "taps in constant memory", .book = "7.3, figure 7.9", .kernel = {&signal_kernel[1]}},
+    {.name = "tiled",
+     .idea = "samples and both halos in shared memory",
+     .book = "7.4, figure 7.12",
+     .kernel = {&signal_kernel[2]}},
+    {.name = "cached-halo",
+     .idea = "the halo is left to the caches",
+     .book = "7.5, figure 7.15",
+     .kernel = {&signal_kernel[3]}},
+    {.name = "registers",
+     .idea = "a thread makes 4 outputs from a window in registers",
+     .book = "6.3",
+     .kernel = {&signal_kernel[4]}},
     {.name = NULL},
 };
 
@@ -171,13 +183,26 @@ static const ladder_kernel image_kernel[] = {
 };
 
 const ladder_step ladder_cuda_image[] = {
-    {.name = "global", .idea = "the definition, taps in global memory", .kernel = {&image_kernel[0]}},
-    {.name = "constant", .idea = "taps in constant memory", .kernel = {&image_kernel[1]}},
-    {.name = "input-tile", .idea = "shared memory; the block is the input tile", .kernel = {&image_kernel[2]}},
-    {.name = "output-tile", .idea = "the block is the output tile: all threads compute", .kernel = {&image_kernel[3]}},
-    {.name = "cached-halo", .idea = "the halo is left to the caches", .kernel = {&image_kernel[4]}},
+    {.name = "global",
+     .idea = "the definition, taps in global memory",
+     .book = "7.2, figure 7.7",
+     .kernel = {&image_kernel[0]}},
+    {.name = "constant", .idea = "taps in constant memory", .book = "7.3, figure 7.9", .kernel = {&image_kernel[1]}},
+    {.name = "input-tile",
+     .idea = "shared memory; the block is the input tile",
+     .book = "7.4, figure 7.12",
+     .kernel = {&image_kernel[2]}},
+    {.name = "output-tile",
+     .idea = "the block is the output tile: all threads compute",
+     .book = "7.4",
+     .kernel = {&image_kernel[3]}},
+    {.name = "cached-halo",
+     .idea = "the halo is left to the caches",
+     .book = "7.5, figure 7.15",
+     .kernel = {&image_kernel[4]}},
     {.name = "registers",
      .idea = "a thread makes 4 x 4 outputs from windows in registers",
+     .book = "6.3",
      .kernel = {&image_kernel[5]}},
     {.name = NULL},
 };
@@ -230,9 +255,18 @@ static const ladder_kernel volume_kernel[] = {
 };
 
 const ladder_step ladder_cuda_volume[] = {
-    {.name = "global", .idea = "the definition, taps in global memory", .kernel = {&volume_kernel[0]}},
-    {.name = "constant", .idea = "taps in constant memory", .kernel = {&volume_kernel[1]}},
-    {.name = "tiled", .idea = "a cube and its halo in shared memory", .kernel = {&volume_kernel[2]}},
-    {.name = "plane-sweep", .idea = "one plane shared, unfinished sums in registers", .kernel = {&volume_kernel[3]}},
+    {.name = "global",
+     .idea = "the definition, taps in global memory",
+     .book = "8.2, figure 8.6",
+     .kernel = {&volume_kernel[0]}},
+    {.name = "constant", .idea = "taps in constant memory", .book = "7.3", .kernel = {&volume_kernel[1]}},
+    {.name = "tiled",
+     .idea = "a cube and its halo in shared memory",
+     .book = "8.3, figure 8.8",
+     .kernel = {&volume_kernel[2]}},
+    {.name = "plane-sweep",
+     .idea = "one plane shared, unfinished sums in registers",
+     .book = "8.4 and 8.5, figure 8.12",
+     .kernel = {&volume_kernel[3]}},
     {.name = NULL},
 };

@@ -116,15 +116,16 @@ static const ladder_kernel direct = {"layer.cu", "layer_direct", 1, shape_direct
                            fused = {"layer.cu", "layer_fused", 7, shape_fused, false, true, LADDER_X_TO_Y};
 
 const ladder_step ladder_cuda_layer[] = {
-    {.name = "direct", .idea = "the definition: a thread an output", .kernel = {&direct}},
-    {.name = "shared", .idea = "an input tile with its halo in shared memory", .kernel = {&shared}},
+    {.name = "direct", .idea = "the definition: a thread an output", .book = "16.3", .kernel = {&direct}},
+    {.name = "shared", .idea = "an input tile with its halo in shared memory", .book = "16.3", .kernel = {&shared}},
     {.name = "channels", .idea = "a tile serves 16 output channels at once", .kernel = {&channels}},
-    {.name = "im2col", .idea = "patches as a matrix, multiplied by cuBLAS", .solver = "cuda-im2col"},
+    {.name = "im2col", .idea = "patches as a matrix, multiplied by cuBLAS", .book = "16.4", .solver = "cuda-im2col"},
     {.name = "implicit",
      .idea = "the same product, patches gathered on the way to shared memory",
+     .book = "16.5",
      .kernel = {&implicit}},
     {.name = "tensor-cores", .idea = "the same on tensor cores, an f32 as two tf32", .solver = "cuda-igemm"},
-    {.name = "cudnn", .idea = "what the vendor's library picks", .solver = "cudnn"},
+    {.name = "cudnn", .idea = "what the vendor's library picks", .book = "16.5", .solver = "cudnn"},
     {.name = NULL},
 };
 

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "faltung/faltung.h"
 
@@ -48,6 +49,7 @@ struct ladder_kernel;
 typedef struct ladder_step {
   const char *name;
   const char *idea;                                    /* what changed against the step before, shortly */
+  const char *book;                                    /* section and figure of the textbook; NULL: not in it */
   double (*bytes_per_output)(const ladder_task *task); /* CPU: bytes read for an output, as counted above */
   void (*run)(const ladder_task *task);                /* CPU */
   const struct ladder_kernel *kernel[3];               /* GPU: started one after another; NULL: no more */
@@ -55,12 +57,28 @@ typedef struct ladder_step {
   const char *solver;                                  /* instead of kernels: a solver of the library, by name */
 } ladder_step;
 
-/* Each ends with a NULL name. Steps by solvers are the command's to run, and the planner's own its to add. */
+/* Each ends with a NULL name. Steps by solvers are the command's to run, and the planner's own its to add. The sections
+ * are those of Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, 4th edition, 2022. */
 extern const ladder_step ladder_cpu[];
 extern const ladder_step ladder_cpu_layer[];  /* to the convolution's results */
 extern const ladder_step ladder_cpu_pooled[]; /* to the pooled ones */
 extern const ladder_step ladder_cuda_signal[], ladder_cuda_image[], ladder_cuda_volume[];
 extern const ladder_step ladder_cuda_layer[], ladder_cuda_pooled[];
+
+/* One ladder: its steps for one device. */
+typedef struct ladder_track {
+  const char *names; /* that the command knows it by: "1d 2d 3d" */
+  bool on_gpu;
+  const ladder_step *steps;
+  const char *file; /* of the CPU's steps; a kernel knows its own */
+} ladder_track;
+
+extern const ladder_track ladder_tracks[]; /* ends with NULL names */
+
+/* The file of a step's source within ladder/; NULL for a step that a solver of the library runs. */
+const char *ladder_source_name(const ladder_track *track, const ladder_step *step);
+/* Prints that file without the code of its other steps. */
+void ladder_print_source(FILE *file, const ladder_track *track, const ladder_step *step);
 
 /* The GPU of that number, for memory of its primary context. */
 falt_status ladder_gpu_open(ladder_gpu **gpu, int ordinal);

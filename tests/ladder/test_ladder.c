@@ -205,13 +205,31 @@ static void test_layer_kernels(UNUSED void **state) {
   }
 }
 
+/* ---- sources */
+
+static void test_sources(UNUSED void **state) {
+  for (const ladder_track *track = ladder_tracks; track->names; track++)
+    for (const ladder_step *step = track->steps; step->name; step++) {
+      char *text = NULL;
+      size_t size = 0;
+      FILE *file = open_memstream(&text, &size);
+      ladder_print_source(file, track, step);
+      fclose(file);
+      for (int i = 0; i < 3 && step->kernel[i]; i++) assert_non_null(strstr(text, step->kernel[i]->entry));
+      if (step->kernel[0]) assert_null(strstr(text, "#if STEP"));
+      if (step->run) assert_non_null(strstr(text, "/* ---- "));
+      assert_true((step->solver != NULL) == (size == 0));
+      free(text);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cpu_filters),     cmocka_unit_test(test_cpu_layers),
       cmocka_unit_test(test_image_counts),    cmocka_unit_test(test_other_counts),
       cmocka_unit_test(test_counts_on_paper), cmocka_unit_test(test_signal_kernels),
       cmocka_unit_test(test_image_kernels),   cmocka_unit_test(test_volume_kernels),
-      cmocka_unit_test(test_layer_kernels),
+      cmocka_unit_test(test_layer_kernels),   cmocka_unit_test(test_sources),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
