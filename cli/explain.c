@@ -3,6 +3,7 @@
 
 #include "candidates.h"
 #include "counts.h"
+#include "explain_page.h"
 #include "problem.h"
 #include "report.h"
 #include "verbs.h"
@@ -10,28 +11,35 @@
 static const double default_seconds = 0.1; /* of measuring, for each candidate */
 
 /* The heading waits for the first candidate, so that a question without an answer prints its error alone. */
+typedef struct answer {
+  cli_candidates list;
+  cli_explanation *page; /* NULL: none was asked for */
+} answer;
+
 static void print_candidate(void *context, const falt_candidate *candidate) {
-  cli_candidates *list = context;
-  if (list->count == 0 && !list->json) printf("%s\non %s\n\n", list->problem, list->device);
-  cli_candidates_print(context, candidate);
+  answer *a = context;
+  if (a->list.count == 0 && !a->list.json) printf("%s\non %s\n\n", a->list.problem, a->list.device);
+  cli_candidates_print(&a->list, candidate);
+  if (a->page) cli_explanation_add(a->page, candidate);
 }
 
-static int explain(const cli_options *options, cli_question *question) {
+static int explain(const cli_options *options, cli_question *question, cli_explanation *page) {
   void *filter; /* its values may make a difference; other operands are made where something is measured */
   const int status = cli_filter_random(&filter, &question->problem, 1);
   if (status != CLI_DONE) return status;
-  cli_candidates list = {.file = stdout,
-                         .json = options->json,
-                         .all = options->all,
-                         .problem = question->line,
-                         .filter = cli_filter_when(&question->problem),
-                         .device = falt_device_name(question->device)};
+  answer a = {.list = {.file = stdout,
+                       .json = options->json,
+                       .all = options->all,
+                       .problem = question->line,
+                       .filter = cli_filter_when(&question->problem),
+                       .device = falt_device_name(question->device)},
+              .page = page};
   const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
   const falt_status done = falt_explain(question->device, &question->problem, &question->budget,
-                                        cli_filter_known(&question->problem, filter), seconds, print_candidate, &list);
+                                        cli_filter_known(&question->problem, filter), seconds, print_candidate, &a);
   free(filter);
   if (done != FALT_OK) return cli_fail_library(done);
-  cli_candidates_end(&list);
+  cli_candidates_end(&a.list);
   if (cli_counts_apply(&question->problem)) {
     if (options->json)
       cli_counts_json(stdout, question->line, &question->problem);
@@ -41,10 +49,29 @@ static int explain(const cli_options *options, cli_question *question) {
   return CLI_DONE;
 }
 
+/* Opens the page before the work: a path that cannot be written should not cost minutes. */
+static int explain_with_page(const cli_options *options, cli_question *question) {
+  io_output output;
+  io_error error;
+  if (!io_output_open(&output, options->html, NULL, true, &error)) return cli_fail(CLI_WRONG, "--html %s", error.text);
+  cli_explanation page = {.question = question};
+  int status = explain(options, question, &page);
+  falt_device_limits(question->device, &page.limits);
+  if (status == CLI_DONE)
+    status = cli_explain_page(&page, &output);
+  else
+    io_output_discard(&output);
+  cli_explanation_free(&page);
+  return status;
+}
+
 int falt_verb_explain(const cli_options *options) {
   cli_question question;
   int status = cli_question_open(options, 0, &question);
-  if (status == CLI_DONE) status = explain(options, &question);
+  if (status == CLI_DONE && options->html)
+    status = explain_with_page(options, &question);
+  else if (status == CLI_DONE)
+    status = explain(options, &question, NULL);
   cli_question_close(&question);
   return status;
 }

@@ -5,45 +5,6 @@
 #include "bench.h"
 #include "page.h"
 
-static const char head[] =
-    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width\">\n"
-    "<style>\n"
-    ":root { color-scheme: light dark; --ink: #1b1f24; --soft: #6b7280; --paper: #fff; --line: #e5e7eb;\n"
-    "  --ours: #0f766e; --theirs: #94a3b8; --wrong: #b91c1c }\n"
-    "@media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --soft: #9ca3af; --paper: #14171a; --line: "
-    "#2b3036;\n"
-    "  --ours: #2dd4bf; --theirs: #64748b; --wrong: #f87171 } }\n"
-    "body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 68rem;\n"
-    "  margin: 2rem auto; padding: 0 1rem }\n"
-    "h1 { font-size: 1.4rem } p, .soft { color: var(--soft) }\n"
-    "table { border-collapse: collapse; width: 100% } th { text-align: left; font-weight: 600 }\n"
-    "td, th { padding: .15rem .6rem .15rem 0; vertical-align: middle }\n"
-    ".number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }\n"
-    "tbody { border-top: 1px solid var(--line) } tbody tr:first-child td { padding-top: .5rem }\n"
-    "tbody tr:last-child td { padding-bottom: .5rem } code { font-size: .85em; color: var(--soft) }\n"
-    "rect { fill: var(--theirs) } .ours rect { fill: var(--ours) } .ours { font-weight: 600 }\n"
-    ".wrong { color: var(--wrong) }\n"
-    "</style>\n";
-
-static void put_text(FILE *file, const char *text) {
-  static const char special[] = "<>&\"";
-  static const char *const entity[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
-  for (; *text; text++) {
-    const char *found = strchr(special, *text);
-    if (found)
-      fputs(entity[found - special], file);
-    else
-      fputc(*text, file);
-  }
-}
-
-static void put_cell(FILE *file, const char *kind, const char *text) {
-  fprintf(file, "<td class=\"%s\">", kind);
-  put_text(file, text);
-  fputs("</td>", file);
-}
-
 static void put_bar(FILE *file, double share) {
   enum { WIDTH = 260 };
   fprintf(file, "<td><svg width=\"%d\" height=\"12\" role=\"img\"><rect width=\"%.1f\" height=\"12\"/></svg></td>",
@@ -55,22 +16,22 @@ static void put_entry(FILE *file, const cli_row *row, int i, double slowest) {
   char text[640];
   const bool is_ours = i == CLI_FALTUNG, is_timed = entry->seconds > 0;
   fprintf(file, "<tr%s>", is_ours ? " class=\"ours\"" : "");
-  put_cell(file, "", is_ours ? row->name : "");
-  put_cell(file, "", entry->implementation);
-  put_cell(file, "number", is_timed ? cli_duration(entry->seconds, text) : "");
+  cli_page_cell(file, "", is_ours ? row->name : "");
+  cli_page_cell(file, "", entry->implementation);
+  cli_page_cell(file, "number", is_timed ? cli_duration(entry->seconds, text) : "");
   if (is_timed)
     put_bar(file, entry->seconds / slowest);
   else
-    put_cell(file, "wrong", entry->error);
+    cli_page_cell(file, "wrong", entry->error);
   snprintf(text, sizeof text, "%.2f\u00d7", cli_bench_ratio(row, i));
-  put_cell(file, "number", cli_bench_ratio(row, i) > 0 ? text : "");
+  cli_page_cell(file, "number", cli_bench_ratio(row, i) > 0 ? text : "");
   int used = snprintf(text, sizeof text, "%.0f%% of %s limit, %.3g TFLOP/s", 100 * row->limit_seconds / entry->seconds,
                       row->bound, 1e-12 * row->flops / entry->seconds);
   if (row->target > 0) used += snprintf(text + used, sizeof text - (size_t)used, ", target %.3f ms", 1e3 * row->target);
   snprintf(text + used, sizeof text - (size_t)used, ", %s", row->plan);
   if (entry->differs)
     snprintf(text, sizeof text, "differs by %g, rounding explains %g", entry->difference, entry->tolerance);
-  put_cell(file, entry->differs ? "wrong" : "soft", is_ours || entry->differs ? text : "");
+  cli_page_cell(file, entry->differs ? "wrong" : "soft", is_ours || entry->differs ? text : "");
   fputs("</tr>\n", file);
 }
 
@@ -80,7 +41,7 @@ static void put_row(FILE *file, const cli_row *row) {
   fputs("<tbody>\n", file);
   for (int i = 0; i < row->entries; i++) put_entry(file, row, i, slowest);
   fputs("<tr><td></td><td colspan=\"5\"><code>", file);
-  put_text(file, row->line);
+  cli_page_text(file, row->line);
   fputs("</code></td></tr>\n</tbody>\n", file);
 }
 
@@ -115,7 +76,7 @@ static void put_count(FILE *file, const cli_bench *bench) {
 static void put_origin(FILE *file, const cli_bench *bench) {
   const cli_machine *machine = &bench->machine;
   fputs("<p>", file);
-  put_text(file, machine->processor);
+  cli_page_text(file, machine->processor);
   fprintf(file, ", %s, copy %.1f GB/s, f32 %.0f GFLOP/s<br>\n", falt_device_name(bench->device),
           1e-9 * bench->limits.copy_bytes_per_s, 1e-9 * bench->limits.f32_flops);
   fprintf(file, "faltung %s%s%s, ", falt_version(), machine->commit[0] ? " " : "", machine->commit);
@@ -127,13 +88,13 @@ static void put_origin(FILE *file, const cli_bench *bench) {
 static void put_suites(FILE *file, const cli_bench *bench) {
   for (int i = 0; cli_bench_suite(bench, i); i++) {
     if (i) fputs(", ", file);
-    put_text(file, cli_bench_suite(bench, i));
+    cli_page_text(file, cli_bench_suite(bench, i));
   }
 }
 
 static void put_page(FILE *file, const void *context) {
   const cli_bench *bench = context;
-  fputs(head, file);
+  cli_page_head(file);
   fputs("<title>Faltung: ", file);
   put_suites(file, bench);
   fputs("</title>\n<h1>Faltung: ", file);

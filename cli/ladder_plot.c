@@ -20,15 +20,6 @@ typedef struct axis {
   double low, high; /* powers of ten around all times, as exponents */
 } axis;
 
-static void put_text(FILE *file, const char *text) {
-  for (; *text; text++) {
-    if (*text == '<' || *text == '&')
-      fputs(*text == '<' ? "&lt;" : "&amp;", file);
-    else
-      fputc(*text, file);
-  }
-}
-
 static double place(const axis *a, double seconds) {
   const double share = (log10(seconds) - a->low) / (a->high - a->low);
   return LEFT + fmax(0, fmin(1, share)) * (WIDTH - LEFT - RIGHT);
@@ -69,11 +60,11 @@ static void put_grid(FILE *file, const axis *a, double top, double bottom) {
 static void put_rung(FILE *file, const cli_climb *climb, const cli_rung *r, const axis *a, double y) {
   const double middle = y + BAR / 2.0 + 4.5;
   fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 8, middle);
-  put_text(file, r->name);
+  cli_page_text(file, r->name);
   fputs("</text>\n", file);
   if (r->skipped) {
     fprintf(file, "<text class=\"soft\" x=\"%d\" y=\"%.1f\">skipped: ", LEFT + 6, middle);
-    put_text(file, r->skipped);
+    cli_page_text(file, r->skipped);
     fputs("</text>\n", file);
     return;
   }
@@ -81,7 +72,7 @@ static void put_rung(FILE *file, const cli_climb *climb, const cli_rung *r, cons
   const double end = place(a, r->seconds), share = 100 * climb->limit_seconds / r->seconds;
   fprintf(file, "<rect class=\"%s\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\"><title>",
           strcmp(r->name, "planner") == 0 ? "ours" : "bar", LEFT, y, fmax(1, end - LEFT), BAR);
-  put_text(file, r->idea);
+  cli_page_text(file, r->idea);
   fprintf(file, "</title></rect>\n<text x=\"%.1f\" y=\"%.1f\">%s, %.*f%%, %.1f\u00d7</text>\n", end + 6, middle,
           cli_duration(r->seconds, time), share < 10, share, cli_climb_first(climb) / r->seconds);
 }
@@ -92,10 +83,10 @@ static double put_climb(FILE *file, const cli_climb *climb, double y) {
   const double top = y + HEAD, bottom = top + climb->rungs * STEP;
   char limit[32];
   fprintf(file, "<text class=\"title\" x=\"16\" y=\"%.1f\">", y + 24);
-  put_text(file, climb->line);
+  cli_page_text(file, climb->line);
   fputs(strcmp(climb->stage, "pooled") == 0 ? ", then ReLU and 2 x 2 max pooling" : "", file);
   fprintf(file, "</text>\n<text class=\"soft\" x=\"16\" y=\"%.1f\">", y + 42);
-  put_text(file, climb->device);
+  cli_page_text(file, climb->device);
   fputs("; time, share of the limit, speed-up over the first step</text>\n", file);
   put_grid(file, &a, top - 6, bottom);
   for (int i = 0; i < climb->rungs; i++) put_rung(file, climb, &climb->rung[i], &a, top + i * STEP);

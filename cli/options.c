@@ -199,7 +199,7 @@ static const option options_table[] = {
     {"filter", "TEXT", CLI_BENCH, read_text, FIELD(filter), "only problems whose name has TEXT in it"},
     {"type", "TYPE", CLI_BENCH, read_type, FIELD(retype),
      "the type of problems that name none; problems without a meaning in it (gradients of integers) are left out"},
-    {"html", "FILE", CLI_BENCH, read_text, FIELD(html), "write a report as a page"},
+    {"html", "FILE", CLI_BENCH | CLI_EXPLAIN, read_text, FIELD(html), "write a report as a page with drawings"},
     {"plot", "FILE.svg", CLI_LADDER, read_text, FIELD(plot), "draw the steps' times as bars"},
     {"list", NULL, CLI_LADDER, read_flag, FIELD(list), "name the steps, their sections of the textbook and exercises"},
     {"show", "STEP", CLI_LADDER, read_text, FIELD(show), "print the source of a step"},

@@ -7,6 +7,13 @@
 #include "io/io.h"
 #include "io/output.h"
 
+/* The head of an HTML page: colours for light and dark, tables, and drawings' classes. */
+void cli_page_head(FILE *file);
+/* Text of HTML or SVG: special characters as entities. */
+void cli_page_text(FILE *file, const char *text);
+/* <td class="kind">text</td> */
+void cli_page_cell(FILE *file, const char *kind, const char *text);
+
 /* Writes what `put` prints and commits it; discards the output after an error, which is told under the option's name.
  * The exit status. */
 int cli_page_write(io_output *output, const char *option, void (*put)(FILE *file, const void *context),
