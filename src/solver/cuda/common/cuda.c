@@ -1,4 +1,5 @@
-/* What the solvers on GPUs share: reasons, the width of exact sums, copies of filters. */
+/* Helpers of all CUDA solvers: refusals, the accumulator type, uploads, the fallback lists, and kernel argument
+ * structs. */
 #include "solver/cuda/common/cuda.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What the solvers on GPUs share. */
+/* Helpers of all CUDA solvers: refusals, accumulator types, uploads, and kernel arguments made from problems. */
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_H
 

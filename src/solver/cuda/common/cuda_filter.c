@@ -1,4 +1,5 @@
-/* What the GPU solvers for filters share: when they apply, how the problem's axes become theirs. */
+/* Helpers of the CUDA filter solvers: applicability, sizes and strides along the axes of space, and compile-time
+ * parameters of an axis. */
 #include "solver/cuda/common/cuda_filter.h"
 
 #include <math.h>

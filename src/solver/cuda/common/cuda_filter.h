@@ -1,4 +1,4 @@
-/* What the GPU solvers for filters share: one set of taps for all channels. */
+/* Helpers of the CUDA filter solvers, which apply one set of taps to all channels. */
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_FILTER_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_FILTER_H
 

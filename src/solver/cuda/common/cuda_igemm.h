@@ -1,4 +1,5 @@
-/* What the solvers that multiply matrices on GPUs share: types, pieces of channels, merged groups. */
+/* Helpers of the CUDA implicit GEMM solvers: operand roles, applicability, channel vectors, merged groups and split-K
+ * sums. */
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_IGEMM_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_IGEMM_H
 

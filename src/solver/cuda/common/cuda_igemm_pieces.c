@@ -1,4 +1,5 @@
-/* What the solvers that multiply matrices on GPUs share. */
+/* Helpers of the CUDA implicit GEMM solvers: the operands of fprop and dgrad, limits of the kernels, channel vectors,
+ * merged groups, and the launch of split-K sums. */
 #include <math.h>
 
 #include "solver/cuda/common/cuda_igemm.h"

@@ -1,4 +1,4 @@
-/* Maps of tensors for TMA, and what it cannot take. */
+/* TMA descriptors of tensors, the alignment that TMA requires, and the split-K sums of the sm_90a kernels. */
 #include "solver/cuda/common/cuda_maps.h"
 
 #include "core/memory.h"

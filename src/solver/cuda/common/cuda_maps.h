@@ -1,4 +1,4 @@
-/* What the solvers share whose operands TMA walks. */
+/* Helpers of the solvers that load operands by TMA: descriptors, alignment tests, and split-K sums. */
 #ifndef FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 #define FALT_SOLVER_CUDA_COMMON_CUDA_MAPS_H
 

@@ -1,12 +1,15 @@
-/* A layer and its gradient by the data read the same way: results that lie a pitch apart, taps a fixed way apart.
- *
- * Forward, output o and tap j meet u = o*stride + j*dilation - pad. Backwards, input i takes from output o = (i + pad -
- * j*dilation) / stride where that is whole. For i = f + q*stride the taps of which it is are j = from + n*pace with
- * pace = stride / gcd(stride, dilation), and o = q + first - n*pace*dilation/stride: again steps of fixed length, of
- * one stride, with no product that is zero. */
+/* Fprop and dgrad as one index relation per axis: outputs at a constant pitch read taps at a constant distance. Dgrad
+ * is split into the polyphase parts of the stride. Also the table of the GEMM depth. Plain C. */
 #include "solver/cuda/common/igemm.h"
 
 #include <limits.h>
+
+/* Forward, output o and tap j read position u = o*stride + j*dilation - pad.
+ *
+ * Dgrad: dx[i] reads output o = (i + pad - j*dilation) / stride for each tap j for which the division is exact. With i
+ * = f + q*stride these taps are j = from + n*pace, pace = stride / gcd(stride, dilation), and o = q + first -
+ * n*pace*dilation/stride. This is again a correlation of stride 1 with a constant tap distance, without zero products.
+ */
 
 /* ---- phases */
 

@@ -1,7 +1,5 @@
-/* Layers as products of matrices on a GPU's tensor cores: which phases a gradient falls into, where the pieces of a
- * window lie, and how results are cut into tiles. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_igemm.cu has
- * the algorithm.
- */
+/* Index relations and tile shapes of the implicit GEMM kernels: polyphase parts of a dgrad, the table of the GEMM
+ * depth, and the tile search. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_igemm.cu is the kernel. */
 #ifndef FALT_SOLVER_CUDA_COMMON_IGEMM_H
 #define FALT_SOLVER_CUDA_COMMON_IGEMM_H
 

@@ -1,4 +1,4 @@
-/* The base of plans that run kernels. */
+/* The base of CUDA plans: creation, destruction, and the device copy of a known filter. */
 #include "solver/cuda/common/plan.h"
 
 #include "core/memory.h"

@@ -1,4 +1,5 @@
-/* The base of plans that run kernels: the functions, and the filter where its values were known when planning. */
+/* The base of CUDA plans: the kernel functions, and the device copy of the filter if its values are known when
+ * planning. */
 #ifndef FALT_SOLVER_CUDA_COMMON_PLAN_H
 #define FALT_SOLVER_CUDA_COMMON_PLAN_H
 

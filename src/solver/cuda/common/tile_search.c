@@ -1,4 +1,4 @@
-/* The search over the tiles of a kernel: keeps the fastest candidate. */
+/* Tile search: keeps the candidate with the smallest estimated time. */
 #include "solver/cuda/common/tile_search.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
-/* The search over the tiles of a kernel. A family enumerates its candidates and offers each with its estimated time or
- * with the reason that it cannot run. The search keeps the fastest candidate, the first of equals; if all are rejected,
- * it keeps the first, for its reason. Plain C, no GPU needed.
- */
+/* Tile search. A solver family enumerates candidates and offers each with an estimated time or a reason for rejection.
+ * The search keeps the fastest candidate (the first of equals). If all are rejected, it keeps the first one for its
+ * reason. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_COMMON_TILE_SEARCH_H
 #define FALT_SOLVER_CUDA_COMMON_TILE_SEARCH_H
 

@@ -1,9 +1,7 @@
-/* Depthwise layers and their gradients by the data on a GPU, at the speed of its memory: each channel, or each of
- * several that share one, is correlated with a filter of its own. src/solver/cuda/depthwise/cuda_depthwise.cu has the
- * algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c how results are cut.
- *
- * Where channels lie side by side the filter is laid out anew, its channels side by side too: once where its values are
- * known when planning, else before each execution, in the workspace; where none is allowed it is read as it lies. */
+/* Solver cuda-depthwise: depthwise layers, fprop and dgrad, by direct convolution at memory speed. Any layout, stride,
+ * dilation and type. For NHWC the filter is repacked with contiguous channels: when planning if its values are known,
+ * else before each execution in the workspace. Without workspace the kernel reads the filter in place. Kernel:
+ * cuda_depthwise.cu. Tile search: cuda_depthwise_tiles.c. */
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "core/memory.h"
 #include "planner/planner.h"

@@ -1,23 +1,26 @@
-// Depthwise layers, forward and the gradient by the data: each channel is an image with a filter of its own. A thread
-// computes ROWS x COLS results of UNIT channels that lie side by side, or of one channel whose columns do. Lines of the
-// source pass through registers, AHEAD of them on their way while one is multiplied; each element is converted once and
-// meets all taps of all results that it is part of. Which these are the compiler knows: strides leave no zeros to
-// multiply, in gradients neither. Sums wait for planes and for more taps than registers hold: PARTS loads of so many
-// rows of taps.
-//
-// Compile-time parameters, beside those of cuda_depthwise.cuh, whose AXIS_R has the taps of one part:
+// Depthwise fprop and dgrad by direct convolution in registers: each channel is correlated with its own filter. A
+// thread computes ROWS x COLS outputs of UNIT contiguous channels (NHWC) or of one channel with contiguous columns
+// (NCHW).
+
+// Source lines pass through registers; AHEAD lines are in flight while one is multiplied. Each element is converted
+// once and is used for all taps of all outputs that read it. The tap pattern is known at compile time, so no zero of a
+// stride is multiplied, in dgrad either. The accumulators stay in registers over all planes. Filters with more taps
+// than registers can hold are loaded in PARTS groups of tap rows.
+
+// Compile-time parameters, in addition to those of cuda_depthwise.cuh, whose AXIS_R has the taps of one part:
 //   PARTS        of the taps along rows
 //   ALL_TAPS_R   in all parts
-//   Y_R Y_S      elements of the result from row to row, from column to column
-//   UNIT_Y       columns of a word of the result where INNER is 0
-//   W_WORDS      1: taps of neighbouring channels lie side by side, aligned
-//   AHEAD        lines
+//   Y_R Y_S      elements of the output from row to row, from column to column
+//   UNIT_Y       columns of a word of the output if INNER is 0
+//   W_WORDS      1: taps of neighbouring channels are contiguous and aligned
+//   AHEAD        lines in flight
 //   FINISH       1: scale, bias, residual or activation
 //   TYPE_R       number of falt_type: the residual's; -1: none
 //   ACTIVATION   number of falt_activation
-//   EARLY        0: blocks come when all has ended that is ahead in the stream; 1: before, and await that; 2: they load
-//                taps meanwhile, as the filter is the plan's own, which nothing ahead writes
+//   EARLY        0: no programmatic dependent launch; 1: blocks launch early and wait for the preceding kernel; 2: they
+//                load the plan's own taps before they wait
 //   THREADS BLOCKS
+
 #include "cuda_depthwise.cuh"
 #include "epilogue.cuh"
 #include "partial.cuh"

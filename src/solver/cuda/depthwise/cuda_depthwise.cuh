@@ -1,17 +1,18 @@
-// What the kernels of depthwise layers share: which positions of a source a tile of results meets, and lines of the
-// source in registers.
-//
+// Shared parts of the depthwise kernels: the source positions that a tile of outputs reads, and source lines in
+// registers.
+
 // Compile-time parameters:
-//   TYPE_X TYPE_Y TYPE_W  numbers of falt_type: source, result, filter
+//   TYPE_X TYPE_Y TYPE_W  numbers of falt_type: source, output, filter
 //   SUM                   float or double
-//   INNER                 1: channels lie side by side, a thread has UNIT of them; 0: one, and columns lie side by side
+//   INNER                 1: NHWC, a thread has UNIT channels; 0: NCHW, a thread has one
 //   UNIT                  elements of a word of the source
-//   AXIS_T AXIS_R AXIS_S  planes, rows, columns: taps, stride, dilation, pad, source's size, results, boundaries
-//   ROWS COLS             results of a thread
+//   AXIS_T AXIS_R AXIS_S  planes, rows, columns: taps, stride, dilation, pad, source's size, outputs, boundaries
+//   ROWS COLS             outputs of a thread
 //   X_R X_S               elements of the source from row to row, from column to column
-//   CHANNELS MULTIPLE     results' channels; those of a group
-//   BACKWARD              1: the gradient by the data
-//   FILL                  1: beyond a constant end lies what is not 0
+//   CHANNELS MULTIPLE     channels of the output; of a group
+//   BACKWARD              1: dgrad
+//   FILL                  1: the constant beyond the ends is not 0
+
 #pragma once
 #include "args.h"
 #include "boundary.cuh"

@@ -1,4 +1,4 @@
-/* What the solvers of depthwise layers on GPUs share. */
+/* Declarations that the direct depthwise solvers share. */
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_H
 

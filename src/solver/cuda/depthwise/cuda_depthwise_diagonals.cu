@@ -1,21 +1,24 @@
-// The gradient of a depthwise layer's filter with stride 1 by tensor cores of sm_90a, where channels lie side by side:
+// Depthwise wgrad, NHWC, stride 1, f16 and bf16, on tensor cores of sm_90a (wgmma):
 //
 //   dw[r][s][c] = sum over pixels of x[pixel + (r, s)][c] * dy[pixel][c]
 //
-// Nothing is turned. Eight channels of a pixel are 16 bytes of shared memory, what a product's operands consist of, and
-// blocks of eight rows or columns may lie as near as a pixel. So the 64 rows of a product are eight channels of x seen
-// from eight neighbouring pixels, one for each column of taps; its columns are eight channels of dy seen from one row
-// of pixels above the other, one for each row of taps; and it sums 16 pixels. Of its sums those of a channel with
-// itself are wanted, one of eight: they lie on diagonals. Products of 64x56x16 are cheap enough: as many as memory
-// allows time for. They stay in registers from a block's first tile to its last.
+// An MMA multiplies eight channels of x at eight neighbouring pixels with eight channels of dy at several pixel rows.
+// Only the diagonal of each 8x8 channel block is used.
+
+// Operands are read from shared memory without a transpose. Eight channels of a pixel are 16 bytes, the unit of a wgmma
+// operand, and the descriptor's distance between blocks of eight rows or columns may be as small as one pixel. So the
+// 64 rows of a product are eight channels of x at eight neighbouring pixels, one for each tap column. The columns are
+// eight channels of dy at consecutive pixel rows, one for each tap row. The depth is 16 pixels. One sum in eight
+// combines a channel with itself; the others are discarded. Memory bandwidth leaves enough time for these 64x56x16
+// products. The accumulators stay in registers over all tiles of a block.
 //
-// A tile is some rows of x of an image, with all rows of dy that they meet; zeros stand between rows, so that pixels of
-// a tile are summed in one run, whatever row they are of. Blocks have split-K slices of the tiles, whose sums
-// cuda_depthwise_sum.cu adds: always in the same order. Zeros meet pixels of the other operand; where a sum is not
-// finite it is formed once more from its own products alone.
-//
+// A tile is a few rows of x of one image with all rows of dy that they meet. Rows are separated by zeros, so all pixels
+// of a tile form one depth. Each block sums a split-K slice of the tiles; cuda_depthwise_sum.cu adds the slices in a
+// fixed order. Padding zeros are multiplied by elements of the other operand: if a sum is not finite, it is recomputed
+// from its own products.
+
 // Compile-time parameters:
-//   PAIR                       types of the factors, "f16.f16" or "bf16.bf16"
+//   PAIR                       types of the operands, "f16.f16" or "bf16.bf16"
 //   KIND                       the same, HALVES or BRAINS
 //   TAPS_R TAPS_S PAD_R PAD_S  along rows and columns, up to eight
 //   IN_H IN_W OUT_H OUT_W
@@ -23,6 +26,7 @@
 //   BATCH CHANNELS
 //   SPAN SLAB                  channels and rows of x of a tile
 //   WARPS BLOCKS               of a block, four for eight channels; blocks of a multiprocessor
+
 #include "convert.cuh"
 #include "cuda_depthwise_stage.cuh"
 #include "mma.cuh"

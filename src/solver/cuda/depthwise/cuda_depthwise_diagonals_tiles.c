@@ -1,6 +1,5 @@
-/* How the gradient of a depthwise layer's filter is cut where channels lie side by side: tiles of some rows of x are
- * enumerated, those that do not fit are dropped, the others are compared by an estimate of their time. The kernel is
- * src/solver/cuda/depthwise/cuda_depthwise_diagonals.cu. */
+/* Tile search of cuda_depthwise_diagonals.cu: a tile is a few rows of x. Enumerates the tiles that fit, and keeps the
+ * one with the smallest estimated time. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,5 +1,4 @@
-/* What the solvers of depthwise layers on GPUs share: which layers these are, how tensors and axes become the kernels'.
- */
+/* Helpers of the depthwise solvers: applicability, and kernel arguments made from tensors and axes. */
 #include <math.h>
 
 #include "solver/cuda/common/cuda_igemm.h"

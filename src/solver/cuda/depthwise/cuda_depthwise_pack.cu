@@ -1,6 +1,7 @@
-// A depthwise filter laid out anew for layers whose channels lie side by side: its taps, each with all channels.
-//
-// Compile-time parameters: TYPE_W, a number of falt_type; SUM, what it becomes; TAPS_R TAPS_S CHANNELS MULTIPLE
+// Repacks a depthwise filter for NHWC layers: the channels of each tap become contiguous.
+
+// Compile-time parameters: TYPE_W, a number of falt_type; SUM, the packed type; TAPS_R TAPS_S CHANNELS MULTIPLE
+
 #include "args.h"
 #include "convert.cuh"
 #include "ptx/early.cuh"

@@ -1,4 +1,4 @@
-// How threads of a block bring planes of 16-bit floats to shared memory. WARPS is the kernel's.
+// Copies planes of 16-bit floats to shared memory, by all threads of a block. The kernel defines WARPS.
 #pragma once
 #include "args.h"
 #include "async.cuh"

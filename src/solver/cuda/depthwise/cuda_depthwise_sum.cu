@@ -1,12 +1,13 @@
-// Adds what split-K slices of the positions contribute to the gradient of a depthwise layer's filter, and of its bias:
-// neighbouring threads take neighbouring sums, each warp other split-K slices of them, always in the same order.
-//
+// Adds the split-K slices of a depthwise wgrad, and of its bias gradient, in a fixed order. Neighbouring threads add
+// neighbouring sums; each warp adds other slices.
+
 // Compile-time parameters:
 //   SUM                   float or double
 //   TYPE_W                number of falt_type: the gradient's
 //   TAPS_T TAPS_R TAPS_S  along planes, rows, columns
-//   CHANNELS MULTIPLE     results' channels; those of a group
-//   BIAS                  1: after the taps' sums stand those of the bias
+//   CHANNELS MULTIPLE     channels of the output; of a group
+//   BIAS                  1: the sums of the bias follow those of the taps
+
 #include "cuda_depthwise_wgrad.cuh"
 #include "ptx/early.cuh"
 

@@ -1,4 +1,5 @@
-/* How depthwise layers are cut: every tile that registers hold, what it would cost, the cheapest. */
+/* Tile search of the direct depthwise kernels: enumerates the tiles that fit into registers and keeps the one with the
+ * smallest estimated time. */
 #include <math.h>
 
 #include "core/memory.h"

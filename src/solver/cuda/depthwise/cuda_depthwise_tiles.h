@@ -1,5 +1,5 @@
-/* How depthwise layers are cut into threads and blocks: plain C, no GPU needed.
- * src/solver/cuda/depthwise/cuda_depthwise.cu and cuda_depthwise_wgrad.cu have the algorithms. */
+/* Tile shapes of the direct depthwise kernels, cuda_depthwise.cu and cuda_depthwise_wgrad.cu. Plain C, no GPU needed.
+ */
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TILES_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TILES_H
 

@@ -1,7 +1,7 @@
-/* Depthwise layers and their gradients by the data on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros
- * beyond the ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm,
- * src/solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.c how it is cut. A gradient is the layer with its taps in the
- * opposite order. The filter is read as it lies. Unaligned operands use the fallback plan. */
+/* Solver cuda-depthwise-toeplitz: depthwise fprop and dgrad as Toeplitz products on tensor cores (MMA). Applies to f16
+ * and bf16, 2D, stride 1, no dilation, zero padding. Dgrad is fprop with the taps reversed. Reads the filter in place.
+ * Unaligned operands use the fallback plan. The planner picks it for many taps. Kernel: cuda_depthwise_toeplitz.cu.
+ * Tile search: cuda_depthwise_toeplitz_tiles.c. */
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"

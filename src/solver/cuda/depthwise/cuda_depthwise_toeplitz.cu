@@ -1,35 +1,37 @@
-// Depthwise layers with stride 1, and their gradients by the data, on tensor cores, where columns lie side by side.
-// Eight neighbouring results of a row are a window of the source times a band matrix, whose column n holds a row of
-// taps, moved down by n places. For each row r of taps
+// Depthwise fprop and dgrad, stride 1, as Toeplitz products on tensor cores: eight neighbouring outputs of a row are a
+// source window times a band matrix, whose column n is a row of taps shifted down by n. For each tap row r
 //
-//   result(16 windows, 8 columns) += source(16 windows, 8 + TAPS_S - 1 columns, r rows further down) * band[r],
+//   result(16 windows, 8 columns) += source(16 windows, 8 + TAPS_S - 1 columns, r rows further down) * band[r].
 //
-// and the same bands serve all windows of a channel: they stay in registers. The 16 windows of a product are not on top
-// of each other: they lie side by side, and in segments of SEGMENT rows, of one or several images. A warp walks down
-// these segments: a row of windows is loaded once and meets all rows of taps of all results that it is part of, whose
-// sums are renamed from row to row.
+// Chen et al., "ConvStencil", 2024.
+
+// The band matrices are the same for all windows of a channel and stay in registers. The 16 windows of a product are
+// neighbours along a row, and come from segments of SEGMENT rows of one or several images. A warp moves down these
+// segments. It loads each row of windows once and multiplies it with all tap rows; the accumulators of the open output
+// rows are renamed from row to row.
 //
-// Planes, or slabs of their rows, come to shared memory with zeros around them, some images of a channel at a time,
-// moved so that windows begin at multiples of 16 bytes; results leave from there in whole lines. Where channels lie
-// side by side SPAN of them are taken at once, and turned on their way in and out.
+// Planes, or slabs of their rows, are copied to shared memory with zeros around them, several images of a channel at a
+// time, and shifted so that windows start at multiples of 16 bytes. Outputs are stored from shared memory as whole
+// lines. For NHWC a block takes SPAN channels at once and transposes them on load and on store.
 //
-// A zero of the band meets columns outside of what a result reads; where one of these is not finite the result is
-// formed once more from its own alone. (Bands: Chen et al., "ConvStencil", 2024.)
-//
+// Zeros of the band matrix are multiplied by columns outside the output's window. If an output is not finite, it is
+// recomputed from its own window.
+
 // Compile-time parameters:
 //   KIND                 of the products: HALVES or BRAINS
-//   TYPE_Y TYPE_R        numbers of falt_type: the results', the residual's, -1: there is none
+//   TYPE_Y TYPE_R        numbers of falt_type: of the output; of the residual, -1: none
 //   REAL                 float: type of the epilogue
-//   FINISH ACTIVATION    1: there is more to a result than its sum; number of falt_activation
+//   FINISH ACTIVATION    1: there is an epilogue; number of falt_activation
 //   TAPS_R TAPS_S PAD_R PAD_S  along rows and columns, as correlation; up to 32 columns
 //   IN_H IN_W OUT_H OUT_W
 //   X_R Y_R              elements from row to row
-//   INNER                1: channels lie side by side, and X_S, Y_S are the elements from column to column
-//   UNIT_X UNIT_Y        elements that are copied at once where INNER is 0
-//   BATCH CHANNELS MULTIPLE  images; channels of results, those that share one of the source (1 where INNER is)
-//   SPAN IMAGES SLAB     channels, images and rows of results that a block takes at once; SPAN: 1, or 8 times 1, 2 or 4
+//   INNER                1: NHWC, and X_S, Y_S are the elements from column to column
+//   UNIT_X UNIT_Y        elements of one copy if INNER is 0
+//   BATCH CHANNELS MULTIPLE  images; output channels; output channels for each of the source (1 if INNER)
+//   SPAN IMAGES SLAB     channels, images and output rows of a tile; SPAN: 1, 8, 16 or 32
 //   SEGMENT              rows of a segment
-//   WARPS STAGES BLOCKS  of a block; 2: what is next comes while this is multiplied; blocks of a multiprocessor
+//   WARPS STAGES BLOCKS  of a block; 2: double buffering; blocks of a multiprocessor
+
 #include "cuda_depthwise_stage.cuh"
 #include "finish.cuh"
 #include "mma.cuh"

@@ -1,4 +1,4 @@
-/* What the solvers of depthwise layers on tensor cores share. */
+/* Declarations that the Toeplitz depthwise solvers share. */
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_H
 

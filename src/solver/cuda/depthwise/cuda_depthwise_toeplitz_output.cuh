@@ -1,5 +1,5 @@
-// Sums on their way out: epilogue, conversion, and stores into the plane that leaves as one copy. A part of
-// cuda_depthwise_toeplitz.cu.
+// Output of cuda_depthwise_toeplitz.cu: epilogue, conversion, and stores to the plane in shared memory, which leaves as
+// one copy. Part of cuda_depthwise_toeplitz.cu.
 #pragma once
 
 __device__ inline float from_half(Bits bits) {

@@ -1,5 +1,5 @@
-/* How a depthwise layer is cut for tensor cores: every tile is enumerated, those that do not fit are dropped, the
- * others are compared by an estimate of their time. */
+/* Tile search of cuda_depthwise_toeplitz.cu: enumerates the tiles that fit, and keeps the one with the smallest
+ * estimated time. */
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
 #include <math.h>

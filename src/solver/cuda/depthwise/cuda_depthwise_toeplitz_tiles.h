@@ -1,5 +1,5 @@
-/* How depthwise layers are cut for tensor cores: plain C, no GPU needed.
- * src/solver/cuda/depthwise/cuda_depthwise_toeplitz.cu has the algorithm. */
+/* Tile shapes of the tensor-core depthwise kernels. Plain C, no GPU needed. cuda_depthwise_toeplitz.cu is the kernel.
+ */
 #ifndef FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_TILES_H
 #define FALT_SOLVER_CUDA_DEPTHWISE_CUDA_DEPTHWISE_TOEPLITZ_TILES_H
 

@@ -1,7 +1,7 @@
-/* Gradients of depthwise layers' filters on a GPU's tensor cores, in 16-bit floats, with stride 1 and zeros beyond the
- * ends. src/solver/cuda/depthwise/cuda_depthwise_toeplitz_wgrad.cu has the algorithm where columns lie side by side,
- * and cuda_depthwise_diagonals.cu, for Hopper GPUs, where channels do. Images are cut into split-K slices, whose sums
- * are added in a fixed order, so that results are the same in every run. Unaligned operands use the fallback plan. */
+/* Solver cuda-depthwise-toeplitz-wgrad: depthwise wgrad on tensor cores. Applies to f16 and bf16, 2D, stride 1, zero
+ * padding, without a bias gradient. Kernels: cuda_depthwise_toeplitz_wgrad.cu for NCHW, cuda_depthwise_diagonals.cu for
+ * NHWC (sm_90a). Split-K slices of the images are added in a fixed order, so the output is deterministic. Unaligned
+ * operands use the fallback plan. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"

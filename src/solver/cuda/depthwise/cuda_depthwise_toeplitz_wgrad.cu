@@ -1,25 +1,26 @@
-// The gradient of a depthwise layer's filter with stride 1 on tensor cores, where columns lie side by side. Rows of the
-// input, each seen from eight neighbouring columns, times rows of the output's gradient:
+// Depthwise wgrad, NCHW, stride 1, f16 and bf16, on tensor cores. An MMA multiplies eight shifted input rows with rows
+// of dy:
 //
 //   sum(row h of x from column s on, row n of y) += x[h][k + s] * y[n][k],  k along 16 columns.
+
+// A product combines two rows of x with eight rows of y. All of its sums except two columns are taps (r, s) with r = h
+// - n. The accumulators stay in registers while a block loops over all row pairs of some images of a channel. The eight
+// shifted views of a row are words at neighbouring columns, so shared memory holds x twice, once shifted by one column.
+// Filters of more than seven rows or eight columns take more products.
 //
-// Two rows of x and eight of y make a product, all of whose sums but two columns are the taps (r, s) with r = h - n:
-// the pair of rows meets the rows of y above it in the opposite order, and the sums stay in registers while a block
-// walks over all pairs of rows of some images of a channel. Its eight views of a row are words at neighbouring columns:
-// x lies in shared memory twice, once moved by a column. Taps beyond seven rows or eight columns take more products.
-//
-// Blocks have split-K slices of the images, whose sums cuda_depthwise_sum.cu adds: always in the same order. Rows and
-// columns of zeros around y meet x; where a sum is not finite it is formed once more from its own products alone.
-//
+// Each block sums a split-K slice of the images; cuda_depthwise_sum.cu adds the slices in a fixed order. Zero rows and
+// columns around y are multiplied by x: if a sum is not finite, it is recomputed from its own products.
+
 // Compile-time parameters:
 //   KIND                       of the products: HALVES or BRAINS
 //   TAPS_R TAPS_S PAD_R PAD_S  along rows and columns
 //   IN_H IN_W OUT_H OUT_W
 //   X_R Y_R                    elements from row to row
-//   UNIT_X UNIT_Y              elements that are copied at once
-//   BATCH CHANNELS MULTIPLE    images; channels of y, those that share one of x
+//   UNIT_X UNIT_Y              elements of one copy
+//   BATCH CHANNELS MULTIPLE    images; channels of y; channels of y for each of x
 //   IMAGES                     that a block takes at once
 //   WARPS BLOCKS               of a block; blocks of a multiprocessor
+
 #include "convert.cuh"
 #include "cuda_depthwise_stage.cuh"
 #include "mma.cuh"

@@ -1,5 +1,5 @@
-/* How the gradient of a depthwise layer's filter is cut for tensor cores: every tile is enumerated, those that do not
- * fit are dropped, the others are compared by an estimate of their time. */
+/* Tile search of cuda_depthwise_toeplitz_wgrad.cu: enumerates the tiles that fit, and keeps the one with the smallest
+ * estimated time. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,7 +1,6 @@
-/* Gradients of depthwise layers' filters, and of their biases, on a GPU: positions are cut into split-K slices, whose
- * sums are added in a fixed order, so that results are the same in every run.
- * src/solver/cuda/depthwise/cuda_depthwise_wgrad.cu has the algorithm, src/solver/cuda/depthwise/cuda_depthwise_tiles.c
- * how positions are cut. */
+/* Solver cuda-depthwise-wgrad: depthwise wgrad, with the bias gradient, by direct sums in registers. Any layout,
+ * stride, dilation and type. Split-K slices of the positions are added in a fixed order, so the output is
+ * deterministic. Kernel: cuda_depthwise_wgrad.cu. Tile search: cuda_depthwise_tiles.c. */
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"

@@ -1,12 +1,13 @@
-// The gradient of a depthwise layer's filter, and of its bias: for each tap the sum, over all positions of the output,
-// of y times the element of x that they meet. A thread takes tiles of ROWS x COLS positions of y, of UNIT channels that
-// lie side by side or of one, with the lines of x that they meet, and keeps the sums of all taps in registers. A warp's
-// sums are added by shuffles, where its lanes have the same channels evenly often, a block's in shared memory, those of
-// all split-K slices of the positions, if there are several, by cuda_depthwise_sum.cu: always in the same order. Planes
-// of taps, and parts of their rows, are blocks of their own.
-//
-// Compile-time parameters, beside those of cuda_depthwise.cuh, whose BACKWARD is 0, TYPE_Y that of y and TYPE_W that of
-// the gradient:
+// Depthwise wgrad and bias gradient by direct sums: each tap is the sum over all output positions of y times the
+// element of x at that tap. A thread loops over tiles of ROWS x COLS positions of y, of UNIT contiguous channels or of
+// one, and keeps the accumulators of all taps in registers.
+
+// The lanes of a warp are added by shuffles if they share channels evenly, the warps of a block in shared memory, and
+// the split-K slices by cuda_depthwise_sum.cu: always in the same order. Tap planes, and PARTS groups of tap rows, are
+// computed by different blocks.
+
+// Compile-time parameters, in addition to those of cuda_depthwise.cuh (BACKWARD 0, TYPE_Y of y, TYPE_W of
+// the gradient):
 //   PARTS       of the taps along rows
 //   ALL_TAPS_R  in all parts
 //   Y_R Y_S     elements of y from row to row, from column to column
@@ -15,6 +16,7 @@
 //   AHEAD       lines
 //   ALONE       1: there is one split-K slice, whose sums are the gradient
 //   THREADS BLOCKS
+
 #include "cuda_depthwise.cuh"
 #include "cuda_depthwise_wgrad.cuh"
 #include "ptx/early.cuh"

@@ -1,7 +1,8 @@
-// Where a sum of the gradient of a depthwise layer's filter goes, or of its bias.
-//
+// Address of an element of a depthwise weight gradient or of its bias gradient.
+
 // Compile-time parameters: SUM, float or double; TYPE_W, number of falt_type of the gradient; MULTIPLE, channels of a
 // group
+
 #pragma once
 #include "args.h"
 #include "convert.cuh"

@@ -1,4 +1,4 @@
-/* What solvers of layers of few input channels share: forward, and by the filter. */
+/* Declarations that the solvers of layers with few input channels share, fprop and wgrad. */
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_H
 

@@ -1,6 +1,5 @@
-/* What the host passes to cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu. Axes stand in the order rows,
- * columns; strides count elements.
- */
+/* Arguments of cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu. Axes are in the order rows, columns; strides
+ * count elements. */
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_ARGS_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_ARGS_H
 

@@ -1,8 +1,7 @@
-/* Layers of few input channels on GPUs, in 16-bit floats, columns of the input side by side in memory: volumes of one
- * channel, planar first layers of a network without strides. Rows of the input go straight into the registers that
- * tensor cores read. src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has the algorithm,
- * src/solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.c chooses how it is cut. It needs no workspace, no alignment,
- * and reads the filter as it lies. */
+/* Solver cuda-fewchannels-nchw: fprop of layers with few input channels, from NCHW input. Applies to f16 and bf16, one
+ * group, 1D to 3D, unit strides and dilations of rows and columns, at most 16 tap planes. Loads input rows from memory
+ * directly into MMA fragments. Needs no workspace and no alignment, and reads the filter in place. Kernel:
+ * cuda_fewchannels_nchw.cu. Tile search: cuda_fewchannels_nchw_tiles.c. */
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"

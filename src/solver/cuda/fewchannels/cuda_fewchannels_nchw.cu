@@ -1,35 +1,36 @@
-// Layers of few input channels, of 16-bit floats, from memory straight into the registers that tensor cores read.
+// Fprop of layers with few input channels on tensor cores, f16 and bf16. Input rows go from memory directly into MMA
+// fragments, without shared memory:
 //
-//   y[k][d][h][w] = sum over c, t, r, s of x[c][d*stride + t*dilation - pad][h + r - pad][w + s - PAD] *
-//   f[k][c][t][r][s]
+//   y[k][d][h][w] = sum over c, t, r, s of f[k][c][t][r][s] *
+//                   x[c][d*stride + t*dilation - pad][h + r - pad][w + s - PAD]
+
+// A slot is a tap plane of one channel of x: slot (c, t) has TAPS_R rows of TAPS_S taps. The depth of a product
+// (m16n8k16) is four slots with four row elements each. The eight columns are pairs of neighbouring outputs of a row.
+// The 16 rows are eight channels of y, once for the even and once for the odd output of each pair; the taps of the odd
+// one are shifted by one element. Each lane needs two words of one slot, and for the next pairs the same words shifted
+// by one. So a lane loads the elements around eight neighbouring columns of x: 16 bytes and a few elements at both
+// sides. Four products read their fragments there. The lane then holds the outputs of eight neighbouring columns of y,
+// at two places of a strip of 64. An element that several taps read is loaded once.
 //
-// A slot is a plane of taps of one channel of x: slot (c, t) has TAPS_R rows of TAPS_S taps. A product has four slots
-// in its depth, four elements of a row of x of each; in its columns eight pairs of neighbouring results of a row; in
-// its rows eight channels of y, once for the even results of the pairs and once for the odd, whose taps stand one
-// element further. Such a product, m16n8k16, asks each lane for two words of one slot, and the product whose pairs are
-// the next ones asks for the same words, one further. So a lane takes what lies around eight neighbouring columns of x,
-// 16 bytes and a few elements beside them, as it lies: four products read their factors there, and the lane has their
-// results for eight neighbouring columns of y, of two places in a strip of 64. Nothing goes through shared memory, and
-// what several taps read is loaded once.
+// For NHWC output the operands are exchanged: rows of a product are 16 pairs, columns are eight channels, ordered so
+// that a lane holds contiguous channels of every eight of its warp.
 //
-// Where channels of y lie side by side the factors change places: rows of a product are the pairs, twice eight of them,
-// and its columns eight channels, dealt so that a lane has neighbouring ones of every eight that the warp has.
+// A warp moves down a strip. It holds as many rows of x in registers as an output reads, and prefetches the next one.
 //
-// A warp walks down a strip, with as many rows of x in registers as a result reads and the next one on its way.
-//
-// Taps that only fill products up have zeros in the filter, and what is not finite would spread through them: results
-// that are not a number are summed again, from their own taps.
-//
+// Unused taps of a product are zeros in the filter. If an output is NaN, it is recomputed from its own taps, because a
+// non-finite element times zero is NaN.
+
 // Compile-time parameters:
-//   KIND                  HALVES or BRAINS, the factors
+//   KIND                  HALVES or BRAINS: of the operands
 //   TYPE_X TYPE_Y TYPE_R REAL ACTIVATION    numbers of falt_type; as finish.cuh has them
 //   CHANNELS PLANES TAPS_R TAPS_S           of x; taps along planes, rows, columns
 //   PAD                   columns
-//   FOLD                  1: x goes on beyond its ends other than by a constant
+//   FOLD                  1: a boundary of x is not constant
 //   EIGHTS                of channels of y that a warp has
-//   INNER                 1: channels of y lie side by side, else columns
-//   UNIT_X UNIT_Y         elements that lie side by side and are loaded and stored at once, if they are aligned
+//   INNER                 1: y is NHWC, else NCHW
+//   UNIT_X UNIT_Y         contiguous elements of one load and of one store, if they are aligned
 //   BLOCKS                of a multiprocessor
+
 #include "boundary.cuh"
 #include "cuda_fewchannels_nchw_args.h"
 #include "finish.cuh"

@@ -1,5 +1,4 @@
-/* What the host passes to cuda_fewchannels_nchw.cu. Axes stand in the order planes, rows, columns; strides count
- * elements. */
+/* Arguments of cuda_fewchannels_nchw.cu. Axes are in the order planes, rows, columns; strides count elements. */
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_ARGS_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_ARGS_H
 

@@ -1,5 +1,4 @@
-/* Layers of few input channels by cuda_fewchannels_nchw.cu: how they are cut. Plain C, no GPU needed.
- * src/solver/cuda/fewchannels/cuda_fewchannels_nchw.cu has the algorithm. */
+/* Tile shapes of cuda_fewchannels_nchw.cu. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_TILES_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_NCHW_TILES_H
 

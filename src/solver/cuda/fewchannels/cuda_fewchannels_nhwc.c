@@ -1,8 +1,7 @@
-/* Layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a network. Each row of the
- * input comes to shared memory once, whatever its order in memory, for all taps and all channels of results.
- * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu has the algorithm,
- * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc_tiles.c chooses how it is cut. It needs no workspace, no alignment,
- * and reads the filter as it lies. */
+/* Solver cuda-fewchannels-nhwc: fprop of layers with at most 8 input channels by wgmma (sm_90a), for example the first
+ * layer of a network. Applies to f16 and bf16, one group, 2D, any input layout. Copies each input row to shared memory
+ * once for all taps and output channels. Needs no workspace and no alignment, and reads the filter in place. Kernel:
+ * cuda_fewchannels_nhwc.cu. Tile search: cuda_fewchannels_nhwc_tiles.c. */
 #include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"

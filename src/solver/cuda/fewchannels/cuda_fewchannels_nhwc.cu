@@ -1,37 +1,38 @@
-// Layers of few input channels, of 16-bit floats, on tensor cores of sm_90a.
+// Fprop of layers with few input channels by wgmma (sm_90a), f16 and bf16:
 //
 //   y[h][w][k] = sum over r, s, c of x[h * stride + r][w * stride + s][c] * w[k][r][s][c]
 //
-// A block walks down an image, row by row of the results. Some warps bring the rows of x that come next and lay them
-// out anew in a ring in shared memory: PIXEL channels to each pixel, zeros beyond those that x has, what the boundary
-// says beyond the ends. What a result meets of one row is then a run of neighbouring elements. Runs of neighbouring
-// results overlap; when they begin 16 bytes apart, eight of them are a block as tensor cores read it, 16 bytes of each,
-// and so are the next 16 bytes: nothing is copied for a tap. Runs that begin SPREAD * 16 bytes apart have their pieces
-// of 16 bytes dealt to so many planes. Where they begin 8 bytes apart, PAIRED, two neighbouring pixels are one with
-// twice the channels, whose run is longer by a stride.
+// A block moves down an image row by row. Producer warps repack rows of x into a ring in shared memory, where a window
+// row is a contiguous run of elements that wgmma reads in place.
+
+// The ring has PIXEL channels for each pixel: the channels of x, zeros, and the boundary's elements beyond the ends. An
+// output reads a contiguous run of each row, and the runs of neighbouring outputs overlap. If runs start 16 bytes
+// apart, eight of them form a wgmma core matrix for each 16 bytes of depth: nothing is copied for a tap. If runs start
+// SPREAD * 16 bytes apart, their 16-byte pieces are distributed over SPREAD planes. If runs start 8 bytes apart
+// (PAIRED), two neighbouring pixels become one with twice the channels, whose run is longer by a stride.
 //
-// Channels are the product's rows and the filter stays in registers, as fragments; pixels are its columns. So shared
-// memory is read for half as long as the tensor cores multiply. A warpgroup has a part of the channels of one of ROWS
-// rows of results.
+// Channels are the rows of a product and pixels are its columns. The filter stays in registers as the A operand, which
+// halves the shared memory reads. A warpgroup computes a part of the channels of one of ROWS output rows.
 //
-// Taps that only fill a run up have zeros in the filter, and what is not finite would spread through them: results that
-// are not a number are summed again, from their own taps.
-//
+// Unused taps of a run are zeros in the filter. If an output is NaN, it is recomputed from its own taps, because a
+// non-finite element times zero is NaN.
+
 // Compile-time parameters:
-//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
-//   TYPE_X TYPE_Y             numbers of falt_type: of the factors, of the results
-//   ACTIVATION                by its number
-//   SCALED BIASED             whether channels have a scale and a bias
-//   CHANNELS PIXEL BEYOND     of x; elements of a pixel in shared memory, 4 or 8; what fills it up: 0
+//   PAIR                      types of the operands, "f16.f16" or "bf16.bf16"
+//   TYPE_X TYPE_Y             numbers of falt_type: of the operands, of the output
+//   ACTIVATION                number of falt_activation
+//   SCALED BIASED             1: channels have a scale, a bias
+//   CHANNELS PIXEL BEYOND     of x; elements of a pixel in shared memory, 4 or 8; the padding: 0
 //   TAPS_R TAPS_S STRIDE_R STRIDE_S DILATE_R DILATE_S
-//   PAIRED                    pixels that are one: 1 or 2
-//   PIECES                    of a run, of 16 bytes: two divide them, where planes are odd in number two of each plane
+//   PAIRED                    neighbouring pixels that form one: 1 or 2
+//   PIECES                    of a run, of 16 bytes: an even number; with an odd SPREAD even in each plane
 //   WIDTH                     columns of a product: 16, 32, 56, 64, 112 or 128
-//   ROWS PARTS                rows of results that are computed at a time, parts of the channels
-//   BATCHES MIRRORED          of rows of x, that ROWS rows of results step over, in the ring; rows that it has twice: 0
-//   PLANAR                    results' pixels lie side by side, not their channels
-//   UNIT                      results that are stored at once, if they are aligned: 1, 2, 4 or 8
-//   BOXED                     whether TMA stores aligned ones, their channels side by side
+//   ROWS PARTS                output rows computed at a time; parts of the channels
+//   BATCHES MIRRORED          of rows of x in the ring, each what ROWS output rows advance by; rows stored twice: 0
+//   PLANAR                    1: NCHW output, else NHWC
+//   UNIT                      outputs of one store, if they are aligned: 1, 2, 4 or 8
+//   BOXED                     1: TMA stores aligned NHWC outputs
+
 #include "cuda_fewchannels_rows.cuh"
 #include "epilogue.cuh"
 #include "pairs.cuh"

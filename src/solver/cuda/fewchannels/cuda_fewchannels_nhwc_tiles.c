@@ -1,5 +1,5 @@
-/* How cuda_fewchannels_nhwc.cu's layers are cut: every shape is enumerated, the illegal are dropped with a reason, the
- * others compared by an estimate of their time. */
+/* Tile search of cuda_fewchannels_nhwc.cu: enumerates all shapes, rejects the illegal ones with a reason, and keeps the
+ * one with the smallest estimated time. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,10 +1,10 @@
-// What the kernels of layers of few input channels share: rows of x, which some warps bring into a ring in shared
-// memory and lay out anew, PIXEL elements to each pixel: its channels, then BEYOND; what the boundary says beyond the
-// ends.
-//
-// What a result meets of one row is then a run of neighbouring elements, of PIECES pieces of 16 bytes. Runs begin
-// SPREAD pieces apart, and pieces are dealt to as many planes, so that the same piece of neighbouring runs lies 16
-// bytes apart. Compile-time parameters are described in cuda_fewchannels_nhwc.cu.
+// Row producer of the kernels for few input channels: copies rows of x into a ring in shared memory and repacks them to
+// PIXEL elements a pixel (its channels, then BEYOND), with the boundary's elements beyond the ends.
+
+// An output reads a contiguous run of a row: PIECES pieces of 16 bytes. Runs start SPREAD pieces apart. Pieces are
+// distributed over SPREAD planes, so the same piece of neighbouring runs is 16 bytes apart. cuda_fewchannels_nhwc.cu
+// describes the compile-time parameters.
+
 #pragma once
 #include "boundary.cuh"
 #include "cuda_fewchannels_args.h"

@@ -1,6 +1,4 @@
-/* Layers of few input channels by cuda_fewchannels_nhwc.cu, and their gradients by the filter by
- * cuda_fewchannels_wgrad.cu: how they are cut. Plain C, no GPU needed.
- * src/solver/cuda/fewchannels/cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu have the algorithms. */
+/* Tile shapes of cuda_fewchannels_nhwc.cu and cuda_fewchannels_wgrad.cu. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_TILES_H
 #define FALT_SOLVER_CUDA_FEWCHANNELS_CUDA_FEWCHANNELS_TILES_H
 

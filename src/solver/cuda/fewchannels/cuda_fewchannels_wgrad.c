@@ -1,8 +1,7 @@
-/* Gradients by the filter of layers of few input channels on GPUs with wgmma (sm_90a), in 16-bit floats: the first of a
- * network. Each row of the input comes to shared memory once, whatever its order in memory, for all taps; the output's
- * gradient has its channels side by side. src/solver/cuda/fewchannels/cuda_fewchannels_wgrad.cu has the algorithm,
- * src/solver/cuda/fewchannels/cuda_fewchannels_wgrad_tiles.c chooses how it is cut. Shares of the pixels are summed in
- * a fixed order. Unaligned operands use the fallback plan. */
+/* Solver cuda-fewchannels-wgrad: wgrad of layers with at most 8 input channels by wgmma (sm_90a). Applies to f16 and
+ * bf16, one group, 2D, any layout of x, NHWC dy. Copies each input row to shared memory once for all taps. Split-K
+ * slices of the pixels are added in a fixed order. Unaligned operands use the fallback plan. Kernel:
+ * cuda_fewchannels_wgrad.cu. Tile search: cuda_fewchannels_wgrad_tiles.c. */
 #include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"

@@ -1,32 +1,34 @@
-// Gradients by the filter of layers of few input channels, of 16-bit floats, on tensor cores of sm_90a.
+// Wgrad of layers with few input channels by wgmma (sm_90a), f16 and bf16:
 //
 //   dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
 //
-// As in cuda_fewchannels_nhwc.cu a block walks down an image, and some warps bring rows of x into a ring: what a result
-// meets of one row is a run of neighbouring elements. Here results are summed. Channels of dy are the product's rows, a
-// piece of the runs of all rows of taps its columns: 16 bytes of shared memory hold eight columns for one result, those
-// of the next result begin 16 bytes later, those of the next row of taps some rows later. So x is multiplied as it lies
-// in the ring, with nothing copied in between; the ring's first rows lie behind its last once more, so that all that a
-// result meets lie one after the other. TMA brings rows of dy; a warpgroup turns one on its way into
-// registers, from where it meets all taps. What an instruction sums are 16 neighbouring results. Sums stay in registers
-// from a block's first row to its last; each warpgroup's are a split-K slice of its own, and cuda_wgrad_sum.cu adds the
-// split-K slices in a fixed order.
+// A block moves down an image. As in cuda_fewchannels_nhwc.cu, producer warps repack rows of x into a ring where a
+// window row is a contiguous run; here the pixels are the depth of the product.
+
+// Rows of a product are channels of dy. Columns are one 16-byte piece of the runs of all tap rows: the eight columns of
+// an output are 16 bytes of shared memory, the next output starts 16 bytes later, the next tap row a few rows later. So
+// x is multiplied in place. The first rows of the ring are stored a second time after its last rows, which keeps the
+// rows of every window consecutive. TMA loads rows of dy. A warpgroup transposes such a row on its way to registers and
+// multiplies it with all taps. The depth of an instruction is 16 neighbouring outputs. The accumulators stay in
+// registers over all rows of a block. Each warpgroup computes its own split-K slice; cuda_wgrad_sum.cu adds the slices
+// in a fixed order.
 //
-// PAIRED pixels are one whose run serves two results: the even ones and the odd ones are summed by different
-// warpgroups, and the taps of the latter lie a stride farther on.
+// PAIRED pixels are one pixel whose run serves two outputs. Different warpgroups sum the even and the odd outputs; the
+// taps of the odd ones are shifted by a stride.
 //
-// Results beyond the end of a row are zeros, which meet elements that exist: what is not finite there may reach taps
-// that do not read it.
-//
-// Compile-time parameters are those of cuda_fewchannels_nhwc.cu that cuda_fewchannels_rows.cuh has, and
-//   PAIR            types of the factors, "f16.f16" or "bf16.bf16"
-//   BEYOND          where dy is summed alone, the bits of 1: a channel that x does not have
-//   BIASED          whether it is
+// Outputs beyond the end of a row are zeros. They are multiplied by existing elements, so a non-finite element may
+// reach taps that do not read it.
+
+// Compile-time parameters: those of cuda_fewchannels_nhwc.cu that cuda_fewchannels_rows.cuh uses, and
+//   PAIR            types of the operands, "f16.f16" or "bf16.bf16"
+//   BEYOND          for the bias gradient the bits of 1: an additional channel of x
+//   BIASED          1: there is a bias gradient
 //   BLOCKS          rows of taps of an instruction, TAPS_R or more
-//   WIDTH           columns of results, or of pairs of them, that are summed at a time: 16 divides it
-//   ROWS PARTS      rows of results that are summed at a time; warpgroups for each, with channels of their own
-//   STAGES          rows of dy on their way to a warpgroup
+//   WIDTH           output columns, or pairs of them, that are summed at a time: a multiple of 16
+//   ROWS PARTS      output rows that are summed at a time; warpgroups for each, with different channels
+//   STAGES          rows of dy in flight to a warpgroup
 //   PRODUCERS       warpgroups that bring x
+
 #include "cuda_fewchannels_rows.cuh"
 #include "ptx/early.cuh"
 #include "ptx/wgmma.cuh"

@@ -1,4 +1,5 @@
-/* How cuda_fewchannels_wgrad.cu's gradients are cut; as first_tiles.c. */
+/* Tile search of cuda_fewchannels_wgrad.cu: enumerates all shapes, rejects the illegal ones with a reason, and keeps
+ * the one with the smallest estimated time. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,7 +1,7 @@
-/* Filters on a GPU by sweeps along the planes of a volume or the rows of an image, one filter for all channels, stride
- * 1: each plane is read once and added to the partial sums of all planes of results that it belongs to.
- * src/solver/cuda/filter/cuda_25d.cu has the algorithm, src/solver/cuda/filter/cuda_25d_tiles.c chooses how it is cut.
- */
+/* Solvers cuda-25d and cuda-separable-volume: filters of images and volumes by 2.5D blocking. One filter for all
+ * channels, unit strides and dilations, taps known when planning. Each input plane (for images: row) is read once and
+ * added to the accumulators of all output planes that it belongs to. Kernel: cuda_25d.cu. Tile search:
+ * cuda_25d_tiles.c. */
 #include "solver/cuda/filter/cuda_25d_tiles.h"
 
 #include <math.h>

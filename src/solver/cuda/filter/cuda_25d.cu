@@ -1,23 +1,22 @@
-// Filters with one set of taps, stride 1, by sweeps through a volume: a thread owns V neighbouring columns of ROWS rows
-// and walks along the planes. It reads each line of a plane once, adds it to the partial sums of all T results along
-// the planes that it belongs to, and stores the sum that is complete: a plane of the image is read once by a block,
-// where tiles read it T times. As soon as a line is used, the same line of the next plane is on its way into its
-// registers, so that a whole plane's loads are in flight; there is no shared memory and no barrier. (The marching of
-// Micikevicius, "3D finite difference computation on GPUs using CUDA", 2009, with sums instead of planes in registers.)
+// Filters by 2.5D blocking, unit strides: a thread owns V neighbouring columns of ROWS rows and loops over the planes
+// (over the rows for images). It loads each line of a plane once, adds it to the accumulators of all T output planes
+// that the line belongs to, and stores the complete one. P. Micikevicius, "3D finite difference computation on GPUs
+// using CUDA", 2009, with accumulators instead of input planes in registers.
+
+// The same line of the next plane is loaded into the registers of a line as soon as the line is used. So the loads of a
+// whole plane are in flight. There is no shared memory and no barrier.
 //
-// What a window needs beyond a thread's own elements, at most V on either side, are its neighbours': they come by
-// shuffles, for the ends of a warp and of a row from loads of one element, whose place the boundary says. So no result
-// is a special case. The last thread of a row whose length V does not divide is moved inwards and computes a few
-// results that its neighbour computes too.
-//
-// An image is swept along its rows: these are then the planes.
-//
-// Compile-time parameters, beside those of cuda_direct.cu with the same name:
+// The neighbouring elements of a window, at most V at either side, come from other lanes by shuffles. At the ends of a
+// warp and of a row they are loaded one by one, at the position that the boundary gives. So no output is a special
+// case. If V does not divide a row, its last thread is moved inwards and recomputes a few outputs of its neighbour.
+
+// Compile-time parameters, in addition to those of cuda_direct.cu with the same name:
 //   LEFT                      elements of a window before a thread's own: the pad less SHIFT
-//   SHIFT                     from a result's column to the thread's own elements; a multiple of V
+//   SHIFT                     from an output's column to the thread's own elements; a multiple of V
 //   BOTH                      1: there are threads with two ends, one that was moved inwards or is alone in its group
 //   ROWS                      rows of a thread
-//   AHEAD                     lines that are on their way
+//   AHEAD                     lines in flight
+
 #include "args.h"
 #include "boundary.cuh"
 #include "elements.cuh"

@@ -1,6 +1,5 @@
-/* The estimate: the larger of what the issue of instructions and memory need and a part of the other, for the
- * multiprocessor that has the most blocks. Few warps leave issue slots empty, few lines on their way leave memory idle.
- */
+/* Tile search of cuda_25d.cu. Estimate: the larger of issue time and memory time plus a part of the smaller one, for
+ * the multiprocessor with the most blocks. Few warps leave issue slots idle; few lines in flight leave memory idle. */
 #include "solver/cuda/filter/cuda_25d_tiles.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* Direct filters on a GPU: one filter for all channels, any stride and dilation, every tap a multiply-add on partial
- * sums in registers. src/solver/cuda/filter/cuda_direct.cu has the algorithm,
- * src/solver/cuda/filter/cuda_direct_tiles.c chooses how it is cut. */
+/* Solver cuda-direct: filters by direct convolution in register tiles. One filter for all channels, any stride and
+ * dilation, taps known when planning. Kernel: cuda_direct.cu. Tile search: cuda_direct_tiles.c. */
 #include "solver/cuda/filter/cuda_taps.h"
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {

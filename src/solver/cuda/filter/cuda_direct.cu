@@ -1,26 +1,27 @@
-// Filters with one set of taps by register tiles: a thread owns V neighbouring elements of ROWS rows of PLANES planes.
-// It loads every line that these need once, straight from memory: the loads of a tile depend on nothing, so that
-// hundreds of bytes a thread are on their way at any time, and what neighbours share comes from the first-level cache.
-// Every element then goes to all partial sums that it belongs to; taps are read from the constant bank. (Iandola et
-// al., "Communication-minimizing 2D convolution in GPU registers", 2013.)
+// Filters by direct convolution in register tiles: a thread owns V neighbouring elements of ROWS rows of PLANES planes,
+// loads each line that they read once, and adds each element to all accumulators that it belongs to. Taps are read from
+// the constant bank. F. Iandola et al., "Communication-minimizing 2D convolution in GPU registers", 2013.
+
+// The loads of a tile are independent, so each thread has hundreds of bytes in flight. Elements that neighbouring
+// threads share come from the L1 cache.
 //
-// Separable filters (TERMS) do the same with the results of a pass along each line, and volumes with those of a pass
-// across the lines of a plane: nothing but results leaves the registers.
+// Separable filters (TERMS) do the same with the output of a pass along each line, and volumes with the output of a
+// pass across the lines of a plane: only final outputs leave the registers.
 //
-// Where taps are apart, so are the rows of a thread, as far as lines keep their results: with dilation d and stride e
-// rows d/gcd(d, e) apart read lines d apart, e/gcd(d, e) of them from one row to the next. That is the filter without
-// gaps on every d-th line, so that it reads no more lines; tiles between two such rows belong to neighbouring threads.
+// Dilation: the rows of a thread are spaced so that they share input lines. With dilation d and stride e, output rows
+// d/gcd(d, e) apart read lines d apart, e/gcd(d, e) lines from one row to the next. This is the undilated filter on
+// every d-th line, so no additional lines are read. Neighbouring threads compute the tiles between two such rows.
 //
-// Tiles compute the inner box, whose windows lie inside the image. Results around it come from threads of their own, V
-// at a time, which ask the boundaries for every element.
-//
+// Tiles compute the inner box, whose windows are inside the image. Separate threads compute the outputs around it, V at
+// a time, and apply the boundary to every element.
+
 // Compile-time parameters:
 //   TAPS_T TAPS_R TAPS_S      taps along the planes, the rows, the columns
 //   STRIDE_T STRIDE_R STRIDE_S, DILATE_T DILATE_R DILATE_S
 //   PAD_T PAD_R PAD_S         the axes' pads before
 //   AXIS_T AXIS_R AXIS_S      the axes' boundaries: before, after
 //   FAR                       1: pads reach farther than an image is long
-//   PIXEL                     channels that lie interleaved
+//   PIXEL                     interleaved channels
 //   ELEMENT_X ELEMENT_Y       C types of elements in and out
 //   TYPE_X TYPE_Y             their numbers of falt_type
 //   SUM                       float or double
@@ -30,7 +31,8 @@
 //   VECTOR_X VECTOR_Y         elements of one load, of one store
 //   BLOCK_X BLOCK_Y BLOCKS    threads of a block along a row and across; blocks that should fit on a multiprocessor
 //   LINEAR                    1: ROWS pieces of one long row instead of rows
-//   SCALED                    1: the result is alpha * sum + beta
+//   SCALED                    1: the output is alpha * sum + beta
+
 #include "partial.cuh"
 #include "places.cuh"
 

@@ -1,4 +1,4 @@
-/* Filters on a GPU by register tiles: how src/solver/cuda/filter/cuda_direct.cu is planned, compiled and launched. */
+/* Plans, compiles and launches the register-tile filter kernel, cuda_direct.cu. */
 #include "core/memory.h"
 #include "solver/cuda/filter/cuda_taps.h"
 

@@ -1,5 +1,5 @@
-/* The estimate: the largest of what the issue of instructions, the first-level cache and memory need, and a part of the
- * others; stretched by too few warps to hide memory's latency and by a last wave of blocks that is not full. */
+/* Tile search of cuda_direct.cu. Estimate: the largest of issue time, L1 time and memory time plus a part of the
+ * others. It grows if too few warps hide the memory latency, and if the last wave of blocks is not full. */
 #include "solver/cuda/filter/cuda_direct_tiles.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* How the tile kernel cuts a filter into threads and blocks: plain C, no GPU needed. Every shape is enumerated, the
- * illegal are dropped with a reason, the others compared by an estimate of their time. */
+/* Tile shapes of cuda_direct.cu. Enumerates all shapes, rejects the illegal ones with a reason, and keeps the one with
+ * the smallest estimated time. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_DIRECT_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_DIRECT_TILES_H
 

@@ -1,6 +1,6 @@
-/* Filters along rows on a GPU: one filter for all channels, no strides, and taps along the columns only, such as long
- * signals' filters and the passes of separable ones. src/solver/cuda/filter/cuda_rows.cu has the algorithm,
- * src/solver/cuda/filter/cuda_rows_tiles.c chooses how it is cut. */
+/* Solver cuda-rows: filters along rows, such as long filters of signals and the passes of separable filters. One filter
+ * for all channels, unit strides, taps along columns only and known when planning. Kernel: cuda_rows.cu. Tile search:
+ * cuda_rows_tiles.c. */
 #include "solver/cuda/filter/cuda_rows_tiles.h"
 
 #include "solver/cuda/filter/cuda_taps.h"

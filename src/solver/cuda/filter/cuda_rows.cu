@@ -1,15 +1,17 @@
-// Filters along rows, of many taps. A warp owns V neighbouring results of each of its lanes, a part of one row: it
-// copies what these read into shared memory, whole words side by side, and each lane reads its window from there, word
-// by word; an element goes to all partial sums that it belongs to, taps are read from the constant bank. Results are
-// turned in the same memory, so that the warp stores whole words side by side, too: a lane's own would lie apart.
+// Filters along rows with many taps: a warp computes a part of one row, THREAD neighbouring outputs a lane. It copies
+// the input of this part to shared memory in coalesced words. Each lane reads its window from there, word by word, and
+// adds each element to all accumulators that it belongs to. Taps are read from the constant bank.
+
+// Outputs are transposed in the same shared memory, so the warp stores coalesced words.
 //
-// A lane's words in shared memory begin an odd number of words behind its neighbour's, so that eight lanes read from
-// all banks.
-//
-// Compile-time parameters, beside those of cuda_direct.cu with the same name (TAPS_T, TAPS_R, PIXEL, strides and
+// The words of neighbouring lanes start an odd number of words apart in shared memory, so eight lanes read from all
+// banks.
+
+// Compile-time parameters, in addition to those of cuda_direct.cu (TAPS_T, TAPS_R, PIXEL, strides and
 // dilations are 1):
-//   THREAD                    results of a lane
+//   THREAD                    outputs of a lane
 //   WARPS                     of a block
+
 #include "async.cuh"
 #include "partial.cuh"
 #include "places.cuh"

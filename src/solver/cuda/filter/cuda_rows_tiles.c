@@ -1,5 +1,5 @@
-/* The estimate: the largest of what the issue of instructions, shared memory and memory need, and a part of the others;
- * stretched by a last wave of blocks that is not full. */
+/* Tile search of cuda_rows.cu. Estimate: the largest of issue time, shared memory time and memory time plus a part of
+ * the others. It grows if the last wave of blocks is not full. */
 #include "solver/cuda/filter/cuda_rows_tiles.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* How the kernel along rows cuts a filter: plain C, no GPU needed. src/solver/cuda/filter/cuda_rows.cu has the
- * algorithm. */
+/* Tile shapes of cuda_rows.cu. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_ROWS_TILES_H
 

@@ -1,7 +1,7 @@
-/* Separable filters on a GPU, and sums of a few of them: T + R + S multiply-adds a result and term instead of T*R*S, in
- * one pass over the image: results of the pass along a row stay in registers and go straight into the partial sums of
- * the pass across (src/solver/cuda/filter/cuda_direct.cu, TERMS); those of a plane go
- * into the sums along the planes, where a volume is swept (cuda_25d.cu). How the terms are found: factor.h. */
+/* Plans the separable solvers, cuda-separable, cuda-separable-25d and cuda-separable-volume: filters that are a sum of
+ * a few separable terms. A term takes T + R + S multiply-adds an output instead of T*R*S, in one pass over the image.
+ * The output of the pass along a row stays in registers and is added to the accumulators of the pass across rows
+ * (cuda_direct.cu, TERMS) or across planes (cuda_25d.cu). src/solver/common/factor.h finds the terms. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,6 +1,5 @@
-/* Filters of images on a GPU by marches down their columns, the whole filter or separable terms of it, one filter for
- * all channels, stride 1. src/solver/cuda/filter/cuda_separable_25d.cu has the algorithm,
- * src/solver/cuda/filter/cuda_separable_25d_tiles.c chooses how it is cut. */
+/* Plans filters of images by 2.5D blocking down their columns, for separable terms or for the whole filter. One filter
+ * for all channels, unit strides. Kernel: cuda_separable_25d.cu. Tile search: cuda_separable_25d_tiles.c. */
 #include "core/memory.h"
 #include "solver/cuda/filter/cuda_separable_25d_tiles.h"
 #include "solver/cuda/filter/cuda_taps.h"

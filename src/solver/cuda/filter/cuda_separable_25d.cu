@@ -1,14 +1,15 @@
-// Separable filters of images, and sums of them, by marches down the columns: a warp owns V neighbouring columns of
-// each of its lanes and walks along the rows. Each line is copied into shared memory some lines ahead, as far as the
-// warp's windows reach; each lane reads its window from there, forms its results along the line, adds these to the
-// partial sums of all R results down its columns that the line belongs to, and stores the sum that is complete. So a
-// line is read once by a warp, where tiles read it several times, and the results along it leave no register. The
-// partial sums move on by the multiply-adds' own destinations.
-//
-// Compile-time parameters, beside those of cuda_direct.cu with the same name (TAPS_T is 1, strides and dilations too):
+// Separable filters of images, and sums of them, by 2.5D blocking: a warp owns a strip of columns, V neighbouring
+// columns a lane, and loops over the rows. It prefetches lines to shared memory. Each lane filters its window along the
+// line, adds the output to the accumulators of all R output rows that the line belongs to, and stores the complete one.
+
+// A warp reads each line once; register tiles read it several times. The output of the row pass never leaves the
+// registers. The accumulators move to the next row by the destination registers of the multiply-adds.
+
+// Compile-time parameters, in addition to those of cuda_direct.cu (TAPS_T, strides and dilations are 1):
 //   THREAD                    columns of a lane: a word of 16 bytes, or several
 //   WARPS                     of a block
-//   AHEAD                     lines that are on their way
+//   AHEAD                     lines in flight
+
 #include "async.cuh"
 #include "places.cuh"
 

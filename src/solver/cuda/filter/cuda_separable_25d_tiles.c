@@ -1,5 +1,5 @@
-/* The estimate: the larger of what the issue of instructions and memory need, and a part of the other, for warps that
- * all live from the start to the end, as many as a GPU holds. */
+/* Tile search of cuda_separable_25d.cu. Estimate: the larger of issue time and memory time plus a part of the smaller
+ * one, for one wave of warps that fills the GPU. */
 #include "solver/cuda/filter/cuda_separable_25d_tiles.h"
 
 #include <math.h>

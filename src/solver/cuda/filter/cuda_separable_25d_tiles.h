@@ -1,5 +1,4 @@
-/* How the kernel down columns cuts a filter: plain C, no GPU needed. src/solver/cuda/filter/cuda_separable_25d.cu has
- * the algorithm. */
+/* Tile shapes of cuda_separable_25d.cu. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_SEPARABLE_25D_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_SEPARABLE_25D_TILES_H
 

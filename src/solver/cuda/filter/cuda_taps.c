@@ -1,13 +1,13 @@
-/* A 3D filter has planes, rows and columns; a 2D filter's planes and a signal's rows are one. Channels that lie
- * interleaved make a row longer and its taps farther apart; planar ones are a batch.
- *
- * Images of u8 and u16 need no conversion: their bits, moved into the high bits of a float's mantissa, are the number
- * times a power of two far below the normal range, exactly. The taps are scaled up to meet it. */
+/* Filter problems as the kernels with taps in the constant bank see them: three axes (a 2D filter has one plane, a
+ * signal one row). Interleaved channels make a row longer and its taps farther apart; planar channels are a batch. */
 #include "solver/cuda/filter/cuda_taps.h"
 
 #include <math.h>
 
 #include "core/memory.h"
+
+/* u8 and u16 images need no conversion. Their bits, moved into the high bits of a float's mantissa, are exactly the
+ * number times a power of two far below the normal range. The taps are scaled up to compensate. */
 
 enum { PLANE, ROW, COLUMN };
 

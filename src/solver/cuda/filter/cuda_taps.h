@@ -1,5 +1,5 @@
-/* What the GPU solvers for filters share whose taps travel as a kernel's parameter: problems as
- * src/solver/cuda/filter/cuda_direct.cu and cuda_25d.cu see them, the parameters and the taps that both take. */
+/* Helpers of the filter solvers that pass the taps as a kernel parameter (cuda_direct.cu, cuda_25d.cu, cuda_rows.cu):
+ * the problem as these kernels see it, their parameters, and the taps. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_TAPS_H
 

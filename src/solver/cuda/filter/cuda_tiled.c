@@ -1,7 +1,7 @@
-/* Filters of many taps on a GPU: one channel in, one out, any stride, dilation, number of taps and epilogue; the taps
- * need not be known when planning. src/solver/cuda/filter/cuda_tiled.cu has the algorithm,
- * src/solver/cuda/filter/cuda_tiled_tiles.c chooses how it is cut. Interleaved channels under one filter make a row
- * longer and its taps farther apart; all else is a batch. */
+/* Solver cuda-tiled: filters of many taps from tiles in shared memory. One input and one output channel a group, any
+ * stride, dilation, number of taps and epilogue; taps may be given with each execution. Interleaved channels with one
+ * filter make a row longer and its taps farther apart; other dimensions are a batch. Kernel: cuda_tiled.cu. Tile
+ * search: cuda_tiled_tiles.c. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,27 +1,28 @@
-// Filters of many taps: one channel in, one channel out, any stride, dilation and number of taps, read when the kernel
-// runs. A block stages the part of the image that its results read in shared memory, converted and continued beyond the
-// image's ends; a thread owns DEPTH x ROWS x V results. For each line of the tile it loads one window and adds it to
-// every result that the line belongs to: with tap row r = (i - q*stride) / dilation for its row q, and the same along
-// planes. The loop over lines is not unrolled, so that it stays in the instruction cache whatever the filter's height;
-// taps come from shared memory too, one address for all threads. (Register blocking as in Volkov and Demmel,
-// "Benchmarking GPUs to tune dense linear algebra", 2008.)
+// Filters of many taps with register blocking: a block stages the input of its outputs in shared memory, converted and
+// continued beyond the image's ends. A thread owns DEPTH x ROWS x V outputs. It loads one window of each tile line and
+// adds it to every output row that the line belongs to. The kernel reads the taps at run time. V. Volkov and J. Demmel,
+// "Benchmarking GPUs to tune dense linear algebra", 2008.
+
+// Row q of a thread uses line i with tap row r = (i - q*stride) / dilation, and likewise along planes. The loop over
+// lines is not unrolled, so it fits in the instruction cache for any filter height. Taps come from shared memory, one
+// address for all threads.
 //
 // A step is a plane of the image and a band of tap rows and tap columns, as many as shared memory holds.
 //
-// Results of a thread along a row: GROUPS groups of GROUP results, results SPREAD elements apart. Dense windows
-// are loaded by whole vectors; spread ones put neighbouring threads on neighbouring elements, so that far
-// dilations cost no more than near ones.
-//
+// The outputs of a thread along a row are GROUPS groups of GROUP outputs, SPREAD elements apart. Dense windows are
+// loaded as whole vectors. Spread windows give neighbouring threads neighbouring elements, so large dilations cost no
+// more than small ones.
+
 // Compile-time parameters:
 //   ELEMENT_X ELEMENT_Y       C types of elements in and out
 //   TYPE_X TYPE_Y TYPE_W      numbers of falt_type: in, out, taps
 //   SUM                       float or double
-//   PIXEL                     channels that lie interleaved
+//   PIXEL                     interleaved channels
 //   STRIDE_T STRIDE_R STRIDE_S DILATE_T DILATE_R
-//   DEPTH ROWS GROUPS GROUP SPREAD   results of a thread
+//   DEPTH ROWS GROUPS GROUP SPREAD   outputs of a thread
 //   LANES LINES               threads of a block along the columns, along the rows
 //   CHUNK REST                tap columns of a window, of a row's last window; CHUNK 0: one window a row
-//   SPACE NEXT_RESULT NEXT_TAP       elements between those of a window; elements of it between results, between taps
+//   SPACE NEXT_RESULT NEXT_TAP       distance of a window's elements; of outputs, of taps in it
 //   DENSE                     1: windows have no gaps and begin at a vector
 //   SHIFT                     elements loaded before the window to be aligned
 //   PITCH                     elements of a line of the tile
@@ -32,6 +33,7 @@
 //   APART                     1: a window's taps are summed for themselves: see partial.cuh
 //   FLUSH                     windows until a thread's sums go to its totals in local memory; 0: they stay
 //   EPILOGUE                  0: the sum, 1: alpha * sum + beta, 2: everything
+
 #include "args.h"
 #include "boundary.cuh"
 #include "convert.cuh"

@@ -1,5 +1,5 @@
-/* The estimate: warp instructions over the rate at which they are issued, and the parts of shared memory's time and of
- * memory's that are not hidden behind them; stretched by the last wave of blocks and by too few warps. */
+/* Tile search of cuda_tiled.cu. Estimate: issue time, plus the parts of shared memory time and memory time that it does
+ * not hide. It grows with an incomplete last wave of blocks and with too few warps. */
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 #include "core/memory.h"
 

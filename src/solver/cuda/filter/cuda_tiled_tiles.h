@@ -1,6 +1,5 @@
-/* How the blocked kernel cuts a filter into threads and blocks, windows and bands of taps: plain C, no GPU needed.
- * Every shape is enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time.
- */
+/* Tile shapes of cuda_tiled.cu: threads, blocks, windows and bands of taps. Enumerates all shapes, rejects the illegal
+ * ones with a reason, and keeps the one with the smallest estimated time. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TILED_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_TILED_TILES_H
 

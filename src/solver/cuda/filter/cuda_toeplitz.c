@@ -1,9 +1,8 @@
-/* Filters on a GPU's tensor cores: one set of taps for all channels, stride 1, for u8, s8, f16 and bf16 images, and for
- * f32 where the filter is large. src/solver/cuda/filter/cuda_toeplitz.cu has the algorithm,
- * src/solver/cuda/filter/cuda_toeplitz_tiles.c what becomes of the taps and how images are cut.
- *
- * Images of bytes take taps as integers, exactly where they are multiples of one number, else to 2^-23 of the largest;
- * other images take sums of two or three numbers of their own type, which hold 22 bits or more of every tap. */
+/* Solver cuda-toeplitz: filters as Toeplitz products on tensor cores (MMA). One set of taps for all channels, unit
+ * strides and dilations; u8, s8, f16 and bf16 images, and f32 images for large filters. u8 and s8 images use integer
+ * taps: exact if the taps are multiples of one number, else rounded to 2^-23 of the largest. Other images use taps
+ * split into two or three numbers of the image's type, which keep at least 22 bits. Kernel: cuda_toeplitz.cu. Tile
+ * search: cuda_toeplitz_tiles.c. */
 #include <math.h>
 #include <string.h>
 

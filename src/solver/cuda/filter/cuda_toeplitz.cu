@@ -1,41 +1,44 @@
-// Filters with one set of taps, stride 1, on tensor cores. Four by four neighbouring results read a footprint of
-// 4 + R - 1 rows and 4 + S - 1 columns; as a matrix product, result m = sum over the footprint's elements k of
-// band[m][k] * x[k], where row m of the band matrix holds the taps, moved to where result m stands. The same matrix
-// serves every such tile, so that
+// Filters as Toeplitz products on tensor cores, unit strides: 4x4 neighbouring outputs read a footprint of 4 + R - 1
+// rows and 4 + S - 1 columns. Output m is the sum over the footprint's elements k of band[m][k] * x[k], where row m of
+// the band matrix holds the taps shifted to output m. The matrix is the same for every tile:
 //
-//   acc[16 results][8 tiles] += band[16][K] * x[K][8 tiles],
+//   acc[16 outputs][8 tiles] += band[16][K] * x[K][8 tiles]
+
+// Y. Chen et al., "ConvStencil", 2024; splits: H. Ootomo and R. Yokota, "Recovering single precision accuracy from
+// Tensor Cores", 2022.
 //
-// and with tiles that lie side by side x[K][tile] is the image itself: lane (g, t) gives the K-slot of rows 4*b + t,
-// one 32-bit word of neighbouring elements, of tile g. Nothing is shuffled, and a word serves every tile it lies in.
-// A lane's tiles are GROUPS, side by side, so that it loads and stores whole vectors.
+// With neighbouring tiles x[K][tile] is the image itself. Lane (g, t) supplies the depth of rows 4*b + t, one 32-bit
+// word of neighbouring elements, of tile g. Nothing is shuffled, and a word serves every tile that contains it. A lane
+// has GROUPS neighbouring tiles, so it loads and stores whole vectors.
 //
-// Images of bytes: taps are integers of up to three signed bytes, sums are exact. Converting these to floats would take
-// longer than all else (BIASED): they start at the bits of 1.5 * 2^23, a float whose neighbours are one apart, so that
-// their own bits are a float, and what it is too large by is taken off by the multiply-adds that weigh and add the
-// parts (src/solver/cuda/filter/cuda_toeplitz_tiles.h). f16, bf16: taps are sums of up to three numbers of that type,
-// products exact, sums in f32. f32: taps and elements are split into two tf32 each. A zero tap meets elements outside
-// the window; where one of these is not finite the result is NaN, and the warp's tile is computed once more from its
-// windows alone. (Bands: Chen et al., "ConvStencil", 2024; splits: Ootomo and Yokota, "Recovering single precision
-// accuracy from Tensor Cores", 2022.)
+// u8 and s8 images: taps are integers of up to three signed bytes and sums are exact. BIASED avoids the conversion of
+// sums to floats: an accumulator starts at the bits of 1.5 * 2^23, a float whose neighbours are one apart, so its bits
+// stay a valid float. The multiply-adds that weigh and add the parts (cuda_toeplitz_tiles.h) subtract the bias. f16,
+// bf16: taps are sums of up to three numbers of that type, products are exact, sums are f32. f32: taps and elements are
+// split into two tf32 each.
 //
+// A zero tap is multiplied by elements outside the window. If one of these is not finite, the output is NaN, and the
+// warp recomputes the tile from its own windows.
+
 // Compile-time parameters:
 //   KIND                      of the products: mma.cuh's
 //   TAPS_T TAPS_R TAPS_S      taps along planes, rows, columns
 //   PAD_T PAD_R PAD_S         the axes' pads before
 //   AXIS_T AXIS_R AXIS_S      the axes' boundaries: before, after
 //   FAR                       1: pads reach farther than an image is long
-//   PIXEL                     channels that lie interleaved
-//   CHANNELS                  PIXEL: a lane takes them apart, and taps are neighbours again; 1: rows as they lie
+//   PIXEL                     interleaved channels
+//   CHANNELS                  PIXEL: a lane separates the channels, and taps are neighbours; 1: interleaved rows
 //   ELEMENT_Y                 C type of elements out
 //   TYPE_X TYPE_Y             numbers of falt_type
 //   PARTS                     of a tap
-//   BIASED                    1: the bits of sums are floats, and beta takes their bias off; 2: it is taken off each
+//   BIASED                    1: sums are the bits of biased floats; beta subtracts the bias; 2: each sum does
 //   CHUNKS SLOTS              pieces of a footprint's columns, and words of a piece
 //   GROUPS TILES              tiles of a lane: along a row, one below the other
 //   BANDS                     where the filter is read from: 0 registers, 1 shared memory, 2 global memory
 //   WARPS BLOCKS              of a block; blocks that should fit on a multiprocessor
 //   LINEAR                    1: one long row, cut into rows
-//   RINGED                    1: rows come through shared memory, and warps stay for many tiles; bands are turned
+//   RINGED                    1: persistent warps, rows through shared memory, transposed products
+
 #include "args.h"
 #include "boundary.cuh"
 #include "convert.cuh"

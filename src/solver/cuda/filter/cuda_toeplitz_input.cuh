@@ -1,5 +1,5 @@
-// Rows of the image on their way into a lane's registers: words of a window, boundaries included, taken apart by
-// channel. A part of cuda_toeplitz.cu, whose compile-time parameters it uses.
+// Input of cuda_toeplitz.cu: loads the words of a window into a lane's registers, applies the boundary, and separates
+// interleaved channels. Part of cuda_toeplitz.cu, whose compile-time parameters it uses.
 #pragma once
 
 // Where the row stands in memory that continues the image at `row`; NULL: it is the constant.

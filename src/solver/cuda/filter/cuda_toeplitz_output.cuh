@@ -1,5 +1,5 @@
-// The rows out of cuda_toeplitz.cu: sums become results, lanes exchange what stands in each other's rows, and rows are
-// stored whole. Included where its tiles are known.
+// Output of cuda_toeplitz.cu: converts accumulators to outputs, exchanges elements between lanes so that each has whole
+// rows, and stores them. Part of cuda_toeplitz.cu.
 
 __device__ inline float result(const Args &a, const ACC sum[SUMS][4], int i, float beta) {
   float value;

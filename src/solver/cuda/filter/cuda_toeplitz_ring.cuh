@@ -1,18 +1,19 @@
-// Filters of bytes of few taps, in warps that stay: each takes one tile after the other, and the next one's rows are
-// copied while the last are used, so that no warp waits for its first rows but once.
+// Persistent variant of cuda_toeplitz.cu for u8 and s8 images and few taps: each warp loops over tiles, and prefetches
+// the rows of the next tile by asynchronous copies. Only the first rows are waited for. Part of cuda_toeplitz.cu.
+
+// A lane copies its part of a block of four rows to shared memory, RING blocks ahead, and alone reads it, so it waits
+// for its own copies only. (Loads to registers in flight in different steps share a scoreboard, and a warp that waits
+// for one waits for all.) The copies go through L1, where neighbouring warps find the continuation of their rows: few
+// requests reach L2 twice.
 //
-// A lane's part of a block of four rows is copied into shared memory asynchronously, RING blocks ahead, and read by
-// that lane alone, so that nothing is waited for but its own copies. (Loads into registers that are under way in
-// different steps share a scoreboard, and a warp that waits for one waits for all.) Copies pass the first-level cache,
-// where neighbours find what continues their rows: the second-level cache is then asked for little twice.
+// A lane copies its own words as vectors and gets the words beside them by shuffles. The lanes at a warp's ends copy
+// the words beside it. At the end of a row (ENDS) these are NEAR words of the row, which the boundary gives; they
+// contain the bytes of the missing word.
 //
-// A lane copies its own words as vectors; those beside them are its neighbours' and are shuffled. The lanes at a warp's
-// ends copy what lies beside it. Where a row ends there (ENDS), that are NEAR words of the row, which the boundary
-// gives, and the bytes of the missing word are among theirs.
-//
-// Products are turned: the image is their first operand, 16 tiles a product, and half the band their second. What a
-// lane has of the sums are then four neighbours of one row of each of its own tiles, and no lane needs another's
-// results.
+// The products are transposed: the image is the first operand, 16 tiles a product, and half of the band matrix the
+// second. So the accumulators of a lane are four neighbours of one row of each of its own tiles, and lanes exchange
+// nothing.
+
 #pragma once
 #include "async.cuh"
 

@@ -1,7 +1,4 @@
-/* Tap w becomes unit * (p0 + p1 + p2). Bytes: p0, p1, p2 are the signed digits of an integer to base 256, weighed 1,
- * 256 or 65536. Floats: p0 is w/unit rounded to the type, p1 the rest rounded to it, p2 what then remains. Where all
- * taps are small multiples of one number (box, binomial and difference filters), that number is the unit and one part
- * will do; elsewhere the parts hold 22 bits or more of each tap. */
+/* Tap splitting and tile search of cuda_toeplitz.cu. */
 #include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 
 #include <math.h>
@@ -10,6 +7,11 @@
 #include "core/memory.h"
 #include "core/types.h"
 #include "cuda/device/args.h"
+
+/* Tap w becomes unit * (p0 + p1 + p2). Bytes: p0, p1, p2 are the signed digits of an integer to base 256, with weights
+ * 1, 256 and 65536. Floats: p0 is w/unit rounded to the type, p1 the remainder rounded to it, p2 the rest. If all taps
+ * are small multiples of one number (box, binomial and difference filters), that number is the unit and one part
+ * suffices. Otherwise the parts hold at least 22 bits of each tap. */
 
 enum { MOST_PARTS = 3, LANES = 32, MOST_SLOTS = 36, MOST_BYTES = 8355711 /* 127 * (65536 + 256 + 1) */ };
 

@@ -1,7 +1,5 @@
-/* Filters as band matrices for tensor cores: how taps become numbers that these multiply exactly, how the matrices lie
- * in memory, and how images are cut into warps. Plain C, no GPU needed. src/solver/cuda/filter/cuda_toeplitz.cu has the
- * algorithm.
- */
+/* Band matrices for tensor cores: splits taps into numbers that tensor cores multiply exactly, packs the matrices, and
+ * chooses the tiles of cuda_toeplitz.cu. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TOEPLITZ_TILES_H
 #define FALT_SOLVER_CUDA_FILTER_CUDA_TOEPLITZ_TILES_H
 

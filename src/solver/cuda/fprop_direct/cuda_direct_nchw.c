@@ -1,7 +1,6 @@
-/* Layers of few input channels on a GPU, with their max pooling: every product a multiply-add on sums in registers, all
- * channels of a tile in shared memory at once. For what is too small for tensor cores: their tiles need many channels
- * and many filters, and pooling a kernel of its own. src/solver/cuda/fprop_direct/cuda_direct_nchw.cu has the
- * algorithm, src/solver/cuda/fprop_direct/cuda_direct_nchw_tiles.c chooses how it is cut. */
+/* Solver cuda-direct-nchw: fprop of layers with few input channels by direct convolution in registers, with the max
+ * pooling that follows. 2D, f32 accumulators. For layers too small for tensor cores, whose tiles need many channels and
+ * many filters. Kernel: cuda_direct_nchw.cu. Tile search: cuda_direct_nchw_tiles.c. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,17 +1,20 @@
-// Layers of few input channels, with the pooling that follows them: y = max over the window of act(sum), where
+// Fprop of layers with few input channels, with fused max pooling: y = max over the pooling window of act(sum), where
 //
 //     sum[k,u,v] = sum over c, r, s of w[k,c,r,s] * x[c, u*STRIDE_H + r*DILATE_R - pad, v*STRIDE_W + s*DILATE_S - pad]
 //
-// A block stages all channels of a tile of one image and the taps of its filters in shared memory, once, as floats; a
-// thread then owns ROWS x COLUMNS sums of FILTERS filters in registers, so that an input serves every filter and a tap
-// every position. What is pooled are whole windows of one thread: the convolution's own results are never written.
-// Taps that are the plan's own are staged while what is ahead in the stream still runs.
-// (Register blocking as in Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008; the fusion as in
-// Alwani, Chen, Ferdman, Milder, "Fused-Layer CNN Accelerators", 2016, within a thread.)
+// A block stages all channels of a tile of one image and the taps of its filters in shared memory as floats. A thread
+// owns ROWS x COLUMNS accumulators of FILTERS filters.
+
+// Register blocking: V. Volkov and J. Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008. Fusion: M.
+// Alwani, H. Chen, M. Ferdman, P. Milder, "Fused-Layer CNN Accelerators", 2016, here within a thread.
 //
-// A line of the tile is stored by phases: columns that neighbouring threads read at once, COLUMNS*STRIDE_W apart, lie
-// side by side, so that no two of them share a bank.
+// An input element serves every filter and a tap every position. A pooling window belongs to one thread, so the output
+// of the convolution itself is never written. Taps that the plan owns are staged before the preceding kernel in the
+// stream ends (programmatic dependent launch).
 //
+// A line of the tile is stored by residue modulo COLUMNS*STRIDE_W: columns that neighbouring threads read at the same
+// time are contiguous, so no two of them share a bank.
+
 // Compile-time parameters:
 //   ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y TYPE_W    C types in and out, numbers of falt_type
 //   CHANNELS TAPS_R TAPS_S STRIDE_H STRIDE_W DILATE_R DILATE_S POOL_H POOL_W
@@ -20,9 +23,10 @@
 //   SLOTS PITCH              floats of a phase, of a line of the tile
 //   TILES_H TILES_W FILTER_TILES     that cover an image, the filters of a group
 //   X_LAST Y_LAST            1: channels are the innermost dimension
-//   FOLD                     1: the input goes on beyond its ends other than by a constant
+//   FOLD                     1: a boundary of the input is not constant
 //   ACTIVATION
-// and what elements.cuh asks for.
+// and the parameters of elements.cuh.
+
 #include "args.h"
 #include "boundary.cuh"
 #include "elements.cuh"

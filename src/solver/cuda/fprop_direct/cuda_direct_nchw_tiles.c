@@ -1,5 +1,5 @@
-/* The estimate: what the busiest multiprocessor has to do, in cycles: instructions of its warps, what they read from
- * shared memory, and what few warps cannot hide; then the memory's time, whichever is longer. */
+/* Tile search of cuda_direct_nchw.cu. Estimate: the cycles of the busiest multiprocessor (warp instructions, shared
+ * memory reads, and latency that few warps cannot hide) or the memory time, whichever is longer. */
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
 #include <math.h>

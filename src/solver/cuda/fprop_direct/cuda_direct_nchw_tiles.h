@@ -1,5 +1,5 @@
-/* How the kernel for layers of few channels cuts them into threads and blocks: plain C, no GPU needed. Every tile is
- * enumerated, the illegal are dropped with a reason, the others compared by an estimate of their time. */
+/* Tile shapes of cuda_direct_nchw.cu. Enumerates all tiles, rejects the illegal ones with a reason, and keeps the one
+ * with the smallest estimated time. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
 #define FALT_SOLVER_CUDA_FPROP_DIRECT_CUDA_DIRECT_NCHW_TILES_H
 

@@ -1,9 +1,8 @@
-/* Layers of small groups and their gradients by the data on a GPU's tensor cores, where channels lie side by side, in
- * 16-bit floats: each window of the source is fetched once for all taps. src/solver/cuda/igemm_sm80/cuda_grouped.cu has
- * the algorithm, src/solver/cuda/igemm_sm80/cuda_grouped_tiles.c how it is cut. A gradient of a strided layer is as
- * many launches as its stride has phases (src/solver/cuda/common/igemm.c), none of which multiplies zeros; where taps
- * lie apart along height, each launch takes the rows that meet each other. They run side by side. The filter is read as
- * it lies. Unaligned operands use the fallback plan. */
+/* Solver cuda-grouped: layers of small groups, fprop and dgrad, on tensor cores (MMA). Applies to NHWC, f16 and bf16,
+ * 2D, zero padding, groups of 2 to 64 channels. Loads each halo tile once for all taps and reads the filter in place. A
+ * strided dgrad is one launch for each polyphase part of the stride; dilation along height is one launch for each
+ * residue. The launches run concurrently. Unaligned operands use the fallback plan. Kernel: cuda_grouped.cu. Tile
+ * search: cuda_grouped_tiles.c. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"

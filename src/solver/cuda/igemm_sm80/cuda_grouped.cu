@@ -1,35 +1,36 @@
-// Layers whose groups have few channels, and their gradients of data, channels side by side: each window of the source
-// comes to shared memory once for all taps.
+// Layers of small groups, NHWC, fprop and dgrad, on tensor cores; each halo tile is loaded to shared memory once for
+// all taps:
 //
 //   result (pixel, row) = sum over taps and channels of the row's group of
 //                         source[pixel * stride + tap * dilation][channel] * filter[row][tap][channel]
+
+// A block computes TILE_H x TILE_W pixels of 16 * WARPS_C channels. A warp keeps the taps of 16 channels in registers
+// and moves down bands of 16 columns. Each source line is multiplied with all tap rows; the accumulators of the open
+// output rows move by one place with each output line.
 //
-// A block has TILE_H x TILE_W pixels of 16 * WARPS_C channels of results. A warp has 16 of these channels, whose taps
-// stay in its registers, and walks down bands of 16 columns: lines of the source pass by, each multiplied with all its
-// rows of taps, and the sums of all results that a line is part of move one place on with each line of results.
+// The depth of an MMA is 16: two pieces of 8 channels, of one tap or of two neighbouring taps of a row. The last piece
+// of an odd number is multiplied alone. The two halves of a warp's 16 channels may belong to two groups, and then use
+// their own pieces. Eight pixels of a piece are 16-byte rows at any address, so taps and strides along a row are
+// address offsets.
 //
-// Tensor cores sum over 16 products: two pieces of 8 channels, of one tap or of two neighbouring taps of a row; the
-// last piece of an odd number is multiplied alone. Two times 8 of a warp's channels may belong to two groups, and meet
-// their own pieces then. Eight pixels of a piece are rows of 16 bytes, at any place, so taps
-// and strides along a row are distances between addresses.
-//
-// Groups whose channels do not come by 8 are merged until they do. Zeros stand for the taps between them, and a sum
-// that is not finite is formed again from its own channels: what is not finite stays in its group.
-//
+// Groups whose channel count is not a multiple of 8 are merged until it is, with zero taps between them. If a sum is
+// not finite, it is recomputed from its own channels, so non-finite values stay in their group.
+
 // Compile-time parameters:
 //   KIND                   of the products: HALVES or BRAINS
-//   TYPE_Y TYPE_R          numbers of falt_type: the results', the residual's, -1: there is none
+//   TYPE_Y TYPE_R          numbers of falt_type: of the output; of the residual, -1: none
 //   REAL                   float: type of the epilogue
 //   ACTIVATION             number of falt_activation
 //   TAPS_R TAPS_S          along height and width
 //   STRIDE_R STRIDE_S DILATE_S
 //   DEPTH                  channels of a group in the source, by 8
-//   ROWS                   of a group: channels of its results, a multiple of 8
-//   OWN_DEPTH OWN_ROWS     the same of a group before it was merged, in channels
+//   ROWS                   output channels of a group, a multiple of 8
+//   OWN_DEPTH OWN_ROWS     the same before groups were merged, in channels
 //   TILE_H TILE_W BANDS    pixels of a tile; bands of lines that it is cut into
 //   WARPS_C WARPS_P        warps along channels, along bands and columns
-//   STAGES                 1, or 2: a window comes while the one before is multiplied
+//   STAGES                 1, or 2: double buffering of halo tiles
 //   BLOCKS                 blocks that should fit on a multiprocessor
+
 #include "async.cuh"
 #include "cuda_grouped_args.h"
 #include "finish.cuh"

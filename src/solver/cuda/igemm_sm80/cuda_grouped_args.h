@@ -1,4 +1,4 @@
-/* What the host passes to cuda_grouped.cu: a plain struct, read by the C compiler and by NVRTC alike. */
+/* Arguments of cuda_grouped.cu: plain structs for the C compiler and NVRTC. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_ARGS_H
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_ARGS_H
 

@@ -1,5 +1,5 @@
-/* Layers of small groups by cuda_grouped.cu: how pixels and channels are cut into tiles, and what that takes. Plain C,
- * no GPU needed. src/solver/cuda/igemm_sm80/cuda_grouped.cu has the algorithm. */
+/* Tile shapes of cuda_grouped.cu: pixels and channels of a tile, registers and shared memory. Plain C, no GPU needed.
+ */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_GROUPED_TILES_H
 

@@ -1,12 +1,9 @@
-/* Layers and their gradients by the data on a GPU's tensor cores, as products of matrices that are never in memory: any
- * stride, dilation, padding, boundary, layout and alignment. src/solver/cuda/igemm_sm80/cuda_igemm.cu has the
- * algorithm, src/solver/cuda/common/igemm.c where windows lie, cuda_igemm_tiles.c how results are cut, cuda_igemm_run.c
- * what a plan does.
- *
- * f16, bf16 and bytes are multiplied as they are; f32 as tf32 where that is allowed, else as two tf32 each, which keep
- * 22 bits. The filter is laid out anew, rows of depth, by a kernel: once where its values are known when planning, else
- * before each execution, in the workspace. With spans (channels that 16 bytes do not divide) it is laid out once for
- * each way in which pixels, or groups, begin behind a multiple of 16 bytes. */
+/* Solver cuda-igemm: fprop and dgrad as implicit GEMM on tensor cores (MMA). Any stride, dilation, padding, boundary,
+ * layout and alignment. f16, bf16 and 8-bit types multiply directly; f32 as tf32 if allowed, else as 3xTF32, which
+ * keeps 22 bits. A kernel packs the filter by depth: when planning if its values are known, else before each execution
+ * in the workspace. With spans (channels that are not a multiple of 16 bytes) it packs one copy for each offset modulo
+ * 16 bytes. Kernel: cuda_igemm.cu. Index relation: common/igemm.c. Tile search: cuda_igemm_tiles.c. Execution:
+ * cuda_igemm_run.c. */
 #include <math.h>
 #include <string.h>
 

@@ -1,43 +1,43 @@
-// Layers and their gradients of data as products of matrices on tensor cores, without the matrix of windows ever being
-// in memory: result (pixel, channel) = sum over k of window[pixel][k] * filter[channel][k], where k = (tap, channel in)
-// numbers the elements of a window. A block owns BM pixels x BN channels and walks along k in steps of ROW bytes;
-// copies of the next steps are under way while one is multiplied. (Implicit products: Chetlur et al., "cuDNN: Efficient
-// primitives for deep learning", 2014.)
+// Fprop and dgrad as implicit GEMM on tensor cores: result (pixel, channel) = sum over k of window[pixel][k] *
+// filter[channel][k], where k = (tap, input channel). The matrix of windows is never in memory. A block owns BM pixels
+// x BN channels and loops over k in steps of ROW bytes, with a multistage pipeline of asynchronous copies. S. Chetlur
+// et al., "cuDNN: Efficient primitives for deep learning", 2014.
+
+// A thread copies the same piece of each step for several pixels. A table gives, for each piece of the depth, its
+// distance from a pixel's first position and the taps that must be inside the source. A pixel has one bit for each tap
+// of each axis that is inside. So strides, dilations and dgrad cost nothing in the loop, and channels need not fill a
+// step.
 //
-// A thread copies the same piece of each step for several pixels. A table says, for each piece of the depth, how far it
-// lies from a pixel's first position and which taps must exist there; a pixel has a bit for each tap of each axis that
-// lies inside. So strides, dilations and gradients cost nothing in the loop, and channels need not fill a step.
+// Spans serve channels that are not a multiple of 16 bytes, if pixels are evenly spaced. Pixels, or groups, with the
+// same address offset modulo 16 bytes form one phase, and the filter is packed with the same offset. So all copies are
+// aligned words. The first words of a step contain channels of other pixels before its own, the last ones zeros behind;
+// the packed filter has zeros there. The channels before are cleared after they arrive, since they may be NaN.
 //
-// Channels that 16 bytes do not divide, but whose pixels lie evenly, come by spans: all pixels, or groups, whose
-// channels begin as many bytes behind a multiple of 16 are a phase, whose filter is packed as far behind one. So what
-// is copied are aligned words whatever the channels, a step's first words have other pixels' channels ahead and its
-// last ones zeros behind, and the filter has zeros there; those ahead are cleared once they have arrived, since they
-// may be no numbers.
-//
-// f32 that must stay f32: both factors are split into two tf32, and of the four products the three that count are
-// summed, the smallest first (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
-// Tensor cores round sums towards zero, so that a long sum would drift: after every PROMOTE steps it is added to one in
-// f32.
-//
+// 3xTF32 for exact f32: both operands are split into two tf32, and the three large ones of the four products are
+// summed, the smallest first. H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores", 2022.
+// Tensor cores round sums towards zero, so a long sum drifts: after every PROMOTE steps the accumulator is added to one
+// in f32.
+
 // Compile-time parameters:
 //   KIND                   of the products: mma.cuh's
 //   SPLIT                  1: three products of tf32 halves
-//   WGMMA                  1: those, by warpgroups; the filter is packed in two parts
-//   TYPE_X TYPE_Y TYPE_R   numbers of falt_type: the source's, the results', the residual's, -1: there is none
+//   WGMMA                  1: the same by wgmma; the filter is packed in two parts
+//   TYPE_X TYPE_Y TYPE_R   numbers of falt_type: of the source, of the output; of the residual, -1: none
 //   REAL                   type of the epilogue
-//   BM BN WARPS_M WARPS_N  results of a block, and its warps along both
+//   BM BN WARPS_M WARPS_N  outputs of a block, and its warps along both
 //   ROW STAGES             bytes of a step, steps in shared memory
 //   UNIT                   bytes of a piece of the source
-//   GATHER                 0: pieces lie side by side in memory; 1: one by one, an entry each; else so many an entry
+//   GATHER                 0: pieces are contiguous; 1: elements are gathered one by one; n: n elements an entry
 //   FOLD FILL ONES SPANS   cuda_igemm_source.cuh's
-//   GROUP_BYTES GROUP_ROWS 0, or a step is one tap of several groups, so many bytes and columns each
-//   PHASES                 0: all results are one phase
+//   GROUP_BYTES GROUP_ROWS 0, or bytes and columns of each group; a step is one tap of several groups
+//   PHASES                 0: all outputs are one phase
 //   SPLIT_K                 1: a block sums a split-K slice of the depth; cuda_igemm_sum.cu adds them
 //   PROMOTE                steps between additions to the long sum; 0: none
-//   PLANAR                 1: neighbouring pixels of the results lie side by side, else neighbouring channels
-//   RAGGED                 1: and vectors do not divide rows of those
+//   PLANAR                 1: NCHW output, else NHWC
+//   RAGGED                 1: and rows of the output are not a multiple of a vector
 //   ACTIVATION             number of falt_activation
 //   BLOCKS                 blocks that should fit on a multiprocessor
+
 #include "args.h"
 #include "async.cuh"
 #include "convert.cuh"

@@ -1,4 +1,5 @@
-// What the products of layers share: numbers of pixels taken apart, pieces of any alignment, f32 in two parts.
+// Shared parts of the implicit GEMM kernels: division of pixel numbers into coordinates, copies of pieces of any
+// alignment, and the split of f32 into two tf32.
 #pragma once
 #include "args.h"
 #include "convert.cuh"

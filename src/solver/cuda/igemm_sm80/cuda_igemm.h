@@ -1,4 +1,4 @@
-/* Plans of cuda-igemm: cuda_igemm.c makes them, cuda_igemm_run.c prepares and executes them. */
+/* The plan of cuda-igemm: cuda_igemm.c creates it, cuda_igemm_run.c prepares and executes it. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_IGEMM_H
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_IGEMM_H
 

@@ -1,5 +1,5 @@
-// The implicit matrix of windows: which bytes of the source a step needs, copied into shared memory piece by piece.
-// A part of cuda_igemm.cu.
+// Loader of cuda_igemm.cu: copies the source bytes of a step of the implicit matrix to shared memory, piece by piece.
+// Part of cuda_igemm.cu.
 #pragma once
 
 // All pixels of a block, each found once and read by those who copy its pieces.

@@ -1,5 +1,5 @@
-// How the kernels that multiply layers finish their results. TYPE_Y, TYPE_R, REAL and ACTIVATION are parameters of
-// theirs.
+// Epilogue of the implicit GEMM kernels: converts accumulators and stores outputs. The kernel defines TYPE_Y, TYPE_R,
+// REAL and ACTIVATION.
 #pragma once
 #include "cuda_igemm.cuh"
 #include "finish.cuh"

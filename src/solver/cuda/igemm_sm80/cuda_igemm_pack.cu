@@ -1,7 +1,8 @@
-// A filter in the order in which the gemm kernel reads it: see falt_cuda_igemm_pack_args. One thread an element.
-//
+// Packs a filter for cuda_igemm.cu; falt_cuda_igemm_pack_args describes the order. One thread an element.
+
 // Compile-time parameters:
 //   ELEMENT   C type of the filter's elements
+
 #include "args.h"
 
 typedef falt_cuda_igemm_pack_args Args;

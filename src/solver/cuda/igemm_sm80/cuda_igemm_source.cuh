@@ -1,8 +1,11 @@
-// Where pieces of windows lie. Compile-time parameters of the kernels:
-//   FOLD   1: entries are places; the source goes on beyond its ends
-//   FILL   1: what does not exist is a constant other than 0
-//   ONES   1: there are entries that are no element but a one
-//   SPANS  1: entries are aligned words of 16 bytes, of which some are no channel of their tap
+// Addresses and presence of the pieces of the implicit matrix.
+
+// Compile-time parameters of the kernels:
+//   FOLD   1: entries are positions; a boundary of the source is not constant
+//   FILL   1: the constant beyond the ends is not 0
+//   ONES   1: some entries are the number one, not an element
+//   SPANS  1: entries are aligned words of 16 bytes, which may contain channels of other pixels
+
 #pragma once
 #include "boundary.cuh"
 #include "cuda_igemm.cuh"

@@ -1,8 +1,9 @@
-// Results of layers from the sums of all split-K slices of the depth, always in the same order: one thread a result.
-//
+// Adds the split-K slices of cuda_igemm.cu in a fixed order and applies the epilogue: one thread an output.
+
 // Compile-time parameters:
 //   SUM                    type of the sums
 //   TYPE_Y TYPE_R REAL ACTIVATION   as in cuda_igemm.cu
+
 #include "args.h"
 #include "convert.cuh"
 #include "cuda_igemm_output.cuh"

@@ -1,4 +1,5 @@
-/* How the results of a product are cut: every tile that a block can hold, what it would cost, the cheapest. */
+/* Tile search of cuda_igemm.cu: enumerates the tiles that a block can hold, and keeps the one with the smallest
+ * estimated time. */
 #include "solver/cuda/common/igemm.h"
 
 #include <math.h>

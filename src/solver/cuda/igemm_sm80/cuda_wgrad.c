@@ -1,6 +1,6 @@
-/* Gradients of layers' filters, and of their biases, on a GPU's tensor cores, as products of matrices that are never in
- * memory. src/solver/cuda/igemm_sm80/cuda_wgrad.cu has the algorithm, src/solver/cuda/igemm_sm80/cuda_wgrad_tiles.c how
- * gradient and pixels are cut. Shares of the pixels are summed in a fixed order: results are the same in every run. */
+/* Solver cuda-wgrad: wgrad of layers, with the bias gradient, as implicit GEMM on tensor cores (MMA). Floating-point
+ * types, any stride, dilation, padding, boundary, layout and alignment. Split-K slices of the pixels are added in a
+ * fixed order, so the output is deterministic. Kernel: cuda_wgrad.cu. Tile search: cuda_wgrad_tiles.c. */
 #include "core/memory.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"

@@ -1,17 +1,19 @@
-// Gradients of layers' filters as products of matrices on tensor cores: gradient (row, column) = sum over pixels of
-// y[pixel][row] * x[pixel][column], where rows are channels of the results, columns are taps with their channels of the
-// source, and pixels are those of the results. A block owns BM rows x BN columns of a split-K slice of the pixels, and
-// walks along them in steps of PIXELS. Shares lie in the workspace until cuda_wgrad_sum.cu adds them. A column of ones
-// beside the taps gives the bias's gradient.
+// Wgrad as implicit GEMM on tensor cores: gradient (row, column) = sum over pixels of y[pixel][row] * x[pixel][column].
+// Rows are channels of y (the output's gradient), columns are taps with their channels of x, pixels are those of y. A
+// block owns BM rows x BN columns of a split-K slice of the pixels and loops over them in steps of PIXELS.
+
+// The split-K slices stay in the workspace until cuda_wgrad_sum.cu adds them. A column of ones beside the taps gives
+// the bias gradient.
 //
-// In shared memory a pixel's channels lie side by side, as in channels-last memory, so tensor cores want both factors
-// transposed: halves are transposed as they are loaded, words are loaded one by one.
-//
+// In shared memory the channels of a pixel are contiguous, as in NHWC, so tensor cores need both operands transposed:
+// 16-bit elements are transposed by ldmatrix, words are loaded one by one.
+
 // Compile-time parameters: KIND SPLIT TYPE_X BM BN WARPS_M WARPS_N STAGES FOLD FILL ONES PROMOTE BLOCKS as in
 // cuda_igemm.cu, and
 //   TYPE_W               number of falt_type: the filter's
 //   PIXELS               of a step
-//   UNIT_Y GATHER_Y UNIT_X GATHER_X   UNIT and GATHER of both factors
+//   UNIT_Y GATHER_Y UNIT_X GATHER_X   UNIT and GATHER of both operands
+
 #include "args.h"
 #include "async.cuh"
 #include "convert.cuh"

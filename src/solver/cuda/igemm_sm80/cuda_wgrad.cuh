@@ -1,4 +1,4 @@
-// What the kernels of filters' gradients share: where a gradient goes. TYPE_W is a parameter of theirs.
+// Address of an element of a weight gradient. The kernel defines TYPE_W.
 #pragma once
 #include "args.h"
 #include "convert.cuh"

@@ -1,8 +1,7 @@
-/* Gradients of layers' filters on a GPU's tensor cores, where channels lie side by side, in 16-bit floats: each window
- * of the input is fetched once for all taps. For layers that reuse little else: few channels, small groups, first
- * layers. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm,
- * src/solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.c how it is cut. Shares of the pixels are summed in a fixed order:
- * results are the same in every run. Unaligned operands use the fallback plan. */
+/* Solver cuda-wgrad-halo: wgrad on tensor cores (MMA) that loads each halo tile once for all taps. Applies to NHWC, f16
+ * and bf16, zero padding. For layers with little other reuse: few channels, small groups, first layers. Split-K slices
+ * of the pixels are added in a fixed order, so the output is deterministic. Unaligned operands use the fallback plan.
+ * Kernel: cuda_wgrad_halo.cu. Tile search: cuda_wgrad_halo_tiles.c. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"

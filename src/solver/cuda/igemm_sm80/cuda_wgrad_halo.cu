@@ -1,34 +1,36 @@
-// Gradients of layers' filters, channels side by side, each window of the input once in shared memory for all taps:
+// Wgrad on tensor cores, NHWC, each halo tile of the input loaded to shared memory once for all taps:
 //
 //   gradient (row, tap, channel) = sum over pixels of y[pixel][row] * x[pixel * stride + tap][channel]
+
+// Rows are channels of y. A block loops over tiles of TILE_H x TILE_W pixels of y with the pixels of x that their taps
+// read. The depth of an MMA is pixels, so ldmatrix transposes both operands on load. Each pixel has its own address in
+// shared memory, so taps, strides and dilations are address offsets. A warp keeps MR * 16 rows by PER blocks of columns
+// in registers over all its tiles, and loads its rows once for all of them. The split-K slices stay in the workspace
+// until cuda_wgrad_sum.cu adds them.
 //
-// Rows are channels of the results. A block takes TILE_H x TILE_W pixels of the results at a time, and the pixels of x
-// around them that the taps read. Tensor cores sum over pixels, so both factors are transposed on their way out of
-// shared memory (ldmatrix), where every pixel has an address of its own: a tap is a distance between addresses, as are
-// strides and dilations. A warp keeps MR * 16 rows by PER blocks of columns in its registers over all its tiles, and
-// loads its rows once for all of them. Shares of the tiles lie in the workspace until cuda_wgrad_sum.cu adds them.
+// ROLLING: if taps are one row apart, a row of x meets several rows of y. A warp computes all tap rows, moves down a
+// tile with the last rows of y in registers, and loads a row of x once for all of them. The depth of an instruction is
+// 8 pixels of a row and 8 pixels of the row half a tile below.
 //
-// ROLLING: where taps are a row apart, a row of x meets several rows of y. A warp has all rows of taps, walks down a
-// tile with the last rows of y in registers, and loads a row of x once for all that it meets. What an instruction sums
-// are 8 pixels of a row and 8 of the row half a tile below.
+// SLABS: groups of channels are slabs of rows and columns that belong together; only their products are computed.
 //
-// Groups of channels are SLABS of rows and columns that belong together: only those products are computed.
-//
-// RUN: sources of so few channels that no vector holds a pixel. A row of taps then is a run of TAPS_S * CHANNELS
-// elements, wherever it begins, and columns are its elements. Two neighbouring rows of results make the pairs that an
-// instruction sums: x is laid out as words of an element and the one STRIDE_R rows below.
-//
+// RUN: sources with so few channels that no vector holds a pixel. A tap row is a run of TAPS_S * CHANNELS elements at
+// any address, and columns are its elements. Two neighbouring rows of y form the pairs that an instruction sums: x is
+// stored as words of an element and the element STRIDE_R rows below.
+
 // Compile-time parameters:
 //   KIND                                 of the products: HALVES or BRAINS
-//   BIASED                               whether a last column sums y alone
-//   RUN UNIT                             see above; bytes of x that are copied at once
+//   BIASED                               1: a last column sums y for the bias gradient
+//   RUN UNIT                             see above; bytes of x of one copy
 //   TAPS_R TAPS_S                        taps of a part, along height and width
 //   STRIDE_R STRIDE_S DILATE_R DILATE_S
-//   TILE_H TILE_W                        pixels of a tile; TILE_H is even where RUN or ROLLING, there TILE_W in eights
+//   TILE_H TILE_W                        pixels of a tile; if RUN or ROLLING, TILE_H is even and TILE_W in eights
 //   MR                                   rows of a slab, by 16
 //   CHANNELS                             of a slab, a multiple of 16; with RUN the source's
-//   SLABS WARPS PER                      slabs of a block, its warps, blocks of columns of a warp; ROLLING: whole
-//   TAPS_R BLOCKS                               blocks that should fit on a multiprocessor
+//   SLABS WARPS PER                      slabs of a block, its warps, blocks of columns of a warp;
+//                                        ROLLING: a multiple of TAPS_R
+//   BLOCKS                               blocks that should fit on a multiprocessor
+
 #include "async.cuh"
 #include "cuda_igemm.cuh"
 #include "cuda_wgrad_halo_args.h"

@@ -1,5 +1,5 @@
-/* How a filter's gradient by windows is cut: every tile is enumerated, those that do not fit are dropped, the others
- * are compared by an estimate of their time. */
+/* Tile search of cuda_wgrad_halo.cu: enumerates the tiles that fit, and keeps the one with the smallest estimated time.
+ */
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
 
 #include <math.h>

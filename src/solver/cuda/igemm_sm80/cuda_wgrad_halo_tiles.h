@@ -1,5 +1,5 @@
-/* Gradients of layers' filters by cuda_wgrad_halo.cu: how pixels, taps and channels are cut into tiles, and what that
- * takes. Plain C, no GPU needed. src/solver/cuda/igemm_sm80/cuda_wgrad_halo.cu has the algorithm. */
+/* Tile shapes of cuda_wgrad_halo.cu: pixels, taps and channels of a tile, registers and shared memory. Plain C, no GPU
+ * needed. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_WGRAD_HALO_TILES_H
 

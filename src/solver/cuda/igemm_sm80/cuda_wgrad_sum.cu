@@ -1,8 +1,9 @@
-// The sums of a filter's gradient over all split-K slices of the pixels, always in the same order.
-//
+// Adds the split-K slices of a weight gradient in a fixed order.
+
 // Compile-time parameters:
 //   SUM      type of the sums
 //   TYPE_W   number of falt_type: the filter's
+
 #include "cuda_wgrad.cuh"
 #include "ptx/early.cuh"
 

@@ -1,5 +1,5 @@
-/* How a filter's gradient is cut: tiles of it, and split-K slices of the pixels, so that every multiprocessor has work.
- */
+/* Tile search of cuda_wgrad.cu: tiles of the gradient and split-K slices of the pixels, so that every multiprocessor
+ * has work. */
 #include <math.h>
 
 #include "core/memory.h"

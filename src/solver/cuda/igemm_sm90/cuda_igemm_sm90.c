@@ -1,10 +1,8 @@
-/* Dense layers of 16-bit floats whose channels lie side by side, on GPUs with wgmma (sm_90a): forward and both
- * gradients, 1D to 3D. src/solver/cuda/igemm_sm90/cuda_igemm_sm90.cu has the algorithm,
- * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_kernel.c what TMA walks,
- * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.c chooses how it is cut. Nothing is packed: the filter is read as it
- * lies, be its channels outermost or innermost. Results may have their pixels side by side instead, and so may what
- * only one tap reads: the source of 1x1 layers, the gradients by the output for those of a filter. Unaligned operands
- * use the fallback plan. */
+/* Solver cuda-igemm-sm90: fprop, dgrad and wgrad as implicit GEMM with wgmma and TMA (sm_90a). Applies to dense layers
+ * of f16 and bf16, NHWC, 1D to 3D. The output may be NCHW, and so may operands that a single tap reads: the input of
+ * 1x1 layers, and dy of wgrad. Reads the filter in place, with its channels outermost or innermost. Unaligned operands
+ * use the fallback plan. Kernel: cuda_igemm_sm90.cu. TMA boxes: cuda_igemm_sm90_kernel.c. Tile search:
+ * cuda_igemm_sm90_tiles.c. */
 #include <string.h>
 
 #include "cuda/gpu.h"

@@ -1,58 +1,58 @@
-// Dense layers of 16-bit floats as matrix products of sm_90a that are never in memory: "implicit GEMM".
+// Dense layers, f16 and bf16, as implicit GEMM with wgmma and TMA (sm_90a), in a warp-specialized persistent kernel:
 //
 //   forward:          y[pixel][k]     = sum over taps, c of x[pixel + tap][c]  * w[k][tap][c]
 //   backward data:    dx[pixel][c]    = sum over taps, k of dy[pixel - tap][k] * w[k][tap][c]
 //   backward filter:  dw[k][tap][c]   = sum over pixels of  dy[pixel][k]       * x[pixel + tap][c]
+
+// One producer warp loads by TMA in im2col mode: the pixels of a tap, 64 channels at a time, with zeros beyond the
+// ends, into a ring of stages in shared memory. CONSUMERS warpgroups multiply the stages (wgmma) and keep the
+// accumulators in registers. Outputs leave through shared memory by TMA while the first stages of the next tile fill.
+// NCHW operands that a single tap reads are loaded as boxes of 64 pixels of 64 channels; the rows of the product are
+// then the pixels of an image, padded to whole boxes. Each block loops over output tiles. The blocks of a cluster
+// compute neighbouring rows of the same columns, and each loads a part of the operand that both need (multicast).
 //
-// One warp fetches: TMA gathers the pixels of a tap, 64 channels at a time, with zeros beyond the ends
-// ("im2col" mode), into a ring of stages in shared memory. CONSUMERS warpgroups multiply what has arrived (wgmma) and
-// keep the sums in registers; results leave through shared memory, by TMA, while the next tile's first
-// stages fill. Where the pixels of what one tap reads lie side by side, not channels, it brings boxes of 64 pixels of
-// 64 channels; rows of the product are then an image's pixels, filled up to whole boxes. Blocks stay and take tile
-// after tile. Blocks of a cluster work on neighbouring rows of the same columns and fetch a part each of what both
-// need. Gradients of strided layers go phase by phase of the stride: the pixels of a phase have the same taps, and no
-// zero is multiplied. All blocks take tiles of one phase, then tiles of the next at the same place, so that what they
-// read is still in the cache, before they go on to another place. Results without a tap are zeros, which the warps that
-// neither fetch nor multiply store meanwhile. Where there are few tiles the blocks of a cluster share one: each sums a
-// part of its steps and finishes a slice of its rows (cuda_igemm_sm90_splitk.cuh). Gradients by the filter that have
-// more pixels than that are cut into `split_k` slices of them: cuda_igemm_sm90_sum.cu adds these sums in their order.
+// Strided dgrad is computed by polyphase parts of the stride: the pixels of a part have the same taps, and no zero is
+// multiplied. All blocks compute tiles of one part, then tiles of the next part at the same place while their operands
+// are still in L2, and then move on. Outputs without a tap are zeros; the idle warps of the producer's warpgroup store
+// them.
 //
+// Cluster split-K: if there are few tiles, the blocks of a cluster share one tile. Each sums a part of the depth and
+// finishes a slice of the rows (cuda_igemm_sm90_splitk.cuh). Wgrad with more pixels than that is cut into `split_k`
+// slices of the pixels, which cuda_igemm_sm90_sum.cu adds in order.
+
 // Compile-time parameters:
 //   OPERATION                 0 forward, 1 backward data, 2 backward filter
-//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
+//   PAIR                      types of the operands, "f16.f16" or "bf16.bf16"
 //   AXES                      of space, 1 to 3
-//   TYPE_Y                    number of falt_type of the results
-//   ACTIVATION                by its number
-//   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
-//   TURN_B                    the filter's columns, not what is summed, lie side by side in memory
+//   TYPE_Y                    number of falt_type of the output
+//   ACTIVATION                number of falt_activation
+//   SCALED BIASED RESIDUAL    1: the epilogue has a scale, a bias, a residual
+//   TURN_B                    1: the columns of the filter are contiguous, not its depth
 //   CONSUMERS                 warpgroups that multiply
 //   WG_ROWS COLUMNS           rows of a warpgroup, columns of a tile. As the instruction takes 64 rows and a width that
 //                             wgmma.cuh has, rows are 64 or 128 and columns such a width; SWAPPED: the other way round
 //   SWAPPED                   channels are the instruction's rows, 64 for each warpgroup, and pixels its columns: for
 //                             layers of few channels
-//   PINGPONG                  warpgroups work on tiles of their own, by turns, so that one multiplies while another
-//                             sends; otherwise all share a tile, side by side in pixels, where SWAPPED in channels
+//   PINGPONG                  1: each warpgroup has its own tile; one multiplies while another stores. 0: all share a
+//                             tile and divide its pixels (SWAPPED: its channels)
 //   STAGES                    of the ring
-//   BUFFERS                   of results on their way out, of 64 lines, for each warpgroup
+//   BUFFERS                   output buffers of each warpgroup, of 64 lines
 //   CLUSTER                   blocks of a cluster, 1 or 2
-//   RESIDENT                  steps whose part of the filter stays in shared memory; 0: it is fetched for each tile
-//   PHASES                    of the stride, that have tiles
-//   ZEROS                     phases without taps, that have none
-//   CLUSTER_K                 blocks of a cluster that share a tile's steps, 1 to 8
-//   OVER                      whether sums of slices take the ring's place once all products are done
-//   KEEPS                     of gradients by the filter: whether they are cut into split-K slices, whose sums go to
-//                             the workspace
-//   PLANAR                    of results whose pixels, not channels, lie side by side: how many of them are stored as
-//                             one; 0: channels do
-//   BY_ROWS                   whether warps store results themselves, 512 bytes of a pixel at a time, not the copy
-//                             engine 128 bytes of 64 pixels
-//   WHOLE                     bytes of a pixel's results where all of them are a tile's columns and the next pixel's
-//                             follow: warps send 16 pixels in one piece; 0: by lines
-//   BOXED                     where the source's pixels lie side by side and so do those of results, in 16 bytes:
-//                             whether results too go by boxes
-//   SUMMED                    of a step's 64 channels, those that are not zeros in all steps, by 16
-//   LINES                     how many factors have their pixels side by side: the source of 1x1 layers; of
-//                             gradients by the filter those by the output, and of 1x1 layers the input
+//   RESIDENT                  steps whose filter slice stays in shared memory; 0: it is loaded for each tile
+//   PHASES                    polyphase parts of the stride that have tiles
+//   ZEROS                     polyphase parts without taps, which have no tiles
+//   CLUSTER_K                 cluster split-K: blocks that share the depth of a tile, 1 to 8
+//   OVER                      1: the sums of slices reuse the memory of the ring after the last product
+//   KEEPS                     1: wgrad writes split-K slices to the workspace
+//   PLANAR                    NCHW output: pixels of one store; 0: NHWC output
+//   BY_ROWS                   1: warps store outputs, 512 bytes of a pixel at a time; 0: TMA, 128 bytes of 64 pixels
+//   WHOLE                     bytes of a pixel of the output if a tile holds all its channels and the next pixel
+//                             follows: warps send 16 pixels in one copy; 0: by lines
+//   BOXED                     1: source and output are NCHW with rows of whole 16 bytes, and the output is stored
+//                             as boxes
+//   SUMMED                    of the 64 channels of a step, how many are not zero in every step, by 16
+//   LINES                     NCHW operands, 0 to 2: the source of 1x1 layers; in wgrad dy, and x of 1x1 layers
+
 #include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
 #include "pairs.cuh"

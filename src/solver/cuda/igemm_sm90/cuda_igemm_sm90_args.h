@@ -1,4 +1,4 @@
-/* What the host passes to cuda_igemm_sm90.cu: plain structs, read by the C compiler and by NVRTC alike. */
+/* Arguments of cuda_igemm_sm90.cu: plain structs for the C compiler and NVRTC. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_ARGS_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_ARGS_H
 

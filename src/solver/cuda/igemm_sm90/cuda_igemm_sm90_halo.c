@@ -1,9 +1,8 @@
-/* Dense layers of few channels whose channels lie side by side, in 16-bit floats, on GPUs with wgmma (sm_90a): forward
- * and gradients by the data, which are the same layer with the filter turned round; with a stride, each of its pixels
- * is a step of the result's (falt_igemm_sm90_halo_axis). Each pixel is fetched once for all taps of a plane, each plane
- * once for all planes of results. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm,
- * src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.c chooses how it is cut. In 2D the rows are the planes, and the
- * images stand in the rows' place. Results may be planar. Unaligned operands use the fallback plan. */
+/* Solver cuda-igemm-sm90-halo: fprop and dgrad with wgmma and TMA (sm_90a) that load each halo tile of a plane once for
+ * all taps. Applies to dense NHWC layers of few channels, f16 and bf16, 2D and 3D, without dilation. Dgrad is fprop
+ * with the filter rotated; with a stride, a step of dx is one pixel of that layer (falt_igemm_sm90_halo_axis). In 2D
+ * the rows are the planes, and images take the rows' place. The output may be NCHW. Unaligned operands use the fallback
+ * plan. Kernel: cuda_igemm_sm90_halo.cu. Tile search: cuda_igemm_sm90_halo_tiles.c. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"

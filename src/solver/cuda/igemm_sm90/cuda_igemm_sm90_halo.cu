@@ -1,40 +1,42 @@
-// Dense layers of few channels, of 16-bit floats, plane after plane of their input on sm_90a.
+// Dense layers of few channels, f16 and bf16, by 2.5D blocking with wgmma and TMA (sm_90a):
 //
 //   y[d][h][w][k] = sum over t, r, s, c of x[d + t][h + r][w + s][c] * w[k][t][r][s][c]
 //
-// A block keeps the filter in shared memory and takes a tile of rows and columns along the planes. Of each plane of x
-// TMA brings one window, the tile with what its taps reach beyond it, zeros outside the image; and each
-// pixel once, not once for each tap: tap (r, s) multiplies the same window seen from another pixel. A descriptor of 64
-// pixels, eight rows of eight, takes any pixel as its first, since the swizzle goes by addresses.
+// A block keeps the filter in shared memory and loops over the planes of x for one tile of rows and columns. TMA loads
+// one halo tile of each plane, with zeros outside the image: each pixel once for all taps.
+
+// Tap (r, s) multiplies the same halo tile from another first pixel. A wgmma descriptor of 64 pixels, eight rows of
+// eight, can start at any pixel, because the swizzle depends on addresses only.
 //
-// A plane of x is part of TAPS_D planes of results. Their filters lie side by side as columns of one product: while
-// shared memory is read for 64 pixels, the tensor cores multiply with TAPS_D * CHANNELS columns. So the sums of TAPS_D
-// planes are under way in registers; after each plane of x the oldest is done and the others move up.
+// A plane of x belongs to TAPS_D output planes, whose filters are the columns of one product: one shared memory read of
+// 64 pixels feeds TAPS_D * CHANNELS columns. The accumulators of TAPS_D planes are in registers. After each plane of x
+// the oldest is complete and the others move up. Columns are mapped to output channels so that the accumulators of a
+// thread are neighbours in memory.
 //
-// Columns are dealt to result channels so that a thread's sums are neighbours in memory.
-//
-// A gradient by the data of a layer with strides is the same layer: STEP_D x STEP_H x STEP_W neighbouring pixels of dx
-// are one pixel of it, and their channels are its results. What meets no tap of the filter has a zero for it, and a
-// result that is not finite is formed again without these zeros. Such results, and those of few channels, are scattered
-// (cuda_igemm_sm90_halo_output.cuh).
-//
+// Strided dgrad is the same layer: STEP_D x STEP_H x STEP_W neighbouring pixels of dx are one of its pixels, and their
+// channels are its outputs. Where no tap exists the filter has a zero; an output that is not finite is recomputed
+// without these zeros. These outputs, and those of few channels, are scattered (cuda_igemm_sm90_halo_output.cuh).
+
 // Compile-time parameters:
-//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
-//   TYPE_X TYPE_Y             numbers of falt_type of the factors and of the results
-//   ACTIVATION                by its number
-//   SCALED BIASED RESIDUAL    whether channels have a scale and a bias, whether a residual is added
+//   PAIR                      types of the operands, "f16.f16" or "bf16.bf16"
+//   TYPE_X TYPE_Y             numbers of falt_type of the operands and of the output
+//   ACTIVATION                number of falt_activation
+//   SCALED BIASED RESIDUAL    1: the epilogue has a scale, a bias, a residual
 //   TAPS_D TAPS_H TAPS_W      of the layer, along planes, rows, columns
-//   STEP_D STEP_H STEP_W      pixels of the result that are one of the layer's
-//   SCATTERED                 whether results are written one by one, else by runs of channels, or by boxes where
-//   PLANAR OUTPUTS PLANAR            channels of the result; whether they lie outside of its pixels PAIRED WHOLE
-//   whether results 2i and 2i + 1 are one word; whether all pixels of a step are in the image PIXEL PIECES bytes of a
-//   pixel's summed channels, 32, 64 or 128; so many times, one after the other CHANNELS                  of a tile's
-//   results: 16, 32 or 64 COLUMNS                   of a product: TAPS_D * CHANNELS and, where no instruction has so
-//   many, some that are not
-//                             used
-//   CONSUMERS BLOCKS          warpgroups that multiply, and how many 64 pixels each has
-//   BLOCKS_W                  of all these blocks, how many stand side by side
-//   STAGES                    windows on their way
+//   STEP_D STEP_H STEP_W      pixels of the output that are one pixel of the layer
+//   SCATTERED                 1: outputs are stored one by one; 0: by runs of channels, or by boxes if PLANAR
+//   OUTPUTS                   channels of the output
+//   PLANAR                    1: NCHW output
+//   PAIRED                    1: outputs 2i and 2i + 1 are one word
+//   WHOLE                     1: all pixels of a step are in the image
+//   PIXEL                     bytes of a pixel's input channels in one piece: 32, 64 or 128
+//   PIECES                    pieces of a pixel, multiplied one after the other
+//   CHANNELS                  output channels of a tile: 16, 32 or 64
+//   COLUMNS                   of a product: TAPS_D * CHANNELS, rounded up to a width that the instruction has
+//   CONSUMERS BLOCKS          warpgroups that multiply, and blocks of 64 pixels of each
+//   BLOCKS_W                  of all these blocks, how many are neighbours along a row
+//   STAGES                    halo tiles in flight
+
 #include "cuda_igemm_sm90_halo_args.h"
 #include "epilogue.cuh"
 #include "pairs.cuh"

@@ -1,5 +1,4 @@
-/* What the host passes to cuda_igemm_sm90_halo.cu. Axes stand in the order planes, rows, columns; strides count
- * elements. */
+/* Arguments of cuda_igemm_sm90_halo.cu. Axes are in the order planes, rows, columns; strides count elements. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_ARGS_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_ARGS_H
 

@@ -1,6 +1,5 @@
-// The last part of cuda_igemm_sm90_halo.cu: sums become results and leave, by runs of channels that lie side by side,
-// by boxes of pixels that do, or scattered, each to its pixel of a step. Included where its sums and its walks are
-// known.
+// Output of cuda_igemm_sm90_halo.cu: converts accumulators and stores them as runs of contiguous channels (NHWC), as
+// boxes of contiguous pixels (NCHW), or scattered to the pixels of a stride step. Part of cuda_igemm_sm90_halo.cu.
 
 // A pixel of the layer: where it stands, and where the first pixel of its step lies.
 struct Pixel {

@@ -1,5 +1,5 @@
-/* Dense layers by cuda_igemm_sm90_halo.cu: which of a layer's axes it walks along, and how the others are cut into
- * tiles. Plain C, no GPU needed. src/solver/cuda/igemm_sm90/cuda_igemm_sm90_halo.cu has the algorithm. */
+/* Tile shapes of cuda_igemm_sm90_halo.cu and cuda_wgrad_sm90_halo.cu: the axis of the 2.5D blocking, and the tiles
+ * along the other axes. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_HALO_TILES_H
 

@@ -1,11 +1,13 @@
-/* Walks of TMA. It visits pixels of a box in its tensor, from a lower to an upper corner by a stride, and
- * at each reads at an offset that is not negative; where that lies beyond the tensor it finds zeros. So a forward
- * layer's box starts at -pad and the offsets are those of the taps. A gradient's results i with the same i mod stride
- * meet the same taps, every (stride/g)-th, g = gcd(stride, dilation): tap j of them reads dy at (i + pad -
- * j*dilation)/stride, which falls with j; the box starts where the last tap reads. */
+/* TMA descriptors (im2col mode) and compile-time parameters of cuda_igemm_sm90.cu. */
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
 
 #include <string.h>
+
+/* TMA visits the pixels of a box in its tensor, from a lower to an upper corner by a stride. At each pixel it reads at
+ * a nonnegative offset and returns zeros beyond the tensor. So a forward layer's box starts at -pad, and the offsets
+ * are those of the taps. In dgrad, outputs i with the same i mod stride have the same taps, every (stride/g)-th, g =
+ * gcd(stride, dilation). Their tap j reads dy at (i + pad - j*dilation)/stride, which decreases with j, so the box
+ * starts where the last tap reads. */
 
 enum { MOST_STRIDE = 8, MOST_PIXELS = INT32_MAX - 4096 };
 

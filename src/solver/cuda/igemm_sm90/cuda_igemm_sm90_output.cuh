@@ -1,6 +1,5 @@
-// The last part of cuda_igemm_sm90.cu: sums become results, a line of shared memory at a time, and leave by the copy
-// engine, as they lie, turned, in planes, or as a split's sums; and those without a tap, zeros. Included where its sums
-// and its shared memory are known.
+// Output of cuda_igemm_sm90.cu: converts accumulators one line of shared memory at a time and stores them by TMA: NHWC,
+// transposed, NCHW, or as split-K sums. Also stores zeros for outputs without a tap. Part of cuda_igemm_sm90.cu.
 
 // What two neighbouring channels' sums, where SWAPPED one channel's, are multiplied with, and what is added.
 struct Columns {

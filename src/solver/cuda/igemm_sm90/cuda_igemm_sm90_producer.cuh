@@ -1,6 +1,5 @@
-// What cuda_igemm_sm90.cu's fetching warp does: where pixels, taps and channels of a step lie, which copies bring them
-// to a stage of the ring, and what of the filter comes before the stream is awaited. Pixels' places serve results too.
-// Included where tiles and shared memory are known.
+// TMA producer of cuda_igemm_sm90.cu: the position of a step's pixels, taps and channels, the copies that fill a stage,
+// and the filter loads before the grid dependency is awaited. Part of cuda_igemm_sm90.cu.
 
 // Coordinates of a pixel, innermost first, its channel 0 to be set.
 struct Pixel {

@@ -1,8 +1,6 @@
-// How cuda_igemm_sm90.cu finishes a tile by the slice of rows, where CLUSTER_K blocks of a cluster sum a part of its
-// steps each, and gradients by the filter that are not split. Each block stages its sums in shared memory, from where
-// TMA sends those of other blocks' slices to them; it gets the sums of its own slice, adds them in the
-// order of the steps, and stores results by their strides, four channels at a time. Included where sums and shared
-// memory are known.
+// Cluster split-K of cuda_igemm_sm90.cu: CLUSTER_K blocks sum a part of the depth each. A block stages its accumulators
+// in shared memory, TMA sends the slices of other blocks to them, and each block adds the sums of its own slice of rows
+// in a fixed order and stores four channels at a time. Unsplit wgrad uses the same stores. Part of cuda_igemm_sm90.cu.
 
 // Where a row's columns stand: those of four rows that a warp stores at a time lie in different banks.
 __device__ inline unsigned column_place(int row, int column) {

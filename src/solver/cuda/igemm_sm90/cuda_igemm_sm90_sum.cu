@@ -1,5 +1,4 @@
-// The last step where cuda_igemm_sm90.cu and cuda_wgrad_sm90_halo.cu cut their sums: the split-K slices, added in a
-// fixed order, four neighbouring columns a thread.
+// Adds the split-K slices of the sm_90a wgrad kernels in a fixed order: four neighbouring columns a thread.
 #include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
 #include "ptx/early.cuh"

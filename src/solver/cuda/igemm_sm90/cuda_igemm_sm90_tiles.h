@@ -1,5 +1,4 @@
-/* Dense layers by cuda_igemm_sm90.cu: which pixels and taps its products walk, and how they are cut into tiles. Plain
- * C, no GPU needed. src/solver/cuda/igemm_sm90/cuda_igemm_sm90.cu has the algorithm. */
+/* Tile shapes of cuda_igemm_sm90.cu: the pixels and taps of its products, and their tiles. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_IGEMM_SM90_TILES_H
 

@@ -1,21 +1,20 @@
-// Gradients of dense layers' filters by tensor cores of sm_90a, each window of the input fetched once for all taps of a
-// plane:
+// Wgrad of dense NHWC layers with wgmma and TMA (sm_90a); each halo tile is loaded once for all taps of a plane:
 //
 //   dw[k][t][r][s][c] = sum over pixels of dy[pixel][k] * x[pixel + (t, r, s)][c]
-//
-// TMA brings a tile of dy and the window of x that its taps reach, 64 channels of each, zeros outside the
-// image. A product sums 16 pixels, two rows of eight: its 64 rows are channels of dy, its columns the channels of x for
-// all taps of a row side by side, which is the same window seen from one pixel, its neighbour and the next: a
-// descriptor's blocks of 64 columns may lie as near as a pixel. Each warpgroup has a row of taps and keeps its sums in
-// registers, from the first of the block's tiles to the last. Blocks share the tiles; cuda_igemm_sm90_sum.cu adds their
-// sums in a fixed order.
-//
+
+// TMA loads a tile of dy and the halo tile of x, 64 channels of each, with zeros outside the image. The depth of a
+// product is 16 pixels, two rows of eight. Its 64 rows are channels of dy. Its columns are the channels of x for all
+// taps of a row: the same halo tile from one pixel, its neighbour and the next, because the 64-column blocks of a
+// descriptor may be as close as one pixel. Each warpgroup computes one tap row and keeps its accumulators in registers
+// over all tiles of the block. Blocks share the tiles; cuda_igemm_sm90_sum.cu adds their sums in a fixed order.
+
 // Compile-time parameters:
-//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
+//   PAIR                      types of the operands, "f16.f16" or "bf16.bf16"
 //   TAPS_D TAPS_H TAPS_W      of the filter, along planes, rows, columns; TAPS_H warpgroups multiply
 //   DILATION_H DILATION_W     from tap to tap
 //   TILE_H TILE_W             pixels of a tile; 2 and 8 divide them
-//   STAGES                    tiles on their way
+//   STAGES                    tiles in flight
+
 #include "cuda_igemm_sm90_halo_args.h"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"

@@ -1,4 +1,4 @@
-/* How the tiles of cuda_wgrad_sm90_halo.cu are cut, and how many blocks share them; as planes_tiles.c. */
+/* Tile search of cuda_wgrad_sm90_halo.cu, and the number of blocks that share the tiles. */
 #include <math.h>
 
 #include "core/memory.h"

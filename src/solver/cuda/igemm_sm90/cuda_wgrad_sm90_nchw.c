@@ -1,8 +1,7 @@
-/* Gradients of dense layers' filters of 3 x 3 taps a plane in 16-bit floats, from planar operands (pixels side by
- * side) as they lie, on GPUs with wgmma (sm_90a): nothing is turned, and no workspace holds a turned copy.
- * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm,
- * src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.c chooses how it is cut. Shares of the pixels are summed in a
- * fixed order. Unaligned operands use the fallback plan. */
+/* Solver cuda-wgrad-sm90-nchw: wgrad with wgmma (sm_90a) from NCHW operands, without a layout conversion. Applies to
+ * dense layers, f16 and bf16, 3x3 taps in each plane, unit strides, output as large as the input. Split-K slices of the
+ * pixels are added in a fixed order. Unaligned operands use the fallback plan. Kernel: cuda_wgrad_sm90_nchw.cu. Tile
+ * search: cuda_wgrad_sm90_nchw_tiles.c. */
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda.h"

@@ -1,27 +1,28 @@
-// Gradients of dense layers' filters of 3 x 3 taps a plane from planar operands as they lie, by tensor cores of sm_90a:
+// Wgrad of dense layers with 3x3 taps a plane, from NCHW operands, with wgmma (sm_90a):
 //
 //   dw[k][t][r][s][c] = sum over pixels (d, h, w) of dy[k][d][h][w] * x[c][d + t - pad][h + r - 1][w + s - 1]
 //                     = sum over pixels (d, h, w) of dy[k][d][h][w + 1 - s] * x[c][d + t - pad][h + r - 1][w]
+
+// The depth of the product, the pixels, is contiguous in both operands, as wgmma requires. Only the shift by s starts
+// at pixels that a descriptor cannot address. So dy, the rows of the product, passes through registers, where the shift
+// combines neighbouring pixels, and x stays in shared memory, where a descriptor can start at any row r. Each of three
+// warpgroups has one s. It shifts 16 pixels of 64 channels of dy once and multiplies them with three rows of x. The
+// accumulators stay in registers over all pixels of the block.
 //
-// What is summed lies side by side in both operands, as tensor cores want it; only s asks for pixels between those that
-// they can begin at. So dy, the product's rows, goes through registers, where neighbouring pixels are put together, and
-// x stays in shared memory, where the rows of pixels that r asks for are as near as any. Of three warpgroups each has
-// an s: it puts 16 pixels of 64 channels of dy together once and multiplies them with three rows of x. All sums stay in
-// registers from the block's first pixel to its last.
-//
-// In shared memory eight pixels of 64 channels are a group: 16 bytes of each channel side by side, one product's half.
-// A row of pixels is GROUPS of them, filled up with zeros. Rows of all images follow on each other, a row of zeros
-// behind each image, which is the row below it and the row above the next. A ring of them holds x; the first group is
-// there twice, so that the last one has its neighbour. Threads copy: TMA would bring each 16 bytes alone.
+// In shared memory a group is eight pixels of 64 channels: 16 contiguous bytes of each channel, half the depth of one
+// product. A row of pixels is GROUPS groups, padded with zeros. The rows of all images follow each other, with a row of
+// zeros after each image that is the row below it and the row above the next. x is in a ring of rows. The first group
+// is stored twice, as the neighbour of the last one. Threads copy: TMA would transfer every 16 bytes on its own.
 //
 // Blocks share the rows; cuda_igemm_sm90_sum.cu adds their sums in a fixed order.
-//
+
 // Compile-time parameters:
-//   PAIR                      types of the factors, "f16.f16" or "bf16.bf16"
+//   PAIR                      types of the operands, "f16.f16" or "bf16.bf16"
 //   WIDTH                     pixels of a row
-//   UNIT                      bytes that a thread copies at once: 16, 8 or 4; they divide rows and all strides
-//   ROWS                      of pixels, that are a stage; one of odd groups and odd rows has one more of zeros in each
+//   UNIT                      bytes of one copy of a thread: 16, 8 or 4; they divide rows and all strides
+//   ROWS                      of pixels in a stage; if it and the groups of a row are odd, each row has one more group
 //   STAGES                    of the ring, 5 or more
+
 #include "async.cuh"
 #include "cuda_wgrad_sm90_nchw_args.h"
 #include "ptx/barrier.cuh"

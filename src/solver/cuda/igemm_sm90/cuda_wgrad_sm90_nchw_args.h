@@ -1,4 +1,4 @@
-/* What the host passes to cuda_wgrad_sm90_nchw.cu. Strides count elements; a row's pixels lie side by side. */
+/* Arguments of cuda_wgrad_sm90_nchw.cu. Strides count elements; the pixels of a row are contiguous. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_ARGS_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_ARGS_H
 

@@ -1,4 +1,4 @@
-/* How the rows of cuda_wgrad_sm90_nchw.cu are cut into stages, and how many blocks share them. */
+/* Tile search of cuda_wgrad_sm90_nchw.cu: rows of a stage, and the number of blocks that share the rows. */
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* Gradients of filters by cuda_wgrad_sm90_nchw.cu: how rows of pixels are cut into stages, and blocks share them. Plain
- * C, no GPU needed. src/solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw.cu has the algorithm. */
+/* Tile shapes of cuda_wgrad_sm90_nchw.cu: stages of rows, and blocks. Plain C, no GPU needed. */
 #ifndef FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 #define FALT_SOLVER_CUDA_IGEMM_SM90_CUDA_WGRAD_SM90_NCHW_TILES_H
 

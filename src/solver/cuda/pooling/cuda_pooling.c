@@ -1,6 +1,5 @@
-/* Pooling and its gradients in one and two dimensions on a GPU, at the memory's speed: windows of some taps, unrolled.
- * src/solver/cuda/pooling/cuda_pooling.cu has the algorithm. Depth, long windows and doubles are the general kernel's.
- */
+/* Solver cuda-pooling: maximum and average pooling and their gradients, 1D and 2D, at memory speed, with unrolled
+ * windows of a few taps. cuda-generic computes 3D, long windows and f64. Kernel: cuda_pooling.cu. */
 #include <math.h>
 
 #include "core/memory.h"

@@ -1,17 +1,18 @@
-// Pooling and its gradients in two dimensions, bound by memory. A thread has WIDTH channels where these lie side by
-// side; else one, and COLUMNS results beside each other, whose windows begin at the elements of one vector.
+// Maximum and average pooling and their gradients, 1D and 2D, bound by memory. A thread computes WIDTH contiguous
+// channels (NHWC), or COLUMNS neighbouring outputs of one channel, whose windows start at the elements of one vector
+// (NCHW).
+
+// Forward, a thread computes ROWS outputs along a column. It reduces each input line along its taps once and combines
+// the result with every output whose window contains the line.
 //
-// Forward it makes ROWS results below each other: a line of the input is folded along its taps once, and then belongs
-// to every result whose window it crosses, because maxima are maxima of maxima and sums sums of sums.
+// Backward, a thread computes a cell of STRIDE_H x COLUMNS*STRIDE_W elements of the input, a vector of each row.
+// Element a of cell i and tap r belong to
 //
-// Backwards it makes a cell, STRIDE_H x COLUMNS*STRIDE_W elements of the input, a vector of each row. Element a of cell
-// i and tap r meet in
+//     output o = i + pad/STRIDE_H - d   where   r*DILATE_R = d*STRIDE_H + a + pad%STRIDE_H
 //
-//     result o = i + pad/STRIDE_H - d   where   r*DILATE_R = d*STRIDE_H + a + pad%STRIDE_H
-//
-// and the same along columns. For maxima the cell's windows are searched anew, each for its first maximum; what they
-// read lies within a few elements and is loaded once.
-//
+// and likewise along columns. For max pooling the thread searches the first maximum of the cell's windows again. Their
+// elements are close together and are loaded once.
+
 // Compile-time parameters:
 //   OPERATION                     number of falt_operation
 //   ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y   C types and numbers of falt_type: of the input, of the output
@@ -19,7 +20,8 @@
 //   PAD_R PAD_S                   rows and columns before the first
 //   ROWS COLUMNS WIDTH
 //   LAST                          1: channels are the innermost dimension
-// and what elements.cuh asks for.
+// and the parameters of elements.cuh.
+
 #include "args.h"
 #include "elements.cuh"
 

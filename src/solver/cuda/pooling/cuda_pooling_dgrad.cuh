@@ -1,4 +1,4 @@
-// Gradients of pooling: each input gathers from the windows that it belongs to. A part of cuda_pooling.cu.
+// Gradients of pooling: each input element adds the gradients of its windows. Part of cuda_pooling.cu.
 #pragma once
 
 __device__ constexpr int floor_of(int a, int b) {

@@ -1,10 +1,9 @@
-/* Layers on GPUs as the textbook multiplies them: patches are written down as the columns of matrices, then cuBLAS.
+/* Solver cuda-im2col: layers by explicit im2col and cuBLAS GEMM, as a yardstick. Used only when named by --method.
  *
  *     col[(c, j), o] = x[n, g, c, o*stride + j*dilation - pad]        y = w col
  *
- * K. Chellapilla, S. Puri, P. Simard: "High Performance Convolutional Neural Networks for Document Processing", 2006. A
- * yardstick: every pixel is written once for each tap, and read again. Runs only when it is named. Images are taken in
- * bands whose matrices fit in the workspace. The filter is multiplied as it lies, so its taps must lie together. */
+ * K. Chellapilla, S. Puri, P. Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006.
+ */
 #include <limits.h>
 #include <string.h>
 
@@ -13,6 +12,9 @@
 #include "solver/common/im2col.h"
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_igemm.h"
+
+/* Images are processed in bands whose matrices fit into the workspace. The filter is multiplied in place, so its taps
+ * must be contiguous. */
 
 enum { THREADS = 256, MOST_BYTES = 1 << 30 };
 

@@ -1,12 +1,13 @@
-// Patches as the columns of matrices, written down: one thread an element, neighbours side by side in the matrix.
+// Writes the im2col matrices of cuda_im2col.c: one thread an element, neighbouring threads at neighbouring elements.
 //
 //   BY_ROW   [image][group][c, tap][position], else [group][image][position][c, tap]
-//
+
 // Compile-time parameters:
 //   ELEMENT          C type with an element's bits
 //   INDEX            unsigned or unsigned long long: numbers elements of the matrices
 //   BY_ROW           as above
 //   CHANNELS_FIRST   1: the taps of a channel stand together, else the channels of a tap
+
 #include "args.h"
 #include "boundary.cuh"
 

@@ -1,7 +1,7 @@
-/* Layers and their gradients by cuDNN, NVIDIA's library, where one is installed: the yardstick on GPUs. Runs only when
- * it is named. src/cuda/cudnn.c describes the layer to it and chooses among its engines: without tuning time the first
- * that its heuristics propose, otherwise the fastest of those that were measured. 1D layers are 2D ones of one row. Two
- * plans: operands that 16 bytes do not divide have an engine of their own. */
+/* Solver cudnn: layers and their gradients by cuDNN, NVIDIA's library, as a yardstick. Used only when named by
+ * --method. src/cuda/cudnn.c describes the layer and selects an engine: the first that cuDNN's heuristics propose, or
+ * with tuning time the fastest measured one. 1D layers run as 2D layers of one row. Unaligned operands have an engine
+ * of their own. */
 #include "cuda/cudnn.h"
 
 #include <math.h>
