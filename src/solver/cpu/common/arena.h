@@ -1,4 +1,4 @@
-/* Scratch that a worker divides for each task. Behind each part is a red zone for the address sanitizer. */
+/* Scratch memory that a worker divides for each task. A red zone for the address sanitizer follows each part. */
 #ifndef FALT_SOLVER_CPU_COMMON_ARENA_H
 #define FALT_SOLVER_CPU_COMMON_ARENA_H
 

@@ -1,4 +1,4 @@
-/* What the solvers of dense layers share: which problems they take, positions, and the epilogue. */
+/* Helpers of the solvers of dense layers: applicability, positions, and the epilogue. */
 #include "solver/cpu/common/layer.h"
 
 #include <math.h>

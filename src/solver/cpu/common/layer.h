@@ -1,12 +1,12 @@
-/* Dense layers, forward: what the solvers share that run them through the kernels of solver/cpu/fprop/layer_kernels.h.
- *
- * Outputs are a matrix of positions by channels for each group. Positions are numbered over (n, d, h, w), w innermost;
- * neighbours along w are a row. Taps are numbered over (t, r, s). */
+/* Helpers of the forward solvers of dense layers, which run the kernels of solver/cpu/fprop/layer_kernels.h. */
 #ifndef FALT_SOLVER_CPU_COMMON_LAYER_H
 #define FALT_SOLVER_CPU_COMMON_LAYER_H
 
 #include "planner/planner.h"
 #include "solver/cpu/fprop/layer_kernels.h"
+
+/* Outputs are a matrix of positions by channels for each group. Positions are numbered over (n, d, h, w) with w
+ * innermost; neighbours along w form a row. Taps are numbered over (t, r, s). */
 
 typedef struct falt_layer {
   falt_problem p;

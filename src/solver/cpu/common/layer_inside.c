@@ -1,4 +1,5 @@
-/* Taps that lie inside the input: boxes of them, an order of positions by these, and its cut into calls. */
+/* Skips taps outside the input: the box of inside taps of each position, an order of positions by boxes, and its cut
+ * into kernel calls. */
 #include "solver/cpu/common/layer_inside.h"
 
 /* ---- spans */

@@ -1,12 +1,12 @@
-/* Taps that lie inside the input: where the constant is zero nothing else is to be multiplied.
- *
- * The taps of an axis that a position reads inside are neighbours, so a position has a box of them. Positions are taken
- * in an order in which neighbours have equal boxes or boxes that differ along one axis, and cut into the calls of a
- * kernel, each of which sums the taps of its positions' hull. */
+/* Skips taps outside the input, whose products are zero if the constant is zero. */
 #ifndef FALT_SOLVER_CPU_COMMON_LAYER_INSIDE_H
 #define FALT_SOLVER_CPU_COMMON_LAYER_INSIDE_H
 
 #include "solver/cpu/common/layer.h"
+
+/* Along each axis the inside taps of a position are neighbours, so each position has a box of taps. Positions are
+ * ordered such that neighbours have equal boxes or boxes that differ along one axis. The order is cut into kernel
+ * calls; a call sums the taps of the hull of its positions' boxes. */
 
 /* Taps [begin, end) of an axis; none if begin >= end. */
 typedef struct falt_span {

@@ -1,4 +1,4 @@
-/* Input rows that go on beyond their ends: copied by runs inside, pixel by pixel outside. */
+/* Input rows with their boundary: copied as runs inside the input, pixel by pixel outside. */
 #include "solver/cpu/common/layer_slots.h"
 
 #include "core/memory.h"

@@ -1,13 +1,13 @@
-/* Input rows that go on beyond their ends, for layers of few channels.
- *
- * Where a tap's few channels are less than a cache line, looking up each pixel costs more than what is done with it. A
- * slot holds a copy of an input row, or of a piece of it, with what the boundary puts before and after, so that all
- * positions of a row of results read at equal distances. It stays in the cache for all taps, and where rows of results
- * follow each other, for the next ones: slots are a ring by height. */
+/* Copies of input rows with the boundary's elements before and after, for layers of few channels, where the address of
+ * each pixel costs more than its products. */
 #ifndef FALT_SOLVER_CPU_COMMON_LAYER_SLOTS_H
 #define FALT_SOLVER_CPU_COMMON_LAYER_SLOTS_H
 
 #include "solver/cpu/common/layer.h"
+
+/* A slot holds a copy of an input row, or of a piece of it, so that all positions of an output row read at equal
+ * distances. It stays in the cache for all taps. If output rows follow each other, slots are a ring along the height
+ * and also serve the next rows. */
 
 /* Of a plan: position i of a piece, tap s of a row of them and channel c are i*position_step + s*tap_step +
  * c*channel_step elements from a slot's first. Channels lie together where the input's do. */

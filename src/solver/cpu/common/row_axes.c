@@ -1,6 +1,5 @@
-/* Turning a problem so that rows are long and adjacent in memory: axes may be relabelled because nothing but the
- * strides says which is which. A column image, a signal that lies along the height, an array in Fortran's order then
- * run like their transposes. */
+/* Relabels the axes of a filter problem so that rows are long and adjacent in memory. Only the strides distinguish the
+ * axes, so a column image, a signal along the height, or an array in Fortran order runs like its transpose. */
 #include <math.h>
 
 #include "solver/cpu/common/rows.h"

@@ -1,4 +1,4 @@
-/* Taps and the accumulator that they need. */
+/* Taps of the filter solvers, and the accumulator type that they need. */
 #include <math.h>
 
 #include "solver/cpu/common/rows.h"

@@ -1,4 +1,4 @@
-/* Row windows: rings of rows that were converted and extended once and are read by several tiles. */
+/* Row windows: rings of converted rows with their boundary, prepared once and read by several tiles. */
 #include "solver/cpu/common/rows.h"
 
 enum { PAGE = 4096 };

@@ -1,5 +1,5 @@
-/* The row machinery of filter solvers: the problem as rows, rows from memory and back, tasks and their workers. Windows
- * are in filter_window.c, taps and lanes in filter_taps.c. */
+/* Row access of the filter solvers: problems as rows, loads and stores of rows, tasks and workers. row_window.c has the
+ * windows, row_taps.c the taps. */
 #include "solver/cpu/common/rows.h"
 
 #include <math.h>

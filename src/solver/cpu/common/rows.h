@@ -1,19 +1,19 @@
-/* Filters on rows: what every solver needs that feeds the kernels of solver/cpu/filter/filter_kernels.h.
- *
- * A problem with one channel in and out per group is a set of independent slices (batch x group; interleaved pixels
- * that share one filter stay together as one slice of wider rows). A slice is walked in boxes of outputs (tasks).
- * Inside a box a solver asks for the input row that the boundary puts at a logical position (z, y), either as it lies
- * in memory (no copy) or converted, extended to the left and right, and kept in a window of the lane's type; it runs
- * the kernels and hands sums back through the epilogue.
- *
- * Positions, sizes and counts below are in x positions (pixels); a row of n positions has n*pixel elements. Logical
- * input positions may lie anywhere, also outside the input: output o and tap j read position o*stride + j*dilation -
- * pad of their axis, and the boundary says what stands there. */
+/* Row access of the filter solvers, which run the kernels of solver/cpu/filter/filter_kernels.h. */
 #ifndef FALT_SOLVER_CPU_COMMON_ROWS_H
 #define FALT_SOLVER_CPU_COMMON_ROWS_H
 
 #include "planner/planner.h"
 #include "solver/cpu/filter/filter_kernels.h"
+
+/* A problem with one channel in and out per group is a set of independent slices (batch x group; interleaved pixels
+ * that share one filter stay together as one slice of wider rows). A slice is processed in boxes of outputs (tasks).
+ * Inside a box a solver asks for the input row that the boundary puts at a logical position (z, y): either in place, or
+ * converted, extended to the left and right, and kept in a window of the lane's type. The solver runs the kernels and
+ * stores the sums through the epilogue.
+ *
+ * Positions, sizes and counts below are in x positions (pixels); a row of n positions has n*pixel elements. Logical
+ * input positions may be outside the input: output o and tap j read position o*stride + j*dilation - pad of their axis,
+ * and the boundary defines the element there. */
 
 static inline falt_type falt_lane_type(falt_lane lane) {
   return lane == FALT_LANE_F32 ? FALT_F32 : FALT_F64;

@@ -1,17 +1,18 @@
-/* Products of groups of 4 bytes by vectors: every lane multiplies a group of rows by a group of columns, element by
- * element, and adds all of it to its sum.
- *
- *   f32    one multiply-add
- *   bf16   AVX512_BF16: one instruction for the group's two products. Otherwise the two halves of a group are two
- *          f32, as they stand and shifted up: two multiply-adds
- *   8-bit  VNNI: one instruction for the group's four products, u8 by s8; s8 are moved up by 128 and 128 times the
- *          column's sum is to be taken off at the end. Otherwise a group is split into its even and its odd bytes,
- *          both widened to 16 bits, and multiplied pairwise: all of it is exact. */
+/* Dot products of 4-byte groups by vectors: each lane multiplies a group of rows by a group of columns, element by
+ * element, and adds the products to its sum. */
 #ifndef FALT_SOLVER_CPU_COMMON_VECTOR_DOTS_H
 #define FALT_SOLVER_CPU_COMMON_VECTOR_DOTS_H
 
 #include "cpu/vector.h"
 #include "solver/cpu/fprop/igemm_vnni_kernels.h"
+
+/* f32    one multiply-add
+ * bf16   AVX512_BF16: one instruction for the group's two products. Otherwise two multiply-adds: the two halves of a
+ *        group are two f32, one in place and one shifted up
+ * 8-bit  VNNI: one instruction for the group's four products, u8 by s8; s8 rows are shifted by 128, and 128 times the
+ *        column's sum is subtracted at the end. Otherwise the even and the odd bytes of a group are widened to 16 bits
+ *        and multiplied pairwise, exactly
+ */
 
 /* Whether there are instructions for such groups. */
 #if defined(__AVX512BF16__)

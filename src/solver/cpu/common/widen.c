@@ -1,4 +1,4 @@
-/* Narrow tensors as f32, and back: runs of neighbours through the kernels that convert rows. */
+/* Converts tensors of narrow types to f32 and back: runs of neighbours by the row conversion kernels. */
 #include "solver/cpu/common/widen.h"
 
 #include <math.h>

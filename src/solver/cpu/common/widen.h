@@ -1,4 +1,4 @@
-/* Tensors of narrow types as dense f32 tensors in a cache, and back: what solvers share that compute in f32. */
+/* Converts tensors of narrow types to dense f32 tensors in a cache and back, for solvers that compute in f32. */
 #ifndef FALT_SOLVER_CPU_COMMON_WIDEN_H
 #define FALT_SOLVER_CPU_COMMON_WIDEN_H
 

@@ -1,20 +1,21 @@
-/* Depthwise layers whose channels are adjacent in memory (NHWC): forward, and the gradient by the data.
+/* Solvers depthwise and grouped: NHWC layers of small groups, fprop and dgrad, with vectors along channels. For
+ * depthwise layers:
  *
  *     y[p, g] = sum over taps j of  w[g, j] * x[p*stride + j*dilation - pad, g]
  *     dx[i, g] = sum over the pairs (p, j) with p*stride + j*dilation - pad = i of  w[g, j] * dy[p, g]
- *
- * Vectors run along channels. Both are sums over (tap, source position) pairs; the gradient's pairs, for the positions
- * that share a phase of the stride, are those of a correlation with every (stride)-th tap, last tap first, so no zero
- * is multiplied (solver/generic/generic_axis.c). Taps outside are left out, by rows and by columns, where the constant
- * is zero.
- *
- * A task is a band of rows by a block of channels so small that the rows under the window stay in the second-level
- * cache: each byte comes from memory once. */
+ */
 #include <stdint.h>
 #include <string.h>
 
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/depthwise/depthwise.h"
+
+/* Both are sums over (tap, source position) pairs. In dgrad the positions of one polyphase part of the stride have the
+ * pairs of a correlation with every (stride)-th tap, last tap first, so no zero is multiplied
+ * (solver/generic/generic_axis.c). Taps outside are skipped by rows and by columns if the constant is zero.
+ *
+ * A task is a band of rows by a block of channels, so small that the rows under the window stay in the L2 cache: each
+ * byte is loaded from memory once. */
 
 typedef struct depthwise_plan {
   falt_plan base;

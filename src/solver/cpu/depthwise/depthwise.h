@@ -1,15 +1,4 @@
-/* Layers of small groups whose channels are adjacent: what the solvers share that run them through
- * solver/cpu/depthwise/depthwise_kernels.h.
- *
- * Results have `depth` sources each: the channels of their group. Results are walked in rows along the width. A row is
- * cut into spans of positions that read the source alike, and what a span reads of one source row is a list of pieces:
- * neighbouring taps, with a table of columns where the boundary or a stride spoils their order. Spans and pieces are
- * the same for all rows, so the plan has them; an execution only adds the addresses of the rows under its window.
- *
- * Pixels of bf16, and of u8 by weights of s8, are read in place as words of 4 bytes where there are instructions for
- * the products of these, and results leave narrow. Otherwise kernels compute in f32. Rows of narrow types are widened
- * when a window first meets them and stay in a worker's scratch while it does; results wait there for a span, then are
- * narrowed. Memory moves narrow elements only. */
+/* Layers of small groups, NHWC: declarations of the solvers that run solver/cpu/depthwise/depthwise_kernels.h. */
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
 
@@ -17,6 +6,17 @@
 #include "solver/cpu/common/widen.h"
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 #include "solver/generic/generic.h"
+
+/* An output has `depth` sources: the channels of its group. Outputs are processed in rows along the width. A row is cut
+ * into spans of positions that read the source in the same way. The reads of a span from one source row are a list of
+ * pieces: neighbouring taps, with a table of columns where the boundary or a stride changes their order. Spans and
+ * pieces are the same for all rows, so the plan holds them; an execution only adds the addresses of the rows under its
+ * window.
+ *
+ * Pixels of bf16, and of u8 with s8 weights, are read in place as words of 4 bytes if the instruction set has dot
+ * products for them, and outputs are stored in the narrow type. Otherwise kernels compute in f32: rows of narrow types
+ * are widened when a window first reads them and stay in a worker's scratch; outputs wait there for a span and are then
+ * narrowed. Memory moves narrow elements only. */
 
 typedef struct falt_depthwise_piece {
   int64_t from, step, tap_step; /* elements from the source row's first position */

@@ -1,5 +1,5 @@
-/* Kernels of small groups of one instruction set, sources and weights pairs of bf16:
- * solver/cpu/depthwise/depthwise_kernels.h says what they compute. Compiled once per level. */
+/* Depthwise kernels of one instruction set, source and weights pairs of bf16. depthwise_kernels.h describes them.
+ * Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 

@@ -1,4 +1,4 @@
-/* Which depthwise kernels serve an instruction set, by what they multiply. */
+/* The table of depthwise kernels by instruction set and operand type. */
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 
 #include "cpu/isa_table.h"

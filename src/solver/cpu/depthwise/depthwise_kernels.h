@@ -1,20 +1,20 @@
-/* Kernels for layers of small groups whose channels are adjacent: sums of products of rows and weights, vector by
- * vector of result channels. A depthwise layer is the one whose groups have one channel.
- *
- * A call makes a run of neighbouring positions for n channels. Its sums are cut into segments: taps that follow each
- * other along the width, read from one row. Rows are addresses, so a row may be one that the boundary chose, or
- * missing; columns that do not follow each other are listed in a table. Weights are packed by vectors of channels: for
- * each, all taps of its channels (weights of one vector lie together, whatever the number of channels).
- *
- * What is called an element of the source or of the weights below, a float, is a word of 4 bytes in kernels for narrow
- * types: two channels of bf16 or four of bytes, which one instruction multiplies and adds up. The source's words need
- * not be aligned. */
+/* Kernels for NHWC layers of small groups: sums of products of rows and weights, one vector of output channels at a
+ * time. In a depthwise layer each group has one channel. */
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_KERNELS_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_KERNELS_H
 
 #include "core/cpu.h"
 #include "core/types.h"
 #include "solver/cpu/fprop/igemm_vnni_kernels.h"
+
+/* A call computes a run of neighbouring positions for n channels. Its sums are cut into segments: neighbouring taps
+ * along the width, read from one row. Rows are addresses, so a row may be one that the boundary chose, or missing. A
+ * table lists columns that are not neighbours. Weights are packed by vectors of channels: each vector has all taps of
+ * its channels, so the weights of one vector are contiguous for any number of channels.
+ *
+ * In kernels for narrow types an element of the source or of the weights below, a float, is a word of 4 bytes: two
+ * channels of bf16 or four of bytes, which one instruction multiplies and adds. The words of the source need not be
+ * aligned. */
 
 enum { FALT_DEPTHWISE_TAPS = 7 /* of a near segment */, FALT_DEPTHWISE_AHEAD = 4, FALT_DEPTHWISE_WIDEST = 16 };
 /* In a table: nothing is read here. */

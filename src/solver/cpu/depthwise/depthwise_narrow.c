@@ -1,4 +1,4 @@
-/* Layers of small groups of narrow types: rows in f32, in a worker's scratch. */
+/* Layers of small groups of narrow types: converts rows to f32 in a worker's scratch. */
 #include <math.h>
 
 #include "solver/cpu/depthwise/depthwise.h"

@@ -1,11 +1,11 @@
-/* Depthwise layers whose pixels are adjacent in memory (NCHW), forward and backward-data: transposes a few images to
- * NHWC in the workspace, runs a plan for that layout, and transposes its result back.
- *
- * Kernels along channels take a fraction of the time of kernels along rows, where rows are short, and a transpose in
- * registers costs little more than a copy. Images are taken so few at a time that both tensors stay in the caches. */
+/* Solver depthwise-nchw: NCHW depthwise layers, fprop and dgrad. Transposes a few images to NHWC in the workspace, runs
+ * an NHWC plan, and transposes its output back. */
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cpu/fprop/layer_kernels.h"
+
+/* Kernels along channels take a fraction of the time of kernels along rows where rows are short, and a transpose in
+ * registers costs little more than a copy. The images of one step are so few that both tensors stay in the caches. */
 
 enum {
   CHANNELS = 64, /* of a task */

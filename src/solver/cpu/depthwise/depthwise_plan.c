@@ -1,5 +1,5 @@
-/* Plans layers of small groups: which problems they take, their vectors, their packed weights, and the terms of the
- * estimates. depthwise_spans.c cuts rows into spans, depthwise_task.c runs them. */
+/* Plans layers of small groups: applicability, vectors, packed weights, and the estimate. depthwise_spans.c cuts rows
+ * into spans, depthwise_task.c runs them. */
 #include "solver/cpu/depthwise/depthwise.h"
 
 /* ---- which problems */

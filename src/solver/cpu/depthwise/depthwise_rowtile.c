@@ -1,16 +1,16 @@
-/* Depthwise layers of 3x3, 5x5 or 7x7 taps whose channels are adjacent in memory (NHWC), forward, in blocks of three or
- * two rows.
+/* Solver depthwise-rowtile: NHWC depthwise fprop of 3x3, 5x5 or 7x7 taps in blocks of three or two rows. `depthwise`
+ * computes the rest: other taps, dilation, other boundaries, few channels, short rows. Both give the same bits.
  *
  *     y[p, g] = sum over taps j of  w[g, j] * x[p*stride + j - pad, g]
- *
- * Nine multiply-adds take less time than an element takes from the second-level cache, where a row of results at a time
- * reads each row of x three times. solver/cpu/depthwise/depthwise_rowtile_kernels.h reads five rows for three of 3x3
- * taps, eight rows for two of 7x7, and computes in f32 from narrow elements as they lie. The sums have the bits of
- * `depthwise`, which takes what is left out here: other taps, dilation, other boundaries, few channels, short rows. */
+ */
 #include <stdint.h>
 #include <string.h>
 
 #include "solver/cpu/depthwise/depthwise_rowtile.h"
+
+/* Nine multiply-adds take less time than loading an element from the L2 cache, and one output row at a time reads each
+ * row of x three times. depthwise_rowtile_kernels.h reads five rows for three output rows of 3x3 taps, and eight rows
+ * for two output rows of 7x7 taps. Narrow elements are read in place and converted to f32 in registers. */
 
 typedef struct block_plan {
   falt_plan base;

@@ -1,5 +1,4 @@
-/* Depthwise layers of few taps whose channels are adjacent: what the solvers share that run them through
- * solver/cpu/depthwise/depthwise_rowtile_kernels.h. */
+/* NHWC depthwise layers of few taps: declarations of the solvers that run depthwise_rowtile_kernels.h. */
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_ROWTILE_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_ROWTILE_H
 

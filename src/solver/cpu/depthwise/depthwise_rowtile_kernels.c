@@ -1,4 +1,4 @@
-/* Which block kernels serve an instruction set. */
+/* The table of row tile kernels by instruction set. */
 #include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
 #include "cpu/isa_table.h"
 

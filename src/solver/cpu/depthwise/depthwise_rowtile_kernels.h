@@ -1,14 +1,14 @@
-/* Kernels for depthwise layers of 3x3, 5x5 or 7x7 taps whose channels are adjacent, and for gradients by filters of
- * 3x3: blocks of rows by positions by a vector of channels.
- *
- * Memory and the second-level cache bound such layers, not their nine multiply-adds. A block of three rows reads five
- * rows of the source for results that row by row would read nine. An element is widened once for all taps and rows that
- * it serves, so that narrow types cost one or two instructions for each four multiply-adds. */
+/* Kernels for NHWC depthwise layers of 3x3, 5x5 or 7x7 taps and for wgrad of 3x3 taps: blocks of rows by positions by
+ * one vector of channels. */
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_ROWTILE_KERNELS_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_ROWTILE_KERNELS_H
 
 #include "core/cpu.h"
 #include "core/types.h"
+
+/* Memory and the L2 cache bound such layers, not the multiply-adds. A block of three rows reads five source rows, where
+ * row by row would read nine. An element is converted once for all taps and rows that use it, so narrow types cost one
+ * or two instructions for every four multiply-adds. */
 
 enum {
   FALT_BLOCK_ROWS = 3,  /* at most */

@@ -1,4 +1,4 @@
-/* What the solvers of depthwise layers in blocks share: which problems they take, and their blocks. */
+/* Helpers of the row tile solvers: applicability and blocks. */
 #include "solver/cpu/depthwise/depthwise_rowtile.h"
 
 /* ---- which problems */

@@ -1,17 +1,17 @@
-/* Block kernels of one instruction set: solver/cpu/depthwise/depthwise_rowtile_kernels.h says what they compute.
- * Compiled once per level.
- *
- * By 3x3 taps, the sums of three rows of seven positions, nine vectors of weights and a column fill 31 of 32 registers.
- * With stride 1, 45 columns are loaded for 189 multiply-adds. By 7x7 taps it is two rows, and the weights that they
- * have on a line: 14 sums and 14 weights. With 16 registers there are four positions, and weights come from the cache.
- *
- * A gradient is the same block with other roles: nine sums stay, and the elements of dy are what columns are multiplied
- * by. What is left of rows and lines is done in smaller blocks, for nothing may be added twice. */
+/* Row tile kernels of one instruction set. depthwise_rowtile_kernels.h describes them. Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "cpu/activate.h"
 #include "cpu/convert.h"
 #include "cpu/vector.h"
 #include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
+
+/* 3x3 taps: the accumulators of three rows of seven positions, nine vectors of weights and a column fill 31 of 32
+ * registers. With stride 1, 45 columns are loaded for 189 multiply-adds. 7x7 taps: two rows, with their weights of one
+ * tap row, 14 accumulators and 14 weights. Instruction sets with 16 registers use four positions, and weights come from
+ * the cache.
+ *
+ * Wgrad is the same block with other roles: nine accumulators stay in registers, and columns are multiplied by elements
+ * of dy. The rest of rows and lines uses smaller blocks, because no product may be added twice. */
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,16 +1,15 @@
-/* Depthwise layers of 3x3 taps whose channels are adjacent in memory (NHWC): the gradient by the filter, in blocks of
- * three rows.
+/* Solver depthwise-rowtile-wgrad: NHWC depthwise wgrad of 3x3 taps in blocks of three rows.
  *
  *     dw[g, j] = sum over images and positions p of  dy[p, g] * x[p*stride + j - pad, g]
- *
- * The walk of `depthwise-rowtile` with other roles: nine sums of a vector of channels stay in registers for a block,
- * five rows of x are read for three of dy, and elements are widened as they are loaded. Between blocks sums wait in
- * memory, in bands of rows that are added in their order; how many depends on the problem alone, and so do the result's
- * bits.
  */
 #include <string.h>
 
 #include "solver/cpu/depthwise/depthwise_rowtile.h"
+
+/* The loop nest of `depthwise-rowtile` with other roles: nine accumulators of a vector of channels stay in registers
+ * for a block, five rows of x are read for three of dy, and elements are converted as they are loaded. Between blocks
+ * the sums are in memory, in bands of rows that are added in order. The number of bands depends only on the problem,
+ * and so do the bits of the output. */
 
 enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
 enum { TAPS = 3 /* along either axis */ };

@@ -1,12 +1,12 @@
-/* Spans of layers of small groups: how a row of results is cut into positions that read the source alike, and the
- * pieces of taps that each span reads.
- *
- * Tiles whose windows lie inside the source are joined; the others are spans of their own. Segments whose taps all read
- * one affine piece of the boundary follow each other as one piece, so that a span has few pieces whatever its taps, and
- * the spans are made for the chosen plan alone. Estimates look at a sample of them. */
+/* Cuts output rows of layers of small groups into spans of positions that read the source in the same way, and lists
+ * the pieces of taps that each span reads. */
 #include <string.h>
 
 #include "solver/cpu/depthwise/depthwise.h"
+
+/* Tiles whose windows are inside the source are joined; each other tile is a span. Neighbouring segments whose taps all
+ * read one affine piece of the boundary form one piece, so a span has few pieces for any number of taps. Spans are
+ * computed for the chosen plan only; estimates use a sample of them. */
 
 enum {
   LONGEST = 64, /* tiles of a span: rows of 1D layers are shared out by spans */

@@ -1,15 +1,5 @@
-/* Sums of the kernels of solver/cpu/depthwise/depthwise_kernels.h, included by a template that says with KIND what a
- * word of the source and of the weights is: one f32, two bf16 or four bytes.
- *
- * A tile of neighbouring positions of one vector of channels keeps its sums in registers over all segments. In a near
- * segment, the usual one, a vector of the source is loaded once for all taps that read it: 3 taps of 14 positions are
- * 16 vectors and 3 of weights for 42 multiply-adds, and a column that a table leaves out takes its multiply-adds with
- * it. Elsewhere (strides, dilations) each multiply-add has a load of its own, which two loads a cycle just feed.
- * Channels are the inner loop and positions the outer one, so that memory is read in order.
- *
- * Small groups lie side by side in a vector, and each lane's factor is shuffled out of it. A shuffle may take a
- * multiply-add's place, so that sharing a column among 3 taps is worth more there: 16 shuffles for 42 multiply-adds. A
- * group that fills vectors has one word of the source for all lanes, which a load brings at no cost. */
+/* The sums of the kernels of depthwise_kernels.h. A template defines KIND, the content of a word of the source and of
+ * the weights (one f32, two bf16 or four bytes), and includes this file. */
 #ifndef FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_SUMS_H
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_SUMS_H
 
@@ -18,6 +8,16 @@
 #include "cpu/vector.h"
 #include "solver/cpu/common/vector_dots.h"
 #include "solver/cpu/depthwise/depthwise_kernels.h"
+
+/* A tile of neighbouring positions of one vector of channels keeps its accumulators in registers over all segments. In
+ * a near segment, the usual one, a vector of the source is loaded once for all taps that read it: 3 taps of 14
+ * positions load 16 vectors and 3 weights for 42 multiply-adds. A column that a table leaves out saves its
+ * multiply-adds. Other segments (strides, dilations) load once for each multiply-add, which two loads a cycle can just
+ * supply. Channels are the inner loop and positions the outer one, so memory is read in order.
+ *
+ * Small groups are adjacent in a vector, and a shuffle extracts each lane's factor. A shuffle may take the place of a
+ * multiply-add, so sharing a column among 3 taps pays more there: 16 shuffles for 42 multiply-adds. For a group that
+ * fills vectors, one word of the source serves all lanes, and a load broadcasts it at no cost. */
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

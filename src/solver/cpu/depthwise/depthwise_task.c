@@ -1,4 +1,4 @@
-/* Runs a task on layers of small groups: finds the source rows under the window of each row of results, and lists the
+/* Runs a task of a layer of small groups: finds the source rows under the window of each output row, and lists the
  * segments that a span reads of them for the kernels. */
 #include "solver/cpu/depthwise/depthwise.h"
 

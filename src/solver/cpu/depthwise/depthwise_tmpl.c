@@ -1,5 +1,4 @@
-/* Depthwise kernels of one instruction set in f32: solver/cpu/depthwise/depthwise_kernels.h says what they compute.
- * Compiled once per level. */
+/* Depthwise kernels of one instruction set in f32. depthwise_kernels.h describes them. Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 

@@ -1,5 +1,5 @@
-/* Kernels of small groups of one instruction set, sources quads of u8 and weights of s8:
- * solver/cpu/depthwise/depthwise_kernels.h says what they compute. Compiled once per level. */
+/* Kernels of small groups of one instruction set, source quads of u8, weights quads of s8. depthwise_kernels.h
+ * describes them. Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 

@@ -1,19 +1,20 @@
-/* Layers of small groups whose channels are adjacent in memory (NHWC): the gradient by the filter.
+/* Solvers depthwise-wgrad and grouped-wgrad: wgrad of NHWC layers of small groups, with the bias gradient.
  *
  *     dw[g, k, c, j] = sum over images and positions p of  dy[p, g, k] * x[p*stride + j*dilation - pad, g, c]
- *
- * Vectors run along the channels k of the output. Rows of outputs are walked as forward walks them; the sums of the
- * taps of one segment stay in registers for a run of positions and then wait among the others, packed as forward packs
- * weights. The gradient of the bias is one more tap, which always reads ones.
- *
- * Rows are cut into bands, each with sums of its own, which are added in the order of the bands. Their number depends
- * on the problem alone, so the result's bits do not depend on the number of threads. */
+ */
 #include <math.h>
 #include <string.h>
 
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/depthwise/depthwise.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
+
+/* Vectors run along the output channels k. Output rows are processed as in fprop. The sums of the taps of one segment
+ * stay in registers for a run of positions; in between they are in memory, packed as the weights of fprop are. The bias
+ * gradient is one more tap, which always reads ones.
+ *
+ * Rows are cut into bands with their own sums, which are added in order. The number of bands depends only on the
+ * problem, so the bits of the output do not depend on the number of threads. */
 
 enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
 static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */

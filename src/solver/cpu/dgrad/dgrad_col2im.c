@@ -1,23 +1,22 @@
-/* Gradients of inputs with few channels: rows of taps as columns, results that overlap added up.
+/* Solver dgrad-col2im: dgrad of layers with few input channels, by a GEMM of all taps of a row whose columns are added
+ * (col2im). A. Anderson et al., "Low-memory GEMM-based convolution algorithms for deep neural networks", 2017.
  *
- *     z[o, (s, c)]          = sum over k and the taps r that row i meets of  dy[(o_r, o), k] * w[k, c, r, s]
- *     dx[i, o*stride + s - pad, c] += z[o, (s, c)]
- *
- * Vectors along so few channels would be mostly empty, so a row of taps fills them: S*C columns are one product whose
- * depth is the output channels and those taps of the other axes that meet a row of dx. Products of neighbouring
- * outputs overlap by S - stride pixels and are added in a line that stays in the first-level cache. Windows always lie
- * inside dy, and what they put beyond the ends of dx falls off the line: no boundary is looked at. A. Anderson,
- * A. Vasudevan, C. Keane, D. Gregg, "Low-memory GEMM-based convolution algorithms for deep neural networks", 2017, add
- * single taps in this way.
- *
- * Stride and dilation make a row of dx meet every step-th tap of an axis; taps are packed so that these follow each
- * other, last tap first as outputs go on. One list of addresses serves all rows, from other first elements. */
+ *     z[o, (s, c)]          = sum over k and the taps r that row i reads of  dy[(o_r, o), k] * w[k, c, r, s]
+ *     dx[i, o*stride + s - pad, c] += z[o, (s, c)] */
 #include <string.h>
 
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/common/rows.h"
+
+/* Vectors along so few channels would be mostly empty, so a row of taps fills them: S*C columns are one product whose
+ * depth is the output channels and the taps of the other axes that reach a row of dx. The products of neighbouring
+ * outputs overlap by S - stride pixels and are added in a line in the L1 cache. Windows are always inside dy, and
+ * columns beyond the ends of dx fall off the line, so the boundary needs no test.
+ *
+ * With stride and dilation a row of dx reads every step-th tap of an axis. Taps are packed in this order, last tap
+ * first as outputs advance. One list of addresses serves all rows, with different first elements. */
 
 enum { CHUNK = 96, ROWS_OF_A_TASK = 4, TASKS_OF_A_THREAD = 8 };
 

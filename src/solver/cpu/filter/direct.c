@@ -1,21 +1,23 @@
-/* Direct filters: one channel in and out per group, in 1, 2 or 3 dimensions, any stride, dilation, boundary and type.
+/* Solver direct: filters with one channel in and out per group, by direct convolution in register tiles. 1D to 3D, any
+ * stride, dilation, boundary and type.
  *
  *     y[o] = sum over taps j of w[j] * x[o*stride + j*dilation - pad]
- *
- * Outputs are computed in register tiles of several rows (solver/cpu/filter/filter_lane.h, filter_march.h). A task goes
- * down a strip so narrow that the rows of a tile's window stay in the second-level cache: every input byte comes from
- * memory about once. Rows of the lane's type are read where they lie and only the columns at the edges go through small
- * windows; other rows are converted once into a ring.
+ */
+#include "solver/cpu/filter/direct.h"
+#include "core/memory.h"
+
+/* Register tiles are several rows high (filter_lane.h, filter_march.h). A task moves down a strip so narrow that the
+ * rows of a tile's window stay in the L2 cache: every input byte is loaded from memory about once. Rows of the lane's
+ * type are read in place, and only the columns at the edges use small windows; other rows are converted once into a
+ * ring.
  *
  * Stride and dilation along y (x likewise): tap i of output o reads o*stride + i*dilation. With g = gcd(stride,
  * dilation), outputs dilation/g apart and taps stride/g apart shift their input by the same stride*dilation/g. So a
- * tile takes output rows that far apart, and taps fall into stride/g classes, each a plane of its own: no special
+ * tile takes output rows with that distance, and taps fall into stride/g classes, each treated as a plane: no special
  * kernel, no cliff.
  *
- * A depthwise layer in NCHW is such a filter for each channel. Its epilogue, beyond a scale and a clip, is worked into
- * a task's sums where they lie, while they are in the second-level cache. */
-#include "solver/cpu/filter/direct.h"
-#include "core/memory.h"
+ * A depthwise layer in NCHW is such a filter for each channel. An epilogue beyond scale and clip is applied to a task's
+ * output in place, while it is in the L2 cache. */
 
 static const int64_t MOST_WORKSPACE = INT64_C(24) << 20;
 enum { LEAST_STRIP = 64, NARROW = 384, LONG_ROW = 16384, CHUNK = 960, LINE = 64 };

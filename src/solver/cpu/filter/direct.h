@@ -1,4 +1,4 @@
-/* The direct filter solver's plan: shared by its planning half (direct.c) and its running half (direct_run.c). */
+/* The plan of the solver direct: direct.c creates it, direct_run.c executes it. */
 #ifndef FALT_SOLVER_CPU_FILTER_DIRECT_H
 #define FALT_SOLVER_CPU_FILTER_DIRECT_H
 

@@ -1,5 +1,5 @@
-/* Running a direct filter plan: a task walks down its box in bands of output rows; each band is cut into the columns
- * that read the source in place and the columns at the edges that read windows. */
+/* Executes plans of the solver direct: a task moves down its box in bands of output rows. Inner columns of a band read
+ * the source in place, columns at the edges read windows. */
 #include <string.h>
 
 #include "solver/cpu/filter/direct.h"

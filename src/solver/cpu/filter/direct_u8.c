@@ -1,8 +1,7 @@
-/* Direct filters of bytes whose taps are integers of 8 bits, times a power of two: 2D, stride 1, known taps.
- *
- * Products and sums are integers, four taps at a time by dot products of bytes (VNNI); docs/internals/filters.md proves
- * that the results have the bits of `direct`. A task goes down a strip: rows wait in a ring of lines that have what the
- * boundary puts beside the image, so kernels know nothing of edges. Chosen where it applies and costs less. */
+/* Solver direct-u8: 2D filters of u8 images with integer taps of 8 bits times a power of two, stride 1, known taps.
+ * Sums are exact integers, four taps at a time by byte dot products (VNNI), with the bits of `direct` (proof:
+ * docs/internals/filters.md). Tasks move down strips; a ring holds rows with their boundary, so kernels have no edges.
+ * The planner picks it by cost. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Which kernels for filters of bytes serve an instruction set. */
+/* The table of u8 filter kernels by instruction set. */
 #include "solver/cpu/filter/direct_u8_kernels.h"
 
 #include "cpu/isa_table.h"

@@ -1,5 +1,5 @@
-/* Kernels for filters of bytes by taps of 8 bits: sums of products in 32 bits, four taps along a row to a word, by the
- * instructions for dot products of bytes where there are any (solver/cpu/common/vector_dots.h). All sums are exact. */
+/* Kernels for filters of u8 images with 8-bit taps: exact 32-bit sums, four taps of a row in a word, by byte dot
+ * products where the instruction set has them (solver/cpu/common/vector_dots.h). */
 #ifndef FALT_SOLVER_CPU_FILTER_DIRECT_U8_KERNELS_H
 #define FALT_SOLVER_CPU_FILTER_DIRECT_U8_KERNELS_H
 

@@ -1,15 +1,15 @@
-/* Kernels for filters of bytes, compiled once per instruction set: solver/cpu/filter/direct_u8_kernels.h says what they
- * compute.
- *
- * A lane is a column. Its word holds the four bytes that four taps along the row read; every word serves all output
- * rows that read its row. A shuffle within 16 bytes makes four words of them, so lane 4*q + i of vector k is column
- * 16*q + 4*k + i of a tile: packed into bytes, the four vectors have the columns in order. */
+/* Kernels for filters of u8 images of one instruction set. direct_u8_kernels.h describes them. Compiled once per level.
+ */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/filter/direct_u8_kernels.h"
 
 #include "cpu/convert.h"
 #include "cpu/vector.h"
 #include "solver/cpu/common/vector_dots.h"
+
+/* A lane is a column. Its word holds the four bytes that four taps along the row read, and serves all output rows that
+ * read its row. A shuffle within 16 bytes makes four words from them, so lane 4*q + i of vector k is column 16*q + 4*k
+ * + i of a tile: packed into bytes, the four vectors have the columns in order. */
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,4 +1,4 @@
-/* Picks the kernel along rows of an instruction set, and cuts rows for it that may not be read beyond their ends. */
+/* Selects the row filter kernel of an instruction set, and cuts rows that must not be read beyond their ends. */
 #include "solver/cpu/filter/filter_along.h"
 
 #include <stddef.h>

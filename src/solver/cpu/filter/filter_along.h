@@ -1,12 +1,12 @@
-/* Filters along rows that have no row above to share loads with: the last pass of separable filters.
- *
- * Shifted by a tap, nearly every vector lies across two cache lines and takes two reads, so the load ports, not the
- * multiply-adds, set the pace. Where a vector is wide enough for that to matter, some of the shifted vectors are put
- * together in registers from aligned ones instead: loads and shuffles then run beside each other. */
+/* Filters along rows without shared loads between rows: the last pass of separable filters. */
 #ifndef FALT_SOLVER_CPU_FILTER_FILTER_ALONG_H
 #define FALT_SOLVER_CPU_FILTER_FILTER_ALONG_H
 
 #include "solver/cpu/filter/filter_kernels.h"
+
+/* A vector that is shifted by a tap usually crosses a cache line and takes two reads, so the load ports are the limit,
+ * not the multiply-adds. If vectors are wide enough for that to matter, some shifted vectors are combined in registers
+ * from aligned ones: loads and shuffles then run in parallel. */
 
 /* The sums of falt_filter_rows with planes = r = 1 for `count` rows, each sum the same chain as in `tile` and `single`.
  * Rows lie at multiples of FALT_FILTER_ALONG_ALIGN bytes, or anywhere if step is 1; they are readable from the last

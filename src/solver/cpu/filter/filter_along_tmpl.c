@@ -1,4 +1,4 @@
-/* The kernel along rows for vectors of 64 bytes: solver/cpu/filter/filter_along.h says what it computes and why. */
+/* The row filter kernel for vectors of 64 bytes. solver/cpu/filter/filter_along.h describes it. */
 #define FALT_LANE_BITS 32
 #include "cpu/vector.h"
 #include "solver/cpu/filter/filter_along.h"

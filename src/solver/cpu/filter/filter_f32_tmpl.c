@@ -1,4 +1,4 @@
-/* Filter arithmetic in f32. */
+/* Filter kernels in f32. */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/filter/filter_lane.h"
 #include "solver/cpu/filter/filter_table.h"

@@ -1,4 +1,4 @@
-/* Filter arithmetic in f64. */
+/* Filter kernels in f64. */
 #define FALT_LANE_BITS 64
 #include "solver/cpu/filter/filter_lane.h"
 #include "solver/cpu/filter/filter_table.h"

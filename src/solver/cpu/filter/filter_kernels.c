@@ -1,4 +1,4 @@
-/* The table of filter kernels of each instruction set that was built. */
+/* The table of filter kernels by instruction set. */
 #include "solver/cpu/filter/filter_kernels.h"
 
 #include <pthread.h>

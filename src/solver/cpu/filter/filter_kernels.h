@@ -1,14 +1,14 @@
-/* Kernels for filters on rows: the arithmetic of every filter, whatever its dimension, type, boundary or layout.
- *
- * A kernel sees contiguous rows of the accumulator's type (f32 or f64) and knows nothing of boundaries: a row above the
- * image is a pointer to the row that the boundary puts there, the ends of rows come from small edge buffers, and
- * interleaved pixels or dilation are a wider step between taps. Tables are per instruction set; the portable one is the
- * specification. */
+/* Kernels for filters on rows: the arithmetic of every filter of any dimension, type, boundary or layout. */
 #ifndef FALT_SOLVER_CPU_FILTER_FILTER_KERNELS_H
 #define FALT_SOLVER_CPU_FILTER_FILTER_KERNELS_H
 
 #include "core/cpu.h"
 #include "core/types.h"
+
+/* A kernel reads contiguous rows of the accumulator's type (f32 or f64) and has no boundaries: a row above the image is
+ * a pointer to the row that the boundary puts there, the ends of rows come from small edge buffers, and interleaved
+ * pixels or dilation are a wider step between taps. Each instruction set has its own table; the portable one is the
+ * specification. */
 
 /* out[p][x] = (accumulate ? out[p][x] : 0)
  *           + sum over i < r, plane < planes, j < s of

@@ -1,15 +1,13 @@
-/* The arithmetic of filters on rows, for one lane type and one instruction set: solver/cpu/filter/filter_kernels.h says
- * what it computes.
- *
- * Register tile: P rows x Q vectors of sums stay in registers while all planes, rows and taps pass by. An input vector
- * is loaded once for the (up to P) output rows that use it, a tap is broadcast once for Q vectors. Input row t feeds
- * output row p through filter row t - p, so the first and last P - 1 input rows feed fewer outputs (a triangle): they
- * have their own code, and no tap is multiplied that is not there. Each sum is one chain in the order plane, row, tap,
- * whatever the tile that it falls into: results do not depend on how the work is cut.
- *
- * (Register tiles that minimise communication: Iandola, Sheffield, Anderson, Phothilimthana, Keutzer, ICIP 2013.) */
+/* Filter kernels of one lane type and one instruction set, in register tiles; filter_kernels.h describes them. Register
+ * tiles that minimise communication: F. Iandola et al., ICIP 2013. */
 #include "cpu/vector.h"
 #include "solver/cpu/filter/filter_kernels.h"
+
+/* Register tile: P rows x Q vectors of accumulators stay in registers over all planes, rows and taps. An input vector
+ * is loaded once for the (up to P) output rows that use it, and a tap is broadcast once for Q vectors. Input row t
+ * feeds output row p through filter row t - p, so the first and last P - 1 input rows feed fewer outputs (a triangle).
+ * They have their own code, so no product is wasted. Each sum is one chain in the order plane, row, tap for any tile
+ * that computes it: outputs do not depend on the cut of the work. */
 
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
 enum { P = 4, Q = 6, QUEUE = 12 }; /* 24 sums, 6 inputs, 1 tap of 32 registers */

@@ -1,11 +1,11 @@
-/* Marching: many rows at once for filters of 2 to 7 rows. Included by the lane templates after filter_lane.h.
- *
- * A block of columns marches down. Its sums live in a ring of r rows of registers: input row t is loaded once and feeds
- * all r output rows that it belongs to, through filter row i into output row t - i; then output row t - r + 1 is
- * complete, leaves, and its registers serve row t + 1. Compared with the tile no input row is loaded for two tiles,
- * which is what limits small filters. The ring's position must be three to the compiler, so the loop is unrolled r
- * times and the number of rows must be r - 1 more than a multiple of r. Sums are the same chains as the tile's, bit for
- * bit: row by row from the top. */
+/* Filter kernels by 2.5D blocking, for filters of 2 to 7 rows. Included by the lane templates after filter_lane.h. */
+
+/* A block of columns moves down. Its accumulators are a ring of r rows of registers: input row t is loaded once and
+ * feeds all r output rows that it belongs to, through filter row i into output row t - i. Then output row t - r + 1 is
+ * complete and is stored, and its registers serve row t + 1. Register tiles load some input rows for two tiles, which
+ * limits small filters; this kernel loads each row once. The ring position must be a compile-time constant, so the loop
+ * is unrolled r times and the number of rows must be r - 1 more than a multiple of r. The sums are the same chains as
+ * those of the register tile, bit for bit: row by row from the top. */
 
 enum { MARCH_MOST = 7 };
 enum { MARCH_2 = 8, MARCH_3 = 6, MARCH_4 = 6, MARCH_5 = 5, MARCH_6 = 4, MARCH_7 = 4 };

@@ -1,12 +1,15 @@
-/* Rows of one element type into the lanes and out of them. Included once for each ELEMENT with
+/* Conversion of rows of one element type to lanes and back. A template without include guard; filter_move_tmpl.c
+ * includes it for each ELEMENT. */
+
+/* Parameters of the template:
  *   NAME(f)       f with the element's suffix
  *   FROM(x)       element to a number of at most the element's precision
  *   TO_F32(x)     f32 to element, rounded once
  *   TO_F64(x)     f64 to element, rounded once
  *   ARITHMETIC    how the epilogue of f32 sums is computed
- *   LOAD, STORE   VEC elements, where compilers do not find how
+ *   LOAD, STORE   VEC elements, where compilers do not vectorize the conversion
  *   LOWEST, HIGHEST  the range, for integers of at most 16 bits whose ARITHMETIC is IN_F32_IF_EXACT (beta is 0 then)
- * No include guard: it is a template. */
+ */
 
 FALT_INLINE void NAME(into_f32)(float *dst, const ELEMENT *src, int64_t stride, int64_t n) {
   for (int64_t i = 0; i < n; i++) dst[i] = (float)FROM(src[i * stride]);

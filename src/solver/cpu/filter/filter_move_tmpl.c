@@ -1,4 +1,4 @@
-/* Rows in and out of the lanes, for every element type: filter_move.h once for each. */
+/* Conversion of rows to lanes and back for every element type: includes filter_move.h for each. */
 #define FALT_LANE_BITS 32
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* What each template of the filter kernels puts into the table of its instruction set: functions named after both, such
- * as falt_filter_f32_avx2. */
+/* Declares the functions of each filter template and instruction set, named after both, such as falt_filter_f32_avx2.
+ */
 #ifndef FALT_SOLVER_CPU_FILTER_FILTER_TABLE_H
 #define FALT_SOLVER_CPU_FILTER_FILTER_TABLE_H
 

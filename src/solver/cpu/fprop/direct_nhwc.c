@@ -1,9 +1,9 @@
-/* Dense layers whose channels are adjacent in memory (NHWC), forward: vectors run along output channels.
+/* Solver direct-nhwc: fprop of dense NHWC layers by indirect convolution, with vectors along output channels.
  *
  *     y[p, k] = sum over taps j and channels c of  x[p*stride + j*dilation - pad, c] * w[k, c, j]
  *
- * A register block of positions by up to 4 vectors of channels goes through all (j, c), without a padded copy of x. Few
- * input channels: a row of taps is one segment of S*C elements. Small groups: several share a vector. */
+ * A register block of positions by up to 4 vectors of channels loops over all (j, c), without a padded copy of x. With
+ * few input channels, a row of taps is one segment of S*C elements. Small groups share a vector. */
 #include "solver/cpu/fprop/direct_nhwc.h"
 
 #include "core/memory.h"

@@ -1,4 +1,4 @@
-/* The plan of direct-nhwc: shared by its planning half (direct_nhwc.c) and its running half (direct_nhwc_run.c). */
+/* The plan of direct-nhwc: direct_nhwc.c creates it, direct_nhwc_run.c executes it. */
 #ifndef FALT_SOLVER_CPU_FPROP_DIRECT_NHWC_H
 #define FALT_SOLVER_CPU_FPROP_DIRECT_NHWC_H
 

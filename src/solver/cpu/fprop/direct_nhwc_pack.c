@@ -1,11 +1,11 @@
-/* Packs the filter of direct-nhwc: panel by panel a row of columns for each tap and channel.
- *
- * Where one task alone multiplies a panel, it packs the panel itself (just in time): part by part of the depth, into a
- * buffer that stays in its second-level cache. Otherwise all threads pack the filter into the workspace first. Rows
- * are copied where output channels are adjacent (OHWI for backward-data), else transposed. */
+/* Packs the filter of direct-nhwc: for each panel a row of columns for each tap and channel. */
 #include <string.h>
 
 #include "solver/cpu/fprop/direct_nhwc.h"
+
+/* If one task alone multiplies a panel, it packs the panel itself (just in time): part by part of the depth, into a
+ * buffer that stays in its L2 cache. Otherwise all threads pack the filter into the workspace first. Rows are copied if
+ * output channels are adjacent (OHWI for backward-data), else transposed. */
 
 enum { TASK = 1 << 14 }; /* elements that a task packs at most, so that it ends soon and threads have equal shares */
 

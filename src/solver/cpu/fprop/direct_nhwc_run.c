@@ -1,10 +1,12 @@
-/* Runs direct-nhwc: lists for each position and tap the address of its input pixel, and calls the kernels on these
- * lists. A pixel outside is the address of another pixel or of a row of the constant. Positions are numbered over all
- * rows and images, which keeps blocks full where rows are short. Rows of taps at the ends of an input row are copied
- * (layer_slots.h). Where many pixels outside are zeros, a call leaves out the taps that all its positions read outside
- * (layer_inside.h). Channels that are apart are gathered into the scratch. */
+/* Executes direct-nhwc: lists for each position and tap the address of its input pixel, and runs the kernels on these
+ * lists (indirect convolution). */
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/fprop/direct_nhwc.h"
+
+/* A pixel outside is the address of another pixel or of a row of the constant. Positions are numbered over all rows and
+ * images, which keeps blocks full if rows are short. Tap rows at the ends of an input row are copied (layer_slots.h).
+ * If many pixels outside are zeros, a call skips the taps that all its positions read outside (layer_inside.h).
+ * Channels that are not adjacent are gathered into the scratch. */
 
 /* ---- execute */
 

@@ -1,17 +1,18 @@
-/* Dense layers whose rows are adjacent in memory (NCHW), forward: vectors run along positions.
+/* Solver igemm-nchw: fprop of dense NCHW layers as implicit GEMM, with vectors along positions.
  *
  *     y[k, p] = sum over channels c and taps j of  w[k, c, j] * x[c, p*stride + j*dilation - pad]
- *
- * The transpose of direct-nhwc on the same kernel: rows are the filter's output channels, read where they lie if
- * the filter is dense, and the panel is the input. A panel holds, for up to 4 vectors of positions, one row of columns
- * for each (c, j): the product's operand as im2col would write it, but only as much as a cache holds, never the whole.
- * Positions are numbered over all rows and images, so that panels are full also where rows are short, and boundaries
- * cost nothing afterwards. Writing the panel takes a copy for each of its elements, which all output channels share.
- * Where the depth is too long for the cache it is cut into spans of channels, and sums wait in the scratch. */
+ */
 #include "solver/cpu/fprop/igemm_nchw.h"
 
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
+
+/* The transpose of direct-nhwc on the same kernel: rows are the filter's output channels, read in place if the filter
+ * is dense, and the panel is the input. A panel holds, for up to 4 vectors of positions, one row of columns for each
+ * (c, j): the operand as im2col writes it, but only as much as a cache holds. Positions are numbered over all rows and
+ * images, so panels are full also if rows are short, and boundaries cost nothing after packing. Packing a panel takes
+ * one copy for each element, shared by all output channels. If the depth is too long for the cache, it is cut into
+ * spans of channels, and the accumulators wait in the scratch. */
 
 static const int64_t MOST_TAPS = 1 << 16;
 enum { PACKED_ROWS = 24 /* at once; a multiple of most kernels' rows */, LINE = 16 /* floats of a cache line */ };

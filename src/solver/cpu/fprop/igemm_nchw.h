@@ -1,5 +1,4 @@
-/* The plan of igemm-nchw: shared by its planning and running half (igemm_nchw.c) and its packing (igemm_nchw_pack.c).
- */
+/* The plan of igemm-nchw: igemm_nchw.c creates and executes it, igemm_nchw_pack.c packs its filter. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_NCHW_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_NCHW_H
 

@@ -1,10 +1,9 @@
-/* Packs the filter of igemm-nchw: for each group and output channel a row of (channel, tap).
- *
- * Backward-data gives it a filter whose output channels are adjacent, or their taps. Rows of one tap are transposed;
- * adjacent taps are copied as one run, in the order in which they lie. Tasks are blocks of rows and channels, so that
- * what is near in memory is used by one task, and threads have equal shares. With one panel of positions rows are
- * packed just in time, by the task that multiplies them. */
+/* Packs the filter of igemm-nchw: for each group and output channel a row of (channel, tap). */
 #include "solver/cpu/fprop/igemm_nchw.h"
+
+/* For backward-data the filter has adjacent output channels or adjacent taps. Rows of one tap are transposed; adjacent
+ * taps are copied as one run. Tasks are blocks of rows and channels, so one task uses memory that is close together,
+ * and threads have equal work. With one panel of positions, the task that multiplies a row packs it just in time. */
 
 /* Of a task: channels, whose pages of the filter stay in the first-level TLB, and about so many elements. */
 enum { CHANNELS = 32, TASK = 1 << 14 };

@@ -1,14 +1,18 @@
-/* Dense layers of 8-bit and 16-bit numbers, forward: tiles of up to 16 positions by 64 bytes of depth.
+/* Solver igemm-vnni: fprop of dense layers of 8-bit and 16-bit types as implicit GEMM in VNNI order, by AMX if there is
+ * one.
  *
  *     y[p, k] = sum over taps j and channels c of  x[p*stride + j*dilation - pad, c] * w[k, c, j]
  *
- * u8 or s8 by s8 is summed in s32 (exact), bf16 by bf16 in f32, denormal bf16 being zero. f16 is split into two bf16,
- * whose products are exact, where that is faster. Other pairs are upconverted to f32. NCHW output: weights are rows. */
+ * Tiles are up to 16 positions by 64 bytes of depth. */
 #include "solver/cpu/fprop/igemm_vnni.h"
 
 #include <math.h>
 
 #include "solver/cpu/common/rows.h"
+
+/* u8 or s8 by s8 is summed exactly in s32, bf16 by bf16 in f32 (denormal bf16 are zero). f16 is split into two bf16,
+ * whose products are exact, where that is faster. Other type pairs are upconverted to f32. For NCHW output, weights are
+ * rows. */
 
 enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
 enum {

@@ -1,5 +1,5 @@
-/* Dense layers in tiles: the plan, and what brings rows to the kernels of solver/cpu/fprop/igemm_vnni_kernels.h.
- * igemm_vnni.c plans, igemm_vnni_run.c runs. */
+/* The plan of igemm-vnni, and the row loaders of solver/cpu/fprop/igemm_vnni_kernels.h. igemm_vnni.c plans,
+ * igemm_vnni_run.c executes. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
 

@@ -1,5 +1,5 @@
-/* Columns of a panel from the filter: transposed rows, groups from slots. Included by igemm_vnni_tmpl.c after
- * cpu/vector.h. */
+/* Packs columns of a panel from the filter: transposes rows and collects groups from slots. Included by
+ * igemm_vnni_tmpl.c after cpu/vector.h. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_COLUMNS_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_COLUMNS_H
 

@@ -1,5 +1,5 @@
-/* Sums of tiles on their way out: factors, residual, activation, rounding, narrowing. Included by igemm_vnni_tmpl.c
- * after cpu/vector.h. */
+/* Epilogue of tiles: factors, residual, activation, rounding, narrowing. Included by igemm_vnni_tmpl.c after
+ * cpu/vector.h. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_FINISH_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_FINISH_H
 

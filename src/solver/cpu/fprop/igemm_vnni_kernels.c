@@ -1,4 +1,4 @@
-/* Which tile kernels serve an instruction set. */
+/* The table of VNNI tile kernels by instruction set. */
 #include "solver/cpu/fprop/igemm_vnni_kernels.h"
 #include "cpu/isa_table.h"
 

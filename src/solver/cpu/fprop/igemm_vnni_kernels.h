@@ -1,14 +1,5 @@
-/* Kernels for dense layers of 8-bit and 16-bit numbers: products of rows and panels in tiles, rows brought in, sums
- * taken out.
- *
- * A tile is 16 rows of 64 bytes. One instruction of a matrix unit (Intel AMX) multiplies a tile of rows by a tile of
- * the panel and adds to a tile of 16 x 16 sums; both are loaded with a distance between their rows, so that the pixels
- * of an NHWC tensor are rows where they lie (E. Georganas et al., "Harnessing Deep Learning via a Single Building
- * Block", 2020). Elements come in groups of 4 bytes: 4 integers of 8 bits, 2 bf16 or 1 f32. A panel's row holds one
- * group for each of 16 columns, its 16 rows are the groups of 64 bytes of depth. Instruction sets without a matrix unit
- * multiply the same tiles by vectors.
- *
- * Sums of integers are exact and the same on every instruction set. */
+/* Kernels for dense layers of 8-bit and 16-bit types: row loaders, products of tiles, epilogue. E. Georganas et al.,
+ * "Harnessing Deep Learning via a Single Building Block", 2020. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_KERNELS_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_KERNELS_H
 
@@ -17,6 +8,14 @@
 
 #include "core/cpu.h"
 #include "core/types.h"
+
+/* A tile is 16 rows of 64 bytes. One AMX instruction multiplies a tile of rows by a tile of the panel and adds to a
+ * tile of 16 x 16 accumulators. Both are loaded with a row pitch, so the pixels of an NHWC tensor are rows in place.
+ * Elements come in groups of 4 bytes (VNNI order): 4 integers of 8 bits, 2 bf16 or 1 f32. A row of the panel holds one
+ * group for each of 16 columns; its 16 rows are the groups of 64 bytes of depth. Instruction sets without AMX multiply
+ * the same tiles by vectors.
+ *
+ * Sums of integers are exact and the same on every instruction set. */
 
 enum {
   FALT_TILE_ROWS = 16,

@@ -1,12 +1,13 @@
-/* Lists the tiles of a block of positions: where they lie in the input, or copied to the scratch. One tap reads pixels
- * in place. Otherwise each input row that a part meets is copied once, with what stands beyond its ends, for all taps
- * and output channels: as pixels, a tap being a shift; or as windows, all taps of a row together, for odd numbers of
- * channels, where tiles may go over the ends of short rows (7 x 7). Where the output is NCHW or vectors read lines, the
- * copies are of groups: the 4 bytes of depth of each position side by side, for each residue of the stride, where a tap
- * is a shift again. */
+/* Lists the row tiles of a block of positions, in place in the input or copied to the scratch. */
 #include <string.h>
 
 #include "solver/cpu/fprop/igemm_vnni.h"
+
+/* One tap reads pixels in place. Otherwise each input row of a part is copied once, with its boundary, for all taps and
+ * output channels: as pixels, so a tap is a shift; or as windows, all taps of a row together, for odd numbers of
+ * channels, where tiles may cross the ends of short rows (7 x 7). For NCHW output, and where vectors read lines, the
+ * copies are of groups: the 4 bytes of depth of neighbouring positions are adjacent, for each residue of the stride,
+ * and a tap is again a shift. */
 
 /* ---- groups */
 

@@ -1,6 +1,5 @@
-/* The order in which a panel of igemm-vnni takes the filter's elements: for each tile of 16 columns runs of groups
- * whose elements are evenly apart, and blocks of tiles that read the same stretch of a column. Found once, when
- * planning. */
+/* The element order of a panel of igemm-vnni, computed once when planning: for each tile of 16 columns, runs of groups
+ * with equally spaced elements, and blocks of tiles that read the same stretch of a column. */
 #include <stdlib.h>
 
 #include "solver/cpu/fprop/igemm_vnni.h"

@@ -1,6 +1,6 @@
-/* Packs the filter of igemm-vnni as panels: tiles of groups of 16 columns. Where a column's elements lie near each
- * other stretches of 16 columns are transposed, and groups collected from them. Elsewhere rows of adjacent columns are
- * joined to groups, or first gathered. */
+/* Packs the filter of igemm-vnni as panels: tiles of groups of 16 columns. If the elements of a column are close
+ * together, stretches of 16 columns are transposed and groups collected from them. Otherwise rows of adjacent columns
+ * are joined to groups, or first gathered. */
 #include <string.h>
 
 #include "solver/cpu/common/rows.h"

@@ -1,5 +1,5 @@
-/* The product of a pair of tiles by one panel of the filter: its arguments, and the kernel by vectors. A block of rows
- * x 2 vectors of sums stays in registers and takes the rows' groups one after the other, each broadcast to all columns
+/* The product of a pair of row tiles and one panel of the filter: its arguments, and the kernel by vectors. A block of
+ * rows x 2 vectors of accumulators stays in registers; each group of the rows is broadcast to all columns
  * (solver/cpu/common/vector_dots.h). Included by igemm_vnni_tmpl.c after cpu/vector.h. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_PANEL_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_PANEL_H

@@ -1,4 +1,4 @@
-/* What brings rows into tiles: copies, widened, in groups, in pairs, turned. Included by igemm_vnni_tmpl.c after
+/* Row loaders of tiles: copies, conversions, groups, pairs and transposes. Included by igemm_vnni_tmpl.c after
  * cpu/vector.h. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_ROWS_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_ROWS_H

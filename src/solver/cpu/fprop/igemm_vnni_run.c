@@ -1,5 +1,5 @@
-/* Runs igemm-vnni: a task lists the tiles of its block of positions, multiplies them by the panels of the filter, pair
- * by pair, and stores the sums through the epilogue. */
+/* Executes igemm-vnni: a task lists the tiles of its block of positions, multiplies them by the panels of the filter,
+ * pair by pair, and stores the outputs through the epilogue. */
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
-/* Tile kernels of one instruction set: solver/cpu/fprop/igemm_vnni_kernels.h says what they compute. Compiled once per
- * level.
- *
- * With AMX 2 x 2 tiles of sums stay in the tile registers: 4 tiles are loaded for 4 products, 32 cycles of loading
- * under 64 of multiplying. igemm_vnni_panel.h has the products by vectors. */
+/* VNNI tile kernels of one instruction set. igemm_vnni_kernels.h describes them, igemm_vnni_panel.h has the products by
+ * vectors. Compiled once per level. With AMX, 2 x 2 accumulator tiles stay in the tile registers: 4 tiles are loaded
+ * for 4 products, 32 cycles of loads under 64 cycles of products. */
 #define FALT_LANE_BITS 32
 #include "solver/cpu/fprop/igemm_vnni_kernels.h"
 

@@ -1,4 +1,4 @@
-/* Which layer kernels serve an instruction set. */
+/* The table of layer kernels by instruction set. */
 #include "solver/cpu/fprop/layer_kernels.h"
 #include "cpu/isa_table.h"
 

@@ -1,17 +1,16 @@
-/* Kernels for dense layers: a product of rows and a packed panel, rows brought in, sums taken out.
- *
- * A layer's outputs are a matrix, positions by channels, and every one of them is a sum over (tap, input channel). One
- * of the two runs along vectors (the panel's columns) and the other is broadcast element by element (the rows); which
- * is which depends on the layout and is the solver's choice. Rows are lists of addresses, one for each segment of the
- * sum, so that a row may lie anywhere: the input is read in place, and an element that the boundary puts outside is
- * another address (M. Dukhan, "The Indirect Convolution Algorithm", 2019). Sums never leave the registers between the
- * segments ("batch-reduce": E. Georganas et al., "High-Performance Deep Learning via a Single Building Block", 2020).
- */
+/* Kernels for dense layers: row loaders, products of rows and a packed panel (batch-reduce GEMM over address lists),
+ * and stores. M. Dukhan, "The Indirect Convolution Algorithm", 2019; E. Georganas et al., "High-Performance Deep
+ * Learning via a Single Building Block", 2020. */
 #ifndef FALT_SOLVER_CPU_FPROP_LAYER_KERNELS_H
 #define FALT_SOLVER_CPU_FPROP_LAYER_KERNELS_H
 
 #include "core/cpu.h"
 #include "core/types.h"
+
+/* The outputs of a layer are a matrix, positions by channels; each is a sum over (tap, input channel). One of the two
+ * runs along vectors (the columns of the panel), the other is broadcast element by element (the rows). The solver
+ * chooses which, by the layout. Rows are lists of addresses, one for each segment of the sum: the input is read in
+ * place, and an element outside is another address. The accumulators stay in registers over all segments. */
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 

@@ -1,16 +1,15 @@
-/* Layer kernels of one instruction set: solver/cpu/fprop/layer_kernels.h says what they compute. Compiled once per
- * level.
- *
- * A block of rows x vectors of sums stays in registers over the whole depth. One step of the depth loads the panel's
- * vectors once for all rows and broadcasts one element of each row: with 6 rows of 4 vectors 10 loads feed 24
- * multiply-adds. Rows are chosen so that sums, the panel's vectors and one broadcast fill the register file, and with
- * the addresses of the rows in general registers. */
+/* Layer kernels of one instruction set. layer_kernels.h describes them. Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "core/memory.h"
 #include "cpu/activate.h"
 #include "cpu/vector.h"
 #include "solver/cpu/fprop/layer_kernels.h"
 #include "solver/cpu/fprop/layer_transpose.h"
+
+/* A block of rows x vectors of accumulators stays in registers over the whole depth. One step of the depth loads the
+ * panel's vectors once for all rows and broadcasts one element of each row: with 6 rows of 4 vectors, 10 loads feed 24
+ * multiply-adds. The number of rows is chosen so that accumulators, the panel's vectors and one broadcast fill the
+ * register file, and the addresses of the rows the general registers. */
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,5 +1,5 @@
-/* Blocks of at most VEC x VEC numbers, transposed in registers by two-operand shuffles: 4 x 4 within the 128-bit lanes
- * of each four rows, then the lanes of a vector by those of the others. Part of layer_tmpl.c. */
+/* Transposes blocks of at most VEC x VEC numbers in registers by two-operand shuffles: 4 x 4 within the 128-bit lanes
+ * of each four rows, then the lanes. Part of layer_tmpl.c. */
 #ifndef FALT_SOLVER_CPU_FPROP_LAYER_TRANSPOSE_H
 #define FALT_SOLVER_CPU_FPROP_LAYER_TRANSPOSE_H
 

@@ -1,15 +1,17 @@
-/* Maximum and average pooling: the plan of both directions, and the rows and windows that they read.
+/* Solver pooling: maximum and average pooling and their gradients, in any dimension and layout: the plan and row
+ * access.
  *
  *     y[o] = max over taps j of x[o*stride + j*dilation - pad],   or the sum of them over their count
  *
- * Vectors run along channels where these are adjacent in memory. Otherwise they run along positions; a line with a
- * stride is split into as many lines as the stride, whose elements belong to neighbouring outputs. */
+ * Vectors run along channels if these are adjacent in memory, otherwise along positions. */
 #include "solver/cpu/pooling/pooling.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "solver/cpu/common/rows.h"
+
+/* With a stride, a line of positions is split by residue, so that elements of neighbouring outputs are neighbours. */
 
 /* ---- rows */
 

@@ -1,14 +1,14 @@
-/* Pooling on CPUs: what the two directions share.
- *
- * The last axis and the channels beside it make rows: `channels` elements a position (1 where positions are adjacent in
- * memory), converted to the lane where they are of another type. A piece of a row is worked on in scratch; what stands
- * outside the input is part of the piece, filled with what changes nothing, so no kernel meets an edge. */
+/* Declarations that forward and backward pooling share. */
 #ifndef FALT_SOLVER_CPU_POOLING_POOLING_H
 #define FALT_SOLVER_CPU_POOLING_POOLING_H
 
 #include "planner/planner.h"
 #include "solver/cpu/filter/filter_kernels.h"
 #include "solver/cpu/pooling/pooling_kernels.h"
+
+/* The last axis and the adjacent channels form rows: `channels` elements a position (1 if positions are adjacent in
+ * memory), converted to the lane's type. A piece of a row is processed in scratch. Positions outside the input are part
+ * of the piece, filled with the neutral element, so no kernel handles an edge. */
 
 enum {
   FALT_POOLING_LINE = 4096, /* elements of a piece at most, with what its windows reach */

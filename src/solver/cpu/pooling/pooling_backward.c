@@ -1,13 +1,13 @@
-/* Gradients of pooling: dx[i] = sum over the windows o that give to i.
- *
- * A row of dx gathers from the output rows whose windows meet it. Of each such row, what its windows give is worked out
- * once, kept while the rows of dx below still need it, and added tap by tap into the phases of the row of dx:
- * with a stride, positions of dx that are equal modulo it are neighbours there, as neighbouring outputs are. A gradient
- * of averages gives dy over its window's count to each tap, so rows are summed first and taps then; one of maxima gives
- * dy to the tap of its first maximum, which is found by comparing the taps in their order. Every sum has one order. */
+/* Gradients of pooling: dx[i] = sum over the windows o that contain i of their contribution. */
 #include <math.h>
 
 #include "solver/cpu/pooling/pooling.h"
+
+/* A row of dx gathers from the output rows whose windows contain it. The contributions of each such row are computed
+ * once, kept while the rows of dx below need them, and added tap by tap to the rows of dx split by residue modulo the
+ * stride: there the positions of neighbouring outputs are neighbours. The gradient of an average gives dy over its
+ * window's count to each tap, so rows are summed first and taps then. The gradient of a maximum gives dy to the tap of
+ * its first maximum, which is found by comparing the taps in order. Every sum has one order. */
 
 static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);

@@ -1,7 +1,7 @@
-/* Maximum and average pooling, forward. A window is a product of intervals: the rows that it meets by depth and height
- * are folded into one line, then the taps along the line. A result costs about r + s/stride steps instead of r*s, and
- * each input row is read from memory once. Long runs of neighbours (global averages) are folded one by one, narrow rows
- * many at once (pooling_narrow.c). */
+/* Maximum and average pooling, forward, separably: the rows of a window are reduced to one line along depth and height,
+ * then the taps along the line. An output costs about r + s/stride steps instead of r*s, and each input row is read
+ * from memory once. Long runs of neighbours (global averages) are reduced one by one, narrow rows many at once
+ * (pooling_narrow.c). */
 #include <math.h>
 
 #include "solver/cpu/pooling/pooling.h"

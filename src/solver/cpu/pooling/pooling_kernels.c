@@ -1,4 +1,4 @@
-/* Which pooling kernels serve an instruction set. */
+/* The table of pooling kernels by instruction set. */
 #include "solver/cpu/pooling/pooling_kernels.h"
 
 #include "cpu/isa_table.h"

@@ -1,8 +1,6 @@
-/* Kernels for pooling: rows folded into one, rows taken apart by the stride and put together again, the places of first
- * maxima.
- *
- * A kernel sees rows of one lane, f32 or f64, and knows neither windows nor edges. Rows may have any address; no
- * element beyond n is touched. */
+/* Kernels for pooling: reduction of rows, split and merge by the stride, and positions of first maxima. A kernel
+ * processes rows of one lane type, f32 or f64, without windows or edges. Rows may have any address; no element beyond n
+ * is accessed. */
 #ifndef FALT_SOLVER_CPU_POOLING_POOLING_KERNELS_H
 #define FALT_SOLVER_CPU_POOLING_POOLING_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* The pooling kernels of one lane; a template for pooling_f32_tmpl.c and pooling_f64_tmpl.c. */
+/* The pooling kernels of one lane type: a template for pooling_f32_tmpl.c and pooling_f64_tmpl.c. */
 #include <math.h>
 #include <stdbool.h>
 

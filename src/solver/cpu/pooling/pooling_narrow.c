@@ -1,13 +1,14 @@
-/* Pooling of narrow rows: where a row of an image is a few vectors, setting one up costs more than folding it.
- *
- * Rows of the result whose windows lie inside the input by height fold the same number of input rows at the same
- * distances, so they go through each step together: folded one below the other into a line of the scratch, at a pitch
- * that the stride divides, taken apart by the stride in one go, and their taps folded in one go. What a tap finds
- * beyond its own row are results between the rows, which nobody reads. Planes that windows tile without a rest follow
- * each other as rows do, and become one plane. */
+/* Pooling of narrow rows, many at once: if a row is only a few vectors, the setup of a row costs more than its
+ * reduction. */
 #include <math.h>
 
 #include "solver/cpu/pooling/pooling.h"
+
+/* Output rows whose windows are inside the input by height reduce the same number of input rows at the same distances,
+ * so they share each step. They are reduced one below the other into a line of the scratch, at a pitch that is a
+ * multiple of the stride, split by the stride at once, and their taps are reduced at once. Outputs between the rows,
+ * which taps beyond the end of a row produce, are not read. Planes that windows tile without a rest follow each other
+ * as rows do and become one plane. */
 
 /* Whether windows follow each other along the height without a rest. */
 static bool tiles_height(const falt_problem *p) {

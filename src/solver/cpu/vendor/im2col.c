@@ -1,11 +1,9 @@
-/* Layers as the textbook multiplies them: patches are written down as the columns of a matrix, then BLAS.
+/* Solver im2col: layers by explicit im2col and BLAS GEMM (OpenBLAS or BLIS). A yardstick, used only if named.
  *
  *     col[(c, j), o] = x[n, g, c, o*stride + j*dilation - pad]        y = act(scale * (w col) + offset)
  *
- * K. Chellapilla, S. Puri, P. Simard: "High Performance Convolutional Neural Networks for Document Processing", 2006. A
- * yardstick: every pixel is copied once for each tap, and the product's results are passed over once more for the
- * epilogue. Runs only when it is named, by OpenBLAS or BLIS where one is installed. Positions are taken in bands whose
- * matrix fits in half of a private cache; a band is one task and one product, so bits do not depend on threads. */
+ * K. Chellapilla, S. Puri, P. Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006.
+ */
 #include <limits.h>
 #include <string.h>
 
@@ -14,6 +12,10 @@
 #include "planner/planner.h"
 #include "solver/common/im2col.h"
 #include "solver/cpu/common/rows.h"
+
+/* Every pixel is copied once for each tap, and a second pass over the product applies the epilogue. Positions are
+ * processed in bands whose matrix fits into half of a private cache. A band is one task and one product, so the bits of
+ * the output do not depend on the number of threads. */
 
 typedef struct im2col_plan {
   falt_plan base;

@@ -1,9 +1,9 @@
-/* Gradients of dense layers' filters and biases: sums of outer products over all positions.
+/* Solver wgrad: weight and bias gradients of dense layers as sums of outer products over all positions.
  *
  *     dw[k, c, j] = sum over positions p of  x[p*stride + j*dilation - pad, c] * dy[p, k],    db[k] = sum of dy[p, k]
  *
- * The bias is one more row, whose input is 1 everywhere. Few tasks: positions are cut into slices, by the problem
- * alone, and added in their order. The result does not depend on the number of threads. */
+ * The bias is one more row, whose input is 1 everywhere. If there are few tasks, positions are cut into slices that
+ * depend only on the problem and are added in order, so the output does not depend on the number of threads. */
 #include "solver/cpu/wgrad/wgrad.h"
 
 #include "core/memory.h"

@@ -1,4 +1,4 @@
-/* The plan of wgrad: shared by its planning half (wgrad.c) and its running half (wgrad_run.c). */
+/* The plan of wgrad: wgrad.c creates it, wgrad_run.c executes it. */
 #ifndef FALT_SOLVER_CPU_WGRAD_WGRAD_H
 #define FALT_SOLVER_CPU_WGRAD_WGRAD_H
 

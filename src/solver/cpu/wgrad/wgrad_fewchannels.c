@@ -1,24 +1,25 @@
-/* Gradients of filters with few input channels: sums along lines of positions.
+/* Solver wgrad-fewchannels: weight and bias gradients of layers with few input channels, as sums along lines of
+ * positions.
  *
  *     dw[k, c, j] = sum over positions p of  x[p*stride + j*dilation - pad, c] * dy[p, k],    db[k] = sum of dy[p, k]
  *
- * As in backward_filter.c rows of the sums are (tap, input channel), columns are output channels, and positions are the
- * depth. With few channels a pixel makes few rows, too few to fill a block of registers, so here rows of all taps share
- * one: each has an address of its own, from which positions follow each other at the stride's distance. That needs
- * input rows that go on beyond their ends. They are copied, with what the boundary puts there, into lines that stay in
- * the cache while the taps and the next rows of dy read them; no address is looked up where sums are formed. dy is read
- * where it lies if its channels fill whole vectors, else from a panel that is copied for some lines of positions.
- *
- * Where positions are adjacent in both operands (NCHW), sums are dot products along lines, whose lanes are added up
- * in the end: dy is neither turned nor copied. With a stride the residues of its pixels are lines of their own.
- *
- * Sums of slices of the positions are added in their order. Slices depend on the problem alone. */
+ * Slices of the positions depend only on the problem and are added in order. */
 #include <string.h>
 
 #include "core/memory.h"
 #include "solver/cpu/common/layer_slots.h"
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
+
+/* As in wgrad.c, rows of the sums are (tap, input channel), columns are output channels, and positions are the depth.
+ * With few channels a pixel gives too few rows to fill a register block, so the rows of all taps share one block. Each
+ * row has its own address, from which positions follow at the distance of the stride. That requires input rows that
+ * continue beyond their ends: they are copied with their boundary into lines that stay in the cache for all taps and
+ * the next rows of dy, so the inner loop looks up no address. dy is read in place if its channels fill whole vectors,
+ * else from a panel that is copied for some lines of positions.
+ *
+ * If positions are adjacent in both operands (NCHW), sums are dot products along lines whose lanes are added at the
+ * end: dy is neither transposed nor copied. With a stride each residue of the pixels is a line. */
 
 enum {
   MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */

@@ -1,4 +1,4 @@
-/* Which outer-product kernels serve an instruction set. */
+/* The table of outer-product kernels by instruction set. */
 #include "solver/cpu/wgrad/wgrad_kernels.h"
 #include "cpu/isa_table.h"
 

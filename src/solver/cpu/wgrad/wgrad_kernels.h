@@ -1,13 +1,13 @@
-/* Kernels for gradients of filters: sums of outer products, and matrices turned.
- *
- * The gradient of a filter is, for each tap, a product of two matrices whose depth is the positions: one row of input
- * channels times one row of output channels for every position. Output channels run along vectors, input channels are
- * broadcast from the addresses of pixels, so the input is read in place and a pixel outside is another address. */
+/* Kernels for weight gradients: sums of outer products, and transposes of matrices. */
 #ifndef FALT_SOLVER_CPU_WGRAD_WGRAD_KERNELS_H
 #define FALT_SOLVER_CPU_WGRAD_WGRAD_KERNELS_H
 
 #include "core/cpu.h"
 #include "solver/cpu/fprop/layer_kernels.h"
+
+/* The weight gradient of a tap is a product of two matrices whose depth is the positions: one row of input channels
+ * times one row of output channels for every position. Output channels run along vectors. Input channels are broadcast
+ * from the addresses of pixels, so the input is read in place, and a pixel outside is another address. */
 
 /* out[m*pitch + i] = (accumulate ? out[m*pitch + i] : 0) + sum over j < depth of a[j][first + m] * b[j*pitch + i]
  *

@@ -1,24 +1,25 @@
-/* Gradients of dense layers' filters whose input channels are adjacent: products of matrices as they lie.
+/* Solver wgrad-rows: weight gradients of dense NHWC layers by GEMM on operands in place, stored directly to dw.
  *
  *     dw[k, j, c] = sum over positions p of  dy[p, k] * x[p*stride + j*dilation - pad, c],    db[k] = sum of dy[p, k]
  *
- * Rows are output channels, broadcast, and columns are (tap, input channel), along vectors. So rows of sums are rows of
- * the gradient, and blocks of registers are stored where they belong: nothing is turned, and no sum waits elsewhere. A
- * task owns a block of dw. Rows of dw are written one after the other, some at a time over all its columns: where
- * positions are few the memory of dw is what is waited for, and each of its pages is met once. Positions are taken in
- * chunks whose operands stay in the second-level cache. They are read in place where positions are evenly apart, not
- * further than a page; else, and where they come from memory, chunks are copied, x as panels of columns with what the
- * boundary puts there (K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
- *
- * Chunks of lines of a plane, unless these are short: a tap reads inside at neighbouring positions of neighbouring
- * lines, and where the constant is zero only these are copied and multiplied, line by line. Nothing is outside then, so
- * that x may be read in place. Other chunks are positions in their order, over the ends of lines and planes; a tap
- * leaves out what it reads outside at both ends.
- *
- * Each sum is one chain of multiply-adds in the order of positions: results do not depend on the number of threads. */
+ * K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. */
 #include "core/memory.h"
 #include "solver/cpu/common/layer_inside.h"
 #include "solver/cpu/common/rows.h"
+
+/* Rows are output channels, which are broadcast. Columns are (tap, input channel), along vectors. So rows of sums are
+ * rows of dw, and register blocks are stored to their final place: nothing is transposed or buffered. A task owns a
+ * block of dw and writes some of its rows at a time over all columns: with few positions the memory of dw is the
+ * bottleneck, and each of its pages is visited once. Positions are processed in chunks whose operands stay in the L2
+ * cache. Operands are read in place if positions are equally spaced by at most a page. Otherwise, and if they come from
+ * memory, chunks are copied: x as panels of columns with its boundary.
+ *
+ * Chunks are lines of a plane, unless these are short. A tap reads inside the input at neighbouring positions of
+ * neighbouring lines. If the constant is zero, only these are copied and multiplied, line by line. Then nothing is
+ * outside, and x may be read in place. Other chunks are positions in order, across the ends of lines and planes; a tap
+ * skips the outside positions at both ends.
+ *
+ * Each sum is one chain of multiply-adds in the order of positions: outputs do not depend on the number of threads. */
 
 enum {
   MOST_CHUNK = 400,   /* positions */

@@ -1,7 +1,7 @@
-/* Runs wgrad: a task owns a block of rows (tap, input channel) and a panel of columns (output channels), and sums over
- * the positions, chunk by chunk. A chunk's panel of dy is written once and stays in a cache; the sums wait in the
- * second-level cache between chunks. NHWC: a list has the address of each position's pixel for a tap. NCHW: positions
- * are adjacent, and the kernel of forward layers reads x in place, or a copy of it at the ends of rows. */
+/* Executes wgrad: a task owns a block of rows (tap, input channel) and a panel of columns (output channels), and sums
+ * over the positions, chunk by chunk. The chunk's panel of dy is packed once and stays in a cache; between chunks the
+ * accumulators are in the L2 cache. NHWC: a list has the address of each position's pixel for a tap. NCHW: the kernel
+ * of forward layers reads x in place, or a copy of it at the ends of rows. */
 #include <string.h>
 
 #include "solver/cpu/common/rows.h"

@@ -1,12 +1,11 @@
-/* Outer-product kernels of one instruction set: solver/cpu/wgrad/wgrad_kernels.h says what they compute. Compiled once
- * per level.
- *
- * As in layer_tmpl.c a block of rows x vectors of sums stays in registers over the depth, and one step loads the
- * panel's vectors once for all rows. Here the rows of a step lie next to each other, at one address for each step, so
- * an address serves the whole block. */
+/* Outer-product kernels of one instruction set. wgrad_kernels.h describes them. Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "cpu/vector.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
+
+/* As in layer_tmpl.c a block of rows x vectors of accumulators stays in registers over the depth, and one step loads
+ * the panel's vectors once for all rows. Here the rows of a step are adjacent, so one address for each step serves the
+ * whole block. */
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,28 +1,29 @@
-/* Gradients of dense layers' filters in tiles, bf16:
+/* Solver wgrad-vnni: weight gradients of dense bf16 layers in VNNI order, by AMX if there is one.
  *
  *     dw[k, c, j] = sum over positions p of  x[p*stride + j*dilation - pad, c] * dy[p, k]
  *
- * Positions are the depth of the product, so that both operands lie the wrong way round in memory with adjacent
- * channels. x is turned once for all taps: the positions of a channel become a row of memory, line after line, those of
- * each residue modulo the strides by themselves, and a tap is a shift of the address. For that the lines of dy are as
- * far apart as those of x, with zeros between them; dy is interleaved by pairs of positions, as panels are (E.
- * Georganas et al., "Harnessing Deep Learning via a Single Building Block", 2020). Of few channels the rows are those
- * of all taps along the width, which leaves fewer rows of a tile empty. Planar operands (NCHW) have such rows: x is
- * copied line by line, and two neighbours of dy are a pair as they lie. Vectors broadcast a pair of positions from
- * wherever it is: of few adjacent channels a line is written once as pairs of an element and the one a position further
- * on, and the rows of all taps begin side by side in it. Sums are f32 and stay in the tiles over all
- * positions of a block of planes; blocks follow each other in the same order for any number of threads.
- *
- * Of one tap the two operands are alike, and where the filter's input channels are adjacent they are exchanged: rows
- * are output channels then, and sums lie as results do, where others are turned.
- *
- * Zeros meet elements that do not belong to them. Where such an element is not finite the sum is no number, and formed
- * again. */
+ * E. Georganas et al., "Harnessing Deep Learning via a Single Building Block", 2020. */
 #include <math.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "solver/cpu/wgrad/wgrad_vnni.h"
+
+/* Positions are the depth of the product, so operands with adjacent channels are in the wrong order. x is transposed
+ * once for all taps: the positions of a channel become a row of memory, line after line, separately for each residue
+ * modulo the strides, and a tap is an address offset. For that the lines of dy have the pitch of those of x, with zeros
+ * between them. dy is interleaved by pairs of positions, as panels are. With few channels the rows are those of all
+ * taps along the width, which leaves fewer rows of a tile empty. NCHW operands have such rows already: x is copied line
+ * by line, and two neighbours of dy are a pair in place. The vector kernels broadcast a pair of positions from any
+ * address. With few adjacent channels a line is written once as pairs of an element and the next position's, and the
+ * rows of all taps start in it. Accumulators are f32 and stay in the tiles over all positions of a block of planes.
+ * Blocks follow each other in the same order for any number of threads.
+ *
+ * With one tap the operands have the same role. If the filter's input channels are adjacent, they are exchanged: rows
+ * are output channels then, and the sums have the order of dw, otherwise they are transposed.
+ *
+ * Padding zeros are multiplied by unrelated elements. If such an element is not finite, the sum is NaN and is
+ * recomputed. */
 
 enum { MOST_PHASES = 16, LEAST_SPAN = 256 /* positions */, ROOM = 3 };
 

@@ -1,4 +1,4 @@
-/* Gradients of filters in tiles: the plan, and what brings its operands. wgrad_vnni.c says how. */
+/* The plan of wgrad-vnni, and the loaders of its operands. wgrad_vnni.c describes the method. */
 #ifndef FALT_SOLVER_CPU_WGRAD_WGRAD_VNNI_H
 #define FALT_SOLVER_CPU_WGRAD_WGRAD_VNNI_H
 

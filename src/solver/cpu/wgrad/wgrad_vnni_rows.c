@@ -1,4 +1,4 @@
-/* Gradients of filters in tiles: x turned, dy in pairs of positions. */
+/* Loaders of wgrad-vnni: x transposed, dy in pairs of positions. */
 #include <string.h>
 
 #include "solver/cpu/wgrad/wgrad_vnni.h"
