@@ -1,24 +1,7 @@
-/* Filters as sums of separable terms.
- *
- * A matrix of rank one is an outer product, and a filter that is one costs R + S multiply-adds instead of R*S. By
- * Eckart and Young (1936) the best sum of k outer products is the first k of the singular value decomposition; Treitel
- * and Shanks (1971) and Perona (1995) apply it to filters. Only the first few are wanted, so they are found one at a
- * time: with a unit vector h from the row space of A,
- *
- *     g = A h,   A - g h^T = A (I - h h^T),
- *
- * lowers the rank by exactly one whatever h is, and power iteration (h <- A^T A h, normalised) turns h to the dominant
- * singular vector, where g h^T takes away the most. A filter of exact rank k is therefore used up after k steps.
- *
- * A volume is unfolded into a matrix T x (R*S) first; each of its right vectors is a matrix R x S, factored in turn.
- *
- * Most large filters have no such terms, and one pass over the taps says so: sums of rows and columns, each with a
- * random sign and added to one of SKETCH (Charikar, Chen and Farach-Colton, 2002), make a small matrix whose rank is at
- * most the filter's.
- *
- * Filters of integers (times a power of two) of rank one are factored in integers: the row and the column through the
- * largest tap, made primitive (divided by their greatest common divisor), divide the filter without a remainder, so
- * that integer data gives exact sums. */
+/* Factors filters into sums of separable terms by power iteration on the singular value decomposition. C. Eckart and G.
+ * Young, 1936; applied to filters by S. Treitel and J. Shanks, 1971, and P. Perona, 1995. Filters of integers of rank
+ * one are factored exactly. A random sketch rejects filters of high rank early (Charikar, Chen, Farach-Colton, 2002).
+ */
 #include "solver/common/factor.h"
 
 #include <math.h>
@@ -26,6 +9,25 @@
 
 #include "core/call.h"
 #include "core/memory.h"
+
+/* A matrix of rank one is an outer product, and a filter that is one costs R + S multiply-adds instead of R*S. The best
+ * sum of k outer products is the first k terms of the singular value decomposition. The terms are computed one at a
+ * time. With a unit vector h from the row space of A, the step
+ *
+ *     g = A h,   A - g h^T = A (I - h h^T),
+ *
+ * lowers the rank by exactly one for any h. Power iteration (h <- A^T A h, normalised) converges to the dominant
+ * singular vector, for which g h^T removes the most. So a filter of exact rank k is used up after k steps.
+ *
+ * A volume is unfolded into a matrix T x (R*S) first; each of its right vectors is a matrix R x S, factored in the same
+ * way.
+ *
+ * Most large filters have no such terms. One pass over the taps detects this: sums of rows and columns, each with a
+ * random sign and added to one of SKETCH, form a small matrix whose rank is at most the filter's.
+ *
+ * Filters of integers (times a power of two) of rank one are factored in integers: the row and the column through the
+ * largest tap, divided by their greatest common divisors, divide the filter without a remainder. So integer data gives
+ * exact sums. */
 
 enum { POWER_STEPS = 12, SKETCH = 32 };
 

@@ -1,4 +1,4 @@
-/* Whether to look for separable terms of a known filter at all. */
+/* Decides by cost if a known filter is factored into separable terms at all. */
 #ifndef FALT_SOLVER_COMMON_FACTOR_COST_H
 #define FALT_SOLVER_COMMON_FACTOR_COST_H
 

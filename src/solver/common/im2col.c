@@ -1,4 +1,4 @@
-/* How the filters and the results of layers lie as matrices. */
+/* The filters and outputs of layers as matrices, for the im2col solvers. */
 #include "solver/common/im2col.h"
 
 int64_t falt_im2col_positions(const falt_tensor *y) {

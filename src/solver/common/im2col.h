@@ -1,4 +1,4 @@
-/* What the solvers that multiply patches as matrices share: how filters and results lie. */
+/* Helpers of the im2col solvers: the layout of filters and outputs as matrices. */
 #ifndef FALT_SOLVER_COMMON_IM2COL_H
 #define FALT_SOLVER_COMMON_IM2COL_H
 

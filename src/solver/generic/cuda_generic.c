@@ -1,6 +1,5 @@
-/* The generic solver on a GPU: every problem, one thread a result, or one block a result where a filter's gradient is
- * asked for. The kernel follows the reference line by line; integers are summed exactly. The floor that no problem
- * falls below, not the way to be fast. */
+/* Solver cuda-generic: every problem on a GPU by its definition, one thread an output (one block an output for wgrad).
+ * Follows the reference line by line; integer sums are exact. The planner picks it where nothing else applies. */
 #include <math.h>
 #include <string.h>
 

@@ -1,14 +1,15 @@
-// Every problem, one thread a result (a gradient of the filter: one block a result), correct before fast. The relation
-// between outputs o, taps j and input elements i is that of src/solver/reference/reference.c: u = o*stride + j*dilation
-// - pad, and i is the element that stands at u, or none.
-//
+// Every problem by its definition, one thread an output (for wgrad one block an output). The index relation is that of
+// src/solver/reference/reference.c: output o and tap j read position u = o*stride + j*dilation - pad, and i is the
+// element that the boundary puts at u, or none.
+
 // Compile-time parameters:
 //   OPERATION          number of falt_operation
 //   SUM                type of sums of products: float, double, long long (exact integers) or __int128
 //   REAL               type of averages and maxima
-//   INDEX              unsigned or unsigned long long: numbers results
-//   POOLED             1: a result of `forward` is the largest of several
+//   INDEX              unsigned or unsigned long long: counts outputs
+//   POOLED             1: an output of `forward` is the maximum of a window
 //   CHANNELS_FASTEST   1: neighbouring threads take neighbouring channels, else neighbouring columns
+
 #include "args.h"
 #include "boundary.cuh"
 #include "convert.cuh"

@@ -1,18 +1,18 @@
-/* The generic solver: every problem, at a bearable speed, without workspace. The floor that no problem falls below.
- *
- * Results that are the largest of a window are made by one run for each place in the window, whose stride is the
- * window's, into the same memory.
- *
- * Sums run in f32 or f64 lanes by the problem's types; an integer problem runs in the narrowest lane that holds every
- * partial sum exactly, so its result is exact. Each result is summed by one thread, in an order that depends only on
- * the problem and the instruction set. The work itself is in generic_*.c; see solver/generic/generic.h for how it is
- * cut. */
+/* Solver generic: every problem on CPUs without workspace, at moderate speed. The planner picks it where nothing else
+ * applies. Vectors run along the dimension that is adjacent in memory. solver/generic/generic.h describes the parts. */
 #include "solver/generic/generic.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/copy.h"
+
+/* With max pooling, a run of the solver for each place in the window, with the window's stride, updates the same
+ * output.
+ *
+ * Sums run in f32 or f64 lanes by the problem's types. An integer problem runs in the narrowest lane that holds every
+ * partial sum exactly, so its output is exact. Each output is summed by one thread, in an order that depends only on
+ * the problem and the instruction set. */
 
 /* ---- lanes */
 

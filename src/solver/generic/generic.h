@@ -1,18 +1,18 @@
-/* The generic solver's parts. A problem is seen as one of two things:
- *
- *   a map       forward, backward-data, pooling and its gradients: every result sums over source channels and over the
- *               (tap, source position) pairs that its own position meets. `result` and `source` are the two data
- *               tensors, whichever way the operation runs, and `fill` is what stands outside the source;
- *   a filter's  gradient: every result sums over the positions of the output.
- *
- * Each is written three times, by what the vectors run along: `rows` (positions along the width), `channels` (the
- * channels of a group, adjacent in memory) and `groups` (one channel a group, adjacent in memory). */
+/* The parts of the generic solver: gathering maps and weight gradients, each for three vector directions. */
 #ifndef FALT_SOLVER_GENERIC_GENERIC_H
 #define FALT_SOLVER_GENERIC_GENERIC_H
 
 #include "planner/planner.h"
 #include "solver/cpu/filter/filter_kernels.h"
 #include "solver/generic/generic_kernels.h"
+
+/*   a map       forward, backward-data, pooling and its gradients: every output sums over source channels and over the
+ *               (tap, source position) pairs of its position. `result` and `source` are the two data tensors, in either
+ *               direction of the operation, and `fill` is the value outside the source;
+ *   a gradient  of the filter: every output sums over the positions of the layer's output.
+ *
+ * Each has three versions by the direction of the vectors: `rows` (positions along the width), `channels` (the channels
+ * of a group, adjacent in memory) and `groups` (one channel a group, adjacent in memory). */
 
 typedef enum falt_generic_way { FALT_GENERIC_ROWS, FALT_GENERIC_CHANNELS, FALT_GENERIC_GROUPS } falt_generic_way;
 

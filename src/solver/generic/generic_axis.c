@@ -1,14 +1,14 @@
-/* The generic solver's relation between results and sources, along one axis.
- *
- * Forward, result q meets position u = q*stride + t*dilation - pad, which the boundary folds: one link.
- *
- * Against that direction, result i of backward-data stands at every position u that folds onto it: u = i (the main
- * link), and in the folded outside further u. There the fold is a row of pieces on which u = c +- i, and each is a
- * link. Position u meets output o by tap j where u + pad = o*stride + j*dilation, so the taps of one result are those
- * with u + pad - j*dilation divisible by the stride. They are the same for all i of one phase, i = origin + q*stride,
- * and with e = gcd(stride, dilation) every (stride/e)-th tap is one of them and moves o by dilation/e. So each link is
- * a plain correlation of the output's gradient with every (stride/e)-th tap, and no zero is ever multiplied. */
+/* The index relation of the generic solver between outputs and sources along one axis. */
 #include "solver/generic/generic.h"
+
+/* Forward, output q reads position u = q*stride + t*dilation - pad, which the boundary folds: one link.
+ *
+ * Backward, element i of backward-data is at every position u that folds onto it: u = i (the main link), and further u
+ * in the folded outside. There the fold is a row of pieces on which u = c +- i, and each is a link. Position u belongs
+ * to output o and tap j with u + pad = o*stride + j*dilation, so the taps of an element are those with u + pad -
+ * j*dilation divisible by the stride. They are the same for all i of one polyphase part, i = origin + q*stride. With e
+ * = gcd(stride, dilation), every (stride/e)-th tap is one of them and moves o by dilation/e. So each link is a plain
+ * correlation of the output's gradient with every (stride/e)-th tap, and no zero is multiplied. */
 
 static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);

@@ -1,4 +1,4 @@
-/* Gradients of biases: db[g,k] = sum of dy over batch and positions, in double, a block of channels a thread. */
+/* Bias gradients: db[g,k] = sum of dy over batch and positions, in double, a block of channels for each thread. */
 #include "solver/generic/generic.h"
 
 enum { BLOCK = 16, CHUNK = 256 };

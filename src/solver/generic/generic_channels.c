@@ -1,11 +1,11 @@
-/* Maps with vectors along the channels of a group: layouts whose channels are adjacent in memory.
- *
- * A tile is a block of positions times result channels, a small matrix product whose depth is (tap, source channel):
- * the positions' source channels are gathered into the rows of one factor (an im2col that never leaves the cache), the
- * weights into the other. */
+/* Maps with vectors along the channels of a group, for layouts with adjacent channels. */
 #include <string.h>
 
 #include "solver/generic/generic.h"
+
+/* A tile is a block of positions times output channels, a small matrix product whose depth is (tap, source channel).
+ * The source channels of the positions are gathered into the rows of one operand (an im2col that stays in the cache),
+ * the weights into the other. */
 
 enum { MOST_POSITIONS = 64, FEW_JOBS = 16 };
 

@@ -1,4 +1,4 @@
-/* The generic solver's elements in and out: conversion to a lane and from its sums, epilogue, averages. */
+/* Element access of the generic solver: conversion to a lane and back, epilogue, averages. */
 #include <math.h>
 #include <string.h>
 

@@ -1,14 +1,14 @@
-/* Gradients of filters: dw[k,g,c,j] = sum over n and o of dy[n,g,k,o] * x[n,g,c,i(o,j)], three ways.
- *
- *   rows      dot products along the width: a block of dy's channels against a block of x's (channel, tap)
- *   channels  a product whose depth is positions: vectors of one tensor's channels times elements of the other's
- *   groups    pairs of vectors over positions
- *
- * Every result is summed by one thread in one order, so the bits do not depend on threads. Long sums are drained into
- * doubles now and then, so that they lose no more than short ones. */
+/* Weight gradients: dw[k,g,c,j] = sum over n and o of dy[n,g,k,o] * x[n,g,c,i(o,j)], in three versions. */
 #include <string.h>
 
 #include "solver/generic/generic.h"
+
+/*   rows      dot products along the width: a block of dy's channels by a block of x's (channel, tap)
+ *   channels  a product whose depth is positions: vectors of one tensor's channels times elements of the other's
+ *   groups    pairs of vectors over positions
+ *
+ * One thread sums each output in one order, so the bits do not depend on the number of threads. Long sums are moved to
+ * doubles at intervals, so they lose no more precision than short ones. */
 
 enum { FEW_JOBS = 16 };
 

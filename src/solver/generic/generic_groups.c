@@ -1,11 +1,11 @@
-/* Maps with vectors along the groups: depthwise layers and pooling on layouts whose channels are adjacent in memory.
- *
- * A tile is a few positions times a block of groups. The weights of the block are converted once for all its
- * positions; each position then adds up products of vectors, weight times source, over the pairs that it meets. */
+/* Maps with vectors along the groups: depthwise layers and pooling in layouts with adjacent channels. */
 #include <math.h>
 #include <string.h>
 
 #include "solver/generic/generic.h"
+
+/* A tile is a few positions times a block of groups. The weights of the block are converted once for all its positions.
+ * Each position then adds products of vectors, weight times source, over its (tap, source position) pairs. */
 
 enum { MOST_POSITIONS = 32, ROW_BYTES = 512, FEW_JOBS = 16, CHUNK = FALT_GENERIC_POOL / ROW_BYTES };
 

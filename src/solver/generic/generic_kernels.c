@@ -1,4 +1,4 @@
-/* Which generic kernels serve an instruction set. */
+/* The table of generic kernels by instruction set. */
 #include "solver/generic/generic_kernels.h"
 #include "cpu/isa_table.h"
 

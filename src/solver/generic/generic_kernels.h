@@ -1,16 +1,15 @@
-/* Kernels for the generic solver: four ways to sum, one to compare, over rows of vector positions.
- *
- * Rows are lists of pointers, so that shifted views of one loaded row serve all taps of a filter without a copy (the
- * indirection of M. Dukhan, "The Indirect Convolution Algorithm", 2019). In product, dots and pairs n is a multiple of
- * the lane's width. Every row is readable, and every result writable, over n elements. A lane has an element type and a
- * type of sums: f32 and f64 have one for both, `wide` multiplies 64-bit integers into 128-bit sums, for integer
- * problems beyond 2^53. */
+/* Kernels of the generic solver: four sums and one comparison over rows of positions. */
 #ifndef FALT_SOLVER_GENERIC_GENERIC_KERNELS_H
 #define FALT_SOLVER_GENERIC_GENERIC_KERNELS_H
 
 #include <stdint.h>
 
 #include "core/cpu.h"
+
+/* Rows are lists of pointers, so shifted views of one loaded row serve all taps of a filter without a copy (M. Dukhan,
+ * "The Indirect Convolution Algorithm", 2019). In product, dots and pairs n is a multiple of the lane's width. Every
+ * row is readable, and every output writable, over n elements. A lane has an element type and an accumulator type: f32
+ * and f64 use one for both, `wide` multiplies 64-bit integers into 128-bit sums, for integer problems beyond 2^53. */
 
 enum { FALT_GENERIC_F32, FALT_GENERIC_F64, FALT_GENERIC_WIDE, FALT_GENERIC_LANES };
 

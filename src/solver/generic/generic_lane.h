@@ -1,8 +1,10 @@
-/* One lane's kernels; generic_tmpl.c includes this once for each lane, with
+/* The generic kernels of one lane: a template without include guard. generic_tmpl.c includes it once for each lane. */
+
+/* Parameters of the template:
  *   LANE(name)                the lane's own spelling of a name
  *   LANE_ELEMENT, LANE_SUM    types of rows and of sums
- *   LANE_VECTOR, LANE_WIDTH   a register of sums and how many it holds; LANE_LOAD(address) reads elements into one
- * No include guard: it is a template. */
+ *   LANE_VECTOR, LANE_WIDTH   a register of sums and its number of sums; LANE_LOAD(address) loads elements into one
+ */
 
 /* A block of `rows` x `columns` registers of sums stays in registers over the whole depth. Always inlined with constant
  * sizes, so that the loops over the block unroll. */

@@ -1,12 +1,13 @@
-/* Gradient of maxpool with vectors along the width: dx[i] = sum of dy over the windows whose first maximum lies at i.
- *
- * A tile is some rows of one depth of dx. The windows that reach it are visited row by row: the tap of each window's
- * first maximum is found with vectors, then its dy goes to the one element that it belongs to, if that is in the tile.
- * Windows that reach two tiles are visited for both, so nobody writes where another does. */
+/* Gradient of max pooling with vectors along the width: dx[i] = sum of dy over the windows whose first maximum is at i.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "solver/generic/generic.h"
+
+/* A tile is some rows of one depth of dx. The windows that reach it are visited row by row: vectors find the tap of
+ * each window's first maximum, then its dy is added to that element if it is in the tile. Windows that reach two tiles
+ * are visited for both, so no two threads write the same element. */
 
 enum { AT_ONCE = 512, MOST_ELEMENTS = 2048, FEW_JOBS = 16 };
 

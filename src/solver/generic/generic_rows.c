@@ -1,13 +1,13 @@
-/* Maps with vectors along the width: layouts whose width is adjacent in memory, and all that nothing else fits.
- *
- * A tile is a block of result channels times positions: a piece of one row, or several whole short rows laid end to
- * end. Each source row that a tile needs is converted, and continued by the boundary, once for all taps along the
- * width, which then are shifted views of it; a row that needs neither is read where it lies. Between the short rows
- * stand a few positions that belong to no result; their sums are computed and dropped. */
+/* Maps with vectors along the width: layouts with adjacent width, and all layouts without another version. */
 #include <math.h>
 #include <string.h>
 
 #include "solver/generic/generic.h"
+
+/* A tile is a block of output channels times positions: a piece of one row, or several whole short rows. Each source
+ * row of a tile is converted, and continued by the boundary, once for all taps along the width, which then are shifted
+ * views of it. A row that needs neither is read in place. Between short rows there are a few positions of no output;
+ * their sums are dropped. */
 
 enum { MOST_CHANNELS = 12, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
 

@@ -1,4 +1,4 @@
-/* Generic kernels of one instruction set: the lanes of generic_lane.h, and their table. Compiled once per level. */
+/* Generic kernels of one instruction set: the lanes of generic_lane.h and their table. Compiled once per level. */
 #include "solver/generic/generic_kernels.h"
 
 #include <stdbool.h>

@@ -1,14 +1,19 @@
-/* The reference: what every problem means, in code that reads like the formula. It is the tests' oracle, so it shares
- * no code with any other solver: boundaries are folded here by stepping, sums run in double, or exactly in 128-bit
- * integers where both factors are integers, and each result is rounded once, by falt_store.
- *
- * One relation ties the operations together. Along each axis, output o and tap j meet position u = o*stride +
- * j*dilation - pad, and fold(u) is the input element that stands there, or none (the constant). With x the input, w the
- * filter, y the output and the sums over every (o, j, i) with i = fold(u) on all three axes:
+/* Solver reference: every problem by its definition, in code that follows the formulas below. It is the tests' oracle
+ * and shares no code with other solvers: boundaries are folded by stepping, sums are double, or exact in 128-bit
+ * integers if both operands are integers, and falt_store rounds each output once. */
+#include <math.h>
+#include <string.h>
+
+#include "core/copy.h"
+#include "planner/planner.h"
+
+/* One relation connects the operations. Along each axis, output o and tap j read position u = o*stride + j*dilation -
+ * pad, and fold(u) is the input element at u, or none (the constant). With x the input, w the filter, y the output, and
+ * sums over every (o, j, i) with i = fold(u) on all three axes:
  *
  *   forward            y[n,g,k,o] = act(alpha*scale[g,k] * sum_{c,j} w[k,g,c,j] x[n,g,c,i]
  *                                       + (bias[g,k] + beta) + residual[n,g,k,o]);  x is boundary_value where i is none
- *                      with pool: the largest over o = pool*o' + q, 0 <= q < pool, for each result o', of
+ *                      with pool: the largest over o = pool*o' + q, 0 <= q < pool, for each output o', of
  *                      rounded values; NaN wins, and is 0 among integers
  *   backward-data      x[n,g,c,i] = alpha * sum_{k,o,j} w[k,g,c,j] y[n,g,k,o]
  *   backward-filter    w[k,g,c,j] = alpha * sum_{n,o} y[n,g,k,o] x[n,g,c,i];  x is boundary_value where i is none
@@ -17,18 +22,13 @@
  *                      where none exists
  *   avgpool            y[n,g,o] = alpha * sum_j x[n,g,i] / count(o), over the i that exist; 0 where count is 0
  *   backward-maxpool   dx[n,g,i] = sum of y[n,g,o] over the windows o whose first maximum, taps taken in the order
- *                      depth, height, width, lies at i. A NaN is larger than any number
+ *                      depth, height, width, is at i. A NaN is larger than any number
  *   backward-avgpool   x[n,g,i] = alpha * sum_{o,j} y[n,g,o] / count(o)
  *
  * count(o) is the number of taps j whose i exists. With count_pad it is the number of taps with an i that exists or a u
- * in [-pad[0], size + pad[1]) on every axis: the padding counts (as zeros), and what hangs over beyond the padding, as
- * it does when the output's size was rounded up, does not. This is what torch and ONNX do. beta, scale, bias, residual
- * and activation act in `forward` only. A max does not look at alpha. */
-#include <math.h>
-#include <string.h>
-
-#include "core/copy.h"
-#include "planner/planner.h"
+ * in [-pad[0], size + pad[1]) on every axis: the padding counts (as zeros), and positions beyond the padding do not,
+ * which exist if the output's size was rounded up. torch and ONNX count the same way. beta, scale, bias, residual and
+ * activation apply to `forward` only. A max ignores alpha. */
 
 typedef struct reference_plan {
   falt_plan base;

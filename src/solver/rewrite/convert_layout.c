@@ -1,8 +1,7 @@
-/* Converts NCHW operands to NHWC in the workspace and plans the NHWC problem, for layers and their gradients on GPUs.
- * The output stays NCHW where the child writes either order, or is converted back where another child is faster.
- * Adjacent channels that 16 bytes do not divide are copied to a pitch that 16 bytes do divide; an output alone is
- * written with such a pitch and copied back. dy of a wgrad stays NCHW where the child reads it. Forward and dgrad cut a
- * batch into pieces where the workspace has no room for all of it. The conversion runs near the speed of memory. */
+/* Solver convert-layout: converts NCHW operands to NHWC in the workspace and plans the NHWC problem, on GPUs. Writes
+ * NCHW output directly if the child can, else converts it back. Adjacent channels that are not a multiple of 16 bytes
+ * are copied to a pitch that is (pad-channels). dy of a wgrad stays NCHW if the child reads it. Fprop and dgrad cut a
+ * batch into pieces if the workspace is too small for all of it. The conversion runs near memory speed. */
 #include "solver/rewrite/convert_layout.h"
 
 #include <string.h>

@@ -1,15 +1,13 @@
-// Tensors with their channels side by side, from tensors with their pixels side by side:
+// Transposes tensors from NCHW to NHWC and back; for the way back, channels and pixels exchange their names:
 //
-//   to[line][pixel][channel] = from[line][channel][pixel], channels filled up with zeros to those of the pitch
+//   to[line][pixel][channel] = from[line][channel][pixel], with zeros from the last channel to the pitch
 //
-// and back, where what is called channels here are the pixels, and pixels the channels.
-//
-// A thread turns a square, as many channels as 16 bytes hold and as many pixels: it loads 16 bytes of each channel,
-// exchanges rows and columns in registers, and stores 16 bytes of each pixel. Squares that lie side by side are a
-// warp's, so that it loads and stores whole sectors; nothing passes through shared memory.
-//
+// A thread transposes a square in registers: as many channels and pixels as 16 bytes hold. It loads 16 bytes of each
+// channel and stores 16 bytes of each pixel. The squares of a warp are adjacent, so accesses fill whole sectors.
+
 // Compile-time parameters:
 //   SIZE    bytes of an element
+
 #include "convert_layout_args.h"
 #include "ptx/early.cuh"
 #include "words.cuh"

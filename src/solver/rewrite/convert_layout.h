@@ -1,4 +1,5 @@
-/* How an operand is converted for a child: shared by the plan (convert_layout.c) and convert_layout_operand.c. */
+/* Declarations of convert-layout: the conversion of one operand, shared by convert_layout.c and
+ * convert_layout_operand.c. */
 #ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_H
 #define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_H
 

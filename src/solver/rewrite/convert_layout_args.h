@@ -1,5 +1,4 @@
-/* What the host passes to convert_layout.cu and pad_channels.cu: plain structs, read by the C compiler and by NVRTC
- * alike. */
+/* Arguments of convert_layout.cu and pad_channels.cu: plain structs for the C compiler and NVRTC. */
 #ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 #define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 

@@ -1,5 +1,5 @@
-/* Shapes the conversion of one operand: NCHW is transposed to NHWC by convert_layout.cu in squares of 16 bytes, and
- * adjacent channels that 16 bytes do not divide are copied to a larger pitch by pad_channels.cu. */
+/* The conversion of one operand: convert_layout.cu transposes NCHW to NHWC, pad_channels.cu copies adjacent channels to
+ * a pitch that is a multiple of 16 bytes. */
 #include "solver/rewrite/convert_layout.h"
 
 enum { MOST_SIDE = 32 };

@@ -1,22 +1,22 @@
-/* Gradients of the input (transposed convolution) as forward problems on the same memory, one for each phase.
+/* Solver dgrad-strided: strided dgrad (transposed convolution) as one forward problem for each polyphase part of the
+ * stride, without copies and without zero products. Outputs that no tap reaches are set to zero.
  *
  *     dx[i, c] = sum over k, o and j with o*stride + j*dilation - pad = i of  w[k, c, j] * dy[o, k]
- *
- * Inputs i that are congruent modulo the stride meet the same taps: every (stride/g)-th from some j0 on, where g =
- * gcd(stride, dilation), and tap j0 + q*stride/g of input i0 + m*stride meets output m + base - q*dilation/g. With the
- * taps in reverse order that is a forward problem of stride 1 and dilation dilation/g, from dy to every stride-th
- * element of dx: its tensors are views with other strides, its filter is w with its channels exchanged and its taps
- * walked backwards, so nothing is copied, and the zeros that a dilated dy would hold are never multiplied. A stride of
- * 1 has one phase, the well-known correlation with the turned filter. V. Dumoulin, F. Visin, "A guide to convolution
- * arithmetic for deep learning", 2016, chapter 4; W. Shi et al., "Is the deconvolution layer the same as a
- * convolutional layer?", 2016.
- *
- * Inputs that no tap meets get zero. */
+ */
 #include <string.h>
 
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cpu/common/layer.h"
+
+/* Inputs i that are congruent modulo the stride have the same taps: every (stride/g)-th from some j0 on, where g =
+ * gcd(stride, dilation). Tap j0 + q*stride/g of input i0 + m*stride reads output m + base - q*dilation/g. With the taps
+ * in reverse order this is a forward problem of stride 1 and dilation dilation/g, from dy to every stride-th element of
+ * dx. Its tensors are views with other strides. Its filter is w with its channels exchanged and its taps reversed, also
+ * a view. A stride of 1 has one part, the correlation with the rotated filter.
+ *
+ * V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4; W. Shi et al., "Is the
+ * deconvolution layer the same as a convolutional layer?", 2016. */
 
 enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
 

@@ -1,12 +1,9 @@
-/* Forward layers whose results are the largest of a window: a band of the layer into the cache, then its windows.
+/* Solver fuse-pool: a forward layer and its max pooling, band by band in a private cache of the CPU:
  *
  *     y[o] = max over q < pool of act(sum)[o*pool + q]
  *
- * The layer's own results, several times what is kept of them, never reach memory: images are cut into bands of rows
- * whose results fill half of a private cache (Alwani, Chen, Ferdman, Milder: "Fused-Layer CNN Accelerators", 2016, with
- * one layer in the pyramid). Each band is two problems for the planner, the layer on a range of rows and max pooling
- * from the band to the output, so every solver of layers serves. Rounding is monotonic, so the largest of rounded
- * values is the rounded largest. Bands go to threads whole; where they are fewer than threads, each band gets all. */
+ * Each band of rows is two child problems: the layer, and max pooling from the band to the output. M. Alwani, H. Chen,
+ * M. Ferdman, P. Milder, "Fused-Layer CNN Accelerators", 2016, with one layer in the pyramid. */
 #include <math.h>
 
 #include "core/memory.h"
@@ -14,6 +11,10 @@
 #include "solver/cpu/common/rows.h"
 #include "solver/rewrite/fuse_pool.h"
 #include "solver/rewrite/row_bands.h"
+
+/* The output of the layer itself never reaches memory: the layer's output of a band fills half of a private cache.
+ * Rounding is monotonic, so the maximum of rounded values is the rounded maximum. Each thread takes whole bands; if
+ * there are fewer bands than threads, all threads work on one band. */
 
 /* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
 enum { MOST_KINDS = 8 };

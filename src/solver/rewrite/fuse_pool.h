@@ -1,4 +1,4 @@
-/* Layers whose results are the largest of a window as two problems: the layer, and max pooling of what it wrote. */
+/* A layer with max pooling as two problems: the layer, and max pooling of its output. */
 #ifndef FALT_SOLVER_REWRITE_FUSE_POOL_H
 #define FALT_SOLVER_REWRITE_FUSE_POOL_H
 

@@ -1,4 +1,4 @@
-/* The two problems that a layer with pooled results is made of. */
+/* The two problems of a layer with max pooling. */
 #include "solver/rewrite/fuse_pool.h"
 
 const char *falt_pooled_refusal(const falt_problem *p) {

@@ -1,12 +1,13 @@
-// Tensors with their channels side by side, as rows of another pitch: one that 16 bytes divide, or none.
+// Copies NHWC tensors to another channel pitch: to a multiple of 16 bytes, or back:
 //
-//   to[pixel][channel] = from[pixel][channel], filled up with zeros to the pitch
+//   to[pixel][channel] = from[pixel][channel], with zeros from the last channel to the pitch
 //
-// Neighbouring threads store neighbouring words. Wherever rows begin, a warp's elements follow on each other, so that
-// it loads whole sectors although it loads them one element at a time.
-//
+// Neighbouring threads store neighbouring words. The elements of a warp are consecutive, so its loads fill whole
+// sectors although it loads one element at a time.
+
 // Compile-time parameters:
 //   SIZE    bytes of an element
+
 #include "convert_layout_args.h"
 #include "ptx/early.cuh"
 #include "words.cuh"

@@ -1,21 +1,21 @@
-/* Layers with few channels on the side of the results: neighbouring pixels become one pixel of more channels.
+/* Solvers dgrad-pixelfold and fprop-pixelfold: layers with few output channels, NHWC. `period` neighbouring pixels of
+ * the output become one pixel with `period` times the channels, a view of the same memory; the filter is rewritten.
  *
- *     gradients of inputs with a stride:   dx[m*stride + r, c] = dx'[m, (r, c)]     0 <= r < period = stride
- *     forward:                             y[m*period + e, k]  = y'[m, (e, k)]      0 <= e < period
- *
- * Where pixels lie side by side along the width (NHWC), `period` of them are a view of the same memory with as many
- * times the channels: three that would leave most of a vector empty become 6 or 48. The gradient is one of a layer
- * whose stride along the width is 1, the transpose of the "space to depth" by which first layers are run; the forward
- * layer has `period` times the stride. Their filters
- *
- *     w'[k, (r, c), j] = w[k, c, j*period + r + shift]          w'[(e, k), c, j] = w[k, c, j - e*stride]
- *
- * are small and written anew, when planning if the values are known by then. The zeros in them, where that is no tap,
- * are the price, and the child's estimate counts them. */
+ *     dgrad with a stride:   dx[m*stride + r, c] = dx'[m, (r, c)]     0 <= r < period = stride
+ *     forward:               y[m*period + e, k]  = y'[m, (e, k)]      0 <= e < period
+ */
 #include <string.h>
 
 #include "core/memory.h"
 #include "planner/planner.h"
+
+/* Three channels that would leave most of a vector empty become 6 or 48. The dgrad becomes one of a layer with stride 1
+ * along the width, the transpose of "space to depth"; the forward layer gets `period` times the stride. The filters
+ *
+ *     w'[k, (r, c), j] = w[k, c, j*period + r + shift]          w'[(e, k), c, j] = w[k, c, j - e*stride]
+ *
+ * are small. They are written when planning if the values are known, else with each execution. They contain zeros where
+ * no tap exists; the child's estimate includes these products. */
 
 typedef struct fold_plan {
   falt_plan base;

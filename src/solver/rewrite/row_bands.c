@@ -1,4 +1,4 @@
-/* Images in bands of rows. */
+/* Cuts images into bands of output rows. */
 #include "solver/rewrite/row_bands.h"
 
 falt_row_bands falt_row_bands_cut(const falt_problem *p, int axis, int64_t most) {

@@ -1,11 +1,11 @@
-/* Images cut into bands of rows of results, each a problem of its own: what solvers share that keep a band in a cache.
- *
- * Images are cut along one axis, where only a constant boundary leaves the rows of a band alone. Bands are as even as
- * they can be, so that most of them are the same problem. */
+/* Bands of output rows, each a problem of its own, for solvers that keep a band in a cache. */
 #ifndef FALT_SOLVER_REWRITE_ROW_BANDS_H
 #define FALT_SOLVER_REWRITE_ROW_BANDS_H
 
 #include "planner/planner.h"
+
+/* Images are cut along one axis, which must have a constant boundary. Band heights differ as little as possible, so
+ * most bands are the same problem. */
 
 typedef struct falt_row_bands {
   int axis;            /* along which images are cut */

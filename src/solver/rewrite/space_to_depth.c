@@ -1,11 +1,9 @@
-/* Layers whose windows are patches side by side on GPUs: strides as large as the filter, nothing beyond the ends,
- * channels innermost, as the first layer of a vision transformer has them. A row of a patch is then one pixel of many
- * channels, and
+/* Solver space-to-depth: layers with adjacent patches, strides equal to the filter's size and no padding, NHWC, as in
+ * the first layer of a vision transformer. A patch row becomes one pixel of many channels, a view of the same memory:
  *
  *     y[n, i, j, k] = sum over r, (s, c) of x'[(n, i), r, j, (s, c)] * w'[k, r, (s, c)]
  *
- * is a layer of one column of taps on the same memory, seen otherwise: its images are rows of patches. The gradient by
- * the filter is that layer's. What is left is the planner's. */
+ * The planner plans the new layer, of one column of taps. Wgrad is the wgrad of the new layer. */
 #include "core/memory.h"
 #include "planner/planner.h"
 

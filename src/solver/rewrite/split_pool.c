@@ -1,7 +1,6 @@
-/* Forward layers on a GPU whose results are the largest of a window, as two problems for the planner: the layer into
- * the workspace, and max pooling from there. Rounding is monotonic, so the largest of rounded values is the rounded
- * largest. A layer that fills tensor cores takes longer than its results take to be read again; small ones are one
- * kernel's, cuda_layer.c. */
+/* Solver split-pool: a forward layer and its max pooling as two problems on a GPU, with the layer's output in the
+ * workspace. Rounding is monotonic, so the maximum of rounded values is the rounded maximum. The planner picks it for
+ * layers that fill tensor cores; cuda-direct-nchw fuses both for small layers. */
 #include <math.h>
 
 #include "core/memory.h"

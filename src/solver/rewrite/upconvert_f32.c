@@ -1,13 +1,5 @@
-/* Layers of narrow types by solvers of f32: a piece at a time is widened into a cache, computed there and narrowed.
- *
- * f32 hold every f16, bf16 and integer of up to 16 bits, so sums are those of f32, and sums of integers that stay below
- * 2^24 are exact. Batches are cut into pieces of some images, or images into bands of rows, whose operands in f32 fill
- * a quarter of a private cache: what is widened is read from there, and memory moves narrow elements only. The piece is
- * a problem for the planner, which chooses the same for any number of threads where the same bits are asked for.
- * Pieces go to threads whole, or one after the other to all threads.
- *
- * Gradients by the filter are summed piece by piece, in their order, in f32 and narrowed once. Gradients by the data
- * are cut into images only: rows of results overlap. */
+/* Solver upconvert-f32: layers of narrow types on CPUs. Upconverts a piece of the operands to f32 in a private cache,
+ * runs an f32 child plan on it, and converts the output back. */
 #include "solver/cpu/common/widen.h"
 
 #include <math.h>
@@ -16,6 +8,14 @@
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
 #include "solver/rewrite/row_bands.h"
+
+/* f32 represents every f16, bf16 and integer of up to 16 bits, so sums are f32 sums, and integer sums below 2^24 are
+ * exact. A piece is a few images of the batch or a band of rows whose f32 operands fill a quarter of a private cache.
+ * So memory moves narrow elements only. The planner plans the piece; for deterministic problems its choice does not
+ * depend on the number of threads. Each thread takes whole pieces, or all threads work on one piece at a time.
+ *
+ * Wgrad sums the pieces in order in f32 and converts once. Dgrad is cut into images only, because the output rows of
+ * bands overlap. */
 
 /* First, middle and last bands, and what is left of a batch; what has more is not cut. */
 enum { MOST_KINDS = 8 };
