@@ -1,5 +1,5 @@
-/* Files appear by rename, so processes may read and write at once; one that does not read is as good as absent and is
- * written anew. src/cuda/cubin.c has their format. */
+/* The cache of compiled kernels on disk. Files appear by rename, so processes may read and write concurrently. An
+ * unreadable file is treated as absent and rewritten. src/cuda/cubin.c defines the format. */
 #include "cuda/cache.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Compiled kernels on disk: falt_cache_path("cuda/KEY.cubin"), so that a process compiles only what no other did, and
- * so that a directory filled here serves machines that have a driver and no NVRTC. */
+/* The cache of compiled kernels on disk, falt_cache_path("cuda/KEY.cubin"): a process compiles only what no other
+ * process has compiled. A directory filled here also serves machines with a driver and without NVRTC. */
 #ifndef FALT_CUDA_CACHE_H
 #define FALT_CUDA_CACHE_H
 

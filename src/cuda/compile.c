@@ -1,4 +1,4 @@
-/* NVRTC's few entry points, and from a kernel's parameters to a cubin. */
+/* Loads NVRTC and compiles kernels to cubins. */
 #include "cuda/compile.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* Kernels from text: NVRTC, loaded when first needed, compiles one embedded source with its parameters set. */
+/* Compiles an embedded kernel source with its compile-time parameters by NVRTC, which is loaded on first use. */
 #ifndef FALT_CUDA_COMPILE_H
 #define FALT_CUDA_COMPILE_H
 

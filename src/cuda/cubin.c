@@ -1,11 +1,8 @@
-/* The format:
+/* The file format of compiled kernels:
  *
  *   faltung-cubin 2 HASH SIZE
- *   SOURCE ENTRY ARCH nvrtc=N registers=N spills=N stack=N shared=N HOLE; HOLE; ...
- *   the cubin
- *
- * SIZE counts the bytes behind the first line and HASH is their FNV-1a hash. A file is good if its first line is what
- * the rest of it makes it, and its second what its words make it: no byte can change unseen. */
+ *   SOURCE ENTRY ARCH nvrtc=N registers=N spills=N stack=N shared=N PARAMETER; PARAMETER; ...
+ *   the cubin */
 #include "cuda/cubin.h"
 
 #include <inttypes.h>
@@ -15,6 +12,9 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/text.h"
+
+/* SIZE counts the bytes after the first line, and HASH is their FNV-1a hash. The reader recomputes the first line from
+ * the rest and the second line from its words, so a change of any byte is detected. */
 
 enum { HEAD = 64, LABEL = FALT_CUBIN_DEFINES + 256 };
 

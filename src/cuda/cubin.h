@@ -1,4 +1,4 @@
-/* The file of a compiled kernel: one line of facts, one that a person can read, and the cubin. */
+/* The file of a compiled kernel: one line of facts, one readable line, and the cubin. */
 #ifndef FALT_CUDA_CUBIN_H
 #define FALT_CUDA_CUBIN_H
 

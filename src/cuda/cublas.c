@@ -1,4 +1,4 @@
-/* cuBLAS, loaded when it is first asked for: no header of it is needed to build. */
+/* cuBLAS, loaded on first use; no cuBLAS header is needed to build. */
 #include "cuda/cublas.h"
 
 #include <pthread.h>

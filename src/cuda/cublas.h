@@ -1,4 +1,4 @@
-/* cuBLAS, NVIDIA's library of matrix products, where it is installed. */
+/* cuBLAS, NVIDIA's library of matrix products, if installed. */
 #ifndef FALT_CUDA_CUBLAS_H
 #define FALT_CUDA_CUBLAS_H
 

@@ -1,6 +1,6 @@
-/* cuDNN through its graph interface, loaded when it is first asked for: no header of it is needed to build. A graph of
- * one operation is described, the library's heuristics propose engines for it, and the first that fits, or the fastest
- * of those there is time to measure, becomes an execution plan. */
+/* cuDNN through its graph interface, loaded on first use; no cuDNN header is needed to build. Describes a graph of one
+ * operation, asks the library's heuristics for engines, and builds an execution plan from the first one that fits or,
+ * with tuning time, from the fastest measured one. */
 #include "cuda/cudnn.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* cuDNN, NVIDIA's library of layers, where it is installed: one convolution or gradient as a graph of one operation. */
+/* cuDNN, NVIDIA's library of layers, if installed: one convolution or gradient as a graph of one operation. */
 #ifndef FALT_CUDA_CUDNN_H
 #define FALT_CUDA_CUDNN_H
 

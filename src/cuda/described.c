@@ -1,4 +1,4 @@
-/* A table of GPUs as their vendor documents them, behind the driver's entry points. */
+/* A table of GPUs from their vendor's documentation, behind the driver's entry points. */
 #include "cuda/described.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* GPUs that are described, not present: enough of a driver to plan on them and to compile for them. */
+/* GPUs that are described but not present: enough of a driver to plan on them and to compile for them. */
 #ifndef FALT_CUDA_DESCRIBED_H
 #define FALT_CUDA_DESCRIBED_H
 

@@ -1,4 +1,4 @@
-/* Loading NVIDIA's driver, and what its errors mean to somebody who has to do something about them. */
+/* Loads NVIDIA's driver and turns its errors into a status with a line that says what to do. */
 #include "cuda/driver.h"
 
 #include <dlfcn.h>

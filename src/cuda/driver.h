@@ -1,5 +1,5 @@
-/* NVIDIA's driver, loaded when a CUDA device is first asked for: the few entry points that are used, declared here so
- * that nothing of CUDA is needed to build. Every failure becomes a status whose line says what to install or free. */
+/* NVIDIA's driver, loaded when a CUDA device is first opened. Declares the few entry points in use, so building needs
+ * no CUDA. Every failure becomes a status with a line that says what to install or free. */
 #ifndef FALT_CUDA_DRIVER_H
 #define FALT_CUDA_DRIVER_H
 

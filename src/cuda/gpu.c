@@ -1,4 +1,4 @@
-/* GPUs: opened and described, their kernels, launches and memory. */
+/* Opens and describes GPUs; launches kernels and manages memory. */
 #include "cuda/gpu_context.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* One GPU in one context: its facts, its memory, its kernels, launches. All functions may be called from any thread. */
+/* One GPU in one context: facts, memory, kernels, launches. All functions may be called from any thread. */
 #ifndef FALT_CUDA_GPU_H
 #define FALT_CUDA_GPU_H
 

@@ -1,7 +1,4 @@
-/* A GPU's context as the files of this folder see it.
- *
- * The context is made current for each call and taken off again, so that the caller's own stays what it was; where it
- * is current already, as in programs with one GPU, nothing is done. */
+/* The CUDA context of a GPU, private to this folder. */
 #ifndef FALT_CUDA_GPU_CONTEXT_H
 #define FALT_CUDA_GPU_CONTEXT_H
 
@@ -10,6 +7,9 @@
 #include "cuda/cache.h"
 #include "cuda/gpu.h"
 #include "cuda/spans.h"
+
+/* The context is made current for each call and popped afterwards, so the caller's context does not change. If it is
+ * current already, as in programs with one GPU, nothing is done. */
 
 typedef struct falt_gpu_module {
   char key[FALT_CUDA_KEY];

@@ -1,4 +1,4 @@
-/* A GPU's streams and events: copies beside kernels, and how long work takes. */
+/* Streams and events of a GPU: copies concurrent with kernels, and timing. */
 #include <time.h>
 
 #include "cuda/gpu_context.h"

@@ -1,5 +1,4 @@
-/* GPUs as solvers and searches over tiles see them: one table of architectures, and what one device adds to it.
- */
+/* The machine model of GPUs for solvers and tile searches: the table of architectures, and the facts of one device. */
 #ifndef FALT_CUDA_MACHINE_H
 #define FALT_CUDA_MACHINE_H
 

@@ -1,4 +1,4 @@
-/* The rates of multiply-adds, from kernels of chains in registers. */
+/* Measures the multiply-add rates of a GPU by kernels of chains in registers. */
 #include "cuda/rate.h"
 
 enum { CHAINS = 8, THREADS = 256, LAUNCHES = 32, BATCHES = 5 };

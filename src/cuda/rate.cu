@@ -1,10 +1,11 @@
-// How many multiply-adds a second the multiprocessors do: chains of them in registers and nothing else. A thread has as
-// many chains as hide the latency of one, a block as many threads as fill the schedulers.
-//
+// Measures the multiply-add rate of the multiprocessors: chains of multiply-adds in registers. A thread has enough
+// chains to hide the latency of one, a block enough threads to fill the schedulers.
+
 // Compile-time parameters:
 //   REAL      float or double
 //   ROUNDS    multiply-adds of a chain
 //   CHAINS    chains of a thread
+
 extern "C" __global__ void __launch_bounds__(256) falt_rate(REAL *never, REAL scale, REAL step) {
   REAL x[CHAINS], sum = 0;
 #pragma unroll

@@ -1,4 +1,4 @@
-/* What a GPU's multiprocessors reach, as opposed to what their clock promises. */
+/* Measured multiply-add rates of a GPU, which are below the rates that its clock promises. */
 #ifndef FALT_CUDA_RATE_H
 #define FALT_CUDA_RATE_H
 

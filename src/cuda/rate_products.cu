@@ -1,9 +1,9 @@
-// How many multiply-adds a second the tensor cores do with halves, sums in float: chains of 16x8x16 products in
-// registers and nothing else.
-//
+// Measures the MMA rate of the tensor cores, f16 with f32 accumulators: chains of 16x8x16 products in registers.
+
 // Compile-time parameters:
 //   ROUNDS    products of a chain
 //   CHAINS    chains of a warp
+
 static __device__ void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

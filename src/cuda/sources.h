@@ -1,4 +1,4 @@
-/* The kernels' text, embedded by cmake/embed.cmake. */
+/* The sources of the kernels, embedded by cmake/embed.cmake. */
 #ifndef FALT_CUDA_SOURCES_H
 #define FALT_CUDA_SOURCES_H
 

@@ -1,3 +1,4 @@
+/* Address ranges of allocated GPU memory, sorted, behind a lock. */
 #include "cuda/spans.h"
 
 #include <string.h>

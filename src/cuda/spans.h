@@ -1,5 +1,4 @@
-/* Which addresses belong to memory that was given out: of a GPU, so that the driver need not be asked whose a pointer
- * is. Threads may call these at once. */
+/* Address ranges of allocated GPU memory, to identify pointers without asking the driver. Thread-safe. */
 #ifndef FALT_CUDA_SPANS_H
 #define FALT_CUDA_SPANS_H
 

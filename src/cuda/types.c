@@ -1,4 +1,4 @@
-/* The element types' table for CUDA, its tensor cores and its libraries. */
+/* The table of element types for CUDA, its tensor cores and its libraries. */
 #include "cuda/types.h"
 
 #define NONE FALT_CUDA_NONE

@@ -1,4 +1,4 @@
-/* Element types as CUDA and its libraries know them. */
+/* Element types as CUDA and its libraries name them. */
 #ifndef FALT_CUDA_TYPES_H
 #define FALT_CUDA_TYPES_H
 

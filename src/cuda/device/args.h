@@ -1,4 +1,4 @@
-/* What the host passes to the kernels: plain structs, read by the C compiler and by NVRTC alike. */
+/* Arguments of kernels of several families: plain structs for the C compiler and NVRTC. */
 #ifndef FALT_CUDA_DEVICE_ARGS_H
 #define FALT_CUDA_DEVICE_ARGS_H
 

@@ -1,4 +1,5 @@
-// Copies from global into shared memory that go on beside the program, and loads of a warp's matrices from there.
+// Asynchronous copies from global to shared memory (cp.async), and matrix loads of a warp from shared memory
+// (ldmatrix).
 #pragma once
 #include "ptx/address.cuh"
 

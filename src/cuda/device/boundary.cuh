@@ -1,4 +1,4 @@
-// How a signal goes on beyond its ends: the index of the element at position u, or -1 for the constant.
+// Boundaries: the index of the element at position u, or -1 for the constant.
 #pragma once
 
 enum Boundary { CONSTANT, EDGE, SYMMETRIC, REFLECT101, WRAP };

@@ -1,5 +1,5 @@
-// Elements in and out, by the numbers of falt_type. Integers are rounded to the nearest, ties to even, and saturated,
-// NaN becomes 0 there; floats are rounded once, from double too.
+// Conversion of elements, by the numbers of falt_type. Integers are rounded to nearest, ties to even, and saturated,
+// with NaN as 0; floats are rounded once, also from double.
 #pragma once
 
 enum Type { U8, S8, U16, S16, S32, F16, BF16, F32, F64 };

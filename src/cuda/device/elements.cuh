@@ -1,5 +1,5 @@
-// Elements of a filter's image as they lie in memory and as its sums take them, where a thread holds them in registers.
-// Compile-time parameters: ELEMENT_X ELEMENT_Y TYPE_X TYPE_Y SUM TINY, as cuda_direct.cu has them.
+// Elements of an image in memory and as operands of sums in registers. Compile-time parameters: ELEMENT_X ELEMENT_Y
+// TYPE_X TYPE_Y SUM TINY, as in cuda_direct.cu.
 #pragma once
 #include "convert.cuh"
 #include "words.cuh"

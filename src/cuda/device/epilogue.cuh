@@ -1,4 +1,5 @@
-// What happens to a sum before it is stored; once a result, in double unless a kernel says otherwise.
+// The epilogue of an output: scale, bias, residual, activation. Once an output, in double unless a kernel says
+// otherwise.
 #pragma once
 #include "args.h"
 #include "convert.cuh"

@@ -1,4 +1,4 @@
-// How kernels whose parameters name the results' types finish a sum: TYPE_Y, TYPE_R, REAL and ACTIVATION are theirs.
+// The epilogue of kernels with compile-time output types. The kernel defines TYPE_Y, TYPE_R, REAL and ACTIVATION.
 #pragma once
 #include "epilogue.cuh"
 

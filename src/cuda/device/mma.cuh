@@ -1,7 +1,7 @@
-// Products of small matrices on tensor cores: acc(16x8) += a(16xK) * b(Kx8), one instruction each. By the kind of the
-// elements K is 32 bytes, 16 halves or 8 words of 32 bits; a half product has half that K. Lane (g, t) = (lane/4,
-// lane%4) holds of a, in 32-bit registers, rows g and g+8 of K-slots t (x, y) and 4+t (z, w), of b column g of the same
-// slots, of acc the elements (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+// MMA instructions of tensor cores: acc(16x8) += a(16xK) * b(Kx8), one instruction each. K is 32 bytes, 16 halves or 8
+// words of 32 bits; a half product has half that K. Lane (g, t) = (lane/4, lane%4) holds in 32-bit registers of a rows
+// g and g+8 of depth slots t (x, y) and 4+t (z, w), of b column g of the same slots, of acc the elements (g, 2t), (g,
+// 2t+1), (g+8, 2t), (g+8, 2t+1).
 #pragma once
 
 // s8 * u8, f16, bf16, tf32, s8 * s8, u8 * u8, u8 * s8, f64.

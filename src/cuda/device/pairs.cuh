@@ -1,4 +1,4 @@
-// Two neighbouring results of 16 bits, TYPE_Y, as one word.
+// Two neighbouring outputs of 16 bits, TYPE_Y, as one word.
 #pragma once
 #include "convert.cuh"
 

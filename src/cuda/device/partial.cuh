@@ -1,6 +1,5 @@
-// Sums of many terms in blocks. In one chain of n roundings terms that are alike drift by up to n/4 units in the last
-// place; in blocks, by that of a block and of the number of blocks. (Higham, "The accuracy of floating point
-// summation", 1993.)
+// Blocked summation: in one chain of n roundings equal terms drift by up to n/4 units in the last place; in blocks the
+// drift is that of a block and of the number of blocks. N. Higham, "The accuracy of floating point summation", 1993.
 #pragma once
 
 constexpr int CHAIN = 512, BLOCK_TERMS = 32;

@@ -1,5 +1,5 @@
-// Where elements of an image stand that its boundaries continue. Compile-time parameters: PIXEL, FAR, AXIS_T AXIS_R
-// AXIS_S, as cuda_direct.cu has them.
+// Positions of elements that the boundaries of an image continue. Compile-time parameters: PIXEL, FAR, AXIS_T AXIS_R
+// AXIS_S, as in cuda_direct.cu.
 #pragma once
 #include "args.h"
 #include "boundary.cuh"

@@ -1,4 +1,4 @@
-// The word of so many bytes that a thread loads or stores as one.
+// The unsigned integer type of a load or store of a given number of bytes.
 #pragma once
 
 template <int BYTES>

@@ -1,4 +1,4 @@
-// What instructions that work on shared memory call a place in it.
+// Shared memory addresses as PTX instructions take them.
 #pragma once
 
 __device__ inline unsigned shared_address(const void *pointer) {

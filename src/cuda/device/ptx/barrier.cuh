@@ -1,4 +1,4 @@
-// Barriers in shared memory (mbarrier), among the threads of a block and of a cluster; one instruction each.
+// Barriers in shared memory (mbarrier) among the threads of a block or a cluster; one instruction each.
 #pragma once
 #include "ptx/address.cuh"
 

@@ -1,5 +1,5 @@
-// TMA: boxes of tensors to and from shared memory, one instruction each. Coordinates begin at the
-// innermost dimension; a mask of blocks in the cluster receives what `..._to_all` reads.
+// TMA copies: boxes of tensors to and from shared memory, one instruction each. Coordinates start at the innermost
+// dimension. `..._to_all` copies are multicast to a mask of blocks in the cluster.
 #pragma once
 
 __device__ inline void copy_prefetch_map(const void *map) {

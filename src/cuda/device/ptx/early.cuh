@@ -1,4 +1,4 @@
-// Kernels that start before the one ahead of them in their stream has ended ("programmatic dependent launch").
+// Programmatic dependent launch (PDL): a kernel starts before the preceding kernel in its stream has ended.
 #pragma once
 
 // Until all that is ahead has ended and what it wrote can be seen: every thread, before it reads or writes anything but

@@ -1,6 +1,6 @@
-// Lists of the registers of an instruction's sums: SUMS_n(D) are operands 0 to n - 1, D(i) being sum i, and NAMES_n
-// their names in the instruction. asm takes literals alone, so lists are macros, each the next shorter one and some
-// more.
+// Lists of accumulator registers for asm: SUMS_n(D) are operands 0 to n - 1, where D(i) is accumulator i, and NAMES_n
+// are their names in the instruction. asm takes literals only, so each list is a macro that extends the next shorter
+// one.
 #pragma once
 
 #define SUMS_4(D, i) "+f"(D(i)), "+f"(D(i + 1)), "+f"(D(i + 2)), "+f"(D(i + 3))

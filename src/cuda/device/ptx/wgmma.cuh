@@ -1,6 +1,6 @@
-// Products of a warpgroup (wgmma): acc(64xN) += a(64x16) * b(16xN), both from shared memory, 16-bit floats PAIR, sums
-// in f32. TURNED_A, TURNED_B: rows (columns) lie side by side instead of the summed index. Lane (g, t) of warp w holds
-// rows 16w + g and 16w + g + 8, columns 8j + 2t and 8j + 2t + 1, at acc[4j .. 4j + 3].
+// wgmma with both operands in shared memory: acc(64xN) += a(64x16) * b(16xN), 16-bit floats PAIR, accumulators f32.
+// TURNED_A, TURNED_B: the operand is transposed, with its rows (columns) contiguous instead of the depth. Lane (g, t)
+// of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and 8j + 2t + 1, at acc[4j .. 4j + 3].
 #pragma once
 
 #include "ptx/registers.cuh"

@@ -1,7 +1,6 @@
-// Products of a warpgroup (wgmma) with the rows in registers: acc(64xN) += a(64x16) * b(16xN), 16-bit floats PAIR, sums
-// in f32. A warp has 16 rows of a as mma.cuh's a; b lies in shared memory, the summed index along it, or TURNED:
-// columns. Lane (g, t) of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and 8j + 2t + 1, at
-// acc[4j .. 4j + 3].
+// wgmma with a in registers: acc(64xN) += a(64x16) * b(16xN), 16-bit floats PAIR, accumulators f32. A warp has 16 rows
+// of a in the layout of mma.cuh. b is in shared memory with contiguous depth or, TURNED, contiguous columns. Lane (g,
+// t) of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and 8j + 2t + 1, at acc[4j .. 4j + 3].
 #pragma once
 
 #include "ptx/registers.cuh"

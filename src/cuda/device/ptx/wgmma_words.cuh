@@ -1,6 +1,6 @@
-// Products of a warpgroup's words of 32 bits on Hopper: acc(64xN) += a(64x8) * b(8xN) of tf32, sums in f32. a is in
-// registers, a warp's 16 rows as mma.cuh's a; b is in shared memory, rows of 128 bytes in blocks of eight whose chunks
-// of 16 bytes are swizzled by the row. acc[j] are columns 8j to 8j + 7, as mma.cuh's acc.
+// wgmma on tf32: acc(64xN) += a(64x8) * b(8xN), accumulators f32. a is in registers, 16 rows a warp in the layout of
+// mma.cuh. b is in shared memory: rows of 128 bytes in blocks of eight whose chunks of 16 bytes are swizzled by the
+// row. acc[j] are columns 8j to 8j + 7, in the layout of mma.cuh.
 #pragma once
 
 #include "ptx/registers.cuh"
