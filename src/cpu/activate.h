@@ -1,15 +1,15 @@
-/* Activations of vectors of f32, to a few units in the last place of their argument or result, whichever is larger.
- * Included by layer_tmpl.c after cpu/vector.h.
- *
- *   exp      2^k * e^r with k = round(x / ln 2), |r| <= ln 2 / 2, e^r by its series
- *   tanh     1 - 2 / (e^2x + 1); near 0, where that would cancel, by its series
- *   erf      1 - t*(a1 + ... + a5*t^4) * e^(-x^2) with t = 1 / (1 + p*x), x >= 0, and odd: C. Hastings, "Approximations
- *            for Digital Computers", 1955; M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 7.1.26 */
+/* Activations of f32 vectors, accurate to a few units in the last place of the argument or the output, whichever is
+ * larger. Included by layer_tmpl.c after cpu/vector.h. */
 #ifndef FALT_CPU_ACTIVATE_H
 #define FALT_CPU_ACTIVATE_H
 
 #include "core/types.h"
 #include "cpu/vector.h"
+
+/*   exp      2^k * e^r with k = round(x / ln 2), |r| <= ln 2 / 2, e^r by its series
+ *   tanh     1 - 2 / (e^2x + 1); by its series near 0, where that would cancel
+ *   erf      1 - t*(a1 + ... + a5*t^4) * e^(-x^2) with t = 1 / (1 + p*x), x >= 0, and odd: C. Hastings, "Approximations
+ *            for Digital Computers", 1955; M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 7.1.26 */
 
 FALT_INLINE vec vec_select(vec_bits mask, vec a, vec b) {
   return (vec)((mask & (vec_bits)a) | (~mask & (vec_bits)b));

@@ -1,4 +1,4 @@
-/* Loading a BLAS. */
+/* Loads a BLAS library. */
 #include "cpu/blas.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* A BLAS that is on this machine, found when it is first asked for: OpenBLAS or BLIS. */
+/* The BLAS library of this machine, OpenBLAS or BLIS, loaded on first use. */
 #ifndef FALT_CPU_BLAS_H
 #define FALT_CPU_BLAS_H
 

@@ -1,8 +1,4 @@
-/* Element conversions that compilers turn into vector code: no branches, only selects, bit casts and arithmetic.
- *
- * Rounding to integers adds 1.5 * 2^(mantissa bits): the sum's last bits are the integer, rounded to the nearest, ties
- * to even, by the addition itself. f16 follows the same idea with powers of two around the subnormals. f64 goes to f16
- * and bf16 through an f32 rounded to odd, which makes two roundings equal to one (Boldo, Melquiond, 2008). */
+/* Element conversions without branches, which compilers vectorize: selects, bit casts and arithmetic. */
 #ifndef FALT_CPU_CONVERT_H
 #define FALT_CPU_CONVERT_H
 
@@ -11,6 +7,10 @@
 
 #include "core/types.h"
 #include "cpu/vector.h"
+
+/* Rounding to integers adds 1.5 * 2^(mantissa bits): the last bits of the sum are the integer, which the addition
+ * rounds to nearest, ties to even. f16 uses the same idea with powers of two around the subnormals. f64 goes to f16 and
+ * bf16 through an f32 rounded to odd, which makes two roundings equal to one (Boldo, Melquiond, 2008). */
 
 FALT_INLINE uint32_t bits_of(float x) {
   uint32_t bits;

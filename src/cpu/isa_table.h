@@ -1,5 +1,5 @@
-/* Which kernels serve an instruction set. Every *_tmpl.c is compiled once a level and defines a table NAME_LEVEL;
- * FALT_ISA_TABLE defines the function that picks one: the highest level up to the one asked for that was built. */
+/* Kernel dispatch by instruction set. Every *_tmpl.c is compiled once for each level and defines a table NAME_LEVEL.
+ * FALT_ISA_TABLE defines the function that returns the table of the highest built level up to the requested one. */
 #ifndef FALT_CPU_ISA_TABLE_H
 #define FALT_CPU_ISA_TABLE_H
 

@@ -1,8 +1,4 @@
-/* Limits: what to assume of an unknown processor, and how to measure the one at hand.
- *
- * Copies count bytes read and written. "Memory" is a copy of arrays far larger than the last cache with stores that
- * bypass it, "cache" one within half of each core's own cache. Every measurement is repeated and the best kept: a limit
- * is what the machine can do, and whatever else it runs only takes away from that. */
+/* Processor limits: defaults for an unknown processor, and the measurement of this one. */
 #include "cpu/limits.h"
 
 #include <string.h>
@@ -13,6 +9,10 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cpu/isa_table.h"
+
+/* Copies count bytes read and written. "Memory" copies arrays far larger than the last-level cache with non-temporal
+ * stores, "cache" copies within half of each core's private cache. Every measurement is repeated and the best one kept,
+ * because other load on the machine only reduces it. */
 
 FALT_ISA_TABLE(falt_limit_kernels, falt_limit_kernels, FALT_ISA_ALL)
 

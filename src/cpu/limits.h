@@ -1,5 +1,5 @@
-/* What this processor can do at most, measured: streaming copies from memory and from the private caches,
- * multiply-adds. The kernels are compiled once per instruction set from limits_tmpl.c. */
+/* Measured limits of this processor: streaming copies from memory and from the private caches, and multiply-adds. The
+ * kernels are compiled once per instruction set from limits_tmpl.c. */
 #ifndef FALT_CPU_LIMITS_H
 #define FALT_CPU_LIMITS_H
 

@@ -1,5 +1,5 @@
-/* Kernels that measure limits, compiled once per instruction set. Nothing clever: a processor that cannot run these at
- * its peak will not run a convolution there. */
+/* Kernels that measure processor limits, compiled once per instruction set. They are simple: a processor that cannot
+ * run them at its peak cannot run a convolution at its peak either. */
 #include <stdint.h>
 
 #include "cpu/limits.h"

@@ -1,4 +1,4 @@
-/* Which processor this is: measured limits and wisdom of one must not be believed on another. */
+/* Identifies the processor, because measured limits and wisdom hold for one processor only. */
 #include <stdio.h>
 #include <string.h>
 

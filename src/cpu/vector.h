@@ -1,7 +1,5 @@
-/* Vectors of FALT_VECTOR_BYTES of `lane`, over the compiler's vector extensions. Include after defining FALT_LANE_BITS.
- *
- * Everything is arithmetic on `vec`; only partial access (the tail of a row, not a byte beyond it) and stores around
- * the cache need the instruction set's own words. */
+/* Vectors of FALT_VECTOR_BYTES of `lane`, by the compiler's vector extensions. Define FALT_LANE_BITS before including
+ * it. */
 #ifndef FALT_CPU_VECTOR_H
 #define FALT_CPU_VECTOR_H
 
@@ -14,6 +12,10 @@
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
+
+/* All arithmetic is plain C on `vec`. Only partial access (the tail of a row, not a byte beyond it) and non-temporal
+ * stores use intrinsics. */
+
 #endif
 
 #if FALT_LANE_BITS == 32
