@@ -1,9 +1,9 @@
-/* The roofline (Williams, Waterman, Patterson 2009): time is the larger of work over peak and bytes over bandwidth.
- *
- * What fits in the last private caches of all threads moves at cache speed, all else at memory speed. Calling costs
- * about a microsecond; waking the other threads some five more, which small work does not pay: it runs on one thread.
- */
+/* The roofline model: time is the larger of work over peak and bytes over bandwidth. S. Williams, A. Waterman, D.
+ * Patterson, "Roofline: an insightful visual performance model for multicore architectures", 2009. */
 #include "planner/cost.h"
+
+/* Data that fits into the private caches of all threads moves at cache speed, other data at memory speed. A call costs
+ * about a microsecond and waking the other threads about five more, so small work runs on one thread. */
 
 static const double call_seconds = 1e-6;
 static const double wake_seconds = 5e-6;

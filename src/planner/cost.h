@@ -1,4 +1,4 @@
-/* The limit of a problem on a device: no algorithm that does this work and moves these bytes is faster. */
+/* The lower bound of a problem's time on a device, from its work and the bytes that it must move. */
 #ifndef FALT_PLANNER_COST_H
 #define FALT_PLANNER_COST_H
 

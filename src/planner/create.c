@@ -1,4 +1,4 @@
-/* Plans: for the caller, and for solvers that hand a part of their work to another solver. */
+/* Creates plans, for callers and for solvers that plan child problems. */
 #include <math.h>
 #include <string.h>
 

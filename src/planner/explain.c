@@ -1,4 +1,4 @@
-/* Explain: the search as the planner does it, told entry by entry. */
+/* Explain: repeats the planner's search and reports each candidate. */
 #include "planner/explain.h"
 
 #include "planner/cost.h"

@@ -1,4 +1,4 @@
-/* Telling why: candidates as callers see them. */
+/* The candidates of a problem as callers see them. */
 #ifndef FALT_PLANNER_EXPLAIN_H
 #define FALT_PLANNER_EXPLAIN_H
 

@@ -1,4 +1,4 @@
-/* Nothing fits: say what stands in the way, which plan is nearest and what it would need. */
+/* The message if no plan fits: which budget prevents it, the nearest plan, and its requirements. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Checks of the operands of an execution. What strides decide is prepared with the plan (problem/overlap.h): an
- * execution compares the distances of addresses, and searches only where spans meet. */
+/* Checks of the operands of an execution. The strides' part is prepared with the plan (problem/overlap.h): an execution
+ * compares the distances of addresses, and searches only if address ranges overlap. */
 #include "planner/operands.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The operands of a plan: which it uses, where their elements lie, which of them it writes, and that these are no other
- * operand's. */
+/* The operands of a plan: which it uses, their addresses, which it writes, and that these do not overlap other
+ * operands. */
 #ifndef FALT_PLANNER_OPERANDS_H
 #define FALT_PLANNER_OPERANDS_H
 

@@ -1,4 +1,4 @@
-/* Bases of plans and questions: refusing with a reason, making a plan, destroying it. */
+/* The bases of plans and questions: refusal with a reason, creation and destruction. */
 #include <stdarg.h>
 #include <stdio.h>
 

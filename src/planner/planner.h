@@ -1,5 +1,5 @@
-/* The planner's side of the four nouns: solver, plan, device, and the question that the planner puts to each solver.
- * Knows no algorithm; a device is a name, limits and a list of solvers. */
+/* The planner's interface: solver, plan, device, and the question that the planner asks each solver. Knows no
+ * algorithm; a device is a name, limits and a list of solvers. */
 #ifndef FALT_PLANNER_PLANNER_H
 #define FALT_PLANNER_PLANNER_H
 

@@ -1,4 +1,4 @@
-/* Which solvers could compute a problem in principle: for leaving the others out of explanations. */
+/* The solvers that can compute a problem in principle; explanations leave out the others. */
 #include "planner/planner.h"
 
 /* One filter for all groups: its values repeat along them. */

@@ -1,4 +1,4 @@
-/* The search, in the spirit of FFTW's kernel/planner.c: "does not apply" is no error, so the search is a loop. */
+/* The search over solvers, like FFTW's kernel/planner.c: a loop in which "does not apply" is not an error. */
 #include "planner/search.h"
 
 #include <math.h>

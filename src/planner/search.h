@@ -1,5 +1,5 @@
-/* The search: every solver is asked, every plan is held against the budget, the fastest that fits is chosen.
- * The list of solvers is an argument, so that tests can bring their own. */
+/* The search: asks every solver, checks every plan against the budget, and chooses the fastest that fits. The list of
+ * solvers is an argument, so tests can pass their own. */
 #ifndef FALT_PLANNER_SEARCH_H
 #define FALT_PLANNER_SEARCH_H
 

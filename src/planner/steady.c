@@ -1,4 +1,4 @@
-/* The device by which plans are chosen where the same bits are asked for: see falt_device.steady. */
+/* The device for reproducible plan choices: fixed limits, no wisdom, one thread; see falt_device.steady. */
 #include "core/memory.h"
 #include "planner/planner.h"
 

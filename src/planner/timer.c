@@ -1,5 +1,5 @@
-/* Timing as in FFTW's kernel/timer.c: one call to warm up, iterations doubled until a sample is far above the clock's
- * resolution, then samples until the time is over; the median tells what to expect, the minimum what the machine can.
+/* Timing as in FFTW's kernel/timer.c: one warm-up call, iterations doubled until a sample is far above the clock's
+ * resolution, then samples until the time is over. The median is the expected time, the minimum the best possible one.
  */
 #include "planner/timer.h"
 

@@ -1,4 +1,4 @@
-/* The timing rule, written once: how long does something take that may take nanoseconds or minutes? */
+/* The timing rule for work of nanoseconds to minutes. */
 #ifndef FALT_PLANNER_TIMER_H
 #define FALT_PLANNER_TIMER_H
 

@@ -1,4 +1,4 @@
-/* Trials: operands as the problem describes them, from data[0] to the last element that strides reach. */
+/* Trial executions: operands as the problem describes them, from data[0] to the last element that the strides reach. */
 #include "planner/trial.h"
 
 #include <string.h>

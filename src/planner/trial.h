@@ -1,4 +1,4 @@
-/* Running a plan to see how long it takes: random operands, a workspace, a clock. */
+/* Executes a plan to measure its time: random operands, a workspace, a clock. */
 #ifndef FALT_PLANNER_TRIAL_H
 #define FALT_PLANNER_TRIAL_H
 

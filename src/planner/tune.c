@@ -1,4 +1,5 @@
-/* Tuning: the candidates run on random data, best predicted first, until the time is over; the winner is remembered. */
+/* Tuning: executes the candidates on random data in the order of their estimates, until the time is over, and stores
+ * the winner as wisdom. */
 #include "planner/tune.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Measuring instead of believing. */
+/* Tuning: measures candidates instead of estimating them. */
 #ifndef FALT_PLANNER_TUNE_H
 #define FALT_PLANNER_TUNE_H
 

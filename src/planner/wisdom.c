@@ -1,4 +1,4 @@
-/* The table behind wisdom: a growing array, searched by hash. Thousands of problems are a long life. */
+/* The table of wisdom: a growing array, searched by hash. It holds thousands of problems at most. */
 #include "planner/wisdom.h"
 
 #include <pthread.h>

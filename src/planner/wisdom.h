@@ -1,14 +1,14 @@
-/* Wisdom: which solver was the fastest for a problem, as measured on this device. A table behind a lock that planning
- * takes and execution never sees, and its text:
- *
- *   faltung-wisdom 1 <hash of the solvers and the version> <device; processor>
- *   <solver> <seconds> <hash of the solvers that competed> <problem line with its budget>
- *
- * A file may hold several such sections, one a device. */
+/* Wisdom: the fastest measured solver of each problem on this device. A table behind a lock, used by planning and not
+ * by execution, and its text format. */
 #ifndef FALT_PLANNER_WISDOM_H
 #define FALT_PLANNER_WISDOM_H
 
 #include "planner/planner.h"
+
+/*   faltung-wisdom 1 <hash of the solvers and the version> <device; processor>
+ *   <solver> <seconds> <hash of the solvers that competed> <problem line with its budget>
+ *
+ * A file may hold several such sections, one for each device. */
 
 enum { FALT_WISDOM_LINE = 2048, FALT_WISDOM_NAME = 32, FALT_WISDOM_FILE = 16 << 20 };
 

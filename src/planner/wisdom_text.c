@@ -1,4 +1,4 @@
-/* Wisdom as text: import is all or nothing, and a section counts only on the device and with the solvers it names. */
+/* Wisdom as text. An import is all or nothing, and a section is used only on its device and with its solvers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
