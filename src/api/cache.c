@@ -1,4 +1,4 @@
-/* The cache as callers see it. */
+/* Public entries: the cache. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Devices as callers see them. */
+/* Public entries: devices. */
 #include <string.h>
 
 #include "api/pipeline.h"

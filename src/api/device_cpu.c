@@ -1,4 +1,5 @@
-/* The CPU as a device: its instruction set, its threads, its limits. The environment is read here and nowhere later. */
+/* The CPU as a device: instruction set, threads, limits. Only this file reads the environment, when a device is
+ * created. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

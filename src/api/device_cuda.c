@@ -1,4 +1,4 @@
-/* A GPU as a device: its name, its limits, its memory. */
+/* A GPU as a device: name, limits, memory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

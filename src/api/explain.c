@@ -1,4 +1,4 @@
-/* Asking why, and how long. */
+/* Public entries: explain and timing. */
 #include "planner/explain.h"
 
 #include "planner/trial.h"

@@ -1,5 +1,4 @@
-/* Executing with operands in host memory: where they are, in slabs through a device with queues, or copied there as a
- * whole. */
+/* Execution with operands in host memory: in place, in slabs through a device with queues, or copied as a whole. */
 #include "api/pipeline.h"
 #include "core/clock.h"
 #include "core/memory.h"

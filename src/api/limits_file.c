@@ -1,11 +1,5 @@
-/* The file "limits" in the cache: a head, then lines of eight rates and the device they were measured on. The rates
- * of halves, bytes and to and from the host's memory are 0 where there is none of its own.
- *
- *   faltung-limits 4
- *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <f16 flop/s> <s8 op/s> <bytes/s in> <bytes/s out>
- *   <device; processor>, on one line
- *
- * A file that does not read is treated as absent: measuring again writes it anew. */
+/* The file "limits" in the cache: measured limits, one entry for each device. An unreadable file is treated as absent
+ * and rewritten by the next measurement. */
 #include "api/limits_file.h"
 
 #include <stdio.h>
@@ -13,6 +7,12 @@
 
 #include "core/file.h"
 #include "core/memory.h"
+
+/*   faltung-limits 4
+ *   <copy bytes/s> <cache bytes/s> <f32 flop/s> <f64 flop/s> <f16 flop/s> <s8 op/s> <bytes/s in> <bytes/s out>
+ *   <device; processor>, on one line
+ *
+ * The rates of f16, of s8, and to and from host memory are 0 if the device has none of its own. */
 
 enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 8, OPTIONAL = 4 };
 static const char head[] = "faltung-limits 4\n";

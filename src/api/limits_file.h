@@ -1,4 +1,4 @@
-/* Measured limits, kept between processes: one line a device. */
+/* Measured limits, kept between processes. */
 #ifndef FALT_API_LIMITS_FILE_H
 #define FALT_API_LIMITS_FILE_H
 

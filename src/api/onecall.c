@@ -1,4 +1,4 @@
-/* One call: an array, some taps, an array. Plans, executes and forgets. */
+/* Public entries that plan, execute and destroy in one call: falt_correlate and falt_convolve. */
 #include <string.h>
 
 #include "core/memory.h"

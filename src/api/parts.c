@@ -1,4 +1,4 @@
-/* Plans of parts: few, since slabs of one problem are of few shapes. */
+/* The cache of plans for parts of a problem. It is small, because the slabs of one problem have few shapes. */
 #include "api/parts.h"
 
 #include <string.h>

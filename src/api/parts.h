@@ -1,5 +1,4 @@
-/* Plans of parts of a plan's problem: falt_execute_host makes them when it first needs them and keeps them with the
- * plan. */
+/* Plans for parts of a plan's problem. falt_execute_host creates them on first use and keeps them with the plan. */
 #ifndef FALT_API_PARTS_H
 #define FALT_API_PARTS_H
 

@@ -1,10 +1,4 @@
-/* Slabs through a device.
- *
- * Slab i uses slot i mod SLOTS: buffers on the device and, beside them, host memory that the device's copies reach
- * directly ("pinned"; the caller's own memory where that is pinned already). Three queues work at once: one copies slab
- * i + 1 in, one computes slab i, one copies slab i - 1 out; marks keep them in order within a slab. Meanwhile the
- * host's threads carry results out of slot i - SLOTS and fill the same slot with slab i. Buffers stay with the device
- * for the next call, unless they are unusually large. */
+/* The pipeline of slabs through a device: copy in, compute and copy out overlap. */
 #include "api/pipeline.h"
 
 #include <pthread.h>
@@ -13,6 +7,11 @@
 #include "api/parts.h"
 #include "core/clock.h"
 #include "core/copy.h"
+
+/* Slab i uses slot i mod SLOTS: buffers on the device and pinned host memory (the caller's own memory if it is pinned).
+ * Three queues work concurrently: one copies slab i + 1 in, one computes slab i, one copies slab i - 1 out. Marks keep
+ * them in order within a slab. Meanwhile the host's threads copy the output out of slot i - SLOTS and fill the same
+ * slot with slab i. Buffers stay with the device for the next call, unless they are unusually large. */
 
 enum {
   SLOTS = 3,

@@ -1,4 +1,4 @@
-/* Slabs through a device: the host copies, the device copies in, computes and copies out, all four at once. */
+/* The pipeline of slabs: host copies, device copies in and out, and computation, all concurrent. */
 #ifndef FALT_API_PIPELINE_H
 #define FALT_API_PIPELINE_H
 

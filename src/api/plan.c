@@ -1,4 +1,4 @@
-/* Plans as callers see them. */
+/* Public entries: plans. */
 #include "api/parts.h"
 #include "api/verbose.h"
 #include "core/clock.h"

@@ -1,13 +1,13 @@
-/* Cutting a problem into slabs.
- *
- * The cut goes along the batch, the channels of filters (groups that share their taps), or an axis: along the outermost
- * in memory, so that a row of the cut (an image, a plane, a line) is one run of bytes. Where one image is too large for
- * a slab, images are walked one by one and the cut goes along an axis. All slabs have the same number of rows: the last
- * begins earlier instead of being shorter, so that one plan serves all, and the rows it computes again are not moved.
- * Along an axis the slab's input has a halo, and beyond the ends the rows that the boundary puts there. */
+/* Cuts a problem into slabs. */
 #include "api/slabs.h"
 
 #include <string.h>
+
+/* The cut is along the batch, the channels of filters (groups that share their taps), or an axis: along the outermost
+ * one in memory, so that a row of the cut (an image, a plane, a line) is one run of bytes. If one image is too large
+ * for a slab, images are processed one by one and the cut is along an axis. All slabs have the same number of rows, so
+ * one plan serves all: the last slab starts earlier instead of being shorter, and its recomputed rows are not copied.
+ * Along an axis the slab's input has a halo and, beyond the ends, the rows that the boundary puts there. */
 
 enum { ROW_ALIGN = 16, WORTH = 16 }; /* a slab has at least WORTH times the rows of its halo, if memory allows */
 

@@ -1,5 +1,5 @@
-/* How a problem on the host's arrays is cut into slabs that pass through a device one after the other: plain
- * arithmetic, no memory and no device. */
+/* The cut of a problem on host arrays into slabs that pass through a device in sequence: arithmetic without memory or
+ * device. */
 #ifndef FALT_API_SLABS_H
 #define FALT_API_SLABS_H
 

@@ -1,4 +1,4 @@
-/* What FALTUNG_VERBOSE=plan,time prints: one line a plan, one line an execution. */
+/* Prints the lines of FALTUNG_VERBOSE=plan,time: one for each plan, one for each execution. */
 #include "api/verbose.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* FALTUNG_VERBOSE: lines on standard error for people who asked. The only file of the library that prints. */
+/* FALTUNG_VERBOSE: lines on standard error on request. The only file of the library that prints. */
 #ifndef FALT_API_VERBOSE_H
 #define FALT_API_VERBOSE_H
 

@@ -1,6 +1,6 @@
-/* falt_verify: every plan that the planner considers, executed twice or more on random data in guarded, poisoned memory
- * and held against the reference. The seed decides how: which data, which thread counts, which second execution, and
- * whether a plan's children are the cheapest or any that fit. */
+/* falt_verify: executes every plan that the planner considers at least twice, on random data in guarded, poisoned
+ * memory, and compares the output with the reference. The seed selects the data, the thread counts, the second
+ * execution, and whether a plan's children are the cheapest or any that fit. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

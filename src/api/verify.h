@@ -1,4 +1,4 @@
-/* Private to falt_verify: operands in guarded memory, their data, executions, and what the results may differ by. */
+/* Private declarations of falt_verify: guarded operands, their data, executions and tolerances. */
 #ifndef FALT_API_VERIFY_H
 #define FALT_API_VERIFY_H
 

@@ -1,19 +1,19 @@
-/* What results may differ by, and how they are compared.
- *
- * What a result may differ by follows from what was summed. The reference is run a second time on the magnitudes of all
- * operands: that gives, for every result, the sum S of |w||x| (through the epilogue, without activation). A sum of n
- * terms in an arithmetic of rounding error eps, in whatever order, is wrong by little more than sqrt(n)*eps*S where
+/* The tolerance of outputs in falt_verify, and their comparison. */
+#include <math.h>
+
+#include "api/verify.h"
+
+/* The tolerance follows from the terms of the sum. The reference is run a second time on the magnitudes of all
+ * operands: that gives, for every output, the sum S of |w||x| (through the epilogue, without activation). A sum of n
+ * terms in an arithmetic of rounding error eps, in any order, has an error of little more than sqrt(n)*eps*S if
  * roundings are random, so
  *
  *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * L*S + L * underflow
  *             + 2 * eps_out * |y| + smallest number
  *
- * with L a bound of the activation's slope, and underflow_of() below. Integer results of integer operands, without a
- * fractional epilogue, must agree to the bit; other integer results may differ by one unit more, because a tie may fall
- * either way. */
-#include <math.h>
-
-#include "api/verify.h"
+ * with L a bound of the activation's slope, and underflow_of() below. Integer outputs of integer operands, without a
+ * fractional epilogue, must agree to the bit. Other integer outputs may differ by one unit more, because a tie may be
+ * rounded in either direction. */
 
 typedef struct comparison {
   const falt_verification *v;

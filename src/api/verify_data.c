@@ -1,4 +1,4 @@
-/* Operands for falt_verify: in guarded memory, poisoned, with what is read kept for comparison. */
+/* Operands of falt_verify: guarded, poisoned, with a copy of the inputs for comparison. */
 #include <string.h>
 
 #include "api/verify.h"

@@ -1,5 +1,5 @@
-/* Data for falt_verify, by seed: plain, sparse, at the ends of the types' ranges, far from one, or not finite. Finite
- * data leave every sum in the accumulator's range: only one operand is large, and by less than the sum is long. */
+/* Data of falt_verify, by seed: plain, sparse, at the ends of the types' ranges, far from one, or not finite. Finite
+ * data keep every sum in the accumulator's range: only one operand is large, and by less than the sum is long. */
 #include <math.h>
 
 #include "api/verify.h"

@@ -1,5 +1,5 @@
-/* falt_verify on devices with memory of their own: every operand travels with its guards, both ways, so that a kernel
- * that writes beside an element is found there too. */
+/* falt_verify on devices with their own memory: operands are copied with their guards in both directions, so a kernel
+ * that writes beside an element is detected there too. */
 #include "api/verify.h"
 
 falt_status falt_mirror_open(falt_mirror *mirror, falt_device *device, const falt_bench *bench) {

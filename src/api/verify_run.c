@@ -1,4 +1,4 @@
-/* Executions for falt_verify: the workspace is poisoned, lies between guards and has gaps between its parts. */
+/* Executions of falt_verify: the workspace is poisoned, guarded, and has gaps between its parts. */
 #include <string.h>
 
 #include "api/verify.h"

@@ -1,4 +1,4 @@
-/* Wisdom in files. */
+/* Public entries: wisdom in files. */
 #include "planner/wisdom.h"
 
 #include "core/file.h"
