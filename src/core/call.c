@@ -1,4 +1,4 @@
-/* Public calls under way: cancelling and progress. */
+/* Public calls in progress: cancellation and progress reports. */
 #include "core/call.h"
 
 #include <string.h>

@@ -1,14 +1,14 @@
-/* Public calls under way: whether the caller ended one, and how far it is.
- *
- * The outermost public function on a thread opens a call on a device's control; what it calls shares it, on this thread
- * and inside parallel loops. Long work polls falt_cancelled; once that is true it stays so, and the results do not
- * matter any more: loops end, and falt_call_end turns the status into FALT_CANCELLED. */
+/* Public calls in progress: cancellation and progress. */
 #ifndef FALT_CORE_CALL_H
 #define FALT_CORE_CALL_H
 
 #include <stdatomic.h>
 
 #include "faltung/faltung.h"
+
+/* The outermost public function on a thread opens a call on a device's control; nested calls share it, on this thread
+ * and inside parallel loops. Long work polls falt_cancelled. Once true, it stays true and the output is undefined:
+ * loops end, and falt_call_end returns FALT_CANCELLED. */
 
 /* What the caller of a device may do to its calls. */
 typedef struct falt_control {

@@ -1,4 +1,4 @@
-/* Streaming copies: 16 bytes a store is enough, since write-combining buffers make whole lines of them. */
+/* Streaming copies with 16-byte non-temporal stores, which write-combining buffers merge into whole lines. */
 #include "core/copy.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Copying much. */
+/* Streaming copies of large blocks. */
 #ifndef FALT_CORE_COPY_H
 #define FALT_CORE_COPY_H
 

@@ -1,6 +1,5 @@
-/* How many cores this process may use: those it may be scheduled on, and no more than its control groups pay for.
- * Version 2 groups keep "quota period" in cpu.max, version 1 groups two files; the strictest group on the way up to the
- * root counts. */
+/* The number of cores that this process may use: its scheduling affinity, limited by its control groups. Version 2
+ * groups keep "quota period" in cpu.max, version 1 groups use two files; the strictest group up to the root counts. */
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Facts about this processor. */
+/* Instruction sets and cache sizes of this processor. */
 #ifndef FALT_CORE_CPU_H
 #define FALT_CORE_CPU_H
 

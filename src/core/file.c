@@ -1,5 +1,5 @@
-/* Small text files. A writer fills a temporary file in the same directory and renames it over the old one, so that a
- * reader, a second writer or a power cut sees the old text or the new one, never a part. */
+/* Small text files, replaced atomically: a temporary file in the same directory is renamed over the old one. A reader,
+ * a second writer or a power cut sees the old text or the new one, never a part. */
 #include "core/file.h"
 
 #include <dirent.h>

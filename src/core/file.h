@@ -1,4 +1,4 @@
-/* Small text files that appear whole or not at all. */
+/* Small text files that are written atomically. */
 #ifndef FALT_CORE_FILE_H
 #define FALT_CORE_FILE_H
 

@@ -1,4 +1,4 @@
-/* FNV-1a, 64 bit: for problems and solver sets, not for adversaries. */
+/* FNV-1a, 64 bit, for problems and solver sets. Not for adversarial input. */
 #ifndef FALT_CORE_HASH_H
 #define FALT_CORE_HASH_H
 

@@ -1,4 +1,4 @@
-/* Parts of one block of memory, and the gaps between them. */
+/* The parts of one block of memory, and the gaps between them. */
 #include "core/layout.h"
 
 static _Thread_local size_t apart;

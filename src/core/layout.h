@@ -1,6 +1,6 @@
-/* Where the parts of one block of memory begin: a plan's workspace, a worker's scratch, packed filters. Every part is
- * aligned to FALT_ALIGN. A layout remembers its parts, so that verification can leave gaps between them (red zones)
- * and see who touches one. */
+/* The layout of one block of memory: a plan's workspace, a worker's scratch, packed filters. Every part is aligned to
+ * FALT_ALIGN. A layout records its parts, so that verification can put gaps (red zones) between them and detect
+ * accesses. */
 #ifndef FALT_CORE_LAYOUT_H
 #define FALT_CORE_LAYOUT_H
 

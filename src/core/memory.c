@@ -1,4 +1,4 @@
-/* Aligned allocation, the fuse that lets tests make it fail, and checked arithmetic on sizes. */
+/* Aligned allocation, a fuse with which tests make it fail, and checked arithmetic on sizes. */
 #include "core/memory.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Allocation, aligned for every kernel, and arithmetic on sizes that cannot overflow unseen. */
+/* Allocation, aligned for every kernel, and size arithmetic that detects overflow. */
 #ifndef FALT_CORE_MEMORY_H
 #define FALT_CORE_MEMORY_H
 

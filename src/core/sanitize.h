@@ -1,4 +1,4 @@
-/* Sanitizers: which one this build has, and marking memory for it. Without one the marks cost nothing. */
+/* Sanitizers: detects the one of this build, and marks memory for it. Without one the marks cost nothing. */
 #ifndef FALT_CORE_SANITIZE_H
 #define FALT_CORE_SANITIZE_H
 

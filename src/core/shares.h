@@ -1,7 +1,5 @@
-/* The indices of a parallel loop, cut into shares: neighbouring indices, one share a thread.
- *
- * A thread has the same share in every loop of the same length, so what it wrote last time is still in its cache. When
- * its own share is empty it takes from the others', index by index: uneven pieces balance. */
+/* Work distribution of a parallel loop: the indices are cut into shares of neighbouring indices, one for each thread.
+ */
 #ifndef FALT_CORE_SHARES_H
 #define FALT_CORE_SHARES_H
 
@@ -10,6 +8,9 @@
 #include <stdint.h>
 
 #include "core/memory.h"
+
+/* A thread has the same share in every loop of the same length, so the data that it wrote is still in its cache. A
+ * thread whose share is empty takes single indices from other shares, which balances uneven work. */
 
 typedef struct falt_share {
   _Alignas(FALT_ALIGN) _Atomic int64_t next;

@@ -1,4 +1,4 @@
-/* Status names and the message of the last failure, one per thread. */
+/* Status names, and the message of the last failure, stored per thread. */
 #include "core/status.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Errors: a status to return and one line for falt_message(). */
+/* Errors: a status to return, and one line for falt_message(). */
 #ifndef FALT_CORE_STATUS_H
 #define FALT_CORE_STATUS_H
 

@@ -1,5 +1,5 @@
-/* Text: a bounded writer, whole numbers and decimals in the "C" locale whatever the program has set, and names.
- * F. J. Damerau, "A technique for computer detection and correction of spelling errors", 1964. */
+/* Text: a bounded writer, integers and decimals in the "C" locale for any locale of the program, and similar names. F.
+ * J. Damerau, "A technique for computer detection and correction of spelling errors", 1964. */
 #include "core/text.h"
 
 #include <ctype.h>

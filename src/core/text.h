@@ -1,4 +1,4 @@
-/* Text: appending to a buffer that cuts, reading numbers whole, and finding the name somebody meant. */
+/* Text: appends to a buffer that truncates, parses complete numbers, and finds the closest known name. */
 #ifndef FALT_CORE_TEXT_H
 #define FALT_CORE_TEXT_H
 

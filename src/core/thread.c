@@ -1,12 +1,4 @@
-/* A pool of threads for one parallel loop at a time.
- *
- * One word holds the state: how many workers are inside the loop, whether it is open to more, and its number. The
- * caller fills in the loop, opens it, takes part, closes it when the indices have run out, and waits until nobody is
- * inside. A worker enters by raising the count with a compare-and-swap that fails once the loop is closed, so a worker
- * that wakes late costs the caller nothing. Entering synchronises with opening, and the caller's wait with leaving.
- *
- * Workers watch the word for some microseconds after a loop, then sleep. Going to sleep and opening a loop are ordered
- * by sequentially consistent accesses: either the worker sees the new loop or the caller sees the sleeper. */
+/* A pool of threads for one parallel loop at a time. */
 #include "core/thread.h"
 
 #include <pthread.h>
@@ -18,6 +10,14 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/shares.h"
+
+/* One word holds the state: the number of workers inside the loop, whether it is open, and its number. The caller fills
+ * in the loop, opens it, takes part, closes it when the indices have run out, and waits until no worker is inside. A
+ * worker enters by raising the count with a compare-and-swap that fails once the loop is closed, so a worker that wakes
+ * late costs the caller nothing. Entering synchronises with opening, and the caller's wait with leaving.
+ *
+ * Workers poll the word for some microseconds after a loop, then sleep. Going to sleep and opening a loop are ordered
+ * by sequentially consistent accesses: either the worker sees the new loop or the caller sees the sleeper. */
 
 enum { MOST_THREADS = 4096, SECOND_NANOSECONDS = 1000000000, NAP_NANOSECONDS = SECOND_NANOSECONDS / 10 };
 

@@ -1,4 +1,4 @@
-/* Threads: one parallel loop over a pool that never has more threads than asked for. */
+/* Threads: one parallel loop over a pool of at most the requested number of threads. */
 #ifndef FALT_CORE_THREAD_H
 #define FALT_CORE_THREAD_H
 

@@ -1,11 +1,11 @@
-/* Element types, and the one place where a double becomes an element.
- *
- * Half precision has 1 sign, 5 exponent and 10 mantissa bits (IEEE 754), bfloat16 1, 8 and 7. Both are reached from
- * double by integer arithmetic on the bits in one rounding; going through float would round twice. */
+/* Element types, and the only conversion of a double to an element. */
 #include "core/types.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Half precision has 1 sign, 5 exponent and 10 mantissa bits (IEEE 754), bfloat16 1, 8 and 7. Both are converted from
+ * double by integer arithmetic on the bits in one rounding; a conversion through float would round twice. */
 
 static const struct {
   const char *name;

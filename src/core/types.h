@@ -1,4 +1,4 @@
-/* Element types: names, sizes, and the one definition of how a value is read, rounded and saturated. */
+/* Element types: names, sizes, and the definition of reading, rounding and saturating a value. */
 #ifndef FALT_CORE_TYPES_H
 #define FALT_CORE_TYPES_H
 
