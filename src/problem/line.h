@@ -1,14 +1,15 @@
-/* The problem line, between text and problem: what was said, with everything unsaid still absent.
- *
- *   parse:  text -> falt_line (words.c, parse.c) -> problem (build.c)
- *   print:  problem -> falt_line (describe.c) -> text (words.c, print.c)
- *
- * One table of words serves both ways, and build.c alone knows the defaults' values: describe.c leaves out what build.c
- * would supply. Private to src/problem. */
+/* The intermediate form between a problem line and a problem: given words, with everything not given absent. Private to
+ * src/problem. */
 #ifndef FALT_PROBLEM_LINE_H
 #define FALT_PROBLEM_LINE_H
 
 #include "problem/problem.h"
+
+/*   parse:  text -> falt_line (words.c, parse.c) -> problem (build.c)
+ *   print:  problem -> falt_line (describe.c) -> text (words.c, print.c)
+ *
+ * One table of words serves both directions, and only build.c knows the default values: describe.c leaves out the words
+ * that build.c would supply. */
 
 #define FALT_LEAKY_DEFAULT 0.01
 

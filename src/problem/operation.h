@@ -1,4 +1,4 @@
-/* Operations and operands: one table says what each operation is, reads and writes. */
+/* Operations and operands: one table defines what each operation reads and writes. */
 #ifndef FALT_PROBLEM_OPERATION_H
 #define FALT_PROBLEM_OPERATION_H
 

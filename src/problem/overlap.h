@@ -1,5 +1,6 @@
-/* Whether two strided arrays share an element. Spans answer most questions; arrays whose spans meet, such as two
- * channels of interleaved pixels, are answered exactly. What depends on the strides alone is prepared once. */
+/* Tests if two strided arrays share an element. Disjoint address ranges decide most cases. Arrays with overlapping
+ * ranges, such as two channels of interleaved pixels, are decided exactly. The part that depends on strides alone is
+ * prepared once. */
 #ifndef FALT_PROBLEM_OVERLAP_H
 #define FALT_PROBLEM_OVERLAP_H
 

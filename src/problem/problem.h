@@ -1,4 +1,4 @@
-/* Problems seen from inside: boundaries as index maps, sizes, work. Knows no device and no algorithm. */
+/* Internal view of problems: boundaries as index maps, sizes, work. Knows no device and no algorithm. */
 #ifndef FALT_PROBLEM_PROBLEM_H
 #define FALT_PROBLEM_PROBLEM_H
 

@@ -1,5 +1,5 @@
-/* Random problems: a draft of a line, filled by weighted tables, cut down to a limit of work, built and moved about in
- * memory. No call draws twice in its arguments: compilers differ in their order. Private to src/problem. */
+/* Random problems: a draft of a line, filled by weighted tables, cut to a limit of work, built, and moved in memory. No
+ * call draws twice in its arguments, because compilers differ in their order. Private to src/problem. */
 #ifndef FALT_PROBLEM_RANDOM_H
 #define FALT_PROBLEM_RANDOM_H
 

@@ -1,4 +1,4 @@
-/* What the readers and writers of words share. Private to words.c, word_text.c and boundary.c. */
+/* Declarations that the parser and the printer of words share. Private to words.c, word_text.c and boundary.c. */
 #ifndef FALT_PROBLEM_WORDS_H
 #define FALT_PROBLEM_WORDS_H
 
