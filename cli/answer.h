@@ -1,4 +1,4 @@
-/* One JSON object on one line, as peers answer: text, numbers, true, false and null; nothing nested. */
+/* One JSON object on one line, the answer format of peers: text, numbers, true, false and null, without nesting. */
 #ifndef FALT_CLI_ANSWER_H
 #define FALT_CLI_ANSWER_H
 

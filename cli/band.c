@@ -1,4 +1,4 @@
-/* Running one problem over a file by bands of rows, so that files larger than memory pass through. */
+/* Applies one problem to a file in bands of rows, for files larger than memory. */
 #include "band.h"
 
 #include <math.h>

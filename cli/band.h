@@ -1,13 +1,13 @@
-/* Running one problem over a file by bands of rows, so that files larger than memory pass through.
- *
- * A band is a range of output rows. Its input is a window of rows in a buffer that slides down the file; rows are read
- * once. Beyond the file's ends the buffer continues by copies of the rows that the boundary names there, so that the
- * plan of a band needs no boundary along the slowest axis; a constant boundary needs no copies and stays with the plan.
- * Small files are one band, which the library sees as the whole problem. */
+/* Applies one problem to a file in bands of rows, for files larger than memory. */
 #ifndef FALT_CLI_BAND_H
 #define FALT_CLI_BAND_H
 
 #include "clip.h"
+
+/* A band is a range of output rows. Its input is a window of rows in a buffer that moves down the file; each row is
+ * read once. Beyond the file's ends the buffer holds copies of the rows that the boundary puts there, so the plan of a
+ * band needs no boundary along the slowest axis. A constant boundary needs no copies and stays with the plan. A small
+ * file is one band, which the library sees as the whole problem. */
 
 /* What a run does with results. */
 typedef enum cli_band_task {

@@ -1,4 +1,4 @@
-/* One thread a band: starting one costs little against writing megabytes. */
+/* Background writes with one thread for each band: starting a thread costs little compared with writing megabytes. */
 #include "behind.h"
 
 #include "report.h"

@@ -1,4 +1,4 @@
-/* Writing behind: a thread writes one band of a result while the next is read and computed. */
+/* Background writes: a thread writes one band of the output while the next one is read and computed. */
 #ifndef FALT_CLI_BEHIND_H
 #define FALT_CLI_BEHIND_H
 

@@ -1,8 +1,5 @@
-/* The verb bench: every problem of a suite on Faltung and, with --peers, on the libraries that people would use
- * instead.
- *
- * All work on the same data. They take turns in rounds (Faltung, peer, peer, ..., Faltung, ...), so that a machine that
- * slows down or speeds up does so for all; only one works at a time; the median over the rounds counts. */
+/* The verb bench: times every problem of a suite on Faltung and, with --peers, on the libraries that people use
+ * instead. */
 #include "bench.h"
 
 #include <math.h>
@@ -16,6 +13,9 @@
 #include "library.h"
 #include "report.h"
 #include "verbs.h"
+
+/* All libraries use the same data. They alternate in rounds (Faltung, peer, peer, ..., Faltung, ...), so a change of
+ * the machine's speed affects all of them. Only one runs at a time, and the median over the rounds counts. */
 
 static const double default_seconds = 1, hopeless = 2;
 enum { DEFAULT_ROUNDS = 3 };

@@ -1,4 +1,4 @@
-/* What bench measured, and the three ways to show it. */
+/* Measurements of bench, and their three output formats. */
 #ifndef FALT_CLI_BENCH_H
 #define FALT_CLI_BENCH_H
 

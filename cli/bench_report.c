@@ -1,4 +1,4 @@
-/* What bench measured as a table and as JSON. */
+/* Measurements of bench as a table and as JSON. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The cache: its files, its kernels one a line, emptying it. */
+/* The cache: lists its files and kernels, and empties it. */
 #include "cache.h"
 
 #include <string.h>

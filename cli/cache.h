@@ -1,4 +1,4 @@
-/* What `faltung info` says and does about the cache. */
+/* The cache, for `faltung info`. */
 #ifndef FALT_CLI_CACHE_H
 #define FALT_CLI_CACHE_H
 

@@ -1,4 +1,4 @@
-/* How the candidates of a problem are printed: for --explain and the verb explain alike. */
+/* Prints the candidates of a problem, for --explain and the verb explain. */
 #include "candidates.h"
 
 #include "report.h"

@@ -1,4 +1,4 @@
-/* How the candidates of a problem are printed: for --explain and the verb explain alike. */
+/* Prints the candidates of a problem, for --explain and the verb explain. */
 #ifndef FALT_CLI_CANDIDATES_H
 #define FALT_CLI_CANDIDATES_H
 

@@ -1,4 +1,4 @@
-/* Values that have names, such as types and modes: for reading options, for completion and for the verb list. */
+/* Named values, such as types and modes, for options, completions and the verb list. */
 #include "choice.h"
 
 #include "axes.h"

@@ -1,12 +1,12 @@
-/* The cliffs of a suite's walks: points that cost more than twice as much per unit of work as a neighbour.
- *
- * The unit of work is the time that the point's bytes or operations need at the machine's measured limits, whichever is
- * larger, and a little for the call, so that points which are too small to matter are no cliffs. */
+/* Cliffs in the walks of a suite: points that cost more than twice as much per unit of work as a neighbour. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bench.h"
 #include "walk.h"
+
+/* The unit of work is the time that the point's bytes or operations need at the machine's measured limits, whichever is
+ * longer, plus a little for the call, so points that are too small to matter are not cliffs. */
 
 static const double call_seconds = 5e-6, steep = 2;
 

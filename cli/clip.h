@@ -1,4 +1,4 @@
-/* Saturation: how many results an integer type cut off, and the range that would have held them all. */
+/* Saturation: counts the outputs that an integer type clipped, and the range that would have held them all. */
 #ifndef FALT_CLI_CLIP_H
 #define FALT_CLI_CLIP_H
 

@@ -1,4 +1,4 @@
-/* The textbook's counts of a filter: what its arithmetic and its memory traffic would be on paper. */
+/* The textbook's counts of a filter: its arithmetic and its memory traffic on paper. */
 #ifndef FALT_CLI_COUNTS_H
 #define FALT_CLI_COUNTS_H
 

@@ -1,4 +1,4 @@
-/* The device and the budget that the options ask for. */
+/* The device and the budget from the options. */
 #include "device.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The device and the budget that the options ask for. */
+/* The device and the budget from the options. */
 #ifndef FALT_CLI_DEVICE_H
 #define FALT_CLI_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* Operands as .npy files in a private directory, for the moment in which the peers read them. */
+/* Operands as .npy files in a private directory, from which the peers read them. */
 #ifndef FALT_CLI_EXCHANGE_H
 #define FALT_CLI_EXCHANGE_H
 

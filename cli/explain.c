@@ -1,4 +1,5 @@
-/* The verb explain: every candidate for a problem, predicted and measured, or why it was rejected. */
+/* The verb explain: every candidate for a problem, with its predicted and measured time or the reason for its
+ * rejection. */
 #include <stdlib.h>
 
 #include "candidates.h"

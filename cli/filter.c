@@ -1,4 +1,4 @@
-/* The verbs convolve and correlate: a file through one filter into another file. */
+/* The verbs convolve and correlate: apply one filter to a file and write another file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

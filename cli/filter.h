@@ -1,4 +1,4 @@
-/* One file through one filter: what the steps of convolve and correlate share. */
+/* Declarations that the steps of convolve and correlate share. */
 #ifndef FALT_CLI_FILTER_H
 #define FALT_CLI_FILTER_H
 

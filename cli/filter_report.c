@@ -1,4 +1,4 @@
-/* What convolve and correlate say about a run. */
+/* The report of convolve and correlate about a run. */
 #include "filter.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Help as text, and tables that the manual page shares with it. */
+/* Help as text, and the tables that the manual page shares with it. */
 #include "help.h"
 
 #include <string.h>

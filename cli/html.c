@@ -1,4 +1,4 @@
-/* The report of bench as one self-contained page: a table with bars, the means, and where it was measured. */
+/* The report of bench as one self-contained page: a table with bars, the means, and the machine. */
 #include <math.h>
 #include <string.h>
 

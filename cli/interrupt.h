@@ -1,14 +1,14 @@
-/* SIGINT, SIGTERM and SIGHUP: the command ends soon, whatever it does, with one line, and leaves nothing behind.
- *
- * The first signal interrupts the devices and lets the verb clean up and return. A second one, or 0.4 s without a
- * return, removes the temporary files and ends the process from within the handler. Signals that were ignored when the
- * command started stay so. A forked child dies of them as if nobody had caught them. */
+/* SIGINT, SIGTERM and SIGHUP: the command ends soon in any state, prints one line, and leaves no temporary files. */
 #ifndef FALT_CLI_INTERRUPT_H
 #define FALT_CLI_INTERRUPT_H
 
 #include <sys/types.h>
 
 #include "faltung/faltung.h"
+
+/* The first signal interrupts the devices and lets the verb clean up and return. A second one, or 0.4 s without a
+ * return, removes the temporary files and ends the process from within the handler. Signals that were ignored when the
+ * command started stay ignored. A forked child dies of them as by default. */
 
 /* Before the verb runs; further calls do nothing. */
 void cli_interrupts_catch(void);

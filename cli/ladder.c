@@ -1,5 +1,5 @@
-/* The verb ladder: the textbook's steps for one filter or one network layer, each checked against the first, which is
- * checked against sums in f64, and timed; then the planner. */
+/* The verb ladder: the textbook's steps for one filter or one network layer, each timed and checked against the first,
+ * which is checked against sums in f64. The planner's choice is the last step. */
 #include "ladder.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The ladder's tables, as climbed: what the verb fills, and what prints or draws them. */
+/* The tables of a ladder run: the verb fills them, the reports print or draw them. */
 #ifndef FALT_CLI_LADDER_H
 #define FALT_CLI_LADDER_H
 

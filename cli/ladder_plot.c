@@ -1,4 +1,4 @@
-/* The ladder as a picture: a bar for each step on a logarithmic axis of time, and the machine's limit as a line. */
+/* The ladder as a picture: a bar for each step on a logarithmic time axis, and the machine's limit as a line. */
 #include <math.h>
 #include <string.h>
 

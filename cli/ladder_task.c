@@ -1,4 +1,4 @@
-/* A problem as the ladder's task: operands on the device, what comes out, and what it is held against. */
+/* A problem as a task of the ladder: operands on the device, the output, and the reference. */
 #include "ladder_task.h"
 
 #include <math.h>

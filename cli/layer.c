@@ -1,4 +1,4 @@
-/* The verb layer: one network layer on .npy arrays, forward or backward, pooling included. */
+/* The verb layer: one network layer on .npy arrays, forward or backward, including pooling. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Shapes, types and places of a layer's arrays: which tensor an option names, and whether the file fits it. */
+/* Shapes, types and locations of a layer's arrays: the tensor that an option names, and the check of its file. */
 #include "layer_files.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The .npy files of a layer: which operands its operation reads and writes, and whether arrays fit them. Functions that
- * return an int print an error and return its exit status, or CLI_DONE. */
+/* The .npy files of a layer: the operands that its operation reads and writes, and the check of their arrays. Functions
+ * that return an int print an error and return its exit status, or CLI_DONE. */
 #ifndef FALT_CLI_LAYER_FILES_H
 #define FALT_CLI_LAYER_FILES_H
 

@@ -1,4 +1,4 @@
-/* Finding libraries: a plan that asks for one tells. */
+/* Finds optional libraries: a plan that needs one tells. */
 #include "library.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The libraries by which solvers that are named work, where a machine has them. */
+/* The optional libraries that some solvers need, if this machine has them. */
 #ifndef FALT_CLI_LIBRARY_H
 #define FALT_CLI_LIBRARY_H
 

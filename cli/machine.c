@@ -1,4 +1,4 @@
-/* What a measurement must say about where it was taken. */
+/* The description of the machine that accompanies a measurement. */
 #include "machine.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* What a measurement must say about where it was taken. */
+/* The description of the machine that accompanies a measurement. */
 #ifndef FALT_CLI_MACHINE_H
 #define FALT_CLI_MACHINE_H
 

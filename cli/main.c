@@ -1,5 +1,5 @@
-/* The command `faltung`: finds the verb and hands over. Exit statuses: 0 done; 1 a check failed; 2 the command line or
- * a file is wrong; 3 not possible within the budget or on this machine; 4 an internal error. */
+/* The command `faltung`: finds the verb and runs it. Exit status: 0 done; 1 a check failed; 2 the command line or a
+ * file is wrong; 3 not possible within the budget or on this machine; 4 an internal error. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Where convolve and correlate write: the last operand, or under the inputs' names in the directory that it is. */
+/* The output paths of convolve and correlate: the last operand, or the inputs' names in it if it is a directory. */
 #include "outputs.h"
 
 #include <stdio.h>

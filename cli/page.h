@@ -1,4 +1,4 @@
-/* A page or a picture that a verb writes beside its answer: whole or not at all. */
+/* Writes a page or a picture beside the answer, atomically. */
 #ifndef FALT_CLI_PAGE_H
 #define FALT_CLI_PAGE_H
 

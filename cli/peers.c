@@ -1,4 +1,4 @@
-/* The process that runs the peers: Python, started once, asked by one JSON object a line and answering likewise. */
+/* The process that runs the peers: Python, started once, which answers each line (a JSON object) with lines. */
 #include "peers.h"
 
 #include <errno.h>

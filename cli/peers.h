@@ -1,11 +1,5 @@
-/* The process that runs the peers: Python, started once, asked by one JSON object a line and answering likewise.
- *
- *   at the start        <- {"library": "opencv", "version": "5.0.0"} or {"library": "torch", "missing": why} for each
- *   {"do": "load", ..}  -> {"library": .., "implementation": .., "version": ..} for each that can do the problem
- *   {"do": "time", ..}  -> {"seconds_median": .., "seconds_min": .., "runs": .., ..} or {"error": why}
- *   {"do": "drop"}      -> forgets the problem
- *
- * Every answer ends with {"done": true}. bench/peers/peers.py is the other side. */
+/* The process that runs the peers: Python, started once, which answers each line (a JSON object) with lines.
+ * bench/peers/peers.py is the other side. */
 #ifndef FALT_CLI_PEERS_H
 #define FALT_CLI_PEERS_H
 
@@ -15,6 +9,13 @@
 
 #include "answer.h"
 #include "report.h"
+
+/*   at the start        <- {"library": "opencv", "version": "5.0.0"} or {"library": "torch", "missing": why} for each
+ *   {"do": "load", ..}  -> {"library": .., "implementation": .., "version": ..} for each that can do the problem
+ *   {"do": "time", ..}  -> {"seconds_median": .., "seconds_min": .., "runs": .., ..} or {"error": why}
+ *   {"do": "drop"}      -> forgets the problem
+ *
+ * Every answer ends with {"done": true}. */
 
 enum { CLI_LIBRARIES = 8, CLI_PEERS = 12 };
 

@@ -1,4 +1,4 @@
-/* One problem checked in a process of its own, which may crash or hang. */
+/* Checks one problem in a separate process, which may crash or hang. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* A problem from the words of the command line, its budget, and operands to run it on. */
+/* A problem from the words of the command line, its budget, and its operands. */
 #ifndef FALT_CLI_PROBLEM_H
 #define FALT_CLI_PROBLEM_H
 

@@ -1,4 +1,4 @@
-/* What the command says: one-line errors, JSON objects, a progress bar, and the name somebody meant. */
+/* Output of the command: one-line errors, JSON objects, a progress bar, and suggestions for misspelt names. */
 #ifndef FALT_CLI_REPORT_H
 #define FALT_CLI_REPORT_H
 

@@ -1,4 +1,4 @@
-/* Files that come with the command: suites and peers, in the source tree and where they are installed. */
+/* Files that are shipped with the command: suites and peers, in the source tree or installed. */
 #ifndef FALT_CLI_SHARE_H
 #define FALT_CLI_SHARE_H
 

@@ -1,6 +1,6 @@
-/* Makes a failing problem smaller: leaves out a word, lowers a number, puts a common type for a rare one, one change at
- * a time, and keeps the line if the same solver still fails. Every change lowers the line's weight, so that it ends;
- * the number of attempts and the time are bounded too. */
+/* Reduces a failing problem: removes a word, lowers a number, or replaces a rare type by a common one, one change at a
+ * time, and keeps the line if the same solver still fails. Every change lowers the line's weight, so the reduction
+ * ends; the number of attempts and the time are also bounded. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Where the time of a run over files went. */
+/* The time of each stage of a run over files. */
 #ifndef FALT_CLI_STAGES_H
 #define FALT_CLI_STAGES_H
 

@@ -1,15 +1,15 @@
 /* Suites: lists of problem lines to measure. A line of the file is
  *
- *   [NAME] PROBLEM [@ KERNEL] [<= MILLISECONDS ms]        # comment
- *
- * Braces and brackets make a line stand for many (walk.h). A line without a name (its second word has an equals sign)
- * is called by its number. The time is what a finished implementation should need on the machine that the suite was
- * written for. */
+ *   [NAME] PROBLEM [@ KERNEL] [<= MILLISECONDS ms]        # comment */
 #ifndef FALT_CLI_SUITE_H
 #define FALT_CLI_SUITE_H
 
 #include "kernel.h"
 #include "problem.h"
+
+/* Braces and brackets make a line expand to many (walk.h). A line without a name (its second word has an equals sign)
+ * is named by its number. The time is the target of a finished implementation on the machine that the suite was written
+ * for. */
 
 typedef struct cli_case {
   char suite[64], name[48], kernel[512]; /* kernel: empty for random taps */

@@ -1,5 +1,5 @@
-/* The verb tune: measures the candidates and remembers the winner; or, with --compile-only, fills the cache with the
- * kernels that GPUs which need not be here would run. */
+/* The verb tune: measures the candidates and stores the winner; with --compile-only, fills the cache with the kernels
+ * for GPUs that need not be present. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The table of verbs: what help, completions and the manual page say of each, and the function that runs it. */
+/* The table of verbs: their texts in help, completions and the manual page, and the functions that run them. */
 #include "verbs.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The verbs: one line of the table in verbs.c each. A verb that does not exist yet is in no table and in no help. */
+/* The table of verbs: one line of verbs.c each. */
 #ifndef FALT_CLI_VERBS_H
 #define FALT_CLI_VERBS_H
 

@@ -1,5 +1,5 @@
-/* The verb verify: problems checked in processes of their own, so that a crash ends one of them and is told; failures
- * made smaller; totals by solver. */
+/* The verb verify: checks problems in separate processes, so a crash ends only one of them and is reported; reduces
+ * failing problems; adds up by solver. */
 #ifndef FALT_CLI_VERIFY_H
 #define FALT_CLI_VERIFY_H
 

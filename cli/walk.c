@@ -1,4 +1,4 @@
-/* Lines of suites that stand for many problems, and where speed falls off a cliff among them. */
+/* Expands lines of suites that stand for many problems, and finds cliffs in their speed. */
 #include "walk.h"
 
 #include <math.h>

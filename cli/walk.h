@@ -1,14 +1,14 @@
-/* Lines of suites that stand for many problems, and where speed falls off a cliff among them.
- *
- *   {forward,backward-data} c=[16,17,24,32] k=[16,17,24,32] h=56 w=56 layout={nhwc,nchw}
- *
- * Braces are alternatives, every combination a walk of its own. Brackets are the points of a walk; several on a line
- * are walked in step. What follows @, a kernel, is left as it is. */
+/* Expands lines of suites that stand for many problems, and finds cliffs in their speed. */
 #ifndef FALT_CLI_WALK_H
 #define FALT_CLI_WALK_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/*   {forward,backward-data} c=[16,17,24,32] k=[16,17,24,32] h=56 w=56 layout={nhwc,nchw}
+ *
+ * Braces are alternatives; every combination is a walk. Brackets are the points of a walk; several on a line advance
+ * together. Text after @, a kernel, is not expanded. */
 
 typedef struct cli_walk {
   int walks, points; /* both 1 on a plain line */

@@ -1,6 +1,6 @@
-/* Problems checked by several processes, each on every n-th one. The first process only watches: it starts another
- * where one crashed or took too long, gathers what failed, and adds up. GPUs are opened by the new processes alone,
- * since no context outlives a fork. */
+/* Checks problems in several processes, each taking every n-th one. The first process only supervises: it restarts a
+ * process that crashed or took too long, collects failures, and adds up. Only the new processes open GPUs, because a
+ * CUDA context does not survive a fork. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,4 @@
-/* Which backend serves which extension, and the loading of modules on first use. A module lies beside the command (in a
- * build directory), in ../LIBDIR/faltung beside the command's directory (installed, wherever it was moved to), or in
- * the directory that was configured. */
+/* The backend of each extension, and the loading of modules on first use. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -8,6 +6,9 @@
 #include <unistd.h>
 
 #include "io/format.h"
+
+/* A module is beside the command (in a build directory), in ../LIBDIR/faltung relative to the command's directory
+ * (installed, also after a move), or in the configured directory. */
 
 /* Set by the build to the version found. */
 #ifndef FALT_VIPS_VERSION

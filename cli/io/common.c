@@ -1,4 +1,4 @@
-/* What the command and every module need: the line for the user, extensions, the shape of a row. Compiled into each. */
+/* Helpers of the command and of every module: error lines, extensions, the shape of a row. Compiled into each. */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>

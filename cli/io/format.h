@@ -1,6 +1,5 @@
-/* What one file format gives to the face in io.h: a table of functions. .npy is built in; the others live in modules
- * that are loaded when the first such file is met, because the libraries behind them take longer to load than a small
- * image takes to filter. */
+/* The interface of one file format to io.h: a table of functions. .npy is built in. Other formats are modules that are
+ * loaded with the first such file, because their libraries take longer to load than a small image takes to filter. */
 #ifndef FALT_CLI_IO_FORMAT_H
 #define FALT_CLI_IO_FORMAT_H
 

@@ -1,5 +1,5 @@
-/* The one face of all formats: finds the backend by extension, checks what all of them promise, keeps rows in order,
- * and lets files appear whole or not at all. */
+/* The common interface of all formats: finds the backend by extension, checks the common guarantees, keeps rows in
+ * order, and writes files atomically. */
 #include "io/io.h"
 
 #include <errno.h>

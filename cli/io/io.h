@@ -1,13 +1,12 @@
-/* Files as rows of samples. Every format is opened, read and written through this one face; the command never asks
- * which it is. A row is one step of the slowest axis: a line of an image, a plane of a volume, a frame of audio, a[i]
- * of an array.
- *
- * Samples are interleaved: element (z, y, x, channel) of a row-major d x h x w x channels array. The slowest axis is d
- * for volumes (space 3), h for images (space 2), w for signals (space 1). */
+/* Files as rows of samples. The command opens, reads and writes every format through this interface. A row is one step
+ * of the slowest axis: a line of an image, a plane of a volume, a frame of audio, a[i] of an array. */
 #ifndef FALT_CLI_IO_H
 #define FALT_CLI_IO_H
 
 #include "faltung/faltung.h"
+
+/* Samples are interleaved: element (z, y, x, channel) of a row-major d x h x w x channels array. The slowest axis is d
+ * for volumes (space 3), h for images (space 2), w for signals (space 1). */
 
 /* One line for the user: "what: why; what to do", without the leading "faltung: ". */
 typedef struct io_error {

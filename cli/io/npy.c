@@ -1,5 +1,5 @@
-/* .npy and .npz as rows of samples, and as whole arrays for layers. Axes are d, h, w and, behind them, interleaved
- * channels. */
+/* .npy and .npz files as rows of samples, and as whole arrays for layers. Axes are d, h, w, then interleaved channels.
+ */
 #include "io/npy.h"
 
 #include <fcntl.h>

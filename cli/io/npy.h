@@ -1,5 +1,5 @@
-/* The .npy reader by descriptor, alone or in an archive: what io_open and io_array_read share, and what the fuzzers
- * drive. */
+/* The .npy reader on a descriptor, for plain files and archive members. io_open, io_array_read and the fuzzers use it.
+ */
 #ifndef FALT_CLI_IO_NPY_H
 #define FALT_CLI_IO_NPY_H
 

@@ -1,5 +1,5 @@
-/* Reading .npy: rows straight from the file into the caller's memory, streams and members of archives in order,
- * Fortran order by a blocked transposition of the whole array, the only case that needs all of it at once. */
+/* Reads .npy: rows directly from the file to the caller's memory, streams and archive members in order. Fortran order
+ * needs the whole array at once, for a blocked transposition. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

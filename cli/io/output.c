@@ -1,7 +1,4 @@
-/* Output under a temporary name: open, write, sync, rename; and its removal when the process is ended.
- *
- * A signal handler may only read memory that is complete, so paths live in a static table whose entry is marked as
- * used after it is filled and marked as free before it is cleared. */
+/* Output under a temporary name: open, write, sync, rename, and its removal if the process is ended. */
 #include "io/output.h"
 
 #include <errno.h>
@@ -16,6 +13,9 @@
 #include <unistd.h>
 
 #include "io/format.h"
+
+/* A signal handler may only read complete memory, so paths are in a static table whose entries are marked as used after
+ * they are filled and as free before they are cleared. */
 
 enum { SLOTS = 16, WRITE_CHUNK = 16 << 20, COPY_BYTES = 1 << 16 }; /* a signal waits for a chunk */
 

@@ -1,5 +1,5 @@
-/* Files that appear whole or not at all: written under a temporary name in the same directory, then synced and renamed.
- * The temporary is removed on failure and at exit; who ends the process by a signal calls the function for that. */
+/* Atomic output files: written under a temporary name in the same directory, then synced and renamed. The temporary
+ * file is removed on failure and at exit. A signal handler that ends the process calls the function for that. */
 #ifndef FALT_CLI_IO_OUTPUT_H
 #define FALT_CLI_IO_OUTPUT_H
 

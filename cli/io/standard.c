@@ -1,4 +1,4 @@
-/* Standard input as a file: its format by its first bytes, and its copy in a temporary file. */
+/* Standard input as a file: detects its format by its first bytes, and copies it to a temporary file. */
 #include "io/standard.h"
 
 #include <errno.h>

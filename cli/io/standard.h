@@ -1,5 +1,5 @@
-/* Standard input as a file. An .npy array is read as it comes; other formats are looked at in any order by the
- * libraries that read them, so their bytes go to a temporary file first, which is removed at exit. */
+/* Standard input as a file. An .npy array is read from the stream. The libraries of other formats read in any order, so
+ * their bytes are copied to a temporary file first, which is removed at exit. */
 #ifndef FALT_CLI_IO_STANDARD_H
 #define FALT_CLI_IO_STANDARD_H
 

@@ -1,5 +1,5 @@
-/* Archives in the ZIP format, as numpy.savez writes and numpy.load reads them (PKWARE's APPNOTE 6.3): one stored or
- * deflated member is read in order; one stored member is written. */
+/* ZIP archives as numpy.savez writes and numpy.load reads them (PKWARE's APPNOTE 6.3): reads one stored or deflated
+ * member in order, and writes one stored member. */
 #ifndef FALT_CLI_IO_ZIP_H
 #define FALT_CLI_IO_ZIP_H
 

@@ -1,5 +1,5 @@
-/* The directory of a ZIP archive: finds one array by its name. Nothing in the file is trusted: each offset and each
- * size is compared with the size of the file before it is used, and what deflate could not have made is refused. */
+/* The directory of a ZIP archive: finds one array by its name. The file is not trusted: each offset and size is
+ * compared with the size of the file before use, and sizes that deflate cannot produce are refused. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

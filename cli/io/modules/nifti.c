@@ -1,6 +1,6 @@
-/* Volumes through libnifti: .nii and .nii.gz, NIfTI-1 and -2. The header is libnifti's business; samples are read row
- * by row from its (possibly compressed) stream. Values are the stored ones: scl_slope and scl_inter are passed on, not
- * applied. A file with more than three dimensions is a volume with as many channels, each filtered by itself. */
+/* Reads volumes by libnifti: .nii and .nii.gz, NIfTI-1 and -2. libnifti reads the header; samples are read row by row
+ * from its (possibly compressed) stream. Values are the stored ones: scl_slope and scl_inter are passed on, not
+ * applied. A file with more than three dimensions is a volume with as many channels, which are filtered separately. */
 #include "io/modules/nifti.h"
 
 #include <fcntl.h>

@@ -1,12 +1,14 @@
-/* What reading and writing volumes share. A file holds `volumes` arrays one after the other (the fourth and later
- * dimensions: time, directions), each of `rows` rows of `row` voxels; a voxel may have `parts` interleaved samples
- * (RGB). The face sees them as channels, interleaved: sample (row, voxel, volume). */
+/* Declarations that reading and writing volumes share. */
 #ifndef FALT_CLI_IO_MODULES_NIFTI_H
 #define FALT_CLI_IO_MODULES_NIFTI_H
 
 #include <nifti2_io.h>
 
 #include "io/format.h"
+
+/* A file holds `volumes` arrays one after the other (the fourth and later dimensions: time, directions), each of `rows`
+ * rows of `row` voxels. A voxel may have `parts` interleaved samples (RGB). io.h sees them as interleaved channels:
+ * sample (row, voxel, volume). */
 
 /* Volumes whose samples are brought together, or apart, at a time: a line of memory at least. */
 enum { NIFTI_GROUP = 32 };

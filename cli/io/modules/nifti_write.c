@@ -1,6 +1,6 @@
-/* Writing volumes through libnifti: the input's header with another datatype and other sizes where they changed, then
- * the samples. Several volumes arrive interleaved and are stored apart: in their places of a plain file, or in memory
- * until the end if the file is compressed. */
+/* Writes volumes by libnifti: the input's header with the new datatype and sizes, then the samples. Several volumes
+ * arrive interleaved and are stored separately: at their places in a plain file, or in memory until the end if it is
+ * compressed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

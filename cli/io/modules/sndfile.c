@@ -1,19 +1,18 @@
-/* Audio through libsndfile: frames of interleaved channels. A signal's samples are read at full scale of the type that
- * holds them:
- *
- *   8-bit PCM, signed or not    s8   (unsigned bytes lose their offset of 128: silence is 0)
- *   16-bit PCM, G.711, ADPCM    s16
- *   24- and 32-bit PCM          s32  (24 bits in the upper three bytes)
- *   double                      f64
- *   float, Vorbis, Opus, MP3    f32  (full scale is 1)
- *
- * Writing is the same table read backwards; 24-bit output is rounded to the nearest integer, ties to even. Rate,
- * subtype and text tags of the input are kept. */
+/* Audio by libsndfile: frames of interleaved channels. Samples are read at full scale of the type that holds them, and
+ * written by the same table. Rate, subtype and text tags of the input are kept. */
 #include <sndfile.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/format.h"
+
+/*   8-bit PCM, signed or not    s8   (unsigned bytes lose their offset of 128: silence is 0)
+ *   16-bit PCM, G.711, ADPCM    s16
+ *   24- and 32-bit PCM          s32  (24 bits in the upper three bytes)
+ *   double                      f64
+ *   float, Vorbis, Opus, MP3    f32  (full scale is 1)
+ *
+ * 24-bit output is rounded to the nearest integer, ties to even. */
 
 enum {
   S8 = 1u << FALT_S8,

@@ -1,6 +1,6 @@
-/* Images through libvips: opening and reading. Access is sequential unless rows are wanted in any order, so an image of
- * any size streams through a few rows of memory. Samples come as stored: palettes are expanded, packed codings are
- * unpacked, colours and bit depth stay. Several pages of one size are an image in which they lie below each other. */
+/* Opens and reads images by libvips. Access is sequential unless rows are needed in any order, so an image of any size
+ * streams through a few rows of memory. Samples are the stored ones: palettes are expanded, packed codings are
+ * unpacked, colours and bit depth are kept. Pages of equal size form one image, one below the other. */
 #include <dlfcn.h>
 #include <gmodule.h>
 #include <pthread.h>

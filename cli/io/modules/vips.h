@@ -1,4 +1,4 @@
-/* What the parts of the image module share. */
+/* Declarations that the parts of the image module share. */
 #ifndef FALT_CLI_IO_MODULES_VIPS_H
 #define FALT_CLI_IO_MODULES_VIPS_H
 

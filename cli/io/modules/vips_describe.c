@@ -1,5 +1,5 @@
-/* Image descriptions that state sizes and types: OME-XML, ImageJ's lines, the JSON of "shaped" TIFF files. They follow
- * the output, or are removed where they cannot. Other descriptions are text for people and stay as they are. */
+/* Image descriptions that state sizes and types: OME-XML, ImageJ's lines, the JSON of "shaped" TIFF files. They are
+ * updated for the output, or removed if they cannot be. Other descriptions are text for people and are kept. */
 #include <stdlib.h>
 #include <string.h>
 

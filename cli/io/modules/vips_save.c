@@ -1,4 +1,4 @@
-/* What each image format can hold, how it is saved, and what metadata goes along. */
+/* The types that each image format can hold, its save options, and its metadata. */
 #include <stdio.h>
 #include <string.h>
 

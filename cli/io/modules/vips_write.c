@@ -1,6 +1,6 @@
-/* Writing images while their rows arrive. libvips pulls: a saver asks the image for regions. Here rows are pushed.
- * Between the two stands a ring of rows: the saver runs in a thread of its own, on an image whose pixels are whatever
- * the ring delivers next, and vips_sequential makes it ask from top to bottom, each row once. */
+/* Writes images row by row. libvips pulls regions from an image, but rows are pushed here. A ring of rows connects
+ * both: the saver runs in its own thread on an image whose pixels the ring delivers, and vips_sequential makes it read
+ * from top to bottom, each row once. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
