@@ -1,4 +1,4 @@
-/* Sums in f64 at some positions: what the first step of every ladder is held against. */
+/* Sums in f64 at some positions, the reference for the first step of every ladder. */
 #include <math.h>
 
 #include "core/random.h"

@@ -1,4 +1,5 @@
-/* Inside the ladder: hot loops compiled for several instruction sets where the compiler can; the loader picks. */
+/* Private to the ladder: hot loops compiled for several instruction sets, if the compiler can; the loader selects one.
+ */
 #ifndef FALT_LADDER_CLONES_H
 #define FALT_LADDER_CLONES_H
 

@@ -1,9 +1,8 @@
-/* The ladder on the CPU: naive, hoisted boundary, tiled, vectorised, threaded.
+/* The ladder on the CPU: naive, hoisted boundary, tiled, vectorised, threaded; each step keeps the techniques of the
+ * previous one. Follows Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", the chapter on convolution,
+ * with the caches of a CPU instead of a GPU's memories.
  *
- *     y[z,y,x] = sum over t, r, s of w[t,r,s] * x[z + t - T/2, y + r - R/2, x + s - S/2],   zero outside
- *
- * Each step keeps what the one before taught. After Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, the
- * chapter on convolution, turned from a GPU's memories to a CPU's. */
+ *     y[z,y,x] = sum over t, r, s of w[t,r,s] * x[z + t - T/2, y + r - R/2, x + s - S/2],   zero outside */
 #include <stddef.h>
 #include <string.h>
 

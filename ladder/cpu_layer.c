@@ -1,4 +1,4 @@
-/* The ladder of a network layer on the CPU, then ReLU and 2 x 2 max pooling.
+/* The ladder of a network layer on the CPU, followed by ReLU and 2 x 2 max pooling.
  *
  *     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*stride + r - pad, v*stride + s - pad],   zero outside */
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Starting the ladder's kernels: from a description and a task to a compiled function, its blocks and its arguments. */
+/* Launches the ladder's kernels: from a description and a task to a compiled function, its blocks and its arguments. */
 #include "ladder/cuda.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Inside the ladder: how a step's kernels are described and started. */
+/* Private to the ladder: the description and the launch of a step's kernels. */
 #ifndef FALT_LADDER_CUDA_H
 #define FALT_LADDER_CUDA_H
 

@@ -1,4 +1,4 @@
-/* The GPU's steps for signals, images and volumes: which kernel, cut into which blocks. */
+/* The GPU steps for signals, images and volumes: kernels and blocks. */
 #include "ladder/cuda.h"
 
 enum { D, H, W };

@@ -1,4 +1,4 @@
-/* The GPU's steps for a network layer: which kernels, cut into which blocks. */
+/* The GPU steps for a network layer: kernels and blocks. */
 #include "ladder/cuda.h"
 
 enum { D, H, W };

@@ -1,11 +1,5 @@
-/* The ladder: one filter, or one network layer, computed by rising steps, from the definition to what the planner
- * picks, each small enough to be read in a minute. Nothing in the library uses it; the command runs it, checks each
- * step and times it.
- *
- * f32, correlation. A filter: "same" size, anchor K/2, zero beyond the edges; 1D and 2D are 3D with sizes of one. A
- * layer: dense n c h w, one group, then ReLU and 2 x 2 max pooling. To add a step: a line in a table, and a function
- * (CPU) or a kernel and the function that says how to start it (GPU).
- */
+/* The ladder: one filter or network layer in steps from the definition to the planner's choice, each short enough to
+ * read in a minute. The library does not use it; the command runs, checks and times each step. */
 #ifndef FALT_LADDER_LADDER_H
 #define FALT_LADDER_LADDER_H
 
@@ -14,6 +8,10 @@
 #include <stdio.h>
 
 #include "faltung/faltung.h"
+
+/* f32, correlation. A filter: "same" size, anchor K/2, zero beyond the edges; 1D and 2D are 3D with sizes of one. A
+ * layer: dense n c h w, one group, then ReLU and 2 x 2 max pooling. A new step is a line in a table, and a function
+ * (CPU) or a kernel with the function that launches it (GPU). */
 
 typedef struct ladder_gpu ladder_gpu;
 

@@ -1,4 +1,4 @@
-/* What all steps have in common: counts on paper, the clock, shares for threads. */
+/* Helpers of all steps: counts on paper, the clock, and the division of work among threads. */
 #include <math.h>
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* The clock that all steps share. */
+/* The clock of all steps. */
 #include "ladder/timing.h"
 
 #include <math.h>

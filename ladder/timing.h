@@ -1,4 +1,4 @@
-/* Inside the ladder: the clock that all steps share. */
+/* Private to the ladder: the clock of all steps. */
 #ifndef FALT_LADDER_TIMING_H
 #define FALT_LADDER_TIMING_H
 

@@ -1,11 +1,13 @@
-// The ladder's steps for a network layer, n images of c channels under k filters, then ReLU and 2 x 2 max pooling:
+// The ladder's steps for a network layer, n images of c channels with k filters, followed by ReLU and 2 x 2 max
+// pooling:
 //
-//     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W],  zero
-//     outside
+//     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W]
 //
-// A block has the outputs of a tile of one image; blockIdx.x counts images and filters, y and z the tiles. Compile-time
-// parameters: STEP (each is compiled alone), TAPS_R, TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W, TILE_H, TILE_W (threads
-// of a block), FILTERS (of a thread, in the later steps).
+// x is zero outside. A block computes a tile of one image; blockIdx.x counts images and filters, y and z the tiles.
+
+// Compile-time parameters: STEP (each is compiled separately), TAPS_R, TAPS_S, STRIDE_H, STRIDE_W, PAD_H, PAD_W,
+// TILE_H, TILE_W (threads of a block), FILTERS (of a thread, in the later steps).
+
 #include "shape.h"
 
 typedef ladder_layer_size Layer;

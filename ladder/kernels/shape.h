@@ -1,4 +1,4 @@
-/* What the host passes to the ladder's kernels: plain structs, read by the C compiler and by NVRTC alike. */
+/* Arguments of the ladder's kernels: plain structs for the C compiler and NVRTC. */
 #ifndef FALT_LADDER_KERNELS_SHAPE_H
 #define FALT_LADDER_KERNELS_SHAPE_H
 

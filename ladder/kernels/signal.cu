@@ -2,9 +2,12 @@
 //
 //     y[i] = sum over j < TAPS of w[j] * x[i + j - TAPS/2],   zero outside
 //
-// One thread makes one output, until the last step. Compile-time parameters: STEP (each is compiled alone), TAPS, TILE
-// (threads of a block), EACH (outputs of a thread in the last step). After Hwu, Kirk, El Hajj: Programming Massively
-// Parallel Processors, the chapter on convolution.
+// One thread computes one output, except in the last step. Follows Hwu, Kirk, El Hajj, "Programming Massively Parallel
+// Processors", the chapter on convolution.
+
+// Compile-time parameters: STEP (each is compiled separately), TAPS, TILE (threads of a block), EACH (outputs of a
+// thread in the last step).
+
 #include "shape.h"
 
 typedef ladder_size Size;

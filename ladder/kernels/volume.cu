@@ -2,9 +2,11 @@
 //
 //     y[z,u,v] = sum over t, r, s of w[t,r,s] * x[z + t - TAPS_T/2, u + r - TAPS_R/2, v + s - TAPS_S/2],   zero outside
 //
-// Compile-time parameters: STEP (each is compiled alone), TAPS_T, TAPS_R, TAPS_S, TILE_D, TILE_H and TILE_W (outputs of
-// a block). After Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, the chapters on convolution and on
-// stencils.
+// Follows Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", the chapters on convolution and on stencils.
+
+// Compile-time parameters: STEP (each is compiled separately), TAPS_T, TAPS_R, TAPS_S, TILE_D, TILE_H and TILE_W
+// (outputs of a block).
+
 #include "shape.h"
 
 typedef ladder_size Size;
