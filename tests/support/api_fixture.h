@@ -1,4 +1,4 @@
-/* What the tests of the public functions share: a cache directory of their own, a clean environment, devices. */
+/* Fixture of the tests of the public functions: a private cache directory, a clean environment, devices. */
 #ifndef FALT_TESTS_API_FIXTURE_H
 #define FALT_TESTS_API_FIXTURE_H
 

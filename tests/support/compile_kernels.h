@@ -1,4 +1,4 @@
-/* Compiles kernels for every architecture, without a GPU, and asks what they use. Skipped where there is no NVRTC. */
+/* Compiles kernels for every architecture without a GPU, and reads their resource usage. Skipped without NVRTC. */
 #ifndef FALT_TESTS_COMPILE_KERNELS_H
 #define FALT_TESTS_COMPILE_KERNELS_H
 

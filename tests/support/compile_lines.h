@@ -1,4 +1,4 @@
-/* Compiles what a solver plans for problem lines on GPUs that are described, not present: no kernel may spill. */
+/* Compiles the plans of a solver for problem lines on described GPUs, which are not present. No kernel may spill. */
 #ifndef FALT_TESTS_COMPILE_LINES_H
 #define FALT_TESTS_COMPILE_LINES_H
 

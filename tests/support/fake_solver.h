@@ -1,5 +1,4 @@
-/* What the tests of the planner share: solvers made up for the purpose, a device that is none, and what they are asked.
- */
+/* Fixture of the planner's tests: fake solvers, a fake device, and questions. */
 #ifndef FALT_TESTS_FAKE_SOLVER_H
 #define FALT_TESTS_FAKE_SOLVER_H
 

@@ -1,4 +1,4 @@
-/* Long calls for the tests that end them and that listen to how far they are. */
+/* Long calls, for the tests of cancellation and progress. */
 #ifndef FALT_TESTS_LONG_CALLS_H
 #define FALT_TESTS_LONG_CALLS_H
 

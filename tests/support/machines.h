@@ -1,4 +1,4 @@
-/* GPUs that tile searches are tested for. */
+/* The GPUs for which tile searches are tested. */
 #ifndef FALT_TESTS_MACHINES_H
 #define FALT_TESTS_MACHINES_H
 

@@ -1,5 +1,5 @@
-/* Tests that compile kernels are skipped where there is no NVRTC, and where FALTUNG_TEST_KERNELS is 0: under sanitizers
- * they would take minutes in a library that was not built with any. */
+/* Skips tests that compile kernels without NVRTC, or if FALTUNG_TEST_KERNELS is 0: under sanitizers they take minutes
+ * in a library that was built without them. */
 #ifndef FALT_TESTS_NEED_COMPILER_H
 #define FALT_TESTS_NEED_COMPILER_H
 

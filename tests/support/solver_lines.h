@@ -1,4 +1,4 @@
-/* Problems that together reach every solver of the CPU which runs on any machine. */
+/* Problems that together reach every CPU solver that runs on any machine. */
 #ifndef FALT_TESTS_SOLVER_LINES_H
 #define FALT_TESTS_SOLVER_LINES_H
 

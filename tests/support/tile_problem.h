@@ -1,4 +1,4 @@
-/* A filter as tiles see it, its results as many as its elements, and what the checks of all its cuts count. */
+/* A filter problem for tile searches, with as many outputs as inputs, and the counts of the checks of its tiles. */
 #ifndef FALT_TESTS_TILE_PROBLEM_H
 #define FALT_TESTS_TILE_PROBLEM_H
 
