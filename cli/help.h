@@ -10,7 +10,7 @@
 void cli_help_all(FILE *file);
 /* `faltung help VERB` */
 void cli_help_verb(FILE *file, const cli_verb *verb);
-/* Every option as a row of a Markdown table: the one in docs/command.md. */
+/* Every option as a row of a Markdown table: the one in docs/guide/options.md. */
 void cli_help_options(FILE *file);
 /* The verbs of a set, such as "convolve, correlate", in text; "every verb with a device" where that is the set. */
 const char *cli_help_verbs(unsigned verbs, char *text, size_t size);

@@ -19,13 +19,13 @@ static const char problem_details[] =
     "PROBLEM is one line of words, such as\n"
     "  correlate h=4096 w=4096 r=5 s=5 boundary=symmetric type=f32\n"
     "  forward n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
-    "docs/problem-line.md lists them all.\n";
+    "docs/guide/problem-line.md lists them all.\n";
 
 static const char verify_details[] =
     "Without PROBLEM random ones are checked, in processes of their own: problem i has seed SEED + i. What fails is\n"
     "made smaller and printed; `faltung verify LINE --seed SEED` repeats it. PROBLEM is one line of words, such as\n"
     "  forward n=2 c=8 h=9 w=9 k=8 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
-    "docs/problem-line.md lists them all.\n";
+    "docs/guide/problem-line.md lists them all.\n";
 
 static const char tune_details[] =
     "PROBLEM is one line of words, such as\n"
@@ -47,7 +47,7 @@ static const char ladder_details[] =
     "PROBLEM is a line such as\n"
     "  correlate h=2048 w=2048 r=5 s=5                  a filter: f32, \"same\", zero beyond the edges\n"
     "  forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2    a layer: f32, nchw; then ReLU and 2 x 2 max pooling\n"
-    "docs/ladder.md explains the steps.\n";
+    "docs/guide/ladder.md explains the steps.\n";
 
 static const char bench_details[] =
     "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, resnet50, sweep, quick) or a file with one problem a "

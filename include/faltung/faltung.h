@@ -227,8 +227,8 @@ FALT_API void falt_problem_default(falt_problem *problem);
 /* Fills *budget: no limits, estimate, deterministic off, tf32 off, any method. Since 0.1. */
 FALT_API void falt_budget_default(falt_budget *budget);
 
-/* Reads one problem line, such as "correlate h=480 w=640 r=3 s=3 boundary=edge type=u8"; docs/problem-line.md lists the
- * words. The result passed falt_problem_check. budget may be NULL; words that belong to it are then an error.
+/* Reads one problem line, such as "correlate h=480 w=640 r=3 s=3 boundary=edge type=u8"; docs/guide/problem-line.md
+ * lists the words. The result passed falt_problem_check. budget may be NULL; words that belong to it are then an error.
  * Returns FALT_INVALID_TEXT or what falt_problem_check returns. Since 0.1. */
 FALT_API falt_status falt_problem_parse(falt_problem *problem, falt_budget *budget, const char *line);
 

@@ -74,7 +74,7 @@ inline falt_operands no_operands() {
   return operands;
 }
 
-// A problem line (docs/problem-line.md), without a budget's words. Throws FALT_INVALID_TEXT. Since 0.1.
+// A problem line (docs/guide/problem-line.md), without a budget's words. Throws FALT_INVALID_TEXT. Since 0.1.
 inline falt_problem parse(const std::string &line) {
   falt_problem problem;
   check(falt_problem_parse(&problem, nullptr, line.c_str()));

@@ -43,7 +43,8 @@ static falt_status unknown_word(const char *name, size_t length, unsigned famili
   falt_quote quote = falt_quoted(name, length);
   if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; write %s", quote.text, hint);
   if (near) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; did you mean '%s'?", quote.text, near);
-  return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; docs/problem-line.md lists the words", quote.text);
+  return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; docs/guide/problem-line.md lists the words",
+                   quote.text);
 }
 
 static falt_status misplaced_word(const falt_word *word, int verb) {

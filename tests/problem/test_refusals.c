@@ -45,7 +45,7 @@ static void test_bad_lines(void **state) {
       {"forward c=4 k=4 w=9 s=3 layout=channels_last", FALT_INVALID_TEXT, "unknown; write layout=nhwc"},
       {"forward c=4 k=4 w=9 s=3 act=swish", FALT_INVALID_TEXT, "act=swish: unknown; write act=silu"},
       {"correlate h=9 w=9 r=3 s=3 strid=2", FALT_INVALID_TEXT, "unknown word 'strid'; did you mean 'stride'?"},
-      {"correlate h=9 w=9 r=3 s=3 qqqqqqqqqq=2", FALT_INVALID_TEXT, "docs/problem-line.md"},
+      {"correlate h=9 w=9 r=3 s=3 qqqqqqqqqq=2", FALT_INVALID_TEXT, "docs/guide/problem-line.md"},
       {"correlate h=9 w=9 r=3 s=3 groups=2", FALT_INVALID_TEXT, "'groups' is no word of correlate"},
       {"forward c=1 k=1 w=9 s=3 pixel=2", FALT_INVALID_TEXT, "'pixel' is no word of forward"},
       {"maxpool w=9 s=3 alpha=2", FALT_INVALID_TEXT, "'alpha' is no word of maxpool"},
