@@ -6,7 +6,7 @@
 #   make campaign   random problems by the million at every instruction set and under sanitizers (COUNT=1000000 SEED=...)
 #   make bench      compare with the peers from PyPI in a private environment (SUITE=filters-cpu)
 #   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
-#   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines and pages into bench/results/
+#   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines into bench/results/ (MACHINE=h200)
 #   make quick      build what changed and run the tests of the folders that it is in
 #   make install    PREFIX=/usr/local
 #   make help       this list
@@ -14,6 +14,8 @@ BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SUITE ?= filters-cpu
+MACHINE ?= gpu
+RECORD = bench/results/$(MACHINE)
 
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -59,15 +61,15 @@ gpu-test: all
 gpu-bench: all
 	@mkdir -p bench/results
 	@cmake --build $(BUILD) --target transfer latency
-	@$(BUILD)/latency | tee bench/results/latency.jsonl
-	@$(BUILD)/transfer | tee bench/results/transfer.jsonl
+	@$(BUILD)/latency | tee $(RECORD)-latency.jsonl
+	@$(BUILD)/transfer | tee $(RECORD)-transfer.jsonl
 	@$(BUILD)/faltung bench filters-gpu --device cuda --peers --seconds 0.3 --json \
-	  --html bench/results/filters-gpu.html >bench/results/filters-gpu.jsonl
+	  --html $(RECORD)-filters-gpu.html >$(RECORD)-filters-gpu.jsonl
 	@$(BUILD)/faltung bench layers-gpu --device cuda --peers --seconds 0.1 --json \
-	  --html bench/results/layers-gpu.html >bench/results/layers-gpu.jsonl
-	@bench/table bench/results/filters-gpu.jsonl
-	@bench/table bench/results/layers-gpu.jsonl
-	@bench/table --suites bench/results/layers-gpu.jsonl
+	  --html $(RECORD)-layers-gpu.html >$(RECORD)-layers-gpu.jsonl
+	@bench/table $(RECORD)-filters-gpu.jsonl
+	@bench/table $(RECORD)-layers-gpu.jsonl
+	@bench/table --suites $(RECORD)-layers-gpu.jsonl
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
