@@ -21,7 +21,7 @@ configure_file(cmake/faltung.pc.in faltung.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/faltung.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The pages link to each other as they do in the source tree.
-install(FILES README.md CHANGELOG.md SECURITY.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN demo EXCLUDE PATTERN __pycache__ EXCLUDE)
 
 # falt_print(FILE DIRECTORY words...): FILE is what the built command prints for `faltung help words...`.
