@@ -15,7 +15,7 @@ bool cli_clip_limits(falt_type type, cli_range *limits);
 bool cli_clip_is_possible(const void *results, falt_type type, int64_t count);
 /* How many of the exact values (f32 or f64) lie outside the type once they are rounded. */
 int64_t cli_clip_count(const void *exact, falt_type exact_type, int64_t count, falt_type type);
-/* Widens *range by the finite ones of the exact values (f32 or f64). */
+/* Extends *range by the finite ones of the exact values (f32 or f64). */
 void cli_clip_range(const void *exact, falt_type exact_type, int64_t count, cli_range *range);
 
 #endif

@@ -26,9 +26,9 @@ typedef struct cli_layer_files {
 cli_layer_files cli_layer_files_list(const cli_options *options, const falt_problem *problem, falt_operands *set);
 /* Whether each path has its use, and standard input and output one each. */
 int cli_layer_files_check(const cli_layer_files *files, const cli_options *options);
-/* Reads what is read into memory of its own. */
+/* Reads the inputs into memory of their own. */
 int cli_layer_files_read(cli_layer_files *files, const falt_problem *problem);
-/* Memory for what is written, and its files under temporary names: what stands against them is said before the work. */
+/* Memory for the outputs, and their files under temporary names: obstacles are reported before the work. */
 int cli_layer_files_create(cli_layer_files *files, const falt_problem *problem);
 /* Writes the results; only when all are written do files get their names. */
 int cli_layer_files_write(cli_layer_files *files, const falt_problem *problem);

@@ -1,4 +1,4 @@
-// A layer in C++: a device and a plan that release themselves, vectors as operands, an exception for what goes wrong.
+// A layer in C++: a device and a plan that release themselves, vectors as operands, an exception for each failure.
 //   c++ -std=c++17 layer.cpp $(pkg-config --cflags --libs faltung)
 #include <cstdio>
 #include <faltung/faltung.hpp>

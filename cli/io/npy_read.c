@@ -306,7 +306,7 @@ bool npy_read_rows(npy_file *file, int64_t first, int64_t count, void *buffer, i
   const npy_header *h = &file->header;
   const int64_t row_bytes = npy_row_bytes(h), row = row_bytes / h->stored, elements = count * row;
   char value[24];
-  /* Stored elements narrower than f64 lie at the buffer's end and are widened from its beginning. */
+  /* Stored elements narrower than f64 lie at the buffer's end and are converted from its beginning. */
   char *stored = (char *)buffer + elements * ((int64_t)falt_type_size(h->type) - h->stored);
   const bool done = h->fortran ? read_gathered(file, first, count, stored, error)
                                : read_direct(file, first * row_bytes, count * row_bytes, stored, error);
