@@ -5,8 +5,8 @@
 
 /* Shared memory: CUDA C++ Programming Guide, technical specifications per compute capability ("maximum amount of shared
  * memory per thread block"). sm_70 allows 96 KB; kernels use 64 KB, as on sm_75. Rates and registers are fitted: rates
- * of sm_90 to timings on an H200 (docs/internals/cost-model.md), registers to compiled kernels. Rates of other architectures are
- * estimates. Graphics GPUs accumulate f16 in f32 at half the rate, and have two f64 units. */
+ * of sm_90 to timings on an H200 (docs/internals/cost-model.md), registers to compiled kernels. Rates of other
+ * architectures are estimates. Graphics GPUs accumulate f16 in f32 at half the rate, and have two f64 units. */
 
 #define KB(count) ((count)*1024)
 
