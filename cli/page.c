@@ -1,4 +1,4 @@
-/* Pages and pictures that verbs write: what all of them share. */
+/* Writes a page or a picture beside the answer: to a temporary file that is renamed when complete. */
 #include "page.h"
 
 #include <stdlib.h>
