@@ -341,7 +341,7 @@ void falt_gpu_release(falt_gpu *gpu, void *memory) {
   falt_gpu_leave(gpu, v);
 }
 
-/* The driver may return while the last bytes are on their way; streams that do not wait for its own would miss them. */
+/* The driver may return while the last bytes are in flight; streams that do not wait for its own would miss them. */
 falt_status falt_gpu_copy_in(falt_gpu *gpu, void *to, const void *from, size_t bytes) {
   const falt_gpu_visit v = falt_gpu_enter(gpu);
   int error = v.error ? 0 : gpu->driver->copy_in(falt_gpu_address(to), from, bytes);

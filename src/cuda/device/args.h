@@ -88,7 +88,7 @@ typedef struct falt_cuda_toeplitz_args {
   long long x_block, y_block;      /* bytes of four rows */
 } falt_cuda_toeplitz_args;
 
-enum { FALT_CUDA_BANDED_RING = 4 /* blocks of four rows that a warp has on their way */ };
+enum { FALT_CUDA_BANDED_RING = 4 /* blocks of four rows that a warp has in flight */ };
 
 /* The blocked kernel's operands: sizes and strides count elements, those of the taps and of their batches (w_batch)
  * bytes. Batches are images, groups of channels, outputs of a group. */
@@ -208,7 +208,7 @@ typedef struct falt_cuda_igemm_pack_args {
   long long low;      /* where the low parts of words begin, in bytes; 0: words stay whole */
 } falt_cuda_igemm_pack_args;
 
-/* The operands of filters' gradients. */
+/* The operands of weight gradients. */
 typedef struct falt_cuda_igemm_wgrad_args {
   falt_cuda_igemm_source y, x;
   falt_cuda_igemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
@@ -222,7 +222,7 @@ typedef struct falt_cuda_igemm_wgrad_args {
   double alpha;
 } falt_cuda_igemm_wgrad_args;
 
-/* The operands of depthwise layers. The source is x, or dy of a gradient by the data, whose result is dx; a gradient of
+/* The operands of depthwise layers. The source is x, or dy of a data gradient, whose result is dx; a gradient of
  * the filter reads x and y. Strides count elements; channels are those of results: with a multiplier several read one
  * channel of the source. */
 typedef struct falt_cuda_depthwise_args {

@@ -231,7 +231,7 @@ static bool needs_more(const double *a, int64_t rows, int64_t columns, double re
 
 /* ---------------------------------------------------------------------------------------------------------- volumes */
 
-/* Makes sum |f| = sum |g| = 1 and moves the scale to h: no intermediate result exceeds the largest input. */
+/* Makes sum |f| = sum |g| = 1 and moves the scale to h: no intermediate output exceeds the largest input. */
 static void balance(falt_factors *factors, int term) {
   double *h = falt_factors_taps(factors, term, 2);
   for (int axis = 0; axis < 2; axis++) {

@@ -12,7 +12,7 @@ typedef struct falt_factors {
   int groups;      /* distinct f */
   int *group;      /* of each term, rising from 0 */
   double *taps;    /* terms x (size[0] + size[1] + size[2]): f, g, h of each term */
-  double residual; /* sum |a - terms| / sum |a|: bounds the error of a result relative to sum |a| times max |input| */
+  double residual; /* sum |a - terms| / sum |a|: bounds the error of an output relative to sum |a| times max |input| */
   bool exact;      /* one term of integers times a power of two: products give a without any rounding */
 } falt_factors;
 

@@ -6,7 +6,7 @@
 
 static const char falt_factor_too_long[] = "finding its separable terms takes longer than they could save";
 
-/* False for large filters of few results: finding their terms (solver/common/factor.h) takes longer than one execution
+/* False for large filters of few outputs: finding their terms (solver/common/factor.h) takes longer than one execution
  * of all taps at the peak of the multiply-adds. */
 static inline bool falt_factor_pays(const falt_ask *ask) {
   enum { SMALL = 4096 }; /* taps that are factored in some tens of microseconds */

@@ -4,7 +4,7 @@
 
 #include "planner/planner.h"
 
-/* Results of one channel of an image. */
+/* Outputs of one channel of an image. */
 int64_t falt_im2col_positions(const falt_tensor *y);
 /* Whether an image's positions lie one step apart, from the last dimension outwards. */
 bool falt_im2col_is_even(const falt_tensor *y);

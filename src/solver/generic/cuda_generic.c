@@ -73,7 +73,7 @@ static void destroy(falt_plan *base) {
   falt_free(base);
 }
 
-/* ---- plan: applies to everything whose results can be numbered by a launch */
+/* ---- plan: applies to everything whose outputs can be numbered by a launch */
 
 static int64_t magnitude(int64_t a) {
   return a < 0 ? -a : a;
@@ -86,7 +86,7 @@ static bool has_channels_fastest(const falt_tensor *t) {
   return t->size[FALT_W] == 1 || magnitude(t->stride[channel]) < magnitude(t->stride[FALT_W]);
 }
 
-/* A filter's gradient has a block for each result, all else a thread. */
+/* A filter's gradient has a block for each output, all else a thread. */
 static bool count_blocks(generic_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const int64_t results = falt_tensor_count(falt_problem_result(p));
@@ -137,7 +137,7 @@ static double waits_of(const falt_problem *p) {
   return (double)falt_problem_depth(p) * (data ? 0.5e-6 : 0.22e-6);
 }
 
-/* Gradients of filters share a result's products among the threads of a block, whose sum and places cost as much as a
+/* Weight gradients share an output's products among the threads of a block, whose sum and places cost as much as a
  * round of products does. */
 static double blocks_seconds(const falt_problem *p, const falt_device *device, double products) {
   const falt_tensor *y = &p->output;

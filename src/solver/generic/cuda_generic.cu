@@ -239,7 +239,7 @@ __device__ inline INDEX elements(const falt_cuda_tensor &t) {
 }
 
 #if OPERATION != 2
-// ---- one thread a result
+// ---- one thread an output
 
 extern "C" __global__ void __launch_bounds__(256) falt_generic(const __grid_constant__ Args p) {
   const bool to_x = OPERATION == BACKWARD_DATA || OPERATION == BACKWARD_AVGPOOL || OPERATION == BACKWARD_MAXPOOL;
@@ -273,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(256) falt_generic(const __grid_cons
 }
 
 #else
-// ---- one block a result: sums over all positions of the output, folded in a fixed order
+// ---- one block an output: sums over all positions of the output, folded in a fixed order
 
 __device__ inline SUM block_sum(SUM sum) {
   __shared__ SUM part[256];

@@ -48,7 +48,7 @@ typedef struct falt_generic_run {
   const falt_operands *operands;
   const void *source, *filter;
   void *result;
-  bool merges; /* results are the larger of what stands there and what is stored */
+  bool merges; /* outputs are the larger of what stands there and what is stored */
 } falt_generic_run;
 
 /* ---- elements in and out (generic_data.c) */
@@ -76,14 +76,14 @@ const void *falt_generic_in_place(const falt_generic_plan *plan, const void *dat
 
 /* Where n sums go: positions in memory and channels that advance with them. */
 typedef struct falt_generic_target {
-  int64_t index, stride;             /* of the result */
+  int64_t index, stride;             /* of the output */
   int64_t residual, residual_stride; /* of the residual */
   int64_t channel, channel_step;     /* of scale and bias, G*K numbering */
 } falt_generic_target;
 
-/* n sums through the epilogue into the result. */
+/* n sums through the epilogue into the output. */
 void falt_generic_store(const falt_generic_run *run, const void *sums, int64_t n, const falt_generic_target *target);
-/* n totals (drained sums) into the result; gradients of filters. */
+/* n totals (drained sums) into the output; weight gradients. */
 void falt_generic_store_totals(const falt_generic_run *run, const double *totals, int64_t n, int64_t index,
                                int64_t stride);
 /* Divides what belongs to outputs (od, oh, ow..ow+n) by the counts of their windows; n sums by one count; one count. */
@@ -94,9 +94,9 @@ double falt_generic_window_count(const falt_generic_plan *plan, int64_t od, int6
 /* The forward pooling behind a gradient of maxpool, as an execution whose source is x. */
 void falt_generic_windows(const falt_generic_run *run, falt_generic_plan *plan, falt_generic_run *windows);
 
-/* ---- which source positions results meet (generic_axis.c) */
+/* ---- which source positions outputs meet (generic_axis.c) */
 
-/* Positions of results along one axis that share their taps: origin + q*step, q < count. */
+/* Positions of outputs along one axis that share their taps: origin + q*step, q < count. */
 typedef struct falt_phase {
   int64_t origin, step, count;
 } falt_phase;
@@ -104,7 +104,7 @@ typedef struct falt_phase {
 int64_t falt_phase_count(const falt_generic_plan *plan, int axis);
 falt_phase falt_phase_at(const falt_generic_plan *plan, int axis, int64_t index);
 
-/* An affine piece of the relation: results q in [first, first + count) of a phase and taps t < taps meet source
+/* An affine piece of the relation: outputs q in [first, first + count) of a phase and taps t < taps meet source
  * position base + step*q + tap_step*t by the filter's tap tap_first + tap_next*t. tap_step is positive. */
 typedef struct falt_link {
   int64_t first, count;
@@ -132,11 +132,11 @@ static inline int64_t falt_link_source(const falt_link *link, int64_t q, int64_t
   return falt_link_fold(link, link->base + link->step * q + link->tap_step * t);
 }
 
-/* The same relation pair by pair, for one result. */
+/* The same relation pair by pair, for one output. */
 typedef struct falt_meet {
   const falt_axis *axis;
   bool gathers;
-  int64_t i, in, taps, out; /* the result's position; sizes of the problem along the axis */
+  int64_t i, in, taps, out; /* the output's position; sizes of the problem along the axis */
   int64_t low, high, u;
   int64_t tap, source; /* what falt_meet_next found; source is -1 for the constant */
 } falt_meet;

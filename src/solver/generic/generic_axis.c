@@ -50,7 +50,7 @@ static bool forward_link(const falt_generic_plan *plan, int axis, falt_phase pha
   return true;
 }
 
-/* Leaves out the taps that meet no source from any result. False if all are left out. */
+/* Leaves out the taps that meet no source from any output. False if all are left out. */
 static bool cut_taps(falt_link *link) {
   const int64_t at[2] = {link->base + link->step * link->first,
                          link->base + link->step * (link->first + link->count - 1)};
@@ -63,7 +63,7 @@ static bool cut_taps(falt_link *link) {
   return begin < end;
 }
 
-/* The link of the piece u = c + slope*i, for i in [low, high]. False if no result or no tap is in it. */
+/* The link of the piece u = c + slope*i, for i in [low, high]. False if no output or no tap is in it. */
 static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phase, int64_t c, int64_t slope,
                         int64_t low, int64_t high, falt_link *link) {
   const falt_axis *a = &plan->p.axis[axis];

@@ -73,7 +73,7 @@ static bool find_positions(tile *t, const falt_link link[3], const int64_t tap[3
   return any;
 }
 
-/* Rows of weights: result channels of `count` source channels from c on, for the filter's tap (i, j, k). */
+/* Rows of weights: output channels of `count` source channels from c on, for the filter's tap (i, j, k). */
 static void load_weights(tile *t, int64_t c, int64_t count, const int64_t tap[3]) {
   const falt_generic_plan *plan = t->plan;
   const falt_tensor *w = &plan->p.filter;

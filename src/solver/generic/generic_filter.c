@@ -19,7 +19,7 @@ typedef struct job {
   int64_t k_tiles, c_tiles, s_tiles;
 } job;
 
-/* One tile of results, and the filter's tap that they share (the first of s_block). */
+/* One tile of outputs, and the filter's tap that they share (the first of s_block). */
 typedef struct place {
   int64_t g, k, c, t, r, s;
 } place;

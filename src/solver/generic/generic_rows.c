@@ -271,7 +271,7 @@ static void run_tile(void *context, int64_t index) {
   if (t.n > 0 && t.rows > 0) compute(&t);
 }
 
-/* ---- shape of the tiles; a function of the problem alone, so that results do not depend on threads */
+/* ---- shape of the tiles; a function of the problem alone, so that outputs do not depend on threads */
 
 static int64_t jobs(const falt_generic_plan *plan, const shape *s) {
   return s->blocks * s->pieces * s->row_tiles * plan->result.size[FALT_G] * s->phases[0] * s->phases[1] * s->phases[2];

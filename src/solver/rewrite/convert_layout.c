@@ -279,7 +279,7 @@ static bool can_cut(const falt_problem *p, int64_t pieces) {
   return p->operation != FALT_BACKWARD_FILTER && p->input.size[FALT_N] % pieces == 0;
 }
 
-/* The gradient by the output as it lies, if the child for that is better. */
+/* dy as it lies, if the child for that is better. */
 static void try_planar(turned_plan *plan, falt_ask *ask) {
   falt_conversion *output = &plan->turn[OTHER];
   if (!output->wanted || !plan->turn[SOURCE].wanted) return;
@@ -287,7 +287,7 @@ static void try_planar(turned_plan *plan, falt_ask *ask) {
   output->wanted = !try_pieces(plan, ask, NULL, 1);
 }
 
-/* The result turned back, if the child for that is better by a tenth: estimates of what planar results cost are no
+/* The output turned back, if the child for that is better by a tenth: estimates of what planar outputs cost are no
  * closer. */
 static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
   const falt_problem *p = &plan->base.problem;

@@ -18,9 +18,9 @@ typedef struct falt_conversion {
 
 /* How an operand is turned or spread, if it should and can be. */
 falt_conversion falt_conversion_of(const falt_tensor *t, bool is_filter);
-/* How the result is turned back, if it can be: it lies planar without gaps, and is all that the child would write. */
+/* How the output is turned back, if it can be: it lies planar without gaps, and is all that the child would write. */
 falt_conversion falt_conversion_of_result(const falt_problem *p);
-/* How a result that was written spread is copied back, if it can be: it lies without gaps. */
+/* How an output that was written spread is copied back, if it can be: it lies without gaps. */
 falt_conversion falt_conversion_of_spread_result(const falt_problem *p);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 #define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 
-/* A tensor whose pixels lie side by side, as lines of pixels of each channel, and where it goes with its channels side
+/* A tensor whose pixels are contiguous, as lines of pixels of each channel, and where it goes with its channels side
  * by side: line after line, pixel after pixel, each of `pitch` elements. Or one whose channels lie so already, as rows
  * of another pitch. Strides count elements. */
 typedef struct falt_cuda_turn {
@@ -10,12 +10,12 @@ typedef struct falt_cuda_turn {
   void *to;
   long long channel, line[3]; /* from a channel to the next; lines have up to three axes, the last the fastest */
   unsigned lines[3], pixels, channels, pitch;
-  unsigned pixel; /* where channels lie side by side: from a pixel to the next; else 0 */
+  unsigned pixel; /* where channels are contiguous: from a pixel to the next; else 0 */
   int unit;       /* bytes that one load fetches: they divide all addresses and lengths of lines */
-  int side;       /* squares that lie side by side along the channels in a block, a power of two, 32 at most */
+  int side;       /* squares that are contiguous along the channels in a block, a power of two, 32 at most */
   int whole; /* 16 bytes of a pixel may be stored as one, also those of the pitch that do not exist; of rows: 4 bytes */
   unsigned columns, line_blocks, blocks; /* blocks along the channels; of a line; of all lines */
-  unsigned rows;                         /* pixels of a block where channels lie side by side: 4 divides them */
+  unsigned rows;                         /* pixels of a block where channels are contiguous: 4 divides them */
 } falt_cuda_turn;
 
 enum { FALT_CUDA_TURNS = 2, FALT_CUDA_TURN_THREADS = 256 };

@@ -31,7 +31,7 @@ typedef struct pooled_plan {
   int kinds;
   band_kind kind[MOST_KINDS];
   bool spread;                /* bands go to threads; else each band has all threads */
-  size_t inner, results;      /* bytes: of the inner plans' workspace, of a band's results; then where these begin */
+  size_t inner, results;      /* bytes: of the inner plans' workspace, of a band's outputs; then where these begin */
   falt_memory_layout scratch; /* of a worker, or the only one */
 } pooled_plan;
 
@@ -111,7 +111,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-/* How images are cut: along the outermost axis that has results to cut, into as many rows as fill half of a private
+/* How images are cut: along the outermost axis that has outputs to cut, into as many rows as fill half of a private
  * cache. */
 static void cut(pooled_plan *plan) {
   const falt_problem *p = &plan->base.problem;

@@ -177,7 +177,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-/* Whether pixels lie side by side, so that several are one. */
+/* Whether pixels are contiguous, so that several are one. */
 static bool are_adjacent(const falt_tensor *t) {
   return falt_tensor_unit(t, FALT_C) && t->stride[FALT_W] == t->size[FALT_C];
 }
@@ -194,7 +194,7 @@ static const char *refusal_data(const falt_problem *p) {
                                                   : NULL;
 }
 
-enum { LINE = 16 }; /* results that fill vectors */
+enum { LINE = 16 }; /* outputs that fill vectors */
 
 /* Words of 4 bytes that a row of taps of so many pixels fills. */
 static int64_t forward_words(const falt_problem *p, int64_t period) {

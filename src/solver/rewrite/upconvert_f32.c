@@ -19,7 +19,7 @@
 
 /* First, middle and last bands, and what is left of a batch; what has more is not cut. */
 enum { MOST_KINDS = 8 };
-enum { MOST_ROOMS = 8 /* that a row of results may fill */ };
+enum { MOST_ROOMS = 8 /* that a row of outputs may fill */ };
 enum { INPUT, OUTPUT, RESIDUAL, OPERANDS };
 
 /* Pieces that are the same problem, from band `from` on; the last may be of fewer images instead. */
@@ -281,7 +281,7 @@ static int64_t rows_within(const widened_plan *plan, int axis, double room) {
   return fit;
 }
 
-/* A quarter of a private cache, beside the child's own; a filter's gradient is added up for each piece, which should
+/* A quarter of a private cache, beside the child's own; a weight gradient is added up for each piece, which should
  * not be less work. */
 static double room_of(const widened_plan *plan) {
   const double share = (double)plan->base.device->caches.l2 / 4;

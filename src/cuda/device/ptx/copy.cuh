@@ -116,7 +116,7 @@ __device__ inline void copy_out_box(const void *map, unsigned from, const int c[
       : "memory");
 }
 
-// Bytes that lie side by side: 16 divides their number and both addresses.
+// Bytes that are contiguous: 16 divides their number and both addresses.
 __device__ inline void copy_out_bytes(void *to, unsigned from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
                "r"(from), "r"(bytes)

@@ -5,7 +5,7 @@
 
 #include "ptx/registers.cuh"
 
-// Rows of 128 bytes, 8 of them swizzled together; `lead`: bytes between blocks of 64 where rows lie side by side.
+// Rows of 128 bytes, 8 of them swizzled together; `lead`: bytes between blocks of 64 where rows are contiguous.
 __device__ inline unsigned long long wgmma_operand(unsigned address, int lead) {
   return (address & 0x3ffff) >> 4 | (unsigned long long)(lead >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }

@@ -62,7 +62,7 @@ static void join_axes(falt_problem *p) {
   }
 }
 
-/* Rows, planes and images of the results (and of the residual) that go on where the one before ends. */
+/* Rows, planes and images of the outputs (and of the residual) that go on where the one before ends. */
 static int64_t count_together(const falt_problem *p) {
   static const int outwards[] = {FALT_H, FALT_D, FALT_N};
   int64_t count = p->output.size[FALT_W];
@@ -190,7 +190,7 @@ falt_status falt_layer_room(float **packed, size_t floats) {
   return *packed ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
 }
 
-/* ---- results */
+/* ---- outputs */
 
 void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors) {
   const falt_problem *p = &layer->p;
@@ -214,7 +214,7 @@ static void collect(const falt_layer *layer, const falt_operands *operands, cons
                            .count = 1});
 }
 
-/* Finished sums to where results are apart. */
+/* Finished sums to where outputs are apart. */
 static void spread(const falt_layer_block *block, float *output) {
   for (int m = 0; m < block->rows; m++)
     for (int64_t i = 0; i < block->n; i++)

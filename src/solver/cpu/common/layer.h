@@ -12,8 +12,8 @@ typedef struct falt_layer {
   falt_problem p;
   const falt_layer_kernels *kernels;
   int64_t positions, taps, channels, results; /* channels in and out of a group */
-  int64_t together;                           /* positions whose results follow each other in memory as in number */
-  bool plain;                                 /* sums are results: no epilogue */
+  int64_t together;                           /* positions whose outputs follow each other in memory as in number */
+  bool plain;                                 /* sums are outputs: no epilogue */
   falt_activation curve;                      /* the activation, unless it is a clip */
   float low, high;                            /* the clip */
 } falt_layer;
@@ -63,7 +63,7 @@ typedef struct falt_layer_point {
 } falt_layer_point;
 
 falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position);
-/* How many of the `most` positions from one on have results that follow each other. */
+/* How many of the `most` positions from one on have outputs that follow each other. */
 static inline int64_t falt_layer_together(const falt_layer *layer, int64_t position, int64_t most) {
   return falt_min(most, layer->together - position % layer->together);
 }
@@ -106,12 +106,12 @@ void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *
 /* Memory for a filter that is packed when planning. */
 falt_status falt_layer_room(float **packed, size_t floats);
 
-/* ---- results */
+/* ---- outputs */
 
 /* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */
 void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors);
 
-/* A block of sums in the scratch on its way out: result (m, i) is element
+/* A block of sums in the scratch on its way out: output (m, i) is element
  * out[m] + out_shift + i*out_step of the output. */
 typedef struct falt_layer_block {
   float *sums;

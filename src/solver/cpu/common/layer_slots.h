@@ -16,7 +16,7 @@ typedef struct falt_slots {
   bool near;            /* a pixel's channels are adjacent; else its pixels are, channel by channel */
   int64_t pixels, size; /* of a slot; its elements, INT64_MAX where they cannot be counted */
   int64_t pixel_step, position_step, tap_step, channel_step;
-  bool shared; /* rows of results share slots, by their height modulo `height`; else they lie by line and tap, as rows
+  bool shared; /* rows of outputs share slots, by their height modulo `height`; else they lie by line and tap, as rows
                 * of a block must that begin at different positions */
   int64_t height, count; /* slots for a plane of taps, and in all */
 } falt_slots;
@@ -32,18 +32,18 @@ typedef struct falt_slot_memory {
   falt_slot_tag *tags;
 } falt_slot_memory;
 
-/* A row of results, from position w on, and its number among those that are used together. */
+/* A row of outputs, from position w on, and its number among those that are used together. */
 typedef struct falt_slot_row {
   int64_t n, g, d, h, w, line;
 } falt_slot_row;
 
-/* For pieces of `across` positions, and `lines` neighbouring rows of results that are used together. With `ends` slots
+/* For pieces of `across` positions, and `lines` neighbouring rows of outputs that are used together. With `ends` slots
  * are filled only for positions that read beyond an end of the row; others read the input. */
 falt_slots falt_slots_for(const falt_layer *layer, int64_t across, int64_t lines, bool ends);
 
 void falt_slots_open(const falt_slots *slots, const falt_slot_memory *memory);
 
-/* What the first tap of row (t, r) of the filter reads for a row of results. `input` is the operand. */
+/* What the first tap of row (t, r) of the filter reads for a row of outputs. `input` is the operand. */
 const float *falt_slots_get(const falt_slots *slots, const falt_slot_memory *memory, const falt_layer *layer,
                             const float *input, const falt_slot_row *row, int64_t t, int64_t r);
 

@@ -4,7 +4,7 @@
 
 #include "planner/planner.h"
 
-/* Why a layer cannot be computed in f32 with its operands widened and its results narrowed, or NULL. */
+/* Why a layer cannot be computed in f32 with its operands widened and its outputs narrowed, or NULL. */
 const char *falt_widen_refusal(const falt_problem *problem);
 
 /* The same tensor in f32, dense in the order of its strides; elements that repeat one another still do. False if its

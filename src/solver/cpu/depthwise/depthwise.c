@@ -21,10 +21,10 @@ typedef struct depthwise_plan {
   falt_plan base;
   falt_depthwise d;
   falt_layer_pieces blocks;  /* of units of channels */
-  falt_layer_pieces bands;   /* of rows of results */
+  falt_layer_pieces bands;   /* of rows of outputs */
   falt_layer_pieces parts;   /* of spans */
   bool ahead;                /* the next row is brought nearer while one is summed */
-  bool stream;               /* results bypass the caches */
+  bool stream;               /* outputs bypass the caches */
   bool waits;                /* those of a span are f32 first, then narrowed */
   const void *values;        /* the filter, from planning until it is packed */
   float *packed;             /* or NULL if the filter comes with each execution */
@@ -125,7 +125,7 @@ typedef struct execution {
   bool stream;
 } execution;
 
-/* What a span of results reads or writes of a tensor: from `element` on, or in f32 in a worker's scratch. */
+/* What a span of outputs reads or writes of a tensor: from `element` on, or in f32 in a worker's scratch. */
 typedef struct place {
   falt_depthwise_strip strip;
   falt_type type;
@@ -292,7 +292,7 @@ static void set_tasks(depthwise_plan *plan) {
   plan->parts = falt_layer_cut(d->span_count, parts);
 }
 
-/* Whether every vector of the results begins at a line. */
+/* Whether every vector of the outputs begins at a line. */
 static bool whole_lines(const falt_depthwise *d) {
   const falt_tensor *t = &d->relation.result;
   const int64_t line = FALT_ALIGN / (int64_t)sizeof(float);

@@ -30,7 +30,7 @@ typedef struct falt_depthwise_piece {
 } falt_depthwise_piece;
 
 typedef struct falt_depthwise_span {
-  int64_t origin, step, count; /* results */
+  int64_t origin, step, count; /* outputs */
   int64_t first, pieces;
 } falt_depthwise_span;
 
@@ -42,9 +42,9 @@ typedef struct falt_depthwise {
   falt_tiles_kind kind;       /* of words that are multiplied */
   int64_t word;               /* channels of the source in one */
   bool widens;                /* source rows are to be f32 and are not */
-  falt_generic_plan relation; /* only what links and meets read: which results meet which sources by which taps */
+  falt_generic_plan relation; /* only what links and meets read: which outputs meet which sources by which taps */
   falt_depthwise_unit unit;
-  int64_t channels, depth, taps;        /* results of all groups; words of sources of each */
+  int64_t channels, depth, taps;        /* outputs of all groups; words of sources of each */
   int64_t units, unit_vectors, vectors; /* vectors of a unit and of all */
   int64_t pitch;                        /* elements of all weights of a vector of channels */
   int64_t block;                        /* units of a task, at most */
@@ -54,10 +54,10 @@ typedef struct falt_depthwise {
   falt_depthwise_piece *pieces;
   int64_t *tables;
   int64_t span_count, piece_count, table_length;
-  int64_t tile_count;                       /* of a row of results */
+  int64_t tile_count;                       /* of a row of outputs */
   int64_t segments, segments_most;          /* of one source row: of the last span, and of any at most */
-  int64_t rows_most, pieces_most, longest;  /* source rows of a result row, segments and positions of a span */
-  double products[FALT_DEPTHWISE_TAPS + 1]; /* positions by taps, over a row of results, by a segment's taps */
+  int64_t rows_most, pieces_most, longest;  /* source rows of an output row, segments and positions of a span */
+  double products[FALT_DEPTHWISE_TAPS + 1]; /* positions by taps, over a row of outputs, by a segment's taps */
   double columns;                           /* that are read for them */
   double useful;                            /* the share of multiply-adds that are not with zeros outside */
 } falt_depthwise;
@@ -69,7 +69,7 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
                                 int64_t extra, bool *no_memory);
 void falt_depthwise_free(falt_depthwise *d);
 
-/* Counts the spans and segments of a row of results, and samples what estimates need of them: part of
+/* Counts the spans and segments of a row of outputs, and samples what estimates need of them: part of
  * falt_depthwise_init, whose answers it gives. */
 const char *falt_depthwise_count(falt_depthwise *d, bool *no_memory);
 /* Makes the spans, their pieces and tables: for a plan's `ready`. */
@@ -103,12 +103,12 @@ typedef struct falt_depthwise_patch {
 
 /* The next patch of a vector, from {0} on; false behind the last. */
 bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_depthwise_patch *patch);
-/* The result channel of a vector's first lane; *lanes is set to how many it has. */
+/* The output channel of a vector's first lane; *lanes is set to how many it has. */
 int64_t falt_depthwise_lanes(const falt_depthwise *d, int64_t vector, int64_t *lanes);
 
 /* ---- rows */
 
-/* Source rows that one row of results reads. */
+/* Source rows that one row of outputs reads. */
 typedef struct falt_depthwise_row {
   int64_t source;  /* element, or -1: the constant */
   int64_t tap;     /* of the first of its taps */
@@ -126,12 +126,12 @@ void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *s
 void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
                            const float *wide, void *narrow);
 
-/* Results' rows are numbered over (n, d, h), h innermost. */
+/* Outputs' rows are numbered over (n, d, h), h innermost. */
 static inline int64_t falt_depthwise_rows(const falt_depthwise *d) {
   const int64_t *size = d->relation.result.size;
   return size[FALT_N] * size[FALT_D] * size[FALT_H];
 }
-/* The element at which a tensor of results has row `row`. */
+/* The element at which a tensor of outputs has row `row`. */
 int64_t falt_depthwise_at(const falt_depthwise *d, const falt_tensor *tensor, int64_t row);
 
 /* ---- a task: a block of units, row by row */
@@ -156,7 +156,7 @@ typedef struct falt_depthwise_task {
   int64_t result, results;  /* its channels */
   int64_t channels;         /* of the source */
   bool ahead;               /* the next row is brought nearer while one is summed */
-  falt_depthwise_row *rows; /* under the window of this row of results */
+  falt_depthwise_row *rows; /* under the window of this row of outputs */
   falt_depthwise_row *next; /* and of the one after it */
   int64_t sources, next_sources;
   falt_depthwise_segment *segments;

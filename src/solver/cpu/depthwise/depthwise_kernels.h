@@ -24,11 +24,11 @@ enum { FALT_DEPTHWISE_TAPS = 7 /* of a near segment */, FALT_DEPTHWISE_AHEAD = 4
 typedef enum falt_depthwise_reads {
   FALT_READS_EACH, /* source i: groups have one channel, j is 0 */
   FALT_READS_PICK, /* source pick[i] + j: small groups side by side, a vector's sources are no more than its lanes */
-  FALT_READS_ALL,  /* source j: a group whose results take whole vectors */
+  FALT_READS_ALL,  /* source j: a group whose outputs take whole vectors */
 } falt_depthwise_reads;
 
-/* Channels of results and sources, in units: results [u*results, (u + 1)*results) read sources [u*sources, (u +
- * 1)*sources). A unit's results are cut into vectors of their own; a unit of EACH or PICK is one vector at most. */
+/* Channels of outputs and sources, in units: outputs [u*outputs, (u + 1)*outputs) read sources [u*sources, (u +
+ * 1)*sources). A unit's outputs are cut into vectors of their own; a unit of EACH or PICK is one vector at most. */
 typedef struct falt_depthwise_unit {
   falt_depthwise_reads reads;
   int32_t pick[FALT_DEPTHWISE_WIDEST];
@@ -50,7 +50,7 @@ typedef struct falt_depthwise_segment {
   bool near;
 } falt_depthwise_segment;
 
-/* result = clip(bend(scale[i]*sum + offset[i] + residual)), as falt_layer_finish has it. */
+/* output = clip(bend(scale[i]*sum + offset[i] + residual)), as falt_layer_finish has it. */
 typedef struct falt_depthwise_finish {
   const float *scale, *offset;
   const float *residual; /* NULL: none */
@@ -64,13 +64,13 @@ typedef struct falt_depthwise_call {
   int64_t count;
   const falt_depthwise_unit *unit;
   int64_t weights_pitch;               /* between vectors of channels: taps*depth*width of the table */
-  int64_t positions, n;                /* result channels; the last unit and vector need not be full */
-  const falt_depthwise_finish *finish; /* NULL: sums are results */
+  int64_t positions, n;                /* output channels; the last unit and vector need not be full */
+  const falt_depthwise_finish *finish; /* NULL: sums are outputs */
   const float *weights;
-  falt_type type; /* of results: f32; from sums of narrow types also any integer type, f16 and bf16 */
+  falt_type type; /* of outputs: f32; from sums of narrow types also any integer type, f16 and bf16 */
   void *out;
   int64_t out_step; /* between positions */
-  /* Results are not read again soon: bypass the cache where whole lines are written. Units begin at lines then. */
+  /* Outputs are not read again soon: bypass the cache where whole lines are written. Units begin at lines then. */
   bool stream;
   /* What later calls read, one vector for each of this call's positions and channels; brought nearer meanwhile. */
   const float *ahead[FALT_DEPTHWISE_AHEAD];

@@ -83,7 +83,7 @@ bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_dep
 
 /* ---- the whole */
 
-/* Taps by which result q of the link meets a source. */
+/* Taps by which output q of the link meets a source. */
 static int64_t taps_inside(const falt_link *link, int64_t q) {
   const int64_t at = link->base + link->step * q;
   const int64_t first = at < 0 ? falt_ceil_div(-at, link->tap_step) : 0;
@@ -91,7 +91,7 @@ static int64_t taps_inside(const falt_link *link, int64_t q) {
   return falt_max(0, end - first);
 }
 
-/* counts[i] = the meets of result i along the axis. */
+/* counts[i] = the meets of output i along the axis. */
 static void count_meets(const falt_depthwise *d, int axis, int64_t *counts) {
   falt_link link;
   for (int64_t index = 0; index < falt_phase_count(&d->relation, axis) && !falt_cancelled(); index++) {
@@ -103,7 +103,7 @@ static void count_meets(const falt_depthwise *d, int axis, int64_t *counts) {
   }
 }
 
-/* The most sources of one result along the axis; 0 if memory ran out. */
+/* The most sources of one output along the axis; 0 if memory ran out. */
 static int64_t meets_most(const falt_depthwise *d, int axis) {
   const falt_axis *a = &d->relation.p.axis[axis];
   const int64_t size = d->relation.result.size[FALT_D + axis];
@@ -155,7 +155,7 @@ double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device)
   return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * tiles : 0;
 }
 
-/* A vector of results is summed by itself here: every source is read once for each, where a block of many vectors and
+/* A vector of outputs is summed by itself here: every source is read once for each, where a block of many vectors and
  * positions reads it once for all. What is small has few sources, and no second vector unless groups are many. */
 static bool is_small(const falt_depthwise *d) {
   const int64_t width = d->kernels->width;

@@ -19,7 +19,7 @@ typedef struct block_plan {
   int64_t channels, vectors;
   falt_layer_pieces blocks; /* of vectors */
   falt_layer_pieces bands;  /* of groups of all images */
-  bool stream;              /* results bypass the caches */
+  bool stream;              /* outputs bypass the caches */
   const void *values;       /* the filter, from planning until it is packed */
   float *packed;            /* or NULL if the filter comes with each execution */
   falt_tensor wide;         /* the filter in f32 */
@@ -184,7 +184,7 @@ static void set_tasks(block_plan *plan) {
   plan->bands = falt_layer_cut(groups, falt_min(groups, falt_ceil_div(wanted, plan->blocks.count)));
 }
 
-/* Whether every vector of the results begins at a line. */
+/* Whether every vector of the outputs begins at a line. */
 static bool whole_lines(const block_plan *plan) {
   const falt_tensor *y = &plan->base.problem.output;
   const int64_t line = FALT_ALIGN / (int64_t)sizeof(float);

@@ -8,7 +8,7 @@
 /* Why x, y and the axes are not what kernels want, or NULL. Of types, only that of x is looked at. */
 const char *falt_depthwise_block_refusal(const falt_problem *problem, const falt_block_kernels *kernels);
 
-/* Groups of rows of an image of results, a block's rows each, the last perhaps fewer. */
+/* Groups of rows of an image of outputs, a block's rows each, the last perhaps fewer. */
 static inline int64_t falt_depthwise_block_groups(const falt_problem *p) {
   return falt_ceil_div(p->output.size[FALT_H], falt_block_rows(p->filter.size[FALT_H]));
 }

@@ -22,19 +22,19 @@ static inline bool falt_block_has(falt_type type, int64_t taps) {
   return taps == 3 ? common || type == FALT_F16 || type == FALT_S8 : (taps == 5 || taps == 7) && common;
 }
 
-/* Rows of results of a block: sums share the registers with a row of weights for each. */
+/* Rows of outputs of a block: sums share the registers with a row of weights for each. */
 static inline int falt_block_rows(int64_t taps) {
   return taps == 3 ? 3 : 2;
 }
 
-/* result = clip(bend(scale[i]*sum + offset[i])). */
+/* output = clip(bend(scale[i]*sum + offset[i])). */
 typedef struct falt_block_finish {
   const float *scale, *offset; /* of the first channel of all */
   falt_activation curve;
   float slope, low, high;
 } falt_block_finish;
 
-/* Result q of row r sums over i, s: weight (i, s) times column q*stride + s - before of line r*stride + i. Lines that
+/* Output q of row r sums over i, s: weight (i, s) times column q*stride + s - before of line r*stride + i. Lines that
  * are NULL are left out, and columns before the first one or behind the last: no more than taps/2 may be read on either
  * side. Each sum is one chain of multiply-adds, by lines, then columns.
  */
@@ -44,15 +44,15 @@ typedef struct falt_block {
   falt_type result_type;               /* one of these, or s32 */
   int taps, stride;                    /* taps: 3, 5 or 7 along either axis; stride: 1, or 2 of 3 taps */
   int64_t pixel, width,
-      before; /* of the source: elements between columns, columns, and how far the first result's tap is before them */
-  int64_t positions;          /* of a row of results, no less than the kernel's */
+      before; /* of the source: elements between columns, columns, and how far the first output's tap is before them */
+  int64_t positions;          /* of a row of outputs, no less than the kernel's */
   int64_t channels;           /* of all, no less than a vector */
   int64_t vector, vectors;    /* the first one to be computed, and behind the last */
   const float *weights;       /* of all: (vector, tap, lane); vectors begin at falt_block_channel */
   void *out[FALT_BLOCK_ROWS]; /* the first channel of all */
-  int rows;                   /* of results */
+  int rows;                   /* of outputs */
   int64_t out_pixel;
-  const falt_block_finish *finish; /* NULL: sums are results */
+  const falt_block_finish *finish; /* NULL: sums are outputs */
   bool stream;                     /* whole lines, not read again soon: around the caches; f32 */
 } falt_block;
 

@@ -9,7 +9,7 @@ static bool is_plain(const falt_axis *a, int64_t taps) {
          a->boundary[1] == FALT_CONSTANT;
 }
 
-/* Columns beyond the last that the last result reads. */
+/* Columns beyond the last that the last output reads. */
 static int64_t beyond(const falt_problem *p) {
   const falt_axis *a = &p->axis[2];
   return (p->output.size[FALT_W] - 1) * a->stride - a->pad[0] + p->filter.size[FALT_W] - p->input.size[FALT_W];
@@ -47,7 +47,7 @@ falt_layer_pieces falt_depthwise_block_cut(const falt_problem *p, const falt_dev
   return falt_layer_cut(vectors, falt_max(falt_ceil_div(vectors, fit), falt_min(vectors, wanted)));
 }
 
-/* Lines under the windows of result rows [row, row + count) of an image; NULL outside. */
+/* Lines under the windows of output rows [row, row + count) of an image; NULL outside. */
 static void list_lines(const falt_problem *p, const char *x, int64_t image, int64_t row, int64_t count,
                        const void **lines) {
   const falt_axis *axis = &p->axis[1];

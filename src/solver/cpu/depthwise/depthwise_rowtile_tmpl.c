@@ -32,7 +32,7 @@ FALT_INLINE void put(char *to, vec y, const falt_type type, bool stream) {
     store_whole(to, y, type);
 }
 
-/* Results of all rows; `last` makes them of sums. */
+/* Outputs of all rows; `last` makes them of sums. */
 FALT_INLINE void write(const falt_block *b, vec *sum, int64_t q, int64_t channel, const int rows, const falt_type type,
                        const falt_block_finish *last) {
   vec low, high, scale, offset;
@@ -115,7 +115,7 @@ typedef struct shape {
 } shape;
 
 /* A column's products: of each tap that reads it for a row and position. Factors are the positions' if it gathers, else
- * the weights of the row of taps that each row of results has on this line. */
+ * the weights of the row of taps that each row of outputs has on this line. */
 FALT_INLINE void add_column(vec *sum, const vec *factor, vec column, const int line, const int c, const shape is) {
   FALT_UNROLL
   for (int r = 0; r < is.rows; r++) {
@@ -146,7 +146,7 @@ FALT_INLINE void add_line(vec *sum, const vec *factor, const falt_block *b, cons
   }
 }
 
-/* Weights that rows of results have on a line. */
+/* Weights that rows of outputs have on a line. */
 FALT_INLINE void load_weights(vec *weight, const lane *from, const int line, const shape is) {
   FALT_UNROLL
   for (int r = 0; r < is.rows; r++) {

@@ -20,8 +20,8 @@ typedef struct gradient_plan {
   const falt_block_kernels *kernels;
   falt_layer_pieces blocks; /* of vectors */
   falt_layer_pieces bands;  /* of groups of all images */
-  falt_tensor wide;         /* the result in f32 */
-  size_t sums, room;        /* offsets into the workspace; room: for a narrow result in f32 */
+  falt_tensor wide;         /* the output in f32 */
+  size_t sums, room;        /* offsets into the workspace; room: for a narrow output in f32 */
 } gradient_plan;
 
 /* ---- execute */

@@ -42,7 +42,7 @@ static void add_piece(builder *b, int64_t count, const falt_depthwise_piece *pie
   d->columns += segments * (double)(piece->near ? count + piece->taps - 1 : count * piece->taps);
 }
 
-/* The column that result q of the phase reads by tap s of the link: an element, or NONE; of the constants' row if that
+/* The column that output q of the phase reads by tap s of the link: an element, or NONE; of the constants' row if that
  * is asked for. */
 static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_t s, bool constant) {
   if (!falt_link_covers(link, q)) return FALT_DEPTHWISE_NONE;
@@ -51,7 +51,7 @@ static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_
   return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->pixel;
 }
 
-/* Columns of a near piece from result q on that are read, if they follow each other: a boundary that leaves out what
+/* Columns of a near piece from output q on that are read, if they follow each other: a boundary that leaves out what
  * is outside needs no table. */
 static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
                       int64_t s) {
@@ -59,7 +59,7 @@ static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece pi
   if (!piece.near || !falt_link_covers(link, q) || !falt_link_covers(link, q + count - 1)) return false;
   piece.begin = piece.end = 0;
   for (int64_t i = 0; i < count + piece.taps - 1; i++) {
-    const int64_t beyond = falt_max(0, i - (count - 1)); /* columns that only later taps of the last result read */
+    const int64_t beyond = falt_max(0, i - (count - 1)); /* columns that only later taps of the last output read */
     const int64_t at = column(b, link, q + i - beyond, s + beyond * every, false);
     if (at == FALT_DEPTHWISE_NONE) continue;
     if (at != piece.from + i * piece.step || (piece.end > 0 && piece.end < i)) return false;
@@ -70,7 +70,7 @@ static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece pi
   return true;
 }
 
-/* Taps s, s + tap_every, ... of results [q, q + count), by a table; left out if nothing is read. */
+/* Taps s, s + tap_every, ... of outputs [q, q + count), by a table; left out if nothing is read. */
 static void add_listed(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
                        int64_t s) {
   falt_depthwise *d = b->d;
@@ -88,7 +88,7 @@ static void add_listed(builder *b, const falt_link *link, falt_depthwise_piece p
   add_piece(b, count, &piece);
 }
 
-/* How many segments from tap s on read, with all their taps and from all `count` results, one affine piece of the
+/* How many segments from tap s on read, with all their taps and from all `count` outputs, one affine piece of the
  * boundary; 0: this one reads several. */
 static int64_t alike(const falt_link *link, const falt_depthwise_piece *piece, int64_t q, int64_t count, int64_t s,
                      int64_t segments, int *slope) {
@@ -219,7 +219,7 @@ static void keep_away(const falt_link *link, int64_t *begin, int64_t *end) {
     *begin = link->first + link->count;
 }
 
-/* Results [*begin, *end) read by the main link alone, and all of its taps inside the source. */
+/* Outputs [*begin, *end) read by the main link alone, and all of its taps inside the source. */
 static void find_inside(const builder *b, int64_t *begin, int64_t *end) {
   const falt_link *main = b->links;
   *begin = *end = 0;

@@ -61,19 +61,19 @@ FALT_INLINE void store(lane *to, vec y, int n, bool stream) {
     vec_store_part(to, y, n);
 }
 
-/* ---- places: a vector of result channels and the sources that it reads */
+/* ---- places: a vector of output channels and the sources that it reads */
 
 typedef struct place {
   int64_t result, source; /* channels */
   int64_t ahead;          /* the source to look ahead for */
   vec_bits pick;
-  int n, m; /* results, and sources where they are read as a vector */
+  int n, m; /* outputs, and sources where they are read as a vector */
 } place;
 
 /* One walk over a call's vectors. `next` is the vector's number. */
 typedef struct walk {
   const falt_depthwise_call *call;
-  int64_t next, first, source; /* the unit's first result and source */
+  int64_t next, first, source; /* the unit's first output and source */
   place at;
 } walk;
 
@@ -125,7 +125,7 @@ FALT_INLINE void look_ahead(const falt_depthwise_call *call, int64_t q, const pl
 
 /* ---- what lanes multiply */
 
-/* Words that a full vector of results reads as a vector: where it is of several groups, as many channels as results. */
+/* Words that a full vector of outputs reads as a vector: where it is of several groups, as many channels as outputs. */
 FALT_INLINE int words_of(const falt_depthwise_reads reads) {
   const int elements = KIND == FALT_TILES_F32 ? 1 : KIND == FALT_TILES_BF16 ? 2 : 4;
   return reads == FALT_READS_PICK ? VEC / elements : VEC;
@@ -250,7 +250,7 @@ FALT_INLINE void add_segment(vec *sum, const falt_depthwise_segment *s, const la
     add_near_taps(sum, s, x, w, at->pick, begin, end, at->m, positions, reads, false);
 }
 
-/* ---- results */
+/* ---- outputs */
 
 FALT_INLINE vec as_number(vec sum) {
   return KIND <= FALT_TILES_S8 ? __builtin_convertvector((vec_bits)sum, vec) : sum;
@@ -263,7 +263,7 @@ FALT_INLINE void put(char *to, vec y, int n, const falt_type type, bool stream) 
     store_some(to, y, n, type);
 }
 
-/* The product is rounded before it is added to, on every instruction set: results of integers have the same bits. */
+/* The product is rounded before it is added to, on every instruction set: outputs of integers have the same bits. */
 FALT_INLINE void results_as(const falt_depthwise_call *call, const vec *sum, int64_t q, int64_t i, int n, int positions,
                             const falt_type type) {
   const falt_depthwise_finish *f = call->finish;

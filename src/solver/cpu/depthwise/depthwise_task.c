@@ -147,7 +147,7 @@ void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int
     find_rows(task);
 }
 
-/* Of the source's rows that the next row of results is the first to read, one column for each of the span's positions
+/* Of the source's rows that the next row of outputs is the first to read, one column for each of the span's positions
  * (and those between, where there is a stride). */
 static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
   const falt_generic_plan *relation = &t->d->relation;

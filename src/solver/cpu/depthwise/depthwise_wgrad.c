@@ -26,7 +26,7 @@ typedef struct gradient_plan {
   falt_layer_pieces blocks;  /* of units of channels */
   falt_layer_pieces bands;   /* of rows of outputs */
   bool ahead;                /* the next row is brought nearer while one is summed */
-  size_t sums, wide;         /* offsets into the workspace; wide: a narrow result in f32 */
+  size_t sums, wide;         /* offsets into the workspace; wide: a narrow output in f32 */
   size_t ones, by;           /* in each worker's scratch; by: a row of dy in f32 */
   falt_depthwise_scratch at; /* the rest of it */
 } gradient_plan;
@@ -90,7 +90,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   }
 }
 
-/* ---- results out */
+/* ---- outputs out */
 
 /* All taps of a patch to the filter's place; `sums` are of its first lane. */
 static void store_patch(const execution *run, const falt_depthwise_patch *patch, const float *sums) {

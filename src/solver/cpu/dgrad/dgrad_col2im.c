@@ -275,7 +275,7 @@ static const char *refusal(const falt_problem *p) {
 
 /* ---- estimate */
 
-/* The multiply-adds that take as long as adding a vector of overlapping results, and as reading an element of the
+/* The multiply-adds that take as long as adding a vector of overlapping outputs, and as reading an element of the
  * packed filter, which every row of dx does anew. */
 static const double added = 300, read = 1.5;
 

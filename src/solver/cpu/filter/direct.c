@@ -322,7 +322,7 @@ static bool has_layer_epilogue(const falt_problem *p) {
   return p->operation == FALT_FORWARD && (p->has_scale || p->has_bias || p->has_residual || !clips);
 }
 
-/* The problem whose results are the sums. */
+/* The problem whose outputs are the sums. */
 static falt_problem without_epilogue(const falt_problem *p) {
   falt_problem sums = *p;
   sums.alpha = 1;

@@ -47,7 +47,7 @@ typedef struct falt_direct_plan {
   int64_t tap_groups, tap_count; /* filters, and taps of each */
   const void *values;            /* the filter, from planning until it is packed */
   char *taps;                    /* packed, or NULL if they come with each execution */
-  bool finishes;                 /* a task's sums are its results only after a layer's epilogue, where they lie */
+  bool finishes;                 /* a task's sums are its outputs only after a layer's epilogue, where they lie */
   falt_layer layer;              /* that epilogue */
   size_t factors;                /* its offset in the workspace */
   size_t dense, packed;          /* else these offsets: as given, in the lane's type, and packed */

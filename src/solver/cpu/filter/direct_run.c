@@ -36,7 +36,7 @@ struct execution {
   const float *factors;
 };
 
-/* The epilogue of rows of channel `slice`, without rows, sums and results. */
+/* The epilogue of rows of channel `slice`, without rows, sums and outputs. */
 static falt_layer_finish epilogue(const execution *e, int64_t slice) {
   const falt_direct_plan *plan = e->plan;
   const int64_t g = slice % plan->rows.groups;
@@ -216,7 +216,7 @@ static void list_targets(const walk *w, const band *b, int64_t x, void **list) {
   for (int p = 0; p < b->count; p++) list[p] = first + p * pitch;
 }
 
-/* n sums of a row, which have waited in the scratch, onto the residual that stands where the results go. */
+/* n sums of a row, which have waited in the scratch, onto the residual that stands where the outputs go. */
 static void add_in_place(const walk *w, const float *sums, float *target, int64_t n) {
   const float *residual = target;
   falt_layer_finish call = epilogue(w->in_place, w->task.slice);

@@ -20,10 +20,10 @@ typedef struct direct_u8_plan {
   int32_t taps[MOST_TAPS]; /* (r, words) */
   int words, step;
   float scale;
-  bool stream;       /* results bypass the caches */
+  bool stream;       /* outputs bypass the caches */
   int64_t slots;     /* lines of the ring */
   size_t pitch;      /* of a line */
-  size_t ring, idle; /* in a worker's scratch; idle: results of rows beyond the task */
+  size_t ring, idle; /* in a worker's scratch; idle: outputs of rows beyond the task */
   falt_memory_layout scratch;
 } direct_u8_plan;
 
@@ -191,7 +191,7 @@ static bool pack_taps(direct_u8_plan *plan, const void *values) {
 
 /* ---- estimate */
 
-/* In multiply-adds of f32 an output: words of taps, words of bytes, which the rows of a tile share, and results. */
+/* In multiply-adds of f32 an output: words of taps, words of bytes, which the rows of a tile share, and outputs. */
 static double seconds(const direct_u8_plan *plan) {
   const falt_rows *rows = &plan->rows;
   const double efficiency = 0.9, r = (double)rows->taps[1], tile = plan->kernels->rows;

@@ -38,7 +38,7 @@ FALT_INLINE vec_bits window(const uint8_t *from, vec_bits bytes) {
 #endif
 }
 
-/* ---- results */
+/* ---- outputs */
 
 /* One row of a tile as bytes, where whole vectors are to be written. */
 FALT_INLINE void store_bytes(uint8_t *to, const vec_bits *sum, bool stream) {

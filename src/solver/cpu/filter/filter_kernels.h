@@ -15,7 +15,7 @@
  *             taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
  *
  * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
- * for `march`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of a result do not depend
+ * for `march`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of an output do not depend
  * on how the work was cut into calls. */
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */

@@ -80,7 +80,7 @@ typedef struct packing {
   cut parts;
 } packing;
 
-/* A part of columns of one of the problem's groups on its way: rows of a tap lie `width` apart, taps tap_pitch. */
+/* A part of columns of one of the problem's groups in flight: rows of a tap lie `width` apart, taps tap_pitch. */
 typedef struct columns {
   const float *from; /* the first column at the part's first tap and channel */
   float *to;

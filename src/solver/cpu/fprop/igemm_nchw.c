@@ -208,7 +208,7 @@ static void store_rows(const task *t, int64_t row, int rows, float *sums) {
   }
 }
 
-/* Whether kernels may write sums where the results are: they are the results, and lie together. */
+/* Whether kernels may write sums where the outputs are: they are the outputs, and lie together. */
 static bool writes_results(const task *t) {
   return t->layer->plain && t->layer->p.output.stride[FALT_W] == 1 &&
          falt_layer_together(t->layer, t->first, t->positions) == t->positions;

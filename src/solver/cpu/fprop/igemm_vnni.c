@@ -131,7 +131,7 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Whether results of neighbours along a dimension are adjacent, and f32 holds all that the epilogue of integers meets:
+/* Whether outputs of neighbours along a dimension are adjacent, and f32 holds all that the epilogue of integers meets:
  * sums beyond it saturate. */
 static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   const falt_problem *p = &plan->layer.p;
@@ -142,7 +142,7 @@ static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   return near && (sums || (widens(y) && small && (!p->has_residual || widens(p->residual.type))));
 }
 
-/* Positions as columns, where their results are adjacent; of a single channel, where those of the input are. */
+/* Positions as columns, where their outputs are adjacent; of a single channel, where those of the input are. */
 static void set_direction(falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const bool channels = falt_tensor_unit(&p->output, FALT_C);
@@ -195,7 +195,7 @@ static int64_t wanted_tasks(const falt_tiles_plan *plan) {
 }
 
 /* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond, or where
- * neighbours would copy as many lines for themselves as for their own results. */
+ * neighbours would copy as many lines for themselves as for their own outputs. */
 static int64_t room(const falt_tiles_plan *plan) {
   const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
   const int64_t halo = (plan->steps - 1) * falt_tiles_down(plan) / plan->layer.p.axis[1].stride;
@@ -203,7 +203,7 @@ static int64_t room(const falt_tiles_plan *plan) {
 }
 
 /* Tasks for each part that are wanted. Where all panels stay in the second-level cache tasks are cut by positions, so
- * that each writes whole rows of results: few columns of many rows are few lines in each of many pages. So they are
+ * that each writes whole rows of outputs: few columns of many rows are few lines in each of many pages. So they are
  * where products are turned, so that no row is brought twice. */
 static int64_t tasks_of_part(const falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels;

@@ -64,7 +64,7 @@ typedef struct falt_tiles_plan {
   bool in_place;                    /* pixels are read where they lie, unless some lie outside */
   bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
   bool flat;                        /* tiles go over the ends of rows */
-  bool turned;                      /* positions are the columns of products: results of a channel are adjacent */
+  bool turned;                      /* positions are the columns of products: outputs of a channel are adjacent */
   bool zipped;                      /* copies are of groups, at adjacent positions: turned, and where lines are so */
   int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
   int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
@@ -76,7 +76,7 @@ typedef struct falt_tiles_plan {
   int64_t groups;                   /* of its last piece */
   int64_t times;                    /* the panel goes over the segments so often */
 
-  falt_layer_pieces lines, spans; /* parts: lines of a plane of results, and spans of their positions */
+  falt_layer_pieces lines, spans; /* parts: lines of a plane of outputs, and spans of their positions */
   int64_t rows;                   /* positions of a tile */
   int64_t along, tiles;           /* tiles of a line (all lines if they are flat), and of a part */
   bool own;                       /* each tap has copies of its own */
@@ -85,7 +85,7 @@ typedef struct falt_tiles_plan {
   int64_t residues, pitch;        /* zipped: of the stride along the width, and bytes from groups to groups */
   int64_t slot;                   /* bytes of a copied row; flat and zipped: of all lines of a tap */
 
-  bool vectors;                     /* results go out by kernels; else one by one */
+  bool vectors;                     /* outputs go out by kernels; else one by one */
   int64_t panels;                   /* of a group */
   int64_t near;                     /* panels that stay in the second-level cache */
   falt_layer_pieces blocks, chunks; /* tasks: blocks of parts times chunks of the panels of all groups */
@@ -135,7 +135,7 @@ typedef struct falt_tiles_run {
   const float *factors;
 } falt_tiles_run;
 
-/* A tile of results: positions [w, w + count) of its row, which may go on in the next ones. */
+/* A tile of outputs: positions [w, w + count) of its row, which may go on in the next ones. */
 typedef struct falt_tiles_tile {
   falt_layer_point at;
   int count;

@@ -75,7 +75,7 @@ FALT_INLINE vec_bits load_sums(const int32_t *sums, int n) {
   return x;
 }
 
-/* n <= VEC sums that are results. */
+/* n <= VEC sums that are outputs. */
 FALT_INLINE void plain_columns(const int32_t *sums, char *to, int n, const falt_type type, const bool whole) {
   const vec_bits x = load_sums(sums, n);
   if (whole && n == VEC && type == FALT_U8)
@@ -127,7 +127,7 @@ FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const fa
     for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), n, type, whole);
 }
 
-/* What a row's results need besides its sums. */
+/* What a row's outputs need besides its sums. */
 typedef struct factors {
   const float *scale, *offset;
   vec low, high;
@@ -138,7 +138,7 @@ FALT_INLINE vec factor_of(const float *all, bool by_row, int q, int i, int n) {
   return n == VEC ? vec_load(all + i) : vec_load_part(all + i, n);
 }
 
-/* Columns [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: results of
+/* Columns [i, i + n) of row q. The product is rounded before it is added to, on every instruction set: outputs of
  * integers have the same bits. */
 FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int q, int i, int n, const falt_type type,
                               const bool whole, const bool bends, const int32_t *sums, char *to) {
@@ -179,7 +179,7 @@ FALT_INLINE void full_rows(const falt_tiles_finish *f, int q, int end, const fal
   }
 }
 
-/* Most results have neither a residual nor a curve, and many no epilogue at all: copies of the loop without them. */
+/* Most outputs have neither a residual nor a curve, and many no epilogue at all: copies of the loop without them. */
 FALT_INLINE void finish_as(const falt_tiles_finish *f, int q, int end, const falt_type type) {
   if (f->plain && f->whole)
     plain_rows(f, q, end, type, true);
@@ -237,7 +237,7 @@ static void finish_rows(const falt_tiles_finish *f, int q, int end) {
   }
 }
 
-/* Those of rows [q, end) of the sums that are results, to where they go. */
+/* Those of rows [q, end) of the sums that are outputs, to where they go. */
 static void finish_some(const falt_tiles_finish *f, int q, int end) {
   for (int tile = 0; tile < 2; tile++) {
     const int first = tile * FALT_TILE_ROWS, last = first + f->rows[tile];

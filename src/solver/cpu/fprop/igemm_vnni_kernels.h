@@ -97,7 +97,7 @@ typedef struct falt_tiles_product {
   int tiles, rows;  /* one or two tiles of so many rows; turned: 16 */
   int64_t distance; /* 4, side by side, or by vectors anything; turned: not looked at */
   int64_t columns;  /* of all panels */
-  int64_t apart;    /* elements of results from panel to panel */
+  int64_t apart;    /* elements of outputs from panel to panel */
   int64_t residual_apart;
   bool near; /* panels stay in the first-level cache */
   const falt_tiles_finish
@@ -173,7 +173,7 @@ typedef struct falt_tiles_kernels {
   void (*open)(int rows);
   void (*close)(void);
   void (*product)(const falt_tiles_product *call, falt_tiles_flow *flow);
-  void (*flush)(falt_tiles_flow *flow); /* what is still on its way */
+  void (*flush)(falt_tiles_flow *flow); /* what is still in flight */
   void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
   void (*zip)(const falt_tiles_zip *call);

@@ -27,7 +27,7 @@ static bool slides(const falt_tiles_plan *plan) {
 }
 
 /* Whether tiles of positions go over the ends of lines, each tap having copies of its own: lines end in mid-tile, and
- * results of one follow those of the one before. */
+ * outputs of one follow those of the one before. */
 static bool flattens(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t height = p->output.size[FALT_H], width = p->output.size[FALT_W];
@@ -239,7 +239,7 @@ static void bring_lines(const falt_tiles_task *t, const char *row, int64_t ow, i
 
 /* ---- parts */
 
-/* Lines [at.at[1], + lines) and positions [at.at[2], + width) of a plane of results. */
+/* Lines [at.at[1], + lines) and positions [at.at[2], + width) of a plane of outputs. */
 typedef struct part {
   falt_layer_point at;
   int64_t lines, width;

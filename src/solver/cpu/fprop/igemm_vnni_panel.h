@@ -29,12 +29,12 @@ typedef struct one_panel {
   void *sums;
   int columns;
   const falt_tiles_finish *before; /* sums that are taken out meanwhile; NULL: none */
-  char *to[2];                     /* where tiles go, `step` bytes from row to row: to sums, or where results belong */
+  char *to[2];                     /* where tiles go, `step` bytes from row to row: to sums, or where outputs belong */
   int64_t step, size;              /* bytes of an element there */
   int each, more;                  /* rows of a tile's blocks of vectors, and how many of these have one more */
 } one_panel;
 
-/* Whether plain results are narrowed before they leave the registers. */
+/* Whether plain outputs are narrowed before they leave the registers. */
 FALT_INLINE bool leaves_narrow(const falt_tiles_finish *f) {
 #if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
   return f->type == FALT_BF16 && !f->whole;

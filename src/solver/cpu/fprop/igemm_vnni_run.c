@@ -6,7 +6,7 @@
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/fprop/igemm_vnni.h"
 
-/* ---- results */
+/* ---- outputs */
 
 typedef struct target {
   int64_t k, channel;    /* of the first column, in its group and in G*K numbering */

@@ -54,7 +54,7 @@ static void close_tiles(void) {
     (from).at += (from).next;                           \
   } while (0)
 
-/* Results of the product before, a few rows at each step of this one. */
+/* Outputs of the product before, a few rows at each step of this one. */
 typedef struct outgoing {
   const falt_tiles_finish *finish;
   int next, each;
@@ -199,7 +199,7 @@ static void product_bf16(const one_panel *one) {
 
 #endif
 
-/* Elements from row to row of the results if sums are results as they are, and rows of whole tiles evenly apart; else
+/* Elements from row to row of the outputs if sums are outputs as they are, and rows of whole tiles evenly apart; else
  * 0. */
 static int64_t straight_step(const falt_tiles_product *call) {
   const falt_tiles_finish *f = call->finish;

@@ -77,8 +77,8 @@ typedef struct falt_layer_kernels {
   int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the panel's vectors */
   int group_rows;                   /* the most of a call of `groups` */
   void (*product)(const falt_layer_product *call);
-  /* The same for several small groups side by side in one vector: column i reads a[..][offset + i/results*depth + j].
-   * n and n/results*depth are a vector's width at most, a multiple of results and of depth. All segments, and does not
+  /* The same for several small groups side by side in one vector: column i reads a[..][offset + i/outputs*depth + j].
+   * n and n/outputs*depth are a vector's width at most, a multiple of outputs and of depth. All segments, and does not
    * accumulate. */
   void (*groups)(const falt_layer_product *call);
   void (*copy)(const falt_layer_copy *call);

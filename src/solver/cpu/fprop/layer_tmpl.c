@@ -63,7 +63,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) {
       sum[m][q] = call->accumulate ? load_columns(call->out[m], q, vectors, last) : (vec){0};
-      __builtin_prefetch(call->out[m] + q * VEC, 1); /* results are on their way while sums are formed */
+      __builtin_prefetch(call->out[m] + q * VEC, 1); /* outputs are in flight while sums are formed */
     }
   }
   const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;

@@ -42,9 +42,9 @@ typedef struct falt_pooling_plan {
   const falt_filter_kernels *convert;
   bool largest;
   int64_t channels, chunks; /* of a task; how many of them make all groups */
-  int64_t piece;            /* positions of the result in a piece of a row */
-  int64_t rows, pitch; /* forward: rows of the result at once, 1 where they are not narrow; elements from one to next */
-  int64_t band, bands; /* rows of the result in a task; how many of them make the height */
+  int64_t piece;            /* positions of the output in a piece of a row */
+  int64_t rows, pitch; /* forward: rows of the output at once, 1 where they are not narrow; elements from one to next */
+  int64_t band, bands; /* rows of the output in a task; how many of them make the height */
   int64_t kept[2], window;       /* backward: windows' rows kept by depth and height; elements of one */
   size_t line;                   /* elements of a line in scratch */
   falt_memory_layout scratch;    /* of a worker */
@@ -88,7 +88,7 @@ static inline falt_pooling_fold falt_pooling_way(const falt_pooling_plan *plan) 
 }
 
 /* Narrow rows, many at once (pooling_narrow.c): sets rows and pitch, joins planes that tile; how many rows of the
- * result from h on were made, 0 where that is not the way. */
+ * output from h on were made, 0 where that is not the way. */
 void falt_pooling_join_planes(falt_problem *p);
 void falt_pooling_lay_narrow(falt_pooling_plan *plan);
 int64_t falt_pooling_narrow(const falt_pooling_task *t, int64_t h);

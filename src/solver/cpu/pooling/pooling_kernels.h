@@ -20,7 +20,7 @@ typedef struct falt_pooling_phases {
   int64_t positions, inner, phases, pitch;
 } falt_pooling_phases;
 
-/* One fold `copies` times over, rows and result moving on by so many elements each time. */
+/* One fold `copies` times over, rows and output moving on by so many elements each time. */
 typedef struct falt_pooling_folds {
   const void *const *rows;
   void *out;

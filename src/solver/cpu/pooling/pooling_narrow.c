@@ -47,7 +47,7 @@ void falt_pooling_lay_narrow(falt_pooling_plan *plan) {
   plan->rows = is_narrow ? falt_max(1, FALT_POOLING_LINE / plan->pitch) : 1;
 }
 
-/* All input rows of `rows` results, folded into the line. */
+/* All input rows of `rows` outputs, folded into the line. */
 static void fold_rows(const falt_pooling_task *t, int64_t h, int64_t rows, const falt_pooling_part *part) {
   const falt_pooling_plan *plan = t->plan;
   const falt_tensor *x = &plan->p.input;
@@ -73,7 +73,7 @@ static void fold_rows(const falt_pooling_task *t, int64_t h, int64_t rows, const
   }
 }
 
-/* The taps of all results into `out`; results between the rows are among them. */
+/* The taps of all outputs into `out`; outputs between the rows are among them. */
 static void fold_taps(const falt_pooling_task *t, int64_t rows, char *out) {
   const falt_pooling_plan *plan = t->plan;
   const falt_axis *a = &plan->p.axis[2];
@@ -96,7 +96,7 @@ static void fold_taps(const falt_pooling_task *t, int64_t rows, char *out) {
   }
 }
 
-/* Rows whose windows lie inside count as many taps; where those of all columns do, so do all results. */
+/* Rows whose windows lie inside count as many taps; where those of all columns do, so do all outputs. */
 static void average(const falt_pooling_task *t, int64_t h, int64_t rows, int64_t pitch, char *out) {
   const falt_pooling_plan *plan = t->plan;
   const int64_t count = plan->p.output.size[FALT_W], taps = plan->p.filter.size[FALT_W];
@@ -111,7 +111,7 @@ static void average(const falt_pooling_task *t, int64_t h, int64_t rows, int64_t
     falt_pooling_average(t, t->d, h + r, 0, count, out + (size_t)(r * pitch) * plan->lane->element);
 }
 
-/* Results that stand in the scratch to where they belong. */
+/* Outputs that stand in the scratch to where they belong. */
 static void store_rows(const falt_pooling_task *t, int64_t h, int64_t rows, int64_t pitch, const char *out) {
   const falt_pooling_plan *plan = t->plan;
   const falt_tensor *y = &plan->p.output;

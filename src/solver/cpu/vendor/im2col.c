@@ -23,7 +23,7 @@ typedef struct im2col_plan {
   int64_t depth;                  /* rows of the matrix: channels times taps */
   int64_t positions, band, bands; /* of an image; of a band; bands of an image */
   size_t element;                 /* bytes */
-  bool by_row;                    /* results of a channel lie together, else the channels of a position */
+  bool by_row;                    /* outputs of a channel lie together, else the channels of a position */
   void *packed;                   /* the filter as a matrix, outputs by depth, or NULL */
   falt_memory_layout columns;     /* a worker's scratch */
   size_t filter;                  /* else where it goes in the workspace */
@@ -129,7 +129,7 @@ static void fill_columns(const task *t) {
 
 /* ---- the product */
 
-/* Result (k, position i of the band) is element k*row + i*column of `at`. */
+/* Output (k, position i of the band) is element k*row + i*column of `at`. */
 typedef struct results {
   void *at;
   int64_t row, column;

@@ -344,7 +344,7 @@ static const char *refusal(const lines_plan *plan) {
 
 /* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; as a row of
  * sums in and out of a block for each unit, by its elements; and as beginning a call. In operations, an element of the
- * result that is cleared, summed and brought to its place. */
+ * output that is cleared, summed and brought to its place. */
 static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200, leaving = 120;
 
 static double estimate(const lines_plan *plan, const falt_device *device) {

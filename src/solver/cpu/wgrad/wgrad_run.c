@@ -30,7 +30,7 @@ static part part_at(const falt_wgrad_plan *plan, int64_t index) {
   return own;
 }
 
-/* ---- results out */
+/* ---- outputs out */
 
 /* Input channels [c, c + count) of a tap. */
 static void store_tap(const part *own, float *filter, int64_t tap, int64_t c, int64_t count, const float *sums) {
@@ -44,7 +44,7 @@ static void store_tap(const part *own, float *filter, int64_t tap, int64_t c, in
         .from = sums, .to = to, .from_pitch = own->pitch, .to_pitch = k_step, .n = count, .count = own->channels});
     return;
   }
-  for (int64_t k = 0, n; k < own->channels; k += n) { /* a few rows of results at a time, as lines and pages are few */
+  for (int64_t k = 0, n; k < own->channels; k += n) { /* a few rows of outputs at a time, as lines and pages are few */
     n = falt_min(8, own->channels - k);
     for (int64_t i = 0; i < count; i++)
       for (int64_t m = k; m < k + n; m++) to[m * k_step + i * c_step] = sums[i * own->pitch + m];

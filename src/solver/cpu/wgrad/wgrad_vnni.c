@@ -62,7 +62,7 @@ static int64_t pair_count(const falt_outer_tiles_plan *plan) {
   return falt_ceil_div(tile_count(plan), 2);
 }
 
-/* ---- execute: results out */
+/* ---- execute: outputs out */
 
 /* The sum of one weight, from its definition. */
 static float sum_of(const falt_outer_tiles_run *run, int64_t g, int64_t k, weight by) {
@@ -83,7 +83,7 @@ static float sum_of(const falt_outer_tiles_run *run, int64_t g, int64_t k, weigh
   return sum;
 }
 
-/* n results of each of `count` output channels, `pitch` bytes apart, to where the filter has them. */
+/* n outputs of each of `count` output channels, `pitch` bytes apart, to where the filter has them. */
 static void scatter(const falt_outer_tiles_run *run, int64_t g, int64_t shift, int64_t row, int64_t n, int64_t k,
                     int64_t count, const char *from, int64_t pitch) {
   const falt_outer_tiles_plan *plan = run->plan;
@@ -96,7 +96,7 @@ static void scatter(const falt_outer_tiles_run *run, int64_t g, int64_t shift, i
   }
 }
 
-/* Whether results of neighbouring rows are neighbours in the filter. */
+/* Whether outputs of neighbouring rows are neighbours in the filter. */
 static bool rows_adjacent(const falt_outer_tiles_plan *plan) {
   const falt_tensor *w = &plan->layer.p.filter;
   return falt_tensor_unit(w, FALT_C) &&
@@ -178,7 +178,7 @@ static float *square_at(const falt_outer_tiles_run *run, int64_t g, int64_t pair
   return run->sums + ((g * pair_count(plan) + pair) * plan->panels + panel) * SQUARE;
 }
 
-/* A pair of tiles of rows of a group by a chunk of its panels. Sums of the only block are results. */
+/* A pair of tiles of rows of a group by a chunk of its panels. Sums of the only block are outputs. */
 static void multiply(void *context, int64_t index) {
   const falt_outer_tiles_run *run = context;
   const falt_outer_tiles_plan *plan = run->plan;
@@ -340,7 +340,7 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
 
 /* ---- plan */
 
-/* Whether one tap meets an element inside at every position, for results whose rows input channels fill. */
+/* Whether one tap meets an element inside at every position, for outputs whose rows input channels fill. */
 static bool can_exchange(const falt_problem *p) {
   for (int a = 0; a < 3; a++) {
     const int dim = FALT_D + a;

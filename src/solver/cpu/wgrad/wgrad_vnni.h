@@ -22,7 +22,7 @@ typedef struct falt_outer_tiles_plan {
   bool exchanged;   /* x and dy */
   const falt_tiles_kernels *kernels;
   const falt_outer_kernels *outer;
-  int64_t lines, line_cuts;                 /* of a plane's results in a part, and cuts of a plane by lines */
+  int64_t lines, line_cuts;                 /* of a plane's outputs in a part, and cuts of a plane by lines */
   int64_t span, span_cuts;                  /* of their positions */
   int64_t parts, blocks, all;               /* parts of a block, at most; blocks; all parts */
   int64_t phases[2];                        /* by height and width */

@@ -14,7 +14,7 @@ double falt_cuda_bound(const falt_problem *problem);
 /* The C type that sums the problem's products: an integer wide enough to be exact, or `real`. */
 const char *falt_cuda_sum(const falt_problem *problem, const char *real);
 
-/* Whether results may be finished in f32: floats, and bytes, which saturate long before a sum is rounded. Wider
+/* Whether outputs may be finished in f32: floats, and bytes, which saturate long before a sum is rounded. Wider
  * integers must be exact. */
 bool falt_cuda_finishes_in_float(const falt_problem *problem);
 

@@ -11,7 +11,7 @@ const char *falt_cuda_filter_refusal(const falt_ask *ask);
 bool falt_cuda_unit_steps(const falt_problem *problem);
 /* Whether the constant beyond the ends can be staged as an element of the image. */
 bool falt_cuda_holds_fill(const falt_problem *problem);
-/* Channels lie side by side, in and out: rows of them are rows of a longer image with its taps farther apart. */
+/* Channels are contiguous, in and out: rows of them are rows of a longer image with its taps farther apart. */
 bool falt_cuda_interleaved(const falt_problem *problem);
 
 /* Sizes and strides along axis 0 to 2 of space, or along -1: none. Strides of what has no neighbour are 0. */

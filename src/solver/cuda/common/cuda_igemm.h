@@ -8,8 +8,8 @@
 
 enum { FALT_IGEMM_VECTOR = 16, FALT_IGEMM_GRID = 65535 }; /* bytes; blocks along y and z */
 
-/* What a layer or its gradient by the data reads and writes: the two differ in nothing else. row, depth: dimensions of
- * the filter, channels of the result and of the source. */
+/* What a layer or its data gradient reads and writes: the two differ in nothing else. row, depth: dimensions of
+ * the filter, channels of the output and of the source. */
 typedef struct falt_igemm_roles {
   const falt_tensor *source, *result;
   int row, depth;
@@ -17,10 +17,10 @@ typedef struct falt_igemm_roles {
 falt_igemm_roles falt_igemm_roles_of(const falt_problem *problem);
 falt_igemm_axis falt_igemm_axis_of(const falt_problem *problem, const falt_igemm_roles *roles, int axis);
 
-/* Why neither of them computes the problem, or NULL. Its factors are `source` (the input, or for a gradient by the data
+/* Why neither of them computes the problem, or NULL. Its factors are `source` (the input, or for a data gradient
  * the output) and `other`. */
 const char *falt_igemm_refusal(const falt_ask *ask, falt_type source, falt_type other);
-/* Whether the input goes on beyond its ends other than by a constant. */
+/* Whether the input has a boundary that is not constant. */
 bool falt_igemm_folds(const falt_problem *problem);
 /* Whether the constant beyond the ends is an element. */
 bool falt_igemm_constant_fits(const falt_problem *problem);
@@ -30,7 +30,7 @@ bool falt_igemm_small_planes(const falt_tensor *tensor);
 
 /* Strides, 0 where there is no neighbour. */
 int64_t falt_igemm_stride(const falt_tensor *tensor, int dim);
-/* As many neighbours along a dimension, a power of two and so many at most, as divide all ways between lines. */
+/* As many neighbours along a dimension, a power of two and so many at most, as divide all distances between lines. */
 int falt_igemm_unit(const falt_tensor *tensor, int along, int most);
 /* From one channel to the next where groups may be merged. */
 int64_t falt_igemm_channel_stride(const falt_tensor *tensor);
@@ -42,7 +42,7 @@ int falt_igemm_merge(const falt_problem *problem, int64_t channels, int64_t leas
 /* Whether strides beside those of channels are multiples of so many elements. */
 bool falt_igemm_strides_divide(const falt_tensor *tensor, int merged, int64_t elements);
 
-/* The widest piece of channels that lie side by side: unit bytes; or one by one: gather channels an entry. */
+/* The widest piece of channels that are contiguous: unit bytes; or one by one: gather channels an entry. */
 typedef struct falt_igemm_piece {
   int unit, gather;
 } falt_igemm_piece;
@@ -57,11 +57,11 @@ falt_cuda_igemm_source falt_igemm_source_of(const falt_problem *problem, const f
 /* The parameters of kernels that include finish.cuh. */
 void falt_igemm_result_defines(const falt_problem *problem, falt_type result, falt_cuda_kernel *kernel);
 
-/* For cuda_wgrad_sum.cu: so many split-K slices of a filter's gradient, of all rows of merged groups and `columns` of
+/* For cuda_wgrad_sum.cu: so many split-K slices of a weight gradient, of all rows of merged groups and `columns` of
  * each, tap by tap. The sums, the filter and the bias are set later. */
 falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *problem, int merged, int split_k, int columns);
 
-/* Starts cuda_wgrad_sum.cu, which adds the split-K slices of a filter's gradient. */
+/* Starts cuda_wgrad_sum.cu, which adds the split-K slices of a weight gradient. */
 void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
                            void *stream);
 

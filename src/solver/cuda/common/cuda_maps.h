@@ -17,12 +17,12 @@ void falt_map_dimension(falt_gpu_map *map, int i, const falt_tensor *tensor, int
 /* Boxes of `span` pixels of as many channels; rows and planes of pixels follow on each other. */
 falt_gpu_map falt_map_planes(const falt_tensor *tensor, void *data, int span);
 
-/* Whether it walks a tensor whose elements lie side by side along `unit`: 16 bytes divide all ways between lines and
+/* Whether it walks a tensor whose elements are contiguous along `unit`: 16 bytes divide all distances between lines and
  * the first element's place; and whether they divide its address. */
 bool falt_map_takes(const falt_tensor *tensor, int unit);
 bool falt_map_aligned(const void *data, const falt_tensor *tensor);
 
-/* Sums of gradients by the filter: split_k * rows * columns, a tap's `tap_columns` side by side. */
+/* Sums of weight gradients: split_k * rows * columns, a tap's `tap_columns` side by side. */
 typedef struct falt_map_sums {
   int split_k;
   int64_t rows, columns;

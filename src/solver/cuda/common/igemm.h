@@ -18,16 +18,16 @@ typedef struct falt_igemm_axis {
   int64_t stride, dilation, pad; /* the problem's */
 } falt_igemm_axis;
 
-/* Along one axis: results begin, begin + pitch, ...; result q reads with its tap i position q*step + first + i*delta of
+/* Along one axis: outputs begin, begin + pitch, ...; output q reads with its tap i position q*step + first + i*delta of
  * the source, and tap i is tap from + i*pace of the filter. */
 typedef struct falt_igemm_phase {
   int64_t begin, pitch, results;
   int64_t step, first, delta, taps, from, pace;
 } falt_igemm_phase;
 
-/* All results of a forward layer. */
+/* All outputs of a forward layer. */
 falt_igemm_phase falt_igemm_forward(const falt_igemm_axis *axis);
-/* A gradient by the data falls into as many phases as the stride has steps: results `phase`, phase + stride, ... use
+/* A data gradient falls into as many phases as the stride has steps: outputs `phase`, phase + stride, ... use
  * the same taps. */
 int64_t falt_igemm_phases(const falt_igemm_axis *axis);
 falt_igemm_phase falt_igemm_backward(const falt_igemm_axis *axis, int64_t phase);
@@ -55,7 +55,7 @@ typedef struct falt_igemm_evenly {
   bool groups; /* it is groups that are numbered, and pixels lie apart by multiples of 16 bytes */
 } falt_igemm_evenly;
 
-/* Of images and three axes: how many results, bytes between their first positions, between positions; of groups: bytes
+/* Of images and three axes: how many outputs, bytes between their first positions, between positions; of groups: bytes
  * between them, 0 if there is one. False if they do not lie so. */
 bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4], const int64_t bytes[4],
                            int64_t group_bytes, falt_igemm_evenly *evenly);
@@ -69,7 +69,7 @@ bool falt_igemm_places(const falt_igemm_depth *depth, const falt_igemm_phase pha
 
 /* ---- tiles */
 
-/* Results of so many channels, in rows that 16 bytes do not divide, are stored by lanes side by side. */
+/* Outputs of so many channels, in rows that 16 bytes do not divide, are stored by lanes side by side. */
 enum { FALT_IGEMM_RAGGED = 8 };
 
 typedef struct falt_igemm_shape {
@@ -79,17 +79,17 @@ typedef struct falt_igemm_shape {
   int x_bytes, y_bytes;                    /* of an element */
   int unit;                                /* bytes of a piece */
   int merged, step;                        /* groups in one, whose channels are a step's bytes; 1, 0 */
-  int gather;                              /* channels of an entry of pieces that lie apart; 0: they lie side by side */
+  int gather;                              /* channels of an entry of pieces that lie apart; 0: they are contiguous */
   int64_t apart;                           /* bytes between pixels that are gathered at once, of spans modulo theirs; 0:
-                                            * they lie side by side, or all spans begin as the first */
-  bool fold, split, planar, split_k, real; /* split-K slices: the depth may be cut; real: results are finished in f32 */
+                                            * they are contiguous, or all spans begin as the first */
+  bool fold, split, planar, split_k, real; /* split-K slices: the depth may be cut; real: outputs are finished in f32 */
   bool spans;                              /* pieces are aligned words, of which some are no channel of their tap */
-  bool ragged;                             /* 16 bytes do not divide the rows of results */
+  bool ragged;                             /* 16 bytes do not divide the rows of outputs */
   int64_t workspace;                       /* that split-K slices of the depth may use; negative: any */
 } falt_igemm_shape;
 
 typedef struct falt_igemm_tile {
-  int bm, bn, warps[2]; /* results of a block, its warps along both */
+  int bm, bn, warps[2]; /* outputs of a block, its warps along both */
   int row, stages;      /* bytes of a step, steps in shared memory */
   int promote;          /* steps between additions to the long sum */
   bool wgmma;           /* by warpgroups */
@@ -105,7 +105,7 @@ void falt_igemm_each(const falt_igemm_shape *shape, const falt_machine *machine,
 /* The best of them. */
 void falt_igemm_choose(const falt_igemm_shape *shape, const falt_machine *machine, falt_igemm_tile *best);
 
-/* ---- tiles of filters' gradients */
+/* ---- tiles of weight gradients */
 
 typedef struct falt_igemm_wgrad_shape {
   int64_t pixels, rows, columns, groups;

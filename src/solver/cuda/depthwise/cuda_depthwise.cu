@@ -92,7 +92,7 @@ struct Taps {
 
 typedef SUM Sums[ROWS][COLS][VEC];
 
-// What row `position` of the source adds to all results, by `rows` rows of taps: those of a ragged part.
+// What row `position` of the source adds to all outputs, by `rows` rows of taps: those of a ragged part.
 __device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &line, int position, int rows) {
   SUM x[Columns::span][VEC];
 #pragma unroll
@@ -119,7 +119,7 @@ struct Results {
   typedef Bits<TYPE_Y>::type Y;
   Y *first;  // of the tile
   i64 residual;
-  int row, column;  // of the tile's first result
+  int row, column;  // of the tile's first output
 #if FINISH
   Linear<SUM> linear[VEC];
 #endif
@@ -154,7 +154,7 @@ struct Results {
 #endif
   }
 
-  // COUNT results that lie side by side.
+  // COUNT outputs that are contiguous.
   template <int COUNT>
   __device__ static inline void store_word(Y *to, const SUM value[COUNT]) {
     union {
@@ -189,7 +189,7 @@ struct Results {
   }
 };
 
-// One plane's taps, or a part of their rows. When these are all, rows of results leave as soon as they are complete.
+// One plane's taps, or a part of their rows. When these are all, rows of outputs leave as soon as they are complete.
 __device__ inline void add_part(Sums sum, const Args &p, const Taps &taps, int rows, const Source::X *first, int row,
                                 int column, const Results &results) {
   const Source::X fill = FILL ? element_of<TYPE_X>(p.fill) : (Source::X)0;

@@ -53,29 +53,29 @@ __device__ constexpr int floor_of(int a, int b) {
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-// An axis, cut into tiles of TILE results. Positions count from where a tile's source begins: `advance` from tile to
+// An axis, cut into tiles of TILE outputs. Positions count from where a tile's source begins: `advance` from tile to
 // tile.
 template <int TILE, int TAPS, int STEP, int DILATION, int PAD, int SIZE, int RESULTS, int BEFORE, int AFTER>
 struct Cut {
   static constexpr int taps = TAPS, step = STEP, dilation = DILATION, size = SIZE, results = RESULTS;
   static constexpr int before = BEFORE, after = AFTER, tile = TILE;
   static constexpr int tiles = (RESULTS + TILE - 1) / TILE, advance = BACKWARD ? TILE / STEP : TILE * STEP;
-  static constexpr int left = RESULTS - (tiles - 1) * TILE;  // results of the last tile
+  static constexpr int left = RESULTS - (tiles - 1) * TILE;  // outputs of the last tile
   static constexpr bool whole = RESULTS % TILE == 0, constant = BEFORE == CONSTANT && AFTER == CONSTANT;
   static_assert(!BACKWARD || TILE % STEP == 0, "tiles begin at the same phase");
 
-  // Where result `at` and a tap meet, or NONE; at may also be a position among all results.
+  // Where output `at` and a tap meet, or NONE; at may also be a position among all outputs.
   __device__ static constexpr int met(int at, int tap) {
     if (!BACKWARD) return at * STEP + tap * DILATION - PAD;
     const int way = at + PAD - tap * DILATION;
     return way % STEP == 0 ? way / STEP : NONE;
   }
-  // The tap with which a result meets a position, or NONE.
+  // The tap with which an output meets a position, or NONE.
   __device__ static constexpr int tap(int at, int position) {
     const int way = BACKWARD ? at + PAD - position * STEP : position + PAD - at * STEP;
     return way >= 0 && way % DILATION == 0 && way / DILATION < TAPS ? way / DILATION : NONE;
   }
-  // The positions that a tile may meet, and the last one of a result.
+  // The positions that a tile may meet, and the last one of an output.
   static constexpr int low = BACKWARD ? floor_of(PAD - (TAPS - 1) * DILATION + STEP - 1, STEP) : -PAD;
   static constexpr int high =
       BACKWARD ? floor_of(TILE - 1 + PAD, STEP) : (TILE - 1) * STEP + (TAPS - 1) * DILATION - PAD;
@@ -84,7 +84,7 @@ struct Cut {
     const int most = BACKWARD ? floor_of(at + PAD, STEP) : at * STEP + (TAPS - 1) * DILATION - PAD;
     return most < low ? low : most;
   }
-  // Whether all that all results meet lies inside.
+  // Whether all that all outputs meet lies inside.
   static constexpr bool inside = low >= 0 && (tiles - 1) * advance + high < SIZE;
 };
 
@@ -193,7 +193,7 @@ __device__ inline typename Bits<TYPE>::type element_of(double value) {
   return element;
 }
 
-// Two results as a word of 16-bit floats.
+// Two outputs as a word of 16-bit floats.
 template <int TYPE>
 __device__ inline unsigned pack(float low, float high) {
   unsigned word;

@@ -28,7 +28,7 @@ falt_type falt_depthwise_sum_type(const falt_problem *problem);
 bool falt_depthwise_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_cut *cut);
 void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text);
 
-/* The kernel that adds the split-K slices of a filter's gradient, which args->partial has, and its start. */
+/* The kernel that adds the split-K slices of a weight gradient, which args->partial has, and its start. */
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function);
 /* Whether a plan's kernel is worth starting before what is ahead of it has ended; and starts one that awaits that. */
 bool falt_depthwise_is_short(const falt_plan *plan);

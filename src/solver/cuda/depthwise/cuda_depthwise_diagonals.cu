@@ -91,7 +91,7 @@ __device__ inline void load_tile(const Args &p, int number, char *stage) {
 
 typedef float Sums[4 * DOWN];
 
-// 16 pixels of eight channels each, which lie side by side; blocks of eight rows or columns `next` bytes apart.
+// 16 pixels of eight channels each, which are contiguous; blocks of eight rows or columns `next` bytes apart.
 __device__ inline unsigned long long pixels_at(unsigned address, int next) {
   return (address & 0x3ffff) >> 4 | 128ull >> 4 << 16 | (unsigned long long)(next >> 4) << 32;
 }
@@ -107,7 +107,7 @@ __device__ inline void multiply(Sums &sums, const char *stage) {
   wgmma_hold(sums);
 }
 
-// ---- results
+// ---- outputs
 
 __device__ inline float from_half(Bits bits) {
   return KIND == HALVES ? from_f16(bits) : from_bf16(bits);

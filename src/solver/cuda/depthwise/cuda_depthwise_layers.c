@@ -7,7 +7,7 @@
 enum { MOST_COLUMN_TAPS = 32, MOST_STRIDE = 1024 };
 
 typedef struct roles {
-  const falt_tensor *source, *result; /* of a filter's gradient: x and y */
+  const falt_tensor *source, *result; /* of a weight gradient: x and y */
 } roles;
 
 static roles roles_of(const falt_problem *p) {
@@ -221,7 +221,7 @@ void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, 
     falt_gpu_start_grid(plan->device->gpu, launch, blocks_yz, 1, parameters);
 }
 
-/* ---- split-K slices of a filter's gradient */
+/* ---- split-K slices of a weight gradient */
 
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function) {
   const falt_problem *p = &plan->problem;

@@ -39,7 +39,7 @@ static int span_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, 
   return span > MOST_SPAN ? MOST_SPAN + 1 : (int)span;
 }
 
-/* Neighbouring results with dilated taps share what they meet; far apart they do not. */
+/* Neighbouring outputs with dilated taps share what they meet; far apart they do not. */
 static int used_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, int results, int taps) {
   const int span = span_of(s, a, results, taps);
   return s->kind == FALT_DEPTHWISE_DATA ? span : smaller(span, results * taps);
@@ -88,7 +88,7 @@ static work work_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t)
   return w;
 }
 
-/* Rows of results whose sums wait at once. */
+/* Rows of outputs whose sums wait at once. */
 static int rows_waiting(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   const falt_depthwise_axis *r = &s->axis[ROW];
   const int64_t reach = (w->taps[0] - 1) * r->dilation + 1;
@@ -107,7 +107,7 @@ static int fitted_registers(const falt_depthwise_shape *s, const falt_depthwise_
 
 /* ---- legal */
 
-/* A gradient's tiles have results of all phases of the stride. */
+/* A gradient's tiles have outputs of all phases of the stride. */
 static int phases_of(const falt_depthwise_shape *s, int axis) {
   return s->kind == FALT_DEPTHWISE_DATA ? (int)s->axis[axis].stride : 1;
 }
@@ -182,7 +182,7 @@ static bool halves_sectors(const falt_depthwise_shape *s, const falt_depthwise_t
   return s->kind != FALT_DEPTHWISE_FILTER && !s->inner && t->columns > t->y_unit;
 }
 
-/* Bytes that lie side by side for neighbouring lanes of a gradient's block; what the fewer cost. */
+/* Bytes that are contiguous for neighbouring lanes of a gradient's block; what the fewer cost. */
 static double segment_cost(const falt_depthwise_shape *s, const work *w, int lanes) {
   const int64_t near = (int64_t)lanes * w->channels * s->x_bytes, all = s->channels * s->x_bytes;
   return near >= 128 || near >= all ? 1 : near >= 64 ? 1.15 : 1.35;
@@ -200,7 +200,7 @@ static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes
  * for ahead, small words and tall tiles, whose rows lie in many pages, prolong it. */
 static double memory_seconds(const falt_depthwise_shape *s, const falt_machine *m, const work *w,
                              const falt_depthwise_tile *t) {
-  static const double waiting[] = {1.09, 1.02, 1, 1.02}; /* by the lines on their way */
+  static const double waiting[] = {1.09, 1.02, 1, 1.02}; /* by the lines in flight */
   const double lines = tiles_of(s, t, w) * line_bytes_of(s, t, w) / (m->flops / 2);
   const double threads = (double)t->threads * t->blocks;
   const bytes b = bytes_of(s);
@@ -262,7 +262,7 @@ static void set_split_k(const visitor *v, const work *w, falt_depthwise_tile *t)
   t->seconds += (double)t->partial / v->machine->bytes_per_s * 4;
 }
 
-/* Gradients of filters read y as they read x. */
+/* Weight gradients read y as they read x. */
 static int y_unit_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
   int unit = s->y_align;
   if (s->inner || s->kind == FALT_DEPTHWISE_FILTER) return t->unit;

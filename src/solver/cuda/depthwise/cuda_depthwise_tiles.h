@@ -16,8 +16,8 @@ typedef enum falt_depthwise_kind {
   FALT_DEPTHWISE_FILTER
 } falt_depthwise_kind;
 
-/* The source is what is read through windows, x or, for a gradient by the data, dy; a gradient of the filter has the
- * results of the forward layer. */
+/* The source is what is read through windows, x or, for a data gradient, dy; a weight gradient has the
+ * outputs of the forward layer. */
 typedef struct falt_depthwise_axis {
   int64_t taps, stride, dilation, pad, source, results;
 } falt_depthwise_axis;
@@ -25,26 +25,26 @@ typedef struct falt_depthwise_axis {
 typedef struct falt_depthwise_shape {
   falt_depthwise_kind kind;
   falt_depthwise_axis axis[3]; /* planes, rows, columns */
-  int64_t images, channels;    /* channels: of results */
-  int members;                 /* channels of results that share one of the source */
-  bool inner;                  /* channels lie side by side; else columns may */
+  int64_t images, channels;    /* channels: of outputs */
+  int members;                 /* channels of outputs that share one of the source */
+  bool inner;                  /* channels are contiguous; else columns may */
   bool constant;               /* what lies beyond ends is one constant */
   int x_bytes, y_bytes, sum_bytes;
-  int x_align, y_align; /* elements that a word may have: powers of two, 1 where neighbours do not lie side by side */
+  int x_align, y_align; /* elements that a word may have: powers of two, 1 where neighbours are not contiguous */
   bool finish;          /* scale, bias, residual or activation */
-  bool scattered;       /* neither channels nor columns lie side by side in one of them */
-  int64_t workspace;    /* that a gradient of the filter may use; negative: any */
+  bool scattered;       /* neither channels nor columns are contiguous in one of them */
+  int64_t workspace;    /* that a weight gradient may use; negative: any */
 } falt_depthwise_shape;
 
 typedef struct falt_depthwise_tile {
-  int rows, columns;  /* of results of a thread, or of y */
-  int unit, y_unit;   /* elements of a word of the source, of the result */
+  int rows, columns;  /* of outputs of a thread, or of y */
+  int unit, y_unit;   /* elements of a word of the source, of the output */
   int parts;          /* of the taps along rows */
-  int ahead;          /* lines on their way */
-  int threads, lanes; /* of a block; lanes: vectors of channels of one that sums a filter's gradient */
+  int ahead;          /* lines in flight */
+  int threads, lanes; /* of a block; lanes: vectors of channels of one that sums a weight gradient */
   int blocks;         /* that should fit on a multiprocessor */
-  int64_t split_k;    /* of the positions of a filter's gradient */
-  int64_t tiles;      /* threads; of a filter's gradient: tiles of one channel */
+  int64_t split_k;    /* of the positions of a weight gradient */
+  int64_t tiles;      /* threads; of a weight gradient: tiles of one channel */
   int64_t partial;    /* bytes: sums of the split-K slices */
   /* what was estimated */
   int registers;

@@ -102,7 +102,7 @@ static int64_t channels_of(const falt_tensor *t) {
   return t->size[FALT_G] * t->size[FALT_C];
 }
 
-/* Whether channels lie side by side and 16 bytes divide the way from pixel to pixel. */
+/* Whether channels are contiguous and 16 bytes divide the way from pixel to pixel. */
 static bool is_inner(const falt_problem *p, const falt_tensor *t) {
   return p->filter.size[FALT_K] == 1 && channels_of(t) % 8 == 0 && falt_igemm_channel_stride(t) == 1 &&
          falt_igemm_strides_divide(t, (int)t->size[FALT_G], 8);

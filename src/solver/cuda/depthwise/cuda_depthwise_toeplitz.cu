@@ -40,7 +40,7 @@
 #include "words.cuh"
 
 typedef Mma<KIND> Product;
-constexpr int STORES = 2;  // on their way
+constexpr int STORES = 2;  // in flight
 
 // ---- columns: windows of some octets
 
@@ -82,7 +82,7 @@ __device__ constexpr int channel_at(int channel, int bytes) {
 }
 constexpr int PLANE = IMAGES * IMAGE, STAGE = channel_at(SPAN, PLANE) + OCTETS * 16;
 
-// ---- results: in the place of pixels, where one warp has read all of a plane; else a row of all segments after the
+// ---- outputs: in the place of pixels, where one warp has read all of a plane; else a row of all segments after the
 // other
 
 constexpr int WINDOWS = IMAGES * OF_IMAGE, GROUPS = ceil_div(WINDOWS, 16);
@@ -96,10 +96,10 @@ constexpr int OUT_PLANE = IN_PLACE ? PLANE : SEGMENT * OUT_ROW;
 constexpr int PARTS = ceil_div(CHANNELS, SPAN), BATCHES = ceil_div(BATCH, IMAGES);
 
 struct Tile {
-  int channel, image, images, row;  // row: of results
+  int channel, image, images, row;  // row: of outputs
 };
 
-// Blocks that run at once take neighbouring channels where these lie side by side, else one channel after the other.
+// Blocks that run at once take neighbouring channels where these are contiguous, else one channel after the other.
 __device__ inline Tile tile_at(int number) {
   Tile t;
   if (INNER) t.channel = number % PARTS * SPAN, number /= PARTS;
@@ -117,7 +117,7 @@ __device__ inline i64 result_of(const Args &p, const Tile &t) {
   return t.image * p.y_image + t.channel / MULTIPLE * p.y_channel + t.channel % MULTIPLE * p.y_next;
 }
 
-// Where an element lies, a pair of results, and those of a window's first row.
+// Where an element lies, a pair of outputs, and those of a window's first row.
 __device__ inline int place_in(int image, int row, int column) {
   return image * IMAGE + row_at(row) + (LEADING + column) * 2;
 }
@@ -126,7 +126,7 @@ __device__ inline int place_out(int image, int row, int column) {
   return row % SEGMENT * OUT_ROW + (image * SEGMENTS + row / SEGMENT) * ACROSS * 16 + column * 2;
 }
 
-// ---- planes in, results out
+// ---- planes in, outputs out
 
 __device__ inline void load_planes(const Args &p, const Tile &t, char *stage) {
   const int first = t.row + TOP - PAD_R;
@@ -151,7 +151,7 @@ __device__ inline void store_planes(const Args &p, const Tile &t, const char *ou
     }
 }
 
-// ---- the same where channels lie side by side: a thread turns two neighbouring pixels of eight of them
+// ---- the same where channels are contiguous: a thread turns two neighbouring pixels of eight of them
 
 union Eight {
   uint4 all;
@@ -179,7 +179,7 @@ __device__ inline int image_of(int line) {
   return IMAGES == 1 ? 0 : line / LINES;
 }
 
-// A tile's pixels on their way: they are asked for while another tile is multiplied.
+// A tile's pixels in flight: they are asked for while another tile is multiplied.
 struct Pixels {
   typedef Lines<ceil_div(WIDTH, 2) * OCTUPLES> Units;
   static constexpr int COUNT = INNER ? ceil_div(IMAGES * ROWS, Units::TOGETHER) : 1;
@@ -290,7 +290,7 @@ __device__ inline void multiply(Sums sums, const Row &row, const unsigned band[O
   }
 }
 
-// ---- results
+// ---- outputs
 
 #include "cuda_depthwise_toeplitz_output.cuh"
 
@@ -360,7 +360,7 @@ __device__ inline void walk_all(const Args &p, const Tile &t, Channels &channels
   }
 }
 
-// Channels that lie side by side: the next tile's pixels are asked for once registers are free of sums.
+// Channels that are contiguous: the next tile's pixels are asked for once registers are free of sums.
 __device__ inline void run_inner(const Args &p, char *stage, char *out) {
   Channels channels;
   Pixels pixels;

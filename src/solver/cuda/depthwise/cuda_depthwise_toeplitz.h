@@ -7,7 +7,7 @@
 
 /* Why a layer or its gradient is none of theirs, or NULL. */
 const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask);
-/* False where neither channels nor columns lie side by side. */
+/* False where neither channels nor columns are contiguous. */
 bool falt_depthwise_toeplitz_describe(const falt_problem *problem, falt_depthwise_toeplitz_shape *shape);
 /* Of the addresses, for what is copied at once. */
 falt_alignment falt_depthwise_toeplitz_alignment(const falt_problem *problem,

@@ -6,21 +6,21 @@ __device__ inline float from_half(Bits bits) {
   return KIND == HALVES ? from_f16(bits) : from_bf16(bits);
 }
 
-// Where a lane has results of a channel's group of windows: two columns of window `first` and of the eighth after it.
+// Where a lane has outputs of a channel's group of windows: two columns of window `first` and of the eighth after it.
 struct Place {
   Tile tile;
   int channel, first;
   const char *plane;
-  char *out;  // of the plane, or of the lane's first result
+  char *out;  // of the plane, or of the lane's first output
   Linear<REAL> linear;
 };
 
-// Results in 16 bits that wait until all of a plane has been read.
+// Outputs in 16 bits that wait until all of a plane has been read.
 struct Waiting {
   unsigned word[IN_PLACE ? SEGMENT : 1][2];
 };
 
-// One of a lane's results.
+// One of a lane's outputs.
 struct Result {
   int image, row, column;
 };
@@ -41,7 +41,7 @@ __device__ inline float finish_one(const Args &p, const Place &at, float sum, co
   return finished(p, at.linear, sum, residual);
 }
 
-// Two results of a lane, as they are stored.
+// Two outputs of a lane, as they are stored.
 __device__ inline unsigned finish_two(const Args &p, const Place &at, float low, float high, int row, int half) {
   low = finish_one(p, at, low, result_at(at, row, half, 0));
   high = finish_one(p, at, high, result_at(at, row, half, 1));
@@ -77,7 +77,7 @@ __device__ inline void put_waiting(const Place &at, const Waiting &waiting) {
   for (int i = 0; i < 2 * SEGMENT; i++) put(at, waiting.word[i % SEGMENT][i / SEGMENT], i % SEGMENT, i / SEGMENT);
 }
 
-// A result once more, from its own taps alone.
+// An output once more, from its own taps alone.
 __device__ inline float alone(const Args &p, const Place &at, const Result &result) {
   const Bits *from =
       (const Bits *)p.x + ((at.tile.image + result.image) * p.x_image + at.channel / MULTIPLE * p.x_channel);
@@ -92,7 +92,7 @@ __device__ inline float alone(const Args &p, const Place &at, const Result &resu
   return sum;
 }
 
-// All results of a lane once more.
+// All outputs of a lane once more.
 __device__ inline void put_alone(const Args &p, const Place &at) {
 #pragma unroll 1
   for (int i = 0; i < 2 * SEGMENT; i++) {

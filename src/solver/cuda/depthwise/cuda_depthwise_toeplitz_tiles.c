@@ -8,7 +8,7 @@
 
 enum {
   MOST_REGISTERS = 232,
-  MOST_PIXELS = 7,      /* pairs of them that a thread has on their way; nine were slower */
+  MOST_PIXELS = 7,      /* pairs of them that a thread has in flight; nine were slower */
   MOST_PRODUCTS = 1024, /* of a walk, which the compiler unrolls */
   MOST_SEGMENT = 32,    /* rows: a bit each in a word */
   MOST_COLUMNS = 8192,
@@ -60,7 +60,7 @@ static int64_t groups_of(const shape *s, const tile *t) {
   return falt_ceil_div(t->images * rows_of(s, t).segments * columns_of(s).windows, 16);
 }
 
-/* Whether results take the place of pixels. */
+/* Whether outputs take the place of pixels. */
 static bool is_in_place(const shape *s, const tile *t) {
   const rows r = rows_of(s, t);
   return s->inner && groups_of(s, t) == 1 && (s->out[1] + 1) / 2 <= (columns_of(s).width + 1) / 2 &&
@@ -77,7 +77,7 @@ static int64_t shared_of(const shape *s, const tile *t) {
   return t->stages * stage + (is_in_place(s, t) ? 0 : results);
 }
 
-/* Pairs of pixels that a thread has on their way where channels lie side by side. */
+/* Pairs of pixels that a thread has in flight where channels are contiguous. */
 static int64_t pixels_of(const shape *s, const tile *t) {
   if (!s->inner) return 0;
   const int64_t across = falt_ceil_div(columns_of(s).width, 2) * t->span / 8, together = FALT_WARP * t->warps / across;
@@ -90,7 +90,7 @@ static int64_t kept_of(const shape *s, const tile *t) {
   return each * words <= 32 ? each : 1;
 }
 
-/* Bands, sums of the rows under way, a row, results that wait for their place; or pixels on their way; the rest as seen
+/* Bands, sums of the rows under way, a row, outputs that wait for their place; or pixels in flight; the rest as seen
  * on compiled kernels. */
 static int64_t fitted_registers(const shape *s, const tile *t) {
   const int64_t octets = columns_of(s).octets, met = falt_min(s->taps[0], rows_of(s, t).reach + t->segment - 1);
@@ -155,7 +155,7 @@ static double memory_seconds(const shape *s, const falt_machine *m, const tile *
 }
 
 /* Fitted to 67 timings of 12 layers on an H200. Of the slots of instructions three fifths are used at best; pieces of
- * 16 or 32 bytes take as many requests to memory as those of 64; where channels lie side by side a block has its planes
+ * 16 or 32 bytes take as many requests to memory as those of 64; where channels are contiguous a block has its planes
  * in and out one after the other, which single images wait for. */
 static void estimate(const shape *s, const falt_machine *m, tile *t) {
   const double products = walk_products(s, t), groups = (double)groups_of(s, t) * t->span;

@@ -9,11 +9,11 @@
 
 /* Along height and width; taps and pads as of a correlation. */
 typedef struct falt_depthwise_toeplitz_shape {
-  int64_t images, channels; /* channels: of results */
+  int64_t images, channels; /* channels: of outputs */
   int64_t in[2], out[2];
   int taps[2], pad[2];
-  bool inner;           /* channels lie side by side; else columns do */
-  int x_align, y_align; /* columns that can be copied at once, where columns lie side by side: 1, 2, 4 or 8 */
+  bool inner;           /* channels are contiguous; else columns do */
+  int x_align, y_align; /* columns that can be copied at once, where columns are contiguous: 1, 2, 4 or 8 */
   bool finish;          /* scale, bias, residual or activation */
 } falt_depthwise_toeplitz_shape;
 
@@ -39,8 +39,8 @@ void falt_depthwise_toeplitz_each(const falt_depthwise_toeplitz_shape *shape, co
 bool falt_depthwise_toeplitz_choose(const falt_depthwise_toeplitz_shape *shape, const falt_machine *machine,
                                     falt_depthwise_toeplitz_tile *best);
 
-/* ---- gradients of filters, by cuda_depthwise_toeplitz_wgrad.cu or, where channels lie side by side,
- * cuda_depthwise_diagonals.cu: source and results are x and y */
+/* ---- weight gradients, by cuda_depthwise_toeplitz_wgrad.cu or, where channels are contiguous,
+ * cuda_depthwise_diagonals.cu: source and outputs are x and y */
 
 typedef struct falt_depthwise_toeplitz_wgrad_tile {
   int span, images, slab; /* channels, images, rows of x that a block takes at once; planar: 1, some, all */

@@ -115,7 +115,7 @@ __device__ inline void add_pair(Sums sums, const char *stage, int image, int pai
   }
 }
 
-// ---- results
+// ---- outputs
 
 // Adds one warp's sums to those of the block.
 __device__ inline void add_sums(float *total, const Sums sums) {

@@ -24,8 +24,8 @@ typedef struct falt_cuda_fewchannels_nhwc_args {
 /* Of the layer that of x and of walks; result_tiles: of channels and rows of taps. */
 typedef struct falt_cuda_fewchannels_wgrad_args {
   falt_cuda_fewchannels_nhwc_args layer;
-  float *sums;            /* split-K slices * results * columns */
-  int tap_parts, columns; /* parts of the rows of taps; sums of a result, with two for the bias */
+  float *sums;            /* split-K slices * outputs * columns */
+  int tap_parts, columns; /* parts of the rows of taps; sums of an output, with two for the bias */
 } falt_cuda_fewchannels_wgrad_args;
 
 #endif

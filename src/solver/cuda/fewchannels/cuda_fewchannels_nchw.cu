@@ -49,7 +49,7 @@ constexpr int SLOTS = CHANNELS * PLANES, GROUPS = (SLOTS + 3) / 4;
 constexpr int PIECES = (TAPS_S + 1 + 3) / 4;        // a pair's elements by fours
 constexpr int SPAN = OWN / 2 - 1 + 2 * PIECES;      // words of a row, for the four pairs of eight columns
 constexpr int LEFT = PAD, BESIDE = 2 * SPAN - OWN;  // elements beside the eight: on the left, in all
-constexpr int LONG = INNER ? 2 * EIGHTS : OWN, RUNS = 16 * EIGHTS / LONG;  // results of a lane that lie side by side
+constexpr int LONG = INNER ? 2 * EIGHTS : OWN, RUNS = 16 * EIGHTS / LONG;  // outputs of a lane that are contiguous
 constexpr int LINEARS = INNER ? LONG : EIGHTS;                             // channels of a lane
 static_assert(LEFT >= 0 && LEFT <= BESIDE, "the columns of eight results are among what they read");
 
@@ -77,8 +77,8 @@ __device__ inline int place_of(const Args &a, int axis, int position) {
 
 // ---- rows of x
 
-// Column 2i of a product has its pairs in eight results of the strip, column 2i + 1 in the eight that lie 32 further:
-// so that what lanes store at once lies side by side.
+// Column 2i of a product has its pairs in eight outputs of the strip, column 2i + 1 in the eight that lie 32 further:
+// so that what lanes store at once is contiguous.
 __device__ inline int eight_of(int column) {
   return (column / 2 + column % 2 * 4) * OWN;
 }
@@ -148,7 +148,7 @@ __device__ inline void load_elements(const Args &a, const Source &s, const Half 
   for (int i = 0; i < BESIDE; i++) e.beside[i] = element_at(a, s, line, i < LEFT ? i - LEFT : i - LEFT + OWN);
 }
 
-// A row on its way: what is done with it waits for it.
+// A row in flight: what is done with it waits for it.
 struct Coming {
   Elements of[GROUPS];
 };
@@ -182,7 +182,7 @@ struct Filter {
   uint4 taps[EIGHTS][TAPS_R][GROUPS][PIECES];
 };
 
-// Two neighbouring taps of a row, the first of which is number s, of a pair's even or odd result.
+// Two neighbouring taps of a row, the first of which is number s, of a pair's even or odd output.
 __device__ inline unsigned taps_at(const Args &a, const Half *row, bool exists, int s) {
   const bool low = exists && s >= 0 && s < TAPS_S, high = exists && s >= -1 && s < TAPS_S - 1;
   const unsigned first = low ? __ldg(row + s * a.w_axis[2]) : 0, second = high ? __ldg(row + (s + 1) * a.w_axis[2]) : 0;
@@ -217,13 +217,13 @@ __device__ inline void load_filter(const Args &a, int first, Filter &filter) {
   }
 }
 
-// ---- results
+// ---- outputs
 
 __device__ inline float value_of(Half bits) {
   return TYPE_X == F16 ? from_f16(bits) : from_bf16(bits);
 }
 
-// A result once more, of the taps that it has alone.
+// An output once more, of the taps that it has alone.
 __device__ inline float sum_again(const Args &a, const Walk &walk, int channel, int row, int column) {
   float sum = 0;
 #pragma unroll 1
@@ -241,7 +241,7 @@ __device__ inline float sum_again(const Args &a, const Walk &walk, int channel, 
   return sum;
 }
 
-// A lane's results of a row lie in runs, each LONG neighbours: of every eight of channels two of eight columns each, or
+// A lane's outputs of a row lie in runs, each LONG neighbours: of every eight of channels two of eight columns each, or
 // of eight columns the lane's channels.
 struct Runs {
   i64 y, residual;  // where the first begins in row 0
@@ -258,7 +258,7 @@ __device__ inline Runs runs_of(const Args &a, const Walk &walk, int first) {
 
 struct Run {
   i64 residual;
-  int channel, row, column, count;  // count: of its results that exist
+  int channel, row, column, count;  // count: of its outputs that exist
   Half *to;
 };
 
@@ -314,11 +314,11 @@ __device__ inline void mend(const Args &a, const Walk &walk, const Run &run) {
   }
 }
 
-// Of as many eights of channels as a run's results are of.
+// Of as many eights of channels as a run's outputs are of.
 constexpr int AT_ONCE = INNER ? EIGHTS : 1;
 typedef float Sums[AT_ONCE][OWN / 2][4];
 
-// Result i of a lane's run.
+// Output i of a lane's run.
 __device__ inline float sum_of(const Sums &sums, int run, int i) {
   return INNER ? sums[i / 2 % AT_ONCE][run / 4 * 2 % 4 + run % 2][run / 2 % 2 * 2 + i % 2]
                : sums[0][i / 2][i % 2 * 2 + run % 2];
@@ -362,7 +362,7 @@ __device__ inline void add_row(const Filter &filter, const Row (&ring)[TAPS_R], 
         multiply(sums, ring[(first + r) % TAPS_R].word[g] + 2 * p, filter.taps[e][r][g][p]);
 }
 
-// Row `row` of results, of the rows of x from ring[first] on.
+// Row `row` of outputs, of the rows of x from ring[first] on.
 __device__ inline void compute_row(const Args &a, const Walk &walk, const Runs &runs, const Filter &filter,
                                    const Linear<float> (&l)[LINEARS], const Row (&ring)[TAPS_R], int first, int row) {
   constexpr int EACH = RUNS * AT_ONCE / EIGHTS;

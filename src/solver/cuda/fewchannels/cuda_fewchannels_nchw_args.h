@@ -8,7 +8,7 @@ typedef struct falt_cuda_fewchannels_nchw_args {
   const void *x, *w, *residual;
   void *y;
   falt_cuda_epilogue epilogue;
-  long long x_image, x_channel, x_axis[2], y_image, y_channel, y_axis[3]; /* columns of x lie side by side */
+  long long x_image, x_channel, x_axis[2], y_image, y_channel, y_axis[3]; /* columns of x are contiguous */
   long long r_image, r_channel, r_axis[3];
   long long w_result, w_channel, w_axis[3];
   int in[3], out[3], pad[3], boundary[3][2]; /* boundary: before and after */

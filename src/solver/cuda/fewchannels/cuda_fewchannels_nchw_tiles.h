@@ -14,8 +14,8 @@ typedef struct falt_fewchannels_nchw_problem {
   int64_t images, channels, results; /* of x, of y */
   int64_t taps[3], in[3], out[3];
   int64_t pad; /* columns before the first */
-  int unit;    /* results that are stored at once */
-  bool inner;  /* channels of y lie side by side, not columns */
+  int unit;    /* outputs that are stored at once */
+  bool inner;  /* channels of y are contiguous, not columns */
   int extras;  /* of a residual, an activation, boundaries that go on: kernels with them need more registers */
 } falt_fewchannels_nchw_problem;
 

@@ -14,7 +14,7 @@ typedef struct first_plan {
   falt_fewchannels_nhwc_problem layer;
   falt_fewchannels_nhwc_tile tile;
   falt_cuda_fewchannels_nhwc_args args;
-  int unit;   /* elements of y that lie side by side and are stored at once, where it is aligned */
+  int unit;   /* elements of y that are contiguous and are stored at once, where it is aligned */
   bool boxed; /* TMA stores them */
 } first_plan;
 
@@ -124,7 +124,7 @@ falt_fewchannels_nhwc_problem falt_fewchannels_nhwc_layer_of(const falt_problem 
   return l;
 }
 
-/* As many neighbouring results as divide their line and all ways between lines. */
+/* As many neighbouring outputs as divide their line and all distances between lines. */
 static int unit_of(const first_plan *plan) {
   const falt_tensor *y = &plan->cuda.base.problem.output;
   const int inner = plan->layer.planar ? FALT_W : FALT_C;

@@ -73,7 +73,7 @@ __device__ inline Result result_of(int lane, int warp, int half) {
   return {warp * 8 + lane / 4, half};
 }
 
-// Two neighbouring elements of a run that a result meets: of a piece's pixel `pixel`, counted from the result's own
+// Two neighbouring elements of a run that an output meets: of a piece's pixel `pixel`, counted from the output's own
 // first, the channels c and c + 1. `from`: where those of its tap 0 are. Loads without branches, so that none waits for
 // another: what does not exist is read from where the filter begins.
 __device__ inline unsigned taps_at(const Args &a, bool exists, int from, int pixel, int c) {
@@ -131,7 +131,7 @@ __device__ inline void multiply(Sums &sums, const Filter &filter, const Shared &
   wgmma_hold(sums);
 }
 
-// ---- results
+// ---- outputs
 
 // What sums are multiplied with, and what is added.
 struct Finish {
@@ -175,7 +175,7 @@ __device__ inline void stage_words(unsigned to, int j, int next, const unsigned 
   }
 }
 
-// Whether a result of this lane may not be finite.
+// Whether an output of this lane may not be finite.
 __device__ inline bool stage(const Args &a, unsigned to, const Sums &sums, const Finish (&f)[2]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   unsigned seen = 0;
@@ -198,7 +198,7 @@ __device__ inline bool stage(const Args &a, unsigned to, const Sums &sums, const
   return seen & 0x7fff7fff;
 }
 
-// A warpgroup's results: a row's pixels from `column` on, channels from `channel` on.
+// A warpgroup's outputs: a row's pixels from `column` on, channels from `channel` on.
 struct Place {
   int image, row, column, channel;
 };
@@ -208,7 +208,7 @@ __device__ inline i64 y_at(const Args &a, const Place &p, int channel, int colum
          (p.channel + channel) * a.y_channel;
 }
 
-// EACH results at once.
+// EACH outputs at once.
 template <int EACH>
 __device__ inline void send_units(const Args &a, const Place &p, unsigned from) {
   typedef typename Word<2 * EACH>::type Unit;

@@ -10,7 +10,7 @@ enum { REGISTERS_BESIDE = 56 }; /* of a thread that multiplies, as seen on compi
 
 /* ---- sizes, as the kernel has them */
 
-/* Pieces of 16 bytes from a result's run to the next one's. */
+/* Pieces of 16 bytes from an output's run to the next one's. */
 static int64_t spread_of(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   return p->stride[1] * t->paired * t->pixel / 8;
 }
@@ -91,7 +91,7 @@ int64_t falt_fewchannels_nhwc_at_once(const falt_fewchannels_nhwc_problem *p, co
   return rows;
 }
 
-/* Cycles of a multiprocessor for a batch: of the tensor cores, of rows on their way, and the rest as measured on an
+/* Cycles of a multiprocessor for a batch: of the tensor cores, of rows in flight, and the rest as measured on an
  * H200. */
 static double batch_cycles(const falt_fewchannels_nhwc_problem *p, const falt_fewchannels_nhwc_tile *t) {
   const double multiplied = (double)products_of(p, t) * t->width / 2 * t->rows * t->parts;

@@ -19,7 +19,7 @@ constexpr int REACH = (TAPS_S - 1) * DILATE_S + (PAIRED - 1) * STRIDE_S + 1;  //
 constexpr int POSITIONS = WIDTH + (PIECES - 1) / SPREAD, PLANE = POSITIONS * 16, ROW = SPREAD * PLANE;
 constexpr int BATCH = ROWS * STRIDE_R, RING_ROWS = BATCHES * BATCH;
 constexpr int AHEAD = ((ROWS - 1) * STRIDE_R + (TAPS_R - 1) * DILATE_R) / BATCH;  // batches beyond the first one's
-constexpr int TILE = WIDTH * PAIRED;                                              // columns of results
+constexpr int TILE = WIDTH * PAIRED;                                              // columns of outputs
 static_assert(STEP * PIXEL % 8 == 0, "runs begin at pieces");
 static_assert(PIECES * 8 >= REACH * PIXEL, "pieces hold a run");
 static_assert(BATCHES > AHEAD + 1, "a batch may come while those that one needs are multiplied");
@@ -128,7 +128,7 @@ __device__ inline void keep_row(const Ring &s, int i, const Pieces &pieces) {
   if (i < MIRRORED) store_row(s.row(RING_ROWS + i), pieces);
 }
 
-// Several rows are on their way at once, as many as registers hold.
+// Several rows are in flight at once, as many as registers hold.
 __device__ constexpr int at_once(int rows) {
   return rows == 1 || (BATCH % rows == 0 && rows * PER * PIXELS * CHANNELS <= 24) ? rows : at_once(rows - 1);
 }

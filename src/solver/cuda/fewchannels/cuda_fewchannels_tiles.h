@@ -13,7 +13,7 @@
 typedef struct falt_fewchannels_nhwc_problem {
   int64_t images, channels, results; /* of x, of y */
   int64_t taps[2], stride[2], dilation[2], in[2], out[2];
-  bool planar; /* results' pixels lie side by side */
+  bool planar; /* outputs' pixels are contiguous */
 } falt_fewchannels_nhwc_problem;
 
 /* Named after cuda_fewchannels_nhwc.cu's parameters. */
@@ -21,7 +21,7 @@ typedef struct falt_fewchannels_nhwc_tile {
   int pixel, paired, pieces, width, rows, parts, batches, mirrored;
   int walk, walks;                /* rows of a walk; walks down an image */
   int column_tiles, result_tiles; /* of columns; of channels, times tap_parts */
-  int tap_parts;                  /* parts of the rows of taps: more than one for gradients by the filter only */
+  int tap_parts;                  /* parts of the rows of taps: more than one for weight gradients only */
   int64_t items, grid;            /* walks of all images and column tiles; blocks */
   int shared_bytes;
   double seconds;
@@ -38,7 +38,7 @@ bool falt_fewchannels_nhwc_choose(const falt_fewchannels_nhwc_problem *problem, 
 /* What the cuts of both share. Pieces of 16 bytes that a run needs. */
 int64_t falt_fewchannels_nhwc_fewest_pieces(const falt_fewchannels_nhwc_problem *problem,
                                             const falt_fewchannels_nhwc_tile *tile);
-/* Pieces of a row in the ring; batches that one needs beside itself; rows that are on their way at once. */
+/* Pieces of a row in the ring; batches that one needs beside itself; rows that are in flight at once. */
 int64_t falt_fewchannels_nhwc_row_pieces(const falt_fewchannels_nhwc_problem *problem,
                                          const falt_fewchannels_nhwc_tile *tile);
 int64_t falt_fewchannels_nhwc_ahead(const falt_fewchannels_nhwc_problem *problem,
@@ -57,7 +57,7 @@ int falt_fewchannels_nhwc_threads(const falt_fewchannels_nhwc_tile *tile);
 void falt_fewchannels_nhwc_defines(falt_cuda_kernel *kernel, const falt_fewchannels_nhwc_problem *problem,
                                    const falt_fewchannels_nhwc_tile *tile);
 
-/* ---- gradients by the filter */
+/* ---- weight gradients */
 
 typedef struct falt_fewchannels_wgrad_problem {
   falt_fewchannels_nhwc_problem layer;
@@ -76,7 +76,7 @@ typedef struct falt_fewchannels_wgrad_tile {
   const char *rejected;
 } falt_fewchannels_wgrad_tile;
 
-/* Sums of a result, with two for the bias. */
+/* Sums of an output, with two for the bias. */
 int64_t falt_fewchannels_wgrad_columns(const falt_fewchannels_wgrad_problem *problem);
 int falt_fewchannels_wgrad_threads(const falt_fewchannels_wgrad_tile *tile);
 void falt_fewchannels_wgrad_each(const falt_fewchannels_wgrad_problem *problem, const falt_machine *machine,

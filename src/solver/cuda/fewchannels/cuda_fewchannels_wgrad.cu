@@ -55,7 +55,7 @@ struct Shared {
 
 // Of the channels and rows of taps.
 struct Part {
-  int result, tap_row;  // the first of both; result: of a block
+  int result, tap_row;  // the first of both; output: of a block
 };
 
 __device__ inline Part part_of(const FilterArgs &a) {
@@ -63,7 +63,7 @@ __device__ inline Part part_of(const FilterArgs &a) {
   return {index / a.tap_parts * (PARTS / PAIRED * SPAN), index % a.tap_parts * TAPS_R};
 }
 
-// A batch of the block's rows of results.
+// A batch of the block's rows of outputs.
 struct Cursor {
   Walk walk;
   int item, batch;
@@ -146,7 +146,7 @@ __device__ inline void multiply(Sums &sums, const Factors &factors, const Ring &
   hold(factors);
 }
 
-// ---- results
+// ---- outputs
 
 // Of a run's element the column of the sums, or -1.
 __device__ inline int column_of(const FilterArgs &a, int r, int element, int parity) {

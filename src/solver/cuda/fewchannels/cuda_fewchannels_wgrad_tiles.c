@@ -69,7 +69,7 @@ static const char *count(const falt_fewchannels_wgrad_problem *p, const falt_few
 }
 
 /* Cycles of a multiprocessor for a batch: of the tensor cores, which power keeps at three quarters of their rate; of
- * rows on their way, and the rest as measured on an H200. */
+ * rows in flight, and the rest as measured on an H200. */
 static double batch_cycles(const falt_fewchannels_nhwc_problem *part, const falt_fewchannels_wgrad_tile *t) {
   const falt_fewchannels_nhwc_tile *l = &t->layer;
   const double multiplied = (double)(sums_of(part, t) * consumers_of(t)) * l->width / 16 / 0.75;

@@ -109,7 +109,7 @@ __device__ inline void open_window(ACC window[WINDOW], const Line<VECTOR> &line,
 
 // ---- the filter
 
-// Line r goes to the results of rows r - R + 1 to r, in all planes; sum[k] takes tap T - 1 - k.
+// Line r goes to the outputs of rows r - R + 1 to r, in all planes; sum[k] takes tap T - 1 - k.
 __device__ inline void add_line(ACC sum[T][ROWS][V], const Taps &taps, const ACC window[WINDOW], int r) {
 #pragma unroll
   for (int k = 0; k < T; k++)
@@ -148,7 +148,7 @@ __device__ inline void add_across(ACC sum[T][ROWS][V], const ACC *of, const ACC 
       for (int v = 0; v < V; v++) sum[k][q][v] += of[T - 1 - k] * across[q][v];
 }
 
-// The sums of a plane's results are complete: the next one's take their place.
+// The sums of a plane's outputs are complete: the next one's take their place.
 __device__ inline void advance(ACC sum[T][ROWS][V]) {
 #pragma unroll
   for (int k = 0; k < T; k++)

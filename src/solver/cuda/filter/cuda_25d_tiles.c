@@ -24,7 +24,7 @@ enum { PLANE, ROW, COLUMN };
 /* As measured on an H200: of the issue slots what many warps fill, and what few miss; of the memory's rate the same; of
  * the shorter time what is not hidden; of lines that neighbouring blocks read too what reaches memory; of the work that
  * a multiprocessor has more than others what prolongs the whole; loads of less than 32 bytes, of single lines, of few
- * lines on their way. */
+ * lines in flight. */
 static const double issue_share = 0.92, squared_warps = 9, memory_share = 1.05, warps_missed = 1.3;
 static const double shorter_share = 0.05, halo_share = 0.2, uneven_share = 0.5, narrow_cost = 1.06, line_cost = 1.1,
                     late_cost = 1.07, large_cost = 1.03;
@@ -87,7 +87,7 @@ static int64_t unrolled_of(const falt_tile_problem *p, const falt_25d *s) {
   return body_of(p, s) * cycle_of(p, s);
 }
 
-/* Sums, the lines on their way, a window, places; what else is kept at hand, as compiled: more of it where elements are
+/* Sums, the lines in flight, a window, places; what else is kept at hand, as compiled: more of it where elements are
  * converted, where terms have far ends, and for each plane of an iteration. */
 static int fitted_registers(const falt_tile_problem *p, const falt_25d *s) {
   const int words = p->sum_bytes / 4, ends = ends_of(p, s), spare = p->converts ? 66 : words > 1 ? 52 : 38;
@@ -207,7 +207,7 @@ static void estimate(const falt_tile_problem *p, const falt_machine *m, falt_25d
 
 double falt_25d_scattered(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s) {
   const int touched = smaller(s->width * p->y_bytes, SECTOR);                /* sectors, by a store of 32 threads */
-  const double written = SECTOR / 2.0 * touched / (FALT_WARP * s->y_vector); /* bytes that take as long as a result */
+  const double written = SECTOR / 2.0 * touched / (FALT_WARP * s->y_vector); /* bytes that take as long as an output */
   const double results = (double)p->batch * (double)p->out[PLANE] * (double)p->out[ROW] * (double)p->out[COLUMN];
   return results * fmax(0, written - p->y_bytes) / (m->bytes_per_s * memory_share);
 }

@@ -12,8 +12,8 @@ typedef struct falt_25d {
   int planes;      /* of a block */
   int block[2];    /* threads: along a row, across rows */
   int blocks;      /* that should fit on a multiprocessor */
-  int ahead;       /* lines on their way */
-  int shift, left; /* from a result's column to its thread's elements; elements of a window before these */
+  int ahead;       /* lines in flight */
+  int shift, left; /* from an output's column to its thread's elements; elements of a window before these */
   bool both;       /* a thread may have no neighbour on either side */
   int x_vector, y_vector;
   int64_t count[3]; /* blocks that cover the image: along planes, rows, columns */

@@ -43,7 +43,7 @@ constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, P = PIXEL, V = THREAD;
 constexpr int TERM = T + R + S;     // taps of a separable term
 constexpr int NEXT = P * DILATE_S;  // elements from one tap to the next
 
-// The element of a line below the first tap of a thread's result v; strides count pixels, which V is whole of then.
+// The element of a line below the first tap of a thread's output v; strides count pixels, which V is whole of then.
 __device__ constexpr int below(int v) {
   return STRIDE_S == 1 ? v : v / P * (P * STRIDE_S) + v % P;
 }
@@ -60,18 +60,18 @@ __device__ constexpr int divisor(int a, int b) {
   return b ? divisor(b, a % b) : a;
 }
 
-// From one of a thread's rows or planes to the next: results, and lines that the filter reads.
+// From one of a thread's rows or planes to the next: outputs, and lines that the filter reads.
 constexpr int SPREAD_T = PLANES > 1 ? DILATE_T / divisor(STRIDE_T, DILATE_T) : 1;
 constexpr int SPREAD_R = ROWS > 1 ? DILATE_R / divisor(STRIDE_R, DILATE_R) : 1;
 constexpr int NEXT_T = STRIDE_T / divisor(STRIDE_T, DILATE_T), NEXT_R = STRIDE_R / divisor(STRIDE_R, DILATE_R);
 constexpr int READ_T = (PLANES - 1) * NEXT_T + T, READ_R = (ROWS - 1) * NEXT_R + R;
 
-// The first result of a tile along an axis where a thread has so many.
+// The first output of a tile along an axis where a thread has so many.
 __device__ constexpr int first_of(int tile, int many, int spread) {
   return tile / spread * (spread * many) + tile % spread;
 }
 
-// The tap by which line i belongs to result q of a thread; outside [0, taps): none.
+// The tap by which line i belongs to output q of a thread; outside [0, taps): none.
 __device__ constexpr int tap_of(int i, int q, int next) {
   return i - q * next;
 }
@@ -118,7 +118,7 @@ __device__ inline void store_some(const Args &a, Y *to, const ACC sum[V], int co
 
 // ---- the filter on a line
 
-// Line r of a plane goes to the results of all rows that it belongs to, with all taps of plane t.
+// Line r of a plane goes to the outputs of all rows that it belongs to, with all taps of plane t.
 __device__ inline void add_line(ACC sum[ROWS][V], const Taps &taps, const ACC window[WINDOW], int t, int r) {
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
@@ -148,7 +148,7 @@ __device__ inline void add_passed(ACC sum[ROWS][V], const ACC *of, const ACC win
 
 // ---- tiles
 
-// A tile's first result.
+// A tile's first output.
 struct Place {
   int plane, row, column;
 };
@@ -243,7 +243,7 @@ __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, 
   }
 }
 
-// Results [at.column, at.column + V) of a row, as far as they exist.
+// Outputs [at.column, at.column + V) of a row, as far as they exist.
 __device__ inline void compute_row(const Args &a, const Taps &taps, const X *x, Y *y, const Place &at) {
   ACC sum[V] = {};
   if (at.plane >= a.out[PLANE] || at.row >= a.out[ROW]) return;

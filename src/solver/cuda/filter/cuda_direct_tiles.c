@@ -38,7 +38,7 @@ static int64_t next_of(const falt_tile_problem *p) {
   return (int64_t)p->pixel * p->dilation[COLUMN];
 }
 
-/* The element of a line below the first tap of a thread's result v: strides count pixels. */
+/* The element of a line below the first tap of a thread's output v: strides count pixels. */
 static int64_t below(const falt_tile_problem *p, int v) {
   return v / p->pixel * (int64_t)p->pixel * p->stride[COLUMN] + v % p->pixel;
 }
@@ -81,7 +81,7 @@ static int height_of(const falt_tile *t) {
   return t->linear ? 1 : t->rows;
 }
 
-/* Tiles whose first result, of `many` with `spread` from one to the next, lies before `result`. */
+/* Tiles whose first output, of `many` with `spread` from one to the next, lies before `result`. */
 static int64_t tiles_before(int64_t result, int many, int spread) {
   const int64_t whole = (int64_t)many * spread, rest = result % whole;
   return result <= 0 ? 0 : result / whole * spread + (rest < spread ? rest : spread);
@@ -93,7 +93,7 @@ falt_tile_box falt_tile_inside(const falt_tile_problem *p, const falt_tile *t) {
   falt_tile_box box;
   bool empty = false;
   for (int i = PLANE; i <= COLUMN; i++) {
-    const int64_t reach = (many[i] - 1) * (int64_t)t->spread[i]; /* from a thread's first result to its last */
+    const int64_t reach = (many[i] - 1) * (int64_t)t->spread[i]; /* from a thread's first output to its last */
     const int64_t window = i == COLUMN ? vectors_of(p, t) * t->x_vector
                                        : reach * p->stride[i] + (p->taps[i] - 1) * (int64_t)p->dilation[i] + 1;
     const int64_t last = p->in[i] - window + before[i]; /* of the positions where a window may begin */
@@ -148,7 +148,7 @@ static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
   return p->terms * (along + across + through);
 }
 
-/* As compiled. Of a tile: sums, two lines on their way, a window; pieces of one row read their windows where they were
+/* As compiled. Of a tile: sums, two lines in flight, a window; pieces of one row read their windows where they were
  * loaded. Of a thread of the frame: places too, and where it goes from row to row more of them. */
 static int fitted_registers(const falt_tile_problem *p, const falt_tile *t) {
   const int words = p->sum_bytes / 4, raw = t->loads * (int)falt_ceil_div((int64_t)t->x_vector * p->x_bytes, 4);
@@ -208,7 +208,7 @@ static double frame_cache(const falt_tile_problem *p, const falt_tile *t) {
   return (double)p->taps[PLANE] * p->taps[ROW] * t->loads * 24;
 }
 
-/* Elements that a result reads from memory: each once, and a share of the lines that neighbouring blocks read too. */
+/* Elements that an output reads from memory: each once, and a share of the lines that neighbouring blocks read too. */
 static double read_of(const falt_tile_problem *p, const falt_tile *t) {
   const int step = step_of(p, ROW), sector = 32 / p->x_bytes;
   const double once = smaller(p->stride[PLANE], p->taps[PLANE]) * (double)smaller(p->stride[ROW], p->taps[ROW]);

@@ -14,9 +14,9 @@
 /* A filter as the kernel sees it, along planes, rows and columns; sizes of rows count elements, channels included. */
 typedef struct falt_tile_problem {
   int taps[3], pad[3];             /* pads before */
-  int stride[3], dilation[3];      /* 1 along axes of one result, of one tap */
+  int stride[3], dilation[3];      /* 1 along axes of one output, of one tap */
   int terms;                       /* separable terms; 0: the whole filter */
-  int64_t in[3], out[3];           /* elements and results */
+  int64_t in[3], out[3];           /* elements and outputs */
   int64_t batch;                   /* images */
   int pixel;                       /* channels interleaved */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one partial sum */
@@ -55,7 +55,7 @@ int64_t falt_tile_frame(const falt_tile_box *box);
  * element, of those the nearest, is 2*size - 1. */
 bool falt_tile_reaches_far(const falt_tile_problem *problem);
 
-/* Whether a result's taps along a row are summed for themselves: what kernels/partial.cuh says of so many terms. */
+/* Whether an output's taps along a row are summed for themselves: what kernels/partial.cuh says of so many terms. */
 bool falt_tile_in_parts(const falt_tile_problem *problem);
 
 /* Calls visit for every tile considered, with its estimate or its reason. */
@@ -64,7 +64,7 @@ void falt_tiles_each(const falt_tile_problem *problem, const falt_machine *machi
 /* The best; false with the reason of the least bad one if no tile is legal. */
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_tile *best);
 
-/* The parameters of the tile kernel that the steps between taps and results and the cut fill. */
+/* The parameters of the tile kernel that the steps between taps and outputs and the cut fill. */
 void falt_tile_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_tile *tile);
 
 #endif

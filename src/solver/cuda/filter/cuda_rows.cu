@@ -84,7 +84,7 @@ __device__ inline void stage(const Args &a, uint4 *words, const X *row, int colu
 
 // ---- sums
 
-// Element i of a window goes to the results that it belongs to. Of many taps each block begins a part of its own.
+// Element i of a window goes to the outputs that it belongs to. Of many taps each block begins a part of its own.
 __device__ inline void add_element(ACC sum[V], ACC part[V], const Taps &taps, ACC x, int i) {
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -108,7 +108,7 @@ __device__ inline void add_window(ACC sum[V], const Taps &taps, const uint4 *wor
   for (int v = 0; v < V; v++) sum[v] = APART ? sum[v] + part[v] : part[v];
 }
 
-// ---- results
+// ---- outputs
 
 __device__ inline void turn_results(const Args &a, uint4 *words, const ACC sum[V]) {
   union {

@@ -41,7 +41,7 @@ static const char *reason(const falt_tile_problem *p, const falt_row *r) {
 
 /* ---- estimate */
 
-/* Words of 16 bytes that a lane reads from shared memory, and of results. */
+/* Words of 16 bytes that a lane reads from shared memory, and of outputs. */
 static double words_in(const falt_tile_problem *p, const falt_row *r) {
   return ceil((double)window_of(p, r) * p->x_bytes / WORD);
 }

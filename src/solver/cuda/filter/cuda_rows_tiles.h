@@ -6,7 +6,7 @@
 #include "solver/cuda/filter/cuda_direct_tiles.h"
 
 typedef struct falt_row {
-  int width;         /* results of a lane */
+  int width;         /* outputs of a lane */
   int warps, blocks; /* of a block; that should fit on a multiprocessor */
   int64_t across;    /* blocks along a row */
   int64_t lines;     /* rows of all images */

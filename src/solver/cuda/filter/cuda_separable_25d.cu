@@ -85,7 +85,7 @@ __device__ inline void stage(uint4 *line, const Args &a, const Lane &me, const X
 
 // ---- sums
 
-// Element i of a window goes to the results along the line that it belongs to. `of`: a term's taps along it.
+// Element i of a window goes to the outputs along the line that it belongs to. `of`: a term's taps along it.
 __device__ inline void add_element(ACC along[V], const ACC *of, ACC x, int i) {
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -94,7 +94,7 @@ __device__ inline void add_element(ACC along[V], const ACC *of, ACC x, int i) {
   }
 }
 
-// A line goes to all R results; sum[k] takes tap R - 1 - k.
+// A line goes to all R outputs; sum[k] takes tap R - 1 - k.
 __device__ inline void add_line(ACC sum[R][V], const Taps &taps, const uint4 *words) {
   ACC along[TERMS][V] = {};
 #pragma unroll
@@ -115,7 +115,7 @@ __device__ inline void add_line(ACC sum[R][V], const Taps &taps, const uint4 *wo
       for (int v = 0; v < V; v++) sum[k][v] += taps.value[t * TERM + R - k] * along[t][v];
 }
 
-// The sums of a row's results are complete: the next one's take their place.
+// The sums of a row's outputs are complete: the next one's take their place.
 __device__ inline void advance(ACC sum[R][V]) {
 #pragma unroll
   for (int k = 0; k < R; k++)

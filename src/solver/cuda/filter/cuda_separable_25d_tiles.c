@@ -10,7 +10,7 @@ enum {
   PARTS = 4,         /* of a multiprocessor */
   MOST_WARPS = 32,   /* of a multiprocessor that are of use */
   WARPS = 4,         /* of a block */
-  AHEAD = 3,         /* more lines on their way are slower: fewer stay together in memory's pages */
+  AHEAD = 3,         /* more lines in flight are slower: fewer stay together in memory's pages */
   WORD = 16,         /* bytes */
   STATIC = 48 << 10, /* bytes of shared memory of a block */
   MOST_REGISTERS = 224,

@@ -7,9 +7,9 @@
 
 typedef struct falt_separable_25d {
   int width;                    /* columns of a lane */
-  int ahead;                    /* lines on their way */
+  int ahead;                    /* lines in flight */
   int warps, blocks;            /* of a block; that should fit on a multiprocessor */
-  int rows;                     /* of results, of a warp */
+  int rows;                     /* of outputs, of a warp */
   int64_t across, down, planes; /* parts along a row, down a column; planes of all images */
   /* what was estimated */
   int registers;

@@ -18,7 +18,7 @@ typedef struct falt_taps_plan {
   falt_tile_problem problem;
   int axis[3];                                         /* of the problem behind planes, rows, columns; -1: none */
   bool wide;                                           /* sums in double */
-  bool scaled;                                         /* the result is alpha * sum + beta */
+  bool scaled;                                         /* the output is alpha * sum + beta */
   double values[FALT_CUDA_TAP_BYTES / sizeof(double)]; /* taps, floats unless wide */
 } falt_taps_plan;
 

@@ -48,9 +48,9 @@ typedef SUM ACC;
 
 constexpr int V = GROUPS * GROUP, P = PIXEL, THREADS = LANES * LINES;
 constexpr int TAP_PITCH = (BAND_S + 16 / sizeof(SUM) - 1) / (16 / sizeof(SUM)) * (16 / sizeof(SUM));
-constexpr int WIDTH = LANES * V, HEIGHT = LINES * ROWS;  // results of a block
+constexpr int WIDTH = LANES * V, HEIGHT = LINES * ROWS;  // outputs of a block
 constexpr int QUAD = 16 / sizeof(ACC), QUADS = PITCH / QUAD;
-constexpr bool ALL = SWEEP && ROWS == 1 && DILATE_R == 1;  // every line belongs to every result of a thread
+constexpr bool ALL = SWEEP && ROWS == 1 && DILATE_R == 1;  // every line belongs to every output of a thread
 constexpr bool COPY = TYPE_X == F32 && sizeof(ACC) == 4;   // elements need no conversion
 
 struct alignas(16) Quad {
@@ -59,12 +59,12 @@ struct alignas(16) Quad {
 struct alignas(sizeof(X) * QUAD < 16 ? sizeof(X) * QUAD : 16) QuadX {
   X of[QUAD];
 };
-constexpr int PACK = GROUP * sizeof(Y) <= 16 ? GROUP : 16 / sizeof(Y);  // results of one store
+constexpr int PACK = GROUP * sizeof(Y) <= 16 ? GROUP : 16 / sizeof(Y);  // outputs of one store
 struct alignas(PACK * sizeof(Y)) PackY {
   Y of[PACK];
 };
 
-// The element of the input, in elements of a row, below the first tap of a result's element.
+// The element of the input, in elements of a row, below the first tap of an output's element.
 __device__ constexpr int below(int element) {
   return STRIDE_S == 1 ? element : element / P * STRIDE_S * P + element % P;
 }
@@ -146,13 +146,13 @@ __device__ inline void stage_tile(const Args &a, ACC *tile, const X *x, int plan
 // ---- steps
 
 // What a step adds: one plane of the input, a band of tap rows and columns. first_tap: of plane T of the taps for the
-// thread's result plane 0.
+// thread's output plane 0.
 struct Step {
   int plane, row, column;
   int rows, columns;
 };
 
-// The tap plane by which input plane `plane` belongs to a block's result plane d, or -1.
+// The tap plane by which input plane `plane` belongs to a block's output plane d, or -1.
 __device__ inline int tap_plane(const Args &a, int plane, int d) {
   if (SWEEP) return DEPTH - 1 - d;
   const int t = plane - d * STRIDE_T;
@@ -191,7 +191,7 @@ __device__ inline bool advance(const Args &a, Step &s) {
 struct Block {
   const X *x;
   const char *w;
-  int column, row, plane;  // the first result's
+  int column, row, plane;  // the first output's
 };
 
 __device__ inline void stage_taps(const Args &a, ACC *taps, const char *w, const Step &s) {
@@ -224,7 +224,7 @@ __device__ inline const ACC *kept(const ACC *shared) {
   return (const ACC *)__cvta_shared_to_generic(at);
 }
 
-// Adds TAPS columns of taps to all results that line i of the thread's part of the tile belongs to.
+// Adds TAPS columns of taps to all outputs that line i of the thread's part of the tile belongs to.
 template <int TAPS>
 __device__ inline void add_window(const Args &a, ACC sum[DEPTH][ROWS][V], const ACC *line, const ACC *taps,
                                   const unsigned limit[DEPTH], int i) {
@@ -312,7 +312,7 @@ __device__ inline void count_window(ACC sum[DEPTH][ROWS][V], Totals &t) {
 
 __device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const ACC *tile, const ACC *taps, const Step &s,
                                 Totals &totals) {
-  unsigned limit[DEPTH];  // lines of the tile that a result reads
+  unsigned limit[DEPTH];  // lines of the tile that an output reads
 #pragma unroll
   for (int d = 0; d < DEPTH; d++) limit[d] = tap_plane(a, s.plane, d) < 0 ? 0 : (s.rows - 1) * DILATE_R + 1;
   const int lines = (ROWS - 1) * STRIDE_R + (s.rows - 1) * DILATE_R + 1;
@@ -337,7 +337,7 @@ __device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const AC
   }
 }
 
-// ---- results
+// ---- outputs
 
 struct Place {
   Y *y;
@@ -396,7 +396,7 @@ __device__ inline void store_finished(const Args &a, const Place &p, const ACC s
 
 // ---- the kernel
 
-// All steps of a block's results.
+// All steps of a block's outputs.
 __device__ inline void add_steps(const Args &a, const Block &b, ACC *tile, ACC sum[DEPTH][ROWS][V], int mine) {
   int buffer = 0;
   Step step = {0, 0, 0, 0, 0};
@@ -424,7 +424,7 @@ __device__ inline void add_steps(const Args &a, const Block &b, ACC *tile, ACC s
   if (FLUSH) add_totals(sum, totals);
 }
 
-// A walk through a.sweep result planes: each plane of the image adds to the DEPTH results that read it; the oldest is
+// A walk through a.sweep output planes: each plane of the image adds to the DEPTH outputs that read it; the oldest is
 // then complete and the others move up.
 __device__ inline void sweep(const Args &a, const Block &b, ACC *tile, ACC sum[DEPTH][ROWS][V], int mine,
                              const Place &p) {

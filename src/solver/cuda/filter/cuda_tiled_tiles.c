@@ -9,7 +9,7 @@ enum {
   MOST_REGISTERS = 232, /* of a thread, as estimated; the machine has 255 */
   LEAST_REGISTERS = 72, /* that staging and indices need */
   MOST_SUM_BYTES = 256, /* of a thread's sums */
-  MOST_WALK = 256,      /* windows that a walk adds to a result */
+  MOST_WALK = 256,      /* windows that a walk adds to an output */
   LONGEST_WINDOW = 16,  /* tap columns that are unrolled at once */
   SECTOR = 32,          /* bytes that memory takes at least */
   WARPS_NEEDED = 16     /* to hide the latency of shared memory */
@@ -34,7 +34,7 @@ static int sums_of(const falt_tiled *b) {
   return b->depth * b->rows * b->groups * b->group;
 }
 
-/* Planes of results of a thread: a walk along the depth keeps its sums and moves on. */
+/* Planes of outputs of a thread: a walk along the depth keeps its sums and moves on. */
 static int planes_of(const falt_tiled *b) {
   return b->sweep ? b->sweep : b->depth;
 }
@@ -43,7 +43,7 @@ static double results_of(const falt_tiled *b) {
   return (double)planes_of(b) * b->rows * b->groups * b->group;
 }
 
-/* The element of the input below the first tap of a result's element. */
+/* The element of the input below the first tap of an output's element. */
 static int64_t below(const falt_tiled_problem *p, int64_t element) {
   return element / p->pixel * p->stride[2] * p->pixel + element % p->pixel;
 }
@@ -56,7 +56,7 @@ static int window_of(const falt_tiled_problem *p, const falt_tiled *b, int taps)
 
 /* ---- shape */
 
-/* How a thread's results lie along a row: in fours apart, side by side, spread so that windows of far taps overlap, or
+/* How a thread's outputs lie along a row: in fours apart, side by side, spread so that windows of far taps overlap, or
  * each alone. */
 typedef enum layout { FOURS, DENSE, SPREAD, SINGLE, LAYOUTS } layout;
 
@@ -162,7 +162,7 @@ static double edged_share(const falt_tiled_problem *p, const falt_tiled *b) {
   return p->unaligned ? 1 : 1 - fmax(0, rows - ends) / rows * fmax(0, columns - 2) / columns;
 }
 
-/* Planes and lines that a thread walks through, tap columns' windows, and how often a tap row meets a result's row. */
+/* Planes and lines that a thread walks through, tap columns' windows, and how often a tap row meets an output's row. */
 typedef struct walk {
   double planes, lines, windows, hits, steps;
 } walk;
@@ -209,8 +209,8 @@ static double overhead_of(const falt_tiled_problem *p, const falt_tiled *b, doub
 static double memory_of(const falt_tiled_problem *p, const falt_machine *m, const falt_tiled *b) {
   const double results = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
   const double once = (double)p->stride[0] * p->stride[1] * p->stride[2];
-  const double staged =
-      walk_of(p, b).steps * b->tile_elements / (results_of(b) * b->lanes * b->lines); /* elements staged for a result */
+  const double staged = walk_of(p, b).steps * b->tile_elements /
+                        (results_of(b) * b->lanes * b->lines); /* elements staged for an output */
   const double halo = staged > once ? staged - once : 0;
   const double run = b->group > 1 && !b->dense ? (double)b->spread * p->y_bytes / SECTOR : 1; /* of a store */
   const double stored = p->y_bytes / (run < 1 ? run : 1);
@@ -283,7 +283,7 @@ static void each_sweep(const falt_tiled_problem *p, const falt_machine *m, falt_
 
 void falt_tiled_each(const falt_tiled_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const struct {
-    int depth, rows, results; /* results of a thread along a row */
+    int depth, rows, results; /* outputs of a thread along a row */
   } shapes[] = {{1, 8, 8}, {1, 4, 8},  {1, 4, 4}, {1, 2, 8}, {1, 4, 16}, {1, 1, 8},
                 {1, 1, 4}, {1, 1, 16}, {4, 2, 8}, {8, 1, 8}, {4, 1, 8}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -13,7 +13,7 @@
 /* A filter as the kernel sees it; triples are planes, rows, columns. */
 typedef struct falt_tiled_problem {
   int taps[3], stride[3], dilation[3];
-  int64_t out[3];                  /* results: planes, rows, elements of a row (channels included) */
+  int64_t out[3];                  /* outputs: planes, rows, elements of a row (channels included) */
   int64_t batch;                   /* images */
   int pixel;                       /* channels interleaved */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one sum */
@@ -29,7 +29,7 @@ typedef struct falt_tiled {
   int chunk, rest, space, next_result, next_tap, shift, pitch;
   int band[2];
   int buffers, blocks, dense;
-  int sweep;        /* result planes of a walk; 0: none */
+  int sweep;        /* output planes of a walk; 0: none */
   int apart, flush; /* how sums of many taps are split */
   int tile_elements, buffer_elements, shared_bytes;
   /* what was estimated */

@@ -91,7 +91,7 @@ static const char *inapplicable(const falt_ask *ask) {
   return NULL;
 }
 
-/* What taps lose when they become bands, relative to the sum of magnitudes; 0 where that is less than rounding. Results
+/* What taps lose when they become bands, relative to the sum of magnitudes; 0 where that is less than rounding. Outputs
  * that are rounded to integers hide small fractions of a unit. */
 static double error_of(const banded_plan *plan) {
   const falt_problem *p = &plan->base.problem;
@@ -325,7 +325,7 @@ static bool make_bands(banded_plan *plan, const int taps[3]) {
   return cut_image(plan);
 }
 
-/* Results whose every sum is an integer stay exact. */
+/* Outputs whose every sum is an integer stay exact. */
 static void make_bias(banded_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type;

@@ -53,7 +53,7 @@ constexpr bool INTEGER = KIND == BYTES || KIND == SIGNED_BYTES, SPLIT = KIND == 
 constexpr int PER_WORD = INTEGER ? 4 : KIND == WORDS ? 1 : 2;  // elements of a word
 constexpr int PAIRS = (SLOTS + 1) / 2;                         // products for a tile's four rows
 constexpr int DEPTH = (TAPS_R + 3 + 3) / 4;                    // blocks of four rows that a tile reads
-constexpr int CHUNK = 4 * GROUPS;                              // results of a lane along a row, of a channel
+constexpr int CHUNK = 4 * GROUPS;                              // outputs of a lane along a row, of a channel
 constexpr int LANE = CHUNK * CHANNELS, WIDTH = 8 * LANE;       // of all, of a warp's
 constexpr int HEIGHT = 4 * TILES;                              // rows of a warp's step
 constexpr int STRIDE = 4 / PER_WORD;                           // words from tile to tile
@@ -68,7 +68,7 @@ __device__ constexpr int floor_div(int a, int b) {
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-// What a lane loads begins FIRST words from its first result's column, OFF bytes before the window.
+// What a lane loads begins FIRST words from its first output's column, OFF bytes before the window.
 constexpr int LEFT = PAD_S * PIXEL * (int)sizeof(X);
 constexpr int FIRST = floor_div(-LEFT, 4), OFF = -LEFT - 4 * FIRST;
 constexpr int RAW = (OFF + 4 * WINDOW * CHANNELS + 3) / 4;
@@ -76,8 +76,8 @@ constexpr int VECTOR_BEGIN = floor_div(FIRST, 4), VECTOR_END = floor_div(FIRST +
 
 struct Place {
   int lane, g, t;
-  int column;  // of the lane's first result where it loads
-  int first;   // of the warp's first result
+  int column;  // of the lane's first output where it loads
+  int first;   // of the warp's first output
 };
 
 __device__ inline float value(X bits) {
@@ -141,7 +141,7 @@ __device__ inline void multiply_pair(Acc acc, const uint4 band[PARTS], const uns
 struct Image {
   const X *x;
   Y *y;
-  int plane;  // of the results
+  int plane;  // of the outputs
 };
 
 __device__ inline const X *plane_of(const Args &a, const Image &image, int t) {
@@ -149,7 +149,7 @@ __device__ inline const X *plane_of(const Args &a, const Image &image, int t) {
   return plane < 0 ? nullptr : image.x + plane * a.x_plane;
 }
 
-// One result from its window alone.
+// One output from its window alone.
 __device__ inline float window_sum(const Args &a, const Image &image, int row, int column) {
   float sum = 0;
   const float *tap = a.taps;
@@ -169,7 +169,7 @@ __device__ inline float window_sum(const Args &a, const Image &image, int row, i
   return sum;
 }
 
-// Results once more, from their windows alone, where one is Inf or NaN: those of all lanes with the same t.
+// Outputs once more, from their windows alone, where one is Inf or NaN: those of all lanes with the same t.
 __device__ inline void repair(const Args &a, const Image &image, const Place &at, int row, bool poisoned) {
   const unsigned mask = __ballot_sync(~0u, poisoned);
 #pragma unroll 1
@@ -185,7 +185,7 @@ __device__ inline void repair(const Args &a, const Image &image, const Place &at
   }
 }
 
-// Results of a channel, from their sums. True where one is Inf or NaN.
+// Outputs of a channel, from their sums. True where one is Inf or NaN.
 __device__ inline bool finish(const Args &a, unsigned out[OUT], const Place &at, const Acc acc) {
   float v[GROUPS][4], poison = 0;
 #pragma unroll
@@ -199,7 +199,7 @@ __device__ inline bool finish(const Args &a, unsigned out[OUT], const Place &at,
   return poison != 0.f;
 }
 
-// Stores four rows of results.
+// Stores four rows of outputs.
 __device__ inline void finish_rows(const Args &a, const Image &image, const Place &at,
                                    const unsigned out[CHANNELS][OUT], bool poisoned, int row, bool whole) {
   unsigned line[CHANNELS * OUT];
@@ -246,7 +246,7 @@ __device__ inline void load_rows(Rows &rows, const Args &a, const Place &at, int
   }
 }
 
-// One step: four rows of results, from the block of rows in raw[k].
+// One step: four rows of outputs, from the block of rows in raw[k].
 template <bool INSIDE>
 __device__ inline void step_kept(Rows &rows, const Args &a, const Image &image, const Place &at, const uint4 band[],
                                  const uint4 &start, int row, int i, int k, int steps) {
@@ -342,7 +342,7 @@ struct Tile {
   i64 image;
 };
 
-// Tiles at the image's edges take longer: they are lower, and come first. The warps of a block lie side by side; below
+// Tiles at the image's edges take longer: they are lower, and come first. The warps of a block are contiguous; below
 // each other where they read many rows in common.
 __device__ inline Tile tile_at(const Args &a, i64 number) {
   const int others = a.column_tiles - a.end_columns, caps = min(2, a.end_rows), end = a.end_steps;

@@ -39,7 +39,7 @@ __device__ inline unsigned pack_bytes(float a, float b, float c, float d) {
   return word;
 }
 
-// Two neighbouring results in as many words as they need.
+// Two neighbouring outputs in as many words as they need.
 __device__ inline void pack_pair(unsigned word[], float a, float b) {
   if (TYPE_Y == F32) {
     word[0] = __float_as_uint(a), word[sizeof(Y) / 4] = __float_as_uint(b);
@@ -55,7 +55,7 @@ __device__ inline void pack_pair(unsigned word[], float a, float b) {
   }
 }
 
-constexpr int OUT = CHUNK * (int)sizeof(Y) / 4;  // words of a lane's results in a row, of a channel
+constexpr int OUT = CHUNK * (int)sizeof(Y) / 4;  // words of a lane's outputs in a row, of a channel
 
 // Lanes 2r and 2r+1 (by g) hold the left and the right half of row r of tiles 2t and 2t+1: they exchange, so that one
 // has all of tile 2t, the other all of tile 2t+1.
@@ -119,7 +119,7 @@ __device__ inline bool exists(const Args &a, int row, int column) {
   return row < a.out_rows && column < a.out_columns;
 }
 
-// A lane's results of a row are VECTORS of these.
+// A lane's outputs of a row are VECTORS of these.
 typedef Word<CHANNELS * OUT % 4 ? 8 : 16>::type WordsOut;
 constexpr int VECTORS = LANE * (int)sizeof(Y) / (int)sizeof(WordsOut);
 
@@ -140,7 +140,7 @@ __device__ inline void store_vectors(WordsOut *to, const unsigned line[CHANNELS 
   }
 }
 
-// The first `count` results of a row that ends or is not aligned, from shared memory: by vectors of 16 bytes where
+// The first `count` outputs of a row that ends or is not aligned, from shared memory: by vectors of 16 bytes where
 // these are whole. `lane` of eight.
 __device__ __noinline__ void store_careful(Y *to, const Y *from, int count, int lane) {
   constexpr int per = 16 / (int)sizeof(Y);
@@ -156,7 +156,7 @@ __device__ __noinline__ void store_careful(Y *to, const Y *from, int count, int 
   }
 }
 
-// Where a lane's results stand in a warp's four rows.
+// Where a lane's outputs stand in a warp's four rows.
 __device__ inline int row_of(const Place &at) {
   return RINGED ? at.t : at.g >> 1;
 }
@@ -164,7 +164,7 @@ __device__ inline int column_of(const Place &at) {
   return (RINGED ? at.g : 2 * at.t + (at.g & 1)) * LANE;
 }
 
-// Four rows of a warp's results; `whole`: all exist, aligned. Interleaved ones pass through shared memory, so that a
+// Four rows of a warp's outputs; `whole`: all exist, aligned. Interleaved ones pass through shared memory, so that a
 // warp's stores are whole lines.
 __device__ inline void store_rows(const Args &a, Y *y, const unsigned line[CHANNELS * OUT], const Place &at, int row,
                                   bool whole) {

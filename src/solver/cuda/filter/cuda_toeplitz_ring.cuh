@@ -71,7 +71,7 @@ __device__ inline Patch patch_at(const Args &a, int column, bool *possible) {
 // Where a lane's next rows come from.
 struct Walk {
   const X *plane, *from;  // from: INSIDE, of the next block
-  Y *to;                  // INSIDE: of the tile's results
+  Y *to;                  // INSIDE: of the tile's outputs
   int row, beside;        // beside: words from the lane's first to those that it copies beside it
   bool end;               // the lane stands at its warp's end
   Patch patch[BESIDE + 1];
@@ -171,7 +171,7 @@ __device__ inline void move_windows(Windows &windows, const unsigned raw[RAW]) {
 
 constexpr Kind TURNED = KIND == BYTES ? MIXED_BYTES : SIGNED_BYTES;
 
-// Results of a channel's tiles j and j+2 in columns 2h and 2h+1 of the lane's row.
+// Outputs of a channel's tiles j and j+2 in columns 2h and 2h+1 of the lane's row.
 __device__ inline void form_half(float v[2][4], const Args &a, const uint4 band[], const Windows &windows,
                                  const uint4 &start, float beta, int c, int j, int h) {
   ACC acc[SUMS][4];
@@ -189,7 +189,7 @@ __device__ inline void form_half(float v[2][4], const Args &a, const uint4 band[
   for (int i = 0; i < 4; i++) v[i / 2][2 * h + i % 2] = result(a, acc, i, beta);
 }
 
-// Four neighbouring results.
+// Four neighbouring outputs.
 __device__ inline void pack_four(unsigned out[], const float v[4]) {
   if constexpr (sizeof(Y) == 1) {
     out[0] = pack_bytes(v[0], v[1], v[2], v[3]);
@@ -200,7 +200,7 @@ __device__ inline void pack_four(unsigned out[], const float v[4]) {
   }
 }
 
-// A step's results, channels side by side.
+// A step's outputs, channels side by side.
 __device__ inline void form_results(const Args &a, unsigned line[CHANNELS * OUT], const uint4 band[],
                                     const Windows &windows, const uint4 &start, float beta) {
   unsigned out[CHANNELS][OUT];
@@ -216,7 +216,7 @@ __device__ inline void form_results(const Args &a, unsigned line[CHANNELS * OUT]
   interleave(line, out);
 }
 
-// Where a lane's results begin from those of its warp; where they pass through shared memory, that is its warp's
+// Where a lane's outputs begin from those of its warp; where they pass through shared memory, that is its warp's
 // affair.
 __device__ inline i64 results_at(const Args &a, const Place &at) {
   return CHANNELS == 1 ? at.t * a.y_row + at.g * LANE : 0;
@@ -232,7 +232,7 @@ __device__ inline void store_step(const Args &a, Y *to, const unsigned line[CHAN
   }
 }
 
-// The tile between the edges of that number: where its rows come from and its results go. The last of a column lies
+// The tile between the edges of that number: where its rows come from and its outputs go. The last of a column lies
 // over the one before it, so that all are whole.
 __device__ inline void start_walk(Walk &walk, const Args &a, const Place &at, unsigned number) {
   const unsigned others = a.column_tiles - a.end_columns, image = a.images > 1 ? number / (others * a.row_tiles) : 0;
@@ -250,8 +250,8 @@ __device__ inline void start_walk(Walk &walk, const Args &a, const Place &at, un
 }
 
 // All that lies between the edges: `first` and every `stride`th after it, without a pause between them: while a tile's
-// last RING blocks are used, the next tile's are copied. A tile's rows above the first that results are formed with,
-// which no results are formed for, have a slot of their own, so that steps and slots keep their order.
+// last RING blocks are used, the next tile's are copied. A tile's rows above the first that outputs are formed with,
+// which no outputs are formed for, have a slot of their own, so that steps and slots keep their order.
 __device__ inline void sweep_inner(const Args &a, const Place &at, const uint4 *bands, Slot *ring, unsigned next,
                                    unsigned stride) {
   constexpr int count = DEPTH * PAIRS * PARTS;
@@ -363,7 +363,7 @@ __device__ inline void sweep_edge(const Args &a, const Image &image, const Place
 
 // Whether all that lies between the edges may be read and written without a question.
 __device__ inline bool is_calm(const Args &a) {
-  const int bottom = 4 * (a.all_steps - a.end_steps);  // of the results
+  const int bottom = 4 * (a.all_steps - a.end_steps);  // of the outputs
   if (TAPS_T > 1 || PAD_T || a.out_planes > a.in_planes || !a.aligned_x || !a.aligned_y) return false;
   if (a.all_steps - 2 * a.end_steps < a.steps || a.steps % TURN || a.steps < RING) return false;
   if (LINEAR)

@@ -224,7 +224,7 @@ size_t falt_toeplitz_bytes(const falt_toeplitz *b) {
          sizeof(uint32_t);
 }
 
-/* The tap that result m of a tile takes of the footprint's row and column; 0 where there is none. Result m stands in
+/* The tap that output m of a tile takes of the footprint's row and column; 0 where there is none. Output m stands in
  * row m/2%4, column 2*(m%2) + m/8 of the tile, or 2*(m/8) + m%2 if turned: what a lane has of the product are then
  * neighbours. */
 static double tap_at(const falt_toeplitz *b, const double *values, int plane, int m, int row, int column) {
@@ -259,8 +259,8 @@ static uint32_t word_at(const falt_toeplitz *b, const double *values, spot at, i
   return word;
 }
 
-/* All lanes' registers of one product: results g and g+8 of the first slot, then of the second; turned: results g of
- * both slots, then results g+8. */
+/* All lanes' registers of one product: outputs g and g+8 of the first slot, then of the second; turned: outputs g of
+ * both slots, then outputs g+8. */
 static uint32_t *fill_product(const falt_toeplitz *b, const double *values, spot at, int part, uint32_t *to) {
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 4; i++) {
@@ -345,9 +345,9 @@ static double compute_of(const falt_toeplitz *b, const falt_toeplitz_image *i, c
       b->kind == FALT_BANDS_WORDS ? 4 * (b->parts + 1) : b->parts; /* tf32: half the rate, and its feed */
   const bool kept = c->place == FALT_BANDS_REGISTERS;
   const double slots = kept ? b->slots + 0.4 * (b->slots % 2) : b->slots; /* half a product takes 0.7 of its time */
-  const double count = 0.5 * slots * b->chunks * b->depth * b->taps[0] * products; /* for 16 x 8 results */
+  const double count = 0.5 * slots * b->chunks * b->depth * b->taps[0] * products; /* for 16 x 8 outputs */
   const double feed = kept ? 1 : 1 + 0.6 / (c->tiles * c->groups / 4.0);
-  const double reach = 1 + (b->slots * b->per_word - 4) / (4.0 * c->groups); /* loaded for a result */
+  const double reach = 1 + (b->slots * b->per_word - 4) / (4.0 * c->groups); /* loaded for an output */
   const double blocks = kept ? 1 : 1 + (double)(b->depth + c->tiles - 1) * b->chunks * b->taps[0] / c->tiles;
   const double passes =
       kept ? 0.02 * reach + 0.007 * b->parts + (b->channels > 1 ? 0.04 : 0) : 0.05 * blocks * reach + 0.02 * b->parts;

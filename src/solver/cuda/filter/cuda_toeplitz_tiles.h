@@ -21,7 +21,7 @@ typedef enum falt_toeplitz_kind {
 typedef struct falt_toeplitz {
   falt_toeplitz_kind kind;
   int taps[3];              /* planes, rows, columns */
-  int pixel;                /* from one tap to the next: channels that lie interleaved and are not taken apart */
+  int pixel;                /* from one tap to the next: channels that are interleaved and are not taken apart */
   int channels;             /* interleaved ones that a lane takes apart */
   int per_word;             /* elements in 32 bits */
   int depth;                /* blocks of four rows of a footprint */
@@ -37,8 +37,8 @@ typedef struct falt_toeplitz {
 void falt_toeplitz_make(falt_toeplitz *bands, falt_toeplitz_kind kind, const int taps[3], int pixel,
                         const double *values);
 
-/* How sums of bytes become results without being converted: each begins at the bits of the float 1.5 * 2^23, whose
- * neighbours are one apart, so that its own bits are a float, too large by that. A result is
+/* How sums of bytes become outputs without being converted: each begins at the bits of the float 1.5 * 2^23, whose
+ * neighbours are one apart, so that its own bits are a float, too large by that. An output is
  *
  *   ((offset + weight[0] * sum[0]) + weight[1] * sum[1]) + weight[2] * sum[2]
  *
@@ -48,10 +48,10 @@ enum { FALT_BANDS_START = 0x4b400000 };
 typedef struct falt_toeplitz_bias {
   float weight[3], offset;
   bool folded;
-  double error; /* of a result, at most; 0: none is rounded */
+  double error; /* of an output, at most; 0: none is rounded */
 } falt_toeplitz_bias;
 
-/* For results alpha * sum + beta of elements up to `most`. False where sums would leave the range, or results lose more
+/* For outputs alpha * sum + beta of elements up to `most`. False where sums would leave the range, or outputs lose more
  * than by sums of floats. */
 bool falt_toeplitz_bias_make(falt_toeplitz_bias *bias, const falt_toeplitz *bands, const double *values, double most,
                              double alpha, double beta);
@@ -63,7 +63,7 @@ void falt_toeplitz_fill(const falt_toeplitz *bands, const double *values, void *
 /* ---- how an image is cut */
 
 typedef struct falt_toeplitz_image {
-  int64_t out[3]; /* results: planes, rows, elements of a row (channels included) */
+  int64_t out[3]; /* outputs: planes, rows, elements of a row (channels included) */
   int64_t batch;
   int x_bytes, y_bytes; /* of an element */
   bool aligned;         /* rows allow vector access */
@@ -85,12 +85,12 @@ typedef struct falt_toeplitz_cut {
   double seconds;
 } falt_toeplitz_cut;
 
-/* Results of a warp along a row, and down. */
+/* Outputs of a warp along a row, and down. */
 int falt_toeplitz_width(const falt_toeplitz *bands, const falt_toeplitz_cut *cut);
 int falt_toeplitz_height(const falt_toeplitz_cut *cut);
 
 /* Whether the kernel's rows come through shared memory, and its warps stay for many tiles (cuda_toeplitz_ring.cuh):
- * filters of bytes of up to five rows, where windows that begin `before` elements before their result reach no farther
+ * filters of bytes of up to five rows, where windows that begin `before` elements before their output reach no farther
  * than a neighbouring lane's words. */
 bool falt_toeplitz_ringed(const falt_toeplitz *bands, const falt_toeplitz_cut *cut, int before);
 

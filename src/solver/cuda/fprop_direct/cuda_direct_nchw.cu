@@ -40,13 +40,13 @@ enum { N, G, C, D, H, W };
 
 constexpr int THREADS = ACROSS * DOWN * GROUPS, TAPS = CHANNELS * TAPS_R * TAPS_S;
 constexpr bool APART = in_blocks<float>(TAPS);                  // rows of taps are summed for themselves
-constexpr int TILE_H = DOWN * ROWS, TILE_W = ACROSS * COLUMNS;  // results of a block, before pooling
+constexpr int TILE_H = DOWN * ROWS, TILE_W = ACROSS * COLUMNS;  // outputs of a block, before pooling
 constexpr int IN_H = (TILE_H - 1) * STRIDE_H + (TAPS_R - 1) * DILATE_R + 1;
 constexpr int IN_W = (TILE_W - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 constexpr int PHASES = COLUMNS * STRIDE_W, WINDOW = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 constexpr int BLOCK_FILTERS = GROUPS * FILTERS, TAP_PITCH = BLOCK_FILTERS + 4;  // skewed, in fours
 constexpr int POOLED_H = ROWS / POOL_H, POOLED_W = COLUMNS / POOL_W;            // of a thread
-constexpr int RUN = Y_LAST ? FILTERS : POOLED_W;                                // results that lie side by side
+constexpr int RUN = Y_LAST ? FILTERS : POOLED_W;                                // outputs that are contiguous
 constexpr int VECTOR = RUN * sizeof(Y) <= 16 ? RUN : 16 / sizeof(Y);
 
 static_assert(ROWS % POOL_H == 0 && COLUMNS % POOL_W == 0, "windows are a thread's own");
@@ -131,7 +131,7 @@ __device__ inline void add_all(Sums &sums, const float *tile, const float *taps)
       add_row(sums, tile + (c * IN_H + r * DILATE_R) * PITCH, taps + (c * TAPS_R + r) * TAPS_S * TAP_PITCH);
 }
 
-// ---- results
+// ---- outputs
 
 __device__ inline float finished(const Args &a, const Linear<float> &l, float sum) {
   falt_cuda_epilogue e = a.epilogue;
@@ -163,7 +163,7 @@ __device__ inline void store_run(const Args &a, Y *to, const float value[RUN], i
 }
 
 struct Thread {
-  int filter, row, column;  // the first of its results, after pooling; filter: in the group
+  int filter, row, column;  // the first of its outputs, after pooling; filter: in the group
 };
 
 __device__ inline void store_planes(const Args &a, const Sums &sums, const Linear<float> *l, Y *y, const Thread &t) {

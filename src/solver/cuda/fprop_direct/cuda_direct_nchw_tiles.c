@@ -18,7 +18,7 @@ enum {
 };
 
 /* As fitted to tiles measured on an H200: cycles that an instruction and a read of shared memory take among many warps,
- * and an instruction of a warp alone; those of an element on its way into shared memory, of a result that leaves alone
+ * and an instruction of a warp alone; those of an element on its way into shared memory, of an output that leaves alone
  * because its run is not aligned, and of a read nobody waits with; the share of the copy bandwidth; the share of the
  * shorter of both times that the longer does not hide; what a start costs beyond that of an empty kernel. */
 static const double issue_cycles = 1.5, port_cycles = 1.9, alone_cycles = 3.4, stage_cycles = 95, store_cycles = 45,
@@ -33,7 +33,7 @@ static int64_t taps_of(const falt_direct_nchw_problem *p) {
   return (int64_t)p->channels * p->taps[0] * p->taps[1];
 }
 
-/* Results of a block along an axis, before pooling; inputs that they read. */
+/* Outputs of a block along an axis, before pooling; inputs that they read. */
 static int64_t span(const falt_direct_nchw_tile *t, int axis) {
   return axis == 0 ? (int64_t)t->down * t->rows : (int64_t)t->across * t->columns;
 }
@@ -95,7 +95,7 @@ typedef struct work {
   double issue, port, chain;
 } work;
 
-/* Results that lie side by side. */
+/* Outputs that are contiguous. */
 static int run_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   return p->y_last ? t->filters : t->columns / p->pool[1];
 }

@@ -13,8 +13,8 @@ typedef struct falt_direct_nchw_problem {
   int64_t out[2], filters; /* out: after pooling; filters of a group */
   int64_t batch;           /* images and groups */
   int x_bytes, y_bytes;    /* of an element */
-  int y_align;             /* results that rows, or pixels, are aligned to: a power of two */
-  bool y_last;             /* results' channels are the innermost dimension */
+  int y_align;             /* outputs that rows, or pixels, are aligned to: a power of two */
+  bool y_last;             /* outputs' channels are the innermost dimension */
 } falt_direct_nchw_problem;
 
 /* Named after cuda_direct_nchw.cu's parameters. */

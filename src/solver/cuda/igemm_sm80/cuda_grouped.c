@@ -127,7 +127,7 @@ static falt_igemm_phase ordered(falt_igemm_phase f) {
   return f;
 }
 
-/* Every `apart` result from `from` on: as many taps apart are neighbours among every so many rows of the source, from
+/* Every `apart` output from `from` on: as many taps apart are neighbours among every so many rows of the source, from
  * `row` on. */
 static falt_igemm_phase rows_of(const falt_igemm_phase *f, int64_t from, int64_t apart, int64_t *row) {
   const int64_t at = from + f->first;

@@ -1,7 +1,7 @@
 // Layers of small groups, NHWC, fprop and dgrad, on tensor cores; each halo tile is loaded to shared memory once for
 // all taps:
 //
-//   result (pixel, row) = sum over taps and channels of the row's group of
+//   output (pixel, row) = sum over taps and channels of the row's group of
 //                         source[pixel * stride + tap * dilation][channel] * filter[row][tap][channel]
 
 // A block computes TILE_H x TILE_W pixels of 16 * WARPS_C channels. A warp keeps the taps of 16 channels in registers
@@ -49,7 +49,7 @@ constexpr int WINDOW_W = (TILE_W - 1) * STRIDE_S + (TAPS_S - 1) * DILATE_S + 1, 
               STAGE = WINDOW_H * LINE;
 constexpr int SETS = ROWS % 16 ? 2 : 1;  // groups that a warp's 16 channels belong to
 constexpr int PIECES = TAPS_S * DEPTH, PAIRS = PIECES / 2, ODD = PIECES % 2;
-constexpr int LIVE = (TAPS_R + STRIDE_R - 1) / STRIDE_R;  // lines of results that a line of the source is part of
+constexpr int LIVE = (TAPS_R + STRIDE_R - 1) / STRIDE_R;  // lines of outputs that a line of the source is part of
 constexpr int BAND = (TILE_H + BANDS - 1) / BANDS, COLUMNS = (TILE_W + 15) / 16;
 constexpr int SIZE_Y = TYPE_Y == F32 ? 4 : 2;
 constexpr bool MERGED = OWN_ROWS < ROWS;
@@ -61,7 +61,7 @@ typedef float Sums[2][4];  // of 16 pixels and 2 times 8 channels
 // ---- what a block works on
 
 struct Block {
-  int n, h, w, row, source;  // image, first pixel, first channel of results and of the source
+  int n, h, w, row, source;  // image, first pixel, first channel of outputs and of the source
 };
 
 __device__ inline Block block_at(const Args &a, int part, int tile) {
@@ -90,7 +90,7 @@ __device__ inline void load_window(const Args &a, const Block &b, unsigned to) {
 
 // ---- the filter
 
-// The channels of results stand in the columns of a product in such an order that lanes get four neighbouring ones when
+// The channels of outputs stand in the columns of a product in such an order that lanes get four neighbouring ones when
 // they have exchanged half of their sums.
 __device__ inline int channel_of(int column) {
   return column / 2 % 2 * 4 + column / 4 * 2 + column % 2;
@@ -106,7 +106,7 @@ __device__ inline const unsigned short *tap_at(const Args &a, int row, int chann
                                         r * a.w_axis[0] + s * a.w_axis[1]);
 }
 
-// Whether a channel, counted from the first of a result's own group, belongs to that.
+// Whether a channel, counted from the first of an output's own group, belongs to that.
 __device__ inline bool is_own(int channel) {
   return !MERGED || (unsigned)channel < OWN_DEPTH;
 }
@@ -180,7 +180,7 @@ __device__ inline void multiply(Sums sums, const Line &line, const Taps &taps, i
   }
 }
 
-// ---- results
+// ---- outputs
 
 __device__ inline float from_half(unsigned short bits) {
   return KIND == HALVES ? from_f16(bits) : from_bf16(bits);
@@ -190,7 +190,7 @@ __device__ inline bool is_finite(float value) {
   return (__float_as_uint(value) & 0x7f800000) != 0x7f800000;
 }
 
-// A result of merged groups once more, from its own channels alone. pixel: in shared memory, of its first tap.
+// An output of merged groups once more, from its own channels alone. pixel: in shared memory, of its first tap.
 __device__ inline float alone(const Args &a, const char *pixel, int row) {
   const int own = row % ROWS / OWN_ROWS * OWN_DEPTH;
   float sum = 0;
@@ -205,7 +205,7 @@ __device__ inline float alone(const Args &a, const char *pixel, int row) {
 
 // What a lane stores: four neighbouring channels of the pixels of one column, and of that eight columns on.
 struct Place {
-  char *y;         // of the next line of results
+  char *y;         // of the next line of outputs
   i64 r;           // the residual's pixel
   int row, lines;  // the first channel; lines that are left
   bool exists[2];

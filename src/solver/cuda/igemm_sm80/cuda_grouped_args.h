@@ -4,7 +4,7 @@
 
 #include "args.h"
 
-/* Channels of all groups lie side by side. Axes stand in the order height, width. Strides of x count bytes, all others
+/* Channels of all groups are contiguous. Axes stand in the order height, width. Strides of x count bytes, all others
  * elements; w is at the first tap in the order in which x meets them. */
 typedef struct falt_cuda_grouped_args {
   const void *x, *w;
@@ -13,7 +13,7 @@ typedef struct falt_cuda_grouped_args {
   long long x_image, y_image, y_axis[2], r_image, r_group, r_channel, r_axis[2];
   long long w_group, w_row, w_channel, w_axis[2];
   int x_axis[2];
-  int in[2], out[2], first[2]; /* first: where the first result has its first tap */
+  int in[2], out[2], first[2]; /* first: where the first output has its first tap */
   int tiles[2], all_tiles;     /* along height and width; of all images */
   int parts;                   /* along channels; tiles of a part are dealt out to its blocks in turns */
   int sources, results;        /* channels of all groups */

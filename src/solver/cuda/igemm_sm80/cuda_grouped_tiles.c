@@ -25,7 +25,7 @@ static int64_t sets_of(const falt_grouped_shape *s) {
   return s->rows % 16 ? 2 : 1;
 }
 
-/* Lines of results that a line of the source is part of. */
+/* Lines of outputs that a line of the source is part of. */
 static int64_t live_of(const falt_grouped_shape *s) {
   return falt_ceil_div(s->taps[0], s->stride[0]);
 }

@@ -9,8 +9,8 @@
 #include "solver/cuda/igemm_sm80/cuda_grouped_args.h"
 
 typedef struct falt_grouped_shape {
-  int64_t images, out[2], results; /* of the results, along height and width; channels of all groups */
-  int64_t depth, rows;             /* of a group: channels of the source, of the results */
+  int64_t images, out[2], results; /* of the outputs, along height and width; channels of all groups */
+  int64_t depth, rows;             /* of a group: channels of the source, of the outputs */
   int64_t own_depth, own_rows;     /* before groups were merged */
   int64_t taps[2], stride[2], dilation;
   bool finish; /* scale, bias, residual or activation */
@@ -28,7 +28,7 @@ typedef struct falt_grouped_tile {
 /* Why the kernel does not take the shape, or NULL. */
 const char *falt_grouped_refusal(const falt_grouped_shape *shape);
 
-/* Fills the kernel's parameters but KIND and those of results. */
+/* Fills the kernel's parameters but KIND and those of outputs. */
 void falt_grouped_defines(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
 
 /* Calls visit for every tile that the kernel can take, with its estimate. */

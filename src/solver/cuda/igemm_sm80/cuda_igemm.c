@@ -55,7 +55,7 @@ static int64_t channels_of(const falt_igemm_plan *plan, const falt_tensor *t) {
   return t->size[FALT_C] * plan->merged;
 }
 
-/* As many groups in one as make a tap's channels a step and their results a tile, where columns come by eights and
+/* As many groups in one as make a tap's channels a step and their outputs a tile, where columns come by eights and
  * channels by chunks: then no product joins two groups. */
 static int merge(const falt_problem *p, const falt_igemm_roles *r) {
   const int64_t bytes = r->source->size[FALT_C] * falt_igemm_size_of(r->source), rows = r->result->size[FALT_C];
@@ -145,7 +145,7 @@ static int64_t tap_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r)
   return plan->spans ? falt_igemm_span_bytes(&depth) : depth.channels * falt_igemm_size_of(r->source);
 }
 
-/* Bytes between neighbouring pixels whose channels lie side by side and are gathered, or 0; of spans modulo theirs. */
+/* Bytes between neighbouring pixels whose channels are contiguous and are gathered, or 0; of spans modulo theirs. */
 static int64_t apart_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   if (plan->spans) return plan->evenly.apart;
   if (!plan->piece.gather || falt_igemm_channel_stride(r->source) != 1) return 0;

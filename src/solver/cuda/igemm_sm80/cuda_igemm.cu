@@ -1,4 +1,4 @@
-// Fprop and dgrad as implicit GEMM on tensor cores: result (pixel, channel) = sum over k of window[pixel][k] *
+// Fprop and dgrad as implicit GEMM on tensor cores: output (pixel, channel) = sum over k of window[pixel][k] *
 // filter[channel][k], where k = (tap, input channel). The matrix of windows is never in memory. A block owns BM pixels
 // x BN channels and loops over k in steps of ROW bytes, with a multistage pipeline of asynchronous copies. S. Chetlur
 // et al., "cuDNN: Efficient primitives for deep learning", 2014.
@@ -258,10 +258,10 @@ __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader 
   __syncthreads();
 }
 
-// ---- results
+// ---- outputs
 
 constexpr int SLAB = PLANAR && MT % 2 == 0 ? 32 : 16, PITCH = PLANAR ? WN + 1 : WN + 16 / (int)sizeof(REAL);
-constexpr int MOST = 16 / SIZE_Y, VECTOR = MOST < WN ? MOST : WN;  // results of a store
+constexpr int MOST = 16 / SIZE_Y, VECTOR = MOST < WN ? MOST : WN;  // outputs of a store
 
 // A warp's part of shared memory: some rows of its sums, and where its pixels go.
 struct alignas(16) Desk {
@@ -333,7 +333,7 @@ __device__ inline void store_channels(const Args &a, Acc acc, Desk &desk, int ch
 }
 
 // Neighbouring lanes take neighbouring channels, so that what a warp stores lies in few lines; all of some rows'
-// results are read before the first is stored, since no load passes a store.
+// outputs are read before the first is stored, since no load passes a store.
 __device__ inline void store_ragged(const Args &a, Acc acc, Desk &desk, int channel, i64 y_at, i64 r_at, i64 group) {
   constexpr int LANES = WN < 32 ? WN : 32, ROWS = 32 / LANES, EACH = WN / LANES, AHEAD = 8 / EACH;
   static_assert(16 % (AHEAD * ROWS) == 0, "a slab has whole rounds");
@@ -417,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm(const _
 #else
   const Phase &p = a.phase;
 #endif
-  // Groups lie side by side in memory, so they are computed side by side.
+  // Groups are contiguous in memory, so they are computed side by side.
   const int column = blockIdx.x % (a.channel_tiles * a.groups), first = blockIdx.x / (a.channel_tiles * a.groups) * BM;
   const int index = column / a.channel_tiles, first_channel = column % a.channel_tiles * BN;
   const int group = p.group + index * a.group_apart;

@@ -19,7 +19,7 @@ __device__ inline int quotient(unsigned n, const Phase &p, int axis) {
   return (int)((unsigned long long)n * p.reciprocal[axis] >> p.shift[axis]);
 }
 
-// The coordinates of result i of a phase: image, then position along each axis.
+// The coordinates of output i of a phase: image, then position along each axis.
 __device__ inline void locate(const Phase &p, int i, int q[4]) {
   const int m = p.begin + i * p.apart;
   const int rows = quotient(m, p, 2), planes = quotient(rows, p, 1);

@@ -25,7 +25,7 @@ __device__ inline int end_of(const Entry &e) {
 #endif
 }
 
-// Pieces that lie side by side: neighbouring threads take neighbouring pieces of a pixel.
+// Pieces that are contiguous: neighbouring threads take neighbouring pieces of a pixel.
 struct Loader {
   static constexpr int UNITS = ROW / UNIT, STEP_ENTRIES = UNITS, STEP = THREADS / UNITS,
                        PIXELS = (BM + STEP - 1) / STEP;

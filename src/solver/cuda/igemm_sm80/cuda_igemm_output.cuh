@@ -6,7 +6,7 @@
 
 typedef falt_cuda_igemm_args Args;
 
-constexpr i64 NO_RESULT = 1ll << 62;  // as Result.y: strides may be negative, so places may be too
+constexpr i64 NO_RESULT = 1ll << 62;  // as Output.y: strides may be negative, so places may be too
 
 struct Result {
   i64 y, r;  // elements: where the pixel's channels begin; NO_RESULT: there is no such pixel

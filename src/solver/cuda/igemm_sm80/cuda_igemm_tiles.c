@@ -106,7 +106,7 @@ static double stored_cycles(const falt_igemm_shape *s, const falt_igemm_tile *t)
 }
 
 /* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. Alone, a warp waits
- * for its own results on their way through shared memory, and a block for copies that lie in many lines. */
+ * for its own outputs in flight through shared memory, and a block for copies that lie in many lines. */
 static double wave_cycles(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t, double blocks) {
   const double stored = fmax(stored_cycles(s, t) * blocks, 1.5 * t->bm * t->bn / (t->warps[0] * t->warps[1]));
   const double far = s->apart == 0 ? 1 : s->spans ? 1.3 : s->apart >= 64 ? 2.1 : 1.7;

@@ -43,7 +43,7 @@ constexpr int PITCH_Y = pitch_of(BM), PITCH_X = pitch_of(BN), STAGE = PIXELS * (
 
 // ---- pieces
 
-// Pieces that lie side by side: a thread takes the same piece of several pixels.
+// Pieces that are contiguous: a thread takes the same piece of several pixels.
 template <int COLUMNS, int UNIT, int GATHER, bool APART = GATHER != 0>
 struct Loader {
   static constexpr int UNITS = COLUMNS * SIZE_X / UNIT, STEP = THREADS / UNITS, PITCH = pitch_of(COLUMNS);
@@ -185,7 +185,7 @@ __device__ inline void multiply_slice(Acc acc, unsigned y, unsigned x, int slice
   }
 }
 
-// ---- results
+// ---- outputs
 
 // Places of the columns: each is found by one thread.
 __device__ inline void put_sums(const Args &a, const Acc acc, int group, int first_row, int first_column,

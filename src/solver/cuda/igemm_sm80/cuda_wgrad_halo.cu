@@ -155,7 +155,7 @@ __device__ inline int run_start(const Corner &c) {
   return c.w * CHANNELS;
 }
 
-// Element by element where no word is aligned in all rows; several are on their way at once.
+// Element by element where no word is aligned in all rows; several are in flight at once.
 __device__ inline void load_elements(const Args &a, const Corner &c, const char *from, int first, int end,
                                      unsigned to) {
   constexpr int AT_ONCE = 8, ALL = WINDOW_H * RUN_PIECES;

@@ -11,7 +11,7 @@ typedef struct falt_cuda_wgrad_halo_args {
   long long y_image, y_plane, x_image, x_plane;
   int y_row, y_column, y_group, x_row, x_column, x_group;
   int in[3], out[3];
-  int step, first, delta; /* tap t of results' plane d reads plane d * step + first + t * delta */
+  int step, first, delta; /* tap t of outputs' plane d reads plane d * step + first + t * delta */
   int pad[2];
   int tiles[2], all_tiles, slice_tiles, split_k; /* tiles along height and width, of all images, of a split-K slice */
   int parts[4];                                  /* taps along depth, parts of tap rows, of channels, of rows */

@@ -9,7 +9,7 @@
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_args.h"
 
 typedef struct falt_wgrad_halo_shape {
-  int64_t images, out[3]; /* of the results */
+  int64_t images, out[3]; /* of the outputs */
   int64_t groups;         /* merged ones */
   int64_t rows, channels; /* of a group */
   int64_t taps[3], stride[3], dilation[3];
@@ -29,7 +29,7 @@ typedef struct falt_wgrad_halo_tile {
   double seconds;
 } falt_wgrad_halo_tile;
 
-/* Tiles of results that cover all images. */
+/* Tiles of outputs that cover all images. */
 int64_t falt_wgrad_halo_tiles(const falt_wgrad_halo_shape *shape, const falt_wgrad_halo_tile *tile);
 /* Sums of a row, as they lie in the workspace. */
 int64_t falt_wgrad_halo_columns(const falt_wgrad_halo_shape *shape);

@@ -61,7 +61,7 @@ static double step_latency(const falt_igemm_wgrad_shape *s, const falt_igemm_wgr
 }
 
 /* As many split-K slices as fill the machine so many times, while each has some steps; fewer where the workspace is
- * short. One split-K slice for no wave: results then go where they belong at once. */
+ * short. One split-K slice for no wave: outputs then go where they belong at once. */
 static void cut_pixels(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *t, int64_t tiles,
                        int waves) {
   const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;

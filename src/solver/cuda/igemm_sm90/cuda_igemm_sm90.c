@@ -21,8 +21,8 @@ typedef struct wgmma_plan {
   falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
   falt_igemm_sm90_work work;
   falt_igemm_sm90_tile tile;
-  int planar; /* pixels that are stored as one where they lie side by side; 0: channels do */
-  int lines;  /* factors that are read by lines of pixels, as these lie side by side */
+  int planar; /* pixels that are stored as one where they are contiguous; 0: channels do */
+  int lines;  /* factors that are read by lines of pixels, as these are contiguous */
 } wgmma_plan;
 
 /* What the kernel takes, in the order of its parameters. */
@@ -54,7 +54,7 @@ static bool has_boxes(const falt_tensor *t) {
   return falt_map_takes(&planes, FALT_W) && has_dense_planes(t) && image_pixels(t) < INT32_MAX / 2;
 }
 
-/* By whose pixels the rows of the product, or of a filter's gradient its steps, are numbered. */
+/* By whose pixels the rows of the product, or of a weight gradient its steps, are numbered. */
 static const falt_tensor *numbered(const falt_problem *p) {
   return p->operation == FALT_BACKWARD_DATA ? &p->input : &p->output;
 }
@@ -82,7 +82,7 @@ static falt_gpu_map source_of(const wgmma_plan *plan, const falt_igemm_sm90_phas
   return m;
 }
 
-/* Where a phase's results stand: 64 of them at a time. */
+/* Where a phase's outputs stand: 64 of them at a time. */
 static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                void *data) {
   falt_gpu_map m = pixels_of(plan, t, data, 64);
@@ -97,7 +97,7 @@ static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_pha
   return m;
 }
 
-/* The same of a tensor whose pixels lie side by side. */
+/* The same of a tensor whose pixels are contiguous. */
 static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                 void *data) {
   const falt_gpu_map m = results_of(plan, phase, t, data);
@@ -107,7 +107,7 @@ static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_ph
   return l;
 }
 
-/* The filter: what lies side by side, the taps, the other channels. */
+/* The filter: what is contiguous, the taps, the other channels. */
 static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const falt_tensor *w = &plan->cuda.base.problem.filter;
   const falt_igemm_sm90_problem *layer = &plan->layer;
@@ -172,7 +172,7 @@ static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
 }
 
-/* Whether results whose pixels lie side by side go as boxes, as their source comes: 16 bytes divide an image's, for the
+/* Whether outputs whose pixels are contiguous go as boxes, as their source comes: 16 bytes divide an image's, for the
  * TMA writes no less, beyond the last pixel too. */
 static bool by_boxes(const wgmma_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
@@ -181,7 +181,7 @@ static bool by_boxes(const wgmma_plan *plan) {
          (!p->has_residual || has_boxes(&p->residual));
 }
 
-/* Whether results are stored by their strides, not by TMA. */
+/* Whether outputs are stored by their strides, not by TMA. */
 static bool by_lines(const wgmma_plan *plan) {
   return (plan->planar && !by_boxes(plan)) || plan->tile.cluster_k > 1 || plan->tile.rows || plan->tile.whole;
 }
@@ -293,7 +293,7 @@ static int64_t stride_of(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
-/* How many pixels of such a tensor are stored as one, up to 16 bytes; 0 where pixels do not lie side by side. Those of
+/* How many pixels of such a tensor are stored as one, up to 16 bytes; 0 where pixels are not contiguous. Those of
  * phases lie apart, and rows with gaps between them are stored pixel by pixel. */
 static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   const int64_t size = (int64_t)falt_type_size(t->type);
@@ -307,8 +307,8 @@ static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   return (int)unit;
 }
 
-/* How many pixels are stored as one where results have their pixels side by side; 0: their channels lie so; negative:
- * neither. Gradients by the filter are stored element by element where channels do not. */
+/* How many pixels are stored as one where outputs have their pixels side by side; 0: their channels lie so; negative:
+ * neither. Weight gradients are stored element by element where channels do not. */
 static int planar_unit(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
   if (p->operation == FALT_BACKWARD_FILTER) return falt_map_takes(y, FALT_C) && y->size[FALT_C] % 4 == 0 ? 0 : 1;
@@ -318,7 +318,7 @@ static int planar_unit(const falt_problem *p) {
   return unit > 0 ? unit : -1;
 }
 
-/* Whether each result has one tap, at its own place. */
+/* Whether each output has one tap, at its own place. */
 static bool is_pointwise(const falt_problem *p) {
   for (int i = 0; i < 3; i++)
     if (p->filter.size[FALT_D + i] != 1 || p->axis[i].stride != 1 || p->axis[i].pad[0] != 0 ||
@@ -328,7 +328,7 @@ static bool is_pointwise(const falt_problem *p) {
 }
 
 /* How many of what is read besides the filter are read by lines of pixels, as what only one tap reads may be; negative:
- * one's channels do not lie side by side and it cannot. Boxes of an image that fill it up want results by lines too,
+ * one's channels are not contiguous and it cannot. Boxes of an image that fill it up want outputs by lines too,
  * and where one factor is gathered pixel by pixel there may be none. */
 static int lines_read(const falt_problem *p) {
   const bool by_filter = p->operation == FALT_BACKWARD_FILTER;
@@ -346,7 +346,7 @@ static bool has_walkable_filter(const falt_problem *p) {
          falt_map_takes(&p->filter, FALT_K);
 }
 
-/* Whether 16 bytes divide a pixel's results: TMA writes no less, beyond the last channel too. */
+/* Whether 16 bytes divide a pixel's outputs: TMA writes no less, beyond the last channel too. */
 static bool has_words(const falt_tensor *t) {
   return t->size[FALT_C] * (int64_t)falt_type_size(t->type) % 16 == 0;
 }
@@ -379,7 +379,7 @@ static bool has_no_gaps(const falt_tensor *t) {
 
 /* ---- plan */
 
-/* Whether neighbouring pixels' results may leave as one: as halves that nothing is added to. Where a pixel is whole
+/* Whether neighbouring pixels' outputs may leave as one: as halves that nothing is added to. Where a pixel is whole
  * lines of 128 bytes, these are as fast. */
 static bool are_whole(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);

@@ -216,7 +216,7 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
 }
 
 // Two warpgroups multiply by turns: a stage's barrier tells one round of the ring from the next only, so that nobody
-// may wait for a tile whose predecessor is still being fetched. Names of barriers: one for each warpgroup's results,
+// may wait for a tile whose predecessor is still being fetched. Names of barriers: one for each warpgroup's outputs,
 // then one for each turn.
 __device__ inline void await_turn(int consumer) {
   if (PINGPONG) warps_sync(1 + CONSUMERS + consumer, 256);
@@ -262,7 +262,7 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
   if (before >= 0) release(s, before, thread);
 }
 
-// ---- results
+// ---- outputs
 
 #include "cuda_igemm_sm90_output.cuh"
 #include "cuda_igemm_sm90_splitk.cuh"
@@ -285,7 +285,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
     const int row = tile.row + (SWAPPED ? 0 : own * WG_ROWS), column = tile.column + (SWAPPED ? own * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
-    // Where results go is found while the first copies are under way.
+    // Where outputs go is found while the first copies are under way.
     const Slice slice = SLICED ? slice_of(a, p, tile, rank) : Slice{};
     Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS && !WHOLE ? pixel_at(p, row, true) : Pixel{};
     settle(at);

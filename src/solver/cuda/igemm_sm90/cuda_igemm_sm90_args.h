@@ -10,7 +10,7 @@ typedef struct falt_cuda_igemm_sm90_axis {
   int taps, first, step, offset, offset_step, corner, stride, pixels;
 } falt_cuda_igemm_sm90_axis;
 
-/* Results, or a residual, whose pixels lie side by side; strides count elements, innermost axis first, images last. */
+/* Outputs, or a residual, whose pixels are contiguous; strides count elements, innermost axis first, images last. */
 typedef struct falt_cuda_lines {
   void *data;
   long long channel, stride[4];
@@ -19,7 +19,7 @@ typedef struct falt_cuda_lines {
 /* Pixels whose taps are the same: all of them, or in gradients of strided layers those of one phase of the stride. */
 typedef struct falt_cuda_igemm_sm90_phase {
   falt_cuda_map source; /* where taps are read */
-  union {               /* where results go */
+  union {               /* where outputs go */
     falt_cuda_map out;
     falt_cuda_lines lines;
   };
@@ -29,22 +29,22 @@ typedef struct falt_cuda_igemm_sm90_phase {
 } falt_cuda_igemm_sm90_phase;
 
 typedef struct falt_cuda_igemm_sm90_args {
-  falt_cuda_map other; /* the filter; of gradients by the filter those by the output */
-  union {              /* what is added to results */
+  falt_cuda_map other; /* the filter; of weight gradients those by the output */
+  union {              /* what is added to outputs */
     falt_cuda_map residual;
     falt_cuda_lines residual_lines;
   };
   falt_cuda_epilogue epilogue;
-  float *sums;             /* of gradients by the filter in split-K slices: split-K slices * rows * columns */
+  float *sums;             /* of weight gradients in split-K slices: split-K slices * rows * columns */
   long long clusters_work; /* tiles of all clusters */
-  int channels;            /* of gradients by the filter: a tap's, without what fills its blocks up */
-  int rows, columns;       /* of results; of gradients by the filter a tap has whole blocks of 64 columns */
+  int channels;            /* of weight gradients: a tap's, without what fills its blocks up */
+  int rows, columns;       /* of outputs; of weight gradients a tap has whole blocks of 64 columns */
   int column_tiles;
-  int span_blocks; /* blocks of 64 channels: that are summed, or of gradients by the filter that a tap has */
+  int span_blocks; /* blocks of 64 channels: that are summed, or of weight gradients that a tap has */
   int place_tiles; /* of clusters: of one phase before the next one's, at so many places; then what is left of each */
   int places;
   int split_k, steps; /* where sums are cut: parts, steps of all of them */
-  int image_pixels;   /* where pixels lie side by side: of an image of results, or of gradients by the output */
+  int image_pixels;   /* where pixels are contiguous: of an image of outputs, or of gradients by the output */
   int image_rows;     /* the same filled up to whole boxes of 64 */
   int kept;           /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
 } falt_cuda_igemm_sm90_args;

@@ -42,7 +42,7 @@ static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
   return m;
 }
 
-/* Where its planar result's boxes go: 16 pixels of two rows. */
+/* Where its planar output's boxes go: 16 pixels of two rows. */
 static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
   const falt_tensor *t = falt_problem_result(&plan->cuda.base.problem);
   const int dims[5] = {FALT_W, FALT_C, plan->dims[1], plan->dims[0], plan->dims[3]};
@@ -54,7 +54,7 @@ static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
   return m;
 }
 
-/* The first pixel of the first step, where a result would have it. */
+/* The first pixel of the first step, where an output would have it. */
 static void *first_step(const planes_plan *plan, void *data, const falt_tensor *t) {
   int64_t shift = 0;
   for (int i = 0; i < 3; i++) shift += plan->axis[i].shift * t->stride[plan->dims[i]];
@@ -108,7 +108,7 @@ static bool has_plain_taps(const falt_problem *p) {
   return true;
 }
 
-/* Of the result's pixels, so many neighbours are one of the layer's. */
+/* Of the output's pixels, so many neighbours are one of the layer's. */
 static int64_t step_of(const falt_problem *p, int axis) {
   return p->operation == FALT_BACKWARD_DATA && p->output.size[FALT_D + axis] > 1 ? p->axis[axis].stride : 1;
 }
@@ -125,7 +125,7 @@ static bool has_sectors(const falt_tensor *t) {
   return all * (int64_t)falt_type_size(t->type) % 32 == 0;
 }
 
-/* Whether results leave by whole runs of channels, or by boxes of pixels, of which TMA writes 16 bytes at
+/* Whether outputs leave by whole runs of channels, or by boxes of pixels, of which TMA writes 16 bytes at
  * least, beyond a row's last pixel too. */
 static const char *result_refusal(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
@@ -159,7 +159,7 @@ static falt_igemm_sm90_halo_axis axis_of(const falt_problem *p, int dim) {
                                       : falt_igemm_sm90_halo_axis_of(step_of(p, dim - FALT_D), taps, pad);
 }
 
-/* How far a result of the layer lies from the first of its step. */
+/* How far an output of the layer lies from the first of its step. */
 static int64_t place_of(const planes_plan *plan, int64_t result) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_igemm_sm90_halo_axis *a = plan->axis;
@@ -170,7 +170,7 @@ static int64_t place_of(const planes_plan *plan, int64_t result) {
          pixel / a[2].step % a[1].step * y->stride[plan->dims[1]] + pixel % a[2].step * y->stride[plan->dims[2]];
 }
 
-/* Whether results 2i and 2i + 1 are always one word. */
+/* Whether outputs 2i and 2i + 1 are always one word. */
 static bool has_pairs(const planes_plan *plan) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_igemm_sm90_halo_problem *l = &plan->layer;
@@ -309,7 +309,7 @@ static void add_defines(const planes_plan *plan, falt_cuda_kernel *kernel) {
   falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }
 
-/* Scattered results are words, or anywhere. */
+/* Scattered outputs are words, or anywhere. */
 static falt_alignment alignment_of(const planes_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const int scattered = plan->layer.scattered * (int)falt_type_size(falt_problem_result(p)->type);

@@ -59,7 +59,7 @@ constexpr bool BOXED = PLANAR && !SCATTERED;
 constexpr int BOX = 2 * CHANNELS * 32;  // what a warp sends of a plane: 16 pixels of two rows
 constexpr int BOXES = (PLACES + 255) / 256 * 256;
 constexpr int WORDS = PIXEL / 16;  // of a pixel
-// A thread's neighbouring results.
+// A thread's neighbouring outputs.
 constexpr int RUN = SCATTERED || BOXED ? 2 : CHANNELS < 32 ? CHANNELS / 4 : 8;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
@@ -77,7 +77,7 @@ struct Shared {
 
 // ---- tiles
 
-// Results of a tile's walk, planes `begin` to `end`.
+// Outputs of a tile's walk, planes `begin` to `end`.
 struct Walk {
   int image, begin, end, row, column;
 };
@@ -130,14 +130,14 @@ __device__ inline void produce(const Args &a, const Shared &s) {
     }
 }
 
-// The result channel of a plane's column 8 * j + 2 * t + e, which lane t of four has: four lanes' runs lie side by
+// The output channel of a plane's column 8 * j + 2 * t + e, which lane t of four has: four lanes' runs lie side by
 // side.
 __device__ inline int channel_of(int column) {
   const int j = column / 8, t = column / 2 % 4;
   return j / (RUN / 2) * (4 * RUN) + t * RUN + j % (RUN / 2) * 2 + column % 2;
 }
 
-// Which of a step's pixels a result is, and of which channel.
+// Which of a step's pixels an output is, and of which channel.
 struct Spot {
   int channel, at[3];
 };
@@ -149,7 +149,7 @@ __device__ inline Spot spot_of(int result) {
           {pixel / (STEP_H * STEP_W), pixel / STEP_W % STEP_H, pixel % STEP_W}};
 }
 
-// Where the filter lies for a result and three taps of the layer; false where it has no such tap.
+// Where the filter lies for an output and three taps of the layer; false where it has no such tap.
 __device__ inline bool find_tap(const Args &a, const Spot &spot, const int (&tap)[3], long long &at) {
   bool exists = true;
   at = spot.channel * a.w_result;
@@ -181,7 +181,7 @@ __device__ inline uint4 filter_word(const Args &a, long long at, int channel) {
 
 // The filter as the products take it: for each piece and tap of a plane rows of PIXEL bytes, of those columns' summed
 // channels.
-// Planes stand from the last on, as the oldest plane of results meets the last.
+// Planes stand from the last on, as the oldest plane of outputs meets the last.
 __device__ inline void fetch_filter(const Args &a, char *memory, int first) {
 #pragma unroll 4
   for (int i = threadIdx.x; i < PIECES * FILTER / 16; i += 128 * CONSUMERS) {

@@ -17,10 +17,10 @@ typedef struct falt_cuda_igemm_sm90_halo_args {
   int w_first[3], w_pace[3], w_taps[3]; /* of a step's pixel e the layer's tap i is the filter's first + e + i * pace */
   int channels, results;                /* that are summed; of the layer */
   int w_lines;                          /* eight summed channels are a word of 16 bytes in memory */
-  int in[3], out[3], corner[3];         /* of the source, of the layer; where tap 0 of result 0 reads */
-  int size[3], shift[3];                /* pixels of the result; by how many the first step begins outside */
+  int in[3], out[3], corner[3];         /* of the source, of the layer; where tap 0 of output 0 reads */
+  int size[3], shift[3];                /* pixels of the output; by how many the first step begins outside */
   int tiles[2], walk, walks;            /* tiles along rows and columns; planes of a walk; walks along the planes */
-  int column_tiles;                     /* of results' channels */
+  int column_tiles;                     /* of outputs' channels */
   int kept;                             /* the filter is the plan's own: nothing ahead in the stream writes it */
   int items;                            /* tiles of all images, each with all its walks */
 } falt_cuda_igemm_sm90_halo_args;

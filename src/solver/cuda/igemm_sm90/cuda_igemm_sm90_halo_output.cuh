@@ -48,7 +48,7 @@ __device__ inline float finish(const Args &a, const Linear<float> &l, float sum,
 
 // ---- runs of channels
 
-// RUN neighbouring results of 16 bits as words, and of 32 bits.
+// RUN neighbouring outputs of 16 bits as words, and of 32 bits.
 union Result {
   uint4 line[RUN * (TYPE_Y == F32 ? 4 : 2) / 16 + (RUN * (TYPE_Y == F32 ? 4 : 2) < 16)];
   uint2 half;
@@ -72,7 +72,7 @@ __device__ inline void store_result(void *to, const Result &r) {
     for (int i = 0; i < (int)(sizeof r.line / 16); i++) ((uint4 *)to)[i] = r.line[i];
 }
 
-// RUN results from sums of two and two.
+// RUN outputs from sums of two and two.
 __device__ inline void send_run(const Args &a, const Pixel &p, const float *sum, int channel) {
   constexpr int size = TYPE_Y == F32 ? 4 : 2;
   Result made, added = {};
@@ -140,7 +140,7 @@ __device__ inline void send_box(const Args &a, const Shared &s, const Sums &sums
   }
 }
 
-// ---- scattered results
+// ---- scattered outputs
 
 constexpr bool STEPPED = STEP_D * STEP_H * STEP_W > 1;
 
@@ -148,7 +148,7 @@ __device__ inline bool is_finite(float value) {
   return (__float_as_uint(value) & 0x7f800000) != 0x7f800000;
 }
 
-// Where a result of the tile lies from the first pixel of its step on; in shared memory. No channel: there is none.
+// Where an output of the tile lies from the first pixel of its step on; in shared memory. No channel: there is none.
 struct __align__(16) Place {
   long long y;
   short at[3], channel;
@@ -178,7 +178,7 @@ __device__ inline bool exists(const Args &a, const Pixel &p, const Place &place)
   return inside;
 }
 
-// Two neighbouring results of every pixel.
+// Two neighbouring outputs of every pixel.
 struct Pair {
   Place place[2];
   Linear<float> linear[2];
@@ -191,7 +191,7 @@ __device__ inline Pair pair_at(const Args &a, const Place *places, int column) {
   return made;
 }
 
-// Of one pixel; results of a step have no residual.
+// Of one pixel; outputs of a step have no residual.
 __device__ inline void scatter_pair(const Args &a, const Pixel &p, const Pair &pair, const float (&sum)[2]) {
   float made[2];
 #pragma unroll
@@ -210,7 +210,7 @@ __device__ inline void scatter_pair(const Args &a, const Pixel &p, const Pair &p
     *(unsigned *)((unsigned short *)a.y + p.y + pair.place[0].y) = pack({made[0], made[1]});
 }
 
-// A result once more, of the taps that it has alone.
+// An output once more, of the taps that it has alone.
 __device__ inline float alone(const Args &a, const Pixel &p, int result) {
   const Spot spot = spot_of(result);
   float sum = 0;
@@ -232,7 +232,7 @@ __device__ inline float alone(const Args &a, const Pixel &p, int result) {
   return sum;
 }
 
-// Which pairs of a plane's results have zeros for taps and are not finite: a bit for each.
+// Which pairs of a plane's outputs have zeros for taps and are not finite: a bit for each.
 __device__ inline void scatter_again(const Args &a, const Place *places, const Walk &walk, int plane, int first,
                                      int consumer, unsigned left) {
 #pragma unroll 1

@@ -35,13 +35,13 @@ const char *falt_igemm_sm90_halo_refusal(const falt_igemm_sm90_halo_problem *p) 
   return NULL;
 }
 
-/* ---- gradients by the data with strides */
+/* ---- data gradients with strides */
 
 static int64_t floor_div(int64_t a, int64_t b) {
   return a >= 0 ? a / b : -falt_ceil_div(-a, b);
 }
 
-/* Pixel e of step b is pixel b * stride + e - shift of the result. It meets tap r with pixel (that + pad - r) / stride
+/* Pixel e of step b is pixel b * stride + e - shift of the output. It meets tap r with pixel (that + pad - r) / stride
  * of the source, where that is whole: from the first pixel's last tap to the last pixel's first. */
 static falt_igemm_sm90_halo_axis shifted(int64_t stride, int64_t taps, int64_t pad, int64_t shift) {
   const int64_t first = pad - shift, corner = -floor_div(taps - 1 - first, stride);
@@ -116,7 +116,7 @@ static double planes_of(const falt_igemm_sm90_halo_problem *p, const falt_igemm_
   return fmin((double)(t->walk + p->taps[0] - 1), (double)p->in[0]);
 }
 
-/* Cycles that a plane takes besides, as its results leave: scattered ones as many as they are, and so parts of sectors,
+/* Cycles that a plane takes besides, as its outputs leave: scattered ones as many as they are, and so parts of sectors,
  * which the memory's cache must put together. As measured on an H200. */
 static double sending(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   if (p->boxed && !p->sectors) return 30.0 * t->blocks * t->channels;

@@ -10,14 +10,14 @@
 #include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
-/* Result i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
+/* Output i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
 typedef struct falt_igemm_sm90_halo_problem {
   int64_t images, channels, results; /* channels: that are summed */
   int64_t taps[3], in[3], out[3], corner[3];
-  int y_bytes; /* of an element of the result */
+  int y_bytes; /* of an element of the output */
   bool residual;
-  int scattered; /* results that are written together, one or two; 0: whole runs of channels, or boxes of pixels */
-  bool boxed;    /* planar results, of 16 bits, that TMA writes */
+  int scattered; /* outputs that are written together, one or two; 0: whole runs of channels, or boxes of pixels */
+  bool boxed;    /* planar outputs, of 16 bits, that TMA writes */
   bool sectors;  /* whether their rows begin where sectors of memory do */
 } falt_igemm_sm90_halo_problem;
 
@@ -25,7 +25,7 @@ typedef struct falt_igemm_sm90_halo_problem {
 typedef struct falt_igemm_sm90_halo_tile {
   int pixel, pieces, channels, columns, consumers, blocks, blocks_w, stages;
   int tiles[2], walk, walks; /* tiles along rows and columns; planes of a walk; walks along the planes */
-  int column_tiles;          /* of results' channels */
+  int column_tiles;          /* of outputs' channels */
   int64_t items;             /* walks of all tiles and images, of one column tile */
   int64_t grid;              /* blocks that run */
   int shared_bytes;
@@ -34,7 +34,7 @@ typedef struct falt_igemm_sm90_halo_tile {
   const char *rejected; /* NULL: legal */
 } falt_igemm_sm90_halo_tile;
 
-/* An axis of a gradient by the data with a stride, as an axis of a layer: `step` neighbouring pixels of the result are
+/* An axis of a data gradient with a stride, as an axis of a layer: `step` neighbouring pixels of the output are
  * one of the layer's, the first of which begins `shift` pixels outside. A step's pixel e meets with the layer's tap i
  * the filter's tap first + e - i * step, where it has one. */
 typedef struct falt_igemm_sm90_halo_axis {

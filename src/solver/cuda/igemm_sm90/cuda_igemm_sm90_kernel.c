@@ -47,7 +47,7 @@ static int64_t modulo(int64_t a, int64_t b) {
   return (a % b + b) % b;
 }
 
-/* The taps that meet result `first` of an axis and those a stride apart. */
+/* The taps that meet output `first` of an axis and those a stride apart. */
 static bool gradient_axis(const falt_igemm_sm90_axis *a, int axes, int64_t first, falt_igemm_sm90_phase *p, int i) {
   falt_cuda_igemm_sm90_axis *made = &p->axis[i];
   int64_t tap = 0, step = 1, taps = 0, corner = 0;

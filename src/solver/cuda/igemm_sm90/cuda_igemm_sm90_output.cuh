@@ -15,7 +15,7 @@ __device__ inline Columns columns_at(const Args &a, float alpha, float beta, int
   return made;
 }
 
-// Two neighbouring sums of a row as results; `residual` is added before the activation.
+// Two neighbouring sums of a row as outputs; `residual` is added before the activation.
 __device__ inline float2 finish(const Args &a, const Columns &c, float x, float y, float2 residual) {
   falt_cuda_epilogue e = a.epilogue;
   e.activation = ACTIVATION;
@@ -23,7 +23,7 @@ __device__ inline float2 finish(const Args &a, const Columns &c, float x, float 
           activate<float>(e, y * c.scale.y + c.offset.y + residual.y)};
 }
 
-// How sums become results: what all of a warpgroup's pieces need.
+// How sums become outputs: what all of a warpgroup's pieces need.
 struct Finish {
   const Args &a;
   float alpha, beta;
@@ -53,7 +53,7 @@ __device__ inline void store_piece(unsigned place, const unsigned (&word)[4]) {
     store_matrices(place, word);
 }
 
-// A warp's 16 pixels of 16 channels as results. `word`: the residual, or zeros; `column`: the first channel.
+// A warp's 16 pixels of 16 channels as outputs. `word`: the residual, or zeros; `column`: the first channel.
 __device__ inline void finish_halves(const Finish &f, unsigned (&word)[4], const float *sums, int column, int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
@@ -180,7 +180,7 @@ __device__ inline long long place_of(const falt_cuda_lines &lines, const Pixel &
   return place;
 }
 
-// To where pixels lie side by side, or from there. A thread's unit of each line is the same pixels: their place is
+// To where pixels are contiguous, or from there. A thread's unit of each line is the same pixels: their place is
 // found once.
 template <bool OUT>
 __device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase &p, const falt_cuda_lines &to) {
@@ -201,7 +201,7 @@ __device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase
   }
 }
 
-// One warpgroup's results of a tile, a line of 64 pixels after the other, by turns through its buffers.
+// One warpgroup's outputs of a tile, a line of 64 pixels after the other, by turns through its buffers.
 struct Sender {
   const Args &a;
   const Phase &p;
@@ -251,7 +251,7 @@ struct Sender {
       stage_words(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
   }
 
-  // Where pixels lie side by side all threads fetch the residual, and send what they staged.
+  // Where pixels are contiguous all threads fetch the residual, and send what they staged.
   template <int PIECE>
   __device__ void lines(const Sums &sums) const {
     if constexpr (PIECE < ALL_PIECES) {
@@ -373,7 +373,7 @@ __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, 
 
 // ---- zeros
 
-// The results of phases without taps, up to 32 pixels of each at a time, fewer where all warps have one round of fewer:
+// The outputs of phases without taps, up to 32 pixels of each at a time, fewer where all warps have one round of fewer:
 // a lane finds a pixel's place, all of them fill it.
 __device__ inline void store_zeros(const Args &a, const Phases &phases) {
   const unsigned warp = threadIdx.x / 32 - 4 * CONSUMERS - 1, lane = threadIdx.x % 32, bytes = a.columns * OUT_SIZE;

@@ -92,7 +92,7 @@ __device__ inline void fetch_filter(const Args &a, unsigned to, unsigned barrier
   }
 }
 
-// 64 pixels of 64 channels where pixels lie side by side.
+// 64 pixels of 64 channels where pixels are contiguous.
 __device__ inline void fetch_lines(const Args &a, unsigned to, const falt_cuda_map *map, unsigned barrier, int row,
                                    int channel, bool to_all) {
   const int c[5] = {row % a.image_rows, channel, row / a.image_rows, 0, 0};
@@ -154,7 +154,7 @@ __device__ inline void fetch_ahead(const Args &a, const Phase &p, const Shared &
   });
 }
 
-// `ahead`: whether the filter's first parts are on their way.
+// `ahead`: whether the filter's first parts are in flight.
 __device__ inline void fetch_tile(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
                                   const Start &start, int rank, bool ahead) {
   Pixel at = start.pixel;
@@ -185,7 +185,7 @@ __device__ inline void fetch_resident(const Args &a, const Phase &p, const Share
 }
 
 // What of the filter the first tile needs, before the stream is awaited where the filter is the plan's own. Whether its
-// steps' parts are on their way.
+// steps' parts are in flight.
 __device__ inline bool begin_fetching(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
                                       const Start &start, int rank) {
   if (!a.kept) await_stream();
@@ -197,7 +197,7 @@ __device__ inline bool begin_fetching(const Args &a, const Phase &p, const Share
   return !RESIDENT && a.kept;
 }
 
-// What a block of the cluster fetches of a step of gradients by the filter, besides gradients by the output: for each
+// What a block of the cluster fetches of a step of weight gradients, besides gradients by the output: for each
 // 64 columns of its part of the tile a tap's channels.
 struct Columns64 {
   static constexpr int COUNT = COLUMNS >= 64 * CLUSTER ? COLUMNS / 64 / CLUSTER : 1;

@@ -41,7 +41,7 @@ __device__ inline void send_staged(const Shared &s, int k_rank, int consumer) {
   __syncwarp();
 }
 
-// A row's or a column's part of where four neighbouring channels begin, in results and in the residual; the two add up.
+// A row's or a column's part of where four neighbouring channels begin, in outputs and in the residual; the two add up.
 // `count`: how many of the column's channels exist, of a row whether it does.
 struct Part {
   long long place, residual;

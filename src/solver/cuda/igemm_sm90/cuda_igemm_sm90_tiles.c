@@ -46,7 +46,7 @@ static int summed_of(const falt_igemm_sm90_problem *p) {
                                                                                  : (int)falt_round_up(summed, 16);
 }
 
-/* Whether phases without taps are tiles as others are, so that an image's results are written at about the same time:
+/* Whether phases without taps are tiles as others are, so that an image's outputs are written at about the same time:
  * where the cache does not join what lies between, and products are soon done. As measured on an H200. */
 static bool together(double elements, int64_t steps) {
   return elements > 32e6 && steps <= 8;
@@ -100,14 +100,14 @@ static int stage_bytes(const falt_igemm_sm90_tile *t) {
   return (falt_igemm_sm90_rows(t) + (t->resident ? 0 : t->columns)) * LINE;
 }
 
-/* Whether each warp's results lie side by side in memory, and in its part of the buffers. */
+/* Whether each warp's outputs are contiguous in memory, and in its part of the buffers. */
 static bool sends_whole(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w,
                         const falt_igemm_sm90_tile *t) {
   return p->whole && w->phases + w->zeros == 1 && w->columns <= t->columns && !t->swapped && !t->rows &&
          !sliced(p, t) && t->wg_rows * w->columns * p->y_bytes <= t->buffers * BLOCK;
 }
 
-/* Shared memory besides the ring: the filter that stays, results or sums on their way, barriers. */
+/* Shared memory besides the ring: the filter that stays, outputs or sums in flight, barriers. */
 static int shared_beside(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
   const int barriers = 2 * MOST_STAGES + 2 + t->buffers * t->consumers;
   const int results = keeps(p, t) || t->over ? 0 : sliced(p, t) ? slice_bytes(t) : t->consumers * t->buffers * BLOCK;
@@ -161,7 +161,7 @@ static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
 }
 
 /* Whole rounds of all clusters at one place, whose source a quarter of the cache holds: until all phases have read it,
- * it must share the cache with results. */
+ * it must share the cache with outputs. */
 static void place(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                   falt_igemm_sm90_tile *t) {
   const int64_t rows = (int64_t)falt_igemm_sm90_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
@@ -216,7 +216,7 @@ static double sending_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_
   return 600 + falt_igemm_sm90_rows(t) * (double)t->columns * p->y_bytes / (t->consumers * 12.0);
 }
 
-/* Between a tile's last product and the next tile's first: waiting, and sending results unless the other warpgroup then
+/* Between a tile's last product and the next tile's first: waiting, and sending outputs unless the other warpgroup then
  * multiplies; warps that store them themselves do so at its cost. To other blocks of a cluster go 14 bytes a cycle.
  */
 static double tile_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t) {
@@ -271,7 +271,7 @@ static double fetched(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile 
   return steps * stage;
 }
 
-/* Where a block has one tile, the other warpgroup has nothing to multiply while results are sent. */
+/* Where a block has one tile, the other warpgroup has nothing to multiply while outputs are sent. */
 static double alone_cycles(const falt_igemm_sm90_problem *p, const falt_machine *m, const falt_igemm_sm90_tile *t) {
   return t->pingpong && rounds(p, m, t) <= 1 ? 0.8 * sending_cycles(p, t) : 0;
 }

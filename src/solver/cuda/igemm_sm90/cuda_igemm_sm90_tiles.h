@@ -27,10 +27,10 @@ typedef struct falt_igemm_sm90_problem {
   int64_t batch, channels, results; /* of x, of y */
   falt_igemm_sm90_axis axis[3];
   int axes;    /* the last ones; those before have size 1 */
-  int y_bytes; /* of an element of the result */
-  bool turned; /* the filter's columns, not what is summed, lie side by side */
+  int y_bytes; /* of an element of the output */
+  bool turned; /* the filter's columns, not what is summed, are contiguous */
   bool residual;
-  bool words;        /* 16 bytes divide a pixel's results, which lie side by side */
+  bool words;        /* 16 bytes divide a pixel's outputs, which are contiguous */
   bool whole;        /* and each pixel's follow on the last one's, from image to image too; 32 bytes divide them */
   bool boxes;        /* pixels are read side by side: each image is filled up to whole boxes of FALT_IGEMM_SM90_SPAN */
   int64_t workspace; /* bytes that may be used; negative: no limit */
@@ -38,7 +38,7 @@ typedef struct falt_igemm_sm90_problem {
 
 enum { FALT_IGEMM_SM90_PHASES = 8, FALT_IGEMM_SM90_SPAN = 64 };
 
-/* Results whose taps are the same. Result j of an axis is first + j * pace of its tensor; `last` is TMA's
+/* Outputs whose taps are the same. Output j of an axis is first + j * pace of its tensor; `last` is TMA's
  * upper corner, as axis[].corner is its lower. */
 typedef struct falt_igemm_sm90_phase {
   falt_cuda_igemm_sm90_axis axis[3];
@@ -54,7 +54,7 @@ const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *problem,
 typedef struct falt_igemm_sm90_tile {
   int consumers, wg_rows, columns, stages, buffers, cluster, resident;
   bool swapped, pingpong;
-  bool whole;    /* warps send 16 pixels of results in one piece, as they lie */
+  bool whole;    /* warps send 16 pixels of outputs in one piece, as they lie */
   bool rows;     /* warps store 512 bytes of a pixel, not TMA a line of 64 */
   int split_k;   /* of filter gradients */
   int cluster_k; /* blocks of a cluster that sum a part of a tile's steps each */
@@ -73,9 +73,9 @@ typedef struct falt_igemm_sm90_work {
   int64_t rows[FALT_IGEMM_SM90_PHASES], steps[FALT_IGEMM_SM90_PHASES]; /* of each phase */
   int phases;
   int summed; /* of a step's FALT_IGEMM_SM90_SPAN, those that are not zeros in all steps */
-  int zeros;  /* phases that follow on them and have no taps: their results are stored without a tile */
+  int zeros;  /* phases that follow on them and have no taps: their outputs are stored without a tile */
   int64_t columns;
-  double bytes, written; /* that must move; results of phases with taps */
+  double bytes, written; /* that must move; outputs of phases with taps */
 } falt_igemm_sm90_work;
 
 falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *problem,

@@ -11,7 +11,7 @@ enum {
   FEWEST_BUFFERS = 5,
   MOST_BUFFERS = 12,
   MOST_ROWS = 16,
-  MOST_GROUPS = 16, /* of a stage: a thread has 128 bytes of each operand on their way */
+  MOST_GROUPS = 16, /* of a stage: a thread has 128 bytes of each operand in flight */
   MOST_WAVES = 3,
   MOST_SIZE = INT32_MAX / 4,
   MOST_DILATION = MOST_SIZE / 64

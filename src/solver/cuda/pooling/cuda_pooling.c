@@ -26,7 +26,7 @@ static void *element(void *data, const falt_tensor *t) {
   return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
 }
 
-/* Elements of a vector: channels, or those of a row that the windows of `columns` results begin at. */
+/* Elements of a vector: channels, or those of a row that the windows of `columns` outputs begin at. */
 static int64_t vector_of(const pooling_plan *plan, const falt_tensor *t) {
   const falt_problem *p = &plan->base.problem;
   if (plan->columns == 1) return plan->vector;

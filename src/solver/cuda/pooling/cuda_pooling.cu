@@ -3,7 +3,7 @@
 // (NCHW).
 
 // Forward, a thread computes ROWS outputs along a column. It reduces each input line along its taps once and combines
-// the result with every output whose window contains the line.
+// the output with every output whose window contains the line.
 //
 // Backward, a thread computes a cell of STRIDE_H x COLUMNS*STRIDE_W elements of the input, a vector of each row.
 // Element a of cell i and tap r belong to
@@ -89,7 +89,7 @@ __device__ inline Pack<X> load_x(const Args &a, const X *from, bool exists) {
   return pack;
 }
 
-// A thread's place: its first channel, and the row and column of its first result or of its cell.
+// A thread's place: its first channel, and the row and column of its first output or of its cell.
 struct Place {
   i64 n;
   int channel, row, column;
@@ -105,7 +105,7 @@ __device__ inline Place place_of(const Args &a, unsigned rest) {
   return p;
 }
 
-// Of an axis's window at result o, the taps that count in an average.
+// Of an axis's window at output o, the taps that count in an average.
 template <int TAPS, int STRIDE, int DILATE>
 __device__ inline int counted(const Args &a, int axis, int o, int size) {
   const int low = a.count_pad ? -max(a.pad[axis][0], 0) : 0, high = size + (a.count_pad ? max(a.pad[axis][1], 0) : 0);
@@ -194,7 +194,7 @@ __device__ inline Line line_of(const Pack<X> &pack) {
   return line;
 }
 
-// The line below one channel's results beside each other: a vector, and what their windows reach before and behind it.
+// The line below one channel's outputs beside each other: a vector, and what their windows reach before and behind it.
 constexpr int VECTOR = COLUMNS * STRIDE_W;
 constexpr int REACH = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 
@@ -228,7 +228,7 @@ __device__ inline Line fold_beside(const Args &a, const X *x, int u, bool exists
   return line;
 }
 
-// The line below the results of channels that lie side by side.
+// The line below the outputs of channels that are contiguous.
 template <bool ALIGNED>
 __device__ inline Line fold_channels(const Args &a, const X *x, int u, bool exists) {
   Pack<X> pack[TAPS_S];
@@ -252,7 +252,7 @@ __device__ inline Line fold_line(const Args &a, const X *x, int u, bool exists) 
     return fold_channels<ALIGNED>(a, x, u, exists);
 }
 
-// The tap by which line i of a thread belongs to its result q, or -1.
+// The tap by which line i of a thread belongs to its output q, or -1.
 __device__ constexpr int tap_of(int i, int q) {
   return i >= q * STRIDE_H && (i - q * STRIDE_H) % DILATE_R == 0 && (i - q * STRIDE_H) / DILATE_R < TAPS_R
              ? (i - q * STRIDE_H) / DILATE_R

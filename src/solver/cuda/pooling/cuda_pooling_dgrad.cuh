@@ -101,7 +101,7 @@ __device__ inline bool in_cell(int h, int w) {
   return h >= 0 && h < Down::SIZE && w >= 0 && w < Across::SIZE;
 }
 
-// Gives what the window's result gives to its first maximum, if that lies in the cell.
+// Gives what the window's output gives to its first maximum, if that lies in the cell.
 __device__ inline void give_first(Cell &cell, const Seen &seen, const Words &dy, int dh, int dw) {
 #pragma unroll
   for (int word = 0; word < WORDS; word++) {
@@ -126,7 +126,7 @@ __device__ inline void give_first(Cell &cell, const Seen &seen, const Words &dy,
   }
 }
 
-// What a result has to give; nothing, where there is none.
+// What an output has to give; nothing, where there is none.
 union Given {
   Words words;
   Pack<Y> pack;

@@ -24,10 +24,10 @@ typedef struct im2col_plan {
   falt_cu_function function;
   void *filter;     /* in the GPU's memory, or NULL */
   int64_t images;   /* of a band */
-  bool by_row;      /* results of a channel lie together, else the channels of a position */
+  bool by_row;      /* outputs of a channel lie together, else the channels of a position */
   bool joined;      /* images' positions follow one another: one matrix for all */
   bool wide;        /* the matrices have more elements than 32 bits number */
-  int64_t position; /* from one result of a channel to the next */
+  int64_t position; /* from one output of a channel to the next */
   falt_cuda_im2col_args args;
 } im2col_plan;
 
@@ -155,7 +155,7 @@ static const char *refusal(const falt_problem *p) {
 
 /* ---- plan */
 
-/* From one result of a channel to the next. */
+/* From one output of a channel to the next. */
 static int64_t position_step(const falt_tensor *y) {
   for (int dim = FALT_W; dim >= FALT_D; dim--)
     if (y->size[dim] > 1) return y->stride[dim];
