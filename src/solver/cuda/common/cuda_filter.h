@@ -4,17 +4,18 @@
 
 #include "solver/cuda/common/cuda.h"
 
-/* Why none of them computes the problem, or NULL. */
+/* The reason that none of the filter solvers applies, or NULL. */
 const char *falt_cuda_filter_refusal(const falt_ask *ask);
 
-/* Whether strides are 1, and dilations wherever there are taps to be apart. */
+/* Whether strides are 1, and dilations along axes of several taps. */
 bool falt_cuda_unit_steps(const falt_problem *problem);
 /* Whether the constant beyond the ends can be staged as an element of the image. */
 bool falt_cuda_holds_fill(const falt_problem *problem);
-/* Channels are contiguous, in and out: rows of them are rows of a longer image with its taps farther apart. */
+/* Whether channels are interleaved in input and output: a row of pixels is then one long row with taps farther apart.
+ */
 bool falt_cuda_interleaved(const falt_problem *problem);
 
-/* Sizes and strides along axis 0 to 2 of space, or along -1: none. Strides of what has no neighbour are 0. */
+/* Size and stride along axis 0 to 2 of space, or along -1: none. Dimensions of size 1 have stride 0. */
 int64_t falt_cuda_size_along(const falt_tensor *tensor, int axis);
 int64_t falt_cuda_stride_along(const falt_tensor *tensor, int axis);
 int64_t falt_cuda_batch_stride(const falt_tensor *tensor, int dim);

@@ -5,7 +5,7 @@
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/depthwise/cuda_depthwise_tiles.h"
 
-/* Why a layer is none of theirs, or NULL. */
+/* The reason that the direct depthwise solvers do not apply, or NULL. */
 const char *falt_depthwise_refusal(const falt_ask *ask);
 
 /* A kernel with its tile. */
@@ -15,22 +15,22 @@ typedef struct falt_depthwise_cut {
   falt_depthwise_tile tile;
 } falt_depthwise_cut;
 
-/* The best tile; false if there is none. `narrow`: for operands whose addresses are aligned to an element only. */
+/* The best tile; false if there is none. `narrow`: for addresses that are aligned to an element only. */
 bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool narrow);
 
-/* The kernels' strides, and the parameters that both have. */
+/* The strides of the kernels' arguments, and the compile-time parameters that both kernels have. */
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *problem);
 void falt_depthwise_defines(const falt_problem *problem, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel);
-/* "float" or "double", and its type. */
+/* The accumulator's C type, "float" or "double", and its falt_type. */
 const char *falt_depthwise_sum(const falt_problem *problem);
 falt_type falt_depthwise_sum_type(const falt_problem *problem);
-/* Whether all addresses allow the tile's words. */
+/* Whether all addresses are aligned to the tile's words. */
 bool falt_depthwise_aligned(const falt_cuda_depthwise_args *args, const falt_depthwise_cut *cut);
 void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text);
 
-/* The kernel that adds the split-K slices of a weight gradient, which args->partial has, and its start. */
+/* The kernel that adds the split-K slices in args->partial, and its launch. */
 falt_status falt_depthwise_sum_kernel(const falt_plan *plan, falt_cu_function *function);
-/* Whether a plan's kernel is worth starting before what is ahead of it has ended; and starts one that awaits that. */
+/* Whether programmatic dependent launch pays for a plan's kernel; and such a launch. */
 bool falt_depthwise_is_short(const falt_plan *plan);
 void falt_depthwise_start(const falt_plan *plan, const falt_gpu_launch *launch, const int blocks_yz[2],
                           void **parameters);

@@ -16,8 +16,7 @@ typedef enum falt_depthwise_kind {
   FALT_DEPTHWISE_FILTER
 } falt_depthwise_kind;
 
-/* The source is what is read through windows, x or, for a data gradient, dy; a weight gradient has the
- * outputs of the forward layer. */
+/* The source is the operand that windows read: x, or dy in dgrad. A wgrad has the outputs of the forward layer. */
 typedef struct falt_depthwise_axis {
   int64_t taps, stride, dilation, pad, source, results;
 } falt_depthwise_axis;
@@ -26,14 +25,14 @@ typedef struct falt_depthwise_shape {
   falt_depthwise_kind kind;
   falt_depthwise_axis axis[3]; /* planes, rows, columns */
   int64_t images, channels;    /* channels: of outputs */
-  int members;                 /* channels of outputs that share one of the source */
-  bool inner;                  /* channels are contiguous; else columns may */
-  bool constant;               /* what lies beyond ends is one constant */
+  int members;                 /* output channels for each source channel */
+  bool inner;                  /* NHWC; else NCHW if contiguous */
+  bool constant;               /* all boundaries are constant */
   int x_bytes, y_bytes, sum_bytes;
-  int x_align, y_align; /* elements that a word may have: powers of two, 1 where neighbours are not contiguous */
+  int x_align, y_align; /* elements of a word: powers of two, 1 if neighbours are not contiguous */
   bool finish;          /* scale, bias, residual or activation */
-  bool scattered;       /* neither channels nor columns are contiguous in one of them */
-  int64_t workspace;    /* that a weight gradient may use; negative: any */
+  bool scattered;       /* neither channels nor columns are contiguous in an operand */
+  int64_t workspace;    /* limit for a wgrad; negative: none */
 } falt_depthwise_shape;
 
 typedef struct falt_depthwise_tile {
@@ -41,19 +40,19 @@ typedef struct falt_depthwise_tile {
   int unit, y_unit;   /* elements of a word of the source, of the output */
   int parts;          /* of the taps along rows */
   int ahead;          /* lines in flight */
-  int threads, lanes; /* of a block; lanes: vectors of channels of one that sums a weight gradient */
+  int threads, lanes; /* of a block; lanes: vectors of channels of a wgrad block */
   int blocks;         /* that should fit on a multiprocessor */
   int64_t split_k;    /* of the positions of a weight gradient */
   int64_t tiles;      /* threads; of a weight gradient: tiles of one channel */
   int64_t partial;    /* bytes: sums of the split-K slices */
-  /* what was estimated */
+  /* the estimate */
   int registers;
   double seconds;
 } falt_depthwise_tile;
 
-/* Calls visit for every tile that the kernels take. */
+/* Offers every tile of the kernels to the search. */
 void falt_depthwise_each(const falt_depthwise_shape *shape, const falt_machine *machine, falt_tile_search *search);
-/* The best of them; false if there is none. */
+/* The best tile; false if there is none. */
 bool falt_depthwise_choose(const falt_depthwise_shape *shape, const falt_machine *machine, falt_depthwise_tile *best);
 
 #endif

@@ -5,11 +5,11 @@
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-/* Why a layer or its gradient is none of theirs, or NULL. */
+/* The reason that the Toeplitz solvers do not apply, or NULL. */
 const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask);
-/* False where neither channels nor columns are contiguous. */
+/* False if neither channels nor columns are contiguous. */
 bool falt_depthwise_toeplitz_describe(const falt_problem *problem, falt_depthwise_toeplitz_shape *shape);
-/* Of the addresses, for what is copied at once. */
+/* Whether addresses are aligned to the elements of one copy. */
 falt_alignment falt_depthwise_toeplitz_alignment(const falt_problem *problem,
                                                  const falt_depthwise_toeplitz_shape *shape);
 

@@ -12,8 +12,8 @@ typedef struct falt_depthwise_toeplitz_shape {
   int64_t images, channels; /* channels: of outputs */
   int64_t in[2], out[2];
   int taps[2], pad[2];
-  bool inner;           /* channels are contiguous; else columns do */
-  int x_align, y_align; /* columns that can be copied at once, where columns are contiguous: 1, 2, 4 or 8 */
+  bool inner;           /* NHWC; else NCHW */
+  int x_align, y_align; /* columns of one copy in NCHW: 1, 2, 4 or 8 */
   bool finish;          /* scale, bias, residual or activation */
 } falt_depthwise_toeplitz_shape;
 

@@ -18,10 +18,10 @@ typedef struct falt_cuda_fewchannels_nhwc_args {
   int result_tiles, column_tiles;            /* of channels, of columns */
   int walk, walks;                           /* rows of a walk; walks down an image */
   int items;                                 /* walks of all images and column tiles */
-  int aligned;                               /* units of y are */
+  int aligned;                               /* y is aligned to its unit */
 } falt_cuda_fewchannels_nhwc_args;
 
-/* Of the layer that of x and of walks; result_tiles: of channels and rows of taps. */
+/* `layer` describes x and the walks; its result_tiles count tiles of channels and of tap rows. */
 typedef struct falt_cuda_fewchannels_wgrad_args {
   falt_cuda_fewchannels_nhwc_args layer;
   float *sums;            /* split-K slices * outputs * columns */

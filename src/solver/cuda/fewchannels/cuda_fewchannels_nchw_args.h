@@ -17,7 +17,7 @@ typedef struct falt_cuda_fewchannels_nchw_args {
   int results, result_tiles;                 /* channels of y */
   int strips, walk, walks;                   /* of columns; rows of a walk; walks down a plane */
   int items;                                 /* walks of all planes of all images */
-  int x_aligned, y_aligned;                  /* units are */
+  int x_aligned, y_aligned;                  /* aligned to their units */
 } falt_cuda_fewchannels_nchw_args;
 
 #endif

@@ -14,9 +14,9 @@ typedef struct falt_fewchannels_nchw_problem {
   int64_t images, channels, results; /* of x, of y */
   int64_t taps[3], in[3], out[3];
   int64_t pad; /* columns before the first */
-  int unit;    /* outputs that are stored at once */
-  bool inner;  /* channels of y are contiguous, not columns */
-  int extras;  /* of a residual, an activation, boundaries that go on: kernels with them need more registers */
+  int unit;    /* outputs of one store */
+  bool inner;  /* y is NHWC, else NCHW */
+  int extras;  /* number of: residual, activation, boundaries that are not constant; each needs registers */
 } falt_fewchannels_nchw_problem;
 
 /* Named after cuda_fewchannels_nchw.cu's parameters. */
@@ -30,7 +30,7 @@ typedef struct falt_fewchannels_nchw_tile {
 
 enum { FALT_STRIPS_THREADS = 128 };
 
-/* Calls visit for every tile considered, with its estimate or its reason. */
+/* Offers every tile to the search, with its estimate or its reason. */
 void falt_fewchannels_nchw_each(const falt_fewchannels_nchw_problem *problem, const falt_machine *machine,
                                 falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */

@@ -13,7 +13,7 @@
 typedef struct falt_fewchannels_nhwc_problem {
   int64_t images, channels, results; /* of x, of y */
   int64_t taps[2], stride[2], dilation[2], in[2], out[2];
-  bool planar; /* outputs' pixels are contiguous */
+  bool planar; /* NCHW output */
 } falt_fewchannels_nhwc_problem;
 
 /* Named after cuda_fewchannels_nhwc.cu's parameters. */
@@ -28,27 +28,27 @@ typedef struct falt_fewchannels_nhwc_tile {
   const char *rejected; /* NULL: legal */
 } falt_fewchannels_nhwc_tile;
 
-/* Calls visit for every tile considered, with its estimate or its reason. */
+/* Offers every tile to the search, with its estimate or its reason. */
 void falt_fewchannels_nhwc_each(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
                                 falt_tile_search *search);
 /* The best; false if no tile is legal, with the reason of the first. */
 bool falt_fewchannels_nhwc_choose(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
                                   falt_fewchannels_nhwc_tile *best);
 
-/* What the cuts of both share. Pieces of 16 bytes that a run needs. */
+/* Shared by both tile searches. The pieces of 16 bytes of a run. */
 int64_t falt_fewchannels_nhwc_fewest_pieces(const falt_fewchannels_nhwc_problem *problem,
                                             const falt_fewchannels_nhwc_tile *tile);
-/* Pieces of a row in the ring; batches that one needs beside itself; rows that are in flight at once. */
+/* Pieces of a row in the ring; additional batches that a batch needs; rows in flight at once. */
 int64_t falt_fewchannels_nhwc_row_pieces(const falt_fewchannels_nhwc_problem *problem,
                                          const falt_fewchannels_nhwc_tile *tile);
 int64_t falt_fewchannels_nhwc_ahead(const falt_fewchannels_nhwc_problem *problem,
                                     const falt_fewchannels_nhwc_tile *tile);
 int64_t falt_fewchannels_nhwc_at_once(const falt_fewchannels_nhwc_problem *problem,
                                       const falt_fewchannels_nhwc_tile *tile);
-/* Fills in walks, tiles and blocks; or why there are too many. */
+/* Sets walks, tiles and blocks; returns the reason if there are too many. */
 const char *falt_fewchannels_nhwc_count(const falt_fewchannels_nhwc_problem *problem, const falt_machine *machine,
                                         falt_fewchannels_nhwc_tile *tile);
-/* The next shorter walk that cuts the rows otherwise, from whole columns on; false after the shortest. */
+/* The next shorter walk that gives another cut of the rows, starting with whole columns; false after the shortest. */
 bool falt_fewchannels_nhwc_next_walk(const falt_fewchannels_nhwc_problem *problem, falt_fewchannels_nhwc_tile *tile);
 
 /* Threads of a block. */
@@ -66,9 +66,9 @@ typedef struct falt_fewchannels_wgrad_problem {
 } falt_fewchannels_wgrad_problem;
 
 typedef struct falt_fewchannels_wgrad_tile {
-  falt_fewchannels_nhwc_tile layer; /* how x is brought */
+  falt_fewchannels_nhwc_tile layer; /* the producer of x */
   int taps, blocks;                 /* rows of taps of a part, of an instruction */
-  int stages, producers;            /* rows of dy on their way to a warpgroup; warpgroups that bring x */
+  int stages, producers;            /* rows of dy in flight to a warpgroup; producer warpgroups of x */
   int64_t split_k;
   int shared_bytes;
   size_t workspace;

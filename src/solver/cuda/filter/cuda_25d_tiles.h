@@ -17,23 +17,23 @@ typedef struct falt_25d {
   bool both;       /* a thread may have no neighbour on either side */
   int x_vector, y_vector;
   int64_t count[3]; /* blocks that cover the image: along planes, rows, columns */
-  /* what was estimated */
+  /* the estimate */
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_25d;
 
-/* Calls visit for every sweep considered, with its estimate or its reason. */
+/* Offers every shape to the search, with its estimate or its reason. */
 void falt_25d_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if none is legal. */
 bool falt_25d_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_25d *best);
 
-/* Seconds that a sweep takes longer, and tiles do not, where a store fills parts of sectors: the second-level cache
- * takes each part as long as half a sector. */
+/* Additional seconds of 2.5D blocking, compared with tiles, if stores fill only parts of sectors: the L2 cache needs as
+ * long for each part as for half a sector. */
 double falt_25d_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_25d *sweep);
 
-/* The kernel's parameters that say how it is cut. */
+/* The compile-time parameters of a shape. */
 void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *sweep);
 
 #endif

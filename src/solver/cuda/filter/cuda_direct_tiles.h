@@ -18,9 +18,9 @@ typedef struct falt_tile_problem {
   int terms;                       /* separable terms; 0: the whole filter */
   int64_t in[3], out[3];           /* elements and outputs */
   int64_t batch;                   /* images */
-  int pixel;                       /* channels interleaved */
+  int pixel;                       /* interleaved channels */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one partial sum */
-  bool converts;                   /* elements become sums' type by more than a move */
+  bool converts;                   /* conversion to the accumulator's type takes instructions */
   bool fills;                      /* a boundary is the constant */
   int x_align, y_align;            /* elements that rows are aligned to: a power of two */
 } falt_tile_problem;
@@ -32,39 +32,38 @@ typedef struct falt_tile {
   int blocks;              /* that should fit on a multiprocessor */
   int x_vector, y_vector;
   bool linear;
-  /* what was estimated */
+  /* the estimate */
   int elements, loads; /* of a line that a thread needs, and the vectors that hold them */
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_tile;
 
-/* Tiles along each axis, counted from the image's corner, those between one's rows first: all, and the inner ones
- * [begin, end), whose windows, as the kernel loads them, lie inside. None are inner if an axis has none. */
+/* Tiles along each axis, counted from the image's corner; tiles between the rows of one come first. All tiles, and the
+ * inner tiles [begin, end), whose windows are inside the image. No tile is inner if an axis has no inner tiles. */
 typedef struct falt_tile_box {
   int64_t all[3], begin[3], end[3];
 } falt_tile_box;
 
 falt_tile_box falt_tile_inside(const falt_tile_problem *problem, const falt_tile *tile);
 
-/* Blocks that cover the inner tiles, along each axis; tiles that these leave. */
+/* Blocks that cover the inner tiles, along each axis; the number of remaining tiles. */
 void falt_tile_blocks(const falt_tile *tile, const falt_tile_box *box, int64_t blocks[3]);
 int64_t falt_tile_frame(const falt_tile_box *box);
 
-/* Whether a position is read that one step inwards does not bring into its axis: the second reflection about the last
- * element, of those the nearest, is 2*size - 1. */
+/* Whether some positions need more than one reflection to reach the axis. The nearest such position is 2*size - 1. */
 bool falt_tile_reaches_far(const falt_tile_problem *problem);
 
-/* Whether an output's taps along a row are summed for themselves: what kernels/partial.cuh says of so many terms. */
+/* Whether an output's taps along a row have an accumulator of their own, see partial.cuh. */
 bool falt_tile_in_parts(const falt_tile_problem *problem);
 
-/* Calls visit for every tile considered, with its estimate or its reason. */
+/* Offers every tile to the search, with its estimate or its reason. */
 void falt_tiles_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no tile is legal. */
 bool falt_tiles_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_tile *best);
 
-/* The parameters of the tile kernel that the steps between taps and outputs and the cut fill. */
+/* The compile-time parameters of strides, dilations and the tile. */
 void falt_tile_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_tile *tile);
 
 #endif

@@ -10,18 +10,18 @@ typedef struct falt_row {
   int warps, blocks; /* of a block; that should fit on a multiprocessor */
   int64_t across;    /* blocks along a row */
   int64_t lines;     /* rows of all images */
-  /* what was estimated */
+  /* the estimate */
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_row;
 
-/* Calls visit for every cut considered, with its estimate or its reason. */
+/* Offers every shape to the search, with its estimate or its reason. */
 void falt_rows_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with a reason if none is legal. */
 bool falt_rows_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_row *best);
 
-/* The kernel's parameters that the cut fills. */
+/* The compile-time parameters of a shape. */
 void falt_row_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem, const falt_row *row);
 
 #endif

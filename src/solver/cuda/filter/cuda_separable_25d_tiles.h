@@ -11,19 +11,19 @@ typedef struct falt_separable_25d {
   int warps, blocks;            /* of a block; that should fit on a multiprocessor */
   int rows;                     /* of outputs, of a warp */
   int64_t across, down, planes; /* parts along a row, down a column; planes of all images */
-  /* what was estimated */
+  /* the estimate */
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_separable_25d;
 
-/* Calls visit for every cut considered, with its estimate or its reason. */
+/* Offers every shape to the search, with its estimate or its reason. */
 void falt_separable_25d_each(const falt_tile_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with a reason if none is legal. */
 bool falt_separable_25d_choose(const falt_tile_problem *problem, const falt_machine *machine, falt_separable_25d *best);
 
-/* The kernel's parameters that the cut fills. */
+/* The compile-time parameters of a shape. */
 void falt_separable_25d_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem,
                                 const falt_separable_25d *march);
 

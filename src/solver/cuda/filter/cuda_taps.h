@@ -10,13 +10,13 @@
 /* Taps that fit beside the arguments. */
 enum { FALT_TAPS_MOST = FALT_CUDA_TAP_BYTES / sizeof(float) };
 
-/* The head of their plans. */
+/* The base of these solvers' plans. */
 typedef struct falt_taps_plan {
   falt_plan base;
   falt_cu_function function;
   falt_cuda_tile_args args;
   falt_tile_problem problem;
-  int axis[3];                                         /* of the problem behind planes, rows, columns; -1: none */
+  int axis[3];                                         /* the problem's axes of planes, rows, columns; -1: none */
   bool wide;                                           /* sums in double */
   bool scaled;                                         /* the output is alpha * sum + beta */
   double values[FALT_CUDA_TAP_BYTES / sizeof(double)]; /* taps, floats unless wide */
@@ -25,31 +25,31 @@ typedef struct falt_taps_plan {
 /* Taps of a problem along planes, rows and columns. */
 void falt_taps_along(const falt_problem *problem, int taps[3]);
 
-/* A plan of `size` bytes with its problem and arguments; it lacks its cut, its estimate and its taps. NULL with the
- * reason set. `terms`: separable ones; 0: the filter. */
+/* A new plan of `size` bytes with its problem and arguments, without tile, estimate and taps. NULL with the reason set.
+ * `terms`: separable terms; 0: the whole filter. */
 void *falt_taps_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask,
                          int terms);
 
-/* Takes the taps: of the whole filter, or of each term those along planes, rows and columns. */
+/* Sets the taps: of the whole filter, or for each term those along planes, rows and columns. */
 void falt_taps_pack(falt_taps_plan *plan, const double *values);
 
-/* Gives a plan up: NULL, with the reason set. */
+/* Destroys a plan; returns NULL with the reason set. */
 void *falt_taps_plan_drop(falt_taps_plan *plan, falt_ask *ask, const char *why);
 
-/* The arguments of an execution; `aligned`: whether its pointers allow such vectors. */
+/* The kernel arguments of an execution; `aligned` in them: whether the pointers are aligned to these vectors. */
 falt_cuda_tile_args falt_taps_args(const falt_taps_plan *plan, const falt_operands *operands, int x_vector,
                                    int y_vector);
 
-/* The parameters that both kernels have: of the axes, the types, the terms. */
+/* The compile-time parameters that all these kernels have: axes, types, terms. */
 void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan);
 
-/* Plans that lack their taps only, by tiles and by sweeps. NULL with the reason set. */
+/* Plans by register tiles and by 2.5D blocking, complete except for the taps. NULL with the reason set. */
 falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms);
 typedef falt_taps_plan *falt_taps_cut(const falt_solver *solver, falt_ask *ask, int terms);
 
-/* The plan of a filter that is not separated, by one of these. */
+/* The plan of a whole filter by one of these functions. */
 falt_plan *falt_taps_plan_whole(const falt_solver *solver, falt_ask *ask, falt_taps_cut *cut);
 
 #endif

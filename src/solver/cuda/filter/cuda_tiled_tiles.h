@@ -15,11 +15,11 @@ typedef struct falt_tiled_problem {
   int taps[3], stride[3], dilation[3];
   int64_t out[3];                  /* outputs: planes, rows, elements of a row (channels included) */
   int64_t batch;                   /* images */
-  int pixel;                       /* channels interleaved */
+  int pixel;                       /* interleaved channels */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one sum */
   int64_t pad;                     /* elements of a row before the first */
   int epilogue;                    /* cuda_tiled.cu's EPILOGUE */
-  bool unaligned;                  /* rows do not begin at vectors */
+  bool unaligned;                  /* rows are not aligned to vectors */
 } falt_tiled_problem;
 
 /* Named after cuda_tiled.cu's parameters. */
@@ -32,13 +32,13 @@ typedef struct falt_tiled {
   int sweep;        /* output planes of a walk; 0: none */
   int apart, flush; /* how sums of many taps are split */
   int tile_elements, buffer_elements, shared_bytes;
-  /* what was estimated */
+  /* the estimate */
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_tiled;
 
-/* Calls visit for every block considered, with its estimate or its reason. */
+/* Offers every shape to the search, with its estimate or its reason. */
 void falt_tiled_each(const falt_tiled_problem *problem, const falt_machine *machine, falt_tile_search *search);
 
 /* The best; false with the reason of the least bad one if no block is legal. */

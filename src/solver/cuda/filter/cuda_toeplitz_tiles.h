@@ -21,28 +21,29 @@ typedef enum falt_toeplitz_kind {
 typedef struct falt_toeplitz {
   falt_toeplitz_kind kind;
   int taps[3];              /* planes, rows, columns */
-  int pixel;                /* from one tap to the next: channels that are interleaved and are not taken apart */
-  int channels;             /* interleaved ones that a lane takes apart */
+  int pixel;                /* distance of taps: interleaved channels that are not separated */
+  int channels;             /* interleaved channels that a lane separates */
   int per_word;             /* elements in 32 bits */
   int depth;                /* blocks of four rows of a footprint */
   int chunks, slots, pairs; /* its columns, in pieces; words of a piece; products for a block of a piece */
   int parts;                /* numbers whose sum is a tap */
-  bool turned;              /* products have the image first and the band second */
+  bool turned;              /* transposed products: the image is the first operand */
   double unit;              /* a tap is unit * (sum of its parts), the first being the largest */
-  double error;             /* of taps against their parts: root of the sum of squares */
-  double relative_error;    /* the largest of them, each of its tap */
+  double error;             /* of the split taps: root of the sum of squares */
+  double relative_error;    /* the largest, relative to its tap */
 } falt_toeplitz;
 
-/* Describes a filter's bands; taps lie plane by plane, row by row. */
+/* Describes the band matrices of a filter; taps are in the order planes, rows, columns. */
 void falt_toeplitz_make(falt_toeplitz *bands, falt_toeplitz_kind kind, const int taps[3], int pixel,
                         const double *values);
 
-/* How sums of bytes become outputs without being converted: each begins at the bits of the float 1.5 * 2^23, whose
- * neighbours are one apart, so that its own bits are a float, too large by that. An output is
+/* Conversion of integer sums to outputs without an instruction: each sum starts at the bits of the float 1.5 * 2^23,
+ * whose neighbours are one apart, so its bits are a float that is too large by this bias. An output is
  *
  *   ((offset + weight[0] * sum[0]) + weight[1] * sum[1]) + weight[2] * sum[2]
  *
- * with one rounding each. The bias is taken off by the offset (folded), where that is a float, or off each sum. */
+ * with one rounding each. The offset subtracts the bias (folded) if it stays a float; otherwise each sum subtracts it.
+ */
 enum { FALT_BANDS_START = 0x4b400000 };
 
 typedef struct falt_toeplitz_bias {
@@ -51,8 +52,8 @@ typedef struct falt_toeplitz_bias {
   double error; /* of an output, at most; 0: none is rounded */
 } falt_toeplitz_bias;
 
-/* For outputs alpha * sum + beta of elements up to `most`. False where sums would leave the range, or outputs lose more
- * than by sums of floats. */
+/* The conversion for outputs alpha * sum + beta of elements up to `most`. False if sums would leave the range, or if
+ * outputs would lose more precision than f32 sums. */
 bool falt_toeplitz_bias_make(falt_toeplitz_bias *bias, const falt_toeplitz *bands, const double *values, double most,
                              double alpha, double beta);
 
@@ -76,11 +77,11 @@ enum { FALT_BANDS_WARPS = 4 }; /* of a block */
 
 typedef struct falt_toeplitz_cut {
   falt_toeplitz_place place;
-  int groups, tiles;    /* of a lane: side by side, one below the other */
-  int steps, end_steps; /* of a warp downwards; the same at the image's edges, where a step takes longer */
+  int groups, tiles;    /* of a lane: along a row, along a column */
+  int steps, end_steps; /* of a warp down the image; at its edges, where a step takes longer */
   int blocks;           /* that should fit on a multiprocessor */
   int shared_bytes;
-  /* what was estimated */
+  /* the estimate */
   int registers;
   double seconds;
 } falt_toeplitz_cut;
@@ -89,15 +90,14 @@ typedef struct falt_toeplitz_cut {
 int falt_toeplitz_width(const falt_toeplitz *bands, const falt_toeplitz_cut *cut);
 int falt_toeplitz_height(const falt_toeplitz_cut *cut);
 
-/* Whether the kernel's rows come through shared memory, and its warps stay for many tiles (cuda_toeplitz_ring.cuh):
- * filters of bytes of up to five rows, where windows that begin `before` elements before their output reach no farther
- * than a neighbouring lane's words. */
+/* Whether the persistent variant applies (cuda_toeplitz_ring.cuh): filters of u8 or s8 images of up to five rows whose
+ * windows, which start `before` elements before their output, reach no farther than a neighbouring lane's words. */
 bool falt_toeplitz_ringed(const falt_toeplitz *bands, const falt_toeplitz_cut *cut, int before);
 
-/* Calls visit for every cut that the kernel can take, with its estimate. */
+/* Offers every shape of the kernel to the search, with its estimate. */
 void falt_toeplitz_each(const falt_toeplitz *bands, const falt_toeplitz_image *image, const falt_machine *machine,
                         falt_tile_search *search);
-/* The best of them; there is always one. */
+/* The best shape; there is always one. */
 void falt_toeplitz_choose(const falt_toeplitz *bands, const falt_toeplitz_image *image, const falt_machine *machine,
                           falt_toeplitz_cut *best);
 

@@ -13,8 +13,8 @@ typedef struct falt_direct_nchw_problem {
   int64_t out[2], filters; /* out: after pooling; filters of a group */
   int64_t batch;           /* images and groups */
   int x_bytes, y_bytes;    /* of an element */
-  int y_align;             /* outputs that rows, or pixels, are aligned to: a power of two */
-  bool y_last;             /* outputs' channels are the innermost dimension */
+  int y_align;             /* alignment of rows, or of pixels, in outputs: a power of two */
+  bool y_last;             /* NHWC output */
 } falt_direct_nchw_problem;
 
 /* Named after cuda_direct_nchw.cu's parameters. */
@@ -23,13 +23,13 @@ typedef struct falt_direct_nchw_tile {
   int across, down, groups;
   int slots, pitch, shared_bytes;
   int64_t tiles[2], filter_tiles;
-  /* what was estimated */
+  /* the estimate */
   int registers;
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_direct_nchw_tile;
 
-/* Calls visit for every tile considered, with its estimate or its reason. */
+/* Offers every tile to the search, with its estimate or its reason. */
 void falt_direct_nchw_each(const falt_direct_nchw_problem *problem, const falt_machine *machine,
                            falt_tile_search *search);
 
@@ -37,7 +37,7 @@ void falt_direct_nchw_each(const falt_direct_nchw_problem *problem, const falt_m
 bool falt_direct_nchw_choose(const falt_direct_nchw_problem *problem, const falt_machine *machine,
                              falt_direct_nchw_tile *best);
 
-/* The parameters of a tile, and the shared memory that it asks for. */
+/* The compile-time parameters of a tile, and its shared memory. */
 void falt_direct_nchw_defines(falt_cuda_kernel *kernel, const falt_direct_nchw_tile *tile);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "args.h"
 
-/* Channels of all groups are contiguous. Axes stand in the order height, width. Strides of x count bytes, all others
- * elements; w is at the first tap in the order in which x meets them. */
+/* Channels of all groups are contiguous. Axes are in the order height, width. Strides of x count bytes, all others
+ * elements. w is the address of the first tap in the order in which the kernel multiplies them. */
 typedef struct falt_cuda_grouped_args {
   const void *x, *w;
   void *y;
@@ -13,11 +13,11 @@ typedef struct falt_cuda_grouped_args {
   long long x_image, y_image, y_axis[2], r_image, r_group, r_channel, r_axis[2];
   long long w_group, w_row, w_channel, w_axis[2];
   int x_axis[2];
-  int in[2], out[2], first[2]; /* first: where the first output has its first tap */
+  int in[2], out[2], first[2]; /* first: position of the first output's first tap */
   int tiles[2], all_tiles;     /* along height and width; of all images */
-  int parts;                   /* along channels; tiles of a part are dealt out to its blocks in turns */
+  int parts;                   /* along channels; the blocks of a part take its tiles round robin */
   int sources, results;        /* channels of all groups */
-  int first_call;              /* of an execution; others need nothing of those before */
+  int first_call;              /* first launch of an execution; later ones do not depend on it */
   falt_cuda_epilogue epilogue;
 } falt_cuda_grouped_args;
 

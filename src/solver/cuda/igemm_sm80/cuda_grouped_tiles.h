@@ -25,15 +25,15 @@ typedef struct falt_grouped_tile {
   double seconds;
 } falt_grouped_tile;
 
-/* Why the kernel does not take the shape, or NULL. */
+/* The reason that the kernel cannot compute the shape, or NULL. */
 const char *falt_grouped_refusal(const falt_grouped_shape *shape);
 
-/* Fills the kernel's parameters but KIND and those of outputs. */
+/* Sets the compile-time parameters except KIND and those of the epilogue. */
 void falt_grouped_defines(falt_cuda_kernel *kernel, const falt_grouped_shape *shape, const falt_grouped_tile *tile);
 
-/* Calls visit for every tile that the kernel can take, with its estimate. */
+/* Offers every tile of the kernel to the search, with its estimate. */
 void falt_grouped_each(const falt_grouped_shape *shape, const falt_machine *machine, falt_tile_search *search);
-/* The best of them; false if there is none. */
+/* The best tile; false if there is none. */
 bool falt_grouped_choose(const falt_grouped_shape *shape, const falt_machine *machine, falt_grouped_tile *best);
 
 #endif

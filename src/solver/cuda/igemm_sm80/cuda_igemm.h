@@ -13,7 +13,7 @@ typedef struct falt_igemm_plan {
   falt_igemm_phase (*phase)[3];     /* until the tables are on the GPU */
   int phases, groups, merged;       /* groups after merging; groups in one */
   int64_t blocks, pack_blocks;      /* along x */
-  int64_t filter_bytes, partial_at; /* partial_at: where the workspace has the split-K slices' sums */
+  int64_t filter_bytes, partial_at; /* partial_at: offset of the split-K sums in the workspace */
   falt_igemm_piece piece;           /* of the source */
   falt_igemm_evenly evenly;         /* with spans */
   bool fold, planar, split, y_aligned, spans;
@@ -26,16 +26,16 @@ static inline int64_t falt_igemm_size_of(const falt_tensor *t) {
   return (int64_t)falt_type_size(t->type);
 }
 
-/* How the depth of a product is cut into pieces. */
+/* The pieces of the depth of a product. */
 falt_igemm_depth falt_igemm_depth_of(const falt_igemm_plan *plan, const falt_igemm_roles *r);
 /* Pieces of a step of the depth: entries of the table. */
 int falt_igemm_step_pieces(const falt_igemm_plan *plan);
-/* All phases, with their places in the table and in the packed filter; and how many entries and bytes these have. `to`
- * may be NULL. */
+/* Describes all phases with their offsets in the table and in the packed filter, and counts the entries and bytes of
+ * both. `to` may be NULL. */
 void falt_igemm_place_phases(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_igemm_phase *to,
                              int64_t *entries, int64_t *bytes);
 
-/* Compiles the kernels, uploads the tables, and packs a filter that is known. */
+/* Compiles the kernels, uploads the tables, and packs a known filter. */
 falt_status falt_igemm_ready(falt_plan *base);
 void falt_igemm_execute(const falt_plan *base, const falt_operands *o);
 

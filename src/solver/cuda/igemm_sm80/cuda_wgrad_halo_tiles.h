@@ -13,11 +13,11 @@ typedef struct falt_wgrad_halo_shape {
   int64_t groups;         /* merged ones */
   int64_t rows, channels; /* of a group */
   int64_t taps[3], stride[3], dilation[3];
-  bool biased; /* y is summed alone too */
-  bool run;    /* a row of taps is a run of elements */
-  int unit;    /* bytes of x that are copied at once */
+  bool biased; /* with the bias gradient */
+  bool run;    /* a tap row is a run of elements */
+  int unit;    /* bytes of x of one copy */
   double bytes;
-  int64_t workspace; /* that may be used; negative: any */
+  int64_t workspace; /* limit; negative: none */
 } falt_wgrad_halo_shape;
 
 /* Named after the kernel's parameters. */
@@ -31,18 +31,18 @@ typedef struct falt_wgrad_halo_tile {
 
 /* Tiles of outputs that cover all images. */
 int64_t falt_wgrad_halo_tiles(const falt_wgrad_halo_shape *shape, const falt_wgrad_halo_tile *tile);
-/* Sums of a row, as they lie in the workspace. */
+/* Sums of a row in the workspace. */
 int64_t falt_wgrad_halo_columns(const falt_wgrad_halo_shape *shape);
 /* The kernel's parts, in the order of its argument; the last are groups of slabs. */
 void falt_wgrad_halo_parts(const falt_wgrad_halo_shape *shape, const falt_wgrad_halo_tile *tile, int64_t parts[5]);
 
-/* Fills the kernel's parameters but KIND. */
+/* Sets the compile-time parameters except KIND. */
 void falt_wgrad_halo_defines(falt_cuda_kernel *kernel, const falt_wgrad_halo_shape *shape,
                              const falt_wgrad_halo_tile *tile);
 
-/* Calls visit for every tile that the kernel can take, with its estimate. */
+/* Offers every tile of the kernel to the search, with its estimate. */
 void falt_wgrad_halo_each(const falt_wgrad_halo_shape *shape, const falt_machine *machine, falt_tile_search *search);
-/* The best of them; false if there is none. */
+/* The best tile; false if there is none. */
 bool falt_wgrad_halo_choose(const falt_wgrad_halo_shape *shape, const falt_machine *machine,
                             falt_wgrad_halo_tile *best);
 

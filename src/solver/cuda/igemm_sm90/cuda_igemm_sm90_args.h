@@ -4,53 +4,53 @@
 
 #include "args.h"
 
-/* One axis of a phase, depth, height or width. Of its `taps`, tap i is the filter's tap first + i * step, and lies
- * offset + i * offset_step from a pixel's own place; pixel j of `pixels` has its place at corner + j * stride. */
+/* One axis of a phase, depth, height or width. Of its `taps`, tap i is tap first + i * step of the filter and reads at
+ * offset + i * offset_step from the position of a pixel. Pixel j of `pixels` has position corner + j * stride. */
 typedef struct falt_cuda_igemm_sm90_axis {
   int taps, first, step, offset, offset_step, corner, stride, pixels;
 } falt_cuda_igemm_sm90_axis;
 
-/* Outputs, or a residual, whose pixels are contiguous; strides count elements, innermost axis first, images last. */
+/* An NCHW output or residual; strides count elements, innermost axis first, images last. */
 typedef struct falt_cuda_lines {
   void *data;
   long long channel, stride[4];
 } falt_cuda_lines;
 
-/* Pixels whose taps are the same: all of them, or in gradients of strided layers those of one phase of the stride. */
+/* Pixels with the same taps: all of them, or in a strided dgrad those of one polyphase part. */
 typedef struct falt_cuda_igemm_sm90_phase {
-  falt_cuda_map source; /* where taps are read */
-  union {               /* where outputs go */
+  falt_cuda_map source; /* the operand that taps read */
+  union {               /* the output */
     falt_cuda_map out;
     falt_cuda_lines lines;
   };
   falt_cuda_igemm_sm90_axis axis[3];
   int pixels, row_tiles; /* row_tiles: a multiple of a cluster's blocks */
-  int span[4];           /* how far 64 pixels are along each axis, innermost first, and in images */
+  int span[4];           /* advance of 64 pixels along each axis, innermost first, and in images */
 } falt_cuda_igemm_sm90_phase;
 
 typedef struct falt_cuda_igemm_sm90_args {
-  falt_cuda_map other; /* the filter; of weight gradients those by the output */
-  union {              /* what is added to outputs */
+  falt_cuda_map other; /* the filter; in wgrad dy */
+  union {              /* the residual */
     falt_cuda_map residual;
     falt_cuda_lines residual_lines;
   };
   falt_cuda_epilogue epilogue;
-  float *sums;             /* of weight gradients in split-K slices: split-K slices * rows * columns */
+  float *sums;             /* wgrad: split-K slices * rows * columns */
   long long clusters_work; /* tiles of all clusters */
-  int channels;            /* of weight gradients: a tap's, without what fills its blocks up */
-  int rows, columns;       /* of outputs; of weight gradients a tap has whole blocks of 64 columns */
+  int channels;            /* wgrad: channels of a tap, without padding */
+  int rows, columns;       /* of outputs; in wgrad a tap has whole blocks of 64 columns */
   int column_tiles;
-  int span_blocks; /* blocks of 64 channels: that are summed, or of weight gradients that a tap has */
-  int place_tiles; /* of clusters: of one phase before the next one's, at so many places; then what is left of each */
+  int span_blocks; /* blocks of 64 channels: of the depth; in wgrad of a tap */
+  int place_tiles; /* of clusters: tiles of one phase before the next one's, at so many places; then the rest */
   int places;
-  int split_k, steps; /* where sums are cut: parts, steps of all of them */
-  int image_pixels;   /* where pixels are contiguous: of an image of outputs, or of gradients by the output */
-  int image_rows;     /* the same filled up to whole boxes of 64 */
-  int kept;           /* whether the filter is the plan's own, so that nothing ahead in the stream writes it */
+  int split_k, steps; /* split-K slices, and steps of all of them */
+  int image_pixels;   /* NCHW: pixels of an image of the output, or of dy */
+  int image_rows;     /* the same, padded to whole boxes of 64 */
+  int kept;           /* the plan owns the filter: no preceding kernel writes it */
 } falt_cuda_igemm_sm90_args;
 
-/* What cuda_igemm_sm90_sum.cu adds, in fours of neighbouring columns: sums[split][row][column], a tap's channels in
- * whole blocks of 64 columns. `parts`: threads that share the split-K slices of a four, a power of 2. */
+/* Arguments of cuda_igemm_sm90_sum.cu, which adds groups of four neighbouring columns of sums[split][row][column], with
+ * a tap's channels in whole blocks of 64 columns. `parts`: threads that share the slices of a four, a power of 2. */
 typedef struct falt_cuda_igemm_sm90_sum_args {
   const float *sums;
   falt_cuda_tensor w;

@@ -10,15 +10,15 @@
 #include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
-/* Output i of an axis reads with its tap j position i + j + corner. Axes: planes, rows, columns. */
+/* Tap j of output i of an axis reads position i + j + corner. Axes: planes, rows, columns. */
 typedef struct falt_igemm_sm90_halo_problem {
-  int64_t images, channels, results; /* channels: that are summed */
+  int64_t images, channels, results; /* channels: of the depth */
   int64_t taps[3], in[3], out[3], corner[3];
   int y_bytes; /* of an element of the output */
   bool residual;
-  int scattered; /* outputs that are written together, one or two; 0: whole runs of channels, or boxes of pixels */
-  bool boxed;    /* planar outputs, of 16 bits, that TMA writes */
-  bool sectors;  /* whether their rows begin where sectors of memory do */
+  int scattered; /* outputs of one store, one or two; 0: runs of channels, or boxes of pixels */
+  bool boxed;    /* NCHW outputs of 16 bits, stored by TMA */
+  bool sectors;  /* rows are aligned to sectors of memory */
 } falt_igemm_sm90_halo_problem;
 
 /* Named after cuda_igemm_sm90_halo.cu's parameters. */
@@ -29,38 +29,38 @@ typedef struct falt_igemm_sm90_halo_tile {
   int64_t items;             /* walks of all tiles and images, of one column tile */
   int64_t grid;              /* blocks that run */
   int shared_bytes;
-  /* what was estimated */
+  /* the estimate */
   double seconds;
   const char *rejected; /* NULL: legal */
 } falt_igemm_sm90_halo_tile;
 
-/* An axis of a data gradient with a stride, as an axis of a layer: `step` neighbouring pixels of the output are
- * one of the layer's, the first of which begins `shift` pixels outside. A step's pixel e meets with the layer's tap i
- * the filter's tap first + e - i * step, where it has one. */
+/* An axis of a strided dgrad as an axis of a layer: `step` neighbouring pixels of the output are one pixel of the
+ * layer, and the first step starts `shift` pixels outside. Tap i of the layer is, for pixel e of a step, the filter's
+ * tap first + e - i * step, if there is one. */
 typedef struct falt_igemm_sm90_halo_axis {
   int64_t step, shift, taps, corner, first;
 } falt_igemm_sm90_halo_axis;
 
-/* That of the fewest taps. */
+/* The axis description with the fewest taps. */
 falt_igemm_sm90_halo_axis falt_igemm_sm90_halo_axis_of(int64_t stride, int64_t taps, int64_t pad);
 
-/* Pixels of a tile along rows and columns, and of its window. */
+/* Pixels of a tile along rows and columns, and of its halo tile. */
 int falt_igemm_sm90_halo_tile_height(const falt_igemm_sm90_halo_tile *tile);
 int falt_igemm_sm90_halo_tile_width(const falt_igemm_sm90_halo_tile *tile);
 
-/* Why no tile can be legal, or NULL. */
+/* The reason that no tile can be legal, or NULL. */
 const char *falt_igemm_sm90_halo_refusal(const falt_igemm_sm90_halo_problem *problem);
 
-/* Calls visit for every tile considered, with its estimate or its reason. */
+/* Offers every tile to the search, with its estimate or its reason. */
 void falt_igemm_sm90_halo_each(const falt_igemm_sm90_halo_problem *problem, const falt_machine *machine,
                                falt_tile_search *search);
 /* The best; false if no tile is legal. */
 bool falt_igemm_sm90_halo_choose(const falt_igemm_sm90_halo_problem *problem, const falt_machine *machine,
                                  falt_igemm_sm90_halo_tile *best);
 
-/* ---- gradients of the filter, by cuda_wgrad_sm90_halo.cu */
+/* ---- wgrad, by cuda_wgrad_sm90_halo.cu */
 
-/* Pixel i of an axis of dy meets with its tap j pixel i + j * dilation + corner of x. */
+/* Tap j of pixel i of dy along an axis reads pixel i + j * dilation + corner of x. */
 typedef struct falt_wgrad_sm90_halo_problem {
   int64_t images, channels, results; /* of x, of dy */
   int64_t taps[3], dilation[3], in[3], out[3], corner[3];
@@ -79,7 +79,7 @@ typedef struct falt_wgrad_sm90_halo_tile {
   const char *rejected;
 } falt_wgrad_sm90_halo_tile;
 
-enum { FALT_PLANES_SPAN = 64 }; /* channels that are fetched together */
+enum { FALT_PLANES_SPAN = 64 }; /* channels of one load */
 
 const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *problem);
 void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,

@@ -8,13 +8,13 @@ typedef struct falt_cuda_planar_tensor {
 } falt_cuda_planar_tensor;
 
 typedef struct falt_cuda_wgrad_sm90_nchw_args {
-  falt_cuda_planar_tensor x, y;   /* y: the gradients by the output */
+  falt_cuda_planar_tensor x, y;   /* y: dy */
   float *sums;                    /* split-K slices * rows * taps * tap_columns */
-  int rows, columns, tap_columns; /* channels of y; of x, and in whole spans */
+  int rows, columns, tap_columns; /* channels of y; of x; of x in whole spans */
   int row_tiles, column_tiles;    /* spans of channels of y, of x */
   int images, depth, height;      /* planes and rows of an image */
-  int taps_d, dilation, pad;      /* planes of taps, from one to the next, where the first one reads */
-  int stages, split_k;            /* of the rows of all images; blocks that share them */
+  int taps_d, dilation, pad;      /* tap planes, their distance, planes before the first */
+  int stages, split_k;            /* of the rows of all images; split-K slices of them */
 } falt_cuda_wgrad_sm90_nchw_args;
 
 #endif

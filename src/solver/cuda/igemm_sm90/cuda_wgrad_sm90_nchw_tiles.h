@@ -8,8 +8,8 @@
 typedef struct falt_wgrad_sm90_nchw_problem {
   int64_t images, depth, height, width;
   int64_t channels, results; /* of x, of dy */
-  int64_t taps;              /* planes of them */
-  int64_t dilation, pad;     /* from one to the next, before the first; in planes */
+  int64_t taps;              /* tap planes */
+  int64_t dilation, pad;     /* along planes */
   int unit;                  /* bytes that divide all strides */
   int64_t workspace;         /* bytes that may be used; negative: no limit */
 } falt_wgrad_sm90_nchw_problem;
@@ -26,10 +26,10 @@ typedef struct falt_wgrad_sm90_nchw_tile {
   const char *rejected; /* NULL: legal */
 } falt_wgrad_sm90_nchw_tile;
 
-/* Why no tile can be legal, or NULL. */
+/* The reason that no tile can be legal, or NULL. */
 const char *falt_wgrad_sm90_nchw_refusal(const falt_wgrad_sm90_nchw_problem *problem);
 
-/* Calls visit for every tile considered, with its estimate or its reason. */
+/* Offers every tile to the search, with its estimate or its reason. */
 void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *problem, const falt_machine *machine,
                                falt_tile_search *search);
 /* The best; false if no tile is legal. */
