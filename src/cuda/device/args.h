@@ -32,10 +32,10 @@ typedef struct falt_cuda_generic_args {
   falt_cuda_epilogue epilogue;
   double boundary_value;
   int count_pad;
-  long long pool[3]; /* a result is the largest of so many neighbours */
+  long long pool[3]; /* the pooling window: an output is the maximum of so many neighbours */
 } falt_cuda_generic_args;
 
-/* Patches as matrices: from the first of so many images on. */
+/* Arguments of im2col: the patches of some images as matrices. */
 typedef struct falt_cuda_im2col_args {
   falt_cuda_tensor x;
   void *columns;
@@ -46,9 +46,9 @@ typedef struct falt_cuda_im2col_args {
 } falt_cuda_im2col_args;
 
 /* The operands of filters by register tiles. A row is a line of interleaved elements, rows form planes; sizes and
- * strides count elements, axes stand in the order planes, rows, columns. Two batch dimensions. The taps follow as a
- * second parameter, an array of the sums' type. Windows of the inner box's tiles lie inside the image; around it lies
- * the frame. */
+ * strides count elements; axes are in the order planes, rows, columns. There are two batch dimensions. The taps follow
+ * as a second parameter, an array of the accumulator's type. The windows of the inner box's tiles are inside the image;
+ * the frame is around it. */
 typedef struct falt_cuda_tile_args {
   const void *x;
   void *y;
@@ -70,19 +70,19 @@ typedef struct falt_cuda_toeplitz_args {
   const void *x;
   void *y;
   const void *bands; /* the filter as src/solver/cuda/filter/cuda_toeplitz_tiles.c lays it out */
-  const void *start; /* four words: what sums of bytes start at */
-  const float *taps; /* as they are, for windows that hold what is not finite */
+  const void *start; /* four words: the start value of integer sums */
+  const float *taps; /* unsplit, for windows with elements that are not finite */
   long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[2];
   int in_columns, in_rows, in_planes;
   int out_columns, out_rows, out_planes;
   int batch;                       /* size of the inner batch dimension */
   int column_tiles, row_tiles;     /* of a warp; row_tiles: between the edges */
-  int end_columns, end_rows;       /* tiles at the edges: those of rows' ends, each cut downwards into so many */
+  int end_columns, end_rows;       /* edge tiles: those at the ends of rows, each cut into so many along the column */
   int all_steps, steps, end_steps; /* downwards: of the image, of a warp, of a warp at the edges */
   long long images, tiles;         /* planes of all images; tiles of the whole launch */
   int aligned_x, aligned_y;        /* rows in, out allow vector access */
   unsigned fill;                   /* the boundary's constant, as bits of an element */
-  float alpha, beta;               /* alpha: of the sums as they come, the taps' unit in it; see also weight */
+  float alpha, beta;               /* alpha: factor of the sums, includes the taps' unit; see also weight */
   float weight[3];                 /* of the sums of each part, where these are floats; beta takes their start off */
   float scale;                     /* alpha for sums of the taps as they are */
   long long x_block, y_block;      /* bytes of four rows */
@@ -90,8 +90,8 @@ typedef struct falt_cuda_toeplitz_args {
 
 enum { FALT_CUDA_BANDED_RING = 4 /* blocks of four rows that a warp has in flight */ };
 
-/* The blocked kernel's operands: sizes and strides count elements, those of the taps and of their batches (w_batch)
- * bytes. Batches are images, groups of channels, outputs of a group. */
+/* The operands of cuda_tiled.cu. Sizes and strides count elements; strides of the taps and of their batches (w_batch)
+ * count bytes. Batches are images, groups of channels, and outputs of a group. */
 typedef struct falt_cuda_tiled_args {
   const void *x, *w;
   void *y;
@@ -108,13 +108,13 @@ typedef struct falt_cuda_tiled_args {
   falt_cuda_tensor residual;
 } falt_cuda_tiled_args;
 
-/* The operands of layers of few channels; strides of the tensors count, sizes stand below. */
+/* The operands of layers of few channels; strides count elements, except where noted. */
 typedef struct falt_cuda_direct_nchw_args {
   falt_cuda_tensor x, w, y;
   int in[2], out[2], pad[2], boundary[2][2]; /* along rows, columns */
   int filters, groups;                       /* filters of a group */
   int aligned;                               /* results may be written by words */
-  int kept;                                  /* the filter is the plan's own: nothing ahead in the stream writes it */
+  int kept;                                  /* the plan owns the filter: no preceding kernel writes it */
   float fill;
   falt_cuda_epilogue epilogue;
 } falt_cuda_direct_nchw_args;
@@ -129,8 +129,8 @@ typedef struct falt_cuda_pooling_args {
   int count_pad, aligned; /* aligned: vectors may be read and written */
 } falt_cuda_pooling_args;
 
-/* One product of the gemm kernel: all results, or those of one phase of a gradient's strides. Result q of an axis reads
- * with its tap i position q*step + first + i*delta of the source. */
+/* One GEMM of cuda_igemm.cu: all outputs, or those of one polyphase part of a dgrad. Tap i of output q along an axis
+ * reads position q*step + first + i*delta of the source. */
 typedef struct falt_cuda_igemm_phase {
   long long b, y;         /* where its filter begins, in bytes, and its results, in elements */
   int out[3], pixels;     /* results along the axes; all of them, images included */
@@ -139,13 +139,14 @@ typedef struct falt_cuda_igemm_phase {
   int first[3], delta[3], taps[3];
   int from[3], pace[3]; /* tap i is tap from + i*pace of the filter */
   int table, steps;     /* the first entry of its depth; a tile's steps along the depth */
-  int begin, apart;     /* its pixels are begin, begin + apart, ... of those along the axes */
+  int begin, apart;     /* its pixels are begin, begin + apart, ... along the axes */
   int group;            /* its groups are group, group + group_apart, ... */
   int lead;             /* with spans: bytes between a multiple of 16 and its pixels' first positions */
 } falt_cuda_igemm_phase;
 
-/* An entry of the depth: its channels of one tap. Either the way there from a result's first position, in bytes, and
- * the bits of the taps that must exist there, or the channel in bytes and the tap's position along each axis. */
+/* An entry of the GEMM depth: some channels of one tap. Either the offset from an output's first position in bytes with
+ * the bits of the taps that must be inside the source, or the channel in bytes and the tap's position along each axis.
+ */
 typedef struct falt_cuda_igemm_entry {
   int delta;
   unsigned bits;
@@ -159,13 +160,13 @@ enum { FALT_CUDA_IGEMM_BITS = 29 };
 #define FALT_CUDA_IGEMM_ONE (1u << FALT_CUDA_IGEMM_BITS) /* of an entry: not an element but a one, and then zeros */
 #define FALT_CUDA_IGEMM_EXISTS (1u << 30)                /* the result */
 #define FALT_CUDA_IGEMM_NOWHERE (1u << 31)               /* no result has it: beyond the depth */
-/* With spans an entry is 16 aligned bytes, which may begin ahead of a tap's channels and end behind them. Fewer bits
- * are left for taps; then four say how many bytes lie ahead, and four how many there are up to the end, less one. */
+/* With spans an entry is 16 aligned bytes, which may start before a tap's channels and end after them. Fewer bits
+ * remain for taps: four bits count the bytes before the channels, and four the bytes up to their end, less one. */
 enum { FALT_CUDA_IGEMM_SPAN_BITS = 21, FALT_CUDA_IGEMM_HEAD = 21, FALT_CUDA_IGEMM_END = 25 };
-/* The same as channels of places; no way to a channel is as long, of either sign. */
+/* The same for positions; no offset of a channel is as long, of either sign. */
 enum { FALT_CUDA_IGEMM_NO_CHANNEL = -2147483647 - 1, FALT_CUDA_IGEMM_ONES = -2147483647 };
 
-/* What windows are taken from, in pieces; strides count bytes. */
+/* The source of windows, in pieces; strides count bytes. */
 typedef struct falt_cuda_igemm_source {
   const void *data, *table;
   const void *fill, *one;                      /* pieces: the boundary's constant; a one and then zeros */
@@ -186,13 +187,13 @@ typedef struct falt_cuda_igemm_args {
   int channels, channel_tiles; /* of results, of a group */
   int split_k, slice_steps;    /* of the depth */
   int y_aligned;               /* vectors are */
-  int b_known;                 /* b is there before the first kernel of an execution starts */
+  int b_known;                 /* b exists before the first kernel of an execution starts */
   falt_cuda_epilogue epilogue;
   const void *residual;
 } falt_cuda_igemm_args;
 
-/* How a filter is packed: row n of a group holds, for each tap, what is multiplied with the channels of a source.
- * Strides count elements. Groups are merged; what would join two of them is zero. */
+/* The packing of a filter: row n of a group holds, for each tap, the factors of the source's channels. Strides count
+ * elements. Groups are merged, with zeros between channels of different groups. */
 typedef struct falt_cuda_igemm_pack_args {
   const void *w;
   void *b;
@@ -200,10 +201,10 @@ typedef struct falt_cuda_igemm_pack_args {
   falt_cuda_igemm_phase phase;
   long long w_group, w_row, w_channel, w_axis[3];
   int rows, channels; /* of a group, before groups are merged */
-  int merged;         /* groups that are one; what would join two of them is zero */
-  int group_apart;    /* of those: from one of a phase to the next */
-  int span;           /* elements of a tap: those channels, or more where they stand behind others in aligned words */
-  int turn[3];        /* bytes that neighbouring taps lie apart, along the axes */
+  int merged;         /* merged groups, with zeros between channels of different groups */
+  int group_apart;    /* strides between the taps of a phase */
+  int span;           /* elements of a tap: its channels, or more if aligned words contain others before them */
+  int turn[3];        /* bytes between neighbouring taps, along the axes */
   int step_bytes;     /* of a row, a step along the depth */
   long long low;      /* where the low parts of words begin, in bytes; 0: words stay whole */
 } falt_cuda_igemm_pack_args;
@@ -222,9 +223,9 @@ typedef struct falt_cuda_igemm_wgrad_args {
   double alpha;
 } falt_cuda_igemm_wgrad_args;
 
-/* The operands of depthwise layers. The source is x, or dy of a data gradient, whose result is dx; a gradient of
- * the filter reads x and y. Strides count elements; channels are those of results: with a multiplier several read one
- * channel of the source. */
+/* The operands of depthwise layers. The source is x; in dgrad it is dy, and the output is dx; wgrad reads x and y.
+ * Strides count elements. Channels are those of outputs: with a multiplier several of them read one channel of the
+ * source. */
 typedef struct falt_cuda_depthwise_args {
   const void *x, *w;
   void *y, *partial;    /* partial: sums of a gradient's split-K slices; NULL: there is one split-K slice */

@@ -3,8 +3,8 @@
 #pragma once
 #include "ptx/address.cuh"
 
-// BYTES of which `valid` are copied and the rest set to zero; both places are aligned to BYTES. CACHED: neighbours of
-// 16 bytes go to places that lie apart; past the first-level cache each would fetch its whole sector.
+// Copies `valid` of BYTES bytes and sets the rest to zero; both addresses are aligned to BYTES. CACHED: through L1, for
+// neighbouring 16 bytes with destinations that are apart; without L1 each of them fetches a whole sector.
 template <int BYTES, bool CACHED = false>
 __device__ inline void copy_async(unsigned to, const void *from, int valid) {
   if constexpr (BYTES == 16 && !CACHED)
@@ -13,7 +13,7 @@ __device__ inline void copy_async(unsigned to, const void *from, int valid) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid), "n"(BYTES));
 }
 
-// Everything since the last call becomes one batch; wait until at most PENDING batches are under way.
+// Commits the copies since the last call as one batch; waits until at most PENDING batches are in flight.
 __device__ inline void end_batch() {
   asm volatile("cp.async.commit_group;");
 }
@@ -46,8 +46,8 @@ __device__ inline unsigned load_word(unsigned address) {
   return word;
 }
 
-// The same of doubles, two of these matrices: lane (g, t) names and receives double t of row g of one, and that of the
-// other `next` bytes behind.
+// The same for doubles, two matrices: lane (g, t) addresses and receives double t of row g of one matrix, and the
+// double `next` bytes behind it of the other.
 __device__ inline uint4 load_doubles(unsigned address, int next) {
   uint4 m;
   asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(m.x), "=r"(m.y) : "r"(address) : "memory");

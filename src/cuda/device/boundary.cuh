@@ -9,7 +9,7 @@ __device__ inline I modulo(I u, I n) {
   return m < 0 ? m + n : m;
 }
 
-// One step inwards is nearly always enough; what lies farther out goes by the period (PERIODS).
+// One reflection is nearly always enough; positions farther outside use the period (PERIODS).
 template <typename I, bool PERIODS = true>
 __device__ inline I continued(int boundary, I size, I u) {
   I m;

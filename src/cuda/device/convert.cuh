@@ -44,7 +44,7 @@ __device__ inline int to_integer(R value, int low, int high) {
   return (int)rint(value);
 }
 
-// In one instruction; the type's range is what saturates.
+// In one instruction, which saturates to the type's range.
 __device__ inline unsigned char to_u8(float value) {
   unsigned bits;
   asm("{ .reg .u8 low; cvt.rni.sat.u8.f32 low, %1; cvt.u32.u8 %0, low; }" : "=r"(bits) : "f"(value));

@@ -17,7 +17,7 @@ __device__ inline float2 unpack(unsigned word) {
   return {from_bf16(low), from_bf16(high)};
 }
 
-// Adds 0 times two results: what is not finite stays in the sum.
+// Adds 0 times two outputs: the sum is NaN if one of them is not finite.
 __device__ inline unsigned watch(unsigned seen, unsigned word) {
   if (TYPE_Y == F16)
     asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(seen) : "r"(word), "r"(0));

@@ -4,8 +4,8 @@
 
 constexpr int CHAIN = 512, BLOCK_TERMS = 32;
 
-// Whether so many terms are worth it: a row of taps costs one addition more and a chain that others wait for, a fifth
-// of the time of a walk with 15x15 or 7x7x7 taps on an H100.
+// Whether blocked summation pays for a number of terms: a tap row costs one addition more and a chain that others wait
+// for, a fifth of the time of an execution with 15x15 or 7x7x7 taps on an H100.
 template <typename T>
 __device__ constexpr bool in_blocks(long long terms, int chain = CHAIN) {
   return sizeof(T) == 4 && terms > chain;

@@ -5,15 +5,15 @@
 #include "boundary.cuh"
 #include "elements.cuh"
 
-// Where the row's element stands that continues it at `at`; negative: the constant. Always one that exists, whatever is
-// asked for.
+// The position of the element that continues the row at `at`; negative: the constant. Always an existing element, for
+// any `at`.
 __device__ inline int place(const falt_cuda_tile_args &a, int at) {
   const int size = a.in[2] / PIXEL, pixel = at >= 0 ? at / PIXEL : -((PIXEL - 1 - at) / PIXEL);
   const int folded = fold<int, FAR>(AXIS_S, size, pixel);
   return folded < 0 ? -1 : min(folded, size - 1) * PIXEL + (at - pixel * PIXEL);
 }
 
-// The same of rows; null: all are the constant.
+// The same for rows; null: all elements are the constant.
 __device__ inline const X *row_at(const falt_cuda_tile_args &a, const X *x, int plane, int row) {
   plane = fold<int, FAR>(AXIS_T, a.in[0], plane);
   row = fold<int, FAR>(AXIS_R, a.in[1], row);

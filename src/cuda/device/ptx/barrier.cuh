@@ -42,8 +42,8 @@ __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The same in two steps: a thread that has arrived may go on until it waits. Orders no memory but what
-// barrier_init_fence did.
+// The same in two steps: a thread that has arrived may continue until it waits. Orders no memory except by
+// barrier_init_fence.
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -52,7 +52,7 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// An address of shared memory as it is in another block of the cluster.
+// The address of the same place in the shared memory of another block of the cluster.
 __device__ inline unsigned at_block(unsigned address, int block) {
   unsigned remote;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
@@ -70,7 +70,7 @@ __device__ inline void warps_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
-// The same without waiting for the others.
+// The same without waiting for other threads.
 __device__ inline void warps_arrive(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }

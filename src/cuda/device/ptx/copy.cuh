@@ -6,7 +6,7 @@ __device__ inline void copy_prefetch_map(const void *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// Pixels side by side, rows, planes and images being crossed where they end; each `o` away from its place.
+// im2col mode: consecutive pixels across the ends of rows, planes and images; each is read at offset `o`.
 __device__ inline void copy_pixels_1(unsigned to, const void *map, unsigned barrier, const int c[3],
                                      const unsigned short o[1]) {
   asm volatile(
@@ -80,7 +80,7 @@ __device__ inline void copy_box_to_all(unsigned to, const void *map, unsigned ba
       : "memory");
 }
 
-// Bytes of this block's shared memory to another's of the cluster, whose barrier counts them.
+// Copies bytes of this block's shared memory to another block of the cluster, whose barrier counts them.
 __device__ inline void copy_to_block(unsigned to, unsigned from, int bytes, unsigned barrier) {
   asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "r"(from), "r"(bytes), "r"(barrier)

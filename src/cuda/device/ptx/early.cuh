@@ -1,8 +1,8 @@
 // Programmatic dependent launch (PDL): a kernel starts before the preceding kernel in its stream has ended.
 #pragma once
 
-// Until all that is ahead has ended and what it wrote can be seen: every thread, before it reads or writes anything but
-// its parameters and shared memory. Then the next kernel's blocks may come as well, to wait in their turn.
+// Waits until the preceding kernels have ended and their writes are visible. Every thread calls it before it accesses
+// anything except its parameters and shared memory. Then lets the next kernel's blocks launch.
 __device__ inline void await_ahead() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -25,8 +25,9 @@ __device__ inline void await_stream_knowing(long long known) {
   if (known != (long long)(1ull << 63)) await_stream();
 }
 
-// Kernels of one execution that need nothing of each other run side by side: all but the first, which has awaited the
-// stream before it let the next start, wait at their end only. So the last one to end has seen all others end.
+// For kernels of one execution that do not depend on each other and run concurrently. All except the first, which has
+// waited for the stream before it let the next one launch, wait at their end only. So the last one to end has seen all
+// others end.
 __device__ inline void begin_beside(bool first) {
   if (first)
     await_stream();

@@ -5,19 +5,20 @@
 
 #include "ptx/registers.cuh"
 
-// Rows of 128 bytes, 8 of them swizzled together; `lead`: bytes between blocks of 64 where rows are contiguous.
+// Rows of 128 bytes, 8 of them swizzled together; `lead`: bytes between blocks of 64 if rows are contiguous.
 __device__ inline unsigned long long wgmma_operand(unsigned address, int lead) {
   return (address & 0x3ffff) >> 4 | (unsigned long long)(lead >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
-// Rows of `row` bytes, 32, 64 or 128, the summed index along them, blocks of 8 rows `next` bytes apart; swizzled by
-// addresses, so that any row may be the first.
+// Rows of `row` bytes, 32, 64 or 128, with contiguous depth, in blocks of 8 rows `next` bytes apart. The swizzle
+// depends on addresses, so any row may be the first.
 __device__ inline unsigned long long wgmma_rows(unsigned address, int next, int row) {
   const unsigned long long swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
   return (address & 0x3ffff) >> 4 | 1ull << 16 | (unsigned long long)(next >> 4) << 32 | swizzle << 62;
 }
 
-// The summed index along lines of 128 bytes: blocks of 64 rows or columns `lead` bytes apart, blocks of 8 lines `next`.
+// The depth runs along lines of 128 bytes: blocks of 64 rows or columns are `lead` bytes apart, blocks of 8 lines
+// `next`.
 __device__ inline unsigned long long wgmma_lines(unsigned address, int lead, int next) {
   return (address & 0x3ffff) >> 4 | (unsigned long long)(lead >> 4) << 16 | (unsigned long long)(next >> 4) << 32 |
          1ull << 62;
@@ -37,7 +38,7 @@ __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(COUNT) : "memory");
 }
 
-// Keeps the compiler from moving sums across products under way.
+// Keeps the compiler from moving accumulators across products in flight.
 template <int COUNT>
 __device__ inline void wgmma_hold(float (&acc)[COUNT]) {
 #pragma unroll

@@ -5,9 +5,9 @@
 
 #include "ptx/registers.cuh"
 
-// Blocks of eight columns, 16 bytes of each side by side, `next` bytes from block to block and `lead` from one half of
-// the summed index to the other; TURNED, 16 bytes of a summed index are eight columns, those of eight indices side by
-// side. Nothing is swizzled: blocks may begin at any 16 bytes, and overlap.
+// Blocks of eight columns, 16 contiguous bytes of each, `next` bytes from block to block and `lead` from one half of
+// the depth to the other. TURNED: 16 bytes of a depth index are eight columns, and eight indices are contiguous. Not
+// swizzled: blocks may start at any 16 bytes, and overlap.
 __device__ inline unsigned long long wgmma_blocks(unsigned address, int lead, int next) {
   return (address & 0x3ffff) >> 4 | (unsigned long long)(lead >> 4) << 16 | (unsigned long long)(next >> 4) << 32;
 }

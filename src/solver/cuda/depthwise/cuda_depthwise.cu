@@ -28,9 +28,10 @@
 
 constexpr int OUTER = Planes::taps * PARTS * (BACKWARD ? MULTIPLE : 1);
 constexpr bool SURE = PARTS == 1 && (Planes::inside || (OUTER > 1 && !FILL && Planes::constant));
-constexpr bool APART = in_blocks<SUM>((long long)OUTER * Rows::taps * Columns::taps);  // rows are summed for themselves
-constexpr bool RAGGED = PARTS > 1 && ALL_TAPS_R % Rows::taps != 0;                     // the last part has fewer rows
-constexpr bool TAPS_LAST = OUTER > 1 || FINISH;  // of what a thread loads before its first lines
+constexpr bool APART =
+    in_blocks<SUM>((long long)OUTER * Rows::taps * Columns::taps);  // rows have accumulators of their own
+constexpr bool RAGGED = PARTS > 1 && ALL_TAPS_R % Rows::taps != 0;  // the last part has fewer rows
+constexpr bool TAPS_LAST = OUTER > 1 || FINISH;                     // loaded by a thread before its first lines
 static_assert(!BACKWARD || PARTS == 1 || Rows::step == 1, "parts are shifts");
 
 struct Tile {
@@ -55,7 +56,7 @@ __device__ inline Tile find_tile(unsigned rest) {
 struct Taps {
   SUM w[Rows::taps][Columns::taps][VEC];
 
-  // `rows`: those of a ragged part; what lies behind them may not be read.
+  // `rows`: those of a ragged part; memory behind them must not be read.
   __device__ inline void load_taps(const Args &p, i64 from, int rows) {
 #pragma unroll
     for (int r = 0; r < Rows::taps; r++)
@@ -92,7 +93,7 @@ struct Taps {
 
 typedef SUM Sums[ROWS][COLS][VEC];
 
-// What row `position` of the source adds to all outputs, by `rows` rows of taps: those of a ragged part.
+// Adds the products of source row `position` to all outputs; `rows`: tap rows of a ragged part.
 __device__ inline void multiply_line(Sums sum, const Taps &taps, const Source &line, int position, int rows) {
   SUM x[Columns::span][VEC];
 #pragma unroll
@@ -210,7 +211,7 @@ __device__ inline void add_part(Sums sum, const Args &p, const Taps &taps, int r
   }
 }
 
-// The plane of the source that a tap meets, NONE where its products are all zero, or -1: a plane of the constant.
+// The plane of the source that a tap reads, NONE if its products are all zero, or -1: a plane of the constant.
 __device__ inline int met_plane(int plane, int tap) {
   const int position = Planes::met(plane, tap);
   if (position == NONE) return NONE;
@@ -239,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_depthwise(con
     taps.load_taps(
         p, t.group * p.w_channel + member * p.w_next + plane_tap * p.w_axis[0] + part * Rows::taps * p.w_axis[1], rows);
     if (EARLY == 2 && !TAPS_LAST) await_stream();
-    // A plane of the constant is one beyond whose rows everything lies.
+    // In a plane of the constant every row is outside.
     add_part(
         sum, p, taps, rows,
         (const Source::X *)p.x + (source + (plane < 0 ? 0 : plane) * p.x_plane + row * (i64)X_R + column * (i64)X_S),

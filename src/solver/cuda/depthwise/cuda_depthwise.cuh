@@ -64,18 +64,18 @@ struct Cut {
   static constexpr bool whole = RESULTS % TILE == 0, constant = BEFORE == CONSTANT && AFTER == CONSTANT;
   static_assert(!BACKWARD || TILE % STEP == 0, "tiles begin at the same phase");
 
-  // Where output `at` and a tap meet, or NONE; at may also be a position among all outputs.
+  // The source position of output `at` and a tap, or NONE; `at` may also be a position among all outputs.
   __device__ static constexpr int met(int at, int tap) {
     if (!BACKWARD) return at * STEP + tap * DILATION - PAD;
     const int way = at + PAD - tap * DILATION;
     return way % STEP == 0 ? way / STEP : NONE;
   }
-  // The tap with which an output meets a position, or NONE.
+  // The tap with which an output reads a position, or NONE.
   __device__ static constexpr int tap(int at, int position) {
     const int way = BACKWARD ? at + PAD - position * STEP : position + PAD - at * STEP;
     return way >= 0 && way % DILATION == 0 && way / DILATION < TAPS ? way / DILATION : NONE;
   }
-  // The positions that a tile may meet, and the last one of an output.
+  // The positions that a tile may read, and the last one of an output.
   static constexpr int low = BACKWARD ? floor_of(PAD - (TAPS - 1) * DILATION + STEP - 1, STEP) : -PAD;
   static constexpr int high =
       BACKWARD ? floor_of(TILE - 1 + PAD, STEP) : (TILE - 1) * STEP + (TAPS - 1) * DILATION - PAD;
@@ -84,7 +84,7 @@ struct Cut {
     const int most = BACKWARD ? floor_of(at + PAD, STEP) : at * STEP + (TAPS - 1) * DILATION - PAD;
     return most < low ? low : most;
   }
-  // Whether all that all outputs meet lies inside.
+  // Whether all outputs read inside the source only.
   static constexpr bool inside = low >= 0 && (tiles - 1) * advance + high < SIZE;
 };
 
@@ -92,8 +92,8 @@ typedef Cut<ROWS, AXIS_R> Rows;
 typedef Cut<COLS, AXIS_S> Columns;
 typedef Cut<1, AXIS_T> Planes;
 
-// SPAN columns of a line of SIZE elements, STRIDE apart, from FIRST on behind the tile's first, which moves by ADVANCE
-// from tile to tile.
+// SPAN columns of a line of SIZE elements, STRIDE apart, starting FIRST after the tile's first, which advances by
+// ADVANCE from tile to tile.
 template <int TYPE, int FIRST, int SPAN, int ADVANCE, int TILES, int SIZE, int BEFORE, int AFTER, i64 STRIDE>
 struct Line {
   typedef typename Bits<TYPE>::type X;
@@ -105,7 +105,7 @@ struct Line {
     X x[WORDS * UNIT];
   };
 
-  // Whether columns lie inside, whatever the tile.
+  // Whether columns are inside for any tile.
   __device__ static constexpr bool is_inside(int from) {
     return from >= 0 && (TILES - 1) * ADVANCE + from + PER <= SIZE;
   }
@@ -154,14 +154,14 @@ typedef Line<TYPE_X, Columns::low, Columns::span, Columns::advance, Columns::til
              Columns::after, X_S>
     Source;
 
-// Whether row `position` of a tile must be taken to lie beyond an end where nothing but zeros are.
+// Whether row `position` of a tile may be beyond an end with zeros.
 template <bool SURE>
 __device__ inline bool is_nothing(int row, int position) {
   const bool sure = SURE && position >= 0 && (Rows::tiles - 1) * Rows::advance + position < Rows::size;
   return !sure && !FILL && Rows::constant && (unsigned)(row + position) >= (unsigned)Rows::size;
 }
 
-// Whether a column lies beyond an end where nothing but zeros are, known to the compiler.
+// Whether a column is beyond an end with zeros, at compile time.
 __device__ constexpr bool is_zero(int column) {
   return Columns::tiles == 1 && Columns::constant && !FILL && (column < 0 || column >= Columns::size);
 }

@@ -19,13 +19,13 @@ __device__ constexpr int most(int a, int b) {
   return a > b ? a : b;
 }
 
-// The same, unknown to the compiler: what follows from it is found again, and not kept in registers from tile to tile.
+// Hides a value from the compiler: derived values are recomputed and not kept in registers from tile to tile.
 __device__ inline int again(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-// Threads take the units of which lines consist: each the same one of all its lines, TOGETHER lines apart.
+// Distributes the units of lines over threads: each thread takes the same unit of lines that are TOGETHER lines apart.
 template <int LINE>
 struct Lines {
   static constexpr int ACTIVE = least(LINE, THREADS), TOGETHER = THREADS / ACTIVE;
@@ -46,8 +46,8 @@ __device__ inline void copy_unit(char *to, const Bits *from, bool exists) {
     *(Bits *)to = exists ? __ldg(from) : 0;
 }
 
-// ROWS rows of WIDTH columns of some images, UNIT at once; place: where an element of an image, row and column lies;
-// exists: whether a row does, or is zeros.
+// Copies ROWS rows of WIDTH columns of some images, UNIT elements a copy. place: the address of an element by image,
+// row and column; exists: whether a row exists, or is zeros.
 template <int UNIT, int WIDTH, int ROWS, typename PLACE, typename EXISTS>
 __device__ inline void copy_planes(const Bits *from, i64 image_stride, int row_stride, int images, char *to,
                                    PLACE place, EXISTS exists) {

@@ -49,33 +49,32 @@ constexpr int BEFORE = ceil_div(PAD_S, 4) * 4;                          // zeros
 constexpr int SKIPPED = most(0, BEFORE / 8 - ACROSS + 1);               // octets in which all windows have nothing else
 constexpr int LEADING = BEFORE - 8 * SKIPPED, SLACK = LEADING - PAD_S;  // slack: columns before the first tap
 constexpr int OCTETS = least(ceil_div(8 + TAPS_S - 1 + SLACK, 8), ceil_div(IN_W + LEADING, 8));
-constexpr int WIDTH = least(IN_W, 8 * (ACROSS - 1 + OCTETS) - LEADING);  // columns that windows meet
-// The zeros behind a row are also those before the next.
+constexpr int WIDTH = least(IN_W, 8 * (ACROSS - 1 + OCTETS) - LEADING);  // columns that windows read
 constexpr int PITCH = ceil_div(most(WIDTH + LEADING, 8 * (ACROSS - 1 + OCTETS) - LEADING), 8) * 16;
 
 // ---- rows, of a slab with PAD_R zeros around an image
 
 constexpr int SLABS = ceil_div(OUT_H, SLAB), SEGMENTS = ceil_div(SLAB, SEGMENT);
-constexpr bool WHOLE = SLABS == 1 && SEGMENTS == 1;  // what surrounds an image is left out
+constexpr bool WHOLE = SLABS == 1 && SEGMENTS == 1;  // without the padding of an image
 constexpr int REACH = SEGMENT + TAPS_R - 1;
-constexpr int TOP = WHOLE ? PAD_R : 0, END = WHOLE ? least(REACH, PAD_R + IN_H) : REACH;  // that a segment meets
+constexpr int TOP = WHOLE ? PAD_R : 0, END = WHOLE ? least(REACH, PAD_R + IN_H) : REACH;  // that a segment reads
 constexpr int ROWS = (SEGMENTS - 1) * SEGMENT + END - TOP;
 
-// `bytes` or a little more: so that what begins there continues `windows` of 16 bytes, modulo 128. Matrices of any
-// eight windows are then read without conflicts.
+// Rounds `bytes` up so that the next part continues the `windows` of 16 bytes, modulo 128. Then matrices of any eight
+// windows are read without bank conflicts.
 __device__ constexpr int continued_at(int bytes, int windows) {
   return bytes + ((windows * 16 - bytes) % 128 + 128) % 128;
 }
 constexpr int SKEW = continued_at(SEGMENT * PITCH, ACROSS) - SEGMENT * PITCH;
 
-// Where a row lies, counted from its segment or its image.
+// The position of a row, counted from its segment or its image.
 __device__ constexpr int row_at(int row) {
   return row * PITCH + row / SEGMENT * SKEW;
 }
 constexpr int OF_IMAGE = SEGMENTS * ACROSS;  // windows
 constexpr int SEGMENT_BYTES = row_at(SEGMENT), IMAGE = continued_at(row_at(ROWS), OF_IMAGE);
 
-// Channels are turned by eight; these are so far apart that a warp's words lie in different banks.
+// Channels are transposed by eight; with this distance a warp's words are in different banks.
 constexpr int OCTUPLES = SPAN < 8 ? 1 : SPAN / 8;
 __device__ constexpr int channel_at(int channel, int bytes) {
   return channel * bytes + channel / 8 * (128 / OCTUPLES);
@@ -91,7 +90,7 @@ constexpr bool IN_PLACE =
 constexpr int OUT_ROW = IN_PLACE ? PITCH : continued_at(GROUPS * 16 * 16, ACROSS);
 constexpr int OUT_PLANE = IN_PLACE ? PLANE : SEGMENT * OUT_ROW;
 
-// ---- what a block works on
+// ---- the work of a block
 
 constexpr int PARTS = ceil_div(CHANNELS, SPAN), BATCHES = ceil_div(BATCH, IMAGES);
 
@@ -99,7 +98,7 @@ struct Tile {
   int channel, image, images, row;  // row: of outputs
 };
 
-// Blocks that run at once take neighbouring channels where these are contiguous, else one channel after the other.
+// Concurrent blocks take neighbouring channels in NHWC, else one channel after the other.
 __device__ inline Tile tile_at(int number) {
   Tile t;
   if (INNER) t.channel = number % PARTS * SPAN, number /= PARTS;
@@ -117,7 +116,7 @@ __device__ inline i64 result_of(const Args &p, const Tile &t) {
   return t.image * p.y_image + t.channel / MULTIPLE * p.y_channel + t.channel % MULTIPLE * p.y_next;
 }
 
-// Where an element lies, a pair of outputs, and those of a window's first row.
+// Positions of an element, of a pair of outputs, and of the outputs of a window's first row.
 __device__ inline int place_in(int image, int row, int column) {
   return image * IMAGE + row_at(row) + (LEADING + column) * 2;
 }
@@ -151,7 +150,7 @@ __device__ inline void store_planes(const Args &p, const Tile &t, const char *ou
     }
 }
 
-// ---- the same where channels are contiguous: a thread turns two neighbouring pixels of eight of them
+// ---- the same for NHWC: a thread transposes two neighbouring pixels of eight channels
 
 union Eight {
   uint4 all;
@@ -173,19 +172,19 @@ __device__ inline void turn_out(Eight &left, Eight &right, const char *from) {
   }
 }
 
-// Of one image or of several, whose lines follow one another.
+// Of one image, or of several with consecutive lines.
 template <int LINES>
 __device__ inline int image_of(int line) {
   return IMAGES == 1 ? 0 : line / LINES;
 }
 
-// A tile's pixels in flight: they are asked for while another tile is multiplied.
+// The pixels of the next tile, loaded while the current tile is multiplied.
 struct Pixels {
   typedef Lines<ceil_div(WIDTH, 2) * OCTUPLES> Units;
   static constexpr int COUNT = INNER ? ceil_div(IMAGES * ROWS, Units::TOGETHER) : 1;
   Eight left[COUNT], right[COUNT];
 
-  // Of a tile that may not exist: what is set in all cases is not kept in registers until then.
+  // Of a tile that may not exist; unconditional assignments are not kept in registers until then.
   __device__ inline void ask(const Args &p, int number) {
     const Tile t = tile_at(number);
     const Units units;
@@ -244,7 +243,7 @@ __device__ inline const Bits *tap_at(const Args &p, int channel, int r, int s) {
          (channel / MULTIPLE * p.w_channel + channel % MULTIPLE * p.w_next + r * p.w_axis[1] + s * p.w_axis[2]);
 }
 
-// A lane loads one tap of each row and gets those of its words from others.
+// A lane loads one tap of each row and gets the taps of its words from other lanes.
 __device__ inline void load_bands(const Args &p, int channel, Bands &bands) {
   const int lane = threadIdx.x % 32;
   const Bits *tap = tap_at(p, channel, 0, min(lane, TAPS_S - 1));
@@ -322,7 +321,7 @@ __device__ inline void walk(const Args &p, const Place &at, const Bands &bands) 
   if (finite != 0) put_alone(p, at);
 }
 
-// The channels and windows of a tile, dealt out to warps; those of one channel to several only if there is one.
+// Distributes the channels and windows of a tile over warps; several warps share a channel only if there is one.
 struct Channel {
   Bands bands;
   Linear<REAL> linear;
@@ -333,7 +332,7 @@ struct Channel {
   }
 };
 
-// Those of a warp, whose bands stay in registers if they are few.
+// The work of a warp, whose band matrices stay in registers if they are few.
 constexpr int EACH = SPAN == 1 ? 1 : SPAN / WARPS, KEPT = EACH * TAPS_R * OCTETS <= 32 ? EACH : 1;
 struct Channels {
   int first = -1;  // of the tile
@@ -360,7 +359,7 @@ __device__ inline void walk_all(const Args &p, const Tile &t, Channels &channels
   }
 }
 
-// Channels that are contiguous: the next tile's pixels are asked for once registers are free of sums.
+// NHWC: the loads of the next tile start once the accumulators' registers are free.
 __device__ inline void run_inner(const Args &p, char *stage, char *out) {
   Channels channels;
   Pixels pixels;

@@ -32,14 +32,13 @@ constexpr int TAPS = TAPS_R * TAPS_S;
 constexpr int SETS_S = ceil_div(TAPS_S, 8), SETS_R = ceil_div(TAPS_R + 1, 8);  // products for all taps
 constexpr int OCTETS = ceil_div(OUT_W, 8);                                     // of a row of y
 
-// ---- x: rows and columns that meet y, from column -PAD_S on
+// ---- x: rows and columns that are multiplied with y, from column -PAD_S on
 
 constexpr int WIDTH = least(IN_W, OUT_W + TAPS_S - 1 - PAD_S), HEIGHT = least(IN_H, OUT_H + TAPS_R - 1 - PAD_R);
-constexpr int LEADING = ceil_div(PAD_S, 4) * 4, SLACK = LEADING - PAD_S;  // zeros; those before column -PAD_S
+constexpr int LEADING = ceil_div(PAD_S, 4) * 4, SLACK = LEADING - PAD_S;  // zeros; columns before -PAD_S
 constexpr int PITCH = ceil_div(most(LEADING + WIDTH, 8 * OCTETS + 8 * SETS_S + SLACK + 1), 8) * 16;
 constexpr int PAIRS = ceil_div(HEIGHT, 2), IMAGE = 2 * PAIRS * PITCH;
-constexpr int PLANE =
-    ceil_div(IMAGES * IMAGE + 16, 128) * 128 + 64;  // of one copy; the other's words are in other banks
+constexpr int PLANE = ceil_div(IMAGES * IMAGE + 16, 128) * 128 + 64;  // of one copy; the other copy uses other banks
 
 // ---- y: with rows of zeros above and below, an odd number of 16 bytes apart
 
@@ -85,7 +84,7 @@ __device__ inline void move_copy(char *stage, int images) {
 
 // ---- products
 
-typedef float Sums[2][SETS_S][SETS_R][4];  // of even and odd steps, so that few products wait for one another
+typedef float Sums[2][SETS_S][SETS_R][4];  // of even and odd steps, for independent chains of products
 
 __device__ inline void add_pair(Sums sums, const char *stage, int image, int pair) {
   const int lane = threadIdx.x % 32, s = lane / 4 + SLACK;
@@ -117,7 +116,7 @@ __device__ inline void add_pair(Sums sums, const char *stage, int image, int pai
 
 // ---- outputs
 
-// Adds one warp's sums to those of the block.
+// Adds the accumulators of one warp to those of the block.
 __device__ inline void add_sums(float *total, const Sums sums) {
   const int lane = threadIdx.x % 32;
 #pragma unroll

@@ -59,7 +59,8 @@ __device__ inline void multiply_columns(Sums &sum, const Gradient &y, const Sour
         sum.w[r * Columns::taps + s][c] += y.value(b, c) * line.value(Columns::met(b, s) - Columns::low, c);
 }
 
-// What a line of x adds to all taps. Positions of y beyond its ends add nothing: x may lie there and be infinite.
+// Adds the products of a line of x to all taps. Positions of y beyond its ends are skipped, because x may be infinite
+// there.
 __device__ inline void multiply_line(Sums &sum, const Gradient y[ROWS], const Source &line, const Tile &t,
                                      int position) {
 #pragma unroll

@@ -53,7 +53,7 @@ constexpr int LONG = INNER ? 2 * EIGHTS : OWN, RUNS = 16 * EIGHTS / LONG;  // ou
 constexpr int LINEARS = INNER ? LONG : EIGHTS;                             // channels of a lane
 static_assert(LEFT >= 0 && LEFT <= BESIDE, "the columns of eight results are among what they read");
 
-// ---- what a warp works on
+// ---- the work of a warp
 
 // Rows `begin` to `end` of a strip of columns.
 struct Walk {
@@ -77,13 +77,14 @@ __device__ inline int place_of(const Args &a, int axis, int position) {
 
 // ---- rows of x
 
-// Column 2i of a product has its pairs in eight outputs of the strip, column 2i + 1 in the eight that lie 32 further:
-// so that what lanes store at once is contiguous.
+// Column 2i of a product has its pairs in eight outputs of the strip, column 2i + 1 in the eight outputs 32 further: so
+// a lane stores contiguous outputs.
 __device__ inline int eight_of(int column) {
   return (column / 2 + column % 2 * 4) * OWN;
 }
 
-// What a lane reads of each row: of slots t, 4 + t... (t = lane % 4) what lies around eight columns, from `own` on.
+// The elements that a lane reads of each row: of slots t, 4 + t... (t = lane % 4) those around eight columns, from
+// `own` on.
 struct Source {
   const Half *plane[GROUPS];  // its element of column `own`, row 0
   bool there[GROUPS];         // the plane; if not, the constant is
@@ -148,7 +149,7 @@ __device__ inline void load_elements(const Args &a, const Source &s, const Half 
   for (int i = 0; i < BESIDE; i++) e.beside[i] = element_at(a, s, line, i < LEFT ? i - LEFT : i - LEFT + OWN);
 }
 
-// A row in flight: what is done with it waits for it.
+// A row in flight; its first use waits for it.
 struct Coming {
   Elements of[GROUPS];
 };
@@ -241,8 +242,8 @@ __device__ inline float sum_again(const Args &a, const Walk &walk, int channel, 
   return sum;
 }
 
-// A lane's outputs of a row lie in runs, each LONG neighbours: of every eight of channels two of eight columns each, or
-// of eight columns the lane's channels.
+// A lane's outputs of a row are in runs of LONG neighbours: of every eight channels two with eight columns each, or of
+// eight columns the lane's channels.
 struct Runs {
   i64 y, residual;  // where the first begins in row 0
   int channel, column;
@@ -302,7 +303,7 @@ __device__ inline void send(const Args &a, const Run &run, const unsigned (&word
   }
 }
 
-// Those that are not a number, from their own taps.
+// Recomputes outputs that are NaN from their own taps.
 __device__ inline void mend(const Args &a, const Walk &walk, const Run &run) {
 #pragma unroll 1
   for (int i = 0; i < min(run.count, LONG); i++) {
@@ -339,7 +340,7 @@ __device__ inline bool finish_run(const Args &a, const Run &run, const Linear<fl
   return seen & 0x7fff7fff;
 }
 
-// Adds what a slot's words, from a lane's first pair's on, give for eight channels.
+// Adds the products of a slot's words, from a lane's first pair on, for eight channels.
 __device__ inline void multiply(float (&sums)[OWN / 2][4], const unsigned *word, uint4 taps) {
 #pragma unroll
   for (int i = 0; i < OWN / 2; i++) {

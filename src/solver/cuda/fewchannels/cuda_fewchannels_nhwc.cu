@@ -53,8 +53,7 @@ struct Shared : Ring {
 
 // ---- the filter
 
-// Products sum two pieces: neighbours, which lie in two planes, or where planes are odd in number neighbours of a
-// plane.
+// A product has a depth of two neighbouring pieces: of two planes, or of the same plane if the number of planes is odd.
 __device__ constexpr int piece_of(int product, int half) {
   return SPREAD % 2 ? product / SPREAD * 2 * SPREAD + product % SPREAD + half * SPREAD : 2 * product + half;
 }
@@ -73,9 +72,9 @@ __device__ inline Result result_of(int lane, int warp, int half) {
   return {warp * 8 + lane / 4, half};
 }
 
-// Two neighbouring elements of a run that an output meets: of a piece's pixel `pixel`, counted from the output's own
-// first, the channels c and c + 1. `from`: where those of its tap 0 are. Loads without branches, so that none waits for
-// another: what does not exist is read from where the filter begins.
+// Two neighbouring elements of an output's run: channels c and c + 1 of pixel `pixel` of a piece, counted from the
+// output's first pixel. `from`: the address of tap 0. Branch-free, so that no load waits for another: elements that do
+// not exist are read from the start of the filter.
 __device__ inline unsigned taps_at(const Args &a, bool exists, int from, int pixel, int c) {
   const unsigned short *w = (const unsigned short *)a.w;
   exists = exists && pixel >= 0 && pixel % DILATE_S == 0 && pixel <= (TAPS_S - 1) * DILATE_S;
@@ -85,8 +84,7 @@ __device__ inline unsigned taps_at(const Args &a, bool exists, int from, int pix
   return (low ? word[0] : 0) | (high ? word[1] << 16 : 0);
 }
 
-// Rows of taps are asked for at run time, so that they are loaded one by one: registers do not hold the addresses of
-// all.
+// The tap row is a run-time argument, so rows are loaded one by one: registers do not hold all addresses.
 __device__ inline void load_filter(const Args &a, int first, Filter &filter) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, element = lane % 4 * 2, c = element % PIXEL;
 #pragma unroll
@@ -109,7 +107,7 @@ __device__ inline void load_filter(const Args &a, int first, Filter &filter) {
 
 typedef float Sums[WIDTH / 2];
 
-// `first`: of the ring's rows, that the first row of taps meets.
+// `first`: the row of the ring that the first tap row reads.
 __device__ inline void multiply(Sums &sums, const Filter &filter, const Shared &s, int first) {
   constexpr int LEAD = SPREAD % 2 ? 16 : PLANE;
   wgmma_hold(sums);
@@ -133,7 +131,7 @@ __device__ inline void multiply(Sums &sums, const Filter &filter, const Shared &
 
 // ---- outputs
 
-// What sums are multiplied with, and what is added.
+// Scale and offset of the epilogue.
 struct Finish {
   float scale, offset;
 };
@@ -152,7 +150,7 @@ __device__ inline float finished(const Args &a, const Finish &f, float sum) {
   return activate<float>(e, sum * f.scale + f.offset);
 }
 
-// Where a line's piece of 16 bytes is staged; TMA wants lines of 64 or 128 bytes swizzled.
+// The staging address of a line's piece of 16 bytes; TMA expects swizzled lines of 64 or 128 bytes.
 __device__ inline unsigned staged(unsigned stage, int line, int piece) {
   return stage + line * PITCH + (BOXED ? piece ^ (PAIRED == 1 ? line % 8 : line / 2 % 4) : piece) * 16;
 }
@@ -208,7 +206,7 @@ __device__ inline i64 y_at(const Args &a, const Place &p, int channel, int colum
          (p.channel + channel) * a.y_channel;
 }
 
-// EACH outputs at once.
+// Stores EACH outputs at once.
 template <int EACH>
 __device__ inline void send_units(const Args &a, const Place &p, unsigned from) {
   typedef typename Word<2 * EACH>::type Unit;
@@ -266,7 +264,7 @@ __device__ inline float sum_again(const Args &a, int image, int channel, int h, 
   return sum;
 }
 
-// Those of a warp that are not a number, where they are staged, from their own taps.
+// Recomputes the staged outputs of a warp that are NaN from their own taps.
 __device__ inline void mend(const Args &a, const Place &p, unsigned stage) {
   __syncwarp();
 #pragma unroll 1
@@ -281,7 +279,7 @@ __device__ inline void mend(const Args &a, const Place &p, unsigned stage) {
   }
 }
 
-// ---- a warpgroup's share
+// ---- the work of a warpgroup
 
 __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
   const int row = consumer % ROWS, part = blockIdx.x % a.result_tiles * PARTS + consumer / ROWS;
@@ -289,7 +287,7 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
   Finish f[2];
   Filter filter;
   Sums sums;
-  Turn turn, newest;  // the oldest batch that is needed, the next to come
+  Turn turn, newest;  // the oldest batch in use, the next batch
   Walk walk;
   load_filter(a, part * SPAN, filter);
 #pragma unroll
@@ -320,7 +318,7 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
 
 // ---- the block
 
-// The registers that a block starts with, dealt anew: few to the warps that fetch.
+// Redistributes the block's registers: few for the producer warps.
 constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + 1);
 constexpr int FETCHING = 56, MULTIPLYING = (ALL - FETCHING) / CONSUMERS / 8 * 8;
 

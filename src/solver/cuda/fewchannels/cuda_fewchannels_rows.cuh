@@ -24,7 +24,7 @@ static_assert(STEP * PIXEL % 8 == 0, "runs begin at pieces");
 static_assert(PIECES * 8 >= REACH * PIXEL, "pieces hold a run");
 static_assert(BATCHES > AHEAD + 1, "a batch may come while those that one needs are multiplied");
 
-// Rows, of which the first MIRRORED lie behind the last once more, and the barriers of batches.
+// Rows, with the first MIRRORED stored again behind the last, and the barriers of batches.
 struct Ring {
   unsigned base, barriers;
   __device__ unsigned row(int i) const { return base + i * ROW; }
@@ -32,7 +32,7 @@ struct Ring {
   __device__ unsigned empty(int i) const { return barriers + 8 * (BATCHES + i); }
 };
 
-// ---- what a block works on
+// ---- the work of a block
 
 // Rows `begin` to `end` of a tile of columns.
 struct Walk {
@@ -140,7 +140,7 @@ __device__ inline void load_rows(const Args &a, const Walk &walk, const Columns 
   for (int i = 0; i < AT_ONCE; i++) load_row(a, walk, columns, row + i, rows[i]);
 }
 
-// One of so many warpgroups, which bring batches by turns. `above`: rows of taps before the first.
+// One of several producer warpgroups, which take batches round robin. `above`: tap rows before the first.
 template <int GROUPS>
 __device__ inline void produce(const Args &a, const Ring &s, int above, int mine) {
   Turn turn;

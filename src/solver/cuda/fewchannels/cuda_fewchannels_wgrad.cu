@@ -51,7 +51,7 @@ struct Shared {
   }
 };
 
-// ---- what a block works on
+// ---- the work of a block
 
 // Of the channels and rows of taps.
 struct Part {
@@ -128,7 +128,7 @@ __device__ inline void hold(const Factors &factors) {
     for (int j = 0; j < 4; j++) asm volatile("" ::"r"(factors.word[i][j]) : "memory");
 }
 
-// `first`: of the ring's rows, that the first row of taps meets.
+// `first`: the row of the ring that the first tap row reads.
 __device__ inline void multiply(Sums &sums, const Factors &factors, const Ring &ring, int first) {
   const unsigned long long runs = wgmma_blocks(ring.row(first), 128, DILATE_R * ROW);
   hold(sums);
@@ -175,15 +175,15 @@ __device__ inline void keep_sums(const FilterArgs &a, const Sums &sums, const Co
   }
 }
 
-// ---- a warpgroup's share
+// ---- the work of a warpgroup
 
 __device__ inline void consume(const FilterArgs &a, const Shared &s, const Consumer &c) {
   const Args &layer = a.layer;
   const bool first = threadIdx.x % 128 == 0;
   Sums sums = {};
   Factors factors;
-  Turn turn, newest;  // the oldest batch that is needed, the next to come
-  Cursor now, later;  // whose products are formed, whose row of dy is sent for
+  Turn turn, newest;  // the oldest batch in use, the next batch
+  Cursor now, later;  // the row being multiplied, the row of dy being loaded
   int stage = 0, parity = 0;
   later.start(layer);
   for (int i = 0; i < STAGES && later.exists; i++, later.next(layer))
@@ -210,7 +210,7 @@ __device__ inline void consume(const FilterArgs &a, const Shared &s, const Consu
 
 // ---- the block
 
-// The registers that a block starts with, dealt anew: few to the warps that fetch.
+// Redistributes the block's registers: few for the producer warps.
 constexpr int ALL = 65536 / THREADS / 8 * 8 * (CONSUMERS + PRODUCERS);
 constexpr int FETCHING = 56, LEFT = (ALL - PRODUCERS * FETCHING) / CONSUMERS / 8 * 8;
 constexpr int MULTIPLYING = LEFT > 240 ? 240 : LEFT;

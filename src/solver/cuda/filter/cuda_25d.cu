@@ -28,11 +28,11 @@ typedef falt_cuda_tile_args Args;
 constexpr int T = TAPS_T, R = TAPS_R, S = TAPS_S, V = THREAD;
 constexpr int TERM = T + R + S;  // taps of a separable term
 constexpr int LINES = ROWS + R - 1, WINDOW = V + S - 1;
-constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // rows of taps are summed for themselves
+constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // tap rows have accumulators of their own
 constexpr int RIGHT = S - 1 - LEFT, MOST = LEFT > RIGHT ? LEFT : RIGHT;
 constexpr int RIGHT_AT = BOTH ? LEFT : 0;  // of the elements beyond an end, the first on the right
 constexpr int ENDS = BOTH ? S - 1 : MOST;
-constexpr int CYCLE = (AHEAD + LINES - 1) / LINES;  // planes of an iteration, whose lines have registers of their own
+constexpr int CYCLE = (AHEAD + LINES - 1) / LINES;  // planes of an iteration, each with its own registers
 constexpr int GROUP = BLOCK_X < 32 ? BLOCK_X : 32;  // threads of a row that shuffle
 
 enum { PLANE, ROW, COLUMN };
@@ -54,7 +54,7 @@ struct Line {
   X end[ENDS > 0 ? ENDS : 1];
 };
 
-// What stays the same from plane to plane. Places are those of elements that exist, whatever the boundary.
+// Loop invariants of the planes. Positions are those of existing elements, for any boundary.
 struct Thread {
   int line[LINES];  // of the thread's own elements in a plane
   int end[ENDS > 0 ? ENDS : 1];
@@ -169,7 +169,7 @@ __device__ inline void store_rows(const Args &a, Y *y, const ACC sum[ROWS][V], i
   }
 }
 
-// ---- the sweep
+// ---- the loop over planes
 
 __device__ inline void set_places(Thread &me, const Args &a, int row, int column, int lane) {
   const int own = column + SHIFT, group = me.first ? own : own - lane * V;

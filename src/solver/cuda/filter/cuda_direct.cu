@@ -51,7 +51,7 @@ __device__ constexpr int below(int v) {
 constexpr int WINDOW = below(V - 1) + (S - 1) * NEXT + 1;               // elements that a line gives a thread
 constexpr int SHIFT = ((-PAD_S * P) % VECTOR_X + VECTOR_X) % VECTOR_X;  // loaded before it to be aligned
 constexpr int LOADS = (SHIFT + WINDOW + VECTOR_X - 1) / VECTOR_X;
-constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // rows of taps are summed for themselves
+constexpr bool APART = in_blocks<ACC>(TERMS ? S : T * R * S);  // tap rows have accumulators of their own
 constexpr int PIECE = BLOCK_X * V;                             // LINEAR: from one of a thread's rows to the next
 
 enum { PLANE, ROW, COLUMN };
@@ -66,7 +66,7 @@ constexpr int SPREAD_R = ROWS > 1 ? DILATE_R / divisor(STRIDE_R, DILATE_R) : 1;
 constexpr int NEXT_T = STRIDE_T / divisor(STRIDE_T, DILATE_T), NEXT_R = STRIDE_R / divisor(STRIDE_R, DILATE_R);
 constexpr int READ_T = (PLANES - 1) * NEXT_T + T, READ_R = (ROWS - 1) * NEXT_R + R;
 
-// The first output of a tile along an axis where a thread has so many.
+// The first output of a tile along an axis with so many outputs a thread.
 __device__ constexpr int first_of(int tile, int many, int spread) {
   return tile / spread * (spread * many) + tile % spread;
 }
@@ -84,7 +84,7 @@ struct Taps {
   ACC value[TERMS ? TERMS * TERM : T * R * S];
 };
 
-// The first elements of a window, as they lie.
+// The first elements of a window, unconverted.
 typedef Word<VECTOR_X * sizeof(X)>::type WordX;
 typedef Raw<WordX, LOADS * VECTOR_X> RawX;
 
@@ -118,7 +118,7 @@ __device__ inline void store_some(const Args &a, Y *to, const ACC sum[V], int co
 
 // ---- the filter on a line
 
-// Line r of a plane goes to the outputs of all rows that it belongs to, with all taps of plane t.
+// Adds line r of a plane to all output rows that it belongs to, with all taps of plane t.
 __device__ inline void add_line(ACC sum[ROWS][V], const Taps &taps, const ACC window[WINDOW], int t, int r) {
 #pragma unroll
   for (int q = 0; q < ROWS; q++) {
@@ -153,7 +153,7 @@ struct Place {
   int plane, row, column;
 };
 
-// Line r of plane i of what a tile reads.
+// Line r of plane i of a tile's input.
 __device__ inline const X *line_at(const Args &a, const X *x, const Place &at, int i, int r) {
   const int plane = at.plane * STRIDE_T + i * DILATE_T - PAD_T;
   const int row = at.row * STRIDE_R - PAD_R + (LINEAR ? 0 : r * DILATE_R);
@@ -207,7 +207,7 @@ __device__ inline void compute_tile(const Args &a, const Taps &taps, const X *x,
     }
 }
 
-// The box's tiles lie as they would if they covered the image: warps read and write whole lines of the cache.
+// The tiles of the box have the positions of tiles that cover the image: warps read and write whole cache lines.
 __device__ inline void compute_inner(const Args &a, const Taps &taps, const X *x, Y *y, unsigned block) {
   const int column = block % a.blocks[COLUMN] * (LINEAR ? BLOCK_X * ROWS : BLOCK_X) + threadIdx.x;
   block /= a.blocks[COLUMN];
@@ -224,8 +224,8 @@ __device__ inline bool has_vector(const Args &a, int at) {
   return a.aligned && at >= 0 && at + VECTOR_X <= a.in[COLUMN];
 }
 
-// Whole vectors where there are some; `row` null: the constant. Vectors of less than 4 bytes share a word, which must
-// be initialized: the compiler may add its bytes up, as if those that were not loaded had no bits beyond a byte.
+// Whole vectors where possible; `row` null: the constant. Vectors of less than 4 bytes share a word, which must be
+// initialized: the compiler may add its bytes and assumes that bytes that were not loaded are in range.
 __device__ inline void look_up(ACC window[WINDOW], const Args &a, const X *row, int column) {
   const int from = column * STRIDE_S - PAD_S * P - SHIFT;
   RawX raw = {};
@@ -291,7 +291,7 @@ __device__ inline void compute_frame(const Args &a, const Taps &taps, const X *x
   at[PLANE] = item / columns / in_plane;
   if (!planes) at[PLANE] += a.begin[PLANE];
   if (!planes && !rows) at[ROW] += a.begin[ROW];
-  const int across = planes ? PLANE : rows ? ROW : COLUMN;  // the axis along which the box lies between
+  const int across = planes ? PLANE : rows ? ROW : COLUMN;  // the axis that the box divides
 #pragma unroll
   for (int i = 0; i < 3; i++)
     if (i == across && at[i] >= a.begin[i]) at[i] += box[i];

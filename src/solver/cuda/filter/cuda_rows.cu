@@ -33,7 +33,7 @@ struct Taps {
   ACC value[S];
 };
 
-// Where word w of the warp stands, if each lane has `own`; they divide 32, so that slot(w + 32) is slot(w) + slot(32).
+// The slot of word w of the warp if each lane has `own` words; `own` divides 32, so slot(w + 32) is slot(w) + slot(32).
 __device__ constexpr int slot(int w, int own) {
   return w / own * (own | 1) + w % own;
 }
@@ -84,7 +84,7 @@ __device__ inline void stage(const Args &a, uint4 *words, const X *row, int colu
 
 // ---- sums
 
-// Element i of a window goes to the outputs that it belongs to. Of many taps each block begins a part of its own.
+// Adds element i of a window to the outputs that it belongs to. With many taps each block starts a partial sum.
 __device__ inline void add_element(ACC sum[V], ACC part[V], const Taps &taps, ACC x, int i) {
 #pragma unroll
   for (int v = 0; v < V; v++) {

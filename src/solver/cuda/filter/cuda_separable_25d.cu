@@ -36,7 +36,7 @@ struct Taps {
   ACC value[TERMS * TERM];
 };
 
-// Where word w of the warp stands: a lane's words begin an odd number of words behind its neighbour's.
+// The slot of word w of the warp: the words of neighbouring lanes start an odd number of words apart.
 __device__ constexpr int slot(int w) {
   return w / OWN * (OWN | 1) + w % OWN;
 }
@@ -45,10 +45,10 @@ constexpr int SLOTS = slot(WORDS - 1) + 1;
 
 // ---- lines
 
-// What stays the same from line to line.
+// Loop invariants of the lines.
 struct Lane {
   int lane, column;  // the first element that the warp stages
-  bool inside;       // all that it stages lies in the row, by words
+  bool inside;       // all staged elements are inside the row, in whole words
   int *place;        // else: of elements lane, lane + 32, ..., 32 apart; negative: the constant
 };
 
@@ -85,7 +85,7 @@ __device__ inline void stage(uint4 *line, const Args &a, const Lane &me, const X
 
 // ---- sums
 
-// Element i of a window goes to the outputs along the line that it belongs to. `of`: a term's taps along it.
+// Adds element i of a window to the outputs along the line that it belongs to. `of`: a term's taps along it.
 __device__ inline void add_element(ACC along[V], const ACC *of, ACC x, int i) {
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -94,7 +94,7 @@ __device__ inline void add_element(ACC along[V], const ACC *of, ACC x, int i) {
   }
 }
 
-// A line goes to all R outputs; sum[k] takes tap R - 1 - k.
+// Adds a line to all R outputs; sum[k] takes tap R - 1 - k.
 __device__ inline void add_line(ACC sum[R][V], const Taps &taps, const uint4 *words) {
   ACC along[TERMS][V] = {};
 #pragma unroll
@@ -136,9 +136,9 @@ __device__ inline void store_row(const Args &a, Y *y, const ACC sum[V], int coun
   }
 }
 
-// ---- the march
+// ---- the loop over rows
 
-// The line that continues a plane at `row`; null: the constant. Inside, it follows the one `before`.
+// The line that continues a plane at `row`; null: the constant. Inside the image it follows the line `before`.
 __device__ inline const X *next_line(const Args &a, const X *plane, const X *before, int row) {
   if (row > 0 && row < a.in[ROW]) return before + a.x_row;
   const int folded = fold<int, FAR>(AXIS_R, a.in[ROW], row);
@@ -162,7 +162,7 @@ __device__ inline void march(const Args &a, const Taps &taps, uint4 (*ring)[SLOT
 #pragma unroll 1
   for (int i = begin - R + 1; i < end; i++, row++) {
     await_batches<AHEAD - 1>();
-    __syncwarp();  // the line is there, and all have read the one before, whose place another takes
+    __syncwarp();  // the line has arrived, and all have read the previous one, whose slot is reused
     line = next_line(a, x, line, row);
     if (row < last) stage(ring[used], a, me, line);
     end_batch();

@@ -86,7 +86,7 @@ __device__ inline void copies_arrived() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// Where the row's element stands that continues it at `at`; negative: the constant.
+// The position of the element that continues the row at `at`; negative: the constant.
 __device__ inline int place(const Args &a, int at) {
   const int pixel = at >= 0 ? at / P : -((P - 1 - at) / P);
   const int folded = fold<int>(a.boundary[2][0], a.boundary[2][1], a.in_columns / P, pixel);
@@ -145,8 +145,8 @@ __device__ inline void stage_tile(const Args &a, ACC *tile, const X *x, int plan
 
 // ---- steps
 
-// What a step adds: one plane of the input, a band of tap rows and columns. first_tap: of plane T of the taps for the
-// thread's output plane 0.
+// A step: one plane of the input, and a band of tap rows and columns. first_tap: of tap plane T for the thread's output
+// plane 0.
 struct Step {
   int plane, row, column;
   int rows, columns;
@@ -217,7 +217,7 @@ __device__ inline void stage(const Args &a, const Block &b, const Step &s, ACC *
 
 // ---- sums
 
-// A pointer into shared memory that stays in a register: its base would be asked for again before each load.
+// A pointer into shared memory that stays in a register: otherwise each load computes the base again.
 __device__ inline const ACC *kept(const ACC *shared) {
   size_t at = __cvta_generic_to_shared(shared);
   asm("" : "+l"(at));
@@ -267,8 +267,8 @@ __device__ inline void add_window(const Args &a, ACC sum[DEPTH][ROWS][V], const 
     }
 }
 
-// A thread's sums of many windows: in its local memory, as they are rarely asked for. Volatile, so that no register
-// holds them.
+// A thread's sums of many windows, in local memory because they are rarely accessed. Volatile, so that they occupy no
+// registers.
 struct Totals {
   volatile ACC of[DEPTH][ROWS][V];
   int windows;  // since the sums went there
@@ -341,7 +341,7 @@ __device__ inline void add_step(const Args &a, ACC sum[DEPTH][ROWS][V], const AC
 
 struct Place {
   Y *y;
-  i64 residual, channel;  // what the epilogue reads: offset of the batch, first channel
+  i64 residual, channel;  // for the epilogue: offset of the batch, first channel
   int column, row, plane;
 };
 
@@ -373,7 +373,7 @@ __device__ inline void store_plane(const Args &a, const Place &p, const ACC sum[
   }
 }
 
-// The whole epilogue is long: sums go through shared memory so that it is there once.
+// The full epilogue is long: sums go through shared memory, so its code exists once.
 __device__ inline void store_finished(const Args &a, const Place &p, const ACC sum[DEPTH][ROWS][V], ACC *shared) {
   ACC *mine = shared + threadIdx.x;
   __syncthreads();
@@ -424,8 +424,8 @@ __device__ inline void add_steps(const Args &a, const Block &b, ACC *tile, ACC s
   if (FLUSH) add_totals(sum, totals);
 }
 
-// A walk through a.sweep output planes: each plane of the image adds to the DEPTH outputs that read it; the oldest is
-// then complete and the others move up.
+// 2.5D blocking over a.sweep output planes: each input plane is added to the DEPTH output planes that read it; the
+// oldest is then complete and the others move up.
 __device__ inline void sweep(const Args &a, const Block &b, ACC *tile, ACC sum[DEPTH][ROWS][V], int mine,
                              const Place &p) {
   const int steps = min(a.sweep, a.out_planes - b.plane) + DEPTH - 1;

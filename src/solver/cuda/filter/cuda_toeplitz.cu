@@ -68,7 +68,7 @@ __device__ constexpr int floor_div(int a, int b) {
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-// What a lane loads begins FIRST words from its first output's column, OFF bytes before the window.
+// The loads of a lane start FIRST words from the column of its first output, OFF bytes before the window.
 constexpr int LEFT = PAD_S * PIXEL * (int)sizeof(X);
 constexpr int FIRST = floor_div(-LEFT, 4), OFF = -LEFT - 4 * FIRST;
 constexpr int RAW = (OFF + 4 * WINDOW * CHANNELS + 3) / 4;
@@ -93,7 +93,7 @@ __device__ inline float value(X bits) {
 
 // ---- products
 
-// What tf32 leaves of an element.
+// The remainder of an element after rounding to tf32.
 __device__ inline unsigned rest(unsigned word) {
   return __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000));
 }
@@ -169,7 +169,7 @@ __device__ inline float window_sum(const Args &a, const Image &image, int row, i
   return sum;
 }
 
-// Outputs once more, from their windows alone, where one is Inf or NaN: those of all lanes with the same t.
+// Recomputes outputs from their own windows if one is Inf or NaN: those of all lanes with the same t.
 __device__ inline void repair(const Args &a, const Image &image, const Place &at, int row, bool poisoned) {
   const unsigned mask = __ballot_sync(~0u, poisoned);
 #pragma unroll 1
@@ -208,12 +208,12 @@ __device__ inline void finish_rows(const Args &a, const Image &image, const Plac
   if (!INTEGER && __any_sync(~0u, poisoned)) repair(a, image, at, row, poisoned);
 }
 
-// ---- downwards
+// ---- the loop down the image
 
-// Blocks of four rows that are loaded, and asked for, before they are needed.
+// Blocks of four rows that are loaded, and prefetched, ahead of use.
 constexpr int AHEAD = RAW > 6 ? 1 : 2, FAR_AHEAD = 3;
 
-// Whether all that a warp reads and writes in its steps from a row on lies within the image and is aligned.
+// Whether a warp's accesses in its steps from a row on are inside the image and aligned.
 __device__ inline bool is_inside(const Args &a, const X *plane, const Place &at, int row, int steps) {
   const int rows = 4 * (steps + DEPTH - 1);
   const i64 first = at.first + (LINEAR ? row * a.x_row : 0), last = first + (LINEAR ? (rows - 1) * a.x_row : 0);
@@ -224,7 +224,7 @@ __device__ inline bool is_inside(const Args &a, const X *plane, const Place &at,
          exists(a, row + 4 * steps - 1, at.first + WIDTH - 1);
 }
 
-// The rows that a tile reads, and where the next come from.
+// The rows that a tile reads, and the source of the next ones.
 struct Rows {
   unsigned window[DEPTH][CHANNELS][WINDOW], raw[AHEAD][RAW];
   const X *plane, *from;
@@ -292,7 +292,7 @@ __device__ inline void sweep_kept(const Args &a, const Image &image, const Place
       if (k == 0 || i + k < steps) step_kept<INSIDE>(rows, a, image, at, band, start, row, i + k, k, steps);
 }
 
-// One step of large filters, or of volumes: bands from memory, TILES tiles below each other share them.
+// One step of large filters, or of volumes: TILES tiles along a column share band matrices from memory.
 __device__ inline void step_streamed(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row) {
   static_assert(BANDS == 0 || CHANNELS == 1, "channels are taken apart where rows stay in registers");
   Acc acc[TILES];
@@ -336,14 +336,14 @@ __device__ inline void step_streamed(const Args &a, const Image &image, const Pl
   }
 }
 
-// Where a warp's tile lies, and of how many steps.
+// The position of a warp's tile, and its number of steps.
 struct Tile {
   int column, row, steps;  // column: in tiles; row: in steps
   i64 image;
 };
 
-// Tiles at the image's edges take longer: they are lower, and come first. The warps of a block are contiguous; below
-// each other where they read many rows in common.
+// Tiles at the image's edges take longer: they are lower, and come first. The warps of a block are neighbours along a
+// row, or along a column if they read many common rows.
 __device__ inline Tile tile_at(const Args &a, i64 number) {
   const int others = a.column_tiles - a.end_columns, caps = min(2, a.end_rows), end = a.end_steps;
   const int edge = a.end_columns * a.end_rows + others * caps, inner = others * a.row_tiles;

@@ -2,14 +2,14 @@
 // interleaved channels. Part of cuda_toeplitz.cu, whose compile-time parameters it uses.
 #pragma once
 
-// Where the row stands in memory that continues the image at `row`; NULL: it is the constant.
+// The address of the row that continues the image at `row`; NULL: the constant.
 __device__ inline const X *line_at(const Args &a, const X *plane, int row) {
   if (LINEAR) return plane;
   row = fold<int, FAR>(AXIS_R, a.in_rows, row);
   return plane && row >= 0 ? plane + min(row, a.in_rows - 1) * a.x_row : nullptr;
 }
 
-// The column that continues a row at `column`: one that exists, whatever is asked for, or -1, the constant.
+// The column that continues a row at `column`: always an existing one, or -1 for the constant.
 __device__ inline int place(int columns, int column) {
   const int pixel = floor_div(column, PIXEL), pixels = columns / PIXEL, folded = fold<int, FAR>(AXIS_S, pixels, pixel);
   return folded < 0 ? -1 : min(folded, pixels - 1) * PIXEL + column - pixel * PIXEL;
@@ -20,7 +20,7 @@ __device__ inline X element(const X *line, int columns, unsigned fill, int colum
   return line && from >= 0 ? __ldg(line + from) : (X)fill;
 }
 
-// One word of neighbours, some of which lie outside. Not inlined: it is rare, and there are many words.
+// One word of neighbours, some of which are outside. Not inlined: it is rare, and there are many words.
 __device__ __noinline__ unsigned word_outside(const X *line, int columns, unsigned fill, int column) {
   unsigned word = 0;
 #pragma unroll
@@ -29,8 +29,8 @@ __device__ __noinline__ unsigned word_outside(const X *line, int columns, unsign
   return word;
 }
 
-// A lane's words where its row ends or is not aligned: whole words where there are some, shifted, then what touches the
-// outside.
+// A lane's words at the end of a row or in an unaligned row: whole words where possible, shifted, then words that touch
+// the outside.
 __device__ inline void fetch_careful(unsigned raw[RAW], const Args &a, const X *line, int column) {
   const unsigned off = (unsigned)(size_t)(line + column) & 3;
   const int begin = column + FIRST * PER_WORD, margin = off ? PER_WORD : 0;
@@ -73,13 +73,13 @@ __device__ inline void fetch_words(unsigned raw[RAW], const unsigned *from) {
   }
 }
 
-// Rows far ahead come as far as the second-level cache: no register waits for them. One lane asks for each line.
+// Prefetches rows far ahead to L2, so no register waits for them. One lane requests each line.
 __device__ inline void prefetch(const X *row, const Place &at) {
   constexpr int line = 128 / (int)sizeof(X);
   if (at.g * line < WIDTH) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at.g * line));
 }
 
-// What the lane needs of the block of four rows that begins at `row`.
+// The lane's words of the block of four rows that starts at `row`.
 __device__ inline void fetch(unsigned raw[RAW], const Args &a, const Place &at, const X *plane, int row) {
   const X *line = line_at(a, plane, row + at.t);
   const int column = LINEAR ? at.column + (row + at.t) * (int)a.x_row : at.column;
@@ -100,8 +100,8 @@ __device__ inline uint4 realigned(const void *from) {
                     __funnelshift_r(part[2], part[3], 8 * off), __funnelshift_r(part[3], part[4], 8 * off));
 }
 
-// The word of four bytes, `step` apart, that begins at byte `first`: one move for each word that they lie in beyond the
-// first two. `again`: by a last move that is not found to be the same, so that the word has a register of its own.
+// Collects the word of four bytes, `step` apart, that starts at byte `first`: one byte permutation for each word after
+// the first two. `again`: ends with a permutation that the compiler does not merge, so the word has its own register.
 __device__ inline unsigned collect(const unsigned raw[RAW], int first, int step, bool again = false) {
   const int low = first / 4, high = (first + 3 * step) / 4;
   unsigned word = raw[low];

@@ -57,8 +57,8 @@ __device__ inline void pack_pair(unsigned word[], float a, float b) {
 
 constexpr int OUT = CHUNK * (int)sizeof(Y) / 4;  // words of a lane's outputs in a row, of a channel
 
-// Lanes 2r and 2r+1 (by g) hold the left and the right half of row r of tiles 2t and 2t+1: they exchange, so that one
-// has all of tile 2t, the other all of tile 2t+1.
+// Lanes 2r and 2r+1 (by g) hold the left and the right half of row r of tiles 2t and 2t+1. After the exchange one has
+// all of tile 2t, the other all of tile 2t+1.
 __device__ inline void exchange(unsigned out[OUT], const float v[GROUPS][4], bool odd) {
   if constexpr (sizeof(Y) == 1) {
     unsigned word[GROUPS];
@@ -88,7 +88,7 @@ __device__ inline void exchange(unsigned out[OUT], const float v[GROUPS][4], boo
   }
 }
 
-// Channels side by side again: bytes that were four to a word of their channel.
+// Interleaves channels again: each word held four bytes of one channel.
 __device__ inline void interleave(unsigned line[CHANNELS * OUT], const unsigned out[CHANNELS][OUT]) {
   if constexpr (CHANNELS == 1) {
 #pragma unroll
@@ -156,7 +156,7 @@ __device__ __noinline__ void store_careful(Y *to, const Y *from, int count, int 
   }
 }
 
-// Where a lane's outputs stand in a warp's four rows.
+// The position of a lane's outputs in a warp's four rows.
 __device__ inline int row_of(const Place &at) {
   return RINGED ? at.t : at.g >> 1;
 }
@@ -164,11 +164,11 @@ __device__ inline int column_of(const Place &at) {
   return (RINGED ? at.g : 2 * at.t + (at.g & 1)) * LANE;
 }
 
-// Four rows of a warp's outputs; `whole`: all exist, aligned. Interleaved ones pass through shared memory, so that a
-// warp's stores are whole lines.
+// Stores four rows of a warp's outputs; `whole`: all exist and are aligned. Interleaved outputs pass through shared
+// memory, so a warp stores whole lines.
 __device__ inline void store_rows(const Args &a, Y *y, const unsigned line[CHANNELS * OUT], const Place &at, int row,
                                   bool whole) {
-  __shared__ WordsOut staged[WARPS][32 * VECTORS + 1];  // what is realigned reads a word more
+  __shared__ WordsOut staged[WARPS][32 * VECTORS + 1];  // realigned rows read one more word
   WordsOut *mine = staged[threadIdx.x / 32];
   const int r = row_of(at), column = column_of(at);
   if (whole && CHANNELS == 1) {

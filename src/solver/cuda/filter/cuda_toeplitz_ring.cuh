@@ -68,12 +68,12 @@ __device__ inline Patch patch_at(const Args &a, int column, bool *possible) {
   return patch;
 }
 
-// Where a lane's next rows come from.
+// The source of a lane's next rows.
 struct Walk {
   const X *plane, *from;  // from: INSIDE, of the next block
   Y *to;                  // INSIDE: of the tile's outputs
-  int row, beside;        // beside: words from the lane's first to those that it copies beside it
-  bool end;               // the lane stands at its warp's end
+  int row, beside;  // beside: distance in words from the lane's first word to the words that it copies beside its own
+  bool end;         // the lane is at an end of its warp
   Patch patch[BESIDE + 1];
 };
 
@@ -145,8 +145,8 @@ __device__ inline void read_rows(unsigned raw[RAW], const Slot &slot, const Walk
   }
 }
 
-// A row of words as products take it: tiles j and j+2 side by side, two slots of each. (Words that several tiles share
-// have a register for each.)
+// A row of words in the order of the products: tiles j and j+2 adjacent, two slots of each. (Words that several tiles
+// share have a register for each.)
 struct Windows {
   uint4 quad[DEPTH][CHANNELS][PAIRS][2];
 };
@@ -200,7 +200,7 @@ __device__ inline void pack_four(unsigned out[], const float v[4]) {
   }
 }
 
-// A step's outputs, channels side by side.
+// A step's outputs with interleaved channels.
 __device__ inline void form_results(const Args &a, unsigned line[CHANNELS * OUT], const uint4 band[],
                                     const Windows &windows, const uint4 &start, float beta) {
   unsigned out[CHANNELS][OUT];
@@ -216,8 +216,7 @@ __device__ inline void form_results(const Args &a, unsigned line[CHANNELS * OUT]
   interleave(line, out);
 }
 
-// Where a lane's outputs begin from those of its warp; where they pass through shared memory, that is its warp's
-// affair.
+// The offset of a lane's outputs from those of its warp; zero if they pass through shared memory.
 __device__ inline i64 results_at(const Args &a, const Place &at) {
   return CHANNELS == 1 ? at.t * a.y_row + at.g * LANE : 0;
 }
@@ -232,8 +231,8 @@ __device__ inline void store_step(const Args &a, Y *to, const unsigned line[CHAN
   }
 }
 
-// The tile between the edges of that number: where its rows come from and its outputs go. The last of a column lies
-// over the one before it, so that all are whole.
+// The inner tile of that number: the source of its rows and the destination of its outputs. The last tile of a column
+// overlaps the one before it, so all tiles are whole.
 __device__ inline void start_walk(Walk &walk, const Args &a, const Place &at, unsigned number) {
   const unsigned others = a.column_tiles - a.end_columns, image = a.images > 1 ? number / (others * a.row_tiles) : 0;
   const unsigned n = number - image * (others * a.row_tiles), down = n / others, across = n - down * others;
@@ -249,9 +248,9 @@ __device__ inline void start_walk(Walk &walk, const Args &a, const Place &at, un
   }
 }
 
-// All that lies between the edges: `first` and every `stride`th after it, without a pause between them: while a tile's
-// last RING blocks are used, the next tile's are copied. A tile's rows above the first that outputs are formed with,
-// which no outputs are formed for, have a slot of their own, so that steps and slots keep their order.
+// All inner tiles: `first` and every `stride`th after it, without a pause: while the last RING blocks of a tile are
+// used, the blocks of the next one are copied. The rows of a tile above its first outputs, which complete no output,
+// have a slot of their own, so steps and slots keep their order.
 __device__ inline void sweep_inner(const Args &a, const Place &at, const uint4 *bands, Slot *ring, unsigned next,
                                    unsigned stride) {
   constexpr int count = DEPTH * PAIRS * PARTS;
@@ -307,8 +306,8 @@ __device__ inline void sweep_inner(const Args &a, const Place &at, const uint4 *
   }
 }
 
-// Whether a tile's columns are whole and aligned, and what continues them is found in patches; else it must be asked
-// for element by element.
+// Whether a tile's columns are whole and aligned and its boundary is found in patches; else elements are loaded one by
+// one.
 __device__ inline bool find_patches(Walk &walk, const Args &a, const Place &at, int row, int steps) {
   bool possible = !LINEAR && walk.plane && a.aligned_x && a.aligned_y && at.first + WIDTH <= a.in_columns &&
                   exists(a, row + 4 * steps - 1, at.first + WIDTH - 1);
@@ -361,7 +360,7 @@ __device__ inline void sweep_edge(const Args &a, const Image &image, const Place
   await_batches<0>();
 }
 
-// Whether all that lies between the edges may be read and written without a question.
+// Whether all inner tiles may be read and written without tests.
 __device__ inline bool is_calm(const Args &a) {
   const int bottom = 4 * (a.all_steps - a.end_steps);  // of the outputs
   if (TAPS_T > 1 || PAD_T || a.out_planes > a.in_planes || !a.aligned_x || !a.aligned_y) return false;
@@ -386,7 +385,7 @@ __device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 n
     int row;
     const Tile tile = tile_at(a, number);
     const Image image = locate(a, at, tile, &row);
-    if (!LINEAR && a.out_columns % 16 == 0 && a.out_columns >= WIDTH) {  // the last column's tiles lie over others
+    if (!LINEAR && a.out_columns % 16 == 0 && a.out_columns >= WIDTH) {  // the last column's tiles overlap others
       at.first = min(at.first, a.out_columns - WIDTH);
       at.column = at.first + at.g * LANE;
     }

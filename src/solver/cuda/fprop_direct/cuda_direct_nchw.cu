@@ -39,7 +39,7 @@ typedef falt_cuda_direct_nchw_args Args;
 enum { N, G, C, D, H, W };
 
 constexpr int THREADS = ACROSS * DOWN * GROUPS, TAPS = CHANNELS * TAPS_R * TAPS_S;
-constexpr bool APART = in_blocks<float>(TAPS);                  // rows of taps are summed for themselves
+constexpr bool APART = in_blocks<float>(TAPS);                  // tap rows have accumulators of their own
 constexpr int TILE_H = DOWN * ROWS, TILE_W = ACROSS * COLUMNS;  // outputs of a block, before pooling
 constexpr int IN_H = (TILE_H - 1) * STRIDE_H + (TAPS_R - 1) * DILATE_R + 1;
 constexpr int IN_W = (TILE_W - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
@@ -55,7 +55,7 @@ static_assert((RUN & (RUN - 1)) == 0, "results are written by words");
 
 // ---- staging
 
-// Where column `at` of a line lies.
+// The position of column `at` in a line.
 __device__ constexpr int place(int at) {
   return at % PHASES * SLOTS + at / PHASES;
 }
@@ -70,7 +70,7 @@ __device__ inline Place place_of(int i) {
   return {i / (IN_H * IN_W), i / IN_W % IN_H, i % IN_W};
 }
 
-// The index that stands at position u of an axis; negative: the constant.
+// The index of the element at position u of an axis; negative: the constant.
 __device__ inline int index_at(const Args &a, int axis, int u) {
   if (FOLD) return fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], u);
   return u < a.in[axis] ? u : -1;
@@ -88,7 +88,7 @@ __device__ inline void stage_tile(const Args &a, float *tile, const X *x, int fi
   }
 }
 
-// Filters [first, first + BLOCK_FILTERS) of a group; those that do not exist are zero.
+// Filters [first, first + BLOCK_FILTERS) of a group; missing ones are zero.
 __device__ inline void stage_taps(const Args &a, float *taps, i64 base, int first) {
 #pragma unroll 2
   for (int i = threadIdx.x; i < BLOCK_FILTERS * TAPS; i += THREADS) {
@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) falt_direct_nchw(const __g
   stage_taps(a, taps, g * a.w.stride[G], filter_tile * BLOCK_FILTERS);
   if (a.kept) await_stream();
 
-  Linear<float> l[FILTERS];  // asked for early: what they wait for, the tile waits for, too
+  Linear<float> l[FILTERS];  // loaded early: the tile waits for the same kernel
 #pragma unroll
   for (int f = 0; f < FILTERS; f++) l[f] = linear_of<float>(e, g * a.filters + min(t.filter + f, a.filters - 1));
   stage_tile(a, tile, (const X *)a.x.data + n * a.x.stride[N] + g * a.x.stride[G],

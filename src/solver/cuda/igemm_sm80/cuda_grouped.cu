@@ -58,7 +58,7 @@ static_assert(ROWS % 8 == 0, "half of a warp's channels belong to one group");
 
 typedef float Sums[2][4];  // of 16 pixels and 2 times 8 channels
 
-// ---- what a block works on
+// ---- the work of a block
 
 struct Block {
   int n, h, w, row, source;  // image, first pixel, first channel of outputs and of the source
@@ -90,8 +90,8 @@ __device__ inline void load_window(const Args &a, const Block &b, unsigned to) {
 
 // ---- the filter
 
-// The channels of outputs stand in the columns of a product in such an order that lanes get four neighbouring ones when
-// they have exchanged half of their sums.
+// The output channels are ordered in the columns of a product such that lanes have four neighbouring channels after
+// they exchange half of their sums.
 __device__ inline int channel_of(int column) {
   return column / 2 % 2 * 4 + column / 4 * 2 + column % 2;
 }
@@ -111,7 +111,7 @@ __device__ inline bool is_own(int channel) {
   return !MERGED || (unsigned)channel < OWN_DEPTH;
 }
 
-// The ways from tap to tap are few: a pointer walks along them.
+// The distances between taps are few: a pointer advances by them.
 __device__ inline void load_taps(const Args &a, int first, Taps &taps) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -138,13 +138,13 @@ __device__ inline void load_taps(const Args &a, int first, Taps &taps) {
 
 // ---- products
 
-// A line of the source as half of a warp's channels, or all, meet it: 16 pixels of each piece.
+// The fragments of a source line for half of a warp's channels, or for all: 16 pixels of each piece.
 struct Line {
   uint4 pair[PAIRS > 0 ? PAIRS : 1], odd;
 };
 
-// Where lanes find that: a pair's second piece lies beside the first, or is the first of the next tap. Of the pieces of
-// both sets that are multiplied alone one load brings both.
+// The addresses of these fragments: a pair's second piece is adjacent to the first, or is the first piece of the next
+// tap. One load reads the pieces of both sets that are multiplied alone.
 struct Ways {
   unsigned beside, next, odd, set;  // set: from a piece of the first to that of the second
 
@@ -157,7 +157,7 @@ struct Ways {
   }
 };
 
-// `way`: from the first line to this.
+// `way`: offset of this line from the first.
 __device__ inline void load_line(Line &line, const Ways &ways, int way, int set) {
 #pragma unroll
   for (int i = 0; i < PAIRS; i++) {
@@ -203,7 +203,7 @@ __device__ inline float alone(const Args &a, const char *pixel, int row) {
   return sum;
 }
 
-// What a lane stores: four neighbouring channels of the pixels of one column, and of that eight columns on.
+// The stores of a lane: four neighbouring channels of the pixels of one column, and of the column eight further.
 struct Place {
   char *y;         // of the next line of outputs
   i64 r;           // the residual's pixel
@@ -263,12 +263,12 @@ __device__ inline unsigned store_line(const Args &a, Place &p, const Sums sums) 
       store_pixel(a, p, value, 0, half);
   }
   p.y += a.y_axis[0] * SIZE_Y, p.r += a.r_axis[0];
-  // Else the compiler loads for the lines to come before it stores, and has too few registers for that.
+  // Otherwise the compiler moves loads of later lines before these stores and runs out of registers.
   if (TYPE_Y == F32) __syncwarp();
   return left;
 }
 
-// What was not stored of a band: two bits a line. window: of the lane's first pixel.
+// The outputs of a band that were not stored: two bits a line. window: of the lane's first pixel.
 __device__ inline void store_left(const Args &a, const Place &p, unsigned left, const char *window) {
 #pragma unroll 1
   for (; left; left &= left - 1) {

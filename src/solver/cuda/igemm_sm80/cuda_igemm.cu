@@ -62,7 +62,7 @@ static_assert(!WGMMA || (SPLIT && PROMOTE == 1 && WM == 16 && WARPS_N == 1 && RO
 
 typedef Sum Acc[MT][NT][4];
 
-// Where a 16-byte chunk of a row stands: rows that a warp loads together lie in different banks.
+// The swizzled position of a 16-byte chunk of a row: rows that a warp loads together are in different banks.
 __device__ inline unsigned swizzled(int row, int chunk) {
   return row * ROW + ((chunk ^ (ROW == 128 ? row & 7 : row >> 1 & 3)) << 4);
 }
@@ -132,7 +132,7 @@ __device__ inline uint4 load_tile(unsigned address) {
 }
 
 #if GROUP_BYTES
-// Groups stand along the diagonal: eight columns are multiplied with their own group's channels, which are all of a
+// Groups are on the diagonal: eight columns are multiplied with the channels of their own group, which are all of a
 // slice, half of it, or none.
 __device__ inline void multiply_own(Sum acc[4], uint4 a, unsigned b0, unsigned b1, bool first, bool second) {
   if (first && second)
@@ -218,7 +218,7 @@ __device__ inline void multiply_step(Acc acc, unsigned stage, const Slices &slic
 __device__ inline void multiply(const Args &a, Acc acc, unsigned shared, Loader &loader, Filter &filter, int steps) {
   Slices slices;
   slices.start();
-  // What was known when the layer was planned is fetched while the kernels ahead end.
+  // Data of the plan is loaded before the wait for preceding kernels.
   if (!a.b_known) await_stream();
 #pragma unroll 1
   for (int i = 0; i < STAGES - 1; i++)
@@ -269,7 +269,7 @@ struct alignas(16) Desk {
   Result result[WM];
 };
 
-// Rows [i*16, i*16 + SLAB) of the warp's sums, side by side.
+// Rows [i*16, i*16 + SLAB) of the warp's sums, contiguous.
 __device__ inline void put_slab(Desk &desk, const Acc acc, int i) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -332,8 +332,8 @@ __device__ inline void store_channels(const Args &a, Acc acc, Desk &desk, int ch
   }
 }
 
-// Neighbouring lanes take neighbouring channels, so that what a warp stores lies in few lines; all of some rows'
-// outputs are read before the first is stored, since no load passes a store.
+// Neighbouring lanes take neighbouring channels, so a warp stores to few lines. All residuals of some rows are loaded
+// before the first store, since the compiler moves no load before a store.
 __device__ inline void store_ragged(const Args &a, Acc acc, Desk &desk, int channel, i64 y_at, i64 r_at, i64 group) {
   constexpr int LANES = WN < 32 ? WN : 32, ROWS = 32 / LANES, EACH = WN / LANES, AHEAD = 8 / EACH;
   static_assert(16 % (AHEAD * ROWS) == 0, "a slab has whole rounds");
@@ -417,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm(const _
 #else
   const Phase &p = a.phase;
 #endif
-  // Groups are contiguous in memory, so they are computed side by side.
+  // Groups are contiguous in memory, so neighbouring blocks compute neighbouring groups.
   const int column = blockIdx.x % (a.channel_tiles * a.groups), first = blockIdx.x / (a.channel_tiles * a.groups) * BM;
   const int index = column / a.channel_tiles, first_channel = column % a.channel_tiles * BN;
   const int group = p.group + index * a.group_apart;

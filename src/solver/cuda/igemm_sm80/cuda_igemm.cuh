@@ -61,7 +61,8 @@ __device__ inline void pack_chunk(unsigned word[4], const unsigned long long ele
   }
 }
 
-// What tf32 leaves of an element. It is cut, not rounded, so that no number becomes infinite; an infinity leaves NaN.
+// The remainder of an element after truncation to tf32. Truncation, unlike rounding, makes no number infinite; the
+// remainder of an infinity is NaN.
 __device__ inline unsigned low_part(unsigned word) {
   return __float_as_uint(__uint_as_float(word) - __uint_as_float(word & 0xffffe000));
 }
@@ -70,7 +71,7 @@ __device__ inline uint4 low_parts(uint4 a) {
   return make_uint4(low_part(a.x), low_part(a.y), low_part(a.z), low_part(a.w));
 }
 
-// To the nearest tf32: what is below is cut off. A number does not become infinite, nor NaN a number.
+// Rounds to the nearest tf32: the lower bits are cut off. No number becomes infinite, and no NaN becomes a number.
 __device__ inline unsigned rounded_part(unsigned word) {
   return fabsf(__uint_as_float(word)) < 0x1.ffep127f ? word + 0x1000 : word;
 }
@@ -79,8 +80,8 @@ __device__ inline void round_parts(uint4 &a) {
   a.x = rounded_part(a.x), a.y = rounded_part(a.y), a.z = rounded_part(a.z), a.w = rounded_part(a.w);
 }
 
-// Columns 8j to 8j + 15 of the sums. IN_PARTS: both factors in two parts (rest: what
-// a's first leave), the smallest products first.
+// Columns 8j to 8j + 15 of the accumulators. IN_PARTS: both operands in two parts (rest: the remainder of a), the
+// smallest products first.
 template <typename PRODUCT, int MT, int NT, int IN_PARTS, typename TOTAL>
 __device__ inline void multiply_pair(TOTAL acc[MT][NT][4], const uint4 a[MT], const uint4 rest[MT], uint4 b, int j) {
   if constexpr (IN_PARTS) {

@@ -2,14 +2,14 @@
 // Part of cuda_igemm.cu.
 #pragma once
 
-// All pixels of a block, each found once and read by those who copy its pieces.
+// All pixels of a block, each computed once and read by the threads that copy its pieces.
 __device__ inline void find_pixels(const Args &a, const Phase &p, const char *source, int first, Pixel *pixels) {
   for (int i = threadIdx.x; i < BM; i += THREADS) pixels[i] = find_pixel(a.source, p, source, first + i);
   __syncthreads();
 }
 
 #if !GATHER
-// The bytes of an entry that are ahead of its tap's channels, and all up to their end.
+// The bytes of an entry before its tap's channels, and those up to their end.
 __device__ inline int head_of(const Entry &e) {
 #if SPANS
   return e.bits >> FALT_CUDA_IGEMM_HEAD & 15;
@@ -33,14 +33,14 @@ struct Loader {
   const Entry *table;
   Entry next;
   unsigned to[STEP % 8 ? PIXELS : 1];  // bytes of a stage
-  unsigned heads = 0, waiting = 0;     // of the steps under way, the oldest lowest; their bits
+  unsigned heads = 0, waiting = 0;     // of the steps in flight, the oldest lowest; their bits
 
   __device__ inline bool mine(int i) const { return BM % STEP == 0 || (int)(threadIdx.x / UNITS) + i * STEP < BM; }
   __device__ inline unsigned place(unsigned stage, int i) const {
     return stage + (STEP % 8 ? to[STEP % 8 ? i : 0] : to[0] + i * STEP * ROW);
   }
 
-  // Its first entry is under way while pixels are found.
+  // Its first entry is loaded while pixels are computed.
   __device__ inline void ask(const Entry *entries) {
     table = entries + threadIdx.x % UNITS;
     next = entry_at(table, 0);
@@ -83,7 +83,7 @@ struct Loader {
   }
   __device__ inline void store(unsigned) {}
 
-  // What this thread copied of the oldest step, which has arrived.
+  // Clears foreign channels in this thread's copies of the oldest step, which has arrived.
   __device__ inline void clear(unsigned stage) {
     const unsigned head = heads & 15;
     heads >>= 4;
@@ -102,7 +102,7 @@ struct Loader {
 };
 
 #else
-// Pieces that lie apart: neighbouring threads take neighbouring pixels, through registers.
+// Pieces that are not contiguous: neighbouring threads load neighbouring pixels through registers.
 struct Loader {
   static constexpr int PARTS = THREADS / BM, MINE = CHUNKS / PARTS, EACH = 16 / SIZE_X;  // chunks of a thread
   static constexpr int ENTRIES = EACH / GATHER, STEP_ENTRIES = CHUNKS * ENTRIES;         // of a chunk, of a step
@@ -130,7 +130,7 @@ struct Loader {
     table += STEP_ENTRIES;
   }
 
-  // What was loaded, into a stage.
+  // Stores the loaded elements to a stage.
   __device__ inline void store(unsigned stage) {
 #pragma unroll
     for (int i = 0; i < MINE; i++) {

@@ -8,7 +8,7 @@
 typedef falt_cuda_igemm_pack_args Args;
 typedef falt_cuda_igemm_phase Phase;
 
-// The element behind depth k of row n, or where there is none.
+// The address of the element at depth k of row n, or none.
 __device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int k) {
   const int group = n / a.rows, tap = k / a.span;
   const int s = tap % p.taps[2], r = tap / p.taps[2] % p.taps[1], t = tap / p.taps[2] / p.taps[1];
@@ -22,7 +22,7 @@ __device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int 
           n % a.rows * a.w_row + channel * a.w_channel);
 }
 
-// A word as a tf32 and what that leaves.
+// Splits a word into a tf32 and its remainder.
 __device__ inline void split(unsigned *high, float *low) {
   const unsigned word = *high, cut = word & 0xffffe000;
   *low = __uint_as_float(word) - __uint_as_float(cut);

@@ -64,7 +64,7 @@ __device__ inline Entry entry_at(const Entry *table, int i) {
 #endif
 }
 
-// Whether a piece of a pixel's window exists, and where. With FILL what does not is the constant.
+// Whether a piece of a pixel's window exists, and its address. With FILL missing pieces are the constant.
 __device__ inline bool find_piece(const Source &a, const Pixel &pixel, const Entry &e, const char *&from) {
   bool exists, beyond;
 #if FOLD

@@ -35,7 +35,7 @@ static_assert(PIXELS % SLICE == 0 && WM % 16 == 0 && WN % 16 == 0, "warps multip
 typedef Product::Sum Sum;
 typedef Sum Acc[MT][NT][4];
 
-// Bytes between pixels in shared memory: what lanes load together lies in different banks.
+// Bytes between pixels in shared memory: lanes that load together use different banks.
 constexpr int pitch_of(int columns) {
   return columns * SIZE_X + (SIZE_X >= 4 ? 32 : 16);
 }
@@ -71,7 +71,7 @@ struct Loader {
   __device__ inline void store(unsigned) {}
 };
 
-// Pieces that lie apart: a lane takes a pixel, a warp some of its chunks, through registers.
+// Pieces that are not contiguous: a lane takes a pixel, a warp some of its chunks, through registers.
 template <int COLUMNS, int UNIT, int GATHER>
 struct Loader<COLUMNS, UNIT, GATHER, true> {
   static constexpr int ENTRIES = EACH / GATHER, CHUNKS = COLUMNS / EACH, PITCH = pitch_of(COLUMNS);
@@ -113,8 +113,8 @@ struct Loader<COLUMNS, UNIT, GATHER, true> {
   }
 };
 
-// Both factors' pieces of a step. All threads find the pixels of BATCH steps at once, while those of the steps before
-// are used: of two batches there is room.
+// The pieces of both operands of a step. All threads compute the pixels of BATCH steps at a time, while those of the
+// previous steps are used: there is room for two batches.
 constexpr int BATCH = 4;
 static_assert(STAGES - 1 <= BATCH, "the first stages are of the first batch");
 
@@ -193,7 +193,7 @@ __device__ inline void put_sums(const Args &a, const Acc acc, int group, int fir
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = a.row_tiles * BM, columns = a.column_tiles * BN;
   if (!a.partial) {
-    __syncthreads();  // nobody multiplies what lay here
+    __syncthreads();  // the old content is no longer used
     for (int i = threadIdx.x; i < BN; i += THREADS) places[i] = place_column(a, first_column + i);
     __syncthreads();
   }

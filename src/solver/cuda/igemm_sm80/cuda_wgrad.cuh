@@ -6,8 +6,8 @@
 typedef long long i64;
 typedef falt_cuda_igemm_wgrad_args Args;
 
-// Where a gradient goes is the sum of where its row goes and where its column goes, which are found once for all that
-// they meet. Merged groups own squares along the diagonal: row and column must be of the same one.
+// The address of a gradient is the sum of the offsets of its row and of its column, which are computed once for all
+// combinations. Merged groups are squares on the diagonal: row and column must belong to the same one.
 struct Place {
   i64 at;
   int owner;  // which of the merged groups, or one of these:

@@ -58,7 +58,7 @@ static_assert(RUN ? SLABS == 1 && TILE_H % 2 == 0 && DILATE_S == 1 : CHANNELS % 
 
 typedef float Acc[PER][UNITS][MR][4];
 
-// ---- what a block works on
+// ---- the work of a block
 
 struct Part {
   const char *y, *x;
@@ -102,7 +102,7 @@ __device__ inline void advance(const Args &a, Tile &t) {
 
 // ---- copies: a thread's pieces have the same place in their pixels
 
-// Bytes of a piece from channel `first` of `count` on; groups side by side have whole pieces.
+// Bytes of a piece from channel `first` of `count` on; adjacent groups have whole pieces.
 __device__ inline int piece_bytes(int first, int count) {
   return SLABS > 1 ? (first < count ? 16 : 0) : max(0, min(count - first, 8)) * 2;
 }
@@ -150,12 +150,12 @@ __device__ inline void load_window(const Args &a, const Part &p, const Tile &t, 
   }
 }
 
-// Rows of x as they lie, from a place on that UNIT divides.
+// Copies rows of x in place, from a multiple of UNIT on.
 __device__ inline int run_start(const Corner &c) {
   return c.w * CHANNELS;
 }
 
-// Element by element where no word is aligned in all rows; several are in flight at once.
+// Element by element if no word is aligned in all rows; several loads are in flight.
 __device__ inline void load_elements(const Args &a, const Corner &c, const char *from, int first, int end,
                                      unsigned to) {
   constexpr int AT_ONCE = 8, ALL = WINDOW_H * RUN_PIECES;
@@ -221,8 +221,8 @@ __device__ inline void load_tile(const Args &a, const Part &p, const Tile &t, un
 
 // ---- products
 
-// What an instruction's k-th product sums: pixels in their order; with RUN pairs of them below each other. Beyond the
-// tile y has lines of zeros.
+// The pixels that the k-th product of an instruction sums: consecutive ones; with RUN vertical pairs. Beyond the tile y
+// has lines of zeros.
 __device__ inline int line_of(int k) {
   if (k >= PIXELS) return PIXELS;
   return RUN ? (k / 2 / TILE_W * 2 + k % 2) * TILE_W + k / 2 % TILE_W : k;
@@ -313,7 +313,7 @@ __device__ inline void multiply_tile(Acc acc, float (*alone)[4], const Places &p
   }
 }
 
-// The same where ROLLING, by columns of 8 pixels: a step is a row of x with the rows of y that it meets.
+// The same with ROLLING, by columns of 8 pixels: a step is a row of x with the rows of y that it is multiplied with.
 __device__ inline void multiply_rolling(Acc acc, float (*alone)[4], unsigned y, unsigned x, const int (&column)[PER]) {
   constexpr int HALF = TILE_H / 2, STEPS = (HALF - 1) * STRIDE_R + TAPS_R;
   const int lane = threadIdx.x % 32;
@@ -339,7 +339,8 @@ __device__ inline void multiply_rolling(Acc acc, float (*alone)[4], unsigned y, 
 
 // ---- sums
 
-// A pair of neighbouring columns' sums; `column` is that of the tap's or of the row of taps' first, `at` the way there.
+// Stores the sums of a pair of neighbouring columns; `column` is the first of the tap or of the tap row, `at` its
+// offset.
 __device__ inline void put_pair(float *to, int at, int width, const float *sum) {
   if (!RUN && (SLABS > 1 || width % 2 == 0)) {
     if (at < width) *(float2 *)to = make_float2(sum[0], sum[1]);

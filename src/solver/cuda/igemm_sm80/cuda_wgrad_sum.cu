@@ -15,8 +15,8 @@ __device__ inline SUM sum_of(const SUM *from, i64 next, int begin, int end) {
   return sum;
 }
 
-// A block takes 32 neighbouring columns, whose places are found once, and 8 rows; where split-K slices are many several
-// of its threads sum a part of them each, for fewer rows.
+// A block adds 32 neighbouring columns, whose addresses are computed once, and 8 rows. If there are many split-K
+// slices, several threads sum a part of them, for fewer rows.
 extern "C" __global__ void __launch_bounds__(256) falt_igemm_wgrad_sum(const __grid_constant__ Args a) {
   __shared__ SUM shared[8][32];
   const int rows = a.row_tiles * a.tile[0], columns = a.column_tiles * a.tile[1], abreast = 8 >> a.parts;

@@ -78,17 +78,18 @@ constexpr int BLOCKS = SWAPPED ? 1 : WG_ROWS / 64, WIDTH = SWAPPED ? WG_ROWS : C
 constexpr int A_BYTES = ROWS * LINE, B_BYTES = COLUMNS * LINE, STAGE = A_BYTES + (RESIDENT ? 0 : B_BYTES);
 constexpr int OUT_SIZE = TYPE_Y == F32 ? 4 : 2, OUT_COLUMNS = LINE / OUT_SIZE;
 constexpr int RING = RESIDENT * B_BYTES, OUT = RING + STAGES * STAGE;
-constexpr int SLICE = ROWS / CLUSTER_K, PITCH = COLUMNS * 4;  // rows that a block of those finishes, bytes of each
+constexpr int SLICE = ROWS / CLUSTER_K,
+              PITCH = COLUMNS * 4;  // cluster split-K: rows that a block finishes, bytes of each
 constexpr int PART_BYTES = ROWS * PITCH, STAGED_BYTES = PART_BYTES / CLUSTER_K * (CLUSTER_K - 1);
 constexpr int OUT_BYTES = KEEPS ? 0 : SLICED ? PART_BYTES + STAGED_BYTES : CONSUMERS * BUFFERS * BLOCK;
 constexpr int PARTS = OVER ? RING : OUT;  // where sums of slices begin
 constexpr int BARRIERS = OVER && OUT_BYTES < STAGES * STAGE ? OUT : PARTS + OUT_BYTES;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-// Registers of a thread, so many that those a block of 3 or 4 warpgroups starts with are enough for all of them.
+// Registers of a thread: the registers that a block of 3 or 4 warpgroups starts with suffice for all of them.
 constexpr int OTHERS_HAVE = CONSUMERS == 3 ? 32 : ZEROS ? 40 : 24;
 constexpr int CONSUMERS_HAVE = CONSUMERS == 3 ? 160 : ZEROS ? 232 : 240;
-constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory are of what is summed
-constexpr int GROUP = CLUSTER * CLUSTER_K;              // blocks that work on a tile or side by side
+constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory run along the depth
+constexpr int GROUP = CLUSTER * CLUSTER_K;              // blocks that share a tile or have adjacent tiles
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
@@ -146,7 +147,7 @@ __device__ inline int steps_of(const Args &a, const Phase &p) {
   return p.axis[0].taps * p.axis[1].taps * p.axis[2].taps * a.span_blocks;
 }
 
-// `rank`: of the block in its cluster, here and below; of those that share a tile the same as its k_rank.
+// `rank`: of the block in its cluster, here and below; blocks that share a tile have k_rank = rank.
 __device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
   const int k_rank = rank / CLUSTER;
   rank %= CLUSTER;
@@ -199,7 +200,7 @@ __device__ inline void release(const Shared &s, int stage, int thread) {
   }
 }
 
-// What a warpgroup multiplies of a stage: pixels, and channels of the filter.
+// The operands of a warpgroup in a stage: pixels, and channels of the filter.
 __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channels, bool keep) {
   constexpr int pixels_next = TURN_PIXELS ? 16 * LINE : 32, channels_next = TURN_B ? 16 * LINE : 32;
 #pragma unroll
@@ -215,9 +216,9 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
     }
 }
 
-// Two warpgroups multiply by turns: a stage's barrier tells one round of the ring from the next only, so that nobody
-// may wait for a tile whose predecessor is still being fetched. Names of barriers: one for each warpgroup's outputs,
-// then one for each turn.
+// Ping-pong: two warpgroups multiply alternately. A stage's barrier distinguishes only successive rounds of the ring,
+// so no warpgroup may wait for a tile whose predecessor is still being loaded. Named barriers: one for each warpgroup's
+// outputs, then one for each turn.
 __device__ inline void await_turn(int consumer) {
   if (PINGPONG) warps_sync(1 + CONSUMERS + consumer, 256);
 }
@@ -285,7 +286,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
     const int row = tile.row + (SWAPPED ? 0 : own * WG_ROWS), column = tile.column + (SWAPPED ? own * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
-    // Where outputs go is found while the first copies are under way.
+    // The destinations of outputs are computed while the first copies are in flight.
     const Slice slice = SLICED ? slice_of(a, p, tile, rank) : Slice{};
     Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS && !WHOLE ? pixel_at(p, row, true) : Pixel{};
     settle(at);

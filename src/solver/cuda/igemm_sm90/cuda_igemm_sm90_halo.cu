@@ -56,7 +56,7 @@ constexpr int FILTER = TAPS * TAP;              // of a piece
 constexpr int RING = (PIECES * FILTER + 1023) / 1024 * 1024, BARRIERS = RING + STAGES * STAGE;
 constexpr int PLACES = BARRIERS + 2 * 8 * STAGES;
 constexpr bool BOXED = PLANAR && !SCATTERED;
-constexpr int BOX = 2 * CHANNELS * 32;  // what a warp sends of a plane: 16 pixels of two rows
+constexpr int BOX = 2 * CHANNELS * 32;  // a warp's store of a plane: 16 pixels of two rows
 constexpr int BOXES = (PLACES + 255) / 256 * 256;
 constexpr int WORDS = PIXEL / 16;  // of a pixel
 // A thread's neighbouring outputs.
@@ -93,7 +93,7 @@ __device__ inline bool walk_at(const Args &a, int item, Walk &walk) {
   return true;
 }
 
-// Planes of the source that a walk reads, those outside the image too.
+// Planes of the source that a walk reads, including those outside the image.
 __device__ inline int first_plane(const Args &a, const Walk &walk) {
   return walk.begin + a.corner[0];
 }
@@ -130,8 +130,8 @@ __device__ inline void produce(const Args &a, const Shared &s) {
     }
 }
 
-// The output channel of a plane's column 8 * j + 2 * t + e, which lane t of four has: four lanes' runs lie side by
-// side.
+// The output channel of a plane's column 8 * j + 2 * t + e, which lane t of four holds: the runs of four lanes are
+// contiguous.
 __device__ inline int channel_of(int column) {
   const int j = column / 8, t = column / 2 % 4;
   return j / (RUN / 2) * (4 * RUN) + t * RUN + j % (RUN / 2) * 2 + column % 2;
@@ -149,7 +149,7 @@ __device__ inline Spot spot_of(int result) {
           {pixel / (STEP_H * STEP_W), pixel / STEP_W % STEP_H, pixel % STEP_W}};
 }
 
-// Where the filter lies for an output and three taps of the layer; false where it has no such tap.
+// The address in the filter for an output and three taps of the layer; false if there is no such tap.
 __device__ inline bool find_tap(const Args &a, const Spot &spot, const int (&tap)[3], long long &at) {
   bool exists = true;
   at = spot.channel * a.w_result;
@@ -179,9 +179,8 @@ __device__ inline uint4 filter_word(const Args &a, long long at, int channel) {
   return made.word;
 }
 
-// The filter as the products take it: for each piece and tap of a plane rows of PIXEL bytes, of those columns' summed
-// channels.
-// Planes stand from the last on, as the oldest plane of outputs meets the last.
+// The filter in the layout of the products: for each piece and tap of a plane, rows of PIXEL bytes with the depth
+// channels of the columns above.
 __device__ inline void fetch_filter(const Args &a, char *memory, int first) {
 #pragma unroll 4
   for (int i = threadIdx.x; i < PIECES * FILTER / 16; i += 128 * CONSUMERS) {

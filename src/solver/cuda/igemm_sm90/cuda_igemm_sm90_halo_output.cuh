@@ -108,7 +108,7 @@ __device__ inline void send_runs(const Args &a, const Sums &sums, const Walk &wa
 
 // ---- boxes of pixels
 
-// Two rows of two blocks side by side, by each warp: [row][channel][16 pixels], swizzled as TMA expects it.
+// Each warp stores two rows of two adjacent blocks: [row][channel][16 pixels], swizzled as TMA expects.
 __device__ inline void send_box(const Args &a, const Shared &s, const Sums &sums, const Walk &walk, int plane,
                                 int first, int consumer) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -148,7 +148,8 @@ __device__ inline bool is_finite(float value) {
   return (__float_as_uint(value) & 0x7f800000) != 0x7f800000;
 }
 
-// Where an output of the tile lies from the first pixel of its step on; in shared memory. No channel: there is none.
+// The offset of a tile's output from the first pixel of its step, in a table in shared memory. Empty if there is no
+// such channel.
 struct __align__(16) Place {
   long long y;
   short at[3], channel;

@@ -23,14 +23,14 @@ __device__ inline float2 finish(const Args &a, const Columns &c, float x, float 
           activate<float>(e, y * c.scale.y + c.offset.y + residual.y)};
 }
 
-// How sums become outputs: what all of a warpgroup's pieces need.
+// The epilogue state that all pieces of a warpgroup share.
 struct Finish {
   const Args &a;
   float alpha, beta;
 };
 
-// Where a lane's row of four matrices lies in a buffer of 64 lines, swizzled as TMA expects it: lines are
-// the sums' rows, or where rows and columns are exchanged on the way their columns. `j`: the piece's 16 columns.
+// The address of a lane's row of four matrices in a buffer of 64 lines, swizzled as TMA expects. Lines are the rows of
+// the accumulators, or their columns if the store transposes. `j`: the piece's 16 columns.
 constexpr bool TURN_OUT = SWAPPED != (PLANAR > 0);
 
 __device__ inline unsigned matrix_place(unsigned to, int j, int warp, int lane) {
@@ -64,7 +64,7 @@ __device__ inline void finish_halves(const Finish &f, unsigned (&word)[4], const
   }
 }
 
-// 64 pixels of 64 channels each, from `sums` on, into a buffer. Where there is a residual it lies there already.
+// Stages 64 pixels of 64 channels each, from `sums` on, in a buffer, which holds the residual if there is one.
 __device__ inline void stage_halves(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
@@ -76,7 +76,7 @@ __device__ inline void stage_halves(const Finish &f, unsigned to, const float *s
   }
 }
 
-// A channel's line of 64 words; what four lanes store at a time lies in different banks.
+// A channel's line of 64 words; four lanes store to different banks.
 __device__ inline unsigned word_place(int channel, int pixel) {
   return channel * 256 + (pixel / 4 ^ channel / 2 % 4 * 2) * 16 + pixel % 4 * 4;
 }
@@ -96,7 +96,7 @@ __device__ inline float2 load_words(unsigned from, int row, int at) {
   return load_pair(from + row * LINE + (at / 4 ^ row % 8) * 16 + at % 4 * 4);
 }
 
-// The same of 32 channels in words.
+// The same for 32 channels in words.
 __device__ inline void stage_words(const Finish &f, unsigned to, const float *sums, int column, int warp, int lane) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
@@ -143,7 +143,7 @@ __device__ inline void copy_out(const Args &a, const Phase &p, unsigned from, Pi
   if constexpr (AXES == 3) copy_out_3(&p.out, from, at.c);
 }
 
-// What a warpgroup's first thread fetches of the residual into a buffer.
+// Loads a part of the residual to a buffer, by the warpgroup's first thread.
 __device__ inline void fetch_residual(const Args &a, const Phase &p, const Shared &s, int consumer, int buffer,
                                       Pixel at, int row, int column) {
   const Tap none = {};
@@ -159,20 +159,20 @@ __device__ inline void fetch_residual(const Args &a, const Phase &p, const Share
     fetch_pixels(s.out(consumer, buffer), &a.residual, s.added(consumer, buffer), at, none, false);
 }
 
-// A buffer of 64 pixels whose lines are those of a channel, as a warpgroup's threads move it.
+// A buffer of 64 pixels with one line for each channel, copied by the threads of a warpgroup.
 struct LineBlock {
   unsigned buffer;
-  int row, rows, column, columns, thread;  // the first pixel, all pixels; the same of channels
+  int row, rows, column, columns, thread;  // the first pixel, all pixels; the same for channels
 };
 
-// The number of a row's pixel among those of all images; negative: it fills one up.
+// The number of a row's pixel among all images; negative: padding.
 __device__ inline int pixel_of(const Args &a, int row) {
   if (!LINES) return row;
   const int pixel = row % a.image_rows;
   return pixel < a.image_pixels ? row / a.image_rows * a.image_pixels + pixel : -1;
 }
 
-// Where a pixel's channel 0 lies, in elements.
+// The offset of a pixel's channel 0, in elements.
 __device__ inline long long place_of(const falt_cuda_lines &lines, const Pixel &at) {
   long long place = at.c[AXES + 1] * lines.stride[3];
 #pragma unroll
@@ -201,21 +201,21 @@ __device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase
   }
 }
 
-// One warpgroup's outputs of a tile, a line of 64 pixels after the other, by turns through its buffers.
+// Stores one warpgroup's outputs of a tile, line by line of 64 pixels, alternating between its buffers.
 struct Sender {
   const Args &a;
   const Phase &p;
   const Shared &s;
   int consumer, thread, row, column;
   float alpha, beta;
-  int &sent;  // pieces so far, of all tiles: they take the buffers by turns
+  int &sent;  // pieces so far, of all tiles: they alternate between the buffers
 
   static constexpr int PIECES = SWAPPED ? 1 : COLUMNS / OUT_COLUMNS, ALL_PIECES = PIECES * (WG_ROWS / 64);
 
   __device__ int row_of(int piece) const { return row + piece / PIECES * 64; }
   __device__ int column_of(int piece) const { return column + piece % PIECES * OUT_COLUMNS; }
 
-  // The residual of a piece that is so many pieces ahead.
+  // Prefetches the residual of a later piece.
   __device__ void fetch(int piece, int ahead) const {
     if (piece < ALL_PIECES)
       fetch_residual(a, p, s, consumer, sent + ahead, pixel_at(p, row_of(piece), true), row_of(piece),
@@ -251,7 +251,7 @@ struct Sender {
       stage_words(f, to, sums[PIECE / PIECES] + PIECE % PIECES * OUT_COLUMNS / 2, line, warp, lane);
   }
 
-  // Where pixels are contiguous all threads fetch the residual, and send what they staged.
+  // NCHW: all threads load the residual, and store the staged outputs.
   template <int PIECE>
   __device__ void lines(const Sums &sums) const {
     if constexpr (PIECE < ALL_PIECES) {
@@ -300,7 +300,8 @@ struct Sender {
     }
   }
 
-  // A warp stages its own pixels as they lie in memory, all channels of one after the other, and sends 16 in one piece.
+  // NHWC: a warp stages its own pixels in the order of memory, all channels of one after the other, and stores 16
+  // pixels in one copy.
   __device__ void whole(const Sums &sums) const {
     const int warp = thread / 32, lane = thread % 32;
     const Finish f = {a, alpha, beta};

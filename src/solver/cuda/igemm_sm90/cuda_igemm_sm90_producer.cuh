@@ -26,7 +26,7 @@ __device__ inline void settle(Pixel &at) {
   for (int i = 0; i < AXES + 2; i++) asm volatile("" : "+r"(at.c[i]));
 }
 
-// 64 pixels further, by no division: those take longer than a step's products.
+// Advances by 64 pixels without divisions, which take longer than a step's products.
 __device__ inline void advance(const Phase &p, Pixel &at) {
   bool over = false;
 #pragma unroll
@@ -70,12 +70,12 @@ __device__ inline void fetch_pixels(unsigned to, const falt_cuda_map *map, unsig
   }
 }
 
-// What a step sums, and its tap.
+// The channels and the tap of a step.
 struct Step {
   int channel, tap[3];
 };
 
-// A step's part of the filter: this block's share of it, sent to all of the cluster.
+// Loads a step's part of the filter: this block's part of it, multicast to all blocks of the cluster.
 __device__ inline void fetch_filter(const Args &a, unsigned to, unsigned barrier, const Step &step, int column,
                                     int rank) {
   constexpr int boxes = TURN_B ? COLUMNS / 64 / CLUSTER : 1, box = COLUMNS / CLUSTER / boxes;
@@ -143,7 +143,8 @@ __device__ inline void each_step(const Args &a, const Phase &p, const Tile &tile
       }
 }
 
-// The filter's parts for as many steps as the ring has stages, while what is ahead in the stream still runs.
+// Loads the filter's parts for as many steps as the ring has stages, while the preceding kernel in the stream still
+// runs.
 __device__ inline void fetch_ahead(const Args &a, const Phase &p, const Shared &s, const Tile &tile, const Start &start,
                                    int rank) {
   const int end = min(tile.end, tile.begin + STAGES);
@@ -154,7 +155,7 @@ __device__ inline void fetch_ahead(const Args &a, const Phase &p, const Shared &
   });
 }
 
-// `ahead`: whether the filter's first parts are in flight.
+// `ahead`: whether loads of the filter's first parts are in flight.
 __device__ inline void fetch_tile(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
                                   const Start &start, int rank, bool ahead) {
   Pixel at = start.pixel;
@@ -184,8 +185,8 @@ __device__ inline void fetch_resident(const Args &a, const Phase &p, const Share
   });
 }
 
-// What of the filter the first tile needs, before the stream is awaited where the filter is the plan's own. Whether its
-// steps' parts are in flight.
+// Loads the filter parts of the first tile, before the wait for the stream if the plan owns the filter. Returns whether
+// the loads are in flight.
 __device__ inline bool begin_fetching(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
                                       const Start &start, int rank) {
   if (!a.kept) await_stream();
@@ -197,8 +198,7 @@ __device__ inline bool begin_fetching(const Args &a, const Phase &p, const Share
   return !RESIDENT && a.kept;
 }
 
-// What a block of the cluster fetches of a step of weight gradients, besides gradients by the output: for each
-// 64 columns of its part of the tile a tap's channels.
+// Loads a block's part of x in a step of wgrad: for each 64 columns of its part of the tile a tap's channels.
 struct Columns64 {
   static constexpr int COUNT = COLUMNS >= 64 * CLUSTER ? COLUMNS / 64 / CLUSTER : 1;
   int channel[COUNT];
@@ -218,8 +218,7 @@ __device__ inline Columns64 columns_of(const Args &a, const Phase &p, const Tile
   return made;
 }
 
-// Of filter gradients: 64 pixels, their output gradients and what the tile's taps read around them. `out`: the first
-// step's first pixel.
+// wgrad: loads 64 pixels of dy, and of x at the tile's taps. `out`: the first step's first pixel.
 __device__ inline void fetch_gradients(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
                                        const Columns64 &columns, Pixel out, int rank) {
   constexpr int blocks = Columns64::COUNT;
@@ -252,7 +251,7 @@ __device__ inline void fetch_gradients(const Args &a, const Phase &p, const Shar
   }
 }
 
-// The stream is awaited when all is known that the first copies need: of one image they are most of what there is.
+// The wait for the stream comes after the setup of the first copies, which is most of the work for one image.
 __device__ inline void produce(const Args &a, const Phases &phases, const Shared &s, int rank) {
   Turn turn;
   Tile tile;

@@ -7,7 +7,7 @@ __device__ inline unsigned column_place(int row, int column) {
   return column * 4 ^ row % 4 * 32;
 }
 
-// Where a row of this block's sums stands: in its own slice, or until TMA has sent it.
+// The address of a row of this block's sums: in its own slice, or in the staging area until TMA has sent it.
 __device__ inline unsigned row_place(const Shared &s, int k_rank, int row) {
   const int block = row / SLICE;
   return block == k_rank ? s.part(k_rank, row % SLICE) : s.staged(block - (block > k_rank), row % SLICE);
@@ -28,7 +28,7 @@ __device__ inline void stage_sums(const Shared &s, int k_rank, int consumer, con
     }
 }
 
-// What a warp staged, to the blocks that finish it, eight rows a lane.
+// Sends a warp's staged rows to the blocks that finish them, eight rows a lane.
 __device__ inline void send_staged(const Shared &s, int k_rank, int consumer) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const int row = consumer * WG_ROWS + lane / 2 * 64 + warp * 16 + lane % 2 * 8, block = row / SLICE;
@@ -98,10 +98,10 @@ __device__ inline float4 slice_sum(const Shared &s, int line, int at) {
   return sum;
 }
 
-// What a thread finishes: the same four columns of every so many-th line.
+// Finishes the same four columns of every n-th line in a thread.
 struct Slice {
   static constexpr int FOURS = COLUMNS / 4, LINES_APART = 128 * CONSUMERS / FOURS;
-  static constexpr int KNOWN = BY_FILTER ? 0 : SLICE / LINES_APART;  // lines whose place takes divisions
+  static constexpr int KNOWN = BY_FILTER ? 0 : SLICE / LINES_APART;  // lines whose address takes divisions
   static_assert(!SLICED || BY_FILTER || SLICE % LINES_APART == 0, "threads finish whole rounds of lines");
   Part along, down[KNOWN + 1];
 };
@@ -135,14 +135,14 @@ __device__ inline void finish_slice(const Args &a, const Phase &p, const Shared 
   }
 }
 
-// Sums may lie over the ring once this block has multiplied, and come from others once those know that it has.
+// Sums may overwrite the ring once this block has multiplied; other blocks may send theirs once they know it.
 __device__ inline void leave_ring(const Shared &s) {
   warps_sync(1, 128 * CONSUMERS);
   if (CLUSTER_K > 1 && threadIdx.x < CLUSTER_K) barrier_arrive_at(s.freed(), threadIdx.x);
 }
 
-// Others' shared memory may be written once all blocks have begun; none leaves before it has what they send, and they
-// what it staged.
+// The shared memory of other blocks may be written once all blocks have started. A block exits only after it has
+// received all sums, and after other blocks have received its own.
 __device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile, const Slice &slice,
                                   int k_rank, int consumer, const Sums &sums) {
   if (CLUSTER_K > 1) cluster_wait();

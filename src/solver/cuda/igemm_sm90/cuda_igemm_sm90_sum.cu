@@ -16,7 +16,7 @@ __device__ inline float4 sum_of(const float *sums, unsigned index, long long nex
   return sum;
 }
 
-// Four neighbouring elements of a line, of which `count` exist; as one where they lie so.
+// Stores four neighbouring elements of a line, of which `count` exist, in one access if they are aligned.
 __device__ inline void store_four(const falt_cuda_tensor &t, long long at, const float (&v)[4], int count) {
   const int size = t.type == F32 ? 4 : 2;
   char *to = (char *)t.data + at * size;
@@ -48,8 +48,8 @@ __device__ inline Goal goal_of(const falt_cuda_igemm_sm90_sum_args &a, unsigned 
           (int)a.w.size[2] - (int)channel};
 }
 
-// Where sums are few and split-K slices many, a block's threads share the split-K slices, `parts` threads for each
-// four. What takes divisions is found before the stream is awaited.
+// If sums are few and split-K slices many, `parts` threads of a block share the slices of each four. Addresses that
+// take divisions are computed before the wait for the stream.
 extern "C" __global__ void __launch_bounds__(256)
     falt_igemm_sm90_sum(const __grid_constant__ falt_cuda_igemm_sm90_sum_args a) {
   __shared__ float4 shared[256];

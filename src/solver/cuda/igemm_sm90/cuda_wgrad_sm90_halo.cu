@@ -46,7 +46,7 @@ struct Turn {
   }
 };
 
-// What a block sums: of which channels and planes of taps, and which share of the tiles.
+// The work of a block: its channels and tap planes, and its split-K slice of the tiles.
 struct Part {
   int row, column, plane, slice;
 };
@@ -89,7 +89,7 @@ __device__ inline void multiply_tile(Sums &sums, unsigned tile, unsigned window,
   wgmma_hold(sums);
 }
 
-// The block's sums, a tap's channels side by side.
+// Stores the block's sums with contiguous channels of a tap.
 __device__ inline void keep_sums(const Args &a, const Sums &sums, const Part &part, int tap_row) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, taps = TAPS_D * TAPS_H * TAPS_W;
 #pragma unroll

@@ -34,13 +34,13 @@ typedef falt_cuda_wgrad_sm90_nchw_args Args;
 typedef long long i64;
 
 constexpr int SPAN = 64, TAPS = 3;
-constexpr int GROUP = SPAN * 16 + 16;  // 16 more: neighbouring groups of a channel lie in different banks
+constexpr int GROUP = SPAN * 16 + 16;  // 16 more: neighbouring groups of a channel are in different banks
 constexpr int FILLED = (WIDTH + 7) / 8, GROUPS = FILLED + FILLED % 2 * (ROWS % 2), STAGE_GROUPS = ROWS * GROUPS,
               STAGE = STAGE_GROUPS * GROUP;
 constexpr int RING = (STAGES * STAGE_GROUPS + 1) * GROUP;  // of x
 constexpr int BARRIERS = (RING + STAGES * STAGE + 7) / 8 * 8;
 constexpr int COPIERS = 128, WARPS = 4 * TAPS, THREADS = 32 * WARPS + COPIERS;
-constexpr int AHEAD = STAGES > 5 ? 2 : 1;  // stages whose copies are under way while the next one's begin
+constexpr int AHEAD = STAGES > 5 ? 2 : 1;  // stages whose copies are in flight when the next one's start
 
 struct Shared {
   unsigned base;
@@ -57,7 +57,7 @@ struct Turn {
   }
 };
 
-// What a block sums: of which channels and planes of taps, and the stages of which rows, `begin` to `end`.
+// The work of a block: its channels and tap planes, and its stages of rows, `begin` to `end`.
 struct Part {
   int row, column, plane, slice, begin, end;
 };
@@ -152,9 +152,9 @@ __device__ inline void produce(const Args &a, const Shared &s, const Part &part)
 
 typedef float Sums[TAPS][SPAN / 2];
 
-// dy's pixels for taps S: those of a group's words, each with the neighbour on its other side. Lane (g, t) has word t
-// of row g; `inner` is where that neighbour lies in a stage's first group, `edge` where something lies if it is beyond
-// the row's end and does not count.
+// The pixels of dy for taps S: those of a group's words, each with the neighbour at its other side. Lane (g, t) has
+// word t of row g. `inner` is the offset of that neighbour in a stage's first group, `edge` a valid offset for a
+// neighbour beyond the row's end, which is masked.
 struct Rows {
   unsigned matrices, inner, edge;
 };
@@ -195,8 +195,8 @@ __device__ inline unsigned long long operand_of(const Ring &ring, int group) {
   return ring.stage[at] + (group - (at - 1) * STAGE_GROUPS) * (GROUP / 16);
 }
 
-// Of rows put together, by turns: those of a product under way stay as they are. The last of an odd number is followed
-// by the next stage's first.
+// Shifted rows alternate between two buffers: those of a product in flight stay unchanged. The last of an odd number is
+// followed by the next stage's first.
 __device__ constexpr int turn_of(int group) {
   return STAGE_GROUPS % 4 == 2 && group == STAGE_GROUPS - 2 ? 2 : group / 2 % 2;
 }
@@ -227,7 +227,7 @@ __device__ inline void multiply_stage(Sums &sums, const Shared &s, const Rows &r
   }
 }
 
-// The block's sums, a tap's channels side by side.
+// Stores the block's sums with contiguous channels of a tap.
 __device__ inline void keep_sums(const Args &a, const Sums &sums, const Part &part, int tap_column) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, taps = a.taps_d * TAPS * TAPS;
 #pragma unroll
@@ -274,7 +274,7 @@ __device__ inline void consume(const Args &a, const Shared &s, const Part &part)
 
 // ---- the block
 
-// The registers that a block starts with, dealt anew: few to the warps that copy.
+// Redistributes the block's registers: few for the producer warps.
 constexpr int COPYING = 56, MULTIPLYING = (128 * (TAPS + 1) - COPYING) / TAPS / 8 * 8;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_wgrad_sm90_nchw(const __grid_constant__ Args a) {

@@ -48,8 +48,8 @@ __device__ inline float from_y(Y value) {
   return (float)value;
 }
 
-// What does not exist changes nothing: the smallest number, or zero. All loads of a line are started before one is
-// waited for, so none may be in a branch.
+// Missing elements are neutral: the smallest number, or zero. All loads of a line start before the first wait, so none
+// may be in a branch.
 __device__ constexpr X filler() {
   return !MAXIMA          ? 0
          : TYPE_X == F32  ? (X)(-3.40282347e38f * 2)
@@ -139,7 +139,7 @@ __device__ inline T larger_of(T a, T b) {
   return y > x || y != y ? b : a;
 }
 
-// The same of two words: a float, or two halves at once where the machine can.
+// The same for two words: a float, or two halves in one instruction if the GPU has it.
 __device__ inline unsigned larger_word(unsigned a, unsigned b) {
   if (sizeof(X) == 4) return __float_as_uint(larger_of(__uint_as_float(a), __uint_as_float(b)));
 #if __CUDA_ARCH__ >= 800
@@ -153,7 +153,7 @@ __device__ inline unsigned larger_word(unsigned a, unsigned b) {
 
 // ---- forward
 
-// What is folded: elements as they are for maxima, sums in f32.
+// The reduced elements: unconverted for maxima, f32 for sums.
 template <bool>
 struct Folded {
   typedef float type;
@@ -194,7 +194,8 @@ __device__ inline Line line_of(const Pack<X> &pack) {
   return line;
 }
 
-// The line below one channel's outputs beside each other: a vector, and what their windows reach before and behind it.
+// The input line of neighbouring outputs of one channel: a vector, and the elements that their windows read before and
+// behind it.
 constexpr int VECTOR = COLUMNS * STRIDE_W;
 constexpr int REACH = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 

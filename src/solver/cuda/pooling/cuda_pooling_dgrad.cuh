@@ -5,14 +5,15 @@ __device__ constexpr int floor_of(int a, int b) {
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-// Along one axis: the elements of a cell; what is left of the pad when whole strides are taken off; the windows that
-// meet the cell, counted backwards; where the windows' first element lies before the cell, and how many they read.
+// Along one axis: the elements of a cell; the pad modulo the stride; the windows that reach the cell, counted
+// backwards; the position of the windows' first element relative to the cell, and the number of elements that they
+// read.
 template <int TAPS, int STRIDE, int DILATE, int PAD, int CELLS>
 struct Along {
   static constexpr int SIZE = CELLS * STRIDE, SHIFT = PAD - floor_of(PAD, STRIDE) * STRIDE;
   static constexpr int NEAR = -((SHIFT + SIZE - 1) / STRIDE), FAR = floor_of((TAPS - 1) * DILATE - SHIFT, STRIDE);
   static constexpr int BEFORE = FAR * STRIDE + SHIFT, SEEN = (FAR - NEAR) * STRIDE + (TAPS - 1) * DILATE + 1;
-  // Where tap j of window d lies, from the cell on.
+  // The position of tap j of window d, relative to the cell.
   static __device__ constexpr int at(int d, int j) { return j * DILATE - d * STRIDE - SHIFT; }
 };
 typedef Along<TAPS_R, STRIDE_H, DILATE_R, PAD_R, 1> Down;
@@ -22,7 +23,8 @@ struct Cell {
   Values of[Down::SIZE][Across::SIZE];
 };
 
-// What the windows of a cell read, as words of one float or two halves (of a single one the upper is zero).
+// The elements that the windows of a cell read, as words of one float or two halves (of a single one the upper is
+// zero).
 constexpr int WORDS = (WIDTH * sizeof(X) + 3) / 4;
 
 union Words {
@@ -68,7 +70,7 @@ __device__ inline void look(const Args &a, const X *x, int row, int column, Seen
   }
 }
 
-// All bits of those elements of two words that are equal; NaN is equal to nothing.
+// A mask of the equal elements of two words; NaN is equal to nothing.
 __device__ inline unsigned equal(unsigned a, unsigned b) {
   unsigned mask = 0;
 #if __CUDA_ARCH__ >= 900
@@ -82,7 +84,7 @@ __device__ inline unsigned equal(unsigned a, unsigned b) {
   return mask;
 }
 
-// What tap (r, s) of window (dh, dw) reads.
+// The element that tap (r, s) of window (dh, dw) reads.
 __device__ inline unsigned word_at(const Seen &seen, int dh, int dw, int r, int s, int word) {
   return seen.of[Down::BEFORE + Down::at(dh, r)][Across::BEFORE + Across::at(dw, s)].of[word];
 }
@@ -101,7 +103,7 @@ __device__ inline bool in_cell(int h, int w) {
   return h >= 0 && h < Down::SIZE && w >= 0 && w < Across::SIZE;
 }
 
-// Gives what the window's output gives to its first maximum, if that lies in the cell.
+// Adds the window's gradient to its first maximum, if that is in the cell.
 __device__ inline void give_first(Cell &cell, const Seen &seen, const Words &dy, int dh, int dw) {
 #pragma unroll
   for (int word = 0; word < WORDS; word++) {
@@ -126,7 +128,7 @@ __device__ inline void give_first(Cell &cell, const Seen &seen, const Words &dy,
   }
 }
 
-// What an output has to give; nothing, where there is none.
+// The gradient of an output; zero if there is none.
 union Given {
   Words words;
   Pack<Y> pack;
@@ -148,7 +150,7 @@ __device__ inline float share_of(const Args &a, int oh, int ow) {
   return 1 / fmaxf(window_count(a, oh, ow), 1);
 }
 
-// Gives the window's elements their shares.
+// Adds the window's gradient over its count to its elements.
 __device__ inline void give_shares(Cell &cell, const Pack<Y> &dy, float share, int dh, int dw) {
 #pragma unroll
   for (int r = 0; r < TAPS_R; r++)
