@@ -108,7 +108,7 @@ typedef struct falt_cuda_tiled_args {
   falt_cuda_tensor residual;
 } falt_cuda_tiled_args;
 
-/* The operands of layers of few channels; strides count elements, except where noted. */
+/* The operands of layers of few channels. Only the strides of the tensors are used; the sizes are the fields below. */
 typedef struct falt_cuda_direct_nchw_args {
   falt_cuda_tensor x, w, y;
   int in[2], out[2], pad[2], boundary[2][2]; /* along rows, columns */

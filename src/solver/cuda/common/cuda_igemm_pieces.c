@@ -4,7 +4,7 @@
 
 #include "solver/cuda/common/cuda_igemm.h"
 
-/* ---- what is read and written */
+/* ---- operands */
 
 falt_igemm_roles falt_igemm_roles_of(const falt_problem *p) {
   return p->operation == FALT_FORWARD ? (falt_igemm_roles){&p->input, &p->output, FALT_K, FALT_C}
@@ -28,14 +28,14 @@ bool falt_igemm_folds(const falt_problem *p) {
   return false;
 }
 
-/* It is staged as an element, and zeros meet it. */
+/* The kernel stages it as an element and multiplies it with zeros. */
 bool falt_igemm_constant_fits(const falt_problem *p) {
   uint64_t bits = 0;
   falt_store(&bits, p->input.type, 0, p->boundary_value);
   return isfinite(p->boundary_value) && falt_load(&bits, p->input.type, 0) == p->boundary_value;
 }
 
-/* Positions, pixels and ways are counted in 32 bits. */
+/* Positions, pixels and offsets are 32-bit numbers. */
 static bool small_axes(const falt_problem *p) {
   const int64_t most = INT64_C(1) << 29;
   double pixels[2] = {(double)p->input.size[FALT_N], (double)p->input.size[FALT_N]};
@@ -97,7 +97,7 @@ char *falt_igemm_element(void *data, const falt_tensor *t) {
   return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
 }
 
-/* Whether neighbouring groups' channels lie as one group's would. */
+/* Whether the channels of neighbouring groups have the layout of one group. */
 static bool groups_join(const falt_tensor *t) {
   return t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C] * t->stride[FALT_C];
 }
@@ -185,8 +185,8 @@ falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merge
   return a;
 }
 
-/* Blocks that fill the multiprocessors: more rows than these have threads are for the same threads. A thread has eight
- * loads under way, and that many split-K slices before they are split into parts. */
+/* Launches blocks that fill the multiprocessors; their threads loop over further rows. A thread has eight loads in
+ * flight and sums that many split-K slices before they are split into parts. */
 void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
                            void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };

@@ -51,7 +51,7 @@ static void start_sums(falt_gpu *gpu, falt_cu_function sum, int64_t threads, voi
   falt_gpu_start_early(gpu, &launch, one, &args);
 }
 
-/* So many threads for each four sums that the GPU is full, eight split-K slices at least for each. */
+/* The threads for each four sums: enough to fill the GPU, with at least eight split-K slices each. */
 static int parts_of(const falt_gpu *gpu, int64_t fours, int split_k) {
   enum { THREADS = 1024, MOST = 16, LEAST_SLICES = 8 };
   const int64_t full = (int64_t)falt_gpu_about(gpu)->multiprocessors * THREADS;

@@ -135,7 +135,7 @@ bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4]
   return true;
 }
 
-/* A tap's channels begin at most as far behind a multiple of 16 as all ways leave of one. */
+/* The channels of a tap start at most 16 - (divisor of all offsets) bytes after a multiple of 16. */
 int64_t falt_igemm_span_bytes(const falt_igemm_depth *d) {
   return (d->channels * d->channel_bytes + SPAN - d->even + SPAN - 1) / SPAN * SPAN;
 }

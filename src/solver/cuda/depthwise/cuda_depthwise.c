@@ -10,10 +10,10 @@
 typedef struct depthwise_plan {
   falt_plan base;
   falt_depthwise_cut wide, narrow; /* narrow: for any address */
-  falt_cu_function pack;           /* NULL: the filter is read as it lies */
+  falt_cu_function pack;           /* NULL: the filter is read in place */
   falt_cuda_depthwise_args args, pack_args;
   const void *values; /* until the plan is ready */
-  void *filter;       /* on the GPU, packed where there is `pack`; NULL: not known before execution */
+  void *filter;       /* on the GPU, packed if there is `pack`; NULL: not known before execution */
   int64_t packed_bytes;
 } depthwise_plan;
 
@@ -38,8 +38,8 @@ static const void *filter_of(const depthwise_plan *plan, const falt_operands *o)
   return o->workspace;
 }
 
-/* The kernel's EARLY. To await takes a block a third of a microsecond, and many short ones have that time after time;
- * taps and first lines come together where blocks follow on others. */
+/* The kernel's EARLY. The wait takes a block a third of a microsecond, which many short blocks pay again and again. If
+ * blocks follow each other, taps and first lines are loaded together. */
 static int early_of(const depthwise_plan *plan, const falt_depthwise_cut *c) {
   const int64_t slots = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * c->tile.blocks;
   const int64_t blocks = falt_ceil_div(c->tile.tiles, c->tile.threads);
@@ -117,7 +117,7 @@ static falt_status ready_pack(depthwise_plan *plan) {
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->pack);
 }
 
-/* The filter, as it was given and, where it is packed, from there. */
+/* Uploads the filter as given, and packs it on the GPU if there is `pack`. */
 static falt_status keep_filter(depthwise_plan *plan) {
   falt_gpu *gpu = plan->base.device->gpu;
   const falt_tensor *w = &plan->base.problem.filter;
@@ -152,7 +152,7 @@ static int64_t weights_of(const falt_problem *p) {
   return falt_tensor_count(&p->filter);
 }
 
-/* Packed taps have their channels side by side. */
+/* Packed taps have contiguous channels. */
 static void set_args(depthwise_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const int64_t *w = p->filter.size;

@@ -12,7 +12,8 @@ typedef falt_depthwise_toeplitz_wgrad_tile tile;
 
 /* ---- sizes, as the kernel has them */
 
-/* Rows and columns of x that meet dy; pixels of a row with the zeros behind it; rows of taps of a product. */
+/* Rows and columns of x that are multiplied with dy; pixels of a row with the zeros behind it; tap rows of a product.
+ */
 typedef struct sizes {
   int64_t height, width, pitch, down;
 } sizes;
@@ -29,8 +30,8 @@ static int64_t steps_of(const sizes *z, const tile *t) {
   return falt_ceil_div(t->slab * z->pitch, 16);
 }
 
-/* Blocks of an operand overlap, and what products read lies inside the planes. Checkers of memory take an operand for
- * as many bytes as its blocks have: where pixels are few, that ends beyond the last plane, in bytes never read. */
+/* The blocks of an operand overlap, and products read inside the planes. Memory checkers assume the full size of all
+ * blocks: with few pixels that ends beyond the last plane, in bytes that are never read. */
 static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
   const int64_t octets = t->span / 8, run = 16 * steps_of(z, t), of_y = s->pad[1] + run + 8;
   const int64_t plane = falt_round_up((of_y + run + (z->down - 1) * z->pitch) * PIXEL, 128) + 128 / octets;
@@ -41,7 +42,7 @@ static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
 /* ---- estimate */
 
 /* Fitted to 6 timings of 3 layers on an H200, where a product takes twice the cycles of its operands' 128 bytes each.
- * Blocks of a multiprocessor multiply in turns; one alone waits for its tiles. */
+ * The blocks of a multiprocessor multiply alternately; a single block waits for its tiles. */
 static void estimate(const shape *s, const falt_machine *m, const sizes *z, tile *t) {
   const int64_t tiles = s->images * falt_ceil_div(z->height, t->slab), parts = falt_ceil_div(s->channels, t->span);
   const double step = 53 + 1.9 * (double)z->down, rounds = ceil((double)tiles / (double)t->split_k);
@@ -63,7 +64,7 @@ typedef struct visitor {
   falt_tile_search *search;
 } visitor;
 
-/* All blocks run at once. */
+/* All blocks run concurrently. */
 static void visit_blocks(const visitor *v, tile t) {
   const shape *s = v->shape;
   const int64_t shared = shared_of(s, v->sizes, &t), parts = falt_ceil_div(s->channels, t.span);

@@ -79,7 +79,7 @@ static bool has_channels_inside(const falt_tensor *t) {
          (t->size[FALT_C] == 1 || t->size[FALT_G] == 1 || t->stride[FALT_G] == t->size[FALT_C]);
 }
 
-/* The largest power of two up to 16 bytes that divides what lies between words. */
+/* The largest power of two up to 16 bytes that divides all distances between words. */
 static int alignment(const falt_tensor *t, bool inner) {
   const int first = inner ? FALT_G : FALT_W;
   int64_t align = 16 / (int64_t)falt_type_size(t->type);
@@ -207,8 +207,7 @@ void falt_depthwise_print(const falt_depthwise_cut *cut, falt_text *text) {
 
 /* ---- start */
 
-/* Blocks that come while the kernel ahead still ends save a microsecond; longer kernels of long rows were measured to
- * lose a tenth. */
+/* An early launch (PDL) saves a microsecond; longer kernels of long rows lose a tenth, as measured. */
 bool falt_depthwise_is_short(const falt_plan *plan) {
   return plan->cost.seconds < 30e-6;
 }

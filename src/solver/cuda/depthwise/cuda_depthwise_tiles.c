@@ -17,19 +17,19 @@ enum {
   GRID = 65535
 };
 
-/* ---- what a thread has */
+/* ---- resources of a thread */
 
 typedef struct work {
   int channels;    /* of a thread */
   int taps[2];     /* of a part: along rows, along columns */
-  int span[2];     /* lines and columns that a tile meets */
+  int span[2];     /* lines and columns that a tile reads */
   int used[2];     /* of these, multiplied */
   int loads;       /* of a line */
   int line_words;  /* registers of a line */
   int outer;       /* planes of taps, and parts */
   int64_t advance; /* columns of the source from tile to tile */
   double products; /* of a part, as the compiler unrolls them */
-  double met;      /* share of the lines that are not skipped */
+  double met;      /* fraction of the lines that are not skipped */
 } work;
 
 static int span_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, int results, int taps) {
@@ -39,13 +39,13 @@ static int span_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, 
   return span > MOST_SPAN ? MOST_SPAN + 1 : (int)span;
 }
 
-/* Neighbouring outputs with dilated taps share what they meet; far apart they do not. */
+/* Neighbouring outputs with dilated taps share elements; outputs that are far apart do not. */
 static int used_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a, int results, int taps) {
   const int span = span_of(s, a, results, taps);
   return s->kind == FALT_DEPTHWISE_DATA ? span : smaller(span, results * taps);
 }
 
-/* Share of the products along an axis whose factor lies inside. */
+/* Fraction of the products along an axis whose source is inside. */
 static double inside_of(const falt_depthwise_shape *s, const falt_depthwise_axis *a) {
   int64_t inside = 0;
   if (!s->constant || a->taps * a->results > 1 << 12) return 1;
@@ -59,7 +59,7 @@ static double inside_of(const falt_depthwise_shape *s, const falt_depthwise_axis
   return (double)inside * (s->kind == FALT_DEPTHWISE_DATA ? (double)a->stride : 1) / (double)(a->taps * a->results);
 }
 
-/* Loads of a line: what only the edge of a tile needs comes by itself. */
+/* Loads of a line; elements that only the edge of a tile needs are loaded separately. */
 static int loads_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   if (s->inner || t->unit == 1) return w->used[1];
   return (int)falt_ceil_div(w->advance, t->unit) + (w->span[1] > w->advance ? 2 : 0);
@@ -88,7 +88,7 @@ static work work_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t)
   return w;
 }
 
-/* Rows of outputs whose sums wait at once. */
+/* Output rows with open accumulators. */
 static int rows_waiting(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   const falt_depthwise_axis *r = &s->axis[ROW];
   const int64_t reach = (w->taps[0] - 1) * r->dilation + 1;
@@ -143,8 +143,7 @@ static double instructions_of(const falt_depthwise_shape *s, const falt_depthwis
   return (products + converted + lines * w->loads * 1.5 + taps + 20) * w->outer + stored + 60;
 }
 
-/* Bytes of the first-level cache's lines that a thread's loads and stores take: lanes that lie apart take more than
- * they use. */
+/* Bytes of L1 lines that a thread's loads and stores touch: lanes that are far apart touch more than they use. */
 static double line_bytes_of(const falt_depthwise_shape *s, const falt_depthwise_tile *t, const work *w) {
   const double results = (double)t->rows * t->columns * w->channels, lines = w->used[0] * w->met * w->outer;
   const double taps = (double)w->taps[0] * w->taps[1] * w->channels * 4 * w->outer;
@@ -182,7 +181,7 @@ static bool halves_sectors(const falt_depthwise_shape *s, const falt_depthwise_t
   return s->kind != FALT_DEPTHWISE_FILTER && !s->inner && t->columns > t->y_unit;
 }
 
-/* Bytes that are contiguous for neighbouring lanes of a gradient's block; what the fewer cost. */
+/* Contiguous bytes of neighbouring lanes in a wgrad block; the cost of fewer. */
 static double segment_cost(const falt_depthwise_shape *s, const work *w, int lanes) {
   const int64_t near = (int64_t)lanes * w->channels * s->x_bytes, all = s->channels * s->x_bytes;
   return near >= 128 || near >= all ? 1 : near >= 64 ? 1.15 : 1.35;
@@ -196,8 +195,8 @@ static double lanes_cost(const falt_depthwise_shape *s, const work *w, int lanes
   return (0.8 + 0.2 * idle * left) * segment_cost(s, w, lanes) * (threads == LARGE_BLOCK ? 1.03 : 1);
 }
 
-/* What memory takes beyond its bytes. Lines of the first-level cache add to it; few threads, lines that nobody asked
- * for ahead, small words and tall tiles, whose rows lie in many pages, prolong it. */
+/* The memory time beyond the bytes. L1 lines add to it; few threads, lines that are not prefetched, small words and
+ * tall tiles, whose rows are in many pages, prolong it. */
 static double memory_seconds(const falt_depthwise_shape *s, const falt_machine *m, const work *w,
                              const falt_depthwise_tile *t) {
   static const double waiting[] = {1.09, 1.02, 1, 1.02}; /* by the lines in flight */
@@ -235,7 +234,7 @@ typedef struct visitor {
   falt_tile_search *search;
 } visitor;
 
-/* As many split-K slices as fill the GPU a few times, so that few multiprocessors wait for the last. */
+/* As many split-K slices as fill the GPU a few times, so few multiprocessors wait for the last. */
 static int64_t split_k_of(const visitor *v, const falt_depthwise_tile *t, int64_t blocks) {
   const int64_t slots = (int64_t)v->machine->multiprocessors * t->blocks, strips = t->threads / t->lanes;
   const int64_t most = smaller(GRID, (int)fmin(GRID, (double)falt_ceil_div(t->tiles, strips)));
@@ -306,7 +305,7 @@ static void set_threads(const falt_depthwise_shape *s, const work *w, falt_depth
   }
 }
 
-/* Twice as large as what there is, or more. */
+/* At least twice as large as the problem. */
 static bool too_large(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
   return (t->rows > phases_of(s, ROW) && t->rows >= 2 * s->axis[ROW].results) ||
          (t->columns > phases_of(s, COLUMN) && t->columns >= 2 * s->axis[COLUMN].results);

@@ -14,7 +14,7 @@ typedef struct bands_plan {
   falt_cuda_depthwise_args args;
   falt_depthwise_toeplitz_shape shape;
   falt_depthwise_toeplitz_tile tile;
-  int64_t w_first; /* elements from the filter's first to the first tap that is met */
+  int64_t w_first; /* offset of the first tap in the order of use, in elements */
 } bands_plan;
 
 typedef falt_igemm_roles roles;
@@ -58,7 +58,7 @@ static bool has_unit_steps(const falt_problem *p) {
   return true;
 }
 
-/* What is multiplied. */
+/* The operands of the product. */
 static bool are_halves(const falt_problem *p) {
   const falt_type type = falt_problem_factor(p, 0)->type;
   return falt_type_is_half(type) && type == falt_problem_factor(p, 1)->type;
@@ -102,13 +102,13 @@ static int64_t channels_of(const falt_tensor *t) {
   return t->size[FALT_G] * t->size[FALT_C];
 }
 
-/* Whether channels are contiguous and 16 bytes divide the way from pixel to pixel. */
+/* Whether channels are contiguous and the stride of pixels is a multiple of 16 bytes. */
 static bool is_inner(const falt_problem *p, const falt_tensor *t) {
   return p->filter.size[FALT_K] == 1 && channels_of(t) % 8 == 0 && falt_igemm_channel_stride(t) == 1 &&
          falt_igemm_strides_divide(t, (int)t->size[FALT_G], 8);
 }
 
-/* Columns that can be copied at once. */
+/* Columns of one copy. */
 static int alignment(const falt_tensor *t) {
   int align = 8;
   for (int dim = 0; dim < FALT_DIMS; dim++)
@@ -144,7 +144,7 @@ bool falt_depthwise_toeplitz_describe(const falt_problem *p, falt_depthwise_toep
 
 /* ---- arguments */
 
-/* A gradient meets the last tap first. */
+/* dgrad uses the taps in reverse order. */
 static void set_args(bands_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   plan->args = falt_depthwise_args_of(p);

@@ -21,7 +21,8 @@ typedef falt_depthwise_toeplitz_tile tile;
 /* ---- sizes, as the kernel has them */
 
 typedef struct columns {
-  int64_t windows, leading, octets, width, pitch; /* of a row; zeros before it; of a window; what windows meet; bytes */
+  int64_t windows, leading, octets, width, pitch; /* of a row; zeros before it; of a window; columns that windows read;
+                                                   * bytes */
 } columns;
 
 static columns columns_of(const shape *s) {
@@ -36,7 +37,7 @@ static columns columns_of(const shape *s) {
 
 /* Of a slab. */
 typedef struct rows {
-  int64_t segments, reach, count; /* reach: that a segment's walk meets */
+  int64_t segments, reach, count; /* reach: rows that a segment reads */
 } rows;
 
 static rows rows_of(const shape *s, const tile *t) {
@@ -84,14 +85,14 @@ static int64_t pixels_of(const shape *s, const tile *t) {
   return together ? falt_ceil_div(t->images * rows_of(s, t).count, together) : INT32_MAX;
 }
 
-/* Channels of a warp whose bands stay in registers. */
+/* Channels of a warp whose band matrices stay in registers. */
 static int64_t kept_of(const shape *s, const tile *t) {
   const int64_t each = t->span == 1 ? 1 : t->span / t->warps, words = s->taps[0] * columns_of(s).octets;
   return each * words <= 32 ? each : 1;
 }
 
-/* Bands, sums of the rows under way, a row, outputs that wait for their place; or pixels in flight; the rest as seen
- * on compiled kernels. */
+/* Registers: band matrices, accumulators of open rows, a row, outputs to be stored; or pixels in flight; the rest as
+ * seen on compiled kernels. */
 static int64_t fitted_registers(const shape *s, const tile *t) {
   const int64_t octets = columns_of(s).octets, met = falt_min(s->taps[0], rows_of(s, t).reach + t->segment - 1);
   const int64_t summed = falt_min(t->segment, s->taps[0]);
@@ -130,7 +131,7 @@ void falt_depthwise_toeplitz_defines(falt_cuda_kernel *kernel, const shape *s, c
 
 /* ---- estimate */
 
-/* Products of a walk: of each row of windows with each row of taps that meets it. */
+/* Products of a walk: each row of windows with each of its tap rows. */
 static double walk_products(const shape *s, const tile *t) {
   const rows r = rows_of(s, t);
   const int64_t top = r.segments == 1 && t->slab >= s->out[0] ? s->pad[0] : 0;
@@ -154,9 +155,9 @@ static double memory_seconds(const shape *s, const falt_machine *m, const tile *
   return 2 * (double)s->images * (double)s->channels * (in + out) / (0.85 * m->bytes_per_s);
 }
 
-/* Fitted to 67 timings of 12 layers on an H200. Of the slots of instructions three fifths are used at best; pieces of
- * 16 or 32 bytes take as many requests to memory as those of 64; where channels are contiguous a block has its planes
- * in and out one after the other, which single images wait for. */
+/* Fitted to 67 timings of 12 layers on an H200. At most three fifths of the issue slots are used. Pieces of 16 or 32
+ * bytes take as many requests to memory as those of 64. In NHWC the loads and stores of a block do not overlap, which
+ * costs time for single images. */
 static void estimate(const shape *s, const falt_machine *m, tile *t) {
   const double products = walk_products(s, t), groups = (double)groups_of(s, t) * t->span;
   const bool known = t->span == 1 || kept_of(s, t) == t->span / t->warps; /* bands are not loaded for each tile */

@@ -37,7 +37,7 @@ static int64_t shared_of(const sizes *z, const tile *t) {
   return 2 * (falt_round_up(t->images * z->x_image + 16, 128) + 64) + t->images * z->y_image + 64;
 }
 
-/* Sums, what is multiplied at once; the rest as seen on compiled kernels. */
+/* Registers: accumulators, fragments; the rest as seen on compiled kernels. */
 static int64_t fitted_registers(const sizes *z) {
   return 8 * z->sets[0] * z->sets[1] + 4 * z->sets[0] + 40;
 }

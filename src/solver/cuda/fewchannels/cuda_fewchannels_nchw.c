@@ -15,7 +15,7 @@ typedef struct strips_plan {
   falt_fewchannels_nchw_problem layer;
   falt_fewchannels_nchw_tile tile;
   falt_cuda_fewchannels_nchw_args args;
-  int unit[2]; /* elements of x, of y that are contiguous and are loaded and stored at once */
+  int unit[2]; /* contiguous elements of x of one load, of y of one store */
 } strips_plan;
 
 /* ---- execute */

@@ -59,8 +59,8 @@ static const char *count(const falt_fewchannels_nchw_problem *p, const falt_mach
   return NULL;
 }
 
-/* Issue slots of a warp for a row: loads and their elements, products, outputs; and what stores of less than 16 bytes
- * prolong it by, whose sectors are written in parts. As measured on an H200. */
+/* Issue slots of a warp for a row: loads and their elements, products, outputs; and the additional cost of stores of
+ * less than 16 bytes, which write parts of sectors. Measured on an H200. */
 static double row_slots(const falt_fewchannels_nchw_problem *p, const falt_fewchannels_nchw_tile *t) {
   const double products = 4.0 * (double)(p->taps[1] * groups_of(p) * pieces_of(p));
   const int whole = p->inner ? 2 * t->eights : 8;

@@ -14,7 +14,7 @@ typedef struct first_plan {
   falt_fewchannels_nhwc_problem layer;
   falt_fewchannels_nhwc_tile tile;
   falt_cuda_fewchannels_nhwc_args args;
-  int unit;   /* elements of y that are contiguous and are stored at once, where it is aligned */
+  int unit;   /* contiguous elements of y of one store, if it is aligned */
   bool boxed; /* TMA stores them */
 } first_plan;
 
@@ -76,7 +76,7 @@ static bool small_steps(const falt_problem *p) {
   return true;
 }
 
-/* Ways within a row of the input and within the filter fit 32 bits. */
+/* Offsets within a row of the input and within the filter fit into 32 bits. */
 static bool small_ways(const falt_problem *p) {
   const int64_t w = falt_igemm_stride(&p->input, FALT_W), c = falt_igemm_stride(&p->input, FALT_C);
   return w < INT32_MAX && w > -INT32_MAX && c < INT32_MAX / MOST_CHANNELS && c > -INT32_MAX / MOST_CHANNELS &&

@@ -101,7 +101,7 @@ static void visit_tile(const falt_fewchannels_wgrad_problem *p, const falt_machi
 
 /* ---- tiles */
 
-/* Rows of taps of an instruction: as many as it has columns by eight (wgmma_rows.cuh). */
+/* Tap rows of an instruction: its columns divided by eight (wgmma_rows.cuh). */
 static int blocks_for(int taps) {
   static const int blocks[] = {2, 3, 4, 6, 7, 8};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)

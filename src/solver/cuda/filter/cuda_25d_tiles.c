@@ -12,26 +12,26 @@ enum {
   MOST_WARPS = 64,
   MOST_BODY = 2800,  /* multiply-adds unrolled: beyond, the instruction cache misses */
   LARGE_BODY = 1900, /* beyond, it does so at times */
-  FLIGHT = 32 << 10, /* bytes on their way to a multiprocessor that memory needs */
+  FLIGHT = 32 << 10, /* bytes in flight to a multiprocessor that memory needs */
   UNIFORM = 60,      /* taps that stay in uniform registers */
   SECTOR = 32,       /* bytes that the second-level cache gives at least */
-  WIDE = 32,         /* bytes of a thread's line: a warp's accesses lie together */
+  WIDE = 32,         /* bytes of a thread's line: a warp's accesses are adjacent */
   MOST_CHUNKS = 64   /* of a volume's planes */
 };
 
 enum { PLANE, ROW, COLUMN };
 
-/* As measured on an H200: of the issue slots what many warps fill, and what few miss; of the memory's rate the same; of
- * the shorter time what is not hidden; of lines that neighbouring blocks read too what reaches memory; of the work that
- * a multiprocessor has more than others what prolongs the whole; loads of less than 32 bytes, of single lines, of few
- * lines in flight. */
+/* Measured on an H200: the fraction of issue slots that many warps fill, and that few miss; the same for memory's rate;
+ * the fraction of the shorter time that is not hidden; of lines that neighbouring blocks also read, the fraction from
+ * memory; the cost of uneven work among multiprocessors; the costs of loads of less than 32 bytes, of single lines, and
+ * of few lines in flight. */
 static const double issue_share = 0.92, squared_warps = 9, memory_share = 1.05, warps_missed = 1.3;
 static const double shorter_share = 0.05, halo_share = 0.2, uneven_share = 0.5, narrow_cost = 1.06, line_cost = 1.1,
                     late_cost = 1.07, large_cost = 1.03;
 
 /* ---- geometry */
 
-/* Elements of one access: at most 16 bytes, as rows are aligned; a thread that was moved inwards stands at a row's
+/* Elements of one access: at most 16 bytes, by the alignment of rows; a thread that was moved inwards is at a row's
  * length less the width. */
 static int vector_of(const falt_tile_problem *p, const falt_25d *s, int align, int bytes) {
   int vector = smaller(s->width, 16 / bytes);
@@ -39,7 +39,7 @@ static int vector_of(const falt_tile_problem *p, const falt_25d *s, int align, i
   return vector;
 }
 
-/* A thread's elements lie inside the image, what a window has beyond them belongs to its neighbours. */
+/* A thread's elements are inside the image; the rest of a window belongs to its neighbours. */
 static bool place_window(const falt_tile_problem *p, falt_25d *s) {
   s->shift = p->pad[COLUMN] < 0 ? (int)falt_ceil_div(-(int64_t)p->pad[COLUMN], s->width) * s->width : 0;
   for (int tries = 0; tries < 2; tries++, s->shift += s->width) {
@@ -87,8 +87,8 @@ static int64_t unrolled_of(const falt_tile_problem *p, const falt_25d *s) {
   return body_of(p, s) * cycle_of(p, s);
 }
 
-/* Sums, the lines in flight, a window, places; what else is kept at hand, as compiled: more of it where elements are
- * converted, where terms have far ends, and for each plane of an iteration. */
+/* Registers: accumulators, the lines in flight, a window, positions; the rest as compiled: more if elements are
+ * converted, if terms have far ends, and for each plane of an iteration. */
 static int fitted_registers(const falt_tile_problem *p, const falt_25d *s) {
   const int words = p->sum_bytes / 4, ends = ends_of(p, s), spare = p->converts ? 66 : words > 1 ? 52 : 38;
   const int line = (int)falt_ceil_div((int64_t)s->width * p->x_bytes, 4) + (int)falt_ceil_div(p->x_bytes, 4) * ends;
@@ -110,7 +110,7 @@ static double issue_of(const falt_tile_problem *p, const falt_25d *s) {
          results_of(s) * result + 30;
 }
 
-/* Cycles of the first-level cache for a warp: 128 bytes each, lines that lanes far apart touch. */
+/* L1 cycles of a warp: 128 bytes each, and the lines that distant lanes touch. */
 static double cache_of(const falt_tile_problem *p, const falt_25d *s) {
   const double in = fmax(1, fmin(FALT_WARP, (double)s->width * p->x_bytes * FALT_WARP / 128)) * s->width / s->x_vector;
   const double out = fmax(1, fmin(FALT_WARP, (double)s->width * p->y_bytes * FALT_WARP / 128)) * s->width / s->y_vector;
@@ -150,14 +150,14 @@ static load load_of(const falt_tile_problem *p, const falt_machine *m, const fal
   return l;
 }
 
-/* Clocks that so many blocks of a multiprocessor need to issue a plane's instructions: few warps leave slots empty. */
+/* Clocks that the blocks of a multiprocessor need to issue a plane's instructions: few warps leave slots empty. */
 static double issue_clocks(const falt_tile_problem *p, const falt_25d *s, double blocks) {
   const double warps = blocks * s->block[0] * s->block[1] / FALT_WARP;
   return issue_of(p, s) * warps / PARTS / issue_share * (1 + squared_warps / (warps * warps)) *
          (s->ahead < 3 && lines_of(p, s) > 1 ? late_cost : 1) * (unrolled_of(p, s) > LARGE_BODY ? large_cost : 1);
 }
 
-/* Bytes that pass through memory: what neighbouring blocks read too comes from it in part. */
+/* Memory traffic: elements that neighbouring blocks also read come from memory in part. */
 static double bytes_of(const falt_tile_problem *p, const falt_25d *s) {
   const double rows = (double)s->block[1] * s->rows, columns = (double)s->block[0] * s->width * p->x_bytes;
   const double sectors = s->count[COLUMN] > 1 ? (columns + 2 * SECTOR) / columns : 1,
@@ -167,7 +167,7 @@ static double bytes_of(const falt_tile_problem *p, const falt_25d *s) {
   return results * (p->y_bytes + p->x_bytes * (1 + halo_share * halo));
 }
 
-/* Threads whose lines lie on each other ask for the same bytes. */
+/* Threads along a column request the same bytes. */
 static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s, double blocks) {
   const double threads = blocks * s->block[0] * s->block[1], ahead = (double)s->ahead / lines_of(p, s);
   const double flight = threads * results_of(s) * p->x_bytes * fmax(1, ahead);
@@ -212,7 +212,7 @@ double falt_25d_scattered(const falt_tile_problem *p, const falt_machine *m, con
   return results * fmax(0, written - p->y_bytes) / (m->bytes_per_s * memory_share);
 }
 
-/* That fit on a multiprocessor, whose warps lie in four parts with registers of their own. */
+/* Blocks that fit on a multiprocessor, whose four parts have their own registers. */
 static int blocks_of(const falt_25d *s) {
   const int warps = s->block[0] * s->block[1] / FALT_WARP;
   return (int)falt_min(MOST_WARPS / warps, falt_blocks_by_quarters(warps, larger(40, s->registers)));

@@ -14,8 +14,8 @@ enum {
 
 enum { PLANE, ROW, COLUMN };
 
-/* Shares as measured on an H200: of the clock's instructions, of loads repeated by neighbours that reach memory, of
- * what a flat filter's compute would reach on a volume, of separable terms the issue that is counted and not needed. */
+/* Fractions measured on an H200: of the clock's instructions; of loads repeated by neighbours that reach memory; of a
+ * flat filter's compute rate on a volume; of the counted issue of separable terms that is not needed. */
 static const double issue_share = 0.85, halo_share = 0.1, volume_share = 0.65, terms_share = 1.28;
 
 /* ---- geometry */
@@ -27,7 +27,7 @@ static int vector_of(int width, int align, int bytes) {
   return vector;
 }
 
-/* Elements loaded before the window, so that loads are aligned. */
+/* Elements loaded before the window to align the loads. */
 static int shift_of(const falt_tile_problem *p, const falt_tile *t) {
   const int rest = (p->pad[COLUMN] * p->pixel) % t->x_vector;
   return rest > 0 ? t->x_vector - rest : -rest;
@@ -81,7 +81,7 @@ static int height_of(const falt_tile *t) {
   return t->linear ? 1 : t->rows;
 }
 
-/* Tiles whose first output, of `many` with `spread` from one to the next, lies before `result`. */
+/* Tiles whose first output, of `many` outputs `spread` apart, is before `result`. */
 static int64_t tiles_before(int64_t result, int many, int spread) {
   const int64_t whole = (int64_t)many * spread, rest = result % whole;
   return result <= 0 ? 0 : result / whole * spread + (rest < spread ? rest : spread);
@@ -107,7 +107,7 @@ falt_tile_box falt_tile_inside(const falt_tile_problem *p, const falt_tile *t) {
   return box;
 }
 
-/* Columns are covered from the image's edge on, so that warps stay aligned. */
+/* Columns are covered from the image's edge on, which keeps warps aligned. */
 void falt_tile_blocks(const falt_tile *t, const falt_tile_box *box, int64_t blocks[3]) {
   blocks[PLANE] = box->end[PLANE] - box->begin[PLANE];
   blocks[ROW] = falt_ceil_div(box->end[ROW] - box->begin[ROW], t->block[1]);
@@ -129,7 +129,7 @@ static int results_of(const falt_tile *t) {
   return t->width * t->rows * t->planes;
 }
 
-/* Lines that so many rows or planes of a thread read. */
+/* Lines that a number of a thread's rows or planes read. */
 static int lines_along(const falt_tile_problem *p, int axis, int many) {
   const int step = step_of(p, axis), taps = p->taps[axis];
   return (many - 1) * (step < taps ? step : taps) + taps;
@@ -148,8 +148,8 @@ static int64_t body_of(const falt_tile_problem *p, const falt_tile *t) {
   return p->terms * (along + across + through);
 }
 
-/* As compiled. Of a tile: sums, two lines in flight, a window; pieces of one row read their windows where they were
- * loaded. Of a thread of the frame: places too, and where it goes from row to row more of them. */
+/* Registers, as compiled. Of a tile: accumulators, two lines in flight, a window; pieces of one row read their windows
+ * in place. Of a thread of the frame: positions too, and more of them for several rows. */
 static int fitted_registers(const falt_tile_problem *p, const falt_tile *t) {
   const int words = p->sum_bytes / 4, raw = t->loads * (int)falt_ceil_div((int64_t)t->x_vector * p->x_bytes, 4);
   const int across = p->terms ? t->width + (p->taps[PLANE] > 1 ? p->terms * t->rows * t->width : 0) : 0;
@@ -185,7 +185,7 @@ static double issue_of(const falt_tile_problem *p, const falt_tile *t) {
          out * results_of(t) + 3.0 * results_of(t) / t->y_vector + 60;
 }
 
-/* Cycles of the first-level cache for a warp of the box: 128 bytes each, lines that lanes far apart touch. */
+/* L1 cycles of a warp of the box: 128 bytes each, and the lines that distant lanes touch. */
 static double cache_of(const falt_tile_problem *p, const falt_tile *t) {
   const double apart = (double)t->width * p->stride[COLUMN] * p->x_bytes * 32 / 128, spread = apart < 32 ? apart : 32;
   const double whole = (double)t->x_vector * p->x_bytes * 32 / 128;
@@ -197,8 +197,8 @@ static double cache_of(const falt_tile_problem *p, const falt_tile *t) {
          (double)t->rows * t->planes * out * t->width / t->y_vector;
 }
 
-/* Warp instructions of a thread of the frame, and cycles of the first-level cache for a warp: it has one row of a tile,
- * looks at every element, and its lanes lie apart. */
+/* Warp instructions of a thread of the frame, and L1 cycles of a warp: it has one row of a tile, tests every element,
+ * and its lanes are far apart. */
 static double frame_issue(const falt_tile_problem *p, const falt_tile *t) {
   const double along = (double)p->taps[COLUMN] * (t->width + 3 * p->terms) * (p->sum_bytes / 4);
   return (double)p->taps[PLANE] * p->taps[ROW] * (10.0 * t->elements + along + 40) + 60;
@@ -208,7 +208,8 @@ static double frame_cache(const falt_tile_problem *p, const falt_tile *t) {
   return (double)p->taps[PLANE] * p->taps[ROW] * t->loads * 24;
 }
 
-/* Elements that an output reads from memory: each once, and a share of the lines that neighbouring blocks read too. */
+/* Elements that an output reads from memory: each once, and a fraction of the lines that neighbouring blocks also read.
+ */
 static double read_of(const falt_tile_problem *p, const falt_tile *t) {
   const int step = step_of(p, ROW), sector = 32 / p->x_bytes;
   const double once = smaller(p->stride[PLANE], p->taps[PLANE]) * (double)smaller(p->stride[ROW], p->taps[ROW]);
@@ -291,7 +292,9 @@ void falt_tiles_each(const falt_tile_problem *p, const falt_machine *m, falt_til
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
     const bool whole = p->pixel > 1 && p->stride[COLUMN] > 1; /* pixels */
     if (widths[w] % 3 == 0 && !(whole && p->pixel == 3)) continue;
-    if (widths[w] * p->x_bytes > (whole ? 48 : line && flat ? 32 : 16)) continue; /* a warp's loads would lie apart */
+    if (widths[w] * p->x_bytes > (whole ? 48 : line && flat ? 32 : 16))
+      continue; /* a warp's loads would not be
+                 * contiguous */
     for (size_t r = 0; r < sizeof counts / sizeof *counts; r++)
       for (size_t n = 0; n < (flat ? 1 : sizeof counts / sizeof *counts); n++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {

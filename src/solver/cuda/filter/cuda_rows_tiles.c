@@ -16,8 +16,8 @@ enum {
 
 enum { PLANE, ROW, COLUMN };
 
-/* As measured on an H200: of the clock's instructions what is issued, of memory's rate what is reached, of the shorter
- * time what is not hidden. */
+/* Measured on an H200: the issued fraction of the clock's instructions, the reached fraction of memory's rate, and the
+ * fraction of the shorter time that is not hidden. */
 static const double issue_share = 0.85, memory_share = 0.935, shorter_share = 0.05;
 
 static int64_t window_of(const falt_tile_problem *p, const falt_row *r) {
@@ -50,7 +50,7 @@ static double words_out(const falt_tile_problem *p, const falt_row *r) {
   return (double)r->width * p->y_bytes / WORD;
 }
 
-/* Elements of a lane that come one by one, with a question each: at ends of rows, or everywhere. */
+/* Elements of a lane that are loaded one by one with a test each: at ends of rows, or everywhere. */
 static double asked_of(const falt_tile_problem *p, const falt_row *r) {
   const double warps = ceil((double)p->out[COLUMN] / (FALT_WARP * r->width));
   const double all = r->width + (double)window_of(p, r) / FALT_WARP;
@@ -83,7 +83,7 @@ static double seconds_of(const falt_tile_problem *p, const falt_machine *m, cons
 
 /* ---- enumeration */
 
-/* Sums, parts of them where there are many taps, and what else a lane needs, as compiled. */
+/* Registers: accumulators, partial sums for many taps, and the rest as compiled. */
 static int fitted_registers(const falt_tile_problem *p, const falt_row *r) {
   enum { CHAIN = 128 }; /* cuda_rows.cu's */
   const int parts = p->sum_bytes == 4 && p->taps[COLUMN] > CHAIN ? r->width : 0;

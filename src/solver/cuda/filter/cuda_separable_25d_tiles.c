@@ -20,14 +20,14 @@ enum {
 
 enum { PLANE, ROW, COLUMN };
 
-/* As measured on an H200: of the issue slots what many warps fill, and what few miss; of memory's rate what is reached;
- * of the shorter time what is not hidden; of lines that warps read more than once what reaches memory. */
+/* Measured on an H200: the fraction of issue slots that many warps fill, and that few miss; the reached fraction of
+ * memory's rate; the fraction of the shorter time that is not hidden; of lines that warps read more than once, the
+ * fraction from memory. */
 static const double issue_share = 0.8, squared_warps = 40, memory_share = 0.88, shorter_share = 0.15, halo_share = 0.3;
 
 /* ---- work */
 
-/* Words of 16 bytes: of a lane's own elements, of what its window has beyond them, of a warp's line in shared memory.
- */
+/* Words of 16 bytes: of a lane's own elements, of the rest of its window, of a warp's line in shared memory. */
 static int64_t own_of(const falt_tile_problem *p, const falt_separable_25d *m) {
   return m->width * p->x_bytes / WORD;
 }
@@ -46,7 +46,7 @@ static int64_t body_of(const falt_tile_problem *p, const falt_separable_25d *m) 
   return (int64_t)m->width * p->terms * (p->taps[ROW] + p->taps[COLUMN]);
 }
 
-/* Sums, and what else is at hand: with less, which is possible, lines take longer. */
+/* Registers: accumulators and the rest. A kernel with fewer registers is possible but slower. */
 static int fitted_registers(const falt_tile_problem *p, const falt_separable_25d *m) {
   return (p->taps[ROW] + p->terms) * m->width + 48;
 }

@@ -150,8 +150,7 @@ static double largest_of(const double *values, int count) {
   return largest;
 }
 
-/* Bounds the taps that meet elements and, for separable terms, what the frame's threads make of them: sums of products
- * of three. */
+/* Bounds the taps and, for separable terms, the products of three of them that the frame's threads form. */
 static double tap_bound(const falt_tile_problem *p, const double *values) {
   const int *taps = p->taps;
   double bound = 0;

@@ -10,13 +10,13 @@ enum {
   LEAST_REGISTERS = 72, /* that staging and indices need */
   MOST_SUM_BYTES = 256, /* of a thread's sums */
   MOST_WALK = 256,      /* windows that a walk adds to an output */
-  LONGEST_WINDOW = 16,  /* tap columns that are unrolled at once */
+  LONGEST_WINDOW = 16,  /* tap columns of the unrolled loop */
   SECTOR = 32,          /* bytes that memory takes at least */
   WARPS_NEEDED = 16     /* to hide the latency of shared memory */
 };
 
-/* Shares as measured on an H200: of the limit's multiply-adds, of the time that loads from shared memory take, of the
- * shorter of compute and memory, of what halos read again that comes from memory. */
+/* Fractions measured on an H200: of the limit's multiply-adds; of the time of loads from shared memory; of the shorter
+ * of compute and memory time; of repeated halo reads that come from memory. */
 static const double issue_share = 1.0, read_share = 0.18, shorter_share = 0.7, halo_share = 0.5;
 /* Warp instructions that take as long as finding a vector at the image's ends, element by element. */
 static const double edge_vector = 150;
@@ -56,8 +56,8 @@ static int window_of(const falt_tiled_problem *p, const falt_tiled *b, int taps)
 
 /* ---- shape */
 
-/* How a thread's outputs lie along a row: in fours apart, side by side, spread so that windows of far taps overlap, or
- * each alone. */
+/* The outputs of a thread along a row: in separate groups of four, contiguous, spread so that windows of distant taps
+ * overlap, or single. */
 typedef enum layout { FOURS, DENSE, SPREAD, SINGLE, LAYOUTS } layout;
 
 static void lay_out(const falt_tiled_problem *p, falt_tiled *b, layout kind) {
@@ -75,7 +75,7 @@ static void lay_out(const falt_tiled_problem *p, falt_tiled *b, layout kind) {
 
 /* Threads: a few columns of threads, and as many lines as the image has use for. */
 static void place_threads(const falt_tiled_problem *p, falt_tiled *b, int lanes, int threads) {
-  const int unit = b->group == 1 ? p->pixel : b->spread; /* what the columns of threads must be a multiple of */
+  const int unit = b->group == 1 ? p->pixel : b->spread; /* the columns of threads are a multiple of it */
   b->lanes = (int)falt_ceil_div(lanes, unit) * unit;
   b->lines = larger(1, threads / b->lanes);
   while (b->lines > 1 && (int64_t)(b->lines - 1) * b->rows >= p->out[1]) b->lines--;
@@ -104,8 +104,8 @@ static int64_t shared_of(const falt_tiled_problem *p, falt_tiled *b) {
   return bytes;
 }
 
-/* In one chain of additions sums of many taps drift: those of a window are added for themselves, and after FLUSH
- * windows a thread's sums go to totals in its memory. A walk's sums move on and have no totals. */
+/* In one chain of additions the sum of many taps drifts: those of a window are summed separately, and after FLUSH
+ * windows a thread's sums are added to totals in its memory. In 2.5D blocking the sums move on and have no totals. */
 static void split_sums(const falt_tiled_problem *p, falt_tiled *b) {
   enum { CHAIN = 128, FLUSH = 32 };
   const double windows = (double)p->taps[0] * p->taps[1] * windows_of(p, b);
@@ -113,7 +113,7 @@ static void split_sums(const falt_tiled_problem *p, falt_tiled *b) {
   b->flush = b->apart && !b->sweep && windows > 2 * FLUSH ? FLUSH : 0;
 }
 
-/* The most tap rows, then tap columns, that shared memory holds at once. */
+/* The most tap rows, then tap columns, that fit into shared memory. */
 static void choose_bands(const falt_tiled_problem *p, const falt_machine *m, falt_tiled *b) {
   const int64_t least = p->epilogue > 1 ? (int64_t)sums_of(b) * b->lanes * b->lines * p->sum_bytes : 0;
   const int64_t most = larger(m->arch->block_shared / 2, (int)least);
@@ -155,7 +155,7 @@ static int64_t blocks_along(const falt_tiled_problem *p, const falt_tiled *b, in
   return falt_ceil_div(p->out[axis], size[axis]);
 }
 
-/* Of the blocks, those that ask where each element lies: at the image's ends, or all where vectors do not fit. */
+/* The fraction of blocks that test the position of each element: at the image's ends, or all if vectors do not fit. */
 static double edged_share(const falt_tiled_problem *p, const falt_tiled *b) {
   const double rows = (double)blocks_along(p, b, 1), columns = (double)blocks_along(p, b, 2);
   const double ends = p->taps[1] > 1 ? 2 : 0;
@@ -179,7 +179,7 @@ static walk walk_of(const falt_tiled_problem *p, const falt_tiled *b) {
   return w;
 }
 
-/* Reads of shared memory that lanes' addresses in the same bank turn one into. */
+/* The number of shared memory reads that bank conflicts turn one read into. */
 static int conflicts_of(const falt_tiled *b) {
   return b->dense ? (int)falt_gcd(b->group * b->next_result / 4, 8) : b->group == 1 ? 1 : larger(1, b->next_result);
 }
@@ -189,8 +189,8 @@ static double wait_of(const falt_tiled *b, double steps) {
   return b->sweep ? 300 : steps > 1 ? 900 : 100;
 }
 
-/* Warp instructions of a thread, multiply-adds apart; in *reads, clocks that shared memory needs for a warp's loads: a
- * word of every lane a clock, however few the addresses. */
+/* Warp instructions of a thread, without multiply-adds; in *reads, clocks that shared memory needs for a warp's loads:
+ * a word of every lane a clock, for any number of addresses. */
 static double overhead_of(const falt_tiled_problem *p, const falt_tiled *b, double *reads) {
   const walk w = walk_of(p, b);
   const int threads = b->lanes * b->lines, quad = quad_of(p);

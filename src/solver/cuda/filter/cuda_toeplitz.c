@@ -26,7 +26,7 @@ typedef struct banded_plan {
   bool linear, biased, ringed;
   int64_t blocks; /* of the launch */
   double *taps;   /* until the bands are on the GPU */
-  void *memory;   /* on the GPU: bands, what sums begin with, taps in f32 */
+  void *memory;   /* on the GPU: band matrices, start values of sums, taps in f32 */
 } banded_plan;
 
 /* ---- execute */
@@ -91,8 +91,8 @@ static const char *inapplicable(const falt_ask *ask) {
   return NULL;
 }
 
-/* What taps lose when they become bands, relative to the sum of magnitudes; 0 where that is less than rounding. Outputs
- * that are rounded to integers hide small fractions of a unit. */
+/* The error of the split taps, relative to the sum of magnitudes; 0 if it is below rounding. Outputs that are rounded
+ * to integers hide small fractions of a unit. */
 static double error_of(const banded_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type, y = p->output.type;
@@ -144,7 +144,7 @@ static double *read_taps(const falt_problem *p, const void *values) {
   return taps;
 }
 
-/* Bands hold a tap in parts, some of them as integers: what is infinite or no number has none. */
+/* Band matrices hold a tap in parts, some of them as integers: infinite and NaN taps have none. */
 static bool are_finite(const falt_problem *p, const double *taps) {
   const int64_t *size = p->filter.size, count = size[FALT_D] * size[FALT_H] * size[FALT_W];
   bool finite = true;
@@ -191,7 +191,7 @@ static void set_steps(falt_cuda_toeplitz_args *a, const falt_problem *p) {
   a->aligned_y = is_aligned(a->y_row, a->y_plane, a->y_batch, p->output.type);
 }
 
-/* Tiles downwards: at rows' ends, and first and last of the others, lower ones. */
+/* Tiles along columns: lower ones at the ends of rows, and as first and last of the other columns. */
 static void cut_rows(banded_plan *plan) {
   falt_cuda_toeplitz_args *a = &plan->args;
   const falt_toeplitz_cut *c = &plan->cut;
@@ -225,8 +225,7 @@ static bool cut_image(banded_plan *plan) {
   return tiles * (double)a->images / FALT_BANDS_WARPS < INT32_MAX && tiles < INT32_MAX;
 }
 
-/* Whether rows come through shared memory: warps then stay for all their tiles, so that no more blocks start than the
- * machine holds. */
+/* The persistent variant: rows pass through shared memory, and no more blocks start than fit on the GPU. */
 static void choose_ring(banded_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const int before = (int)p->axis[FALT_W - FALT_D].pad[0] * plan->pixel;
@@ -310,7 +309,7 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-/* Interleaved bytes are taken apart where rows stay in registers: their bands are then denser. False if the image has
+/* Interleaved bytes are separated if rows stay in registers: the band matrices are then denser. False if the image has
  * too many tiles. */
 static bool make_bands(banded_plan *plan, const int taps[3]) {
   const falt_problem *p = &plan->base.problem;

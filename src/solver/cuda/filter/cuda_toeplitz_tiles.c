@@ -96,14 +96,14 @@ static void choose_bytes(falt_toeplitz *b, const double *values, const extent *e
   for (b->parts = 1; b->parts <= MOST_PARTS; b->parts++)
     if ((b->unit = common_unit(b, values, e, most[b->parts - 1])) != 0) return;
   b->parts = MOST_PARTS;
-  int exponent; /* a power of two, so that the weights of parts are exact floats */
+  int exponent; /* a power of two, so the weights of parts are exact floats */
   frexp(fmax(e->most / MOST_BYTES, e->sum / 0x1.fp30), &exponent);
   b->unit = ldexp(1, exponent);
 }
 
-/* The power of two that taps below 2^exponent are divided by: it brings parts of f16 near the top of their range, so
- * that none is subnormal. Other parts have the range of f32: small taps become larger, and large ones stay, or a
- * product with a small element would underflow; only what would round to infinity is halved. */
+/* The power of two by which taps below 2^exponent are divided: it moves f16 parts near the top of their range, so none
+ * is subnormal. Other parts have the range of f32: small taps become larger, because a product with a small element
+ * would underflow, and large ones stay. Only taps that would round to infinity are halved. */
 static double power_unit(falt_toeplitz_kind kind, int exponent) {
   enum { F16_TOP = 14, F32_TOP = 127 };
   if (kind == FALT_BANDS_HALVES) return ldexp(1, exponent - F16_TOP);
@@ -155,9 +155,9 @@ void falt_toeplitz_make(falt_toeplitz *b, falt_toeplitz_kind kind, const int tap
   measure_error(b, values);
 }
 
-/* ---- sums whose bits are floats */
+/* ---- sums as the bits of floats */
 
-enum { BIAS = 12582912 /* the float whose bits sums begin with */, MOST_SUM = 1 << 22 };
+enum { BIAS = 12582912 /* the start value of sums, as a float */, MOST_SUM = 1 << 22 };
 
 /* Bounds each part's sums. */
 static void bound_sums(const falt_toeplitz *b, const double *values, double most, double bound[MOST_PARTS]) {
@@ -178,8 +178,8 @@ static double grain_of(float value) {
   return grain;
 }
 
-/* Bounds what the roundings lose, one a part: nothing where all that is added is a multiple of the last weight's grain,
- * below 2^24 of it. Where the offset takes off all parts' bias at once, what the later ones bring in is there from the
+/* Bounds the loss by roundings, one a part: nothing if all terms are multiples of the last weight's grain and below
+ * 2^24 of it. If the offset subtracts the bias of all parts at once, the bias of the later ones is present from the
  * start. */
 static double rounding_of(const falt_toeplitz *b, const falt_toeplitz_bias *bias, const double bound[MOST_PARTS],
                           double beta) {
@@ -207,7 +207,7 @@ bool falt_toeplitz_bias_make(falt_toeplitz_bias *bias, const falt_toeplitz *b, c
     weights += bias->weight[p];
     reach += fabs(bias->weight[p]) * bound[p];
   }
-  const double enough = 0x1p-20 * (reach + fabs(beta)); /* what sums of floats lose */
+  const double enough = 0x1p-20 * (reach + fabs(beta)); /* the error of f32 sums */
   const double offset = beta - BIAS * weights;
   bias->folded = (float)offset == offset;
   if (bias->folded && rounding_of(b, bias, bound, beta) > enough) bias->folded = false;
@@ -224,9 +224,8 @@ size_t falt_toeplitz_bytes(const falt_toeplitz *b) {
          sizeof(uint32_t);
 }
 
-/* The tap that output m of a tile takes of the footprint's row and column; 0 where there is none. Output m stands in
- * row m/2%4, column 2*(m%2) + m/8 of the tile, or 2*(m/8) + m%2 if turned: what a lane has of the product are then
- * neighbours. */
+/* The tap of output m of a tile at the footprint's row and column; 0 if there is none. Output m is in row m/2%4, column
+ * 2*(m%2) + m/8 of the tile, or 2*(m/8) + m%2 if transposed, so a lane's outputs are neighbours. */
 static double tap_at(const falt_toeplitz *b, const double *values, int plane, int m, int row, int column) {
   row -= m / 2 % 4;
   column -= b->turned ? 2 * (m / 8) + m % 2 : 2 * (m % 2) + m / 8;
@@ -248,7 +247,7 @@ typedef struct spot {
   int plane, block, slot;
 } spot;
 
-/* Row m of the place's slot, lane t of four: per_word taps side by side. */
+/* Row m of the place's slot, lane t of four: per_word contiguous taps. */
 static uint32_t word_at(const falt_toeplitz *b, const double *values, spot at, int part, int m, int t) {
   uint32_t word = 0;
   for (int i = 0; i < b->per_word; i++) {
@@ -259,8 +258,8 @@ static uint32_t word_at(const falt_toeplitz *b, const double *values, spot at, i
   return word;
 }
 
-/* All lanes' registers of one product: outputs g and g+8 of the first slot, then of the second; turned: outputs g of
- * both slots, then outputs g+8. */
+/* All lanes' registers of one product: outputs g and g+8 of the first slot, then of the second; transposed: outputs g
+ * of both slots, then outputs g+8. */
 static uint32_t *fill_product(const falt_toeplitz *b, const double *values, spot at, int part, uint32_t *to) {
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 4; i++) {
@@ -285,14 +284,14 @@ void falt_toeplitz_fill(const falt_toeplitz *b, const double *values, void *memo
 
 enum {
   MOST_KEPT = 168,          /* registers of a thread: three blocks of 128 threads on a multiprocessor */
-  MOST_APART = 200,         /* the same, of channels taken apart: two blocks are worth it */
+  MOST_APART = 200,         /* the same for separated channels: two blocks pay */
   MOST_REGISTERS = 240,     /* the machine has 255 */
   BLOCK_SHARED = 88 * 1024, /* of the 99 KB that a block may have on every GPU since sm_80 */
   FILE_SHARED = 160 * 1024,
   WARPS_NEEDED = 8,  /* to hide latency */
-  RING_STEPS = 16,   /* of warps that stay, at most: taller tiles, as measured, lie too far apart in memory */
+  RING_STEPS = 16,   /* most of persistent warps: taller tiles are slower, as measured, being far apart in memory */
   END_STEPS = 8,     /* of warps at the image's edges */
-  SLOW_END_STEPS = 4 /* where they take longer than others, not being copied ahead */
+  SLOW_END_STEPS = 4 /* at edges, which are slower because they are not prefetched */
 };
 
 int falt_toeplitz_width(const falt_toeplitz *b, const falt_toeplitz_cut *cut) {
@@ -311,8 +310,8 @@ bool falt_toeplitz_ringed(const falt_toeplitz *b, const falt_toeplitz_cut *c, in
          left <= own && right <= own;
 }
 
-/* Sums, the window (the next one, too), bands where they stay; the rest, as measured on compiled kernels, is addresses
- * and what is being stored. */
+/* Registers: accumulators, the window (the next one, too), resident band matrices; the rest, as measured on compiled
+ * kernels, is addresses and stores. */
 static int fitted_registers(const falt_toeplitz *b, const falt_toeplitz_cut *c, const falt_machine *m) {
   const bool kept = c->place == FALT_BANDS_REGISTERS, apart = b->channels > 1;
   const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);
@@ -338,7 +337,7 @@ static double startup_of(const falt_toeplitz *b, const falt_toeplitz_cut *c) {
   return 100 + c->shared_bytes / 128.0;
 }
 
-/* The shares are those measured on an H200. */
+/* The fractions are measured on an H200. */
 static double compute_of(const falt_toeplitz *b, const falt_toeplitz_image *i, const falt_toeplitz_cut *c,
                          const falt_machine *m) {
   const int products =
@@ -386,7 +385,7 @@ static void complete(const falt_toeplitz *b, const falt_toeplitz_image *i, const
   estimate(b, i, m, c);
 }
 
-/* Bands of volumes do not stay in registers, and what stays there is not shared by tiles. */
+/* Band matrices of volumes do not stay in registers, and resident ones are not shared by tiles. */
 static bool is_possible(const falt_toeplitz *b, const falt_toeplitz_cut *c, const falt_machine *m) {
   const size_t bytes = falt_toeplitz_bytes(b);
   if (c->place == FALT_BANDS_REGISTERS)

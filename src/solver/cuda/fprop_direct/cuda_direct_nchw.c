@@ -14,7 +14,7 @@ typedef struct layer_plan {
   falt_direct_nchw_tile tile;
   void *filter; /* in the GPU's memory, or NULL */
   bool x_last, y_last;
-  int run, vector; /* outputs that are contiguous, those of a word */
+  int run, vector; /* contiguous outputs of one store */
 } layer_plan;
 
 /* ---- execute */

@@ -17,10 +17,10 @@ enum {
   MOST_TAPS = 4096      /* of a filter, in all channels: staging is not overlapped */
 };
 
-/* As fitted to tiles measured on an H200: cycles that an instruction and a read of shared memory take among many warps,
- * and an instruction of a warp alone; those of an element on its way into shared memory, of an output that leaves alone
- * because its run is not aligned, and of a read nobody waits with; the share of the copy bandwidth; the share of the
- * shorter of both times that the longer does not hide; what a start costs beyond that of an empty kernel. */
+/* Fitted to measured tiles on an H200: cycles of an instruction and of a read of shared memory among many warps, and of
+ * an instruction of a single warp; of an element's copy to shared memory, of a single output store because its run is
+ * not aligned, and of an exposed read; the fraction of the copy bandwidth; the fraction of the shorter of both times
+ * that the longer does not hide; the cost of a launch beyond that of an empty kernel. */
 static const double issue_cycles = 1.5, port_cycles = 1.9, alone_cycles = 3.4, stage_cycles = 95, store_cycles = 45,
                     read_cycles = 32;
 static const double memory_share = 0.55, shown_share = 0.4, start_seconds = 0.7e-6;
@@ -44,7 +44,8 @@ static int64_t reach(const falt_direct_nchw_problem *p, int axis, int64_t result
 
 /* ---- shared memory */
 
-/* A line lies in phases; the next line that threads of a warp read begins where the banks of the one before end. */
+/* A line is stored by residues; the next line that threads of a warp read starts at the bank after the last one of the
+ * previous line. */
 static void lay_out(const falt_direct_nchw_problem *p, falt_direct_nchw_tile *t) {
   enum { BANKS = 32 };
   const int64_t phases = (int64_t)t->columns * p->stride[1], slots = falt_ceil_div(reach(p, 1, span(t, 1)), phases),
@@ -62,7 +63,7 @@ static void lay_out(const falt_direct_nchw_problem *p, falt_direct_nchw_tile *t)
   t->shared_bytes = bytes < INT32_MAX ? (int)bytes : INT32_MAX;
 }
 
-/* ---- what it costs */
+/* ---- estimate */
 
 static int window_of(const falt_direct_nchw_problem *p, const falt_direct_nchw_tile *t) {
   const int64_t whole = reach(p, 1, t->columns), single = (int64_t)t->columns * p->taps[1];
@@ -144,7 +145,7 @@ static void judge(const falt_direct_nchw_problem *p, const falt_machine *m, falt
   t->seconds = t->rejected ? INFINITY : seconds_of(p, m, t);
 }
 
-/* Threads of a block: as many as cover the image, or a part of it evenly. */
+/* Threads of a block: as many as cover the image, or an even part of it. */
 static void each_block(const falt_direct_nchw_problem *p, const falt_machine *m, const falt_direct_nchw_tile *thread,
                        falt_tile_search *search) {
   enum { PARTS = 6 };

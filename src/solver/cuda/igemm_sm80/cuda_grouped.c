@@ -11,7 +11,7 @@
 
 enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
 
-/* One phase; of the source, every so many rows from one on. */
+/* One phase, with every n-th row of the source from one on. */
 typedef struct call {
   falt_cu_function function;
   falt_cuda_grouped_args args;
@@ -75,7 +75,7 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable */
 
-/* All channels of all groups, as one group's would lie. */
+/* All channels of all groups have the layout of one group. */
 static bool side_by_side(const falt_tensor *t) {
   const bool joined = t->size[FALT_G] == 1 || t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C];
   return joined && falt_igemm_channel_stride(t) == 1 && falt_igemm_strides_divide(t, (int)t->size[FALT_G], 8);
@@ -86,7 +86,7 @@ static bool is_flat(const falt_problem *p) {
          p->axis[0].pad[0] == 0;
 }
 
-/* So many groups in one that its channels come by 8, or 0. */
+/* The number of merged groups that makes the channels a multiple of 8, or 0. */
 static int merged_of(const falt_problem *p) {
   for (int merged = 1; merged <= 8; merged *= 2)
     if (p->filter.size[FALT_C] * merged % 8 == 0 && p->filter.size[FALT_K] * merged % 8 == 0)
@@ -117,7 +117,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan: phases */
 
-/* With taps in the order in which the source lies. */
+/* With taps in the order of the source. */
 static falt_igemm_phase ordered(falt_igemm_phase f) {
   if (f.taps == 1) f.delta = 1;
   if (f.delta > 0) return f;
@@ -127,8 +127,8 @@ static falt_igemm_phase ordered(falt_igemm_phase f) {
   return f;
 }
 
-/* Every `apart` output from `from` on: as many taps apart are neighbours among every so many rows of the source, from
- * `row` on. */
+/* Every `apart`-th output from `from` on: taps that are `apart` rows apart are neighbours among every n-th row of the
+ * source, from `row` on. */
 static falt_igemm_phase rows_of(const falt_igemm_phase *f, int64_t from, int64_t apart, int64_t *row) {
   const int64_t at = from + f->first;
   *row = (at % apart + apart) % apart;
@@ -206,7 +206,8 @@ static const char *add_call(grouped_plan *plan, const roles *r, const falt_igemm
   return NULL;
 }
 
-/* One phase, by as many launches as its taps lie apart along height; why not, or NULL. */
+/* One phase, by one launch for each residue of the tap distance along height. Returns the reason if impossible, or
+ * NULL. */
 static const char *add_phase(grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], int64_t apart,
                              call *calls) {
   if (f[0].taps == 0 || f[1].taps == 0) return "some results of the gradient meet no tap";

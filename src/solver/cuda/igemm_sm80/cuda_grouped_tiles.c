@@ -15,7 +15,7 @@ enum {
 
 /* ---- sizes, as the kernel has them */
 
-/* 16 bytes of a pixel are a piece; a row of taps has so many. */
+/* Pieces (16 bytes of a pixel) of a tap row. */
 static int64_t pieces_of(const falt_grouped_shape *s) {
   return s->taps[1] * (s->depth / 8);
 }
@@ -83,8 +83,8 @@ static double memory_share(const falt_grouped_shape *s, const falt_grouped_tile 
   return t->warps_c >= 2 ? 0.8 : 0.6;
 }
 
-/* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, of copies
- * out of the second-level cache; or of the block's busiest warp alone, beside which others work. */
+/* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issue, of L2 copies;
+ * or of the block's busiest warp alone, if other warps do not fill the time. */
 static double tile_cycles(const falt_grouped_shape *s, const falt_grouped_tile *t) {
   const double all = (double)falt_ceil_div(t->width, 16) * t->bands, warps = t->warps_c * t->warps_p;
   const double mine = ceil(all / t->warps_p), items = mine * warps; /* items: as if all warps were as busy */

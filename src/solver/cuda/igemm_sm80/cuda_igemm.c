@@ -55,8 +55,8 @@ static int64_t channels_of(const falt_igemm_plan *plan, const falt_tensor *t) {
   return t->size[FALT_C] * plan->merged;
 }
 
-/* As many groups in one as make a tap's channels a step and their outputs a tile, where columns come by eights and
- * channels by chunks: then no product joins two groups. */
+/* Merges as many groups as make a tap's channels a step and their outputs a tile, if columns come by eights and
+ * channels by chunks: then no product mixes two groups. */
 static int merge(const falt_problem *p, const falt_igemm_roles *r) {
   const int64_t bytes = r->source->size[FALT_C] * falt_igemm_size_of(r->source), rows = r->result->size[FALT_C];
   if (p->filter.size[FALT_G] == 1 || bytes % VECTOR || rows % 8 || falt_igemm_size_of(r->source) == 8) return 1;
@@ -112,7 +112,7 @@ static int64_t taps_of(const falt_igemm_phase phase[3]) {
   return phase[0].taps * phase[1].taps * phase[2].taps;
 }
 
-/* Of all phases, those of spans or of a gradient's strides. */
+/* The number of phases: of spans, or of a strided dgrad. */
 static int64_t pixels_of(const falt_igemm_plan *plan, int i) {
   const falt_igemm_phase *phase = plan->phase[i];
   const int64_t all = plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
@@ -145,7 +145,7 @@ static int64_t tap_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r)
   return plan->spans ? falt_igemm_span_bytes(&depth) : depth.channels * falt_igemm_size_of(r->source);
 }
 
-/* Bytes between neighbouring pixels whose channels are contiguous and are gathered, or 0; of spans modulo theirs. */
+/* Bytes between neighbouring pixels with contiguous channels, or 0; for spans modulo 16. */
 static int64_t apart_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   if (plan->spans) return plan->evenly.apart;
   if (!plan->piece.gather || falt_igemm_channel_stride(r->source) != 1) return 0;
@@ -330,8 +330,8 @@ static int64_t packed_bytes(const falt_igemm_plan *plan, const falt_igemm_roles 
   return bytes;
 }
 
-/* What a plan costs. Where the filter's values are not known, it is packed before each execution; else it is fetched
- * while what is ahead in the stream ends, and tables are read. */
+/* The estimate of a plan. A filter of unknown values is packed before each execution; a known one is loaded while the
+ * preceding kernel ends, together with the tables. */
 static double seconds_of(const falt_igemm_plan *plan, const falt_ask *ask, const falt_igemm_roles *r) {
   const double bytes = (double)packed_bytes(plan, r);
   const double packing = 2e-6 + 3 * bytes / plan->base.device->limits.copy_bytes_per_s;

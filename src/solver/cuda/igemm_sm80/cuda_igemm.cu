@@ -332,8 +332,8 @@ __device__ inline void store_channels(const Args &a, Acc acc, Desk &desk, int ch
   }
 }
 
-// Neighbouring lanes take neighbouring channels, so a warp stores to few lines. All residuals of some rows are loaded
-// before the first store, since the compiler moves no load before a store.
+// Neighbouring lanes take neighbouring channels, so a warp stores to few lines. All loads of some rows come before the
+// first store, since the compiler moves no load before a store.
 __device__ inline void store_ragged(const Args &a, Acc acc, Desk &desk, int channel, i64 y_at, i64 r_at, i64 group) {
   constexpr int LANES = WN < 32 ? WN : 32, ROWS = 32 / LANES, EACH = WN / LANES, AHEAD = 8 / EACH;
   static_assert(16 % (AHEAD * ROWS) == 0, "a slab has whole rounds");

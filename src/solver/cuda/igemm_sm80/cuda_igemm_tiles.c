@@ -8,7 +8,7 @@
 
 enum { MOST_SPLIT_K = 16, LEAST_STEPS = 3 };
 
-/* ---- what a tile needs */
+/* ---- resources of a tile */
 
 static int threads_of(const falt_igemm_tile *t) {
   return FALT_WARP * t->warps[0] * t->warps[1];
@@ -18,7 +18,7 @@ static int stage_bytes(const falt_igemm_tile *t) {
   return (t->bm + (t->wgmma ? 2 : 1) * t->bn) * t->row;
 }
 
-/* The steps, and afterwards the warps' sums on their way out, with the places of their pixels. */
+/* Shared memory: the steps, and afterwards the warps' outputs with the positions of their pixels. */
 static int shared_of(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], size = s->real ? 4 : 8;
   const int rows = s->planar && wm % 32 == 0 ? 32 : 16, pitch = s->planar ? wn + 1 : wn + 16 / size;
@@ -26,7 +26,7 @@ static int shared_of(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   return larger(t->stages * stage_bytes(t), t->warps[0] * t->warps[1] * desk) + (t->wgmma ? 1024 : 0);
 }
 
-/* A thread's sums, factors of a slice, what it knows of its pixels, and the rest as seen on compiled kernels. */
+/* Registers: accumulators, fragments of a slice, pixel state, and the rest as seen on compiled kernels. */
 static int fitted_registers(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1);
   const int pixels = s->gather ? 0 : larger(1, t->bm * (t->row / s->unit) / threads_of(t));
@@ -50,27 +50,27 @@ static bool is_possible(const falt_igemm_shape *s, const falt_machine *m, const 
   const int chunks = t->row / 16, threads = threads_of(t);
   if (t->shared_bytes + (int)sizeof(falt_cuda_igemm_phase) > m->arch->block_shared || t->blocks < 1) return false;
   if (s->gather) {
-    const int parts = threads / t->bm; /* of a step's chunks, whose elements a thread holds */
+    const int parts = threads / t->bm; /* of a step's chunks in registers of a thread */
     return threads % t->bm == 0 && chunks % parts == 0 && chunks / parts * 16 / s->x_bytes <= 32;
   }
   return threads % (t->row / s->unit) == 0;
 }
 
-/* ---- what it costs */
+/* ---- estimate */
 
 static double ceil_of(double a, double b) {
   return ceil(a / b);
 }
 
-/* Instructions for an element that is gathered: its load, its slice of an entry, and what a load waits for that finds a
- * warp's pixels in more than a quarter of 32 lines. */
+/* Instructions for a gathered element: its load, its part of an entry, and the wait if a warp's pixels are in more than
+ * a quarter of 32 lines. */
 static double gathered(const falt_igemm_shape *s) {
   const double lines = fmin((double)s->apart / 4, 32);
   return 5 + 16.0 / s->gather + fmax(lines - 8, 0);
 }
 
-/* Instructions that copy a step of the source. Rows of spans begin anywhere in a line of memory, so that a warp's
- * copies lie in more of them, and neighbouring pixels are other blocks'. */
+/* Instructions that copy a step of the source. Rows of spans start anywhere in a line of memory, so a warp's copies
+ * touch more lines, and neighbouring pixels belong to other blocks. */
 static double copied(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const double astray = t->row == 64 ? 195 : 130, piece = !s->spans ? 35 : s->apart ? astray : 50;
   return (double)t->bm * t->row * (s->gather ? gathered(s) / s->x_bytes : piece / s->unit) / FALT_WARP;
@@ -87,9 +87,9 @@ static double step_cycles(const falt_igemm_shape *s, const falt_machine *m, cons
   return fmax(products, matrices) + (copied(s, t) + filter) / 4;
 }
 
-/* The same of all blocks by warpgroups: one waits while others multiply. A lone warpgroup of 64 columns multiplies for
- * less of its time; pieces of less than 16 bytes cost what their instructions do, and with one stage ahead all wait for
- * them. */
+/* The same for all blocks with wgmma: one waits while others multiply. A single warpgroup of 64 columns multiplies for
+ * less of its time; pieces of less than 16 bytes cost their instructions, and with one stage all warps wait for them.
+ */
 static double warpgroup_cycles(const falt_igemm_shape *s, const falt_igemm_tile *t, double blocks) {
   const double rate = t->bm * t->bn > 64 * 64 ? 4096 : 3400;
   const double products = 3.0 * t->bm * t->bn * t->row / rate;
@@ -97,7 +97,8 @@ static double warpgroup_cycles(const falt_igemm_shape *s, const falt_igemm_tile 
   return (blocks * (products + copied(s, t) / 4) + 900 / blocks) * (t->stages == 2 ? 1.36 : 1);
 }
 
-/* Of what a block stores; where vectors do not divide rows, all but what there is not, side by side or one by one. */
+/* Instructions of a block's stores; if rows are not multiples of vectors, also those of missing outputs, contiguous or
+ * one by one. */
 static double stored_cycles(const falt_igemm_shape *s, const falt_igemm_tile *t) {
   const double columns = s->ragged ? (double)s->channels / ceil_of((double)s->channels, t->bn) : t->bn;
   const double ragged = s->channels >= FALT_IGEMM_RAGGED ? 0.5 : 1.7;
@@ -105,8 +106,8 @@ static double stored_cycles(const falt_igemm_shape *s, const falt_igemm_tile *t)
   return t->bm * columns * each * (s->real ? 1 : 2);
 }
 
-/* Cycles until a block's last step, and what it stores, with so many blocks on a multiprocessor. Alone, a warp waits
- * for its own outputs in flight through shared memory, and a block for copies that lie in many lines. */
+/* Cycles until a block's last step, and of its stores, with a given number of blocks on a multiprocessor. A single warp
+ * waits for its own outputs in shared memory, and a block for copies that touch many lines. */
 static double wave_cycles(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t, double blocks) {
   const double stored = fmax(stored_cycles(s, t) * blocks, 1.5 * t->bm * t->bn / (t->warps[0] * t->warps[1]));
   const double far = s->apart == 0 ? 1 : s->spans ? 1.3 : s->apart >= 64 ? 2.1 : 1.7;
@@ -120,7 +121,7 @@ static double blocks_in_all(const falt_igemm_shape *s, const falt_igemm_tile *t)
   return ceil_of((double)s->pixels, t->bm) * ceil_of((double)s->channels, t->bn) * (double)s->products * t->split_k;
 }
 
-/* What adding the split-K slices costs: another launch, and their way through memory or its cache. */
+/* The cost of adding the split-K slices: another launch, and their traffic in memory or cache. */
 static double sum_seconds(const falt_machine *m, const falt_igemm_tile *t) {
   return t->split_k > 1 ? 2.5e-6 + (double)t->workspace / m->bytes_per_s : 0;
 }
@@ -128,13 +129,14 @@ static double sum_seconds(const falt_machine *m, const falt_igemm_tile *t) {
 static void estimate(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t) {
   const double blocks = blocks_in_all(s, t);
   const double slots = (double)m->multiprocessors * t->blocks, full = floor(blocks / slots);
-  const double rest = ceil_of(blocks - full * slots, m->multiprocessors); /* of the last wave that share one */
+  const double rest = ceil_of(blocks - full * slots, m->multiprocessors); /* of the last wave that share a
+                                                                           * multiprocessor */
   const double cycles = full * wave_cycles(s, m, t, t->blocks) + (rest > 0 ? wave_cycles(s, m, t, rest) : 0);
   const double memory = s->bytes / (0.95 * m->bytes_per_s), compute = cycles / m->clock_hz;
   t->seconds = fmax(compute, memory) + 0.2 * fmin(compute, memory) + sum_seconds(m, t);
 }
 
-/* The tile with its depth in so many split-K slices. False if they do not help, or need more than the workspace. */
+/* The tile with a number of split-K slices. False if they do not help, or need more than the workspace. */
 static bool cut_depth(const falt_igemm_shape *s, const falt_machine *m, falt_igemm_tile *t, int split_k) {
   const int steps = (int)ceil_of((double)s->depth, t->row);
   t->slice_steps = (steps + split_k - 1) / split_k;

@@ -95,7 +95,7 @@ static int64_t piece_channels(const filter_plan *plan, int which) {
   return piece->gather ? piece->gather : piece->unit / size_of(&plan->base.problem.input);
 }
 
-/* The taps, and a piece whose first column is ones where the bias has a gradient. */
+/* The taps, and for the bias gradient a piece whose first column is ones. */
 static int64_t columns_of(const filter_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   return taps_of(p) * channels_of(plan) + (p->has_bias ? 1 : 0);

@@ -72,7 +72,7 @@ static bool has_vectors(const falt_tensor *t, int merged) {
          falt_igemm_strides_divide(t, merged, each);
 }
 
-/* Rows of x as runs of elements: all channels of a pixel side by side, and pixels too. */
+/* Whether rows of x are runs of elements: contiguous channels and contiguous pixels. */
 static bool is_run(const falt_problem *p) {
   const falt_tensor *x = &p->input;
   const int64_t c = x->size[FALT_C];
@@ -80,7 +80,7 @@ static bool is_run(const falt_problem *p) {
          (x->size[FALT_W] == 1 || x->stride[FALT_W] == c) && (p->axis[2].dilation == 1 || p->filter.size[FALT_W] == 1);
 }
 
-/* Bytes of a row that lie aligned in all rows. */
+/* The alignment in bytes that all rows have. */
 static int run_unit(const falt_tensor *x) {
   int unit = FALT_IGEMM_VECTOR;
   for (int dim = 0; dim < FALT_DIMS; dim++)

@@ -46,7 +46,7 @@ static int64_t window_bytes(const falt_wgrad_halo_shape *s, const falt_wgrad_hal
   return height * (falt_ceil_div(width * s->channels * 2 + 2 * s->unit, 16) * 16);
 }
 
-/* Rows in pairs, and what the last pixel's unused columns read behind them. */
+/* Rows in pairs, and the elements behind them that the last pixel's unused columns read. */
 static int64_t pairs_bytes(const falt_wgrad_halo_shape *s, const falt_wgrad_halo_tile *t) {
   if (!s->run) return 0;
   return ((window_along(s, 1, t->height, t->taps_r) - s->stride[1]) * window_along(s, 2, t->width, s->taps[2]) *
@@ -123,8 +123,8 @@ static double product_cycles(const falt_wgrad_halo_shape *s, const falt_machine 
   return quarters * slices(t) * t->warps * t->per * t->mr * (s->run ? 1 : 2) * 4096 / falt_mma_bytes(m, 2);
 }
 
-/* What so many bytes cost to fetch, if a block takes `part` of a pixel's `all` bytes: less than a line of 128 costs
- * more. */
+/* The cost of loading bytes if a block takes `part` of a pixel's `all` bytes: accesses of less than a 128-byte line
+ * cost more. */
 static double fetched(double bytes, double part, double all) {
   return bytes * (part >= fmin(128, all) ? 1 : part >= 64 ? 1.15 : 1.6);
 }
@@ -142,15 +142,14 @@ static double rolling_cycles(const falt_wgrad_halo_shape *s, const falt_machine 
   const double copied = (fetched(pixels * y, y, groups * (double)s->rows * 2) +
                          fetched(window * x, x, groups * (double)s->channels * 2)) /
                         28;
-  const double waited = t->blocks > 1 ? 300 : 1200; /* by all blocks at once */
+  const double waited = t->blocks > 1 ? 300 : 1200; /* by all concurrent blocks */
   const double apart = waited + 14 * (pixels * y + window * x) / 16 / FALT_WARP / 4 / t->blocks;
-  const double few = 0.6 / (t->warps * t->blocks); /* warps, which wait for what they load */
+  const double few = 0.6 / (t->warps * t->blocks); /* warps, which wait for their loads */
   return (fmax(fmax(products, loads), copied) + 0.3 * (products + loads) + apart) * (1 + few);
 }
 
-/* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issuing, and of
- * copies out of the second-level cache. What all take longer than that was seen on an H200: by a fifth, runs by far
- * more. */
+/* Cycles of a multiprocessor for one tile of one block: of its tensor cores, of shared memory, of issue, and of L2
+ * copies. The measured time on an H200 is longer than the sum: by a fifth, for runs by far more. */
 static double still_cycles(const falt_wgrad_halo_shape *s, const falt_machine *m, const falt_wgrad_halo_tile *t) {
   const double slice_products = (double)t->warps * t->per * t->mr * (s->run ? 1 : 2), all = slices(t);
   const double products = product_cycles(s, m, t);
@@ -161,11 +160,11 @@ static double still_cycles(const falt_wgrad_halo_shape *s, const falt_machine *m
                         14 * pieces / FALT_WARP + 3 * (double)pairs_bytes(s, t) / FALT_WARP;
   const double copied = (y_bytes + x_bytes) / 24, apart = (1200 + 14 * pieces / FALT_WARP / 4) / t->blocks;
   const double beside = 0.15 * (products + loads) + 0.3 * copied;
-  const double few = s->run ? 0 : 0.6 / (t->warps * t->blocks); /* warps, which wait for what they load */
+  const double few = s->run ? 0 : 0.6 / (t->warps * t->blocks); /* warps, which wait for their loads */
   return (fmax(fmax(products, loads), fmax(issued / 4, copied)) + beside + apart) * (1 + few) * (s->run ? 1.5 : 1);
 }
 
-/* So many split-K slices that the blocks fill the machine once or a few times, as long as the workspace allows. */
+/* Split-K slices such that the blocks fill the machine once or a few times, within the workspace. */
 static void cut(const falt_wgrad_halo_shape *s, const falt_machine *m, falt_wgrad_halo_tile *t) {
   const int64_t tiles = falt_wgrad_halo_tiles(s, t), slots = (int64_t)m->multiprocessors * t->blocks;
   const int64_t bytes = s->groups * s->rows * falt_wgrad_halo_columns(s) * 4;
@@ -235,7 +234,7 @@ static void visit_warps(const visitor *v, falt_wgrad_halo_tile t) {
   }
 }
 
-/* Rows and channels of a group: whole groups side by side where they are small, else parts of one. */
+/* Rows and channels of a group: several whole groups if they are small, else parts of one. */
 static void visit_channels(const visitor *v, falt_wgrad_halo_tile t) {
   const falt_wgrad_halo_shape *s = v->shape;
   const int64_t by_rows = falt_ceil_div(s->rows, 16), by_channels = s->run ? 1 : falt_ceil_div(s->channels, 16);

@@ -21,7 +21,7 @@ static int shared_of(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_til
   return t->stages * t->pixels * ((t->bm + t->bn) * s->x_bytes + (s->x_bytes >= 4 ? 64 : 32));
 }
 
-/* Sums, factors of a slice, what is gathered, and the rest as seen on compiled kernels. */
+/* Registers: accumulators, fragments of a slice, gathered elements, and the rest as seen on compiled kernels. */
 static int fitted_registers(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   const int wm = t->bm / t->warps[0], wn = t->bn / t->warps[1], sums = wm * wn / 32 * (s->x_bytes == 8 ? 2 : 1),
             threads = threads_of(t);
@@ -54,14 +54,14 @@ static double step_cycles(const falt_igemm_wgrad_shape *s, const falt_machine *m
   return products + 0.25 * instructions / FALT_WARP + 150;
 }
 
-/* Cycles that a step takes however few blocks there are: elements that are gathered come one by one. */
+/* The minimum cycles of a step for any number of blocks: gathered elements are loaded one by one. */
 static double step_latency(const falt_igemm_wgrad_shape *s, const falt_igemm_wgrad_tile *t) {
   const double gathered = (s->gather[0] ? t->bm : 0) + (s->gather[1] ? t->bn : 0);
   return gathered > 0 ? 600 + 12 * gathered * t->pixels / threads_of(t) : 800;
 }
 
-/* As many split-K slices as fill the machine so many times, while each has some steps; fewer where the workspace is
- * short. One split-K slice for no wave: outputs then go where they belong at once. */
+/* As many split-K slices as fill the machine a number of times, with at least a few steps each; fewer if the workspace
+ * is short. One slice for no wave: outputs are then stored directly. */
 static void cut_pixels(const falt_igemm_wgrad_shape *s, const falt_machine *m, falt_igemm_wgrad_tile *t, int64_t tiles,
                        int waves) {
   const int64_t steps = falt_ceil_div(s->pixels, t->pixels), slots = (int64_t)m->multiprocessors * t->blocks;

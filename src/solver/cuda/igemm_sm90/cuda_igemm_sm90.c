@@ -25,7 +25,7 @@ typedef struct wgmma_plan {
   int lines;  /* factors that are read by lines of pixels, as these are contiguous */
 } wgmma_plan;
 
-/* What the kernel takes, in the order of its parameters. */
+/* The kernel's arguments, in their order. */
 typedef struct launch_args {
   falt_cuda_igemm_sm90_args args;
   falt_cuda_igemm_sm90_phase phase[FALT_IGEMM_SM90_PHASES];
@@ -54,7 +54,7 @@ static bool has_boxes(const falt_tensor *t) {
   return falt_map_takes(&planes, FALT_W) && has_dense_planes(t) && image_pixels(t) < INT32_MAX / 2;
 }
 
-/* By whose pixels the rows of the product, or of a weight gradient its steps, are numbered. */
+/* The tensor whose pixels number the rows of the product (in wgrad its steps). */
 static const falt_tensor *numbered(const falt_problem *p) {
   return p->operation == FALT_BACKWARD_DATA ? &p->input : &p->output;
 }
@@ -70,7 +70,7 @@ static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void
   return m;
 }
 
-/* What a phase's taps read. */
+/* The source of a phase. */
 static falt_gpu_map source_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                               void *data, int pixels) {
   falt_gpu_map m = pixels_of(plan, t, data, pixels);
@@ -82,7 +82,7 @@ static falt_gpu_map source_of(const wgmma_plan *plan, const falt_igemm_sm90_phas
   return m;
 }
 
-/* Where a phase's outputs stand: 64 of them at a time. */
+/* The output of a phase, in boxes of 64 pixels. */
 static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                void *data) {
   falt_gpu_map m = pixels_of(plan, t, data, 64);
@@ -97,7 +97,7 @@ static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_pha
   return m;
 }
 
-/* The same of a tensor whose pixels are contiguous. */
+/* The same for an NCHW tensor. */
 static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                 void *data) {
   const falt_gpu_map m = results_of(plan, phase, t, data);
@@ -107,7 +107,7 @@ static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_ph
   return l;
 }
 
-/* The filter: what is contiguous, the taps, the other channels. */
+/* The filter: its contiguous dimension, the taps, the other channels. */
 static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
   const falt_tensor *w = &plan->cuda.base.problem.filter;
   const falt_igemm_sm90_problem *layer = &plan->layer;
@@ -151,7 +151,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
 
-/* How far so many pixels are along each axis of a phase, and in images. */
+/* The advance of a number of pixels along each axis of a phase, and in images. */
 static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_igemm_sm90_phase *to) {
   const int axes = plan->layer.axes;
   for (int i = 0; i < axes; i++) {
@@ -172,7 +172,7 @@ static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from
   to->row_tiles = (int)falt_ceil_div(by_filter ? plan->work.rows[0] : pixels, group) * plan->tile.cluster;
 }
 
-/* Whether outputs whose pixels are contiguous go as boxes, as their source comes: 16 bytes divide an image's, for the
+/* Whether an NCHW output is stored as boxes, as its source is loaded: an image must be a multiple of 16 bytes, because
  * TMA writes no less, beyond the last pixel too. */
 static bool by_boxes(const wgmma_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
@@ -293,8 +293,8 @@ static int64_t stride_of(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
-/* How many pixels of such a tensor are stored as one, up to 16 bytes; 0 where pixels are not contiguous. Those of
- * phases lie apart, and rows with gaps between them are stored pixel by pixel. */
+/* Pixels of one store to such a tensor, up to 16 bytes; 0 if pixels are not contiguous. Pixels of polyphase parts are
+ * not contiguous, and rows with gaps between them are stored pixel by pixel. */
 static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   const int64_t size = (int64_t)falt_type_size(t->type);
   bool apart = !has_dense_planes(t);
@@ -307,8 +307,8 @@ static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   return (int)unit;
 }
 
-/* How many pixels are stored as one where outputs have their pixels side by side; 0: their channels lie so; negative:
- * neither. Weight gradients are stored element by element where channels do not. */
+/* Pixels of one store for NCHW output; 0: NHWC; negative: neither. wgrad is stored element by element if channels are
+ * not contiguous. */
 static int planar_unit(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
   if (p->operation == FALT_BACKWARD_FILTER) return falt_map_takes(y, FALT_C) && y->size[FALT_C] % 4 == 0 ? 0 : 1;
@@ -327,9 +327,8 @@ static bool is_pointwise(const falt_problem *p) {
   return true;
 }
 
-/* How many of what is read besides the filter are read by lines of pixels, as what only one tap reads may be; negative:
- * one's channels are not contiguous and it cannot. Boxes of an image that fill it up want outputs by lines too,
- * and where one factor is gathered pixel by pixel there may be none. */
+/* The number of NCHW operands, which only one tap may read; negative: an operand is neither. Boxes that fill an image
+ * require an NCHW output, and if one operand is loaded in im2col mode there may be none. */
 static int lines_read(const falt_problem *p) {
   const bool by_filter = p->operation == FALT_BACKWARD_FILTER;
   const falt_tensor *x = falt_problem_factor(p, 0), *y = &p->output;

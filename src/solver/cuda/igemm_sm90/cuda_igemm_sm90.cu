@@ -147,7 +147,8 @@ __device__ inline int steps_of(const Args &a, const Phase &p) {
   return p.axis[0].taps * p.axis[1].taps * p.axis[2].taps * a.span_blocks;
 }
 
-// `rank`: of the block in its cluster, here and below; blocks that share a tile have k_rank = rank.
+// `rank`: of the block in its cluster, here and below. k_rank selects the part of the depth; blocks that share a tile
+// have the same rank modulo CLUSTER.
 __device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
   const int k_rank = rank / CLUSTER;
   rank %= CLUSTER;

@@ -17,7 +17,7 @@ typedef struct planes_plan {
   falt_cuda_plan cuda;
   falt_igemm_sm90_halo_problem layer;
   falt_igemm_sm90_halo_tile tile;
-  int dims[4]; /* of tensors: those that are planes, rows, columns and images */
+  int dims[4]; /* dimensions of tensors for planes, rows, columns and images */
   falt_igemm_sm90_halo_axis axis[3];
   bool planar, whole; /* as cuda_igemm_sm90_halo.cu's parameters */
   falt_cuda_igemm_sm90_halo_args args;
@@ -108,7 +108,7 @@ static bool has_plain_taps(const falt_problem *p) {
   return true;
 }
 
-/* Of the output's pixels, so many neighbours are one of the layer's. */
+/* Neighbouring pixels of the output that form one pixel of the layer. */
 static int64_t step_of(const falt_problem *p, int axis) {
   return p->operation == FALT_BACKWARD_DATA && p->output.size[FALT_D + axis] > 1 ? p->axis[axis].stride : 1;
 }
@@ -159,7 +159,7 @@ static falt_igemm_sm90_halo_axis axis_of(const falt_problem *p, int dim) {
                                       : falt_igemm_sm90_halo_axis_of(step_of(p, dim - FALT_D), taps, pad);
 }
 
-/* How far an output of the layer lies from the first of its step. */
+/* The offset of a layer's output from the first pixel of its step. */
 static int64_t place_of(const planes_plan *plan, int64_t result) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_igemm_sm90_halo_axis *a = plan->axis;
@@ -182,7 +182,7 @@ static bool has_pairs(const planes_plan *plan) {
   return true;
 }
 
-/* Planes of depth; flat: rows are the planes, and images stand in the rows' place. */
+/* 3D: planes of depth; 2D: rows are the planes, and images take the rows' place. */
 static void describe(planes_plan *plan, bool flat) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = source_of(p), *to = falt_problem_result(p);
@@ -232,7 +232,7 @@ static const char *choose(planes_plan *plan, const falt_machine *machine) {
   return NULL;
 }
 
-/* All but what stands with the operands. */
+/* All arguments except the operands. */
 static void fill_args(planes_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_sm90_halo_tile *t = &plan->tile;

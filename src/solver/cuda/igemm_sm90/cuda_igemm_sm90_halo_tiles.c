@@ -41,8 +41,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a >= 0 ? a / b : -falt_ceil_div(-a, b);
 }
 
-/* Pixel e of step b is pixel b * stride + e - shift of the output. It meets tap r with pixel (that + pad - r) / stride
- * of the source, where that is whole: from the first pixel's last tap to the last pixel's first. */
+/* Pixel e of step b is pixel b * stride + e - shift of the output. Its tap r reads pixel (that + pad - r) / stride of
+ * the source if the division is exact: from the first pixel's last tap to the last pixel's first. */
 static falt_igemm_sm90_halo_axis shifted(int64_t stride, int64_t taps, int64_t pad, int64_t shift) {
   const int64_t first = pad - shift, corner = -floor_div(taps - 1 - first, stride);
   return (falt_igemm_sm90_halo_axis){.step = stride,
@@ -64,7 +64,7 @@ falt_igemm_sm90_halo_axis falt_igemm_sm90_halo_axis_of(int64_t stride, int64_t t
 
 /* ---- one tile */
 
-/* Columns of one product, the instruction's for all planes of taps; 0: none has so many. */
+/* Columns of one product: an instruction's width for all tap planes; 0: no instruction is that wide. */
 static int columns_of(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   static const int columns[] = {48, 64, 96, 128, 192, 256}; /* of wgmma.cuh */
   for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
@@ -111,7 +111,7 @@ static void count(const falt_igemm_sm90_halo_problem *p, const falt_machine *m, 
   t->grid = (blocks > 1 ? blocks : 1) * t->column_tiles;
 }
 
-/* Planes of the source that a walk multiplies, those at the ends without what lies outside. */
+/* Planes of the source that a walk multiplies, without planes outside. */
 static double planes_of(const falt_igemm_sm90_halo_problem *p, const falt_igemm_sm90_halo_tile *t) {
   return fmin((double)(t->walk + p->taps[0] - 1), (double)p->in[0]);
 }
@@ -171,7 +171,7 @@ static void visit_walks(const falt_igemm_sm90_halo_problem *p, const falt_machin
   }
 }
 
-/* More than 64 channels come in pieces, of 64 or of 32 where these are fewer in all. */
+/* More than 64 channels are loaded in pieces of 64, or of 32 if that pads less. */
 static int pixel_of(const falt_igemm_sm90_halo_problem *p) {
   const int64_t rest = p->channels % MOST_CHANNELS, last = p->channels > MOST_CHANNELS ? 32 : 0;
   return p->channels <= 16 ? 32 : p->channels <= 32 || (rest > 0 && rest <= last) ? 64 : 128;

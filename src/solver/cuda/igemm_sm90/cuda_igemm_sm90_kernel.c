@@ -11,7 +11,7 @@
 
 enum { MOST_STRIDE = 8, MOST_PIXELS = INT32_MAX - 4096 };
 
-/* Corners lie in [-2^(n-1), 2^(n-1)), offsets in [0, 2^n), for 16, 8 and 5 bits. */
+/* Corners are in [-2^(n-1), 2^(n-1)), offsets in [0, 2^n), for 16, 8 and 5 bits. */
 static int64_t range_of(int axes) {
   static const int bits[] = {16, 8, 5};
   return INT64_C(1) << bits[axes - 1];
@@ -47,7 +47,7 @@ static int64_t modulo(int64_t a, int64_t b) {
   return (a % b + b) % b;
 }
 
-/* The taps that meet output `first` of an axis and those a stride apart. */
+/* The taps of output `first` of an axis and of the outputs a stride apart. */
 static bool gradient_axis(const falt_igemm_sm90_axis *a, int axes, int64_t first, falt_igemm_sm90_phase *p, int i) {
   falt_cuda_igemm_sm90_axis *made = &p->axis[i];
   int64_t tap = 0, step = 1, taps = 0, corner = 0;

@@ -39,15 +39,15 @@ static double share_read(const falt_igemm_sm90_problem *p) {
   return slice;
 }
 
-/* Of a step's elements, those that are not zeros in all steps, by 16. */
+/* Elements of a step that are not zero in every step, by 16. */
 static int summed_of(const falt_igemm_sm90_problem *p) {
   const int64_t summed = p->operation == FALT_IGEMM_SM90_DATA ? p->results : p->channels;
   return p->operation == FALT_IGEMM_SM90_FILTER || summed > FALT_IGEMM_SM90_SPAN ? FALT_IGEMM_SM90_SPAN
                                                                                  : (int)falt_round_up(summed, 16);
 }
 
-/* Whether phases without taps are tiles as others are, so that an image's outputs are written at about the same time:
- * where the cache does not join what lies between, and products are soon done. As measured on an H200. */
+/* Whether phases without taps are stored as tiles, so an image's outputs are written at about the same time: if the
+ * cache does not merge the gaps, and products are short. Measured on an H200. */
 static bool together(double elements, int64_t steps) {
   return elements > 32e6 && steps <= 8;
 }
@@ -90,7 +90,7 @@ static bool sliced(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile 
   return t->cluster_k > 1 || (p->operation == FALT_IGEMM_SM90_FILTER && !keeps(p, t));
 }
 
-/* Where all its blocks' sums of a slice lie, and what goes to other slices. */
+/* Bytes of all blocks' sums of a slice, and of the sums sent to other slices. */
 static int slice_bytes(const falt_igemm_sm90_tile *t) {
   const int parts = falt_igemm_sm90_rows(t) * t->columns * (int)sizeof(float);
   return parts + parts / t->cluster_k * (t->cluster_k - 1);
@@ -119,8 +119,8 @@ static int shared_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_til
   return shared_beside(p, t) + (t->over ? larger(ring, slice_bytes(t)) : ring);
 }
 
-/* As many stages as there is room for, and as slices have steps. Sums of slices lie beside them where there is room for
- * that: over the ring they wait for all products of the cluster. */
+/* As many stages as fit, up to the steps of a slice. The sums of slices are beside them if they fit: over the ring they
+ * wait for all products of the cluster. */
 static void fill(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                  falt_igemm_sm90_tile *t) {
   const int64_t steps = falt_ceil_div(w->steps[0], t->cluster_k);
@@ -160,8 +160,8 @@ static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
   return NULL;
 }
 
-/* Whole rounds of all clusters at one place, whose source a quarter of the cache holds: until all phases have read it,
- * it must share the cache with outputs. */
+/* Whole rounds of all clusters at one place, whose source fits into a quarter of the cache: until all phases have read
+ * it, it shares the cache with outputs. */
 static void place(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                   falt_igemm_sm90_tile *t) {
   const int64_t rows = (int64_t)falt_igemm_sm90_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
@@ -172,7 +172,7 @@ static void place(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
   t->places = least / t->place;
 }
 
-/* Tiles of all clusters, and those of the busiest. */
+/* Tiles of all clusters, and of the busiest one. */
 static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                   falt_igemm_sm90_tile *t) {
   const int64_t columns = falt_ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
@@ -181,15 +181,15 @@ static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
     t->work += falt_ceil_div(w->rows[i], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) * columns;
   t->work *= t->split_k;
   t->clusters = t->work < most || sliced(p, t) ? t->work : most;
-  /* A block whose filter stays works on the same columns always. */
+  /* A block with a resident filter always computes the same columns. */
   if (t->resident) t->clusters = t->clusters < columns ? columns : t->clusters / columns * columns;
   place(p, w, m, t);
   t->workspace = 0;
   if (keeps(p, t)) t->workspace = (size_t)t->split_k * (size_t)w->rows[0] * (size_t)w->columns * sizeof(float);
 }
 
-/* Whether pixels are longer than a line and half of them begin within a sector of 32 bytes: TMA then takes
- * longer for a line, and is what the filter's rows wait for, too. */
+/* Whether pixels are longer than a line and half of them start within a 32-byte sector: TMA then takes longer for a
+ * line and delays the filter's rows, too. */
 static bool is_uneven(const falt_igemm_sm90_problem *p) {
   const int64_t bytes = 2 * (p->operation == FALT_IGEMM_SM90_DATA ? p->results : p->channels);
   return p->operation != FALT_IGEMM_SM90_FILTER && bytes % 32 != 0 && bytes > LINE;
@@ -231,13 +231,13 @@ static double tiles_of(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile
          (double)falt_ceil_div(w->columns, t->columns) * t->split_k;
 }
 
-/* Blocks that run at once. Those of a cluster are in one group of multiprocessors, 16 or 18 of them, some fewer: of an
- * H200's 132 multiprocessors 120 have clusters of four or eight at once. */
+/* Concurrent blocks. Those of a cluster are in one GPC of 16 or 18 multiprocessors, some of fewer: of an H200's 132
+ * multiprocessors 120 run clusters of four or eight concurrently. */
 static int room_for(const falt_machine *m, int cluster_k) {
   return cluster_k > 2 ? m->multiprocessors / 8 * 7 : m->multiprocessors / cluster_k * cluster_k;
 }
 
-/* Tiles, or parts of them, that the busiest multiprocessor computes one after the other. */
+/* Tiles, or parts of them, that the busiest multiprocessor computes in sequence. */
 static double rounds(const falt_igemm_sm90_problem *p, const falt_machine *m, const falt_igemm_sm90_tile *t) {
   return sliced(p, t) ? ceil((double)t->work * t->cluster_k / room_for(m, t->cluster_k))
                       : ceil((double)t->work / (double)t->clusters);
@@ -264,7 +264,7 @@ static void trim(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w
 
 /* Bytes that the copy engines fetch, mostly out of the second-level cache. */
 static double fetched(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t) {
-  const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* what comes by multicast */
+  const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* loaded by multicast */
   const double stage = stage_bytes(t) - shared;
   double steps = 0;
   for (int i = 0; i < w->phases; i++) steps += tiles_of(w, t, i) * t->cluster * (double)w->steps[i] / t->split_k;
@@ -278,7 +278,7 @@ static double alone_cycles(const falt_igemm_sm90_problem *p, const falt_machine 
 
 static void estimate(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                      falt_igemm_sm90_tile *t) {
-  const double cached = 0.3; /* what a byte from the cache costs of one from memory */
+  const double cached = 0.3; /* cost of a byte from the cache relative to memory */
   double cycles = 0;
   for (int i = 0; i < w->phases; i++)
     cycles += tiles_of(w, t, i) *
@@ -287,7 +287,7 @@ static void estimate(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_wor
   const double compute =
       (cycles / (double)t->work * rounds(p, m, t) * pace + alone_cycles(p, m, t) + 2500) / m->clock_hz;
   const double again = fmax(0, fetched(w, t) - w->bytes);
-  /* A pixel's lines, each in its own time: the cache joins them only as far as it holds them. */
+  /* The lines of a pixel are stored at different times; the cache merges them only while it holds them. */
   const bool apart = p->words && !t->rows && !t->whole && w->columns * p->y_bytes > LINE && w->written > m->cache_bytes;
   const double memory =
       (w->bytes + (apart ? 0.12 * w->written : 0) + (double)t->workspace + cached * again) / (0.9 * m->bytes_per_s);
@@ -311,8 +311,8 @@ static void visit_tile(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
   falt_tile_offer(search, &t, t.rejected, t.seconds);
 }
 
-/* Of few tiles the steps are shared, so that more multiprocessors have some; of forward layers and gradients by the
- * data not the largest, and by eight blocks only the smallest, as measured on an H200. */
+/* Cluster split-K for few tiles, so more multiprocessors have work; in fprop and dgrad not for the largest problems,
+ * and by eight blocks only for the smallest, as measured on an H200. */
 static void visit_clusters(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                            falt_igemm_sm90_tile t, falt_tile_search *search) {
   const bool shared = p->operation == FALT_IGEMM_SM90_FILTER || (t.wg_rows == 64 && t.columns <= 128);
@@ -325,7 +325,7 @@ static void visit_clusters(const falt_igemm_sm90_problem *p, const falt_igemm_sm
     visit_tile(p, w, m, t, search);
 }
 
-/* Filter gradients: the sum cut into so many parts that all multiprocessors have work, once to six times. */
+/* wgrad: split-K slices such that all multiprocessors have work, once to six times. */
 static void visit_splits(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                          falt_igemm_sm90_tile t, falt_tile_search *search) {
   const int64_t tiles = falt_ceil_div(w->rows[0], falt_igemm_sm90_rows(&t)) * falt_ceil_div(w->columns, t.columns);

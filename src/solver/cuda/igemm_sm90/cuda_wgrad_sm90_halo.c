@@ -19,7 +19,7 @@ typedef struct filter_plan {
 
 /* ---- execute */
 
-/* A tensor's pixels, so many rows and columns of a span of channels at a time. */
+/* The descriptor of a tensor in boxes of rows, columns and a span of channels. */
 static falt_gpu_map boxes_of(const falt_tensor *t, void *data, int64_t height, int64_t width) {
   static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
   falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_map_element(data, t)};

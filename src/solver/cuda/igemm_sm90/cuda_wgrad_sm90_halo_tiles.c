@@ -74,7 +74,7 @@ static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgra
 }
 
 static void estimate(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
-  const double cached = 0.3; /* what a byte from the cache costs of one from memory */
+  const double cached = 0.3; /* cost of a byte from the cache relative to memory */
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->split_k);
   const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
   const double once = (double)t->items * (double)pixels_of(p, t) * PIXEL;

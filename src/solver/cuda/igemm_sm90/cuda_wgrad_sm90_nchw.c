@@ -43,8 +43,8 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable */
 
-/* The most bytes, up to 16, that divide a tensor's rows and all distances between them; 0: its pixels do not lie side
- * by side. */
+/* The most bytes, up to 16, that divide a tensor's rows and all distances between them; 0: its pixels are not
+ * contiguous. */
 static int unit_of(const falt_tensor *t) {
   const int bytes = (int)falt_type_size(t->type);
   const int64_t ways = t->size[FALT_W] | falt_igemm_unit(t, FALT_W, 16 / bytes);

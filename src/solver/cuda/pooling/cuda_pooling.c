@@ -10,7 +10,7 @@ enum {
   MOST_TAPS = 64,
   MOST_CELLS = 4,
   MOST_HELD = 140
-}; /* held: registers for what a gradient reads or makes */
+}; /* held: registers for the elements that a gradient reads and writes */
 
 typedef struct pooling_plan {
   falt_plan base;
@@ -26,7 +26,7 @@ static void *element(void *data, const falt_tensor *t) {
   return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
 }
 
-/* Elements of a vector: channels, or those of a row that the windows of `columns` outputs begin at. */
+/* Elements of a vector: channels, or the elements of a row at which the windows of `columns` outputs start. */
 static int64_t vector_of(const pooling_plan *plan, const falt_tensor *t) {
   const falt_problem *p = &plan->base.problem;
   if (plan->columns == 1) return plan->vector;
@@ -92,8 +92,8 @@ static const char *inapplicable(const falt_problem *p) {
 
 /* ---- plan */
 
-/* Registers for what a gradient's thread makes, and what its windows read: a word holds two halves of neighbouring
- * channels, but one of neighbouring columns. */
+/* Registers for the elements that a gradient's thread writes and its windows read: a word holds two halves of
+ * neighbouring channels, but one of neighbouring columns. */
 static double held(const pooling_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   double cell = 1, seen = 1;
@@ -148,7 +148,7 @@ static void choose_vectors(pooling_plan *plan) {
   while (plan->columns > 1 && !columns_fit(plan)) plan->columns /= 2;
 }
 
-/* Rows of a thread: two share the lines that both cross. */
+/* Rows of a thread: two share the lines of both windows. */
 static int rows_of(const falt_problem *p) {
   return !falt_operations[p->operation].is_gradient && p->filter.size[FALT_H] > p->axis[1].stride &&
                  p->output.size[FALT_H] > 1
@@ -205,7 +205,7 @@ static falt_status ready(falt_plan *base) {
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
 }
 
-/* Shares of the copy bandwidth. */
+/* Fractions of the copy bandwidth. */
 static double estimate(const pooling_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   const double share = p->operation == FALT_BACKWARD_MAXPOOL ? 0.2 : 0.6;

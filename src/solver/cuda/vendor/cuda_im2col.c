@@ -24,7 +24,7 @@ typedef struct im2col_plan {
   falt_cu_function function;
   void *filter;     /* in the GPU's memory, or NULL */
   int64_t images;   /* of a band */
-  bool by_row;      /* outputs of a channel lie together, else the channels of a position */
+  bool by_row;      /* outputs of a channel are contiguous, else the channels of a position */
   bool joined;      /* images' positions follow one another: one matrix for all */
   bool wide;        /* the matrices have more elements than 32 bits number */
   int64_t position; /* from one output of a channel to the next */

@@ -74,8 +74,8 @@ static bool goes_forward(const falt_tensor *t) {
   return true;
 }
 
-/* Pads behind the last element: as many as before it where that makes the output, which more engines take, else none or
- * what the windows reach. Negative: what is read ends before the input does. */
+/* Pads behind the last element: equal to those before it if that gives the output size, which more engines support;
+ * else zero or the windows' reach. Negative: windows end before the input does. */
 static int64_t pad_after(const falt_problem *p, int axis) {
   const falt_axis *a = &p->axis[axis];
   const int64_t in = p->input.size[FALT_D + axis], out = p->output.size[FALT_D + axis];
@@ -118,7 +118,7 @@ static const char *refusal(const falt_problem *p) {
 
 /* ---- estimate */
 
-/* What it reaches on most layers, of the rate of its products or of memory. */
+/* The fraction of the MMA or memory rate that cuDNN reaches on most layers. */
 static double estimate(const falt_ask *ask) {
   const falt_limits *l = &ask->device->limits;
   const falt_problem *p = ask->problem;
