@@ -19,7 +19,7 @@ static inline void *falt_arena_take(falt_arena *arena, size_t bytes) {
   return at;
 }
 
-/* Gives all parts back: the scratch may be divided anew. */
+/* Frees all parts: the scratch can be divided again. */
 static inline void falt_arena_close(falt_arena *arena) {
   FALT_ALLOW(arena->base, arena->used);
   arena->used = 0;

@@ -32,7 +32,7 @@ bool falt_layer_has_constant(const falt_problem *p) {
   return falt_load(stored, p->input.type, 0) == p->boundary_value;
 }
 
-/* Whether a tensor goes on along `outer` where the width ends, so that both are one. */
+/* Whether a tensor continues along `outer` at the end of the width, so both form one dimension. */
 static bool goes_on(const falt_tensor *t, int outer) {
   return t->stride[outer] == t->stride[FALT_W] * t->size[FALT_W] || t->size[outer] == 1 || t->size[FALT_W] == 1;
 }
@@ -49,7 +49,7 @@ static void join(falt_tensor *t, int outer) {
   t->size[outer] = 1;
 }
 
-/* Where a tap reads what its output's place says, all positions that follow each other in memory are one row. */
+/* If taps read at the positions of their outputs, all positions that are consecutive in memory form one row. */
 static void join_axes(falt_problem *p) {
   static const int outer[] = {FALT_H, FALT_D, FALT_N};
   falt_tensor *const tensors[] = {&p->input, &p->output, &p->residual};
@@ -202,7 +202,7 @@ void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, 
   }
 }
 
-/* Residual elements that are apart, brought next to each other. */
+/* Copies residual elements with gaps to adjacent ones. */
 static void collect(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
                     float *together) {
   for (int m = 0; m < block->rows; m++)
@@ -214,7 +214,7 @@ static void collect(const falt_layer *layer, const falt_operands *operands, cons
                            .count = 1});
 }
 
-/* Finished sums to where outputs are apart. */
+/* Stores finished sums to outputs with gaps. */
 static void spread(const falt_layer_block *block, float *output) {
   for (int m = 0; m < block->rows; m++)
     for (int64_t i = 0; i < block->n; i++)

@@ -12,17 +12,17 @@ typedef struct falt_layer {
   falt_problem p;
   const falt_layer_kernels *kernels;
   int64_t positions, taps, channels, results; /* channels in and out of a group */
-  int64_t together;                           /* positions whose outputs follow each other in memory as in number */
+  int64_t together;                           /* positions whose outputs are consecutive in memory */
   bool plain;                                 /* sums are outputs: no epilogue */
   falt_activation curve;                      /* the activation, unless it is a clip */
   float low, high;                            /* the clip */
 } falt_layer;
 
-/* Fills what the epilogue needs, for any layer: p, plain, curve, low and high. */
+/* Sets the fields of the epilogue for any layer: p, plain, curve, low and high. */
 void falt_layer_epilogue(falt_layer *layer, const falt_problem *problem);
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
-/* The same with the forward layer, without its bias, whose filter's gradient the problem is. */
+/* The same for the forward layer, without its bias, of a wgrad problem. */
 const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 /* falt_layer_init for any types. */
 const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, falt_isa isa);
@@ -47,13 +47,13 @@ static inline int64_t falt_layer_most(const falt_layer_pieces *pieces) {
 
 /* ---- positions */
 
-/* Share of the multiply-add peak that products reach, by the vectors of their panel, measured on layers of 7 x 7 to
- * 56 x 56 with AVX-512: of one, rows are as many loads as multiply-adds. */
+/* Fraction of the multiply-add peak that products reach, by the vectors of their panel, measured on layers of 7 x 7 to
+ * 56 x 56 with AVX-512: with one vector, rows take as many loads as multiply-adds. */
 static inline double falt_layer_share(int64_t vectors) {
   return vectors == 1 ? 0.65 : vectors == 2 ? 0.8 : 0.85;
 }
 
-/* The same of filter gradients, whose sums leave the registers after each chunk of positions. */
+/* The same for wgrad, whose sums leave the registers after each chunk of positions. */
 static inline double falt_layer_gradient_share(int64_t vectors) {
   return 0.85 * falt_layer_share(vectors);
 }
@@ -67,11 +67,11 @@ falt_layer_point falt_layer_point_at(const falt_layer *layer, int64_t position);
 static inline int64_t falt_layer_together(const falt_layer *layer, int64_t position, int64_t most) {
   return falt_min(most, layer->together - position % layer->together);
 }
-/* How many of the next `most` positions lie in the same row. */
+/* How many of the next `most` positions are in the same row. */
 static inline int64_t falt_layer_run(const falt_layer *layer, const falt_layer_point *point, int64_t most) {
   return falt_min(most, layer->p.output.size[FALT_W] - point->at[2]);
 }
-/* Moves on by no more than what is left of the row. */
+/* Advances by at most the rest of the row. */
 void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_t count);
 
 /* Where output `o` and tap `j` of an axis read the input: its index there, or -1 for the constant. */
@@ -81,12 +81,12 @@ static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64
   return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
 }
 
-/* n elements of `size` bytes, `step` elements apart, side by side to `to`. */
+/* Copies n elements of `size` bytes, `step` elements apart, to contiguous elements at `to`. */
 void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to);
 
-/* Every stride-th element of a line of the input along the width, `count` of them from pixel w on, which may lie
- * outside it, side by side to `to`. `line` has pixel 0 of a channel; NULL: the constant, an element of which is there.
- */
+/* Copies every stride-th element of a line of the input along the width, `count` of them from pixel w on, which may be
+ * outside it, to contiguous elements at `to`. `line` is the address of pixel 0 of a channel; NULL: the constant, one
+ * element of which is at hand. */
 void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
                      void *to);
 
@@ -96,9 +96,9 @@ static inline int64_t falt_layer_tap_at(const falt_tensor *w, int64_t tap) {
   return row / w->size[FALT_H] * w->stride[FALT_D] + row % w->size[FALT_H] * w->stride[FALT_H] +
          tap % w->size[FALT_W] * w->stride[FALT_W];
 }
-/* Elements between each tap and the next, or 0 where they are not evenly apart. */
+/* Elements between consecutive taps, or 0 if they are not equally spaced. */
 int64_t falt_layer_tap_step(const falt_tensor *w);
-/* to[tap*to_pitch + i] = what a filter has for a tap and the i-th of n elements `step` apart, for all taps; `from` is
+/* to[tap*to_pitch + i] = the filter's value of a tap at the i-th of n elements `step` apart, for all taps; `from` is
  * the first element at the first tap. */
 void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,
                           int64_t n, float *to, int64_t to_pitch);
@@ -111,8 +111,8 @@ falt_status falt_layer_room(float **packed, size_t floats);
 /* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */
 void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors);
 
-/* A block of sums in the scratch on its way out: output (m, i) is element
- * out[m] + out_shift + i*out_step of the output. */
+/* A block of sums in the scratch to be stored: output (m, i) is element out[m] + out_shift + i*out_step of the output.
+ */
 typedef struct falt_layer_block {
   float *sums;
   int64_t pitch, n;

@@ -45,7 +45,7 @@ void falt_inside_init(falt_inside *inside, const falt_layer *layer) {
   for (int64_t o = 0; o < width; o++) {
     const falt_span span = span_at(layer, 2, o);
     if (inside->classes > 0 && are_equal(span, inside->spans[inside->classes - 1])) continue;
-    if (inside->classes == FALT_INSIDE_CLASSES) { /* too many to tell apart */
+    if (inside->classes == FALT_INSIDE_CLASSES) { /* too many to distinguish */
       inside->classes = 1;
       inside->spans[0] = (falt_span){0, (int32_t)layer->p.filter.size[FALT_W]};
       break;

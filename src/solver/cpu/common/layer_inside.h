@@ -32,7 +32,7 @@ typedef struct falt_inside_call {
   falt_box taps;
 } falt_inside_call;
 
-/* Share of all pairs of a position and a tap that lie inside, or 1 where those outside must be multiplied. */
+/* Fraction of all pairs of a position and a tap that are inside, or 1 if those outside must be multiplied. */
 double falt_inside_share(const falt_layer *layer);
 
 void falt_inside_init(falt_inside *inside, const falt_layer *layer);
@@ -43,8 +43,8 @@ typedef void (*falt_inside_take)(void *context, const falt_layer_point *at, int6
 void falt_inside_walk(const falt_inside *inside, const falt_layer *layer, int64_t first, int64_t count,
                       falt_inside_take take, void *context);
 
-/* Cuts so many positions, whose boxes are given in their order, into calls of `most` rows; returns how many. `calls`
- * has room for one more than there are positions. */
+/* Cuts positions, whose boxes are given in order, into calls of `most` rows; returns the number of calls. `calls` has
+ * room for one more than there are positions. */
 int64_t falt_inside_cut(const falt_box *boxes, int64_t positions, int64_t most, falt_inside_call *calls);
 
 /* Lists the taps of a box in their order, as numbers over (t, r, s); returns how many. */

@@ -25,7 +25,7 @@ void falt_slots_open(const falt_slots *slots, const falt_slot_memory *memory) {
   for (int64_t i = 0; i < slots->count; i++) memory->tags[i].n = -1;
 }
 
-/* Pixels [begin, end) of a slot, which lie in the input from pixel `from` of its row on. */
+/* Pixels [begin, end) of a slot, which are inside the input, from pixel `from` of its row on. */
 static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t from, float *slot,
                         int64_t begin, int64_t end) {
   const falt_tensor *x = &layer->p.input;
@@ -57,7 +57,7 @@ static void fill_constant(const falt_slots *slots, const falt_layer *layer, floa
   }
 }
 
-/* Pixels [begin, end) that lie beyond one end of the row, which is NULL where all is the constant. */
+/* Pixels [begin, end) beyond one end of the row, which is NULL if all are the constant. */
 static void fill_outside(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t first, float *slot,
                          int64_t begin, int64_t end) {
   const falt_axis *axis = &layer->p.axis[2];
@@ -71,7 +71,7 @@ static void fill_outside(const falt_slots *slots, const falt_layer *layer, const
   }
 }
 
-/* Pixels [begin, end), which lie inside: all of them, or what positions read that also read beyond an end. */
+/* Pixels [begin, end), which are inside: all of them, or those read by positions that also read beyond an end. */
 static void fill_inside(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t first, float *slot,
                         int64_t begin, int64_t end) {
   const int64_t taps = falt_extent(&layer->p.axis[2], layer->p.filter.size[FALT_W]), stride = layer->p.axis[2].stride;

@@ -9,7 +9,7 @@ static bool live(const falt_problem *problem, int axis) {
   return problem->input.size[dim] > 1 || problem->output.size[dim] > 1 || problem->filter.size[dim] > 1;
 }
 
-/* How far apart neighbours along an axis lie; infinite where there are none. */
+/* The distance of neighbours along an axis; infinite if there are none. */
 static double spread(const falt_problem *problem, int axis) {
   int dim = FALT_D + axis;
   if (!live(problem, axis)) return INFINITY;

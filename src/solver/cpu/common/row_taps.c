@@ -45,7 +45,7 @@ static bool has_constant(const falt_problem *problem) {
   return false;
 }
 
-/* The largest |value| that the taps can meet; NaN if it need not be an integer. */
+/* The largest |value| that taps are multiplied with; NaN if it need not be an integer. */
 static double largest_input(const falt_problem *problem) {
   falt_type type = problem->input.type;
   double largest = fmax(-falt_type_min(type), falt_type_max(type)), constant = problem->boundary_value;

@@ -43,7 +43,7 @@ static int64_t modulo(int64_t u, int64_t period) {
   return rest < 0 ? rest + period : rest;
 }
 
-/* Brings row (z, y) to a slot. */
+/* Loads row (z, y) to a slot. */
 static void fill_slot(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice, int64_t z,
                       int64_t y, int64_t slot) {
   char *row = window->slots + (size_t)slot * window->pitch;
@@ -57,7 +57,7 @@ static void fill_slot(falt_row_window *window, const falt_rows *rows, const void
     falt_rows_load(rows, source, window->first, window->step, window->count, row);
 }
 
-/* The row of a slot, brought there if it holds another. */
+/* The row of a slot, loaded if the slot holds another. */
 static inline const void *take_slot(falt_row_window *window, const falt_rows *rows, const void *input, int64_t slice,
                                     int64_t z, int64_t y, int64_t slot) {
   const falt_row_tag *tag = &window->tags[slot];

@@ -66,7 +66,7 @@ static void copy_shape(falt_rows *rows, const falt_problem *problem) {
   }
 }
 
-/* Whether neighbours along x are adjacent: a pixel wide apart, or alone. */
+/* Whether neighbours along x are adjacent: one pixel apart, or a single position. */
 static bool adjacent(int64_t stride, int64_t size, int64_t pixel) {
   return stride == pixel || (size == 1 && pixel == 1);
 }
@@ -236,7 +236,7 @@ falt_row_task falt_rows_task(const falt_rows *rows, const int64_t block[3], int6
   return task;
 }
 
-/* Lies in the workspace behind all scratch. */
+/* In the workspace, after all scratch. */
 typedef struct queue {
   const falt_row_job *job;
   char *scratch;

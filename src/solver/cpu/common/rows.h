@@ -27,11 +27,11 @@ typedef struct falt_rows {
   size_t lane_size; /* bytes */
   falt_type in_type, out_type;
   int64_t in_size, out_size; /* bytes of an element */
-  bool in_place;         /* kernels can read source rows as they lie: lane's type, neighbours adjacent, x stride 1 */
-  bool out_place;        /* kernels can write destination rows: lane's type, neighbours adjacent, no epilogue */
-  int64_t pixel;         /* elements at one x position: the channels where interleaved pixels share a filter, else 1 */
-  int64_t batch, groups; /* slices = batch * groups; groups is 1 when the channels are in the pixel */
-  int64_t in[3], out[3]; /* sizes of depth, height, width */
+  bool in_place;             /* kernels can read source rows in place: lane's type, adjacent neighbours, x stride 1 */
+  bool out_place;            /* kernels can write destination rows: lane's type, neighbours adjacent, no epilogue */
+  int64_t pixel;             /* elements at one x position: the channels if interleaved pixels share a filter, else 1 */
+  int64_t batch, groups;     /* slices = batch * groups; groups is 1 when the channels are in the pixel */
+  int64_t in[3], out[3];     /* sizes of depth, height, width */
   int64_t in_stride[5], out_stride[5]; /* batch, group, depth, height, width, in elements */
   int64_t in_offset, out_offset;
   int64_t taps[3]; /* T, R, S */
@@ -40,8 +40,8 @@ typedef struct falt_rows {
   falt_row_epilogue epilogue;
 } falt_rows;
 
-/* The same problem with its axes relabelled so that the nearest neighbours lie along x: optional, before falt_rows_init
- * and instead of the problem in all calls below. */
+/* The same problem with its axes relabelled so that x has the nearest neighbours: optional, before falt_rows_init and
+ * instead of the problem in all calls below. */
 void falt_rows_turn(falt_problem *turned, const falt_problem *problem);
 
 /* Fills *rows, or returns why this problem is not one (a clause for falt_refuse). Checks operation, channels and
@@ -55,20 +55,19 @@ falt_lane falt_rows_lane(const falt_problem *problem, const void *values);
 /* ------------------------------------------------------------------------------------------------- rows in, rows out
  */
 
-/* Address of position x = 0 of the source row that the boundary puts at logical (z, y), or NULL where the constant
- * stands. Position x of it is x*in_stride[4] elements further. */
+/* Address of position x = 0 of the source row that the boundary puts at logical (z, y), or NULL for the constant.
+ * Position x of it is x*in_stride[4] elements further. */
 const void *falt_rows_source(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y);
 
 /* The same for `count` rows y, y + step, ... of one z, into list; the constant's row (at x = 0) for those without. */
 void falt_rows_sources(const falt_rows *rows, const void *input, int64_t slice, int64_t z, int64_t y, int64_t step,
                        int64_t count, const void *constant, const void **list);
 
-/* dst[v] = what stands at logical position first + v*step of a source row, for v in [0, count) positions, as the lane's
- * type. source is what falt_rows_source returned, NULL included. Runs of neighbours are converted by kernels. */
+/* dst[v] = the element at logical position first + v*step of a source row, for v in [0, count) positions, as the lane's
+ * type. source is the result of falt_rows_source, NULL included. Runs of neighbours are converted by kernels. */
 void falt_rows_load(const falt_rows *rows, const void *source, int64_t first, int64_t step, int64_t count, void *dst);
 
-/* Positions [begin, end) of a loaded row that stand at equal distances in the source: at, at + by, ...; at < 0:
- * constant. */
+/* Positions [begin, end) of a loaded row that are equally spaced in the source: at, at + by, ...; at < 0: constant. */
 typedef struct falt_row_run {
   int64_t begin, end, at, by;
 } falt_row_run;
@@ -84,8 +83,8 @@ void *falt_rows_target(const falt_rows *rows, void *output, int64_t slice, int64
 /* `count` positions of sums through the epilogue to an address from falt_rows_target. */
 void falt_rows_store(const falt_rows *rows, void *target, const void *sums, int64_t count, bool stream);
 
-/* Outputs [*begin, *end) within [low, high) of the x axis whose window lies inside the input, so that rows can be read
- * in place there; empty (*begin == *end) if there are none. Outside it rows come from falt_rows_load or a window. */
+/* Outputs [*begin, *end) within [low, high) of the x axis whose window is inside the input, where rows can be read in
+ * place; empty (*begin == *end) if there are none. Outside it rows come from falt_rows_load or a window. */
 void falt_rows_interior(const falt_rows *rows, int64_t low, int64_t high, int64_t *begin, int64_t *end);
 
 /* Input positions that outputs [low, high) of an axis read: first and count, gaps included. */
@@ -93,7 +92,7 @@ void falt_rows_reach(const falt_rows *rows, int axis, int64_t low, int64_t high,
 
 /* ------------------------------------------------------------------------------------------------------ row windows */
 
-/* What a slot of a ring holds: row (z, y), there or at the row of the constant. */
+/* The content of a slot of a ring: row (z, y), in the slot or at the row of the constant. */
 typedef struct falt_row_tag {
   int64_t z, y;
   const void *row;

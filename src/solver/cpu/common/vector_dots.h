@@ -26,7 +26,7 @@ enum { HAS_BYTES = 1 };
 enum { HAS_BYTES = 0 };
 #endif
 
-/* A group as what the multiplication takes: one or two vectors. */
+/* A group as the operands of the multiplication: one or two vectors. */
 typedef struct split {
   vec_bits first, second;
 } split;
@@ -100,7 +100,7 @@ FALT_INLINE vec_bits multiply(vec_bits sum, split a, split b, const falt_tiles_k
 #endif
 }
 
-/* What VNNI adds to every sum where it takes s8 for u8: 128 times the columns' sums. */
+/* The offset of every sum if VNNI reads s8 as u8: 128 times the columns' sums. */
 FALT_INLINE bool is_moved(const falt_tiles_kind kind) {
 #if defined(__AVX512VNNI__)
   return kind == FALT_TILES_S8;

@@ -7,7 +7,7 @@
 
 enum { MOST = 8192 /* elements of a run: half of a first-level cache */ };
 
-/* Whether f32 hold all sums of integers, and what the epilogue adds to them. */
+/* Whether f32 holds all sums of integers, and the terms of the epilogue. */
 static bool sums_exactly(const falt_problem *p) {
   const bool integers = falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
   return !integers || falt_problem_sum_bound(p) + fabs(p->beta) + 0x1p16 < 0x1p24;
@@ -28,7 +28,7 @@ static int64_t magnitude(int64_t a) {
   return a < 0 ? -a : a;
 }
 
-/* Dimensions by rising stride; those that repeat an element come first. */
+/* Dimensions by rising stride; dimensions of stride 0 come first. */
 static void order_dims(const falt_tensor *t, int dims[FALT_DIMS]) {
   for (int dim = 0; dim < FALT_DIMS; dim++) {
     int at = dim;
@@ -134,7 +134,7 @@ void falt_narrow(const falt_device *device, const falt_tensor *wide, const float
 
 /* ---- estimates */
 
-static const double widening = 8, narrowing = 16, apart = 96; /* operations of an element, and if it stands alone */
+static const double widening = 8, narrowing = 16, apart = 96; /* operations of an element; of an isolated element */
 static const double per_line = 400;
 
 static double flops(const falt_tensor *t, double each) {

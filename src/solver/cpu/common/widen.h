@@ -4,7 +4,7 @@
 
 #include "planner/planner.h"
 
-/* Why a layer cannot be computed in f32 with its operands widened and its outputs narrowed, or NULL. */
+/* The reason that a layer cannot be computed in f32 with converted operands and outputs, or NULL. */
 const char *falt_widen_refusal(const falt_problem *problem);
 
 /* The same tensor in f32, dense in the order of its strides; elements that repeat one another still do. False if its
@@ -18,7 +18,7 @@ void falt_widen(const falt_device *device, const falt_tensor *tensor, const void
 void falt_narrow(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,
                  void *data);
 
-/* What one of them costs, in multiply-adds of f32 vectors counted as two operations. */
+/* The cost of one conversion, in multiply-adds of f32 vectors counted as two operations. */
 double falt_widen_flops(const falt_tensor *tensor);
 double falt_narrow_flops(const falt_tensor *tensor);
 

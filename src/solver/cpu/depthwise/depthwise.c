@@ -23,11 +23,11 @@ typedef struct depthwise_plan {
   falt_layer_pieces blocks;  /* of units of channels */
   falt_layer_pieces bands;   /* of rows of outputs */
   falt_layer_pieces parts;   /* of spans */
-  bool ahead;                /* the next row is brought nearer while one is summed */
+  bool ahead;                /* the next row is prefetched during the sums of one */
   bool stream;               /* outputs bypass the caches */
-  bool waits;                /* those of a span are f32 first, then narrowed */
+  bool waits;                /* the outputs of a span are f32 first, then narrowed */
   const void *values;        /* the filter, from planning until it is packed */
-  float *packed;             /* or NULL if the filter comes with each execution */
+  float *packed;             /* or NULL if the filter is given with each execution */
   size_t factors, filter;    /* offsets into the workspace */
   size_t wide;               /* the filter in f32 */
   falt_depthwise_scratch at; /* in each worker's scratch */
@@ -66,7 +66,7 @@ static void pack_floats(const packing *pack, const falt_depthwise_patch *patch, 
                          to + j * d->kernels->width, d->depth * d->kernels->width);
 }
 
-/* The same of words of narrow elements. */
+/* The same for words of narrow elements. */
 static void pack_words(const packing *pack, const falt_depthwise_patch *patch, float *to) {
   const falt_depthwise *d = pack->d;
   const falt_tensor *w = &d->layer.p.filter;
@@ -125,7 +125,7 @@ typedef struct execution {
   bool stream;
 } execution;
 
-/* What a span of outputs reads or writes of a tensor: from `element` on, or in f32 in a worker's scratch. */
+/* The elements of a tensor that a span reads or writes: from `element` on, or in f32 in a worker's scratch. */
 typedef struct place {
   falt_depthwise_strip strip;
   falt_type type;
@@ -236,7 +236,7 @@ static void destroy(falt_plan *base) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what falt_depthwise_init asks for */
+/* ---- applicable, in addition to the conditions of falt_depthwise_init */
 
 extern const falt_solver falt_solver_depthwise, falt_solver_grouped;
 
@@ -250,13 +250,13 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak of spans inside the input. */
+/* Fraction of the multiply-add peak of spans inside the input. */
 static const double shares[] = {[FALT_READS_EACH] = 0.7, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8};
 /* Operations in the time of packing an element: a word's one by one, floats in a transpose. */
 static const double word_packed = 100, float_packed = 32;
 static const double share_of_words = 0.93; /* the same where words have several elements, of large groups */
 
-/* What tiles of large groups cost beside their sums, in operations: to begin and end one, and each of its segments. */
+/* The overhead of tiles of large groups, in operations: to begin and end one, and each of its segments. */
 static double beside(const falt_depthwise *d) {
   const double per_tile = 3000, per_segment = 1000;
   const double tiles = (double)falt_depthwise_rows(d) * (double)d->tile_count * (double)d->vectors;
@@ -278,7 +278,7 @@ static double estimate(const depthwise_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Enough tasks for all threads, first by bands of rows: what they share is read twice. */
+/* Enough tasks for all threads, first by bands of rows, whose common rows are read twice. */
 static void set_tasks(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;

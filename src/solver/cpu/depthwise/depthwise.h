@@ -20,7 +20,7 @@
 
 typedef struct falt_depthwise_piece {
   int64_t from, step, tap_step; /* elements from the source row's first position */
-  int64_t begin, end;           /* columns that are read, where there is no table */
+  int64_t begin, end;           /* columns that are read, if there is no table */
   int64_t table, table_length;  /* in falt_depthwise.tables; no length: none */
   int64_t tap, tap_next;        /* of the filter, along the width */
   int64_t tap_every;            /* the same in taps of the link */
@@ -42,14 +42,14 @@ typedef struct falt_depthwise {
   falt_tiles_kind kind;       /* of words that are multiplied */
   int64_t word;               /* channels of the source in one */
   bool widens;                /* source rows are to be f32 and are not */
-  falt_generic_plan relation; /* only what links and meets read: which outputs meet which sources by which taps */
+  falt_generic_plan relation; /* only the fields for links: which outputs read which sources by which taps */
   falt_depthwise_unit unit;
   int64_t channels, depth, taps;        /* outputs of all groups; words of sources of each */
   int64_t units, unit_vectors, vectors; /* vectors of a unit and of all */
   int64_t pitch;                        /* elements of all weights of a vector of channels */
   int64_t block;                        /* units of a task, at most */
   int64_t pixel;                        /* words between columns of a source row, as kernels read it */
-  int64_t slots;                        /* widened rows that a task keeps */
+  int64_t slots;                        /* converted rows that a task keeps */
   falt_depthwise_span *spans;           /* these three from falt_depthwise_ready on */
   falt_depthwise_piece *pieces;
   int64_t *tables;
@@ -59,23 +59,22 @@ typedef struct falt_depthwise {
   int64_t rows_most, pieces_most, longest;  /* source rows of an output row, segments and positions of a span */
   double products[FALT_DEPTHWISE_TAPS + 1]; /* positions by taps, over a row of outputs, by a segment's taps */
   double columns;                           /* that are read for them */
-  double useful;                            /* the share of multiply-adds that are not with zeros outside */
+  double useful;                            /* the fraction of multiply-adds that are not with zeros outside */
 } falt_depthwise;
 
-/* Fills *d, or returns why not (a clause for falt_refuse). falt_depthwise_free afterwards in either case. `extra` taps
- * of one source have room among the weights behind those of the filter. *no_memory is set where memory was the reason.
- */
+/* Fills *d, or returns the reason that it cannot (a clause for falt_refuse). Call falt_depthwise_free afterwards in
+ * either case. There is room for `extra` taps of one source after the filter's weights. *no_memory is set if memory was
+ * the reason. */
 const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, const falt_device *device,
                                 int64_t extra, bool *no_memory);
 void falt_depthwise_free(falt_depthwise *d);
 
-/* Counts the spans and segments of a row of outputs, and samples what estimates need of them: part of
- * falt_depthwise_init, whose answers it gives. */
+/* Counts the spans and segments of an output row, and samples them for estimates: part of falt_depthwise_init. */
 const char *falt_depthwise_count(falt_depthwise *d, bool *no_memory);
 /* Makes the spans, their pieces and tables: for a plan's `ready`. */
 falt_status falt_depthwise_ready(falt_depthwise *d);
 
-/* Bytes of the problem's filter in f32, if it is narrow and kernels want it so. */
+/* Bytes of the problem's filter in f32, if it is narrow and kernels need f32. */
 size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *problem);
 
 /* Whether a group has more than one channel in or out. */
@@ -87,14 +86,14 @@ static inline bool falt_depthwise_is_grouped(const falt_problem *p) {
 static inline int64_t falt_depthwise_source_channels(const falt_depthwise *d) {
   return d->relation.source.size[FALT_G] * d->depth;
 }
-/* Bytes of an element of the source where it lies. */
+/* Bytes of an element of the source in memory. */
 static inline int64_t falt_depthwise_source_bytes(const falt_depthwise *d) {
   return (int64_t)falt_type_size(d->source_type);
 }
 
 /* ---- weights: (vector, tap, source, lane) */
 
-/* Neighbouring lanes of a vector whose weights are evenly apart in the filter. */
+/* Neighbouring lanes of a vector whose weights are equally spaced in the filter. */
 typedef struct falt_depthwise_patch {
   int64_t lane, lanes;
   int64_t k, g, c; /* of the first lane and source */
@@ -141,12 +140,12 @@ typedef struct falt_depthwise_scratch {
   falt_memory_layout parts;
 } falt_depthwise_scratch;
 
-/* A widened row: of which source element, and the task's last turn that read it. */
+/* A converted row: its source element, and the last step of the task that read it. */
 typedef struct falt_depthwise_slot {
   int64_t source, turn;
 } falt_depthwise_slot;
 
-/* What a task on at most `units` needs, with `extra` segments beside those of the taps. */
+/* The scratch of a task on at most `units`, with `extra` segments in addition to those of the taps. */
 falt_depthwise_scratch falt_depthwise_lay(const falt_depthwise *d, int64_t units, int64_t extra);
 
 typedef struct falt_depthwise_task {
@@ -169,7 +168,7 @@ typedef struct falt_depthwise_task {
 /* The task of units [unit, end), in a worker's scratch. */
 falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_depthwise_scratch *at, void *scratch,
                                         const void *source, int64_t unit, int64_t end);
-/* Elements of a widened row. */
+/* Elements of a converted row. */
 static inline int64_t falt_depthwise_slot_floats(const falt_depthwise *d) {
   return d->relation.source.size[FALT_W] * d->pixel;
 }
@@ -178,10 +177,10 @@ void falt_depthwise_bring(falt_depthwise_task *task);
 /* Makes `row` the task's row, its source rows in f32; `last` is the end of its rows, which are to be taken in their
  * order. */
 void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last);
-/* The call for a span of the task's row: what it reads, and what is ahead. */
+/* The kernel call for a span of the task's row: its segments, and its prefetches. */
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
 
-/* For estimates: of an axis's taps over all outputs, the share that stands inside the input. */
+/* For estimates: the fraction of an axis's taps, over all outputs, that is inside the input. */
 double falt_depthwise_inside(const falt_problem *problem, int axis);
 /* The operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */
 double falt_depthwise_flops(const falt_depthwise *d);

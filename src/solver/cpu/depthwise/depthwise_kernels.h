@@ -20,11 +20,11 @@ enum { FALT_DEPTHWISE_TAPS = 7 /* of a near segment */, FALT_DEPTHWISE_AHEAD = 4
 /* In a table: nothing is read here. */
 #define FALT_DEPTHWISE_NONE INT64_MIN
 
-/* What lane i of a vector multiplies, for channel j of its group's sources. */
+/* The source of lane i of a vector, for channel j of its group's sources. */
 typedef enum falt_depthwise_reads {
   FALT_READS_EACH, /* source i: groups have one channel, j is 0 */
-  FALT_READS_PICK, /* source pick[i] + j: small groups side by side, a vector's sources are no more than its lanes */
-  FALT_READS_ALL,  /* source j: a group whose outputs take whole vectors */
+  FALT_READS_PICK, /* source pick[i] + j: several small groups; a vector has no more sources than lanes */
+  FALT_READS_ALL,  /* source j: a group whose outputs fill whole vectors */
 } falt_depthwise_reads;
 
 /* Channels of outputs and sources, in units: outputs [u*outputs, (u + 1)*outputs) read sources [u*sources, (u +
@@ -35,16 +35,16 @@ typedef struct falt_depthwise_unit {
   int64_t results, sources;
 } falt_depthwise_unit;
 
-/* Tap s < taps of position q reads row[q*step + s*tap_step], or row[at[s*positions + q]] where there is a table. In a
- * near segment, which has no table, step and tap_step are equal: position q + 1 reads by one tap what position q reads
- * by the next, column q + s, and only columns in [begin, end) are read. taps is what falt_depthwise_taps returns. */
+/* Tap s < taps of position q reads row[q*step + s*tap_step], or row[at[s*positions + q]] if there is a table. In a near
+ * segment, which has no table, step and tap_step are equal: one tap of position q + 1 and the next tap of position q
+ * read the same column q + s, and only columns in [begin, end) are read. taps is the result of falt_depthwise_taps. */
 typedef struct falt_depthwise_segment {
   const float *row; /* at the first channel */
   const int64_t *at;
   int64_t step, tap_step;
   int64_t begin, end;
   int64_t weight,
-      weight_step; /* where its weights are in a vector's, in elements; those of source j are j vectors on */
+      weight_step; /* offset of its weights in a vector's, in elements; those of source j are j vectors further */
   int taps;
   int64_t depth; /* sources of a group */
   bool near;
@@ -72,15 +72,15 @@ typedef struct falt_depthwise_call {
   int64_t out_step; /* between positions */
   /* Outputs are not read again soon: bypass the cache where whole lines are written. Units begin at lines then. */
   bool stream;
-  /* What later calls read, one vector for each of this call's positions and channels; brought nearer meanwhile. */
+  /* The source of later calls, one vector for each of this call's positions and channels, which is prefetched. */
   const float *ahead[FALT_DEPTHWISE_AHEAD];
   int ahead_count;
   int64_t ahead_step;
 } falt_depthwise_call;
 
-/* sums[v][weight + s*weight_step + j*width] += sum over q < positions of by[q*by_step] * (what tap s of q reads for
- * j), for each segment of the call and vector v of channels; sums are laid out like weights. Of the call, segments,
- * count, unit, weights_pitch, positions, n and what is ahead are read. */
+/* sums[v][weight + s*weight_step + j*width] += sum over q < positions of by[q*by_step] * (the element of tap s of q for
+ * j), for each segment of the call and vector v of channels; sums have the layout of weights. The call's fields
+ * segments, count, unit, weights_pitch, positions, n and the prefetches are read. */
 typedef struct falt_depthwise_gradient {
   falt_depthwise_call call;
   const float *by;

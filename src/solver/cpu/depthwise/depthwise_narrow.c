@@ -5,7 +5,7 @@
 
 /* ---- strips */
 
-/* Of `count` columns, those that are one run in either memory. */
+/* How many of `count` columns are one run in both memories. */
 static falt_depthwise_strip join_columns(const falt_depthwise_strip *s) {
   const bool joined = s->step == s->n && s->pixel == s->n;
   return joined ? (falt_depthwise_strip){1, s->count * s->n, 0, 0} : *s;
@@ -30,7 +30,7 @@ void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *
 
 /* ---- the window */
 
-/* Widens a source row into a slot that no row of this turn has. */
+/* Converts a source row to a slot that no row of this step uses. */
 static void widen_row(falt_depthwise_task *t, int64_t source) {
   const falt_depthwise *d = t->d;
   const int64_t *stride = d->relation.source.stride, size = (int64_t)falt_type_size(d->source_type);
@@ -49,7 +49,7 @@ static int64_t slot_of(const falt_depthwise_task *t, int64_t source) {
   return i;
 }
 
-/* The task's rows in f32. What is there is kept before anything is brought. */
+/* The task's rows in f32. Present rows are kept before missing ones are converted. */
 void falt_depthwise_bring(falt_depthwise_task *t) {
   const falt_depthwise *d = t->d;
   t->turn++;
@@ -74,7 +74,7 @@ size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *p)
   return bytes;
 }
 
-/* Of narrow data tensors: widened, or narrowed on their way out; by kernels of narrow types themselves. */
+/* Conversions of narrow data tensors: on load and on store, or in kernels of narrow types. */
 double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *p) {
   static const double per_narrow = 4;
   const bool narrows = p->operation != FALT_BACKWARD_FILTER;

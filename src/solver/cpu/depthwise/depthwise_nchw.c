@@ -46,7 +46,7 @@ static bool has_adjacent_pixels(const falt_tensor *t) {
   return stride > 1;
 }
 
-/* So many images of the same shape, their channels adjacent. */
+/* A number of images of the same shape with adjacent channels. */
 static falt_tensor transposed(const falt_tensor *from, int64_t images) {
   static const int outwards[] = {FALT_G, FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
   falt_tensor t = *from;
@@ -180,8 +180,7 @@ static size_t bytes_of(const nchw_plan *plan, const falt_tensor *t) {
   return (size_t)(plan->images * t->size[FALT_G] * pixels_of(t)) * sizeof(float);
 }
 
-/* Operations in the time of transposing an element, in the caches: what comes from memory is in the child's estimate.
- */
+/* Operations in the time of transposing an element in the caches; memory traffic is in the child's estimate. */
 static const double each = 16;
 
 static double seconds_of(const nchw_plan *plan, const falt_tensor *t) {

@@ -83,7 +83,7 @@ bool falt_depthwise_next_patch(const falt_depthwise *d, int64_t vector, falt_dep
 
 /* ---- the whole */
 
-/* Taps by which output q of the link meets a source. */
+/* Taps of output q of the link. */
 static int64_t taps_inside(const falt_link *link, int64_t q) {
   const int64_t at = link->base + link->step * q;
   const int64_t first = at < 0 ? falt_ceil_div(-at, link->tap_step) : 0;
@@ -91,7 +91,7 @@ static int64_t taps_inside(const falt_link *link, int64_t q) {
   return falt_max(0, end - first);
 }
 
-/* counts[i] = the meets of output i along the axis. */
+/* counts[i] = the taps of output i along the axis. */
 static void count_meets(const falt_depthwise *d, int axis, int64_t *counts) {
   falt_link link;
   for (int64_t index = 0; index < falt_phase_count(&d->relation, axis) && !falt_cancelled(); index++) {
@@ -135,7 +135,7 @@ static int64_t block_of(const falt_depthwise *d, const falt_device *device) {
   return most >= (double)d->units ? d->units : falt_min(d->units, falt_max(least, (int64_t)most));
 }
 
-/* Columns of the source that are shuffled for a multiply-add: one, or fewer where taps share them. */
+/* Columns of the source that are shuffled for a multiply-add: one, or fewer if taps share them. */
 static double shuffles(const falt_depthwise *d) {
   double products = 0;
   for (int taps = 1; taps <= FALT_DEPTHWISE_TAPS; taps++) products += d->products[taps];
@@ -144,7 +144,7 @@ static double shuffles(const falt_depthwise *d) {
 
 double falt_depthwise_flops(const falt_depthwise *d) {
   const double lanes = (double)(d->vectors * d->kernels->width) / (double)d->channels;
-  /* what a call costs beside its sums: a few hundred multiply-adds a span and source row */
+  /* the overhead of a call: a few hundred multiply-adds a span and source row */
   const double calls = 300.0 * (double)falt_depthwise_rows(d) * (double)(d->span_count * d->rows_most);
   return falt_problem_flops(&d->layer.p) / d->kernels->speed * d->useful * lanes * (1 + shuffles(d)) + 2 * calls;
 }
@@ -155,15 +155,14 @@ double falt_depthwise_reread(const falt_depthwise *d, const falt_device *device)
   return 2 * unit > (double)device->caches.l2 ? unit * (double)d->units * tiles : 0;
 }
 
-/* A vector of outputs is summed by itself here: every source is read once for each, where a block of many vectors and
- * positions reads it once for all. What is small has few sources, and no second vector unless groups are many. */
+/* Each vector of outputs is summed separately here: every source is read once for each, where a block of many vectors
+ * and positions reads it once for all. Small groups have few sources, and a second vector only with many groups. */
 static bool is_small(const falt_depthwise *d) {
   const int64_t width = d->kernels->width;
   return d->depth <= width && (d->relation.p.input.size[FALT_G] > 1 || d->unit.results <= width);
 }
 
-/* Words of groups, of one type with their weights, that lie in place as such; where there is an instruction for them.
- */
+/* Words of groups, of one type with their weights, that exist in place, if the instruction set multiplies them. */
 static falt_tiles_kind kind_of(const falt_problem *p, falt_isa isa) {
   const falt_tensor *source = p->operation == FALT_BACKWARD_DATA ? &p->output : &p->input;
   const int64_t size = (int64_t)falt_type_size(source->type), word = (int64_t)sizeof(float);
@@ -176,8 +175,8 @@ static falt_tiles_kind kind_of(const falt_problem *p, falt_isa isa) {
   return fits ? kind : FALT_TILES_F32;
 }
 
-/* The problem as kernels take it, words of f32 being all f32: tensors keep their strides, so that elements have the
- * same numbers; a filter that is widened is dense. */
+/* The problem for kernels of f32 words: tensors keep their strides, so elements keep their numbers; a converted filter
+ * is dense. */
 static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   const bool gathers = problem->operation == FALT_BACKWARD_DATA;
   falt_problem wide = *problem;
@@ -199,7 +198,7 @@ static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   return true;
 }
 
-/* How source rows lie for kernels. False if widened rows do not stay in a cache. */
+/* The layout of source rows for kernels. False if converted rows do not fit into a cache. */
 static bool set_window(falt_depthwise *d, const falt_device *device) {
   const falt_tensor *source = &d->relation.source;
   d->block = block_of(d, device);

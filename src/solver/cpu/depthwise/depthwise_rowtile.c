@@ -21,7 +21,7 @@ typedef struct block_plan {
   falt_layer_pieces bands;  /* of groups of all images */
   bool stream;              /* outputs bypass the caches */
   const void *values;       /* the filter, from planning until it is packed */
-  float *packed;            /* or NULL if the filter comes with each execution */
+  float *packed;            /* or NULL if the filter is given with each execution */
   falt_tensor wide;         /* the filter in f32 */
   size_t wide_bytes;
   size_t factors, filter, room; /* offsets into the workspace; room: for the filter in f32 */
@@ -161,7 +161,7 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak in the first-level cache: of 3x3 taps, and of more. */
+/* Fraction of the multiply-add peak in the L1 cache: of 3x3 taps, and of more. */
 static const double share = 0.7, larger_share = 0.85;
 static const double float_packed = 32; /* operations in the time of packing an element in a transpose */
 

@@ -16,13 +16,13 @@ enum {
   FALT_BLOCK_LINES = 8, /* under two rows of 7 taps; three rows of 3 with stride 2 have 7 */
 };
 
-/* What kernels are there for: f32, f16, bf16, u8 and s8 by 3 taps; by more where it is worth their size. */
+/* Whether there is a kernel: f32, f16, bf16, u8 and s8 by 3 taps; more taps for some types only. */
 static inline bool falt_block_has(falt_type type, int64_t taps) {
   const bool common = type == FALT_F32 || type == FALT_BF16 || type == FALT_U8;
   return taps == 3 ? common || type == FALT_F16 || type == FALT_S8 : (taps == 5 || taps == 7) && common;
 }
 
-/* Rows of outputs of a block: sums share the registers with a row of weights for each. */
+/* Output rows of a block: accumulators share the registers with a row of weights for each. */
 static inline int falt_block_rows(int64_t taps) {
   return taps == 3 ? 3 : 2;
 }
@@ -59,9 +59,9 @@ typedef struct falt_block {
 /* Sums of a vector of channels in a gradient: of its 3x3 taps, and of dy. */
 enum { FALT_BLOCK_SUMS = 3 * 3 + 1 };
 
-/* sums[vector][i, s] += sum over rows r < rows and positions q of by[r][q] * (what tap (i, s) of q reads); the last sum
- * of a vector is that of by alone. Of the block what belongs to the source is read, its type being f32, f16 or bf16;
- * positions, channels and rows, which may be any number of either. */
+/* sums[vector][i, s] += sum over rows r < rows and positions q of by[r][q] * (the element of tap (i, s) of q); the last
+ * sum of a vector is that of by alone. Of the block only the source's fields are read, of type f32, f16 or bf16, and
+ * positions, channels and rows, which may be any number. */
 typedef struct falt_block_gradient {
   falt_block block;
   const void *by[FALT_BLOCK_ROWS]; /* of the same type, at the first channel of all */

@@ -3,7 +3,7 @@
 
 /* ---- which problems */
 
-/* Taps next to each other by one pixel, or three by two; what is outside is zero. */
+/* Taps of dilation 1, or three of dilation 2; zero padding. */
 static bool is_plain(const falt_axis *a, int64_t taps) {
   return a->dilation == 1 && (a->stride == 1 || (a->stride == 2 && taps == 3)) && a->boundary[0] == FALT_CONSTANT &&
          a->boundary[1] == FALT_CONSTANT;
@@ -88,7 +88,7 @@ void falt_depthwise_block_rows(const falt_problem *p, const void *y, int64_t gro
 
 /* ---- estimates */
 
-/* What a narrow element costs beside, in operations. */
+/* The additional cost of a narrow element, in operations. */
 static const double widening = 3, narrowing = 4;
 
 double falt_depthwise_block_flops(const falt_problem *p, const falt_block_kernels *kernels) {

@@ -72,7 +72,7 @@ FALT_INLINE void put_as(char *to, vec y, const falt_block *b) {
   }
 }
 
-/* What is rare, kept out of the blocks: curves, and bytes to another type by factors. */
+/* Rare cases, out of line: curves, and conversion of bytes to another type by factors. */
 static __attribute__((noinline)) void write_apart(const falt_block *b, const vec *sum, int64_t q, int64_t channel) {
   const falt_block_finish *f = b->finish;
   const int64_t size = (int64_t)falt_type_size(b->result_type);
@@ -95,7 +95,7 @@ FALT_INLINE void finish(const falt_block *b, vec *sum, int64_t q, int64_t channe
   } else if (b->result_type == type && straight) {
     write(b, sum, q, channel, rows, type, b->finish);
   } else {
-    vec sums[ROWS * PLACES]; /* in memory, as the others are not */
+    vec sums[ROWS * PLACES]; /* in memory, unlike the others */
     FALT_UNROLL
     for (int r = 0; r < rows; r++) {
       FALT_UNROLL
@@ -107,7 +107,7 @@ FALT_INLINE void finish(const falt_block *b, vec *sum, int64_t q, int64_t channe
 
 /* ---- columns: inlined with constant shape and type, so that sums and factors stay in registers */
 
-/* A block's rows and positions, and whether it gathers: adds to taps what positions multiply. */
+/* A block's rows and positions, and whether it computes wgrad sums. */
 typedef struct shape {
   int taps, rows, places, stride;
   falt_type type;
@@ -188,7 +188,7 @@ FALT_INLINE void sum_block(const falt_block *b, int64_t q, int64_t vector, const
   finish(b, sum, q, channel, is.rows, is.type);
 }
 
-/* Channels are the inner loop, so that memory is read in order. The last block ends where the row ends. */
+/* Channels are the inner loop, so memory is read in order. The last block ends at the end of the row. */
 FALT_INLINE void sums_as(const falt_block *b, const int taps, const int stride, const falt_type type) {
   const shape is = {taps, falt_block_rows(taps), PLACES, stride, type, false};
   for (int64_t begin = 0; begin < b->positions; begin += PLACES) {

@@ -56,7 +56,8 @@ static void run_task(void *context, int64_t index) {
   }
 }
 
-/* A vector's sums of all bands, to the filter's place. What the last one shares with the one before is stored there. */
+/* Adds a vector's sums of all bands and stores them to dw. The channels that the last vector shares with the one before
+ * are stored there. */
 static void add_bands(void *context, int64_t v) {
   const execution *run = context;
   const gradient_plan *plan = run->plan;

@@ -19,15 +19,15 @@ typedef struct builder {
   falt_phase phase;
   falt_link *links; /* of the phase */
   int64_t link_count, link_room;
-  int64_t tiles, first, last; /* of the phase; those inside are [first, last) */
+  int64_t tiles, first, last; /* of the polyphase part; those inside are [first, last) */
   bool stores;                /* or only counts */
-  double weight;              /* spans that the counted one stands for */
+  double weight;              /* spans that the counted one represents */
   double tables;              /* elements, as counted */
 } builder;
 
 /* ---- pieces */
 
-/* Whether the tables outgrow what an estimate may look at, or a plan may hold. */
+/* Whether the tables exceed the limit of an estimate, or of a plan. */
 static bool is_too_large(const builder *b) {
   return b->d->table_length > (b->stores ? MOST_TABLE : MOST_LOOKED) || b->tables > (double)MOST_TABLE;
 }
@@ -42,8 +42,7 @@ static void add_piece(builder *b, int64_t count, const falt_depthwise_piece *pie
   d->columns += segments * (double)(piece->near ? count + piece->taps - 1 : count * piece->taps);
 }
 
-/* The column that output q of the phase reads by tap s of the link: an element, or NONE; of the constants' row if that
- * is asked for. */
+/* The column that tap s of output q reads: an element, or NONE; of the constants' row if requested. */
 static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_t s, bool constant) {
   if (!falt_link_covers(link, q)) return FALT_DEPTHWISE_NONE;
   const int64_t u = falt_link_source(link, q, s);
@@ -51,8 +50,8 @@ static int64_t column(const builder *b, const falt_link *link, int64_t q, int64_
   return u < 0 ? FALT_DEPTHWISE_NONE : u * b->d->pixel;
 }
 
-/* Columns of a near piece from output q on that are read, if they follow each other: a boundary that leaves out what
- * is outside needs no table. */
+/* Columns of a near piece from output q on that are read, if they are consecutive: a boundary that skips outside
+ * columns needs no table. */
 static bool add_range(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
                       int64_t s) {
   const int64_t every = piece.tap_every;
@@ -103,7 +102,7 @@ static int64_t alike(const falt_link *link, const falt_depthwise_piece *piece, i
   return falt_min(segments, (length - 1 - reach) / (piece->taps * piece->tap_every * link->tap_step) + 1);
 }
 
-/* Segments of one affine piece of the boundary, as one piece. What lies outside is the constant, or left out. */
+/* Segments of one affine piece of the boundary, as one piece. Outside columns are the constant, or skipped. */
 static void add_alike(builder *b, const falt_link *link, falt_depthwise_piece piece, int64_t q, int64_t count,
                       int64_t s, int slope) {
   const int64_t u = link->base + link->step * q + link->tap_step * s, at = falt_link_fold(link, u);
@@ -128,7 +127,7 @@ static void add_mixed(builder *b, const falt_link *link, falt_depthwise_piece pi
   if (b->d->relation.fill != 0) add_listed(b, link, piece, q, count, s);
 }
 
-/* Every `every`-th tap of a link from `first` on, cut as kernels want them. */
+/* Every `every`-th tap of a link from `first` on, cut to the lengths of kernels. */
 static void add_taps(builder *b, const falt_link *link, int64_t q, int64_t count, int64_t first, int64_t every) {
   const falt_depthwise_reads reads = b->d->unit.reads;
   const int64_t pixel = b->d->pixel, whole = falt_depthwise_taps(reads, INT64_MAX);
@@ -155,8 +154,8 @@ static void add_taps(builder *b, const falt_link *link, int64_t q, int64_t count
   }
 }
 
-/* Where a stride is a few taps, taps that far apart are neighbours: a position reads by the one what the next position
- * reads by the other. Groups of one channel have nothing to spare but loads. */
+/* If a stride is a few taps, taps at that distance are neighbours: one tap of a position and another tap of the next
+ * position read the same column. Only groups of one channel are limited by loads. */
 static int64_t every_of(const falt_depthwise *d, const falt_link *link) {
   const int64_t ratio = link->tap_step != 0 ? link->step / link->tap_step : 0;
   const bool spares = d->unit.reads != FALT_READS_EACH;
@@ -209,7 +208,7 @@ static bool list_links(builder *b) {
   return true;
 }
 
-/* Cuts [*begin, *end) so that it does not meet the link: the longer part stays. */
+/* Removes the link's part from [*begin, *end): the longer rest stays. */
 static void keep_away(const falt_link *link, int64_t *begin, int64_t *end) {
   const int64_t before = link->first - *begin, behind = *end - (link->first + link->count);
   if (!meets(link, *begin, *end)) return;
@@ -248,9 +247,9 @@ static void add_tiles(builder *b, int64_t first, int64_t last) {
   add_span(b, first * tile, falt_min(last * tile, b->phase.count));
 }
 
-/* ---- what the estimate and the memory of a plan need */
+/* ---- counts for the estimate and the memory of a plan */
 
-/* Some of the tiles [first, first + count), each to stand for several. */
+/* Samples the tiles [first, first + count), each representing several. */
 static void sample_tiles(builder *b, int64_t first, int64_t count, int64_t most) {
   const int64_t n = falt_min(count, falt_max(2, most));
   b->weight = n > 0 ? (double)count / (double)n : 0;

@@ -65,7 +65,7 @@ FALT_INLINE void store(lane *to, vec y, int n, bool stream) {
 
 typedef struct place {
   int64_t result, source; /* channels */
-  int64_t ahead;          /* the source to look ahead for */
+  int64_t ahead;          /* the source to prefetch */
   vec_bits pick;
   int n, m; /* outputs, and sources where they are read as a vector */
 } place;
@@ -123,7 +123,7 @@ FALT_INLINE void look_ahead(const falt_depthwise_call *call, int64_t q, const pl
       __builtin_prefetch(call->ahead[a] + (q + p) * call->ahead_step + at->ahead, 0, 2);
 }
 
-/* ---- what lanes multiply */
+/* ---- operands of lanes */
 
 /* Words that a full vector of outputs reads as a vector: where it is of several groups, as many channels as outputs. */
 FALT_INLINE int words_of(const falt_depthwise_reads reads) {
@@ -149,9 +149,9 @@ FALT_INLINE vec multiply_add(vec sum, vec weight, vec column) {
   return (vec)multiply((vec_bits)sum, x, w, KIND);
 }
 
-/* ---- sums: these are inlined with constant positions, taps and reads, so that sums stay in registers */
+/* ---- sums: inlined with constant positions, taps and reads, which keeps accumulators in registers */
 
-/* Columns at either end that a tidy segment may leave out; the others it reads without looking. */
+/* Columns at either end that a near segment may skip; it reads the others without tests. */
 enum { ENDS = 3 };
 
 /* Columns [begin, end) of a near segment. `tidy`: full vectors, and few columns are left out. */
@@ -174,7 +174,7 @@ FALT_INLINE void add_columns(vec *sum, const falt_depthwise_segment *segment, co
   }
 }
 
-/* The same of all sources: what differs between segments is decided once for each. */
+/* The same for all sources: differences between segments are decided once for each. */
 FALT_INLINE void add_near(vec *sum, const falt_depthwise_segment *segment, const lane *x, const lane *w, vec_bits pick,
                           int64_t begin, int64_t end, int m, const int positions, const int taps,
                           const falt_depthwise_reads reads, const bool tidy) {
@@ -183,7 +183,7 @@ FALT_INLINE void add_near(vec *sum, const falt_depthwise_segment *segment, const
     add_columns(sum, segment, x, w, j, pick, begin, end, m, positions, taps, reads, tidy);
 }
 
-/* One tap, whose positions read apart from each other, or by a table. */
+/* One tap, whose positions read with a distance, or by a table. */
 FALT_INLINE void add_apart(vec *sum, const lane *x, const int64_t *at, int64_t step, const lane *w, int64_t j,
                            vec_bits pick, int m, const int positions, const falt_depthwise_reads reads) {
   const vec weight = vec_keep(vec_load(w));

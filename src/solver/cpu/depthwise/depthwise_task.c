@@ -49,7 +49,7 @@ static int64_t constant_segments(const falt_depthwise_task *t, int64_t tap, falt
   return count;
 }
 
-/* What a span reads, as segments; their number. */
+/* Lists the segments that a span reads; returns their number. */
 static int64_t list_segments(const falt_depthwise_task *t, const falt_depthwise_span *span) {
   const falt_depthwise *d = t->d;
   const int64_t weights = d->depth * d->kernels->width;
@@ -147,8 +147,8 @@ void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int
     find_rows(task);
 }
 
-/* Of the source's rows that the next row of outputs is the first to read, one column for each of the span's positions
- * (and those between, where there is a stride). */
+/* Prefetches the source rows that the next output row reads first: one column for each of the span's positions (and
+ * those between, if there is a stride). */
 static void look_ahead(const falt_depthwise_task *t, const falt_depthwise_span *span, falt_depthwise_call *call) {
   const falt_generic_plan *relation = &t->d->relation;
   const int64_t stride = t->d->layer.p.axis[2].stride, pixel = t->d->pixel;

@@ -7,7 +7,7 @@
 
 /* ---- gradient */
 
-/* Sources of a group whose sums are in registers together. */
+/* Sources of a group whose accumulators are in registers together. */
 enum { SOURCES = 4 };
 
 /* A run of positions of one segment and vector. */
@@ -218,8 +218,8 @@ FALT_INLINE void gather(const falt_depthwise_gradient *g, int64_t q, int64_t cou
   } while (walk_on(&w, reads));
 }
 
-/* Few positions at a time where there are few sums, so that chains of different segments overlap in the processor and
- * memory is read in order. */
+/* Few positions at a time if there are few sums, so that chains of different segments overlap and memory is read in
+ * order. */
 static void gradient(const falt_depthwise_gradient *g) {
   const falt_depthwise_reads reads = g->call.unit->reads;
   const int64_t most = reads == FALT_READS_EACH ? 14 : 56;

@@ -25,7 +25,7 @@ typedef struct gradient_plan {
   const falt_outer_kernels *turning;
   falt_layer_pieces blocks;  /* of units of channels */
   falt_layer_pieces bands;   /* of rows of outputs */
-  bool ahead;                /* the next row is brought nearer while one is summed */
+  bool ahead;                /* the next row is prefetched during the sums of one */
   size_t sums, wide;         /* offsets into the workspace; wide: a narrow output in f32 */
   size_t ones, by;           /* in each worker's scratch; by: a row of dy in f32 */
   falt_depthwise_scratch at; /* the rest of it */
@@ -165,7 +165,7 @@ static void destroy(falt_plan *base) {
   falt_free(base);
 }
 
-/* ---- applicable, besides what falt_depthwise_init asks for */
+/* ---- applicable, in addition to the conditions of falt_depthwise_init */
 
 extern const falt_solver falt_solver_depthwise_wgrad, falt_solver_grouped_wgrad;
 
@@ -180,11 +180,11 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak of spans inside the input: alone, each multiply-add has a load of its own. */
+/* Fraction of the multiply-add peak of spans inside the input: each multiply-add has its own load. */
 static const double shares[] = {[FALT_READS_EACH] = 0.55, [FALT_READS_PICK] = 0.8, [FALT_READS_ALL] = 0.7};
 
-/* A multiply-add waits for the one before on the same sum, which is one of `taps` by four sources, or by one of those
- * that are left: times what eight sums would take. */
+/* A multiply-add waits for the previous one of the same sum, one of `taps` by four sources or by the remaining sources:
+ * relative to the time of eight sums. */
 static double waits(const falt_depthwise *d) {
   const double depth = (double)d->depth, fours = (double)(d->depth / 4 * 4);
   double time = 0, products = 0;

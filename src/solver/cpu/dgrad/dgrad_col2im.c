@@ -37,7 +37,7 @@ typedef struct overlap_plan {
   int64_t chunk;            /* outputs that are summed before they are added */
   size_t group;             /* floats of a group's packed filter */
   const float *values;      /* the filter, from planning until it is packed */
-  float *packed;            /* or NULL if the filter comes with each execution */
+  float *packed;            /* or NULL if the filter is given with each execution */
   size_t filter;            /* of the packed filter, an offset into the workspace */
   scratch_map at;           /* in each worker's scratch */
 } overlap_plan;
@@ -109,7 +109,7 @@ typedef struct task {
   float *sums, *line;
 } task;
 
-/* The outputs [output, output + count*next) of an axis that meet an input, by taps one step apart. */
+/* The outputs [output, output + count*next) of an axis that read an input element, by taps one step apart. */
 typedef struct meeting {
   int64_t phase, output, next, count;
   int64_t last; /* the tap of the first output, by number within its phase */
@@ -134,7 +134,7 @@ static meeting meet(const falt_problem *p, int a, int64_t input) {
   return m;
 }
 
-/* Where a row of dx stands, and what it meets. */
+/* The position of a row of dx, and the outputs that read it. */
 typedef struct row {
   int64_t n, d, h;
   meeting depth, height;
@@ -259,7 +259,7 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
+/* ---- applicable, in addition to the conditions of all layers */
 
 static const char *refusal(const falt_problem *p) {
   const falt_tensor *x = &p->input;
@@ -276,7 +276,7 @@ static const char *refusal(const falt_problem *p) {
 /* ---- estimate */
 
 /* The multiply-adds that take as long as adding a vector of overlapping outputs, and as reading an element of the
- * packed filter, which every row of dx does anew. */
+ * packed filter, which every row of dx reads again. */
 static const double added = 300, read = 1.5;
 
 static double estimate(const overlap_plan *plan, const falt_device *device) {
@@ -295,7 +295,7 @@ static double estimate(const overlap_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Elements of the packed filter and of the line; false where they exceed what can be counted. */
+/* Elements of the packed filter and of the line; false if they overflow. */
 static bool set_sizes(overlap_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_axis *axis = &p->axis[2];

@@ -33,7 +33,7 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 /* ------------------------------------------------------------------------------------------------ parts, geometry */
 
-/* Classes of the taps of one axis and how many taps the first of them have; the others, from `full` on, have one less.
+/* Classes of the taps of one axis and the number of taps of the first ones; the others, from `full` on, have one less.
  */
 typedef struct classes {
   int64_t count, full, taps;
@@ -78,24 +78,24 @@ static void set_parts(falt_direct_plan *plan) {
   plan->step = width->dilation / gcd(width->stride, width->dilation) * rows->pixel;
 }
 
-/* Columns that are worth reading in place: not in narrow rows, where copying costs less than edges apart. */
+/* The columns to read in place: none in narrow rows, where copying costs less than separate edges. */
 static void set_interior(falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
   if (!rows->in_place) return;
   falt_rows_interior(rows, 0, rows->out[2], &plan->begin, &plan->end);
   int64_t line =
-      LINE / (int64_t)rows->lane_size; /* the kernels stream whole lines: the edges take what is beside them */
+      LINE / (int64_t)rows->lane_size; /* the kernels stream whole lines: the edges take the columns beside them */
   plan->begin = falt_round_up(plan->begin, line);
   if (plan->end < rows->out[2]) plan->end = plan->end / line * line;
   if ((plan->end - plan->begin) * rows->pixel < NARROW) plan->begin = plan->end = 0;
 }
 
-/* What a band of `count` rows costs besides its rows: those above and below it are loaded twice. */
+/* The overhead of a band of `count` rows: rows above and below it are loaded twice. */
 static int64_t band_cost(int64_t rows, int64_t count, int64_t r) {
   return rows / count * (2 * count + r - 1) + 3 * (rows % count);
 }
 
-/* Rows of the largest call: a tile, or as many as march well and leave few over. */
+/* Rows of the largest call: a tile, or a multiple that suits 2.5D blocking and leaves few rows over. */
 static void set_band(falt_direct_plan *plan) {
   const falt_filter_kernels *kernels = plan->rows.kernels;
   int64_t r = plan->parts[0].r, rows = falt_ceil_div(plan->rows.out[1], plan->out_step);
@@ -138,7 +138,7 @@ static int64_t row_bytes(const falt_direct_plan *plan, int64_t outputs) {
   return reach(&plan->rows, 2, outputs) * plan->rows.pixel * (int64_t)plan->rows.lane_size;
 }
 
-/* The widest strip, then the highest block, whose window stays in half of the cache. */
+/* The widest strip, then the highest block, whose window fits into half of the cache. */
 static void fit_cache(falt_direct_plan *plan, int64_t widest) {
   const falt_rows *rows = &plan->rows;
   int64_t cache = (int64_t)plan->base.device->caches.l2 / 2, tile = band_height(plan);
@@ -175,7 +175,7 @@ static void place_windows(falt_direct_scratch *s, falt_direct_windows *windows, 
   windows->at = falt_place_each(&s->parts, number, &windows->one);
 }
 
-/* Windows of a segment of so many outputs: the first class has the most taps. */
+/* Columns of the window of a segment of outputs: the first class has the most taps. */
 static void place_segment(falt_direct_plan *plan, falt_direct_windows *windows, int64_t outputs) {
   const falt_rows *rows = &plan->rows;
   const int64_t beyond = (falt_ceil_div(rows->taps[2], plan->x_classes) - 1) * (plan->step / rows->pixel);
@@ -260,7 +260,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ------------------------------------------------------------------------------------------------------ estimate */
 
-/* Share of the multiply-add peak: rows of taps at the tile's edges feed fewer outputs, and a row alone is limited by
+/* Fraction of the multiply-add peak: tap rows at the tile's edges feed fewer outputs, and a single row is limited by
  * loads. */
 static double efficiency(const falt_direct_plan *plan) {
   const falt_direct_part *part = &plan->parts[0];
@@ -269,7 +269,7 @@ static double efficiency(const falt_direct_plan *plan) {
   return 0.95 * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
 }
 
-/* Bytes that move for each element: whole lines where neighbours are apart. */
+/* Bytes that move for each element: whole lines if neighbours are not contiguous. */
 static double line_share(falt_type type, int64_t stride, int64_t pixel) {
   double size = (double)falt_type_size(type), apart = (double)(stride < 0 ? -stride : stride) / (double)pixel * size;
   return apart <= size ? 1 : (apart < 64 ? apart : 64) / size;
@@ -315,7 +315,7 @@ static void destroy(falt_plan *base) {
 
 static const falt_plan_table table = {falt_direct_execute, print, destroy, ready};
 
-/* Whether the epilogue is a layer's: more than the kernels of rows do on the way out. */
+/* Whether the epilogue is a layer's: more than the row kernels apply when they store. */
 static bool has_layer_epilogue(const falt_problem *p) {
   const falt_activation act = p->activation;
   const bool clips = act == FALT_IDENTITY || act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
@@ -332,7 +332,7 @@ static falt_problem without_epilogue(const falt_problem *p) {
   return sums;
 }
 
-/* Rows as the kernels make them: sums in place, where a layer's epilogue comes after them. */
+/* Rows as the kernels store them: plain sums if a layer's epilogue follows. */
 static const char *init_rows(falt_rows *rows, const falt_problem *turned, const falt_ask *ask, bool finishes) {
   const falt_problem sums = without_epilogue(turned);
   const char *reason = falt_rows_init(rows, finishes ? &sums : turned, ask->device->isa, ask->filter_values);

@@ -38,16 +38,16 @@ typedef struct falt_direct_plan {
   int64_t out_step, in_step; /* rows between neighbours in a tile: of outputs, of inputs */
   int64_t step;              /* elements between taps */
   int64_t band;              /* output rows of the largest kernel call */
-  bool march;                /* bands go to the marching kernel, what is left to tiles */
+  bool march;                /* bands use the 2.5D kernel, the rest tiles */
   int64_t block[3];          /* outputs of a task */
   int64_t depth, height;     /* slots of the windows */
   int64_t begin, end;        /* outputs of a row that read the source in place; begin == end: none */
-  int64_t chunk;             /* positions whose sums wait in the scratch */
+  int64_t chunk;             /* positions whose sums are buffered in the scratch */
   bool stream, prefetch;
   int64_t tap_groups, tap_count; /* filters, and taps of each */
   const void *values;            /* the filter, from planning until it is packed */
-  char *taps;                    /* packed, or NULL if they come with each execution */
-  bool finishes;                 /* a task's sums are its outputs only after a layer's epilogue, where they lie */
+  char *taps;                    /* packed, or NULL if they are given with each execution */
+  bool finishes;                 /* a layer's epilogue is applied in place to a task's sums */
   falt_layer layer;              /* that epilogue */
   size_t factors;                /* its offset in the workspace */
   size_t dense, packed;          /* else these offsets: as given, in the lane's type, and packed */

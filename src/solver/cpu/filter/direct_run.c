@@ -7,11 +7,11 @@
 
 enum { MOST_ROWS = FALT_DIRECT_MOST_BAND };
 
-/* Columns of a task with one way of reading rows. */
+/* Columns of a task that read rows in the same way. */
 typedef struct segment {
   int64_t begin, end; /* outputs */
   bool in_place;
-  int64_t shift;            /* in place: bytes from a row's x = 0 to what the first output reads */
+  int64_t shift;            /* in place: bytes from a row's x = 0 to the first element of the first output */
   falt_row_window *windows; /* one for each class of columns; in place: the row of the constant */
 } segment;
 
@@ -49,13 +49,13 @@ static falt_layer_finish epilogue(const execution *e, int64_t slice) {
                              .high = plan->layer.high};
 }
 
-/* A band: `count` rows of outputs from (z, y) on, out_step apart. */
+/* A band: `count` output rows from (z, y) on, out_step apart. */
 typedef struct band {
   int64_t z, y;
   int count;
 } band;
 
-/* Brings dense taps (T, R, S) into the order of the parts. */
+/* Reorders dense taps (T, R, S) to the order of the parts. */
 static void pack_taps(const falt_direct_plan *plan, const char *dense, char *packed) {
   const falt_rows *rows = &plan->rows;
   size_t size = rows->lane_size;
@@ -180,7 +180,7 @@ static void call_kernel(const falt_rows *rows, const falt_filter_rows *call) {
     kernels->march[rows->lane](call);
 }
 
-/* All parts over n positions; adds up where there are several. */
+/* Computes all parts over n positions and adds them. */
 static void sum_parts(const walk *w, const band *b, const char **list, void *const *out, int64_t n,
                       const void *const *next) {
   const falt_direct_plan *plan = w->plan;
@@ -216,7 +216,7 @@ static void list_targets(const walk *w, const band *b, int64_t x, void **list) {
   for (int p = 0; p < b->count; p++) list[p] = first + p * pitch;
 }
 
-/* n sums of a row, which have waited in the scratch, onto the residual that stands where the outputs go. */
+/* Adds n sums of a row from the scratch to the residual in the output's place. */
 static void add_in_place(const walk *w, const float *sums, float *target, int64_t n) {
   const float *residual = target;
   falt_layer_finish call = epilogue(w->in_place, w->task.slice);
@@ -270,7 +270,7 @@ static void run_band(const walk *w, const band *b) {
   }
 }
 
-/* How many of `left` rows the next call takes: a march, a tile or one. */
+/* How many of `left` rows the next call computes: by 2.5D blocking, a tile or one. */
 static int64_t next_count(const falt_direct_plan *plan, int64_t left) {
   int64_t r = plan->parts[0].r, tile = plan->rows.kernels->tile_rows;
   if (plan->march && left >= 2 * r - 1 && left > tile) {
@@ -299,7 +299,7 @@ static void run_rows(const walk *w, int64_t z, int64_t y) {
 
 /* ------------------------------------------------------------------------------------- the epilogue of a layer */
 
-/* Rows [begin, end) of the task's plane z, one after the other where they lie together in memory. */
+/* Rows [begin, end) of the task's plane z, as one row if they are contiguous in memory. */
 static void finish_plane(const execution *e, const walk *w, int64_t z) {
   const falt_direct_plan *plan = e->plan;
   const falt_rows *rows = &plan->rows;
@@ -348,7 +348,7 @@ void falt_direct_pack(const falt_direct_plan *plan, const void *filter, char *de
   }
 }
 
-/* Taps that come with the execution. */
+/* Taps that are given with the execution. */
 static const char *pack_now(const falt_direct_plan *plan, const void *filter, char *workspace) {
   falt_direct_pack(plan, filter, workspace + plan->dense, workspace + plan->packed);
   return workspace + plan->packed;

@@ -40,7 +40,7 @@ typedef struct walk {
   falt_row_task task;
   uint8_t *ring, *idle;
   int64_t first; /* the task's first input row */
-  int64_t ready; /* rows that were brought, from there on */
+  int64_t ready; /* loaded rows, from there on */
 } walk;
 
 /* Positions [begin, end) of a line, from `first` on, which the boundary puts there. */
@@ -173,7 +173,7 @@ static const char *refusal(const falt_rows *rows, const falt_problem *p, const f
 /* Four taps along a row to a word. False if they are not integers of 8 bits, times a power of two, or if f32 might
  * round a sum of them. */
 static bool pack_taps(direct_u8_plan *plan, const void *values) {
-  const double most_scale = 65536; /* far from what underflows in f32 */
+  const double most_scale = 65536; /* far above the underflow of f32 */
   const int64_t r = plan->rows.taps[1], s = plan->rows.taps[2];
   double dense[MOST_TAPS], most = 0;
   falt_problem_taps(&plan->base.problem, values, 0, FALT_F64, dense);
@@ -191,7 +191,8 @@ static bool pack_taps(direct_u8_plan *plan, const void *values) {
 
 /* ---- estimate */
 
-/* In multiply-adds of f32 an output: words of taps, words of bytes, which the rows of a tile share, and outputs. */
+/* Cost of an output in f32 multiply-adds: words of taps, words of bytes, which the rows of a tile share, and the store.
+ */
 static double seconds(const direct_u8_plan *plan) {
   const falt_rows *rows = &plan->rows;
   const double efficiency = 0.9, r = (double)rows->taps[1], tile = plan->kernels->rows;

@@ -11,7 +11,7 @@
 enum {
   FALT_DIRECT_U8_STEP = 4,   /* elements between taps, at most */
   FALT_DIRECT_U8_ROWS = 4,   /* output rows of a call, at most */
-  FALT_DIRECT_U8_BEYOND = 96 /* bytes of a row that may be read behind those of the last column's taps */
+  FALT_DIRECT_U8_BEYOND = 96 /* bytes of a row that may be read after those of the last column's taps */
 };
 
 /* out[p][x] = convert(scale * sum over i < r, j < 4*words of tap(i, j) * rows[p + i][x + j*step]), for p < rows of the

@@ -126,7 +126,7 @@ FALT_INLINE void finish(const falt_direct_u8_call *call, int p, const vec_bits *
 
 /* ---- sums */
 
-/* Input row i meets output row p by the taps of row i - p. */
+/* Input row i contributes to output row p by the taps of row i - p. */
 FALT_INLINE void tile(const falt_direct_u8_call *call, vec_bits bytes, int64_t x, int n) {
   vec_bits sum[ROWS][VECTORS] = {0};
   for (int i = 0; i < ROWS + call->r - 1; i++)

@@ -29,7 +29,7 @@ static falt_filter_rows cut(const falt_filter_rows *call, int64_t begin, int64_t
   return piece;
 }
 
-/* Whole lines in the middle, so far from the ends that nothing beyond them is read. */
+/* Whole lines in the middle, far enough from the ends to read nothing beyond them. */
 void falt_filter_single(const falt_filter_kernels *kernels, falt_lane lane, const falt_filter_rows *call) {
   enum { LEAST_TAPS = 9, LEAST = 1024, LINE = FALT_FILTER_ALONG_ALIGN / sizeof(float), UNIT = 128 };
   const bool apt = call->planes == 1 && call->r == 1 && call->step == 1 && call->s >= LEAST_TAPS && call->n >= LEAST;

@@ -16,7 +16,7 @@
  *
  * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
  * for `march`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of an output do not depend
- * on how the work was cut into calls. */
+ * on the cut of the work into calls. */
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
@@ -25,13 +25,12 @@ typedef struct falt_filter_rows {
   int planes, r, s;
   int64_t step;
   bool accumulate;
-  bool stream; /* out is not read again soon: bypass the cache where that helps */
-  int count;   /* output rows (march only): more than r, and r - 1 more than a multiple of r */
-  const void *const
-      *prefetch; /* NULL, or p_count rows that a later call reads, brought nearer meanwhile; not `single` */
+  bool stream;                 /* out is not read again soon: bypass the cache where that helps */
+  int count;                   /* output rows (march only): more than r, and r - 1 more than a multiple of r */
+  const void *const *prefetch; /* NULL, or p_count rows of a later call, to be prefetched; not `single` */
 } falt_filter_rows;
 
-/* What happens to a row of sums on its way out: dst = convert(clip(alpha*sum + beta)). */
+/* The store of a row of sums: dst = convert(clip(alpha*sum + beta)). */
 typedef struct falt_row_epilogue {
   double alpha, beta;
   double low, high; /* applied before conversion; infinities when there is no activation */
@@ -42,11 +41,11 @@ typedef enum falt_lane { FALT_LANE_F32, FALT_LANE_F64, FALT_LANE_COUNT } falt_la
 typedef struct falt_filter_kernels {
   falt_isa isa;
   int tile_rows;    /* output rows of one `tile` call */
-  int tile_vectors; /* vectors of each that it keeps in registers, for those who print plans */
+  int tile_vectors; /* vectors of each in registers, for printed plans */
   void (*tile[FALT_LANE_COUNT])(const falt_filter_rows *call);
   void (*single[FALT_LANE_COUNT])(const falt_filter_rows *call);
-  /* The fastest for low filters, 2 <= r <= march_most (0: not built): every input row is loaded once. Does not
-   * accumulate. */
+  /* 2.5D blocking, the fastest for filters of few rows, 2 <= r <= march_most (0: not built): every input row is loaded
+   * once. Does not accumulate. */
   int march_most;
   void (*march[FALT_LANE_COUNT])(const falt_filter_rows *call);
   /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */

@@ -14,7 +14,7 @@ enum { P = 4, Q = 6, QUEUE = 12 }; /* 24 sums, 6 inputs, 1 tap of 32 registers *
 #elif FALT_VECTOR_BYTES == 32
 enum { P = 4, Q = 3, QUEUE = 8 }; /* 12 sums, 3 inputs, 1 tap of 16 registers */
 #else
-enum { P = 4, Q = 2, QUEUE = 8 }; /* 8 sums, and room for products where there is no fused multiply-add */
+enum { P = 4, Q = 2, QUEUE = 8 }; /* 8 sums, and room for products without fused multiply-add */
 #endif
 enum { LINE = 64 / sizeof(lane) };
 _Static_assert(P == 4, "tile_low and tile_high spell the rows out");
@@ -58,7 +58,7 @@ FALT_INLINE void put(lane *to, vec v, int part, bool stream) {
     vec_store(to, v);
 }
 
-/* The part of vector k of a block of `width` vectors whose last has `part` elements. */
+/* The valid elements of vector k of a block of `width` vectors whose last has `part` elements. */
 FALT_INLINE int part_of(int k, int width, int part) {
   return k == width - 1 ? part : 0;
 }
@@ -131,8 +131,8 @@ FALT_INLINE void tile_prefetch(const block *b, int width) {
     for (int i = 0; i < width * VEC; i += LINE) __builtin_prefetch(b->prefetch[p] + b->x + i, 0, 2);
 }
 
-/* P rows of `width` vectors, of whose last `part` elements exist if part is not 0. r is the filter's height if that is
- * below P, else P for "from P on". */
+/* P rows of `width` vectors; the last has `part` elements if part is not 0. r is the filter's height if that is below
+ * P, else P for "from P on". */
 FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   vec acc[P][Q];
   tile_prefetch(b, width);
@@ -155,15 +155,15 @@ FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
 
 enum { FEW = Q < 5 ? Q - 1 : 4 };
 
-/* Blocks of one kernel: `width` vectors, and 1 to `most` of them, of whose last the first 1 to VEC elements. */
+/* Blocks of one kernel: `width` vectors, and 1 to `most` of them with 1 to VEC elements in the last. */
 typedef struct blocks {
   void (*whole)(const block *b);
   void (*few)(const block *b, int width, int part);
   int width, most;
 } blocks;
 
-/* All columns: to where streaming can start, whole blocks, and the rest in blocks about equally wide, so that none has
- * too few sums to hide the latency of an addition. */
+/* All columns: up to the start of streaming stores, whole blocks, and the rest in blocks of similar width, so that each
+ * has enough sums to hide the latency of an addition. */
 static void run_columns(const falt_filter_rows *call, int rows, const blocks *kernel) {
   block b = block_of(call);
   int64_t head = b.stream ? head_of(&b, rows) : 0, whole = kernel->width * VEC;

@@ -11,7 +11,7 @@ enum { MARCH_MOST = 7 };
 enum { MARCH_2 = 8, MARCH_3 = 6, MARCH_4 = 6, MARCH_5 = 5, MARCH_6 = 4, MARCH_7 = 4 };
 enum { MARCH_SUMS = 28 };
 
-/* One tap of filter rows low..high; s lies between the rows' taps. */
+/* One tap of filter rows low..high; the rows' taps are s apart. */
 FALT_INLINE void march_add(vec acc[MARCH_SUMS], int r, int64_t s, int width, const vec *in, const lane *tap, int slot,
                            int low, int high) {
   FALT_UNROLL
@@ -42,8 +42,8 @@ FALT_INLINE vec march_shift(vec a, vec b) {
 #endif
 }
 
-/* Three neighbouring taps of whole vectors, the first of them aligned: loads across lines are dear, so the second
- * comes by shuffles. */
+/* Three neighbouring taps of whole vectors, the first of them aligned: loads across cache lines are expensive, so
+ * shuffles give the second. */
 FALT_INLINE void march_three(vec acc[MARCH_SUMS], int r, int width, const lane *from, const lane *tap, int slot,
                              int low, int high) {
   vec in[Q + 3];
@@ -57,7 +57,7 @@ FALT_INLINE void march_three(vec acc[MARCH_SUMS], int r, int width, const lane *
   march_add(acc, r, 3, width, in, tap + 2, slot, low, high);
 }
 
-/* Input row t through filter rows low..high: the sums of output row t - i lie at slot - i of the ring. three: the rows
+/* Input row t through filter rows low..high: the sums of output row t - i are at slot - i of the ring. three: the rows
  * have three neighbouring taps. */
 FALT_INLINE void march_row(vec acc[MARCH_SUMS], int r, bool three, int width, int part, const block *b, int64_t t,
                            int slot, int low, int high) {
@@ -89,8 +89,8 @@ FALT_INLINE void march_end(vec acc[MARCH_SUMS], int width, int part, const block
     put(b->out[p] + b->x + k * VEC, acc[slot * width + k], part_of(k, width, part), b->stream);
 }
 
-/* The three phases' steps. Their numbers are constants wherever they are called, so that registers have names; steps
- * that a filter of r rows does not have vanish. */
+/* The steps of the start, the loop and the end. Their numbers are constants at each call, so rings become registers;
+ * steps that a filter of r rows does not have vanish. */
 FALT_INLINE void march_head(vec acc[MARCH_SUMS], int r, bool three, int width, int part, const block *b, int t) {
   if (t >= r - 1) return;
   march_start(acc, width, t);

@@ -6,7 +6,7 @@
 #include "cpu/vector.h"
 #include "solver/cpu/filter/filter_table.h"
 
-/* f32 sums: arithmetic in f32; the same where that cannot turn a rounding the other way, else f64; always f64. */
+/* f32 sums: arithmetic in f32; in f32 if that cannot change a rounding, else f64; always f64. */
 enum { IN_F32, IN_F32_IF_EXACT, IN_F64 };
 
 FALT_INLINE float clip_f32(float x, float low, float high) {
@@ -28,7 +28,7 @@ static bool exact_in_f32(const falt_row_epilogue *e) {
 
 typedef void convert_row(void *dst, int64_t stride, const void *src, int64_t n, const falt_row_epilogue *e);
 
-/* Whole lines around the cache, by way of a buffer that stays in it. */
+/* Non-temporal stores of whole lines, through a buffer that stays in the cache. */
 static void stream_row(convert_row *convert, char *dst, size_t dst_size, const char *src, size_t src_size, int64_t n,
                        const falt_row_epilogue *e) {
   enum { LINE = 64, BUFFER = 2048 };

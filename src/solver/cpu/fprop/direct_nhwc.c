@@ -38,7 +38,7 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
+/* ---- applicable, in addition to the conditions of all layers */
 
 /* Filters whose elements repeat one another may be far larger than memory, and whole vectors larger still. */
 static bool can_be_packed(const falt_direct_nhwc_plan *plan) {
@@ -56,7 +56,7 @@ static const char *refusal(const falt_direct_nhwc_plan *plan) {
 
 /* ---- estimate */
 
-/* The multiply-adds that take as long as moving one element that is apart from its neighbours. */
+/* The multiply-adds that take as long as moving one isolated element. */
 static const double apart = 64;
 /* Steps of the depth that take as long as beginning a block of sums and storing it. */
 static const double leaving = 16;
@@ -76,14 +76,14 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
 
 /* ---- plan */
 
-/* So many pieces of a whole, or a few more, so that threads have equal shares. */
+/* The number of pieces of a whole, raised a little for equal work of threads. */
 static int64_t even(int64_t pieces, int64_t whole, int64_t threads) {
   return pieces < threads ? pieces : falt_min(whole, falt_round_up(pieces, threads));
 }
 
-/* Blocks of a plane: what the taps of its rows read is in slots at once. Short rows, whose ends weigh, are copied whole
- * for all rows that read them, and blocks are whole rows; others are read in place but for their ends. False, and the
- * plan's blocks are as before, if slots would not stay in a cache. */
+/* Blocks of a plane: the input of its rows' taps is in slots at the same time. Short rows are copied whole for all rows
+ * that read them, and blocks are whole rows. Other rows are read in place except at their ends. Returns false and
+ * leaves the plan's blocks if slots would not fit into a cache. */
 static bool set_slots(falt_direct_nhwc_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *y = &layer->p.output;
@@ -118,7 +118,7 @@ static void set_segments(falt_direct_nhwc_plan *plan) {
   plan->length = plan->folds ? s * layer->channels : layer->channels;
 }
 
-/* Whether so many taps lie outside that leaving them out is worth calls of their own. */
+/* Whether so many taps are outside that skipping them pays for separate calls. */
 static void set_inside(falt_direct_nhwc_plan *plan) {
   plan->inside_share = plan->folds || plan->joined > 1 ? 1 : falt_inside_share(&plan->layer);
   plan->skips = 1 - plan->inside_share > LEAST_OUTSIDE * (double)plan->rows;
@@ -146,7 +146,7 @@ static void join(falt_tensor *t, int64_t count, bool channels) {
   if (channels) t->size[FALT_C] *= count;
 }
 
-/* Groups that share lists, and those that share vectors become one whose rows still have one group's channels. */
+/* Merges groups that share lists, and groups that share vectors, whose rows keep one group's channels. */
 static void set_groups(falt_direct_nhwc_plan *plan) {
   falt_problem *p = &plan->layer.p;
   plan->shares = plan->in_place && !plan->folds && (p->input.size[FALT_G] == 1 || are_adjacent(&p->input));
@@ -166,7 +166,7 @@ static void set_panels(falt_direct_nhwc_plan *plan) {
   plan->group = (size_t)(plan->vectors * kernels->width) * (size_t)(plan->segments * plan->length);
 }
 
-/* Whether threads share a filter that comes with each execution by its panels, so that each is packed just in time. */
+/* Whether threads divide a filter that is given with each execution by panels, each packed just in time. */
 static bool packs_by_panel(const falt_direct_nhwc_plan *plan, int64_t panels, int64_t threads) {
   return !plan->base.packed && plan->in_place && !plan->folds && plan->joined == 1 &&
          plan->layer.positions <= LARGE_BLOCK && (panels % threads == 0 || panels >= 4 * threads);

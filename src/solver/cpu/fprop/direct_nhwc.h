@@ -15,31 +15,31 @@ typedef struct falt_direct_nhwc_plan {
   falt_plan base;
   falt_layer layer;
   bool folds;                       /* a segment is a row of taps rather than one */
-  bool in_place;                    /* pixels are read where they lie */
+  bool in_place;                    /* pixels are read in place */
   bool shares;                      /* lists serve all groups, which follow each other in memory */
   double inside_share;              /* of the taps of all positions */
-  bool skips;                       /* those outside are left out */
-  int64_t joined;                   /* the problem's groups in one of the plan's, side by side in a vector */
+  bool skips;                       /* those outside are skipped */
+  int64_t joined;                   /* the problem's groups in one of the plan's, adjacent in a vector */
   int64_t segments, length;         /* elements of a segment */
   int64_t vectors;                  /* of a group's output channels */
   falt_layer_pieces panels;         /* of vectors */
   int64_t rows;                     /* positions of a kernel call, at most */
-  int64_t spans, span, unit;        /* of positions that blocks do not cross, their size, and what blocks are cut in */
+  int64_t spans, span, unit;        /* of positions that blocks do not cross, their size, and the unit of blocks */
   falt_layer_pieces blocks, chunks; /* tasks: blocks of each span times chunks of the panels of all groups */
   falt_slots slots;                 /* of input rows, where rows of taps are segments */
   falt_inside inside;               /* where taps outside are left out */
-  int64_t tap_step;                 /* elements between taps of the filter, or 0 where they are not evenly apart */
+  int64_t tap_step;                 /* elements between taps of the filter, or 0 if they are not equally spaced */
   bool just_in_time;                /* tasks pack the part of a panel that they multiply next */
-  int64_t parts;                    /* of the depth of a panel, each of which is multiplied at once */
+  int64_t parts;                    /* of the depth of a panel, each multiplied by one call */
   int64_t part_rows, part_most;     /* of a part: wanted, and of the largest */
   size_t group;                     /* floats of a group's packed filter */
   const float *values;              /* the filter, from planning until it is packed */
-  float *packed;                    /* or NULL if the filter comes with each execution */
+  float *packed;                    /* or NULL if the filter is given with each execution */
   size_t factors, filter;           /* offsets into the workspace */
   falt_direct_nhwc_scratch at;      /* in each worker's scratch */
 } falt_direct_nhwc_plan;
 
-/* Part of a panel's depth: so many taps, and of each so many channels. One of the two is whole, or there is one tap. */
+/* Part of a panel's depth: a number of taps, and of channels of each. One of the two is whole, or there is one tap. */
 typedef struct falt_direct_nhwc_part {
   int64_t index, tap, taps, channel, channels;
 } falt_direct_nhwc_part;
@@ -61,8 +61,8 @@ falt_direct_nhwc_part falt_direct_nhwc_part_of(const falt_direct_nhwc_plan *plan
 /* Packs one part of a panel of a group. */
 void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
                                 const falt_direct_nhwc_part *part, float *to);
-/* Where the filter has what a part is packed from: `count` rows of `lines` cache lines, `step` elements apart. No rows
- * where it is not that simple. */
+/* The filter's memory of a part: `count` rows of `lines` cache lines, `step` elements apart. No rows if it is not that
+ * simple. */
 typedef struct falt_direct_nhwc_source {
   const float *from;
   int64_t count, lines, step;
@@ -71,7 +71,7 @@ falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *
                                                    int64_t group, int64_t panel, const falt_direct_nhwc_part *part);
 /* Packs a filter by panels, a row of columns for each tap and channel; runs on the device's threads. */
 void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filter, float *packed);
-/* Operations that take as long as packing a filter that comes with each execution; 0 if it is known. */
+/* Operations that take as long as packing a filter that is given with each execution; 0 if it is known. */
 double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan);
 
 void falt_direct_nhwc_execute(const falt_plan *plan, const falt_operands *operands);

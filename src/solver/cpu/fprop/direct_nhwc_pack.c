@@ -7,11 +7,11 @@
  * buffer that stays in its L2 cache. Otherwise all threads pack the filter into the workspace first. Rows are copied if
  * output channels are adjacent (OHWI for backward-data), else transposed. */
 
-enum { TASK = 1 << 14 }; /* elements that a task packs at most, so that it ends soon and threads have equal shares */
+enum { TASK = 1 << 14 }; /* the most elements that a task packs, so that tasks are short and threads have equal work */
 
 /* ---- parts of the depth */
 
-/* Whether a row of the filter that lies together goes over the taps of a channel first (OIHW). */
+/* Whether a contiguous row of the filter runs over the taps of a channel first (OIHW). */
 static bool taps_first(const falt_direct_nhwc_plan *plan) {
   const falt_tensor *w = &plan->layer.p.filter;
   return plan->layer.taps > 1 && (plan->tap_step == 1 || plan->tap_step == -1) && w->stride[FALT_K] != 1 &&
@@ -50,8 +50,8 @@ static falt_direct_nhwc_part part_at(const cut *c, int64_t index) {
   return part;
 }
 
-/* Sums go over all channels of a tap before the next: a filter whose taps come first is packed just in time only where
- * a whole panel stays in the cache. */
+/* Sums run over all channels of a tap before the next: a filter with contiguous taps is packed just in time only if a
+ * whole panel fits into the cache. */
 void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t width = falt_layer_most(&plan->panels) * layer->kernels->width;
@@ -80,7 +80,7 @@ typedef struct packing {
   cut parts;
 } packing;
 
-/* A part of columns of one of the problem's groups in flight: rows of a tap lie `width` apart, taps tap_pitch. */
+/* Packs columns of one of the problem's groups: rows of a tap are `width` apart, taps tap_pitch. */
 typedef struct columns {
   const float *from; /* the first column at the part's first tap and channel */
   float *to;
@@ -114,7 +114,7 @@ static void pack_columns(const falt_direct_nhwc_plan *plan, const falt_direct_nh
   }
 }
 
-/* A part of a panel whose rows of the first tap begin at `to`. */
+/* Packs a part of a panel; rows of the first tap start at `to`. */
 static void pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
                       const falt_direct_nhwc_part *part, float *to, int64_t tap_channels) {
   const falt_layer *layer = &plan->layer;
@@ -184,10 +184,10 @@ void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filte
 
 /* ---- estimate */
 
-/* Operations in the time of moving one element, as measured with AVX-512: in rows, in a transpose, and one by one; less
- * where the kernel fetches ahead what is packed next, and nothing waits in memory. */
+/* Operations in the time of moving one element, measured with AVX-512: in rows, in a transpose, and one by one; less if
+ * the kernel prefetches the data to be packed next, so that nothing waits for memory. */
 static const double in_rows = 16, transposed = 32, alone = 110, just_in_time = 0.45;
-static const double taps_apart = 120; /* in a transpose whose rows are as far apart as taps of the workspace */
+static const double taps_apart = 120; /* in a transpose whose rows are a tap of the workspace apart */
 
 double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan) {
   const falt_tensor *w = &plan->layer.p.filter;

@@ -45,7 +45,7 @@ typedef struct segment_row {
   int64_t p, ow, first; /* position in the block, in the output row, and where it begins to read */
 } segment_row;
 
-/* What position i reads, brought together at `to`. */
+/* Gathers the elements that position i reads at `to`. */
 static const float *gather(const task *t, const segment_row *l, int64_t i, float *to) {
   const falt_tensor *x = &t->layer->p.input;
   const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
@@ -55,7 +55,7 @@ static const float *gather(const task *t, const segment_row *l, int64_t i, float
   return to;
 }
 
-/* Position i, where the tap lies beyond an end of the row or is not read in place. */
+/* Position i if the tap is beyond an end of the row or is not read in place. */
 static const float *find(const task *t, const segment_row *l, int64_t i) {
   const falt_direct_nhwc_plan *plan = t->plan;
   if (!l->row) return t->constant;
@@ -71,7 +71,7 @@ static void list_slot(const task *t, const segment_row *l, const float **list, i
   for (int64_t i = begin; i < end; i++) list[i] = slot + i * slots->position_step;
 }
 
-/* Addresses of `count` positions: those that lie inside are evenly apart. */
+/* Addresses of `count` positions: those inside are equally spaced. */
 static void list_row(const task *t, segment_row *l, int64_t count) {
   const falt_tensor *x = &t->layer->p.input;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -117,7 +117,7 @@ static void list_results(const task *t, const falt_layer_point *at, int64_t p, i
   }
 }
 
-/* Positions whose taps inside are the same. */
+/* Positions with the same inside taps. */
 typedef struct listing {
   const task *task;
   int64_t p;
@@ -163,7 +163,7 @@ static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int
                                        .factors = t->run->factors});
 }
 
-/* Lists the taps of a part that a call sums by a panel of so many columns; returns how many. */
+/* Lists the taps of a part that a call sums by a panel of a number of columns; returns their number. */
 static int64_t list_jumps(const task *t, const falt_box *taps, const falt_direct_nhwc_part *part, int64_t columns) {
   const int64_t listed = falt_inside_list(t->layer, taps, t->which);
   int64_t count = 0, next = part->tap;
@@ -230,9 +230,10 @@ static falt_direct_nhwc_source next_source(const task *t, int64_t panel, int64_t
   return falt_direct_nhwc_source_of(t->plan, t->run->operands->filter, t->group, ends ? panel + 1 : panel, &next);
 }
 
-enum { FEW_CALLS = 2 }; /* that read a panel from the filter itself as fast as it could be copied */
+enum { FEW_CALLS = 2 }; /* that read a panel from the filter in place as fast as a copy would take */
 
-/* Where the filter has a part of a panel as kernels read it, and what lies between its rows; NULL if it does not. */
+/* The address of a part of a panel in the filter if kernels can read it in place, and the distance of its rows; else
+ * NULL. */
 static const float *part_in_place(const task *t, int64_t panel, const falt_direct_nhwc_part *part, int64_t *skip) {
   const falt_direct_nhwc_plan *plan = t->plan;
   const falt_tensor *w = &t->layer->p.filter;
@@ -291,7 +292,7 @@ static void open_task(task *t, char *memory) {
     t->constant[i] = (float)layer->p.boundary_value;
 }
 
-/* The lists for a group, unless those that are there serve it too. */
+/* Makes the lists for a group, unless the present ones serve it too. */
 static void turn_to_group(task *t, int64_t group, int64_t first, bool listed) {
   t->group = group;
   if (listed && t->plan->shares) return;

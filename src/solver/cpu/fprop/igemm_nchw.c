@@ -15,9 +15,9 @@
  * spans of channels, and the accumulators wait in the scratch. */
 
 static const int64_t MOST_TAPS = 1 << 16;
-enum { PACKED_ROWS = 24 /* at once; a multiple of most kernels' rows */, LINE = 16 /* floats of a cache line */ };
+enum { PACKED_ROWS = 24 /* of one call; a multiple of most kernels' rows */, LINE = 16 /* floats of a cache line */ };
 
-/* Whether rows lie in memory as packing would write them. */
+/* Whether rows in memory have the packed layout. */
 static bool is_dense(const falt_tensor *w) {
   static const int outwards[] = {FALT_W, FALT_H, FALT_D, FALT_C};
   int64_t stride = 1;
@@ -104,7 +104,7 @@ static void bring_piece(const task *t, const piece *p) {
   bring_outside(t, p, end, p->count);
 }
 
-/* All taps of positions that lie in one row of the output, into the panel's columns from `column` on. */
+/* Packs all taps of positions in one output row to the panel's columns from `column` on. */
 static void bring_row(const task *t, const falt_layer_point *at, int64_t column, int64_t count) {
   const falt_tensor *x = &t->layer->p.input, *w = &t->layer->p.filter;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -137,8 +137,7 @@ static void bring_panel(const task *t) {
 
 /* ---- sums */
 
-/* Lines of the filter that are packed after the rows that are there now: the kernel fetches them meanwhile, an equal
- * share at each of its calls. */
+/* Lines of the filter to be packed next: the kernel prefetches an equal part of them in each of its calls. */
 static void fetch_ahead(const task *t, int64_t row, falt_layer_product *call) {
   const falt_tensor *w = &t->layer->p.filter;
   const int64_t rows = falt_min(PACKED_ROWS, t->rows - t->packed_end), calls = PACKED_ROWS / t->plan->rows;
@@ -208,7 +207,7 @@ static void store_rows(const task *t, int64_t row, int rows, float *sums) {
   }
 }
 
-/* Whether kernels may write sums where the outputs are: they are the outputs, and lie together. */
+/* Whether kernels may write sums directly to the output: without epilogue, and contiguous. */
 static bool writes_results(const task *t) {
   return t->layer->plain && t->layer->p.output.stride[FALT_W] == 1 &&
          falt_layer_together(t->layer, t->first, t->positions) == t->positions;
@@ -292,13 +291,13 @@ static void destroy(falt_plan *plan) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
+/* Fraction of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
 static const double share = 0.85;
-/* The multiply-adds that take as long as moving one element that is apart from its neighbours. */
+/* The multiply-adds that take as long as moving one isolated element. */
 static const double apart = 32;
 
-/* The multiply-adds that take as long as bringing one element into the panel: near ones by vectors, in pieces that end
- * with the rows of the output and are found once for all channels; others one by one. */
+/* The multiply-adds that take as long as packing one element of the panel: neighbours by vectors, in pieces that end
+ * with the output rows and are computed once for all channels; others one by one. */
 static double element_cost(const falt_layer *layer) {
   const falt_tensor *x = &layer->p.input;
   const double row = (double)falt_min(layer->p.output.size[FALT_W], FALT_LAYER_WIDEST);

@@ -12,10 +12,10 @@ typedef struct falt_igemm_nchw_scratch {
 typedef struct falt_igemm_nchw_plan {
   falt_plan base;
   falt_layer layer;
-  bool in_place;            /* the filter is read where it lies */
+  bool in_place;            /* the filter is read in place */
   bool just_in_time;        /* tasks pack the rows that they multiply next */
-  bool backwards;           /* taps are summed last to first, as they lie in memory */
-  int64_t tap_step;         /* elements between taps of the filter, or 0 where they are not evenly apart */
+  bool backwards;           /* taps are summed last to first, their order in memory */
+  int64_t tap_step;         /* elements between taps of the filter, or 0 if they are not equally spaced */
   int64_t depth;            /* elements of a filter row */
   int64_t span;             /* channels of a panel */
   int64_t vectors;          /* of all positions */
@@ -23,7 +23,7 @@ typedef struct falt_igemm_nchw_plan {
   falt_layer_pieces chunks; /* of output channels */
   int64_t rows;             /* output channels of a kernel call */
   const float *values;      /* the filter, from planning until it is packed */
-  float *packed;            /* or NULL if the filter comes with each execution */
+  float *packed;            /* or NULL if the filter is given with each execution */
   size_t factors, filter;   /* offsets into the workspace */
   falt_igemm_nchw_scratch at;
 } falt_igemm_nchw_plan;
@@ -31,7 +31,7 @@ typedef struct falt_igemm_nchw_plan {
 /* Packs a filter: for each group and output channel a row of (channel, tap). Runs on the device's threads. */
 void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed);
 
-/* Rows of the filter [row, row + rows) of a group, and of each so many channels. */
+/* Rows [row, row + rows) of a group's filter, and a number of channels of each. */
 typedef struct falt_igemm_nchw_part {
   int64_t group, row, rows, channel, channels;
 } falt_igemm_nchw_part;
@@ -42,7 +42,7 @@ const float *falt_igemm_nchw_source(const falt_igemm_nchw_plan *plan, const floa
 /* Packs a part into rows `pitch` elements apart. */
 void falt_igemm_nchw_pack_part(const falt_igemm_nchw_plan *plan, const float *filter, const falt_igemm_nchw_part *part,
                                float *to, int64_t pitch);
-/* Operations that take as long as packing a filter that comes with each execution; 0 if nothing is packed then. */
+/* Operations that take as long as packing a filter that is given with each execution; 0 if nothing is packed then. */
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan);
 
 #endif

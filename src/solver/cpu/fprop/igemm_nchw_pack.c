@@ -5,7 +5,7 @@
  * taps are copied as one run. Tasks are blocks of rows and channels, so one task uses memory that is close together,
  * and threads have equal work. With one panel of positions, the task that multiplies a row packs it just in time. */
 
-/* Of a task: channels, whose pages of the filter stay in the first-level TLB, and about so many elements. */
+/* Of a task: channels, whose pages of the filter fit into the L1 TLB, and the approximate number of elements. */
 enum { CHANNELS = 32, TASK = 1 << 14 };
 
 typedef struct packing {
@@ -143,9 +143,8 @@ void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter,
                     pack_task, &p);
 }
 
-/* Operations in the time of moving one element, as measured with AVX-512: in a run, in a transpose, one by one, and to
- * rows so far apart that each element meets another line; less where the kernel fetches ahead what is packed next, and
- * nothing waits in memory. */
+/* Operations in the time of moving one element, measured with AVX-512: in a run, in a transpose, one by one, and to
+ * rows so far apart that each element is in another line; less if the kernel prefetches the data to be packed next. */
 static const double in_runs = 28, transposed = 32, alone = 110, scattered = 800, just_in_time = 0.5;
 
 static double cost_of_element(const falt_igemm_nchw_plan *plan) {

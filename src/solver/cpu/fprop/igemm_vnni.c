@@ -17,7 +17,7 @@
 enum { MOST_SEGMENTS = 1 << 14, MOST_LENGTH = 1 << 20, MOST_DEPTH = 1 << 16 };
 enum {
   LEAST_ROW = 12 /* positions of rows whose ends are ends of tiles */,
-  LEAST_BLOCK = 6 /* the same by vectors, whose blocks are smaller */,
+  LEAST_BLOCK = 6 /* the same for vectors, whose blocks are smaller */,
   LEAST_SPAN = 64,
   LEAST_PART = FALT_TILES_ROWS /* positions */,
   AGAIN = 1 << 16 /* bytes that a thread packs while threads meet */
@@ -45,7 +45,7 @@ static void destroy(falt_plan *base) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
+/* ---- applicable, in addition to the conditions of all layers */
 
 static bool widens(falt_type type) {
   return falt_type_is_byte(type) || (falt_type_is_float(type) && type != FALT_F64);
@@ -80,7 +80,7 @@ static const char *refusal(const falt_tiles_plan *plan) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak. */
+/* Fraction of the multiply-add peak, and overheads in f32 operations of vectors at that peak. */
 static const double share = 0.85;
 static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
 static const double per_byte = 2, converted = 24,
@@ -88,7 +88,7 @@ static const double per_byte = 2, converted = 24,
 static const double zipped = 8, gathered = 60; /* of elements of groups, at adjacent positions or not */
 static const double per_run = 700;
 
-/* Elements that are copied for a part, of all windows that meet a row. */
+/* Elements that are copied for a part, of all windows that contain a row. */
 static double copied(const falt_tiles_plan *plan) {
   const int64_t rows = falt_min(falt_tiles_copies(plan),
                                 falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
@@ -96,7 +96,7 @@ static double copied(const falt_tiles_plan *plan) {
   return plan->in_place ? 0 : (double)(rows * wide * plan->row);
 }
 
-/* The same in copies of neighbours, where other groups lie between the channels of neighbouring pixels. */
+/* The same in copies of neighbours, if other groups are between the channels of neighbouring pixels. */
 static double runs(const falt_tiles_plan *plan) {
   const bool apart_from_neighbours = plan->windows && falt_tiles_groups(plan) > 1;
   return apart_from_neighbours ? copied(plan) / (double)plan->layer.channels : 0;
@@ -115,7 +115,7 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double sums = per_sums * (double)plan->panels / (plan->vectors ? 1 : 0.5);
   const double bends = layer->curve != FALT_IDENTITY || p->has_residual ? bent : 1;
   const double results = (double)(plan->rows * layer->results) * per_result * (plan->vectors ? bends : singly);
-  const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are made anew */
+  const double passes = (double)falt_ceil_div(plan->chunks.count, falt_tiles_groups(plan)); /* copies are repeated */
   const double element = plan->zipped && !plan->slides ? (plan->layer.p.axis[2].stride == 1 ? zipped : gathered)
                          : !falt_tensor_unit(&p->input, FALT_C) ? apart
                          : falt_tiles_converts(plan)            ? converted
@@ -131,8 +131,8 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Whether outputs of neighbours along a dimension are adjacent, and f32 holds all that the epilogue of integers meets:
- * sums beyond it saturate. */
+/* Whether outputs of neighbours along a dimension are adjacent, and f32 holds all values of the integer epilogue: sums
+ * beyond it saturate. */
 static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   const falt_problem *p = &plan->layer.p;
   const falt_type y = p->output.type;
@@ -142,7 +142,7 @@ static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   return near && (sums || (widens(y) && small && (!p->has_residual || widens(p->residual.type))));
 }
 
-/* Positions as columns, where their outputs are adjacent; of a single channel, where those of the input are. */
+/* Positions as columns, if their outputs are adjacent; for a single channel, if those of the input are. */
 static void set_direction(falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const bool channels = falt_tensor_unit(&p->output, FALT_C);
@@ -175,7 +175,7 @@ static void set_segments(falt_tiles_plan *plan) {
   plan->panel = (size_t)(plan->segments * plan->times) * (size_t)plan->pieces * 2 * TILE;
 }
 
-/* Bytes that `lines` lines of a plane bring with them, what neighbours share left out. */
+/* Bytes that `lines` lines of a plane load, without those shared with neighbours. */
 static int64_t line_bytes(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const bool own = plan->flat && plan->zipped;
@@ -194,17 +194,17 @@ static int64_t wanted_tasks(const falt_tiles_plan *plan) {
   return threads == 1 ? 1 : 4 * threads;
 }
 
-/* Parts whose rows stay in the second-level cache beside panels; larger ones where these come from beyond, or where
- * neighbours would copy as many lines for themselves as for their own outputs. */
+/* Parts whose rows fit into the L2 cache beside panels; larger ones if these come from beyond, or if neighbours would
+ * copy as many lines for themselves as for their own outputs. */
 static int64_t room(const falt_tiles_plan *plan) {
   const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
   const int64_t halo = (plan->steps - 1) * falt_tiles_down(plan) / plan->layer.p.axis[1].stride;
   return panels > l2 / 2 || (plan->windows && halo * line_bytes(plan) > l2 / 16) ? l2 / 2 : l2 / 8;
 }
 
-/* Tasks for each part that are wanted. Where all panels stay in the second-level cache tasks are cut by positions, so
- * that each writes whole rows of outputs: few columns of many rows are few lines in each of many pages. So they are
- * where products are turned, so that no row is brought twice. */
+/* The wanted tasks of each part. If all panels fit into the L2 cache, tasks are cut by positions, so each writes whole
+ * output rows: a few columns of many rows are a few lines in each of many pages. The same holds for transposed
+ * products, so no row is loaded twice. */
 static int64_t tasks_of_part(const falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels;
   return plan->turned || panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
@@ -233,14 +233,14 @@ static void set_tiles(falt_tiles_plan *plan) {
     plan->along = least + 1;
     plan->rows = more;
   }
-  if (plan->turned) { /* pairs lie in one line; the last tile may be empty */
+  if (plan->turned) { /* pairs are in one line; the last tile may be empty */
     plan->along = falt_round_up(least, PAIR);
     plan->rows = ROWS;
   }
   plan->tiles = plan->flat ? plan->along : lines * plan->along;
 }
 
-/* Copied rows: those of all taps in their order, by residues of the stride, or each tap's by themselves. */
+/* Copied rows: of all taps in order, by residues of the stride, or of each tap separately. */
 static void set_copies(falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_axis *axis = &p->axis[1];
@@ -275,8 +275,8 @@ static void set_tasks(falt_tiles_plan *plan) {
   if (plan->turned && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
 }
 
-/* Whether tasks pack what they multiply: each panel is met once, or packing it again takes less than all threads take
- * to meet between packing and products. */
+/* Whether tasks pack their own panels: each panel is used once, or packing it again takes less time than a barrier of
+ * all threads between packing and products. */
 static bool packs_in_time(const falt_tiles_plan *plan) {
   const int64_t bytes = falt_tiles_groups(plan) * plan->panels * (int64_t)plan->panel;
   return (plan->blocks.count - 1) * bytes <= AGAIN * falt_threads_count(plan->base.device->threads);

@@ -28,7 +28,7 @@ typedef struct falt_panel_tile {
   int64_t index;       /* in a panel of 16 columns */
   int64_t first, runs; /* of the order's; none: it is of zeros */
   int64_t low, high;   /* the first and the last element of a column that it has */
-  int64_t straight;    /* its elements are so many from `low` on in their order; 0: they are not */
+  int64_t straight;    /* its number of consecutive elements from `low` on; 0: they are not consecutive */
   bool whole;          /* no group is left out */
 } falt_panel_tile;
 
@@ -38,8 +38,8 @@ typedef struct falt_panel_block {
 } falt_panel_block;
 
 typedef struct falt_panel_order {
-  bool columns;    /* a column's elements lie near each other: stretches of columns are transposed; else rows joined */
-  bool direct;     /* columns whose stretches are tiles as they lie */
+  bool columns;    /* a column's elements are close together: stretches of columns are transposed; else rows joined */
+  bool direct;     /* columns whose stretches are tiles in place */
   int64_t longest; /* elements of a block's stretch */
   int64_t tiles, blocks;
   falt_panel_tile *tile; /* owns all three, ordered by `low` */
@@ -61,20 +61,21 @@ typedef struct falt_tiles_plan {
   bool split;      /* f16 as sums of two bf16 */
   int64_t element; /* bytes of an element of the input in a tile */
 
-  bool in_place;                    /* pixels are read where they lie, unless some lie outside */
-  bool windows;                     /* copies are of what all taps of a row meet, by position; else of pixels */
+  bool in_place;                    /* pixels are read in place, unless some are outside */
+  bool windows;                     /* copies are of the windows of all taps of a row, by position; else of pixels */
   bool flat;                        /* tiles go over the ends of rows */
   bool turned;                      /* positions are the columns of products: outputs of a channel are adjacent */
-  bool zipped;                      /* copies are of groups, at adjacent positions: turned, and where lines are so */
+  bool zipped;                      /* copies are of groups at adjacent positions: for transposed products, and for
+                                     * lines */
   int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
-  int64_t line;                     /* bytes of a row of taps' pixels; 0: windows are copied from where they lie */
+  int64_t line;                     /* bytes of the pixels of a tap row; 0: windows are copied from the input */
   bool slides;                      /* zipped, and the next group begins where the next position's taps do */
-  bool stacked;                     /* the copied rows that all taps meet follow each other: one segment has them */
+  bool stacked;                     /* the copied rows of all taps are consecutive: one segment has them */
   int64_t row, deep;                /* elements of a copied row's window or pixel, and its groups */
   int64_t step;                     /* zipped: bytes from a position's group to the next one's */
   int64_t segments, length, pieces; /* elements of a segment of rows, and its pieces of 64 bytes */
   int64_t groups;                   /* of its last piece */
-  int64_t times;                    /* the panel goes over the segments so often */
+  int64_t times;                    /* passes of the panel over the segments */
 
   falt_layer_pieces lines, spans; /* parts: lines of a plane of outputs, and spans of their positions */
   int64_t rows;                   /* positions of a tile */
@@ -91,7 +92,7 @@ typedef struct falt_tiles_plan {
   falt_layer_pieces blocks, chunks; /* tasks: blocks of parts times chunks of the panels of all groups */
   size_t panel;                     /* bytes */
   falt_panel_order order;           /* in which panels take the filter's elements */
-  char *packed;                     /* or NULL if the filter comes with each falt_tiles_run */
+  char *packed;                     /* or NULL if the filter is given with each falt_tiles_run */
   bool in_time;                     /* then each task packs the panels that it multiplies, a few at a time */
   size_t factors, filter;           /* offsets into the workspace */
   falt_tiles_map at;                /* in each worker's scratch */
@@ -114,8 +115,8 @@ static inline int64_t falt_tiles_down(const falt_tiles_plan *plan) {
 static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
   return plan->zipped ? plan->deep * plan->step : plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
 }
-/* Entries of a tile's list: turned, one for each piece, pieces outermost, so that all taps meet one piece's groups
- * while they are in the first-level cache. */
+/* Entries of a tile's list: for transposed products one for each piece, with pieces outermost, so that all taps use one
+ * piece's groups while they are in the L1 cache. */
 static inline int64_t falt_tiles_listed(const falt_tiles_plan *plan) {
   return plan->segments * plan->times * (plan->turned ? plan->pieces : 1);
 }
@@ -152,9 +153,9 @@ typedef struct falt_tiles_task {
   falt_tile_rows *list;       /* of a pair, a segment and one of the two */
   falt_tiles_tile *tiles;
   int64_t *out, *residual;                                         /* elements of channel 0 of group 0, by position */
-  int64_t row_out[FALT_TILES_ROWS], row_residual[FALT_TILES_ROWS]; /* turned: of the channels of a panel */
+  int64_t row_out[FALT_TILES_ROWS], row_residual[FALT_TILES_ROWS]; /* transposed: of the channels of a panel */
   char *constant, *lines, *copies, *filled, *sums, *panels, *packing;
-  const char *packed; /* panel `from` of all groups, and those behind it */
+  const char *packed; /* panel `from` of all groups, and the following ones */
   int64_t from;
 } falt_tiles_task;
 
@@ -162,27 +163,27 @@ static inline int64_t falt_tiles_piece_count(int64_t length, int64_t element) {
   return falt_ceil_div(length * element, FALT_TILE_BYTES);
 }
 
-/* Groups of so many elements that are multiplied. */
+/* The number of groups of a number of elements. */
 static inline int64_t falt_tiles_depth(const falt_tiles_plan *plan, int64_t length) {
   return falt_round_up(falt_ceil_div(length * plan->element, GROUP), plan->kernels->together);
 }
 
-/* Whether and how rows are brought as groups: zipped, slides, step, windows and stacked. */
+/* Whether and how rows are copied as groups: zipped, slides, step, windows and stacked. */
 void falt_tiles_set_groups(falt_tiles_plan *plan);
 /* Whether pixels are so small, and adjacent, that lines of them are copied before windows are. */
 bool falt_tiles_copies_lines(const falt_tiles_plan *plan);
-/* Rows of taps that share a window, which would be mostly empty with one. The last window may have rows beyond the
- * filter's, whose weights are zeros; floats, which may be infinite, may not. */
+/* Tap rows that share a window, which would be mostly empty with one. The last window may have rows beyond the filter's
+ * with zero weights; not for floats, which may be infinite. */
 int64_t falt_tiles_joined(const falt_tiles_plan *plan);
 
 /* Finds plan->order; false if memory ran out. */
 bool falt_tiles_order(falt_tiles_plan *plan);
 
-/* What an execution packs, in f32 operations of vectors that take as long. */
+/* The packing of an execution, in f32 operations of vectors that take as long. */
 double falt_tiles_packing_work(const falt_tiles_plan *plan);
 /* Bytes of scratch that packing needs. */
 size_t falt_tiles_packing(const falt_tiles_plan *plan);
-/* Panels [begin, end) of all groups to `packed`, one after the other; ends early if the call is cancelled. */
+/* Packs panels [begin, end) of all groups to `packed`, one after the other; ends early if the call is cancelled. */
 void falt_tiles_pack(const falt_tiles_plan *plan, const void *filter, int64_t begin, int64_t end, char *packed,
                      void *scratch);
 /* All panels, on the device's threads. The workspace is that of falt_rows_run with `scratch` bytes for each worker,

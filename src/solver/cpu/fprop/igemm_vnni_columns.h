@@ -94,7 +94,7 @@ FALT_INLINE __m512i join_group(const char *const *from, const __mmask16 *mask, c
   return v;
 }
 
-/* All columns of a group at once: rows that are far apart may meet in one set of the cache. Always inlined with a
+/* All columns of a group at a time, because rows that are far apart may share a set of the cache. Always inlined with a
  * constant width. */
 FALT_INLINE void join_slots(const falt_tiles_slots *call, const int width) {
   const char *from[4];
@@ -166,7 +166,7 @@ static void flip(char *tile) {
     for (int g = 0; g < GROUPS; g++) memcpy(tile + g * FALT_TILE_BYTES + i * GROUP, &square[i][g], GROUP);
 }
 
-/* One slot of n <= 16 columns that are `apart` bytes from each other. Always inlined with a constant width. */
+/* One slot of n <= 16 columns `apart` bytes apart. Always inlined with a constant width. */
 FALT_INLINE void move_slot(const char *from, int64_t apart, char *restrict to, int n, const int width) {
   for (int k = 0; k < n; k++) memcpy(to + k * GROUP, from + k * apart, (size_t)width);
 }

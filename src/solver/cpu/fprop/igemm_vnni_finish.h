@@ -127,7 +127,7 @@ FALT_INLINE void plain_rows(const falt_tiles_finish *f, int q, int end, const fa
     for (; q < end; q++) plain_row(sums + q * PITCH, out + at[q] * (int64_t)size_of(type), n, type, whole);
 }
 
-/* What a row's outputs need besides its sums. */
+/* The inputs of a row's epilogue, except the sums. */
 typedef struct factors {
   const float *scale, *offset;
   vec low, high;
@@ -204,7 +204,7 @@ FALT_INLINE void copy_rows(const falt_tiles_finish *f, int q, int end) {
   }
 }
 
-/* Sends for what later calls will write: rows of channels go on where they end, and a store waits for its line. */
+/* Prefetches the outputs of later calls: rows of channels continue after their end, and a store waits for its line. */
 FALT_INLINE void fetch_rows(const falt_tiles_finish *f, char *out, int q, int end) {
   const int64_t size = f->type == FALT_S32 ? 4 : (int64_t)size_of(f->type);
   for (; q < end; q++)
@@ -237,7 +237,7 @@ static void finish_rows(const falt_tiles_finish *f, int q, int end) {
   }
 }
 
-/* Those of rows [q, end) of the sums that are outputs, to where they go. */
+/* Stores rows [q, end) of the sums that are outputs. */
 static void finish_some(const falt_tiles_finish *f, int q, int end) {
   for (int tile = 0; tile < 2; tile++) {
     const int first = tile * FALT_TILE_ROWS, last = first + f->rows[tile];

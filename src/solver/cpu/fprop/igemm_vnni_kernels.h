@@ -26,7 +26,7 @@ enum {
   FALT_TILES_MOST_STEP = 64,
 };
 
-/* What is multiplied: columns of U8 and S8 are s8, those of S8_U8 are u8. */
+/* The operand types: columns of U8 and S8 are s8, those of S8_U8 are u8. */
 typedef enum falt_tiles_kind {
   FALT_TILES_U8,
   FALT_TILES_S8_U8,
@@ -36,9 +36,8 @@ typedef enum falt_tiles_kind {
   FALT_TILES_KIND_COUNT
 } falt_tiles_kind;
 
-/* Piece q of row m is the 64 bytes at at + q*next + m*step. All rows of a tile can be read, also where fewer are
- * wanted. At NULL are zeros, whose products are left out; a matrix unit has none of those.
- */
+/* Piece q of row m is the 64 bytes at at + q*next + m*step. All rows of a tile are readable, even if fewer are used.
+ * `at` NULL means zeros, whose products are skipped; not with a matrix unit. */
 typedef struct falt_tile_rows {
   const char *at;
   int64_t step, next;
@@ -51,7 +50,7 @@ typedef struct falt_tiles_finish {
   const void *sums; /* aligned to 64 */
   bool whole;       /* sums are s32 */
   bool plain;       /* only rounded and saturated: no factors, residual, curve or clip */
-  bool adds;        /* plain f32 are added to what is there */
+  bool adds;        /* plain f32 are added to the output */
   falt_type type;   /* u8, s8, f16, bf16, f32 or s32 */
   void *out;
   const int64_t *at;
@@ -61,14 +60,14 @@ typedef struct falt_tiles_finish {
   const float *scale, *offset;
   bool by_row;
   int rows[2], n;
-  int ahead[2];          /* rows of the call after this one, whose places follow in `at`: a hint */
+  int ahead[2];          /* rows of the next call, whose addresses follow in `at`: a hint */
   falt_activation curve; /* one that is no clip, or the identity */
   float slope;           /* of the leaky one */
   float low, high;       /* infinities: no clip. NaN passes */
 } falt_tiles_finish;
 
-/* Products on their way out: sums of one are finished while those of the next are formed, as a matrix unit works beside
- * the vectors. Begins with a count of 0. */
+/* Output of products: sums of one product are finished while those of the next are computed, since a matrix unit works
+ * in parallel with the vectors. Starts with a count of 0. */
 typedef struct falt_tiles_flow {
   void *sums; /* aligned to 64, of 2 x 32 x 32 */
   int64_t count;
@@ -76,15 +75,15 @@ typedef struct falt_tiles_flow {
 } falt_tiles_flow;
 
 /* sums[m*32 + i] = sum over segments, pieces and the elements j of a piece of row[m][j] * panel[j][i], as s32 or f32,
- * for panel after panel.
+ * for each panel.
  *
- * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], of the second one, rows 16,
- * 17, ..., a[2*s + 1], as far apart. Vectors take groups of a row that are `distance` bytes apart: of lines of groups,
- * whose positions are rows. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32
- * columns. What is in sums beyond rows and columns is undefined.
+ * Segment s of the first tile of rows, which are rows 0, 1, ... of the sums, is a[2*s], and of the second one, rows 16,
+ * 17, ..., a[2*s + 1]. Vectors read groups of a row that are `distance` bytes apart: of lines of groups, whose
+ * positions are rows. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32 columns.
+ * Sums beyond rows and columns are undefined.
  *
- * `turned`: the sums are the other way round, sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes
- * of depth each, and what the lists have are groups: row j of a piece has group j of 16 m side by side. */
+ * `turned`: transposed, sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes of depth each, and the
+ * lists have groups: row j of a piece has group j of 16 adjacent m. */
 typedef struct falt_tiles_product {
   falt_tiles_kind kind;
   bool turned;
@@ -94,18 +93,18 @@ typedef struct falt_tiles_product {
   int64_t segments, pieces;
   int groups;       /* of the last piece; behind them the panel is of zeros, that need not be multiplied */
   int64_t whole;    /* segments before this one are of whole pieces */
-  int tiles, rows;  /* one or two tiles of so many rows; turned: 16 */
-  int64_t distance; /* 4, side by side, or by vectors anything; turned: not looked at */
+  int tiles, rows;  /* one or two tiles of so many rows; transposed: 16 */
+  int64_t distance; /* 4: contiguous; any for vectors; transposed: ignored */
   int64_t columns;  /* of all panels */
   int64_t apart;    /* elements of outputs from panel to panel */
   int64_t residual_apart;
-  bool near; /* panels stay in the first-level cache */
-  const falt_tiles_finish
-      *finish; /* of panel 0, its sums and n (turned: rows) aside; NULL: the sums of one panel are left in flow->sums */
+  bool near;                       /* panels stay in the first-level cache */
+  const falt_tiles_finish *finish; /* of panel 0, except its sums and n (transposed: rows); NULL: the sums of one panel
+                                    * are left in flow->sums */
 } falt_tiles_product;
 
-/* `parts` times `bytes` bytes, `apart` from one another from from + m*step on, go to to + m*pitch for m < count, side
- * by side, with zeros behind them up to a multiple of 64. */
+/* Copies `parts` runs of `bytes` bytes, `apart` bytes apart from from + m*step on, to contiguous bytes at to + m*pitch
+ * for m < count, with zeros behind them up to a multiple of 64. */
 typedef struct falt_tiles_spread {
   const char *from;
   char *to;
@@ -113,8 +112,8 @@ typedef struct falt_tiles_spread {
   int64_t parts, apart;
 } falt_tiles_spread;
 
-/* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n; with `split` f16 as two bf16 whose sum it is, the
- * larger one first. */
+/* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n; with `split` f16 as the sum of two bf16, the larger
+ * one first. */
 typedef struct falt_tiles_widen {
   const void *from;
   falt_type type;
@@ -132,9 +131,9 @@ typedef struct falt_tiles_zip {
 } falt_tiles_zip;
 
 /* 32 rows of n <= 32 elements of 16 bits, which need no alignment. `pair`: as the tiles of a panel, one for each 16
- * columns, element i of rows 2*g and 2*g + 1 being group g of column i; columns beyond n are zeros. `turn`: element i
- * of row m goes to to[i*pitch + 2*m] (bytes). `cross`, of n rows of 32 elements: the same tiles, elements 2*g and
- * 2*g + 1 of row i being group g of column i. */
+ * columns; element i of rows 2*g and 2*g + 1 is group g of column i; columns beyond n are zeros. `turn`: element i of
+ * row m goes to to[i*pitch + 2*m] (bytes). `cross`, of n rows of 32 elements: the same tiles; elements 2*g and 2*g + 1
+ * of row i are group g of column i. */
 typedef struct falt_tiles_turn {
   const void *const *rows;
   char *to;
@@ -142,8 +141,8 @@ typedef struct falt_tiles_turn {
   int n;
 } falt_tiles_turn;
 
-/* to[i*64 + 4*k + b] = rows[k][4*i + b] for n <= 16 rows of `bytes` bytes: the groups of 16 columns side by side. Zeros
- * follow a row's end, up to a multiple of 64 bytes, and stand for rows beyond n. */
+/* to[i*64 + 4*k + b] = rows[k][4*i + b] for n <= 16 rows of `bytes` bytes: the groups of 16 columns become adjacent.
+ * Zeros follow a row's end, up to a multiple of 64 bytes, and replace rows beyond n. */
 typedef struct falt_tiles_transpose {
   const char *const *rows;
   char *to;
@@ -151,13 +150,13 @@ typedef struct falt_tiles_transpose {
   int n;
 } falt_tiles_transpose;
 
-/* Groups of columns from slots of `width` bytes: 4/width of them are a group. Slot j of group g of column k is
+/* Groups of columns from slots of `width` bytes: 4/width of them form a group. Slot j of group g of column k is
  *
- * `collect`: at byte (at[j] + g*step) of column k < 16 of transposed rows, step being a multiple of 4;
+ * `collect`: at byte (at[j] + g*step) of column k < 16 of transposed rows, where step is a multiple of 4;
  * `join`:    at from + at[j] + g*step + k*width for k < n <= 32, zero beyond n.
  *
- * It goes to to + 64*g + 4*k + j*width, columns from 16 on one tile further. Slots that are not `present` (bit j) are
- * zeros. */
+ * It is stored at to + 64*g + 4*k + j*width, columns from 16 on one tile further. Slots that are not `present` (bit j)
+ * are zeros. */
 typedef struct falt_tiles_slots {
   const char *from;
   char *to;
@@ -168,7 +167,7 @@ typedef struct falt_tiles_slots {
 
 typedef struct falt_tiles_kernels {
   double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
-  int together;                        /* groups that are multiplied at once, whether or not all are wanted */
+  int together;                        /* groups of one instruction, even if fewer are used */
   /* Around a thread's products: the rows of their tiles. */
   void (*open)(int rows);
   void (*close)(void);

@@ -17,8 +17,8 @@ static bool reads_lines(const falt_tiles_plan *plan) {
   return as_they_are && plan->layer.p.input.stride[FALT_W] == 1 && !plan->turned && !plan->flat && !plan->in_place;
 }
 
-/* Whether a line of a single channel is its positions' groups as it lies, at any byte. What follows the last tap meets
- * a weight of zero, and may be no number. */
+/* Whether a line of a single channel is its positions' groups in place, at any byte. Elements after the last tap have
+ * zero weights, and may be NaN. */
 static bool slides(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t taps = p->filter.size[FALT_W];
@@ -26,8 +26,8 @@ static bool slides(const falt_tiles_plan *plan) {
          (plan->kind <= FALT_TILES_S8 || taps * plan->element % GROUP == 0);
 }
 
-/* Whether tiles of positions go over the ends of lines, each tap having copies of its own: lines end in mid-tile, and
- * outputs of one follow those of the one before. */
+/* Whether tiles of positions cross the ends of lines, with separate copies for each tap: lines end within tiles, and
+ * the outputs of consecutive lines are consecutive. */
 static bool flattens(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t height = p->output.size[FALT_H], width = p->output.size[FALT_W];
@@ -36,8 +36,8 @@ static bool flattens(const falt_tiles_plan *plan) {
          4 * height * falt_ceil_div(width, ROWS) >= 5 * falt_ceil_div(height * width, ROWS);
 }
 
-/* For products that are turned, and of lines. Taps share groups of pixels, which may leave more of them empty. By
- * vectors the groups of rows that follow each other are as far apart as those of one: one segment has all taps. */
+/* For transposed products, and for lines. Taps share groups of pixels, which may leave more of them empty. For vectors
+ * the groups of consecutive rows are as far apart as those of one: one segment has all taps. */
 void falt_tiles_set_groups(falt_tiles_plan *plan) {
   const falt_axis *axis = plan->layer.p.axis;
   const int64_t *taps = plan->layer.p.filter.size, channels = plan->layer.channels;
@@ -55,8 +55,8 @@ void falt_tiles_set_groups(falt_tiles_plan *plan) {
 
 /* ---- windows of several rows */
 
-/* Cycles, about, that a position takes with windows of so many rows of taps: its pieces are loaded from the
- * second-level cache and multiplied by tiles of columns, and copied once for each residue of the stride. */
+/* Approximate cycles of a position with windows of a number of tap rows: its pieces are loaded from the L2 cache and
+ * multiplied by tiles of columns, and copied once for each residue of the stride. */
 static int64_t window_cycles(const falt_tiles_plan *plan, int64_t joined) {
   const falt_problem *p = &plan->layer.p;
   const int64_t length = joined * p->filter.size[FALT_W] * plan->layer.channels;
@@ -112,7 +112,7 @@ static void bring_inside(const falt_tiles_task *t, const char *from, int64_t cou
     for (int64_t i = 0; i < count; i++) bring(t, from + i * pixel, step, channels, to + i * size);
 }
 
-/* `count` neighbouring pixels of an input row from w on, which may lie outside it; row NULL: the constant. */
+/* `count` neighbouring pixels of an input row from w on, which may be outside it; row NULL: the constant. */
 static void bring_pixels(const falt_tiles_task *t, const char *row, int64_t w, int64_t count, char *to) {
   const falt_tensor *x = &t->layer->p.input;
   const int64_t size = t->layer->channels * t->plan->element, width = x->size[FALT_W];
@@ -132,7 +132,7 @@ static void bring_pixels(const falt_tiles_task *t, const char *row, int64_t w, i
   }
 }
 
-/* What the taps of a row meet from pixel w on, and zeros behind it. */
+/* The elements that the taps of a row read from pixel w on, followed by zeros. */
 static void bring_window(const falt_tiles_task *t, const char *row, int64_t w, char *to) {
   const int64_t dilation = t->layer->p.axis[2].dilation, taps = t->layer->p.filter.size[FALT_W];
   const int64_t channels = t->layer->channels * t->plan->element;
@@ -143,8 +143,7 @@ static void bring_window(const falt_tiles_task *t, const char *row, int64_t w, c
     for (int64_t s = 0; s < taps; s++) bring_pixels(t, row, w + s * dilation, 1, to + s * channels);
 }
 
-/* Windows of positions ow, ow + 1, ...: of those that lie inside, the pixels are neighbours in memory, or evenly apart.
- */
+/* Windows of positions ow, ow + 1, ...: the pixels of those inside are contiguous in memory, or equally spaced. */
 static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow, int64_t count, char *to) {
   const falt_tensor *x = &t->layer->p.input;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -172,7 +171,7 @@ static void bring_windows(const falt_tiles_task *t, const char *row, int64_t ow,
   for (; i < count; i++) bring_window(t, row, w + i * axis->stride, to + i * pitch);
 }
 
-/* Windows of so many rows of adjacent pixels, brought with what stands beyond their ends, so that all lie inside. */
+/* Windows of rows of adjacent pixels, copied with their boundary, so all are inside. */
 static void bring_joined(const falt_tiles_task *t, const char *const *rows, int64_t ow, int64_t count, char *to) {
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -192,8 +191,7 @@ static void bring_joined(const falt_tiles_task *t, const char *const *rows, int6
 
 /* ---- groups in */
 
-/* A channel's elements of a row from pixel w on: where they lie if they are neighbours there, else brought to `room`.
- */
+/* A channel's elements of a row from pixel w on: in place if they are contiguous, else copied to `room`. */
 static const char *line_of(const falt_tiles_task *t, const char *row, int64_t c, int64_t w, int64_t count, char *room) {
   const falt_tensor *x = &t->layer->p.input;
   const int64_t size = t->plan->element, step = t->layer->p.axis[2].stride * x->stride[FALT_W];
@@ -228,7 +226,7 @@ static void bring_groups(const falt_tiles_task *t, const char *row, int64_t ow, 
   }
 }
 
-/* The same of a line that slides: once for each group, from its first element on. */
+/* The same for a line that slides: once for each group, from its first element on. */
 static void bring_lines(const falt_tiles_task *t, const char *row, int64_t ow, int64_t count, char *to) {
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -263,8 +261,8 @@ static part part_at(const falt_tiles_task *t, int64_t i) {
   return p;
 }
 
-/* Which of a part's copies holds what taps (j, r), r counted in windows, of a line meet. Lines that follow each other
- * have copies that do; where they are stacked, all that a line meets follow each other. */
+/* The copy of a part that taps (j, r), r counted in windows, of a line read. Copies of consecutive lines are
+ * consecutive; if stacked, all copies of a line are consecutive. */
 static int64_t slot_of(const falt_tiles_plan *plan, int64_t j, int64_t r, int64_t line) {
   const falt_axis *axis = &plan->layer.p.axis[1];
   const int64_t reach = r * falt_tiles_down(plan);
@@ -272,13 +270,13 @@ static int64_t slot_of(const falt_tiles_plan *plan, int64_t j, int64_t r, int64_
   return plan->stacked ? (first + line) * plan->layer.p.filter.size[FALT_D] + j : j * plan->slots + first + line;
 }
 
-/* Where that copy lies. Groups of all lines of a tap lie in one slot where tiles go over their ends. */
+/* The address of that copy. Groups of all lines of a tap are in one slot if tiles cross their ends. */
 static char *copy_of(const falt_tiles_plan *plan, const part *p, int64_t j, int64_t r, int64_t line) {
   if (plan->flat && plan->zipped) return p->copies + (j * plan->steps + r) * plan->slot + line * p->width * GROUP;
   return p->copies + slot_of(plan, j, r, line) * plan->slot;
 }
 
-/* The input row that taps (j, r) of a line meet; NULL: the constant. */
+/* The input row that taps (j, r) of a line read; NULL: the constant. */
 static const char *row_of(const falt_tiles_task *t, const part *p, int64_t j, int64_t r, int64_t line) {
   const falt_tensor *x = &t->layer->p.input;
   const int64_t d = falt_layer_source(t->layer, 0, p->at.at[0], j);
@@ -321,7 +319,7 @@ static void copy_rows(const falt_tiles_task *t, const part *p) {
       for (int64_t r = 0; r < t->plan->steps; r++) copy_row(t, p, j, r, line);
 }
 
-/* Whether all that a part's tiles read lies inside: one tap, and tiles that may reach beyond the part's end. */
+/* Whether a part's tiles read only inside: one tap, and tiles that may extend beyond the part's end. */
 static bool lies_inside(const falt_tiles_task *t, const part *p) {
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -335,8 +333,8 @@ static bool lies_inside(const falt_tiles_task *t, const part *p) {
 
 /* ---- lists */
 
-/* Whether products by rows of zeros are left out: by vectors, where a tile's positions lie in one line; those of f16,
- * whose weights may be infinite, are formed. */
+/* Whether products by rows of zeros are skipped: for vectors, if a tile's positions are in one line; not for f16, whose
+ * weights may be infinite. */
 static bool leaves_out(const falt_tiles_plan *plan) {
   return plan->kernels->together == 1 && !falt_tiles_converts(plan) && !plan->flat && plan->joined == 1 &&
          plan->layer.p.boundary_value == 0;
@@ -358,7 +356,7 @@ static void list_rows(const falt_tiles_task *t, const part *p, int64_t line, int
       }
 }
 
-/* The same of groups; turned each piece by itself. */
+/* The same for groups; transposed: each piece separately. */
 static void list_groups(const falt_tiles_task *t, const part *p, int64_t line, int64_t first, falt_tile_rows *list) {
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];

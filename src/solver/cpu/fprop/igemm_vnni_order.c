@@ -42,7 +42,7 @@ static falt_panel_run group_at(const falt_tiles_plan *plan, int64_t segment, int
   return run;
 }
 
-/* Whether a group goes on with a run, which then has it. Transposed columns are read in whole groups. */
+/* Whether a group continues a run, which then includes it. Transposed columns are read in whole groups. */
 static bool extends(const falt_tiles_plan *plan, falt_panel_run *run, const falt_panel_run *next) {
   if (run->groups == 0 || next->present != run->present || next->group != run->group + run->groups) return false;
   const int first = __builtin_ctz(run->present);
@@ -85,7 +85,7 @@ static falt_panel_tile tile_at(const falt_tiles_plan *plan, int64_t segment, int
   return tile;
 }
 
-/* Elements from the tile's first one on that are its groups as they lie; 0: they lie otherwise. */
+/* Elements from the tile's first one on that are its groups in place; 0: there are none. */
 static int64_t straight_length(const falt_tiles_plan *plan, int64_t segment, int64_t piece,
                                const falt_panel_tile *tile) {
   const int64_t first = piece * (FALT_TILE_BYTES / plan->element), most = FALT_TILE_BYTES / plan->element;

@@ -30,8 +30,8 @@ static void clear_tile(const target *t, const falt_panel_tile *tile) {
     memset(tile_of(t, tile, 0, time), 0, (size_t)(tile_count(t) * TILE));
 }
 
-/* Groups of a run from transposed columns, where element `low` is the first. f16 that are split have their halves side
- * by side, one of which goes to both slots. */
+/* Groups of a run from transposed columns, where element `low` is the first. The halves of split f16 are adjacent; one
+ * of them goes to both slots. */
 static void collect_run(const target *t, const falt_panel_run *run, int64_t low, const char *columns, char *to,
                         int64_t time) {
   const falt_tiles_plan *plan = t->plan;
@@ -49,7 +49,7 @@ static void collect_run(const target *t, const falt_panel_run *run, int64_t low,
 
 /* ---- columns */
 
-/* A tile that 16 columns are as they lie. */
+/* A tile that is 16 columns in place. */
 static void pack_straight(const target *t, const falt_panel_tile *tile, const char *const *columns, int n, char *to) {
   const char *rows[ROWS];
   const int64_t bytes = tile->straight * t->size;
@@ -103,7 +103,7 @@ static void pack_columns(const target *t, const falt_panel_block *block, int64_t
 
 /* ---- rows */
 
-/* Rows of all columns as elements of a tile: those of each half are groups, as of transposed columns. */
+/* Rows of all columns as elements of a tile: those of each half are groups, as for transposed columns. */
 static void widen_run(const target *t, const falt_panel_run *run) {
   const falt_tiles_plan *plan = t->plan;
   char *to = t->scratch;
@@ -125,7 +125,7 @@ static void convert_run(const target *t, const falt_panel_tile *tile, const falt
   }
 }
 
-/* Columns that are not adjacent, side by side. */
+/* Gathers columns that are not adjacent. */
 static void gather_row(const target *t, const char *from, char *to) {
   if (t->size == 2 && t->apart > 0 && t->apart <= FALT_TILES_MOST_STEP)
     t->plan->kernels->gather(from, t->apart, t->columns, to);
@@ -151,8 +151,7 @@ static void join_run(const target *t, const falt_panel_tile *tile, const falt_pa
   t->plan->kernels->join(&call);
 }
 
-/* Sends for the rows of a tile, which lie far apart. Only to the second-level cache, as they may meet in few sets of
- * the first. */
+/* Prefetches the rows of a tile, which are far apart. Only to the L2 cache, as they may share few sets of L1. */
 static void fetch_rows(const target *t, const falt_panel_tile *tile) {
   const falt_panel_run *run = t->plan->order.run + tile->first, *end = run + tile->runs;
   for (; run < end; run++)
@@ -194,7 +193,7 @@ static target target_of(const falt_tiles_plan *plan, const void *filter, int64_t
                   .scratch = scratch};
 }
 
-/* What is packed i-th of so many panels: a column is read through; of rows all panels' columns, which are adjacent. */
+/* The i-th panel or column to pack: a column is read through; of rows all panels' columns, which are adjacent. */
 typedef struct part {
   int64_t panel, block;
 } part;
@@ -241,7 +240,7 @@ void falt_tiles_pack_all(const falt_tiles_plan *plan, const void *filter, char *
 
 /* ---- estimate */
 
-/* f32 operations of vectors in whose time a byte of a panel is packed, the filter coming from the last-level cache.
+/* f32 operations of vectors that take as long as packing a byte of a panel, with the filter in the last-level cache.
  * Measured on Zen 4. Vectors of less than 64 bytes move groups one by one. */
 static const double straight = 3, collected = 4.5, collected_bytes = 5.5, joined = 4.5, flipped = 2;
 static const double per_step = 1.5, by_element = 80, splits = 9, widens = 3, widens_apart = 25;
@@ -278,7 +277,7 @@ size_t falt_tiles_packing(const falt_tiles_plan *plan) {
 
 /* ---- weights of packed panels */
 
-/* Where element e of a segment's column k lies within a panel of so many tiles. */
+/* The position of element e of a segment's column k in a panel of a number of tiles. */
 static int64_t place_of(const falt_tiles_plan *plan, int64_t segment, int64_t e, int64_t k, int64_t tiles) {
   const int64_t byte = e * plan->element, piece = byte / FALT_TILE_BYTES, group = byte % FALT_TILE_BYTES / GROUP;
   const int64_t before = plan->turned ? piece * plan->segments + segment : segment * plan->pieces + piece;
@@ -286,7 +285,7 @@ static int64_t place_of(const falt_tiles_plan *plan, int64_t segment, int64_t e,
   return (before * tiles + k / ROWS) * TILE + row * FALT_TILE_BYTES + column * GROUP + byte % GROUP;
 }
 
-/* Element c of a tap, within the tiles of a panel of so many. */
+/* The position of element c of a tap in a panel of a number of tiles. */
 static int64_t weight_at(const falt_tiles_plan *plan, int64_t tap, int64_t c, int64_t k, int64_t tiles) {
   const int64_t width = plan->layer.p.filter.size[FALT_W], height = plan->layer.p.filter.size[FALT_H];
   const int64_t row = tap / width % height, plane = tap / width / height;

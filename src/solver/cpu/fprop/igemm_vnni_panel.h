@@ -73,8 +73,8 @@ FALT_INLINE int column_tiles(const one_panel *one) {
   return one->call->turned ? one->call->tiles : tiles_in(one->columns);
 }
 
-/* The sums of rows [m, m + rows) and of so many vectors of columns from i on. Always inlined with constant rows,
- * vectors and kind. */
+/* The sums of rows [m, m + rows) and of some vectors of columns from i on. Always inlined with constant rows, vectors
+ * and kind. */
 FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const int rows, const int vectors, int m0,
                        int i0) {
   const falt_tiles_product *call = one->call;
@@ -167,8 +167,8 @@ FALT_INLINE void block_of(const one_panel *one, const falt_tiles_kind kind, int 
   }
 }
 
-/* All rows by so many vectors of columns from i on. Rows of a block lie in one tile, so that they have one distance
- * between pieces. Blocks of a tile are of equal rows, as few sums in a block wait for one another. */
+/* All rows by some vectors of columns from i on. Rows of a block are in one tile, so their pieces have one distance.
+ * Blocks of a tile have equal rows, because few sums in a block wait for each other. */
 FALT_INLINE void rows_by(const one_panel *one, const falt_tiles_kind kind, const int vectors, int i) {
   for (int tile = 0; tile < row_tiles(one); tile++)
     for (int q = 0, m = 0, rows; m < one->call->rows; q++, m += rows) {

@@ -18,7 +18,7 @@ FALT_INLINE __mmask64 first_bytes(int64_t n) {
 FALT_INLINE void copy_piece(char *to, const char *from, int64_t n) {
   _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(first_bytes(n), from));
 }
-/* The first n bytes, and perhaps zeros, where there are only `room` bytes. */
+/* The first n bytes, perhaps followed by zeros, with only `room` bytes to write. */
 FALT_INLINE void copy_some(char *to, const char *from, int64_t n, int64_t room) {
   _mm512_mask_storeu_epi8(to, first_bytes(room), _mm512_maskz_loadu_epi8(first_bytes(n), from));
 }
@@ -43,8 +43,8 @@ FALT_INLINE void spread_within(const falt_tiles_spread *call, int64_t all, const
   }
 }
 
-/* Parts of up to 64 bytes: whole stores, what they put beyond the window being of the next one. The last is left. Short
- * stores seldom cross a line. */
+/* Parts of up to 64 bytes: whole stores, whose bytes beyond the window are overwritten by the next one. The last is
+ * left. Short stores seldom cross a line. */
 FALT_INLINE int64_t spread_short(const falt_tiles_spread *call, int64_t all) {
   if (call->bytes > FALT_TILE_BYTES || call->pitch != all) return 0;
   if (call->bytes <= 16)
@@ -79,7 +79,7 @@ static void spread_whole(const falt_tiles_spread *call) {
   }
 }
 
-/* What is copied beyond a part, the next one covers; nothing goes beyond the last multiple of 64. */
+/* Bytes copied beyond a part are overwritten by the next one; nothing is written beyond the last multiple of 64. */
 static void spread_parts(const falt_tiles_spread *call) {
   const int64_t all = (call->parts * call->bytes + FALT_TILE_BYTES - 1) / FALT_TILE_BYTES * FALT_TILE_BYTES;
   for (int64_t m = spread_short(call, all); m < call->count; m++) {
@@ -101,7 +101,7 @@ static void spread(const falt_tiles_spread *call) {
     spread_whole(call);
 }
 
-/* A bf16 has 8 of f16's 11 bits: the rest is one too. What is not finite has no rest. */
+/* A bf16 has 8 of f16's 11 bits: the remainder is a bf16, too. Values that are not finite have no remainder. */
 FALT_INLINE uint32_t split_one(uint16_t x) {
   const float value = f32_from_f16(x);
   const uint32_t large = bits_of(value) & 0xffff0000u, rest = bits_of(value - float_of(large)) >> 16;
@@ -148,7 +148,7 @@ static void zip(const falt_tiles_zip *call) {
 }
 
 #if FALT_VECTOR_BYTES == 64
-/* Elements of two rows by turns, 16 columns each. */
+/* Interleaves the elements of two rows, 16 columns each. */
 typedef struct pairs {
   __m512i low, high;
 } pairs;

@@ -44,7 +44,7 @@ static void close_tiles(void) {
       _tile_dpbusd(sum, rows, panel);    \
   } while (0)
 
-/* The next piece of what lies at `from`, past the first-level cache where it is not met again in time. */
+/* The next piece at `from`, loaded past the L1 cache if it is not used again soon. */
 #define LOAD(tile, from, past)                          \
   do {                                                  \
     if (past)                                           \
@@ -74,8 +74,7 @@ FALT_INLINE void take_out(outgoing *o) {
   o->next = end;
 }
 
-/* The tiles of a segment, by rows and columns: those of the lists, and those of the panel, which is at b there; one or
- * two each. */
+/* The tiles of a segment, by rows and columns: those of the lists and those of the panel at b; one or two each. */
 typedef struct sides {
   falt_tile_rows row[2], column[2];
 } sides;
@@ -88,8 +87,8 @@ FALT_INLINE sides sides_at(const one_panel *one, int64_t segment, const char *b,
   return turned ? (sides){{upper, lower}, {first, second}} : (sides){{first, second}, {upper, lower}};
 }
 
-/* A panel that is not met again before it has left the first-level cache is loaded past it, which leaves that to the
- * rows. Always inlined with a constant kind and constant numbers of tiles. */
+/* A panel that would leave the L1 cache before it is used again is loaded past it, which leaves the cache to the rows.
+ * Always inlined with a constant kind and constant numbers of tiles. */
 FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool turned, const bool low,
                        const bool wide) {
   const falt_tiles_product *call = one->call;
@@ -163,8 +162,8 @@ static void product_bf16(const one_panel *one) {
     tiles_of(one, FALT_TILES_BF16, false);
 }
 
-/* Sends for what the next call will write in the columns of panel i: tiles are stored row by row, each when its line is
- * there. */
+/* Prefetches the outputs of the next call in the columns of panel i: tiles are stored row by row, each when its line
+ * has arrived. */
 FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
   const falt_tiles_finish *f = one->call->finish;
   for (int q = 0; q < FALT_TILES_ROWS; q++) {
@@ -199,14 +198,14 @@ static void product_bf16(const one_panel *one) {
 
 #endif
 
-/* Elements from row to row of the outputs if sums are outputs as they are, and rows of whole tiles evenly apart; else
- * 0. */
+/* The row pitch of the output if sums are outputs without epilogue and rows of whole tiles are equally spaced; else 0.
+ */
 static int64_t straight_step(const falt_tiles_product *call) {
   const falt_tiles_finish *f = call->finish;
   if (!f || !f->plain || f->adds || call->rows < 2) return 0;
   if (f->type != (f->whole ? FALT_S32 : FALT_F32) && !leaves_narrow(f)) return 0;
   const int64_t step = f->at[1] - f->at[0];
-  if (call->turned) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are evenly apart */
+  if (call->turned) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are equally spaced */
   for (int tile = 0; tile < call->tiles; tile++) {
     const int64_t *at = f->at + (ptrdiff_t)tile * FALT_TILE_ROWS;
     if (f->rows[tile] != call->rows) return 0;
@@ -250,7 +249,7 @@ FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t
   to->offset = first->offset + columns;
 }
 
-/* Those of two products take turns. */
+/* Two products alternate. */
 FALT_INLINE void keep_sums(one_panel *one, const falt_tiles_flow *flow) {
   one->size = GROUP;
   one->step = PITCH * GROUP;

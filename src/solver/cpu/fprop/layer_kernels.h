@@ -14,7 +14,7 @@
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 
-/* What is left out before a segment: elements of `a`, and of the panel. */
+/* Elements to skip before a segment: of `a`, and of the panel. */
 typedef struct falt_layer_jump {
   int64_t a, b;
 } falt_layer_jump;
@@ -31,10 +31,10 @@ typedef struct falt_layer_product {
   const float *b; /* all of the pitch is readable; faster where it is aligned to a vector */
   float *const *out;
   int64_t a_pitch, offset, segments, depth, n;
-  int64_t skip, b_skip;         /* elements left out between those of a row, never negative, and of the panel */
+  int64_t skip, b_skip;         /* elements skipped between those of a row, never negative, and of the panel */
   const falt_layer_jump *jumps; /* one for each segment; NULL: none */
-  /* Memory that is used next, brought into the cache meanwhile where panels are the widest: a line of 64 bytes at each
-   * step of the depth, in runs of ahead_run lines with ahead_jump elements between them. NULL: none. */
+  /* Memory that is used next and is prefetched if panels are the widest: a line of 64 bytes at each step of the depth,
+   * in runs of ahead_run lines with ahead_jump elements between them. NULL: none. */
   const float *ahead;
   int64_t ahead_run, ahead_jump;
   int rows;
@@ -77,9 +77,9 @@ typedef struct falt_layer_kernels {
   int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the panel's vectors */
   int group_rows;                   /* the most of a call of `groups` */
   void (*product)(const falt_layer_product *call);
-  /* The same for several small groups side by side in one vector: column i reads a[..][offset + i/outputs*depth + j].
-   * n and n/outputs*depth are a vector's width at most, a multiple of outputs and of depth. All segments, and does not
-   * accumulate. */
+  /* The same for several small groups adjacent in one vector: column i reads a[..][offset + i/outputs*depth + j]. n and
+   * n/outputs*depth are at most a vector's width, multiples of outputs and of depth. All segments; does not accumulate.
+   */
   void (*groups)(const falt_layer_product *call);
   void (*copy)(const falt_layer_copy *call);
   void (*overlap)(const falt_layer_overlap *call);

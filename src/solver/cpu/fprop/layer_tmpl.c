@@ -53,8 +53,8 @@ FALT_INLINE void fetch_ahead(ahead *a, const falt_layer_product *call) {
   }
 }
 
-/* Always inlined with constant rows and vectors, so that the loops over the block unroll: compilers unroll short loops
- * only, so rows and vectors are loops of their own everywhere, or else sums would not be kept in registers. */
+/* Always inlined with constant rows and vectors, so that the loops over the block unroll. Compilers unroll short loops
+ * only, so rows and vectors are separate loops everywhere; otherwise accumulators would not stay in registers. */
 FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
   vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS];
   const int last = (int)call->n - (vectors - 1) * VEC;
@@ -168,8 +168,8 @@ static void product(const falt_layer_product *call) {
 
 /* ---- products of small groups */
 
-/* Each column's element comes out of the row's vector by a shuffle, which costs what a multiply-add costs, but no lane
- * multiplies in vain. */
+/* A shuffle extracts each column's element from the row's vector. It costs as much as a multiply-add, but no lane is
+ * wasted. */
 FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
   const int n = (int)call->n, span = n / call->results * (int)call->depth;
   vec sum[FALT_LAYER_ROWS] = {0};
@@ -232,7 +232,7 @@ static void groups(const falt_layer_product *call) {
 
 /* ---- rows in */
 
-/* Rows are a channel apart, too far for the processor to foresee: it is told some rows ahead. */
+/* Rows are a channel apart, too far for the hardware prefetcher: some rows are prefetched. */
 enum { AHEAD = 8 };
 enum { LEAST_TRANSPOSED = 3 }; /* rows and columns for which shuffles are faster than moving single elements */
 
@@ -248,7 +248,7 @@ FALT_INLINE void copy_near(const falt_layer_copy *call) {
   }
 }
 
-/* Short rows side by side: whole vectors, the end of each overwritten by the next row. The last rows, after which
+/* Short rows, contiguous: whole vectors, the end of each overwritten by the next row. The last rows, after which
  * nothing may be read or written, are left to copy_near. */
 FALT_INLINE int64_t copy_dense(const falt_layer_copy *call) {
   const int64_t unread = call->from_pitch > 0 ? falt_ceil_div(VEC - call->n, call->from_pitch) : call->count;
@@ -296,8 +296,8 @@ static void copy(const falt_layer_copy *call) {
 
 /* ---- sums that overlap */
 
-/* Runs that are `apart` numbers apart do not overlap and are added one after the other: a run that reads what the one
- * before has just written waits for it. */
+/* Runs with distance `apart` do not overlap and are added one after the other: a run that reads the output of the
+ * previous one waits for it. */
 static void overlap(const falt_layer_overlap *call) {
   const int64_t apart = (call->n - 1) / call->step + 1;
   const int last = (int)((call->n - 1) % VEC) + 1;
@@ -313,7 +313,7 @@ static void overlap(const falt_layer_overlap *call) {
 
 /* ---- sums out */
 
-/* Column i of all rows, so that what belongs to columns is loaded once. */
+/* Column i of all rows, so data of columns is loaded once. */
 FALT_INLINE void finish_columns(const falt_layer_finish *call, int64_t i, int n, bool by_row) {
   const vec low = vec_all(call->low), high = vec_all(call->high);
   vec scale = {0}, offset = {0};

@@ -98,11 +98,11 @@ static void transpose_part(const lane *from, int64_t step, lane *to, int64_t to_
   for (int j = 0; j < count; j++) vec_store_part(to + j * to_pitch, row[j], n);
 }
 
-/* Columns of a strip: so many cache lines of a row are read one after the other, and rows of few pages at a time. */
+/* Columns of a strip: several cache lines of a row are read in sequence, and rows of few pages at a time. */
 enum { TRANSPOSED_COLUMNS = 8 * VEC };
 
 /* to[j*to_pitch + i] = from[i*step + j], for j < count and at most VEC rows i < n. The last columns of whole rows are
- * those of a whole block, some of them once more. */
+ * those of a whole block, some of them a second time. */
 FALT_INLINE void transpose_rows(const lane *from, int64_t step, lane *to, int64_t to_pitch, int n, int64_t count) {
   int64_t j = 0;
   if (n < VEC) {

@@ -246,7 +246,7 @@ static bool one_position(const falt_problem *p, int axis) {
          p->filter.size[FALT_D + axis] == 1 && a->pad[0] == 0;
 }
 
-/* Windows along the width that fill it, one after the other: outer rows can go on where a row ends. */
+/* Windows along the width that tile it: outer rows can continue at the end of a row. */
 static bool tiles_width(const falt_problem *p) {
   const falt_axis *a = &p->axis[2];
   const int64_t in = p->input.size[FALT_W], out = p->output.size[FALT_W];
@@ -302,8 +302,8 @@ static int64_t divisor(int64_t count, int64_t most) {
   return f;
 }
 
-/* Rows of tiling windows that follow each other, over all channels and images, become one row as long as a line of the
- * scratch, and what is left of them the height. */
+/* Consecutive rows of tiling windows, over all channels and images, become one row as long as a line of the scratch,
+ * and the rest becomes the height. */
 static void join_rows(falt_problem *p) {
   static const int outer[] = {FALT_G, FALT_N};
   falt_tensor *x = &p->input, *y = &p->output;

@@ -11,7 +11,7 @@
  * of the piece, filled with the neutral element, so no kernel handles an edge. */
 
 enum {
-  FALT_POOLING_LINE = 4096, /* elements of a piece at most, with what its windows reach */
+  FALT_POOLING_LINE = 4096, /* elements of a piece at most, including its windows */
 };
 
 /* Elements of a line in scratch: whole cache lines. */
@@ -19,7 +19,7 @@ static inline size_t falt_pooling_line(int64_t elements) {
   return ((size_t)elements + 15) / 16 * 16;
 }
 
-/* Parts of a worker's scratch; a gradient alone has those from the first maxima on. */
+/* Parts of a worker's scratch; the parts from the first maxima on are for gradients only. */
 typedef enum falt_pooling_area {
   FALT_POOLING_AT_LINE,
   FALT_POOLING_AT_ROW,
@@ -41,10 +41,10 @@ typedef struct falt_pooling_plan {
   const falt_pooling_lane *lane;
   const falt_filter_kernels *convert;
   bool largest;
-  int64_t channels, chunks; /* of a task; how many of them make all groups */
-  int64_t piece;            /* positions of the output in a piece of a row */
-  int64_t rows, pitch; /* forward: rows of the output at once, 1 where they are not narrow; elements from one to next */
-  int64_t band, bands; /* rows of the output in a task; how many of them make the height */
+  int64_t channels, chunks;      /* of a task; how many of them make all groups */
+  int64_t piece;                 /* positions of the output in a piece of a row */
+  int64_t rows, pitch;           /* forward: output rows at a time, 1 if they are not narrow; pitch in elements */
+  int64_t band, bands;           /* rows of the output in a task; how many of them make the height */
   int64_t kept[2], window;       /* backward: windows' rows kept by depth and height; elements of one */
   size_t line;                   /* elements of a line in scratch */
   falt_memory_layout scratch;    /* of a worker */
@@ -71,13 +71,13 @@ void falt_pooling_store(const falt_pooling_task *t, const falt_tensor *tensor, v
 void *falt_pooling_in_place(const falt_pooling_task *t, const falt_tensor *tensor, const void *data, int64_t d,
                             int64_t h, int64_t w);
 
-/* Taps by depth and height of an output row's windows that meet the input. */
+/* Taps by depth and height of an output row's windows that are inside the input. */
 typedef struct falt_pooling_box {
   int64_t begin[2], end[2];
 } falt_pooling_box;
 
 falt_pooling_box falt_pooling_box_of(const falt_pooling_plan *plan, int64_t d, int64_t h);
-/* Where tap j of output o stands on an axis of the input. */
+/* The position of tap j of output o on an axis of the input. */
 static inline int64_t falt_pooling_position(const falt_pooling_plan *plan, int axis, int64_t o, int64_t j) {
   const falt_axis *a = &plan->p.axis[axis];
   return o * a->stride + j * a->dilation - a->pad[0];
@@ -87,20 +87,20 @@ static inline falt_pooling_fold falt_pooling_way(const falt_pooling_plan *plan) 
   return plan->largest ? FALT_POOLING_LARGEST : FALT_POOLING_SUM;
 }
 
-/* Narrow rows, many at once (pooling_narrow.c): sets rows and pitch, joins planes that tile; how many rows of the
- * output from h on were made, 0 where that is not the way. */
+/* Narrow rows, many at a time (pooling_narrow.c): sets rows and pitch, joins planes that tile. Returns how many output
+ * rows from h on were computed, 0 if this does not apply. */
 void falt_pooling_join_planes(falt_problem *p);
 void falt_pooling_lay_narrow(falt_pooling_plan *plan);
 int64_t falt_pooling_narrow(const falt_pooling_task *t, int64_t h);
 
 /* The taps of output o that an average counts along an axis. */
 double falt_pooling_count(const falt_pooling_plan *plan, int axis, int64_t o);
-/* Divides what belongs to outputs [w, w + count) of a row by the counts of their windows. */
+/* Divides the sums of outputs [w, w + count) of a row by the counts of their windows. */
 void falt_pooling_average(const falt_pooling_task *t, int64_t d, int64_t h, int64_t w, int64_t count, char *out);
 
 /* ---- windows along a row */
 
-/* Where the taps of outputs lie: each tap has `segments` rows of n elements, in the order of outputs. */
+/* The addresses of the taps of outputs: each tap has `segments` rows of n elements, in the order of outputs. */
 typedef struct falt_pooling_view {
   const char *base;
   int64_t segments, n, step; /* bytes from segment to segment */
@@ -114,13 +114,13 @@ falt_pooling_view falt_pooling_open(const falt_pooling_task *t, const void *line
 /* Rows of taps [j, j + count) at a segment into list. */
 void falt_pooling_rows(const falt_pooling_view *view, int64_t segment, int64_t j, int64_t count, const void **list);
 
-/* The part of a line of `length` positions from `first` on that lies in the input's width. */
+/* The part of a line of `length` positions from `first` on that is inside the input's width. */
 typedef struct falt_pooling_part {
   int64_t first, length, begin, end;
 } falt_pooling_part;
 
 falt_pooling_part falt_pooling_inside(const falt_pooling_plan *plan, int64_t first, int64_t length);
-/* `value` into what lies outside. */
+/* Stores `value` to the positions outside. */
 void falt_pooling_margins(const falt_pooling_task *t, const falt_pooling_part *part, double value);
 
 void falt_pooling_forward(const falt_pooling_task *t);

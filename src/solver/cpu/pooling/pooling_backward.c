@@ -13,7 +13,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
-/* What the windows of a row of outputs give. */
+/* The contributions of the windows of an output row. */
 typedef struct kept_row {
   int64_t d, h; /* -1: none */
   char *values, *which;
@@ -23,7 +23,7 @@ typedef struct kept_row {
 typedef struct piece {
   const falt_pooling_task *t;
   int64_t w, count;   /* positions of dx */
-  int64_t o, outputs; /* windows that exist and may meet them */
+  int64_t o, outputs; /* existing windows that may contain them */
   int64_t shift;      /* positions from the phases' start to output o's first tap */
   int64_t skipped;    /* elements of a phase before position w */
   int64_t pitch;      /* elements of a phase */
@@ -35,9 +35,9 @@ static size_t element(const piece *p) {
   return p->t->plan->lane->element;
 }
 
-/* ---- what windows give */
+/* ---- contributions of windows */
 
-/* Tags of the first taps that exist: what a window of nothing but -infinity gives to. */
+/* Tags of the first existing taps, which receive the gradient of a window of -infinity only. */
 static void first_tags(const piece *p, const falt_pooling_box *box, char *which) {
   const falt_pooling_plan *plan = p->t->plan;
   const falt_axis *a = &plan->p.axis[2];
@@ -127,7 +127,7 @@ static void add_row(const piece *p, const void *row, char *sums) {
   p->t->plan->lane->fold[FALT_POOLING_SUM]((const void *const[]){sums, row}, 2, p->outputs * p->t->channels, sums);
 }
 
-/* The output whose tap j stands at position i of dx along an axis; -1 if there is none. */
+/* The output whose tap j is at position i of dx along an axis; -1 if there is none. */
 static int64_t output_at(const falt_pooling_plan *plan, int axis, int64_t i, int64_t j) {
   const falt_axis *a = &plan->p.axis[axis];
   const int64_t u = i + a->pad[0] - j * a->dilation;
@@ -168,7 +168,7 @@ static void give(const piece *p, int64_t h) {
 
 /* ---- pieces */
 
-/* The windows that meet positions [w, w + count), and where they and the piece begin in the phases. */
+/* The windows that contain positions [w, w + count), and the start of them and of the piece in the split rows. */
 static void place(piece *p) {
   const falt_pooling_plan *plan = p->t->plan;
   const falt_axis *a = &plan->p.axis[2];
@@ -211,7 +211,7 @@ void falt_pooling_backward(const falt_pooling_task *t) {
   }
 }
 
-/* Output rows that meet one row of dx along an axis; at most `most`, else 1: nothing is kept. */
+/* Output rows whose windows contain one row of dx along an axis; at most `most`, else 1: nothing is kept. */
 static int64_t rows_kept(const falt_pooling_plan *plan, int axis, int64_t most) {
   const falt_axis *a = &plan->p.axis[axis];
   const int64_t count = falt_ceil_div(falt_extent(a, plan->p.filter.size[FALT_D + axis]), a->stride);

@@ -6,7 +6,7 @@
 
 #include "solver/cpu/pooling/pooling.h"
 
-/* Rows that are folded into one as they come. */
+/* Rows that are reduced to one in order. */
 typedef struct folding {
   void (*fold)(const void *const *rows, int count, int64_t n, void *out);
   const void *rows[FALT_POOLING_LIST];
@@ -26,7 +26,7 @@ static void fold_row(folding *f, const void *row) {
   f->rows[f->count++] = row;
 }
 
-/* The line of one output row: all rows that its windows meet as one. In place where it is a single row. */
+/* The line of one output row: the reduction of all rows of its windows. In place if it is a single row. */
 static const void *fold_rows(const falt_pooling_task *t, int64_t d, int64_t h, const falt_pooling_part *part) {
   const falt_pooling_plan *plan = t->plan;
   const falt_tensor *x = &plan->p.input;

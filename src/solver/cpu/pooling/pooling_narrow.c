@@ -96,7 +96,7 @@ static void fold_taps(const falt_pooling_task *t, int64_t rows, char *out) {
   }
 }
 
-/* Rows whose windows lie inside count as many taps; where those of all columns do, so do all outputs. */
+/* Rows whose windows are inside have the same tap count; if all columns do, all outputs do. */
 static void average(const falt_pooling_task *t, int64_t h, int64_t rows, int64_t pitch, char *out) {
   const falt_pooling_plan *plan = t->plan;
   const int64_t count = plan->p.output.size[FALT_W], taps = plan->p.filter.size[FALT_W];
@@ -111,7 +111,7 @@ static void average(const falt_pooling_task *t, int64_t h, int64_t rows, int64_t
     falt_pooling_average(t, t->d, h + r, 0, count, out + (size_t)(r * pitch) * plan->lane->element);
 }
 
-/* Outputs that stand in the scratch to where they belong. */
+/* Copies outputs from the scratch to the output. */
 static void store_rows(const falt_pooling_task *t, int64_t h, int64_t rows, int64_t pitch, const char *out) {
   const falt_pooling_plan *plan = t->plan;
   const falt_tensor *y = &plan->p.output;

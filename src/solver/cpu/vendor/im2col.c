@@ -23,10 +23,10 @@ typedef struct im2col_plan {
   int64_t depth;                  /* rows of the matrix: channels times taps */
   int64_t positions, band, bands; /* of an image; of a band; bands of an image */
   size_t element;                 /* bytes */
-  bool by_row;                    /* outputs of a channel lie together, else the channels of a position */
+  bool by_row;                    /* outputs of a channel are contiguous, else the channels of a position */
   void *packed;                   /* the filter as a matrix, outputs by depth, or NULL */
   falt_memory_layout columns;     /* a worker's scratch */
-  size_t filter;                  /* else where it goes in the workspace */
+  size_t filter;                  /* else its offset in the workspace */
 } im2col_plan;
 
 /* ---- elements of 4 or 8 bytes */
@@ -76,12 +76,12 @@ static void put_constant(const falt_problem *p, void *to, int64_t count) {
   for (int64_t i = 0; i < count; i++) falt_store(to, p->input.type, i, p->boundary_value);
 }
 
-/* What tap s meets at columns [w, w + count) of an output row, from an input row; NULL: all of it is the constant. */
+/* The elements of tap s at columns [w, w + count) of an output row, from an input row; NULL: all are the constant. */
 static void fill_row(const task *t, const char *row, int64_t s, int64_t w, int64_t count, char *to) {
   const falt_problem *p = &t->plan->base.problem;
   const falt_axis *a = &p->axis[2];
   const int64_t element = (int64_t)t->plan->element, step = p->input.stride[FALT_W];
-  int64_t begin, end; /* outputs whose element for this tap lies inside */
+  int64_t begin, end; /* outputs whose element for this tap is inside */
   falt_axis shifted = *a;
   shifted.pad[0] -= s * a->dilation;
   falt_axis_interior(&shifted, p->input.size[FALT_W], 1, p->output.size[FALT_W], &begin, &end);
@@ -101,7 +101,7 @@ static void fill_row(const task *t, const char *row, int64_t s, int64_t w, int64
          a->stride * step, end - begin, t->plan->element);
 }
 
-/* One row of the matrix: what tap (t, r, s) of a channel meets at the band's positions. */
+/* One row of the matrix: the elements of tap (t, r, s) of a channel at the band's positions. */
 static void fill_positions(const task *t, int64_t c, const int64_t tap[3], char *to) {
   const falt_problem *p = &t->plan->base.problem;
   const int64_t width = p->output.size[FALT_W], height = p->output.size[FALT_H], end = t->first + t->count;

@@ -12,7 +12,7 @@
 enum {
   FEW_CHANNELS = 16,
   MOST_CHUNK = 256,  /* positions */
-  FEWEST_ROWS = 48,  /* of a block, so that a panel is worth its copy */
+  FEWEST_ROWS = 48,  /* of a block, so that copying a panel pays */
   MOST_ROWS = 1024,  /* of a block */
   FEW_TASKS = 32,    /* below, positions are sliced */
   SHORT_SLICE = 256, /* positions */
@@ -34,10 +34,10 @@ static void destroy(falt_plan *plan) {
 
 /* ---- estimate */
 
-/* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; and as
- * finding a position's pixel for a segment. */
+/* The multiply-adds that take as long as moving an element: in runs, transposed in squares, alone; and as finding a
+ * position's pixel for a segment. */
 static const double near = 3, turned = 12, apart = 64, listed = 96;
-/* Sums that are formed at once lest a multiply-add wait for the one before. */
+/* Concurrent sums, so that no multiply-add waits for the previous one. */
 static const double at_once = 8;
 
 /* A row for each of a panel's positions, by its elements. */
@@ -79,8 +79,8 @@ static void set_rows(falt_wgrad_plan *plan) {
   plan->rows = plan->segments * plan->length + plan->base.problem.has_bias;
 }
 
-/* Panels as wide as kernels go; chunks whose panel leaves room in the first-level cache for sums and pixels that are
- * read in place. Rows that lie apart are worth longer ones, as long as the second-level cache has the panel. */
+/* Panels as wide as kernels allow; chunks whose panel leaves room in the L1 cache for sums and pixels that are read in
+ * place. Rows with gaps justify longer chunks, as long as the panel fits into the L2 cache. */
 static void set_panels(falt_wgrad_plan *plan) {
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t vectors = falt_ceil_div(plan->layer.results, kernels->width);

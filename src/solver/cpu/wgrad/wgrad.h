@@ -17,7 +17,7 @@ typedef struct falt_wgrad_plan {
   falt_plan base;
   falt_layer layer; /* the forward one */
   const falt_outer_kernels *kernels;
-  bool in_place;            /* pixels are read where they lie */
+  bool in_place;            /* pixels are read in place */
   bool folds;               /* a segment is a row of taps rather than one */
   int64_t segments, length; /* rows of a segment */
   int64_t rows;             /* in all; the bias's is the last */

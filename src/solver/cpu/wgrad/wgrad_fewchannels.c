@@ -23,8 +23,8 @@
 
 enum {
   MOST_POSITIONS = 256, /* of a unit: its part of dy stays in a cache while all rows of sums go over it */
-  DOT_POSITIONS = 512,  /* the same of dot products, of which few rows are in use at a time */
-  DOT_ROWS = 32,        /* of sums: more are worth turning dy for */
+  DOT_POSITIONS = 512,  /* the same for dot products, which use few rows at a time */
+  DOT_ROWS = 32,        /* of sums: for more of them transposing dy pays */
   MOST_LINES = 16,      /* of a unit */
   MOST_SLICES = 32,
   UNITS_OF_A_SLICE = 3,
@@ -43,7 +43,7 @@ typedef struct lines_plan {
   falt_layer layer; /* the forward one */
   const falt_outer_kernels *kernels;
   bool dots;                /* sums are dot products along lines */
-  bool in_place;            /* dy is read where it lies */
+  bool in_place;            /* dy is read in place */
   int64_t rows, columns;    /* of a group's sums: (t, r, s, c), and whole vectors of output channels */
   falt_layer_pieces panels; /* of vectors */
   int64_t across, pieces;   /* positions of a piece of a row of dy, and how many pieces */
@@ -82,7 +82,7 @@ typedef struct task {
 
 /* ---- input rows in */
 
-/* A slot's channels, every residue of the stride by itself that taps read. */
+/* A slot's channels, separately for every residue of the stride that taps read. */
 static void part_slot(const task *t, const float *slot, float *to) {
   const lines_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -158,8 +158,7 @@ static void bring_panel(const task *t, const unit *u, int64_t first, int64_t wid
 
 /* ---- sums */
 
-/* A product whose depth is the unit's positions; `rows` of sums from addresses at `a`, a line of them after the other.
- */
+/* A product whose depth is the unit's positions; `rows` of sums from addresses at `a`, line by line. */
 static void multiply(const task *t, const unit *u, const float *const *a, int64_t a_pitch, int64_t skip, int64_t first,
                      int64_t width, float *sums, int64_t rows) {
   const lines_plan *plan = t->plan;
@@ -327,7 +326,7 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
+/* ---- applicable, in addition to the conditions of all layers */
 
 static const char *refusal(const lines_plan *plan) {
   int64_t rows, sums, slots, list;
@@ -342,9 +341,9 @@ static const char *refusal(const lines_plan *plan) {
 
 /* ---- estimate */
 
-/* The multiply-adds that take as long as moving an element: near its neighbours, turned in squares, alone; as a row of
- * sums in and out of a block for each unit, by its elements; and as beginning a call. In operations, an element of the
- * output that is cleared, summed and brought to its place. */
+/* The multiply-adds that take as long as moving an element: in runs, transposed in squares, alone; as moving a row of
+ * sums in and out of a block for each unit, by its elements; and as starting a call. In operations, an element of the
+ * output that is cleared, summed and stored. */
 static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200, leaving = 120;
 
 static double estimate(const lines_plan *plan, const falt_device *device) {
@@ -415,7 +414,7 @@ static void set_slices(lines_plan *plan) {
   const int64_t groups = plan->layer.p.filter.size[FALT_G], room = MOST_PARTIAL / (int64_t)plan->sums;
   const int64_t most = falt_min(falt_min(MOST_SLICES, room) / groups, plan->units / UNITS_OF_A_SLICE);
   int64_t slices = 1;
-  while (2 * slices <= most) slices *= 2; /* what most numbers of threads share evenly */
+  while (2 * slices <= most) slices *= 2; /* a number that most thread counts divide */
   plan->slices = falt_layer_cut(plan->units, slices);
 }
 

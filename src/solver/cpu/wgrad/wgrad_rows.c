@@ -25,11 +25,11 @@ enum {
   MOST_CHUNK = 400,   /* positions */
   MOST_ROWS = 512,    /* of a task */
   FEW_ROWS = 48,      /* below, copying columns is not worth it */
-  FEW_COLUMNS = 64,   /* the same of rows */
+  FEW_COLUMNS = 64,   /* the same for rows */
   SHORT_LINE = 12,    /* positions: beginning a line takes as long as one or two of them */
   MOST_LINES = 32,    /* of a chunk */
   LINE = 16,          /* elements */
-  NEAR_COLUMNS = 384, /* elements between positions that are read where they lie: */
+  NEAR_COLUMNS = 384, /* elements between positions that are read in place: */
   NEAR_ROWS = 512     /* what is further apart meets in the same sets of the first-level cache */
 };
 
