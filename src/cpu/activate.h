@@ -65,13 +65,13 @@ FALT_INLINE vec vec_erf(vec x) {
   return vec_select(x < 0, -positive, positive);
 }
 
-/* y, or the limit of SiLU and GELU where x lies below a number from which on y is smaller than any rounding error.
- * NaN passes. */
+/* y, or the limit of SiLU and GELU for x below a bound, from which on y is smaller than any rounding error. NaN passes.
+ */
 FALT_INLINE vec vec_vanish(vec x, float below, vec y) {
   return vec_select(x < below, vec_all(-0.0F), y);
 }
 
-/* Those that are no clip; a is the slope of the leaky one. */
+/* The activations that are not a clip; a is the slope of leaky ReLU. */
 FALT_INLINE vec vec_bend(vec x, falt_activation activation, float a) {
   switch (activation) {
     case FALT_LEAKY:

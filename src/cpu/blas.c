@@ -26,7 +26,7 @@ static void use_one_thread(void *library) {
   if (blis) blis(1);
 }
 
-/* "OpenBLAS 0.3.21", from what it was built as; else the file's name. */
+/* "OpenBLAS 0.3.21", from its build configuration; else the file's name. */
 static void name_it(void *library, const char *file) {
   char *(*config)(void);
   find(library, "openblas_get_config", &config);

@@ -14,8 +14,8 @@ typedef struct falt_blas {
               const double *b, int ldb, double beta, double *c, int ldc);
 } falt_blas;
 
-/* The library that FALTUNG_BLAS names, else the first that is found; NULL: none. It is told to use one thread, once,
- * for the whole process: the solver's tasks are what runs in parallel. */
+/* The library that FALTUNG_BLAS names, else the first that is found; NULL: none. It is set to one thread, once for the
+ * whole process, because the solver runs its tasks in parallel. */
 const falt_blas *falt_blas_load(void);
 
 #endif

@@ -57,14 +57,14 @@ FALT_INLINE float f32_to_odd(double x) {
   return float_of(back == x || x != x ? bits : odd);
 }
 
-/* In [low, high], which lie within 22 bits; NaN gives 0. */
+/* In [low, high], bounds of at most 22 bits; NaN gives 0. */
 FALT_INLINE int32_t round_f32(float x, float low, float high) {
   float number = x == x ? x : 0.0f;
   float above = number < low ? low : number;
   float inside = above > high ? high : above;
   return (int32_t)(bits_of(inside + 0x1.8p23f) - 0x4b400000u);
 }
-/* In [low, high], which lie within 32 bits; NaN gives 0. */
+/* In [low, high], bounds of at most 32 bits; NaN gives 0. */
 FALT_INLINE int64_t round_f64(double x, double low, double high) {
   double number = x == x ? x : 0.0;
   double above = number < low ? low : number;

@@ -28,11 +28,10 @@ const falt_limit_kernels *falt_limit_kernels_for(falt_isa isa);
 /* Estimates for an unknown processor of this level: nothing is measured. */
 falt_limits falt_limits_guess(falt_isa isa, int threads);
 
-/* Measures with these threads, about a second. A failure leaves *limits as it was. */
+/* Measures with these threads, for about a second. A failure leaves *limits unchanged. */
 falt_status falt_limits_measure(falt_limits *limits, falt_isa isa, const falt_caches *caches, falt_threads *threads);
 
-/* The processor's name, as it calls itself, with family, model and stepping where known; one line without control
- * characters. */
+/* The processor's own name, with family, model and stepping if known; one line without control characters. */
 void falt_cpu_model(char *text, size_t size);
 
 #endif

@@ -27,7 +27,7 @@ typedef int64_t lane_bits;
 #endif
 
 #define FALT_INLINE static inline __attribute__((always_inline))
-/* Partial access: checked lane by lane under a sanitizer, so that only one copy of it is to be compiled there. */
+/* Partial access; tested lane by lane under a sanitizer, where only one copy of it is compiled. */
 #if defined(FALT_SANITIZED)
 #define FALT_INLINE_PART static inline __attribute__((noinline))
 #else
@@ -77,8 +77,8 @@ FALT_INLINE vec vec_keep(vec v) {
   return v;
 }
 
-/* sum + a*b, rounded once where the instruction set can. In its own words, because compilers fuse some of such
- * expressions and not others, and the same sum must have the same bits in every kernel. */
+/* sum + a*b, rounded once if the instruction set can. With intrinsics, because compilers fuse some such expressions and
+ * not others, and the same sum must have the same bits in every kernel. */
 FALT_INLINE vec vec_madd(vec sum, vec a, vec b) {
 #if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
   return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
@@ -167,7 +167,7 @@ FALT_INLINE void vec_stream(lane *p, vec v) {
   *(vec *)p = v;
 #endif
 }
-/* Makes streamed stores visible before what follows. */
+/* Makes non-temporal stores visible before later ones. */
 FALT_INLINE void vec_stream_end(void) {
 #if defined(__x86_64__)
   _mm_sfence();

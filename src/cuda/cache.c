@@ -73,7 +73,7 @@ typedef struct cached_files {
   int64_t bytes;
 } cached_files;
 
-/* Kernels, and what a process that died left of one: "KEY.cubin.PID.N.tmp". Nothing else is ours. */
+/* Kernels, and temporary files of dead processes: "KEY.cubin.PID.N.tmp". Other files are not ours. */
 static bool is_ours(const char *name) {
   const char *point = strchr(name, '.');
   if (!point || point - name != FALT_CUDA_KEY - 1 || strspn(name, "0123456789abcdef") != FALT_CUDA_KEY - 1)
@@ -120,7 +120,7 @@ static void look_at(cached_files *list, const char *name) {
   list->count++;
 }
 
-/* Lists what there is, as far as memory goes; free list->file. */
+/* Lists the files, as far as memory suffices; free list->file. */
 static falt_status list_files(cached_files *list) {
   *list = (cached_files){.count = 0};
   if (!falt_cache_path("cuda/", list->directory, sizeof list->directory)) return no_directory();

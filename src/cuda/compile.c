@@ -152,7 +152,7 @@ static char *read_log(nvrtc_program program) {
   return text;
 }
 
-/* The line that says what is wrong. */
+/* The line of the log with the error. */
 static falt_status fail(const falt_cuda_kernel *kernel, const char *arch, const char *log) {
   const char *line = log ? strstr(log, "error") : NULL;
   while (line && line > log && line[-1] != '\n') line--;
@@ -161,7 +161,7 @@ static falt_status fail(const falt_cuda_kernel *kernel, const char *arch, const 
                    (int)strcspn(line, "\n"), line);
 }
 
-/* The largest number that stands right before `after`, or right behind `before`, in a log; -1 if there is none. */
+/* The largest number directly before `after`, or directly after `before`, in a log; -1 if there is none. */
 static int largest(const char *log, const char *before, const char *after) {
   int most = -1;
   for (const char *at = log; (at = strstr(at, before ? before : after)); at++) {

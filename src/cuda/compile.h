@@ -7,7 +7,7 @@
 
 enum { FALT_CUDA_DEFINES = 40, FALT_CUDA_DEFINE = 48 };
 
-/* What to compile: a source and its parameters, each "NAME=VALUE". Filled by falt_cuda_define. */
+/* A source and its compile-time parameters, each "NAME=VALUE". Filled by falt_cuda_define. */
 typedef struct falt_cuda_kernel {
   const char *source; /* "cuda_direct.cu" */
   const char *entry;  /* the function in it */
@@ -15,7 +15,7 @@ typedef struct falt_cuda_kernel {
   int defines;
   const falt_cuda_source *sources; /* where the source and its headers are; NULL: among the library's */
   bool cut;         /* a parameter was longer than FALT_CUDA_DEFINE or one too many: it cannot be compiled */
-  int shared_bytes; /* of dynamic shared memory that its launches ask for at most */
+  int shared_bytes; /* the most dynamic shared memory of its launches */
 } falt_cuda_kernel;
 
 /* The texts that a kernel is compiled from. */
@@ -33,7 +33,8 @@ void falt_cuda_defines(falt_cuda_kernel *kernel, const falt_cuda_named_define *d
 /* Whether a kernel names an embedded source and all its parameters fit; FALT_INTERNAL otherwise. */
 falt_status falt_cuda_kernel_check(const falt_cuda_kernel *kernel);
 
-/* What the assembler says of a kernel; of a source with several, the most of each. -1: not said. */
+/* Resource usage of a kernel as ptxas reports it; for a source with several kernels the largest of each. -1: not
+ * reported. */
 typedef struct falt_cuda_use {
   int registers, spill_bytes, stack_bytes, shared_bytes; /* a thread's, and a block's static shared memory */
 } falt_cuda_use;

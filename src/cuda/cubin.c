@@ -58,7 +58,7 @@ char *falt_cubin_pack(const falt_cuda_kernel *kernel, const char *arch, const fa
   return text;
 }
 
-/* What is behind the first line, or NULL if that does not fit it. */
+/* The text after the first line, or NULL if it does not match that line. */
 static const char *check_head(const char *text, size_t length) {
   char head[HEAD];
   const char *end = memchr(text, '\n', length < HEAD ? length : HEAD - 1);
@@ -68,7 +68,7 @@ static const char *check_head(const char *text, size_t length) {
   return memcmp(head, text, used) == 0 ? end + 1 : NULL;
 }
 
-/* What is behind the second line, or NULL. The line may be printed on a terminal: nothing but plain characters. */
+/* The text after the second line, or NULL. That line may be printed on a terminal: plain characters only. */
 static const char *check_label(const char *line, size_t length, falt_cubin_label *label, falt_cuda_binary *facts) {
   char text[LABEL], again[LABEL];
   int read = -1;

@@ -105,7 +105,7 @@ typedef struct run {
   int error;
 } run;
 
-/* cuBLAS counts along columns: what it sees are the transposed matrices, so the factors change places. */
+/* cuBLAS is column-major: it sees the transposed matrices, so the operands are exchanged. */
 static void multiply(void *context) {
   run *r = context;
   const falt_cublas *c = r->cublas;

@@ -175,7 +175,7 @@ static void *make_convolution(falt_cudnn *c, const falt_cudnn_layer *layer) {
   return made;
 }
 
-/* Attributes of the three operations stand in the same order: alpha, beta, the convolution, then the tensors. */
+/* The attributes of the three operations are in the same order: alpha, beta, the convolution, then the tensors. */
 static void *make_operation(falt_cudnn *c, const falt_cudnn_layer *layer) {
   static const struct {
     int kind, first, tensor[FALT_CUDNN_TENSORS];
@@ -250,7 +250,7 @@ void falt_cudnn_run(falt_cudnn *c, void *const data[FALT_CUDNN_TENSORS], void *w
 
 /* ---- measuring */
 
-/* What all candidates are tried on. */
+/* The buffers on which all candidates are timed. */
 typedef struct trial {
   const falt_cudnn_layer *layer;
   void *data[FALT_CUDNN_TENSORS];
@@ -296,7 +296,7 @@ static double measure(const falt_cudnn *c, const trial *t, void *plan, int64_t b
 
 /* ---- engines */
 
-/* Whether an engine computes what was asked for: cuDNN says how it calculates. */
+/* Whether an engine computes in the requested precision, by cuDNN's numerical notes. */
 static bool is_exact_enough(const falt_cudnn_layer *layer, const int notes[NOTES], int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     const int note = notes[i];
@@ -334,7 +334,7 @@ static void *make_plan(const falt_cudnn *c, const falt_cudnn_layer *layer, void 
   return NULL;
 }
 
-/* Takes a configuration if it is the first or faster than those before. Whether it owns it now. */
+/* Keeps a configuration if it is the first or the fastest. Returns whether it took ownership. */
 static bool try_config(falt_cudnn *c, trial *t, bool measures, void *config) {
   int64_t workspace = 0;
   const int engine = judge(t->layer, config);
@@ -363,7 +363,7 @@ static void try_configs(falt_cudnn *c, trial *t, bool measures, void **configs, 
   }
 }
 
-/* What one of the heuristics proposes, best first. */
+/* The engines that one of the heuristics proposes, best first. */
 static void ask(falt_cudnn *c, trial *t, bool measures, int mode) {
   enum { MOST = 64 };
   void *heuristics = NULL, *configs[MOST];

@@ -22,7 +22,7 @@ typedef struct falt_cudnn_layer {
   int64_t stride[3], dilation[3], before[3], after[3];
   bool allow_tf32, deterministic;
   int64_t max_workspace; /* bytes; negative: any */
-  double seconds;        /* to measure engines for; 0: the first that fits of those that cuDNN proposes */
+  double seconds;        /* to measure engines; 0: the first proposed one that fits */
 } falt_cudnn_layer;
 
 typedef struct falt_cudnn falt_cudnn;
@@ -36,7 +36,7 @@ size_t falt_cudnn_workspace(const falt_cudnn *cudnn);
 /* Its number, and of how many that were measured; 0 of none. */
 int falt_cudnn_engine(const falt_cudnn *cudnn);
 int falt_cudnn_measured(const falt_cudnn *cudnn);
-/* Starts it on a stream. What goes wrong is kept for this thread, as that of a start is. */
+/* Launches it on a stream. Errors are stored per thread; see falt_gpu_trouble. */
 void falt_cudnn_run(falt_cudnn *cudnn, void *const data[FALT_CUDNN_TENSORS], void *workspace, void *stream);
 
 #endif

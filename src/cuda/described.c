@@ -59,7 +59,7 @@ falt_status falt_cuda_described_find(const char *name, int *ordinal) {
                    name, list);
 }
 
-/* ---- the entry points: what is asked while planning is answered, what would run is refused */
+/* ---- entry points: queries of planning are answered, executions fail */
 
 static int init(unsigned flags) {
   return flags ? INVALID_VALUE : OK;

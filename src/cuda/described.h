@@ -9,7 +9,7 @@
 falt_status falt_cuda_described_find(const char *name, int *ordinal);
 
 /* A driver whose devices are the GPUs of the table. Memory is addresses only, copies do nothing, modules and functions
- * are taken as they come; a launch fails. A function that asks for more shared memory than the GPU has is refused. */
+ * are accepted; a launch fails. A function that requests more shared memory than the GPU has is refused. */
 const falt_cuda_driver *falt_cuda_described_driver(void);
 
 #endif

@@ -132,7 +132,7 @@ falt_status falt_cuda_driver_load(const falt_cuda_driver **driver) {
   return falt_cuda_check(&table, error, "cuda: the driver does not start");
 }
 
-/* What somebody can do about an error. */
+/* The advice for an error. */
 typedef struct remedy {
   int error;
   falt_status status;

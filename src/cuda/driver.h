@@ -36,7 +36,7 @@ enum {
   FALT_CU_PAGEABLE_ACCESS = 88
 };
 
-/* Of cuLaunchKernelEx, as NVIDIA's headers lay them out: one attribute, whose value takes 64 bytes. */
+/* Structs of cuLaunchKernelEx in the layout of NVIDIA's headers: one attribute, whose value takes 64 bytes. */
 enum { FALT_CU_LAUNCH_EARLY = 6 }; /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
 typedef struct falt_cu_launch_attribute {
   int which, unused, value[16];
@@ -48,7 +48,7 @@ typedef struct falt_cu_launch_config {
   unsigned count;
 } falt_cu_launch_config;
 
-/* Of CUtensorMap: rows of so many bytes swizzled, 128 bytes fetched into L2 at a time. */
+/* Values of CUtensorMap: swizzle of rows of that many bytes, promotion of L2 fetches to 128 bytes. */
 enum {
   FALT_CU_MAP_SWIZZLE_32 = 1,
   FALT_CU_MAP_SWIZZLE_64 = 2,
@@ -118,7 +118,7 @@ falt_status falt_cuda_driver_load(const falt_cuda_driver **driver);
 /* Whether a failure to load it means that there is nothing to load: no driver, or no GPU. */
 bool falt_cuda_driver_absent(void);
 
-/* FALT_OK for 0; otherwise the driver's error as a status, with `what` at the head of the line. */
+/* FALT_OK for 0; otherwise the driver's error as a status, with `what` at the start of the message. */
 falt_status falt_cuda_check(const falt_cuda_driver *driver, int error, const char *what);
 
 /* Opens the first of `count` library names: as the loader finds it, in FALTUNG_CUDA_PATH (directories with a colon
@@ -127,12 +127,12 @@ void *falt_cuda_open_library(const char *const *names, int count);
 /* The library that an environment variable names; where that is not set, as above. */
 void *falt_cuda_open_named(const char *variable, const char *const *names, int count);
 
-/* An entry point of a library, and the function pointer that it goes to. */
+/* An entry point of a library, and the address of its function pointer. */
 typedef struct falt_cuda_entry {
   const char *name;
   void *pointer;
 } falt_cuda_entry;
-/* Fills all pointers, with NULL for what the library does not have: the first such name is returned, or NULL. */
+/* Sets all pointers, to NULL if the library lacks a name. Returns the first missing name, or NULL. */
 const char *falt_cuda_find(void *library, const falt_cuda_entry *entries, size_t count);
 
 #endif

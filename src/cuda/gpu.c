@@ -68,7 +68,7 @@ static void learn(falt_gpu *gpu) {
   snprintf(f->arch, sizeof f->arch, "sm_%d%d%s", f->major, f->minor, f->major >= 9 ? "a" : "");
 }
 
-/* What kernels are written for: parameters that threads share, named barriers. */
+/* The oldest architecture that kernels support. */
 static falt_status check_generation(const falt_gpu_facts *f) {
   if (f->major >= 7) return FALT_OK;
   return falt_fail(FALT_NO_DEVICE, "cuda: %s is of architecture %s and kernels need sm_70; use the cpu", f->name,
@@ -232,7 +232,7 @@ bool falt_gpu_has_maps(const falt_gpu *gpu) {
   return gpu->described || (gpu->driver->map_box && gpu->driver->map_pixels);
 }
 
-/* Drivers up to 13.1 mark small tensors in a way that TMA then reads wrongly: CUTLASS clears the mark. */
+/* Drivers up to 13.1 set a flag for small tensors that makes TMA read wrong data; it is cleared here, as in CUTLASS. */
 static void mend_small(const falt_gpu *gpu, const falt_gpu_map *map, void *to) {
   enum { MENDED_DRIVER = 13010, SMALL = 131072 };
   const uint64_t mark = UINT64_C(1) << 21;
@@ -266,8 +266,8 @@ void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to) {
   if (!error) mend_small(gpu, map, to);
 }
 
-/* Whether something failed on this thread that falt_gpu_trouble has not told yet, such as a map: what would start now
- * might read what is not there. */
+/* Whether an error of this thread, such as a failed descriptor, has not been reported by falt_gpu_trouble: the next
+ * launch might read invalid data. */
 static bool troubled(void) {
   return trouble.error || trouble.status != FALT_OK;
 }
@@ -367,8 +367,8 @@ falt_status falt_gpu_synchronize(falt_gpu *gpu) {
   return falt_gpu_finish(gpu, v, error, "cuda: waiting for the device");
 }
 
-/* What the library gave is known; of other memory the driver is asked, which takes longer. It answers 0 for what it
- * does not know, as for ordinary memory of the host. */
+/* The library's own allocations are known. The driver is asked about other memory, which takes longer; it answers 0 for
+ * unknown memory, such as ordinary host memory. */
 falt_gpu_place falt_gpu_locate(falt_gpu *gpu, const void *pointer) {
   if (falt_spans_have(&gpu->given, (uintptr_t)pointer)) return FALT_GPU_OWN;
   unsigned memory = 0;

@@ -19,7 +19,7 @@ typedef struct falt_gpu_facts {
 /* GPUs that the driver finds; 0 without a driver. */
 falt_status falt_gpu_count(int *count);
 
-/* The device with this number, in its primary context; or in the caller's context, whose device then counts. */
+/* Opens the device with this number, in its primary context; or the device of the caller's context, in that context. */
 falt_status falt_gpu_open(falt_gpu **gpu, int ordinal, void *context);
 /* A GPU of src/cuda/described.h. Its kernels are only checked, or, if `compile`, compiled into the cache. */
 falt_status falt_gpu_open_described(falt_gpu **gpu, const char *name, bool compile);
@@ -45,30 +45,30 @@ typedef struct falt_gpu_map {
   void *data;
   uint64_t size[5], stride[5];
   uint32_t box[5];        /* of boxes: elements along each dimension */
-  uint32_t pixels;        /* of pixels: so many at a time; 0: boxes */
+  uint32_t pixels;        /* pixels of an im2col copy; 0: boxes */
   int lower[3], upper[3]; /* their corners, from dimension 1 on */
   uint32_t pace[5];       /* and their strides, in elements */
 } falt_gpu_map;
 
 /* Whether the driver knows maps. */
 bool falt_gpu_has_maps(const falt_gpu *gpu);
-/* Writes the 128 bytes that kernels take, at an address that 64 divides. What goes wrong is kept for this thread, as
- * that of a start is. */
+/* Writes the TMA descriptor (128 bytes) to an address aligned to 64. Errors are stored per thread; see
+ * falt_gpu_trouble. */
 void falt_gpu_encode(falt_gpu *gpu, const falt_gpu_map *map, void *to);
 
-/* Starts a kernel; parameters are the addresses of its arguments. What goes wrong is kept for this thread, and nothing
- * more starts there until falt_gpu_trouble has told it. */
+/* Launches a kernel; parameters are the addresses of its arguments. Errors are stored per thread, and no further launch
+ * runs on it until falt_gpu_trouble has returned the error. */
 void falt_gpu_start(falt_gpu *gpu, const falt_gpu_launch *launch, void **parameters);
 /* The same for grids of more axes: blocks along y and z, threads along z. */
 void falt_gpu_start_grid(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], int threads_z,
                          void **parameters);
-/* The same for a kernel that waits by itself for what is ahead of it in the stream (kernels/ptx/early.cuh): where the
- * GPU and the driver can, its blocks come while that ends. */
+/* The same by programmatic dependent launch, for a kernel that waits for its predecessors itself
+ * (device/ptx/early.cuh), if the GPU and the driver support it. */
 void falt_gpu_start_early(falt_gpu *gpu, const falt_gpu_launch *launch, const int blocks_yz[2], void **parameters);
 /* Calls body with the GPU's context current: for libraries that work in whichever is. False, with body not called, if
  * it cannot be made current; the driver's error is then kept as that of a start is. */
 bool falt_gpu_within(const falt_gpu *gpu, void (*body)(void *context), void *context);
-/* Keeps the failure of what a library was asked to start, one line, as that of a start is. */
+/* Stores the error of a library's launch, one line, as a launch error. */
 void falt_gpu_fail(falt_status status, const char *line);
 /* The first failure of a start on this thread since the last call, or FALT_OK. */
 falt_status falt_gpu_trouble(void);
@@ -94,7 +94,7 @@ falt_status falt_gpu_pin(falt_gpu *gpu, void **memory, size_t bytes);
 void falt_gpu_unpin(falt_gpu *gpu, void *memory);
 falt_status falt_gpu_room(falt_gpu *gpu, size_t *bytes);
 
-/* Streams and events that measure time; copies on a stream return at once where the host's memory is pinned. */
+/* Streams and timing events; copies on a stream return at once if the host memory is pinned. */
 falt_status falt_gpu_stream(falt_gpu *gpu, void **stream);
 void falt_gpu_stream_close(falt_gpu *gpu, void *stream);
 falt_status falt_gpu_event(falt_gpu *gpu, void **event);
@@ -106,9 +106,9 @@ falt_status falt_gpu_follow(falt_gpu *gpu, void *stream, void *event);
 falt_status falt_gpu_wait(falt_gpu *gpu, void *event);
 double falt_gpu_between(falt_gpu *gpu, void *begin, void *end);
 
-/* Seconds that the GPU takes for so many calls of body in a row, each of which starts its work on the stream: the time
- * between two events, with a head start for the host, so that what starting costs it is not in them. Negative if the
- * driver fails, and without a call where the stream is being captured. */
+/* Seconds of GPU time for a number of consecutive calls of body, each of which queues its work on the stream: the time
+ * between two events. The host gets a head start, so its launch overhead is excluded. Negative if the driver fails, and
+ * without a call if the stream is being captured. */
 double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), void *context, long iterations);
 
 #endif

@@ -23,7 +23,7 @@ struct falt_gpu {
   bool primary;             /* the context is retained */
   bool reaches_host;        /* kernels reach all of the host's memory */
   bool described, compiles; /* not present; its kernels go into the cache */
-  bool early;               /* kernels may start while the one ahead of them ends */
+  bool early;               /* programmatic dependent launch is supported */
   int device;
   falt_gpu_facts facts;
   pthread_mutex_t lock;

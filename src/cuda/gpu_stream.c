@@ -80,7 +80,7 @@ static void sleep_on_stream(void *nanoseconds) {
   nanosleep(&(struct timespec){.tv_nsec = (long)(intptr_t)nanoseconds}, NULL);
 }
 
-/* With the context current: while the stream sleeps, the host queues what is to be timed. */
+/* With the context current: the stream sleeps while the host queues the work to be timed. */
 static int time_between(const falt_cuda_driver *cu, falt_cu_event event[2], falt_cu_stream stream,
                         void (*body)(void *context), void *context, long iterations, float *milliseconds) {
   const double wanted = start_seconds * (double)(iterations + 10);
@@ -100,7 +100,7 @@ double falt_gpu_time(falt_gpu *gpu, void *stream, void (*body)(void *context), v
   int captures = 0;
   const falt_gpu_visit v = falt_gpu_enter(gpu);
   int error = v.error ? v.error : cu->stream_captures(stream, &captures);
-  if (!error && captures) error = -1; /* what a graph is made of does not run yet */
+  if (!error && captures) error = -1; /* captured work does not run yet */
   if (!error) error = cu->event_create(&event[0], 0);
   if (!error) error = cu->event_create(&event[1], 0);
   if (!error) error = time_between(cu, event, stream, body, context, iterations, &milliseconds);

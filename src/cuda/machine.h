@@ -12,7 +12,7 @@ typedef struct falt_architecture {
   bool async;             /* has cp.async, and mma.sync for bf16 and f64 */
   bool wgmma;             /* has wgmma, and TMA that feeds it */
   double mma_bytes;       /* bytes of depth times results that a multiprocessor multiplies in a cycle by mma.sync */
-  double mma_f64_bytes;   /* the same of doubles */
+  double mma_f64_bytes;   /* the same for doubles */
   double mma_starts;      /* products of 16 x 8 x 32 bytes that a multiprocessor starts in a cycle */
   int toeplitz_registers; /* of a thread, that the compiler needs more than for sm_90: Toeplitz products, */
   int sweep_registers;    /* 2.5D blocking */
@@ -55,14 +55,14 @@ enum {
   FALT_BLOCK_RESERVED = 1024 /* bytes of shared memory that the driver takes of each block */
 };
 
-/* Bytes of depth times results that a multiprocessor multiplies in a cycle, for elements of so many bytes. */
+/* Bytes of depth times outputs that a multiprocessor multiplies in a cycle, by bytes of an element. */
 double falt_mma_bytes(const falt_machine *machine, int element_bytes);
 
 /* Blocks that fit on a multiprocessor by their registers: with one register file for all blocks, or with one for each
  * of its four parts. `registers` is the number per thread. */
 int64_t falt_blocks_by_registers(int64_t threads, int64_t registers);
 int64_t falt_blocks_by_quarters(int64_t warps, int64_t registers);
-/* Blocks whose shared memory a multiprocessor holds. */
+/* Blocks that fit on a multiprocessor by their shared memory. */
 int64_t falt_blocks_by_shared(const falt_machine *machine, int64_t shared_bytes);
 
 #endif

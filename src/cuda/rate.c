@@ -30,7 +30,7 @@ falt_cuda_kernel falt_gpu_rate_kernel(falt_gpu_rates which) {
   return kernel;
 }
 
-/* The shortest of several batches: what the machine can. The first warms up. */
+/* The shortest of several batches; the first is a warm-up. */
 static double least_seconds(burst *b) {
   double least = -1;
   for (int batch = -1; batch < BATCHES; batch++) {

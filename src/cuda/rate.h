@@ -7,10 +7,10 @@
 /* Multiply-adds in float and double, and of halves on tensor cores with sums in float. */
 typedef enum falt_gpu_rates { FALT_GPU_F32, FALT_GPU_F64, FALT_GPU_F16, FALT_GPU_RATES } falt_gpu_rates;
 
-/* What to compile for one. */
+/* The source and parameters of a measurement. */
 falt_cuda_kernel falt_gpu_rate_kernel(falt_gpu_rates which);
 
-/* Operations a second, a multiply-add counted as two. *rate stays as it is where nothing can be compiled or timed. */
+/* Operations a second; a multiply-add counts as two. *rate is unchanged if the kernel cannot be compiled or timed. */
 void falt_gpu_rate(falt_gpu *gpu, falt_gpu_rates which, double *rate);
 
 #endif

@@ -22,7 +22,7 @@ void falt_spans_free(falt_spans *spans);
 
 /* Adds [begin, begin + bytes). Without memory it is not added: "has" then says no, which is never wrong. */
 void falt_spans_add(falt_spans *spans, uintptr_t begin, size_t bytes);
-/* Removes the one that begins there; nothing where there is none. */
+/* Removes the range that starts there, if there is one. */
 void falt_spans_remove(falt_spans *spans, uintptr_t begin);
 bool falt_spans_have(falt_spans *spans, uintptr_t address);
 

@@ -17,7 +17,7 @@ extern const falt_cuda_type falt_cuda_types[FALT_TYPE_COUNT];
 
 /* The kind of tensor-core products of values of two types, or NULL. */
 const char *falt_cuda_products(falt_type a, falt_type b);
-/* The unsigned C type of so many bytes: 1, 2, 4 or 8. */
+/* The unsigned C type with 1, 2, 4 or 8 bytes. */
 const char *falt_cuda_bits(size_t bytes);
 
 #endif

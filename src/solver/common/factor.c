@@ -88,7 +88,7 @@ static double gcd(double a, double b) {
   return a;
 }
 
-/* out = the primitive integer vector along a[0], a[step], ... times scale, its sign as it stands. */
+/* out = the primitive integer vector along a[0], a[step], ... times scale, with its sign. */
 static void primitive(double *out, const double *a, double scale, int64_t step, int64_t count) {
   double common = 0;
   for (int64_t i = 0; i < count; i++) common = gcd(fabs(a[i * step] * scale), common);
@@ -119,7 +119,7 @@ static bool factor_integers(const double *a, double scale, const int64_t size[3]
 
 /* --------------------------------------------------------------------------------------------------------- matrices */
 
-/* Euclidean length of v; v becomes a unit vector unless it is zero. Scaled first, so that no square overflows. */
+/* Euclidean length of v; v becomes a unit vector unless it is zero. Scaled first, so no square overflows. */
 static double normalise(double *v, int64_t count) {
   double largest = 0, squares = 0;
   for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(v[i]));
@@ -181,9 +181,8 @@ static void dominant(const double *a, int64_t rows, int64_t columns, double *g, 
   times(a, rows, columns, h, g);
 }
 
-/* Takes outer products out of a until at most `rest` (sum of magnitudes) is left. Term k goes to g + k*rows and
- * h + k*columns. What several terms leave is kept in `work`, which may be a. Returns how many, or -1 if max are not
- * enough. */
+/* Subtracts outer products from a until at most `rest` (sum of magnitudes) remains. Term k goes to g + k*rows and h +
+ * k*columns. The remainder is in `work`, which may be a. Returns the number of terms, or -1 if max are not enough. */
 static int factor_matrix(const double *a, double *work, int64_t rows, int64_t columns, double rest, int max, double *g,
                          double *h) {
   double left = sum_abs(a, rows * columns);
@@ -220,8 +219,9 @@ static void sketch(const double *a, int64_t rows, int64_t columns, double *z) {
 }
 
 /* Whether no sum of `max` outer products is within `rest` (sum of magnitudes) of the matrix. The sketch of such a sum
- * would be one too, no further from the matrix's sketch z, and in SKETCH terms times as far in the norm that the first
- * `max` singular vectors are the best in. False for some that are further; those take the time of a factoring. */
+ * would be such a sum, too, at most as far from the matrix's sketch z, and at most SKETCH times as far in the norm in
+ * which the first `max` singular vectors are the best. False for some matrices that are farther; those are factored in
+ * vain. */
 static bool needs_more(const double *a, int64_t rows, int64_t columns, double rest, int max) {
   double z[SKETCH * SKETCH], g[SKETCH * SKETCH], h[SKETCH * SKETCH];
   if (rows * columns <= 4 * SKETCH * SKETCH || max >= SKETCH || max >= falt_min(rows, columns)) return false;
@@ -262,7 +262,7 @@ static double sum_left(const falt_factors *factors, const double *a) {
   return sum;
 }
 
-/* Adds the terms of f x matrix (R x S); at most max. What they leave is kept in `work`. False if that is not enough. */
+/* Adds the terms of f x matrix (R x S), at most max. The remainder is in `work`. False if they are not enough. */
 static bool add_terms(falt_factors *factors, const double *f, const double *matrix, double *work, double rest, int max,
                       double *scratch) {
   const int64_t *size = factors->size;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Terms with equal f follow each other, so that a pass along z can be shared. */
+/* Terms with equal f are consecutive, so they can share a pass along z. */
 typedef struct falt_factors {
   int64_t size[3]; /* taps along z, y, x */
   int terms;

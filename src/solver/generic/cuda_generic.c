@@ -73,13 +73,13 @@ static void destroy(falt_plan *base) {
   falt_free(base);
 }
 
-/* ---- plan: applies to everything whose outputs can be numbered by a launch */
+/* ---- plan: applies to every problem whose outputs one launch can number */
 
 static int64_t magnitude(int64_t a) {
   return a < 0 ? -a : a;
 }
 
-/* Whether neighbouring channels lie closer than neighbouring columns. */
+/* Whether neighbouring channels are closer in memory than neighbouring columns. */
 static bool has_channels_fastest(const falt_tensor *t) {
   const int channel = t->size[FALT_C] > 1 ? FALT_C : FALT_G;
   if (t->size[channel] == 1) return false;
@@ -115,8 +115,8 @@ static falt_status ready(falt_plan *base) {
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->bias);
 }
 
-/* Shares of the peak as measured on an H200: indices of 64 bits, boundaries and types cost tens of instructions a
- * multiply-add or comparison, and a gradient of maxima searches every window again for every element. */
+/* Fractions of the peak measured on an H200: 64-bit indices, boundaries and types cost tens of instructions a
+ * multiply-add or comparison, and the gradient of max pooling searches every window again for every element. */
 static double share_of(const falt_problem *p) {
   switch (p->operation) {
     case FALT_MAXPOOL:
@@ -130,15 +130,15 @@ static double share_of(const falt_problem *p) {
   }
 }
 
-/* Seconds that a thread waits for its products, one after the other, as measured there. */
+/* Seconds that a thread waits for its sequential products, as measured there. */
 static double waits_of(const falt_problem *p) {
   const bool data = p->operation == FALT_BACKWARD_DATA;
   if (p->operation != FALT_FORWARD && !data) return 0;
   return (double)falt_problem_depth(p) * (data ? 0.5e-6 : 0.22e-6);
 }
 
-/* Weight gradients share an output's products among the threads of a block, whose sum and places cost as much as a
- * round of products does. */
+/* wgrad distributes an output's products over the threads of a block, whose reduction and addresses cost as much as a
+ * round of products. */
 static double blocks_seconds(const falt_problem *p, const falt_device *device, double products) {
   const falt_tensor *y = &p->output;
   const double positions = (double)(falt_tensor_count(y) / (y->size[FALT_G] * y->size[FALT_C]));

@@ -25,7 +25,7 @@ __device__ inline i64 at(const falt_cuda_tensor &t, i64 n, i64 g, i64 c, i64 d, 
   return n * t.stride[N] + g * t.stride[G] + c * t.stride[C] + d * t.stride[D] + h * t.stride[H] + w * t.stride[W];
 }
 
-// Input element that output o and tap j of axis a meet, or -1.
+// Input element of output o and tap j along axis a, or -1.
 __device__ inline i64 met(const Args &p, int a, i64 o, i64 j) {
   const falt_cuda_axis &axis = p.axis[a];
   return fold<i64>(axis.boundary[0], axis.boundary[1], p.x.size[D + a],
@@ -36,7 +36,7 @@ struct Pair {
   i64 u, j, o;
 };
 
-// The pairs (output, tap) of axis a that meet input element i: positions u before the input, i itself, positions
+// The pairs (output, tap) of axis a that read input element i: positions u before the input, i itself, positions
 // behind, each with every tap.
 __device__ inline Pair before_first(const Args &p, int a, i64 i) {
   const falt_cuda_axis &axis = p.axis[a];

@@ -24,14 +24,14 @@ static int lane_of(const falt_problem *p) {
   return falt_problem_has_f64(p) ? FALT_GENERIC_F64 : FALT_GENERIC_F32;
 }
 
-/* ---- ways */
+/* ---- versions */
 
 static int64_t magnitude(int64_t a) {
   return a < 0 ? -a : a;
 }
 
-/* Makes the axis whose elements lie closest the width, where that is not so. The order of axes has no meaning except
- * for the first maximum of a gradient of maxpool. */
+/* Makes the axis with the closest elements the width. The order of axes matters only for the first maximum in the
+ * gradient of max pooling. */
 static void exchange_axes(falt_problem *p) {
   const bool reads_rows = p->operation == FALT_BACKWARD_FILTER || falt_problem_result(p)->size[FALT_W] > 1;
   const falt_tensor *y = reads_rows ? &p->input : falt_problem_result(p);
@@ -127,7 +127,8 @@ static void destroy(falt_plan *plan) {
 
 /* ---- plan: applies to everything */
 
-/* Share of the multiply-add peak that each way reaches, as measured with AVX-512 on layers of 28 x 28 to 56 x 56. */
+/* Fraction of the multiply-add peak that each version reaches, measured with AVX-512 on layers of 28 x 28 to 56 x 56.
+ */
 static const double shares[FALT_OPERATION_COUNT][3] = {
     [FALT_FORWARD] = {0.2, 0.25, 0.05},
     [FALT_BACKWARD_DATA] = {0.3, 0.4, 0.05},
@@ -138,7 +139,7 @@ static const double shares[FALT_OPERATION_COUNT][3] = {
     [FALT_BACKWARD_AVGPOOL] = {0.002, 0.005, 0.005},
 };
 
-/* What bringing a position's channels together for a tap costs, in operations: as much as many of few channels'. */
+/* The cost of gathering a position's channels for a tap, in operations: as much for many channels as for few. */
 static double gathering(const falt_generic_plan *plan, double flops) {
   const falt_tensor *w = &plan->p.filter;
   const double k = (double)w->size[FALT_K], c = (double)w->size[FALT_C];
@@ -146,8 +147,8 @@ static double gathering(const falt_generic_plan *plan, double flops) {
   return flops / (2 * k * c) * (1000 + 40 * (k + c));
 }
 
-/* What loading the weights costs beyond what shares have, in operations at the peak: each tile of positions loads all,
- * and fewer positions than shares were measured on share them. */
+/* The cost of loading the weights beyond the fractions above, in operations at the peak: each tile of positions loads
+ * all weights, and fewer positions than measured share them. */
 static double loading(const falt_generic_plan *plan) {
   enum { TILE = 64, ADJACENT = 64, APART = 700 };
   const falt_tensor *result = &plan->result;
@@ -157,8 +158,8 @@ static double loading(const falt_generic_plan *plan) {
   return empty * (plan->filter_out == 1 ? ADJACENT : APART) * (double)falt_tensor_count(&plan->p.filter);
 }
 
-/* Multiply-adds at the peak that take as long as the epilogue of all values, in doubles, curves one by one; as a
- * filter's gradient on its way out of sums of columns. */
+/* Multiply-adds at the peak that take as long as the epilogue of all values, in doubles, with curves one by one; and as
+ * storing a weight gradient from sums of columns. */
 static double finishing(const falt_generic_plan *plan) {
   enum { PASS = 175, CURVE = 6000, GRADIENT = 400 };
   const falt_problem *p = &plan->p;

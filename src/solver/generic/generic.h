@@ -48,12 +48,12 @@ typedef struct falt_generic_run {
   const falt_operands *operands;
   const void *source, *filter;
   void *result;
-  bool merges; /* outputs are the larger of what stands there and what is stored */
+  bool merges; /* outputs are the maximum of the old and the new value */
 } falt_generic_run;
 
 /* ---- elements in and out (generic_data.c) */
 
-/* The last digit of *index in this base, taken off it: jobs are numbers in mixed radix. */
+/* Removes and returns the last digit of *index in this base: jobs are numbers in mixed radix. */
 static inline int64_t falt_generic_digit(int64_t *index, int64_t base) {
   const int64_t digit = *index % base;
   *index /= base;
@@ -86,15 +86,15 @@ void falt_generic_store(const falt_generic_run *run, const void *sums, int64_t n
 /* n totals (drained sums) into the output; weight gradients. */
 void falt_generic_store_totals(const falt_generic_run *run, const double *totals, int64_t n, int64_t index,
                                int64_t stride);
-/* Divides what belongs to outputs (od, oh, ow..ow+n) by the counts of their windows; n sums by one count; one count. */
+/* Divides the sums of outputs (od, oh, ow..ow+n) by the counts of their windows; n sums by one count; one count. */
 void falt_generic_average(const falt_generic_plan *plan, void *sums, int64_t od, int64_t oh, int64_t ow, int64_t n);
 void falt_generic_divide(const falt_generic_plan *plan, void *sums, double count, int64_t n);
 double falt_generic_window_count(const falt_generic_plan *plan, int64_t od, int64_t oh, int64_t ow);
 
-/* The forward pooling behind a gradient of maxpool, as an execution whose source is x. */
+/* The forward pooling of a max pooling gradient, as an execution whose source is x. */
 void falt_generic_windows(const falt_generic_run *run, falt_generic_plan *plan, falt_generic_run *windows);
 
-/* ---- which source positions outputs meet (generic_axis.c) */
+/* ---- the source positions of outputs (generic_axis.c) */
 
 /* Positions of outputs along one axis that share their taps: origin + q*step, q < count. */
 typedef struct falt_phase {
@@ -104,14 +104,15 @@ typedef struct falt_phase {
 int64_t falt_phase_count(const falt_generic_plan *plan, int axis);
 falt_phase falt_phase_at(const falt_generic_plan *plan, int axis, int64_t index);
 
-/* An affine piece of the relation: outputs q in [first, first + count) of a phase and taps t < taps meet source
- * position base + step*q + tap_step*t by the filter's tap tap_first + tap_next*t. tap_step is positive. */
+/* An affine piece of the relation: for outputs q in [first, first + count) of a phase and taps t < taps, source
+ * position base + step*q + tap_step*t is multiplied by the filter's tap tap_first + tap_next*t. tap_step is positive.
+ */
 typedef struct falt_link {
   int64_t first, count;
   int64_t base, step, tap_step;
   int64_t taps, tap_first, tap_next;
   int64_t size;          /* of the source */
-  const falt_axis *axis; /* the boundary that continues the source; NULL: nothing stands outside */
+  const falt_axis *axis; /* the boundary that continues the source; NULL: there is no outside */
   int64_t at;            /* where the next link is looked for */
 } falt_link;
 
@@ -138,28 +139,28 @@ typedef struct falt_meet {
   bool gathers;
   int64_t i, in, taps, out; /* the output's position; sizes of the problem along the axis */
   int64_t low, high, u;
-  int64_t tap, source; /* what falt_meet_next found; source is -1 for the constant */
+  int64_t tap, source; /* the pair of falt_meet_next; source is -1 for the constant */
 } falt_meet;
 
 falt_meet falt_meet_start(const falt_generic_plan *plan, int axis, int64_t i);
 bool falt_meet_next(falt_meet *meet);
 
-/* Positions base + i*step of source rows, i < n, cut where they leave the source: [begin, end) lie inside. The same for
- * all rows of a tile. step is positive or -1. */
+/* Positions base + i*step of source rows, i < n, of which [begin, end) are inside. The same for all rows of a tile.
+ * step is positive or -1. */
 typedef struct falt_cut {
   int64_t base, step, n, begin, end;
   const falt_link *link; /* NULL if nothing outside folds */
 } falt_cut;
 
 falt_cut falt_generic_cut(const falt_link *link, int64_t base, int64_t step, int64_t n);
-/* dst[i] = the source row that starts at element `row`, for all i of the cut. What does not fold is left as it is: fill
- * it before. */
+/* dst[i] = the source row that starts at element `row`, for all i of the cut. Positions that do not fold are unchanged:
+ * fill them before. */
 void falt_generic_load_cut(const falt_generic_run *run, void *dst, int64_t row, const falt_cut *cut);
 /* Both, with the fill outside. */
 void falt_generic_load_row(const falt_generic_run *run, void *dst, int64_t row, int64_t base, int64_t step, int64_t n,
                            const falt_link *link);
 
-/* ---- the ways */
+/* ---- the versions */
 void falt_generic_map_rows(const falt_generic_run *run);
 void falt_generic_map_channels(const falt_generic_run *run);
 void falt_generic_map_groups(const falt_generic_run *run);

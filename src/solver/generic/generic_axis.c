@@ -50,7 +50,7 @@ static bool forward_link(const falt_generic_plan *plan, int axis, falt_phase pha
   return true;
 }
 
-/* Leaves out the taps that meet no source from any output. False if all are left out. */
+/* Removes the taps that read no source for any output. False if none remains. */
 static bool cut_taps(falt_link *link) {
   const int64_t at[2] = {link->base + link->step * link->first,
                          link->base + link->step * (link->first + link->count - 1)};
@@ -75,7 +75,7 @@ static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phas
   while (tap < falt_min(every, taps) && (reach - tap * a->dilation) % a->stride != 0) tap++;
   if (first >= end || tap >= falt_min(every, taps)) return false;
   link->taps = (taps - 1 - tap) / every + 1;
-  link->tap_first = tap + every * (link->taps - 1); /* from the last tap down, so that sources rise */
+  link->tap_first = tap + every * (link->taps - 1); /* from the last tap down, for ascending sources */
   link->tap_next = -every;
   link->first = first;
   link->count = end - first;
@@ -95,7 +95,7 @@ static int64_t piece_length(const falt_axis *a, int64_t size, int64_t u, int64_t
   return bend == 0 ? 1 : length;
 }
 
-/* First position at or after u that lies outside and folds, with the end of its side; false if there is none. */
+/* The first position at or after u that is outside and folds, with the end of its side; false if there is none. */
 static bool outside_at(const falt_generic_plan *plan, int axis, int64_t *u, int64_t *end) {
   const falt_axis *a = &plan->p.axis[axis];
   const int64_t size = plan->p.input.size[FALT_D + axis];

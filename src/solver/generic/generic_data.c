@@ -100,8 +100,7 @@ static void *result_at(const falt_generic_run *run, int64_t index) {
   return (char *)run->result + index * (int64_t)falt_type_size(run->plan->result.type);
 }
 
-/* v[i] = the larger of v[i] and the output that stands there; NaN wins, but is 0 as an integer before it is compared.
- */
+/* v[i] = the maximum of v[i] and the old output; NaN wins, but is 0 as an integer before the comparison. */
 static void merge(const falt_generic_run *run, double *v, int64_t n, int64_t index, int64_t stride) {
   double there[STORE_CHUNK];
   if (falt_type_is_integer(run->plan->result.type))

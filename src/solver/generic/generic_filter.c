@@ -50,7 +50,7 @@ static place place_of(const job *j, int64_t index) {
   return at;
 }
 
-/* Element of x, channel c, at the start of the row that output row (n, d, h) meets by the place's tap; -1 outside. */
+/* Element of x, channel c, at the start of the row that the place's tap of output row (n, d, h) reads; -1 outside. */
 static int64_t x_row(const job *j, const place *at, int64_t n, int64_t d, int64_t h) {
   const int64_t xd = falt_link_source(&j->link[0], d, at->t), xh = falt_link_source(&j->link[1], h, at->r);
   return xd < 0 || xh < 0 ? -1 : falt_tensor_at(&j->run->plan->p.input, n, at->g, at->c, xd, xh, 0);

@@ -44,7 +44,7 @@ static const char *load_vector(const falt_generic_plan *plan, char *to, int64_t 
   return to;
 }
 
-/* The source's groups at one position: where they lie, or in the pool. */
+/* The source's groups at one position: in place, or in the pool. */
 static const char *source_vector(tile *t, int64_t index) {
   const falt_generic_plan *plan = t->plan;
   const falt_tensor *x = &plan->source;

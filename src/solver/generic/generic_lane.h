@@ -6,8 +6,8 @@
  *   LANE_VECTOR, LANE_WIDTH   a register of sums and its number of sums; LANE_LOAD(address) loads elements into one
  */
 
-/* A block of `rows` x `columns` registers of sums stays in registers over the whole depth. Always inlined with constant
- * sizes, so that the loops over the block unroll. */
+/* A block of `rows` x `columns` accumulators stays in registers over the whole depth. Always inlined with constant
+ * sizes, so the loops over the block unroll. */
 static inline __attribute__((always_inline)) void LANE(block)(const falt_generic_product *call, int m, int64_t i,
                                                               const int rows, const int columns) {
   LANE_VECTOR sums[ROWS][2 * COLUMN_VECTORS];

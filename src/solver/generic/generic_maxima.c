@@ -35,7 +35,7 @@ static void reaching(const falt_generic_plan *plan, int axis, int64_t low, int64
   *end = last < 0 ? 0 : falt_min(out, last / a->stride + 1);
 }
 
-/* First tap of output o that lies inside. */
+/* First tap of output o inside the input. */
 static int64_t first_inside(const falt_axis *a, int64_t o) {
   const int64_t first = o * a->stride - a->pad[0];
   return first < 0 ? falt_ceil_div(-first, a->dilation) : 0;

@@ -62,7 +62,7 @@ static void split_row(const tile *t, int64_t row, int64_t *n, int64_t *d, int64_
   *n = row / t->phase[1].count / t->phase[0].count;
 }
 
-/* Finds the source row of each of the part's rows for taps (i, j) of depth and height; false if all lie outside. */
+/* Finds the source row of each of the part's rows for taps (i, j) of depth and height; false if all are outside. */
 static bool find_rows(tile *t, const part *p, const falt_link link[3], int64_t i, int64_t j) {
   const falt_tensor *x = &t->plan->source;
   bool any = false;
@@ -115,7 +115,7 @@ static void load_weights(tile *t, int64_t channel_in, int64_t i, int64_t j, int6
 
 /* ---- source rows */
 
-/* The row where it lies, if it needs neither conversion nor boundary and ends with a whole vector. */
+/* The row in place, if it needs neither conversion nor boundary and ends with a whole vector. */
 static const char *row_in_place(const tile *t, const part *p, const falt_link *link, int64_t row, int64_t start,
                                 int64_t length) {
   const falt_generic_plan *plan = t->plan;
@@ -146,8 +146,8 @@ static const char *load_rows(tile *t, const part *p, const falt_link *link, int6
   return to;
 }
 
-/* Taps along the width that one loaded row can serve. In a part of a tile only one: shifted views end in what belongs
- * to other taps, which would spill into the sums beside the part. */
+/* Taps along the width that one loaded row can serve. In a part of a tile only one: shifted views end in elements of
+ * other taps, which would add to the sums beside the part. */
 static int64_t taps_at_once(const tile *t, const part *p, const falt_link *link) {
   const int64_t half = FALT_GENERIC_POOL / 2 / (int64_t)t->plan->lane->element;
   const int64_t room = p->rows == 1 ? half - p->n - FALT_GENERIC_WIDEST : t->pitch - p->n;
@@ -193,7 +193,7 @@ static void accumulate(tile *t, const part *p, const falt_link link[3]) {
 
 /* ---- a tile */
 
-/* The main links cover the whole tile; those of the folded outside a part of some rows. */
+/* The main links cover the whole tile; links of the folded outside cover a part of some rows. */
 static void apply_links(tile *t, const falt_link link[3]) {
   const part whole = {t->row, t->rows, t->w, t->n, 0};
   if (falt_link_is_main(&link[0]) && falt_link_is_main(&link[1]) && falt_link_is_main(&link[2])) {
@@ -271,13 +271,13 @@ static void run_tile(void *context, int64_t index) {
   if (t.n > 0 && t.rows > 0) compute(&t);
 }
 
-/* ---- shape of the tiles; a function of the problem alone, so that outputs do not depend on threads */
+/* ---- shape of the tiles; a function of the problem alone, so outputs do not depend on threads */
 
 static int64_t jobs(const falt_generic_plan *plan, const shape *s) {
   return s->blocks * s->pieces * s->row_tiles * plan->result.size[FALT_G] * s->phases[0] * s->phases[1] * s->phases[2];
 }
 
-/* Positions between the short rows of a tile, so that all taps are shifts of one loaded row. */
+/* Positions between the short rows of a tile, which make all taps shifts of one loaded row. */
 static int64_t row_gap(const falt_generic_plan *plan, int64_t width) {
   falt_link link;
   if (!falt_link_first(plan, 2, falt_phase_at(plan, 2, 0), &link) || link.step != 1) return 0;

@@ -11,7 +11,7 @@
 #include "solver/cuda/common/cuda.h"
 
 enum { MOST_PIECES = 16 };
-enum { SOURCE, OTHER }; /* what is cut into pieces; the filter, or of its gradient that by the output */
+enum { SOURCE, OTHER }; /* the tensor that is cut into pieces; the filter, or dy in wgrad */
 
 typedef struct turned_plan {
   falt_plan base;
@@ -21,7 +21,7 @@ typedef struct turned_plan {
   falt_conversion turn[TURNS];
   falt_conversion result; /* from the workspace back */
   size_t inner;           /* where the child's workspace begins */
-  void *values;           /* the filter turned, until the child is ready */
+  void *values;           /* the converted filter, until the child is ready */
 } turned_plan;
 
 /* ---- which operands */
@@ -45,7 +45,7 @@ static int unit_of(const falt_cuda_turn *t, uint64_t size) {
   return unit;
 }
 
-/* By one kernel, those that are its own; `spread`: whether it is that. */
+/* Launches one kernel for its operands; `spread`: pad_channels.cu, else convert_layout.cu. */
 static void start_kernel(const turned_plan *plan, const falt_cuda_turn_args *all, bool spread, void *stream) {
   static const int one[2] = {1, 1};
   falt_cuda_turn_args args = *all;
@@ -183,7 +183,7 @@ static falt_problem inner_of(const turned_plan *plan, int64_t pieces) {
   return inner;
 }
 
-/* Every element of the filter where its turned tensor has it. */
+/* Copies every element of the filter to its place in the converted tensor. */
 static void turn_values(const falt_tensor *from, const char *values, const falt_tensor *to, char *turned) {
   const size_t size = falt_type_size(from->type);
   const int64_t *n = from->size;
@@ -197,7 +197,7 @@ static void turn_values(const falt_tensor *from, const char *values, const falt_
                      values + (size_t)falt_tensor_at(from, k, g, c, t, r, s) * size, size);
 }
 
-/* What the child reads of the filter's values, or NULL; false if memory ran out. */
+/* The filter's values for the child, or NULL; false if memory ran out. */
 static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
   const falt_conversion *w = &plan->turn[OTHER];
   *values = ask->filter_values;
@@ -211,11 +211,11 @@ static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
   return true;
 }
 
-/* Of turning, at nine tenths of a copy's rate, and of spreading, at three quarters. */
+/* The cost of transposing, at nine tenths of a copy's rate, and of padding, at three quarters. */
 static double turning_seconds(const turned_plan *plan, int64_t pieces) {
   const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
   double seconds = 0;
-  int64_t kernels[2] = {0}; /* that turn, that spread */
+  int64_t kernels[2] = {0}; /* that transpose, that pad */
   for (int i = 0; i < TURNS + 1; i++) {
     const bool spread = turns[i]->args.pixel > 0;
     if (!turns[i]->wanted || (i == OTHER && plan->values)) continue;
@@ -225,7 +225,7 @@ static double turning_seconds(const turned_plan *plan, int64_t pieces) {
   return seconds + 2.4e-6 * (double)(kernels[0] + kernels[1]);
 }
 
-/* Places of the turned operands in the workspace, the child's behind them. */
+/* Offsets of the converted operands in the workspace; the child's workspace follows. */
 static size_t lay_out(turned_plan *plan, int64_t pieces) {
   size_t total = 0;
   for (int i = 0; i < TURNS; i++) {
@@ -250,7 +250,7 @@ static void cut_pieces(turned_plan *plan, int64_t pieces) {
   source->at = at;
 }
 
-/* The child for so many pieces if it is better than the one there is. */
+/* Plans the child for a number of pieces and keeps it if it is better than the present one. */
 static bool try_pieces(turned_plan *plan, falt_ask *ask, const void *values, int64_t pieces) {
   const size_t own = lay_out(plan, pieces);
   falt_child_terms terms = {ask->solvers, ask->budget->max_workspace, .own_gaps = plan->result.wanted};
@@ -279,7 +279,7 @@ static bool can_cut(const falt_problem *p, int64_t pieces) {
   return p->operation != FALT_BACKWARD_FILTER && p->input.size[FALT_N] % pieces == 0;
 }
 
-/* dy as it lies, if the child for that is better. */
+/* Keeps dy in NCHW if the child for that is better. */
 static void try_planar(turned_plan *plan, falt_ask *ask) {
   falt_conversion *output = &plan->turn[OTHER];
   if (!output->wanted || !plan->turn[SOURCE].wanted) return;
@@ -287,8 +287,7 @@ static void try_planar(turned_plan *plan, falt_ask *ask) {
   output->wanted = !try_pieces(plan, ask, NULL, 1);
 }
 
-/* The output turned back, if the child for that is better by a tenth: estimates of what planar outputs cost are no
- * closer. */
+/* Converts the output back if the child for that is better by a tenth: estimates of NCHW stores are no more precise. */
 static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
   const falt_problem *p = &plan->base.problem;
   if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->turn[SOURCE].tensor.type)) return;

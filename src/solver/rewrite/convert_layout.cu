@@ -52,7 +52,7 @@ __device__ inline uint4 load_row(const char *from, int left) {
   return row.all;
 }
 
-// 16 bytes of a pixel's channels; where they may not be stored as one, those that exist.
+// Stores 16 bytes of a pixel's channels; element by element up to the last channel if they are not aligned.
 __device__ inline void store_row(const falt_cuda_turn &t, char *to, unsigned channel, uint4 row) {
   typedef typename Word<SIZE>::type Element;
   if (t.whole) {

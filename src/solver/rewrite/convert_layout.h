@@ -16,11 +16,11 @@ typedef struct falt_conversion {
   size_t bytes, at; /* in the workspace */
 } falt_conversion;
 
-/* How an operand is turned or spread, if it should and can be. */
+/* The conversion of an operand by transpose or padding, if it pays and is possible. */
 falt_conversion falt_conversion_of(const falt_tensor *t, bool is_filter);
-/* How the output is turned back, if it can be: it lies planar without gaps, and is all that the child would write. */
+/* The conversion of the output back, if possible: it is dense NCHW, and the child writes all of it. */
 falt_conversion falt_conversion_of_result(const falt_problem *p);
-/* How an output that was written spread is copied back, if it can be: it lies without gaps. */
+/* The copy of a padded output back, if possible: the output is dense. */
 falt_conversion falt_conversion_of_spread_result(const falt_problem *p);
 
 #endif

@@ -2,9 +2,8 @@
 #ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 #define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
 
-/* A tensor whose pixels are contiguous, as lines of pixels of each channel, and where it goes with its channels side
- * by side: line after line, pixel after pixel, each of `pitch` elements. Or one whose channels lie so already, as rows
- * of another pitch. Strides count elements. */
+/* An NCHW tensor, as lines of pixels of each channel, and its NHWC destination: line after line, pixel after pixel,
+ * each of `pitch` elements. Or an NHWC tensor, as rows of another pitch. Strides count elements. */
 typedef struct falt_cuda_turn {
   const void *from;
   void *to;
@@ -13,7 +12,7 @@ typedef struct falt_cuda_turn {
   unsigned pixel; /* where channels are contiguous: from a pixel to the next; else 0 */
   int unit;       /* bytes that one load fetches: they divide all addresses and lengths of lines */
   int side;       /* squares that are contiguous along the channels in a block, a power of two, 32 at most */
-  int whole; /* 16 bytes of a pixel may be stored as one, also those of the pitch that do not exist; of rows: 4 bytes */
+  int whole;      /* whole vectors may be stored, including padding: 16 bytes of a pixel; of rows 4 bytes */
   unsigned columns, line_blocks, blocks; /* blocks along the channels; of a line; of all lines */
   unsigned rows;                         /* pixels of a block where channels are contiguous: 4 divides them */
 } falt_cuda_turn;

@@ -4,9 +4,9 @@
 
 enum { MOST_SIDE = 32 };
 
-/* ---- channels apart */
+/* ---- channel pitch */
 
-/* Its channels, those of all groups where they follow on each other, and the way from one to the next. */
+/* Its channels, those of all groups if they are consecutive, and their stride. */
 typedef struct channels {
   bool joined;
   int64_t count, stride;
@@ -19,7 +19,7 @@ static channels channels_of(const falt_tensor *t, bool is_filter) {
   return (channels){true, g * c, c > 1 ? t->stride[FALT_C] : t->stride[FALT_G]};
 }
 
-/* The same tensor, its channels side by side and filled up to whole vectors; false if it is too large. */
+/* The same tensor with contiguous channels, padded to whole vectors; false if it is too large. */
 static bool shape_turned(falt_conversion *made, const falt_tensor *t, const channels *c) {
   static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
   int64_t next = falt_round_up(c->count, VECTOR / (int64_t)falt_type_size(t->type));
@@ -99,7 +99,7 @@ static bool find_rows(falt_conversion *made, const falt_tensor *t, const channel
   return pixel >= c->count && pixels < INT32_MAX - THREADS;
 }
 
-/* Rows of a block: several words for each thread, and words that do not lie in two blocks. */
+/* Rows of a block: several words for each thread, and no word in two blocks. */
 static bool cut_rows(falt_cuda_turn *a, int64_t size) {
   enum { LEAST = 16 * THREADS, MANY_BLOCKS = 1024, MOST_LOADS = 4, MOST_PITCH = 1 << 22 };
   const int64_t bytes = (int64_t)a->pitch * size;

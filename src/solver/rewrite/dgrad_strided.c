@@ -23,14 +23,14 @@ enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
 /* The inputs first, first + stride, ... of an axis: `count` of them. */
 typedef struct phase {
   int64_t first, count;
-  int64_t tap, taps; /* the first tap that meets them, and how many do */
-  int64_t base;      /* the output that `first` and `tap` meet */
+  int64_t tap, taps; /* their first tap, and the number of their taps */
+  int64_t base;      /* the output that `first` reads by `tap` */
 } phase;
 
 typedef struct phases_plan {
   falt_plan base;
-  bool gaps;          /* some inputs meet no tap */
-  bool converts;      /* a filter that comes with each execution, to the order below */
+  bool gaps;          /* some inputs have no tap */
+  bool converts;      /* a filter that is given with each execution, to the order below */
   falt_tensor filter; /* of the children: the problem's, or OHWI in the workspace */
   size_t at;          /* where it is then */
   int count;
@@ -39,7 +39,7 @@ typedef struct phases_plan {
 
 /* ---- one axis */
 
-/* The phase whose first tap is `tap` < tap_step; count is 0 where its inputs lie beyond the axis. */
+/* The phase whose first tap is `tap` < tap_step; count is 0 if its inputs are beyond the axis. */
 static phase phase_of(const falt_problem *p, int a, int64_t tap) {
   const falt_axis *axis = &p->axis[a];
   const int64_t size = p->input.size[FALT_D + a], taps = p->filter.size[FALT_D + a];
@@ -241,7 +241,7 @@ static void add_conversion(phases_plan *plan) {
   plan->base.cost.seconds += falt_roofline(plan->base.device, FALT_F32, each * elements, 1, 8 * elements);
 }
 
-/* All phases; the work of each is its own in the roofline, the bytes of clearing come on top. */
+/* The cost of all phases, each with its own roofline, plus the bytes to clear. */
 static bool add_children(phases_plan *plan, falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const int64_t counts[3] = {phase_count(p, 0), phase_count(p, 1), phase_count(p, 2)};

@@ -16,7 +16,8 @@
  * Rounding is monotonic, so the maximum of rounded values is the rounded maximum. Each thread takes whole bands; if
  * there are fewer bands than threads, all threads work on one band. */
 
-/* First, middle and last bands, and those whose windows reach beyond both ends; what has more is not cut. */
+/* First, middle and last bands, and those whose windows reach beyond both ends; problems with more kinds are not cut.
+ */
 enum { MOST_KINDS = 8 };
 
 /* Bands that are the same two problems, from band `from` on. */
@@ -159,7 +160,7 @@ static bool add_kinds(pooled_plan *plan, falt_ask *ask, bool *many) {
   return true;
 }
 
-/* What bands cost in cache, or the memory that the whole moves. */
+/* The cost of bands in cache, or the memory traffic of the whole. */
 static double estimate(const pooled_plan *plan, const falt_device *device) {
   const band_kind *kind = &plan->kind[plan->kinds / 2];
   const double layer = kind->layer->cost.seconds, pooling = kind->pooling->cost.seconds;

@@ -22,7 +22,7 @@ union Part {
   Element element[PER];
 };
 
-// An element of a block's rows: its channel, and how far behind the first it lies where it comes from.
+// An element of a block's rows: its channel, and its offset in the source.
 struct Place {
   unsigned channel, offset;
 

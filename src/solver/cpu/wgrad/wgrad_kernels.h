@@ -34,8 +34,8 @@ typedef struct falt_turn {
  *                                + sum over s < segments, j < depth with j % width == l of
  *                                  a[s*a_pitch + m][j] * b[s*b_apart + i*b_pitch + j]
  *
- * for m < rows, i < columns, l < width, the table's: dot products, whose lanes are still to be added up. Their bits do
- * not depend on how rows and columns were cut into calls. The columns that follow are sent for. */
+ * for m < rows, i < columns, l < width, the table's: dot products, whose lanes the caller adds. Their bits do not
+ * depend on the cut of rows and columns into calls. The columns that follow are prefetched. */
 typedef struct falt_dots {
   const float *const *a;
   const float *b;

@@ -425,7 +425,7 @@ static void set_places(rows_plan *plan) {
   plan->y_there = layer->together == layer->positions && y_step > 0 && y_step <= NEAR_ROWS && stays(plan, &p->output);
 }
 
-/* Chunks of about so many positions. */
+/* Approximate positions of a chunk. */
 static void set_chunks(rows_plan *plan, int64_t fits) {
   const int64_t height = plan->layer.p.output.size[FALT_H], width = plan->layer.p.output.size[FALT_W];
   const int64_t lines = falt_max(1, falt_min((fits + width / 2) / width, MOST_LINES));
@@ -434,8 +434,8 @@ static void set_chunks(rows_plan *plan, int64_t fits) {
   plan->spans = falt_layer_cut(width, lines > 1 || 2 * width < 3 * fits ? 1 : falt_ceil_div(width, fits));
 }
 
-/* Blocks of dw, as many as threads want and no smaller than what pays for copying its rows and columns; chunks whose
- * columns stay in the second-level cache. */
+/* Blocks of dw, enough for the threads and large enough to pay for copying their rows and columns; chunks whose columns
+ * fit into the L2 cache. */
 static void set_tasks(rows_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t threads = falt_threads_count(plan->base.device->threads), groups = layer->p.filter.size[FALT_G];

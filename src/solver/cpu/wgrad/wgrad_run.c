@@ -121,7 +121,7 @@ static void fetch_ahead(task *t, int64_t rows) {
   t->ahead += count;
 }
 
-/* ---- rows: what a segment reads for the chunk's positions, in pieces of one output row */
+/* ---- rows: the input of a segment for the chunk's positions, in pieces of one output row */
 
 typedef struct piece {
   int64_t at, count; /* positions of the chunk */
@@ -145,7 +145,7 @@ static segment segment_at(const falt_wgrad_plan *plan, int64_t index) {
 
 typedef void (*take_piece)(const task *t, const piece *p, int64_t first, int64_t rows);
 
-/* Cuts positions of one output row into those before, inside and after the input's row, and hands them on. */
+/* Splits positions of one output row into those before, inside and after the input's row. */
 static void cut_piece(const task *t, piece p, take_piece take, int64_t first, int64_t rows) {
   const falt_problem *q = &t->own.layer->p;
   const int64_t stride = q->axis[2].stride, taps = t->own.plan->folds ? q->filter.size[FALT_W] : 1;
@@ -182,14 +182,14 @@ static void bring_segment(const task *t, int64_t index, take_piece take, int64_t
   }
 }
 
-/* The element of the group's first channel that stands at u of an input row, or NULL for the constant. */
+/* The element of the group's first channel at u of an input row, or NULL for the constant. */
 static const float *element(const task *t, const float *row, int64_t u) {
   const falt_tensor *x = &t->own.layer->p.input;
   const int64_t w = row ? falt_axis_map(&t->own.layer->p.axis[2], x->size[FALT_W], u) : -1;
   return w < 0 ? NULL : row + w * x->stride[FALT_W];
 }
 
-/* Pixels of a row of taps at the input's ends, brought together. */
+/* Gathers pixels of a tap row at the input's ends. */
 static const float *gather(const task *t, const piece *p, int64_t i) {
   const int64_t channels = t->own.layer->channels, u = p->u + i * t->own.layer->p.axis[2].stride;
   float *to = t->rows + (p->at + i) * t->own.plan->length;
@@ -294,8 +294,8 @@ static void add_bias(task *t, float *sums) {
   add_listed(t, 0, 1, sums);
 }
 
-/* Where a chunk of one output row begins to read channel 0, if nothing of it lies outside and kernels can read it in
- * place, which takes a positive step; else NULL. */
+/* The address at which a chunk of one output row starts to read channel 0, if it is inside and kernels can read it in
+ * place, which requires a positive step; else NULL. */
 static const float *inside_row(const task *t, int64_t index) {
   const falt_layer *layer = t->own.layer;
   const falt_tensor *x = &layer->p.input;

@@ -18,7 +18,7 @@ enum { REGISTERS = 16, ROWS_1 = 8, ROWS_2 = 6, ROWS_3 = 4, ROWS_4 = 0 };
 
 enum { LINE = 16 };
 
-/* Always inlined with constant rows and vectors, so that the loops over the block unroll. */
+/* Always inlined with constant rows and vectors, so the loops over the block unroll. */
 FALT_INLINE void block(const falt_outer *call, const int rows, const int vectors) {
   vec sum[REGISTERS];
   FALT_UNROLL
@@ -33,7 +33,7 @@ FALT_INLINE void block(const falt_outer *call, const int rows, const int vectors
   for (int64_t j = 0; j < call->depth; j++, b += vectors * VEC) {
     const lane *row = a[j] + first;
     vec column[FALT_LAYER_VECTORS];
-    __builtin_prefetch(row + LINE); /* rows are too far apart for the processor to foresee the next channels */
+    __builtin_prefetch(row + LINE); /* rows are too far apart for the hardware prefetcher */
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
     FALT_UNROLL
@@ -178,7 +178,7 @@ static void dots(const falt_dots *call) {
   sizes[call->rows - 1](call);
 }
 
-/* ---- turning: squares of 4 x 4 in registers of 4 elements, which every instruction set has */
+/* ---- transposes: squares of 4 x 4 in registers of 4 elements, which every instruction set has */
 
 enum { SQUARE = 4 };
 typedef lane four __attribute__((vector_size(SQUARE * sizeof(lane))));
@@ -207,8 +207,7 @@ static void turn_part(const falt_turn *call, int64_t i, int64_t n, int64_t j, in
     for (int64_t x = i; x < i + n; x++) call->to[y * call->to_pitch + x] = call->from[x * call->from_pitch + y];
 }
 
-/* Runs of each row of the destination: where rows are a page or more apart, one translation of addresses serves a run.
- */
+/* Runs of each row of the destination: if rows are a page or more apart, one TLB entry serves a run. */
 static void turn(const falt_turn *call) {
   enum { RUN = 64 };
   const int64_t n = call->n / SQUARE * SQUARE, count = call->count / SQUARE * SQUARE;

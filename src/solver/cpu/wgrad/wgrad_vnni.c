@@ -83,7 +83,7 @@ static float sum_of(const falt_outer_tiles_run *run, int64_t g, int64_t k, weigh
   return sum;
 }
 
-/* n outputs of each of `count` output channels, `pitch` bytes apart, to where the filter has them. */
+/* Stores n outputs of each of `count` output channels, `pitch` bytes apart, to dw. */
 static void scatter(const falt_outer_tiles_run *run, int64_t g, int64_t shift, int64_t row, int64_t n, int64_t k,
                     int64_t count, const char *from, int64_t pitch) {
   const falt_outer_tiles_plan *plan = run->plan;
@@ -103,7 +103,7 @@ static bool rows_adjacent(const falt_outer_tiles_plan *plan) {
          (!plan->windows || w->size[FALT_W] == 1 || w->stride[FALT_W] == plan->layer.channels);
 }
 
-/* A tile's sums by a panel: turned, then narrowed. Zeros of exchanged operands meet zeros only. */
+/* A tile's sums by a panel: transposed, then converted. Zeros of exchanged operands are multiplied by zeros only. */
 static void store_tile(const falt_outer_tiles_run *run, int64_t g, int64_t tile, int64_t panel, const float *sums) {
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_tensor *w = &plan->layer.p.filter;
@@ -152,7 +152,7 @@ static void store_pair(const falt_outer_tiles_run *run, int64_t g, int64_t pair,
 
 /* ---- execute: sums */
 
-/* Where a tile's rows of a segment lie: channels at a tap, or ones. */
+/* The addresses of a tile's rows in a segment: channels at a tap, or ones. */
 static falt_tile_rows rows_of(const falt_outer_tiles_run *run, int64_t segment, int64_t group, int64_t tile) {
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_axis *axis = plan->layer.p.axis;
@@ -278,7 +278,7 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
+/* ---- applicable, in addition to the conditions of all layers */
 
 static bool is_result(falt_type type) {
   return falt_type_is_float(type) && type != FALT_F64;
@@ -303,7 +303,7 @@ static bool has_neighbours(const falt_tensor *t) {
   return falt_tensor_unit(t, FALT_C) || falt_tensor_unit(t, FALT_W);
 }
 
-/* Of the layer as it is computed, whose width may be what the problem calls its height. */
+/* Of the computed layer, whose width may be the problem's height. */
 static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
   if (!has_neighbours(&plan->layer.p.input)) return "neither channels nor pixels of the input are adjacent";
   if (!has_neighbours(&plan->layer.p.output)) return "neither channels nor pixels of the output are adjacent";
@@ -314,8 +314,8 @@ static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
 
 /* ---- estimate */
 
-/* Share of the multiply-add peak, and what else takes time, in f32 operations of vectors at that peak; what a matrix
- * unit and vectors were measured to take. */
+/* Fraction of the multiply-add peak, and overheads, in f32 operations of vectors at that peak; measured for AMX and for
+ * vectors. */
 typedef struct expense {
   double share, sum, result;
 } expense;
@@ -340,7 +340,7 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
 
 /* ---- plan */
 
-/* Whether one tap meets an element inside at every position, for outputs whose rows input channels fill. */
+/* Whether one tap reads inside at every position, for outputs whose rows input channels fill. */
 static bool can_exchange(const falt_problem *p) {
   for (int a = 0; a < 3; a++) {
     const int dim = FALT_D + a;
@@ -380,7 +380,7 @@ static void set_turned(falt_outer_tiles_plan *plan) {
   plan->matrix = (size_t)(falt_outer_tiles_groups(plan) * plan->tiles * plan->rows * plan->pitch);
 }
 
-/* Lines of pairs of elements, a position's distance apart; behind each the elements themselves. */
+/* Lines of pairs of elements, a position apart; the elements themselves follow each line. */
 static void set_spaced(falt_outer_tiles_plan *plan) {
   const int64_t channels = plan->layer.channels, stride = plan->layer.p.axis[2].stride * channels;
   plan->segments = plan->lines;
@@ -408,9 +408,9 @@ static int64_t part_bytes(const falt_outer_tiles_plan *plan) {
   return (int64_t)plan->x_part + falt_outer_tiles_groups(plan) * plan->panels * plan->chunks * 2 * TILE;
 }
 
-/* Lines of pairs are for positions that share the lines of a cache. Rows of tiles: those of all taps of the width
- * together where that leaves fewer tiles. A matrix unit takes as long for a tile of few rows, whose others it reads all
- * the same; vectors have tiles of equal rows. */
+/* Lines of pairs are for positions that share cache lines. Rows of tiles: those of all taps of the width together if
+ * that gives fewer tiles. A matrix unit takes as long for a tile of few rows, because it reads all of them; vectors
+ * have tiles of equal rows. */
 static void set_rows(falt_outer_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t taps = p->filter.size[FALT_W], channels = plan->layer.channels;

@@ -57,13 +57,13 @@ static inline int64_t falt_outer_tiles_phases(const falt_outer_tiles_plan *plan)
   return plan->phases[0] * plan->phases[1];
 }
 
-/* Row 0 of a matrix of x, turned: of a part, tap of the depth and phase. */
+/* Row 0 of a matrix of transposed x: of a part, a tap of the depth and a residue. */
 static inline char *falt_outer_tiles_turned(const falt_outer_tiles_run *run, int64_t i, int64_t j, int64_t phase) {
   const falt_outer_tiles_plan *plan = run->plan;
   return run->turned + (size_t)i * plan->x_part + (size_t)(j * falt_outer_tiles_phases(plan) + phase) * plan->matrix;
 }
 
-/* Brings x and dy of the block's parts; runs on the device's threads. */
+/* Prepares x and dy of the block's parts, on the device's threads. */
 void falt_outer_tiles_bring(const falt_outer_tiles_run *run);
 
 #endif

@@ -20,9 +20,9 @@ static part part_at(const falt_outer_tiles_run *run, int64_t i) {
   return p;
 }
 
-/* ---- x, turned: for each part, tap of the depth and phase a matrix of channels by positions */
+/* ---- x, transposed: for each part, tap of the depth and residue a matrix of channels by positions */
 
-/* Which matrix of x is brought, for tap j of the depth. */
+/* The matrix of x for tap j of the depth. */
 typedef struct matrix {
   part p;
   int64_t j, phase;
@@ -46,14 +46,13 @@ static int64_t line_at(const falt_outer_tiles_run *run, const matrix *m, int64_t
   return d < 0 || h < 0 ? -1 : falt_tensor_at(x, m->p.at.n, 0, 0, d, h, 0);
 }
 
-/* The pixel that the first tap meets at a position of a line. */
+/* The pixel that the first tap reads at a position of a line. */
 static int64_t pixel_of(const falt_outer_tiles_plan *plan, const matrix *m, int64_t along) {
   const falt_axis *axis = &plan->layer.p.axis[2];
   return (m->p.at.at[2] + along) * axis->stride + m->phase % plan->phases[1] - axis->pad[0];
 }
 
-/* A window of which taps may lie outside, brought together in `room`; that of one tap where it lies, or NULL. The
- * constant is 0. */
+/* A window with taps outside, gathered in `room`; with one tap in place, or NULL. The constant is 0. */
 static const uint16_t *window_outside(const falt_outer_tiles_run *run, const uint16_t *line, int64_t u,
                                       uint16_t *room) {
   const falt_outer_tiles_plan *plan = run->plan;
@@ -71,7 +70,7 @@ static const uint16_t *window_outside(const falt_outer_tiles_run *run, const uin
   return room;
 }
 
-/* First pixels of windows that are read where they lie: [0, end). */
+/* First pixels of windows that are read in place: [0, end). */
 static int64_t windows_end(const falt_outer_tiles_plan *plan) {
   const falt_tensor *x = &plan->layer.p.input;
   const falt_axis *axis = &plan->layer.p.axis[2];
@@ -151,7 +150,7 @@ static void copy_x(void *context, int64_t index) {
     }
 }
 
-/* Pixels [first, first + count) of a line that goes on beyond its ends, channels side by side. NULL: zeros. */
+/* Pixels [first, first + count) of a line with its boundary, with contiguous channels. NULL: zeros. */
 static void copy_pixels(const falt_layer *layer, const uint16_t *line, int64_t first, int64_t count, uint16_t *to) {
   const falt_axis *axis = &layer->p.axis[2];
   const int64_t width = layer->p.input.size[FALT_W], channels = layer->channels;
@@ -234,7 +233,7 @@ static void pair_y(void *context, int64_t index) {
   }
 }
 
-/* One chunk of a panel, of adjacent pixels: rows as they lie, or brought together with zeros between lines. */
+/* One chunk of a panel, of adjacent pixels: rows in place, or gathered with zeros between lines. */
 static void cross_chunk(const falt_outer_tiles_run *run, const part *p, int64_t i, int64_t panel, int64_t chunk) {
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_tensor *y = &plan->layer.p.output;
