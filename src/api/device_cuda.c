@@ -12,7 +12,8 @@
 #include "cuda/rate.h"
 #include "planner/wisdom.h"
 
-/* Shares of what the clocks promise: of memory as copies reach it on an H200, of multiply-adds as filters do. */
+/* Fractions of the peak rates by the clocks: of memory as copies reach it on an H200, of multiply-adds as filters do.
+ */
 static const double copy_share = 0.87, compute_share = 0.93;
 static const double assumed_transfer = 2e10; /* bytes a second over the bus, until measured: PCIe 4.0 with 16 lanes */
 
@@ -37,8 +38,8 @@ static int f64_lanes(int major, int minor) {
   return (major == 7 && minor == 0) || (major == 8 && minor == 0) || (major == 6 && minor == 0) ? 32 : 2;
 }
 
-/* The same of halves on tensor cores, as far as power lets them go on the largest chips; none before the 16x8x16
- * product of 8.0, the only one that the kernels use. */
+/* The same for f16 on tensor cores, limited by power on the largest chips; none before the 16x8x16 MMA of sm_80, the
+ * only one that the kernels use. */
 static int f16_lanes(int major, int minor) {
   if (major < 8) return 0;
   if (major == 8) return minor == 0 ? 1024 : 512;
@@ -120,8 +121,8 @@ static falt_status measure_transfers(falt_gpu *gpu, falt_limits *limits) {
   return status;
 }
 
-/* Multiply-adds of a GPU that others keep busy measure less than it can do, and would be believed for ever: its clocks
- * say what it can do so nearly that less than three quarters of that is no limit. */
+/* The measured rate of a busy GPU is too low and would be stored for ever. The clocks give the rate closely enough to
+ * reject a measurement below three quarters of it. */
 static void measure_rates(falt_gpu *gpu, falt_limits *limits) {
   const falt_limits guessed = guess(falt_gpu_about(gpu));
   falt_gpu_rate(gpu, FALT_GPU_F32, &limits->f32_flops);

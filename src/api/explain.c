@@ -26,14 +26,14 @@ static falt_status measure(const falt_plan *plan, const falt_operands *operands,
   const falt_status timed = falt_trial_time(plan, operands, seconds, timing);
   falt_progress_leave(all);
   FALT_TRY(timed);
-  return falt_device_synchronize(plan->device); /* what went wrong meanwhile shows here */
+  return falt_device_synchronize(plan->device); /* errors of earlier work appear here */
 }
 
 falt_status falt_plan_time(const falt_plan *plan, const falt_operands *operands, double seconds,
                            falt_candidate *candidate) {
   if (!candidate) return falt_fail(FALT_INVALID_ARGUMENT, "candidate: NULL; pass the struct to fill");
   if (!(seconds >= 0)) return falt_fail(FALT_INVALID_ARGUMENT, "seconds: %g is not a time; use 0 or more", seconds);
-  if (!plan) return falt_execute(plan, operands); /* which says what is missing */
+  if (!plan) return falt_execute(plan, operands); /* its message names the missing library */
   falt_timing timing;
   falt_call call;
   falt_call_begin(&call, &plan->device->control, "measure");

@@ -4,7 +4,8 @@
 #include "core/memory.h"
 #include "planner/operands.h"
 
-/* One operand here and there. Results with gaps between their elements keep what lies there, so all is copied in. */
+/* One operand in host memory and on the device. An output with gaps between its elements keeps their content, so it is
+ * copied in, too. */
 typedef struct staged {
   void *here, *there;
   size_t bytes;
@@ -71,7 +72,7 @@ static falt_status execute_whole(const falt_plan *plan, const falt_operands *ope
 
 /* ---- in slabs, or where they are */
 
-/* Parts may lack a plan that the whole has: the method asked for applies to one and not the other. */
+/* A part may lack a plan although the whole has one: the requested method applies to one and not to the other. */
 static falt_status execute_copied(const falt_plan *plan, const falt_operands *operands, falt_stages *stages) {
   falt_slabs slabs;
   FALT_TRY(falt_operands_check(plan, operands, false));

@@ -17,7 +17,7 @@
 enum { LARGEST = 1 << 16, PATH = 4096, KEY = 192, RATES = 8, OPTIONAL = 4 };
 static const char head[] = "faltung-limits 4\n";
 
-/* A GPU that is described takes what was measured on any of its model: its key is the end of theirs. */
+/* A described GPU uses the limits measured on any GPU of its model: its key is the end of theirs. */
 static void key_of(const falt_device *device, char key[KEY]) {
   snprintf(key, KEY, "%s; %s", device->described ? "" : device->name, device->model);
 }

@@ -41,7 +41,7 @@ static falt_status describe(falt_problem *problem, const falt_const_array *src, 
   FALT_TRY(check_array(&result, "dst"));
   FALT_TRY(falt_problem_filter(problem, &src->tensor, &taps->tensor, dst->tensor.type, flip, options));
   FALT_TRY(take_output(problem, dst));
-  FALT_TRY(falt_problem_check(problem)); /* so that spans cannot overflow */
+  FALT_TRY(falt_problem_check(problem)); /* spans cannot overflow below it */
   if (falt_tensors_overlap(&src->tensor, src->data, &dst->tensor, dst->data))
     return falt_fail(FALT_INVALID_ARGUMENT, "dst: overlaps src; filter into another array and copy");
   if (falt_tensors_overlap(&taps->tensor, taps->data, &dst->tensor, dst->data))
@@ -60,7 +60,7 @@ static falt_status run(falt_device *device, const falt_problem *problem, const f
   return falt_call_end(&call, status);
 }
 
-/* falt_operands has one kind of pointer for what is read and what is written. */
+/* falt_operands has the same pointer type for inputs and outputs. */
 static void *read_only(const falt_const_array *array) {
   return (void *)(uintptr_t)array->data;
 }

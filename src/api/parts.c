@@ -13,7 +13,7 @@ enum { PLANS = 4 }; /* first, middle, last, and one to spare */
 typedef struct parts {
   falt_plan_parts base;
   falt_budget budget;
-  void *filter; /* NULL: it comes with each execution */
+  void *filter; /* NULL: given with each execution */
   falt_plan *plan[PLANS];
   falt_problem problem[PLANS]; /* canonical */
   int next;

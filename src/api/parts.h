@@ -4,7 +4,7 @@
 
 #include "planner/planner.h"
 
-/* Keeps what plans of parts are made from: the budget and the filter's values. */
+/* Stores the budget and the filter's values, from which plans of parts are created. */
 falt_status falt_parts_keep(falt_plan *plan, const falt_budget *budget, const void *filter_values);
 
 /* The plan itself if the problem is its own, else one for the part's problem; it lives as long as the plan. One thread

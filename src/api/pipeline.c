@@ -52,7 +52,7 @@ typedef struct run {
   const falt_device_queues *queues;
   const falt_plan *plan;
   const falt_slabs *slabs;
-  falt_operands there; /* what all slabs share */
+  falt_operands there; /* state of all slabs */
   char *source, *residual, *result;
   bool direct_in, direct_out; /* the caller's memory is pinned */
   falt_stages *stages;
@@ -101,7 +101,7 @@ void falt_pipeline_destroy(falt_device *device) {
   device->pipeline = NULL;
 }
 
-/* The device's pipeline, made by the first who asks. */
+/* The device's pipeline, created on first use. */
 static falt_pipeline *pipeline_of(falt_device *device) {
   static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&making);

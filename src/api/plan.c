@@ -22,7 +22,9 @@ static falt_status create(falt_plan **plan, falt_device *device, const falt_prob
 
 falt_status falt_plan_create(falt_plan **plan, falt_device *device, const falt_problem *problem,
                              const falt_budget *budget, const void *filter_values) {
-  if (!plan || !device) return create(plan, device, problem, budget, filter_values); /* which says what is missing */
+  if (!plan || !device)
+    return create(plan, device, problem, budget, filter_values); /* its message names the missing
+                                                                  * library */
   falt_call call;
   falt_call_begin(&call, &device->control, NULL);
   const falt_status status = falt_call_end(&call, create(plan, device, problem, budget, filter_values));

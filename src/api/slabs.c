@@ -38,7 +38,7 @@ static bool has_gaps(const falt_tensor *tensor, const bool walked[FALT_D], int d
   return span_bytes(tensor, walked, dim) != elements * (int64_t)falt_type_size(tensor->type);
 }
 
-/* Whether a tensor's rows along dim lie one behind the other. */
+/* Whether a tensor's rows along dim are consecutive. */
 static bool in_rows(const falt_tensor *tensor, const bool walked[FALT_D], int dim) {
   return tensor->stride[dim] * (int64_t)falt_type_size(tensor->type) >= span_bytes(tensor, walked, dim);
 }
@@ -120,7 +120,7 @@ static void place(falt_tensor *tensor, const falt_slab_rows *rows, int dim) {
   tensor->offset = falt_tensor_lowest_offset(tensor);
 }
 
-/* The rows of an operand whose walked dimensions stand at the given indices. */
+/* The rows of an operand at the given indices of the outer dimensions. */
 static falt_slab_rows rows_of(const falt_slabs *s, const falt_tensor *tensor, const int64_t at[FALT_D]) {
   const int64_t element = (int64_t)falt_type_size(tensor->type);
   falt_slab_rows rows = {.here_pitch = tensor->stride[s->dim] * element,
@@ -194,7 +194,7 @@ falt_status falt_slab_describe(const falt_slabs *s, int64_t index, falt_slab *sl
   return FALT_OK;
 }
 
-/* ---- what to move */
+/* ---- copies */
 
 falt_slab_piece falt_slab_next(const falt_slab_rows *rows, int64_t at, int64_t end) {
   const int64_t row = rows->skip + at / rows->row_bytes, inside = at % rows->row_bytes, u = rows->first + row;

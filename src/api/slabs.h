@@ -43,7 +43,8 @@ static inline int64_t falt_slab_bytes(const falt_slab_rows *rows) {
   return rows->count ? (rows->count - 1) * rows->there_pitch + rows->row_bytes : 0;
 }
 
-/* Bytes that the slab moves, and a piece of them: from byte `at` as many as lie together in both, up to `end`. */
+/* The bytes of a slab's copies, and one run of them: from byte `at` as many as are contiguous on both sides, up to
+ * `end`. */
 static inline int64_t falt_slab_moved(const falt_slab_rows *rows) {
   return (rows->count - rows->skip) * rows->row_bytes;
 }

@@ -17,7 +17,7 @@ static bool once_in(uint64_t *state, int64_t n) {
   return falt_random_int(state, 1, n) == 1;
 }
 
-/* ---- what is expected */
+/* ---- expected output */
 
 static falt_status run_by(const char *method, falt_device *device, const falt_problem *problem,
                           const falt_bench *bench) {
@@ -32,7 +32,7 @@ static falt_status run_by(const char *method, falt_device *device, const falt_pr
   return status;
 }
 
-/* The problem whose results are sums of magnitudes. */
+/* The problem whose outputs are sums of magnitudes. */
 static falt_problem magnitude_problem(const falt_problem *problem) {
   falt_problem m = *problem;
   m.input.type = m.filter.type = m.output.type = m.residual.type = m.accumulator = FALT_F64;
@@ -108,8 +108,8 @@ static bool same_bits(const verification *v) {
   return falt_bench_same(&v->before, &v->data, falt_verify_leaves_out(v) ? &v->expected : NULL);
 }
 
-/* Whether falt_execute_host brings operands to other addresses: a plan may have two kernels, one of them for operands
- * that are not aligned. */
+/* Whether falt_execute_host copies operands to other addresses: a plan may have a second kernel for unaligned operands.
+ */
 static bool moves(const verification *v, falt_manner manner) {
   bool aligned = true;
   for (int i = 0; i < FALT_OPERANDS; i++) {
@@ -132,7 +132,7 @@ static void verify_again(verification *v, const falt_plan *plan, falt_manner man
     note(v, plan, other_bits[manner]);
 }
 
-/* The same plan for another number of threads, where the same bits were asked for. */
+/* The same plan for another number of threads, for deterministic problems. */
 static void verify_rival(verification *v, const falt_plan *plan) {
   falt_device *device = v->device;
   v->device = plan->device;
@@ -154,7 +154,7 @@ static void verify_plan(verification *v, const falt_plan *plan, const falt_plan 
 
 /* ---- all plans */
 
-typedef falt_search searches[2]; /* on the device, and on its rival where there is one */
+typedef falt_search searches[2]; /* on the device, and on its second device if there is one */
 
 static falt_status open_searches(verification *v, const void *filter_values, searches search) {
   falt_device *const devices[] = {v->device, v->rival};
@@ -194,7 +194,7 @@ static falt_status verify_entry(verification *v, falt_search search[2], falt_ent
   return FALT_OK;
 }
 
-/* Every plan within the budget, those that run only by name included. */
+/* Every plan within the budget, including those that run only if named. */
 static falt_status verify_plans(verification *v, const void *filter_values, uint64_t *state) {
   searches search;
   const size_t apart = falt_place_apart(FALT_RED_ZONE);
@@ -240,7 +240,7 @@ static falt_status make_like(falt_device **made, const falt_device *device, int 
 static falt_status choose_devices(verification *v, uint64_t *state, falt_device *made[2]) {
   const bool is_cpu = strcmp(v->device->kind, "cpu") == 0, alone = v->seed == 0 || !once_in(state, 4);
   const int64_t threads = falt_random_int(state, 1, 5), more = falt_random_int(state, 1, 4);
-  const bool limited = v->budget && v->budget->max_workspace > 0; /* what fits may depend on the threads */
+  const bool limited = v->budget && v->budget->max_workspace > 0; /* fitting plans may depend on the threads */
   const bool compares = once_in(state, 2) && !limited;
   v->pick = once_in(state, 2) ? falt_random(state) | 1 : 0;
   if (!is_cpu || alone) return FALT_OK;
@@ -269,7 +269,7 @@ static void close_all(verification *v, falt_device *made[2]) {
   falt_free(v->troubles);
 }
 
-/* falt_message() says what is wrong while a verdict that is not ok is reported. */
+/* falt_message() describes the failure while a verdict that is not ok is reported. */
 static void tell(const verification *v, int i) {
   const falt_verdict *verdict = &v->verdicts[i];
   if (verdict->ok) return;

@@ -9,20 +9,19 @@
  * guards for a part of them. */
 enum { FALT_GUARD = FALT_EXACT_ALLOCATION ? 0 : 4096 };
 
-/* What fills all that no execution may read: NaN in every float and -1 in integers, or large finite numbers. */
+/* The content of memory that no execution may read: NaN in floats and -1 in integers, or large finite numbers. */
 enum { FALT_POISON = 0xFF, FALT_POISON_FINITE = 0x5A };
 
 /* ---- operands */
 
-/* An operand that begins `skew` elements behind an address aligned to FALT_ALIGN. Bytes that belong to no element of
- * the tensor, guards included, are poison, so that reading them shows in the result, and writing them shows afterwards.
- */
+/* An operand that starts `skew` elements after an address aligned to FALT_ALIGN. Bytes of no element, guards included,
+ * are poisoned: reading them shows in the output, writing them is detected afterwards. */
 typedef struct falt_guarded {
   bool used, written;
   falt_tensor tensor;
   size_t lead, bytes;             /* before data[0], guard included; of all of it */
   unsigned char *memory;          /* guard, skew, elements, guard */
-  unsigned char *kept, *elements; /* a copy of what is read; 0xFF where memory belongs to an element, else 0 */
+  unsigned char *kept, *elements; /* a copy of the inputs; 0xFF where memory belongs to an element, else 0 */
 } falt_guarded;
 
 typedef struct falt_bench {
@@ -37,11 +36,11 @@ void *falt_guarded_data(const falt_guarded *operand);
 falt_operands falt_bench_operands(const falt_bench *bench);
 /* Fills all that is neither read nor an element of something read with the byte. */
 void falt_bench_poison(falt_bench *bench, unsigned char byte);
-/* Remembers what is read. */
+/* Copies the inputs. */
 void falt_bench_keep(falt_bench *bench);
 /* Copies everything into a bench of the same problem and seed. */
 void falt_bench_copy(falt_bench *to, const falt_bench *from);
-/* What is read, as it was kept, with gaps poisoned as they are now. */
+/* Restores the inputs from the copy, with the present poison in gaps. */
 void falt_bench_restore(falt_bench *bench);
 /* Whether nothing but the elements of the results was written since the bench was poisoned and kept. */
 bool falt_bench_intact(const falt_bench *bench);
@@ -79,8 +78,8 @@ typedef enum falt_filling {
 
 /* Random data for everything that is read; a filter of the problem's rank if it has one. Keeps a copy. */
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed);
-/* Magnitudes of another bench's data, as f64, where that one's elements are; 0 for what is not finite. Where
- * `factored`, each tap is the sum of all: a filter is close to its terms in that measure only. */
+/* Magnitudes of another bench's data, as f64, at the same elements; 0 for values that are not finite. If `factored`,
+ * each tap is the sum of all: only in that measure a filter is close to its terms. */
 void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from, bool factored);
 
 /* ---- executions */
@@ -96,7 +95,7 @@ typedef enum falt_manner {
 
 enum { FALT_TROUBLE = 320 };
 
-/* What verification knows of one problem. */
+/* The state of verifying one problem. */
 typedef struct falt_verification {
   const falt_solver *const *solvers;
   falt_device *device, *host; /* the reference runs on the host */
@@ -115,13 +114,13 @@ typedef struct falt_verification {
   char (*troubles)[FALT_TROUBLE];        /* the same; empty: nothing */
 } falt_verification;
 
-/* Executes on poisoned memory; the results are in v->data. NULL, or what went wrong beside the results. */
+/* Executes on poisoned memory; the output is in v->data. Returns NULL, or an error other than a wrong output. */
 const char *falt_verify_execute(falt_verification *v, const falt_plan *plan, falt_manner manner, unsigned char poison);
 
 /* Whether results may be numbers where the reference is NaN: a product of a weight that is not finite and the zero
  * beyond an edge may be NaN or left out. */
 bool falt_verify_leaves_out(const falt_verification *v);
-/* Compares v->data with what is expected and adds to the verdict. */
+/* Compares v->data with the expected output and updates the verdict. */
 void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt_verdict *verdict);
 
 /* falt_verify over a list of solvers. */

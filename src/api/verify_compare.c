@@ -21,7 +21,7 @@ typedef struct comparison {
   falt_operand which;
   falt_verdict *verdict;
   double largest;        /* of a result's magnitudes at most, where they are not known one by one */
-  double underflow;      /* what a sum may lose to it */
+  double underflow;      /* the possible loss of a sum */
   bool leaves_out;       /* a result that is NaN may be a number */
   bool spreads, factors; /* a number may be none; terms of a filter are summed, not its taps */
   bool splits, hides;    /* a result with an infinite term may be NaN; the reference does not show which have one */
@@ -31,7 +31,7 @@ static bool is_whole(double value) {
   return value == rint(value);
 }
 
-/* Integers in, integers out, and nothing on the way that is not an integer. */
+/* Integer operands and outputs, without fractional values in between. */
 static bool is_exact(const falt_problem *p) {
   const falt_type result = falt_problem_result(p)->type;
   if (!falt_type_is_integer(result) || p->operation == FALT_AVGPOOL) return false;
@@ -67,13 +67,13 @@ static double finite_value(falt_type type, double value) {
   return falt_type_beyond(type) < 0x1p80 && isinf(value) ? copysign(falt_type_beyond(type), value) : value;
 }
 
-/* What is not finite must be so in kind: NaN, or the same infinity. */
+/* Values that are not finite must agree in kind: NaN, or the same infinity. */
 static double distance(double a, double b) {
   if (a == b || (isnan(a) && isnan(b))) return 0;
   return isfinite(a - b) ? fabs(a - b) : INFINITY;
 }
 
-/* A gradient of maxpool sums what different windows give: their magnitudes are not those of |x|'s windows. */
+/* A max pooling gradient sums contributions of different windows: their magnitudes are not those of |x|'s windows. */
 static double magnitude_at(const comparison *c, int64_t index) {
   const falt_bench *bench = c->factors ? &c->v->term_magnitudes : &c->v->magnitudes;
   const falt_guarded *m = &bench->operand[c->which];
@@ -104,7 +104,7 @@ static double largest_of(const falt_verification *v, falt_operand which) {
   return l.value;
 }
 
-/* Of the two factors of a problem's sums, or what bounds it. */
+/* The bound of the operands of a problem's sums. */
 static double largest_product(const falt_verification *v) {
   const falt_operand *factor = falt_operations[v->problem->operation].factor;
   return largest_of(v, factor[0]) * largest_of(v, factor[1]);
@@ -115,10 +115,10 @@ static bool are_both(const falt_problem *p, falt_type type) {
   return falt_problem_factor(p, 0)->type == type && falt_problem_factor(p, 1)->type == type;
 }
 
-/* What a result loses to underflow, before activation: each product up to the accumulator's smallest number, times the
- * largest factor of a sum. Instructions for products of bf16 take factors and sums below 2^-126 as zeros; tensor cores
- * align products by the exponents of their factors, which are 2^-14 for all f16 below it, and cut off what lies 24 bits
- * below the largest. The product alpha*scale, by which sums are multiplied, loses half of the smallest number. */
+/* The loss of an output by underflow, before activation: each product up to the accumulator's smallest number, times
+ * the largest factor of a sum. bf16 dot products treat operands and sums below 2^-126 as zeros. Tensor cores align
+ * products by the exponents of their operands, which are 2^-14 for all smaller f16, and truncate 24 bits below the
+ * largest. The product alpha*scale, by which sums are multiplied, loses half of the smallest number. */
 static double underflow_of(const comparison *c) {
   const falt_verification *v = c->v;
   const falt_problem *p = v->problem;

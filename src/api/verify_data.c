@@ -21,7 +21,7 @@ static void mark_element(void *context, int64_t index) {
   memset(o->elements + o->lead + (size_t)index * size, 0xFF, size);
 }
 
-/* Half of the operands begin where an aligned address is, the others up to 15 elements behind one. */
+/* Half of the operands start at an aligned address, the others up to 15 elements after one. */
 static size_t skew_of(uint64_t *state) {
   return falt_random_int(state, 0, 1) ? 0 : (size_t)falt_random_int(state, 1, 15);
 }
@@ -117,7 +117,7 @@ void falt_bench_copy(falt_bench *to, const falt_bench *from) {
   }
 }
 
-/* For the memory sanitizer: bytes of elements, or all others, are written. */
+/* For the memory sanitizer: marks the bytes of elements, or all other bytes, as written. */
 static void mark_written(const falt_guarded *o, bool of_elements) {
   for (size_t at = 0; at < o->bytes; at++)
     if (of_elements == (o->elements[at] != 0)) FALT_WRITTEN(o->memory + at, 1);
@@ -150,7 +150,7 @@ void falt_bench_restore(falt_bench *bench) {
   }
 }
 
-/* Bits of `read` stand for elements that are only read. */
+/* The bits of `read` mark operands that are only read. */
 static bool is_intact(const falt_guarded *o, unsigned char byte, unsigned char read) {
   const unsigned char *restrict is = o->memory, *restrict kept = o->kept, *restrict elements = o->elements;
   unsigned char changed = 0;

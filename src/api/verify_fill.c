@@ -75,7 +75,7 @@ static bool has_small_range(falt_type type) {
   return falt_type_beyond(type) < 0x1p80;
 }
 
-/* What one element may be while a sum of products with factors below one stays in the range of an accumulator. */
+/* The largest element for which a sum of products with values below one stays in the accumulator's range. */
 static double most_of(const falt_problem *p, falt_type type, bool large) {
   if (has_small_range(type)) return falt_type_beyond(type) * (1 - falt_type_epsilon(type));
   if (!large) return 1;
@@ -91,7 +91,7 @@ static double factor_of(falt_type type, int operand, uint64_t *state) {
   return falt_type_is_integer(type) ? 1 : factor;
 }
 
-/* Floats in [-1, 1). Integers over their whole range, or only near zero, so that sums do not all saturate. */
+/* Floats in [-1, 1). Integers over their whole range, or only near zero, so not all sums saturate. */
 static void plain_range(fill *f, bool whole_range, double small) {
   const falt_type type = f->to->tensor.type;
   const bool whole = falt_type_is_integer(type);
@@ -99,8 +99,8 @@ static void plain_range(fill *f, bool whole_range, double small) {
   f->high = !whole ? 1 : whole_range ? falt_type_max(type) : small;
 }
 
-/* A filter that is a sum of so many separable terms: multiples of 1/4 (integers: -1, 0, 1), so that products of three
- * are exact in every type. One factor of a term depends on the position along one axis and on the channels. */
+/* A filter that is a sum of separable terms: multiples of 1/4 (integers: -1, 0, 1), so products of three are exact in
+ * every type. One factor of a term depends on the position along one axis and on the channels. */
 static double separable_value(const falt_tensor *w, int rank, uint64_t seed, const int64_t i[FALT_DIMS]) {
   const bool whole = falt_type_is_integer(w->type);
   double sum = 0;
@@ -133,8 +133,8 @@ static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
                          separable_value(w, rank, seed, i));
 }
 
-/* What this operand gets. A weight that is not finite may meet a zero beyond the edge, which results may leave out, so
- * most of the data has none. Solvers of gradients of the input multiply it with zeros around dy, too. */
+/* The kind of data of an operand. A weight that is not finite may be multiplied by a zero beyond the edge, which
+ * outputs may skip, so most data has none. dgrad solvers multiply it with zeros around dy, too. */
 static falt_filling filling_of(const falt_problem *p, int operand, falt_filling filling, bool weights) {
   const bool gradient = p->operation == FALT_BACKWARD_FILTER && operand == FALT_OUTPUT;
   const bool weight = operand == FALT_FILTER || gradient;

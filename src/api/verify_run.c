@@ -89,7 +89,7 @@ static const char *execute_in_room(falt_device *device, const falt_plan *plan, f
   return trouble;
 }
 
-/* The same wherever the operands must lie. */
+/* The same in host or device memory, as the device requires. */
 static const char *execute_plainly(falt_verification *v, const falt_plan *plan) {
   if (!v->device->memory) return execute_in_room(v->device, plan, falt_bench_operands(&v->data), v->data.poison);
   if (falt_mirror_send(&v->mirror, v->device, &v->data) != FALT_OK) return failed;
@@ -104,7 +104,7 @@ static const char *execute_from_host(falt_verification *v, const falt_plan *plan
   return falt_execute_host(plan, &operands) == FALT_OK ? NULL : failed;
 }
 
-/* ---- two executions of one plan at once */
+/* ---- two concurrent executions of one plan */
 
 typedef struct twins {
   falt_verification *v;

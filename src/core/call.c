@@ -38,7 +38,7 @@ static void report_if_due(falt_call *call) {
   report(call, call->done);
 }
 
-/* The call whose progress this thread may tell, at so many nested loops at most; or NULL. */
+/* The call whose progress this thread may report, at a number of nested loops at most; or NULL. */
 static falt_call *told_by_me(int depth) {
   falt_call *call = falt_here.call;
   return call && call->report && falt_here.owns && falt_here.depth <= depth ? call : NULL;

@@ -10,10 +10,10 @@
  * and inside parallel loops. Long work polls falt_cancelled. Once true, it stays true and the output is undefined:
  * loops end, and falt_call_end returns FALT_CANCELLED. */
 
-/* What the caller of a device may do to its calls. */
+/* The controls of a device's calls: interruption and progress. */
 typedef struct falt_control {
   _Atomic uint32_t interrupts; /* odd while interrupted; a call ends when it is not the even number that it noted */
-  falt_progress progress;      /* NULL: nobody asks */
+  falt_progress progress;      /* NULL: no report */
   void *context;
 } falt_control;
 
@@ -21,14 +21,14 @@ typedef struct falt_call {
   const falt_control *control;
   uint32_t noted;
   atomic_bool refused; /* the progress function returned false */
-  bool nested;         /* an outer call goes on: this one is only its part */
+  bool nested;         /* nested in an outer call */
   /* progress; of the calling thread alone */
-  falt_progress report; /* NULL: nobody asks */
+  falt_progress report; /* NULL: no report */
   const char *phase;
   bool keeps_phase;       /* parts do not change it */
   bool reporting, spoke;  /* inside report; reported since the phase began */
   double began, told;     /* seconds of the coarse clock */
-  double low, high, done; /* the part of [0, 1] that goes on; how far it is */
+  double low, high, done; /* the current part of [0, 1]; its progress */
 } falt_call;
 
 /* Where this thread is. */
@@ -50,24 +50,24 @@ static inline bool falt_call_is_over(const falt_call *call) {
                   atomic_load_explicit(&call->refused, memory_order_relaxed));
 }
 
-/* The parts of the next two where somebody asks for progress. */
+/* The next two exist only if progress is reported. */
 void falt_progress_turn(void);
 bool falt_progress_is_due(void);
 
-/* Whether the call that this thread works for was cancelled. Poll it at least every 10 ms; gives the progress function
- * its turn. False outside of calls. */
+/* Whether the call that this thread works for was cancelled. Poll it at least every 10 ms; also calls the progress
+ * function if it is due. False outside of calls. */
 static inline bool falt_cancelled(void) {
   if (falt_here.call && falt_here.call->report) falt_progress_turn();
   return falt_call_is_over(falt_here.call);
 }
 
-/* Begins a phase of a call that was opened without one: progress starts anew. */
+/* Starts a phase of a call that was opened without one: progress restarts. */
 void falt_progress_phase(const char *phase);
-/* Whether progress is to be told now: asked for, by this thread, and not just told. */
+/* Whether a progress report is due: requested, on this thread, and not just made. */
 static inline bool falt_progress_due(void) {
   return falt_here.call && falt_here.call->report && falt_progress_is_due();
 }
-/* Tells how much of the part that goes on is done, in [0, 1]. Ignored inside nested loops. */
+/* Reports the progress of the current part, in [0, 1]. Ignored inside nested loops. */
 void falt_progress_at(double done);
 
 /* Until falt_progress_leave, progress tells of [low, high] of the part that went on before. */

@@ -11,7 +11,7 @@
 
 enum { LEAST = 4096, LINE = 64 };
 
-/* Whole lines to an aligned address; what is left is the caller's. */
+/* Copies whole lines to an aligned address; the caller copies the rest. */
 static size_t stream_lines(char *to, const char *from, size_t bytes) {
   size_t done = 0;
   for (; done + LINE <= bytes; done += LINE) {

@@ -4,10 +4,10 @@
 
 #include <stddef.h>
 
-/* memcpy whose stores pass by the caches where the processor can: no line is fetched only to be overwritten. */
+/* memcpy with non-temporal stores if the processor has them: no line is fetched only to be overwritten. */
 void falt_copy_stream(void *to, const void *from, size_t bytes);
 
-/* memcpy and memset of what may be gigabytes: they end early once the call is cancelled (core/call.h). */
+/* memcpy and memset for gigabytes: they end early once the call is cancelled (core/call.h). */
 void falt_copy_large(void *to, const void *from, size_t bytes);
 void falt_fill_large(void *to, int byte, size_t bytes);
 

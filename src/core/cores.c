@@ -26,7 +26,7 @@ static bool read_group(const char *root, const char *group, const char *name, ch
   return path_text.length < sizeof path && falt_file_head(path, text, size);
 }
 
-/* Quota in cores, rounded up; INT_MAX where there is none. */
+/* Quota in cores, rounded up; INT_MAX if there is none. */
 static int cores_of(const char *quota_text, const char *period_text) {
   const long long quota = atoll(quota_text), period = atoll(period_text);
   if (quota <= 0 || period <= 0) return INT_MAX;
@@ -49,8 +49,8 @@ static int cores_of_v1(const char *group) {
   return cores_of(quota, period);
 }
 
-/* The strictest quota of a group and those it lies in. A container may see the host's name of its group but only its
- * own files; then all but the root are missing. */
+/* The strictest quota of a group and its ancestors. A container may see the host's name of its group but only its own
+ * files; then all files except the root's are missing. */
 static int strictest(char *group, int (*quota)(const char *group)) {
   int cores = INT_MAX;
   for (;;) {
@@ -62,7 +62,7 @@ static int strictest(char *group, int (*quota)(const char *group)) {
   }
 }
 
-/* Whether a comma stands around "cpu" in a list of controllers such as "cpu,cpuacct". */
+/* Whether "cpu" is an element of a comma-separated list of controllers such as "cpu,cpuacct". */
 static bool lists_cpu(const char *controllers) {
   for (const char *at = controllers; (at = strstr(at, "cpu")); at++)
     if ((at == controllers || at[-1] == ',') && (at[3] == ',' || at[3] == '\0')) return true;

@@ -38,7 +38,7 @@ static bool has_all(uint32_t bits, uint32_t wanted) {
   return (bits & wanted) == wanted;
 }
 
-/* Linux saves the tiles (8 KB) only of processes that ask for them, all of whose threads may then use them. */
+/* Linux enables the tiles (8 KB of state) only for processes that request them; then all their threads may use them. */
 static bool may_use_tiles(void) {
 #if defined(__linux__)
   enum { REQUEST = 0x1023 /* ARCH_REQ_XCOMP_PERM */, TILE_DATA = 18 };

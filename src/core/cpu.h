@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Rising levels within one architecture; a kernel table is filled up to the level asked for. */
+/* Ascending levels within one architecture; a kernel table is filled up to the requested level. */
 typedef enum falt_isa {
   FALT_ISA_PORTABLE,
   FALT_ISA_NEON,
@@ -18,9 +18,9 @@ typedef enum falt_isa {
 
 const char *falt_isa_name(falt_isa isa); /* "portable" "neon" "avx2" "avx512" "vnni" "bf16" "amx" */
 int falt_isa_find(const char *name);     /* -1 if unknown */
-/* The best level of this processor and operating system. avx2 implies FMA and F16C; avx512 implies F, BW, DQ, VL;
- * vnni is AVX-512 with its dot products of bytes; bf16 is vnni with those of bf16; amx is bf16 with tiles of both,
- * which the operating system must grant: asking for the best level asks for that too. */
+/* The best level of this processor and operating system. avx2 implies FMA and F16C; avx512 implies F, BW, DQ, VL; vnni
+ * is AVX-512 with byte dot products; bf16 is vnni with bf16 dot products; amx is bf16 with tiles of both, which the
+ * operating system must grant: this function requests that. */
 falt_isa falt_isa_best(void);
 /* Whether this processor runs this level. */
 int falt_isa_runs(falt_isa isa);

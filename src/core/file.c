@@ -133,8 +133,8 @@ static ssize_t read_all(int file, char *text, size_t size) {
   return (ssize_t)length;
 }
 
-/* Bytes to make room for: one more than expected, to see that it ends there. Pipes and what the kernel shows as files
- * do not tell their size beforehand and get the limit. */
+/* Bytes to allocate: one more than expected, to detect the end. Pipes and kernel files do not tell their size in
+ * advance and get the limit. */
 static size_t expected_size(int file, size_t limit) {
   struct stat facts;
   if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0) return limit + 1;

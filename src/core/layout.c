@@ -44,7 +44,7 @@ static void visit_run(char *from, const char *to, falt_gap_visit visit, void *co
 }
 
 void falt_place_gaps(const falt_memory_layout *layout, char *memory, falt_gap_visit visit, void *context) {
-  char *end = memory; /* of the parts so far */
+  char *end = memory; /* of the parts added */
   if (!memory) return;
   for (int i = 0; i < layout->count; i++) {
     const falt_memory_part *part = &layout->part[i];

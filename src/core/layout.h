@@ -18,18 +18,18 @@ typedef struct falt_memory_part {
 } falt_memory_part;
 
 struct falt_memory_layout {
-  size_t total; /* bytes so far, a multiple of FALT_ALIGN */
+  size_t total; /* bytes of all parts, a multiple of FALT_ALIGN */
   int count;
   falt_memory_part part[FALT_MEMORY_PARTS]; /* in order; a part too many is counted to the last one */
 };
 
 /* Adds a part and returns its offset. No bytes make no part. */
 size_t falt_place_part(falt_memory_layout *layout, size_t bytes);
-/* Adds `count` blocks that lie as `inner` says. *inner must outlive the layout and not change any more. */
+/* Adds `count` blocks with the layout `inner`. *inner must outlive this layout and must not change any more. */
 size_t falt_place_each(falt_memory_layout *layout, int64_t count, const falt_memory_layout *inner);
 
-/* Leaves so many bytes (0, or a multiple of FALT_ALIGN) behind each part that this thread places from now on. Returns
- * the number before. */
+/* Sets the gap after each part that this thread adds from now on, in bytes (0, or a multiple of FALT_ALIGN). Returns
+ * the previous gap. */
 size_t falt_place_apart(size_t bytes);
 
 /* Visits every byte of memory that is laid out so and belongs to no part, in runs. */

@@ -48,8 +48,8 @@ static uint32_t bits_of(float value) {
   return bits;
 }
 
-/* Each float type keeps as many leading bits as it holds exactly for every value in [-1, 1), so that nothing is
- * rounded. No value but 0 is as small as a subnormal half: another exponent bias is all that tells it from a float. */
+/* Each float type keeps as many leading bits as it holds exactly for every value in [-1, 1), so nothing is rounded. No
+ * value except 0 is as small as a subnormal half, so f16 differs from f32 only in the exponent bias. */
 static void fill_f16(uint16_t *out, const chunk *from, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     const int kept = from->s16[i] >> 4;

@@ -33,8 +33,8 @@
 #define FALT_UNWRITTEN(memory, bytes) __msan_allocated_memory(memory, bytes)
 #define FALT_WRITTEN(memory, bytes) __msan_unpoison(memory, bytes)
 #else
-/* These bytes count as never written: no result may depend on them. And the contrary, for what a sanitizer cannot see
- * being written. */
+/* Marks bytes as never written: no output may depend on them. And the opposite, for writes that a sanitizer cannot see.
+ */
 #define FALT_UNWRITTEN(memory, bytes) ((void)(memory), (void)(bytes))
 #define FALT_WRITTEN(memory, bytes) ((void)(memory), (void)(bytes))
 #endif

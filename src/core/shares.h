@@ -17,7 +17,7 @@ typedef struct falt_share {
   int64_t end;
 } falt_share;
 
-/* Cuts [0, count) as evenly as it goes; before threads take part. */
+/* Cuts [0, count) as evenly as possible; call it before threads take part. */
 static inline void falt_shares_cut(falt_share *share, int64_t shares, int64_t count) {
   const int64_t each = count / shares, larger = count % shares;
   int64_t begin = 0;
@@ -35,7 +35,7 @@ static inline int64_t falt_shares_taken(falt_share *share, int64_t shares, int64
   return count - left;
 }
 
-/* Where a thread takes indices: `left` shares from `at` on, its own first. */
+/* The shares from which a thread takes indices: `left` shares from `at` on, its own first. */
 typedef struct falt_taker {
   falt_share *share;
   int64_t shares, at, left;

@@ -39,7 +39,7 @@ const char *falt_message(void) {
   return message;
 }
 
-/* The text may quote the caller's input; a message stays one line whatever stood there. */
+/* The text may quote the caller's input; a message stays one line for any input. */
 static void keep_one_line(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';

@@ -123,8 +123,8 @@ static int least(int a, int b) {
   return a < b ? a : b;
 }
 
-/* Fewest insertions, deletions, replacements and swaps of neighbours that turn a into b. Row i holds the distances of
- * a's first i letters from every beginning of b; three rows are enough because a swap looks back two. */
+/* The fewest insertions, deletions, replacements and swaps of neighbours that transform a into b. Row i holds the
+ * distances of a's first i letters from every prefix of b; three rows are enough because a swap looks back two. */
 static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
   int rows[3][LONGEST_NAME + 1];
   for (int j = 0; j <= b_length; j++) rows[0][j] = j;

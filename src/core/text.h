@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A writer over the caller's buffer. length counts what would have been written, so a cut can be seen. */
+/* A writer over the caller's buffer. length is the untruncated length, so truncation is visible. */
 typedef struct falt_text {
   char *data;
   size_t size, length;
@@ -17,7 +17,7 @@ void falt_text_add(falt_text *text, const char *format, ...) __attribute__((form
 /* The shortest decimal that reads back as the same double: "0.1", "3", "nan". */
 void falt_text_add_double(falt_text *text, double value);
 
-/* The whole of text[0..length) as a number; false if anything else stands there or it does not fit. */
+/* Parses all of text[0..length) as a number; false if it contains anything else or does not fit. */
 bool falt_read_int(const char *text, size_t length, int64_t *value);
 bool falt_read_double(const char *text, size_t length, double *value);
 

@@ -30,7 +30,7 @@ static const double WATCH_SECONDS = 50e-6;
 typedef struct worker {
   pthread_t thread;
   falt_threads *threads;
-  int64_t self; /* which share is its own */
+  int64_t self; /* the index of its own share */
 } worker;
 
 struct falt_threads {
@@ -96,7 +96,7 @@ static bool watch(falt_threads *threads, uint64_t mask, uint64_t old) {
   return false;
 }
 
-/* This thread goes into a body for a call, as the one that made it if `owns`; where it was before. */
+/* Enters a loop body for a call on this thread, as the caller's thread if `owns`; returns the previous state. */
 static falt_place_in_call enter_body(falt_call *call, bool owns) {
   const falt_place_in_call before = falt_here;
   falt_here = (falt_place_in_call){call, before.depth + 1, owns && before.owns};
@@ -284,7 +284,7 @@ void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *
   atomic_store_explicit(&threads->busy, false, memory_order_release);
 }
 
-/* A condition whose timed waits do not follow changes of the date. */
+/* A condition variable with a monotonic clock. */
 static void init_monotonic(pthread_cond_t *condition) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);

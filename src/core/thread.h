@@ -11,13 +11,13 @@ typedef struct falt_threads falt_threads;
 falt_threads *falt_threads_create(int count, falt_pool pool, void *pool_data);
 void falt_threads_destroy(falt_threads *threads); /* accepts NULL */
 int falt_threads_count(const falt_threads *threads);
-/* Makes the threads now, so that no later loop allocates. Does nothing if they are there. */
+/* Creates the threads, so that no later loop allocates. Does nothing if they exist. */
 void falt_threads_start(falt_threads *threads);
 
-/* Runs body(context, i) for i in [0, count) and returns when all are done. Each thread begins with neighbouring indices
- * of its own, the same whenever count is, and goes on with what is left of the others': uneven pieces balance. Inside a
- * body, or while another thread uses the pool, the loop runs in the calling thread alone: nothing waits for a lock.
- * Once the call that this thread is in is cancelled (core/call.h), the indices that are left are skipped. */
+/* Runs body(context, i) for i in [0, count) and returns when all are done. Each thread starts with its own share of
+ * neighbouring indices, the same for every loop of equal count, and then takes indices from other shares. Inside a
+ * body, or while another thread uses the pool, the loop runs in the calling thread alone and takes no lock. Once the
+ * call of this thread is cancelled (core/call.h), the remaining indices are skipped. */
 void falt_parallel_for(falt_threads *threads, int64_t count, void (*body)(void *context, int64_t index), void *context);
 
 /* Cores that this process may run on (affinity and cgroup quota), at least 1. */

@@ -113,8 +113,8 @@ float falt_from_bf16(uint16_t bits) {
   return float_of((uint32_t)bits << 16);
 }
 
-/* Rounds to a 16-bit format with so many mantissa bits and this exponent bias. The exponent stands above the mantissa
- * while rounding, so a carry out of the mantissa moves on to the next binade and in the end to infinity. */
+/* Rounds to a 16-bit format with the given mantissa bits and exponent bias. The exponent is above the mantissa during
+ * rounding, so a carry moves to the next binade and finally to infinity. */
 static uint16_t narrow(double value, int mantissa, int bias) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);

@@ -39,14 +39,14 @@ double falt_halves_speed(const falt_device *device, double expected) {
   return found < expected ? found : expected;
 }
 
-/* Below this work is not shared out, so the two ways to count do not meet. */
+/* Below this size work is not distributed over threads. */
 double falt_roofline_alone(const falt_device *device, double seconds) {
   const double threads = thread_count(device), work = seconds - call_seconds;
   if (threads == 1 || work <= wake_seconds * threads / (threads - 1)) return seconds;
   return call_seconds + (work - wake_seconds) * threads;
 }
 
-/* Multiply-adds that no known algorithm saves: a filter of known rank needs only its lines, one after the other. */
+/* Multiply-adds that no known algorithm avoids: a filter of known rank needs only its lines, one after the other. */
 static double least_flops(const falt_problem *problem, double flops) {
   double taps = 1, lines = 0;
   for (int i = FALT_D; i <= FALT_W; i++) {

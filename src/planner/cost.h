@@ -5,7 +5,7 @@
 #include "planner/planner.h"
 
 typedef struct falt_limit {
-  double flops, bytes; /* as the problem counts them: all taps, also of a filter whose rank would save some */
+  double flops, bytes; /* as the problem counts them: all taps, also for a filter of low rank */
   double seconds;      /* the larger of the two below, with no start-up */
   double compute_seconds, memory_seconds;
 } falt_limit;

@@ -6,7 +6,7 @@
 
 enum { PLAN_TEXT = 1024 };
 
-/* Rates follow from the measured median where there is one, else from the prediction. */
+/* Rates follow from the measured median if there is one, else from the estimate. */
 static void fill_rates(falt_candidate *candidate, const falt_device *device, const falt_problem *problem) {
   falt_limit limit = falt_problem_limit(device, problem);
   double seconds = candidate->seconds_median > 0 ? candidate->seconds_median : candidate->predicted_seconds;

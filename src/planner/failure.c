@@ -14,7 +14,7 @@ static falt_budget without_limits(const falt_budget *budget) {
   return wide;
 }
 
-/* What a plan needs beyond the budget, in words; returns how many things that is. */
+/* Describes the requirements of a plan beyond the budget; returns their number. */
 static int needs(const falt_budget *budget, const falt_plan *plan, falt_text *text) {
   int count = 0;
   if (budget->max_workspace >= 0 && plan->workspace > (size_t)budget->max_workspace)
@@ -47,7 +47,7 @@ static const falt_plan *nearest(const falt_search *wide, const falt_budget *budg
   return best;
 }
 
-/* The solver whose plan the budget allows when no method is named, or NULL. */
+/* The solver whose plan fits the budget without a named method, or NULL. */
 static const char *what_fits(const falt_search *search) {
   falt_search any;
   falt_budget budget = search->budget;
@@ -90,7 +90,7 @@ static bool memory_ran_out(const falt_search *search) {
   return false;
 }
 
-/* A plan that fitted and could not be made ready: what the machine lacks is the answer, not that nothing applies. */
+/* A plan that fits the budget and failed to become ready: the message is the machine's limitation. */
 static const falt_entry *unready(const falt_search *search) {
   for (int i = 0; i < search->count; i++)
     if (search->entries[i].outcome == FALT_NOT_READY) return &search->entries[i];

@@ -39,10 +39,10 @@ size_t falt_plan_bytes(const falt_plan *plan, const char *operand) {
   return falt_use_bytes(&all[which]);
 }
 
-/* ---- which may not meet */
+/* ---- operands that must not overlap */
 
 typedef struct pair {
-  int64_t first, last; /* distances of the addresses at which the spans meet */
+  int64_t first, last; /* address distances at which the spans overlap */
   int one, other;
   bool may_coincide; /* element by element: a sum in place */
 } pair;

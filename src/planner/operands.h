@@ -10,16 +10,16 @@ typedef struct falt_use {
   falt_tensor tensor; /* of bias and scale: a vector along K */
 } falt_use;
 
-/* What an execution of the plan reads and writes; all[FALT_WORKSPACE] is bytes. */
+/* The operands that an execution of the plan reads and writes; all[FALT_WORKSPACE] is in bytes. */
 void falt_operands_use(const falt_plan *plan, falt_use all[FALT_ADDRESSES]);
 /* Bytes from data[0] to the last element; 0 if unused. */
 size_t falt_use_bytes(const falt_use *use);
 
-/* Prepares the plan's checks, so that an execution only compares addresses. Kept with the plan; once is enough. */
+/* Prepares the plan's checks, so that an execution only compares addresses. Stored with the plan; call it once. */
 falt_status falt_operands_keep(falt_plan *plan);
 
-/* Whether the plan can run on these: none is missing, and what is written is nothing else's. On the device, or in the
- * host's memory, whose workspace is not looked at. */
+/* Checks that the plan can run on these operands: none is missing, and outputs do not overlap other operands. On the
+ * device, or in host memory, where the workspace is ignored. */
 falt_status falt_operands_check(const falt_plan *plan, const falt_operands *operands, bool on_device);
 
 #endif

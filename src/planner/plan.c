@@ -81,7 +81,7 @@ void falt_plan_destroy(falt_plan **plan) {
   *plan = NULL;
 }
 
-/* ---- what callers ask of a plan */
+/* ---- queries of a plan */
 
 size_t falt_plan_workspace(const falt_plan *plan) {
   return plan ? plan->workspace : 0;

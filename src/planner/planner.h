@@ -12,31 +12,31 @@
 typedef struct falt_solver falt_solver;
 typedef struct falt_ask falt_ask;
 
-/* What a plan expects of itself. The planner orders plans by seconds. */
+/* The estimate of a plan. The planner orders plans by seconds. */
 typedef struct falt_cost {
   double seconds;
   double error; /* relative, beyond the rounding of the result: e.g. low-rank truncation. Rounding is not counted */
 } falt_cost;
 
-/* Of products whose factors were rounded to tf32, as budget.allow_tf32 allows. */
+/* The error of products with operands rounded to tf32, as budget.allow_tf32 allows. */
 #define FALT_TF32_ERROR 0x1p-10
 
 typedef struct falt_plan_table {
   void (*execute)(const falt_plan *plan, const falt_operands *operands);
   void (*print)(const falt_plan *plan, falt_text *text); /* the s-expression, parentheses included */
-  void (*destroy)(falt_plan *plan);                      /* frees what the plan owns and the plan itself */
-  /* What only a plan that will run needs, such as compiled kernels; called once, before the first execution and before
-   * the plan is shared, while the filter's values that it was planned with still stand. NULL: nothing. */
+  void (*destroy)(falt_plan *plan);                      /* frees the plan and its resources */
+  /* Prepares resources that only a chosen plan needs, such as compiled kernels. Called once, before the first execution
+   * and before the plan is shared, while the filter values of planning are still valid. NULL: nothing to do. */
   falt_status (*ready)(falt_plan *plan);
 } falt_plan_table;
 
-/* What falt_execute_host keeps with a plan: plans of parts of its problem, and what these are made from. */
+/* State of falt_execute_host for a plan: plans for parts of its problem, and their inputs. */
 typedef struct falt_plan_parts falt_plan_parts;
 struct falt_plan_parts {
   void (*destroy)(falt_plan_parts *parts);
 };
 
-/* What falt_execute checks its operands by: planner/operands.h. */
+/* The operand checks of falt_execute: planner/operands.h. */
 typedef struct falt_plan_operands falt_plan_operands;
 
 /* Bytes that divide the address of an operand's first element; 0: any address will do. */
@@ -57,7 +57,7 @@ struct falt_plan {
   bool ready;                /* falt_plan_ready succeeded */
   bool spreads, factors;     /* as in falt_solver: of this plan's solver or of a child's */
   bool splits;              /* it, or a child, multiplies numbers in parts: a result with an infinite term may be NaN */
-  falt_alignment alignment; /* of the operands that it executes; others are its fallback's */
+  falt_alignment alignment; /* of its operands; other operands use its fallback */
   falt_plan *fallback;      /* the same problem, within its workspace, for operands that are not aligned; or NULL */
   falt_plan_parts *parts;
   falt_plan_operands *operands; /* NULL in children, which only their parents execute */
@@ -67,19 +67,20 @@ struct falt_plan {
  * its own `ready`. */
 falt_status falt_plan_ready(falt_plan *plan);
 
-/* Executes a plan, or its fallback where an operand is not aligned: the only way to execute one, children included. */
+/* Executes a plan, or its fallback if an operand is not aligned. Children, too, are executed only by this function. */
 void falt_plan_run(const falt_plan *plan, const falt_operands *operands);
 
 /* One algorithm on one device kind. */
 struct falt_solver {
   const char *name;
   const char *device_kind; /* "cpu", "cuda" */
-  bool only_by_name;       /* a rung of the ladder or a vendor's library: never chosen unless asked for by name */
+  bool only_by_name;       /* a step of the ladder or a vendor's library: chosen only by name */
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
-  bool pools;   /* computes problems whose results are the largest of several: asked for those only then */
-  bool spreads; /* zeros or terms meet elements that a result does not read: if one is not finite, NaN may result */
+  bool pools;   /* computes layers with max pooling; asked for them only if set */
+  bool spreads; /* zeros or terms are multiplied by elements that an output does not read: NaN is possible if one is not
+                 * finite */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
   bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
   /* Solvers that take operands at any address, one of which makes the fallback of each of its plans; NULL: its plans
@@ -92,17 +93,17 @@ struct falt_ask {
   const falt_problem *problem;
   const falt_budget *budget;
   falt_device *device;
-  const void *filter_values;         /* host memory, or NULL when the filter comes with each execution */
+  const void *filter_values;         /* host memory, or NULL if the filter is given with each execution */
   char reason[160];                  /* why not, one clause without a capital or a stop */
   bool no_memory;                    /* the reason is a failed allocation */
-  const falt_solver *const *solvers; /* whom falt_plan_child asks; NULL: falt_solvers */
+  const falt_solver *const *solvers; /* the solvers of falt_plan_child; NULL: falt_solvers */
   int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
-  bool own_gaps;                     /* what lies between the result's rows is the asking plan's, and may be written */
+  bool own_gaps;                     /* gaps between the output's rows belong to the parent plan and may be written */
   uint64_t pick;                     /* which child falt_plan_child takes; 0: the cheapest. Verification's alone */
-  bool spreads, factors, splits;     /* of the children so far: falt_plan_child sets them */
+  bool spreads, factors, splits;     /* of the children; falt_plan_child sets them */
 };
 
-/* Records why and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */
+/* Records the reason and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */
 falt_plan *falt_refuse(falt_ask *ask, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same after a failed allocation: the planner then returns FALT_NO_MEMORY if nothing else fits. */
@@ -111,10 +112,10 @@ falt_plan *falt_refuse_memory(falt_ask *ask);
 /* A zeroed plan of `size` bytes with its base filled, or NULL with the reason set. */
 void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask);
 
-/* Plans a sub-problem: composition. NULL with ask->reason set when nothing fits. The child is not ready to run, and
- * filter_values must stand until it is. */
+/* Plans a child problem. NULL with ask->reason set if nothing fits. The child is not ready to run, and filter_values
+ * must be valid until it is. */
 falt_plan *falt_plan_child(falt_ask *ask, const falt_problem *problem, const void *filter_values);
-/* What a child may use. */
+/* The budget of a child. */
 typedef struct falt_child_terms {
   const falt_solver *const *solvers; /* NULL: falt_solvers */
   int64_t max_workspace;             /* bytes, as in falt_budget */
@@ -130,8 +131,8 @@ static inline size_t falt_place_child(falt_memory_layout *layout, const falt_pla
   return child->layout.count ? falt_place_each(layout, 1, &child->layout) : falt_place_part(layout, child->workspace);
 }
 
-/* Executes a child whose workspace lies where another child's does too, so that no layout of the parent knows its gaps.
- * Sanitizers forbid them meanwhile, and take the workspace for unwritten before. */
+/* Executes a child that shares its workspace with another child, so the parent's layout does not know its gaps.
+ * Sanitizers protect the gaps during the execution, and treat the workspace as unwritten before. */
 void falt_plan_run_shared(const falt_plan *child, const falt_operands *operands);
 
 /* Memory of devices that have their own, and waiting for them. */
@@ -143,13 +144,13 @@ typedef struct falt_device_memory {
   falt_status (*synchronize)(falt_device *device);
   falt_status (*trouble)(falt_device *device); /* the first failure of an execution on this thread, told once */
   bool (*reaches)(falt_device *device, const void *memory); /* whether kernels may read it; NULL: not known */
-  /* Seconds that the device works on so many calls of body in a row, all of which start their work on the stream, by
-   * the device's own clock; negative if that fails. NULL: the device has no clock. */
+  /* Seconds of device time for a number of consecutive calls of body, which queue their work on the stream, by the
+   * device's own clock; negative if that fails. NULL: the device has no clock. */
   double (*time)(falt_device *device, void *stream, void (*body)(void *context), void *context, long iterations);
 } falt_device_memory;
 
-/* Work that overlaps: what is put into one queue happens in order and beside the other queues. Marks are places in
- * queues. All but wait return before the work is done. */
+/* Concurrent work: entries of one queue run in order, and concurrently with other queues. Marks are positions in
+ * queues. All functions except wait return before the work is done. */
 typedef struct falt_device_queues {
   falt_status (*room)(falt_device *device, size_t *bytes);              /* memory that is free */
   falt_status (*pin)(falt_device *device, void **memory, size_t bytes); /* host memory that copies reach directly */
@@ -161,7 +162,7 @@ typedef struct falt_device_queues {
   void (*free_mark)(falt_device *device, void *mark);
   falt_status (*copy_in)(falt_device *device, void *to, const void *from, size_t bytes, void *queue);
   falt_status (*copy_out)(falt_device *device, void *to, const void *from, size_t bytes, void *queue);
-  falt_status (*mark)(falt_device *device, void *mark, void *queue);   /* sets the mark behind all work so far */
+  falt_status (*mark)(falt_device *device, void *mark, void *queue);   /* sets the mark after all queued work */
   falt_status (*follow)(falt_device *device, void *queue, void *mark); /* later work waits for the mark */
   falt_status (*wait)(falt_device *device, void *mark);                /* until the mark is passed */
   double (*between)(falt_device *device, void *begin, void *end);      /* seconds, of marks that are passed */
@@ -178,18 +179,18 @@ struct falt_device {
   struct falt_wisdom *wisdom;
   void (*destroy)(falt_device *device);
   falt_status (*measure)(falt_device *device);
-  char model[64];   /* the processor's, so that what was measured on one machine is not believed on another */
-  unsigned verbose; /* what to print for people who asked: src/api/verbose.h */
-  const falt_device_memory *memory; /* NULL: operands lie in host memory, executions end when they return */
+  char model[64];                   /* identifies the processor: measurements hold for one machine only */
+  unsigned verbose;                 /* the requested output: src/api/verbose.h */
+  const falt_device_memory *memory; /* NULL: operands are in host memory, and executions end when they return */
   const falt_device_queues *queues; /* NULL: nothing overlaps */
-  int64_t max_memory;               /* of falt_execute_host's slabs, in bytes; 0: a share of what is free */
+  int64_t max_memory;               /* of falt_execute_host's slabs, in bytes; 0: a fraction of the free memory */
   struct falt_pipeline *pipeline;   /* falt_execute_host's buffers, once it was called */
   void *gpu;                        /* CUDA devices: the falt_gpu */
   bool described;                   /* not present: plans cannot be executed */
   falt_control control;             /* interrupting calls, and asking how far they are */
-  /* The same bits in every run need the same solver in every run: a choice that knows nothing of this machine's speed,
-   * its threads or what was measured. This is the device as far as that may be known, with guessed limits and one
-   * thread; with budget.deterministic plans are chosen by their cost there. NULL: by their own. */
+  /* Deterministic plans need the same solver in every run: a choice independent of this machine's speed, its threads
+   * and measurements. This device has fixed limits and one thread; with budget.deterministic plans are chosen by their
+   * cost there. NULL: by their own cost. */
   struct falt_device *steady;
 };
 
@@ -206,7 +207,7 @@ typedef struct falt_solver_alias {
 } falt_solver_alias;
 extern const falt_solver_alias falt_solver_aliases[];
 
-/* What a solver could compute in principle: a structure and a direction, or pooling. */
+/* The problems that a solver can compute in principle: a structure and a direction, or pooling. */
 typedef enum falt_scope {
   FALT_SCOPE_FILTERS = 1 << 0,   /* one set of taps for all channels */
   FALT_SCOPE_DEPTHWISE = 1 << 1, /* one input channel in each group */
@@ -220,7 +221,7 @@ typedef enum falt_scope {
 
 typedef struct falt_solver_note {
   unsigned scope;    /* of falt_scope */
-  const char *about; /* what it computes and how, one line */
+  const char *about; /* its problems and its method, one line */
 } falt_solver_note;
 
 /* In the order of falt_solvers; defined by src/solver/registry.c. */
@@ -231,10 +232,10 @@ bool falt_solver_covers(const falt_solver *solver, const falt_problem *problem);
 /* Roofline: seconds for this much work at `efficiency` of the multiply-add peak of `type` (f32 or f64), never faster
  * than the bytes allow, plus a start-up of a few microseconds when threads must be woken. */
 double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes);
-/* Products of f16 or bf16 by instructions of their own for each of f32: `expected`, or what this machine was measured
- * to do if that is less. Without a matrix unit some cores multiply pairs twice as fast as floats, some half as fast. */
+/* The number of f16 or bf16 products for each f32 product: `expected`, or the measured ratio of this machine if that is
+ * less. Without a matrix unit some cores multiply pairs twice as fast as floats, some half as fast. */
 double falt_halves_speed(const falt_device *device, double expected);
-/* What it would have said for one thread where it said `seconds`: the cost of a child that runs inside a task. */
+/* The estimate for one thread that corresponds to `seconds`: the cost of a child that runs inside a task. */
 double falt_roofline_alone(const falt_device *device, double seconds);
 
 #endif

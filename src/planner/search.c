@@ -59,7 +59,7 @@ static bool within_budget(const falt_budget *budget, falt_entry *entry) {
   return within_error(budget, entry);
 }
 
-/* Holds a plan against the method asked for and the budget. */
+/* Checks a plan against the requested method and the budget. */
 static void judge(const falt_search *search, falt_entry *entry) {
   bool named = is_named(search, entry->solver);
   if (search->budget.method[0] && !named)
@@ -148,7 +148,7 @@ static bool before(const falt_entry *a, const falt_entry *b) {
   int rank_a = a->outcome > FALT_LAST_RESORT ? 2 : (int)a->outcome;
   int rank_b = b->outcome > FALT_LAST_RESORT ? 2 : (int)b->outcome;
   if (rank_a != rank_b) return rank_a < rank_b;
-  if (is_measured(a) != is_measured(b)) return is_measured(a); /* what was measured beats what is only predicted */
+  if (is_measured(a) != is_measured(b)) return is_measured(a); /* measured times precede estimates */
   if (expected(a) != expected(b)) return expected(a) < expected(b);
   return a->order < b->order;
 }
@@ -201,7 +201,7 @@ static falt_entry *remembered(const falt_search *search) {
   return NULL;
 }
 
-/* Children that verification wants to meet every parent. */
+/* Children that verification combines with every parent. */
 static falt_entry *picked(const falt_search *search) {
   const int fitting = falt_search_fitting(search);
   if (!search->pick || search->depth == 0 || fitting == 0) return NULL;

@@ -7,7 +7,7 @@
 
 typedef enum falt_outcome {
   FALT_FITS,
-  FALT_LAST_RESORT,    /* fits, and stands back while anything else does */
+  FALT_LAST_RESORT,    /* fits, and is chosen only if nothing else does */
   FALT_BY_NAME_ONLY,   /* would fit had it been named */
   FALT_OTHER_METHOD,   /* another one was named */
   FALT_OVER_WORKSPACE, /* the budget excludes it ... */
@@ -26,13 +26,13 @@ typedef struct falt_entry {
   int order;          /* in the list: breaks ties */
   double steady;      /* seconds on the steady device, by which alone plans are chosen then; 0: there is none */
   double median, min; /* seconds; 0 unless measured */
-  char reason[160];   /* why it is not among those that fit; empty if it is */
+  char reason[160];   /* the reason that it does not fit; empty if it does */
 } falt_entry;
 
 typedef struct falt_search {
   const falt_solver *const *solvers;
   falt_device *device;
-  falt_problem problem; /* filter_when is what filter_values decide */
+  falt_problem problem; /* filter_when follows filter_values */
   falt_budget budget;
   const void *filter_values;
   int depth;
@@ -54,7 +54,7 @@ falt_status falt_search_run(falt_search *search, bool only_named);
 /* Makes an entry's plan ready to run. False if that fails: the entry is then rejected with the reason and its plan
  * destroyed; sort again. */
 bool falt_entry_ready(falt_entry *entry);
-/* Sorts by what was measured, else predicted; where the same bits are asked for, by what the steady device predicts. */
+/* Sorts by measured time, else by the estimate; for deterministic problems by the steady device's estimate. */
 void falt_search_sort(falt_search *search);
 /* Chooses the best that can be made ready: by wisdom if there is any, else the first. */
 void falt_search_choose(falt_search *search);
@@ -65,14 +65,14 @@ void falt_search_close(falt_search *search, const falt_plan *keep);
 
 /* Entries that fit and compete; they come first. */
 int falt_search_fitting(const falt_search *search);
-/* What the problem is called in wisdom, and which solvers competed. False if the name is too long to be remembered. */
+/* The key of the problem in wisdom, and the hash of the solvers that competed. False if the key is too long. */
 bool falt_search_key(const falt_search *search, char *line, size_t size, uint64_t *among);
 
 /* Makes the fallback of a plan, by its solver's `fallbacks`, in no more workspace than the plan has. False with
  * ask->reason set if there is none. */
 bool falt_fallback_make(falt_plan *plan, falt_ask *ask);
 
-/* Whether device, problem and budget (which may be NULL) make a question that can be asked. */
+/* Checks device, problem and budget (which may be NULL). */
 falt_status falt_question_check(const falt_device *device, const falt_problem *problem, const falt_budget *budget);
 
 /* falt_plan_create over a list of solvers. */

@@ -27,7 +27,7 @@ static double elapsed_alone(const stopwatch *watch, long iterations) {
   return falt_seconds() - start;
 }
 
-/* Progress is that of the time; what the body would tell, again and again, is not told. */
+/* Progress is that of the time; the body's own reports are suppressed. */
 static double elapsed(const stopwatch *watch, long iterations) {
   const double over = (falt_seconds() - watch->begin) / (watch->end - watch->begin);
   const double share = WARM_SHARE + (1 - WARM_SHARE) * (over < 1 ? over : 1);

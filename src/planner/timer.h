@@ -6,9 +6,9 @@ typedef struct falt_timing {
   double median, min; /* seconds of one call */
 } falt_timing;
 
-/* What is timed. `finish`, where there is one, waits for what the bodies before have started: once a sample. `measure`,
- * where there is one, calls the body so many times in a row and returns the seconds by a clock of the device's own,
- * which does not see what calling costs the host; negative where that clock fails, and the host's then counts. */
+/* The timed work. `finish`, if not NULL, waits for the work of all earlier bodies, once a sample. `measure`, if not
+ * NULL, calls the body a number of times and returns the seconds by the device's own clock, which excludes launch
+ * overhead of the host; negative if that clock fails, and then the host's clock counts. */
 typedef struct falt_timed {
   void (*body)(void *context);
   void (*finish)(void *context);

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 
-enum { PATTERN = 16381 }; /* elements drawn; the rest repeats them. A prime, so that rows differ */
+enum { PATTERN = 16381 }; /* random elements, which the rest repeats; a prime, so that rows differ */
 
 static double random_value(falt_type type, uint64_t *state) {
   double unit = falt_random_unit(state);
@@ -34,7 +34,7 @@ static void *keep(falt_trial *trial, size_t bytes) {
   return memory;
 }
 
-/* Fills memory of the device by way of the host's. */
+/* Fills device memory through host memory. */
 static bool fill_there(falt_device *device, void *there, falt_type type, int64_t count) {
   const size_t bytes = falt_type_size(type) * (size_t)count;
   void *here = falt_alloc(bytes);
@@ -55,7 +55,7 @@ static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor
 }
 
 static bool machine_has(const falt_device *device, const falt_problem *problem, size_t workspace) {
-  if (device->memory) return true; /* asking for memory there that is not to be had is answered at once */
+  if (device->memory) return true; /* a request beyond the free memory fails at once */
   double available = 0.75 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   const falt_tensor *tensors[] = {&problem->input, &problem->filter, &problem->output, &problem->residual};
   double needed = (double)workspace;

@@ -12,13 +12,12 @@ typedef struct falt_trial {
   int count;
 } falt_trial;
 
-/* Every operand that the problem names, filled, in the device's memory, and a workspace of so many bytes.
- * FALT_NO_MEMORY leaves nothing behind, and is also the answer when the machine has less memory than the operands need.
- */
+/* Every operand of the problem, filled, in device memory, and a workspace of a number of bytes. FALT_NO_MEMORY leaves
+ * nothing behind; it is also returned if the machine has less memory than the operands need. */
 falt_status falt_trial_open(falt_trial *trial, falt_device *device, const falt_problem *problem, size_t workspace);
 void falt_trial_close(falt_trial *trial);
 
-/* Times a plan on the operands for about `seconds`. Returns what starting it failed with. */
+/* Times a plan on the operands for about `seconds`. Returns the error of its execution. */
 falt_status falt_trial_time(const falt_plan *plan, const falt_operands *operands, double seconds, falt_timing *timing);
 
 #endif

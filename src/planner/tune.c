@@ -22,7 +22,7 @@ static void measure(falt_search *search, int i, int count, const falt_operands *
   const falt_progress_range all = falt_progress_enter((double)i / count, (double)(i + 1) / count);
   falt_timing timing;
   if (falt_trial_time(entry->plan, operands, seconds, &timing) != FALT_OK)
-    timing = (falt_timing){INFINITY, INFINITY}; /* what does not start is no candidate */
+    timing = (falt_timing){INFINITY, INFINITY}; /* a plan that fails is not a candidate */
   falt_progress_leave(all);
   entry->median = timing.median;
   entry->min = timing.min;
@@ -61,7 +61,7 @@ void falt_search_tune(falt_search *search) {
   if (search->chosen == search->entries[0].plan) remember(search);
 }
 
-/* All that fit; of the last resorts, those that are the only answer or done soon. */
+/* All entries that fit; of last resorts, those that are the only ones or fast. */
 static int worth_measuring(const falt_search *search, double seconds) {
   int count = falt_search_fitting(search);
   for (; count < search->count && search->entries[count].outcome == FALT_LAST_RESORT; count++)

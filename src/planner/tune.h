@@ -4,8 +4,8 @@
 
 #include "planner/search.h"
 
-/* Measures the entries that fit, best predicted first, for about budget.tune_seconds together, chooses the fastest and
- * remembers it in the device's wisdom. Does nothing where there is nothing to choose. */
+/* Measures the entries that fit, best estimate first, for about budget.tune_seconds together, chooses the fastest and
+ * stores it in the device's wisdom. Does nothing if there is no choice. */
 void falt_search_tune(falt_search *search);
 
 /* Measures each entry that fits for about `seconds` and sorts. */

@@ -73,7 +73,7 @@ bool falt_wisdom_find(falt_wisdom *wisdom, const char *line, uint64_t among, cha
   return entry != NULL;
 }
 
-/* Makes room for so many entries more. */
+/* Makes room for a number of additional entries. */
 static bool reserve(falt_wisdom *wisdom, int more) {
   if (more > MAX_ENTRIES - wisdom->count) return false;
   if (wisdom->count + more <= wisdom->room) return true;

@@ -21,7 +21,7 @@ void falt_wisdom_clear(falt_wisdom *wisdom);
 
 /* The winner among these competitors for this problem line; false if none is remembered. */
 bool falt_wisdom_find(falt_wisdom *wisdom, const char *line, uint64_t among, char solver[FALT_WISDOM_NAME]);
-/* Remembers, replacing what was known. False when memory is short or the table full. */
+/* Stores an entry, replacing an older one. False if memory is short or the table is full. */
 bool falt_wisdom_learn(falt_wisdom *wisdom, const char *line, uint64_t among, const char *solver, double seconds);
 /* Adds everything of `other`, which is left empty. FALT_NO_MEMORY changes nothing. */
 falt_status falt_wisdom_merge(falt_wisdom *wisdom, falt_wisdom *other);
@@ -31,8 +31,8 @@ void falt_wisdom_each(falt_wisdom *wisdom,
                                     double seconds),
                       void *context);
 
-/* Reads this device's sections of a text. Anything that is not exactly as written by falt_wisdom_export is
- * FALT_INVALID_TEXT and changes nothing. *sections counts what was for this device. */
+/* Reads this device's sections of a text. Any text that falt_wisdom_export would not write is FALT_INVALID_TEXT and
+ * changes nothing. *sections is the number of sections for this device. */
 falt_status falt_wisdom_import(falt_device *device, const falt_solver *const *solvers, const char *text, size_t length,
                                int *sections);
 /* Writes this device's section, then the sections of other devices that `old` (NULL: none) holds. Free with falt_free;

@@ -146,7 +146,7 @@ static void write_entry(void *context, const char *line, uint64_t among, const c
   falt_text_add(context, "%s %.6g %016" PRIx64 " %s\n", solver, seconds, among, line);
 }
 
-/* Copies the sections of others, as long as the file stays within its bound. */
+/* Copies the sections of other devices, as long as the file stays within its limit. */
 static void write_others(falt_text *text, const char *header, const char *old) {
   bool inside = false;
   size_t length;

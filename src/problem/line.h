@@ -38,8 +38,8 @@ extern const char *const falt_axis_names[3]; /* "d" "h" "w" */
 falt_status falt_axis_check(const falt_axis *axis, int index, int64_t taps);
 /* floor((in + pads - E) / stride) + 1, or 0 if the window does not fit. The axis is checked. */
 int64_t falt_axis_output(const falt_axis *axis, int64_t in, int64_t taps);
-/* Places a filter: pad[0] and *out from the mode, pad[1] as what that comes to. anchor is the tap that lies on the
- * output's position, or FALT_ANCHOR_CENTER. False if mode valid leaves no output. The axis is checked. */
+/* Places a filter: sets pad[0] and *out from the mode, and pad[1] from them. anchor is the tap at the output's
+ * position, or FALT_ANCHOR_CENTER. False if mode valid leaves no output. The axis is valid. */
 bool falt_axis_place(falt_axis *axis, int64_t in, int64_t taps, falt_mode mode, int64_t anchor, bool flip,
                      int64_t *out);
 /* The same where each result is the largest of `pool` outputs. */

@@ -19,8 +19,8 @@ typedef enum falt_operand {
 typedef struct falt_operation_traits {
   const char *name; /* the problem line's word */
   bool is_pooling, is_gradient;
-  falt_operand factor[2]; /* what its sums multiply; pooling has one, twice */
-  falt_operand result;    /* what it writes, besides a bias */
+  falt_operand factor[2]; /* the operands of its products; pooling has one, twice */
+  falt_operand result;    /* its output, in addition to a bias */
   falt_operand shape;     /* the tensor of the result */
   unsigned reads;         /* a bit for each operand; without epilogue */
 } falt_operation_traits;
@@ -35,7 +35,7 @@ bool falt_reads_filter(falt_operation operation);
 const falt_tensor *falt_problem_result(const falt_problem *problem);
 /* The tensors of the two factors. */
 const falt_tensor *falt_problem_factor(const falt_problem *problem, int which);
-/* A tensor of the problem as it stands there; NULL of bias and scale. */
+/* A tensor of the problem; NULL for bias and scale. */
 falt_tensor *falt_problem_tensor(falt_problem *problem, falt_operand which);
 /* Any operand as the operation uses it: of bias and scale the vector along K, of the residual of backward-maxpool dx.
  */
@@ -52,7 +52,7 @@ void *falt_operand_data(const falt_operands *operands, falt_operand which);
 void *falt_factor_data(falt_operation operation, const falt_operands *operands, int which);
 void *falt_result_data(falt_operation operation, const falt_operands *operands);
 
-/* Whether the input, the output, the filter where there is one, or the accumulator is f64. */
+/* Whether the input, the output, the filter (if any), or the accumulator is f64. */
 bool falt_problem_has_f64(const falt_problem *problem);
 /* Whether the same, or an s32 in the input or output, keeps it from f32. */
 bool falt_problem_fits_f32(const falt_problem *problem);

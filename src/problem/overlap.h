@@ -22,14 +22,14 @@ typedef struct falt_overlap {
 /* Prepares the question for two tensors that passed falt_problem_check. False if no memory could hold them both. */
 bool falt_overlap_prepare(falt_overlap *overlap, const falt_tensor *a, const falt_tensor *b);
 
-/* The distances b - a at which the spans meet: *first to *last, both included. */
+/* The distances b - a at which the spans overlap: *first to *last, both included. */
 void falt_overlap_spans(const falt_overlap *overlap, int64_t *first, int64_t *last);
 
-/* Whether an element of `a` and one of `b` share a byte when b's data lie `distance` bytes after a's. Strides so
- * entangled that thousands of steps do not tell count as shared. */
+/* Whether an element of `a` and one of `b` share a byte if b's data is `distance` bytes after a's. Strides so complex
+ * that thousands of steps do not decide count as shared. */
 bool falt_overlap_at(const falt_overlap *overlap, int64_t distance);
 
-/* All of it, for arrays that are asked about once. */
+/* The complete test, for a single query. */
 bool falt_tensors_overlap(const falt_tensor *a, const void *a_data, const falt_tensor *b, const void *b_data);
 
 #endif

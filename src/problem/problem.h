@@ -13,8 +13,8 @@ static inline int64_t falt_extent(const falt_axis *axis, int64_t taps) {
   return axis->dilation * (taps - 1) + 1;
 }
 
-/* Position u on an axis of `size` elements, continued by the axis's boundary: the index in [0, size) of the element
- * that stands there, or -1 for the constant. Works for any u; on an axis of one element reflect101 behaves as edge. */
+/* Position u on an axis of `size` elements, continued by the axis's boundary: the index in [0, size) of its element, or
+ * -1 for the constant. Works for any u; on an axis of one element reflect101 behaves as edge. */
 int64_t falt_axis_map(const falt_axis *axis, int64_t size, int64_t u);
 
 /* The longest affine piece of that map: positions [u, u + n) map to falt_axis_map(u) + slope*k, k < n. Returns n and
@@ -25,17 +25,17 @@ int64_t falt_axis_piece(const falt_axis *axis, int64_t size, int64_t u, int *slo
  * until it returns false. Used where gradients gather. */
 bool falt_axis_preimage(const falt_axis *axis, int64_t size, int64_t i, int64_t low, int64_t high, int64_t *u);
 
-/* Outputs [*begin, *end) along one axis whose window lies wholly inside the input. */
+/* Outputs [*begin, *end) along one axis whose window is wholly inside the input. */
 void falt_axis_interior(const falt_axis *axis, int64_t in, int64_t taps, int64_t out, int64_t *begin, int64_t *end);
 
-/* The share of all pairs of a tap and an output that stand inside the input. O(log) of the sizes. */
+/* The fraction of all pairs of a tap and an output that are inside the input. O(log) of the sizes. */
 double falt_axis_inside(const falt_axis *axis, int64_t in, int64_t taps, int64_t out);
 
-/* Distance between taps of an axis that meet the same inputs: stride / gcd(stride, dilation). */
+/* Distance between taps of an axis that read the same inputs: stride / gcd(stride, dilation). */
 int64_t falt_axis_tap_step(const falt_axis *axis);
 
-/* Whether windows reach beyond an end that a boundary other than the constant continues, so that gradients of those
- * positions are added to inputs inside. */
+/* Whether windows extend beyond an end whose boundary is not constant, so that gradients of those positions are added
+ * to inputs inside. */
 bool falt_problem_folds(const falt_problem *problem);
 
 /* The taps of a filter's group, dense in T, R, S order, as f32 or f64. `values` is the filter in host memory. */
@@ -43,7 +43,7 @@ void falt_problem_taps(const falt_problem *problem, const void *values, int64_t 
 
 /* Elements of a tensor (product of sizes). */
 int64_t falt_tensor_count(const falt_tensor *tensor);
-/* Whether neighbours along dimension `dim` lie next to each other in memory. */
+/* Whether neighbours along dimension `dim` are adjacent in memory. */
 static inline bool falt_tensor_unit(const falt_tensor *t, int dim) {
   return t->stride[dim] == 1 || t->size[dim] == 1;
 }
@@ -58,12 +58,11 @@ static inline int64_t falt_tensor_at(const falt_tensor *t, int64_t n, int64_t g,
 
 /* *problem with filter_when as a pointer to the filter's values at planning decides: known if there is one. */
 falt_problem falt_problem_planned(const falt_problem *problem, const void *filter_values);
-/* Whether the pointer and the problem's word agree; the message says what to do where they do not. */
+/* Checks that the pointer and the problem's word agree; the message names the remedy. */
 falt_status falt_problem_check_values(const falt_problem *problem, const void *filter_values);
 
-/* Sets every field that changes no value to its default: strides along dimensions of size 1, the residual where there
- * is none, a filter's pad[1], the constant that no boundary uses. Of a legal problem only. A parsed problem is
- * canonical. */
+/* Sets every field without effect to its default: strides along dimensions of size 1, the residual if there is none, a
+ * filter's pad[1], the constant that no boundary uses. For legal problems only. A parsed problem is canonical. */
 void falt_problem_canonical(falt_problem *problem);
 /* Whether all fields are equal (bytes of the struct are not: it has padding). Compare canonical problems. */
 bool falt_problem_equal(const falt_problem *a, const falt_problem *b);

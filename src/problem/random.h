@@ -66,7 +66,7 @@ static inline bool falt_once_in(falt_draft *draft, int n) {
   return falt_pick(draft, 1, n) == 1;
 }
 
-/* True in so many of a hundred cases. */
+/* True in the given percentage of cases. */
 static inline bool falt_percent(falt_draft *draft, int percent) {
   return falt_pick(draft, 1, 100) <= percent;
 }
@@ -79,7 +79,7 @@ void falt_random_sizes(falt_draft *draft);
 bool falt_random_lower(falt_draft *draft);
 /* Fills the words that follow from others: channels, pads that keep the size, anchors within the taps. */
 void falt_random_settle(falt_draft *draft);
-/* Where the filter goes. */
+/* The placement of the filter. */
 void falt_random_place(falt_draft *draft);
 /* Boundaries, types, layouts, epilogue and budget. */
 void falt_random_words(falt_draft *draft);

@@ -177,7 +177,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-/* Whether pixels are contiguous, so that several are one. */
+/* Whether pixels are contiguous, so that several can form one. */
 static bool are_adjacent(const falt_tensor *t) {
   return falt_tensor_unit(t, FALT_C) && t->stride[FALT_W] == t->size[FALT_C];
 }
@@ -196,14 +196,14 @@ static const char *refusal_data(const falt_problem *p) {
 
 enum { LINE = 16 }; /* outputs that fill vectors */
 
-/* Words of 4 bytes that a row of taps of so many pixels fills. */
+/* Words of 4 bytes of a tap row over a number of pixels. */
 static int64_t forward_words(const falt_problem *p, int64_t period) {
   const int64_t taps = p->filter.size[FALT_W] + (period - 1) * p->axis[2].stride;
   return falt_ceil_div(taps * p->input.size[FALT_C] * (int64_t)falt_type_size(p->input.type), 4);
 }
 
-/* The most pixels whose channels fit into a vector and which divide the width; two vectors where taps of narrow types
- * leave room for those of as many pixels again in the words that are multiplied anyway. */
+/* The most pixels whose channels fit into a vector and which divide the width; two vectors if taps of narrow types
+ * leave room for twice the pixels in the words that are multiplied anyway. */
 static int64_t forward_period(const falt_problem *p) {
   int64_t period = LINE / falt_min(LINE, p->output.size[FALT_C]);
   const bool few = period * p->output.size[FALT_C] <= LINE;

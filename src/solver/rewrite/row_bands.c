@@ -10,7 +10,7 @@ falt_row_bands falt_row_bands_cut(const falt_problem *p, int axis, int64_t most)
   return (falt_row_bands){axis, rows, falt_ceil_div(all, rows)};
 }
 
-/* Weight gradients meet the same rows as the layer itself. */
+/* wgrad reads the same rows as the layer itself. */
 falt_status falt_row_band(const falt_row_bands *bands, const falt_problem *p, int64_t images, int64_t band,
                           falt_problem *problem) {
   falt_problem some = *p;

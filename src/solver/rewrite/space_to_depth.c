@@ -46,7 +46,7 @@ static bool covers(const falt_problem *p, int axis) {
          p->input.size[FALT_D + axis] == taps * p->output.size[FALT_D + axis];
 }
 
-/* Whether `outer` goes on where `inner` ends, so that the two are one dimension. */
+/* Whether `outer` continues at the end of `inner`, so that both form one dimension. */
 static bool joins(const falt_tensor *t, int outer, int inner) {
   return t->size[outer] == 1 || t->size[inner] == 1 || t->stride[outer] == t->size[inner] * t->stride[inner];
 }
@@ -76,7 +76,7 @@ static void join_pixels(falt_tensor *t, int64_t taps) {
   t->stride[FALT_W] *= taps;
 }
 
-/* Images are rows of patches, of so many rows each. */
+/* Images are rows of patches, with the rows of a patch each. */
 static void join_images(falt_tensor *t, int64_t rows) {
   if (t->size[FALT_H] > rows) t->stride[FALT_N] = t->stride[FALT_H] * rows;
   t->size[FALT_N] *= t->size[FALT_H] / rows;

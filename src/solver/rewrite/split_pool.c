@@ -42,7 +42,7 @@ static falt_status ready(falt_plan *base) {
   return falt_plan_ready(plan->pooling);
 }
 
-/* Asks for both; what they need in the workspace is theirs in turns. */
+/* Plans both children; they share the workspace, one after the other. */
 static bool add_children(pooled_plan *plan, falt_ask *ask) {
   falt_problem layer = falt_pooled_layer(ask->problem);
   const falt_problem pooling = falt_pooled_pooling(ask->problem, &layer.output);

@@ -17,7 +17,7 @@
  * Wgrad sums the pieces in order in f32 and converts once. Dgrad is cut into images only, because the output rows of
  * bands overlap. */
 
-/* First, middle and last bands, and what is left of a batch; what has more is not cut. */
+/* First, middle and last bands, and the rest of a batch; problems with more kinds are not cut. */
 enum { MOST_KINDS = 8 };
 enum { MOST_ROOMS = 8 /* that a row of outputs may fill */ };
 enum { INPUT, OUTPUT, RESIDUAL, OPERANDS };
@@ -40,7 +40,7 @@ typedef struct widened_plan {
   falt_tensor filter; /* in f32 */
   size_t filter_bytes;
   float *values; /* its elements if they are known, until all children have packed them */
-  /* in a worker's scratch, behind the child's workspace: operands; a piece's share of gradients */
+  /* in a worker's scratch, after the child's workspace: operands; a piece's sums of wgrad */
   size_t operand[OPERANDS], share, bias_share;
   falt_memory_layout scratch;
   size_t wide; /* in the workspace: the filter in f32, given or being summed */
@@ -112,7 +112,7 @@ static falt_progress_range enter_piece(const widened_plan *plan, int64_t i) {
   return falt_progress_enter((double)i / count, (double)(i + 1) / count);
 }
 
-/* Widens what the piece reads, runs its child, narrows what it wrote. */
+/* Upconverts the piece's inputs, runs its child, converts its output back. */
 static void run_piece(const run *r, int64_t index, char *scratch, void *filter, void *bias) {
   const widened_plan *plan = r->plan;
   const piece_kind *kind = kind_of(plan, index);
@@ -160,7 +160,7 @@ static void add(const falt_device *device, addition a) {
   falt_parallel_for(device->threads, falt_ceil_div(a.n, ADDED), add_some, &a);
 }
 
-/* The first piece's share begins the sums. */
+/* The first piece initializes the sums. */
 static void sum_pieces(const run *r, char *scratch) {
   const widened_plan *plan = r->plan;
   const falt_problem *p = &plan->base.problem;
@@ -268,7 +268,7 @@ static double piece_bytes(const widened_plan *plan, int axis, int64_t images, in
   return (double)bytes[INPUT] + (double)bytes[OUTPUT] + (double)bytes[RESIDUAL];
 }
 
-/* The most rows whose piece has room. */
+/* The most rows of a piece that fits. */
 static int64_t rows_within(const widened_plan *plan, int axis, double room) {
   int64_t fit = 1, beyond = plan->base.problem.output.size[FALT_D + axis] + 1;
   while (fit + 1 < beyond) {
@@ -344,7 +344,7 @@ static bool add_kind(widened_plan *plan, falt_ask *ask, int64_t images, int64_t 
   return true;
 }
 
-/* Walks the bands of an image, then what is left of the batch. */
+/* Visits the bands of an image, then the rest of the batch. */
 static bool add_kinds(widened_plan *plan, falt_ask *ask, size_t most[OPERANDS + 1]) {
   const int64_t rest = plan->base.problem.input.size[FALT_N] % plan->images;
   for (int64_t i = 0; i < plan->bands.count; i++)
@@ -394,10 +394,10 @@ static double conversions(const piece_kind *kind) {
   return flops;
 }
 
-/* Pieces are less than what the split-K slices of children were measured on. */
+/* Pieces are smaller than the problems on which children were measured. */
 static const double smaller = 1.2;
 
-/* Of all pieces, one after the other on all threads, or side by side. */
+/* The cost of all pieces, one after the other on all threads, or in parallel. */
 static double pieces_seconds(const widened_plan *plan, const falt_device *device, bool spread) {
   const piece_kind *kind = usual_kind(plan);
   const double threads = falt_threads_count(device->threads), child = kind->child->cost.seconds;
@@ -408,7 +408,7 @@ static double pieces_seconds(const widened_plan *plan, const falt_device *device
   return smaller * (double)turns * seconds;
 }
 
-/* What pieces cost in cache, or the memory that the whole moves, and the filter in f32 where it is not at hand. */
+/* The cost of pieces in cache, or the memory traffic of the whole, plus the conversion of an unknown filter. */
 static double estimate(const widened_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   const double memory = falt_roofline(device, FALT_F32, 0, 1, falt_problem_bytes(p));
