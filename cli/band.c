@@ -164,7 +164,7 @@ static int grow_workspace(runner *r, size_t bytes) {
   r->workspace_bytes = r->workspace ? bytes : 0;
   r->result->workspace = bytes;
   if (r->workspace) return CLI_DONE;
-  return cli_fail(CLI_IMPOSSIBLE, "workspace: %zu bytes are not to be had; set --max-workspace", bytes);
+  return cli_fail(CLI_IMPOSSIBLE, "workspace: %zu bytes are not available; set --max-workspace", bytes);
 }
 
 /* The same problem before rounding, by any method. */
@@ -290,7 +290,8 @@ static int run_exact(runner *r, const window *w) {
   int64_t bytes = g->out_bytes / (int64_t)falt_type_size(g->problem->output.type);
   const bool fits = !__builtin_mul_overflow(bytes * (int64_t)falt_type_size(g->problem->accumulator), g->band, &bytes);
   if (!r->exact && fits) r->exact = allocate(bytes);
-  if (!r->exact) return cli_fail(CLI_IMPOSSIBLE, "memory: exact results do not fit beside the others; set --band-rows");
+  if (!r->exact)
+    return cli_fail(CLI_IMPOSSIBLE, "memory: the exact results do not fit into memory, too; set --band-rows");
   int status = find_plan(r, w, true, &plan);
   if (status != CLI_DONE) return status;
   falt_operands operands = {.input = row_at(r, w->part.first), .output = r->exact, .workspace = r->workspace};

@@ -345,11 +345,11 @@ static int open_suite(cli_bench *bench) {
   if (status != CLI_DONE) return status;
   if (options->filter) cli_suite_filter(&bench->suite, options->filter);
   if (bench->suite.count == 0)
-    return cli_fail(CLI_WRONG, "--filter %.60s: no problem of the suite has this in its name; leave it out to see them",
+    return cli_fail(CLI_WRONG, "--filter %.60s: no problem of the suite has this in its name; omit it to run all",
                     options->filter);
   if (options->retype >= 0) cli_suite_retype(&bench->suite, (falt_type)options->retype);
   if (bench->suite.count == 0)
-    return cli_fail(CLI_WRONG, "--type %s: no problem of the suite has a meaning in it; use f32, bf16 or f16",
+    return cli_fail(CLI_WRONG, "--type %s: no problem of the suite is defined for it; use f32, bf16 or f16",
                     falt_type_name((falt_type)options->retype));
   bench->row = calloc((size_t)bench->suite.count, sizeof *bench->row);
   return bench->row ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "bench: out of memory; use --filter");

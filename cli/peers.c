@@ -100,7 +100,7 @@ void cli_peers_stop(cli_peers *peers) {
 /* ---- talking */
 
 static bool fail_silent(cli_peers *peers) {
-  cli_fail(CLI_IMPOSSIBLE, "peers: %.200s said nothing for %.0f s; going on without it", peers->python, patience);
+  cli_fail(CLI_IMPOSSIBLE, "peers: %.200s did not answer for %.0f s; continuing without it", peers->python, patience);
   reap(peers, true);
   peers->failed = true;
   return false;
@@ -109,10 +109,10 @@ static bool fail_silent(cli_peers *peers) {
 static bool fail_ended(cli_peers *peers) {
   const int state = reap(peers, false);
   if (WIFSIGNALED(state))
-    cli_fail(CLI_IMPOSSIBLE, "peers: %.200s was ended by signal %d (%s); going on without it", peers->python,
+    cli_fail(CLI_IMPOSSIBLE, "peers: %.200s was ended by signal %d (%s); continuing without it", peers->python,
              WTERMSIG(state), strsignal(WTERMSIG(state)));
   else
-    cli_fail(CLI_IMPOSSIBLE, "peers: %.200s ended with status %d; going on without it", peers->python,
+    cli_fail(CLI_IMPOSSIBLE, "peers: %.200s ended with status %d; continuing without it", peers->python,
              WEXITSTATUS(state));
   peers->failed = true;
   return false;

@@ -66,7 +66,7 @@ void *cli_allocate(int64_t size, const char *what) {
   enum { ALIGN = 64 };
   void *memory = size < INT64_MAX - ALIGN ? aligned_alloc(ALIGN, ((size_t)size + ALIGN) / ALIGN * ALIGN) : NULL;
   if (!memory)
-    cli_fail(CLI_IMPOSSIBLE, "%s: %lld bytes of memory are not to be had; use a smaller problem", what,
+    cli_fail(CLI_IMPOSSIBLE, "%s: %lld bytes of memory are not available; use a smaller problem", what,
              (long long)size);
   return memory;
 }

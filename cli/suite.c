@@ -132,9 +132,10 @@ static int read_point(const char *text, int walk, int point, int number, const c
   if (!one) return cli_fail(CLI_WRONG, "%.200s: more than %d problems or than memory; split it", path, MAX_CASES);
   one->number = number;
   if (!read_target(line, one))
-    return cli_fail(CLI_WRONG, "%.200s:%d: what follows <= is no time; write one such as <= 0.135 ms", path, number);
+    return cli_fail(CLI_WRONG, "%.200s:%d: the text after <= is not a time; write one such as <= 0.135 ms", path,
+                    number);
   if (!fits || !split(line, one) || strlen(one->name) + strlen(suffix) >= sizeof one->name)
-    return cli_fail(CLI_WRONG, "%.200s:%d: a name, a problem or a kernel that is too long; shorten it", path, number);
+    return cli_fail(CLI_WRONG, "%.200s:%d: a name, a problem or a kernel is too long; shorten it", path, number);
   strcat(one->name, suffix);
   return check(one, path);
 }
@@ -146,7 +147,7 @@ static int read_line(char *text, int number, const char *path, cli_suite *suite)
   if (!*text) return CLI_DONE;
   cli_walk walk;
   if (!cli_walk_measure(text, &walk))
-    return cli_fail(CLI_WRONG, "%.200s:%d: a list that does not end, or lists of different lengths; write c=[1,2,3]",
+    return cli_fail(CLI_WRONG, "%.200s:%d: a list is not closed, or lists have different lengths; write c=[1,2,3]",
                     path, number);
   int status = CLI_DONE;
   for (int i = 0; i < walk.walks; i++) {
@@ -165,14 +166,14 @@ static int read_file(FILE *file, const char *path, cli_suite *suite) {
   int status = CLI_DONE;
   for (int number = 1; status == CLI_DONE && fgets(text, sizeof text, file); number++) {
     if (strlen(text) == sizeof text - 1)
-      return cli_fail(CLI_WRONG, "%.200s:%d: too long a line; shorten it", path, number);
+      return cli_fail(CLI_WRONG, "%.200s:%d: the line is too long; shorten it", path, number);
     status = read_line(text, number, path, suite);
   }
   if (status == CLI_DONE && ferror(file))
     return cli_fail(CLI_WRONG, "%.200s: cannot be read: %s; name a text file", path, strerror(errno));
   if (status == CLI_DONE && suite->count == before)
-    return cli_fail(CLI_WRONG, "%.200s: no problems in it; write one a line, such as \"correlate h=480 w=640 r=3 s=3\"",
-                    path);
+    return cli_fail(CLI_WRONG,
+                    "%.200s: contains no problems; write one a line, such as \"correlate h=480 w=640 r=3 s=3\"", path);
   return status;
 }
 

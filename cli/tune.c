@@ -119,7 +119,7 @@ static int run_suite(const cli_options *options) {
 int falt_verb_tune(const cli_options *options) {
   char line[CLI_LINE];
   if (options->compile_only && !options->arch)
-    return cli_fail(CLI_WRONG, "--compile-only: for which GPU is not said; add --arch sm_90a, or h200, or a list");
+    return cli_fail(CLI_WRONG, "--compile-only: no GPU given; add --arch sm_90a, or h200, or a list");
   if (options->arch && !options->compile_only)
     return cli_fail(CLI_WRONG,
                     "--arch: tunes nothing, this GPU or CPU is measured; add --compile-only or leave it out");

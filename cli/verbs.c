@@ -5,10 +5,10 @@
 
 static const char filter_details[] =
     "INPUT and OUTPUT are images, .npy arrays, audio or volumes, by extension; - is standard input or output, whose\n"
-    "format is --format. Every channel is filtered by itself, alpha too. The output has the input's type, or that of\n"
-    "--out-type; results are rounded to the nearest integer, ties to even, and saturated.\n"
+    "format is --format. Each channel is filtered separately, including alpha. The output has the input's type, or\n"
+    "that of --out-type; integer outputs are rounded to nearest, ties to even, and saturated.\n"
     "\n"
-    "Kernels, in as many dimensions as the input has where that has a meaning:\n"
+    "Kernels, in the input's number of dimensions where the kernel has a meaning:\n"
     "  gaussian:SIGMA[,TRUNCATE]  box:N box:5x5 box:3x3x3  laplace  log:SIGMA[,TRUNCATE]  sharpen\n"
     "  unsharp:SIGMA,AMOUNT  sobel:x|y|z  prewitt:x|y|z  scharr:x|y|z  identity\n"
     "  emboss  motion:LENGTH,ANGLE (images)\n"
@@ -22,15 +22,15 @@ static const char problem_details[] =
     "docs/guide/problem-line.md lists them all.\n";
 
 static const char verify_details[] =
-    "Without PROBLEM random ones are checked, in processes of their own: problem i has seed SEED + i. What fails is\n"
-    "made smaller and printed; `faltung verify LINE --seed SEED` repeats it. PROBLEM is one line of words, such as\n"
+    "Without PROBLEM, random problems are checked in separate processes; problem i has seed SEED + i. A failing\n"
+    "problem is reduced and printed; `faltung verify LINE --seed SEED` repeats it. PROBLEM is a line such as\n"
     "  forward n=2 c=8 h=9 w=9 k=8 r=3 s=3 pad=1 type=f32 layout=nhwc bias=1 act=relu\n"
     "docs/guide/problem-line.md lists them all.\n";
 
 static const char tune_details[] =
     "PROBLEM is one line of words, such as\n"
     "  correlate h=4096 w=4096 r=5 s=5 boundary=symmetric type=f32\n"
-    "SUITE and FILE are as `faltung help bench` has them.\n"
+    "`faltung help bench` describes SUITE and FILE.\n"
     "--compile-only measures nothing: for every GPU of --arch it compiles the kernels of every solver that applies, "
     "by\n"
     "estimate, into the cache's directory cuda, which then serves machines that have a driver and no NVRTC.\n";
@@ -53,9 +53,9 @@ static const char bench_details[] =
     "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, resnet50, sweep, quick) or a file with one problem a "
     "line:\n"
     "  [NAME] PROBLEM [@ KERNEL]   # comment\n"
-    "c=[1,2,3] in it is a walk along these points, {a,b} makes one for each; points that are more than twice slower\n"
+    "c=[1,2,3] is a walk along these points, {a,b} makes a walk for each; points that are more than twice slower\n"
     "per unit of work than a neighbour are listed at the end.\n"
-    "The peers run in Python: that of FALTUNG_PEERS_PYTHON, or the one that `make bench` sets up. All take turns on "
+    "The peers run in Python: that of FALTUNG_PEERS_PYTHON, or the one that `make bench` sets up. All alternate on "
     "the\n"
     "same data; a ratio is the peer's time over Faltung's.\n";
 
@@ -64,19 +64,19 @@ static const cli_verb verbs[] = {
     {"convolve", CLI_CONVOLVE, "INPUT... OUTPUT --kernel K",
      "filter a file with the kernel flipped (scipy.ndimage, numpy)", filter_details, falt_verb_convolve},
     {"correlate", CLI_CORRELATE, "INPUT... OUTPUT --kernel K",
-     "filter a file with the kernel as it stands (OpenCV filter2D, layers)", filter_details, falt_verb_correlate},
+     "filter a file with the kernel unflipped (OpenCV filter2D, layers)", filter_details, falt_verb_correlate},
     {"layer", CLI_LAYER, "PROBLEM --input FILE --weight FILE --output FILE", "run a network layer on arrays",
      layer_details, falt_verb_layer},
-    {"explain", CLI_EXPLAIN, "PROBLEM", "every candidate: predicted, measured, or why it was rejected", problem_details,
-     falt_verb_explain},
+    {"explain", CLI_EXPLAIN, "PROBLEM", "every candidate: predicted and measured time, or why it was rejected",
+     problem_details, falt_verb_explain},
     {"time", CLI_TIME, "PROBLEM", "time the chosen plan on random data", problem_details, falt_verb_time},
-    {"tune", CLI_TUNE, "PROBLEM|SUITE|FILE", "measure the candidates and remember the winner", tune_details,
+    {"tune", CLI_TUNE, "PROBLEM|SUITE|FILE", "measure the candidates and store the winner", tune_details,
      falt_verb_tune},
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", verify_details, falt_verb_verify},
     {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]",
      "the textbook's steps, each checked and timed; --list names them", ladder_details, falt_verb_ladder},
-    {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, beside other libraries with --peers", bench_details,
-     falt_verb_bench},
+    {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, with --peers also on other libraries",
+     bench_details, falt_verb_bench},
     {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
     {"list", CLI_LIST, "kernels|solvers|formats|devices", "names to choose from, one a line", "", falt_verb_list},
 };

@@ -170,7 +170,7 @@ static void start(watch *w, int which, int64_t first) {
     exit(getppid() == parent ? run_share(&own, first) : CLI_BUG);
   }
   w->workers[which] = (worker){.pid = pid < 0 ? 0 : pid};
-  if (pid < 0) w->status = cli_fail(CLI_IMPOSSIBLE, "verify: no new process: %s; ask for fewer", strerror(errno));
+  if (pid < 0) w->status = cli_fail(CLI_IMPOSSIBLE, "verify: cannot start a process: %s; use fewer", strerror(errno));
 }
 
 /* The failure of a process that ended in the middle of a problem. */
@@ -287,7 +287,7 @@ int cli_workers_run(const cli_run *run, void (*fail)(void *context, const cli_fa
   w.workers = calloc((size_t)run->processes, sizeof *w.workers);
   if (w.shares == MAP_FAILED || !w.workers || pipe2(w.pipe, O_CLOEXEC) != 0) {
     free(w.workers);
-    return cli_fail(CLI_IMPOSSIBLE, "verify: %d processes are not to be had; ask for fewer", run->processes);
+    return cli_fail(CLI_IMPOSSIBLE, "verify: %d processes cannot be started; use fewer", run->processes);
   }
   w.progress = cli_progress_begin(!run->options->quiet);
   cli_interrupts_catch();

@@ -66,7 +66,7 @@ falt_status falt_device_alloc(falt_device *device, void **memory, size_t bytes) 
   *memory = NULL;
   if (device->memory) return device->memory->allocate(device, memory, bytes);
   *memory = falt_alloc(bytes);
-  return *memory ? FALT_OK : falt_fail(FALT_NO_MEMORY, "bytes: %zu are not to be had", bytes);
+  return *memory ? FALT_OK : falt_fail(FALT_NO_MEMORY, "bytes: %zu are not available", bytes);
 }
 
 void falt_device_free(falt_device *device, void **memory) {

@@ -69,7 +69,8 @@ static falt_status check_device_name(bool chosen) {
     return falt_fail(FALT_INVALID_ARGUMENT, "FALTUNG_DEVICE: no device is called '%s'; use auto, cpu or cuda[:N]",
                      name);
   if (chosen) return FALT_OK;
-  return falt_fail(FALT_NO_DEVICE, "FALTUNG_DEVICE: '%s' is no CPU; make it with falt_device_cuda, or unset it", name);
+  return falt_fail(FALT_NO_DEVICE, "FALTUNG_DEVICE: '%s' is not a CPU; make it with falt_device_cuda, or unset it",
+                   name);
 }
 
 static void destroy_cpu(falt_device *device) {

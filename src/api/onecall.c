@@ -9,7 +9,7 @@ static falt_status check_array(const falt_const_array *array, const char *name) 
   if (!array) return falt_fail(FALT_INVALID_ARGUMENT, "%s: NULL; describe it with falt_image or falt_volume", name);
   if (!array->data) return falt_fail(FALT_INVALID_ARGUMENT, "%s.data: NULL; point it to the elements", name);
   if ((unsigned)array->tensor.type >= FALT_TYPE_COUNT)
-    return falt_fail(FALT_INVALID_ARGUMENT, "%s.tensor.type: %d is no type", name, (int)array->tensor.type);
+    return falt_fail(FALT_INVALID_ARGUMENT, "%s.tensor.type: %d is not a type", name, (int)array->tensor.type);
   return FALT_OK;
 }
 

@@ -154,7 +154,7 @@ static void verify_plan(verification *v, const falt_plan *plan, const falt_plan 
 
 /* ---- all plans */
 
-typedef falt_search searches[2]; /* on the device, and on its second device if there is one */
+typedef falt_search searches[2]; /* on the device, and on `rival` if there is one */
 
 static falt_status open_searches(verification *v, const void *filter_values, searches search) {
   falt_device *const devices[] = {v->device, v->rival};

@@ -156,7 +156,7 @@ static falt_status read_open(int file, const char *path, size_t limit, char **te
   falt_free(data);
   if (got < 0) return fail_with(path, "cannot be read", error);
   if (size <= limit) return falt_fail(FALT_NO_FILE, "%s: grew while it was read; try again", path);
-  return falt_fail(FALT_NO_FILE, "%s: is larger than %zu bytes, which no such file should be", path, limit);
+  return falt_fail(FALT_NO_FILE, "%s: is larger than %zu bytes, the limit for such files", path, limit);
 }
 
 falt_status falt_file_read(const char *path, size_t limit, char **text, size_t *length) {

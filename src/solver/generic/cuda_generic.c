@@ -164,7 +164,7 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   plan->base.packed = ask->filter_values && falt_reads_filter(p->operation);
   falt_status status = FALT_OK;
   if (!count_blocks(plan)) {
-    falt_refuse(ask, "the result has more elements than one launch can number");
+    falt_refuse(ask, "the output has more elements than one launch can number");
     status = FALT_NO_SOLVER;
   } else if (plan->base.packed) {
     const size_t bytes = (size_t)falt_tensor_span(&p->filter) * falt_type_size(p->filter.type);

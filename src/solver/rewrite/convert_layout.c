@@ -255,7 +255,7 @@ static bool try_pieces(turned_plan *plan, falt_ask *ask, const void *values, int
   const size_t own = lay_out(plan, pieces);
   falt_child_terms terms = {ask->solvers, ask->budget->max_workspace, .own_gaps = plan->result.wanted};
   if (terms.max_workspace >= 0 && (size_t)terms.max_workspace < own)
-    return falt_refuse(ask, "what is turned needs more workspace than is allowed") != NULL;
+    return falt_refuse(ask, "the converted operands need more workspace than is allowed") != NULL;
   if (terms.max_workspace >= 0) terms.max_workspace -= (int64_t)own;
   const falt_problem problem = inner_of(plan, pieces);
   falt_plan *child = falt_plan_child_with(ask, &problem, values, &terms);
@@ -331,7 +331,7 @@ static falt_plan *plan_turned(const falt_solver *solver, falt_ask *ask) {
   const bool reads = plan->turn[SOURCE].wanted || plan->turn[OTHER].wanted;
   if (!reads) plan->result = falt_conversion_of_spread_result(&problem);
   if (!reads && !plan->result.wanted)
-    falt_refuse(ask, "nothing it reads has its pixels side by side, and 16 bytes divide its rows");
+    falt_refuse(ask, "no operand is NCHW, and rows are multiples of 16 bytes");
   else if (choose_child(plan, ask))
     return &plan->base;
   destroy(&plan->base);

@@ -211,7 +211,7 @@ static falt_status ready(falt_plan *base) {
 
 static const char *refusal(const falt_problem *p) {
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : falt_problem_folds(p)            ? "gradients of elements beyond the boundary fold back onto those inside"
+         : falt_problem_folds(p)            ? "gradients beyond the boundary are added to elements inside"
          : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
                  phase_count(p, 0) * phase_count(p, 1) * phase_count(p, 2) > MOST_PHASES
              ? "its strides make more than 256 phases"

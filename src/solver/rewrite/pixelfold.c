@@ -188,7 +188,7 @@ static const char *refusal_data(const falt_problem *p) {
          : w->stride == 1                   ? "its stride along the width is 1: nothing to fold"
          : w->dilation != 1                 ? "taps are dilated along the width"
          : w->boundary[0] != FALT_CONSTANT || w->boundary[1] != FALT_CONSTANT
-             ? "gradients of elements beyond the boundary fold back onto those inside"
+             ? "gradients beyond the boundary are added to elements inside"
          : !are_adjacent(&p->input)               ? "pixels of the input are not adjacent in memory"
          : p->input.size[FALT_W] % w->stride != 0 ? "the stride does not divide the width"
                                                   : NULL;

@@ -56,7 +56,7 @@ static const char *refusal(const falt_problem *p) {
              ? "it computes layers and their gradients by the filter"
          : p->filter.size[FALT_W] == 1                               ? "patches are not wider than a pixel"
          : p->filter.size[FALT_G] != 1                               ? "it takes one group of channels"
-         : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1 ? "it computes planes"
+         : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1 ? "it takes 1D and 2D problems only"
          : !covers(p, 1) || !covers(p, 2)                            ? "windows are not patches that cover the input"
          : !joins(&p->input, FALT_W, FALT_C) || !joins(&p->filter, FALT_W, FALT_C)
              ? "channels of neighbouring pixels do not follow on each other"

@@ -14,7 +14,7 @@ static bool sums_exactly(const falt_problem *p) {
 }
 
 const char *falt_widen_refusal(const falt_problem *p) {
-  return p->accumulator == FALT_F64 ? "sums in f64 are not formed here"
+  return p->accumulator == FALT_F64 ? "it has no f64 sums"
          : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->filter.type) || p->output.type == FALT_F64 ||
                  (p->has_residual && !falt_type_fits_f32(p->residual.type))
              ? "f32 do not hold its elements"

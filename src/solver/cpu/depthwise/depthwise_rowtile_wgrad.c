@@ -110,7 +110,7 @@ static bool is_float(falt_type type) {
 }
 
 static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {
-  return p->operation != FALT_BACKWARD_FILTER ? "only the gradient by the filter"
+  return p->operation != FALT_BACKWARD_FILTER ? "only backward-filter"
          : p->input.type != p->output.type || !is_float(p->input.type) || !is_float(p->filter.type) ||
                  p->accumulator != FALT_F32
              ? "not of floats that are summed in f32"

@@ -171,7 +171,7 @@ extern const falt_solver falt_solver_depthwise_wgrad, falt_solver_grouped_wgrad;
 
 static const char *refusal(const falt_solver *solver, const falt_problem *p) {
   const bool grouped = solver == &falt_solver_grouped_wgrad;
-  return p->operation != FALT_BACKWARD_FILTER       ? "only the gradient by the filter"
+  return p->operation != FALT_BACKWARD_FILTER       ? "only backward-filter"
          : grouped && !falt_depthwise_is_grouped(p) ? "a group has one channel in and out"
          : !grouped && falt_depthwise_is_grouped(p) ? "a group has more than one channel in and out"
          : grouped && p->input.size[FALT_G] == 1    ? "one group, with none beside it in a vector"

@@ -263,10 +263,10 @@ static void destroy(falt_plan *plan) {
 
 static const char *refusal(const falt_problem *p) {
   const falt_tensor *x = &p->input;
-  return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : falt_problem_folds(p)            ? "gradients of elements beyond the boundary fold back onto those inside"
-         : p->filter.size[FALT_W] == 1      ? "rows of one tap do not overlap"
-         : p->axis[2].dilation != 1         ? "taps are dilated along the width"
+  return p->operation != FALT_BACKWARD_DATA      ? "only backward-data"
+         : falt_problem_folds(p)                 ? "gradients beyond the boundary are added to elements inside"
+         : p->filter.size[FALT_W] == 1           ? "rows of one tap do not overlap"
+         : p->axis[2].dilation != 1              ? "taps are dilated along the width"
          : !falt_tensor_unit(&p->output, FALT_C) ? "channels of the output are not adjacent in memory"
          : !falt_tensor_unit(x, FALT_C) || (x->stride[FALT_W] != x->size[FALT_C] && x->size[FALT_W] > 1)
              ? "pixels of the input are not adjacent in memory"

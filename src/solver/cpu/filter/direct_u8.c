@@ -163,7 +163,7 @@ static const char *refusal(const falt_rows *rows, const falt_problem *p, const f
          : rows->pixel * x->dilation > FALT_DIRECT_U8_STEP      ? "taps lie more than 4 bytes apart"
          : rows->in_stride[4] != rows->pixel || rows->out_stride[4] != rows->pixel
              ? "neighbours along x are not adjacent"
-         : p->filter.size[FALT_G] > 1 && p->filter.stride[FALT_G] != 0 ? "the groups have filters of their own"
+         : p->filter.size[FALT_G] > 1 && p->filter.stride[FALT_G] != 0 ? "the groups have different filters"
          : rows->taps[1] * falt_round_up(rows->taps[2], 4) > MOST_TAPS ? "the filter has more than 1024 taps"
                                                                        : NULL;
 }

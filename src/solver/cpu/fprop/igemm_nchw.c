@@ -372,7 +372,7 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   falt_layer layer;
   const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
-  if (layer.taps > MOST_TAPS) return falt_refuse(ask, "a panel of all its taps does not stay in a cache");
+  if (layer.taps > MOST_TAPS) return falt_refuse(ask, "a panel of all its taps does not fit into a cache");
   falt_igemm_nchw_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->layer = layer;

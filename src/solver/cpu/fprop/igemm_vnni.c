@@ -69,7 +69,7 @@ static const char *refusal(const falt_tiles_plan *plan) {
   const bool whole = plan->kind <= FALT_TILES_S8;
   return x == FALT_F32 && w == FALT_F32                                 ? "f32 has solvers of its own"
          : !widens(x) || !widens(w)                                     ? "only types of 8 and 16 bits, and f32"
-         : p->accumulator == FALT_F64                                   ? "sums in f64 are not formed here"
+         : p->accumulator == FALT_F64                                   ? "it has no f64 sums"
          : p->output.type == FALT_F64                                   ? "results in f64 are not formed here"
          : falt_type_is_byte(x) && w == FALT_U8                         ? "weights of 8 bits are s8"
          : whole && !falt_layer_has_constant(p)                         ? "the constant is no value of the input's type"

@@ -230,7 +230,7 @@ static const char *refusal(const falt_problem *p) {
          : p->has_residual                                                     ? "residuals are not added here"
          : !falt_im2col_is_even(y)                                             ? "an image's results do not lie evenly"
          : !falt_im2col_is_by_row(y) && y->size[FALT_C] > 1 && y->stride[FALT_C] != 1
-             ? "neither positions nor channels of results lie together"
+             ? "neither positions nor channels of the output are contiguous"
          : !fits(falt_im2col_positions(y)) || !fits(y->size[FALT_C]) || !fits(falt_tensor_count(&p->filter)) ||
                  (y->size[FALT_C] > 1 && !fits(y->stride[FALT_C])) || !fits(y->stride[FALT_W])
              ? "its matrices are too large for BLAS"

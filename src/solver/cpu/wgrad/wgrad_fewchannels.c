@@ -335,7 +335,7 @@ static const char *refusal(const lines_plan *plan) {
              ? "a group's sums do not stay in a cache"
          : !falt_mul(plan->slots.size, plan->slots.count, &slots) || slots > MOST_SLOTS ||
                  !falt_mul(plan->lines, rows, &list) || list > MOST_SLOTS
-             ? "the input rows that a row of results reads do not stay in a cache"
+             ? "the input rows of an output row do not fit into a cache"
              : NULL;
 }
 

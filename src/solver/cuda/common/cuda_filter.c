@@ -61,7 +61,7 @@ const char *falt_cuda_filter_refusal(const falt_ask *ask) {
   if (!plain_epilogue(p)) return "the epilogue is more than alpha and beta";
   if (p->input.type == FALT_S32 || p->output.type == FALT_S32) return "s32 does not fit its sums";
   if (!exact_enough(p)) return "sums of integers would not be exact";
-  if (!falt_cuda_interleaved(p) && !columns) return "neighbouring columns do not lie next to each other";
+  if (!falt_cuda_interleaved(p) && !columns) return "columns are not contiguous";
   if (!small_axes(p)) return "an axis is longer than 2^30 elements";
   return NULL;
 }

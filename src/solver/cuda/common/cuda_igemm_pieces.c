@@ -59,7 +59,7 @@ static bool small_channels(const falt_problem *p) {
 const char *falt_igemm_refusal(const falt_ask *ask, falt_type source, falt_type other) {
   const falt_problem *p = ask->problem;
   if (!falt_cuda_products(source, other)) return "tensor cores do not multiply these types";
-  if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "tensor cores sum these types in another";
+  if ((p->accumulator == FALT_F64) != (source == FALT_F64)) return "the accumulator is not f32";
   if (falt_type_is_integer(source) && !(falt_cuda_bound(p) < 0x1p31)) return "sums of integers would not fit";
   if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
   if (p->operation != FALT_BACKWARD_DATA && !falt_igemm_constant_fits(p))

@@ -95,11 +95,11 @@ const char *falt_map_type_refusal(const falt_ask *ask, falt_type factor, falt_ty
   const falt_problem *p = ask->problem;
   if (!falt_gpu_about(ask->device->gpu)->architecture->wgmma) return "the GPU has no wgmma (sm_90a has)";
   if (!falt_gpu_has_maps(ask->device->gpu)) return "the driver is older than CUDA 12";
-  return !falt_type_is_half(factor) || other != factor           ? "its factors are f16 or bf16, both the same"
+  return !falt_type_is_half(factor) || other != factor           ? "its operands are f16 or bf16, both the same"
          : !is_result(falt_problem_result(p)->type)              ? "its results are f16, bf16 or f32"
          : p->accumulator != FALT_F32                            ? "it sums in f32"
          : p->input.size[FALT_G] != 1                            ? "it takes one group of channels"
-         : !has_zero_ends(p)                                     ? "beyond the ends it reads zeros only"
+         : !has_zero_ends(p)                                     ? "it takes zero padding only"
          : p->has_residual && p->residual.type != p->output.type ? "the residual is of another type than the output"
                                                                  : NULL;
 }
@@ -109,7 +109,7 @@ const char *falt_map_refusal(const falt_ask *ask, falt_type factor, falt_type ot
   const char *why = falt_map_type_refusal(ask, factor, other);
   if (why) return why;
   return !falt_map_takes(&p->input, FALT_C) || !falt_map_takes(&p->output, FALT_C)
-             ? "channels do not lie side by side with 16 bytes dividing all strides"
-         : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
+             ? "channels are not contiguous, or strides are not multiples of 16 bytes"
+         : p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not have the output's layout"
                                                                     : NULL;
 }

@@ -85,7 +85,7 @@ static void destroy(falt_plan *base) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_operation operation = ask->problem->operation;
-  if (!falt_reads_filter(operation)) return "it computes layers and gradients by the data only";
+  if (!falt_reads_filter(operation)) return "it computes fprop and dgrad only";
   return falt_depthwise_refusal(ask);
 }
 

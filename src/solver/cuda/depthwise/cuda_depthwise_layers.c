@@ -49,7 +49,7 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
   if (falt_type_is_integer(p->input.type) || falt_type_is_integer(p->output.type) ||
       falt_type_is_integer(p->filter.type))
     return "it multiplies floats only";
-  if (data && falt_igemm_folds(p)) return "gradients by the data end in zeros only";
+  if (data && falt_igemm_folds(p)) return "dgrad takes zero padding only";
   if (!data && !falt_igemm_constant_fits(p))
     return "the boundary's constant is not a finite number of the input's type";
   if (is_one_filter(p) && (filter || ask->filter_values)) return "the filter is one for all channels";

@@ -68,25 +68,25 @@ const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const char *why = falt_depthwise_refusal(ask);
   if (why) return why;
-  return !are_halves(p)               ? "its factors are f16 or bf16, both the same"
-         : p->accumulator != FALT_F32 ? "tensor cores sum these types in another"
-         : !is_flat(p)                ? "it computes planes"
+  return !are_halves(p)               ? "its operands are f16 or bf16, both the same"
+         : p->accumulator != FALT_F32 ? "the accumulator is not f32"
+         : !is_flat(p)                ? "it takes 1D and 2D problems only"
          : !has_unit_steps(p)         ? "it takes neither strides nor dilations"
          : falt_igemm_folds(p) || (p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0)
-             ? "beyond the ends it reads zeros only"
+             ? "it takes zero padding only"
          : !falt_igemm_small_planes(&p->input) || !falt_igemm_small_planes(&p->output)
-             ? "rows or columns lie too far apart"
+             ? "rows or columns are too far apart"
              : NULL;
 }
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (!falt_reads_filter(p->operation)) return "it computes layers and gradients by the data only";
+  if (!falt_reads_filter(p->operation)) return "it computes fprop and dgrad only";
   const char *why = falt_depthwise_toeplitz_inapplicable(ask);
   if (why) return why;
-  return !falt_type_is_half(falt_igemm_roles_of(p).result->type) ? "its results are floats of 16 bits"
+  return !falt_type_is_half(falt_igemm_roles_of(p).result->type) ? "its output is f16 or bf16"
          : p->operation == FALT_BACKWARD_DATA && p->filter.size[FALT_K] > 1
-             ? "its gradients do not sum over the channels of a group"
+             ? "its dgrad does not sum over the channels of a group"
              : NULL;
 }
 
@@ -183,7 +183,7 @@ static falt_status ready(falt_plan *base) {
 static const char *choose(bands_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
-    return "neither channels nor columns lie side by side";
+    return "neither channels nor columns are contiguous";
   const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
   if (why) return why;
   if (!falt_depthwise_toeplitz_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";

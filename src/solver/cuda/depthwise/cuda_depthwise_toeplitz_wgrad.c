@@ -48,9 +48,9 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
   const char *why = falt_depthwise_toeplitz_inapplicable(ask);
-  return why ? why : p->has_bias ? "it computes no gradient of the bias" : NULL;
+  return why ? why : p->has_bias ? "it has no bias gradient" : NULL;
 }
 
 /* ---- ready */
@@ -80,7 +80,7 @@ static falt_status ready(falt_plan *base) {
 static const char *choose(filter_plan *plan, falt_ask *ask) {
   const falt_machine machine = falt_cuda_machine(ask->device);
   if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
-    return "neither channels nor columns lie side by side";
+    return "neither channels nor columns are contiguous";
   const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
   if (why) return why;
   if (!falt_depthwise_toeplitz_wgrad_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))

@@ -53,7 +53,7 @@ static void destroy(falt_plan *base) {
 /* ---- applicable */
 
 static const char *inapplicable(const falt_ask *ask) {
-  if (ask->problem->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (ask->problem->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
   return falt_depthwise_refusal(ask);
 }
 

@@ -64,19 +64,19 @@ static bool has_lines(const falt_tensor *t, int dim) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_FORWARD) return "it computes layers forward only";
+  if (p->operation != FALT_FORWARD) return "it computes fprop only";
   const char *why = falt_igemm_refusal(ask, p->input.type, p->filter.type);
   if (why) return why;
   return !falt_type_is_half(p->input.type) || p->filter.type != p->input.type
-             ? "its factors are f16 or bf16, both the same"
-         : !falt_type_is_half(p->output.type) ? "its results are floats of 16 bits"
+             ? "its operands are f16 or bf16, both the same"
+         : !falt_type_is_half(p->output.type) ? "its output is f16 or bf16"
          : p->filter.size[FALT_G] != 1        ? "it takes one group of channels"
          : p->input.size[FALT_C] > MOST_SLOTS || p->input.size[FALT_C] * p->filter.size[FALT_D] > MOST_SLOTS
              ? "it sums 16 planes of taps at most"
          : !has_plain_rows(p)            ? "it takes no strides or dilations of rows and columns, and 8 taps at most"
-         : !has_lines(&p->input, FALT_W) ? "columns do not lie side by side"
+         : !has_lines(&p->input, FALT_W) ? "columns are not contiguous"
          : !has_lines(&p->output, FALT_W) && !has_lines(&p->output, FALT_C)
-             ? "neither columns nor channels of results do"
+             ? "neither columns nor channels of the output are contiguous"
              : NULL;
 }
 

@@ -41,7 +41,7 @@ static int64_t fitted_registers(const falt_fewchannels_nchw_problem *p, const fa
 static const char *fit(const falt_fewchannels_nchw_problem *p, falt_fewchannels_nchw_tile *t) {
   const int64_t registers = fitted_registers(p, t);
   if (p->pad < 0 || p->pad > beside_of(p)) return "columns begin too far from the first";
-  if (registers > MOST_REGISTERS) return "registers have no room for the filter and the rows that a result reads";
+  if (registers > MOST_REGISTERS) return "registers have no room for the filter and the rows that an output reads";
   t->blocks = (int)falt_min(MOST_BLOCKS, falt_blocks_by_registers(FALT_STRIPS_THREADS, registers));
   return NULL;
 }

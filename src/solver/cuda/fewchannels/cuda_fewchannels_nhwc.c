@@ -86,22 +86,22 @@ static bool small_ways(const falt_problem *p) {
 const char *falt_fewchannels_nhwc_refusal(const falt_ask *ask, falt_type other) {
   const falt_problem *p = ask->problem;
   return !falt_gpu_about(ask->device->gpu)->architecture->wgmma        ? "the GPU has no wgmma (sm_90a has)"
-         : !falt_type_is_half(p->input.type) || other != p->input.type ? "its factors are f16 or bf16, both the same"
-         : !is_flat(p)                                                 ? "it computes planes"
+         : !falt_type_is_half(p->input.type) || other != p->input.type ? "its operands are f16 or bf16, both the same"
+         : !is_flat(p)                                                 ? "it takes 1D and 2D problems only"
          : p->filter.size[FALT_G] != 1                                 ? "it takes one group of channels"
          : p->input.size[FALT_C] > MOST_CHANNELS                       ? "it sums 8 channels at most"
          : !small_steps(p)                                             ? "taps, strides or dilations are too large"
-         : !small_ways(p)                                              ? "elements lie too far apart"
+         : !small_ways(p)                                              ? "elements are too far apart"
                                                                        : NULL;
 }
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_FORWARD) return "it computes layers forward only";
+  if (p->operation != FALT_FORWARD) return "it computes fprop only";
   const char *why = falt_igemm_refusal(ask, p->input.type, p->filter.type);
   if (!why) why = falt_fewchannels_nhwc_refusal(ask, p->filter.type);
   if (why) return why;
-  return !falt_type_is_half(p->output.type) ? "its results are floats of 16 bits"
+  return !falt_type_is_half(p->output.type) ? "its output is f16 or bf16"
          : p->has_residual                  ? "residuals are not fused here"
                                             : NULL;
 }

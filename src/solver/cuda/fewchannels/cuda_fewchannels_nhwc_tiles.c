@@ -62,11 +62,11 @@ static const char *fit(const falt_fewchannels_nhwc_problem *p, const falt_machin
   if (4 * products_of(p, t) + t->width / 2 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the filter and the sums";
   if (beside + 2 * batch_bytes > m->arch->block_shared)
-    return "shared memory has no room for the rows that a result reads";
+    return "the rows that an output reads do not fit into shared memory";
   t->batches = (int)falt_min((m->arch->block_shared - beside) / batch_bytes, falt_fewchannels_nhwc_ahead(p, t) + 4);
   t->shared_bytes = (int)(t->batches * batch_bytes + beside);
   return t->batches < falt_fewchannels_nhwc_ahead(p, t) + 2
-             ? "shared memory has no room for the rows that a result reads"
+             ? "the rows that an output reads do not fit into shared memory"
              : NULL;
 }
 

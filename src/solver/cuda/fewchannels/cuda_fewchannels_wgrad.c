@@ -50,13 +50,13 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
   const char *why = falt_igemm_refusal(ask, p->output.type, p->input.type);
   if (!why) why = falt_fewchannels_nhwc_refusal(ask, p->output.type);
   if (why) return why;
   return !falt_gpu_has_maps(ask->device->gpu) ? "the driver is older than CUDA 12"
          : !falt_map_takes(&p->output, FALT_C)
-             ? "channels of the output do not lie side by side with 16 bytes dividing all strides"
+             ? "the output's channels are not contiguous, or strides are not multiples of 16 bytes"
              : NULL;
 }
 

@@ -51,7 +51,7 @@ static const char *fit(const falt_fewchannels_nhwc_problem *part, const falt_mac
   const int64_t left = m->arch->block_shared - beside - FEWEST_STAGES * line_bytes;
   if (sums_of(part, t) + l->width / 4 + REGISTERS_BESIDE > consumer_registers(t))
     return "registers have no room for the sums";
-  if ((ahead + 2) * batch_bytes > left) return "shared memory has no room for the rows that a result reads";
+  if ((ahead + 2) * batch_bytes > left) return "the rows that an output reads do not fit into shared memory";
   l->batches = (int)falt_min(left / batch_bytes, ahead + 2 + t->producers);
   t->stages = (int)falt_min((m->arch->block_shared - beside - l->batches * batch_bytes) / line_bytes, MOST_STAGES);
   t->shared_bytes = (int)(beside + l->batches * batch_bytes + t->stages * line_bytes);

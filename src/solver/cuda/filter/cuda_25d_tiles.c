@@ -128,8 +128,8 @@ static const char *reason(const falt_tile_problem *p, const falt_25d *s) {
 }
 
 static const char *problem_reason(const falt_tile_problem *p, falt_25d *s) {
-  if (p->pixel > 1) return "channels lie interleaved";
-  if (p->taps[PLANE] == 1) return "the filter has no planes to sweep along";
+  if (p->pixel > 1) return "channels are interleaved";
+  if (p->taps[PLANE] == 1) return "the filter has one plane only";
   if (p->out[COLUMN] < s->width) return "rows are shorter than a thread's columns";
   if (!place_window(p, s)) return "windows reach farther along a row than neighbouring threads do";
   return NULL;

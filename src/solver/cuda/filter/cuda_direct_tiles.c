@@ -161,7 +161,7 @@ static int fitted_registers(const falt_tile_problem *p, const falt_tile *t) {
 }
 
 static const char *problem_reason(const falt_tile_problem *p, const falt_tile *t) {
-  if (p->stride[COLUMN] > 1 && t->width % p->pixel) return "a thread's results must be whole pixels";
+  if (p->stride[COLUMN] > 1 && t->width % p->pixel) return "a thread's outputs must be whole pixels";
   if (window_of(p, t) > LONGEST_WINDOW) return "its taps along a row are too far apart";
   return NULL;
 }

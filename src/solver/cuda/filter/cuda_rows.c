@@ -64,8 +64,7 @@ static falt_plan *plan_row(const falt_solver *solver, falt_ask *ask) {
   row_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, 0);
   if (!plan) return NULL;
   why = choose(plan);
-  if (!why && !falt_cuda_holds_fill(ask->problem))
-    why = "the constant beyond the ends is no number of the input's type";
+  if (!why && !falt_cuda_holds_fill(ask->problem)) why = "the constant is not a number of the input's type";
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
   falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, taps);
   falt_taps_pack(&plan->taps, taps);

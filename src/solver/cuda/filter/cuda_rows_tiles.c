@@ -33,7 +33,7 @@ static int64_t body_of(const falt_tile_problem *p, const falt_row *r) {
 static const char *reason(const falt_tile_problem *p, const falt_row *r) {
   if (p->taps[PLANE] > 1 || p->taps[ROW] > 1) return "the filter has taps across rows";
   if (p->stride[PLANE] > 1 || p->stride[ROW] > 1 || p->stride[COLUMN] > 1) return "a stride is not 1";
-  if (p->pixel > 1 || p->dilation[COLUMN] > 1) return "its taps along a row do not lie side by side";
+  if (p->pixel > 1 || p->dilation[COLUMN] > 1) return "its taps along a row are not contiguous";
   if (body_of(p, r) > MOST_BODY) return "its unrolled taps are more instructions than the cache holds";
   if (r->width * smaller(p->x_bytes, p->y_bytes) < WORD) return "a lane's elements are less than a word";
   return NULL;

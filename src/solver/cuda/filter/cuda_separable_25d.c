@@ -57,9 +57,7 @@ static const char *choose(march_plan *plan) {
   const falt_separable_25d *m = &plan->march;
   if (!falt_separable_25d_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
   if (m->across * m->down * m->planes >= INT32_MAX) return "the images have more parts than one launch can number";
-  return falt_cuda_holds_fill(&plan->taps.base.problem)
-             ? NULL
-             : "the constant beyond the ends is no number of the input's type";
+  return falt_cuda_holds_fill(&plan->taps.base.problem) ? NULL : "the constant is not a number of the input's type";
 }
 
 falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {

@@ -105,7 +105,7 @@ static const char *inapplicable(const falt_problem *p) {
   return p->operation != FALT_FORWARD             ? "it computes forward filters only"
          : p->filter.size[FALT_C] != 1            ? "it sums over one channel only"
          : !exact_enough(p)                       ? "sums of integers would not be exact"
-         : !interleaved(p) && !columns            ? "neighbouring columns do not lie next to each other"
+         : !interleaved(p) && !columns            ? "columns are not contiguous"
          : !small_axes(p)                         ? "an axis is longer than 2^30 elements"
          : p->boundary_value != p->boundary_value ? "the constant is not a number"
                                                   : NULL;

@@ -143,8 +143,9 @@ static const char *reason(const falt_tiled_problem *p, const falt_machine *m, co
   if (b->depth > 1 && !b->sweep && b->depth >= 2 * p->out[0]) return "the image has fewer planes";
   if (b->sweep > 32 && b->sweep >= 2 * p->out[0]) return "the walk is longer than the image";
   if (b->sweep && b->apart && p->taps[0] * p->taps[1] * windows_of(p, b) > MOST_WALK)
-    return "a walk would add its many taps in one chain";
-  if (b->sweep && (b->band[0] < p->taps[1] || b->band[1] < p->taps[2])) return "a walk needs all taps of a plane";
+    return "2.5D blocking would add its many taps in one chain";
+  if (b->sweep && (b->band[0] < p->taps[1] || b->band[1] < p->taps[2]))
+    return "2.5D blocking needs all taps of a plane";
   return NULL;
 }
 

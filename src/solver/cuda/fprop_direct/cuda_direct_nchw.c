@@ -82,12 +82,12 @@ static bool exact_enough(const falt_problem *p) {
 
 static const char *inapplicable(const falt_problem *p) {
   return p->operation != FALT_FORWARD                          ? "it computes forward layers only"
-         : !is_flat(p)                                         ? "it knows rows and columns, no depth"
+         : !is_flat(p)                                         ? "it takes 1D and 2D problems only"
          : falt_problem_has_f64(p)                             ? "its sums are f32"
          : p->input.type == FALT_S32                           ? "s32 does not fit its sums"
-         : !falt_cuda_finishes_in_float(p) || !exact_enough(p) ? "results would not be exact"
+         : !falt_cuda_finishes_in_float(p) || !exact_enough(p) ? "outputs would not be exact"
          : p->has_residual                                     ? "residuals are not added here"
-         : p->pool[1] * p->pool[2] > 16                        ? "a pooled window has over 16 results"
+         : p->pool[1] * p->pool[2] > 16                        ? "a pooling window has over 16 elements"
          : !small_axes(p) ? "an axis, a stride or the taps are too long for its tiles"
                           : NULL;
 }

@@ -96,22 +96,22 @@ static int merged_of(const falt_problem *p) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data only";
+  if (!falt_reads_filter(p->operation)) return "it computes fprop and dgrad only";
   const roles r = falt_igemm_roles_of(p);
   const char *why = falt_igemm_refusal(ask, r.source->type, p->filter.type);
   if (why) return why;
   return !falt_type_is_half(r.source->type) || p->filter.type != r.source->type
-             ? "its factors are f16 or bf16, both the same"
-         : !falt_type_is_half(r.result->type) && r.result->type != FALT_F32 ? "its results are floats of 16 or 32 bits"
-         : !is_flat(p)                                                      ? "it computes planes"
+             ? "its operands are f16 or bf16, both the same"
+         : !falt_type_is_half(r.result->type) && r.result->type != FALT_F32 ? "its output is f16, bf16 or f32"
+         : !is_flat(p)                                                      ? "it takes 1D and 2D problems only"
          : falt_igemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
-             ? "beyond the ends it reads zeros only"
-         : !falt_igemm_small_planes(r.source) ? "rows or columns lie too far apart"
+             ? "it takes zero padding only"
+         : !falt_igemm_small_planes(r.source) ? "rows or columns are too far apart"
          : !side_by_side(r.source) || !side_by_side(r.result)
-             ? "channels do not lie side by side with 16 bytes dividing all strides"
+             ? "channels are not contiguous, or strides are not multiples of 16 bytes"
          : p->filter.size[FALT_C] == 1 ? "it sums over channels, of which a group has one"
          : r.source->size[FALT_C] > MOST_CHANNELS || merged_of(p) == 0
-             ? "its groups are of 2 to 64 channels, by 8 when merged"
+             ? "its groups have 2 to 64 channels, a multiple of 8 when merged"
              : NULL;
 }
 
@@ -210,8 +210,8 @@ static const char *add_call(grouped_plan *plan, const roles *r, const falt_igemm
  * NULL. */
 static const char *add_phase(grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], int64_t apart,
                              call *calls) {
-  if (f[0].taps == 0 || f[1].taps == 0) return "some results of the gradient meet no tap";
-  if (f[0].delta != apart) return "taps along height lie apart";
+  if (f[0].taps == 0 || f[1].taps == 0) return "some outputs have no tap";
+  if (f[0].delta != apart) return "taps are dilated along height";
   for (int64_t i = 0; i < apart; i++) {
     falt_igemm_phase part[2] = {f[0], f[1]};
     calls[i].apart = apart;
@@ -229,7 +229,7 @@ static const char *add_calls(grouped_plan *plan) {
   const falt_igemm_axis axis[2] = {falt_igemm_axis_of(p, &r, 1), falt_igemm_axis_of(p, &r, 2)};
   const int64_t phases[2] = {forward ? 1 : falt_igemm_phases(&axis[0]), forward ? 1 : falt_igemm_phases(&axis[1])};
   const int64_t apart = axis[0].taps > 1 && axis[0].stride == 1 ? axis[0].dilation : 1;
-  if (apart > falt_min(MOST_CALLS, axis[0].results)) return "taps lie too far apart along height";
+  if (apart > falt_min(MOST_CALLS, axis[0].results)) return "taps are too far apart along height";
   if (phases[0] > MOST_CALLS || phases[1] > MOST_CALLS || phases[0] * phases[1] * apart > MOST_CALLS)
     return "the gradient has more than four phases";
   plan->count = (int)(phases[0] * phases[1] * apart);

@@ -43,9 +43,9 @@ static void destroy(falt_plan *base) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data only";
+  if (!falt_reads_filter(p->operation)) return "it computes fprop and dgrad only";
   if (p->operation == FALT_BACKWARD_DATA && falt_igemm_folds(p))
-    return "gradients of signals that go on beyond their ends are not gathered";
+    return "it takes no dgrad with a boundary that is not constant";
   return falt_igemm_refusal(ask, falt_igemm_roles_of(p).source->type, p->filter.type);
 }
 
@@ -299,7 +299,7 @@ static bool set_args(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_role
       falt_ceil_div(plan->filter_bytes / falt_igemm_size_of(r->source) / plan->phases, 256 * plan->groups), 1024);
   plan->pack_blocks = falt_max(plan->pack_blocks, 1);
   if (entries < INT32_MAX / 16 && plan->blocks <= INT32_MAX) return true;
-  falt_refuse(ask, "the filter or the result is larger than one launch can number");
+  falt_refuse(ask, "the filter or the output is larger than one launch can number");
   return false;
 }
 

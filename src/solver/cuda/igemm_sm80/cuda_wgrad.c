@@ -66,8 +66,8 @@ static void destroy(falt_plan *base) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
-  if (falt_type_is_integer(p->input.type)) return "tensor cores multiply bytes along their own depth only";
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
+  if (falt_type_is_integer(p->input.type)) return "tensor cores multiply 8-bit types along contiguous depth only";
   return falt_igemm_refusal(ask, p->output.type, p->input.type);
 }
 

@@ -90,16 +90,16 @@ static int run_unit(const falt_tensor *x) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
   const char *why = falt_igemm_refusal(ask, p->output.type, p->input.type);
   if (why) return why;
   return !falt_type_is_half(p->input.type) || p->output.type != p->input.type
-             ? "its factors are f16 or bf16, both the same"
-         : !has_zero_ends(p) ? "beyond the ends it reads zeros only"
+             ? "its operands are f16 or bf16, both the same"
+         : !has_zero_ends(p) ? "it takes zero padding only"
          : !falt_igemm_small_planes(&p->input) || !falt_igemm_small_planes(&p->output)
-             ? "rows or columns lie too far apart"
+             ? "rows or columns are too far apart"
          : !has_vectors(&p->output, merged_of(p)) || (!is_run(p) && !has_vectors(&p->input, merged_of(p)))
-             ? "channels do not lie side by side with 16 bytes dividing all strides"
+             ? "channels are not contiguous, or strides are not multiples of 16 bytes"
              : NULL;
 }
 

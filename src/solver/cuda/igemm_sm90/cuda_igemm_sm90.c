@@ -355,16 +355,17 @@ static const char *inapplicable(const falt_ask *ask) {
   if (falt_is_pooling(p->operation)) return "it computes layers and their gradients";
   const char *why = falt_map_type_refusal(ask, falt_problem_factor(p, 0)->type, falt_problem_factor(p, 1)->type);
   if (why) return why;
-  return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no gradient of the bias"
+  return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no bias gradient"
          : lines_read(p) < 0 || planar_unit(p) < 0
-             ? "channels do not lie side by side with 16 bytes dividing all strides"
+             ? "channels are not contiguous, or strides are not multiples of 16 bytes"
          : p->operation != FALT_BACKWARD_FILTER && planar_unit(p) == 0 && !has_words(falt_problem_result(p)) &&
                  !ask->own_gaps
-             ? "16 bytes do not divide a pixel's results"
+             ? "pixels of the output are not multiples of 16 bytes"
          : p->has_residual && planar_unit(p) == 0 && !falt_map_takes(&p->residual, FALT_C)
-             ? "the residual does not lie as the output does"
-         : !has_walkable_filter(p) ? "the filter's channels do not lie side by side with 16 bytes dividing all strides"
-                                   : NULL;
+             ? "the residual does not have the output's layout"
+         : !has_walkable_filter(p)
+             ? "the filter's channels are not contiguous, or strides are not multiples of 16 bytes"
+             : NULL;
 }
 
 /* Whether each pixel follows on the last one, from row to row and from image to image. */

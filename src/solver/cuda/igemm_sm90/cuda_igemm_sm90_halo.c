@@ -130,24 +130,25 @@ static bool has_sectors(const falt_tensor *t) {
 static const char *result_refusal(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
   if (!falt_map_takes(y, FALT_C))
-    return falt_type_size(y->type) != 2 ? "planar results are of 16 bits"
-           : p->has_residual            ? "planar results have no residual"
-           : !falt_map_takes(y, FALT_W) ? "neither the result's channels nor its pixels lie side by side"
-           : y->size[FALT_W] % VECTOR   ? "16 bytes do not divide a row of the result"
+    return falt_type_size(y->type) != 2 ? "NCHW output is f16 or bf16"
+           : p->has_residual            ? "NCHW output has no residual"
+           : !falt_map_takes(y, FALT_W) ? "neither channels nor pixels of the output are contiguous"
+           : y->size[FALT_W] % VECTOR   ? "rows of the output are not multiples of 16 bytes"
                                         : NULL;
-  return p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not lie as the output does"
+  return p->has_residual && !falt_map_takes(&p->residual, FALT_C) ? "the residual does not have the output's layout"
                                                                   : NULL;
 }
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (!falt_reads_filter(p->operation)) return "it computes layers and their gradients by the data";
+  if (!falt_reads_filter(p->operation)) return "it computes fprop and dgrad only";
   const char *why = falt_map_type_refusal(ask, source_of(p)->type, p->filter.type);
   if (why) return why;
-  return !has_plain_taps(p)                      ? "it takes no dilations, and strides in gradients by the data only"
-         : !falt_map_takes(source_of(p), FALT_C) ? "channels do not lie side by side with 16 bytes dividing all strides"
-         : is_scattered(p)                       ? NULL
-                                                 : result_refusal(p);
+  return !has_plain_taps(p) ? "it takes no dilations, and strides in gradients by the data only"
+         : !falt_map_takes(source_of(p), FALT_C)
+             ? "channels are not contiguous, or strides are not multiples of 16 bytes"
+         : is_scattered(p) ? NULL
+                           : result_refusal(p);
 }
 
 /* ---- plan */

@@ -86,7 +86,7 @@ static const char *fit(const falt_igemm_sm90_halo_problem *p, const falt_machine
   const int taps = (int)(p->taps[1] * p->taps[2]), stage = (int)falt_round_up(window_pixels(p, t) * t->pixel, 1024);
   t->columns = columns_of(p, t);
   if (t->columns == 0) return "no product has so many columns";
-  if (p->boxed && (t->blocks != 2 || t->blocks_w % 2)) return "planar results leave by two blocks side by side";
+  if (p->boxed && (t->blocks != 2 || t->blocks_w % 2)) return "NCHW output needs pairs of adjacent blocks";
   if (t->blocks * t->columns / 2 > (t->consumers == 3 ? MOST_SUMS / 2 : MOST_SUMS))
     return "registers have no room for its sums";
   if (products_of(p, t) > MOST_PRODUCTS) return "it has more taps than its code should unroll";

@@ -152,9 +152,9 @@ static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
   if (t->rows && (by_filter || slices || t->swapped || p->residual || !p->words || t->columns < 256 || t->buffers < 4))
     return "warps store 256 channels of pixels as they are";
   if (t->rows && w->steps[0] > 1) return "warps that multiply for longer have no time to store";
-  if (slices && (t->cluster > 1 || t->resident)) return "blocks that share a tile fetch their own parts of it";
+  if (slices && (t->cluster > 1 || t->resident)) return "blocks that share a tile load different parts of it";
   if (slices && !by_filter && w->columns % 4) return "sums of slices are stored by fours of channels";
-  if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need results of 16 bits";
+  if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need f16 or bf16 output";
   if (t->pingpong && t->columns == 192 && !t->resident) return "three times as much is read of the filter as of pixels";
   if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
   return NULL;

@@ -67,10 +67,10 @@ static bool has_strides(const falt_problem *p) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
   const char *why = falt_map_refusal(ask, p->output.type, p->input.type);
   if (why) return why;
-  return has_strides(p) ? "it takes no strides" : p->has_bias ? "it has no gradient of the bias" : NULL;
+  return has_strides(p) ? "it takes no strides" : p->has_bias ? "it has no bias gradient" : NULL;
 }
 
 /* ---- plan */

@@ -65,13 +65,13 @@ static bool has_three_taps(const falt_problem *p) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (p->operation != FALT_BACKWARD_FILTER) return "it computes gradients of filters only";
+  if (p->operation != FALT_BACKWARD_FILTER) return "it computes wgrad only";
   const char *why = falt_map_type_refusal(ask, p->output.type, p->input.type);
   if (why) return why;
-  return !keeps_size(p)                                ? "it takes images as large as their results"
+  return !keeps_size(p)                                ? "it takes outputs as large as the input only"
          : !has_three_taps(p)                          ? "a plane of its filter has 3 x 3 taps about the middle"
          : !unit_of(&p->input) || !unit_of(&p->output) ? "its pixels do not lie side by side"
-         : p->has_bias                                 ? "it has no gradient of the bias"
+         : p->has_bias                                 ? "it has no bias gradient"
                                                        : NULL;
 }
 

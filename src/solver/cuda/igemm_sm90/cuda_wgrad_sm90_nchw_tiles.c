@@ -39,7 +39,7 @@ static int64_t groups_of(const falt_wgrad_sm90_nchw_problem *p, const falt_wgrad
 static const char *fit(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
   const int barriers = 16 * MOST_BUFFERS + 8;
   const int64_t groups = groups_of(p, t), buffers = (m->arch->block_shared - GROUP - barriers) / (2 * groups * GROUP);
-  if (groups > MOST_GROUPS) return "registers have no room for its rows on their way";
+  if (groups > MOST_GROUPS) return "registers have no room for its rows in flight";
   if (buffers < FEWEST_BUFFERS) return "shared memory has no room for the stages";
   t->buffers = (int)falt_min(buffers, MOST_BUFFERS);
   t->shared_bytes = (int)(2 * t->buffers * groups * GROUP) + GROUP + barriers;

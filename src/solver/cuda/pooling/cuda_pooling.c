@@ -80,7 +80,7 @@ static const char *inapplicable(const falt_problem *p) {
   const int64_t *taps = p->filter.size;
   return !falt_is_pooling(p->operation) ? "it computes pooling only"
          : taps[FALT_D] != 1 || p->input.size[FALT_D] != 1 || p->output.size[FALT_D] != 1
-             ? "it knows rows and columns, no depth"
+             ? "it takes 1D and 2D problems only"
          : !falt_problem_fits_f32(p) ? "it computes in f32"
          : taps[FALT_H] > MOST_TAPS || taps[FALT_W] > MOST_TAPS || taps[FALT_H] * taps[FALT_W] > MOST_TAPS
              ? "a window has too many taps to be unrolled"

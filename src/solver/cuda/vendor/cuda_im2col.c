@@ -144,7 +144,7 @@ static const char *refusal(const falt_problem *p) {
          : !falt_type_is_float(type)                                                 ? "only f16, bf16, f32 and f64"
          : p->filter.type != type || p->output.type != type || p->accumulator != sum ? "its types differ"
          : p->has_residual || !falt_epilogue_is_identity(p)                          ? "only sums, without an epilogue"
-         : !has_matrices(&p->output) ? "neither positions nor channels of results lie together"
+         : !has_matrices(&p->output) ? "neither positions nor channels of the output are contiguous"
          : !falt_im2col_taps_lie(&p->filter, true) && !falt_im2col_taps_lie(&p->filter, false)
              ? "taps do not lie together"
          : depth > INT_MAX || falt_im2col_positions(&p->output) > INT_MAX || p->output.size[FALT_G] > INT_MAX ||

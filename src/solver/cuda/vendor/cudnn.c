@@ -107,7 +107,7 @@ static const char *refusal(const falt_problem *p) {
          : p->filter.type != type || p->output.type != type ? "its types differ"
          : p->accumulator != falt_type_accumulator(type)    ? "its sums are not of the layer's type or f32"
          : p->has_residual || p->has_bias || !falt_epilogue_is_identity(p) ? "only sums, without an epilogue"
-         : !has_plain_ends(p)                                              ? "beyond the ends it reads zeros only"
+         : !has_plain_ends(p)                                              ? "it takes zero padding only"
          : !goes_forward(&p->input) || !goes_forward(&p->filter) || !goes_forward(&p->output)
              ? "it walks no array backwards or in place"
          : !has_one_channel_axis(&p->input) || !has_one_channel_axis(&p->output)
